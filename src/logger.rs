@@ -1,0 +1,29 @@
+//! The log goes to standard error, one line each; quiet unless asked.
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+struct Stderr;
+
+impl Log for Stderr {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn log(&self, record: &Record<'_>) {
+        match record.level() {
+            Level::Warn | Level::Error => eprintln!("ioreel: {}", record.args()),
+            level => eprintln!("ioreel: {}: {}", level.as_str().to_lowercase(), record.args()),
+        }
+    }
+    fn flush(&self) {}
+}
+
+/// Installs the logger: warnings only, `-v` progress, `-vv` everything.
+pub(crate) fn init(verbose: u8) {
+    log::set_max_level(match verbose {
+        0 => LevelFilter::Warn,
+        1 => LevelFilter::Info,
+        _ => LevelFilter::Trace,
+    });
+    // Fails only when a logger is installed already, and this is the one place that does.
+    let _ = log::set_logger(&Stderr);
+}

@@ -1,0 +1,89 @@
+//! ioreel: trace capture and replay for file systems.
+//!
+//! Each subcommand is one file here that turns arguments into a plain configuration, calls a library
+//! crate and prints what comes back; nothing else lives in this crate.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[cfg(feature = "capture")]
+mod doctor;
+mod info;
+mod logger;
+mod plot;
+#[cfg(feature = "capture")]
+mod record;
+mod replay;
+mod units;
+mod validate;
+
+/// Records what programs ask of file systems and what file systems ask of disks, draws it, and replays
+/// it on other file systems.
+#[derive(Parser, Debug)]
+#[command(version, help_expected = true, after_help = EXAMPLES, propagate_version = true)]
+struct Cli {
+    /// Says more; twice, most of all (also libbpf's log)
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ioreel record -o tar.reel -- tar xf src.tar     record a command and all it starts
+  ioreel info tar.reel                            what is in a reel
+  ioreel plot tar.reel -o tar.png                 draw it
+  ioreel replay tar.reel --target /mnt/xfs --pace max -o on-xfs.reel
+  ioreel plot tar.reel on-xfs.reel -o both.png    side by side
+
+Exit status: 0 done; 1 ioreel failed; 2 wrong usage; 3 done, but what was asked for does not hold.
+`record -- CMD` returns CMD's own status.";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Says what this kernel, these privileges and these file systems allow, and how to get the rest
+    #[cfg(feature = "capture")]
+    Doctor(doctor::Args),
+    /// Records a command, or a running process, into a reel
+    #[cfg(feature = "capture")]
+    Record(record::Args),
+    /// Summarises a reel
+    Info(info::Args),
+    /// Checks a reel: references, times, counts
+    Validate(validate::Args),
+    /// Draws reels
+    Plot(plot::Args),
+    /// Re-issues a reel's operations against a mounted file system
+    Replay(replay::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    logger::init(cli.verbose);
+    let done = match cli.command {
+        #[cfg(feature = "capture")]
+        Command::Doctor(args) => doctor::run(args),
+        #[cfg(feature = "capture")]
+        Command::Record(args) => record::run(args),
+        Command::Info(args) => info::run(args),
+        Command::Validate(args) => validate::run(args),
+        Command::Plot(args) => plot::run(args),
+        Command::Replay(args) => replay::run(args),
+    };
+    done.unwrap_or_else(|e| {
+        eprintln!("ioreel: {e:#}");
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

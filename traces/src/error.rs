@@ -1,0 +1,76 @@
+//! Errors of the reel, each one line: the thing, the cause, the remedy.
+
+use std::path::PathBuf;
+
+/// What can go wrong with a reel.
+#[derive(Debug, thiserror::Error)]
+pub enum ReelError {
+    /// The folder is not there, or is no reel.
+    #[error("{path}: no reel here ({why}); name a folder that `ioreel record -o` made", path = path.display())]
+    NotAReel {
+        /// What was opened.
+        path: PathBuf,
+        /// What was missing.
+        why: String,
+    },
+    /// The manifest is not what this version understands.
+    #[error("{path}: cannot read the manifest: {why}; the reel is damaged or was not made by ioreel", path = path.display())]
+    BadManifest {
+        /// The manifest's path.
+        path: PathBuf,
+        /// The parser's message.
+        why: String,
+    },
+    /// The reel is of a newer major format.
+    #[error(
+        "{path}: reel format {found} is newer than this ioreel understands ({known}); use a newer ioreel", path = path.display()
+    )]
+    NewerFormat {
+        /// The reel.
+        path: PathBuf,
+        /// Its format version.
+        found: String,
+        /// The newest format this build reads.
+        known: String,
+    },
+    /// A table's segment cannot be read.
+    #[error("{path}: cannot read this segment: {why}; `ioreel validate` lists every damaged segment", path = path.display())]
+    BadSegment {
+        /// The Parquet file.
+        path: PathBuf,
+        /// The reader's message.
+        why: String,
+    },
+    /// The output is already there.
+    #[error("{path}: exists already; choose another name or remove it first", path = path.display())]
+    Exists {
+        /// The output's path.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("{path}: {doing}: {source}", path = path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A segment could not be encoded or written.
+    #[error("{path}: writing the segment: {why}; what was closed before is a valid reel", path = path.display())]
+    Write {
+        /// The Parquet file.
+        path: PathBuf,
+        /// The writer's message.
+        why: String,
+    },
+}
+
+impl ReelError {
+    /// An I/O error with what was being done to which path.
+    pub fn io(path: impl Into<PathBuf>, doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, doing, source }
+    }
+}

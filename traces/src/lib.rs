@@ -1,0 +1,30 @@
+//! The reel: a folder of Parquet tables that says what happened to files and devices.
+//!
+//! Everything ioreel does reads or writes a reel: recording makes one, replaying one makes another,
+//! statistics and pictures read nothing else. `docs/trace-format.md` describes the format for people
+//! with other Parquet readers.
+//!
+//! * [`rows`] declares the tables, one Rust struct each;
+//! * [`table`] turns such structs into Arrow batches and back;
+//! * [`writer`] cuts them into segments that survive a crash;
+//! * [`reader`] opens a reel and streams its rows;
+//! * [`manifest`] is what is true of the reel as a whole;
+//! * [`validate`] holds a reel against its own promises.
+
+pub mod error;
+pub mod manifest;
+pub mod reader;
+pub mod rows;
+pub mod table;
+pub mod text;
+pub mod validate;
+pub mod writer;
+
+pub use error::ReelError;
+pub use manifest::Manifest;
+pub use reader::Reel;
+pub use text::Text;
+pub use writer::{ReelWriter, TableWriter, WriterOptions};
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = ReelError> = std::result::Result<T, E>;

@@ -1,0 +1,367 @@
+//! `manifest.json`: what is true of the reel as a whole.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ReelError, Result};
+
+/// The manifest's file name.
+pub const FILE_NAME: &str = "manifest.json";
+/// A change of the major part means that older readers must refuse; of the minor part, that they may
+/// miss columns or tables. `docs/schema-changes.md` keeps the history.
+pub const FORMAT: (u32, u32) = (1, 0);
+
+/// What is true of the reel as a whole. Unknown members are ignored, missing ones take their default.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Manifest {
+    /// `major.minor` of the format.
+    pub format: String,
+    /// Name and version of the tool that made it.
+    pub tool: String,
+    /// Where the rows come from.
+    pub kind: Kind,
+    /// `recording` while the writer is at work, `complete` once it has closed the reel.
+    pub state: State,
+    /// The machine.
+    pub host: Host,
+    /// The link between the reel's clock and the world's.
+    pub clock: Clock,
+    /// The recorded command and how it ended; absent for `--pid`.
+    pub command: Option<Command>,
+    /// How long things took.
+    pub span: Span,
+    /// Mounts seen, by `sb_dev`.
+    pub mounts: Vec<Mount>,
+    /// Block devices behind them.
+    pub devices: Vec<Device>,
+    /// Probes in use, with the number of times the kernel skipped each.
+    pub probes: Vec<Probe>,
+    /// How the events were had: `tracepoint`, `replay`, `synthetic`, …
+    pub backend: String,
+    /// What was asked to be recorded, as words of the command line.
+    pub filters: Vec<String>,
+    /// Per class of event (`ops`, `block`, `bio`, `tasks`, `files`): what was seen and what became of it.
+    pub ledger: BTreeMap<String, Ledger>,
+    /// Where events were lost.
+    pub losses: Vec<Loss>,
+    /// Things left out by design, counted, by reason.
+    pub left_out: BTreeMap<String, i64>,
+    /// What recording cost.
+    pub cost: Cost,
+    /// Sentences for the reader.
+    pub warnings: Vec<String>,
+    /// Named moments.
+    pub marks: Vec<Mark>,
+    /// Set in a replay's reel.
+    pub replay: Option<Replay>,
+    /// Closed segments per table.
+    pub segments: BTreeMap<String, Vec<Segment>>,
+}
+
+/// Where the rows come from.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Recorded from a running system.
+    #[default]
+    Recording,
+    /// The result of a replay.
+    Replay,
+    /// Made by a generator.
+    Synthetic,
+    /// Converted from another tool's trace.
+    Import,
+}
+
+/// Whether the writer finished.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Not closed: still being written, or the writer died.
+    #[default]
+    Recording,
+    /// Closed by its writer.
+    Complete,
+    /// Closed early by its writer because it could not go on (disk full); what is there is whole.
+    Truncated,
+}
+
+/// The machine a reel was made on.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Host {
+    /// Host name.
+    pub name: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub arch: String,
+    /// CPUs online.
+    pub cpus: u32,
+    /// Memory.
+    pub mem_bytes: i64,
+    /// `/proc/sys/vm/dirty_*` by name.
+    pub vm_dirty: BTreeMap<String, i64>,
+}
+
+/// The link between the reel's clock and the world's.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Clock {
+    /// `CLOCK_MONOTONIC` at the reel's time 0.
+    pub monotonic_ns: i64,
+    /// `CLOCK_REALTIME` at the same moment, ns since 1970.
+    pub realtime_ns: i64,
+}
+
+/// The recorded command.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Command {
+    /// Its words.
+    pub argv: Vec<String>,
+    /// Where it was started.
+    pub cwd: String,
+    /// As wait(2) encodes it.
+    pub exit_status: Option<i32>,
+}
+
+/// How long things took, ns.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Span {
+    /// From the start to the end of the last recorded task or operation.
+    pub elapsed_ns: i64,
+    /// From there until the file systems were synced and the devices quiet.
+    pub settle_ns: i64,
+}
+
+/// A mounted file system.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Mount {
+    /// `files.sb_dev`.
+    pub sb_dev: i64,
+    /// File system type.
+    pub fstype: String,
+    /// Source as mounted.
+    pub source: String,
+    /// Where.
+    pub mountpoint: String,
+    /// Root of the mount within the file system.
+    pub root: String,
+    /// Mount options.
+    pub options: String,
+    /// Size of the file system.
+    pub total_bytes: i64,
+    /// Free at the start.
+    pub free_bytes: i64,
+}
+
+/// A block device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Device {
+    /// `block.dev`.
+    pub dev: i64,
+    /// Kernel name.
+    pub name: String,
+    /// Size.
+    pub size_bytes: i64,
+    /// Whether it says that it rotates.
+    pub rotational: bool,
+    /// Logical block size.
+    pub logical_block_bytes: i64,
+    /// Physical block size.
+    pub physical_block_bytes: i64,
+    /// Largest request.
+    pub max_sectors_kb: i64,
+    /// Requests a queue holds.
+    pub nr_requests: i64,
+    /// I/O scheduler in use.
+    pub scheduler: String,
+    /// For a loop device: the file behind it.
+    pub backing_file: Option<String>,
+}
+
+/// One BPF program at work.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Probe {
+    /// Its name in `bpf/`.
+    pub name: String,
+    /// Times the kernel skipped it (it was already active on that CPU).
+    pub missed: i64,
+}
+
+/// `seen = written + lost + filtered` for each class of event.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Ledger {
+    /// Events the probes met.
+    pub seen: i64,
+    /// Rows in the reel.
+    pub written: i64,
+    /// Events lost: no room in a ring or a map, or in the output.
+    pub lost: i64,
+    /// Events left out on purpose (the recorder's own), told in `left_out`.
+    pub filtered: i64,
+}
+
+/// An interval in which one CPU lost events.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Loss {
+    /// The CPU.
+    pub cpu: i32,
+    /// End of the last event before the hole.
+    pub from_ns: i64,
+    /// End of the first event after it.
+    pub to_ns: i64,
+    /// Events missing.
+    pub events: i64,
+}
+
+/// What recording cost.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Cost {
+    /// CPU time of the recorder, user and system.
+    pub cpu_ns: i64,
+    /// Its largest resident size.
+    pub max_rss_bytes: i64,
+    /// Kernel memory held by the rings.
+    pub ring_bytes: i64,
+    /// Bytes written to the reel.
+    pub reel_bytes: i64,
+    /// Measured in this run: what the probes add to one recorded call and to one call of an unrecorded task, ns.
+    pub ns_per_op: f64,
+}
+
+/// A named moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Mark {
+    /// When.
+    pub ns: i64,
+    /// Its name.
+    pub name: String,
+}
+
+/// What a replay's reel knows of its making.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Replay {
+    /// The original reel as named.
+    pub original: String,
+    /// `original`, `think` or `max`.
+    pub pace: String,
+    /// `resource` or `thread`.
+    pub order: String,
+    /// The target directory.
+    pub target: String,
+    /// The target's file system type.
+    pub fstype: String,
+    /// Elapsed time of the original, start to last operation.
+    pub original_elapsed_ns: i64,
+    /// Operations issued.
+    pub done: i64,
+    /// Results that differ from the original's.
+    pub differing: i64,
+    /// Operations of the original that were not issued, by reason.
+    pub skipped: BTreeMap<String, i64>,
+}
+
+/// One closed Parquet file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Segment {
+    /// Path inside the reel.
+    pub file: String,
+    /// Rows.
+    pub rows: i64,
+    /// Size of the file.
+    pub bytes: i64,
+    /// Least time of a row.
+    pub from_ns: i64,
+    /// Greatest time of a row, its duration included.
+    pub to_ns: i64,
+}
+
+impl Manifest {
+    /// A manifest of the present format with nothing in it.
+    pub fn new(kind: Kind, backend: &str) -> Self {
+        Self {
+            format: format!("{}.{}", FORMAT.0, FORMAT.1),
+            tool: concat!("ioreel ", env!("CARGO_PKG_VERSION")).into(),
+            kind,
+            backend: backend.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads the manifest of the reel at `reel`.
+    pub fn read(reel: &Path) -> Result<Self> {
+        let path = reel.join(FILE_NAME);
+        let text = fs::read_to_string(&path)
+            .map_err(|e| ReelError::NotAReel { path: reel.into(), why: format!("{FILE_NAME}: {e}") })?;
+        let bad = |why: String| ReelError::BadManifest { path: path.clone(), why };
+        // The version is read first and alone: a newer format may hold what this version cannot parse.
+        #[derive(Deserialize)]
+        struct Version {
+            format: String,
+        }
+        let version: Version = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let major = version.format.split('.').next().and_then(|m| m.parse::<u32>().ok());
+        match major {
+            None => return Err(bad(format!("format {:?} is no version", version.format))),
+            Some(m) if m > FORMAT.0 => {
+                return Err(ReelError::NewerFormat {
+                    path: reel.into(),
+                    found: version.format,
+                    known: format!("{}.{}", FORMAT.0, FORMAT.1),
+                });
+            }
+            Some(_) => {}
+        }
+        serde_json::from_str(&text).map_err(|e| bad(e.to_string()))
+    }
+
+    /// Writes it into the reel at `reel`, replacing the previous one in one step.
+    pub fn write(&self, reel: &Path) -> Result<()> {
+        let path = reel.join(FILE_NAME);
+        let tmp: PathBuf = reel.join("manifest.json.tmp");
+        let text =
+            serde_json::to_vec_pretty(self).map_err(|e| ReelError::Write { path: path.clone(), why: e.to_string() })?;
+        let mut file = fs::File::create(&tmp).map_err(ReelError::io(&tmp, "creating the manifest"))?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(ReelError::io(&tmp, "writing the manifest"))?;
+        fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the manifest in place"))
+    }
+
+    /// The mount whose files carry this `sb_dev`.
+    pub fn mount_of(&self, sb_dev: i64) -> Option<&Mount> {
+        self.mounts.iter().find(|m| m.sb_dev == sb_dev)
+    }
+
+    /// The device with this number.
+    pub fn device(&self, dev: i64) -> Option<&Device> {
+        self.devices.iter().find(|d| d.dev == dev)
+    }
+
+    /// Events lost, all classes together.
+    pub fn lost(&self) -> i64 {
+        self.ledger.values().map(|l| l.lost).sum()
+    }
+}
+
+/// `major:minor` of a device number as the reel stores it.
+pub fn dev_name(dev: i64) -> String {
+    format!("{}:{}", dev >> 20, dev & 0xF_FFFF)
+}

@@ -1,0 +1,160 @@
+//! Opens a reel and streams its rows.
+
+use std::{
+    fs::File,
+    marker::PhantomData,
+    path::{Path, PathBuf},
+    vec,
+};
+
+use arrow_array::RecordBatch;
+use parquet::arrow::{
+    ProjectionMask,
+    arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
+};
+
+use crate::{Manifest, ReelError, Result, table::Row};
+
+/// Rows decoded at a time.
+const BATCH_ROWS: usize = 16 * 1024;
+
+/// An open reel.
+#[derive(Clone, Debug)]
+pub struct Reel {
+    path: PathBuf,
+    /// Its manifest.
+    pub manifest: Manifest,
+}
+
+impl Reel {
+    /// Opens the reel at `path`: reads the manifest, refuses a newer major format.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        Ok(Self { path: path.into(), manifest: Manifest::read(path)? })
+    }
+
+    /// The reel's folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The reel's name for people: the folder's name without `.reel`.
+    pub fn name(&self) -> String {
+        let name =
+            self.path.file_name().map_or_else(|| self.path.display().to_string(), |n| n.to_string_lossy().into_owned());
+        name.strip_suffix(".reel").map(str::to_owned).unwrap_or(name)
+    }
+
+    /// Rows of a table by the manifest's count.
+    pub fn count<R: Row>(&self) -> i64 {
+        self.manifest.segments.get(R::TABLE).map_or(0, |s| s.iter().map(|s| s.rows).sum())
+    }
+
+    /// Paths of a table's segments, in order.
+    pub fn segments<R: Row>(&self) -> Vec<PathBuf> {
+        let listed = self.manifest.segments.get(R::TABLE).map(Vec::as_slice).unwrap_or_default();
+        listed.iter().map(|s| self.path.join(&s.file)).collect()
+    }
+
+    /// Streams a table's rows, segment after segment, each sorted by time. Memory: one batch.
+    pub fn rows<R: Row>(&self) -> Rows<R> {
+        Rows { batches: self.batches::<R>(&[]), current: Vec::new().into_iter(), failed: false, row: PhantomData }
+    }
+
+    /// Streams Arrow batches of the named columns (all when empty), for column-wise passes.
+    pub fn batches<R: Row>(&self, columns: &[&str]) -> Batches {
+        Batches {
+            segments: self.segments::<R>().into_iter(),
+            columns: columns.iter().map(|c| (*c).to_owned()).collect(),
+            open: None,
+        }
+    }
+
+    /// All rows of a table in time order: for tables known to be small, and tests.
+    pub fn read<R: Row>(&self) -> Result<Vec<R>> {
+        let mut rows = self.rows::<R>().collect::<Result<Vec<R>>>()?;
+        rows.sort_by_key(Row::time_ns);
+        Ok(rows)
+    }
+}
+
+/// Batches of a table; see [`Reel::batches`].
+#[derive(Debug)]
+pub struct Batches {
+    segments: vec::IntoIter<PathBuf>,
+    columns: Vec<String>,
+    open: Option<(PathBuf, ParquetRecordBatchReader)>,
+}
+
+/// Opens one segment for reading the named columns (all when empty).
+pub(crate) fn open_segment(path: &Path, columns: &[String]) -> Result<ParquetRecordBatchReader> {
+    let bad = |why: String| ReelError::BadSegment { path: path.into(), why };
+    let file = File::open(path).map_err(|e| bad(e.to_string()))?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| bad(e.to_string()))?;
+    let mask = if columns.is_empty() {
+        ProjectionMask::all()
+    } else {
+        ProjectionMask::columns(builder.parquet_schema(), columns.iter().map(String::as_str))
+    };
+    builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map_err(|e| bad(e.to_string()))
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.open.is_none() {
+                let path = self.segments.next()?;
+                match open_segment(&path, &self.columns) {
+                    Ok(reader) => self.open = Some((path, reader)),
+                    Err(e) => return Some(Err(e)),
+                }
+            }
+            if let Some((path, reader)) = &mut self.open {
+                match reader.next() {
+                    Some(Ok(batch)) => return Some(Ok(batch)),
+                    Some(Err(e)) => {
+                        let error = ReelError::BadSegment { path: path.clone(), why: e.to_string() };
+                        self.open = None;
+                        return Some(Err(error));
+                    }
+                    None => self.open = None,
+                }
+            }
+        }
+    }
+}
+
+/// Rows of a table; see [`Reel::rows`]. Ends after the first error.
+#[derive(Debug)]
+pub struct Rows<R> {
+    batches: Batches,
+    current: vec::IntoIter<R>,
+    failed: bool,
+    row: PhantomData<R>,
+}
+
+impl<R: Row> Iterator for Rows<R> {
+    type Item = Result<R>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.current.next() {
+                return Some(Ok(row));
+            }
+            if self.failed {
+                return None;
+            }
+            let mut rows = Vec::new();
+            let read = self.batches.next()?.and_then(|batch| {
+                R::read(&batch, &mut rows).map_err(|why| ReelError::BadSegment { path: R::TABLE.into(), why })
+            });
+            if let Err(e) = read {
+                self.failed = true;
+                return Some(Err(e));
+            }
+            self.current = rows.into_iter();
+        }
+    }
+}

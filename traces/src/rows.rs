@@ -1,0 +1,297 @@
+//! The tables of a reel, one struct each. Times are ns since the reel's start on the monotonic clock;
+//! all integers are signed (unsigned 64-bit kernel values are bit-cast); ids are unique within a reel.
+
+use crate::{Text, table::table};
+
+table! {
+    /// One row per file operation.
+    ///
+    /// Two-file calls (`copy_file_range`, `sendfile`, `dup2`, `rename`, `link`) put the source in `fd`,
+    /// `path`, … and the destination in `fd2`, `path2`, …, whatever the order of the call's arguments.
+    /// What `flags`, `mode`, `len_bytes`, `aux` and `aux2` hold per call is tabulated in `docs/trace-format.md`.
+    pub struct Op in "ops", sorted by start_ns, id op_id, lasting dur_ns {
+        /// Unique id, ascending with `start_ns` within a segment; negative until written.
+        op_id: i64 as Delta,
+        /// When the call was entered.
+        start_ns: i64 as Delta,
+        /// How long it took; 0 with `state` other than `complete`.
+        dur_ns: i64 as Split,
+        /// CPU it ended on.
+        cpu: i32 as Dict,
+        /// Thread, key into `tasks`.
+        task_id: i64 as Dict,
+        /// Thread group id (process).
+        pid: i32 as Dict,
+        /// Thread id; the kernel reuses these, `task_id` is never reused.
+        tid: i32 as Dict,
+        /// The kernel's system call name.
+        op: Text as Dict,
+        /// Which layer saw it: `syscall`, `tool` (ioreel's own settling), `replay`.
+        source: Text as Dict,
+        /// `complete`, or `in_flight_at_end` when the recording stopped first.
+        state: Text as Dict,
+        /// Descriptor argument (the source of a two-file call).
+        fd: Option<i32> as Dict,
+        /// Second descriptor argument (the destination).
+        fd2: Option<i32> as Dict,
+        /// Directory descriptor that `path` is relative to; -100 is the working directory.
+        dirfd: Option<i32> as Dict,
+        /// Directory descriptor that `path2` is relative to.
+        dirfd2: Option<i32> as Dict,
+        /// Open file description behind `fd`, or the one an open made: shared by dup and fork.
+        ofd: Option<i64> as Dict,
+        /// Open file description behind `fd2`.
+        ofd2: Option<i64> as Dict,
+        /// File behind `fd`, or the one an open opened; key into `files`.
+        file: Option<i64> as Dict,
+        /// File behind `fd2`.
+        file2: Option<i64> as Dict,
+        /// First path argument as given (target text of a symlink goes to `path`, its name to `path2`).
+        path: Option<Text> as Dict,
+        /// Second path argument as given.
+        path2: Option<Text> as Dict,
+        /// Byte position the operation acts at, also for plain read and write; the position after an lseek is `ret`.
+        offset_bytes: Option<i64> as Split,
+        /// The same in the destination file.
+        offset2_bytes: Option<i64> as Split,
+        /// Bytes asked for; the new length of a truncate; `st_size` of a successful stat.
+        len_bytes: Option<i64> as Dict,
+        /// The result, or -errno. Null while in flight.
+        ret: Option<i64> as Dict,
+        /// Flags argument, as the call defines it (`O_*`, `AT_*`, `RWF_*`, `MAP_*`, whence, fcntl command).
+        flags: Option<i64> as Dict,
+        /// Mode argument (permissions, `access` mask, umask, fallocate mode, mmap protection); `st_mode` of a successful stat.
+        mode: Option<i32> as Dict,
+        /// Further argument or fact, by call.
+        aux: Option<i64> as Dict,
+        /// One more.
+        aux2: Option<i64> as Dict,
+        /// In a replay's reel: the `op_id` of the original.
+        orig_op_id: Option<i64> as Delta,
+        /// In a replay's reel: when the operation was to be issued; `start_ns - due_ns` is its lateness.
+        due_ns: Option<i64> as Delta,
+    }
+}
+
+table! {
+    /// One row per request dispatched to a device: what the device saw. Flushes have length 0.
+    pub struct Block in "block", sorted by issue_ns, id rq_id {
+        /// Unique id; negative until written unless bios refer to it.
+        rq_id: i64 as Delta,
+        /// When its first bio was queued; null when that was before the recording.
+        queue_ns: Option<i64> as Delta,
+        /// When it was given to the driver.
+        issue_ns: i64 as Delta,
+        /// When the driver ended it; null when the recording ended first.
+        complete_ns: Option<i64> as Delta,
+        /// Device, `major << 20 | minor` (the kernel's `dev_t`).
+        dev: i64 as Dict,
+        /// First 512-byte sector on the whole disk; -1 for a flush.
+        sector: i64 as Split,
+        /// Length.
+        len_bytes: i64 as Dict,
+        /// `read`, `write`, `flush`, `discard`, `secure_erase`, `write_zeroes`, `zone_append`, `zone_mgmt`, `other`.
+        op: Text as Dict,
+        /// Bits of [`block_flags`].
+        flags: i32 as Dict,
+        /// CPU that issued it.
+        cpu: i32 as Dict,
+        /// 0, or the errno it ended with, positive.
+        error: i32 as Dict,
+    }
+}
+
+table! {
+    /// One row per bio: what the file system asked of a device.
+    pub struct Bio in "bio", sorted by queue_ns, id bio_id {
+        /// Unique id; negative until written.
+        bio_id: i64 as Delta,
+        /// Request that carried it, key into `block`; null for devices without requests and for empty flushes.
+        rq_id: Option<i64> as Delta,
+        /// When it was queued.
+        queue_ns: i64 as Delta,
+        /// When it ended; null when the recording ended first.
+        complete_ns: Option<i64> as Delta,
+        /// Device, `major << 20 | minor`.
+        dev: i64 as Dict,
+        /// First 512-byte sector on the whole disk; -1 where it has none.
+        sector: i64 as Split,
+        /// Length.
+        len_bytes: i64 as Dict,
+        /// As in `block`.
+        op: Text as Dict,
+        /// Bits of [`block_flags`].
+        flags: i32 as Dict,
+        /// Thread that queued it, key into `tasks`; null when it is no recorded one (kernel threads).
+        task_id: Option<i64> as Dict,
+        /// Name of the thread that queued it.
+        comm: Text as Dict,
+        /// File whose pages it carries, key into `files`; null where unknown.
+        file: Option<i64> as Dict,
+        /// Where in that file.
+        file_offset_bytes: Option<i64> as Split,
+        /// `data`, `metadata`, `flush` or `unknown`; finer classes may come.
+        class: Text as Dict,
+        /// How sure `file` and `class` are, in percent.
+        confidence: i32 as Dict,
+        /// Operation that caused it, where that is known.
+        cause: Option<i64> as Dict,
+    }
+}
+
+/// Meaning of `flags` in `block` and `bio`: ioreel's own bits, since the kernel's move between releases.
+pub mod block_flags {
+    /// Someone waits for it (`REQ_SYNC`).
+    pub const SYNC: i32 = 1;
+    /// File-system metadata (`REQ_META`).
+    pub const META: i32 = 2;
+    /// Raised priority (`REQ_PRIO`).
+    pub const PRIO: i32 = 4;
+    /// Force unit access (`REQ_FUA`).
+    pub const FUA: i32 = 8;
+    /// The device cache is flushed first (`REQ_PREFLUSH`).
+    pub const PREFLUSH: i32 = 16;
+    /// Readahead (`REQ_RAHEAD`).
+    pub const READAHEAD: i32 = 32;
+    /// Background write-back (`REQ_BACKGROUND`).
+    pub const BACKGROUND: i32 = 64;
+    /// Every bit with its name, for printing.
+    pub const NAMES: &[(i32, &str)] = &[
+        (SYNC, "sync"),
+        (META, "meta"),
+        (PRIO, "prio"),
+        (FUA, "fua"),
+        (PREFLUSH, "preflush"),
+        (READAHEAD, "readahead"),
+        (BACKGROUND, "background"),
+    ];
+}
+
+table! {
+    /// One row per life of a thread.
+    pub struct Task in "tasks", sorted by start_ns {
+        /// Unique id.
+        task_id: i64 as Delta,
+        /// Thread group id.
+        pid: i32 as Dict,
+        /// Thread id.
+        tid: i32 as Dict,
+        /// Task that made this one; null for those the recording began with.
+        parent: Option<i64> as Dict,
+        /// When it was made, or 0 for those the recording began with.
+        start_ns: i64 as Delta,
+        /// When it ended; null when it outlived the recording.
+        exit_ns: Option<i64> as Delta,
+        /// Exit code as wait(2) encodes it.
+        exit_code: Option<i32> as Dict,
+        /// What it shares with its parent: `CLONE_VM` 0x100, `CLONE_FS` 0x200, `CLONE_FILES` 0x400, `CLONE_THREAD` 0x10000.
+        clone_flags: i64 as Dict,
+        /// Its name when last seen.
+        comm: Text as Dict,
+        /// Control group (v2) id.
+        cgroup: Option<i64> as Dict,
+        /// Working directory at its start; known for tasks without a parent, inherited by the others.
+        cwd: Option<Text> as Dict,
+        /// Root directory at its start, likewise.
+        root: Option<Text> as Dict,
+        /// File creation mask at its start, likewise.
+        umask: Option<i32> as Dict,
+        /// Effective user id at its start, likewise.
+        uid: Option<i32> as Dict,
+        /// Effective group id at its start, likewise.
+        gid: Option<i32> as Dict,
+    }
+}
+
+table! {
+    /// One row per program start: descriptors marked close-on-exec end here. A table of its own
+    /// because one life of a thread may exec more than once.
+    pub struct Exec in "execs", sorted by exec_ns {
+        /// When the new program took over.
+        exec_ns: i64 as Delta,
+        /// The task.
+        task_id: i64 as Dict,
+        /// The program's path as given to execve.
+        path: Text as Dict,
+        /// The thread's new name.
+        comm: Text as Dict,
+    }
+}
+
+table! {
+    /// One row per file that the reel speaks of.
+    pub struct File in "files", sorted by first_ns {
+        /// Unique id.
+        file: i64 as Delta,
+        /// Device as stat(2) tells it, `major << 20 | minor`: on btrfs one per subvolume.
+        dev: i64 as Dict,
+        /// Device of the mounted file system, key into the manifest's mounts.
+        sb_dev: i64 as Dict,
+        /// Inode number.
+        ino: i64 as Dict,
+        /// Inode generation: tells reused inode numbers apart.
+        generation: i64 as Dict,
+        /// `regular`, `directory`, `symlink`, `fifo`, `socket`, `char`, `block`, `other`.
+        kind: Text as Dict,
+        /// When it was first seen.
+        first_ns: i64 as Delta,
+        /// Size when first seen.
+        size_bytes: Option<i64> as Dict,
+        /// Permission bits when first seen.
+        mode: Option<i32> as Dict,
+        /// Absolute path by which it was first seen; null where unknown.
+        path: Option<Text> as Dict,
+        /// 1 when the path was cut because it was too long or too deep.
+        path_cut: i32 as Dict,
+    }
+}
+
+table! {
+    /// One row per descriptor that was open when the recording began.
+    pub struct Fd in "fds", sorted by task_id {
+        /// The task (the leader of its process).
+        task_id: i64 as Dict,
+        /// Descriptor number.
+        fd: i32 as Dict,
+        /// Open file description.
+        ofd: i64 as Dict,
+        /// The file.
+        file: Option<i64> as Dict,
+        /// Position.
+        offset_bytes: i64 as Dict,
+        /// Open flags.
+        flags: i64 as Dict,
+        /// 1 when it closes on exec.
+        cloexec: i32 as Dict,
+    }
+}
+
+table! {
+    /// The name space before the workload changed it. Sorted by `path`, so that parents come first.
+    pub struct Tree in "tree", sorted by order {
+        /// Position in path order.
+        order: i64 as Delta,
+        /// Absolute path.
+        path: Text as Dict,
+        /// `snapshot`, `first_touch` or `derived`: see `docs/trace-format.md`.
+        origin: Text as Dict,
+        /// As in `files`.
+        kind: Text as Dict,
+        /// Size; a least size when `origin` is `derived`.
+        size_bytes: Option<i64> as Dict,
+        /// Bytes allocated; less than the size for a sparse file.
+        alloc_bytes: Option<i64> as Dict,
+        /// Permission bits.
+        mode: Option<i32> as Dict,
+        /// Owner.
+        uid: Option<i32> as Dict,
+        /// Group.
+        gid: Option<i32> as Dict,
+        /// Modification time, ns since 1970.
+        mtime_ns: Option<i64> as Dict,
+        /// Names with the same non-null value are one file (hard links).
+        link_id: Option<i64> as Dict,
+        /// Target of a symbolic link.
+        target: Option<Text> as Dict,
+    }
+}

@@ -1,0 +1,168 @@
+//! Shared immutable text: operation names and paths repeat, so rows share rather than copy them.
+
+use std::{collections::HashMap, fmt, ops::Deref, sync::Arc};
+
+/// A cheap-to-clone string.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Text(Arc<str>);
+
+impl Deref for Text {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Text {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Text {
+    fn from(s: &str) -> Self {
+        Self(s.into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(s: String) -> Self {
+        Self(s.into())
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self("".into())
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+/// Linux names are bytes, Parquet strings are UTF-8. Bytes that are not valid UTF-8 are written as
+/// private-use characters U+F700 + byte, which no file system makes by itself; [`to_bytes`] reverses it.
+const ESCAPE_BASE: u32 = 0xF700;
+
+/// Text of a file name or path; see [`to_bytes`] for the way back. `name` may hold any bytes.
+pub fn from_bytes(name: &[u8]) -> Text {
+    if let Ok(s) = std::str::from_utf8(name)
+        && !s.chars().any(is_escape)
+    {
+        return s.into();
+    }
+    let mut out = String::with_capacity(name.len() + 8);
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_escape(c) {
+                let mut buf = [0u8; 4];
+                out.extend(c.encode_utf8(&mut buf).bytes().map(escape));
+            } else {
+                out.push(c);
+            }
+        }
+        out.extend(chunk.invalid().iter().map(|b| escape(*b)));
+    }
+    out.into()
+}
+
+/// The bytes the kernel knows a recorded name by.
+pub fn to_bytes(name: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    for c in name.chars() {
+        if is_escape(c) {
+            out.push((u32::from(c) - ESCAPE_BASE) as u8);
+        } else {
+            let mut buf = [0u8; 4];
+            out.extend_from_slice(c.encode_utf8(&mut buf).as_bytes());
+        }
+    }
+    out
+}
+
+fn is_escape(c: char) -> bool {
+    (ESCAPE_BASE + 0x80..=ESCAPE_BASE + 0xFF).contains(&u32::from(c))
+}
+
+fn escape(byte: u8) -> char {
+    char::from_u32(ESCAPE_BASE + u32::from(byte)).unwrap_or('\u{FFFD}')
+}
+
+/// Hands out one [`Text`] per distinct string, forgetting all when `limit` is reached so that memory
+/// stays bounded; forgetting costs sharing, never correctness.
+#[derive(Debug)]
+pub struct Interner {
+    known: HashMap<Vec<u8>, Text>,
+    limit: usize,
+}
+
+impl Interner {
+    /// An interner that remembers at most `limit` strings.
+    pub fn new(limit: usize) -> Self {
+        Self { known: HashMap::new(), limit }
+    }
+
+    /// The text of these bytes; see [`from_bytes`].
+    pub fn get(&mut self, bytes: &[u8]) -> Text {
+        if let Some(t) = self.known.get(bytes) {
+            return t.clone();
+        }
+        if self.known.len() >= self.limit {
+            self.known.clear();
+        }
+        let text = from_bytes(bytes);
+        self.known.insert(bytes.to_vec(), text.clone());
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_come_back() {
+        for name in
+            [&b"plain"[..], b"caf\xc3\xa9", b"\xff\xfe/x\x80", "\u{F7FF}".as_bytes(), b"a\xf0\x9f\x98\x80b\xed\xa0\x80"]
+        {
+            assert_eq!(to_bytes(&from_bytes(name)), name);
+        }
+    }
+
+    #[test]
+    fn interner_shares_and_stays_bounded() {
+        let mut i = Interner::new(2);
+        let a = i.get(b"a");
+        assert!(Arc::ptr_eq(&a.0, &i.get(b"a").0));
+        i.get(b"b");
+        i.get(b"c");
+        assert!(i.known.len() <= 2);
+    }
+}

@@ -1,0 +1,285 @@
+//! Writes a reel in segments. A segment is collected in memory, sorted by time, written, synced and
+//! renamed into place: a crash costs at most the open one.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use parquet::arrow::ArrowWriter;
+
+use crate::{
+    Manifest, ReelError, Result,
+    manifest::{Segment, State},
+    rows,
+    table::{Row, properties, schema, to_batch},
+};
+
+/// When a segment is closed.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterOptions {
+    /// At this many rows. Bounds memory: a row takes some 300 bytes while it waits.
+    pub segment_rows: usize,
+    /// Or when its first row has waited this long, whichever is first.
+    pub segment_age: Duration,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self { segment_rows: DEFAULT_SEGMENT_ROWS, segment_age: DEFAULT_SEGMENT_AGE }
+    }
+}
+
+/// 256 Ki rows: 80 MB while waiting, 2.5 MB on disk.
+pub const DEFAULT_SEGMENT_ROWS: usize = 256 * 1024;
+/// One minute: what a crash may cost of a quiet recording.
+pub const DEFAULT_SEGMENT_AGE: Duration = Duration::from_secs(60);
+/// Rows turned into one Arrow batch at a time.
+const BATCH_ROWS: usize = 16 * 1024;
+
+/// Writes one table.
+#[derive(Debug)]
+pub struct TableWriter<R: Row> {
+    reel: PathBuf,
+    options: WriterOptions,
+    rows: Vec<R>,
+    oldest: Option<Instant>,
+    next_id: i64,
+    next_segment: u32,
+    segments: Vec<Segment>,
+    /// Called with every file this writer creates, before its first write.
+    on_create: Option<fn(&File)>,
+}
+
+impl<R: Row> TableWriter<R> {
+    fn new(reel: &Path, options: WriterOptions) -> Self {
+        Self {
+            reel: reel.into(),
+            options,
+            rows: Vec::new(),
+            oldest: None,
+            next_id: 0,
+            next_segment: 0,
+            segments: Vec::new(),
+            on_create: None,
+        }
+    }
+
+    /// Adds a row; closes the segment when it is full.
+    pub fn push(&mut self, row: R) -> Result<()> {
+        if self.rows.is_empty() {
+            self.oldest = Some(Instant::now());
+        }
+        self.rows.push(row);
+        if self.rows.len() >= self.options.segment_rows { self.flush() } else { Ok(()) }
+    }
+
+    /// Closes the segment if it is old enough; to be called now and then when no rows come.
+    pub fn flush_if_old(&mut self) -> Result<()> {
+        match self.oldest {
+            Some(t) if t.elapsed() >= self.options.segment_age => self.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rows written and closed so far; rows of the open segment do not count.
+    pub fn written(&self) -> i64 {
+        self.segments.iter().map(|s| s.rows).sum()
+    }
+
+    /// Rows waiting in the open segment.
+    pub fn waiting(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Closes the open segment. On failure its rows are gone and nothing of it stays on disk.
+    pub fn flush(&mut self) -> Result<()> {
+        let mut rows = std::mem::take(&mut self.rows);
+        self.oldest = None;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        rows.sort_by_key(Row::time_ns);
+        for row in &mut rows {
+            row.assign_id(&mut self.next_id);
+        }
+        let dir = self.reel.join(R::TABLE);
+        fs::create_dir_all(&dir).map_err(ReelError::io(&dir, "creating the table's folder"))?;
+        let name = format!("{}/{:06}.parquet", R::TABLE, self.next_segment);
+        let path = self.reel.join(&name);
+        let tmp = path.with_extension("parquet.tmp");
+        let bytes = self.write_segment(&tmp, &rows).inspect_err(|_| {
+            // Best effort: on a full disk this is what makes room for the manifest.
+            let _ = fs::remove_file(&tmp);
+        })?;
+        fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the segment in place"))?;
+        self.next_segment += 1;
+        self.segments.push(Segment {
+            file: name,
+            rows: rows.len() as i64,
+            bytes,
+            from_ns: rows.first().map_or(0, Row::time_ns),
+            to_ns: rows.iter().map(Row::end_ns).max().unwrap_or(0),
+        });
+        // Keep the allocation for the next segment.
+        rows.clear();
+        self.rows = rows;
+        Ok(())
+    }
+
+    fn write_segment(&self, tmp: &Path, rows: &[R]) -> Result<i64> {
+        let bad = |why: String| ReelError::Write { path: tmp.into(), why };
+        let file = File::create(tmp).map_err(ReelError::io(tmp, "creating the segment"))?;
+        if let Some(f) = self.on_create {
+            f(&file);
+        }
+        let mut w =
+            ArrowWriter::try_new(file, schema::<R>(), Some(properties::<R>()?)).map_err(|e| bad(e.to_string()))?;
+        for chunk in rows.chunks(BATCH_ROWS) {
+            w.write(&to_batch(chunk).map_err(bad)?).map_err(|e| bad(e.to_string()))?;
+        }
+        let file = w.into_inner().map_err(|e| bad(e.to_string()))?;
+        file.sync_all().map_err(ReelError::io(tmp, "syncing the segment"))?;
+        Ok(file.metadata().map_err(ReelError::io(tmp, "measuring the segment"))?.len() as i64)
+    }
+}
+
+/// Writes a reel: one [`TableWriter`] per table and, at the end, the manifest.
+#[derive(Debug)]
+pub struct ReelWriter {
+    path: PathBuf,
+    /// Operations.
+    pub ops: TableWriter<rows::Op>,
+    /// Requests.
+    pub block: TableWriter<rows::Block>,
+    /// Bios.
+    pub bio: TableWriter<rows::Bio>,
+    /// Threads.
+    pub tasks: TableWriter<rows::Task>,
+    /// Program starts.
+    pub execs: TableWriter<rows::Exec>,
+    /// Files.
+    pub files: TableWriter<rows::File>,
+    /// Descriptors at the start.
+    pub fds: TableWriter<rows::Fd>,
+    /// The name space before the workload.
+    pub tree: TableWriter<rows::Tree>,
+}
+
+/// Does something to every table writer: there is no other place that lists them.
+macro_rules! each_table {
+    ($w:expr, $t:ident => $body:expr) => {{
+        {
+            let $t = &mut $w.ops;
+            $body
+        }
+        {
+            let $t = &mut $w.block;
+            $body
+        }
+        {
+            let $t = &mut $w.bio;
+            $body
+        }
+        {
+            let $t = &mut $w.tasks;
+            $body
+        }
+        {
+            let $t = &mut $w.execs;
+            $body
+        }
+        {
+            let $t = &mut $w.files;
+            $body
+        }
+        {
+            let $t = &mut $w.fds;
+            $body
+        }
+        {
+            let $t = &mut $w.tree;
+            $body
+        }
+    }};
+}
+
+impl ReelWriter {
+    /// Makes the folder `path` and a manifest in state `recording`. An existing path is an error.
+    pub fn create(path: &Path, manifest: &Manifest, options: WriterOptions) -> Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(ReelError::Exists { path: path.into() });
+        }
+        fs::create_dir_all(path).map_err(ReelError::io(path, "creating the reel"))?;
+        let writer = Self {
+            path: path.into(),
+            ops: TableWriter::new(path, options),
+            block: TableWriter::new(path, options),
+            bio: TableWriter::new(path, options),
+            tasks: TableWriter::new(path, options),
+            execs: TableWriter::new(path, options),
+            files: TableWriter::new(path, options),
+            fds: TableWriter::new(path, options),
+            tree: TableWriter::new(path, options),
+        };
+        Manifest { state: State::Recording, ..manifest.clone() }.write(path)?;
+        Ok(writer)
+    }
+
+    /// Calls `f` with every Parquet file as it is created, before it is written to: the recorder
+    /// tells the kernel to leave these files' own I/O out.
+    pub fn on_create(&mut self, f: fn(&File)) {
+        each_table!(self, t => t.on_create = Some(f));
+    }
+
+    /// The reel's folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Closes segments that have waited long enough.
+    pub fn flush_if_old(&mut self) -> Result<()> {
+        each_table!(self, t => t.flush_if_old()?);
+        Ok(())
+    }
+
+    /// Closes every open segment. Tries all tables, then returns the first error.
+    pub fn flush(&mut self) -> Result<()> {
+        let mut first = Ok(());
+        each_table!(self, t => {
+            let r = t.flush();
+            if first.is_ok() { first = r; }
+        });
+        first
+    }
+
+    /// The closed segments by table, as the manifest lists them.
+    pub fn segments(&mut self) -> BTreeMap<String, Vec<Segment>> {
+        fn name<R: Row>(_: &TableWriter<R>) -> &'static str {
+            R::TABLE
+        }
+        let mut out = BTreeMap::new();
+        each_table!(self, t => {
+            if !t.segments.is_empty() {
+                out.insert(name(t).to_owned(), t.segments.clone());
+            }
+        });
+        out
+    }
+
+    /// Closes every segment and writes the final manifest, with `segments`, `cost.reel_bytes` and `state`
+    /// filled in. When a segment cannot be written (disk full), the manifest is written all the same, in
+    /// state `truncated`, and the error comes back: what was closed before is a valid reel.
+    pub fn close(mut self, mut manifest: Manifest) -> Result<Manifest> {
+        let flushed = self.flush();
+        manifest.segments = self.segments();
+        manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
+        if manifest.state == State::Recording {
+            manifest.state = if flushed.is_ok() { State::Complete } else { State::Truncated };
+        }
+        manifest.write(&self.path)?;
+        flushed.map(|()| manifest)
+    }
+}
