@@ -1,0 +1,40 @@
+# `make help` lists the targets. Build output lives outside the checkout, so that a checkout stays small and
+# a fresh one builds fast.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/ioreel/target
+PREFIX ?= /usr/local
+SHELL := /bin/bash
+
+.DEFAULT_GOAL := build
+.PHONY: help build release test lint demo bench samples install
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+build: ## the debug build, system packages included
+	@scripts/setup build
+	cargo build --workspace
+
+release: ## the optimised build
+	@scripts/setup build
+	cargo build --release -p ioreel
+
+test: ## linters and all tests; root runs those that need BPF and loop mounts, others see them ignored
+	@scripts/setup test
+	@scripts/test
+
+lint: ## rustfmt, clippy and clang-format, warnings as errors
+	@scripts/setup test
+	@scripts/lint
+
+demo: ## records a real job, replays it on xfs and btrfs, draws all three (root; else from a sample reel)
+	@scripts/demo
+
+bench: ## what recording costs, beside strace and perf (root, a quiet machine)
+	@scripts/setup bench
+	@scripts/bench
+
+samples: ## makes the reels of traces/samples anew (root)
+	@scripts/make-samples
+
+install: release ## installs the program under PREFIX (/usr/local)
+	install -D -m 755 "$(CARGO_TARGET_DIR)/release/ioreel" "$(DESTDIR)$(PREFIX)/bin/ioreel"
