@@ -1,12 +1,58 @@
-//! Placeholder.
+//! `ioreel validate`: holds a reel against its own promises.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use ioreel_traces::validate::{Report, validate};
+
+/// Done, but the reel does not keep its promises.
+const EXIT_INVALID: u8 = 3;
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+#[command(after_help = "Exit status: 0 the reel is valid; 3 it is not; 1 it cannot be read at all.")]
+pub(crate) struct Args {
+    /// The reel
+    reel: PathBuf,
+    /// Takes in segments that a dead writer did not list, removes half-written files, moves damaged segments aside
+    #[arg(long)]
+    repair: bool,
+    /// Prints the report as JSON
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs it.
-pub(crate) fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let report = validate(&args.reel, args.repair)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print(&report);
+    }
+    Ok(if report.valid { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) })
+}
+
+fn print(report: &Report) {
+    for line in &report.repaired {
+        println!("repaired: {line}");
+    }
+    for problem in &report.problems {
+        println!("problem: {problem}");
+    }
+    let shown: u64 = report.problems.iter().map(|p| p.times).sum();
+    if report.problem_count > shown {
+        println!("problem: {} more", report.problem_count - shown);
+    }
+    for note in &report.notes {
+        println!("note: {note}");
+    }
+    let rows: i64 = report.tables.iter().map(|t| t.rows).sum();
+    let segments: u64 = report.tables.iter().map(|t| t.segments).sum();
+    let what = format!("{rows} rows in {segments} segments of {} tables", report.tables.len());
+    match report.problem_count {
+        0 => println!("{}: valid, {what}", report.reel),
+        1 => println!("{}: NOT VALID, 1 problem, {what}", report.reel),
+        n => println!("{}: NOT VALID, {n} problems, {what}", report.reel),
+    }
 }

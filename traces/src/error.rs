@@ -41,6 +41,12 @@ pub enum ReelError {
         /// The reader's message.
         why: String,
     },
+    /// A writer holds the reel.
+    #[error("{path}: is being recorded at this moment; end the recording first", path = path.display())]
+    Busy {
+        /// The reel.
+        path: PathBuf,
+    },
     /// The output is already there.
     #[error("{path}: exists already; choose another name or remove it first", path = path.display())]
     Exists {

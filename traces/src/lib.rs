@@ -5,6 +5,7 @@
 //! with other Parquet readers.
 //!
 //! * [`rows`] declares the tables, one Rust struct each;
+//! * [`tables`] lists them;
 //! * [`table`] turns such structs into Arrow batches and back;
 //! * [`writer`] cuts them into segments that survive a crash;
 //! * [`reader`] opens a reel and streams its rows;
@@ -12,10 +13,12 @@
 //! * [`validate`] holds a reel against its own promises.
 
 pub mod error;
+mod guard;
 pub mod manifest;
 pub mod reader;
 pub mod rows;
 pub mod table;
+pub mod tables;
 pub mod text;
 pub mod validate;
 pub mod writer;

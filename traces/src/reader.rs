@@ -13,7 +13,7 @@ use parquet::arrow::{
     arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
 };
 
-use crate::{Manifest, ReelError, Result, table::Row};
+use crate::{Manifest, ReelError, Result, guard::decode, table::Row};
 
 /// Rows decoded at a time.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -70,6 +70,13 @@ impl Reel {
         }
     }
 
+    /// Like [`Reel::batches`], of the one segment that [`Reel::segments`] lists at `index`: for passes that
+    /// merge segments by time. Nothing when there is no such segment.
+    pub fn segment_batches<R: Row>(&self, index: usize, columns: &[&str]) -> Batches {
+        let one: Vec<PathBuf> = self.segments::<R>().into_iter().skip(index).take(1).collect();
+        Batches { segments: one.into_iter(), ..self.batches::<R>(columns) }
+    }
+
     /// All rows of a table in time order: for tables known to be small, and tests.
     pub fn read<R: Row>(&self) -> Result<Vec<R>> {
         let mut rows = self.rows::<R>().collect::<Result<Vec<R>>>()?;
@@ -90,13 +97,18 @@ pub struct Batches {
 pub(crate) fn open_segment(path: &Path, columns: &[String]) -> Result<ParquetRecordBatchReader> {
     let bad = |why: String| ReelError::BadSegment { path: path.into(), why };
     let file = File::open(path).map_err(|e| bad(e.to_string()))?;
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| bad(e.to_string()))?;
+    let builder = decode(|| ParquetRecordBatchReaderBuilder::try_new(file)).map_err(bad)?;
     let mask = if columns.is_empty() {
         ProjectionMask::all()
     } else {
         ProjectionMask::columns(builder.parquet_schema(), columns.iter().map(String::as_str))
     };
-    builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map_err(|e| bad(e.to_string()))
+    decode(|| builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()).map_err(bad)
+}
+
+/// The next batch of a segment, errors as text.
+pub(crate) fn next_batch(reader: &mut ParquetRecordBatchReader) -> Option<Result<RecordBatch, String>> {
+    decode(|| reader.next().transpose()).transpose()
 }
 
 impl Iterator for Batches {
@@ -112,10 +124,10 @@ impl Iterator for Batches {
                 }
             }
             if let Some((path, reader)) = &mut self.open {
-                match reader.next() {
+                match next_batch(reader) {
                     Some(Ok(batch)) => return Some(Ok(batch)),
-                    Some(Err(e)) => {
-                        let error = ReelError::BadSegment { path: path.clone(), why: e.to_string() };
+                    Some(Err(why)) => {
+                        let error = ReelError::BadSegment { path: path.clone(), why };
                         self.open = None;
                         return Some(Err(error));
                     }
@@ -148,7 +160,8 @@ impl<R: Row> Iterator for Rows<R> {
             }
             let mut rows = Vec::new();
             let read = self.batches.next()?.and_then(|batch| {
-                R::read(&batch, &mut rows).map_err(|why| ReelError::BadSegment { path: R::TABLE.into(), why })
+                let path = || self.batches.open.as_ref().map_or_else(|| R::TABLE.into(), |(path, _)| path.clone());
+                R::read(&batch, &mut rows).map_err(|why| ReelError::BadSegment { path: path(), why })
             });
             if let Err(e) = read {
                 self.failed = true;

@@ -9,7 +9,7 @@ table! {
     /// Two-file calls (`copy_file_range`, `sendfile`, `dup2`, `rename`, `link`) put the source in `fd`,
     /// `path`, … and the destination in `fd2`, `path2`, …, whatever the order of the call's arguments.
     /// What `flags`, `mode`, `len_bytes`, `aux` and `aux2` hold per call is tabulated in `docs/trace-format.md`.
-    pub struct Op in "ops", sorted by start_ns, id op_id, lasting dur_ns {
+    pub struct Op in "ops", sorted by start_ns, id op_id, lasting dur_ns, own where source is "tool" {
         /// Unique id, ascending with `start_ns` within a segment; negative until written.
         op_id: i64 as Delta,
         /// When the call was entered.

@@ -55,8 +55,9 @@ pub enum Column<'a> {
     I32(&'a Int32Array),
     /// 64-bit integers.
     I64(&'a Int64Array),
-    /// Text with keys into a dictionary whose strings are shared by all rows of the batch.
-    Text(&'a DictionaryArray<Int32Type>, Vec<Text>),
+    /// Text with keys into a dictionary whose strings are shared by all rows of the batch; entries that
+    /// no row of the batch uses are left empty.
+    Text(&'a DictionaryArray<Int32Type>, Vec<Option<Text>>),
     /// The column is not in the file (it was made by an older version): all null.
     Absent,
 }
@@ -137,8 +138,16 @@ impl Cell for Text {
     fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
         let dict = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| wrong_type::<Self>(array))?;
         let values: &StringArray = dict.values().as_string_opt::<i32>().ok_or_else(|| wrong_type::<Self>(array))?;
-        let values = values.iter().map(|v| v.unwrap_or_default().into()).collect();
-        Ok(Column::Text(dict, values))
+        // The dictionary is that of the whole row group and may be far longer than the batch.
+        let mut used: Vec<Option<Text>> = vec![None; values.len()];
+        for key in dict.keys().iter().flatten() {
+            let key = usize::try_from(key).ok().filter(|k| *k < values.len());
+            let key = key.ok_or_else(|| "a key points outside the dictionary".to_owned())?;
+            if used[key].is_none() && values.is_valid(key) {
+                used[key] = Some(values.value(key).into());
+            }
+        }
+        Ok(Column::Text(dict, used))
     }
     fn get(column: &Column<'_>, i: usize) -> Self {
         <Option<Text>>::get(column, i).unwrap_or_default()
@@ -162,7 +171,7 @@ impl Cell for Option<Text> {
     }
     fn get(column: &Column<'_>, i: usize) -> Self {
         match column {
-            Column::Text(dict, values) => dict.key(i).and_then(|k| values.get(k).cloned()),
+            Column::Text(dict, values) => dict.key(i).and_then(|k| values.get(k).cloned().flatten()),
             _ => None,
         }
     }
@@ -172,6 +181,12 @@ impl Cell for Option<Text> {
 pub trait Row: Clone + Send + Sync + 'static {
     /// The folder of the table inside the reel.
     const TABLE: &'static str;
+    /// The column that segments are sorted by, which [`Row::time_ns`] returns.
+    const TIME: &'static str;
+    /// The column that says how long the row lasted, if there is one.
+    const DURATION: Option<&'static str> = None;
+    /// The column that [`Row::assign_id`] fills, if there is one.
+    const ID: Option<&'static str> = None;
     /// Column builders.
     type Columns: Default;
 
@@ -182,6 +197,10 @@ pub trait Row: Clone + Send + Sync + 'static {
     /// The same as last moment this row speaks of; [`Row::time_ns`] where it has no duration.
     fn end_ns(&self) -> i64 {
         self.time_ns()
+    }
+    /// Whether an event led to this row; false for what ioreel did itself, which no ledger counts.
+    fn is_event(&self) -> bool {
+        true
     }
     /// Gives the row its id when it has none (is negative); ids are handed out in sorted order.
     fn assign_id(&mut self, _next: &mut i64) {}
@@ -273,7 +292,8 @@ pub fn column<'a, C: Cell>(batch: &'a RecordBatch, name: &str) -> Result<Column<
 macro_rules! table {
     (
         $(#[doc = $table_doc:literal])*
-        pub struct $Row:ident in $table:literal, sorted by $time:ident $(, id $id:ident)? $(, lasting $dur:ident)? {
+        pub struct $Row:ident in $table:literal, sorted by $time:ident $(, id $id:ident)? $(, lasting $dur:ident)?
+            $(, own where $own:ident is $word:literal)? {
             $( $(#[doc = $doc:literal])+ $name:ident : $ty:ty as $layout:ident, )+
         }
     ) => {
@@ -287,6 +307,9 @@ macro_rules! table {
 
             impl $crate::table::Row for $Row {
                 const TABLE: &'static str = $table;
+                const TIME: &'static str = stringify!($time);
+                $( const DURATION: Option<&'static str> = Some(stringify!($dur)); )?
+                $( const ID: Option<&'static str> = Some(stringify!($id)); )?
                 type Columns = Columns;
 
                 fn fields() -> Vec<$crate::table::ColumnInfo> {
@@ -301,6 +324,7 @@ macro_rules! table {
                 }
                 fn time_ns(&self) -> i64 { self.$time }
                 $( fn end_ns(&self) -> i64 { self.$time.saturating_add(self.$dur) } )?
+                $( fn is_event(&self) -> bool { self.$own != *$word } )?
                 $( fn assign_id(&mut self, next: &mut i64) {
                     if self.$id < 0 {
                         self.$id = *next;

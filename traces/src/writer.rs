@@ -49,6 +49,8 @@ pub struct TableWriter<R: Row> {
     next_id: i64,
     next_segment: u32,
     segments: Vec<Segment>,
+    /// Rows of events that could not be written.
+    lost: i64,
     /// Called with every file this writer creates, before its first write.
     on_create: Option<fn(&File)>,
 }
@@ -63,6 +65,7 @@ impl<R: Row> TableWriter<R> {
             next_id: 0,
             next_segment: 0,
             segments: Vec::new(),
+            lost: 0,
             on_create: None,
         }
     }
@@ -84,6 +87,11 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
+    /// The table's name.
+    pub fn name(&self) -> &'static str {
+        R::TABLE
+    }
+
     /// Rows written and closed so far; rows of the open segment do not count.
     pub fn written(&self) -> i64 {
         self.segments.iter().map(|s| s.rows).sum()
@@ -94,15 +102,32 @@ impl<R: Row> TableWriter<R> {
         self.rows.len()
     }
 
-    /// Closes the open segment. On failure its rows are gone and nothing of it stays on disk.
+    /// Rows of events that were pushed but could not be written. [`ReelWriter::close`] moves them from
+    /// `written` to `lost` in the ledger.
+    pub fn lost(&self) -> i64 {
+        self.lost
+    }
+
+    /// Closes the open segment. On failure its rows are gone, counted as lost, and nothing of it stays on disk.
     pub fn flush(&mut self) -> Result<()> {
         let mut rows = std::mem::take(&mut self.rows);
         self.oldest = None;
         if rows.is_empty() {
             return Ok(());
         }
+        let done = self.close_segment(&mut rows);
+        if done.is_err() {
+            self.lost += rows.iter().filter(|r| r.is_event()).count() as i64;
+        }
+        // Keep the allocation for the next segment.
+        rows.clear();
+        self.rows = rows;
+        done
+    }
+
+    fn close_segment(&mut self, rows: &mut [R]) -> Result<()> {
         rows.sort_by_key(Row::time_ns);
-        for row in &mut rows {
+        for row in rows.iter_mut() {
             row.assign_id(&mut self.next_id);
         }
         let dir = self.reel.join(R::TABLE);
@@ -110,11 +135,13 @@ impl<R: Row> TableWriter<R> {
         let name = format!("{}/{:06}.parquet", R::TABLE, self.next_segment);
         let path = self.reel.join(&name);
         let tmp = path.with_extension("parquet.tmp");
-        let bytes = self.write_segment(&tmp, &rows).inspect_err(|_| {
+        let bytes = self.write_segment(&tmp, rows).inspect_err(|_| {
             // Best effort: on a full disk this is what makes room for the manifest.
             let _ = fs::remove_file(&tmp);
         })?;
         fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the segment in place"))?;
+        // The name, too, has to outlive a crash of the machine.
+        File::open(&dir).and_then(|d| d.sync_all()).map_err(ReelError::io(&dir, "syncing the table's folder"))?;
         self.next_segment += 1;
         self.segments.push(Segment {
             file: name,
@@ -123,9 +150,6 @@ impl<R: Row> TableWriter<R> {
             from_ns: rows.first().map_or(0, Row::time_ns),
             to_ns: rows.iter().map(Row::end_ns).max().unwrap_or(0),
         });
-        // Keep the allocation for the next segment.
-        rows.clear();
-        self.rows = rows;
         Ok(())
     }
 
@@ -150,6 +174,8 @@ impl<R: Row> TableWriter<R> {
 #[derive(Debug)]
 pub struct ReelWriter {
     path: PathBuf,
+    /// The reel's folder, locked for as long as this writer lives: a repair keeps off.
+    _lock: File,
     /// Operations.
     pub ops: TableWriter<rows::Op>,
     /// Requests.
@@ -168,7 +194,7 @@ pub struct ReelWriter {
     pub tree: TableWriter<rows::Tree>,
 }
 
-/// Does something to every table writer: there is no other place that lists them.
+/// Does something to every table writer: there is no other place that lists them; [`crate::tables`] lists the tables.
 macro_rules! each_table {
     ($w:expr, $t:ident => $body:expr) => {{
         {
@@ -213,8 +239,12 @@ impl ReelWriter {
             return Err(ReelError::Exists { path: path.into() });
         }
         fs::create_dir_all(path).map_err(ReelError::io(path, "creating the reel"))?;
+        let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
+        // Where the file system has no locks, a repair cannot be kept off; recording still works.
+        let _ = lock.try_lock();
         let writer = Self {
             path: path.into(),
+            _lock: lock,
             ops: TableWriter::new(path, options),
             block: TableWriter::new(path, options),
             bio: TableWriter::new(path, options),
@@ -257,27 +287,46 @@ impl ReelWriter {
 
     /// The closed segments by table, as the manifest lists them.
     pub fn segments(&mut self) -> BTreeMap<String, Vec<Segment>> {
-        fn name<R: Row>(_: &TableWriter<R>) -> &'static str {
-            R::TABLE
-        }
         let mut out = BTreeMap::new();
         each_table!(self, t => {
             if !t.segments.is_empty() {
-                out.insert(name(t).to_owned(), t.segments.clone());
+                out.insert(t.name().to_owned(), t.segments.clone());
+            }
+        });
+        out
+    }
+
+    /// Rows of events that could not be written, by table.
+    pub fn lost(&mut self) -> BTreeMap<String, i64> {
+        let mut out = BTreeMap::new();
+        each_table!(self, t => {
+            if t.lost > 0 {
+                out.insert(t.name().to_owned(), t.lost);
             }
         });
         out
     }
 
     /// Closes every segment and writes the final manifest, with `segments`, `cost.reel_bytes` and `state`
-    /// filled in. When a segment cannot be written (disk full), the manifest is written all the same, in
-    /// state `truncated`, and the error comes back: what was closed before is a valid reel.
+    /// filled in. When a segment cannot be written (disk full), now or earlier, the manifest is written all the
+    /// same, in state `truncated`: what was closed before is a valid reel. The ledger's `written` is to count the
+    /// rows pushed; those that could not be written are moved to `lost` here.
+    ///
+    /// # Errors
+    /// When a segment cannot be written now, or the manifest cannot.
     pub fn close(mut self, mut manifest: Manifest) -> Result<Manifest> {
         let flushed = self.flush();
         manifest.segments = self.segments();
+        let lost = self.lost();
+        for (table, rows) in &lost {
+            if let Some(ledger) = manifest.ledger.get_mut(table) {
+                ledger.written -= rows;
+                ledger.lost += rows;
+            }
+        }
         manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
         if manifest.state == State::Recording {
-            manifest.state = if flushed.is_ok() { State::Complete } else { State::Truncated };
+            manifest.state = if lost.is_empty() && flushed.is_ok() { State::Complete } else { State::Truncated };
         }
         manifest.write(&self.path)?;
         flushed.map(|()| manifest)

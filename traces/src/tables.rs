@@ -1,0 +1,54 @@
+//! The list of all tables, for passes that treat every table alike.
+
+use crate::{
+    rows,
+    table::{ColumnInfo, Row},
+};
+
+/// Does something with each table.
+pub trait Visitor {
+    /// What may go wrong on the way.
+    type Error;
+    /// Called once per table, with its row type.
+    fn table<R: Row>(&mut self) -> Result<(), Self::Error>;
+}
+
+/// Shows every table to `visitor`, those that others refer to first. Stops at the first error.
+pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
+    visitor.table::<rows::Task>()?;
+    visitor.table::<rows::File>()?;
+    visitor.table::<rows::Exec>()?;
+    visitor.table::<rows::Fd>()?;
+    visitor.table::<rows::Tree>()?;
+    visitor.table::<rows::Op>()?;
+    visitor.table::<rows::Block>()?;
+    visitor.table::<rows::Bio>()
+}
+
+/// A table as people with other readers need to know it.
+#[derive(Clone, Debug)]
+pub struct TableInfo {
+    /// Its folder in the reel.
+    pub name: &'static str,
+    /// The column its segments are sorted by.
+    pub sorted_by: &'static str,
+    /// The column that tells its rows apart, where it has one that the writer hands out.
+    pub id: Option<&'static str>,
+    /// Its columns, in order.
+    pub columns: Vec<ColumnInfo>,
+}
+
+/// Every table with its columns.
+pub fn all() -> Vec<TableInfo> {
+    struct Collect(Vec<TableInfo>);
+    impl Visitor for Collect {
+        type Error = std::convert::Infallible;
+        fn table<R: Row>(&mut self) -> Result<(), Self::Error> {
+            self.0.push(TableInfo { name: R::TABLE, sorted_by: R::TIME, id: R::ID, columns: R::fields() });
+            Ok(())
+        }
+    }
+    let mut collect = Collect(Vec::new());
+    let Ok(()) = each(&mut collect);
+    collect.0
+}

@@ -1,0 +1,221 @@
+//! What each table promises of its rows.
+
+use arrow_array::RecordBatch;
+
+use super::{
+    Check,
+    columns::{Ints, Words},
+    ids::IdSet,
+    tables::Place,
+};
+use crate::manifest::{Kind, Manifest};
+
+/// Words of `ops.source`.
+const SOURCES: &[&str] = &["syscall", "tool", "replay"];
+/// Words of `ops.state`.
+const STATES: &[&str] = &["complete", "in_flight_at_end"];
+/// Words of `block.op` and `bio.op`.
+const BLOCK_OPS: &[&str] =
+    &["read", "write", "flush", "discard", "secure_erase", "write_zeroes", "zone_append", "zone_mgmt", "other"];
+/// Words of `bio.class`.
+const CLASSES: &[&str] = &["data", "metadata", "flush", "unknown"];
+/// Words of `files.kind` and `tree.kind`.
+const KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other"];
+/// Words of `tree.origin`.
+const ORIGINS: &[&str] = &["snapshot", "first_touch", "derived"];
+
+/// Ids met so far, and what is told of the reel as a whole.
+#[derive(Debug)]
+pub(super) struct Known {
+    tasks: IdSet,
+    files: IdSet,
+    ops: IdSet,
+    requests: IdSet,
+    bios: IdSet,
+    /// `op_id` of the row before.
+    last_op: i64,
+    replay: bool,
+    /// Rows of `ops` with source `tool`.
+    pub(super) tool_ops: i64,
+    /// The second pass over `tasks`: ids are known, parents are looked up.
+    pub(super) parents_pass: bool,
+}
+
+impl Known {
+    pub(super) fn new(manifest: &Manifest) -> Self {
+        Self {
+            tasks: IdSet::default(),
+            files: IdSet::default(),
+            ops: IdSet::default(),
+            requests: IdSet::default(),
+            bios: IdSet::default(),
+            last_op: -1,
+            replay: manifest.kind == Kind::Replay,
+            tool_ops: 0,
+            parents_pass: false,
+        }
+    }
+}
+
+/// Checks a batch of `table`.
+pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<(), String> {
+    match table {
+        "tasks" if known.parents_pass => references(batch, place, "parent", "tasks", &mut known.tasks),
+        "tasks" => {
+            unique(batch, place, "task_id", &mut known.tasks)?;
+            in_order(batch, place, &["start_ns", "exit_ns"])
+        }
+        "files" => {
+            unique(batch, place, "file", &mut known.files)?;
+            words(batch, place, "kind", KINDS)
+        }
+        "execs" => references(batch, place, "task_id", "tasks", &mut known.tasks),
+        "fds" => {
+            references(batch, place, "task_id", "tasks", &mut known.tasks)?;
+            references(batch, place, "file", "files", &mut known.files)
+        }
+        "tree" => {
+            words(batch, place, "kind", KINDS)?;
+            words(batch, place, "origin", ORIGINS)
+        }
+        "ops" => ops(batch, place, known),
+        "block" => {
+            unique(batch, place, "rq_id", &mut known.requests)?;
+            in_order(batch, place, &["queue_ns", "issue_ns", "complete_ns"])?;
+            words(batch, place, "op", BLOCK_OPS)?;
+            at_least(batch, place, "len_bytes", 0)
+        }
+        "bio" => {
+            unique(batch, place, "bio_id", &mut known.bios)?;
+            in_order(batch, place, &["queue_ns", "complete_ns"])?;
+            references(batch, place, "rq_id", "block", &mut known.requests)?;
+            references(batch, place, "task_id", "tasks", &mut known.tasks)?;
+            references(batch, place, "file", "files", &mut known.files)?;
+            references(batch, place, "cause", "ops", &mut known.ops)?;
+            words(batch, place, "op", BLOCK_OPS)?;
+            words(batch, place, "class", CLASSES)?;
+            at_least(batch, place, "len_bytes", 0)?;
+            at_least(batch, place, "confidence", 0)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<(), String> {
+    let id = Ints::of(batch, "op_id")?;
+    for i in 0..batch.num_rows() {
+        let op = id.get(i).unwrap_or(-1);
+        if op <= known.last_op && place.row(i) > 0 {
+            let last = known.last_op;
+            place.bad(Check::Ids, "ascending", i, || format!("op_id {op} follows {last}: ids do not ascend"));
+        }
+        known.last_op = op;
+    }
+    unique(batch, place, "op_id", &mut known.ops)?;
+    let source = Words::of(batch, "source", SOURCES)?;
+    let state = Words::of(batch, "state", STATES)?;
+    words(batch, place, "source", SOURCES)?;
+    words(batch, place, "state", STATES)?;
+    let (task, ret, dur) = (Ints::of(batch, "task_id")?, Ints::of(batch, "ret")?, Ints::of(batch, "dur_ns")?);
+    let original = Ints::of(batch, "orig_op_id")?;
+    for i in 0..batch.num_rows() {
+        let tool = source.code(i) == Some(1);
+        known.tool_ops += i64::from(tool);
+        // ioreel's own calls are of no recorded task.
+        if !tool
+            && let Some(id) = task.get(i)
+            && !known.tasks.contains(id)
+        {
+            place.bad(Check::Reference, task.name, i, || format!("task_id {id} is in no row of tasks"));
+        }
+        match (state.code(i), ret.get(i)) {
+            (Some(0), None) => place.bad(Check::Values, ret.name, i, || "complete, but ret is null".into()),
+            (Some(1), Some(r)) => place.bad(Check::Values, ret.name, i, || format!("in flight, but ret is {r}")),
+            (Some(1), None) if dur.get(i) != Some(0) => {
+                place.bad(Check::Values, dur.name, i, || "in flight, but dur_ns is not 0".into());
+            }
+            _ => {}
+        }
+        if known.replay && source.code(i) == Some(2) && original.get(i).is_none_or(|o| o < 0) {
+            place.bad(Check::Reference, original.name, i, || "replayed, but orig_op_id names no operation".into());
+        }
+    }
+    references(batch, place, "file", "files", &mut known.files)?;
+    references(batch, place, "file2", "files", &mut known.files)
+}
+
+/// Ids are there, not negative, and met once in the reel.
+fn unique(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, ids: &mut IdSet) -> Result<(), String> {
+    let column = Ints::of(batch, name)?;
+    for i in 0..batch.num_rows() {
+        let id = column.get(i).unwrap_or(-1);
+        if id < 0 {
+            place.bad(Check::Ids, name, i, || format!("{name} is {id}: no id was given"));
+        } else if !ids.insert(id) {
+            place.bad(Check::Ids, name, i, || format!("{name} {id} is met twice"));
+        }
+    }
+    Ok(())
+}
+
+/// Each id that is there names a row of `table`.
+fn references(
+    batch: &RecordBatch,
+    place: &mut Place<'_>,
+    name: &'static str,
+    table: &str,
+    ids: &mut IdSet,
+) -> Result<(), String> {
+    let column = Ints::of(batch, name)?;
+    for i in 0..batch.num_rows() {
+        if let Some(id) = column.get(i)
+            && !ids.contains(id)
+        {
+            place.bad(Check::Reference, name, i, || format!("{name} {id} is in no row of {table}"));
+        }
+    }
+    Ok(())
+}
+
+/// Moments of one row, where known, follow each other.
+fn in_order(batch: &RecordBatch, place: &mut Place<'_>, names: &[&'static str]) -> Result<(), String> {
+    let columns = names.iter().map(|n| Ints::of(batch, n)).collect::<Result<Vec<_>, _>>()?;
+    for i in 0..batch.num_rows() {
+        let mut before: Option<(i64, &str)> = None;
+        for column in &columns {
+            let Some(at) = column.get(i) else { continue };
+            if let Some((earlier, name)) = before
+                && at < earlier
+            {
+                place.bad(Check::Times, column.name, i, || format!("{} {at} is before {name} {earlier}", column.name));
+            }
+            before = Some((at, column.name));
+        }
+    }
+    Ok(())
+}
+
+/// Words are known ones.
+fn words(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, known: &[&str]) -> Result<(), String> {
+    let column = Words::of(batch, name, known)?;
+    for i in 0..batch.num_rows() {
+        if column.code(i).is_none() {
+            place.bad(Check::Values, column.name, i, || {
+                format!("{name} is {:?}, which is none of: {}", column.word(i), known.join(", "))
+            });
+        }
+    }
+    Ok(())
+}
+
+fn at_least(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, least: i64) -> Result<(), String> {
+    let column = Ints::of(batch, name)?;
+    for i in 0..batch.num_rows() {
+        if let Some(value) = column.get(i)
+            && value < least
+        {
+            place.bad(Check::Values, name, i, || format!("{name} is {value}, less than {least}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! The reel's folder against the manifest's list.
+
+use std::{
+    collections::HashSet,
+    fs::{self, DirEntry, File, TryLockError},
+    path::Path,
+};
+
+use super::{Check, findings::Findings};
+use crate::{Reel, ReelError, Result, manifest, tables};
+
+/// Whether a writer holds the reel: it keeps the folder locked for as long as it lives.
+pub(super) fn writer_at_work(reel: &Path) -> Result<bool> {
+    let folder = File::open(reel).map_err(ReelError::io(reel, "opening the reel"))?;
+    // A file system without locks cannot tell; a reel there counts as idle.
+    Ok(matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+/// Whether a segment's listed path stays inside the reel: `TABLE/NAME.parquet` and nothing else. A reel may
+/// come from anywhere, and what it lists is opened, and renamed by a repair.
+pub(super) fn plain_segment(table: &str, file: &str) -> bool {
+    file.strip_prefix(table)
+        .and_then(|f| f.strip_prefix('/'))
+        .is_some_and(|name| !name.contains('/') && !name.starts_with('.') && name.ends_with(".parquet"))
+}
+
+/// The entries of a folder by name; none when it is not there.
+pub(super) fn entries(folder: &Path) -> Result<Vec<(String, DirEntry)>> {
+    let listing = match fs::read_dir(folder) {
+        Ok(listing) => listing,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(ReelError::io(folder, "listing the folder")(e)),
+    };
+    let mut all = Vec::new();
+    for entry in listing {
+        let entry = entry.map_err(ReelError::io(folder, "listing the folder"))?;
+        all.push((entry.file_name().to_string_lossy().into_owned(), entry));
+    }
+    // Segment numbers have at least six digits and may grow more.
+    all.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
+    Ok(all)
+}
+
+/// Tells unlisted segments, leftovers and strange files.
+pub(super) fn check(reel: &Reel, found: &mut Findings) -> Result<()> {
+    let listed: HashSet<&str> =
+        reel.manifest.segments.values().flatten().map(|segment| segment.file.as_str()).collect();
+    let known: Vec<&str> = tables::all().iter().map(|t| t.name).collect();
+    for table in reel.manifest.segments.keys().filter(|t| !known.contains(&t.as_str())) {
+        found.note(format!("{table}: a table this version does not know; not checked"));
+    }
+    for (name, _) in entries(reel.path())? {
+        if known.contains(&name.as_str()) {
+            for (file, _) in entries(&reel.path().join(&name))? {
+                let path = format!("{name}/{file}");
+                if !listed.contains(path.as_str()) {
+                    stray(&path, found);
+                }
+            }
+        } else if name != manifest::FILE_NAME && !reel.manifest.segments.contains_key(&name) {
+            stray(&name, found);
+        }
+    }
+    Ok(())
+}
+
+fn stray(path: &str, found: &mut Findings) {
+    if path.ends_with(".tmp") {
+        found.add(Check::Folder, path, "", None, || {
+            "left half written by a writer that died; `ioreel validate --repair` removes it".into()
+        });
+    } else if path.ends_with(".parquet") && path.contains('/') {
+        found.add(Check::Folder, path, "", None, || {
+            "not in the manifest's list, so no reader sees it; `ioreel validate --repair` takes it in".into()
+        });
+    } else if path.ends_with(".damaged") {
+        found.note(format!("{path}: moved aside by a repair; no reader looks at it"));
+    } else {
+        found.note(format!("{path}: not a part of the reel"));
+    }
+}

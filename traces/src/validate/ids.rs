@@ -1,0 +1,63 @@
+//! A set of row ids.
+
+use std::collections::HashMap;
+
+/// Ids per chunk: 512 bytes of bits.
+const CHUNK: i64 = 4096;
+/// Words per chunk.
+const WORDS: usize = CHUNK as usize / 64;
+
+/// The ids of one table. A bit per id where ids are dense, as writers hand them out; 512 bytes per id at worst.
+#[derive(Debug, Default)]
+pub(super) struct IdSet {
+    chunks: HashMap<i64, Box<[u64; WORDS]>>,
+    /// The id looked up last: rows that follow each other often name the same task or file.
+    last: Option<(i64, bool)>,
+}
+
+fn place(id: i64) -> (i64, usize, u64) {
+    let inside = id.rem_euclid(CHUNK) as usize;
+    (id.div_euclid(CHUNK), inside / 64, 1 << (inside % 64))
+}
+
+impl IdSet {
+    /// Adds an id; false when it was there already.
+    pub(super) fn insert(&mut self, id: i64) -> bool {
+        let (chunk, word, bit) = place(id);
+        let words = self.chunks.entry(chunk).or_insert_with(|| Box::new([0; WORDS]));
+        let new = words[word] & bit == 0;
+        words[word] |= bit;
+        self.last = None;
+        new
+    }
+
+    /// Whether the id is there.
+    pub(super) fn contains(&mut self, id: i64) -> bool {
+        if let Some((last, known)) = self.last
+            && last == id
+        {
+            return known;
+        }
+        let (chunk, word, bit) = place(id);
+        let known = self.chunks.get(&chunk).is_some_and(|w| w[word] & bit != 0);
+        self.last = Some((id, known));
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_any_size_are_told_apart() {
+        let mut ids = IdSet::default();
+        for id in [0, 1, 63, 64, 4095, 4096, -1, -4096, i64::MAX, i64::MIN] {
+            assert!(!ids.contains(id));
+            assert!(ids.insert(id));
+            assert!(!ids.insert(id));
+            assert!(ids.contains(id));
+        }
+        assert!(!ids.contains(2));
+    }
+}

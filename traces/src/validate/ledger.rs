@@ -1,0 +1,61 @@
+//! Every event is accounted for: seen = written + lost + filtered.
+
+use super::{Check, findings::Findings, tables::Sums};
+use crate::{
+    Manifest,
+    manifest::{FILE_NAME, Kind, State},
+};
+
+/// Classes of events that a complete recording accounts for when it holds rows of them.
+const ACCOUNTED: &[&str] = &["ops", "block", "bio"];
+
+/// Holds the ledger against itself and against the rows found.
+pub(super) fn check(manifest: &Manifest, sums: &Sums, found: &mut Findings) {
+    for (class, l) in &manifest.ledger {
+        let mut bad = |what: String| found.add(Check::Ledger, FILE_NAME, "ledger", None, || what);
+        if [l.seen, l.written, l.lost, l.filtered].iter().any(|n| *n < 0) {
+            bad(format!("ledger of {class}: a count is negative"));
+        }
+        let told = l.written.saturating_add(l.lost).saturating_add(l.filtered);
+        if l.seen != told {
+            bad(format!(
+                "ledger of {class} does not balance: {} seen, but {} written + {} lost + {} filtered = {told}",
+                l.seen, l.written, l.lost, l.filtered
+            ));
+        }
+        let rows = sums.event_rows(class);
+        if l.written != rows {
+            bad(format!("ledger of {class}: {} written, but the table has {rows} rows of events", l.written));
+        }
+    }
+    if manifest.kind == Kind::Recording && manifest.state == State::Complete {
+        for class in ACCOUNTED.iter().filter(|c| !manifest.ledger.contains_key(**c)) {
+            let rows = sums.event_rows(class);
+            if rows > 0 {
+                found.add(Check::Ledger, FILE_NAME, "ledger", None, || {
+                    format!("no ledger for {class}, of which there are {rows} rows")
+                });
+            }
+        }
+    }
+    let located: i64 = manifest.losses.iter().map(|l| l.events).sum();
+    let lost = manifest.lost();
+    if located > lost {
+        found.add(Check::Ledger, FILE_NAME, "losses", None, || {
+            format!("losses locate {located} events, but the ledger has lost only {lost}")
+        });
+    }
+    if lost > 0 {
+        found.note(format!("{lost} events were lost while recording; `ioreel info` tells which and when"));
+    }
+    for loss in manifest.losses.iter().filter(|l| l.to_ns < l.from_ns || l.events < 0) {
+        found.add(Check::Times, FILE_NAME, "losses", None, || {
+            format!("a loss of {} events from {} to {} ns cannot be", loss.events, loss.from_ns, loss.to_ns)
+        });
+    }
+    if manifest.ledger.values().any(|l| l.filtered > 0) && manifest.left_out.is_empty() {
+        found.add(Check::Ledger, FILE_NAME, "left_out", None, || {
+            "events were left out on purpose, but left_out does not tell which".into()
+        });
+    }
+}

@@ -1,0 +1,133 @@
+//! Makes a whole reel of what a dead writer, or a damaged disk, left.
+
+use std::{fs, path::Path};
+
+use super::{
+    folder::{entries, plain_segment},
+    tables::{has_columns, read},
+};
+use crate::{
+    Manifest, ReelError, Result,
+    manifest::{Segment, State},
+    table::Row,
+    tables::{self, Visitor},
+};
+
+/// Brings folder and manifest in line and returns one sentence per change. The manifest is written only when
+/// something changed.
+pub(super) fn repair(reel: &Path, manifest: &mut Manifest) -> Result<Vec<String>> {
+    let mut repair = Repair { reel, manifest: manifest.clone(), done: Vec::new() };
+    if manifest.state == State::Recording {
+        repair.done.push("the writer died: what it had closed is kept, state is now truncated".into());
+    }
+    repair.leftovers(reel, "")?;
+    tables::each(&mut repair)?;
+    let Repair { manifest: mut new, done, .. } = repair;
+    if done.is_empty() {
+        return Ok(done);
+    }
+    new.state = State::Truncated;
+    new.cost.reel_bytes = new.segments.values().flatten().map(|s| s.bytes).sum();
+    if new.span.elapsed_ns == 0 {
+        let moments = ["ops", "tasks", "execs"].iter().filter_map(|t| new.segments.get(*t)).flatten();
+        new.span.elapsed_ns = moments.map(|s| s.to_ns).max().unwrap_or(0);
+    }
+    new.warnings.push(format!("repaired: {}", done.join("; ")));
+    new.write(reel)?;
+    *manifest = new;
+    Ok(done)
+}
+
+struct Repair<'a> {
+    reel: &'a Path,
+    manifest: Manifest,
+    done: Vec<String>,
+}
+
+impl Visitor for Repair<'_> {
+    type Error = ReelError;
+
+    fn table<R: Row>(&mut self) -> Result<()> {
+        let folder = self.reel.join(R::TABLE);
+        self.leftovers(&folder, R::TABLE)?;
+        let listed = self.manifest.segments.remove(R::TABLE).unwrap_or_default();
+        let mut kept = Vec::new();
+        let mut events = 0;
+        for (name, _) in entries(&folder)?.into_iter().filter(|(name, _)| name.ends_with(".parquet")) {
+            let file = format!("{}/{name}", R::TABLE);
+            let path = self.reel.join(&file);
+            match measure::<R>(&path, &file) {
+                Ok((segment, of_events)) => {
+                    match listed.iter().find(|s| s.file == file) {
+                        None => self.done.push(format!("{file}: taken in, {} rows", segment.rows)),
+                        Some(old) if *old != segment => self.done.push(format!("{file}: its entry corrected")),
+                        Some(_) => {}
+                    }
+                    events += of_events;
+                    kept.push(segment);
+                }
+                Err(why) => {
+                    let aside = path.with_extension("parquet.damaged");
+                    fs::rename(&path, &aside).map_err(ReelError::io(&path, "moving the damaged segment aside"))?;
+                    self.done.push(format!("{file}: moved aside to .damaged ({why})"));
+                }
+            }
+        }
+        for gone in listed.iter().filter(|s| !plain_segment(R::TABLE, &s.file) || !self.reel.join(&s.file).exists()) {
+            if !self.reel.join(&gone.file).with_extension("parquet.damaged").exists() {
+                self.done.push(format!("{}: dropped from the list, {} rows are gone", gone.file, gone.rows));
+            }
+        }
+        self.balance(R::TABLE, events);
+        if !kept.is_empty() {
+            self.manifest.segments.insert(R::TABLE.into(), kept);
+        }
+        Ok(())
+    }
+}
+
+impl Repair<'_> {
+    /// Removes what was being written when the writer died.
+    fn leftovers(&mut self, folder: &Path, table: &str) -> Result<()> {
+        for (name, entry) in entries(folder)?.into_iter().filter(|(name, _)| name.ends_with(".tmp")) {
+            let path = entry.path();
+            fs::remove_file(&path).map_err(ReelError::io(&path, "removing the leftover"))?;
+            let slash = if table.is_empty() { "" } else { "/" };
+            self.done.push(format!("{table}{slash}{name}: removed, it was left half written"));
+        }
+        Ok(())
+    }
+
+    /// Rows that are gone count as lost. A writer that died left no ledger, and none is made up.
+    fn balance(&mut self, class: &str, rows: i64) {
+        if let Some(l) = self.manifest.ledger.get_mut(class)
+            && l.written != rows
+        {
+            l.written = rows;
+            l.seen = l.seen.max(rows + l.filtered);
+            l.lost = l.seen - l.written - l.filtered;
+            self.done.push(format!("ledger of {class}: {rows} written, {} lost", l.lost));
+        }
+    }
+}
+
+/// Reads a segment to its end; its entry for the manifest, and how many of its rows events led to.
+fn measure<R: Row>(path: &Path, file: &str) -> Result<(Segment, i64), String> {
+    let mut segment = Segment { file: file.into(), ..Segment::default() };
+    let (mut from, mut to, mut events) = (None, None, 0);
+    let mut rows: Vec<R> = Vec::new();
+    for batch in read(path)? {
+        let batch = batch?;
+        has_columns::<R>(&batch)?;
+        rows.clear();
+        R::read(&batch, &mut rows)?;
+        segment.rows += rows.len() as i64;
+        from = from.or(rows.first().map(Row::time_ns));
+        to = to.max(rows.iter().map(Row::end_ns).max());
+        events += rows.iter().filter(|r| r.is_event()).count() as i64;
+    }
+    segment.from_ns = from.unwrap_or(0);
+    segment.to_ns = to.unwrap_or(0);
+    segment.bytes = fs::metadata(path).map_err(|e| e.to_string())?.len() as i64;
+    Ok((segment, events))
+}

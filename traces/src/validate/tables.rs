@@ -1,0 +1,225 @@
+//! Reads every listed segment to its end and checks what all tables promise alike.
+
+use std::{fs, path::Path};
+
+use arrow_array::RecordBatch;
+
+use super::{
+    Check, TableReport,
+    checks::{self, Known},
+    columns::Ints,
+    findings::Findings,
+    folder::plain_segment,
+};
+use crate::{
+    Reel,
+    manifest::Segment,
+    reader::{next_batch, open_segment},
+    rows,
+    table::Row,
+    tables::{self, Visitor},
+};
+
+/// Counts that the ledger is held against.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) tables: Vec<TableReport>,
+    /// Rows of `ops` that come from ioreel itself.
+    pub(super) tool_ops: i64,
+}
+
+impl Sums {
+    /// Rows of a table that an event led to.
+    pub(super) fn event_rows(&self, table: &str) -> i64 {
+        let rows = self.tables.iter().find(|t| t.table == table).map_or(0, |t| t.rows);
+        if table == <rows::Op as Row>::TABLE { rows - self.tool_ops } else { rows }
+    }
+}
+
+/// Where in a table a check stands.
+pub(super) struct Place<'a> {
+    pub(super) found: &'a mut Findings,
+    file: &'a str,
+    /// Row in the file that the batch begins with.
+    first_row: i64,
+}
+
+impl Place<'_> {
+    /// The row in the file that row `i` of the batch is.
+    pub(super) fn row(&self, i: usize) -> i64 {
+        self.first_row + i as i64
+    }
+
+    /// Adds a problem with row `i` of the batch.
+    pub(super) fn bad(&mut self, check: Check, column: &'static str, i: usize, what: impl FnOnce() -> String) {
+        self.found.add(check, self.file, column, Some(self.row(i)), what);
+    }
+}
+
+/// Checks every table of the reel.
+pub(super) fn check(reel: &Reel, found: &mut Findings) -> Sums {
+    let mut pass = Pass { reel, found, known: Known::new(&reel.manifest), sums: Sums::default() };
+    let Ok(()) = tables::each(&mut pass);
+    // A task may be named before its own row: parents are looked up when all tasks are known.
+    pass.known.parents_pass = true;
+    pass.segments::<rows::Task>(false);
+    pass.sums.tool_ops = pass.known.tool_ops;
+    pass.sums
+}
+
+struct Pass<'a> {
+    reel: &'a Reel,
+    found: &'a mut Findings,
+    known: Known,
+    sums: Sums,
+}
+
+impl Visitor for Pass<'_> {
+    type Error = std::convert::Infallible;
+
+    fn table<R: Row>(&mut self) -> Result<(), Self::Error> {
+        let report = self.segments::<R>(true);
+        if report != (TableReport { table: R::TABLE, ..TableReport::default() }) {
+            self.sums.tables.push(report);
+        }
+        Ok(())
+    }
+}
+
+impl Pass<'_> {
+    /// Reads the table's segments; `general` also holds them against the manifest and for order.
+    fn segments<R: Row>(&mut self, general: bool) -> TableReport {
+        let mut report = TableReport { table: R::TABLE, ..TableReport::default() };
+        for segment in self.reel.manifest.segments.get(R::TABLE).into_iter().flatten() {
+            match self.segment::<R>(segment, general) {
+                Ok(rows) => {
+                    report.segments += 1;
+                    report.rows += rows;
+                }
+                // The first pass has told it.
+                Err(_) if !general => {}
+                Err(why) => self.found.add(Check::Segment, &segment.file, "", None, || {
+                    format!("{why}; `ioreel validate --repair` moves it aside")
+                }),
+            }
+        }
+        report
+    }
+
+    fn segment<R: Row>(&mut self, segment: &Segment, general: bool) -> Result<i64, String> {
+        if !plain_segment(R::TABLE, &segment.file) {
+            return Err(format!("not a file of the form {}/NAME.parquet", R::TABLE));
+        }
+        let path = self.reel.path().join(&segment.file);
+        let mut span = Span::default();
+        for batch in read(&path)? {
+            let batch = batch?;
+            has_columns::<R>(&batch)?;
+            let mut place = Place { found: &mut *self.found, file: &segment.file, first_row: span.rows };
+            if general {
+                span.follow::<R>(&batch, &mut place)?;
+            } else {
+                span.rows += batch.num_rows() as i64;
+            }
+            checks::rows(R::TABLE, &batch, &mut place, &mut self.known)?;
+        }
+        if general {
+            self.listed(segment, &path, &span);
+        }
+        Ok(span.rows)
+    }
+
+    fn listed(&mut self, segment: &Segment, path: &Path, span: &Span) {
+        let bytes = fs::metadata(path).map_or(0, |m| m.len() as i64);
+        let pairs = [
+            ("rows", segment.rows, span.rows),
+            ("bytes", segment.bytes, bytes),
+            ("from_ns", segment.from_ns, span.from),
+            ("to_ns", segment.to_ns, span.to.unwrap_or(0)),
+        ];
+        for (column, told, real) in pairs {
+            if told != real {
+                self.found.add(Check::Listed, &segment.file, column, None, || {
+                    format!(
+                        "the manifest says {column} {told}, the file has {real}; `ioreel validate --repair` corrects it"
+                    )
+                });
+            }
+        }
+    }
+}
+
+/// The batches of a segment, errors as text.
+pub(super) fn read(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch, String>>, String> {
+    let kind = fs::symlink_metadata(path).map_err(|e| e.to_string())?.file_type();
+    if !kind.is_file() {
+        return Err("not a regular file".into());
+    }
+    let mut reader = open_segment(path, &[]).map_err(|e| match e {
+        crate::ReelError::BadSegment { why, .. } => why,
+        other => other.to_string(),
+    })?;
+    let mut failed = false;
+    Ok(std::iter::from_fn(move || {
+        let batch = if failed { None } else { next_batch(&mut reader) };
+        failed |= matches!(batch, Some(Err(_)));
+        batch
+    }))
+}
+
+/// Whether the batch has the table's columns in their types; a nullable one may be missing.
+pub(super) fn has_columns<R: Row>(batch: &RecordBatch) -> Result<(), String> {
+    for c in R::fields() {
+        match batch.column_by_name(c.name) {
+            Some(array) if *array.data_type() != c.data_type => {
+                return Err(format!("column {}: expected type {}, found {}", c.name, c.data_type, array.data_type()));
+            }
+            Some(array) if !c.nullable && array.null_count() > 0 => {
+                return Err(format!("column {}: holds nulls", c.name));
+            }
+            None if !c.nullable => return Err(format!("column {} is missing", c.name)),
+            Some(_) | None => {}
+        }
+    }
+    Ok(())
+}
+
+/// What a segment's rows span, as [`Segment`] states it.
+#[derive(Debug, Default)]
+struct Span {
+    rows: i64,
+    from: i64,
+    to: Option<i64>,
+    last: Option<i64>,
+}
+
+impl Span {
+    /// Follows the sort column through a batch.
+    fn follow<R: Row>(&mut self, batch: &RecordBatch, place: &mut Place<'_>) -> Result<(), String> {
+        let time = Ints::of(batch, R::TIME)?;
+        let duration = R::DURATION.map(|name| Ints::of(batch, name)).transpose()?;
+        for i in 0..batch.num_rows() {
+            let at = time.get(i).unwrap_or(0);
+            let lasting = duration.as_ref().and_then(|d| d.get(i)).unwrap_or(0);
+            if lasting < 0 {
+                place.bad(Check::Times, "duration", i, || format!("lasted {lasting} ns, less than nothing"));
+            }
+            match self.last {
+                None => self.from = at,
+                Some(last) if at < last => {
+                    place.bad(Check::Order, R::TIME, i, || {
+                        format!("{} {at} follows {last}: rows are not sorted", R::TIME)
+                    });
+                }
+                Some(_) => {}
+            }
+            if at < 0 {
+                place.bad(Check::Times, R::TIME, i, || format!("{} is {at}, before the reel's start", R::TIME));
+            }
+            self.last = Some(at);
+            self.to = self.to.max(Some(at.saturating_add(lasting)));
+        }
+        self.rows += batch.num_rows() as i64;
+        Ok(())
+    }
+}
