@@ -1,0 +1,273 @@
+//! Totals per file, per process and per mount.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
+
+use ioreel_traces::{
+    Reel, Text,
+    rows::{Exec, File, Task},
+};
+use serde::Serialize;
+
+use crate::{
+    Result,
+    calls::{Call, Kind},
+};
+
+/// What calls added up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Calls.
+    pub calls: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// Bytes moved from files.
+    pub read_bytes: u64,
+    /// Bytes moved to files.
+    pub write_bytes: u64,
+    /// Time spent in the calls.
+    pub time_ns: u64,
+}
+
+impl Totals {
+    fn add_call(&mut self, call: &Call<'_>, reads: bool, writes: bool) {
+        self.calls += 1;
+        self.errors += u64::from(call.errno().is_some());
+        self.time_ns = self.time_ns.saturating_add(call.dur_ns.and_then(|d| u64::try_from(d).ok()).unwrap_or(0));
+        let bytes = call.bytes();
+        self.read_bytes = self.read_bytes.saturating_add(if reads { bytes } else { 0 });
+        self.write_bytes = self.write_bytes.saturating_add(if writes { bytes } else { 0 });
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+    }
+
+    /// Bytes moved in either direction.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes.saturating_add(self.write_bytes)
+    }
+}
+
+/// Collects calls by file and by thread. Memory: one entry per file and thread with a call.
+#[derive(Clone, Debug, Default)]
+pub struct ActorMeter {
+    files: HashMap<i64, Totals>,
+    tasks: HashMap<i64, Totals>,
+}
+
+/// Totals of one file: the calls that knew it, through a descriptor or by opening it.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileSummary {
+    /// Key into `files`.
+    pub file: i64,
+    /// Path by which it was first seen; none where unknown.
+    pub path: Option<String>,
+    /// `regular`, `directory`, …
+    pub kind: String,
+    /// Type of the file system it is on, empty where unknown.
+    pub fstype: String,
+    /// What the calls added up to.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// Totals of one process: all its threads.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessSummary {
+    /// Key into `tasks` of its leader.
+    pub task_id: i64,
+    /// Process id.
+    pub pid: i32,
+    /// Its name when last seen.
+    pub comm: String,
+    /// The program it ran last, as given to execve; none when it ran none of its own.
+    pub program: Option<String>,
+    /// Threads it had.
+    pub threads: u64,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it ended; none when it outlived the recording.
+    pub exit_ns: Option<i64>,
+    /// As wait(2) encodes it.
+    pub exit_code: Option<i32>,
+    /// What the calls added up to.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// Totals of one mounted file system.
+#[derive(Clone, Debug, Serialize)]
+pub struct MountSummary {
+    /// Device number of the file system.
+    pub sb_dev: i64,
+    /// Its type.
+    pub fstype: String,
+    /// What is mounted.
+    pub source: String,
+    /// Where.
+    pub mountpoint: String,
+    /// Mount options.
+    pub options: String,
+    /// Size of the file system.
+    pub total_bytes: i64,
+    /// Free at the start.
+    pub free_bytes: i64,
+    /// Files of it that calls knew.
+    pub files: u64,
+    /// What the calls added up to.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// The files that matter, twice, and the mounts.
+#[derive(Debug)]
+pub struct FileTotals {
+    /// Most bytes first.
+    pub by_bytes: Vec<FileSummary>,
+    /// Most time first.
+    pub by_time: Vec<FileSummary>,
+    /// Mounts, most time first.
+    pub mounts: Vec<MountSummary>,
+    /// Files that calls knew.
+    pub count: u64,
+}
+
+impl ActorMeter {
+    /// Adds a call.
+    pub fn push(&mut self, call: &Call<'_>) {
+        let reads = matches!(call.kind, Kind::Read | Kind::Copy);
+        let writes = matches!(call.kind, Kind::Write | Kind::Copy);
+        self.tasks.entry(call.task_id).or_default().add_call(call, reads, writes);
+        // The source of a copy was read, its destination written; the time belongs to both.
+        let copies = call.kind == Kind::Copy;
+        if let Some(file) = call.file {
+            self.files.entry(file).or_default().add_call(call, reads, writes && !copies);
+        }
+        if let Some(file2) = call.file2.filter(|f| Some(*f) != call.file) {
+            self.files.entry(file2).or_default().add_call(call, false, copies);
+        }
+    }
+
+    /// The `top` files by bytes and by time, and all mounts.
+    pub fn files(&self, reel: &Reel, top: usize) -> Result<FileTotals> {
+        let best = |key: fn(&Totals) -> u64| {
+            let mut all: Vec<(Reverse<u64>, i64)> =
+                self.files.iter().map(|(f, t)| (Reverse(key(t)), *f)).filter(|(k, _)| k.0 > 0).collect();
+            all.sort_unstable();
+            all.into_iter().take(top).map(|(_, f)| f).collect::<Vec<_>>()
+        };
+        let (by_bytes, by_time) = (best(Totals::bytes), best(|t| t.time_ns));
+        let wanted: HashSet<i64> = by_bytes.iter().chain(&by_time).copied().collect();
+        let mut rows: HashMap<i64, File> = HashMap::new();
+        let mut mounts: HashMap<i64, (u64, Totals)> = HashMap::new();
+        for row in reel.rows::<File>() {
+            let row = row?;
+            if let Some(totals) = self.files.get(&row.file) {
+                let (files, sum) = mounts.entry(row.sb_dev).or_default();
+                *files += 1;
+                sum.add(totals);
+            }
+            if wanted.contains(&row.file) {
+                rows.insert(row.file, row);
+            }
+        }
+        let summary = |file: &i64| {
+            let row = rows.get(file);
+            let fstype = row.and_then(|r| reel.manifest.mount_of(r.sb_dev)).map(|m| m.fstype.clone());
+            FileSummary {
+                file: *file,
+                path: row.and_then(|r| r.path.as_ref()).map(Text::to_string),
+                kind: row.map(|r| r.kind.to_string()).unwrap_or_default(),
+                fstype: fstype.unwrap_or_default(),
+                totals: self.files.get(file).copied().unwrap_or_default(),
+            }
+        };
+        let by_bytes = by_bytes.iter().map(summary).collect();
+        let by_time = by_time.iter().map(summary).collect();
+        Ok(FileTotals { by_bytes, by_time, mounts: mount_summaries(reel, &mounts), count: self.files.len() as u64 })
+    }
+
+    /// The `top` processes by time in calls, and how many there are.
+    pub fn processes(&self, reel: &Reel, top: usize) -> Result<(Vec<ProcessSummary>, u64)> {
+        let tasks: HashMap<i64, Task> =
+            reel.rows::<Task>().map(|t| t.map(|t| (t.task_id, t))).collect::<Result<_, _>>()?;
+        let mut processes: HashMap<i64, ProcessSummary> = HashMap::new();
+        for task in tasks.values() {
+            let id = leader(task, &tasks);
+            let lead = tasks.get(&id).unwrap_or(task);
+            let p = processes.entry(id).or_insert_with(|| ProcessSummary {
+                task_id: id,
+                pid: lead.pid,
+                comm: lead.comm.to_string(),
+                program: None,
+                threads: 0,
+                start_ns: lead.start_ns,
+                exit_ns: lead.exit_ns,
+                exit_code: lead.exit_code,
+                totals: Totals::default(),
+            });
+            p.threads += 1;
+            if let Some(totals) = self.tasks.get(&task.task_id) {
+                p.totals.add(totals);
+            }
+        }
+        for exec in reel.rows::<Exec>() {
+            let exec = exec?;
+            let id = tasks.get(&exec.task_id).map_or(exec.task_id, |t| leader(t, &tasks));
+            if let Some(p) = processes.get_mut(&id) {
+                p.program = Some(exec.path.to_string());
+            }
+        }
+        let count = processes.len() as u64;
+        let mut all: Vec<ProcessSummary> = processes.into_values().collect();
+        all.sort_by_key(|p| (Reverse(p.totals.time_ns), p.start_ns, p.task_id));
+        all.truncate(top);
+        Ok((all, count))
+    }
+}
+
+/// `CLONE_THREAD`: the new task is a thread of its parent's process.
+const CLONE_THREAD: i64 = 0x1_0000;
+
+fn leader(task: &Task, tasks: &HashMap<i64, Task>) -> i64 {
+    let mut at = task;
+    // Bounded: a damaged reel may hold a ring of parents.
+    for _ in 0..tasks.len() {
+        match at.parent.and_then(|p| tasks.get(&p)) {
+            Some(parent) if at.clone_flags & CLONE_THREAD != 0 => at = parent,
+            _ => break,
+        }
+    }
+    at.task_id
+}
+
+fn mount_summaries(reel: &Reel, totals: &HashMap<i64, (u64, Totals)>) -> Vec<MountSummary> {
+    let mut out: Vec<MountSummary> = reel
+        .manifest
+        .mounts
+        .iter()
+        .map(|m| {
+            let (files, totals) = totals.get(&m.sb_dev).copied().unwrap_or_default();
+            MountSummary {
+                sb_dev: m.sb_dev,
+                fstype: m.fstype.clone(),
+                source: m.source.clone(),
+                mountpoint: m.mountpoint.clone(),
+                options: m.options.clone(),
+                total_bytes: m.total_bytes,
+                free_bytes: m.free_bytes,
+                files,
+                totals,
+            }
+        })
+        .collect();
+    out.sort_by(|a, b| b.totals.time_ns.cmp(&a.totals.time_ns).then_with(|| a.mountpoint.cmp(&b.mountpoint)));
+    out
+}

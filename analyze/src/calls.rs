@@ -1,0 +1,148 @@
+//! A reel's operations, column-wise, and what kind each system call is.
+
+use std::collections::HashMap;
+
+use ioreel_traces::{
+    Reel, Text,
+    rows::Op,
+    table::{Cell, Column, Row, column},
+};
+use serde::Serialize;
+
+use crate::{Result, bad_column};
+
+/// What a call is about, for totals and pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Moves bytes from a file.
+    Read,
+    /// Moves bytes to a file.
+    Write,
+    /// Moves bytes from one file to another.
+    Copy,
+    /// Waits for data to be safe.
+    Sync,
+    /// Names, attributes, sizes, opening and closing.
+    Metadata,
+    /// Acts on descriptors, positions, mappings or the process alone.
+    Other,
+}
+
+impl Kind {
+    /// The kind of a system call, by the kernel's name.
+    pub fn of(op: &str) -> Self {
+        match op {
+            "read" | "pread64" | "readv" | "preadv" | "preadv2" => Self::Read,
+            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => Self::Write,
+            "copy_file_range" | "sendfile" | "sendfile64" => Self::Copy,
+            "fsync" | "fdatasync" | "sync_file_range" | "msync" | "sync" | "syncfs" => Self::Sync,
+            "lseek" | "dup" | "dup2" | "dup3" | "fcntl" | "umask" | "mmap" | "munmap" | "chdir" | "fchdir" => {
+                Self::Other
+            }
+            _ => Self::Metadata,
+        }
+    }
+}
+
+/// One operation; fields as in [`Op`].
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The system call's name.
+    pub op: &'a Text,
+    /// What it is about.
+    pub kind: Kind,
+    /// A small number for the name, the same throughout a pass.
+    pub op_index: usize,
+    /// When it was entered.
+    pub start_ns: i64,
+    /// How long it took; none while in flight at the recording's end.
+    pub dur_ns: Option<i64>,
+    /// The thread.
+    pub task_id: i64,
+    /// Whether ioreel itself made it, to settle the file systems.
+    pub by_tool: bool,
+    /// File it acts on (the source of a copy).
+    pub file: Option<i64>,
+    /// Destination file of a copy.
+    pub file2: Option<i64>,
+    /// Result or -errno.
+    pub ret: Option<i64>,
+}
+
+impl Call<'_> {
+    /// Bytes moved: the result of a call that reads, writes or copies.
+    pub fn bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Read | Kind::Write | Kind::Copy => self.ret.and_then(|r| u64::try_from(r).ok()).unwrap_or(0),
+            Kind::Sync | Kind::Metadata | Kind::Other => 0,
+        }
+    }
+
+    /// The errno it failed with, positive. A mapping's address may be negative and is none.
+    pub fn errno(&self) -> Option<i32> {
+        self.ret.filter(|r| (-4095..0).contains(r)).map(|r| -r as i32)
+    }
+
+    /// When it returned or, in flight, was entered.
+    pub fn end_ns(&self) -> i64 {
+        self.start_ns.saturating_add(self.dur_ns.unwrap_or(0))
+    }
+}
+
+const COLUMNS: [&str; 9] = ["start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "ret"];
+
+/// Calls `each` with every operation, in the order of the segments. Memory: one batch.
+pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
+    let mut known: HashMap<Text, usize> = HashMap::new();
+    for batch in reel.batches::<Op>(&COLUMNS) {
+        let batch = batch?;
+        let bad = |why| bad_column(Op::TABLE)(why);
+        let start_ns = column::<i64>(&batch, "start_ns").map_err(bad)?;
+        let dur_ns = column::<i64>(&batch, "dur_ns").map_err(bad)?;
+        let task_id = column::<i64>(&batch, "task_id").map_err(bad)?;
+        let (file, file2) =
+            (column::<Option<i64>>(&batch, "file").map_err(bad)?, column::<Option<i64>>(&batch, "file2").map_err(bad)?);
+        let ret = column::<Option<i64>>(&batch, "ret").map_err(bad)?;
+        let (op, source, state) = (
+            column::<Text>(&batch, "op").map_err(bad)?,
+            column::<Text>(&batch, "source").map_err(bad)?,
+            column::<Text>(&batch, "state").map_err(bad)?,
+        );
+        let (Column::Text(op, names), Column::Text(source, sources), Column::Text(state, states)) =
+            (&op, &source, &state)
+        else {
+            return Err(bad("op, source or state is no text".into()));
+        };
+        // What a name means is worked out once per dictionary entry, not per row.
+        let names: Vec<Option<(&Text, Kind, usize)>> = names
+            .iter()
+            .map(|n| {
+                let n = n.as_ref()?;
+                let next = known.len();
+                Some((n, Kind::of(n), *known.entry(n.clone()).or_insert(next)))
+            })
+            .collect();
+        let equals = |column: &[Option<Text>], text: &str| {
+            column.iter().map(|t| t.as_ref().is_some_and(|t| *t == *text)).collect::<Vec<bool>>()
+        };
+        let (by_tool, complete) = (equals(sources, "tool"), equals(states, "complete"));
+        for i in 0..batch.num_rows() {
+            let Some((op, kind, op_index)) = op.key(i).and_then(|k| names.get(k).copied().flatten()) else { continue };
+            let is = |which: &[bool], key: Option<usize>| key.and_then(|k| which.get(k).copied()).unwrap_or(false);
+            each(&Call {
+                op,
+                kind,
+                op_index,
+                start_ns: <i64 as Cell>::get(&start_ns, i),
+                dur_ns: is(&complete, state.key(i)).then(|| <i64 as Cell>::get(&dur_ns, i)),
+                task_id: <i64 as Cell>::get(&task_id, i),
+                by_tool: is(&by_tool, source.key(i)),
+                file: <Option<i64> as Cell>::get(&file, i),
+                file2: <Option<i64> as Cell>::get(&file2, i),
+                ret: <Option<i64> as Cell>::get(&ret, i),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Which part of an address space is in use: a bounded set of buckets, with the exact ends.
+
+use std::collections::BTreeSet;
+
+/// Buckets kept; when there are more, buckets double in size. 16 Ki of them tell gaps of a few pixels
+/// apart on any picture.
+const MAX_BUCKETS: usize = 16 * 1024;
+/// Smallest bucket: 2^3 sectors, one page.
+const LEAST_SHIFT: u32 = 3;
+
+/// Addresses (sectors) seen.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    shift: u32,
+    buckets: BTreeSet<i64>,
+    /// Range of buckets that were added last: sequential streams do not search.
+    recent: Option<(i64, i64)>,
+    ends: Option<(i64, i64)>,
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self { shift: LEAST_SHIFT, buckets: BTreeSet::new(), recent: None, ends: None }
+    }
+}
+
+impl Coverage {
+    /// Adds `[start, end)`; negative and empty ranges are none.
+    pub fn add(&mut self, start: i64, end: i64) {
+        if start < 0 || end <= start {
+            return;
+        }
+        self.ends = Some(self.ends.map_or((start, end), |(a, b)| (a.min(start), b.max(end))));
+        // A range longer than all buckets together is met by growing first.
+        while ((end - start) >> self.shift) as usize > MAX_BUCKETS {
+            self.grow();
+        }
+        let (first, last) = (start >> self.shift, (end - 1) >> self.shift);
+        if self.recent.is_some_and(|(a, b)| a <= first && last <= b) {
+            return;
+        }
+        self.buckets.extend(first..=last);
+        self.recent = Some((first, last));
+        while self.buckets.len() > MAX_BUCKETS {
+            self.grow();
+        }
+    }
+
+    /// Adds all of another's.
+    pub fn merge(&mut self, other: &Self) {
+        for (start, end) in other.ranges() {
+            self.add(start, end);
+        }
+    }
+
+    fn grow(&mut self) {
+        self.shift += 1;
+        self.buckets = std::mem::take(&mut self.buckets).into_iter().map(|b| b >> 1).collect();
+        self.recent = None;
+    }
+
+    /// Used ranges in order, disjoint and not touching: exact at both ends of all, rounded to buckets within.
+    pub fn ranges(&self) -> Vec<(i64, i64)> {
+        let Some((least, most)) = self.ends else { return Vec::new() };
+        let mut out: Vec<(i64, i64)> = Vec::new();
+        for b in &self.buckets {
+            let (start, end) = ((b << self.shift).max(least), ((b + 1) << self.shift).min(most));
+            match out.last_mut() {
+                Some((_, last)) if *last == start => *last = end,
+                _ => out.push((start, end)),
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_seen_and_ends_are_exact() {
+        let mut c = Coverage::default();
+        for (a, b) in [(5, 9), (9, 17), (100_000, 100_001), (-1, 4), (7, 7), (1 << 40, (1 << 40) + 3)] {
+            c.add(a, b);
+        }
+        assert_eq!(c.ranges(), [(5, 24), (100_000, 100_008), (1 << 40, (1 << 40) + 3)]);
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_the_addresses() {
+        let mut c = Coverage::default();
+        (0..100_000i64).for_each(|i| c.add(i * 1_000_003, i * 1_000_003 + 8));
+        c.add(0, 1 << 50);
+        assert!(c.buckets.len() <= MAX_BUCKETS + 1);
+        assert_eq!(c.ranges(), [(0, 1 << 50)]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Requests in flight at one device, weighted with time.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// Follows one device. Memory: one entry per request in flight.
+#[derive(Clone, Debug, Default)]
+pub struct DepthMeter {
+    /// When each request in flight ends.
+    ends_ns: BinaryHeap<Reverse<i64>>,
+    max: u64,
+    in_flight_ns: u64,
+    busy_ns: u64,
+    busy_until_ns: Option<i64>,
+}
+
+impl DepthMeter {
+    /// The next request in order of issue: in flight in `[issue_ns, complete_ns)`.
+    pub fn push(&mut self, issue_ns: i64, complete_ns: i64) {
+        let complete_ns = complete_ns.max(issue_ns);
+        while self.ends_ns.peek().is_some_and(|Reverse(end)| *end <= issue_ns) {
+            self.ends_ns.pop();
+        }
+        self.ends_ns.push(Reverse(complete_ns));
+        self.max = self.max.max(self.ends_ns.len() as u64);
+        self.in_flight_ns = self.in_flight_ns.saturating_add(complete_ns.abs_diff(issue_ns));
+        let from = self.busy_until_ns.map_or(issue_ns, |until| until.max(issue_ns));
+        self.busy_ns = self.busy_ns.saturating_add(u64::try_from(complete_ns.saturating_sub(from)).unwrap_or(0));
+        self.busy_until_ns = Some(self.busy_until_ns.map_or(complete_ns, |until| until.max(complete_ns)));
+    }
+
+    /// `qd_max`: most requests in flight at once.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Sum of the times in flight; divided by the time observed this is `qd_mean` (Little's law).
+    pub fn in_flight_ns(&self) -> u64 {
+        self.in_flight_ns
+    }
+
+    /// Time with at least one request in flight; divided by the time observed this is `util`.
+    pub fn busy_ns(&self) -> u64 {
+        self.busy_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlaps_add_to_depth_and_not_to_busy_time() {
+        let mut m = DepthMeter::default();
+        for (from, to) in [(0, 10), (2, 4), (3, 20), (20, 25), (40, 50)] {
+            m.push(from, to);
+        }
+        assert_eq!(m.max(), 3);
+        assert_eq!(m.in_flight_ns(), 10 + 2 + 17 + 5 + 10);
+        assert_eq!(m.busy_ns(), 25 + 10);
+    }
+
+    #[test]
+    fn back_to_back_is_depth_one() {
+        let mut m = DepthMeter::default();
+        (0..100).for_each(|i| m.push(i * 10, i * 10 + 10));
+        assert_eq!((m.max(), m.busy_ns(), m.in_flight_ns()), (1, 1000, 1000));
+    }
+}

@@ -1,0 +1,149 @@
+//! Totals of one block device.
+
+use std::collections::BTreeMap;
+
+use ioreel_traces::{Manifest, manifest::dev_name};
+use serde::Serialize;
+
+use crate::{
+    depth::DepthMeter,
+    latency::{Latency, LatencySummary},
+    requests::{Class, Request},
+    seeks::{Seek, SeekCounter, Seeks},
+};
+
+/// Collects one device's requests, which must come in dispatch order.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceMeter {
+    classes: BTreeMap<Class, ClassMeter>,
+    seeks: SeekCounter,
+    depth: DepthMeter,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ClassMeter {
+    count: u64,
+    bytes: u64,
+    errors: u64,
+    incomplete: u64,
+    d2c: Latency,
+    q2c: Latency,
+}
+
+/// Totals of one device.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceSummary {
+    /// Device number, `major << 20 | minor`.
+    pub dev: i64,
+    /// The same as `major:minor`.
+    pub number: String,
+    /// Kernel name, empty where unknown.
+    pub name: String,
+    /// Requests by what they asked; only those that occur.
+    pub classes: Vec<ClassSummary>,
+    /// Requests dispatched.
+    pub requests: u64,
+    /// Bytes read without error.
+    pub read_bytes: u64,
+    /// Bytes written without error: no discards, no zeroing.
+    pub write_bytes: u64,
+    /// Seeks over reads and writes; see [`crate::seeks`].
+    pub seeks: Seeks,
+    /// `D2C` of reads and writes together: from issue to completion.
+    pub d2c: LatencySummary,
+    /// Requests completed per second of the span.
+    pub iops: f64,
+    /// Mean number in flight over the span.
+    pub qd_mean: f64,
+    /// Most in flight at once.
+    pub qd_max: u64,
+    /// Share of the span with at least one request in flight.
+    pub util: f64,
+}
+
+/// Totals of one class of requests at one device.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassSummary {
+    /// What they asked.
+    pub op: Class,
+    /// Requests dispatched.
+    pub count: u64,
+    /// Bytes of those that ended without error.
+    pub bytes: u64,
+    /// Requests that ended with an error.
+    pub errors: u64,
+    /// Requests whose end was not seen: no latency, no bytes, not in the queue depth.
+    pub incomplete: u64,
+    /// From issue to completion.
+    pub d2c: LatencySummary,
+    /// From queueing to completion, where the queueing was seen.
+    pub q2c: LatencySummary,
+}
+
+impl DeviceMeter {
+    /// Adds a request; says what seek it was.
+    pub fn push(&mut self, r: &Request) -> Seek {
+        let class = self.classes.entry(r.class).or_default();
+        class.count += 1;
+        if let Some(complete_ns) = r.complete_ns {
+            if r.error == 0 {
+                class.bytes = class.bytes.saturating_add(u64::try_from(r.len_bytes).unwrap_or(0));
+            } else {
+                class.errors += 1;
+            }
+            class.d2c.record(complete_ns.saturating_sub(r.issue_ns));
+            if let Some(queue_ns) = r.queue_ns {
+                class.q2c.record(complete_ns.saturating_sub(queue_ns));
+            }
+            self.depth.push(r.issue_ns, complete_ns);
+        } else {
+            class.incomplete += 1;
+        }
+        if r.class.is_data() { self.seeks.push(r.sector, r.end_sector()) } else { Seek::default() }
+    }
+
+    /// Bytes of one class so far.
+    pub fn bytes(&self, class: Class) -> u64 {
+        self.classes.get(&class).map_or(0, |c| c.bytes)
+    }
+
+    /// Bytes read and written so far.
+    pub fn data_bytes(&self) -> u64 {
+        self.bytes(Class::Read).saturating_add(self.bytes(Class::Write))
+    }
+
+    /// The totals, with rates over `span_ns`.
+    pub fn summary(&self, dev: i64, manifest: &Manifest, span_ns: i64) -> DeviceSummary {
+        let span = span_ns.max(1) as f64;
+        let mut d2c = Latency::default();
+        self.classes.iter().filter(|(class, _)| class.is_data()).for_each(|(_, c)| d2c.add(&c.d2c));
+        let completed: u64 = self.classes.values().map(|c| c.count - c.incomplete).sum();
+        DeviceSummary {
+            dev,
+            number: dev_name(dev),
+            name: manifest.device(dev).map(|d| d.name.clone()).unwrap_or_default(),
+            classes: self
+                .classes
+                .iter()
+                .map(|(op, c)| ClassSummary {
+                    op: *op,
+                    count: c.count,
+                    bytes: c.bytes,
+                    errors: c.errors,
+                    incomplete: c.incomplete,
+                    d2c: c.d2c.summary(),
+                    q2c: c.q2c.summary(),
+                })
+                .collect(),
+            requests: self.classes.values().map(|c| c.count).sum(),
+            read_bytes: self.bytes(Class::Read),
+            write_bytes: self.bytes(Class::Write),
+            seeks: self.seeks.seeks(),
+            d2c: d2c.summary(),
+            iops: completed as f64 * 1e9 / span,
+            qd_mean: self.depth.in_flight_ns() as f64 / span,
+            qd_max: self.depth.max(),
+            util: self.depth.busy_ns() as f64 / span,
+        }
+    }
+}

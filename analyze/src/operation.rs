@@ -1,0 +1,105 @@
+//! Totals per system call.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    calls::{Call, Kind},
+    latency::{Latency, LatencySummary},
+};
+
+/// Collects calls by name.
+#[derive(Debug, Default)]
+pub struct OperationMeter {
+    by_index: Vec<Option<Meter>>,
+}
+
+#[derive(Debug)]
+struct Meter {
+    op: String,
+    kind: Kind,
+    count: u64,
+    in_flight: u64,
+    errors: BTreeMap<i32, u64>,
+    bytes: u64,
+    latency: Latency,
+}
+
+/// Totals of one system call.
+#[derive(Clone, Debug, Serialize)]
+pub struct OperationSummary {
+    /// The kernel's name of it.
+    pub op: String,
+    /// What it is about.
+    pub kind: Kind,
+    /// Calls.
+    pub count: u64,
+    /// Of these, still in flight when the recording ended.
+    pub in_flight: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// The same by errno.
+    pub errnos: BTreeMap<i32, u64>,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// How long they took.
+    pub latency: LatencySummary,
+}
+
+impl OperationMeter {
+    /// Adds a call.
+    pub fn push(&mut self, call: &Call<'_>) {
+        if self.by_index.len() <= call.op_index {
+            self.by_index.resize_with(call.op_index + 1, || None);
+        }
+        let m = self.by_index[call.op_index].get_or_insert_with(|| Meter {
+            op: call.op.to_string(),
+            kind: call.kind,
+            count: 0,
+            in_flight: 0,
+            errors: BTreeMap::new(),
+            bytes: 0,
+            latency: Latency::default(),
+        });
+        m.count += 1;
+        m.bytes = m.bytes.saturating_add(call.bytes());
+        match call.dur_ns {
+            Some(ns) => m.latency.record(ns),
+            None => m.in_flight += 1,
+        }
+        if let Some(errno) = call.errno() {
+            *m.errors.entry(errno).or_default() += 1;
+        }
+    }
+
+    /// The totals, most time first.
+    pub fn summaries(&self) -> Vec<OperationSummary> {
+        let mut all: Vec<_> = self
+            .by_index
+            .iter()
+            .flatten()
+            .map(|m| OperationSummary {
+                op: m.op.clone(),
+                kind: m.kind,
+                count: m.count,
+                in_flight: m.in_flight,
+                errors: m.errors.values().sum(),
+                errnos: m.errors.clone(),
+                bytes: m.bytes,
+                latency: m.latency.summary(),
+            })
+            .collect();
+        all.sort_by(|a, b| {
+            (b.latency.total_ns, b.count).cmp(&(a.latency.total_ns, a.count)).then_with(|| a.op.cmp(&b.op))
+        });
+        all
+    }
+
+    /// All calls' latencies together.
+    pub fn latency(&self) -> LatencySummary {
+        let mut all = Latency::default();
+        self.by_index.iter().flatten().for_each(|m| all.add(&m.latency));
+        all.summary()
+    }
+}

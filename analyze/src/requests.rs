@@ -1,0 +1,288 @@
+//! A reel's requests in dispatch order.
+
+use std::{collections::VecDeque, vec};
+
+use arrow_array::RecordBatch;
+use ioreel_traces::{
+    Reel, Text,
+    reader::Batches,
+    rows::Block,
+    table::{Cell, Column, Row, column},
+};
+use serde::Serialize;
+
+use crate::{Result, bad_column};
+
+/// Bytes in a sector, whatever the device's block size.
+pub const SECTOR_BYTES: i64 = 512;
+
+/// What a request asked of the device. Only `read` and `write` move data that is counted as such:
+/// discards, zeroing and flushes are their own and never count as written bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Flush of the device's cache; has no address.
+    Flush,
+    /// Discard.
+    Discard,
+    /// Secure erase.
+    SecureErase,
+    /// Zeroing without data.
+    WriteZeroes,
+    /// Append to a zone.
+    ZoneAppend,
+    /// Zone open, close, finish, reset.
+    ZoneMgmt,
+    /// Anything else.
+    Other,
+}
+
+impl Class {
+    /// All, in the order tables show them.
+    pub const ALL: [Self; 9] = [
+        Self::Read,
+        Self::Write,
+        Self::Flush,
+        Self::Discard,
+        Self::SecureErase,
+        Self::WriteZeroes,
+        Self::ZoneAppend,
+        Self::ZoneMgmt,
+        Self::Other,
+    ];
+
+    /// The name in the reel's `op` column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+            Self::SecureErase => "secure_erase",
+            Self::WriteZeroes => "write_zeroes",
+            Self::ZoneAppend => "zone_append",
+            Self::ZoneMgmt => "zone_mgmt",
+            Self::Other => "other",
+        }
+    }
+
+    /// The class of a name; `Other` for one that this version does not know.
+    pub fn of(name: &str) -> Self {
+        Self::ALL.into_iter().find(|c| c.name() == name).unwrap_or(Self::Other)
+    }
+
+    /// Whether it is a read or a write.
+    pub fn is_data(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
+    }
+}
+
+/// One request; fields as in [`Block`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When its first bio was queued.
+    pub queue_ns: Option<i64>,
+    /// When it was given to the driver.
+    pub issue_ns: i64,
+    /// When the driver ended it; none when the recording ended first.
+    pub complete_ns: Option<i64>,
+    /// Device number.
+    pub dev: i64,
+    /// First sector, negative when it has none.
+    pub sector: i64,
+    /// Length.
+    pub len_bytes: i64,
+    /// What it is.
+    pub class: Class,
+    /// 0 or a positive errno.
+    pub error: i32,
+}
+
+impl Request {
+    /// The sector after its last one.
+    pub fn end_sector(&self) -> i64 {
+        self.sector.saturating_add(self.len_bytes.max(0).saturating_add(SECTOR_BYTES - 1) / SECTOR_BYTES)
+    }
+
+    /// When it ended or, where that is unknown, when it was issued: the last moment it speaks of.
+    pub fn last_ns(&self) -> i64 {
+        self.complete_ns.unwrap_or(self.issue_ns)
+    }
+}
+
+const COLUMNS: [&str; 8] = ["queue_ns", "issue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error"];
+
+/// Streams the reel's requests in order of `issue_ns`: segments, each sorted by itself, are merged.
+/// Memory: one batch for each segment that overlaps the present moment.
+pub fn requests(reel: &Reel) -> Requests {
+    let listed = reel.manifest.segments.get(Block::TABLE).map(Vec::as_slice).unwrap_or_default();
+    let mut waiting: Vec<(i64, usize)> = listed.iter().enumerate().map(|(i, s)| (s.from_ns, i)).collect();
+    waiting.sort_unstable();
+    Requests { reel: reel.clone(), waiting: waiting.into(), open: Vec::new(), failed: false }
+}
+
+/// Requests in dispatch order; see [`requests`]. Ends after the first error.
+#[derive(Debug)]
+pub struct Requests {
+    reel: Reel,
+    /// Segments not yet opened, with the time of their first row.
+    waiting: VecDeque<(i64, usize)>,
+    open: Vec<Cursor>,
+    failed: bool,
+}
+
+#[derive(Debug)]
+struct Cursor {
+    head: Request,
+    batch: vec::IntoIter<Request>,
+    batches: Batches,
+}
+
+impl Cursor {
+    /// None for an empty segment.
+    fn open(mut batches: Batches) -> Result<Option<Self>> {
+        let mut batch = Vec::new().into_iter();
+        Ok(next_row(&mut batch, &mut batches)?.map(|head| Self { head, batch, batches }))
+    }
+}
+
+fn next_row(batch: &mut vec::IntoIter<Request>, batches: &mut Batches) -> Result<Option<Request>> {
+    loop {
+        if let Some(r) = batch.next() {
+            return Ok(Some(r));
+        }
+        match batches.next().transpose()? {
+            Some(b) => *batch = decode(&b).map_err(bad_column(Block::TABLE))?.into_iter(),
+            None => return Ok(None),
+        }
+    }
+}
+
+fn decode(batch: &RecordBatch) -> Result<Vec<Request>, String> {
+    let [queue_ns, complete_ns] =
+        [column::<Option<i64>>(batch, "queue_ns")?, column::<Option<i64>>(batch, "complete_ns")?];
+    let [issue_ns, dev] = [column::<i64>(batch, "issue_ns")?, column::<i64>(batch, "dev")?];
+    let [sector, len_bytes] = [column::<i64>(batch, "sector")?, column::<i64>(batch, "len_bytes")?];
+    let error = column::<i32>(batch, "error")?;
+    let op = column::<Text>(batch, "op")?;
+    let (keys, classes) = match &op {
+        Column::Text(keys, names) => (keys, names.iter().map(|n| n.as_ref().map(|n| Class::of(n))).collect::<Vec<_>>()),
+        _ => return Err("column op is no text".into()),
+    };
+    let number = <i64 as Cell>::get;
+    let maybe = <Option<i64> as Cell>::get;
+    Ok((0..batch.num_rows())
+        .map(|i| Request {
+            queue_ns: maybe(&queue_ns, i),
+            issue_ns: number(&issue_ns, i),
+            complete_ns: maybe(&complete_ns, i),
+            dev: number(&dev, i),
+            sector: number(&sector, i),
+            len_bytes: number(&len_bytes, i),
+            class: keys.key(i).and_then(|k| classes.get(k).copied().flatten()).unwrap_or(Class::Other),
+            error: <i32 as Cell>::get(&error, i),
+        })
+        .collect())
+}
+
+impl Requests {
+    fn step(&mut self) -> Result<Option<Request>> {
+        // The earliest head, unless a segment that waits may hold something earlier still.
+        let first = loop {
+            let first = (0..self.open.len()).min_by_key(|i| self.open[*i].head.issue_ns);
+            let due = first.map_or(i64::MAX, |i| self.open[i].head.issue_ns);
+            match self.waiting.front() {
+                Some((from_ns, segment)) if *from_ns <= due => {
+                    let batches = self.reel.segment_batches::<Block>(*segment, &COLUMNS);
+                    self.waiting.pop_front();
+                    self.open.extend(Cursor::open(batches)?);
+                }
+                _ => break first,
+            }
+        };
+        let Some(i) = first else { return Ok(None) };
+        let cursor = &mut self.open[i];
+        let request = cursor.head;
+        match next_row(&mut cursor.batch, &mut cursor.batches)? {
+            Some(next) => cursor.head = next,
+            None => {
+                self.open.remove(i);
+            }
+        }
+        Ok(Some(request))
+    }
+}
+
+impl Iterator for Requests {
+    type Item = Result<Request>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let step = self.step();
+        self.failed = step.is_err();
+        step.transpose()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::time::Duration;
+
+    use ioreel_traces::{Manifest, ReelWriter, WriterOptions, manifest::Kind};
+
+    use super::*;
+
+    #[test]
+    fn segments_that_overlap_are_merged_by_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = WriterOptions { segment_rows: 7, segment_age: Duration::MAX };
+        let manifest = Manifest::new(Kind::Synthetic, "test");
+        let mut w = ReelWriter::create(&dir.path().join("r.reel"), &manifest, options).unwrap();
+        // Rows come in order of completion: issue times jump back and forth across segments.
+        let issues: Vec<i64> = (0..500).map(|i| i * 10 + if i % 3 == 0 { -155 } else { 40 }).collect();
+        for issue_ns in &issues {
+            w.block
+                .push(Block { rq_id: -1, issue_ns: *issue_ns, op: "write".into(), len_bytes: 512, ..Block::default() })
+                .unwrap();
+        }
+        w.close(manifest).unwrap();
+        let reel = Reel::open(dir.path().join("r.reel")).unwrap();
+        let got: Vec<i64> = requests(&reel).map(|r| r.unwrap().issue_ns).collect();
+        let mut want = issues;
+        want.sort_unstable();
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn classes_know_their_names() {
+        for c in Class::ALL {
+            assert_eq!(Class::of(c.name()), c);
+        }
+        assert_eq!(Class::of("new in some kernel"), Class::Other);
+    }
+
+    #[test]
+    fn ends_round_up_to_whole_sectors() {
+        let r = |sector, len_bytes| Request {
+            queue_ns: None,
+            issue_ns: 0,
+            complete_ns: None,
+            dev: 1,
+            sector,
+            len_bytes,
+            class: Class::Read,
+            error: 0,
+        };
+        assert_eq!(r(1 << 40, 4096).end_sector(), (1 << 40) + 8);
+        assert_eq!(r(0, 1).end_sector(), 1);
+        assert_eq!(r(5, 0).end_sector(), 5);
+        assert_eq!(r(i64::MAX, i64::MAX).end_sector(), i64::MAX);
+    }
+}

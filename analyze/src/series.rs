@@ -1,0 +1,122 @@
+//! Rates over time: of a device's requests, and of operations.
+
+use crate::{
+    bins::{Bins, Overlap},
+    calls::{Call, Kind},
+    requests::{Class, Request},
+    seeks::Seek,
+};
+
+/// A device over time. Bytes and requests count in the bin of their completion, seeks in that of their issue.
+#[derive(Clone, Debug)]
+pub struct DeviceSeries {
+    /// The bins.
+    pub bins: Bins,
+    /// Bytes read without error.
+    pub read_bytes: Vec<u64>,
+    /// Bytes written without error.
+    pub write_bytes: Vec<u64>,
+    /// Reads completed.
+    pub reads: Vec<u64>,
+    /// Writes completed.
+    pub writes: Vec<u64>,
+    /// Other requests completed: flushes, discards, zeroing.
+    pub others: Vec<u64>,
+    /// `seeks.exact`.
+    pub seeks_exact: Vec<u64>,
+    /// `seeks.sw64k`.
+    pub seeks_sw64k: Vec<u64>,
+    /// Time in flight.
+    pub in_flight: Overlap,
+}
+
+impl DeviceSeries {
+    /// Nothing yet.
+    pub fn new(bins: Bins) -> Self {
+        let zeroes = || vec![0; bins.count()];
+        Self {
+            bins,
+            read_bytes: zeroes(),
+            write_bytes: zeroes(),
+            reads: zeroes(),
+            writes: zeroes(),
+            others: zeroes(),
+            seeks_exact: zeroes(),
+            seeks_sw64k: zeroes(),
+            in_flight: Overlap::new(bins),
+        }
+    }
+
+    /// Adds a request and the seek it was.
+    pub fn push(&mut self, r: &Request, seek: Seek) {
+        if let Some(i) = self.bins.index(r.issue_ns) {
+            self.seeks_exact[i] += u64::from(seek.exact);
+            self.seeks_sw64k[i] += u64::from(seek.sw64k);
+        }
+        let Some(complete_ns) = r.complete_ns else { return };
+        self.in_flight.add(r.issue_ns, complete_ns);
+        let Some(i) = self.bins.index(complete_ns) else { return };
+        let bytes = if r.error == 0 { u64::try_from(r.len_bytes).unwrap_or(0) } else { 0 };
+        match r.class {
+            Class::Read => {
+                self.reads[i] += 1;
+                self.read_bytes[i] += bytes;
+            }
+            Class::Write => {
+                self.writes[i] += 1;
+                self.write_bytes[i] += bytes;
+            }
+            _ => self.others[i] += 1,
+        }
+    }
+}
+
+/// Operations over time, in the bin of their return; the tool's own are left out.
+#[derive(Clone, Debug)]
+pub struct CallSeries {
+    /// The bins.
+    pub bins: Bins,
+    /// Bytes moved from files.
+    pub read_bytes: Vec<u64>,
+    /// Bytes moved to files.
+    pub write_bytes: Vec<u64>,
+    /// Calls by [`CallSeries::row`].
+    pub calls: [Vec<u64>; 5],
+}
+
+impl CallSeries {
+    /// What the rows of `calls` are.
+    pub const ROWS: [&'static str; 5] = ["read", "write", "sync", "metadata", "other"];
+
+    /// Nothing yet.
+    pub fn new(bins: Bins) -> Self {
+        let zeroes = || vec![0; bins.count()];
+        Self { bins, read_bytes: zeroes(), write_bytes: zeroes(), calls: std::array::from_fn(|_| zeroes()) }
+    }
+
+    /// The row of `calls` that a kind counts in; a copy counts as a write.
+    pub fn row(kind: Kind) -> usize {
+        match kind {
+            Kind::Read => 0,
+            Kind::Write | Kind::Copy => 1,
+            Kind::Sync => 2,
+            Kind::Metadata => 3,
+            Kind::Other => 4,
+        }
+    }
+
+    /// Adds a call.
+    pub fn push(&mut self, call: &Call<'_>) {
+        if call.by_tool || call.dur_ns.is_none() {
+            return;
+        }
+        let Some(i) = self.bins.index(call.end_ns()) else { return };
+        self.calls[Self::row(call.kind)][i] += 1;
+        if matches!(call.kind, Kind::Read | Kind::Copy) {
+            self.read_bytes[i] += call.bytes();
+        }
+        if matches!(call.kind, Kind::Write | Kind::Copy) {
+            self.write_bytes[i] += call.bytes();
+        }
+    }
+}

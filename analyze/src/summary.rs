@@ -1,0 +1,191 @@
+//! Everything `ioreel info` says of a reel, in one pass over each table.
+
+use std::collections::BTreeMap;
+
+use ioreel_traces::{
+    Reel,
+    manifest::{Cost, Ledger, Loss},
+    rows::{Block, Op},
+    table::Row,
+};
+use serde::Serialize;
+
+use crate::{
+    Result,
+    actor::{ActorMeter, FileSummary, MountSummary, ProcessSummary, Totals},
+    calls::{Kind, each_call},
+    device::{DeviceMeter, DeviceSummary},
+    latency::LatencySummary,
+    operation::{OperationMeter, OperationSummary},
+    requests::requests,
+};
+
+/// Statistics of one reel. The members are the JSON of `ioreel info --json`: see `docs/json.md`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// How long it all took.
+    pub span: SpanSummary,
+    /// All operations together, the tool's own left out.
+    pub total: OperationTotals,
+    /// Operations by system call, most time first.
+    pub operations: Vec<OperationSummary>,
+    /// What ioreel itself did to settle the file systems.
+    pub settling: Vec<OperationSummary>,
+    /// Block devices, most bytes first.
+    pub devices: Vec<DeviceSummary>,
+    /// Mounted file systems, most time first.
+    pub mounts: Vec<MountSummary>,
+    /// Files that operations knew.
+    pub files: u64,
+    /// Top files, most bytes first.
+    pub files_by_bytes: Vec<FileSummary>,
+    /// Top files, most time first.
+    pub files_by_time: Vec<FileSummary>,
+    /// Processes.
+    pub processes: u64,
+    /// Top processes, most time first.
+    pub processes_by_time: Vec<ProcessSummary>,
+    /// Events by class: seen = written + lost + filtered.
+    pub ledger: BTreeMap<String, Ledger>,
+    /// Where events were lost.
+    pub losses: Vec<Loss>,
+    /// Things left out by design, by reason.
+    pub left_out: BTreeMap<String, i64>,
+    /// Sentences for the reader.
+    pub warnings: Vec<String>,
+    /// What recording cost.
+    pub cost: Cost,
+    /// Rows and bytes on disk by table.
+    pub tables: Vec<TableSize>,
+}
+
+/// How long it all took, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SpanSummary {
+    /// From the start to the end of the last recorded task or operation.
+    pub elapsed_ns: i64,
+    /// From there until the file systems were synced and the devices quiet.
+    pub settle_ns: i64,
+    /// Both, or more where an event ended later still: what rates are divided by.
+    pub total_ns: i64,
+}
+
+/// All operations together.
+#[derive(Clone, Debug, Serialize)]
+pub struct OperationTotals {
+    /// Sums.
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// Operations per second of `elapsed_ns`.
+    pub ops_per_s: f64,
+    /// How long they took.
+    pub latency: LatencySummary,
+}
+
+/// What a table takes on disk.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableSize {
+    /// Its name.
+    pub table: String,
+    /// Rows.
+    pub rows: i64,
+    /// Bytes of its Parquet files.
+    pub bytes: i64,
+    /// Bytes per row.
+    pub bytes_per_row: f64,
+}
+
+/// Entries of top lists unless asked otherwise: what fits a screen beside the rest.
+pub const DEFAULT_TOP: usize = 10;
+
+impl Summary {
+    /// Reads the reel; top lists hold at most `top` entries.
+    pub fn of(reel: &Reel, top: usize) -> Result<Self> {
+        let manifest = &reel.manifest;
+        let (mut operations, mut settling) = (OperationMeter::default(), OperationMeter::default());
+        let mut actors = ActorMeter::default();
+        let mut totals = Totals::default();
+        let (mut last_call_ns, mut last_ns) = (0, 0);
+        each_call(reel, |call| {
+            last_ns = last_ns.max(call.end_ns());
+            if call.by_tool {
+                settling.push(call);
+                return;
+            }
+            last_call_ns = last_call_ns.max(call.end_ns());
+            totals.calls += 1;
+            totals.errors += u64::from(call.errno().is_some());
+            totals.read_bytes += if matches!(call.kind, Kind::Read | Kind::Copy) { call.bytes() } else { 0 };
+            totals.write_bytes += if matches!(call.kind, Kind::Write | Kind::Copy) { call.bytes() } else { 0 };
+            operations.push(call);
+            actors.push(call);
+        })?;
+        let mut devices: BTreeMap<i64, DeviceMeter> = BTreeMap::new();
+        for request in requests(reel) {
+            let request = request?;
+            last_ns = last_ns.max(request.last_ns());
+            devices.entry(request.dev).or_default().push(&request);
+        }
+        // A reel whose maker did not say how long it took (a crash, an import) tells by its last operation.
+        let elapsed_ns = if manifest.span.elapsed_ns > 0 {
+            manifest.span.elapsed_ns
+        } else if last_call_ns > 0 {
+            last_call_ns
+        } else {
+            last_ns
+        };
+        let settle_ns = manifest.span.settle_ns;
+        let span = SpanSummary { elapsed_ns, settle_ns, total_ns: last_ns.max(elapsed_ns + settle_ns) };
+        let mut devices: Vec<_> =
+            devices.iter().map(|(dev, meter)| meter.summary(*dev, manifest, span.total_ns)).collect();
+        devices.sort_by_key(|d| (std::cmp::Reverse(d.read_bytes + d.write_bytes), d.dev));
+        let latency = operations.latency();
+        totals.time_ns = latency.total_ns;
+        let files = actors.files(reel, top)?;
+        let (processes_by_time, processes) = actors.processes(reel, top)?;
+        Ok(Self {
+            span,
+            total: OperationTotals { totals, ops_per_s: totals.calls as f64 * 1e9 / elapsed_ns.max(1) as f64, latency },
+            operations: operations.summaries(),
+            settling: settling.summaries(),
+            devices,
+            mounts: files.mounts,
+            files: files.count,
+            files_by_bytes: files.by_bytes,
+            files_by_time: files.by_time,
+            processes,
+            processes_by_time,
+            ledger: manifest.ledger.clone(),
+            losses: manifest.losses.clone(),
+            left_out: manifest.left_out.clone(),
+            warnings: manifest.warnings.clone(),
+            cost: manifest.cost,
+            tables: tables(reel),
+        })
+    }
+
+    /// Bytes on disk per event: everything but the manifest, over rows of `ops`, `block` and `bio`.
+    pub fn bytes_per_event(&self) -> Option<f64> {
+        let events: i64 =
+            self.tables.iter().filter(|t| ["ops", "block", "bio"].contains(&&*t.table)).map(|t| t.rows).sum();
+        let bytes: i64 = self.tables.iter().map(|t| t.bytes).sum();
+        (events > 0).then(|| bytes as f64 / events as f64)
+    }
+
+    /// Whether the reel holds requests, operations.
+    pub fn has(reel: &Reel) -> (bool, bool) {
+        let rows = |table: &str| reel.manifest.segments.get(table).is_some_and(|s| s.iter().any(|s| s.rows > 0));
+        (rows(Block::TABLE), rows(Op::TABLE))
+    }
+}
+
+fn tables(reel: &Reel) -> Vec<TableSize> {
+    reel.manifest
+        .segments
+        .iter()
+        .map(|(table, segments)| {
+            let (rows, bytes) = segments.iter().fold((0, 0), |(r, b), s| (r + s.rows, b + s.bytes));
+            TableSize { table: table.clone(), rows, bytes, bytes_per_row: bytes as f64 / rows.max(1) as f64 }
+        })
+        .collect()
+}
