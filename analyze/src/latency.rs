@@ -15,7 +15,8 @@ pub struct Latency {
 
 impl Default for Latency {
     fn default() -> Self {
-        let histogram = Histogram::new(DEFAULT_DIGITS).expect("three digits are within the histogram's range");
+        let mut histogram = Histogram::new(DEFAULT_DIGITS).expect("three digits are within the histogram's range");
+        histogram.auto(true);
         Self { histogram, total_ns: 0 }
     }
 }
@@ -47,16 +48,14 @@ impl Latency {
     /// Adds a duration; a negative one (clocks of an import may disagree) counts as 0.
     pub fn record(&mut self, dur_ns: i64) {
         let ns = u64::try_from(dur_ns).unwrap_or(0);
-        self.histogram.auto(true);
-        // Cannot fail with automatic resizing; saturating is for the type.
-        self.histogram.saturating_record(ns);
+        // Fails only where the histogram may not grow, which it may.
+        let _ = self.histogram.record(ns);
         self.total_ns = self.total_ns.saturating_add(ns);
     }
 
     /// Adds all of another's.
     pub fn add(&mut self, other: &Self) {
-        self.histogram.auto(true);
-        // Fails only where the target may not grow, which it may.
+        // As above.
         let _ = self.histogram.add(&other.histogram);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
     }
