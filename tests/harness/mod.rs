@@ -1,0 +1,168 @@
+//! What tests of the program share: running it, reading what it made, file systems to work on.
+
+pub(crate) mod mount;
+
+use std::{
+    fmt::Display,
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// Where images, reels and logs of tests go: a real file system, unlike some `/tmp`.
+const WORK: &str = "/var/tmp";
+/// The one deadline of all waits: generous, since it only ends what hangs.
+const DEADLINE: Duration = Duration::from_secs(240);
+
+/// A folder that goes with its owner.
+pub(crate) fn temp_dir() -> TempDir {
+    tempfile::Builder::new().prefix("ioreel-test-").tempdir_in(WORK).unwrap()
+}
+
+/// The program under test with these arguments.
+pub(crate) fn ioreel<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ioreel"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// `ioreel record -o REEL` with these options, `--` and the command.
+pub(crate) fn record(reel: &Path, options: &[&str], command: &[&str]) -> Command {
+    let mut words = vec!["record", "-o", text(reel)];
+    words.extend(options);
+    words.push("--");
+    words.extend(command);
+    ioreel(words)
+}
+
+/// Runs to the end with output captured; panics at the deadline.
+pub(crate) fn run(command: &mut Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    finish(child)
+}
+
+/// Waits for a started program; panics at the deadline.
+pub(crate) fn finish(child: Child) -> Output {
+    let pid = child.id() as libc::pid_t;
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    let guard = std::thread::spawn(move || {
+        // An error other than a timeout means that the program ended and the sender is gone.
+        if waiting.recv_timeout(DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            // SAFETY: the child has not been waited for, so the number is still its own.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            return true;
+        }
+        false
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(done);
+    assert!(!guard.join().unwrap(), "ran into the deadline: {}", describe(&output));
+    output
+}
+
+/// Runs and expects success.
+pub(crate) fn succeed(command: &mut Command) -> Output {
+    let output = run(command);
+    assert!(output.status.success(), "{command:?}: {}", describe(&output));
+    output
+}
+
+/// Runs and expects exit status `code` and, on stderr, one line without a panic; gives that line.
+pub(crate) fn one_line(command: &mut Command, code: i32) -> String {
+    let output = run(command);
+    let stderr = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+    assert_eq!(output.status.code(), Some(code), "{command:?}: {}", describe(&output));
+    assert!(stderr.lines().count() == 1 && !stderr.contains("panicked"), "{command:?}: not one line: {stderr}");
+    stderr
+}
+
+/// Status and output of a program, for messages.
+pub(crate) fn describe(output: &Output) -> String {
+    let how = output.status.signal().map_or_else(
+        || format!("exit {}", output.status.code().unwrap_or(-1)),
+        |signal| format!("signal {signal}"),
+    );
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{how}\n--- stdout\n{out}\n--- stderr\n{err}")
+}
+
+/// `ioreel validate` finds nothing, and nothing was lost.
+pub(crate) fn assert_valid(reel: &Path) -> ioreel_traces::Reel {
+    succeed(&mut ioreel(["validate", text(reel)]));
+    let reel = ioreel_traces::Reel::open(reel).unwrap();
+    assert_eq!(reel.manifest.lost(), 0, "lost events: {:?}", reel.manifest.ledger);
+    reel
+}
+
+/// A path as text.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Polls until `done` gives something; panics with `what` at the deadline.
+pub(crate) fn wait_for<T>(what: impl Display, mut done: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = done() {
+            return value;
+        }
+        assert!(started.elapsed() < DEADLINE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Names below `root` with what must survive a replay: type, permissions, size and link target.
+pub(crate) fn tree(root: &Path) -> Vec<String> {
+    fn walk(root: &Path, dir: &Path, out: &mut Vec<String>) {
+        let mut names: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+        names.sort();
+        for path in names {
+            use std::os::unix::fs::MetadataExt;
+            let meta = path.symlink_metadata().unwrap();
+            let size = if meta.is_file() { meta.len() } else { 0 };
+            let target = if meta.is_symlink() { fs::read_link(&path).unwrap() } else { PathBuf::new() };
+            let name = path.strip_prefix(root).unwrap();
+            out.push(format!("{} {:o} {size} {}", name.display(), meta.mode(), target.display()));
+            // What mkfs makes is no part of anyone's tree.
+            if meta.is_dir() && name != Path::new("lost+found") {
+                walk(root, &path, out);
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(root, root, &mut out);
+    out.retain(|line| !line.starts_with("lost+found "));
+    out
+}
+
+/// Why this process cannot record, by facts that do not depend on ioreel.
+pub(crate) fn cannot_record() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root".into());
+    }
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Some("this kernel has no BTF".into());
+    }
+    /// The head of `union bpf_attr` for `BPF_MAP_CREATE`.
+    #[repr(C)]
+    struct MapCreate {
+        map_type: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+    }
+    const RINGBUF: u32 = 27;
+    let attr = MapCreate { map_type: RINGBUF, key_size: 0, value_size: 0, max_entries: 4096 };
+    // SAFETY: command 0 creates a map and reads `attr`; the descriptor is closed at once.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, 0, &raw const attr, size_of::<MapCreate>()) };
+    if fd < 0 {
+        return Some(format!("bpf(2): {}", std::io::Error::last_os_error()));
+    }
+    // SAFETY: the descriptor is this function's own.
+    unsafe { libc::close(fd as i32) };
+    None
+}

@@ -1,0 +1,120 @@
+//! Freshly made file systems on loop devices, gone when their owner is.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+use super::{succeed, temp_dir, text};
+
+/// The smallest size that mkfs.xfs takes, and enough for the tests.
+pub(crate) const DEFAULT_SIZE_BYTES: u64 = 512 << 20;
+
+/// File systems to test on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fs {
+    Ext4,
+    Xfs,
+    Btrfs,
+    Tmpfs,
+}
+
+impl Fs {
+    pub(crate) const ALL: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::Tmpfs];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::Tmpfs => "tmpfs",
+        }
+    }
+
+    /// The command that makes it, up to the device. Nothing may be left to do in the background.
+    fn mkfs(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Ext4 => Some(&["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
+            Self::Xfs => Some(&["mkfs.xfs", "-q", "-f"]),
+            Self::Btrfs => Some(&["mkfs.btrfs", "-q", "-f"]),
+            Self::Tmpfs => None,
+        }
+    }
+}
+
+/// A mounted file system.
+pub(crate) struct Mounted {
+    dir: TempDir,
+    device: Option<PathBuf>,
+}
+
+impl Mounted {
+    /// Makes one and mounts it. The loop device detaches itself with the unmount, and its image has no name
+    /// from the start: nothing stays behind even when the test is killed, since tests mount in a name space of
+    /// their own.
+    pub(crate) fn new(fs: Fs, size_bytes: u64) -> Self {
+        let dir = temp_dir();
+        let Some(mkfs) = fs.mkfs() else {
+            let size = format!("size={size_bytes}");
+            succeed(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "ioreel-test", text(dir.path())]));
+            return Self { dir, device: None };
+        };
+        let image = dir.path().join("image");
+        File::create(&image).unwrap().set_len(size_bytes).unwrap();
+        let attach = ["--find", "--show", "--direct-io=on", text(&image)];
+        let found = succeed(Command::new("losetup").args(attach));
+        let device = PathBuf::from(String::from_utf8(found.stdout).unwrap().trim());
+        fs::remove_file(&image).unwrap();
+        // Detaches now or, once mounted, with the unmount; also when making the file system panics.
+        let detach = Detach(&device);
+        succeed(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&device));
+        succeed(Command::new("mount").arg(&device).arg(dir.path()));
+        drop(detach);
+        // Tests compare trees, and this one would be in the way.
+        let _ = fs::remove_dir(dir.path().join("lost+found"));
+        Self { dir, device: Some(device) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The loop device; none for tmpfs.
+    pub(crate) fn device(&self) -> Option<&Path> {
+        self.device.as_deref()
+    }
+
+    /// Its number as reels write it.
+    pub(crate) fn device_number(&self) -> Option<i64> {
+        self.device().map(|d| {
+            let dev = fs::metadata(d).unwrap().rdev();
+            i64::from(libc::major(dev)) << 20 | i64::from(libc::minor(dev))
+        })
+    }
+
+    /// Writes everything out and forgets it, so that what follows starts cold.
+    pub(crate) fn go_cold(&self) {
+        rustix::fs::sync();
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A process that still has it open must not keep the test from ending.
+        let _ = Command::new("umount").arg(self.dir.path()).status().is_ok_and(|s| s.success())
+            || Command::new("umount").arg("--lazy").arg(self.dir.path()).status().is_ok();
+    }
+}
+
+struct Detach<'a>(&'a Path);
+
+impl Drop for Detach<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(self.0).status();
+    }
+}

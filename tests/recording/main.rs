@@ -1,0 +1,75 @@
+//! Tests that record: they need root and a kernel that lets it load BPF programs. Where CI runs they must
+//! run; elsewhere they are ignored, and say why, when something is missing.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod ground_truth;
+mod workload;
+
+use std::{env, path::Path, process::ExitCode};
+
+use harness::{cannot_record, mount::Fs};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() -> ExitCode {
+    // The recorded programs of some tests are this one.
+    let words: Vec<String> = env::args().collect();
+    if let [_, word, rest @ ..] = words.as_slice()
+        && word == workload::WORD
+    {
+        return match rest {
+            [base, logs] => ExitCode::from(workload::run(base, Path::new(logs)) as u8),
+            _ => ExitCode::from(2),
+        };
+    }
+    let arguments = Arguments::from_args();
+    let missing = cannot_record();
+    if missing.is_none() {
+        own_mounts();
+    }
+    let ci = env::var_os("CI").is_some_and(|v| v == "true" || v == "1");
+    let mut trials = Vec::new();
+    for test in tests() {
+        let name = match (&missing, ci) {
+            (Some(why), false) => format!("{} (ignored: {why})", test.name),
+            _ => test.name,
+        };
+        let why = missing.clone();
+        let body = move || match why {
+            Some(why) => Err(Failed::from(format!("must run where CI runs, and cannot: {why}"))),
+            None => {
+                (test.body)();
+                Ok(())
+            }
+        };
+        trials.push(Trial::test(name, body).with_ignored_flag(missing.is_some() && !ci));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A name and what it runs; a panic is a failure.
+struct Test {
+    name: String,
+    body: Box<dyn FnOnce() + Send>,
+}
+
+fn tests() -> Vec<Test> {
+    let mut all = Vec::new();
+    let mut on_each = |name: &str, body: fn(Fs)| {
+        all.extend(Fs::ALL.map(|fs| Test { name: format!("{name}::{}", fs.name()), body: Box::new(move || body(fs)) }));
+    };
+    on_each("ground_truth", ground_truth::the_reel_holds_exactly_what_was_done);
+    all
+}
+
+/// A mount name space of this program's own: whatever happens to it, its mounts end with it.
+fn own_mounts() {
+    use rustix::{
+        mount::{MountPropagationFlags, mount_change},
+        thread::{UnshareFlags, unshare_unsafe},
+    };
+    // SAFETY: one thread so far, and no descriptor table is unshared.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
+}
