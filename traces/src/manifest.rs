@@ -241,8 +241,6 @@ pub struct Cost {
     pub ring_bytes: i64,
     /// Bytes written to the reel.
     pub reel_bytes: i64,
-    /// Measured in this run: what the probes add to one recorded call and to one call of an unrecorded task, ns.
-    pub ns_per_op: f64,
 }
 
 /// A named moment.

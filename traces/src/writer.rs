@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -39,6 +40,16 @@ pub const DEFAULT_SEGMENT_AGE: Duration = Duration::from_secs(60);
 /// Rows turned into one Arrow batch at a time.
 const BATCH_ROWS: usize = 16 * 1024;
 
+/// What to do with every Parquet file as it is created, before it is written to.
+#[derive(Clone)]
+pub struct OnCreate(pub Arc<dyn Fn(&File) + Send + Sync>);
+
+impl std::fmt::Debug for OnCreate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnCreate")
+    }
+}
+
 /// Writes one table.
 #[derive(Debug)]
 pub struct TableWriter<R: Row> {
@@ -51,8 +62,7 @@ pub struct TableWriter<R: Row> {
     segments: Vec<Segment>,
     /// Rows of events that could not be written.
     lost: i64,
-    /// Called with every file this writer creates, before its first write.
-    on_create: Option<fn(&File)>,
+    on_create: Option<OnCreate>,
 }
 
 impl<R: Row> TableWriter<R> {
@@ -156,7 +166,7 @@ impl<R: Row> TableWriter<R> {
     fn write_segment(&self, tmp: &Path, rows: &[R]) -> Result<i64> {
         let bad = |why: String| ReelError::Write { path: tmp.into(), why };
         let file = File::create(tmp).map_err(ReelError::io(tmp, "creating the segment"))?;
-        if let Some(f) = self.on_create {
+        if let Some(OnCreate(f)) = &self.on_create {
             f(&file);
         }
         let mut w =
@@ -260,8 +270,8 @@ impl ReelWriter {
 
     /// Calls `f` with every Parquet file as it is created, before it is written to: the recorder
     /// tells the kernel to leave these files' own I/O out.
-    pub fn on_create(&mut self, f: fn(&File)) {
-        each_table!(self, t => t.on_create = Some(f));
+    pub fn on_create(&mut self, f: OnCreate) {
+        each_table!(self, t => t.on_create = Some(f.clone()));
     }
 
     /// The reel's folder.
