@@ -1,8 +1,6 @@
 //! Every call that ioreel records, succeeding. All sizes, offsets and names differ between threads, and
 //! within one wherever a mix-up could hide.
 
-use std::os::unix::ffi::OsStrExt;
-
 use super::{
     caller::{Caller, Open, P},
     home,
@@ -250,8 +248,7 @@ fn long_names(c: &mut Caller, home: &str) {
         longest += "./";
     }
     ok(c.stat(libc::SYS_stat, "stat", format!("{longest}a")));
-    let strange = std::ffi::OsString::from(format!("{home}/caf")).as_bytes().iter().copied().chain([0xe9, b'!', 0x80]);
-    let strange: Vec<u8> = strange.collect();
+    let strange = [home.as_bytes(), b"/caf\xe9!\x80"].concat();
     let f = c.open(P::bytes(&strange), libc::O_WRONLY | libc::O_CREAT, 0o600, true);
     ok(c.close(&f));
     ok(c.on_path(libc::SYS_unlink, "unlink", P::bytes(&strange)));

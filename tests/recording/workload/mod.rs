@@ -95,8 +95,9 @@ fn one_process(
 }
 
 fn one_thread(mut c: Caller, base: &str, shared: &Open, gate: &Gate) -> Caller {
-    catalogue::run(&mut c, &home(base, c.thread));
-    failures::run(&mut c, &home(base, c.thread));
+    let own = home(base, c.thread);
+    catalogue::run(&mut c, &own);
+    failures::run(&mut c, &own);
     let appended = c.open(format!("{base}/{APPENDED}"), libc::O_WRONLY | libc::O_APPEND, 0, false);
     gate.wait();
     for i in 0..RECORDS {
