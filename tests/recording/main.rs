@@ -4,7 +4,12 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod bytes;
+mod follow;
 mod ground_truth;
+mod pass_through;
+mod refusals;
+mod replays;
 mod workload;
 
 use std::{env, path::Path, process::ExitCode};
@@ -56,10 +61,45 @@ struct Test {
 
 fn tests() -> Vec<Test> {
     let mut all = Vec::new();
-    let mut on_each = |name: &str, body: fn(Fs)| {
-        all.extend(Fs::ALL.map(|fs| Test { name: format!("{name}::{}", fs.name()), body: Box::new(move || body(fs)) }));
-    };
-    on_each("ground_truth", ground_truth::the_reel_holds_exactly_what_was_done);
+    macro_rules! once {
+        ($($module:ident::$test:ident)*) => {$(
+            let name = concat!(stringify!($module), "::", stringify!($test)).into();
+            all.push(Test { name, body: Box::new($module::$test) });
+        )*};
+    }
+    macro_rules! on_each_file_system {
+        ($($module:ident::$test:ident)*) => {$(
+            for fs in Fs::ALL {
+                let name = format!(concat!(stringify!($module), "::", stringify!($test), "::{}"), fs.name());
+                all.push(Test { name, body: Box::new(move || $module::$test(fs)) });
+            }
+        )*};
+    }
+    on_each_file_system! {
+        ground_truth::the_reel_holds_exactly_what_was_done
+        bytes::a_copy_is_seen_whole
+        replays::an_unpacked_archive
+        replays::a_reworked_tree
+    }
+    once! {
+        pass_through::exit_status_of_the_command
+        pass_through::a_command_that_is_not_there
+        pass_through::input_and_output
+        pass_through::what_the_command_begins_with
+        pass_through::ctrl_c_on_a_terminal
+        pass_through::a_signal_to_the_recorder_alone
+        follow::forks_and_execs
+        follow::a_daemon
+        follow::a_running_process_for_a_while
+        follow::a_running_process_to_its_end
+        follow::a_command_for_a_while
+        refusals::no_privileges
+        refusals::an_unknown_device
+        refusals::an_unknown_process
+        refusals::a_reel_that_is_there
+        refusals::a_full_disk
+        replays::a_target_that_does_not_do
+    }
     all
 }
 

@@ -1,0 +1,167 @@
+//! Which processes a recording covers: all descendants to the last one's end, or a running process with what
+//! it already has open.
+
+use std::{
+    collections::HashMap,
+    fs,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use ioreel_traces::{
+    Reel,
+    rows::{Exec, Fd, File, Op, Task},
+};
+
+use crate::harness::{assert_valid, ioreel, record, succeed, temp_dir, text, wait_for};
+
+fn ops_on(reel: &Reel, path: &str) -> Vec<Op> {
+    let files = reel.read::<File>().unwrap();
+    let ids: Vec<i64> = files.iter().filter(|f| f.path.as_deref() == Some(path)).map(|f| f.file).collect();
+    let ops = reel.read::<Op>().unwrap();
+    ops.into_iter().filter(|o| o.source == "syscall" && o.file.is_some_and(|f| ids.contains(&f))).collect()
+}
+
+/// Children and grandchildren by fork and exec, each with its own file.
+pub(crate) fn forks_and_execs() {
+    let out = temp_dir();
+    let dir = text(out.path()).to_owned();
+    let reel = out.path().join("tree.reel");
+    let script = format!(
+        "cd {dir}; echo one >first; (echo two >second; sh -c 'echo three >third; exec tee fourth </dev/null')"
+    );
+    succeed(&mut record(&reel, &[], &["sh", "-c", &script]));
+    let reel = assert_valid(&reel);
+    let tasks: HashMap<i64, Task> = reel.read::<Task>().unwrap().into_iter().map(|t| (t.task_id, t)).collect();
+    for (name, text) in [("first", "one\n"), ("second", "two\n"), ("third", "three\n")] {
+        let ops = ops_on(&reel, &format!("{dir}/{name}"));
+        let write = ops.iter().find(|o| o.op == "write").unwrap_or_else(|| panic!("no write to {name}: {ops:?}"));
+        assert_eq!(write.ret, Some(text.len() as i64));
+    }
+    let third = ops_on(&reel, &format!("{dir}/third"))[0].task_id;
+    let fourth = ops_on(&reel, &format!("{dir}/fourth"))[0].task_id;
+    assert_eq!(third, fourth, "an exec changes the program, not the task");
+    let mut generations = 0;
+    let mut task = &tasks[&third];
+    while let Some(parent) = task.parent {
+        generations += 1;
+        assert!(tasks[&parent].start_ns <= task.start_ns);
+        task = &tasks[&parent];
+    }
+    assert_eq!(generations, 2);
+    let execs = reel.read::<Exec>().unwrap();
+    let of_third: Vec<&str> = execs.iter().filter(|e| e.task_id == third).map(|e| &*e.comm).collect();
+    assert_eq!(of_third, ["sh", "tee"]);
+    assert!(tasks.values().all(|t| t.exit_ns.is_some() && t.exit_code == Some(0)), "{tasks:?}");
+}
+
+/// A child that outlives the command in a session of its own is recorded to its end.
+pub(crate) fn a_daemon() {
+    let out = temp_dir();
+    let late = out.path().join("late");
+    let reel = out.path().join("daemon.reel");
+    let script = format!("setsid sh -c 'sleep 0.7; echo from afar >{}' </dev/null >/dev/null 2>&1 &", text(&late));
+    let started = Instant::now();
+    succeed(&mut record(&reel, &[], &["sh", "-c", &script]));
+    assert!(started.elapsed() >= Duration::from_millis(700));
+    assert_eq!(fs::read_to_string(&late).unwrap(), "from afar\n");
+    let reel = assert_valid(&reel);
+    let ops = ops_on(&reel, text(&late));
+    assert!(ops.iter().any(|o| o.op == "write" && o.ret == Some(10)), "{ops:?}");
+}
+
+/// A process that runs already, ended with its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that appends to a file it opened long ago, with descriptor 7 at position 5 of another.
+fn running(dir: &str) -> Running {
+    let script = format!(
+        "printf 'head and tail' >{dir}/input; exec 8>>{dir}/file 7<{dir}/input; \
+         dd bs=5 count=1 <&7 >/dev/null 2>&1; : >{dir}/ready; while :; do echo 0123456789 >&8; done"
+    );
+    let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).spawn().unwrap();
+    wait_for("the process to be at work", || fs::exists(format!("{dir}/ready")).unwrap().then_some(()));
+    Running(child)
+}
+
+pub(crate) fn a_running_process_for_a_while() {
+    let out = temp_dir();
+    let dir = text(out.path()).to_owned();
+    let process = running(&dir);
+    let reel = out.path().join("pid.reel");
+    let pid = process.0.id().to_string();
+    let started = Instant::now();
+    succeed(&mut ioreel(["record", "-o", text(&reel), "--pid", &pid, "--duration", "0.5"]));
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(500), "{took:?}");
+    drop(process);
+
+    let reel = assert_valid(&reel);
+    let fds = reel.read::<Fd>().unwrap();
+    let file_of = |fd: i32| {
+        let row = fds.iter().find(|f| f.fd == fd).unwrap_or_else(|| panic!("descriptor {fd} in {fds:?}"));
+        let file = reel.read::<File>().unwrap().into_iter().find(|f| Some(f.file) == row.file).unwrap();
+        (row, file)
+    };
+    let (input, input_file) = file_of(7);
+    assert_eq!((input.offset_bytes, input_file.path.as_deref()), (5, Some(&*format!("{dir}/input"))));
+    let (output, output_file) = file_of(8);
+    assert_eq!(output_file.path.as_deref(), Some(&*format!("{dir}/file")));
+    assert_ne!(output.flags & i64::from(libc::O_APPEND), 0);
+    let writes = ops_on(&reel, &format!("{dir}/file"));
+    let writes: Vec<&Op> = writes.iter().filter(|o| o.op == "write").collect();
+    assert!(writes.len() > 10, "{} writes", writes.len());
+    assert!(writes.iter().all(|o| o.ret == Some(11) && o.ofd == Some(output.ofd)));
+    let positions = writes.windows(2).all(|w| w[1].offset_bytes == w[0].offset_bytes.map(|p| p + 11));
+    assert!(positions, "appends do not follow each other");
+    let task = &reel.read::<Task>().unwrap()[0];
+    assert_eq!((task.pid.to_string(), task.exit_ns), (pid, None));
+}
+
+/// Its end ends the recording.
+pub(crate) fn a_running_process_to_its_end() {
+    let out = temp_dir();
+    let dir = text(out.path()).to_owned();
+    let process = running(&dir);
+    let reel = out.path().join("end.reel");
+    let pid = process.0.id().to_string();
+    let mut recording = ioreel(["record", "-o", text(&reel), "--pid", &pid]);
+    let recording = recording.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(process);
+    let output = crate::harness::finish(recording);
+    assert!(output.status.success(), "{}", crate::harness::describe(&output));
+    let reel = assert_valid(&reel);
+    assert!(ops_on(&reel, &format!("{dir}/file")).len() > 10);
+    assert!(reel.read::<Task>().unwrap()[0].exit_ns.is_some());
+}
+
+/// A command that takes longer than it is recorded is left running.
+pub(crate) fn a_command_for_a_while() {
+    let out = temp_dir();
+    let dir = text(out.path()).to_owned();
+    let reel = out.path().join("duration.reel");
+    let script = format!("while ! [ -e {dir}/stop ]; do echo x >>{dir}/file; done; echo bye >{dir}/bye");
+    let started = Instant::now();
+    let stopper = {
+        let dir = dir.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(3));
+            fs::write(format!("{dir}/stop"), "").unwrap();
+        })
+    };
+    succeed(&mut record(&reel, &["--duration", "0.5"], &["sh", "-c", &script]));
+    assert!(started.elapsed() >= Duration::from_millis(500));
+    stopper.join().unwrap();
+    wait_for("the command's own end", || fs::exists(format!("{dir}/bye")).unwrap().then_some(()));
+    let reel = assert_valid(&reel);
+    assert!(ops_on(&reel, &format!("{dir}/file")).len() > 10);
+    assert!(ops_on(&reel, &format!("{dir}/bye")).is_empty());
+}

@@ -1,0 +1,133 @@
+//! Record, replay onto an empty file system, and find the same tree there.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::Command,
+};
+
+use ioreel_traces::{Manifest, Reel};
+
+use crate::harness::{
+    assert_valid, ioreel, mount::{DEFAULT_SIZE_BYTES, Fs, Mounted}, one_line, record, succeed, temp_dir, text, tree,
+};
+
+/// Replays `reel` at full pace to an empty file system and expects no result to differ; the tree that
+/// `original` holds must be the same in the target.
+fn replays_to(fs: Fs, reel: &Path, original: &Path) {
+    let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let out = temp_dir();
+    let result = out.path().join("result.reel");
+    let words = ["replay", text(reel), "--target", text(target.path()), "--pace", "max", "-o", text(&result)];
+    succeed(&mut ioreel(words));
+    let replayed = target.path().join(original.strip_prefix("/").unwrap());
+    let (expected, found) = (tree(original), tree(&replayed));
+    let differing: Vec<String> = expected
+        .iter()
+        .filter(|l| !found.contains(l))
+        .map(|l| format!("- {l}"))
+        .chain(found.iter().filter(|l| !expected.contains(l)).map(|l| format!("+ {l}")))
+        .collect();
+    assert!(differing.is_empty(), "{} names differ:\n{}", differing.len(), differing[..differing.len().min(30)].join("\n"));
+    let manifest: Manifest = assert_valid(&result).manifest;
+    assert_eq!(manifest.replay.unwrap().differing, 0);
+}
+
+/// A tree with all kinds of names, packed.
+fn archive(dir: &Path) -> std::path::PathBuf {
+    let source = dir.join("source");
+    for d in 0..12 {
+        let folder = source.join(format!("folder-{d}/inner"));
+        fs::create_dir_all(&folder).unwrap();
+        for f in 0..40 {
+            let name = folder.join(format!("file-{f}"));
+            fs::write(&name, vec![b'x'; (d * 7919 + f * 613) % 70_000]).unwrap();
+            if f % 5 == 0 {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600 + f as u32);
+                fs::set_permissions(&name, mode).unwrap();
+                fs::hard_link(&name, folder.join(format!("hard-{f}"))).unwrap();
+            }
+            if f % 7 == 0 {
+                symlink(format!("../inner/file-{f}"), folder.join(format!("soft-{f}"))).unwrap();
+            }
+        }
+    }
+    symlink("no/where", source.join("dangling")).unwrap();
+    let packed = dir.join("source.tar");
+    succeed(Command::new("tar").args(["cf", text(&packed), "-C", text(dir), "source"]));
+    packed
+}
+
+pub(crate) fn an_unpacked_archive(fs: Fs) {
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let packed = archive(out.path());
+    let reel = out.path().join("tar.reel");
+    succeed(record(&reel, &[], &["tar", "xf", text(&packed)]).current_dir(origin.path()));
+    assert_valid(&reel);
+    assert_eq!(tree(&origin.path().join("source")), tree(&out.path().join("source")), "tar's own work");
+    replays_to(fs, &reel, origin.path());
+}
+
+/// Truncates, renames over and removes files that were there before the recording.
+const REWORK: &str = "set -e
+    echo fresh >truncated
+    printf tail >>appended
+    mv new over
+    rm removed gone/inside
+    rmdir gone
+    mv folder moved
+    echo more >moved/inner/added
+    ln -f over hard
+    ln -sf over soft
+    chmod 640 kept
+    dd if=sparse of=holes conv=sparse bs=64k status=none
+    truncate -s 12345 kept
+    sort <unsorted >sorted
+    cat moved/inner/deep moved/inner/added >joined
+    cp -p kept copied";
+
+pub(crate) fn a_reworked_tree(fs: Fs) {
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let work = origin.path().join("work");
+    fs::create_dir_all(work.join("folder/inner")).unwrap();
+    fs::create_dir_all(work.join("gone")).unwrap();
+    let sizes =
+        [("truncated", 9000), ("appended", 777), ("new", 5000), ("over", 60_000), ("removed", 300_000), ("kept", 20_000)];
+    for (name, len) in sizes {
+        fs::write(work.join(name), vec![b'k'; len]).unwrap();
+    }
+    fs::write(work.join("gone/inside"), "x").unwrap();
+    fs::write(work.join("hard"), "hard").unwrap();
+    symlink("kept", work.join("soft")).unwrap();
+    fs::write(work.join("folder/inner/deep"), "deep\n".repeat(1000)).unwrap();
+    fs::write(work.join("unsorted"), (0..2000).rev().map(|n| format!("{n}\n")).collect::<String>()).unwrap();
+    fs::File::create(work.join("sparse")).unwrap().set_len(1 << 20).unwrap();
+    let reel = out.path().join("rework.reel");
+    origin.go_cold();
+    succeed(record(&reel, &[], &["sh", "-c", REWORK]).current_dir(&work));
+    assert_valid(&reel);
+    replays_to(fs, &reel, &work);
+}
+
+/// What a replay asks for before it starts.
+pub(crate) fn a_target_that_does_not_do() {
+    let out = temp_dir();
+    let (work, reel) = (out.path().join("work"), out.path().join("x.reel"));
+    fs::create_dir(&work).unwrap();
+    let script = "head -c 30000000 /dev/zero >big";
+    succeed(record(&reel, &[], &["sh", "-c", script]).current_dir(&work));
+    let full = out.path().join("full");
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("mine"), "precious").unwrap();
+    let line = one_line(&mut ioreel(["replay", text(&reel), "--target", text(&full)]), 1);
+    assert!(line.contains("--force"), "{line}");
+    assert_eq!(fs::read_to_string(full.join("mine")).unwrap(), "precious");
+
+    let small = Mounted::new(Fs::Tmpfs, 20 << 20);
+    let output = crate::harness::run(&mut ioreel(["replay", text(&reel), "--target", text(small.path())]));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let clear = stderr.lines().last().is_some_and(|l| l.contains("MiB") || l.contains("MB"));
+    assert!(output.status.code() == Some(1) && clear && !stderr.contains("panicked"), "{}", crate::harness::describe(&output));
+    assert!(Reel::open(&reel).is_ok());
+}
