@@ -1,10 +1,11 @@
-//! Tests that record: they need root and a kernel that lets it load BPF programs. Where CI runs they must
-//! run; elsewhere they are ignored, and say why, when something is missing.
+//! The program from end to end. Tests that record need root and a kernel that lets it load BPF programs: where
+//! CI runs they must run; elsewhere they are ignored, and say why, when something is missing.
 
 #[path = "../harness/mod.rs"]
 mod harness;
 
 mod bytes;
+mod damaged;
 mod follow;
 mod ground_truth;
 mod pass_through;
@@ -36,11 +37,12 @@ fn main() -> ExitCode {
     let ci = env::var_os("CI").is_some_and(|v| v == "true" || v == "1");
     let mut trials = Vec::new();
     for test in tests() {
-        let name = match (&missing, ci) {
-            (Some(why), false) => format!("{} (ignored: {why})", test.name),
+        let why = missing.clone().filter(|_| test.records);
+        let ignored = why.is_some() && !ci;
+        let name = match &why {
+            Some(why) if ignored => format!("{} (needs what is missing here: {why})", test.name),
             _ => test.name,
         };
-        let why = missing.clone();
         let body = move || match why {
             Some(why) => Err(Failed::from(format!("must run where CI runs, and cannot: {why}"))),
             None => {
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
                 Ok(())
             }
         };
-        trials.push(Trial::test(name, body).with_ignored_flag(missing.is_some() && !ci));
+        trials.push(Trial::test(name, body).with_ignored_flag(ignored));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -56,22 +58,24 @@ fn main() -> ExitCode {
 /// A name and what it runs; a panic is a failure.
 struct Test {
     name: String,
+    /// Whether it records or mounts.
+    records: bool,
     body: Box<dyn FnOnce() + Send>,
 }
 
 fn tests() -> Vec<Test> {
     let mut all = Vec::new();
     macro_rules! once {
-        ($($module:ident::$test:ident)*) => {$(
+        ($records:literal: $($module:ident::$test:ident)*) => {$(
             let name = concat!(stringify!($module), "::", stringify!($test)).into();
-            all.push(Test { name, body: Box::new($module::$test) });
+            all.push(Test { name, records: $records, body: Box::new($module::$test) });
         )*};
     }
     macro_rules! on_each_file_system {
         ($($module:ident::$test:ident)*) => {$(
             for fs in Fs::ALL {
                 let name = format!(concat!(stringify!($module), "::", stringify!($test), "::{}"), fs.name());
-                all.push(Test { name, body: Box::new(move || $module::$test(fs)) });
+                all.push(Test { name, records: true, body: Box::new(move || $module::$test(fs)) });
             }
         )*};
     }
@@ -81,7 +85,14 @@ fn tests() -> Vec<Test> {
         replays::an_unpacked_archive
         replays::a_reworked_tree
     }
-    once! {
+    once! { false:
+        damaged::a_sound_reel_is_valid
+        damaged::a_missing_reel
+        damaged::a_newer_format
+        damaged::a_broken_manifest
+        damaged::a_truncated_segment
+    }
+    once! { true:
         pass_through::exit_status_of_the_command
         pass_through::a_command_that_is_not_there
         pass_through::input_and_output

@@ -1,8 +1,8 @@
 //! The workload of the ground-truth test: eight threads in three processes issue a list of calls that is the
 //! same every time, successes and failures alike, and write down what the reel should say of each.
 
-mod calls;
 mod caller;
+mod calls;
 mod catalogue;
 mod failures;
 pub(crate) mod log;
@@ -75,13 +75,7 @@ pub(crate) fn run(base: &str, logs: &Path) -> i32 {
 }
 
 /// The work of one process; the main thread's log stays open.
-fn one_process(
-    mut main: Caller,
-    process: usize,
-    base: &str,
-    shared: &Open,
-    gate: &Gate,
-) -> (Vec<ThreadLog>, Caller) {
+fn one_process(mut main: Caller, process: usize, base: &str, shared: &Open, gate: &Gate) -> (Vec<ThreadLog>, Caller) {
     // What concerns the whole process comes while it has one thread.
     catalogue::process_wide(&mut main, base);
     thread::scope(|scope| {

@@ -40,8 +40,7 @@ pub(crate) fn input_and_output() {
     // More than a pipe holds, and no text.
     let sent: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     let mut command = record(&reel, &[], &["sh", "-c", "cat; echo told >&2"]);
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let bytes = sent.clone();
     let feeder = std::thread::spawn(move || stdin.write_all(&bytes).unwrap());

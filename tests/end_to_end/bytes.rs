@@ -36,7 +36,8 @@ pub(crate) fn a_copy_is_seen_whole(fs: Fs) {
         assert!((0.99..=1.01).contains(&ratio), "{what}: {bytes} bytes, {ratio:.4} of what was copied");
     };
     let asked = reel.read::<Op>().unwrap().into_iter();
-    let asked = asked.filter(|o| matches!(&*o.op, "write" | "pwrite64" | "copy_file_range" | "sendfile") && o.fd > Some(2));
+    let asked =
+        asked.filter(|o| matches!(&*o.op, "write" | "pwrite64" | "copy_file_range" | "sendfile") && o.fd > Some(2));
     within("asked of the file system", asked.filter_map(|o| o.ret).filter(|r| *r > 0).sum());
     let Some(dev) = mount.device_number() else {
         assert!(reel.manifest.mounts.iter().any(|m| m.fstype == "tmpfs"), "{:?}", reel.manifest.mounts);

@@ -208,7 +208,8 @@ impl Found {
                 note(name, &"some", &id);
                 continue;
             };
-            let (known, back) = (*matching.ofds.entry(label).or_insert(id), *matching.labels.entry(id).or_insert(label));
+            let (known, back) =
+                (*matching.ofds.entry(label).or_insert(id), *matching.labels.entry(id).or_insert(label));
             if (known, back) != (id, label) {
                 note(name, &(label, known), &(back, id));
             }
@@ -224,8 +225,7 @@ impl Found {
     /// Nothing on the workload's file system happened outside the marks.
     fn nothing_else(&self, logs: &[ThreadLog], wrong: &mut Vec<String>) {
         let devices: HashSet<i64> = logs.iter().flat_map(|l| &l.entries).filter_map(|e| Some(e.file?.dev)).collect();
-        let inside: HashSet<i64> =
-            logs.iter().flat_map(|l| self.of_thread(l.thread)).map(|op| op.op_id).collect();
+        let inside: HashSet<i64> = logs.iter().flat_map(|l| self.of_thread(l.thread)).map(|op| op.op_id).collect();
         for op in self.ops.iter().filter(|o| o.source == "syscall" && !inside.contains(&o.op_id)) {
             let on_device = op.file.and_then(|f| self.files.get(&f)).is_some_and(|f| devices.contains(&f.dev));
             if on_device {

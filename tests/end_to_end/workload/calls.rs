@@ -96,12 +96,7 @@ impl Caller {
     }
 
     pub(crate) fn close_range(&mut self, first: u32, last: u32, flags: i32) -> i64 {
-        let e = Entry {
-            fd: Some(first as i32),
-            fd2: Some(last as i32),
-            flags: Some(flags.into()),
-            ..Entry::default()
-        };
+        let e = Entry { fd: Some(first as i32), fd2: Some(last as i32), flags: Some(flags.into()), ..Entry::default() };
         self.call(libc::SYS_close_range, "close_range", [first.into(), last.into(), flags.into()], e)
     }
 
@@ -226,12 +221,7 @@ impl Caller {
     }
 
     pub(crate) fn lseek(&mut self, open: &Open, offset: i64, whence: i32) -> i64 {
-        let e = Entry {
-            aux: Some(offset),
-            flags: Some(whence.into()),
-            offset_bytes: open.pos(),
-            ..open.entry()
-        };
+        let e = Entry { aux: Some(offset), flags: Some(whence.into()), offset_bytes: open.pos(), ..open.entry() };
         let ret = self.call(libc::SYS_lseek, "lseek", [open.fd.into(), offset, whence.into()], e);
         if ret >= 0 {
             open.set_pos(ret);

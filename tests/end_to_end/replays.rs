@@ -1,16 +1,13 @@
 //! Record, replay onto an empty file system, and find the same tree there.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::Path,
-    process::Command,
-};
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
 use ioreel_traces::{Manifest, Reel};
 
 use crate::harness::{
-    assert_valid, ioreel, mount::{DEFAULT_SIZE_BYTES, Fs, Mounted}, one_line, record, succeed, temp_dir, text, tree,
+    assert_valid, ioreel,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    one_line, record, succeed, temp_dir, text, tree,
 };
 
 /// Replays `reel` at full pace to an empty file system and expects no result to differ; the tree that
@@ -29,7 +26,12 @@ fn replays_to(fs: Fs, reel: &Path, original: &Path) {
         .map(|l| format!("- {l}"))
         .chain(found.iter().filter(|l| !expected.contains(l)).map(|l| format!("+ {l}")))
         .collect();
-    assert!(differing.is_empty(), "{} names differ:\n{}", differing.len(), differing[..differing.len().min(30)].join("\n"));
+    assert!(
+        differing.is_empty(),
+        "{} names differ:\n{}",
+        differing.len(),
+        differing[..differing.len().min(30)].join("\n")
+    );
     let manifest: Manifest = assert_valid(&result).manifest;
     assert_eq!(manifest.replay.unwrap().differing, 0);
 }
@@ -92,8 +94,14 @@ pub(crate) fn a_reworked_tree(fs: Fs) {
     let work = origin.path().join("work");
     fs::create_dir_all(work.join("folder/inner")).unwrap();
     fs::create_dir_all(work.join("gone")).unwrap();
-    let sizes =
-        [("truncated", 9000), ("appended", 777), ("new", 5000), ("over", 60_000), ("removed", 300_000), ("kept", 20_000)];
+    let sizes = [
+        ("truncated", 9000),
+        ("appended", 777),
+        ("new", 5000),
+        ("over", 60_000),
+        ("removed", 300_000),
+        ("kept", 20_000),
+    ];
     for (name, len) in sizes {
         fs::write(work.join(name), vec![b'k'; len]).unwrap();
     }
@@ -128,6 +136,10 @@ pub(crate) fn a_target_that_does_not_do() {
     let output = crate::harness::run(&mut ioreel(["replay", text(&reel), "--target", text(small.path())]));
     let stderr = String::from_utf8_lossy(&output.stderr);
     let clear = stderr.lines().last().is_some_and(|l| l.contains("MiB") || l.contains("MB"));
-    assert!(output.status.code() == Some(1) && clear && !stderr.contains("panicked"), "{}", crate::harness::describe(&output));
+    assert!(
+        output.status.code() == Some(1) && clear && !stderr.contains("panicked"),
+        "{}",
+        crate::harness::describe(&output)
+    );
     assert!(Reel::open(&reel).is_ok());
 }

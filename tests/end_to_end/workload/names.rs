@@ -22,12 +22,7 @@ impl Caller {
     pub(crate) fn newfstatat(&mut self, dirfd: i32, path: impl Into<P>, flags: i32) -> i64 {
         let p = path.into();
         let mut stat = MaybeUninit::uninit();
-        let e = Entry {
-            dirfd: Some(dirfd),
-            path: p.text.clone(),
-            flags: Some(flags.into()),
-            ..Entry::default()
-        };
+        let e = Entry { dirfd: Some(dirfd), path: p.text.clone(), flags: Some(flags.into()), ..Entry::default() };
         let args = [dirfd.into(), p.raw(), stat.as_mut_ptr() as i64, flags.into()];
         let ret = self.call(libc::SYS_newfstatat, "newfstatat", args, e);
         self.found(ret, &stat);
@@ -89,12 +84,7 @@ impl Caller {
     pub(crate) fn readlinkat(&mut self, dirfd: i32, path: impl Into<P>, len: usize) -> i64 {
         let p = path.into();
         let mut buffer = vec![0_u8; len];
-        let e = Entry {
-            dirfd: Some(dirfd),
-            path: p.text.clone(),
-            len_bytes: Some(len as i64),
-            ..Entry::default()
-        };
+        let e = Entry { dirfd: Some(dirfd), path: p.text.clone(), len_bytes: Some(len as i64), ..Entry::default() };
         let args = [dirfd.into(), p.raw(), buffer.as_mut_ptr() as i64, len as i64];
         self.call(libc::SYS_readlinkat, "readlinkat", args, e)
     }
@@ -149,12 +139,7 @@ impl Caller {
 
     pub(crate) fn unlinkat(&mut self, dirfd: i32, path: impl Into<P>, flags: i32) -> i64 {
         let p = path.into();
-        let e = Entry {
-            dirfd: Some(dirfd),
-            path: p.text.clone(),
-            flags: Some(flags.into()),
-            ..Entry::default()
-        };
+        let e = Entry { dirfd: Some(dirfd), path: p.text.clone(), flags: Some(flags.into()), ..Entry::default() };
         self.call(libc::SYS_unlinkat, "unlinkat", [dirfd.into(), p.raw(), flags.into()], e)
     }
 
@@ -167,8 +152,7 @@ impl Caller {
 
     pub(crate) fn symlinkat(&mut self, target: impl Into<P>, dirfd: i32, name: impl Into<P>) -> i64 {
         let (a, b) = (target.into(), name.into());
-        let e =
-            Entry { path: a.text.clone(), dirfd2: Some(dirfd), path2: b.text.clone(), ..Entry::default() };
+        let e = Entry { path: a.text.clone(), dirfd2: Some(dirfd), path2: b.text.clone(), ..Entry::default() };
         self.call(libc::SYS_symlinkat, "symlinkat", [a.raw(), dirfd.into(), b.raw()], e)
     }
 
@@ -204,12 +188,7 @@ impl Caller {
     /// chown or lchown; -1 leaves an id as it is.
     pub(crate) fn chown(&mut self, nr: i64, op: &str, path: impl Into<P>, uid: i32, gid: i32) -> i64 {
         let p = path.into();
-        let e = Entry {
-            path: p.text.clone(),
-            aux: Some(uid.into()),
-            aux2: Some(gid.into()),
-            ..Entry::default()
-        };
+        let e = Entry { path: p.text.clone(), aux: Some(uid.into()), aux2: Some(gid.into()), ..Entry::default() };
         self.call(nr, op, [p.raw(), uid.into(), gid.into()], e)
     }
 
@@ -260,13 +239,7 @@ impl Caller {
     }
 
     /// utimensat; [`OMIT`] and [`NOW`] stand for `UTIME_OMIT` and `UTIME_NOW`.
-    pub(crate) fn utimensat(
-        &mut self,
-        dirfd: i32,
-        path: impl Into<P>,
-        times_ns: Option<[i64; 2]>,
-        flags: i32,
-    ) -> i64 {
+    pub(crate) fn utimensat(&mut self, dirfd: i32, path: impl Into<P>, times_ns: Option<[i64; 2]>, flags: i32) -> i64 {
         let p = path.into();
         let e = Entry { dirfd: Some(dirfd), flags: Some(flags.into()), ..Self::timed(&p, times_ns) };
         self.call_utimensat(dirfd, &p, times_ns, flags, e)

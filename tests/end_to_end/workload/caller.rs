@@ -157,7 +157,11 @@ impl Caller {
         let mut version: libc::c_int = 0;
         // SAFETY: FS_IOC_GETVERSION writes one int.
         let known = unsafe { libc::ioctl(open.fd, FS_IOC_GETVERSION, &mut version) } == 0;
-        Identity { dev: kernel_dev(stat.st_dev), ino: stat.st_ino as i64, generation: known.then(|| i64::from(version as u32)) }
+        Identity {
+            dev: kernel_dev(stat.st_dev),
+            ino: stat.st_ino as i64,
+            generation: known.then(|| i64::from(version as u32)),
+        }
     }
 }
 
