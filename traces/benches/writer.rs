@@ -7,6 +7,9 @@ use std::{error::Error, hint::black_box, time::Duration};
 
 use ioreel_traces::{Manifest, Reel, ReelWriter, Text, WriterOptions, manifest::Kind, rows::Op, text::Interner};
 
+/// Makes rows, some at a time.
+type Job = Box<dyn Iterator<Item = Vec<Op>>>;
+
 /// Rows per job.
 const ROWS: usize = 2_000_000;
 /// Distinct paths the recorder's interner remembers.
@@ -14,19 +17,31 @@ const PATHS: usize = 64 * 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<8} {:>9} {:>12} {:>10} {:>14}", "job", "rows", "M rows/s/cpu", "bytes/row", "M rows/s read");
-    for (name, rows) in [("unpack", unpack()), ("server", server())] {
+    let jobs: [(&str, Job); 2] = [("unpack", Box::new(Unpack::new())), ("server", Box::new(Server::new()))];
+    for (name, chunks) in jobs {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("x.reel");
         let manifest = Manifest::new(Kind::Synthetic, "bench");
-        let count = rows.len() as f64;
-        // The recorder makes each row as it decodes an event: here they are made beforehand and moved in.
-        let began = cpu_time();
         let mut w = ReelWriter::create(&path, &manifest, WriterOptions::default())?;
-        for row in rows {
-            w.ops.push(row)?;
+        let mut wrote = Duration::ZERO;
+        let mut count = 0;
+        // The recorder makes a row as it decodes an event and pushes it while it is in the cache: so here, some at
+        // a time, and the making is not counted.
+        for rows in chunks {
+            count += rows.len();
+            let began = cpu_time();
+            for row in rows {
+                w.ops.push(row)?;
+            }
+            wrote += cpu_time() - began;
+            if count >= ROWS {
+                break;
+            }
         }
+        let count = count as f64;
+        let began = cpu_time();
         let closed = w.close(manifest)?;
-        let wrote = cpu_time() - began;
+        wrote += cpu_time() - began;
         let began = cpu_time();
         for row in Reel::open(&path)?.rows::<Op>() {
             black_box(row?);
@@ -99,6 +114,12 @@ struct Words {
     complete: Text,
 }
 
+impl Words {
+    fn new() -> Self {
+        Self { syscall: "syscall".into(), complete: "complete".into() }
+    }
+}
+
 fn op(words: &Words, name: &Text, start_ns: i64, dur_ns: i64) -> Op {
     Op {
         op_id: -1,
@@ -111,113 +132,156 @@ fn op(words: &Words, name: &Text, start_ns: i64, dur_ns: i64) -> Op {
     }
 }
 
-fn unpack() -> Vec<Op> {
-    let words = Words { syscall: "syscall".into(), complete: "complete".into() };
-    let name = |n: &str| Text::from(n);
-    let (openat, write, close) = (name("openat"), name("write"), name("close"));
-    let (utimensat, fchmod, read) = (name("utimensat"), name("fchmod"), name("read"));
-    let mut paths = Interner::new(PATHS);
-    let mut dice = Dice(1);
-    let mut rows = Vec::with_capacity(ROWS);
-    let mut now = 0;
-    let mut archive = 0;
-    for file in 0i64.. {
-        let path = format!("linux-6.1/drivers/net/part{:03}/source_{:05}.c", file / 60, file * 7919 % 100_000);
-        let path = paths.get(path.as_bytes());
+/// The calls of unpacking an archive, a few files at a time.
+struct Unpack {
+    words: Words,
+    calls: [Text; 6],
+    paths: Interner,
+    dice: Dice,
+    file: i64,
+    /// Blocks written, of which twenty come with one read of the archive.
+    blocks: i64,
+    now: i64,
+}
+
+impl Unpack {
+    fn new() -> Self {
+        Self {
+            words: Words::new(),
+            calls: ["openat", "read", "write", "utimensat", "fchmod", "close"].map(Text::from),
+            paths: Interner::new(PATHS),
+            dice: Dice(1),
+            file: 0,
+            blocks: 0,
+            now: 0,
+        }
+    }
+
+    fn file(&mut self, rows: &mut Vec<Op>) {
+        let Self { words, calls: [openat, read, write, utimensat, fchmod, close], dice, file, .. } = self;
+        *file += 1;
+        let path = format!("linux-6.1/drivers/net/part{:03}/source_{:05}.c", *file / 60, *file * 7919 % 100_000);
+        let path = self.paths.get(path.as_bytes());
         let size = 512 + dice.below(40_000);
         let before = rows.len();
-        rows.push(Op {
-            path: Some(path.clone()),
+        let (fd, id) = (Some(4), Some(*file + 2));
+        let of_file = |row: Op| Op { fd, ofd: id, file: id, ..row };
+        rows.push(of_file(Op {
+            path: Some(path),
             dirfd: Some(-100),
             flags: Some(0x8_80c1),
             mode: Some(0o644),
             ret: Some(4),
             aux: Some(1),
-            ..op(&words, &openat, 0, dice.duration(9_000))
-        });
+            ..op(words, openat, 0, dice.duration(9_000))
+        }));
         let mut at = 0;
         while at < size {
-            if archive % 20 == 0 {
-                let offset = archive / 20 * 10_240;
+            if self.blocks % 20 == 0 {
                 rows.push(Op {
                     fd: Some(3),
                     ofd: Some(1),
                     file: Some(1),
-                    offset_bytes: Some(offset),
+                    offset_bytes: Some(self.blocks / 20 * 10_240),
                     len_bytes: Some(10_240),
                     ret: Some(10_240),
-                    ..op(&words, &read, 0, dice.duration(2_000))
+                    ..op(words, read, 0, dice.duration(2_000))
                 });
             }
-            archive += 1;
+            self.blocks += 1;
             let len = (size - at).min(10_240);
-            rows.push(Op {
+            rows.push(of_file(Op {
                 offset_bytes: Some(at),
                 len_bytes: Some(len),
                 ret: Some(len),
-                ..op(&words, &write, 0, dice.duration(3_000))
-            });
+                ..op(words, write, 0, dice.duration(3_000))
+            }));
             at += len;
         }
         rows.push(Op {
-            dirfd: Some(4),
+            fd,
+            dirfd: fd,
             aux: Some(i64::MIN + 1),
-            aux2: Some(1_700_000_000_000_000_000 + file * 1_000_000_000),
+            // A release has one time for all of its files.
+            aux2: Some(1_700_000_000_000_000_000),
             ret: Some(0),
             flags: Some(0),
-            ..op(&words, &utimensat, 0, dice.duration(800))
+            ..op(words, utimensat, 0, dice.duration(800))
         });
-        rows.push(Op { mode: Some(0o644), ret: Some(0), ..op(&words, &fchmod, 0, dice.duration(700)) });
-        rows.push(Op { ret: Some(0), ..op(&words, &close, 0, dice.duration(400)) });
+        rows.push(of_file(Op { mode: Some(0o644), ret: Some(0), ..op(words, fchmod, 0, dice.duration(700)) }));
+        rows.push(of_file(Op { ret: Some(0), ..op(words, close, 0, dice.duration(400)) }));
         for row in &mut rows[before..] {
-            now += 200 + dice.below(900);
-            row.start_ns = now;
-            now += row.dur_ns;
-            (row.task_id, row.pid, row.tid, row.cpu) = (1, 4000, 4000, i32::from(file % 512 > 300));
-            if row.fd.is_none() && row.op != *"utimensat" {
-                (row.fd, row.ofd, row.file) = (Some(4), Some(file + 2), Some(file + 2));
-            }
-        }
-        if rows.len() >= ROWS {
-            break;
+            self.now += 200 + self.dice.below(900);
+            row.start_ns = self.now;
+            self.now += row.dur_ns;
+            (row.task_id, row.pid, row.tid, row.cpu) = (1, 4000, 4000, i32::from(self.file % 512 > 300));
         }
     }
-    rows
 }
 
-fn server() -> Vec<Op> {
-    let words = Words { syscall: "syscall".into(), complete: "complete".into() };
-    let (pread, pwrite, fsync) = (Text::from("pread64"), Text::from("pwrite64"), Text::from("fdatasync"));
-    let mut dice = Dice(2);
-    let mut rows = Vec::with_capacity(ROWS);
-    let mut now = 0;
-    // Where each thread reads on: seven in ten reads follow the one before.
-    let mut next = [0i64; 32];
-    while rows.len() < ROWS {
-        now += dice.below(2_000);
+impl Iterator for Unpack {
+    type Item = Vec<Op>;
+    fn next(&mut self) -> Option<Vec<Op>> {
+        let mut rows = Vec::new();
+        for _ in 0..16 {
+            self.file(&mut rows);
+        }
+        Some(rows)
+    }
+}
+
+/// The calls of a server with 32 threads, as they end.
+struct Server {
+    words: Words,
+    calls: [Text; 3],
+    dice: Dice,
+    now: i64,
+    /// Where each thread reads on: seven in ten calls follow the one before.
+    next: [i64; 32],
+}
+
+impl Server {
+    fn new() -> Self {
+        let calls = ["pread64", "pwrite64", "fdatasync"].map(Text::from);
+        Self { words: Words::new(), calls, dice: Dice(2), now: 10_000_000, next: [0; 32] }
+    }
+
+    fn call(&mut self) -> Op {
+        let Self { words, calls: [pread, pwrite, fdatasync], dice, .. } = self;
+        self.now += dice.below(2_000);
         let thread = dice.below(32);
         let file = dice.below(20) * dice.below(20);
-        let follows = dice.below(10) < 7;
-        let offset = if follows { next[thread as usize] } else { dice.below(1 << 18) * 4096 };
-        next[thread as usize] = offset + 8192;
-        let (name, typical, len) = match dice.below(100) {
-            0..70 => (&pread, 2_500, Some(8192)),
-            70..97 => (&pwrite, 6_000, Some(8192)),
-            _ => (&fsync, 800_000, None),
+        let offset = match dice.below(10) {
+            0..7 => self.next[thread as usize],
+            _ => dice.below(1 << 18) * 4096,
         };
-        rows.push(Op {
+        self.next[thread as usize] = offset + 8192;
+        let (name, typical, len) = match dice.below(100) {
+            0..70 => (&*pread, 2_500, Some(8192)),
+            70..97 => (&*pwrite, 6_000, Some(8192)),
+            _ => (&*fdatasync, 800_000, None),
+        };
+        let dur_ns = dice.duration(typical);
+        Op {
             task_id: thread,
             pid: 900,
             tid: 901 + thread as i32,
-            cpu: (dice.below(8)) as i32,
+            cpu: dice.below(8) as i32,
             fd: Some(10 + file as i32),
             ofd: Some(100 + file),
             file: Some(file),
             offset_bytes: len.is_some().then_some(offset),
             len_bytes: len,
             ret: Some(len.unwrap_or(0)),
-            ..op(&words, name, now, dice.duration(typical))
-        });
+            // Rows come when calls end; the writer sorts them by their starts.
+            ..op(words, name, (self.now - dur_ns).max(0), dur_ns)
+        }
     }
-    rows
+}
+
+impl Iterator for Server {
+    type Item = Vec<Op>;
+    fn next(&mut self) -> Option<Vec<Op>> {
+        Some((0..128).map(|_| self.call()).collect())
+    }
 }

@@ -7,11 +7,13 @@
 //! * [`rows`] declares the tables, one Rust struct each;
 //! * [`tables`] lists them;
 //! * [`table`] turns such structs into Arrow batches and back;
+//! * [`build`] collects rows as columns;
 //! * [`writer`] cuts them into segments that survive a crash;
 //! * [`reader`] opens a reel and streams its rows;
 //! * [`manifest`] is what is true of the reel as a whole;
 //! * [`validate`] holds a reel against its own promises.
 
+pub mod build;
 pub mod error;
 mod guard;
 pub mod manifest;

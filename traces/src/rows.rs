@@ -39,13 +39,13 @@ table! {
         /// Directory descriptor that `path2` is relative to.
         dirfd2: Option<i32> as Dict,
         /// Open file description behind `fd`, or the one an open made: shared by dup and fork.
-        ofd: Option<i64> as Dict,
+        ofd: Option<i64> as Ids,
         /// Open file description behind `fd2`.
-        ofd2: Option<i64> as Dict,
+        ofd2: Option<i64> as Ids,
         /// File behind `fd`, or the one an open opened; key into `files`.
-        file: Option<i64> as Dict,
+        file: Option<i64> as Ids,
         /// File behind `fd2`.
-        file2: Option<i64> as Dict,
+        file2: Option<i64> as Ids,
         /// First path argument as given (target text of a symlink goes to `path`, its name to `path2`).
         path: Option<Text> as Dict,
         /// Second path argument as given.
@@ -127,7 +127,7 @@ table! {
         /// Name of the thread that queued it.
         comm: Text as Dict,
         /// File whose pages it carries, key into `files`; null where unknown.
-        file: Option<i64> as Dict,
+        file: Option<i64> as Ids,
         /// Where in that file.
         file_offset_bytes: Option<i64> as Split,
         /// `data`, `metadata`, `flush` or `unknown`; finer classes may come.
@@ -228,7 +228,7 @@ table! {
         /// Device of the mounted file system, key into the manifest's mounts.
         sb_dev: i64 as Dict,
         /// Inode number.
-        ino: i64 as Dict,
+        ino: i64 as Ids,
         /// Inode generation: tells reused inode numbers apart.
         generation: i64 as Dict,
         /// `regular`, `directory`, `symlink`, `fifo`, `socket`, `char`, `block`, `other`.

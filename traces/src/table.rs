@@ -1,11 +1,10 @@
 //! Rows to Arrow batches and back, generic over the table: each table is one struct declared with the
 //! `table!` macro of this module, so that a column exists in exactly one place.
 
-use std::sync::Arc;
+use std::{fmt::Debug, ops::Range, sync::Arc};
 
 use arrow_array::{
     Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
-    builder::{Int32Builder, Int64Builder, StringDictionaryBuilder},
     cast::AsArray,
     types::{Int32Type, Int64Type},
 };
@@ -16,7 +15,10 @@ use parquet::{
     schema::types::ColumnPath,
 };
 
-use crate::{ReelError, Text};
+use crate::{
+    ReelError, Text,
+    build::{Builder, Integers, Order, Texts},
+};
 
 /// How a column is laid out in Parquet. Chosen by measurement on ten million rows: see
 /// `docs/trace-format.md`.
@@ -28,20 +30,20 @@ pub enum Layout {
     Delta,
     /// The bytes of each value apart: offsets and durations.
     Split,
+    /// [`Layout::Delta`] in a segment whose values mostly grow, [`Layout::Dict`] in others: ids of files.
+    Ids,
 }
 
 /// A value a column can hold.
 pub trait Cell: Sized {
     /// What collects the values of a column.
-    type Builder: Default;
+    type Builder: Builder;
     /// The Arrow type of the column.
     fn data_type() -> DataType;
     /// Whether the column may hold nulls.
     const NULLABLE: bool;
     /// Adds this value to the column.
     fn append(&self, to: &mut Self::Builder);
-    /// Ends the column.
-    fn finish(builder: &mut Self::Builder) -> ArrayRef;
     /// The typed column, or why this is not one.
     fn column(array: &ArrayRef) -> Result<Column<'_>, String>;
     /// The value in row `i`.
@@ -63,18 +65,15 @@ pub enum Column<'a> {
 }
 
 macro_rules! integer_cell {
-    ($t:ty, $builder:ty, $arrow:ty, $data:expr, $view:ident) => {
+    ($t:ty, $arrow:ty, $data:expr, $view:ident) => {
         impl Cell for $t {
-            type Builder = $builder;
+            type Builder = Integers<$arrow>;
             const NULLABLE: bool = false;
             fn data_type() -> DataType {
                 $data
             }
             fn append(&self, to: &mut Self::Builder) {
-                to.append_value(*self);
-            }
-            fn finish(builder: &mut Self::Builder) -> ArrayRef {
-                Arc::new(builder.finish())
+                to.push(*self);
             }
             fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
                 let typed = array.as_primitive_opt::<$arrow>().ok_or_else(|| wrong_type::<Self>(array))?;
@@ -88,16 +87,13 @@ macro_rules! integer_cell {
             }
         }
         impl Cell for Option<$t> {
-            type Builder = $builder;
+            type Builder = Integers<$arrow>;
             const NULLABLE: bool = true;
             fn data_type() -> DataType {
                 $data
             }
             fn append(&self, to: &mut Self::Builder) {
-                to.append_option(*self);
-            }
-            fn finish(builder: &mut Self::Builder) -> ArrayRef {
-                Arc::new(builder.finish())
+                to.push_option(*self);
             }
             fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
                 <$t as Cell>::column(array)
@@ -112,8 +108,8 @@ macro_rules! integer_cell {
     };
 }
 
-integer_cell!(i32, Int32Builder, Int32Type, DataType::Int32, I32);
-integer_cell!(i64, Int64Builder, Int64Type, DataType::Int64, I64);
+integer_cell!(i32, Int32Type, DataType::Int32, I32);
+integer_cell!(i64, Int64Type, DataType::Int64, I64);
 
 fn wrong_type<C: Cell>(array: &ArrayRef) -> String {
     format!("expected type {}, found {}", C::data_type(), array.data_type())
@@ -124,16 +120,13 @@ fn text_type() -> DataType {
 }
 
 impl Cell for Text {
-    type Builder = StringDictionaryBuilder<Int32Type>;
+    type Builder = Texts;
     const NULLABLE: bool = false;
     fn data_type() -> DataType {
         text_type()
     }
     fn append(&self, to: &mut Self::Builder) {
-        to.append_value(&**self);
-    }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        Arc::new(builder.finish())
+        to.push(self);
     }
     fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
         let dict = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| wrong_type::<Self>(array))?;
@@ -155,16 +148,13 @@ impl Cell for Text {
 }
 
 impl Cell for Option<Text> {
-    type Builder = StringDictionaryBuilder<Int32Type>;
+    type Builder = Texts;
     const NULLABLE: bool = true;
     fn data_type() -> DataType {
         text_type()
     }
     fn append(&self, to: &mut Self::Builder) {
-        to.append_option(self.as_deref());
-    }
-    fn finish(builder: &mut Self::Builder) -> ArrayRef {
-        Arc::new(builder.finish())
+        to.push_option(self.as_ref());
     }
     fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
         Text::column(array)
@@ -188,7 +178,7 @@ pub trait Row: Clone + Send + Sync + 'static {
     /// The column that [`Row::assign_id`] fills, if there is one.
     const ID: Option<&'static str> = None;
     /// Column builders.
-    type Columns: Default;
+    type Columns: Default + Debug + Send;
 
     /// Column names, types, layouts and descriptions, in order.
     fn fields() -> Vec<ColumnInfo>;
@@ -202,12 +192,16 @@ pub trait Row: Clone + Send + Sync + 'static {
     fn is_event(&self) -> bool {
         true
     }
-    /// Gives the row its id when it has none (is negative); ids are handed out in sorted order.
-    fn assign_id(&mut self, _next: &mut i64) {}
     /// Adds the row to the builders.
     fn append(&self, to: &mut Self::Columns);
-    /// Ends a batch.
-    fn finish(columns: &mut Self::Columns) -> Vec<ArrayRef>;
+    /// Gives each row its id that has none (whose id is negative), in order.
+    fn assign_ids(_columns: &mut Self::Columns, _order: Order<'_>, _next: &mut i64) {}
+    /// For each column: whether its values mostly grow. Asked for columns of [`Layout::Ids`] only.
+    fn growing(columns: &Self::Columns, order: Order<'_>) -> Vec<bool>;
+    /// The rows at these places of the order.
+    fn take(columns: &mut Self::Columns, places: Range<usize>, order: Order<'_>) -> Vec<ArrayRef>;
+    /// Forgets the rows and keeps the memory.
+    fn clear(columns: &mut Self::Columns);
     /// All rows of a batch, appended to `out`; columns unknown to this version are ignored, columns the
     /// file lacks are null.
     fn read(batch: &RecordBatch, out: &mut Vec<Self>) -> Result<(), String>;
@@ -242,8 +236,8 @@ pub const DEFAULT_ROW_GROUP_ROWS: usize = 128 * 1024;
 /// Dictionary limit: paths should stay a dictionary, whatever their number in a row group.
 const DICTIONARY_LIMIT_BYTES: usize = 8 << 20;
 
-/// How a table is written to Parquet.
-pub fn properties<R: Row>() -> Result<WriterProperties, ReelError> {
+/// How a segment of a table is written to Parquet, given which of its columns grow.
+pub fn properties<R: Row>(growing: &[bool]) -> Result<WriterProperties, ReelError> {
     let level = ZstdLevel::try_new(DEFAULT_ZSTD_LEVEL)
         .map_err(|e| ReelError::Write { path: R::TABLE.into(), why: e.to_string() })?;
     let mut p: WriterPropertiesBuilder = WriterProperties::builder()
@@ -251,10 +245,14 @@ pub fn properties<R: Row>() -> Result<WriterProperties, ReelError> {
         .set_max_row_group_row_count(Some(DEFAULT_ROW_GROUP_ROWS))
         .set_dictionary_page_size_limit(DICTIONARY_LIMIT_BYTES)
         .set_statistics_enabled(EnabledStatistics::Chunk);
-    for c in R::fields() {
+    for (i, c) in R::fields().into_iter().enumerate() {
         let path = ColumnPath::from(c.name);
-        match c.layout {
-            Layout::Dict => {}
+        let layout = match c.layout {
+            Layout::Ids if growing.get(i) == Some(&true) => Layout::Delta,
+            other => other,
+        };
+        match layout {
+            Layout::Dict | Layout::Ids => {}
             Layout::Delta => {
                 p = p
                     .set_column_dictionary_enabled(path.clone(), false)
@@ -270,13 +268,14 @@ pub fn properties<R: Row>() -> Result<WriterProperties, ReelError> {
     Ok(p.build())
 }
 
-/// One batch of these rows.
-pub fn to_batch<R: Row>(rows: &[R]) -> Result<RecordBatch, String> {
-    let mut columns = R::Columns::default();
-    for row in rows {
-        row.append(&mut columns);
-    }
-    RecordBatch::try_new(schema::<R>(), R::finish(&mut columns)).map_err(|e| e.to_string())
+/// A batch of the rows at these places of the order.
+pub fn batch<R: Row>(
+    schema: &Arc<Schema>,
+    columns: &mut R::Columns,
+    places: Range<usize>,
+    order: Order<'_>,
+) -> Result<RecordBatch, String> {
+    RecordBatch::try_new(schema.clone(), R::take(columns, places, order)).map_err(|e| e.to_string())
 }
 
 /// Looks a column up by name; [`Column::Absent`] when an older writer did not have it.
@@ -302,7 +301,7 @@ macro_rules! table {
         pub struct $Row { $( $(#[doc = $doc])+ pub $name: $ty, )+ }
 
         const _: () = {
-            #[derive(Default)]
+            #[derive(Debug, Default)]
             pub struct Columns { $( $name: <$ty as $crate::table::Cell>::Builder, )+ }
 
             impl $crate::table::Row for $Row {
@@ -325,17 +324,27 @@ macro_rules! table {
                 fn time_ns(&self) -> i64 { self.$time }
                 $( fn end_ns(&self) -> i64 { self.$time.saturating_add(self.$dur) } )?
                 $( fn is_event(&self) -> bool { self.$own != *$word } )?
-                $( fn assign_id(&mut self, next: &mut i64) {
-                    if self.$id < 0 {
-                        self.$id = *next;
-                        *next += 1;
-                    }
-                } )?
                 fn append(&self, to: &mut Columns) {
                     $( $crate::table::Cell::append(&self.$name, &mut to.$name); )+
                 }
-                fn finish(columns: &mut Columns) -> Vec<arrow_array::ArrayRef> {
-                    vec![$( <$ty as $crate::table::Cell>::finish(&mut columns.$name), )+]
+                $( fn assign_ids(columns: &mut Columns, order: $crate::build::Order<'_>, next: &mut i64) {
+                    columns.$id.assign_ids(order, next);
+                } )?
+                fn growing(columns: &Columns, order: $crate::build::Order<'_>) -> Vec<bool> {
+                    use $crate::{build::Builder, table::Layout};
+                    vec![$( Layout::$layout == Layout::Ids && columns.$name.grows(order), )+]
+                }
+                fn take(
+                    columns: &mut Columns,
+                    places: std::ops::Range<usize>,
+                    order: $crate::build::Order<'_>,
+                ) -> Vec<arrow_array::ArrayRef> {
+                    use $crate::build::Builder;
+                    vec![$( columns.$name.take(places.clone(), order), )+]
+                }
+                fn clear(columns: &mut Columns) {
+                    use $crate::build::Builder;
+                    $( columns.$name.clear(); )+
                 }
                 fn read(batch: &arrow_array::RecordBatch, out: &mut Vec<Self>) -> Result<(), String> {
                     use $crate::table::{Cell, column};

@@ -34,6 +34,7 @@ fn columns(table: &TableInfo) -> String {
             Layout::Dict => "dictionary",
             Layout::Delta => "delta",
             Layout::Split => "split",
+            Layout::Ids => "ids",
         };
         let null = if c.nullable { "yes" } else { "" };
         // Links into the source mean nothing to readers of the document; a bar would end the cell.
