@@ -247,6 +247,10 @@ pub fn properties<R: Row>(growing: &[bool]) -> Result<WriterProperties, ReelErro
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for (i, c) in R::fields().into_iter().enumerate() {
         let path = ColumnPath::from(c.name);
+        if matches!(c.data_type, DataType::Dictionary(_, _)) {
+            // Comparing every name costs more than it could ever save: names are not what a window is cut by.
+            p = p.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
+        }
         let layout = match c.layout {
             Layout::Ids if growing.get(i) == Some(&true) => Layout::Delta,
             other => other,
