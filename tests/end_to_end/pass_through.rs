@@ -63,7 +63,12 @@ pub(crate) fn what_the_command_begins_with() {
     let mut command = record(&reel, &[], &["cat"]);
     command.stdin(stdin).current_dir(out.path());
     // SAFETY: umask is async-signal-safe.
-    unsafe { command.pre_exec(|| Ok(drop(libc::umask(0o031)))) };
+    unsafe {
+        command.pre_exec(|| {
+            libc::umask(0o031);
+            Ok(())
+        });
+    }
     assert_eq!(succeed(&mut command).stdout, b"456789");
 
     let reel = assert_valid(&reel);
