@@ -1,12 +1,470 @@
-//! Placeholder.
+//! `ioreel info`: what is in a reel, at a glance.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use ioreel_analyze::{
+    Summary,
+    actor::{FileSummary, Totals},
+    operation::OperationSummary,
+    summary::DEFAULT_TOP,
+};
+use ioreel_traces::{
+    Manifest, Reel,
+    manifest::{Kind, State, dev_name},
+};
+use serde::Serialize;
+
+use crate::{
+    columns::{Columns, bold, count},
+    units::{bytes, duration},
+};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The reel
+    reel: PathBuf,
+    /// Prints JSON (schema `ioreel.info/1`, docs/json.md) instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Entries of each top list
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_TOP)]
+    top: usize,
+}
+
+/// The JSON of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    reel: String,
+    path: String,
+    recorded_at: Option<String>,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    bytes_per_event: Option<f64>,
+    manifest: ManifestFacts<'a>,
+}
+
+/// The part of the manifest that is not in the summary.
+#[derive(Serialize)]
+struct ManifestFacts<'a> {
+    format: &'a str,
+    tool: &'a str,
+    kind: Kind,
+    state: State,
+    backend: &'a str,
+    filters: &'a [String],
+    host: &'a ioreel_traces::manifest::Host,
+    command: &'a Option<ioreel_traces::manifest::Command>,
+    devices: &'a [ioreel_traces::manifest::Device],
+    marks: &'a [ioreel_traces::manifest::Mark],
+    replay: &'a Option<ioreel_traces::manifest::Replay>,
+}
 
 /// Runs it.
-pub(crate) fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let reel = Reel::open(&args.reel)?;
+    let summary = Summary::of(&reel, args.top)?;
+    if args.json {
+        let m = &reel.manifest;
+        let document = Document {
+            schema: "ioreel.info/1",
+            reel: reel.name(),
+            path: reel.path().display().to_string(),
+            recorded_at: recorded_at(m),
+            bytes_per_event: summary.bytes_per_event(),
+            summary: &summary,
+            manifest: ManifestFacts {
+                format: &m.format,
+                tool: &m.tool,
+                kind: m.kind,
+                state: m.state,
+                backend: &m.backend,
+                filters: &m.filters,
+                host: &m.host,
+                command: &m.command,
+                devices: &m.devices,
+                marks: &m.marks,
+                replay: &m.replay,
+            },
+        };
+        println!("{}", serde_json::to_string_pretty(&document).context("encoding the JSON")?);
+    } else {
+        print(&reel, &summary);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn recorded_at(m: &Manifest) -> Option<String> {
+    if m.clock.realtime_ns <= 0 {
+        return None;
+    }
+    let whole_seconds = m.clock.realtime_ns.div_euclid(1_000_000_000);
+    jiff::Timestamp::from_second(whole_seconds).ok().map(|t| t.to_string())
+}
+
+fn print(reel: &Reel, s: &Summary) {
+    print_head(reel, s);
+    print_mounts(s);
+    print_operations(s);
+    print_block(reel, s);
+    print_files("Top files by bytes", &s.files_by_bytes, s.files);
+    print_files("Top files by time in calls", &s.files_by_time, s.files);
+    print_processes(s);
+    print_ledger(s);
+    for w in &s.warnings {
+        println!("\n{} {w}", bold("Warning:"));
+    }
+}
+
+fn print_head(reel: &Reel, s: &Summary) {
+    let m = &reel.manifest;
+    let fact = |name: &str, text: &str| println!("{} {text}", bold(&format!("{name:<10}")));
+    let kind = match m.kind {
+        Kind::Recording => "recording",
+        Kind::Replay => "replay",
+        Kind::Synthetic => "synthetic",
+        Kind::Import => "import",
+    };
+    let state = match m.state {
+        State::Complete => "",
+        State::Recording => ", NOT CLOSED: still being recorded, or the recorder died",
+        State::Truncated => ", TRUNCATED: the recorder could not write on",
+    };
+    fact("Reel", &format!("{} ({kind}, format {}, by {}{state})", reel.name(), m.format, m.tool));
+    if let Some(c) = &m.command {
+        fact("Command", &shown_command(&c.argv));
+        let end = c.exit_status.map_or("still running at the end".to_owned(), exit_text);
+        fact("", &format!("in {}, {end}", c.cwd));
+    }
+    if let Some(r) = &m.replay {
+        fact(
+            "Replay",
+            &format!("of {} on {} ({}), pace {}, order {}", r.original, r.target, r.fstype, r.pace, r.order),
+        );
+        let skipped: i64 = r.skipped.values().sum();
+        fact("", &format!("{} done, {} results differ, {skipped} not replayed", r.done, r.differing));
+    }
+    let h = &m.host;
+    let when = recorded_at(m).map_or(String::new(), |t| t.replace('T', " ").replace('Z', " UTC"));
+    let host = if h.kernel.is_empty() {
+        String::new()
+    } else {
+        format!("on {} (Linux {} {}, {} CPUs, {})", h.name, h.kernel, h.arch, h.cpus, bytes(h.mem_bytes))
+    };
+    if !when.is_empty() || !host.is_empty() {
+        fact("Made", format!("{when} {host}").trim());
+    }
+    if !m.filters.is_empty() {
+        fact("Filters", &m.filters.join(" "));
+    }
+    let settling = if s.span.settle_ns > 0 {
+        format!(
+            " to the last operation, {} with settling",
+            duration(s.span.elapsed_ns.saturating_add(s.span.settle_ns))
+        )
+    } else {
+        " to the last operation".into()
+    };
+    fact("Elapsed", &format!("{}{settling}", duration(s.span.elapsed_ns)));
+    let t = &s.total;
+    fact(
+        "Operations",
+        &format!(
+            "{} ({:.0}/s), {} failed, {} read, {} written, {} in calls",
+            count(t.totals.calls),
+            t.ops_per_s,
+            count(t.totals.errors),
+            bytes(t.totals.read_bytes as i64),
+            bytes(t.totals.write_bytes as i64),
+            duration(t.totals.time_ns as i64)
+        ),
+    );
+    let rows: i64 = s.tables.iter().map(|t| t.rows).sum();
+    let size: i64 = s.tables.iter().map(|t| t.bytes).sum();
+    let per_event = s.bytes_per_event().map_or(String::new(), |b| format!(", {b:.1} bytes per event"));
+    fact("On disk", &format!("{} in {} rows{per_event}", bytes(size), count(rows.max(0) as u64)));
+    let c = &s.cost;
+    if c.cpu_ns > 0 {
+        let probe =
+            if c.ns_per_op > 0.0 { format!(", {:.0} ns per recorded call", c.ns_per_op) } else { String::new() };
+        fact(
+            "Cost",
+            &format!(
+                "recorder used {} of CPU, {} resident, {} of rings{probe}",
+                duration(c.cpu_ns),
+                bytes(c.max_rss_bytes),
+                bytes(c.ring_bytes)
+            ),
+        );
+    }
+}
+
+/// A command line as a person would type it: words that a shell would split are quoted.
+fn shown_command(argv: &[String]) -> String {
+    let plain = |w: &str| !w.is_empty() && w.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@%^".contains(c));
+    let words: Vec<String> = argv
+        .iter()
+        .map(
+            |w| if plain(w) { w.clone() } else { format!("'{}'", w.escape_debug().to_string().replace('\'', "'\\''")) },
+        )
+        .collect();
+    words.join(" ")
+}
+
+/// What wait(2) says, in words.
+fn exit_text(status: i32) -> String {
+    match status & 0x7f {
+        0 => format!("exit status {}", (status >> 8) & 0xff),
+        signal => format!("killed by signal {signal}"),
+    }
+}
+
+/// Total bytes of a cell, empty rather than `0 B`: a column of zeroes says nothing.
+fn some_bytes(n: u64) -> String {
+    if n == 0 { "-".into() } else { bytes(n.min(i64::MAX as u64) as i64) }
+}
+
+fn some_count(n: u64) -> String {
+    if n == 0 { "-".into() } else { count(n) }
+}
+
+fn ns(n: u64) -> String {
+    duration(n.min(i64::MAX as u64) as i64)
+}
+
+fn print_mounts(s: &Summary) {
+    let mut t =
+        Columns::new(&["type", "mounted on", "source", ">size", ">free", ">files", ">calls", ">read", ">written"]);
+    for m in &s.mounts {
+        t.row([
+            m.fstype.clone(),
+            m.mountpoint.clone(),
+            m.source.clone(),
+            bytes(m.total_bytes),
+            bytes(m.free_bytes),
+            some_count(m.files),
+            some_count(m.totals.calls),
+            some_bytes(m.totals.read_bytes),
+            some_bytes(m.totals.write_bytes),
+        ]);
+    }
+    t.print("File systems");
+}
+
+fn print_operations(s: &Summary) {
+    let mut t = Columns::new(&[
+        "operation",
+        ">count",
+        ">errors",
+        ">bytes",
+        ">total time",
+        ">p50",
+        ">p90",
+        ">p99",
+        ">p99.9",
+        ">max",
+    ]);
+    let row = |o: &OperationSummary, name: String| {
+        let l = &o.latency;
+        let times = [l.total_ns, l.p50_ns, l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(ns);
+        [name, count(o.count), some_count(o.errors), some_bytes(o.bytes)].into_iter().chain(times).collect::<Vec<_>>()
+    };
+    for o in &s.operations {
+        t.row(row(o, o.op.clone()));
+    }
+    for o in &s.settling {
+        t.row(row(o, format!("({} by ioreel)", o.op)));
+    }
+    t.print("Operations");
+    let mut failures: Vec<(u64, String)> = s
+        .operations
+        .iter()
+        .flat_map(|o| o.errnos.iter().map(|(e, n)| (*n, format!("{} {} {}", o.op, errno_name(*e), count(*n)))))
+        .collect();
+    failures.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    if !failures.is_empty() {
+        let more = failures.len().saturating_sub(8);
+        let shown: Vec<String> = failures.into_iter().take(8).map(|f| f.1).collect();
+        println!(
+            "  failed: {}{}",
+            shown.join(", "),
+            if more > 0 { format!(", and {more} more") } else { String::new() }
+        );
+    }
+    let in_flight: u64 = s.operations.iter().map(|o| o.in_flight).sum();
+    if in_flight > 0 {
+        println!("  {} operations had not returned when the recording ended", count(in_flight));
+    }
+}
+
+/// The name of the errnos that file operations meet; the number for others.
+fn errno_name(errno: i32) -> String {
+    const NAMES: [(i32, &str); 26] = [
+        (libc::EPERM, "EPERM"),
+        (libc::ENOENT, "ENOENT"),
+        (libc::EINTR, "EINTR"),
+        (libc::EIO, "EIO"),
+        (libc::EBADF, "EBADF"),
+        (libc::EAGAIN, "EAGAIN"),
+        (libc::ENOMEM, "ENOMEM"),
+        (libc::EACCES, "EACCES"),
+        (libc::EFAULT, "EFAULT"),
+        (libc::EBUSY, "EBUSY"),
+        (libc::EEXIST, "EEXIST"),
+        (libc::EXDEV, "EXDEV"),
+        (libc::ENODEV, "ENODEV"),
+        (libc::ENOTDIR, "ENOTDIR"),
+        (libc::EISDIR, "EISDIR"),
+        (libc::EINVAL, "EINVAL"),
+        (libc::EMFILE, "EMFILE"),
+        (libc::ENOTTY, "ENOTTY"),
+        (libc::EFBIG, "EFBIG"),
+        (libc::ENOSPC, "ENOSPC"),
+        (libc::ESPIPE, "ESPIPE"),
+        (libc::EROFS, "EROFS"),
+        (libc::EPIPE, "EPIPE"),
+        (libc::ENOTEMPTY, "ENOTEMPTY"),
+        (libc::ELOOP, "ELOOP"),
+        (libc::EOPNOTSUPP, "EOPNOTSUPP"),
+    ];
+    NAMES.iter().find(|(n, _)| *n == errno).map_or_else(|| format!("errno {errno}"), |(_, name)| (*name).to_owned())
+}
+
+fn print_block(reel: &Reel, s: &Summary) {
+    if s.devices.is_empty() {
+        println!("\n{}\n  none: no block device below, or none was recorded", bold("Block requests"));
+        return;
+    }
+    let mut t = Columns::new(&[
+        "device",
+        "request",
+        ">count",
+        ">errors",
+        ">bytes",
+        ">mean size",
+        ">D2C p50",
+        ">p99",
+        ">max",
+        ">Q2C p50",
+        ">p99",
+    ]);
+    for d in &s.devices {
+        let name = if d.name.is_empty() { d.number.clone() } else { format!("{} ({})", d.name, d.number) };
+        for (i, c) in d.classes.iter().enumerate() {
+            let q2c = |n: u64| if c.q2c.count == 0 { "-".into() } else { ns(n) };
+            t.row([
+                if i == 0 { name.clone() } else { String::new() },
+                c.op.name().to_owned(),
+                count(c.count),
+                some_count(c.errors),
+                some_bytes(c.bytes),
+                some_bytes(c.bytes / c.d2c.count.max(1)),
+                ns(c.d2c.p50_ns),
+                ns(c.d2c.p99_ns),
+                ns(c.d2c.max_ns),
+                q2c(c.q2c.p50_ns),
+                q2c(c.q2c.p99_ns),
+            ]);
+        }
+    }
+    t.print("Block requests (D2C: issue to completion; Q2C: queueing to completion)");
+    let mut t = Columns::new(&[
+        "device",
+        ">IOPS",
+        ">read",
+        ">written",
+        ">seeks.exact",
+        ">seeks.sw64k",
+        ">of",
+        ">qd_mean",
+        ">qd_max",
+        ">util",
+        "backed by",
+    ]);
+    for d in &s.devices {
+        let facts = reel.manifest.device(d.dev);
+        let backing = facts.and_then(|f| f.backing_file.clone()).unwrap_or_default();
+        let kind = facts.map_or("", |f| if f.rotational { "rotating disk" } else { "" });
+        t.row([
+            if d.name.is_empty() { dev_name(d.dev) } else { d.name.clone() },
+            format!("{:.0}", d.iops),
+            some_bytes(d.read_bytes),
+            some_bytes(d.write_bytes),
+            count(d.seeks.exact),
+            count(d.seeks.sw64k),
+            count(d.seeks.candidates),
+            format!("{:.2}", d.qd_mean),
+            count(d.qd_max),
+            format!("{:.1}%", d.util * 100.0),
+            if backing.is_empty() { kind.to_owned() } else { backing },
+        ]);
+    }
+    t.print("Devices (rates over the whole span, settling included)");
+}
+
+fn totals_cells(t: &Totals) -> [String; 4] {
+    [count(t.calls), some_bytes(t.read_bytes), some_bytes(t.write_bytes), ns(t.time_ns)]
+}
+
+fn print_files(title: &str, files: &[FileSummary], all: u64) {
+    let mut t = Columns::new(&[">calls", ">read", ">written", ">time", "on", "file"]);
+    for f in files {
+        let path = f.path.clone().unwrap_or_else(|| format!("(file {}, {}, no path seen)", f.file, f.kind));
+        t.row(totals_cells(&f.totals).into_iter().chain([f.fstype.clone(), path]));
+    }
+    let title =
+        if (files.len() as u64) < all { format!("{title} ({} of {})", files.len(), count(all)) } else { title.into() };
+    t.print(&title);
+}
+
+fn print_processes(s: &Summary) {
+    let mut t =
+        Columns::new(&[">pid", ">threads", ">calls", ">read", ">written", ">time", ">from", ">for", "end", "program"]);
+    for p in &s.processes_by_time {
+        let [calls, read, written, time] = totals_cells(&p.totals);
+        let program = match &p.program {
+            Some(path) if path.rsplit('/').next() != Some(p.comm.as_str()) => format!("{path} ({})", p.comm),
+            Some(path) => path.clone(),
+            None => format!("({})", p.comm),
+        };
+        t.row([
+            p.pid.to_string(),
+            count(p.threads),
+            calls,
+            read,
+            written,
+            time,
+            duration(p.start_ns),
+            p.exit_ns.map_or("-".into(), |e| duration(e.saturating_sub(p.start_ns))),
+            p.exit_code.map_or("-".into(), |c| if c == 0 { "ok".into() } else { exit_text(c) }),
+            program,
+        ]);
+    }
+    let shown = s.processes_by_time.len() as u64;
+    let of = if shown < s.processes { format!(" ({shown} of {})", count(s.processes)) } else { String::new() };
+    t.print(&format!("Top processes by time in calls{of}"));
+}
+
+fn print_ledger(s: &Summary) {
+    let mut t = Columns::new(&["event", ">seen", ">written", ">lost", ">left out"]);
+    let n = |n: i64| some_count(n.max(0) as u64);
+    for (class, l) in &s.ledger {
+        t.row([class.clone(), count(l.seen.max(0) as u64), n(l.written), n(l.lost), n(l.filtered)]);
+    }
+    let lost: i64 = s.ledger.values().map(|l| l.lost).sum();
+    t.print(if lost > 0 { "Events: SOME WERE LOST" } else { "Events: none lost" });
+    if !s.losses.is_empty() {
+        let mut t = Columns::new(&[">CPU", ">from", ">to", ">events lost"]);
+        for l in &s.losses {
+            t.row([l.cpu.to_string(), duration(l.from_ns), duration(l.to_ns), count(l.events.max(0) as u64)]);
+        }
+        t.print("Where events were lost");
+    }
+    let mut t = Columns::new(&[">count", "left out because"]);
+    for (reason, n) in &s.left_out {
+        t.row([count((*n).max(0) as u64), reason.clone()]);
+    }
+    t.print("Left out by design");
 }

@@ -1,12 +1,70 @@
-//! Placeholder.
+//! `ioreel plot`: draws reels.
 
-use std::process::ExitCode;
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, bail};
+use ioreel_traces::Reel;
+use ioreel_visualize::{PlotOptions, plot, survey::Choice};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Reels, drawn side by side
+    #[arg(required = true, value_name = "REEL")]
+    reels: Vec<PathBuf>,
+    /// Where the picture goes; its name ends in .png or .svg
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Heading of the picture [default: the reel's name]
+    #[arg(long)]
+    title: Option<String>,
+    /// Block device to draw, by name or number [default: of each reel the one with most bytes]
+    #[arg(long, value_name = "NAME|MAJ:MIN")]
+    device: Option<String>,
+    /// Width of the picture in pixels [default: 1400, more for three reels and up]
+    #[arg(long, value_name = "PIXELS")]
+    width: Option<u32>,
+    /// Draws only from this moment on, in seconds since the reel's start
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    from: Option<i64>,
+    /// Draws only up to this moment, in seconds since the reel's start
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    to: Option<i64>,
+}
+
+/// Seconds, with fractions, as ns.
+fn seconds(text: &str) -> Result<i64, String> {
+    let s: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    let ns = s * 1e9;
+    if s.is_finite() && (0.0..9e18).contains(&ns) { Ok(ns.round() as i64) } else { Err(format!("{text} s is out of range")) }
+}
 
 /// Runs it.
-pub(crate) fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let kind = args.output.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+    let svg = match kind.as_deref() {
+        Some("svg") => true,
+        Some("png") => false,
+        _ => bail!("{}: pictures are written as .png or .svg; name the file so", args.output.display()),
+    };
+    let reels = args.reels.iter().map(Reel::open).collect::<Result<Vec<_>, _>>()?;
+    let choice = Choice { device: args.device, from_ns: args.from, to_ns: args.to };
+    let picture = plot(&reels, &PlotOptions { title: args.title, width: args.width, choice })?;
+    let bytes = if svg { picture.svg().into_bytes() } else { picture.png()? };
+    fs::write(&args.output, bytes).with_context(|| format!("{}: writing the picture", args.output.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn seconds_are_exact_and_checked() {
+        assert_eq!(seconds("1.5"), Ok(1_500_000_000));
+        assert_eq!(seconds("0.000001s"), Ok(1_000));
+        for bad in ["", "x", "-1", "inf", "NaN", "1e300"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -1,0 +1,233 @@
+//! The offset axis: the used part of a device, without its large unused gaps.
+//!
+//! A file system of a terabyte that holds a gigabyte writes in a few places far apart; on a plain
+//! axis that is three lines and white. Gaps that are large against what is used are cut out, the rest
+//! is drawn to scale, in bands from low addresses (bottom) to high (top).
+
+use ioreel_analyze::requests::SECTOR_BYTES;
+
+use crate::{
+    raster::Cells,
+    scale::{decimals, nice_step},
+};
+
+/// Bands at most: more would be a picture of the axis.
+const MAX_BANDS: usize = 8;
+/// A gap is cut when it is more than this share of what would be drawn with it.
+const GAP_SHARE: f64 = 0.08;
+/// Rows between two bands.
+pub const GAP_ROWS: u32 = 9;
+/// Rows of the smallest band: one sector can be seen.
+const LEAST_ROWS: u32 = 12;
+/// Free space at the low and high end, share of the used range.
+const MARGIN: f64 = 0.02;
+/// Rows between two tick labels at least.
+const TICK_ROWS: f64 = 42.0;
+
+/// A range of sectors drawn to one scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// Sectors, with rows counted from the band's bottom.
+    pub sectors: Cells,
+    /// First row from the bottom of the axis.
+    pub row: u32,
+}
+
+/// The axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetAxis {
+    /// Low to high.
+    pub bands: Vec<Band>,
+    /// Rows in all.
+    pub rows: u32,
+}
+
+impl OffsetAxis {
+    /// An axis of `rows` rows over used ranges of sectors, sorted and disjoint.
+    pub fn new(used: &[(i64, i64)], rows: u32) -> Self {
+        let (low, high) = match (used.first(), used.last()) {
+            (Some((low, _)), Some((_, high))) => (*low, *high),
+            _ => (0, 8),
+        };
+        let cuts = cuts(used, (high - low) as f64);
+        let mut ranges = Vec::new();
+        let mut start = low;
+        for (from, to) in &cuts {
+            ranges.push((start, *from));
+            start = *to;
+        }
+        ranges.push((start, high));
+        let total: f64 = ranges.iter().map(|(a, b)| (b - a) as f64).sum();
+        let margin = ((total * MARGIN) as i64).max(4);
+        if let Some(first) = ranges.first_mut() {
+            first.0 = (first.0 - margin).max(0);
+        }
+        if let Some(last) = ranges.last_mut() {
+            last.1 = last.1.saturating_add(margin);
+        }
+        let heights = heights(&ranges, rows);
+        let mut row = 0;
+        let bands = ranges
+            .iter()
+            .zip(heights)
+            .map(|((from, to), count)| {
+                let band = Band { sectors: Cells { from: *from, to: *to, count }, row };
+                row += count + GAP_ROWS;
+                band
+            })
+            .collect();
+        Self { bands, rows }
+    }
+
+    /// Calls `each` with first and last row, counted from the top, of every piece of `[start, end)` that shows.
+    pub fn spans(&self, start: i64, end: i64, mut each: impl FnMut((u32, u32))) {
+        for band in &self.bands {
+            let c = &band.sectors;
+            if start >= c.to || end <= c.from {
+                continue;
+            }
+            if let Some((low, high)) = c.span(start, (end - 1).max(start)) {
+                let top = self.rows - 1 - band.row;
+                each((top - high, top - low));
+            }
+        }
+    }
+
+    /// Ticks: distance from the top in rows, and label in the axis' unit.
+    pub fn ticks(&self) -> Vec<(f64, String)> {
+        let (_, unit) = self.unit();
+        let scale = SECTOR_BYTES as f64 / unit;
+        let Some(tallest) = self.bands.iter().max_by_key(|b| b.sectors.count) else { return Vec::new() };
+        let per_row = (tallest.sectors.to - tallest.sectors.from) as f64 * scale / f64::from(tallest.sectors.count);
+        let step = nice_step(per_row * TICK_ROWS);
+        let mut ticks = Vec::new();
+        for band in &self.bands {
+            let (from, to) = (band.sectors.from as f64 * scale, band.sectors.to as f64 * scale);
+            let bottom = f64::from(self.rows - band.row);
+            let at = |v: f64| bottom - (v - from) / (to - from) * f64::from(band.sectors.count);
+            let (first, last) = ((from / step).ceil() as i64, (to / step).floor() as i64);
+            // At most as many as the tallest band's own, whatever the scale of this one.
+            let shown = (first..=last).take(64).map(|i| i as f64 * step);
+            let before = ticks.len();
+            ticks.extend(shown.map(|v| (at(v), format!("{v:.*}", decimals(step)))));
+            if ticks.len() == before {
+                // No round number falls in here: say where it begins.
+                ticks.push((at(from), format!("{from:.*}", decimals(step) + 1)));
+            }
+        }
+        thin(ticks)
+    }
+
+    /// The axis' unit by its highest address: name, and bytes in it.
+    pub fn unit(&self) -> (&'static str, f64) {
+        let high = self.bands.last().map_or(0, |b| b.sectors.to) as f64 * SECTOR_BYTES as f64;
+        match high {
+            h if h >= 4.0 * 1024f64.powi(4) => ("TiB", 1024f64.powi(4)),
+            h if h >= 4.0 * 1024f64.powi(3) => ("GiB", 1024f64.powi(3)),
+            h if h >= 2.0 * 1024f64.powi(2) => ("MiB", 1024f64.powi(2)),
+            _ => ("KiB", 1024.0),
+        }
+    }
+}
+
+/// Leaves out ticks whose labels would overlap a lower one's.
+fn thin(ticks: Vec<(f64, String)>) -> Vec<(f64, String)> {
+    let mut out: Vec<(f64, String)> = Vec::new();
+    for tick in ticks {
+        if out.last().is_none_or(|last| last.0 - tick.0 >= 11.0) {
+            out.push(tick);
+        }
+    }
+    out
+}
+
+/// Gaps to cut, low to high.
+fn cuts(used: &[(i64, i64)], span: f64) -> Vec<(i64, i64)> {
+    let mut gaps: Vec<(i64, i64)> = used.windows(2).map(|w| (w[0].1, w[1].0)).collect();
+    gaps.sort_by_key(|(from, to)| (std::cmp::Reverse(to - from), *from));
+    let mut drawn = span;
+    let mut cuts: Vec<(i64, i64)> = Vec::new();
+    for (from, to) in gaps.into_iter().take(MAX_BANDS - 1) {
+        let gap = (to - from) as f64;
+        if gap <= GAP_SHARE * drawn {
+            break;
+        }
+        drawn -= gap;
+        cuts.push((from, to));
+    }
+    cuts.sort_unstable();
+    cuts
+}
+
+/// Rows per range: in proportion, but none below the least; together with the gaps exactly `rows`.
+fn heights(ranges: &[(i64, i64)], rows: u32) -> Vec<u32> {
+    let gaps = GAP_ROWS * (ranges.len() as u32 - 1);
+    let mut room = rows.saturating_sub(gaps).max(ranges.len() as u32);
+    let mut heights = vec![0u32; ranges.len()];
+    let size = |i: usize| (ranges[i].1 - ranges[i].0) as f64;
+    // Small ones first: what they take beyond their share is the others' loss.
+    let mut order: Vec<usize> = (0..ranges.len()).collect();
+    order.sort_by(|a, b| size(*a).total_cmp(&size(*b)).then(a.cmp(b)));
+    let mut left: f64 = (0..ranges.len()).map(size).sum();
+    for (done, i) in order.iter().enumerate() {
+        let others = (ranges.len() - done - 1) as u32;
+        let share = (f64::from(room) * size(*i) / left.max(1.0)).round() as u32;
+        let most = room.saturating_sub(others).max(1);
+        heights[*i] = if others == 0 { room } else { share.max(LEAST_ROWS).min(most) };
+        room = room.saturating_sub(heights[*i]);
+        left -= size(*i);
+    }
+    heights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contiguous_range_is_one_band_with_margins() {
+        let a = OffsetAxis::new(&[(1_000_000, 2_000_000)], 400);
+        assert_eq!(a.bands.len(), 1);
+        assert_eq!(a.bands[0].sectors, Cells { from: 980_000, to: 2_020_000, count: 400 });
+    }
+
+    #[test]
+    fn large_gaps_are_cut_and_small_ones_kept() {
+        let g = 1 << 21;
+        let a = OffsetAxis::new(&[(0, g), (g + 1000, 2 * g), (500 * g, 501 * g), (1 << 40, (1 << 40) + 8)], 400);
+        let bands: Vec<(i64, i64)> = a.bands.iter().map(|b| (b.sectors.from, b.sectors.to)).collect();
+        assert_eq!(bands.len(), 3);
+        assert_eq!(bands[0], (0, 2 * g));
+        assert_eq!(bands[1], (500 * g, 501 * g));
+        assert_eq!(bands[2].0, 1 << 40);
+        let rows: u32 = a.bands.iter().map(|b| b.sectors.count).sum();
+        assert_eq!(rows + 2 * GAP_ROWS, 400);
+        assert!(a.bands[2].sectors.count >= LEAST_ROWS);
+    }
+
+    #[test]
+    fn extents_map_to_rows_from_the_top() {
+        let a = OffsetAxis { bands: vec![Band { sectors: Cells { from: 0, to: 100, count: 10 }, row: 0 }], rows: 10 };
+        let spans = |s, e| {
+            let mut out = Vec::new();
+            a.spans(s, e, |y| out.push(y));
+            out
+        };
+        assert_eq!(spans(0, 10), [(9, 9)]);
+        assert_eq!(spans(0, 11), [(8, 9)]);
+        assert_eq!(spans(95, 1000), [(0, 0)]);
+        assert_eq!(spans(100, 110), []);
+    }
+
+    #[test]
+    fn ticks_are_inside_and_apart_for_any_range() {
+        for used in
+            [vec![], vec![(0, 1)], vec![(5, 1 << 41)], vec![(0, 8), (1 << 20, 1 << 22), (1 << 41, (1 << 41) + 9)]]
+        {
+            let a = OffsetAxis::new(&used, 300);
+            let ticks = a.ticks();
+            assert!(!ticks.is_empty() && ticks.iter().all(|t| (-0.01..=300.01).contains(&t.0)), "{used:?} {ticks:?}");
+            assert!(ticks.windows(2).all(|w| w[0].0 - w[1].0 >= 11.0), "{ticks:?}");
+        }
+    }
+}
