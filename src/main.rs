@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod columns;
 #[cfg(feature = "capture")]
 mod doctor;
 mod info;
