@@ -187,12 +187,10 @@ fn print_head(reel: &Reel, s: &Summary) {
     fact("On disk", &format!("{} in {} rows{per_event}", bytes(size), count(rows.max(0) as u64)));
     let c = &s.cost;
     if c.cpu_ns > 0 {
-        let probe =
-            if c.ns_per_op > 0.0 { format!(", {:.0} ns per recorded call", c.ns_per_op) } else { String::new() };
         fact(
             "Cost",
             &format!(
-                "recorder used {} of CPU, {} resident, {} of rings{probe}",
+                "recorder used {} of CPU, {} resident, {} of rings",
                 duration(c.cpu_ns),
                 bytes(c.max_rss_bytes),
                 bytes(c.ring_bytes)
