@@ -46,7 +46,8 @@ fn metadata(arguments: &[&str]) -> Value {
 /// What each package of the workspace names in its `Cargo.toml`, tests' needs included.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let text = |v: &Value| v.as_str().unwrap().to_owned();
-    let names = |package: &Value| package["dependencies"].as_array().unwrap().iter().map(|d| text(&d["name"])).collect();
+    let names =
+        |package: &Value| package["dependencies"].as_array().unwrap().iter().map(|d| text(&d["name"])).collect();
     let found = metadata(&["--no-deps"]);
     found["packages"].as_array().unwrap().iter().map(|p| (text(&p["name"]), names(p))).collect()
 }

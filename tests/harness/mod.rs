@@ -82,10 +82,10 @@ pub(crate) fn one_line(command: &mut Command, code: i32) -> String {
 
 /// Status and output of a program, for messages.
 pub(crate) fn describe(output: &Output) -> String {
-    let how = output.status.signal().map_or_else(
-        || format!("exit {}", output.status.code().unwrap_or(-1)),
-        |signal| format!("signal {signal}"),
-    );
+    let how = output
+        .status
+        .signal()
+        .map_or_else(|| format!("exit {}", output.status.code().unwrap_or(-1)), |signal| format!("signal {signal}"));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{how}\n--- stdout\n{out}\n--- stderr\n{err}")
 }
