@@ -138,6 +138,8 @@ impl Caller {
     pub(crate) fn opening<const N: usize>(&mut self, nr: libc::c_long, op: &str, args: [i64; N], entry: Entry) -> Open {
         let ret = self.call(nr, op, args, entry);
         if ret < 0 {
+            // What did not open did not create; the reel says nothing of it.
+            self.last().aux = None;
             return Open::bad(ret as i32);
         }
         let at = self.log.entries.len() - 1;

@@ -45,7 +45,7 @@ struct OpenHow {
 }
 
 fn created(flags: i32, mode: u32, created: bool, path: &P) -> Entry {
-    let makes = flags & (libc::O_CREAT | libc::O_TMPFILE) != 0;
+    let makes = flags & (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) != 0;
     Entry {
         path: path.text.clone(),
         flags: Some(i64::from(flags)),
