@@ -1,12 +1,110 @@
-//! Placeholder.
+//! `ioreel record`.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-/// Arguments.
+use anyhow::Context;
+use clap::ArgGroup;
+use ioreel_capture::{
+    record::{Config, Target, record, wait_for},
+    session::DEFAULT_RING_BYTES,
+};
+
+/// What to record, and where to.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+#[command(group(ArgGroup::new("target").required(true).args(["command", "pid"])), after_help = NOTES)]
+pub(crate) struct Args {
+    /// The reel to make: a folder that does not exist yet
+    #[arg(short, long, value_name = "REEL")]
+    output: PathBuf,
+    /// Records a running process, and what it starts from now on, until it ends or Ctrl-C
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Records only this disk (/dev/NAME, NAME or MAJOR:MINOR); repeatable. Default: the disks behind the
+    /// file systems touched
+    #[arg(long, value_name = "DEV")]
+    device: Vec<String>,
+    /// Stops recording after this many seconds; the command runs on
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<Duration>,
+    /// What to wait for after the last task has ended
+    #[arg(long, value_name = "HOW", default_value = "sync")]
+    settle: Settle,
+    /// Takes the tree below this folder before the start, so that a replay can rebuild it; repeatable.
+    /// The command's working directory is always taken
+    #[arg(long, value_name = "DIR")]
+    snapshot: Vec<PathBuf>,
+    /// Does not take the working directory's tree
+    #[arg(long)]
+    no_snapshot: bool,
+    /// Kernel memory for the rings of all CPUs together, MiB
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_RING_BYTES >> 20, value_parser = ring_mib)]
+    ring_mib: usize,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+const NOTES: &str = "\
+The command's input, output and exit status pass through (128 + signal when it was killed); 1 when ioreel
+itself fails. Ctrl-C ends command and recording; the reel is whole.";
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Settle {
+    /// Sync the changed file systems, then record their disks until quiet, 30 s at most
+    Sync,
+    /// Do not wait: what is still in memory is not in the reel
+    None,
+}
+
+fn seconds(s: &str) -> Result<Duration, String> {
+    let value: f64 = s.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(value).map_err(|e| e.to_string())
+}
+
+fn ring_mib(s: &str) -> Result<usize, String> {
+    match s.parse::<usize>() {
+        Ok(n @ 1..=65536) => Ok(n),
+        _ => Err("not a number of MiB from 1 to 65536".into()),
+    }
+}
 
 /// Runs it.
-pub(crate) fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let target = match args.pid {
+        Some(pid) => Target::Process(pid),
+        None => Target::Command(args.command),
+    };
+    let filters = args.device.iter().map(|d| format!("--device {d}")).chain(args.pid.map(|p| format!("--pid {p}"))).collect();
+    let config = Config {
+        devices: args.device,
+        duration: args.duration,
+        settle: args.settle == Settle::Sync,
+        snapshot: args.snapshot,
+        snapshot_cwd: !args.no_snapshot,
+        ring_bytes: args.ring_mib << 20,
+        filters,
+        ..Config::new(args.output.clone(), target)
+    };
+    let outcome = record(&config).with_context(|| format!("recording into {}", args.output.display()))?;
+    let m = &outcome.manifest;
+    for warning in &m.warnings {
+        eprintln!("ioreel: {warning}");
+    }
+    if m.lost() > 0 {
+        eprintln!("ioreel: {} events were lost; `ioreel info` says where, a larger --ring-mib may help", m.lost());
+    }
+    let count = |class: &str| m.ledger.get(class).map_or(0, |l| l.written);
+    log::info!("{}: {} operations, {} requests", args.output.display(), count("ops"), count("block"));
+    if let Some(pid) = outcome.still_running {
+        log::info!("the recording has ended; process {pid} runs on");
+    }
+    let failed = outcome.error.map(|e| eprintln!("ioreel: the reel ends early: {e}")).is_some();
+    let status = match (outcome.status, outcome.still_running, args.duration) {
+        (Some(status), ..) => status,
+        // Its exit status shall pass through, so it is waited for.
+        (None, Some(pid), Some(_)) => wait_for(pid),
+        _ => 0,
+    };
+    let code = if status & 0x7f == 0 { status >> 8 & 0xff } else { 128 + (status & 0x7f) };
+    Ok(if failed && code == 0 { ExitCode::FAILURE } else { ExitCode::from(code as u8) })
 }

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! Records file-system activity with eBPF into a reel.
+//!
+//! Facts, decision, effect: [`host`] reads facts, [`record::Config`] and [`session::Plan`] hold what was
+//! decided, [`record()`](record::record) acts. The way of an event: `session` drains bytes from the rings,
+//! `pipeline` orders them, `wire` parses them, `calls` knows what a call's arguments mean, `assemble`
+//! makes rows of them.
+
+mod assemble;
+pub mod calls;
+mod changed;
+mod command;
+mod derive;
+mod error;
+pub mod host;
+mod ledger;
+mod pipeline;
+pub mod record;
+pub mod session;
+mod settle;
+mod signals;
+mod snapshot;
+pub mod wire;
+
+pub use error::CaptureError;

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Everything that differs between kernels or architectures, in one place. Each difference names the
+ * upstream change that made it.
+ */
+#ifndef IOREEL_CORE_FIXES_H
+#define IOREEL_CORE_FIXES_H
+
+/* arch/x86/include/asm/thread_info.h: set while a task is in a 32-bit system call. */
+#define TS_COMPAT 0x0002
+
+/* include/linux/fs.h: FMODE_CREATED, bit 20 since 73a09dd94377 (4.19). */
+#define FMODE_CREATED (1u << 20)
+
+/* include/linux/blk_types.h: operation in the low byte of bi_opf and cmd_flags since 4.10. */
+#define REQ_OP_MASK 0xffu
+#define REQ_OP_FLUSH 2u
+
+#define BTRFS_SUPER_MAGIC 0x9123683Eul
+
+/*
+ * Reads through a pointer that the verifier does not know as a kernel object, at the price of a plain
+ * load (bpf_rdonly_cast, a35b9af4ec2c, 6.2); bpf_probe_read_kernel costs some 70 ns more a call.
+ */
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+
+#define kernel_cast(type, ptr) ((type *)bpf_rdonly_cast((ptr), bpf_core_type_id_kernel(type)))
+
+#endif

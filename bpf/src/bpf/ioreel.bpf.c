@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The recorder's probes. Only BTF tracepoints and iterators: they need no kprobe or fentry, and unlike
+ * perf tracepoints they are skipped only when they interrupt themselves.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#include "wire.h"
+#include "core_fixes.bpf.h"
+#include "maps.bpf.h"
+#include "identity.bpf.h"
+#include "ops.bpf.h"
+#include "tasks.bpf.h"
+#include "snapshot.bpf.h"
+#include "block.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

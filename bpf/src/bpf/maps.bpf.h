@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Maps, settings and the way into the rings. Sizes marked "user space" are set before loading. */
+#ifndef IOREEL_MAPS_H
+#define IOREEL_MAPS_H
+
+/* Settings, fixed at load: the verifier prunes what they switch off. */
+const volatile struct call_desc calls[WIRE_CALLS] = {};
+const volatile __u32 target_tgid = 0; /* adopted by the task iterator */
+const volatile __u32 self_tgid = 0; /* the recorder */
+const volatile bool fixed_devices = false; /* --device: no device is added by what tasks do */
+const volatile __u64 sym_iomap_dio_bio_end_io = 0; /* kernel addresses, 0 where unknown */
+
+/*
+ * Everything attached stays inert until user space flips these: the recording's time 0. Operations end
+ * first, the block layer goes on until the file systems have settled.
+ */
+volatile bool ops_active = false;
+volatile bool block_active = false;
+/* Recorded threads alive; the recording ends when it reaches 0. */
+__s64 alive = 0;
+__u32 next_task_id = 0;
+__u64 next_rq_id = 0;
+
+/* Never read: makes the compiler describe every record, from which the Rust types are generated. */
+struct wire_types {
+	enum rec_type type;
+	enum rec_class class;
+	enum op_flags flags;
+	enum bio_how how;
+	enum hide hide;
+	enum call_kind kind;
+	enum call_user user;
+	struct rec_file file;
+	struct rec_task task;
+	struct rec_exec exec;
+	struct rec_fd fd;
+	struct rec_bio bio;
+	struct rec_rq rq;
+};
+struct wire_types wire_types = {};
+
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20); /* user space; a full ring loses records, counted per class */
+};
+
+/* One ring per CPU: a shared one costs a contended lock per record. Made by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1); /* user space: possible CPUs */
+	__type(key, __u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_ledger);
+} ledger SEC(".maps");
+
+/* What is known of a recorded thread, and the operation it is in. */
+struct task_state {
+	__u32 task_id;
+	__u16 in_call; /* nr + 1 while in a recorded call */
+	__u8 pad[2];
+	__u64 start_ns;
+	__u64 seen_inode; /* the last inode whose file record is out: spares the lookup */
+	__u32 seen_generation;
+	__u32 pad2;
+	struct rec_op op; /* built in place between entry and exit */
+	struct op_tail tail;
+};
+
+/* 320 bytes a recorded thread, freed with it; presence means recorded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_state);
+} tasks SEC(".maps");
+
+struct long_op {
+	struct rec_op op;
+	struct op_tail tail;
+	char paths[2 * WIRE_PATH_BYTES];
+};
+
+/*
+ * 8.4 KiB for each recorded thread that made a call with a path: paths are read on entry, since the
+ * caller may overwrite them before the call returns.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct long_op);
+} long_ops SEC(".maps");
+
+/* Files whose record is out, 256 Ki of them, 12 MiB. Forgetting one only sends its record again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 256 * 1024);
+	__type(key, struct file_id);
+	__type(value, __u8);
+} files_seen SEC(".maps");
+
+/* Room to build a path in, from its end backwards. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, char[2 * WIRE_PATH_BYTES]);
+} path_scratch SEC(".maps");
+
+/* Disks being recorded, by dev_t. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u8);
+} devices SEC(".maps");
+
+struct hidden_key {
+	__u64 ino;
+	__u32 sb_dev;
+	__u32 pad;
+};
+
+/* Files whose I/O is left out, with the reason (enum hide). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct hidden_key);
+	__type(value, __u8);
+} hidden_files SEC(".maps");
+
+static __always_inline struct cpu_ledger *cpu_ledger(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&ledger, &zero);
+}
+
+static __always_inline void *cpu_ring(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&rings, &cpu);
+}
+
+/*
+ * Numbers a record and counts it as seen. The sequence is atomic because a block completion may
+ * interrupt a call's probe on the same CPU.
+ */
+static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *hdr, __u32 cpu, __u8 type,
+					 __u32 class, __u32 len_bytes, __u64 now_ns)
+{
+	hdr->seq = __sync_fetch_and_add(&l->seq, 1);
+	hdr->end_ns = now_ns;
+	hdr->len_bytes = len_bytes;
+	hdr->cpu = cpu;
+	hdr->type = type;
+	hdr->pad = 0;
+	__sync_fetch_and_add(&l->seen[class], 1);
+}
+
+static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
+{
+	__sync_fetch_and_add(&l->lost[class], 1);
+}
+
+/* Sends a record of fixed size. */
+#define emit_fixed(rec, record_type, class, now_ns)                                                 \
+	({                                                                                          \
+		struct cpu_ledger *__l = cpu_ledger();                                              \
+		__u32 __cpu = bpf_get_smp_processor_id();                                           \
+		void *__ring = cpu_ring(__cpu);                                                     \
+		if (__l && __ring) {                                                                \
+			begin_record(__l, &(rec)->hdr, __cpu, record_type, class, sizeof(*(rec)),   \
+				     now_ns);                                                       \
+			if (bpf_ringbuf_output(__ring, rec, sizeof(*(rec)), BPF_RB_NO_WAKEUP))      \
+				lost_record(__l, class);                                            \
+		}                                                                                   \
+	})
+
+#endif

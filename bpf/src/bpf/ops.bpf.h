@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * File operations at the system call boundary. A table made in user space says which argument plays
+ * which part, so these two programs know no single call; meaning is given in capture/src/decode.rs.
+ */
+#ifndef IOREEL_OPS_H
+#define IOREEL_OPS_H
+
+#define F_DUPFD 0
+#define F_DUPFD_CLOEXEC 1030
+#define MAP_ANONYMOUS 0x20
+#define O_APPEND 02000
+#define AT_FDCWD -100
+#define MAX_IOVECS 1024 /* UIO_MAXIOV */
+
+struct iovec_sum {
+	__u64 base;
+	__u64 sum;
+	__u32 count;
+	__u32 fault;
+};
+
+static long iovec_step(__u32 i, void *context)
+{
+	struct iovec_sum *s = context;
+	__u64 len = 0;
+
+	if (i >= s->count)
+		return 1;
+	if (bpf_probe_read_user(&len, sizeof(len), (void *)(s->base + i * 16 + 8))) {
+		s->fault = 1;
+		return 1;
+	}
+	s->sum += len;
+	return 0;
+}
+
+struct vma_file {
+	struct file *file;
+};
+
+static long vma_step(struct task_struct *task, struct vm_area_struct *vma, void *context)
+{
+	struct vma_file *v = context;
+
+	v->file = vma->vm_file;
+	return 0;
+}
+
+/* Argument number `which` (1-6). A switch, since the verifier wants constant offsets into the registers. */
+static __always_inline __u64 arg_of(const struct rec_op *op, __u8 which)
+{
+	switch (which) {
+	case 1:
+		return op->args[0];
+	case 2:
+		return op->args[1];
+	case 3:
+		return op->args[2];
+	case 4:
+		return op->args[3];
+	case 5:
+		return op->args[4];
+	case 6:
+		return op->args[5];
+	}
+	return 0;
+}
+
+static __always_inline void set_file(struct task_state *st, struct file *file, __u16 flag, __u64 now_ns)
+{
+	struct inode *inode = file->f_inode;
+
+	if (!inode)
+		return;
+	identify(inode, &st->op.file);
+	st->op.ofd = (__u64)file;
+	st->op.pos_before = st->op.pos_after = file->f_pos;
+	st->op.flags |= flag;
+	if (file->f_flags & O_APPEND)
+		st->op.flags |= OPF_APPEND;
+	note_file(st, file, inode, &st->op.file, now_ns);
+}
+
+static __always_inline void set_file2(struct task_state *st, struct file *file, __u16 flag, __u64 now_ns)
+{
+	struct inode *inode = file->f_inode;
+
+	if (!inode)
+		return;
+	identify(inode, &st->tail.file2);
+	st->tail.ofd2 = (__u64)file;
+	st->tail.pos2_before = st->tail.pos2_after = file->f_pos;
+	st->op.flags |= flag;
+	note_file(st, file, inode, &st->tail.file2, now_ns);
+}
+
+/* Memory the call points to and that the kernel will only read. */
+static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u64 user, __u64 user2)
+{
+	struct op_tail *t = &st->tail;
+	long fault = 0;
+
+	if (kind == USER_IOVEC) {
+		struct iovec_sum s = { .base = user, .count = user2 > MAX_IOVECS ? 0 : user2 };
+
+		bpf_loop(MAX_IOVECS, iovec_step, &s, 0);
+		t->extra[0] = s.sum;
+		fault = s.fault;
+	} else if (kind == USER_OFFSETS) {
+		if (user)
+			fault |= bpf_probe_read_user(&t->extra[0], 8, (void *)user);
+		else
+			t->extra[2] |= 1;
+		if (user2)
+			fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)user2);
+		else
+			t->extra[2] |= 2;
+	} else if (kind == USER_TIMESPEC || kind == USER_TIMEVAL) {
+		if (user)
+			fault = bpf_probe_read_user(t->extra, 32, (void *)user);
+		else
+			t->extra[1] = ~0ull;
+	} else if (kind == USER_UTIMBUF) {
+		if (user)
+			fault = bpf_probe_read_user(t->extra, 16, (void *)user);
+		else
+			t->extra[1] = ~0ull;
+	} else if (kind == USER_OPEN_HOW) {
+		fault = bpf_probe_read_user(t->extra, 24, (void *)user);
+	}
+	if (fault)
+		st->op.flags |= OPF_USER_FAULT;
+}
+
+/* Offsets of st_mode, st_size (uapi asm/stat.h, x86-64) and of their like in struct statx. */
+static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64 user)
+{
+	struct op_tail *t = &st->tail;
+	__u32 mode = 0;
+	__u16 mode16 = 0;
+	long fault;
+
+	if (kind == USER_STAT) {
+		fault = bpf_probe_read_user(&mode, sizeof(mode), (void *)(user + 24));
+		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 48));
+	} else {
+		fault = bpf_probe_read_user(&mode16, sizeof(mode16), (void *)(user + 28));
+		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 40));
+		mode = mode16;
+	}
+	t->extra[0] = mode;
+	if (fault)
+		st->op.flags |= OPF_USER_FAULT;
+}
+
+/* Reads the path arguments behind the operation; what is not resident yet is tried again on exit. */
+static __noinline void read_paths(struct task_state *st, struct long_op *lo, __u64 path, __u64 path2)
+{
+	__u32 used = 0;
+	long n;
+
+	st->op.flags &= ~(OPF_PATH_FAULT | OPF_PATH2_FAULT);
+	st->tail.path_bytes = st->tail.path2_bytes = 0;
+	if (path) {
+		n = bpf_probe_read_user_str(lo->paths, WIRE_PATH_BYTES, (void *)path);
+		if (n > 0 && n <= WIRE_PATH_BYTES)
+			used = n - 1;
+		else
+			st->op.flags |= OPF_PATH_FAULT;
+		st->tail.path_bytes = used;
+	}
+	if (path2) {
+		n = bpf_probe_read_user_str(lo->paths + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES, (void *)path2);
+		if (n > 0 && n <= WIRE_PATH_BYTES)
+			st->tail.path2_bytes = n - 1;
+		else
+			st->op.flags |= OPF_PATH2_FAULT;
+	}
+}
+
+/* The barrier keeps the compiler from dropping the mask, which the verifier needs to see. */
+static __always_inline struct call_desc desc_of(__u64 nr)
+{
+	barrier_var(nr);
+	return *(const struct call_desc *)&calls[nr & (WIRE_CALLS - 1)];
+}
+
+static __always_inline bool is_long(const struct call_desc *d)
+{
+	return d->path || d->path2 || d->fd2 || d->user_kind;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(op_enter, struct pt_regs *regs, long id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *st = bpf_task_storage_get(&tasks, task, 0, 0);
+	struct call_desc desc;
+	struct file *file;
+	__u64 now_ns;
+
+	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
+	if (!st || !ops_active)
+		return 0;
+	st->in_call = 0;
+	if ((__u64)id >= WIRE_CALLS)
+		return 0;
+	desc = desc_of(id);
+	if (!desc.kind)
+		return 0;
+	if (task->thread_info.status & TS_COMPAT) {
+		struct cpu_ledger *l = cpu_ledger();
+
+		if (l)
+			l->compat_calls++;
+		return 0;
+	}
+	st->op.args[0] = regs->di;
+	st->op.args[1] = regs->si;
+	st->op.args[2] = regs->dx;
+	st->op.args[3] = regs->r10;
+	st->op.args[4] = regs->r8;
+	st->op.args[5] = regs->r9;
+	if (desc.kind == CALL_FCNTL_DUP && (__u32)st->op.args[1] != F_DUPFD && (__u32)st->op.args[1] != F_DUPFD_CLOEXEC)
+		return 0;
+	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
+		return 0;
+
+	now_ns = bpf_ktime_get_ns();
+	st->op.flags = 0;
+	st->op.nr = id;
+	st->op.ofd = 0;
+	st->op.pos_before = st->op.pos_after = 0;
+	if (desc.kind == CALL_VMA) {
+		struct vma_file v = {};
+
+		bpf_find_vma(task, st->op.args[0], vma_step, &v, 0);
+		if (!v.file)
+			return 0;
+		set_file(st, kernel_cast(struct file, v.file), OPF_FILE, now_ns);
+	}
+	if (desc.fd) {
+		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd));
+		if (file)
+			set_file(st, file, OPF_FILE, now_ns);
+	}
+	if (is_long(&desc)) {
+		__builtin_memset(&st->tail, 0, sizeof(st->tail));
+		if (desc.fd2) {
+			file = file_of_fd(task, (int)arg_of(&st->op, desc.fd2));
+			if (file)
+				set_file2(st, file, OPF_FILE2, now_ns);
+		}
+		/* A directory goes where no operand does: the result of an open takes the first place. */
+		if (desc.dirfd && (int)arg_of(&st->op, desc.dirfd) != AT_FDCWD) {
+			file = file_of_fd(task, (int)arg_of(&st->op, desc.dirfd));
+			if (file && desc.kind == CALL_OPEN)
+				set_file2(st, file, OPF_DIR2, now_ns);
+			else if (file)
+				set_file(st, file, OPF_DIR, now_ns);
+		}
+		if (desc.dirfd2 && (int)arg_of(&st->op, desc.dirfd2) != AT_FDCWD) {
+			file = file_of_fd(task, (int)arg_of(&st->op, desc.dirfd2));
+			if (file)
+				set_file2(st, file, OPF_DIR2, now_ns);
+		}
+		if (desc.user_kind && desc.user_kind < USER_STAT)
+			read_user_on_entry(st, desc.user_kind, arg_of(&st->op, desc.user), arg_of(&st->op, desc.user2));
+		if (desc.path || desc.path2) {
+			struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+			if (lo)
+				read_paths(st, lo, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
+		}
+	}
+	st->start_ns = now_ns;
+	st->in_call = id + 1;
+	return 0;
+}
+
+static __always_inline void emit_long(struct task_struct *task, struct task_state *st, const struct call_desc *d,
+				      __u64 now_ns)
+{
+	struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u32 len, cpu = bpf_get_smp_processor_id();
+	struct cpu_ledger *l = cpu_ledger();
+	void *ring = cpu_ring(cpu);
+
+	if (!l || !ring)
+		return;
+	if (!lo) {
+		/* No memory for paths: the operation itself is not lost. */
+		l->no_path_state++;
+		st->op.flags |= OPF_PATH_FAULT | OPF_USER_FAULT;
+		emit_fixed(&st->op, REC_OP, CLASS_OPS, now_ns);
+		return;
+	}
+	if ((st->op.flags & (OPF_PATH_FAULT | OPF_PATH2_FAULT)) ||
+	    ((d->path || d->path2) && !st->tail.path_bytes && !st->tail.path2_bytes)) {
+		read_paths(st, lo, arg_of(&st->op, d->path), arg_of(&st->op, d->path2));
+		if (st->op.flags & (OPF_PATH_FAULT | OPF_PATH2_FAULT))
+			l->path_faults++;
+	}
+	len = sizeof(struct rec_op) + sizeof(struct op_tail) + (st->tail.path_bytes & (WIRE_PATH_BYTES - 1)) +
+	      (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
+	if (len > sizeof(*lo))
+		return;
+	begin_record(l, &st->op.hdr, cpu, REC_OP_LONG, CLASS_OPS, len, now_ns);
+	lo->op = st->op;
+	lo->tail = st->tail;
+	if (bpf_ringbuf_output(ring, lo, len, BPF_RB_NO_WAKEUP))
+		lost_record(l, CLASS_OPS);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *st = bpf_task_storage_get(&tasks, task, 0, 0);
+	struct call_desc desc;
+	struct file *file;
+	__u64 now_ns;
+	__u16 nr;
+
+	if (!st || !st->in_call || !ops_active)
+		return 0;
+	nr = st->in_call - 1;
+	st->in_call = 0;
+	if (nr >= WIRE_CALLS)
+		return 0;
+	desc = desc_of(nr);
+	now_ns = bpf_ktime_get_ns();
+	st->op.task_id = st->task_id;
+	st->op.dur_ns = now_ns - st->start_ns;
+	st->op.ret = ret;
+	if (desc.kind == CALL_OPEN) {
+		if (ret >= 0) {
+			file = file_of_fd(task, (int)ret);
+			if (file) {
+				set_file(st, file, OPF_FILE, now_ns);
+				if (file->f_mode & FMODE_CREATED)
+					st->op.flags |= OPF_CREATED;
+			}
+		}
+	} else if (st->op.flags & OPF_FILE) {
+		st->op.pos_after = kernel_cast(struct file, (void *)st->op.ofd)->f_pos;
+	}
+	if (!is_long(&desc)) {
+		emit_fixed(&st->op, REC_OP, CLASS_OPS, now_ns);
+		return 0;
+	}
+	if (st->op.flags & OPF_FILE2)
+		st->tail.pos2_after = kernel_cast(struct file, (void *)st->tail.ofd2)->f_pos;
+	if (desc.user_kind >= USER_STAT && ret == 0)
+		read_stat_on_exit(st, desc.user_kind, arg_of(&st->op, desc.user));
+	emit_long(task, st, &desc, now_ns);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The wire format: what the probes put into the rings and the recorder takes out. Included by the BPF
+ * programs; the Rust side uses the types that libbpf-cargo generates from the same definitions, so no
+ * field exists twice. Times are CLOCK_MONOTONIC ns. Nothing here is rounded, named or resolved: that is
+ * user space's work (capture/src/decode.rs).
+ */
+#ifndef IOREEL_WIRE_H
+#define IOREEL_WIRE_H
+
+/* Longest path the kernel takes, PATH_MAX. */
+#define WIRE_PATH_BYTES 4096
+/* Call table size: a power of two above every x86-64 and arm64 system call number in use. */
+#define WIRE_CALLS 512
+#define WIRE_COMM_BYTES 16
+
+enum rec_type {
+	REC_OP = 1, /* rec_op */
+	REC_OP_LONG = 2, /* rec_op, op_tail, path, path2 */
+	REC_FILE = 3, /* rec_file, path */
+	REC_TASK = 4, /* rec_task: a thread was made or adopted */
+	REC_EXEC = 5, /* rec_exec, path */
+	REC_EXIT = 6, /* rec_task */
+	REC_BIO = 7, /* rec_bio */
+	REC_RQ = 8, /* rec_rq */
+	REC_FD = 9, /* rec_fd, only from the descriptor snapshot */
+};
+
+/* What the ledger counts apart. */
+enum rec_class {
+	CLASS_OPS = 0,
+	CLASS_FILES = 1,
+	CLASS_TASKS = 2, /* tasks and execs */
+	CLASS_BLOCK = 3,
+	CLASS_BIO = 4,
+	CLASS_COUNT = 5,
+};
+
+struct rec_hdr {
+	__u64 seq; /* per CPU; counted up also when the record is lost */
+	__u64 end_ns; /* when the record was made: the end of what it speaks of */
+	__u32 len_bytes; /* of the whole record */
+	__u16 cpu;
+	__u8 type; /* enum rec_type */
+	__u8 pad;
+};
+
+/* File identity. dev is what stat(2) says (btrfs: per subvolume), generation tells reused inodes apart. */
+struct file_id {
+	__u64 ino;
+	__u32 dev;
+	__u32 generation;
+};
+
+enum op_flags {
+	OPF_FILE = 1, /* file, ofd and positions are set */
+	OPF_FILE2 = 2, /* the same for the tail's file2 */
+	OPF_CREATED = 4, /* the open made the file (FMODE_CREATED) */
+	OPF_APPEND = 8, /* the description is O_APPEND */
+	OPF_PATH_FAULT = 16, /* path could not be read, neither on entry nor on exit */
+	OPF_PATH2_FAULT = 32,
+	OPF_DIR = 64, /* file is the directory behind dirfd, not an operand */
+	OPF_DIR2 = 128, /* the same of file2 */
+	OPF_USER_FAULT = 256, /* extra could not be read */
+};
+
+struct rec_op {
+	struct rec_hdr hdr;
+	__u64 dur_ns;
+	__s64 ret;
+	__u32 task_id;
+	__u16 nr; /* system call number */
+	__u16 flags; /* enum op_flags */
+	__u64 ofd; /* address of the open file description; user space makes ids of these */
+	struct file_id file;
+	__s64 pos_before; /* f_pos on entry and on exit */
+	__s64 pos_after;
+	__u64 args[6];
+};
+
+struct op_tail {
+	__u64 extra[4]; /* user memory the call pointed to, by enum call_user */
+	__u64 ofd2;
+	struct file_id file2;
+	__s64 pos2_before;
+	__s64 pos2_after;
+	__u16 path_bytes; /* without a terminating NUL */
+	__u16 path2_bytes;
+	__u32 pad;
+};
+
+struct rec_file {
+	struct rec_hdr hdr;
+	struct file_id file;
+	__u32 sb_dev; /* the mounted file system's device */
+	__u32 mode; /* with type bits */
+	__s64 size_bytes;
+	__u32 path_bytes;
+	__u32 path_cut; /* 1: too deep or too long */
+};
+
+struct rec_task {
+	struct rec_hdr hdr;
+	__u32 task_id;
+	__u32 parent; /* 0: adopted */
+	__u32 pid;
+	__u32 tid;
+	__u64 clone_flags; /* CLONE_VM, FS, FILES, THREAD as found, not as asked */
+	__u64 cgroup;
+	__s32 exit_code;
+	__u32 pad;
+	char comm[WIRE_COMM_BYTES];
+};
+
+struct rec_exec {
+	struct rec_hdr hdr;
+	__u32 task_id;
+	__u32 path_bytes;
+	char comm[WIRE_COMM_BYTES];
+};
+
+struct rec_fd {
+	struct rec_hdr hdr;
+	__u32 task_id;
+	__s32 fd;
+	__u64 ofd;
+	struct file_id file;
+	__u32 sb_dev;
+	__u32 mode;
+	__s64 size_bytes;
+	__s64 offset_bytes;
+	__u32 open_flags;
+	__u32 cloexec;
+	__u32 path_bytes;
+	__u32 pad;
+};
+
+enum bio_how {
+	BIO_UNKNOWN = 0,
+	BIO_PAGE = 1, /* file by the page cache page it carries */
+	BIO_DIRECT = 2, /* file by the direct I/O request behind it */
+};
+
+struct rec_bio {
+	struct rec_hdr hdr;
+	__u64 rq_id; /* 0: no request */
+	__u64 queue_ns; /* 0: queued before the recording */
+	__u64 sector;
+	struct file_id file;
+	__s64 file_offset_bytes;
+	__u32 dev;
+	__u32 len_bytes;
+	__u32 opf; /* the kernel's REQ_ bits */
+	__u32 task_id; /* 0: no recorded task */
+	__s32 error; /* of the request, or of the bio itself */
+	__u8 how; /* enum bio_how */
+	__u8 pad[3];
+	char comm[WIRE_COMM_BYTES];
+};
+
+struct rec_rq {
+	struct rec_hdr hdr;
+	__u64 rq_id;
+	__u64 queue_ns;
+	__u64 issue_ns;
+	__u64 sector; /* all ones: none */
+	__u32 dev;
+	__u32 len_bytes;
+	__u32 opf;
+	__s32 error;
+	__u32 issue_cpu;
+	__u32 pad;
+};
+
+/* ---- what user space tells the probes ---- */
+
+enum call_kind {
+	CALL_NONE = 0,
+	CALL_PLAIN = 1,
+	CALL_OPEN = 2, /* the result is a new description */
+	CALL_FCNTL_DUP = 3, /* only F_DUPFD and F_DUPFD_CLOEXEC */
+	CALL_MMAP = 4, /* only of files */
+	CALL_VMA = 5, /* of an address: only where a file is mapped */
+};
+
+enum call_user {
+	USER_NONE = 0,
+	USER_IOVEC = 1, /* extra[0] = sum of lengths; arg user, count in arg user2 */
+	USER_OFFSETS = 2, /* extra[0], [1] = *user, *user2; extra[2] bit 0, 1: null */
+	USER_TIMESPEC = 3, /* extra = two timespecs; extra all ones at [1]: null pointer */
+	USER_TIMEVAL = 4,
+	USER_UTIMBUF = 5, /* extra[0], [1] */
+	USER_OPEN_HOW = 6, /* extra = flags, mode, resolve */
+	USER_STAT = 7, /* on success: extra[0] = st_mode, [1] = st_size */
+	USER_STATX = 8,
+};
+
+/* One system call: which argument (1-6, 0 none) plays which part. */
+struct call_desc {
+	__u8 kind;
+	__u8 fd;
+	__u8 fd2;
+	__u8 dirfd;
+	__u8 dirfd2;
+	__u8 path;
+	__u8 path2;
+	__u8 user_kind;
+	__u8 user;
+	__u8 user2;
+	__u8 pad[6];
+};
+
+enum hide {
+	HIDE_OWN = 1, /* the recorder's own output */
+	HIDE_BACKING = 2, /* a file behind a loop device: its I/O is seen on the loop device */
+	HIDE_COUNT = 3,
+};
+
+/* Per CPU. seen = submitted + lost for every class; user space checks it. */
+struct cpu_ledger {
+	__u64 seq;
+	__u64 seen[CLASS_COUNT];
+	__u64 lost[CLASS_COUNT];
+	__u64 hidden_rq[HIDE_COUNT];
+	__u64 hidden_bio[HIDE_COUNT];
+	__u64 compat_calls; /* calls by the 32-bit entry, which are not recorded */
+	__u64 path_faults; /* paths that stayed unreadable */
+	__u64 no_path_state; /* calls recorded without paths: no memory for them */
+	__u64 map_full; /* bios or requests for which a table had no room */
+	__u64 untracked; /* tasks that could not be followed: no memory */
+};
+
+#endif

@@ -1,0 +1,503 @@
+//! Records to rows: gives files, descriptions and tasks their ids, and hands rows to the reel's writer.
+//! Records must come in order of their end times, which is what makes reused addresses and thread ids
+//! unambiguous.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq, rec_task};
+use ioreel_traces::{
+    ReelWriter, Result, Text,
+    manifest::Mount,
+    rows::{Bio, Block, Exec, Fd, File, Op, Task, block_flags},
+    text::Interner,
+};
+
+use crate::{
+    calls::{CALLS, Call, Raw},
+    changed::Changed,
+    wire::{Record, Tail},
+};
+
+/// Paths remembered for sharing; more only costs memory for duplicates.
+const INTERNED_PATHS: usize = 1 << 18;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct FileKey {
+    ino: u64,
+    dev: u32,
+    generation: u32,
+}
+
+impl From<file_id> for FileKey {
+    fn from(id: file_id) -> Self {
+        Self { ino: id.ino, dev: id.dev, generation: id.generation }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct KnownFile {
+    id: i64,
+    described: bool,
+    /// Pipes, sockets and terminals have no position.
+    seekable: bool,
+    sb_dev: i64,
+}
+
+#[derive(Clone, Debug)]
+struct Life {
+    row: Task,
+}
+
+/// Rows made, by class, for the ledger.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Operation rows of source `syscall`.
+    pub(crate) ops: i64,
+    /// Request rows.
+    pub(crate) block: i64,
+    /// Bio rows.
+    pub(crate) bio: i64,
+    /// File records.
+    pub(crate) files: i64,
+    /// Fork, exec and exit records.
+    pub(crate) tasks: i64,
+    /// Records that could not be understood.
+    pub(crate) strange: i64,
+}
+
+/// Turns records into rows of a reel.
+pub(crate) struct Assembler {
+    /// Where rows go.
+    pub(crate) writer: ReelWriter,
+    /// Monotonic time of the reel's start.
+    pub(crate) t0_ns: i64,
+    /// Rows so far.
+    pub(crate) counts: Counts,
+    /// File systems met: `sb_dev` of every described file.
+    pub(crate) touched: BTreeSet<i64>,
+    /// File systems changed.
+    pub(crate) changed: Changed,
+    /// Disks met in the block tables.
+    pub(crate) disks: BTreeSet<i64>,
+    /// Rows of the recorder's own doing (source `tool`).
+    pub(crate) tool_rows: i64,
+    /// End of the last operation or task, ns since the reel's start.
+    pub(crate) last_ns: i64,
+    calls: Vec<Option<(&'static Call, Text)>>,
+    syscall: Text,
+    complete: Text,
+    in_flight: Text,
+    paths: Interner,
+    files: HashMap<FileKey, KnownFile>,
+    ofds: HashMap<u64, (FileKey, i64)>,
+    next_ofd: i64,
+    tasks: HashMap<u32, Life>,
+    first: Task,
+}
+
+impl std::fmt::Debug for Assembler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Assembler").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+impl Assembler {
+    /// An assembler for a recording that begins at monotonic time `t0_ns`. `first`: what is known of the
+    /// adopted process (cwd, root, umask, credentials); `mounts`: as they are now.
+    pub(crate) fn new(writer: ReelWriter, t0_ns: i64, first: Task, mounts: Vec<Mount>) -> Self {
+        let mut calls = vec![None; 512];
+        for call in CALLS {
+            calls[call.nr as usize] = Some((call, Text::from(call.name)));
+        }
+        Self {
+            writer,
+            t0_ns,
+            counts: Counts::default(),
+            touched: BTreeSet::new(),
+            changed: Changed::new(mounts, first.cwd.as_deref().unwrap_or("/")),
+            first,
+            disks: BTreeSet::new(),
+            tool_rows: 0,
+            last_ns: 0,
+            calls,
+            syscall: "syscall".into(),
+            complete: "complete".into(),
+            in_flight: "in_flight_at_end".into(),
+            paths: Interner::new(INTERNED_PATHS),
+            files: HashMap::new(),
+            ofds: HashMap::new(),
+            next_ofd: 0,
+            tasks: HashMap::new(),
+        }
+    }
+
+    /// ns since the reel's start.
+    fn since(&self, monotonic_ns: u64) -> i64 {
+        monotonic_ns as i64 - self.t0_ns
+    }
+
+    /// Takes one record. `in_flight`: it comes from the end-of-recording snapshot of unfinished operations.
+    pub(crate) fn take(&mut self, record: Record<'_>, in_flight: bool) -> Result<()> {
+        match record {
+            Record::Op(op, tail) => self.op(&op, tail.as_ref(), in_flight),
+            Record::File(rec, path) => {
+                self.counts.files += 1;
+                self.file(&rec, path)
+            }
+            Record::Task(rec) => {
+                if rec.parent != 0 {
+                    self.counts.tasks += 1;
+                }
+                self.task_began(&rec);
+                Ok(())
+            }
+            Record::Exec(rec, path) => {
+                self.counts.tasks += 1;
+                let comm = comm(&rec.comm);
+                if let Some(life) = self.tasks.get_mut(&rec.task_id) {
+                    life.row.comm = comm.clone();
+                }
+                let exec_ns = self.since(rec.hdr.end_ns);
+                self.writer.execs.push(Exec {
+                    exec_ns,
+                    task_id: i64::from(rec.task_id),
+                    path: self.paths.get(path),
+                    comm,
+                })
+            }
+            Record::Exit(rec) => {
+                self.counts.tasks += 1;
+                self.task_ended(&rec)
+            }
+            Record::Bio(rec) => self.bio(&rec),
+            Record::Rq(rec) => self.rq(&rec),
+            Record::Fd(rec, path) => {
+                let described = rec_file {
+                    hdr: rec.hdr,
+                    file: rec.file,
+                    sb_dev: rec.sb_dev,
+                    mode: rec.mode,
+                    size_bytes: rec.size_bytes,
+                    path_bytes: rec.path_bytes,
+                    path_cut: 0,
+                };
+                // Paths of pipes and the like are names for people ("pipe:[123]"), not paths.
+                self.file(&described, if path.first() == Some(&b'/') { path } else { &[] })?;
+                let file = self.file_of(rec.file);
+                let ofd = self.ofd_of(rec.ofd, rec.file);
+                self.writer.fds.push(Fd {
+                    task_id: i64::from(rec.task_id),
+                    fd: rec.fd,
+                    ofd,
+                    file: Some(file.id),
+                    offset_bytes: rec.offset_bytes,
+                    flags: i64::from(rec.open_flags),
+                    cloexec: rec.cloexec as i32,
+                })
+            }
+        }
+    }
+
+    fn op(&mut self, rec: &rec_op, tail: Option<&Tail<'_>>, in_flight: bool) -> Result<()> {
+        let Some((call, name)) = self.calls.get(usize::from(rec.nr)).cloned().flatten() else {
+            self.counts.strange += 1;
+            return Ok(());
+        };
+        let flags = u32::from(rec.flags);
+        let has = |bit: op_flags| flags & bit.0 != 0;
+        let fixed = tail.map(|t| &t.fixed);
+        let raw = Raw {
+            args: rec.args.map(|a| a as i64),
+            extra: fixed.map_or([0; 4], |f| f.extra.map(|e| e as i64)),
+            ret: if in_flight { -1 } else { rec.ret },
+            flags: if tail.is_some() || call.desc.user_kind == 0 {
+                rec.flags
+            } else {
+                rec.flags | op_flags::OPF_USER_FAULT.0 as u16
+            },
+            pos: (rec.pos_before, rec.pos_after),
+            pos2: fixed.map_or((0, 0), |f| (f.pos2_before, f.pos2_after)),
+        };
+        let arg = |which: u8| (which != 0).then(|| rec.args[usize::from(which) - 1]);
+        let start_ns = self.since(rec.hdr.end_ns) - rec.dur_ns as i64;
+        let mut op = Op {
+            op_id: -1,
+            start_ns,
+            dur_ns: rec.dur_ns as i64,
+            cpu: i32::from(rec.hdr.cpu),
+            task_id: i64::from(rec.task_id),
+            op: name,
+            source: self.syscall.clone(),
+            state: if in_flight { self.in_flight.clone() } else { self.complete.clone() },
+            fd: arg(call.desc.fd).map(|a| a as i32),
+            fd2: arg(call.desc.fd2).map(|a| a as i32),
+            dirfd: arg(call.desc.dirfd).map(|a| a as i32),
+            dirfd2: arg(call.desc.dirfd2).map(|a| a as i32),
+            ret: (!in_flight).then_some(rec.ret),
+            ..Op::default()
+        };
+        if let Some(life) = self.tasks.get(&rec.task_id) {
+            (op.pid, op.tid) = (life.row.pid, life.row.tid);
+        }
+        if let Some(t) = tail {
+            let path = |this: &mut Self, which: u8, fault: op_flags, bytes: &[u8]| {
+                (arg(which).is_some_and(|a| a != 0) && !has(fault)).then(|| this.paths.get(bytes))
+            };
+            op.path = path(self, call.desc.path, op_flags::OPF_PATH_FAULT, t.path);
+            op.path2 = path(self, call.desc.path2, op_flags::OPF_PATH2_FAULT, t.path2);
+        }
+        (call.fill)(&raw, &mut op);
+
+        let mut file_systems = [0; 2];
+        let mut known = 0;
+        if has(op_flags::OPF_FILE) || has(op_flags::OPF_DIR) {
+            let file = self.file_of(rec.file);
+            op.file = Some(file.id);
+            if !file.seekable {
+                op.offset_bytes = None;
+            }
+            if has(op_flags::OPF_FILE) && rec.ofd != 0 && call.desc.kind != call_kind::CALL_VMA.0 as u8 {
+                let opened = call.desc.kind == call_kind::CALL_OPEN.0 as u8;
+                op.ofd = Some(if opened { self.new_ofd(rec.ofd, rec.file) } else { self.ofd_of(rec.ofd, rec.file) });
+            }
+            file_systems[known] = file.sb_dev;
+            known += 1;
+        }
+        if let Some(f) = fixed.filter(|_| has(op_flags::OPF_FILE2) || has(op_flags::OPF_DIR2)) {
+            let file = self.file_of(f.file2);
+            op.file2 = Some(file.id);
+            if !file.seekable {
+                op.offset2_bytes = None;
+            }
+            if has(op_flags::OPF_FILE2) {
+                op.ofd2 = Some(self.ofd_of(f.ofd2, f.file2));
+            }
+            file_systems[known] = file.sb_dev;
+            known += 1;
+        }
+        if raw.ret >= 0 {
+            // An open changes something when it creates or truncates.
+            let open = call.desc.kind == call_kind::CALL_OPEN.0 as u8;
+            let modifies = call.modifies
+                && (!open || op.aux == Some(1) || op.flags.is_some_and(|f| f as i32 & libc::O_TRUNC != 0));
+            self.changed.note(&op, modifies, &file_systems[..known]);
+        }
+        self.counts.ops += 1;
+        self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
+        self.writer.ops.push(op)
+    }
+
+    fn file_of(&mut self, id: file_id) -> KnownFile {
+        let next = self.files.len() as i64;
+        *self.files.entry(id.into()).or_insert(KnownFile { id: next, described: false, seekable: true, sb_dev: 0 })
+    }
+
+    fn file(&mut self, rec: &rec_file, path: &[u8]) -> Result<()> {
+        let known = self.file_of(rec.file);
+        if known.described {
+            return Ok(());
+        }
+        let kind = kind_of(rec.mode);
+        let sb_dev = i64::from(rec.sb_dev);
+        let seekable = matches!(kind, "regular" | "directory" | "block");
+        self.files.insert(rec.file.into(), KnownFile { described: true, seekable, sb_dev, ..known });
+        self.touched.insert(sb_dev);
+        let first_ns = self.since(rec.hdr.end_ns).max(0);
+        self.writer.files.push(File {
+            file: known.id,
+            dev: i64::from(rec.file.dev),
+            sb_dev,
+            ino: rec.file.ino as i64,
+            generation: i64::from(rec.file.generation),
+            kind: kind.into(),
+            first_ns,
+            size_bytes: Some(rec.size_bytes),
+            mode: Some((rec.mode & 0o7777) as i32),
+            path: (!path.is_empty()).then(|| self.paths.get(path)),
+            path_cut: rec.path_cut as i32,
+        })
+    }
+
+    fn new_ofd(&mut self, address: u64, file: file_id) -> i64 {
+        self.next_ofd += 1;
+        self.ofds.insert(address, (file.into(), self.next_ofd));
+        self.next_ofd
+    }
+
+    /// The description at this address; a new one when the address now belongs to another file.
+    fn ofd_of(&mut self, address: u64, file: file_id) -> i64 {
+        match self.ofds.get(&address) {
+            Some((key, id)) if *key == file.into() => *id,
+            _ => self.new_ofd(address, file),
+        }
+    }
+
+    fn task_began(&mut self, rec: &rec_task) {
+        let adopted = rec.parent == 0;
+        let row = Task {
+            task_id: i64::from(rec.task_id),
+            pid: rec.pid as i32,
+            tid: rec.tid as i32,
+            parent: (!adopted).then_some(i64::from(rec.parent)),
+            start_ns: if adopted { 0 } else { self.since(rec.hdr.end_ns).max(0) },
+            clone_flags: rec.clone_flags as i64,
+            comm: comm(&rec.comm),
+            cgroup: (rec.cgroup != 0).then_some(rec.cgroup as i64),
+            ..if adopted { self.first.clone() } else { Task::default() }
+        };
+        self.tasks.insert(rec.task_id, Life { row });
+    }
+
+    /// Fills in what is known of an adopted process at its start.
+    pub(crate) fn describe_task(&mut self, pid: i32, describe: impl Fn(&mut Task)) {
+        self.tasks
+            .values_mut()
+            .filter(|t| t.row.pid == pid && t.row.parent.is_none())
+            .for_each(|t| describe(&mut t.row));
+    }
+
+    fn task_ended(&mut self, rec: &rec_task) -> Result<()> {
+        let exit_ns = self.since(rec.hdr.end_ns);
+        // Its beginning may have been lost.
+        let mut life = self.tasks.remove(&rec.task_id).unwrap_or_else(|| Life {
+            row: Task {
+                task_id: i64::from(rec.task_id),
+                pid: rec.pid as i32,
+                tid: rec.tid as i32,
+                start_ns: exit_ns,
+                ..Task::default()
+            },
+        });
+        life.row.exit_ns = Some(exit_ns);
+        life.row.exit_code = Some(rec.exit_code);
+        life.row.comm = comm(&rec.comm);
+        self.last_ns = self.last_ns.max(exit_ns);
+        self.writer.tasks.push(life.row)
+    }
+
+    fn rq(&mut self, rec: &rec_rq) -> Result<()> {
+        self.counts.block += 1;
+        self.disks.insert(i64::from(rec.dev));
+        let (op, flags) = request_kind(rec.opf);
+        let bare = rec.sector == u64::MAX || op == "flush";
+        self.writer.block.push(Block {
+            rq_id: rec.rq_id as i64,
+            queue_ns: (rec.queue_ns != 0).then(|| self.since(rec.queue_ns)),
+            issue_ns: self.since(rec.issue_ns),
+            complete_ns: Some(self.since(rec.hdr.end_ns)),
+            dev: i64::from(rec.dev),
+            sector: if bare { -1 } else { rec.sector as i64 },
+            len_bytes: if bare { 0 } else { i64::from(rec.len_bytes) },
+            op: op.into(),
+            flags,
+            cpu: rec.issue_cpu as i32,
+            error: rec.error,
+        })
+    }
+
+    fn bio(&mut self, rec: &rec_bio) -> Result<()> {
+        self.counts.bio += 1;
+        self.disks.insert(i64::from(rec.dev));
+        let (op, flags) = request_kind(rec.opf);
+        let end_ns = self.since(rec.hdr.end_ns);
+        let meta = flags & block_flags::META != 0;
+        let how = u32::from(rec.how);
+        let (class, confidence) = match how {
+            _ if op == "flush" || rec.len_bytes == 0 => ("flush", 100),
+            _ if meta => ("metadata", 90),
+            h if h == bio_how::BIO_DIRECT.0 => ("data", 100),
+            h if h == bio_how::BIO_PAGE.0 => ("data", 95),
+            _ => ("unknown", 0),
+        };
+        let file = (class == "data").then(|| self.file_of(rec.file).id);
+        let has_sector = rec.len_bytes != 0 && rec.sector != u64::MAX;
+        self.writer.bio.push(Bio {
+            bio_id: -1,
+            rq_id: (rec.rq_id != 0).then_some(rec.rq_id as i64),
+            queue_ns: if rec.queue_ns != 0 { self.since(rec.queue_ns) } else { end_ns },
+            complete_ns: Some(end_ns),
+            dev: i64::from(rec.dev),
+            sector: if has_sector { rec.sector as i64 } else { -1 },
+            len_bytes: i64::from(rec.len_bytes),
+            op: op.into(),
+            flags,
+            task_id: (rec.task_id != 0).then_some(i64::from(rec.task_id)),
+            comm: comm(&rec.comm),
+            file,
+            file_offset_bytes: file
+                .and((rec.file_offset_bytes >= 0 && how == bio_how::BIO_PAGE.0).then_some(rec.file_offset_bytes)),
+            class: class.into(),
+            confidence,
+            cause: None,
+        })
+    }
+
+    /// Writes the rows that were waiting for an end: living tasks, files never described.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let mut lives: Vec<Life> = std::mem::take(&mut self.tasks).into_values().collect();
+        lives.sort_by_key(|l| l.row.task_id);
+        for life in lives {
+            self.writer.tasks.push(life.row)?;
+        }
+        let mut unknown: Vec<_> = self.files.iter().filter(|(_, f)| !f.described).map(|(k, f)| (*k, f.id)).collect();
+        unknown.sort_by_key(|(_, id)| *id);
+        for (key, id) in unknown {
+            self.writer.files.push(File {
+                file: id,
+                dev: i64::from(key.dev),
+                sb_dev: 0,
+                ino: key.ino as i64,
+                generation: i64::from(key.generation),
+                kind: "other".into(),
+                ..File::default()
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A thread's name.
+fn comm(bytes: &[impl Copy + Into<i64>; 16]) -> Text {
+    let bytes: Vec<u8> = bytes.iter().map(|b| (*b).into() as u8).take_while(|b| *b != 0).collect();
+    ioreel_traces::text::from_bytes(&bytes)
+}
+
+/// The word of the `kind` column for a mode with type bits.
+pub(crate) fn kind_of(mode: u32) -> &'static str {
+    match mode & libc::S_IFMT {
+        libc::S_IFREG => "regular",
+        libc::S_IFDIR => "directory",
+        libc::S_IFLNK => "symlink",
+        libc::S_IFIFO => "fifo",
+        libc::S_IFSOCK => "socket",
+        libc::S_IFCHR => "char",
+        libc::S_IFBLK => "block",
+        _ => "other",
+    }
+}
+
+/// Operation word and flag bits of the kernel's `opf` (include/linux/blk_types.h, 6.1 to 7.x agree on these).
+fn request_kind(opf: u32) -> (&'static str, i32) {
+    let op = match opf & 0xff {
+        0 => "read",
+        1 => "write",
+        2 => "flush",
+        3 => "discard",
+        5 => "secure_erase",
+        7 => "zone_append",
+        9 => "write_zeroes",
+        10..=19 => "zone_mgmt",
+        _ => "other",
+    };
+    const BITS: [(u32, i32); 7] = [
+        (11, block_flags::SYNC),
+        (12, block_flags::META),
+        (13, block_flags::PRIO),
+        (17, block_flags::FUA),
+        (18, block_flags::PREFLUSH),
+        (19, block_flags::READAHEAD),
+        (20, block_flags::BACKGROUND),
+    ];
+    let flags = BITS.iter().filter(|(bit, _)| opf >> bit & 1 != 0).fold(0, |acc, (_, f)| acc | f);
+    (op, flags)
+}

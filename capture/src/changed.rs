@@ -1,0 +1,58 @@
+//! Which file systems the workload changed, so that settling syncs these and no others.
+
+use std::collections::BTreeSet;
+
+use ioreel_traces::{manifest::Mount, rows::Op};
+
+use crate::host;
+
+/// File systems changed, by `sb_dev`; may hold too many (a working directory that another task had),
+/// never too few.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    mounts: Vec<Mount>,
+    /// File systems that some task had its working directory on.
+    cwds: BTreeSet<i64>,
+    /// The answer.
+    pub(crate) file_systems: BTreeSet<i64>,
+}
+
+impl Changed {
+    /// Nothing changed yet; `cwd` is where the first task stands.
+    pub(crate) fn new(mounts: Vec<Mount>, cwd: &str) -> Self {
+        let cwds = host::mount_of_path(&mounts, cwd).map(|m| m.sb_dev).into_iter().collect();
+        Self { mounts, cwds, file_systems: BTreeSet::new() }
+    }
+
+    /// Takes note of a successful operation. `modifies`: it may have changed something; `files`: file
+    /// systems of the descriptors it was given.
+    pub(crate) fn note(&mut self, op: &Op, modifies: bool, files: &[i64]) {
+        if matches!(&*op.op, "chdir" | "fchdir") {
+            self.cwds.extend(files);
+            if let Some(fs) = op.path.as_deref().and_then(|p| self.of_absolute(p)) {
+                self.cwds.insert(fs);
+            }
+            return;
+        }
+        if !modifies {
+            return;
+        }
+        self.file_systems.extend(files);
+        for path in [&op.path, &op.path2].into_iter().flatten() {
+            match self.of_absolute(path) {
+                Some(fs) => {
+                    self.file_systems.insert(fs);
+                }
+                None if files.is_empty() => self.file_systems.extend(&self.cwds),
+                None => {}
+            }
+        }
+    }
+
+    fn of_absolute(&self, path: &str) -> Option<i64> {
+        if !path.starts_with('/') {
+            return None;
+        }
+        Some(host::mount_of_path(&self.mounts, path)?.sb_dev)
+    }
+}

@@ -1,0 +1,134 @@
+//! The recorded command: started stopped, released when the probes are active, waited for.
+
+use std::{
+    ffi::CString,
+    io::{self, Read, Write},
+    os::fd::OwnedFd,
+};
+
+use rustix::{
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, WaitOptions},
+};
+
+use crate::CaptureError;
+
+/// A child that waits before its exec.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pid: Pid,
+    release: Option<std::fs::File>,
+    refusal: std::fs::File,
+    program: String,
+    status: Option<i32>,
+}
+
+impl Command {
+    /// Forks; the child waits for [`Command::release`]. To be called before any thread exists.
+    pub(crate) fn start(argv: &[String]) -> Result<Self, CaptureError> {
+        let os = CaptureError::os;
+        let words: Vec<CString> =
+            argv.iter().map(|w| CString::new(w.as_bytes())).collect::<Result<_, _>>().map_err(|_| {
+                CaptureError::Os { doing: "reading the command", source: io::Error::other("a word holds a NUL") }
+            })?;
+        let mut pointers: Vec<*const libc::c_char> = words.iter().map(|w| w.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        let (go_read, go_write) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(os("making a pipe"))?;
+        let (no_read, no_write) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(os("making a pipe"))?;
+        // SAFETY: the process has one thread; the child calls only async-signal-safe functions until exec.
+        match unsafe { libc::fork() } {
+            -1 => Err(os("forking the command")(io::Error::last_os_error())),
+            0 => {
+                drop(go_write);
+                // SAFETY: resets a disposition, waits on own descriptors, replaces the image.
+                unsafe { wait_and_exec(&go_read, &no_write, &pointers) }
+            }
+            pid => {
+                let pid = Pid::from_raw(pid).ok_or_else(|| os("forking the command")(io::Error::other("no pid")))?;
+                drop((go_read, no_write));
+                Ok(Self {
+                    pid,
+                    release: Some(go_write.into()),
+                    refusal: no_read.into(),
+                    program: argv[0].clone(),
+                    status: None,
+                })
+            }
+        }
+    }
+
+    /// The child's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get() as u32
+    }
+
+    /// Lets the child exec; tells whether that worked.
+    pub(crate) fn release(&mut self) -> Result<(), CaptureError> {
+        if let Some(mut go) = self.release.take() {
+            go.write_all(&[1]).map_err(CaptureError::os("releasing the command"))?;
+        }
+        // Closed by the exec, or the reason why there was none.
+        let mut errno = [0u8; 4];
+        match self.refusal.read_exact(&mut errno) {
+            Err(_) => Ok(()),
+            Ok(()) => {
+                self.wait();
+                let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+                Err(CaptureError::Command { program: self.program.clone(), source })
+            }
+        }
+    }
+
+    /// The wait status if the child has ended; does not wait.
+    pub(crate) fn poll(&mut self) -> Option<i32> {
+        if self.status.is_none()
+            && let Ok(Some((_, status))) = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG)
+        {
+            self.status = Some(status.as_raw());
+        }
+        self.status
+    }
+
+    /// Waits for the child to end; its wait status.
+    pub(crate) fn wait(&mut self) -> i32 {
+        while self.status.is_none() {
+            match rustix::process::waitpid(Some(self.pid), WaitOptions::empty()) {
+                Ok(Some((_, status))) => self.status = Some(status.as_raw()),
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => self.status = Some(0),
+            }
+        }
+        self.status.unwrap_or(0)
+    }
+
+    /// Passes a signal on.
+    pub(crate) fn signal(&self, signal: i32) {
+        if self.status.is_none() {
+            // SAFETY: sends a signal to a child that has not been reaped.
+            unsafe { libc::kill(self.pid.as_raw_nonzero().get(), signal) };
+        }
+    }
+}
+
+/// The child's part.
+///
+/// # Safety
+/// Only to be called in a fresh child; `argv` is null-terminated and its strings outlive the call.
+unsafe fn wait_and_exec(go: &OwnedFd, no: &OwnedFd, argv: &[*const libc::c_char]) -> ! {
+    let mut byte = [0u8; 1];
+    // Rust ignores SIGPIPE; the command shall find what a shell would have given it.
+    // SAFETY: async-signal-safe calls on valid arguments.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    if !matches!(rustix::io::read(go, &mut byte), Ok(1)) {
+        // SAFETY: ends this process alone.
+        unsafe { libc::_exit(127) }
+    }
+    // SAFETY: argv is null-terminated and valid.
+    unsafe { libc::execvp(argv[0], argv.as_ptr()) };
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    let _ = rustix::io::write(no, &errno.to_ne_bytes());
+    // SAFETY: ends this process alone.
+    unsafe { libc::_exit(127) }
+}

@@ -1,0 +1,88 @@
+//! Errors of recording, each one line: the thing, the cause, the remedy.
+
+use std::{io, path::PathBuf};
+
+use ioreel_traces::ReelError;
+
+/// What can keep a recording from starting or going on.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// No permission for BPF.
+    #[error("recording needs CAP_BPF and CAP_PERFMON ({why}); run it as root, see `ioreel doctor`")]
+    NoPrivileges {
+        /// The refused action.
+        why: String,
+    },
+    /// The kernel describes no types.
+    #[error(
+        "/sys/kernel/btf/vmlinux is missing: this kernel was built without CONFIG_DEBUG_INFO_BTF; use one that has it"
+    )]
+    NoBtf,
+    /// A BPF program or map was refused.
+    #[error(
+        "the kernel refused the probes while {doing}: {why}; `ioreel doctor` says what is missing, -vv shows the verifier's log"
+    )]
+    Bpf {
+        /// Stage.
+        doing: &'static str,
+        /// libbpf's message.
+        why: String,
+    },
+    /// The command cannot be started.
+    #[error("{program}: cannot be started: {source}")]
+    Command {
+        /// As given.
+        program: String,
+        /// The system's answer to execvp.
+        source: io::Error,
+    },
+    /// No such process.
+    #[error("--pid {pid}: no such process")]
+    NoProcess {
+        /// As given.
+        pid: u32,
+    },
+    /// No such device.
+    #[error("--device {name}: {why}; name a block device as in /dev or as MAJOR:MINOR (see lsblk)")]
+    NoDevice {
+        /// As given.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `--snapshot` names no folder.
+    #[error("--snapshot {path}: {source}", path = path.display())]
+    Snapshot {
+        /// As given.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A system call of the recorder itself failed.
+    #[error("{doing}: {source}")]
+    Os {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Writing the reel failed.
+    #[error(transparent)]
+    Reel(#[from] ReelError),
+}
+
+impl CaptureError {
+    pub(crate) fn os(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Os { doing, source }
+    }
+
+    pub(crate) fn bpf(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        move |e| {
+            if e.kind() == libbpf_rs::ErrorKind::PermissionDenied && !crate::host::may_use_bpf() {
+                return Self::NoPrivileges { why: format!("refused while {doing}") };
+            }
+            let why = format!("{e:#}").replace('\n', " ");
+            Self::Bpf { doing, why }
+        }
+    }
+}

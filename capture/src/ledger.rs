@@ -1,0 +1,73 @@
+//! The books: what the probes saw against what the reel holds, and what recording cost.
+
+use ioreel_bpf::types::{cpu_ledger, hide, rec_class};
+use ioreel_traces::{
+    Manifest,
+    manifest::{Cost, Ledger},
+};
+
+use crate::assemble::Assembler;
+
+/// Fills the manifest's ledger. All open segments must have been flushed: what is not on disk is lost.
+/// `in_flight`: unfinished operations, which the end of the recording met.
+pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut Assembler, in_flight: i64) {
+    let sum = |f: &dyn Fn(&cpu_ledger) -> u64| cpus.iter().map(|c| f(c) as i64).sum::<i64>();
+    let class = |c: rec_class| (sum(&|l| l.seen[c.0 as usize]), sum(&|l| l.lost[c.0 as usize]));
+    let mut enter = |name: &str, (seen, dropped): (i64, i64), filtered: i64, written: i64, made: i64| {
+        // Made but not on disk: the output failed.
+        let lost = dropped + (made - written);
+        manifest.ledger.insert(name.into(), Ledger { seen: seen + filtered, written, lost, filtered });
+    };
+    let counts = assembler.counts;
+    let hidden = |f: &dyn Fn(&cpu_ledger) -> [u64; 3]| {
+        let of = |h: hide| sum(&|l| f(l)[h.0 as usize]);
+        (of(hide::HIDE_OWN), of(hide::HIDE_BACKING))
+    };
+    let (own_rq, backing_rq) = hidden(&|l| l.hidden_rq);
+    let (own_bio, backing_bio) = hidden(&|l| l.hidden_bio);
+    let (ops_seen, ops_lost) = class(rec_class::CLASS_OPS);
+    let syscall_rows = assembler.writer.ops.written() - assembler.tool_rows;
+    enter("ops", (ops_seen + in_flight, ops_lost), 0, syscall_rows.min(counts.ops), counts.ops);
+    enter("block", class(rec_class::CLASS_BLOCK), own_rq + backing_rq, assembler.writer.block.written(), counts.block);
+    enter("bio", class(rec_class::CLASS_BIO), own_bio + backing_bio, assembler.writer.bio.written(), counts.bio);
+    // Several records make one row here, so records are counted.
+    enter("files", class(rec_class::CLASS_FILES), 0, counts.files, counts.files);
+    enter("tasks", class(rec_class::CLASS_TASKS), 0, counts.tasks, counts.tasks);
+
+    let mut left_out = |why: &str, n: i64| {
+        if n != 0 {
+            manifest.left_out.insert(why.into(), n);
+        }
+    };
+    left_out("requests of the recorder's own output", own_rq);
+    left_out("bios of the recorder's own output", own_bio);
+    left_out("requests a recorded loop device passed to its backing file", backing_rq);
+    left_out("bios a recorded loop device passed to its backing file", backing_bio);
+    left_out("calls by the 32-bit entry", sum(&|l| l.compat_calls));
+    left_out("paths that could not be read from the caller's memory", sum(&|l| l.path_faults));
+    left_out("calls recorded without paths for want of memory", sum(&|l| l.no_path_state));
+    left_out("bios and requests without queue or issue time for want of room in a table", sum(&|l| l.map_full));
+    left_out("threads not followed for want of memory", sum(&|l| l.untracked));
+    left_out("records of unknown form", counts.strange);
+    for probe in &manifest.probes {
+        if probe.missed != 0 {
+            manifest.warnings.push(format!(
+                "the kernel skipped the probe {} {} times: those events are missing",
+                probe.name, probe.missed
+            ));
+        }
+    }
+}
+
+/// The recorder's own use of the machine.
+pub(crate) fn own_cost(cost: &mut Cost) {
+    // SAFETY: a zeroed rusage is valid and getrusage fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let ns = |t: libc::timeval| t.tv_sec * 1_000_000_000 + t.tv_usec * 1_000;
+    cost.cpu_ns = ns(usage.ru_utime) + ns(usage.ru_stime);
+    cost.max_rss_bytes = usage.ru_maxrss * 1024;
+}

@@ -1,0 +1,291 @@
+//! The probes' life: open, load, attach, adopt, activate, drain, detach.
+
+use std::{
+    cell::RefCell,
+    io::Read,
+    mem::{MaybeUninit, size_of},
+    os::fd::{AsFd, AsRawFd},
+    path::Path,
+    rc::Rc,
+};
+
+use ioreel_bpf::{
+    IoreelSkel, IoreelSkelBuilder,
+    types::{cpu_ledger, hidden_key},
+};
+use ioreel_traces::manifest::Probe;
+use libbpf_rs::{
+    Iter, MapCore, MapFlags, MapHandle, MapType, OpenObject, RingBuffer, RingBufferBuilder,
+    query::ProgInfoIter,
+    skel::{OpenSkel, Skel, SkelBuilder},
+};
+
+use crate::{CaptureError, calls, host};
+
+/// What the probes are told before they are loaded.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Process whose threads are adopted.
+    pub target_pid: u32,
+    /// Disks recorded from the start, by `dev_t`.
+    pub devices: Vec<i64>,
+    /// No disk is added by what recorded tasks do.
+    pub fixed_devices: bool,
+    /// Kernel memory for all rings together.
+    pub ring_bytes: usize,
+    /// Record operations, the block layer, or both.
+    pub ops: bool,
+}
+
+/// Kernel memory for all rings together: at 136 bytes a record some 480 000 records on two CPUs, half a
+/// second of the fastest writer measured.
+pub const DEFAULT_RING_BYTES: usize = 64 << 20;
+/// No ring is smaller; with very many CPUs the total may exceed what was asked.
+const MIN_RING_BYTES: usize = 1 << 20;
+/// Records taken from one ring before the next has its turn.
+const DRAIN_RECORDS: usize = 32 * 1024;
+
+struct CpuRing {
+    ring: RingBuffer<'static>,
+    bytes: Rc<RefCell<Vec<u8>>>,
+}
+
+/// Loaded and attached probes.
+pub struct Session<'obj> {
+    skel: IoreelSkel<'obj>,
+    rings: Vec<CpuRing>,
+    /// Kernel memory held by the rings.
+    pub ring_bytes: usize,
+    tables: Tables,
+}
+
+/// The maps that may be changed while recording, from any thread.
+#[derive(Debug)]
+pub struct Tables {
+    devices: MapHandle,
+    hidden_files: MapHandle,
+}
+
+impl Tables {
+    /// Records this disk from now on.
+    pub fn add_device(&self, dev: i64) -> Result<(), CaptureError> {
+        self.devices
+            .update(&(dev as u32).to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(CaptureError::bpf("naming a device to record"))
+    }
+
+    /// Leaves this file's own device I/O out, for a reason of the wire format's `hide`.
+    pub fn hide_file(&self, ino: u64, sb_dev: u32, why: u32) -> Result<(), CaptureError> {
+        let mut key = [0u8; size_of::<hidden_key>()];
+        key[..8].copy_from_slice(&ino.to_ne_bytes());
+        key[8..12].copy_from_slice(&sb_dev.to_ne_bytes());
+        self.hidden_files
+            .update(&key, &[why as u8], MapFlags::ANY)
+            .map_err(CaptureError::bpf("hiding the recorder's own files"))
+    }
+
+    fn duplicate(&self) -> Result<Self, CaptureError> {
+        let copy = |m: &MapHandle| MapHandle::try_from(m).map_err(CaptureError::bpf("sharing a table"));
+        Ok(Self { devices: copy(&self.devices)?, hidden_files: copy(&self.hidden_files)? })
+    }
+}
+
+/// What one pass over the rings brought.
+#[derive(Debug)]
+pub struct Drained {
+    /// Records of all rings, one after another.
+    pub bytes: Vec<u8>,
+    /// Every record that ended before this monotonic time is in this pass or was in an earlier one.
+    pub complete_to_ns: i64,
+    /// A ring was left with records: come back at once.
+    pub more: bool,
+}
+
+impl<'obj> Session<'obj> {
+    /// Opens, loads and attaches; everything stays inert until [`Session::activate`].
+    pub fn load(plan: &Plan, storage: &'obj mut MaybeUninit<OpenObject>) -> Result<Self, CaptureError> {
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(CaptureError::NoBtf);
+        }
+        let cpus = host::possible_cpus();
+        let mut open = IoreelSkelBuilder::default().open(storage).map_err(CaptureError::bpf("opening them"))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            if plan.ops {
+                for (nr, desc) in calls::descriptors() {
+                    rodata.calls[nr] = desc;
+                }
+            }
+            rodata.target_tgid = plan.target_pid;
+            rodata.self_tgid = std::process::id();
+            rodata.fixed_devices = plan.fixed_devices;
+            rodata.sym_iomap_dio_bio_end_io = host::kernel_symbol("iomap_dio_bio_end_io").unwrap_or(0);
+        }
+        open.maps.rings.set_max_entries(cpus as u32).map_err(CaptureError::bpf("sizing the rings"))?;
+        let mut skel = open.load().map_err(CaptureError::bpf("loading them"))?;
+
+        let ring_bytes = (plan.ring_bytes / cpus).max(MIN_RING_BYTES);
+        // A ring's size is a power of two; never more than asked for.
+        let ring_bytes = if ring_bytes.is_power_of_two() { ring_bytes } else { ring_bytes.next_power_of_two() / 2 };
+        let mut rings = Vec::with_capacity(cpus);
+        for cpu in 0..cpus {
+            let opts = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+                sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+                ..Default::default()
+            };
+            let map =
+                MapHandle::create(MapType::RingBuf, Some(format!("ioreel_ring{cpu}")), 0, 0, ring_bytes as u32, &opts)
+                    .map_err(CaptureError::bpf("making a ring"))?;
+            skel.maps
+                .rings
+                .update(&(cpu as u32).to_ne_bytes(), &map.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+                .map_err(CaptureError::bpf("installing a ring"))?;
+            let bytes = Rc::new(RefCell::new(Vec::new()));
+            let sink = Rc::clone(&bytes);
+            let mut builder = RingBufferBuilder::new();
+            builder
+                .add(&map, move |record: &[u8]| {
+                    sink.borrow_mut().extend_from_slice(record);
+                    0
+                })
+                .map_err(CaptureError::bpf("mapping a ring"))?;
+            rings.push(CpuRing { ring: builder.build().map_err(CaptureError::bpf("mapping a ring"))?, bytes });
+        }
+        let tables = Tables {
+            devices: MapHandle::try_from(&skel.maps.devices).map_err(CaptureError::bpf("opening a table"))?,
+            hidden_files: MapHandle::try_from(&skel.maps.hidden_files).map_err(CaptureError::bpf("opening a table"))?,
+        };
+        for dev in &plan.devices {
+            tables.add_device(*dev)?;
+        }
+        skel.attach().map_err(CaptureError::bpf("attaching them"))?;
+        Ok(Self { skel, rings, ring_bytes: ring_bytes * cpus, tables })
+    }
+
+    /// The tables that may change while recording.
+    pub fn tables(&self) -> Result<Tables, CaptureError> {
+        self.tables.duplicate()
+    }
+
+    /// Makes the target's threads recorded ones; returns their records. Twice over the task list: a thread
+    /// made during the first pass by one not yet adopted is met in the second.
+    pub fn adopt(&self) -> Result<Vec<u8>, CaptureError> {
+        let mut records = self.iterate(self.skel.links.adopt.as_ref(), "listing the target's threads")?;
+        records.extend(self.iterate(self.skel.links.adopt.as_ref(), "listing the target's threads")?);
+        Ok(records)
+    }
+
+    /// Records of every descriptor that recorded processes have open.
+    pub fn descriptors(&self) -> Result<Vec<u8>, CaptureError> {
+        self.iterate(self.skel.links.descriptors.as_ref(), "listing open descriptors")
+    }
+
+    /// Records of operations that have begun and not ended.
+    pub fn in_flight(&self) -> Result<Vec<u8>, CaptureError> {
+        self.iterate(self.skel.links.in_flight.as_ref(), "listing operations in flight")
+    }
+
+    fn iterate(&self, link: Option<&libbpf_rs::Link>, doing: &'static str) -> Result<Vec<u8>, CaptureError> {
+        let link = link.ok_or(CaptureError::Bpf { doing, why: "the iterator is not attached".into() })?;
+        let mut records = Vec::new();
+        Iter::new(link)
+            .map_err(CaptureError::bpf(doing))?
+            .read_to_end(&mut records)
+            .map_err(CaptureError::os(doing))?;
+        Ok(records)
+    }
+
+    /// Flips the switches: the recording's time 0.
+    pub fn activate(&mut self) {
+        self.switch(true, true);
+    }
+
+    /// Ends the recording of operations; the block layer goes on.
+    pub fn end_operations(&mut self) {
+        self.switch(false, true);
+    }
+
+    /// Ends all recording; what is in the rings stays there to be drained.
+    pub fn end(&mut self) {
+        self.switch(false, false);
+    }
+
+    fn switch(&mut self, ops: bool, block: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            // The kernel reads this memory while we change it.
+            // SAFETY: valid, aligned bools that outlive the calls.
+            unsafe {
+                std::ptr::from_mut(&mut bss.ops_active).write_volatile(ops);
+                std::ptr::from_mut(&mut bss.block_active).write_volatile(block);
+            }
+        }
+    }
+
+    /// Recorded threads alive.
+    pub fn alive(&self) -> i64 {
+        self.skel.maps.bss_data.as_deref().map_or(0, |bss| {
+            // SAFETY: a valid, aligned i64; the kernel changes it atomically.
+            unsafe { std::ptr::from_ref(&bss.alive).read_volatile() }
+        })
+    }
+
+    /// Takes what the rings hold.
+    pub fn drain(&self) -> Drained {
+        let mut out = Drained { bytes: Vec::new(), complete_to_ns: i64::MAX, more: false };
+        for r in &self.rings {
+            let before = host::monotonic_ns();
+            let taken = r.ring.consume_raw_n(DRAIN_RECORDS);
+            let mut bytes = r.bytes.borrow_mut();
+            let mut complete_to = before;
+            if taken >= DRAIN_RECORDS as i32 {
+                out.more = true;
+                complete_to = last_end_ns(&bytes).unwrap_or(before);
+            }
+            out.complete_to_ns = out.complete_to_ns.min(complete_to);
+            if out.bytes.is_empty() {
+                out.bytes.append(&mut bytes);
+            } else {
+                out.bytes.extend_from_slice(&bytes);
+                bytes.clear();
+            }
+        }
+        out
+    }
+
+    /// The kernel's counts, one entry per CPU.
+    pub fn ledgers(&self) -> Result<Vec<cpu_ledger>, CaptureError> {
+        let values = self
+            .skel
+            .maps
+            .ledger
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(CaptureError::bpf("reading the ledger"))?
+            .unwrap_or_default();
+        Ok(values
+            .iter()
+            .filter(|v| v.len() >= size_of::<cpu_ledger>())
+            // SAFETY: long enough, plain integers throughout, read unaligned.
+            .map(|v| unsafe { v.as_ptr().cast::<cpu_ledger>().read_unaligned() })
+            .collect())
+    }
+
+    /// Every program with the number of times the kernel skipped it.
+    pub fn probes(&self) -> Vec<Probe> {
+        let ours: Vec<u32> =
+            self.skel.object().progs().filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok()).collect();
+        ProgInfoIter::default()
+            .filter(|info| ours.contains(&info.id))
+            .map(|info| Probe { name: info.name.to_string_lossy().into_owned(), missed: info.recursion_misses as i64 })
+            .collect()
+    }
+}
+
+/// End time of the last record.
+fn last_end_ns(bytes: &[u8]) -> Option<i64> {
+    let mut rest = bytes;
+    let mut last = None;
+    while let Some(hdr) = crate::wire::header(rest) {
+        last = Some(hdr.end_ns as i64);
+        rest = &rest[hdr.len_bytes as usize..];
+    }
+    last
+}

@@ -1,0 +1,100 @@
+//! After the last task: file systems are synced and the block layer is recorded until quiet.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use ioreel_traces::{manifest::Mount, rows::Op};
+
+use crate::{
+    host,
+    pipeline::{Message, Pipeline},
+    session::Session,
+};
+
+/// Settling ends after this, quiet or not.
+pub(crate) const DEFAULT_SETTLE: Duration = Duration::from_secs(30);
+/// Quiet: no block event on the recorded disks for this long, and nothing in flight.
+const QUIET: Duration = Duration::from_millis(250);
+/// How often the rings are drained meanwhile.
+const TICK: Duration = Duration::from_millis(4);
+
+/// Moves what the rings hold to the writer.
+pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) {
+    loop {
+        let pass = session.drain();
+        let more = pass.more;
+        if !pass.bytes.is_empty() {
+            pipeline.send(Message::Records { bytes: pass.bytes, complete_to_ns: pass.complete_to_ns });
+        }
+        if !more {
+            return;
+        }
+    }
+}
+
+/// Syncs the file systems mounted at `mounts` and waits for quiet. Returns one `ops` row per sync.
+pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount], t0_ns: i64) -> Vec<Op> {
+    let deadline = Instant::now() + DEFAULT_SETTLE;
+    let mut rows = Vec::new();
+    for mount in mounts {
+        let start = host::monotonic_ns();
+        let ret = sync_in_child(mount, || {
+            drain(session, pipeline);
+            std::thread::sleep(TICK);
+        });
+        rows.push(Op {
+            op_id: -1,
+            start_ns: start - t0_ns,
+            dur_ns: host::monotonic_ns() - start,
+            op: "syncfs".into(),
+            source: "tool".into(),
+            state: "complete".into(),
+            path: Some(mount.mountpoint.as_str().into()),
+            ret: Some(ret),
+            ..Op::default()
+        });
+    }
+    let disks: Vec<i64> = mounts.iter().flat_map(host::disks_of).collect();
+    let begin = host::monotonic_ns();
+    while !disks.is_empty() && Instant::now() < deadline {
+        drain(session, pipeline);
+        let events = pipeline.progress.block_events.lock().map(|e| e.clone()).unwrap_or_default();
+        let last = disks.iter().filter_map(|d| events.get(d)).fold(begin, |a, b| a.max(*b));
+        let quiet = host::monotonic_ns() - last > QUIET.as_nanos() as i64;
+        if quiet && disks.iter().all(|d| host::in_flight(*d) == 0) {
+            break;
+        }
+        std::thread::sleep(TICK);
+    }
+    rows
+}
+
+/// Syncs in a process of its own: what it makes the disk do is the workload's, while the recorder's own
+/// I/O is left out by its process id. Result as of the call: 0 or -errno.
+fn sync_in_child(mount: &Mount, mut meanwhile: impl FnMut()) -> i64 {
+    let Some(path) = host::c_path(&mount.mountpoint) else { return -i64::from(libc::EINVAL) };
+    // SAFETY: the child makes three async-signal-safe calls on memory prepared before the fork.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: as above.
+        unsafe {
+            let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
+            let failed = fd < 0 || libc::syncfs(fd) != 0;
+            libc::_exit(if failed { *libc::__errno_location() } else { 0 });
+        }
+    }
+    if pid < 0 {
+        return -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN));
+    }
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for the child just made.
+        match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
+            0 => meanwhile(),
+            p if p == pid => return -i64::from(libc::WEXITSTATUS(status)),
+            _ => return -i64::from(libc::ECHILD),
+        }
+    }
+}

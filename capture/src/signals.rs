@@ -1,0 +1,47 @@
+//! Signals that end a recording: remembered, never acted on in the handler.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// A signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    /// Its number.
+    pub(crate) signal: i32,
+    /// The kernel sent it (a terminal's Ctrl-C): the command got it as well.
+    pub(crate) from_kernel: bool,
+}
+
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+const FROM_KERNEL: i32 = 1 << 16;
+
+extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler.
+    let from_kernel = !info.is_null() && unsafe { (*info).si_code } == libc::SI_KERNEL;
+    SIGNAL.store(signal | if from_kernel { FROM_KERNEL } else { 0 }, Ordering::Relaxed);
+}
+
+/// Installs the handlers for SIGINT, SIGTERM and SIGHUP, save those that are ignored already (nohup).
+pub(crate) fn install() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut old);
+            if old.sa_sigaction == libc::SIG_IGN {
+                continue;
+            }
+            let mut new: libc::sigaction = std::mem::zeroed();
+            new.sa_sigaction = remember as *const () as usize;
+            new.sa_flags = libc::SA_SIGINFO;
+            libc::sigaction(signal, &new, std::ptr::null_mut());
+        }
+    }
+}
+
+/// The last signal since the previous call.
+pub(crate) fn take() -> Option<Arrived> {
+    match SIGNAL.swap(0, Ordering::Relaxed) {
+        0 => None,
+        s => Some(Arrived { signal: s & !FROM_KERNEL, from_kernel: s & FROM_KERNEL != 0 }),
+    }
+}

@@ -1,0 +1,132 @@
+//! Bytes to records: pure functions over what the rings hold, no libbpf, no state.
+
+use std::mem::size_of;
+
+use ioreel_bpf::types::{op_tail, rec_bio, rec_exec, rec_fd, rec_file, rec_hdr, rec_op, rec_rq, rec_task, rec_type};
+
+/// One record, its variable parts borrowed from the ring's bytes.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// An operation without paths or second file.
+    Op(rec_op, Option<Tail<'a>>),
+    /// A file met for the first time, and its path.
+    File(rec_file, &'a [u8]),
+    /// A thread was made or adopted.
+    Task(rec_task),
+    /// A program started, and its path.
+    Exec(rec_exec, &'a [u8]),
+    /// A thread ended.
+    Exit(rec_task),
+    /// A bio ended.
+    Bio(rec_bio),
+    /// A request ended.
+    Rq(rec_rq),
+    /// An open descriptor, and its path.
+    Fd(rec_fd, &'a [u8]),
+}
+
+/// The further parts of an operation.
+#[derive(Debug)]
+pub struct Tail<'a> {
+    /// Fixed part.
+    pub fixed: op_tail,
+    /// First path, without NUL.
+    pub path: &'a [u8],
+    /// Second path, without NUL.
+    pub path2: &'a [u8],
+}
+
+/// Types that are plain integers throughout: any bytes are a value of them.
+///
+/// # Safety
+/// The type must have no padding that matters and no invalid bit patterns.
+unsafe trait Plain: Copy {}
+// SAFETY: generated from C structs of fixed-width integers and arrays of them.
+unsafe impl Plain for rec_hdr {}
+// SAFETY: as above.
+unsafe impl Plain for rec_op {}
+// SAFETY: as above.
+unsafe impl Plain for op_tail {}
+// SAFETY: as above.
+unsafe impl Plain for rec_file {}
+// SAFETY: as above.
+unsafe impl Plain for rec_task {}
+// SAFETY: as above.
+unsafe impl Plain for rec_exec {}
+// SAFETY: as above.
+unsafe impl Plain for rec_fd {}
+// SAFETY: as above.
+unsafe impl Plain for rec_bio {}
+// SAFETY: as above.
+unsafe impl Plain for rec_rq {}
+
+fn take<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(size_of::<T>())?;
+    // SAFETY: `head` holds size_of::<T>() bytes and any bytes are a T; read_unaligned asks no alignment.
+    Some((unsafe { head.as_ptr().cast::<T>().read_unaligned() }, rest))
+}
+
+/// The header of the record that `bytes` begins with; `None` when there are too few bytes or the length
+/// it states does not fit.
+pub fn header(bytes: &[u8]) -> Option<rec_hdr> {
+    let (hdr, _) = take::<rec_hdr>(bytes)?;
+    let len = hdr.len_bytes as usize;
+    (len >= size_of::<rec_hdr>() && len <= bytes.len()).then_some(hdr)
+}
+
+/// The record that `bytes` begins with; `None` when it is cut short or of unknown type.
+pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
+    let hdr = header(bytes)?;
+    let bytes = &bytes[..hdr.len_bytes as usize];
+    Some(match rec_type(u32::from(hdr.r#type)) {
+        rec_type::REC_OP => Record::Op(take(bytes)?.0, None),
+        rec_type::REC_OP_LONG => {
+            let (op, rest) = take::<rec_op>(bytes)?;
+            let (fixed, rest) = take::<op_tail>(rest)?;
+            let (path, rest) = rest.split_at_checked(usize::from(fixed.path_bytes))?;
+            let (path2, _) = rest.split_at_checked(usize::from(fixed.path2_bytes))?;
+            Record::Op(op, Some(Tail { fixed, path, path2 }))
+        }
+        rec_type::REC_FILE => {
+            let (rec, path) = take::<rec_file>(bytes)?;
+            Record::File(rec, path)
+        }
+        rec_type::REC_TASK => Record::Task(take(bytes)?.0),
+        rec_type::REC_EXEC => {
+            let (rec, path) = take::<rec_exec>(bytes)?;
+            Record::Exec(rec, path)
+        }
+        rec_type::REC_EXIT => Record::Exit(take(bytes)?.0),
+        rec_type::REC_BIO => Record::Bio(take(bytes)?.0),
+        rec_type::REC_RQ => Record::Rq(take(bytes)?.0),
+        rec_type::REC_FD => {
+            let (rec, path) = take::<rec_fd>(bytes)?;
+            Record::Fd(rec, path)
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_header() {
+        assert_eq!(size_of::<rec_hdr>(), 24);
+        assert_eq!(size_of::<rec_op>(), 136);
+        assert_eq!(size_of::<op_tail>(), 80);
+    }
+
+    #[test]
+    fn cut_or_strange_bytes_are_refused() {
+        assert!(parse(&[]).is_none());
+        assert!(parse(&[0xff; 200]).is_none());
+        let mut bytes = vec![0u8; size_of::<rec_op>()];
+        bytes[16] = size_of::<rec_op>() as u8;
+        bytes[22] = rec_type::REC_OP_LONG.0 as u8;
+        assert!(parse(&bytes).is_none(), "a long operation without its tail");
+        bytes[22] = rec_type::REC_OP.0 as u8;
+        assert!(matches!(parse(&bytes), Some(Record::Op(_, None))));
+    }
+}
