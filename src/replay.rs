@@ -1,12 +1,189 @@
-//! Placeholder.
+//! `ioreel replay`: re-issues a reel's operations against a mounted file system.
 
-use std::process::ExitCode;
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::ValueEnum;
+use ioreel_replay::{Config, Phase, Replay, Report, Summary, order::OrderMode, pace, world::DEFAULT_SPIN_NS};
+
+use crate::units::{bytes, duration};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// The reel to replay
+    reel: PathBuf,
+    /// Directory on the file system to replay on; a path /a/b of the reel becomes DIR/a/b
+    #[arg(long, value_name = "DIR")]
+    target: PathBuf,
+    /// How time passes between operations
+    #[arg(long, value_enum, default_value = "max")]
+    pace: Pace,
+    /// What is kept in the recorded order beside each thread's own operations
+    #[arg(long, value_enum, default_value = "resource")]
+    order: Order,
+    /// Writes the replay as a reel of its own, joined to the original by `orig_op_id`
+    #[arg(short, value_name = "RESULT.reel")]
+    output: Option<PathBuf>,
+    /// Differing results that are still success, a count
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    max_mismatch: i64,
+    /// Replays over what is in the target
+    #[arg(long)]
+    force: bool,
+    /// Prepares and replays only what is below this absolute path; may be repeated
+    #[arg(long, value_name = "PREFIX")]
+    root: Vec<PathBuf>,
+    /// Empties the page cache between preparation and replay (root)
+    #[arg(long)]
+    cold: bool,
+    /// Plans and reports; writes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Prints JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Only results count: success or failure, the errno, and byte counts on regular files and links. Descriptor and inode
+numbers, addresses and how a directory is cut up differ by nature.
+
+Not replayed, and counted before the start: pipes, sockets, terminals and devices, /proc, /sys, /dev, calls in
+flight at the recording's end, and calls that failed for a cause the target does not have (EXDEV, EROFS, EINTR, …).
+
+Exit status: 0 done; 1 failed; 2 wrong usage; 3 done, but more than --max-mismatch results differ.";
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Pace {
+    /// Each operation at its recorded time, by absolute deadlines
+    Original,
+    /// Each thread computes between operations for as long as it did
+    Think,
+    /// Nothing is waited for but order
+    Max,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Order {
+    /// All that names, files, open file descriptions and descriptors demand
+    Resource,
+    /// Only that a name is made before it is used
+    Thread,
+}
 
 /// Runs it.
-pub(crate) fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let replay = Replay::plan(Config {
+        reel: args.reel,
+        target: args.target,
+        pace: match args.pace {
+            Pace::Original => pace::Pace::Original,
+            Pace::Think => pace::Pace::Think,
+            Pace::Max => pace::Pace::Max,
+        },
+        order: match args.order {
+            Order::Resource => OrderMode::Resource,
+            Order::Thread => OrderMode::Thread,
+        },
+        result: args.output,
+        force: args.force,
+        roots: args.root,
+        cold: args.cold,
+        spin_ns: DEFAULT_SPIN_NS,
+    })?;
+    if !args.json {
+        print_summary(&replay.summary);
+    } else if args.dry_run {
+        println!("{}", serde_json::to_string_pretty(&replay.summary)?);
+    }
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut bar = Bar::default();
+    let report = replay.run(|phase| bar.show(phase))?;
+    bar.clear();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print_report(&report);
+    }
+    Ok(if report.differing > args.max_mismatch { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+/// A line on a terminal that says how far it is; nothing elsewhere.
+#[derive(Default)]
+struct Bar {
+    shown: String,
+}
+
+impl Bar {
+    fn show(&mut self, phase: Phase) {
+        let text = match phase {
+            Phase::Preparing(done, all) => format!("preparing {:3} %", done * 100 / all.max(1)),
+            Phase::Running => "replaying".into(),
+            Phase::Settling => "syncing".into(),
+        };
+        if text != self.shown && std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K{text}");
+            // A terminal that is gone shows nothing.
+            let _ = std::io::stderr().flush();
+            self.shown = text;
+        }
+    }
+
+    fn clear(&self) {
+        if !self.shown.is_empty() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn print_summary(s: &Summary) {
+    println!("to replay   {} operations of {} threads, on {}", s.operations, s.threads, s.fstype);
+    if !s.skipped.is_empty() {
+        println!("left out    {} operations", s.skipped.values().sum::<i64>());
+        for (why, n) in &s.skipped {
+            println!("            {n:>9}  {why}");
+        }
+    }
+    println!(
+        "to prepare  {} names, of which {} files, {}",
+        s.prepare_items,
+        s.prepare_files,
+        bytes(s.prepare_bytes)
+    );
+    println!(
+        "room        {} to prepare and {} written, of {} free",
+        bytes(s.prepare_bytes),
+        bytes(s.growth_bytes),
+        bytes(s.free_bytes)
+    );
+}
+
+fn print_report(r: &Report) {
+    println!("done        {} operations, {} results differ", r.done, r.differing);
+    for d in &r.differences {
+        println!("            {:>9}  {}: {} -> {}", d.count, d.op, d.recorded, d.replayed);
+        for e in &d.examples {
+            let path = e.path.as_deref().unwrap_or("(no path)");
+            println!("                         {} -> {}  {path}", e.recorded, e.replayed);
+        }
+    }
+    println!("elapsed     {:>12} to the last call, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
+    println!(
+        "            {:>12} to the end of syncfs, original {}",
+        duration(r.synced_ns),
+        duration(r.original_synced_ns)
+    );
+    let (s, o) = (r.lateness.schedule_ns, r.lateness.own_ns);
+    println!("lateness    against schedule  p50 {}  p99 {}  max {}", duration(s.p50), duration(s.p99), duration(s.max));
+    println!("            the replayer's own p50 {}  p99 {}  max {}", duration(o.p50), duration(o.p99), duration(o.max));
+    for w in &r.warnings {
+        eprintln!("ioreel: {w}");
+    }
 }

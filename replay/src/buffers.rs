@@ -1,0 +1,152 @@
+//! What is written, and where reads go.
+//!
+//! Written data is pseudo-random and holds no zero byte, so that no file system keeps it sparse or
+//! compresses it away. One mebibyte of it, mapped over and over, serves writes of any length at
+//! next to no memory. Each thread reads into a mapping of its own, which only takes memory where used.
+
+use std::{io, os::fd::AsFd, ptr};
+
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    io::pwrite,
+    mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
+};
+
+use crate::ReplayError;
+
+/// Length of the pattern.
+pub const PATTERN_BYTES: usize = 1 << 20;
+/// The kernel moves no more than this in one call (`MAX_RW_COUNT`).
+pub const MAX_CALL_BYTES: usize = 0x7fff_f000;
+
+/// Pseudo-random bytes without zeros, the same for the same seed.
+pub fn pattern(seed: u64, out: &mut [u8]) {
+    let mut x = seed | 1;
+    for chunk in out.chunks_mut(8) {
+        // xorshift64*: fast, and no compressor finds a pattern in it.
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        let bytes = x.wrapping_mul(0x2545_F491_4F6C_DD1D).to_le_bytes();
+        for (o, b) in chunk.iter_mut().zip(bytes) {
+            *o = b.max(1);
+        }
+    }
+}
+
+/// Memory that stays mapped as long as the value lives.
+#[derive(Debug)]
+struct Mapping {
+    at: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the value, and moving the value to another thread moves only the pointer.
+unsafe impl Send for Mapping {}
+// SAFETY: through a shared value only the address is given out; the kernel does all reading and writing.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this value alone owns the range, and it ends here.
+        let _ = unsafe { munmap(self.at.cast(), self.len) };
+    }
+}
+
+impl Mapping {
+    fn anonymous(len: usize) -> io::Result<Self> {
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let at = unsafe {
+            mmap_anonymous(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        Ok(Self { at: at.cast(), len })
+    }
+}
+
+/// The data that writes take.
+#[derive(Debug)]
+pub struct Source(Mapping);
+
+impl Source {
+    /// For writes of up to `longest` bytes.
+    pub fn new(seed: u64, longest: usize) -> Result<Self, ReplayError> {
+        let io = |source: rustix::io::Errno| ReplayError::Io { doing: "making data to write", source: source.into() };
+        let mut data = vec![0; PATTERN_BYTES];
+        pattern(seed, &mut data);
+        let file = memfd_create("ioreel-pattern", MemfdFlags::CLOEXEC).map_err(io)?;
+        let mut done = 0;
+        while done < data.len() {
+            done += pwrite(&file, &data[done..], done as u64).map_err(io)?;
+        }
+        // One pattern more, so that writes may begin anywhere in the first.
+        let copies = longest.min(MAX_CALL_BYTES).div_ceil(PATTERN_BYTES) + 1;
+        let whole = Mapping::anonymous(copies * PATTERN_BYTES)
+            .map_err(|source| ReplayError::Io { doing: "making data to write", source })?;
+        for i in 0..copies {
+            // SAFETY: each piece replaces a part of the mapping just made, and lies inside it.
+            unsafe {
+                mmap(
+                    whole.at.add(i * PATTERN_BYTES).cast(),
+                    PATTERN_BYTES,
+                    ProtFlags::READ,
+                    MapFlags::SHARED | MapFlags::FIXED,
+                    file.as_fd(),
+                    0,
+                )
+            }
+            .map_err(io)?;
+        }
+        Ok(Self(whole))
+    }
+
+    /// Where the data of a write begins; page-aligned, different from one operation to the next.
+    pub fn at(&self, salt: u32) -> *const u8 {
+        let page = (salt as usize).wrapping_mul(37) % (PATTERN_BYTES / 4096);
+        // SAFETY: less than one pattern from the start, and the mapping holds at least two.
+        unsafe { self.0.at.add(page * 4096) }
+    }
+}
+
+/// Where a thread's reads go.
+#[derive(Debug, Default)]
+pub struct Sink(Option<Mapping>);
+
+impl Sink {
+    /// A page-aligned place for `len` bytes; null, which the kernel refuses with EFAULT, when there is no
+    /// address space left.
+    pub fn at(&mut self, len: usize) -> *mut u8 {
+        if self.0.as_ref().is_none_or(|m| m.len < len) {
+            let size = len.max(64 << 10).next_power_of_two();
+            self.0 = None;
+            self.0 = Mapping::anonymous(size).ok();
+        }
+        self.0.as_ref().map_or(ptr::null_mut(), |m| m.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_seeded_and_never_zero() {
+        let (mut a, mut b) = (vec![0; 4096], vec![0; 4096]);
+        pattern(7, &mut a);
+        pattern(7, &mut b);
+        assert_eq!(a, b);
+        assert!(!a.contains(&0));
+    }
+
+    #[test]
+    fn the_source_is_longer_than_the_longest_write() {
+        let s = Source::new(1, 3 * PATTERN_BYTES + 5).expect("memory");
+        // SAFETY: within the promised length.
+        let last = unsafe { *s.at(12345).add(3 * PATTERN_BYTES + 4) };
+        assert_ne!(last, 0);
+    }
+}

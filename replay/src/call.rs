@@ -1,0 +1,207 @@
+//! The calls a replay knows, one word each from the reel's `op` column to the call issued.
+
+macro_rules! calls {
+    ($($variant:ident = $name:literal,)+) => {
+        /// A file operation by the kernel's name for it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Call {
+            $(#[doc = concat!("`", $name, "`.")] $variant,)+
+            /// Any call a replay does not know.
+            Other,
+        }
+
+        impl Call {
+            /// The call with this name.
+            pub fn from_name(name: &str) -> Self {
+                match name { $($name => Self::$variant,)+ _ => Self::Other }
+            }
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ Self::Other => "other" }
+            }
+        }
+    };
+}
+
+calls! {
+    Open = "open",
+    Openat = "openat",
+    Openat2 = "openat2",
+    Creat = "creat",
+    Close = "close",
+    CloseRange = "close_range",
+    Read = "read",
+    Pread64 = "pread64",
+    Readv = "readv",
+    Preadv = "preadv",
+    Preadv2 = "preadv2",
+    Write = "write",
+    Pwrite64 = "pwrite64",
+    Writev = "writev",
+    Pwritev = "pwritev",
+    Pwritev2 = "pwritev2",
+    Lseek = "lseek",
+    Fsync = "fsync",
+    Fdatasync = "fdatasync",
+    SyncFileRange = "sync_file_range",
+    Ftruncate = "ftruncate",
+    Truncate = "truncate",
+    Fallocate = "fallocate",
+    Stat = "stat",
+    Lstat = "lstat",
+    Newfstatat = "newfstatat",
+    Fstat = "fstat",
+    Statx = "statx",
+    Access = "access",
+    Faccessat = "faccessat",
+    Faccessat2 = "faccessat2",
+    Getdents = "getdents",
+    Getdents64 = "getdents64",
+    Readlink = "readlink",
+    Readlinkat = "readlinkat",
+    Mkdir = "mkdir",
+    Mkdirat = "mkdirat",
+    Rmdir = "rmdir",
+    Unlink = "unlink",
+    Unlinkat = "unlinkat",
+    Rename = "rename",
+    Renameat = "renameat",
+    Renameat2 = "renameat2",
+    Link = "link",
+    Linkat = "linkat",
+    Symlink = "symlink",
+    Symlinkat = "symlinkat",
+    Mknod = "mknod",
+    Mknodat = "mknodat",
+    Chmod = "chmod",
+    Fchmod = "fchmod",
+    Fchmodat = "fchmodat",
+    Fchmodat2 = "fchmodat2",
+    Chown = "chown",
+    Lchown = "lchown",
+    Fchown = "fchown",
+    Fchownat = "fchownat",
+    Utime = "utime",
+    Utimes = "utimes",
+    Futimesat = "futimesat",
+    Utimensat = "utimensat",
+    Umask = "umask",
+    Dup = "dup",
+    Dup2 = "dup2",
+    Dup3 = "dup3",
+    Fcntl = "fcntl",
+    Chdir = "chdir",
+    Fchdir = "fchdir",
+    CopyFileRange = "copy_file_range",
+    Sendfile = "sendfile",
+    Mmap = "mmap",
+    Munmap = "munmap",
+    Msync = "msync",
+}
+
+impl Call {
+    /// Opens a name.
+    pub fn opens(self) -> bool {
+        matches!(self, Self::Open | Self::Openat | Self::Openat2 | Self::Creat)
+    }
+
+    /// Makes another descriptor of the same open file description.
+    pub fn duplicates(self) -> bool {
+        matches!(self, Self::Dup | Self::Dup2 | Self::Dup3 | Self::Fcntl)
+    }
+
+    /// Takes data out of a file at a position.
+    pub fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::Pread64 | Self::Readv | Self::Preadv | Self::Preadv2)
+    }
+
+    /// Puts data into a file at a position.
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Pwrite64 | Self::Writev | Self::Pwritev | Self::Pwritev2)
+    }
+
+    /// Moves data between two files.
+    pub fn copies(self) -> bool {
+        matches!(self, Self::CopyFileRange | Self::Sendfile)
+    }
+
+    /// Lists a directory.
+    pub fn lists(self) -> bool {
+        matches!(self, Self::Getdents | Self::Getdents64)
+    }
+
+    /// Renames.
+    pub fn renames(self) -> bool {
+        matches!(self, Self::Rename | Self::Renameat | Self::Renameat2)
+    }
+
+    /// Gives a file a second name.
+    pub fn links(self) -> bool {
+        matches!(self, Self::Link | Self::Linkat)
+    }
+
+    /// Makes a symbolic link: `path` is its text, `path2` its name.
+    pub fn symlinks(self) -> bool {
+        matches!(self, Self::Symlink | Self::Symlinkat)
+    }
+
+    /// Reads attributes of a name or a descriptor.
+    pub fn stats(self) -> bool {
+        matches!(self, Self::Stat | Self::Lstat | Self::Newfstatat | Self::Fstat | Self::Statx)
+    }
+
+    /// Changes the owner.
+    pub fn chowns(self) -> bool {
+        matches!(self, Self::Chown | Self::Lchown | Self::Fchown | Self::Fchownat)
+    }
+
+    /// Whether the result is a count of bytes that must recur on a regular file or a symbolic link.
+    pub fn counts_bytes(self) -> bool {
+        self.reads() || self.writes() || self.copies() || matches!(self, Self::Readlink | Self::Readlinkat)
+    }
+
+    /// Whether the last component of `path` is followed when it is a symbolic link.
+    pub fn follows(self, flags: i64) -> bool {
+        let flags = flags as i32;
+        match self {
+            Self::Open | Self::Openat | Self::Openat2 => {
+                flags & libc::O_NOFOLLOW == 0 && flags & (libc::O_CREAT | libc::O_EXCL) != libc::O_CREAT | libc::O_EXCL
+            }
+            Self::Newfstatat | Self::Statx | Self::Faccessat2 | Self::Fchmodat2 | Self::Fchownat | Self::Utimensat => {
+                flags & libc::AT_SYMLINK_NOFOLLOW == 0
+            }
+            Self::Linkat => flags & libc::AT_SYMLINK_FOLLOW != 0,
+            Self::Lstat
+            | Self::Lchown
+            | Self::Readlink
+            | Self::Readlinkat
+            | Self::Mkdir
+            | Self::Mkdirat
+            | Self::Mknod
+            | Self::Mknodat
+            | Self::Rmdir
+            | Self::Unlink
+            | Self::Unlinkat
+            | Self::Rename
+            | Self::Renameat
+            | Self::Renameat2
+            | Self::Link
+            | Self::Symlink
+            | Self::Symlinkat => false,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Call;
+
+    #[test]
+    fn names_go_both_ways() {
+        for name in ["openat", "copy_file_range", "msync", "newfstatat"] {
+            assert_eq!(Call::from_name(name).name(), name);
+        }
+        assert_eq!(Call::from_name("io_uring_enter"), Call::Other);
+    }
+}

@@ -1,0 +1,163 @@
+//! Keeps a replay inside its target, by the kernel rather than by looking at paths.
+//!
+//! The replaying threads live in a mount namespace whose root is the target, mounted nosuid and nodev and
+//! without anything else: the old root is detached, so that no path, link, descriptor or `..` leads out
+//! of it, whatever a reel says. A pivot rather than a chroot, since a second chroot (a reel recorded in one)
+//! would undo the first for descriptors outside it. Mounts below the target do not come along.
+
+use std::{ffi::CString, fs, io, path::Path};
+
+use rustix::{
+    fs::{CWD, Mode},
+    io::Errno,
+    mount::{
+        MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_change, mount_move, move_mount,
+        open_tree, unmount,
+    },
+    process::{chdir, chroot, fchdir, getegid, geteuid, pivot_root, umask},
+    thread::{UnshareFlags, unshare_unsafe},
+};
+
+use crate::ReplayError;
+
+fn refused(doing: &'static str) -> impl Fn(Errno) -> ReplayError {
+    move |e| ReplayError::Contain { doing, source: e.into() }
+}
+
+/// What the user may do: decided before any thread exists, since a user namespace must be entered alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Privilege {
+    /// Owners can be set: root outside any user namespace made here.
+    pub root: bool,
+}
+
+/// Gets the right to mount: root has it, others enter a user namespace in which they keep their own ids.
+/// Must be called while the process has a single thread.
+pub fn acquire() -> Result<Privilege, ReplayError> {
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    if uid == 0 {
+        return Ok(Privilege { root: true });
+    }
+    // SAFETY: changes no descriptor table and no memory; the process has one thread.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }.map_err(refused("entering a user namespace"))?;
+    let write = |file: &str, text: String| {
+        fs::write(file, text).map_err(|source| ReplayError::Contain { doing: "mapping the user", source })
+    };
+    // Where it is missing (before Linux 3.19) groups may be mapped without it.
+    match fs::write("/proc/self/setgroups", "deny") {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(ReplayError::Contain { doing: "mapping the user", source: e });
+        }
+        _ => {}
+    }
+    write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    Ok(Privilege { root: false })
+}
+
+/// Makes the calling thread's root `target`, and nothing else reachable. Threads it makes are inside too.
+pub fn enter(target: &Path) -> Result<(), ReplayError> {
+    // SAFETY: this thread gets a descriptor table and directories of its own; no descriptor of another
+    // thread is used by it afterwards.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS | UnshareFlags::FILES) }
+        .map_err(refused("making a mount namespace"))?;
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
+        .map_err(refused("cutting the mount namespace off"))?;
+    let tree = open_tree(CWD, target, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+        .map_err(refused("binding the target"))?;
+    restrict(&tree)?;
+    move_mount(&tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .map_err(refused("mounting the target"))?;
+    fchdir(&tree).map_err(refused("entering the target"))?;
+    match pivot_root(".", ".") {
+        Ok(()) => {
+            // The old root now lies over the new one: taking it away leaves the target alone.
+            unmount(".", UnmountFlags::DETACH).map_err(refused("detaching the old root"))?;
+        }
+        // On an initial ramdisk's root, which cannot be pivoted away: the target is moved over it.
+        Err(Errno::INVAL) => {
+            mount_move(".", "/").map_err(refused("moving the target over the root"))?;
+            chroot(".").map_err(refused("entering the target"))?;
+        }
+        Err(e) => return Err(refused("making the target the root")(e)),
+    }
+    // Modes are the reel's: this thread's mask is its own.
+    umask(Mode::empty());
+    chdir("/").map_err(refused("entering the target"))
+}
+
+/// No set-id bits, no devices.
+fn restrict(tree: &impl std::os::fd::AsRawFd) -> Result<(), ReplayError> {
+    #[repr(C)]
+    struct MountAttr {
+        set: u64,
+        clear: u64,
+        propagation: u64,
+        userns_fd: u64,
+    }
+    let attr =
+        MountAttr { set: libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV, clear: 0, propagation: 0, userns_fd: 0 };
+    let empty = CString::default();
+    // SAFETY: the descriptor is open, the path a NUL-terminated empty string, the structure of the size named.
+    let r = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            empty.as_ptr(),
+            libc::AT_EMPTY_PATH,
+            std::ptr::from_ref(&attr),
+            size_of::<MountAttr>(),
+        )
+    };
+    if r < 0 {
+        let source = io::Error::last_os_error();
+        return Err(ReplayError::Contain { doing: "forbidding devices and set-id bits in the target", source });
+    }
+    Ok(())
+}
+
+/// Gives the calling thread, and those it makes, the credentials of a recorded user; without root, only
+/// takes away what a user namespace added, unless root was recorded.
+pub fn become_user(privilege: Privilege, uid: u32, gid: u32) -> io::Result<()> {
+    if privilege.root && uid != 0 {
+        // The raw calls: libc's change all threads of the process.
+        // SAFETY: plain integers, and an empty list of groups.
+        let failed = unsafe {
+            libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) < 0
+                || libc::syscall(libc::SYS_setresgid, gid, gid, gid) < 0
+                || libc::syscall(libc::SYS_setresuid, uid, uid, uid) < 0
+        };
+        if failed {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    if !privilege.root && uid != 0 {
+        #[repr(C)]
+        struct Header {
+            version: u32,
+            pid: i32,
+        }
+        const VERSION_3: u32 = 0x2008_0522;
+        let (header, none) = (Header { version: VERSION_3, pid: 0 }, [0u32; 6]);
+        // SAFETY: version 3 takes two sets of three words.
+        if unsafe { libc::syscall(libc::SYS_capset, std::ptr::from_ref(&header), none.as_ptr()) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Closes every descriptor of the calling thread's own table.
+pub fn close_all() {
+    // SAFETY: the table is this thread's alone since [`enter`], and no Rust value of this thread owns any.
+    unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+}
+
+/// Lifts the limit on open descriptors as far as the user may.
+pub fn lift_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Refused, it stays as it is: the replay then differs where it runs out, and says so.
+    let _ = setrlimit(Resource::Nofile, limit);
+}

@@ -1,0 +1,78 @@
+//! Errors of a replay, each one line: the thing, the cause, the remedy.
+
+use std::{io, path::PathBuf};
+
+use ioreel_traces::ReelError;
+
+fn mib(bytes: i64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// What can keep a replay from happening.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The reel cannot be read, or the result not written.
+    #[error(transparent)]
+    Reel(#[from] ReelError),
+    /// The target is not there or no directory.
+    #[error("{path}: cannot replay into this: {why}; name a directory on a mounted file system", path = path.display())]
+    Target {
+        /// As given.
+        path: PathBuf,
+        /// The cause.
+        why: String,
+    },
+    /// The target has something in it.
+    #[error("{path}: not empty (it holds {found:?}); empty it, or replay over it with --force", path = path.display())]
+    NotEmpty {
+        /// As given.
+        path: PathBuf,
+        /// The first name found.
+        found: String,
+    },
+    /// The workload would not fit.
+    #[error(
+        "{path}: too little room: {needed} needed ({prepare} to prepare, {growth} written), {free} free; choose a \
+         larger target, or limit the replay with --root",
+        path = path.display(), needed = mib(*needed_bytes), prepare = mib(*prepare_bytes),
+        growth = mib(*growth_bytes), free = mib(*free_bytes)
+    )]
+    NoRoom {
+        /// As given.
+        path: PathBuf,
+        /// In all.
+        needed_bytes: i64,
+        /// Of which before the start.
+        prepare_bytes: i64,
+        /// Of which by the workload, at its peak.
+        growth_bytes: i64,
+        /// Available to this user.
+        free_bytes: i64,
+    },
+    /// The kernel does not let this user build the containment.
+    #[error(
+        "cannot contain the replay in its target: {doing}: {source}; run as root, or where unprivileged user namespaces are allowed"
+    )]
+    Contain {
+        /// The step that failed.
+        doing: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The tree could not be made.
+    #[error("preparing {path}: {source}", path = path.display())]
+    Prepare {
+        /// Path inside the target.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Something else the kernel refused.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}

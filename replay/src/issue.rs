@@ -1,0 +1,364 @@
+//! Issues one recorded call: the same call with the same arguments, descriptors and addresses translated.
+//!
+//! Legacy x86-64 calls without a directory descriptor (`open`, `stat`, `unlink`, …) are issued as their
+//! `*at` equivalents, which is what the kernel makes of them anyway.
+
+use std::{
+    mem::MaybeUninit,
+    ptr,
+    sync::atomic::{AtomicI32, AtomicI64, Ordering::Relaxed},
+};
+
+use libc::{c_long, c_void};
+
+use crate::{
+    Call,
+    buffers::{MAX_CALL_BYTES, Sink, Source},
+    input::{NO_ID, NONE, Rec},
+    plan::{BAD_FD, Plan, Range},
+};
+
+/// Cells shared by all threads.
+#[derive(Debug)]
+pub struct Cells {
+    /// Real descriptors; -1 where none is open.
+    pub fds: Box<[AtomicI32]>,
+    /// Real addresses of mappings; 0 where none is.
+    pub maps: Box<[AtomicI64]>,
+}
+
+impl Cells {
+    /// Empty ones for this plan.
+    pub fn new(plan: &Plan) -> Self {
+        Self {
+            fds: (0..plan.fd_slots).map(|_| AtomicI32::new(-1)).collect(),
+            maps: (0..plan.map_bytes.len()).map(|_| AtomicI64::new(0)).collect(),
+        }
+    }
+
+    /// The descriptor in a slot, or the special value that stands in its place.
+    pub fn fd(&self, slot: i32) -> i32 {
+        match usize::try_from(slot) {
+            Ok(i) => self.fds.get(i).map_or(BAD_FD, |c| c.load(Relaxed)),
+            Err(_) => slot,
+        }
+    }
+
+    /// Fills a slot.
+    pub fn set(&self, slot: u32, fd: i32) {
+        if let Some(c) = self.fds.get(slot as usize) {
+            c.store(fd, Relaxed);
+        }
+    }
+
+    /// Closes what is in a slot.
+    pub fn close(&self, slot: u32) -> i64 {
+        let Some(c) = self.fds.get(slot as usize) else { return 0 };
+        match c.swap(-1, Relaxed) {
+            fd if fd >= 0 => call(libc::SYS_close, [fd.into(), 0, 0, 0, 0, 0]),
+            _ => 0,
+        }
+    }
+
+    /// Unmaps what is in a cell.
+    pub fn unmap(&self, cell: u32, len: i64) -> i64 {
+        match self.maps.get(cell as usize).map_or(0, |c| c.swap(0, Relaxed)) {
+            0 => -i64::from(libc::ENOMEM),
+            at => call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]),
+        }
+    }
+}
+
+/// Results are -errno, as in the reel.
+fn call(number: c_long, args: [i64; 6]) -> i64 {
+    let [a, b, c, d, e, f] = args;
+    // SAFETY: callers pass descriptors, NUL-terminated paths of the plan, and buffers of the length named.
+    let r = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    if r >= 0 {
+        return r;
+    }
+    -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// One thread's means of issuing calls.
+#[derive(Debug)]
+pub struct Issuer<'a> {
+    plan: &'a Plan,
+    cells: &'a Cells,
+    source: &'a Source,
+    sink: Sink,
+    iov: Vec<libc::iovec>,
+}
+
+/// The layout that `openat2` takes.
+#[repr(C)]
+struct OpenHow {
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
+impl<'a> Issuer<'a> {
+    /// For one thread.
+    pub fn new(plan: &'a Plan, cells: &'a Cells, source: &'a Source) -> Self {
+        Self { plan, cells, source, sink: Sink::default(), iov: Vec::new() }
+    }
+
+    /// Issues record `rec` on the descriptors in these slots.
+    pub fn issue(&mut self, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
+        let r = &self.plan.recs[rec as usize];
+        let fd = i64::from(self.cells.fd(slot_fd));
+        let fd2 = i64::from(self.cells.fd(slot_fd2));
+        let path = |i: u32| if i == NONE { 0 } else { self.plan.paths.c_str(i).as_ptr() as i64 };
+        let (p, p2) = (path(r.path), path(r.path2));
+        let mode = i64::from(r.mode);
+        let len = r.len_bytes.clamp(0, MAX_CALL_BYTES as i64);
+        let offset = if r.offset_bytes == NO_ID { 0 } else { r.offset_bytes };
+        match r.call {
+            Call::Open | Call::Openat | Call::Creat | Call::Openat2 => self.open(r, fd, p, new),
+            Call::Close => {
+                if slot_fd < 0 {
+                    return call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+                }
+                self.cells.close(slot_fd as u32)
+            }
+            Call::CloseRange => {
+                for slot in list.of(&self.plan.lists) {
+                    self.cells.close(*slot);
+                }
+                0
+            }
+            Call::Read => call(libc::SYS_read, [fd, self.sink.at(len as usize) as i64, len, 0, 0, 0]),
+            Call::Pread64 => call(libc::SYS_pread64, [fd, self.sink.at(len as usize) as i64, len, offset, 0, 0]),
+            Call::Write => call(libc::SYS_write, [fd, self.source.at(rec) as i64, len, 0, 0, 0]),
+            Call::Pwrite64 => call(libc::SYS_pwrite64, [fd, self.source.at(rec) as i64, len, offset, 0, 0]),
+            Call::Readv | Call::Preadv | Call::Preadv2 | Call::Writev | Call::Pwritev | Call::Pwritev2 => {
+                self.vector(rec, r, fd, len as usize, offset)
+            }
+            Call::Lseek => call(libc::SYS_lseek, [fd, r.aux, r.flags, 0, 0, 0]),
+            Call::Fsync => call(libc::SYS_fsync, [fd, 0, 0, 0, 0, 0]),
+            Call::Fdatasync => call(libc::SYS_fdatasync, [fd, 0, 0, 0, 0, 0]),
+            Call::SyncFileRange => call(libc::SYS_sync_file_range, [fd, offset, r.len_bytes, r.flags, 0, 0]),
+            Call::Ftruncate => call(libc::SYS_ftruncate, [fd, r.len_bytes, 0, 0, 0, 0]),
+            Call::Truncate => call(libc::SYS_truncate, [p, r.len_bytes, 0, 0, 0, 0]),
+            Call::Fallocate => call(libc::SYS_fallocate, [fd, mode, offset, r.len_bytes, 0, 0]),
+            Call::Stat | Call::Lstat | Call::Newfstatat | Call::Fstat | Call::Statx => stat(r, fd, p),
+            Call::Access | Call::Faccessat => call(libc::SYS_faccessat, [fd, p, mode, 0, 0, 0]),
+            Call::Faccessat2 => call(libc::SYS_faccessat2, [fd, p, mode, r.flags, 0, 0]),
+            Call::Getdents | Call::Getdents64 => {
+                call(libc::SYS_getdents64, [fd, self.sink.at(len as usize) as i64, len, 0, 0, 0])
+            }
+            Call::Readlink | Call::Readlinkat => {
+                let buffer = self.sink.at(len as usize) as i64;
+                call(libc::SYS_readlinkat, [fd, p, buffer, len, 0, 0])
+            }
+            Call::Mkdir | Call::Mkdirat => call(libc::SYS_mkdirat, [fd, p, mode, 0, 0, 0]),
+            Call::Rmdir => call(libc::SYS_unlinkat, [fd, p, libc::AT_REMOVEDIR.into(), 0, 0, 0]),
+            Call::Unlink => call(libc::SYS_unlinkat, [fd, p, 0, 0, 0, 0]),
+            Call::Unlinkat => call(libc::SYS_unlinkat, [fd, p, r.flags, 0, 0, 0]),
+            Call::Rename | Call::Renameat => call(libc::SYS_renameat2, [fd, p, fd2, p2, 0, 0]),
+            Call::Renameat2 => call(libc::SYS_renameat2, [fd, p, fd2, p2, r.flags, 0]),
+            Call::Link => call(libc::SYS_linkat, [fd, p, fd2, p2, 0, 0]),
+            Call::Linkat => call(libc::SYS_linkat, [fd, p, fd2, p2, r.flags, 0]),
+            Call::Symlink | Call::Symlinkat => call(libc::SYS_symlinkat, [p, fd2, p2, 0, 0, 0]),
+            // The planner lets only FIFOs and regular files through, which have no device number.
+            Call::Mknod | Call::Mknodat => call(libc::SYS_mknodat, [fd, p, mode, 0, 0, 0]),
+            Call::Chmod | Call::Fchmodat => call(libc::SYS_fchmodat, [fd, p, mode, 0, 0, 0]),
+            Call::Fchmodat2 => call(libc::SYS_fchmodat2, [fd, p, mode, r.flags, 0, 0]),
+            Call::Fchmod => call(libc::SYS_fchmod, [fd, mode, 0, 0, 0, 0]),
+            Call::Chown => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, 0, 0]),
+            Call::Lchown => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, libc::AT_SYMLINK_NOFOLLOW.into(), 0]),
+            Call::Fchownat => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, r.flags, 0]),
+            Call::Fchown => call(libc::SYS_fchown, [fd, r.aux, r.aux2, 0, 0, 0]),
+            Call::Utime | Call::Utimes | Call::Futimesat | Call::Utimensat => times(r, fd, p),
+            Call::Umask => call(libc::SYS_umask, [mode, 0, 0, 0, 0, 0]),
+            Call::Dup | Call::Dup2 | Call::Dup3 | Call::Fcntl => self.duplicate(r, fd, slot_fd, slot_fd2, new),
+            Call::Chdir => call(libc::SYS_chdir, [p, 0, 0, 0, 0, 0]),
+            Call::Fchdir => call(libc::SYS_fchdir, [fd, 0, 0, 0, 0, 0]),
+            Call::CopyFileRange | Call::Sendfile => copy(r, fd, fd2, len, offset),
+            Call::Mmap => self.map(r, fd, offset, new),
+            Call::Munmap | Call::Msync => self.unmap(r, slot_fd),
+            Call::Other => -i64::from(libc::ENOSYS),
+        }
+    }
+
+    fn open(&self, r: &Rec, fd: i64, path: i64, new: u32) -> i64 {
+        let given = match r.call {
+            Call::Creat => i64::from(libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY),
+            _ => r.flags,
+        };
+        // Without effect on files and directories; keeps a FIFO that stands where a file stood from blocking
+        // the replay. `O_PATH` opens nothing and takes no other flag.
+        let quick = if given as i32 & libc::O_PATH == 0 { i64::from(libc::O_NONBLOCK | libc::O_NOCTTY) } else { 0 };
+        let flags = given | quick;
+        let ret = if r.call == Call::Openat2 {
+            let how = OpenHow { flags: flags as u64, mode: r.mode as u32 as u64, resolve: r.aux2 as u64 };
+            let size = size_of::<OpenHow>() as i64;
+            call(libc::SYS_openat2, [fd, path, ptr::from_ref(&how) as i64, size, 0, 0])
+        } else {
+            call(libc::SYS_openat, [fd, path, flags, r.mode.into(), 0, 0])
+        };
+        if ret >= 0 {
+            if new == NONE {
+                // It failed in the recording: nobody will close it.
+                call(libc::SYS_close, [ret, 0, 0, 0, 0, 0]);
+            } else {
+                self.cells.set(new, ret as i32);
+            }
+        }
+        ret
+    }
+
+    fn vector(&mut self, rec: u32, r: &Rec, fd: i64, len: usize, offset: i64) -> i64 {
+        let count = r.aux.clamp(0, 1024) as usize;
+        let writes = r.call.writes();
+        let base = if writes { self.source.at(rec).cast_mut() } else { self.sink.at(len) };
+        // How the bytes were spread is not recorded: evenly, in whole pages where that is possible, which
+        // is what direct I/O needs.
+        let mut piece = len / count.max(1);
+        if piece >= 4096 {
+            piece &= !4095;
+        }
+        self.iov.clear();
+        for i in 0..count {
+            let from = i * piece;
+            let iov_len = if i + 1 == count { len - from } else { piece };
+            self.iov.push(libc::iovec { iov_base: base.wrapping_add(from).cast::<c_void>(), iov_len });
+        }
+        let (iov, n) = (self.iov.as_ptr() as i64, count as i64);
+        // The position is passed as two halves; on 64-bit kernels the low half is all of it.
+        match r.call {
+            Call::Readv => call(libc::SYS_readv, [fd, iov, n, 0, 0, 0]),
+            Call::Writev => call(libc::SYS_writev, [fd, iov, n, 0, 0, 0]),
+            Call::Preadv => call(libc::SYS_preadv, [fd, iov, n, offset, 0, 0]),
+            Call::Pwritev => call(libc::SYS_pwritev, [fd, iov, n, offset, 0, 0]),
+            other => {
+                let at = if r.aux2 == 1 { -1 } else { offset };
+                let number = if other == Call::Preadv2 { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
+                call(number, [fd, iov, n, at, 0, r.flags])
+            }
+        }
+    }
+
+    fn duplicate(&self, r: &Rec, fd: i64, slot_fd: i32, slot_fd2: i32, new: u32) -> i64 {
+        let cloexec = r.call == Call::Dup3 && r.flags as i32 & libc::O_CLOEXEC != 0
+            || r.call == Call::Fcntl && r.flags == i64::from(libc::F_DUPFD_CLOEXEC);
+        let onto = self.cells.fd(slot_fd2);
+        let ret = if matches!(r.call, Call::Dup2 | Call::Dup3) && r.fd == r.fd2 {
+            // Onto itself: dup2 only checks the descriptor, dup3 refuses.
+            if r.call == Call::Dup3 {
+                return -i64::from(libc::EINVAL);
+            }
+            return call(libc::SYS_fcntl, [fd, libc::F_GETFD.into(), 0, 0, 0, 0]).min(0);
+        } else if matches!(r.call, Call::Dup2 | Call::Dup3) && slot_fd2 >= 0 && onto >= 0 && r.ret >= 0 {
+            let flags = if cloexec { i64::from(libc::O_CLOEXEC) } else { 0 };
+            call(libc::SYS_dup3, [fd, onto.into(), flags, 0, 0, 0])
+        } else if r.ret < 0 && slot_fd >= 0 && r.ret != -i64::from(libc::EBADF) {
+            // A refused number (EINVAL): numbers are not replayed, so the refusal is repeated.
+            return r.ret;
+        } else {
+            // The number asked for is free in the recording and may be taken here: any other will do.
+            let command = if cloexec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+            call(libc::SYS_fcntl, [fd, command.into(), 0, 0, 0, 0])
+        };
+        if ret >= 0 {
+            if new == NONE {
+                call(libc::SYS_close, [ret, 0, 0, 0, 0, 0]);
+            } else {
+                if slot_fd2 >= 0 && i64::from(onto) == ret {
+                    self.cells.set(slot_fd2 as u32, -1);
+                }
+                self.cells.set(new, ret as i32);
+            }
+        }
+        ret
+    }
+
+    fn map(&self, r: &Rec, fd: i64, offset: i64, new: u32) -> i64 {
+        // Addresses are not repeated, nothing is executed, and nothing private is charged in advance.
+        let unwanted = libc::MAP_FIXED
+            | libc::MAP_FIXED_NOREPLACE
+            | libc::MAP_32BIT
+            | libc::MAP_GROWSDOWN
+            | libc::MAP_LOCKED
+            | libc::MAP_HUGETLB;
+        let flags = (r.flags as i32 & !unwanted) | libc::MAP_NORESERVE;
+        let prot = r.mode & !libc::PROT_EXEC;
+        let ret = call(libc::SYS_mmap, [0, r.len_bytes, prot.into(), flags.into(), fd, offset]);
+        if ret > 0 {
+            match self.cells.maps.get(new as usize) {
+                Some(c) => c.store(ret, Relaxed),
+                None => {
+                    call(libc::SYS_munmap, [ret, r.len_bytes, 0, 0, 0, 0]);
+                }
+            }
+        }
+        ret
+    }
+
+    fn unmap(&self, r: &Rec, slot: i32) -> i64 {
+        let Some(cell) = usize::try_from(slot).ok().and_then(|s| self.cells.maps.get(s)) else {
+            return -i64::from(libc::EINVAL);
+        };
+        let base = cell.load(Relaxed);
+        if base == 0 {
+            // The mapping itself failed here.
+            return -i64::from(libc::ENOMEM);
+        }
+        let whole = self.plan.map_bytes[slot as usize];
+        let at = base.saturating_add(r.offset2_bytes);
+        if r.call == Call::Msync {
+            return call(libc::SYS_msync, [at, r.len_bytes, r.flags, 0, 0, 0]);
+        }
+        if r.offset2_bytes == 0 && r.len_bytes >= whole {
+            return self.cells.unmap(slot as u32, whole);
+        }
+        // A part: the file goes, the address range stays reserved until the rest is unmapped, since another
+        // thread's mapping in the gap would be unmapped with it.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        call(libc::SYS_mmap, [at, r.len_bytes, libc::PROT_NONE.into(), flags.into(), -1, 0]).min(0)
+    }
+}
+
+fn stat(r: &Rec, fd: i64, path: i64) -> i64 {
+    let mut out = MaybeUninit::<libc::statx>::uninit();
+    let mut old = MaybeUninit::<libc::stat>::uninit();
+    match r.call {
+        Call::Statx => call(libc::SYS_statx, [fd, path, r.flags, r.aux, out.as_mut_ptr() as i64, 0]),
+        Call::Fstat => call(libc::SYS_fstat, [fd, old.as_mut_ptr() as i64, 0, 0, 0, 0]),
+        other => {
+            let flags = match other {
+                Call::Lstat => i64::from(libc::AT_SYMLINK_NOFOLLOW),
+                Call::Newfstatat => r.flags,
+                _ => 0,
+            };
+            call(libc::SYS_newfstatat, [fd, path, old.as_mut_ptr() as i64, flags, 0, 0])
+        }
+    }
+}
+
+/// `aux` and `aux2` as the reel stores times.
+fn timespec(ns: i64) -> libc::timespec {
+    match ns {
+        i64::MIN => libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT },
+        x if x == i64::MIN + 1 => libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_NOW },
+        _ => libc::timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) },
+    }
+}
+
+fn times(r: &Rec, fd: i64, path: i64) -> i64 {
+    let both = [timespec(r.aux), timespec(r.aux2)];
+    let flags = if r.call == Call::Utimensat { r.flags } else { 0 };
+    call(libc::SYS_utimensat, [fd, path, both.as_ptr() as i64, flags, 0, 0])
+}
+
+fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
+    let mut from = offset;
+    let mut to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
+    let from = if r.aux & 1 != 0 { 0 } else { ptr::from_mut(&mut from) as i64 };
+    if r.call == Call::Sendfile {
+        return call(libc::SYS_sendfile, [fd2, fd, from, len, 0, 0]);
+    }
+    let to = if r.aux & 2 != 0 { 0 } else { ptr::from_mut(&mut to) as i64 };
+    call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags])
+}

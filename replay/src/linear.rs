@@ -1,0 +1,167 @@
+//! In which order overlapping operations took effect.
+//!
+//! An operation took effect somewhere between its entry and its return. It is taken to be at its return,
+//! unless results say otherwise: an open that found a file must come after the create that made it, one
+//! that did not, before. Positions of shared descriptors and sizes seen by reads tell in the same way.
+
+use crate::{
+    Call,
+    input::{NO_ID, Rec},
+    names::{NO_NODE, NodeId},
+    planner::Planner,
+};
+
+/// Something whose value results reveal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Name(NodeId),
+    Position(u32),
+    Size(i64),
+}
+
+/// What a result says of the value before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Anything,
+    Exactly(i64),
+    /// A read at .0 of .1 bytes that returned .2.
+    ReadOf(i64, i64, i64),
+}
+
+/// One value that an operation saw and perhaps changed. A name's value is 1 when it exists, 0 when not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch {
+    key: Key,
+    needs: Needs,
+    becomes: Option<i64>,
+}
+
+impl Needs {
+    fn fits(self, value: i64) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Exactly(v) => v == value,
+            Self::ReadOf(offset, len, ret) => ret == value.saturating_sub(offset).clamp(0, len),
+        }
+    }
+}
+
+impl Planner {
+    fn value(&mut self, key: Key) -> Option<i64> {
+        match key {
+            Key::Name(node) => self.names.exists(node).map(i64::from),
+            Key::Position(ofd) => self.procs.ofds[ofd as usize].pos,
+            Key::Size(file) => self.sizes.size(file),
+        }
+    }
+
+    /// What an operation saw and changed.
+    pub(crate) fn touches(&mut self, r: &Rec) -> Vec<Touch> {
+        let v = self.view(r);
+        let mut out = Vec::new();
+        if v.skip.is_some() {
+            return out;
+        }
+        let mut name = |node: NodeId, needs: Needs, becomes: Option<i64>| {
+            if node != NO_NODE {
+                out.push(Touch { key: Key::Name(node), needs, becomes });
+            }
+        };
+        let there = match r.ret {
+            x if x >= 0 => Needs::Exactly(1),
+            x if x == -i64::from(libc::ENOENT) => Needs::Exactly(0),
+            _ => Needs::Anything,
+        };
+        let ok = r.ret >= 0;
+        match r.call {
+            c if c.opens() => {
+                let created = ok && r.aux & 1 != 0;
+                name(v.node, if created { Needs::Exactly(0) } else { there }, created.then_some(1));
+            }
+            Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => {
+                name(v.node, makes(r), ok.then_some(1));
+            }
+            c if c.symlinks() => name(v.node2, makes(r), ok.then_some(1)),
+            c if c.links() => {
+                name(v.node, if ok { Needs::Exactly(1) } else { Needs::Anything }, None);
+                name(v.node2, makes(r), ok.then_some(1));
+            }
+            c if c.renames() => {
+                let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
+                name(v.node, there, (ok && !exchange).then_some(0));
+                name(v.node2, Needs::Anything, ok.then_some(1));
+            }
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(0)),
+            _ => name(v.node, there, None),
+        }
+        if let Some(entry) = v.entry.filter(|_| ok) {
+            let ofd = &self.procs.ofds[entry.ofd as usize];
+            let (append, file) = (ofd.append, ofd.file);
+            let moves = moves_position(r) && r.offset_bytes != NO_ID;
+            if moves && !append {
+                let to = r.offset_bytes.saturating_add(r.ret);
+                out.push(Touch {
+                    key: Key::Position(entry.ofd),
+                    needs: Needs::Exactly(r.offset_bytes),
+                    becomes: Some(to),
+                });
+            }
+            if file != NO_ID && r.offset_bytes != NO_ID {
+                if r.call.reads() {
+                    let needs = Needs::ReadOf(r.offset_bytes, r.len_bytes, r.ret);
+                    out.push(Touch { key: Key::Size(file), needs, becomes: None });
+                } else if r.call.writes() {
+                    let end = r.offset_bytes.saturating_add(r.ret);
+                    let grown = self.sizes.size(file).is_none_or(|s| s < end).then_some(end);
+                    let needs = if append { Needs::Exactly(r.offset_bytes) } else { Needs::Anything };
+                    out.push(Touch { key: Key::Size(file), needs, becomes: grown });
+                } else if r.call == Call::Ftruncate {
+                    out.push(Touch { key: Key::Size(file), needs: Needs::Anything, becomes: Some(r.len_bytes) });
+                }
+            }
+        }
+        out
+    }
+
+    /// Whether the operation that touches `theirs` must have taken effect before the one that touches `mine`,
+    /// which is about to: it fits as things stand, and either mine does not until theirs has happened, or
+    /// theirs would not any more once mine has.
+    pub(crate) fn comes_first(&mut self, theirs: &[Touch], mine: &[Touch]) -> bool {
+        let mut first = false;
+        for t in theirs {
+            let now = self.value(t.key);
+            if now.is_some_and(|v| !t.needs.fits(v)) {
+                return false;
+            }
+            for m in mine.iter().filter(|m| m.key == t.key) {
+                if let Some(after) = t.becomes
+                    && now.is_some_and(|v| !m.needs.fits(v))
+                    && m.needs.fits(after)
+                {
+                    first = true;
+                }
+                if m.becomes.is_some_and(|after| !t.needs.fits(after)) && now.is_none_or(|v| m.needs.fits(v)) {
+                    first = true;
+                }
+            }
+        }
+        first
+    }
+}
+
+fn makes(r: &Rec) -> Needs {
+    match r.ret {
+        x if x >= 0 => Needs::Exactly(0),
+        x if x == -i64::from(libc::EEXIST) => Needs::Exactly(1),
+        _ => Needs::Anything,
+    }
+}
+
+/// Whether the call reads or writes at the description's own position and moves it.
+pub(crate) fn moves_position(r: &Rec) -> bool {
+    match r.call {
+        Call::Read | Call::Readv | Call::Write | Call::Writev => true,
+        Call::Preadv2 | Call::Pwritev2 => r.aux2 == 1,
+        _ => false,
+    }
+}

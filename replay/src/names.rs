@@ -1,0 +1,579 @@
+//! A model of the name space while it changes: which names exist, of what kind, and what stood there
+//! before the workload began. Used for planning only; the calls themselves carry the recorded paths.
+//!
+//! A node is a path, not a file: it stays when the file moves. Its state says what is there now.
+//! What the reel's `tree` does not list is unknown until an operation's result proves it, one way or the
+//! other; names inside a directory that the workload made itself are absent, never unknown.
+
+use std::collections::HashMap;
+
+use crate::Skip;
+
+/// A path in the model.
+pub type NodeId = u32;
+/// No node.
+pub const NO_NODE: NodeId = u32::MAX;
+/// The root directory.
+pub const ROOT: NodeId = 0;
+/// As many symbolic links as the kernel follows in one path.
+const MAX_LINKS: u32 = 40;
+
+/// Kind of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// Known to exist, not what it is.
+    #[default]
+    Unknown,
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// FIFO or pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+    /// Character or block device.
+    Device,
+    /// None of these.
+    Other,
+}
+
+impl Kind {
+    /// From the reel's `kind` columns.
+    pub fn from_name(name: &str) -> Self {
+        match name {
+            "regular" => Self::Regular,
+            "directory" => Self::Directory,
+            "symlink" => Self::Symlink,
+            "fifo" => Self::Fifo,
+            "socket" => Self::Socket,
+            "char" | "block" => Self::Device,
+            _ => Self::Other,
+        }
+    }
+
+    /// From `st_mode`.
+    pub fn from_mode(mode: i32) -> Self {
+        match mode as u32 & libc::S_IFMT {
+            libc::S_IFREG => Self::Regular,
+            libc::S_IFDIR => Self::Directory,
+            libc::S_IFLNK => Self::Symlink,
+            libc::S_IFIFO => Self::Fifo,
+            libc::S_IFSOCK => Self::Socket,
+            libc::S_IFCHR | libc::S_IFBLK => Self::Device,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Why such a file is not replayed, if it is not.
+    pub fn skip(self) -> Option<Skip> {
+        match self {
+            Self::Fifo => Some(Skip::Pipe),
+            Self::Socket => Some(Skip::Socket),
+            Self::Device => Some(Skip::Device),
+            Self::Other => Some(Skip::NoFile),
+            _ => None,
+        }
+    }
+}
+
+/// What is at a node now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// Nobody asked yet.
+    Unset,
+    /// Not known; if there is something, it was at `pre` when the workload began.
+    Unknown {
+        /// The same place at the start.
+        pre: NodeId,
+    },
+    /// Nothing.
+    Absent,
+    /// Something.
+    Present {
+        /// What.
+        kind: Kind,
+        /// Text of a symbolic link.
+        target: Option<Box<[u8]>>,
+        /// Where it was at the start; [`NO_NODE`] when the workload made it.
+        pre: NodeId,
+    },
+}
+
+/// What stood at a node when the workload began.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Before {
+    /// Not known.
+    Unknown,
+    /// Proven to be absent.
+    Absent,
+    /// There.
+    Present {
+        /// What.
+        kind: Kind,
+        /// Text of a symbolic link.
+        target: Option<Box<[u8]>>,
+        /// Row in the reel's `tree`; [`NO_NODE`] when derived here.
+        row: u32,
+        /// A result confirmed it.
+        confirmed: bool,
+    },
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: NodeId,
+    name: u32,
+    first_child: NodeId,
+    next_sibling: NodeId,
+    area: Option<Skip>,
+    before: Before,
+    state: State,
+}
+
+/// The model.
+#[derive(Debug)]
+pub struct Names {
+    nodes: Vec<Node>,
+    names: HashMap<Box<[u8]>, u32>,
+    texts: Vec<Box<[u8]>>,
+    children: HashMap<(NodeId, u32), NodeId>,
+    roots: Vec<Vec<u8>>,
+}
+
+impl Names {
+    /// An unknown name space. `roots`: absolute prefixes that the replay is limited to; empty for no limit.
+    pub fn new(roots: &[Vec<u8>]) -> Self {
+        let root = Node {
+            parent: ROOT,
+            name: 0,
+            first_child: NO_NODE,
+            next_sibling: NO_NODE,
+            area: (!roots.is_empty() && !roots.iter().any(|r| r == b"/")).then_some(Skip::Outside),
+            before: Before::Present { kind: Kind::Directory, target: None, row: NO_NODE, confirmed: true },
+            state: State::Present { kind: Kind::Directory, target: None, pre: ROOT },
+        };
+        Self {
+            nodes: vec![root],
+            names: HashMap::from([(Box::from(&b""[..]), 0)]),
+            texts: vec![Box::from(&b""[..])],
+            children: HashMap::new(),
+            roots: roots.to_vec(),
+        }
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is only the root.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len() == 1
+    }
+
+    /// The node's directory; the root's is itself.
+    pub fn parent(&self, node: NodeId) -> NodeId {
+        self.nodes[node as usize].parent
+    }
+
+    /// Why nothing at this place is replayed, if so.
+    pub fn area(&self, node: NodeId) -> Option<Skip> {
+        self.nodes[node as usize].area
+    }
+
+    /// The node's absolute path.
+    pub fn path(&self, node: NodeId) -> Vec<u8> {
+        let mut parts = Vec::new();
+        let mut at = node;
+        while at != ROOT {
+            parts.push(self.nodes[at as usize].name);
+            at = self.parent(at);
+        }
+        let mut path = Vec::new();
+        for part in parts.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(&self.texts[*part as usize]);
+        }
+        if path.is_empty() { b"/".to_vec() } else { path }
+    }
+
+    /// The node of `name` in `dir`.
+    pub fn child(&mut self, dir: NodeId, name: &[u8]) -> NodeId {
+        let text = match self.names.get(name) {
+            Some(t) => *t,
+            None => {
+                let t = self.texts.len() as u32;
+                self.texts.push(name.into());
+                self.names.insert(name.into(), t);
+                t
+            }
+        };
+        if let Some(c) = self.children.get(&(dir, text)) {
+            return *c;
+        }
+        let id = self.nodes.len() as NodeId;
+        let next_sibling = std::mem::replace(&mut self.nodes[dir as usize].first_child, id);
+        let mut node = Node {
+            parent: dir,
+            name: text,
+            first_child: NO_NODE,
+            next_sibling,
+            area: self.nodes[dir as usize].area,
+            before: Before::Unknown,
+            state: State::Unset,
+        };
+        if dir == ROOT {
+            match name {
+                b"proc" => node.area = Some(Skip::Proc),
+                b"sys" => node.area = Some(Skip::Sys),
+                b"dev" => node.area = Some(Skip::Dev),
+                _ => {}
+            }
+        }
+        self.nodes.push(node);
+        self.children.insert((dir, text), id);
+        if self.nodes[id as usize].area == Some(Skip::Outside) {
+            let path = self.path(id);
+            if self.roots.contains(&path) {
+                self.nodes[id as usize].area = None;
+            }
+        }
+        id
+    }
+
+    /// The node of an absolute path, taken literally: for the reel's own tables.
+    pub fn literal(&mut self, path: &[u8]) -> NodeId {
+        path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").fold(ROOT, |at, p| self.child(at, p))
+    }
+
+    /// Where `path` leads from `base`, links followed as far as they are known; `None` for a loop of links.
+    pub fn resolve(&mut self, root: NodeId, base: NodeId, path: &[u8], follow: bool) -> Option<NodeId> {
+        let mut at = if path.first() == Some(&b'/') { root } else { base };
+        // Components still to walk, the next one last: links push theirs.
+        let mut todo: Vec<Box<[u8]>> = Vec::new();
+        let push = |todo: &mut Vec<Box<[u8]>>, path: &[u8]| {
+            todo.extend(path.split(|b| *b == b'/').filter(|p| !p.is_empty()).rev().map(Box::from));
+        };
+        push(&mut todo, path);
+        let follow = follow || path.last() == Some(&b'/');
+        let mut links = 0;
+        while let Some(part) = todo.pop() {
+            match &*part {
+                b"." => {}
+                b".." => {
+                    if at != root {
+                        at = self.parent(at);
+                    }
+                }
+                name => {
+                    let next = self.child(at, name);
+                    if (follow || !todo.is_empty())
+                        && let State::Present { kind: Kind::Symlink, target: Some(target), .. } = self.state(next)
+                    {
+                        links += 1;
+                        if links > MAX_LINKS {
+                            return None;
+                        }
+                        let target = target.clone();
+                        if target.first() == Some(&b'/') {
+                            at = root;
+                        }
+                        push(&mut todo, &target);
+                    } else {
+                        at = next;
+                    }
+                }
+            }
+        }
+        Some(at)
+    }
+
+    /// What is at `node` now, as far as known.
+    pub fn state(&mut self, node: NodeId) -> &State {
+        if self.nodes[node as usize].state == State::Unset {
+            let parent = self.parent(node);
+            let inherited = match *self.state(parent) {
+                State::Unknown { pre } => pre,
+                State::Present { kind: Kind::Directory | Kind::Unknown, pre, .. } => pre,
+                _ => NO_NODE,
+            };
+            let state = if inherited == NO_NODE {
+                State::Absent
+            } else {
+                let pre = if inherited == parent {
+                    node
+                } else {
+                    let name = self.texts[self.nodes[node as usize].name as usize].clone();
+                    self.child(inherited, &name)
+                };
+                match &self.nodes[pre as usize].before {
+                    Before::Unknown => State::Unknown { pre },
+                    Before::Absent => State::Absent,
+                    Before::Present { kind, target, .. } => State::Present { kind: *kind, target: target.clone(), pre },
+                }
+            };
+            self.nodes[node as usize].state = state;
+        }
+        &self.nodes[node as usize].state
+    }
+
+    /// Whether something is there: `None` when not known.
+    pub fn exists(&mut self, node: NodeId) -> Option<bool> {
+        match self.state(node) {
+            State::Present { .. } => Some(true),
+            State::Absent => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Its kind, as far as known.
+    pub fn kind(&mut self, node: NodeId) -> Kind {
+        match self.state(node) {
+            State::Present { kind, .. } => *kind,
+            _ => Kind::Unknown,
+        }
+    }
+
+    /// Where it stood at the start; [`NO_NODE`] for what the workload made.
+    pub fn pre(&mut self, node: NodeId) -> NodeId {
+        match self.state(node) {
+            State::Present { pre, .. } | State::Unknown { pre } => *pre,
+            _ => NO_NODE,
+        }
+    }
+
+    /// What stood at this path at the start.
+    pub fn before(&self, node: NodeId) -> &Before {
+        &self.nodes[node as usize].before
+    }
+
+    /// Says from the reel's `tree` what stood there.
+    pub fn set_before(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>, row: u32) {
+        self.nodes[node as usize].before = Before::Present { kind, target, row, confirmed: false };
+    }
+
+    /// A result proved that something of this kind is at `node` now.
+    pub fn prove_present(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
+        let (pre, known) = match self.state(node) {
+            State::Unknown { pre } => (*pre, Kind::Unknown),
+            State::Present { pre, kind, .. } => (*pre, *kind),
+            // Made by something that was not recorded: from here on it is there.
+            State::Absent | State::Unset => {
+                self.nodes[node as usize].state = State::Present { kind, target, pre: NO_NODE };
+                return;
+            }
+        };
+        let unproven =
+            pre != NO_NODE && !matches!(self.nodes[pre as usize].before, Before::Present { confirmed: true, .. });
+        let settles = known == Kind::Unknown && kind != Kind::Unknown;
+        if !unproven && !settles {
+            return;
+        }
+        let kind = if known == Kind::Unknown { kind } else { known };
+        if pre != NO_NODE {
+            let before = &mut self.nodes[pre as usize].before;
+            match before {
+                Before::Present { confirmed, kind: k, target: t, .. } => {
+                    *confirmed = true;
+                    *k = kind;
+                    if t.is_none() {
+                        *t = target.clone();
+                    }
+                }
+                _ => *before = Before::Present { kind, target: target.clone(), row: NO_NODE, confirmed: true },
+            }
+        }
+        if let State::Present { kind: k, target: t, .. } = &mut self.nodes[node as usize].state {
+            *k = kind;
+            if t.is_none() {
+                *t = target;
+            }
+        } else {
+            self.nodes[node as usize].state = State::Present { kind, target, pre };
+        }
+        if node != ROOT {
+            let parent = self.parent(node);
+            self.prove_present(parent, Kind::Directory, None);
+        }
+    }
+
+    /// A result proved that nothing is at `node` now. Where the reel's `tree` claims otherwise and nothing
+    /// confirmed it, the claim is dropped: a first touch may be looked at only after the workload made it.
+    pub fn prove_absent(&mut self, node: NodeId) {
+        let pre = self.pre(node);
+        if pre != NO_NODE && !matches!(self.nodes[pre as usize].before, Before::Present { confirmed: true, .. }) {
+            self.nodes[pre as usize].before = Before::Absent;
+        }
+        self.clear(node);
+    }
+
+    /// Takes away what is at `node` and below.
+    pub fn clear(&mut self, node: NodeId) {
+        for n in self.subtree(node) {
+            self.nodes[n as usize].state = State::Absent;
+        }
+    }
+
+    /// The workload made this.
+    pub fn make(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
+        // Not `clear`: names below are absent because nothing is there before, and unset ones stay cheap.
+        self.nodes[node as usize].state = State::Present { kind, target, pre: NO_NODE };
+    }
+
+    /// What is at `from` is now also at `to` (a hard link).
+    pub fn link(&mut self, from: NodeId, to: NodeId) {
+        let state = match self.state(from) {
+            State::Present { kind, target, pre } => State::Present { kind: *kind, target: target.clone(), pre: *pre },
+            _ => State::Present { kind: Kind::Unknown, target: None, pre: NO_NODE },
+        };
+        self.nodes[to as usize].state = state;
+    }
+
+    /// Moves what is at `from`, with everything below, to `to`.
+    pub fn rename(&mut self, from: NodeId, to: NodeId) {
+        if from == to {
+            return;
+        }
+        self.clear(to);
+        self.move_state(from, to);
+    }
+
+    /// Exchanges two names.
+    pub fn exchange(&mut self, a: NodeId, b: NodeId) {
+        let hold = self.child(ROOT, b"\0exchange");
+        self.move_state(a, hold);
+        self.move_state(b, a);
+        self.move_state(hold, b);
+    }
+
+    fn move_state(&mut self, from: NodeId, to: NodeId) {
+        let state = self.state(from).clone();
+        let directory = !matches!(state, State::Present { kind: Kind::Regular | Kind::Symlink, .. });
+        self.nodes[to as usize].state = state;
+        if directory {
+            for child in self.children_of(from) {
+                if self.nodes[child as usize].state == State::Unset {
+                    continue;
+                }
+                let name = self.texts[self.nodes[child as usize].name as usize].clone();
+                let there = self.child(to, &name);
+                self.move_state(child, there);
+            }
+        }
+        self.nodes[from as usize].state = State::Absent;
+    }
+
+    /// Nodes directly below.
+    pub fn children_of(&self, node: NodeId) -> Vec<NodeId> {
+        let mut out = Vec::new();
+        let mut at = self.nodes[node as usize].first_child;
+        while at != NO_NODE {
+            out.push(at);
+            at = self.nodes[at as usize].next_sibling;
+        }
+        out
+    }
+
+    /// The node and all below it.
+    pub fn subtree(&self, node: NodeId) -> Vec<NodeId> {
+        let mut out = vec![node];
+        let mut next = 0;
+        while next < out.len() {
+            out.extend(self.children_of(out[next]));
+            next += 1;
+        }
+        out
+    }
+
+    /// Where `node` is after `from` was renamed to `to`.
+    pub fn moved(&mut self, node: NodeId, from: NodeId, to: NodeId) -> NodeId {
+        let mut tail = Vec::new();
+        let mut at = node;
+        while at != from {
+            if at == ROOT {
+                return node;
+            }
+            tail.push(self.nodes[at as usize].name);
+            at = self.parent(at);
+        }
+        let mut there = to;
+        for name in tail.into_iter().rev() {
+            let name = self.texts[name as usize].clone();
+            there = self.child(there, &name);
+        }
+        there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        Names::new(&[])
+    }
+
+    #[test]
+    fn dots_and_links_lead_where_the_kernel_would_go() {
+        let mut n = names();
+        let link = n.literal(b"/a/l");
+        n.set_before(link, Kind::Symlink, Some(Box::from(&b"../b/c"[..])), 0);
+        let want = n.literal(b"/b/c/d");
+        assert_eq!(n.resolve(ROOT, ROOT, b"/a/l/./d", true), Some(want));
+        assert_eq!(n.resolve(ROOT, want, b"../../../../b/c/d", true), Some(want));
+        assert_eq!(n.resolve(ROOT, ROOT, b"/a/l", false), Some(link));
+        let own = n.literal(b"/x");
+        n.set_before(own, Kind::Symlink, Some(Box::from(&b"x"[..])), 0);
+        assert_eq!(n.resolve(ROOT, ROOT, b"/x", true), None);
+    }
+
+    #[test]
+    fn a_directory_takes_its_names_along() {
+        let mut n = names();
+        let old = n.literal(b"/d/f");
+        n.prove_present(old, Kind::Regular, None);
+        let (from, to) = (n.literal(b"/d"), n.literal(b"/e"));
+        n.rename(from, to);
+        let new = n.literal(b"/e/f");
+        assert_eq!(n.exists(new), Some(true));
+        assert_eq!(n.exists(old), Some(false));
+        // A name never asked for before stood below the old name when the workload began.
+        let other = n.literal(b"/e/g");
+        let pre = n.pre(other);
+        assert_eq!(n.path(pre), b"/d/g");
+    }
+
+    #[test]
+    fn nothing_is_unknown_in_a_new_directory() {
+        let mut n = names();
+        let d = n.literal(b"/d");
+        n.make(d, Kind::Directory, None);
+        let f = n.literal(b"/d/f");
+        assert_eq!(n.exists(f), Some(false));
+    }
+
+    #[test]
+    fn results_decide_what_stood_there() {
+        let mut n = names();
+        let f = n.literal(b"/d/f");
+        n.set_before(f, Kind::Regular, None, 3);
+        n.prove_absent(f);
+        assert_eq!(n.before(f), &Before::Absent);
+        let g = n.literal(b"/d/g");
+        n.prove_present(g, Kind::Regular, None);
+        assert!(matches!(n.before(g), Before::Present { confirmed: true, .. }));
+        let d = n.literal(b"/d");
+        assert!(matches!(n.before(d), Before::Present { kind: Kind::Directory, .. }));
+    }
+
+    #[test]
+    fn roots_limit_what_is_replayed() {
+        let mut n = Names::new(&[b"/w/s".to_vec()]);
+        let (inside, outside) = (n.literal(b"/w/s/t"), n.literal(b"/w/x"));
+        assert_eq!(n.area(inside), None);
+        assert_eq!(n.area(outside), Some(Skip::Outside));
+    }
+}

@@ -1,0 +1,315 @@
+//! What an operation has to wait for.
+//!
+//! Operations come in one global order in which the recorded results can recur. Each says which
+//! resources it uses and how; two uses of a resource keep their order unless their classes commute. All
+//! edges lead from earlier to later in that order, so no cycle and no deadlock can arise. Edges inside a
+//! thread are implied by its program, those that a thread already waited for are dropped.
+
+use std::collections::HashMap;
+
+use crate::names::{Names, NodeId, ROOT};
+
+/// Which constraints are kept beside each thread's program order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OrderMode {
+    /// All that names, files, open file descriptions and descriptors demand.
+    #[default]
+    Resource,
+    /// Only that a name is made before it is used.
+    Thread,
+}
+
+/// A step of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Index of the thread.
+    pub task: u32,
+    /// Index in its program; [`FINISH`] for its end.
+    pub step: u32,
+}
+
+/// The end of a thread, descriptors closed.
+pub const FINISH: u32 = u32::MAX - 1;
+
+/// How a use relates to other uses of the same resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Class {
+    /// Commutes with other reads.
+    #[default]
+    Read,
+    /// Commutes with others of its kind: extending writes of one file, entries made in one directory.
+    Add,
+    /// Commutes with nothing.
+    Alone,
+}
+
+/// Uses in groups: those of one group commute, each group waits for the one before.
+#[derive(Clone, Debug, Default)]
+struct Uses {
+    class: Class,
+    now: Vec<Stamp>,
+    before: Vec<Stamp>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Name {
+    uses: Uses,
+    entries: Uses,
+    /// Last operation that changed what the name stands for; those below depend on it too.
+    changed: Option<Stamp>,
+}
+
+/// Collects edges.
+#[derive(Debug)]
+pub struct Order {
+    mode: OrderMode,
+    me: Stamp,
+    /// All edges, those of one step in a row.
+    pub edges: Vec<Stamp>,
+    first: usize,
+    /// Per thread: the latest step of every other thread it has waited for.
+    seen: Vec<HashMap<u32, u32>>,
+    names: Vec<Name>,
+    files: HashMap<i64, Uses>,
+    ofds: Vec<Option<Stamp>>,
+    slots: HashMap<u32, Uses>,
+    places: HashMap<usize, Uses>,
+}
+
+impl Order {
+    /// No edges yet.
+    pub fn new(mode: OrderMode) -> Self {
+        Self {
+            mode,
+            me: Stamp { task: 0, step: 0 },
+            edges: Vec::new(),
+            first: 0,
+            seen: Vec::new(),
+            names: Vec::new(),
+            files: HashMap::new(),
+            ofds: Vec::new(),
+            slots: HashMap::new(),
+            places: HashMap::new(),
+        }
+    }
+
+    /// The following uses are this step's.
+    pub fn begin(&mut self, task: usize, step: usize) {
+        self.me = Stamp { task: task as u32, step: step as u32 };
+        self.first = self.edges.len();
+        if self.seen.len() <= task {
+            self.seen.resize_with(task + 1, HashMap::new);
+        }
+    }
+
+    /// The edges of the step begun last: first index in [`Order::edges`] and number.
+    pub fn end(&self) -> (u32, u32) {
+        (self.first as u32, (self.edges.len() - self.first) as u32)
+    }
+
+    /// The step waits for `other`, unless that is implied.
+    pub fn after(&mut self, other: Stamp) {
+        if other.task == self.me.task {
+            return;
+        }
+        let seen = &mut self.seen[self.me.task as usize];
+        let known = seen.entry(other.task).or_insert(u32::MAX);
+        if *known != u32::MAX && *known >= other.step {
+            return;
+        }
+        *known = other.step;
+        self.edges.push(other);
+    }
+
+    /// A thread begins at its parent's step: it need not wait for what the parent waited for.
+    pub fn fork(&mut self, parent: Stamp, child: usize) {
+        let size = self.seen.len().max(child + 1).max(parent.task as usize + 1);
+        self.seen.resize_with(size, HashMap::new);
+        let mut seen = self.seen[parent.task as usize].clone();
+        seen.insert(parent.task, parent.step);
+        self.seen[child] = seen;
+    }
+
+    /// A thread ended: whoever waits for its end knows all it knew.
+    pub fn exit(&mut self, child: usize, parent: usize) {
+        let size = self.seen.len().max(child + 1).max(parent + 1);
+        self.seen.resize_with(size, HashMap::new);
+        self.seen[child] = HashMap::new();
+    }
+
+    fn use_of(&mut self, take: impl Fn(&mut Self) -> &mut Uses, class: Class) {
+        if self.mode == OrderMode::Thread {
+            return;
+        }
+        let me = self.me;
+        let uses = take(self);
+        let join = uses.class == class && class != Class::Alone && !uses.now.is_empty();
+        if join {
+            if let Some(mine) = uses.now.iter_mut().find(|s| s.task == me.task) {
+                mine.step = me.step;
+                return;
+            }
+            uses.now.push(me);
+        } else {
+            uses.before = std::mem::replace(&mut uses.now, vec![me]);
+            uses.class = class;
+        }
+        let before = std::mem::take(&mut uses.before);
+        for b in &before {
+            self.after(*b);
+        }
+        take(self).before = before;
+    }
+
+    fn name_mut(&mut self, node: NodeId) -> &mut Name {
+        if self.names.len() <= node as usize {
+            self.names.resize_with(node as usize + 1, Name::default);
+        }
+        &mut self.names[node as usize]
+    }
+
+    /// The step waits for what made the directories that lead to `node`, and `node` itself.
+    fn lineage(&mut self, names: &Names, node: NodeId) {
+        let mut at = node;
+        loop {
+            if let Some(changed) = self.names.get(at as usize).and_then(|n| n.changed) {
+                self.after(changed);
+            }
+            if at == ROOT {
+                return;
+            }
+            at = names.parent(at);
+        }
+    }
+
+    /// The step looks `node` up.
+    pub fn read_name(&mut self, names: &Names, node: NodeId) {
+        self.lineage(names, node);
+        self.use_of(|o| &mut o.name_mut(node).uses, Class::Read);
+    }
+
+    /// The step changes what `node` stands for, and with it all below.
+    pub fn write_name(&mut self, names: &Names, node: NodeId) {
+        self.lineage(names, node);
+        if self.mode == OrderMode::Resource {
+            for below in names.subtree(node).into_iter().skip(1) {
+                let uses = std::mem::take(&mut self.name_mut(below).uses);
+                for s in &uses.now {
+                    self.after(*s);
+                }
+                // Whoever comes next finds this step by `changed` above it.
+            }
+            self.use_of(|o| &mut o.name_mut(node).entries, Class::Alone);
+        }
+        self.use_of(|o| &mut o.name_mut(node).uses, Class::Alone);
+        self.use_of(|o| &mut o.name_mut(names.parent(node)).entries, Class::Add);
+        let me = self.me;
+        self.name_mut(node).changed = Some(me);
+    }
+
+    /// The step's result depends on which names are in `node`.
+    pub fn read_entries(&mut self, names: &Names, node: NodeId) {
+        self.lineage(names, node);
+        self.use_of(|o| &mut o.name_mut(node).entries, Class::Read);
+    }
+
+    /// The step uses a file's size.
+    pub fn file(&mut self, file: i64, class: Class) {
+        self.use_of(|o| o.files.entry(file).or_default(), class);
+    }
+
+    /// The step uses the position of an open file description.
+    pub fn position(&mut self, ofd: u32) {
+        if self.mode == OrderMode::Thread {
+            return;
+        }
+        if self.ofds.len() <= ofd as usize {
+            self.ofds.resize(ofd as usize + 1, None);
+        }
+        let me = self.me;
+        if let Some(last) = self.ofds[ofd as usize].replace(me) {
+            self.after(last);
+        }
+    }
+
+    /// The step uses (`Read`) or opens or closes (`Alone`) a descriptor of a shared table. Held in both modes:
+    /// a descriptor that is not there yet cannot be used.
+    pub fn slot(&mut self, slot: u32, class: Class) {
+        let mode = std::mem::replace(&mut self.mode, OrderMode::Resource);
+        self.use_of(|o| o.slots.entry(slot).or_default(), class);
+        self.mode = mode;
+    }
+
+    /// The step uses (`Read`) or changes (`Alone`) the working directory or umask of threads that share them.
+    pub fn place(&mut self, place: usize, class: Class) {
+        self.use_of(|o| o.places.entry(place).or_default(), class);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edges_of(o: &mut Order, task: usize, step: usize, f: impl FnOnce(&mut Order)) -> Vec<(u32, u32)> {
+        o.begin(task, step);
+        f(o);
+        let (from, n) = o.end();
+        o.edges[from as usize..(from + n) as usize].iter().map(|s| (s.task, s.step)).collect()
+    }
+
+    #[test]
+    fn readers_commute_and_writers_do_not() {
+        let mut names = Names::new(&[]);
+        let f = names.literal(b"/d/f");
+        let mut o = Order::new(OrderMode::Resource);
+        assert_eq!(edges_of(&mut o, 0, 0, |o| o.write_name(&names, f)), []);
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.read_name(&names, f)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, f)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 0, 1, |o| o.write_name(&names, f)), [(1, 0), (2, 0)]);
+        // Thread 1 has waited for 0:0 before; now for 0:1, once.
+        assert_eq!(edges_of(&mut o, 1, 1, |o| o.read_name(&names, f)), [(0, 1)]);
+        assert_eq!(edges_of(&mut o, 1, 2, |o| o.read_name(&names, f)), []);
+    }
+
+    #[test]
+    fn a_renamed_directory_waits_for_all_below_and_all_below_for_it() {
+        let mut names = Names::new(&[]);
+        let (d, f, g) = (names.literal(b"/d"), names.literal(b"/d/s/f"), names.literal(b"/d/s/g"));
+        let mut o = Order::new(OrderMode::Resource);
+        edges_of(&mut o, 0, 0, |o| o.read_name(&names, f));
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.write_name(&names, d)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, g)), [(1, 0)]);
+    }
+
+    #[test]
+    fn listing_waits_for_entries_and_entries_commute() {
+        let mut names = Names::new(&[]);
+        let (d, f, g) = (names.literal(b"/d"), names.literal(b"/d/f"), names.literal(b"/d/g"));
+        let mut o = Order::new(OrderMode::Resource);
+        assert_eq!(edges_of(&mut o, 0, 0, |o| o.write_name(&names, f)), []);
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.write_name(&names, g)), []);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_entries(&names, d)), [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn thread_order_keeps_only_creations() {
+        let mut names = Names::new(&[]);
+        let f = names.literal(b"/d/f");
+        let mut o = Order::new(OrderMode::Thread);
+        edges_of(&mut o, 0, 0, |o| o.write_name(&names, f));
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.read_name(&names, f)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.file(1, Class::Alone)), []);
+    }
+
+    #[test]
+    fn a_child_knows_what_its_parent_knew() {
+        let mut names = Names::new(&[]);
+        let f = names.literal(b"/f");
+        let mut o = Order::new(OrderMode::Resource);
+        edges_of(&mut o, 0, 0, |o| o.write_name(&names, f));
+        edges_of(&mut o, 1, 0, |o| o.read_name(&names, f));
+        edges_of(&mut o, 1, 1, |_| ());
+        o.fork(Stamp { task: 1, step: 1 }, 2);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, f)), []);
+    }
+}

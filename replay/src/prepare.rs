@@ -1,0 +1,268 @@
+//! Makes the tree that the workload found: first what is to be made, then the making.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use ioreel_traces::rows::Tree;
+use rustix::{
+    fs::{
+        AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chmod, chownat, ftruncate, linkat,
+        mkdir, open, symlink, unlink, utimensat,
+    },
+    io::Errno,
+};
+
+use crate::{
+    ReplayError,
+    buffers::{PATTERN_BYTES, pattern},
+    names::{Before, Kind, NodeId},
+    plan::Plan,
+    sizes::BLOCK_BYTES,
+};
+
+/// One thing to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Absolute path inside the target.
+    pub path: Vec<u8>,
+    /// What.
+    pub what: What,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner and group, where they are to be set.
+    pub owner: Option<(u32, u32)>,
+    /// Modification time, ns since 1970.
+    pub mtime_ns: Option<i64>,
+}
+
+/// Kinds of things to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A directory.
+    Directory,
+    /// A regular file of `size_bytes`, of which the first `data_bytes` are data.
+    Regular {
+        /// Length.
+        size_bytes: i64,
+        /// Filled part.
+        data_bytes: i64,
+    },
+    /// A symbolic link.
+    Symlink(Vec<u8>),
+    /// Another name for the file at this path.
+    Link(Vec<u8>),
+}
+
+/// The whole tree.
+#[derive(Clone, Debug, Default)]
+pub struct Preparation {
+    /// Parents before what they hold.
+    pub items: Vec<Item>,
+    /// Room it takes, directories and links counted as one block each.
+    pub bytes: i64,
+    /// Things the reel has at the start that are not made, such as sockets.
+    pub left_out: i64,
+}
+
+impl Preparation {
+    /// What must be there before `plan` runs. `privileged`: owners can be set.
+    pub fn of(plan: &Plan, privileged: bool) -> Self {
+        let mut out = Self::default();
+        let first = plan.tasks.iter().find_map(|t| t.root.as_ref());
+        let default_owner = first.map_or((0, 0), |r| (r.uid, r.gid));
+        let mut nodes: Vec<(Vec<u8>, NodeId)> = (1..plan.names.len() as NodeId)
+            .filter(|n| matches!(plan.names.before(*n), Before::Present { .. }))
+            .map(|n| (plan.names.path(n), n))
+            .collect();
+        nodes.sort_unstable();
+        let mut wanted: HashMap<Vec<u8>, ()> = HashMap::new();
+        let mut linked: HashMap<i64, Vec<u8>> = HashMap::new();
+        for (i, (path, node)) in nodes.iter().enumerate() {
+            let Before::Present { kind, target, row, .. } = plan.names.before(*node) else { continue };
+            let row = plan.tree.get(*row as usize);
+            let mut prefix = path.clone();
+            prefix.push(b'/');
+            let holds = nodes.get(i + 1).is_some_and(|(next, _)| next.starts_with(&prefix));
+            // Outside the roots only what a working directory needs is made: see below.
+            if plan.names.area(*node).is_some() {
+                continue;
+            }
+            let what = match kind {
+                Kind::Directory => What::Directory,
+                Kind::Unknown if holds => What::Directory,
+                Kind::Regular | Kind::Unknown => match row.and_then(|r| r.link_id).and_then(|l| linked.get(&l)) {
+                    Some(first) => What::Link(first.clone()),
+                    None => {
+                        if let Some(link) = row.and_then(|r| r.link_id) {
+                            linked.insert(link, path.clone());
+                        }
+                        regular(plan, *node, row)
+                    }
+                },
+                Kind::Symlink => What::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
+                _ => {
+                    out.left_out += 1;
+                    continue;
+                }
+            };
+            out.parents(path, &mut wanted, privileged.then_some(default_owner));
+            out.bytes = out.bytes.saturating_add(match &what {
+                What::Regular { data_bytes, .. } => {
+                    data_bytes.saturating_add(2 * BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES
+                }
+                _ => BLOCK_BYTES,
+            });
+            let directory = what == What::Directory;
+            let default_mode = if directory { 0o755 } else { 0o644 };
+            let owner = row.and_then(|r| Some((r.uid? as u32, r.gid? as u32))).unwrap_or(default_owner);
+            out.items.push(Item {
+                path: path.clone(),
+                what,
+                mode: row.and_then(|r| r.mode).map_or(default_mode, |m| m as u32 & 0o7777),
+                owner: privileged.then_some(owner),
+                mtime_ns: row.and_then(|r| r.mtime_ns),
+            });
+            if directory {
+                wanted.insert(path.clone(), ());
+            }
+        }
+        for root in plan.tasks.iter().filter_map(|t| t.root.as_ref()) {
+            for dir in [&root.cwd, &root.root] {
+                let mut inside = dir.clone();
+                inside.extend_from_slice(b"/.");
+                out.parents(&inside, &mut wanted, privileged.then_some(default_owner));
+            }
+        }
+        out
+    }
+
+    /// Adds the directories that lead to `path` and are not there yet.
+    fn parents(&mut self, path: &[u8], made: &mut HashMap<Vec<u8>, ()>, owner: Option<(u32, u32)>) {
+        for (i, b) in path.iter().enumerate().skip(1) {
+            if *b == b'/' && path[i - 1] != b'/' && !made.contains_key(&path[..i]) {
+                made.insert(path[..i].to_vec(), ());
+                self.bytes += BLOCK_BYTES;
+                self.items.push(Item {
+                    path: path[..i].to_vec(),
+                    what: What::Directory,
+                    mode: 0o755,
+                    owner,
+                    mtime_ns: None,
+                });
+            }
+        }
+    }
+
+    /// Regular files, and their lengths together.
+    pub fn files(&self) -> (i64, i64) {
+        self.items.iter().fold((0, 0), |(n, bytes), i| match i.what {
+            What::Regular { size_bytes, .. } => (n + 1, bytes + size_bytes),
+            _ => (n, bytes),
+        })
+    }
+}
+
+fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {
+    let listed = row.and_then(|r| r.size_bytes);
+    let size_bytes = plan.sizes.bounds.get(&node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
+    // Small files inside their inode, and compressed ones, also take less than their length: only whole
+    // missing blocks make a file sparse.
+    let data_bytes = match row.and_then(|r| r.alloc_bytes) {
+        Some(alloc) if size_bytes >= BLOCK_BYTES && alloc <= size_bytes - BLOCK_BYTES => alloc.max(0),
+        _ => size_bytes,
+    };
+    What::Regular { size_bytes, data_bytes }
+}
+
+/// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot
+/// be made for its own sake (a name below a file, a name too long here) is returned as a warning.
+pub fn make(items: &[Item], mut progress: impl FnMut(usize)) -> Result<Vec<String>, ReplayError> {
+    let mut data = vec![0; PATTERN_BYTES];
+    pattern(0x1F5_EED, &mut data);
+    let mut warnings = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        if let Err(source) = make_one(item, &data, i) {
+            let path = PathBuf::from(String::from_utf8_lossy(&item.path).into_owned());
+            if matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EROFS)) {
+                return Err(ReplayError::Prepare { path, source });
+            }
+            warnings.push(format!("{}: not prepared: {source}", path.display()));
+        }
+        progress(i + 1);
+    }
+    // Last, and from the inside out: entries change a directory's time, and its mode may forbid them.
+    for item in items.iter().rev().filter(|i| i.what == What::Directory) {
+        if item.mode != 0o755 {
+            // Refused only for another user's directory under --force.
+            let _ = chmod(item.path.as_slice(), Mode::from_bits_truncate(item.mode));
+        }
+        set_mtime(item);
+    }
+    Ok(warnings)
+}
+
+fn make_one(item: &Item, data: &[u8], salt: usize) -> io::Result<()> {
+    let path = item.path.as_slice();
+    let again = |e: Errno| match e {
+        // Left by an earlier replay (--force): it makes way unless it is a directory.
+        Errno::EXIST | Errno::LOOP => unlink(path),
+        e => Err(e),
+    };
+    match &item.what {
+        What::Directory => match mkdir(path, Mode::from_bits_truncate(0o755)) {
+            Err(Errno::EXIST) => {}
+            other => other?,
+        },
+        What::Symlink(text) => {
+            symlink(text.as_slice(), path).or_else(|e| again(e).and_then(|()| symlink(text.as_slice(), path)))?;
+        }
+        What::Link(first) => {
+            let link = || linkat(CWD, first.as_slice(), CWD, path, AtFlags::empty());
+            link().or_else(|e| again(e).and_then(|()| link()))?;
+            return Ok(());
+        }
+        What::Regular { size_bytes, data_bytes } => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let make = || open(path, flags, Mode::from_bits_truncate(0o600));
+            let fd = make().or_else(|e| again(e).and_then(|()| make()))?;
+            let mut file = File::from(fd);
+            let mut left = *data_bytes as usize;
+            // Files differ from each other, so that no file system shares their blocks.
+            let mut at = salt.wrapping_mul(8 * 37) % (data.len() / 2);
+            while left > 0 {
+                let n = left.min(data.len() - at);
+                file.write_all(&data[at..at + n])?;
+                left -= n;
+                at = 0;
+            }
+            if size_bytes != data_bytes {
+                ftruncate(&file, *size_bytes as u64)?;
+            }
+        }
+    }
+    if let Some((uid, gid)) = item.owner
+        && (uid, gid) != (0, 0)
+    {
+        chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    if matches!(item.what, What::Regular { .. }) {
+        chmod(path, Mode::from_bits_truncate(item.mode))?;
+    }
+    if item.what != What::Directory {
+        set_mtime(item);
+    }
+    Ok(())
+}
+
+fn set_mtime(item: &Item) {
+    if let Some(ns) = item.mtime_ns {
+        let mtime = Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) };
+        let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
+        // A time out of the file system's range does not keep the replay from running.
+        let _ = utimensat(CWD, item.path.as_slice(), &times, AtFlags::SYMLINK_NOFOLLOW);
+    }
+}

@@ -1,0 +1,273 @@
+//! A model of the recorded processes: descriptor tables, working directories and mappings, shared and
+//! inherited as fork and exec do it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    Skip,
+    names::{Kind, NodeId},
+};
+
+/// A cell that holds the real descriptor at run time; each opening gets its own.
+pub type Slot = u32;
+
+/// What a recorded descriptor number stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its cell, or why operations on it are left out.
+    pub slot: Result<Slot, Skip>,
+    /// Index of its open file description in [`Procs::ofds`].
+    pub ofd: u32,
+    /// Closes on exec.
+    pub cloexec: bool,
+}
+
+/// An open file description.
+#[derive(Clone, Debug)]
+pub struct Ofd {
+    /// Name it was opened by.
+    pub node: NodeId,
+    /// File id, or `NO_ID`.
+    pub file: i64,
+    /// Kind of the file.
+    pub kind: Kind,
+    /// Position, when known.
+    pub pos: Option<i64>,
+    /// Opened with `O_APPEND`.
+    pub append: bool,
+    /// Descriptors that refer to it.
+    pub refs: u32,
+}
+
+/// A table with its number of users.
+#[derive(Clone, Debug)]
+pub struct Shared<T> {
+    /// The table.
+    pub value: T,
+    /// Tasks that use it.
+    pub users: u32,
+}
+
+/// Working directory and root.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Working directory, or why nothing relative to it is replayed.
+    pub cwd: Result<NodeId, Skip>,
+    /// Root directory.
+    pub root: NodeId,
+}
+
+/// A replayed file mapping: recorded address -> length and the cell of the real address.
+pub type Maps = BTreeMap<i64, (i64, Slot)>;
+
+/// One thread: which tables it uses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Use {
+    /// Index in [`Procs::tables`].
+    pub table: usize,
+    /// Index in [`Procs::places`].
+    pub place: usize,
+    /// Index in [`Procs::maps`].
+    pub maps: usize,
+    /// It has started and not ended.
+    pub alive: bool,
+    /// It has ended.
+    pub ended: bool,
+}
+
+/// All processes.
+#[derive(Debug, Default)]
+pub struct Procs {
+    /// Descriptor tables.
+    pub tables: Vec<Shared<BTreeMap<i32, Entry>>>,
+    /// Directories.
+    pub places: Vec<Shared<Place>>,
+    /// Mappings.
+    pub maps: Vec<Shared<Maps>>,
+    /// Open file descriptions.
+    pub ofds: Vec<Ofd>,
+    /// By thread.
+    pub uses: Vec<Use>,
+    /// Descriptors open per file: an unlinked file keeps its space until the last goes.
+    pub opens: HashMap<i64, u32>,
+    /// Slots handed out.
+    pub slots: u32,
+}
+
+/// `CLONE_*` bits that matter here.
+pub mod clone {
+    /// Memory.
+    pub const VM: i64 = 0x100;
+    /// Working directory, root, umask.
+    pub const FS: i64 = 0x200;
+    /// Descriptor table.
+    pub const FILES: i64 = 0x400;
+}
+
+impl Procs {
+    /// A new cell.
+    pub fn new_slot(&mut self) -> Slot {
+        self.slots += 1;
+        self.slots - 1
+    }
+
+    /// Starts thread `task` with tables of its own.
+    pub fn start_root(&mut self, task: usize, place: Place) {
+        let tables = (self.tables.len(), self.places.len(), self.maps.len());
+        self.tables.push(Shared { value: BTreeMap::new(), users: 1 });
+        self.places.push(Shared { value: place, users: 1 });
+        self.maps.push(Shared { value: Maps::new(), users: 1 });
+        self.set(task, Use { table: tables.0, place: tables.1, maps: tables.2, alive: true, ended: false });
+    }
+
+    fn set(&mut self, task: usize, u: Use) {
+        if self.uses.len() <= task {
+            self.uses.resize(task + 1, Use::default());
+        }
+        self.uses[task] = u;
+    }
+
+    /// What a thread uses.
+    pub fn of(&self, task: usize) -> Use {
+        self.uses.get(task).copied().unwrap_or_default()
+    }
+
+    /// Starts `child` as `parent`'s clone; the cells it copies, old and new.
+    pub fn fork(&mut self, parent: usize, child: usize, flags: i64) -> Vec<(Slot, Slot)> {
+        let p = self.of(parent);
+        let mut copies = Vec::new();
+        let mut u = Use { alive: true, ..p };
+        if flags & clone::FILES != 0 {
+            self.tables[p.table].users += 1;
+        } else {
+            u.table = self.copy_table(p.table, &mut copies);
+        }
+        if flags & clone::FS != 0 {
+            self.places[p.place].users += 1;
+        } else {
+            u.place = self.places.len();
+            let value = self.places[p.place].value;
+            self.places.push(Shared { value, users: 1 });
+        }
+        if flags & clone::VM != 0 {
+            self.maps[p.maps].users += 1;
+        } else {
+            // A forked child inherits mappings, which a replay does not repeat: they stay the parent's.
+            u.maps = self.maps.len();
+            self.maps.push(Shared { value: Maps::new(), users: 1 });
+        }
+        self.set(child, u);
+        copies
+    }
+
+    fn copy_table(&mut self, table: usize, copies: &mut Vec<(Slot, Slot)>) -> usize {
+        let mut value = self.tables[table].value.clone();
+        for entry in value.values_mut() {
+            self.ofds[entry.ofd as usize].refs += 1;
+            if let Ok(slot) = &mut entry.slot {
+                let new = self.slots;
+                self.slots += 1;
+                copies.push((*slot, new));
+                *slot = new;
+            }
+        }
+        self.tables.push(Shared { value, users: 1 });
+        self.tables.len() - 1
+    }
+
+    /// A thread that execs has a descriptor table of its own from then on; the cells it copies if it shared one.
+    pub fn unshare_table(&mut self, task: usize) -> Vec<(Slot, Slot)> {
+        let table = self.of(task).table;
+        let mut copies = Vec::new();
+        if self.tables[table].users > 1 {
+            self.tables[table].users -= 1;
+            self.uses[task].table = self.copy_table(table, &mut copies);
+        }
+        copies
+    }
+
+    /// The descriptor's meaning for a thread.
+    pub fn entry(&self, task: usize, fd: i32) -> Option<Entry> {
+        self.tables.get(self.of(task).table)?.value.get(&fd).copied()
+    }
+
+    /// A new open file description.
+    pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, append: bool) -> u32 {
+        *self.opens.entry(file).or_default() += 1;
+        self.ofds.push(Ofd { node, file, kind, pos, append, refs: 0 });
+        (self.ofds.len() - 1) as u32
+    }
+
+    /// Puts a descriptor into a thread's table; what was there before is closed. Returns that one, and the
+    /// file whose last descriptor it was.
+    pub fn install(&mut self, task: usize, fd: i32, entry: Entry) -> (Option<Entry>, Option<i64>) {
+        let table = self.of(task).table;
+        self.ofds[entry.ofd as usize].refs += 1;
+        let old = self.tables[table].value.insert(fd, entry);
+        (old, old.and_then(|e| self.unref(e.ofd)))
+    }
+
+    /// Takes a descriptor out; likewise.
+    pub fn remove(&mut self, task: usize, fd: i32) -> (Option<Entry>, Option<i64>) {
+        let table = self.of(task).table;
+        let old = self.tables[table].value.remove(&fd);
+        (old, old.and_then(|e| self.unref(e.ofd)))
+    }
+
+    fn unref(&mut self, ofd: u32) -> Option<i64> {
+        let o = &mut self.ofds[ofd as usize];
+        o.refs = o.refs.saturating_sub(1);
+        if o.refs > 0 {
+            return None;
+        }
+        let file = o.file;
+        let opens = self.opens.get_mut(&file)?;
+        *opens = opens.saturating_sub(1);
+        (*opens == 0).then_some(file)
+    }
+
+    /// Ends a thread. Returns the files whose last descriptor went with it, and the mappings that end.
+    pub fn exit(&mut self, task: usize) -> (Vec<i64>, Maps) {
+        let u = self.of(task);
+        if !u.alive {
+            return (Vec::new(), Maps::new());
+        }
+        self.uses[task].alive = false;
+        self.uses[task].ended = true;
+        let mut last = Vec::new();
+        let table = &mut self.tables[u.table];
+        table.users -= 1;
+        if table.users == 0 {
+            for entry in std::mem::take(&mut table.value).into_values() {
+                last.extend(self.unref(entry.ofd));
+            }
+        }
+        self.places[u.place].users -= 1;
+        (last, self.drop_maps(task))
+    }
+
+    /// The mappings that end when a thread leaves its memory (exit, exec); none when others still use it.
+    pub fn drop_maps(&mut self, task: usize) -> Maps {
+        let maps = &mut self.maps[self.uses[task].maps];
+        maps.users -= 1;
+        if maps.users == 0 { std::mem::take(&mut maps.value) } else { Maps::new() }
+    }
+
+    /// A fresh memory after exec.
+    pub fn new_maps(&mut self, task: usize) {
+        self.uses[task].maps = self.maps.len();
+        self.maps.push(Shared { value: Maps::new(), users: 1 });
+    }
+
+    /// After a directory moved: working directories and directory descriptors move with it.
+    pub fn relocate(&mut self, mut moved: impl FnMut(NodeId) -> NodeId) {
+        for place in self.places.iter_mut().filter(|p| p.users > 0) {
+            if let Ok(cwd) = place.value.cwd {
+                place.value.cwd = Ok(moved(cwd));
+            }
+        }
+        for ofd in self.ofds.iter_mut().filter(|o| o.refs > 0) {
+            ofd.node = moved(ofd.node);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! How threads wait for each other's steps: a counter per thread, a bounded spin, then a futex.
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use rustix::thread::futex;
+
+use crate::order::{FINISH, Stamp};
+
+/// Spins before sleeping: a wake-up costs some 5 us on bare metal and 50 us in a guest, a step of a cached
+/// workload 1 us.
+const SPINS: u32 = 200;
+
+/// One thread's counter, on a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Counter {
+    /// Steps done, those nobody waits for not always counted; `u32::MAX` at the end.
+    done: AtomicU32,
+    /// Least step that a sleeper waits for.
+    wanted: AtomicU32,
+    /// Changes when sleepers are woken: what they sleep on.
+    turn: AtomicU32,
+}
+
+/// All threads' counters.
+#[derive(Debug)]
+pub struct Progress(Box<[Counter]>);
+
+impl Progress {
+    /// For so many threads, none of which has done a step.
+    pub fn new(threads: usize) -> Self {
+        let counter = || Counter { done: AtomicU32::new(0), wanted: AtomicU32::new(u32::MAX), turn: AtomicU32::new(0) };
+        Self((0..threads).map(|_| counter()).collect())
+    }
+
+    /// Thread `task` has done step `step`.
+    pub fn publish(&self, task: u32, step: u32) {
+        let c = &self.0[task as usize];
+        c.done.store(step.saturating_add(1), SeqCst);
+        if c.wanted.load(SeqCst) <= step {
+            // Sleepers that want a later step register again when they find that it was not theirs.
+            c.wanted.store(u32::MAX, SeqCst);
+            c.turn.fetch_add(1, SeqCst);
+            // Waking fails only for a bad address.
+            let _ = futex::wake(&c.turn, futex::Flags::PRIVATE, i32::MAX as u32);
+        }
+    }
+
+    /// Thread `task` is at its end.
+    pub fn finish(&self, task: u32) {
+        self.publish(task, FINISH);
+    }
+
+    /// Whether the step is done.
+    pub fn is_done(&self, s: Stamp) -> bool {
+        self.0[s.task as usize].done.load(SeqCst) > s.step
+    }
+
+    /// Returns once the step is done.
+    pub fn wait(&self, s: Stamp) {
+        let c = &self.0[s.task as usize];
+        for _ in 0..SPINS {
+            if c.done.load(SeqCst) > s.step {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        loop {
+            let turn = c.turn.load(SeqCst);
+            c.wanted.fetch_min(s.step, SeqCst);
+            // After registering: a step published before is seen here, one published later changes the turn.
+            if c.done.load(SeqCst) > s.step {
+                return;
+            }
+            // Returns early when the turn has changed meanwhile, or for a signal.
+            let _ = futex::wait(&c.turn, futex::Flags::PRIVATE, turn, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, thread};
+
+    use super::*;
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        const STEPS: u32 = 20_000;
+        let p = Arc::new(Progress::new(2));
+        // Two threads in lock step: each waits for the other's step before its own.
+        let spawn = |me: u32| {
+            let p = p.clone();
+            thread::spawn(move || {
+                for step in 0..STEPS {
+                    if step + me > 0 {
+                        p.wait(Stamp { task: 1 - me, step: step + me - 1 });
+                    }
+                    p.publish(me, step);
+                }
+                p.finish(me);
+            })
+        };
+        for t in [spawn(0), spawn(1)] {
+            t.join().expect("no panic");
+        }
+        assert!(p.is_done(Stamp { task: 0, step: FINISH }));
+    }
+}

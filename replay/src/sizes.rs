@@ -1,0 +1,220 @@
+//! Sizes of files while the workload runs: what must be there before it starts, and how much room it needs.
+
+use std::collections::HashMap;
+
+use crate::names::{NO_NODE, NodeId};
+
+/// What a file takes at least on the target: its data in whole blocks.
+pub const BLOCK_BYTES: i64 = 4096;
+
+#[derive(Clone, Debug, Default)]
+struct FileSize {
+    size: Option<i64>,
+    /// Bytes that take room.
+    alloc: i64,
+    /// Its data is no longer what it was at the start.
+    modified: bool,
+    pre: Option<NodeId>,
+    unlinked: bool,
+}
+
+/// Least and greatest size of a file before the workload, from what reads returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// It has at least so many bytes.
+    pub least: i64,
+    /// And at most so many.
+    pub most: i64,
+}
+
+impl Bounds {
+    /// The size to prepare, given what the reel's `tree` says.
+    pub fn size(self, listed: Option<i64>) -> i64 {
+        listed.unwrap_or(self.least).min(self.most).max(self.least)
+    }
+}
+
+/// All files.
+#[derive(Debug, Default)]
+pub struct Sizes {
+    files: HashMap<i64, FileSize>,
+    /// By place at the start.
+    pub bounds: HashMap<NodeId, Bounds>,
+    /// Sizes of the reel's `tree`, by place.
+    pub listed: HashMap<NodeId, i64>,
+    room: i64,
+    /// Most bytes the workload adds at any one time.
+    pub peak_bytes: i64,
+}
+
+fn blocks(bytes: i64) -> i64 {
+    bytes.max(0).saturating_add(BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES
+}
+
+impl Sizes {
+    fn file(&mut self, file: i64) -> &mut FileSize {
+        self.files.entry(file).or_default()
+    }
+
+    fn take(&mut self, bytes: i64) {
+        self.room = self.room.saturating_add(bytes);
+        self.peak_bytes = self.peak_bytes.max(self.room);
+    }
+
+    /// A file was opened by a name that stood at `pre` at the start ([`NO_NODE`]: made since).
+    pub fn opened(&mut self, file: i64, pre: NodeId, created: bool) {
+        let listed = self.listed.get(&pre).copied();
+        let fresh = !self.files.contains_key(&file);
+        let f = self.file(file);
+        if created {
+            *f = FileSize { size: Some(0), modified: true, ..FileSize::default() };
+            self.take(BLOCK_BYTES);
+        } else if fresh && pre != NO_NODE {
+            f.pre = Some(pre);
+            f.size = listed;
+            f.alloc = blocks(listed.unwrap_or(0));
+        }
+    }
+
+    /// A directory or link was made.
+    pub fn made(&mut self) {
+        self.take(BLOCK_BYTES);
+    }
+
+    /// A read at `offset` of `len` bytes returned `ret`.
+    pub fn read(&mut self, file: i64, offset: i64, len: i64, ret: i64) {
+        let Some(f) = self.files.get_mut(&file) else { return };
+        if f.modified {
+            return;
+        }
+        let Some(pre) = f.pre else { return };
+        let end = offset.saturating_add(ret);
+        let b = self.bounds.entry(pre).or_insert(Bounds { least: 0, most: i64::MAX });
+        if ret > 0 {
+            b.least = b.least.max(end);
+        }
+        if ret < len {
+            // A short read of a regular file ends at its end.
+            b.most = b.most.min(end);
+            f.size = Some(f.size.map_or(end, |s| if ret > 0 { end } else { s.min(end) }));
+        }
+    }
+
+    /// `fstat` and the like said `size` before the workload changed the file.
+    pub fn told(&mut self, pre: NodeId, file: Option<i64>, size: i64) {
+        let modified = file.and_then(|f| self.files.get(&f)).is_some_and(|f| f.modified);
+        if pre == NO_NODE || modified || self.listed.contains_key(&pre) {
+            return;
+        }
+        let b = self.bounds.entry(pre).or_insert(Bounds { least: 0, most: i64::MAX });
+        b.least = b.least.max(size).min(b.most);
+    }
+
+    /// `n` bytes were written at `offset`.
+    pub fn wrote(&mut self, file: i64, offset: i64, n: i64) {
+        let f = self.file(file);
+        f.modified = true;
+        let end = offset.max(0).saturating_add(n);
+        f.size = Some(f.size.unwrap_or(0).max(end));
+        let whole = blocks(f.size.unwrap_or(0));
+        // Whatever lies in a hole takes room for the first time; more than the size it never takes.
+        let alloc = f.alloc.saturating_add(blocks(n)).min(whole).max(f.alloc.min(whole));
+        let more = alloc - f.alloc;
+        f.alloc = alloc;
+        self.take(more);
+    }
+
+    /// The file's length was set.
+    pub fn truncated(&mut self, file: i64, size: i64) {
+        let f = self.file(file);
+        f.modified = true;
+        f.size = Some(size);
+        let alloc = f.alloc.min(blocks(size));
+        let more = alloc - f.alloc;
+        f.alloc = alloc;
+        self.take(more);
+    }
+
+    /// Room was reserved.
+    pub fn reserved(&mut self, file: i64, offset: i64, len: i64, keeps_size: bool) {
+        let f = self.file(file);
+        f.modified = true;
+        let end = offset.max(0).saturating_add(len);
+        if !keeps_size {
+            f.size = Some(f.size.unwrap_or(0).max(end));
+        }
+        let alloc = f.alloc.max(blocks(f.alloc.saturating_add(len).min(end)));
+        let more = alloc - f.alloc;
+        f.alloc = alloc;
+        self.take(more);
+    }
+
+    /// Its last name went; `open` says whether descriptors still hold it.
+    pub fn unlinked(&mut self, file: i64, open: bool) {
+        if let Some(f) = self.files.get_mut(&file) {
+            f.unlinked = true;
+            if !open {
+                self.freed(file);
+            }
+        }
+    }
+
+    /// Its last descriptor went.
+    pub fn closed(&mut self, file: i64) {
+        if self.files.get(&file).is_some_and(|f| f.unlinked) {
+            self.freed(file);
+        }
+    }
+
+    fn freed(&mut self, file: i64) {
+        if let Some(f) = self.files.remove(&file) {
+            self.take(-f.alloc);
+        }
+    }
+
+    /// The file's size, when known.
+    pub fn size(&self, file: i64) -> Option<i64> {
+        self.files.get(&file).and_then(|f| f.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_the_peak_not_the_sum() {
+        let mut s = Sizes::default();
+        for file in 0..10 {
+            s.opened(file, NO_NODE, true);
+            s.wrote(file, 0, 1 << 20);
+            s.unlinked(file, true);
+            s.closed(file);
+        }
+        assert!(s.peak_bytes < (1 << 20) + 20 * BLOCK_BYTES, "{}", s.peak_bytes);
+    }
+
+    #[test]
+    fn overwriting_takes_no_room_and_holes_do() {
+        let mut s = Sizes::default();
+        s.opened(1, NO_NODE, true);
+        s.wrote(1, 0, 8192);
+        s.wrote(1, 0, 8192);
+        assert_eq!(s.peak_bytes, BLOCK_BYTES + 8192);
+        s.truncated(1, 1 << 40);
+        assert_eq!(s.peak_bytes, BLOCK_BYTES + 8192);
+        s.reserved(1, 0, 1 << 40, false);
+        assert!(s.peak_bytes >= 1 << 40);
+    }
+
+    #[test]
+    fn reads_tell_the_size() {
+        let mut s = Sizes::default();
+        s.opened(1, 7, false);
+        s.read(1, 0, 4096, 4096);
+        s.read(1, 4096, 4096, 100);
+        s.read(1, 4196, 4096, 0);
+        assert_eq!(s.bounds[&7], Bounds { least: 4196, most: 4196 });
+        assert_eq!(s.bounds[&7].size(Some(9000)), 4196);
+    }
+}

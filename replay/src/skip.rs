@@ -1,0 +1,92 @@
+//! Why a recorded operation is not issued again.
+
+/// A reason to leave an operation out; counted and told before the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Skip {
+    /// Under /proc.
+    Proc,
+    /// Under /sys.
+    Sys,
+    /// Under /dev.
+    Dev,
+    /// Outside every `--root`.
+    Outside,
+    /// On a pipe or FIFO.
+    Pipe,
+    /// On a socket.
+    Socket,
+    /// On a character or block device.
+    Device,
+    /// On a descriptor that is no file: epoll, eventfd, …
+    NoFile,
+    /// On a descriptor whose opening is not in the reel.
+    UnknownFd,
+    /// The recording stopped before it returned.
+    InFlight,
+    /// A call a replay does not know.
+    Unsupported,
+    /// Would make a device node.
+    DeviceNode,
+    /// It failed for a cause that the target does not have (another file system, read-only mount, signal, …).
+    ForeignCause,
+    /// It was given no readable path.
+    NoPath,
+    /// Changing an owner needs root.
+    NeedsRoot,
+    /// A position inside a directory means nothing on another file system.
+    DirPosition,
+    /// On a mapping that is not a replayed one (made before the recording, or inherited by fork).
+    NoMapping,
+    /// Recorded after its thread's end.
+    AfterExit,
+}
+
+impl Skip {
+    /// For people, and key in reports and manifests.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Proc => "under /proc",
+            Self::Sys => "under /sys",
+            Self::Dev => "under /dev",
+            Self::Outside => "outside --root",
+            Self::Pipe => "pipe",
+            Self::Socket => "socket",
+            Self::Device => "terminal or device",
+            Self::NoFile => "descriptor without a file",
+            Self::UnknownFd => "descriptor opened out of sight",
+            Self::InFlight => "in flight at the end of the recording",
+            Self::Unsupported => "call not replayed",
+            Self::DeviceNode => "would make a device node",
+            Self::ForeignCause => "failed for a cause the target does not have",
+            Self::NoPath => "path unreadable",
+            Self::NeedsRoot => "change of owner needs root",
+            Self::DirPosition => "position inside a directory",
+            Self::NoMapping => "mapping made out of sight",
+            Self::AfterExit => "after its thread's end",
+        }
+    }
+
+    /// Whether a recorded failure says nothing about names and files: issued on the target it might
+    /// succeed there, and change what later operations find.
+    pub fn foreign_cause(ret: i64) -> bool {
+        const CAUSES: &[i32] = &[
+            libc::EXDEV,
+            libc::EROFS,
+            libc::EBUSY,
+            libc::ETXTBSY,
+            libc::EMFILE,
+            libc::ENFILE,
+            libc::EINTR,
+            libc::EAGAIN,
+            libc::ENOSPC,
+            libc::EDQUOT,
+            libc::EIO,
+            libc::ENOMEM,
+            libc::EFAULT,
+            libc::ENOSYS,
+            libc::EFBIG,
+        ];
+        // 512 and up: the kernel's own codes for a call that a signal interrupted.
+        ret < 0 && (ret <= -512 || CAUSES.iter().any(|c| ret == -i64::from(*c)))
+    }
+}

@@ -1,0 +1,248 @@
+//! What a recorded operation refers to in the model: descriptors, names, and whether it is replayed.
+
+use crate::{
+    Call, Skip,
+    input::{NO_FD, NO_ID, NONE, Rec},
+    names::{Kind, NO_NODE, NodeId},
+    plan::{BAD_FD, CWD},
+    planner::Planner,
+    procs::Entry,
+};
+
+/// An operation's references.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    /// Slot of `fd` or of `path`'s directory.
+    pub(crate) fd: i32,
+    /// Slot of `fd2` or of `path2`'s directory.
+    pub(crate) fd2: i32,
+    /// What `fd` stands for.
+    pub(crate) entry: Option<Entry>,
+    /// What `fd2` stands for.
+    pub(crate) entry2: Option<Entry>,
+    /// Where `path` leads (the new name of a symlink).
+    pub(crate) node: NodeId,
+    /// Where `path2` leads.
+    pub(crate) node2: NodeId,
+    /// Uses the working directory.
+    pub(crate) relative: bool,
+    /// Why it is not replayed.
+    pub(crate) skip: Option<Skip>,
+}
+
+fn failed_with(r: &Rec, errno: i32) -> bool {
+    r.ret == -i64::from(errno)
+}
+
+impl Planner {
+    /// Finds an operation's references as the model stands now.
+    pub(crate) fn view(&mut self, r: &Rec) -> View {
+        let mut v = View {
+            fd: CWD,
+            fd2: CWD,
+            entry: None,
+            entry2: None,
+            node: NO_NODE,
+            node2: NO_NODE,
+            relative: false,
+            skip: None,
+        };
+        let skip = self.look(r, &mut v).err();
+        v.skip = if r.in_flight {
+            Some(Skip::InFlight)
+        } else if r.call == Call::Other {
+            Some(Skip::Unsupported)
+        } else if Skip::foreign_cause(r.ret) {
+            Some(Skip::ForeignCause)
+        } else {
+            skip
+        };
+        v
+    }
+
+    fn look(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+        let path_call = match r.call {
+            Call::Close | Call::CloseRange | Call::Umask | Call::Munmap | Call::Msync => false,
+            Call::Utimensat | Call::Futimesat | Call::Statx if r.path == NONE => false,
+            c => self.takes_path(c),
+        };
+        if path_call { self.look_at_paths(r, v) } else { self.look_at_fds(r, v) }
+    }
+
+    fn takes_path(&self, call: Call) -> bool {
+        call.opens()
+            || call.renames()
+            || call.links()
+            || call.symlinks()
+            || matches!(
+                call,
+                Call::Truncate
+                    | Call::Stat
+                    | Call::Lstat
+                    | Call::Newfstatat
+                    | Call::Statx
+                    | Call::Access
+                    | Call::Faccessat
+                    | Call::Faccessat2
+                    | Call::Readlink
+                    | Call::Readlinkat
+                    | Call::Mkdir
+                    | Call::Mkdirat
+                    | Call::Rmdir
+                    | Call::Unlink
+                    | Call::Unlinkat
+                    | Call::Mknod
+                    | Call::Mknodat
+                    | Call::Chmod
+                    | Call::Fchmodat
+                    | Call::Fchmodat2
+                    | Call::Chown
+                    | Call::Lchown
+                    | Call::Fchownat
+                    | Call::Utime
+                    | Call::Utimes
+                    | Call::Futimesat
+                    | Call::Utimensat
+                    | Call::Chdir
+            )
+    }
+
+    /// The slot behind a descriptor number: a call that failed for a bad descriptor gets a bad one again.
+    fn descriptor(&self, r: &Rec, fd: i32, file: i64) -> Result<(i32, Option<Entry>), Skip> {
+        match self.procs.entry(r.task as usize, fd) {
+            Some(e) => e.slot.map(|s| (s as i32, Some(e))),
+            None if failed_with(r, libc::EBADF) => Ok((BAD_FD, None)),
+            None => Err(self
+                .input
+                .files
+                .get(&file)
+                .and_then(|f| Kind::from_name(&f.kind).skip())
+                .unwrap_or(Skip::UnknownFd)),
+        }
+    }
+
+    fn look_at_fds(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+        let fd = if r.fd == NO_FD { r.dirfd } else { r.fd };
+        v.entry = self.procs.entry(r.task as usize, fd);
+        v.entry2 = self.procs.entry(r.task as usize, r.fd2);
+        match r.call {
+            Call::Umask => Ok(()),
+            // Handled where the mappings are.
+            Call::Munmap | Call::Msync => Ok(()),
+            Call::CloseRange => Ok(()),
+            Call::Mmap if r.flags as i32 & libc::MAP_ANONYMOUS != 0 || fd < 0 => Err(Skip::NoFile),
+            _ => {
+                let (slot, _) = self.descriptor(r, fd, r.file)?;
+                v.fd = slot;
+                v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+                if r.call.copies() {
+                    let (slot2, _) = self.descriptor(r, r.fd2, r.file2)?;
+                    v.fd2 = slot2;
+                } else if matches!(r.call, Call::Dup2 | Call::Dup3) {
+                    v.fd2 = v.entry2.and_then(|e| e.slot.ok()).map_or(BAD_FD, |s| s as i32);
+                }
+                if r.call == Call::Lseek
+                    && r.aux != 0
+                    && v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].kind == Kind::Directory)
+                {
+                    return Err(Skip::DirPosition);
+                }
+                if r.call.chowns() && !self.options.privileged {
+                    return Err(Skip::NeedsRoot);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn look_at_paths(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+        if r.call.chowns() && !self.options.privileged {
+            return Err(Skip::NeedsRoot);
+        }
+        if matches!(r.call, Call::Mknod | Call::Mknodat) {
+            let kind = r.mode as u32 & libc::S_IFMT;
+            if !matches!(kind, 0 | libc::S_IFREG | libc::S_IFIFO) {
+                return Err(Skip::DeviceNode);
+            }
+        }
+        let two = r.call.renames() || r.call.links();
+        if r.call.symlinks() {
+            if r.path == NONE {
+                return Err(Skip::NoPath);
+            }
+        } else {
+            (v.fd, v.node) = self.name(r, r.dirfd, r.path, r.call.follows(r.flags), v)?;
+            if v.node == NO_NODE && r.path != NONE {
+                v.entry = self.procs.entry(r.task as usize, r.dirfd);
+            }
+        }
+        if two || r.call.symlinks() {
+            (v.fd2, v.node2) = self.name(r, r.dirfd2, r.path2, false, v)?;
+        }
+        for node in [v.node, v.node2] {
+            if node == NO_NODE {
+                continue;
+            }
+            let kind = self.names.kind(node);
+            let ours = self.names.pre(node) == NO_NODE;
+            if let Some(why) = kind.skip()
+                && (!ours || r.call.opens())
+            {
+                return Err(why);
+            }
+        }
+        if r.call.stats()
+            && r.ret >= 0
+            && let Some(why) = Kind::from_mode(r.mode).skip()
+            && !(v.node != NO_NODE && self.names.exists(v.node) == Some(true) && self.names.pre(v.node) == NO_NODE)
+        {
+            return Err(why);
+        }
+        if r.call.opens()
+            && r.ret >= 0
+            && r.file != NO_ID
+            && let Some(why) = self.input.files.get(&r.file).and_then(|f| Kind::from_name(&f.kind).skip())
+        {
+            return Err(why);
+        }
+        Ok(())
+    }
+
+    /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself.
+    fn name(&mut self, r: &Rec, dirfd: i32, path: u32, follow: bool, v: &mut View) -> Result<(i32, NodeId), Skip> {
+        if path == NONE {
+            return Err(Skip::NoPath);
+        }
+        let text = self.input.paths.bytes(path).to_vec();
+        let place = self.procs.places[self.procs.of(r.task as usize).place].value;
+        if text.first() == Some(&b'/') {
+            let node = self.names.resolve(place.root, place.root, &text, follow);
+            return self.placed(CWD, node);
+        }
+        if dirfd == NO_FD || dirfd == libc::AT_FDCWD {
+            v.relative = true;
+            let cwd = place.cwd?;
+            if text.is_empty() {
+                return self.placed(CWD, Some(cwd));
+            }
+            let node = self.names.resolve(place.root, cwd, &text, follow);
+            return self.placed(CWD, node);
+        }
+        let (slot, entry) = self.descriptor(r, dirfd, NO_ID)?;
+        let Some(entry) = entry else { return Ok((slot, NO_NODE)) };
+        if text.is_empty() {
+            return Ok((slot, NO_NODE));
+        }
+        let base = self.procs.ofds[entry.ofd as usize].node;
+        let node = self.names.resolve(place.root, base, &text, follow);
+        self.placed(slot, node)
+    }
+
+    fn placed(&self, slot: i32, node: Option<NodeId>) -> Result<(i32, NodeId), Skip> {
+        match node {
+            // A loop of links fails on the target as it did.
+            None => Ok((slot, NO_NODE)),
+            Some(node) => self.names.area(node).map_or(Ok((slot, node)), Err),
+        }
+    }
+}

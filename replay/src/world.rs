@@ -1,0 +1,325 @@
+//! The real engine: threads, the monotonic clock, system calls.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicU32, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use rustix::{
+    fs::Mode,
+    io::Errno,
+    thread::{ClockId, UnshareFlags, clock_nanosleep_absolute, futex, unshare_unsafe},
+    time::{Timespec, clock_gettime},
+};
+
+use crate::{
+    buffers::Source,
+    contain::{Privilege, become_user},
+    engine::{Engine, Outcome, run_program},
+    issue::{Cells, Issuer},
+    order::Stamp,
+    pace::{Base, Pace},
+    plan::{Act, Plan, Root},
+    procs::clone,
+    progress::Progress,
+};
+
+/// Of a wait for a deadline, the end is spun away: a sleeper wakes some 50 us late in a guest.
+pub const DEFAULT_SPIN_NS: i64 = 50_000;
+/// Steps run on the thread's own stack only.
+const STACK_BYTES: usize = 256 << 10;
+
+/// ns on the monotonic clock.
+pub fn monotonic_ns() -> i64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// What all threads of a replay share.
+#[derive(Debug)]
+pub struct World {
+    /// The plan.
+    pub plan: Plan,
+    cells: Cells,
+    source: Source,
+    progress: Progress,
+    pace: Pace,
+    spin_ns: i64,
+    privilege: Privilege,
+    /// Time 0 on the monotonic clock.
+    epoch_ns: AtomicI64,
+    ended_ns: Box<[AtomicI64]>,
+    outcomes: Mutex<Vec<Outcome>>,
+    warnings: Mutex<Vec<String>>,
+    live: Mutex<usize>,
+    none_live: Condvar,
+}
+
+/// A descriptor table in use; whoever drops it last closes what is open.
+type Group = Arc<()>;
+
+impl World {
+    /// Ready to start.
+    pub fn new(plan: Plan, source: Source, pace: Pace, spin_ns: i64, privilege: Privilege) -> Self {
+        let threads = plan.tasks.len();
+        let world = Self {
+            cells: Cells::new(&plan),
+            progress: Progress::new(threads),
+            ended_ns: (0..threads).map(|_| AtomicI64::new(0)).collect(),
+            source,
+            pace,
+            spin_ns,
+            privilege,
+            epoch_ns: AtomicI64::new(0),
+            outcomes: Mutex::new(Vec::with_capacity(plan.calls.max(0) as usize)),
+            warnings: Mutex::default(),
+            live: Mutex::new(0),
+            none_live: Condvar::new(),
+            plan,
+        };
+        for (i, task) in world.plan.tasks.iter().enumerate() {
+            if task.program.is_empty() {
+                world.progress.finish(i as u32);
+            }
+        }
+        world
+    }
+
+    /// Runs everything from time 0, which is `lead_ns` from now; called by a thread inside the target that has
+    /// no descriptor open. Returns when the last thread has ended.
+    pub fn run(self: &Arc<Self>, lead_ns: i64) {
+        self.epoch_ns.store(monotonic_ns() + lead_ns, SeqCst);
+        let roots = self.plan.tasks.iter().enumerate().filter(|(_, t)| t.root.is_some() && !t.program.is_empty());
+        for (i, task) in roots {
+            // At pace max a thread without a recorded parent is free at once; else it computes until it acts.
+            let recorded_ns = if self.pace == Pace::Max { task.start_ns } else { 0 };
+            self.start(i as u32, Base { recorded_ns, now_ns: 0 }, None);
+        }
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        while *live > 0 {
+            live = self.none_live.wait(live).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Time 0 on the monotonic clock.
+    pub fn epoch_ns(&self) -> i64 {
+        self.epoch_ns.load(SeqCst)
+    }
+
+    /// What happened, by nobody's order; to be called after the end.
+    pub fn take_outcomes(&self) -> Vec<Outcome> {
+        std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What went wrong beside results.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn warn(&self, text: String) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// Makes the thread of `task` and waits until it has its own tables.
+    fn start(self: &Arc<Self>, task: u32, base: Base, parent: Option<&Group>) {
+        let ready = Arc::new(AtomicU32::new(0));
+        let (world, signal) = (self.clone(), ready.clone());
+        let shared = self.plan.tasks[task as usize].clone_flags & clone::FILES != 0;
+        let group = parent.filter(|_| shared).cloned().unwrap_or_default();
+        let is_root = parent.is_none();
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        let made = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            world.be_born(task, is_root);
+            signal.store(1, SeqCst);
+            // Waking fails only for a bad address.
+            let _ = futex::wake(&signal, futex::Flags::PRIVATE, 1);
+            world.live(task, base, group);
+        });
+        if let Err(e) = made {
+            self.warn(format!("a thread could not be made ({e}); its operations were not issued"));
+            self.abandon(task);
+            self.leave();
+            return;
+        }
+        while ready.load(SeqCst) == 0 {
+            let _ = futex::wait(&ready, futex::Flags::PRIVATE, 0, None);
+        }
+    }
+
+    /// Those who wait for a thread that will never run must not wait for ever.
+    fn abandon(&self, task: u32) {
+        self.progress.finish(task);
+        for step in &self.plan.tasks[task as usize].program {
+            if let Act::Spawn { task } = step.act {
+                self.abandon(task);
+            }
+        }
+    }
+
+    fn leave(&self) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        *live -= 1;
+        if *live == 0 {
+            self.none_live.notify_all();
+        }
+    }
+
+    /// What fork does: tables of its own, with the parent's contents, unless shared.
+    fn be_born(&self, task: u32, is_root: bool) {
+        let plan = &self.plan.tasks[task as usize];
+        let mut flags = UnshareFlags::empty();
+        flags.set(UnshareFlags::FS, is_root || plan.clone_flags & clone::FS == 0);
+        flags.set(UnshareFlags::FILES, is_root || plan.clone_flags & clone::FILES == 0);
+        // SAFETY: descriptors are plain numbers to this thread, owned by no Rust value.
+        if let Err(e) = unsafe { unshare_unsafe(flags) } {
+            self.warn(format!("a thread could not get tables of its own: {e}"));
+        }
+        for (from, to) in plan.copies.of(&self.plan.pairs) {
+            self.cells.set(*to, self.cells.fd(*from as i32));
+        }
+        if let Some(root) = &plan.root {
+            self.be_root(root);
+        }
+    }
+
+    fn be_root(&self, root: &Root) {
+        let told = |doing: &str, path: &[u8], e: Errno| {
+            self.warn(format!("{doing} {}: {e}", String::from_utf8_lossy(path)));
+        };
+        for open in &root.fds {
+            // Positions and access modes as they were; contents are the prepared ones.
+            let flags = rustix::fs::OFlags::from_bits_retain(open.flags as u32) | rustix::fs::OFlags::NONBLOCK;
+            match rustix::fs::open(open.path.as_slice(), flags, Mode::empty()) {
+                Ok(fd) => {
+                    let _ = rustix::fs::seek(&fd, rustix::fs::SeekFrom::Start(open.offset_bytes.max(0) as u64));
+                    for slot in open.slots.iter().skip(1) {
+                        if let Ok(copy) = rustix::io::dup(&fd) {
+                            self.cells.set(*slot, std::os::fd::IntoRawFd::into_raw_fd(copy));
+                        }
+                    }
+                    if let Some(slot) = open.slots.first() {
+                        self.cells.set(*slot, std::os::fd::IntoRawFd::into_raw_fd(fd));
+                    }
+                }
+                Err(e) => told("opening what was open at the start,", &open.path, e),
+            }
+        }
+        if let Err(e) = rustix::process::chdir(root.cwd.as_slice()) {
+            told("entering the working directory", &root.cwd, e);
+        }
+        if root.root != b"/"
+            && let Err(e) = rustix::process::chroot(root.root.as_slice())
+        {
+            told("entering the recorded root", &root.root, e);
+        }
+        rustix::process::umask(Mode::from_bits_truncate(root.umask as u32));
+        if let Err(e) = become_user(self.privilege, root.uid, root.gid) {
+            self.warn(format!("taking on the recorded user {}: {e}", root.uid));
+        }
+    }
+
+    fn live(self: Arc<Self>, task: u32, base: Base, group: Group) {
+        // Sleeps end on time rather than up to 50 us late; threads made from here inherit it.
+        // SAFETY: plain integers.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        let calls = self.plan.tasks[task as usize].program.len();
+        let mut outcomes = Vec::with_capacity(calls);
+        let issuer = Issuer::new(&self.plan, &self.cells, &self.source);
+        let mut worker = Worker { world: &self, task, issuer, group };
+        let base = run_program(&self.plan, task, self.pace, base, &mut worker, &mut outcomes);
+        let recorded_end = self.plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
+        self.ended_ns[task as usize].store(base.due_ns(recorded_end), SeqCst);
+        let Worker { group, .. } = worker;
+        if Arc::into_inner(group).is_some() {
+            // What a process leaves open closes at its end; done here, since a thread's own end may come
+            // after those who wait for it go on.
+            // SAFETY: closes numbers that only this group used.
+            unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+        }
+        self.progress.finish(task);
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).append(&mut outcomes);
+        self.leave();
+    }
+}
+
+/// One thread at work.
+struct Worker<'a> {
+    world: &'a Arc<World>,
+    task: u32,
+    issuer: Issuer<'a>,
+    group: Group,
+}
+
+impl Engine for Worker<'_> {
+    fn now_ns(&mut self) -> i64 {
+        monotonic_ns() - self.world.epoch_ns()
+    }
+
+    fn cpu(&mut self) -> i32 {
+        // SAFETY: takes nothing, asks the vDSO.
+        unsafe { libc::sched_getcpu() }
+    }
+
+    fn sleep_until(&mut self, due_ns: i64) {
+        let due = due_ns.saturating_add(self.world.epoch_ns());
+        let wake = due - self.world.spin_ns;
+        while monotonic_ns() < wake {
+            let at = Timespec { tv_sec: wake.div_euclid(1_000_000_000), tv_nsec: wake.rem_euclid(1_000_000_000) };
+            // Interrupted, it is asked again.
+            let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
+        }
+        while monotonic_ns() < due {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn wait_for(&mut self, step: Stamp) {
+        self.world.progress.wait(step);
+    }
+
+    fn publish(&mut self, step: u32) {
+        self.world.progress.publish(self.task, step);
+    }
+
+    fn act(&mut self, act: &Act) -> i64 {
+        let world = self.world;
+        match *act {
+            Act::Call { rec, fd, fd2, slot, list } => self.issuer.issue(rec, fd, fd2, slot, list),
+            Act::Close(list) => {
+                for slot in list.of(&world.plan.lists) {
+                    world.cells.close(*slot);
+                }
+                0
+            }
+            Act::Unmap(list) => {
+                for cell in list.of(&world.plan.lists) {
+                    world.cells.unmap(*cell, world.plan.map_bytes[*cell as usize]);
+                }
+                0
+            }
+            Act::Unshare(pairs) => {
+                // SAFETY: descriptors are plain numbers to this thread, owned by no Rust value.
+                let made = unsafe { unshare_unsafe(UnshareFlags::FILES) };
+                self.group = Group::default();
+                for (from, to) in pairs.of(&world.plan.pairs) {
+                    world.cells.set(*to, world.cells.fd(*from as i32));
+                }
+                made.map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
+            }
+            Act::Spawn { .. } => 0,
+        }
+    }
+
+    fn spawn(&mut self, task: u32, base: Base) {
+        if !self.world.plan.tasks[task as usize].program.is_empty() {
+            self.world.start(task, base, Some(&self.group));
+        }
+    }
+
+    fn ended_ns(&mut self, task: u32) -> i64 {
+        self.world.ended_ns[task as usize].load(SeqCst)
+    }
+}
