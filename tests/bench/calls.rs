@@ -1,0 +1,119 @@
+//! What a call costs while nobody, or somebody, watches.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use ioreel_bpf::empty::with_empty_pair;
+
+use crate::{
+    Bench,
+    producer::Told,
+    session::{Idle, RECORD, remove},
+    stats::median,
+};
+
+/// Who watches the producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watcher {
+    None,
+    EmptyPair,
+    Untraced,
+    Traced,
+    Perf,
+    Strace,
+}
+
+/// Watchers in the order of each round, with their names and the calls of one run.
+const WATCHERS: &[(Watcher, &str, usize)] = &[
+    (Watcher::None, "none", 1_000_000),
+    (Watcher::EmptyPair, "empty probe pair", 1_000_000),
+    (Watcher::Untraced, "ioreel, another task recorded", 1_000_000),
+    (Watcher::Traced, "ioreel, this one recorded", 300_000),
+    (Watcher::Perf, "perf record -e raw_syscalls:*", 100_000),
+    (Watcher::Strace, "strace -f", 30_000),
+];
+
+/// Aims over the empty pair, ns.
+const AIMS_NS: &[(Watcher, f64)] = &[(Watcher::Untraced, 20.0), (Watcher::Traced, 150.0)];
+
+/// Kernel memory for the rings of a recorded producer: none of its calls shall be cheap because it was lost.
+const RING_MIB: &str = "256";
+
+/// Measures all watchers, `rounds` times in turn, and prints the table.
+pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
+    let data = bench.dir.path().join("data");
+    fs::write(&data, [7u8; 4096])?;
+    let mut told: Vec<Vec<Told>> = vec![Vec::new(); WATCHERS.len()];
+    for _ in 0..rounds {
+        for (i, (watcher, name, calls)) in WATCHERS.iter().enumerate() {
+            told[i].push(run(bench, *watcher, *calls, &data).with_context(|| format!("measuring: {name}"))?);
+        }
+    }
+    let of = |i: usize| {
+        let pick = |f: fn(&Told) -> f64| median(&told[i].iter().map(f).collect::<Vec<_>>());
+        (pick(|t| t.median_ns), pick(|t| t.quiet_ns))
+    };
+    let ((none, _), (pair, pair_quiet)) = (of(0), of(1));
+    println!("\nCost of a call: pread of one cached byte, one producer on CPU {}, {rounds} rounds interleaved,", bench.cpu);
+    println!("ns; medians, and in brackets the tenth percentile (the machine undisturbed)\n");
+    println!("{:<32}{:>16}{:>9}{:>20}   aim", "watched by", "ns a call", "times", "over the empty pair");
+    for (i, (watcher, name, _)) in WATCHERS.iter().enumerate() {
+        let (ns, quiet) = of(i);
+        let over = match watcher {
+            Watcher::None | Watcher::EmptyPair => String::new(),
+            _ => format!("{:+.0} ({:+.0})", ns - pair, quiet - pair_quiet),
+        };
+        let aim = AIMS_NS.iter().find(|(w, _)| w == watcher).map_or(String::new(), |(_, ns)| format!("at most {ns:+.0}"));
+        println!("{name:<32}{:>16}{:>8.2}x{over:>20}   {aim}", format!("{ns:.0} ({quiet:.0})"), ns / none);
+    }
+    Ok(())
+}
+
+fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Told> {
+    let out = bench.dir.path().join("told");
+    let reel = bench.dir.path().join("calls.reel");
+    let perf = bench.dir.path().join("perf.data");
+    let mut command = match watcher {
+        Watcher::None | Watcher::EmptyPair | Watcher::Untraced => Command::new(&bench.own),
+        Watcher::Traced => {
+            remove(&reel)?;
+            let mut c = Command::new(&bench.ioreel);
+            c.args(RECORD).args(["--ring-mib", RING_MIB, "-o"]).arg(&reel).arg("--").arg(&bench.own);
+            c
+        }
+        Watcher::Perf => {
+            let mut c = Command::new("perf");
+            c.args(["record", "-q", "-e", "raw_syscalls:*", "-o"]).arg(&perf).arg("--").arg(&bench.own);
+            c
+        }
+        Watcher::Strace => {
+            let mut c = Command::new("strace");
+            c.args(["-f", "-o", "/dev/null", "--"]).arg(&bench.own);
+            c
+        }
+    };
+    command.arg("produce").args([bench.cpu.to_string(), calls.to_string(), "0".into()]).arg(data).arg(&out);
+    command.stdout(Stdio::null());
+    let mut produce = || -> Result<()> {
+        let status = command.status().with_context(|| format!("{:?}", command.get_program()))?;
+        if !status.success() {
+            bail!("{:?}: {status}", command.get_program());
+        }
+        Ok(())
+    };
+    match watcher {
+        Watcher::EmptyPair => with_empty_pair(produce).context("attaching the empty pair")??,
+        Watcher::Untraced => {
+            let idle = Idle::start(bench)?;
+            let done = produce();
+            idle.stop()?;
+            done?;
+        }
+        _ => produce()?,
+    }
+    Told::read(&out)
+}

@@ -1,0 +1,81 @@
+//! What recording costs: `make bench`, as root, on a machine with nothing else to do.
+//!
+//! Everything is measured in one run and interleaved, round by round, so that what disturbs the machine disturbs all
+//! alike; figures are medians over rounds. Nothing here passes or fails: the aims stand beside the figures.
+
+mod calls;
+mod producer;
+mod session;
+mod stats;
+mod sustained;
+mod tar;
+
+use std::{env, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+/// What one run measures with.
+struct Bench {
+    /// The program under measure.
+    ioreel: PathBuf,
+    /// This program, which is also the workload.
+    own: PathBuf,
+    /// Where reels and files go; removed at the end.
+    dir: tempfile::TempDir,
+    /// The CPU that producers are pinned to.
+    cpu: usize,
+}
+
+const USAGE: &str = "\
+usage: cost [--rounds N] [--archive FILE.tar] [calls|sustained|tar]…
+  --rounds N      rounds of each comparison (11)
+  --archive FILE  an archive to unpack; made of 3 000 small files when not given
+  calls sustained tar   measure only these";
+
+/// Rounds of each comparison: an odd number, so that the median is one of them.
+const DEFAULT_ROUNDS: usize = 11;
+
+fn main() -> Result<ExitCode> {
+    // Cargo says how it calls a bench.
+    let words: Vec<String> = env::args().skip(1).filter(|w| w != "--bench").collect();
+    match words.first().map(String::as_str) {
+        Some("produce") => return producer::main(&words[1..]).map(|()| ExitCode::SUCCESS),
+        Some("time") => return tar::timed(&words[1..]),
+        Some("--help" | "-h") => {
+            println!("{USAGE}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
+    let (mut rounds, mut archive, mut parts) = (DEFAULT_ROUNDS, None, Vec::new());
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--rounds" => rounds = words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0).context(USAGE)?,
+            "--archive" => archive = Some(PathBuf::from(words.next().context(USAGE)?)),
+            "calls" | "sustained" | "tar" => parts.push(word),
+            _ => bail!(USAGE),
+        }
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!("recording needs root: run `make bench` as root");
+    }
+    let own = env::current_exe().context("finding this program")?;
+    let bench = Bench {
+        ioreel: env!("CARGO_BIN_EXE_ioreel").into(),
+        own,
+        dir: tempfile::tempdir().context("making a folder to work in")?,
+        cpu: producer::last_cpu()?,
+    };
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| p == part);
+    if wanted("calls") {
+        calls::measure(&bench, rounds)?;
+    }
+    if wanted("sustained") {
+        sustained::measure(&bench)?;
+    }
+    if wanted("tar") {
+        tar::measure(&bench, rounds, archive)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,86 @@
+//! The workload: reads of one byte from a cached file, the cheapest call with a descriptor there is.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::{
+    io::pread,
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
+
+use crate::stats::{median, quantile};
+
+/// Calls between two looks at the clock: few enough to tell quiet moments from disturbed ones.
+const BATCH: usize = 1000;
+/// Calls between two waits of a paced producer.
+const PACE: usize = 50;
+
+/// What a producer tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// Median over batches, ns per call.
+    pub(crate) median_ns: f64,
+    /// Tenth percentile: the cost when nothing disturbs.
+    pub(crate) quiet_ns: f64,
+    /// Calls per second over the whole run.
+    pub(crate) rate: f64,
+}
+
+impl Told {
+    /// Reads what a producer left in `file`.
+    pub(crate) fn read(file: &Path) -> Result<Self> {
+        let text = fs::read_to_string(file).context("the producer left no figures")?;
+        let figures: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+        match figures[..] {
+            [median_ns, quiet_ns, rate] => Ok(Self { median_ns, quiet_ns, rate }),
+            _ => bail!("the producer left {text:?}"),
+        }
+    }
+}
+
+/// The highest CPU this process may run on: the lowest ones get most interrupts.
+pub(crate) fn last_cpu() -> Result<usize> {
+    let allowed = sched_getaffinity(None).context("asking for the CPUs")?;
+    (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)).context("no CPU to run on")
+}
+
+/// `produce CPU CALLS CALLS_PER_SECOND DATA OUT`; 0 calls per second is as fast as it goes.
+pub(crate) fn main(words: &[String]) -> Result<()> {
+    let [cpu, calls, rate, data, out] = words else { bail!("produce wants five words") };
+    let mut only = CpuSet::new();
+    only.set(cpu.parse()?);
+    sched_setaffinity(None, &only).context("pinning the producer")?;
+    let (calls, rate): (usize, f64) = (calls.parse()?, rate.parse()?);
+    let file = File::open(data)?;
+    let mut byte = [0u8; 1];
+    for i in 0..2 * BATCH {
+        pread(&file, &mut byte, (i & 4095) as u64)?;
+    }
+    let began = Instant::now();
+    let mut batches = Vec::with_capacity(calls / BATCH);
+    if rate > 0.0 {
+        for done in (0..calls).step_by(PACE) {
+            while began.elapsed().as_secs_f64() < done as f64 / rate {
+                std::hint::spin_loop();
+            }
+            for i in 0..PACE {
+                pread(&file, &mut byte, (i & 4095) as u64)?;
+            }
+        }
+    } else {
+        for _ in 0..calls / BATCH {
+            let before = Instant::now();
+            for i in 0..BATCH {
+                pread(&file, &mut byte, (i & 4095) as u64)?;
+            }
+            batches.push(before.elapsed().as_nanos() as f64 / BATCH as f64);
+        }
+    }
+    let rate = calls as f64 / began.elapsed().max(Duration::from_nanos(1)).as_secs_f64();
+    fs::write(out, format!("{} {} {rate}\n", median(&batches), quantile(&batches, 0.1)))?;
+    Ok(())
+}
