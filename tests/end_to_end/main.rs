@@ -34,6 +34,12 @@ fn main() -> ExitCode {
     if missing.is_none() {
         own_mounts();
     }
+    // The failure's text is told in the end; here, where it was.
+    std::panic::set_hook(Box::new(|info| {
+        if let Some(at) = info.location() {
+            eprintln!("failed at {}:{}", at.file(), at.line());
+        }
+    }));
     let ci = env::var_os("CI").is_some_and(|v| v == "true" || v == "1");
     let mut trials = Vec::new();
     for test in tests() {

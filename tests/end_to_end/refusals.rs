@@ -50,11 +50,11 @@ pub(crate) fn a_reel_that_is_there() {
 /// closed before are a valid reel that says it is not whole.
 pub(crate) fn a_full_disk() {
     let (small, out) = (temp_dir(), temp_dir());
-    let mounted = ["-t", "tmpfs", "-o", "size=4m", "ioreel-test", text(small.path())];
+    let mounted = ["-t", "tmpfs", "-o", "size=2m", "ioreel-test", text(small.path())];
     succeed(Command::new("mount").args(mounted));
     let reel = small.path().join("x.reel");
     let file = out.path().join("file");
-    // A million and a half calls, and something that makes their times hard to pack.
+    // A million and a half calls: more than fits.
     let script = format!("dd if=/dev/zero of={} bs=1 count=750000 2>/dev/null; exit 5", text(&file));
     let output = run(&mut record(&reel, &[], &["sh", "-c", &script]));
     let ended = (output.status.code(), fs::metadata(&file).unwrap().len());

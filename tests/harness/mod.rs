@@ -65,6 +65,7 @@ pub(crate) fn finish(child: Child) -> Output {
 }
 
 /// Runs and expects success.
+#[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> Output {
     let output = run(command);
     assert!(output.status.success(), "{command:?}: {}", describe(&output));
@@ -72,6 +73,7 @@ pub(crate) fn succeed(command: &mut Command) -> Output {
 }
 
 /// Runs and expects exit status `code` and, on stderr, one line without a panic; gives that line.
+#[track_caller]
 pub(crate) fn one_line(command: &mut Command, code: i32) -> String {
     let output = run(command);
     let stderr = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
@@ -91,6 +93,7 @@ pub(crate) fn describe(output: &Output) -> String {
 }
 
 /// `ioreel validate` finds nothing, and nothing was lost.
+#[track_caller]
 pub(crate) fn assert_valid(reel: &Path) -> ioreel_traces::Reel {
     succeed(&mut ioreel(["validate", text(reel)]));
     let reel = ioreel_traces::Reel::open(reel).unwrap();

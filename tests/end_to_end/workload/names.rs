@@ -248,7 +248,7 @@ impl Caller {
     /// utimensat of a descriptor: the path is null.
     pub(crate) fn utimensat_fd(&mut self, open: &Open, times_ns: [i64; 2]) -> i64 {
         let e = Entry { dirfd: Some(open.fd), ..Self::timed(&P::null(), Some(times_ns)) };
-        let e = Entry { fd: Some(open.fd), ofd: open.ofd, file: open.file, flags: Some(0), ..e };
+        let e = Entry { fd: Some(open.fd), file: open.file, flags: Some(0), ..e };
         self.call_utimensat(open.fd, &P::null(), Some(times_ns), 0, e)
     }
 
