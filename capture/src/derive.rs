@@ -1,16 +1,327 @@
-//! The tree before the workload.
+//! The tree before the workload: what the snapshot saw, and what the recording implies for all other
+//! paths. An operation that succeeds on a name the workload did not make shows that the name was there;
+//! what is still there untouched is looked at now, what the workload changed is known as far as its
+//! results tell.
 
-use ioreel_traces::{Manifest, ReelWriter, Result};
+use std::collections::{HashMap, HashSet};
 
-use crate::snapshot::Snapshot;
+use ioreel_traces::{
+    Manifest, Reel, ReelWriter, Result, Text,
+    rows::{File, Op, Task, Tree},
+    text,
+};
 
-/// Writes the `tree` table.
-pub(crate) fn write_tree(writer: &mut ReelWriter, _manifest: &mut Manifest, snapshot: Snapshot) -> Result<()> {
-    let mut rows: Vec<_> = snapshot.entries.into_values().collect();
+use crate::{names::Names, snapshot::Snapshot};
+
+/// Paths that exist on every system in its own way and are never prepared.
+const VIRTUAL: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// Writes the `tree` table. All other tables must have been flushed.
+pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snapshot: Snapshot) -> Result<()> {
+    // What has been written so far is read back: the operations need not fit in memory.
+    manifest.segments = writer.segments();
+    manifest.write(writer.path())?;
+    let reel = Reel::open(writer.path())?;
+    let mut rows = derive(&reel, snapshot)?;
     rows.sort_by(|a, b| a.path.cmp(&b.path));
     for (order, mut row) in rows.into_iter().enumerate() {
         row.order = order as i64;
         writer.tree.push(row)?;
     }
     Ok(())
+}
+
+/// What is known of a name that was there before.
+#[derive(Clone, Debug, Default)]
+struct Clue {
+    kind: Option<Text>,
+    size_bytes: Option<i64>,
+    mode: Option<i32>,
+}
+
+fn derive(reel: &Reel, snapshot: Snapshot) -> Result<Vec<Tree>> {
+    let mut d = Deriver::new(reel, snapshot)?;
+    for op in reel.rows() {
+        let op: Op = op?;
+        if op.source == "syscall" && op.state == "complete" {
+            d.follow_forks(op.start_ns);
+            d.take(&op);
+        }
+    }
+    Ok(d.rows())
+}
+
+struct Deriver {
+    names: Names,
+    clues: HashMap<String, Clue>,
+    /// Names whose content or attributes the workload changed: what is there now is not what was.
+    changed: HashSet<String>,
+    files: HashMap<i64, File>,
+    forks: std::iter::Peekable<std::vec::IntoIter<Task>>,
+    /// Task to the group of tasks it shares its working directory with.
+    group_of: HashMap<i64, usize>,
+    cwds: Vec<String>,
+}
+
+impl Deriver {
+    fn new(reel: &Reel, snapshot: Snapshot) -> Result<Self> {
+        let files = reel.rows::<File>().map(|f| f.map(|f| (f.file, f))).collect::<Result<HashMap<_, _>>>()?;
+        let tasks: Vec<Task> = reel.read()?;
+        Ok(Self {
+            names: Names::new(snapshot.entries),
+            clues: HashMap::new(),
+            changed: HashSet::new(),
+            files,
+            forks: tasks.into_iter().peekable(),
+            group_of: HashMap::new(),
+            cwds: Vec::new(),
+        })
+    }
+
+    fn follow_forks(&mut self, until_ns: i64) {
+        const CLONE_FS: i64 = 0x200;
+        while let Some(t) = self.forks.next_if(|t| t.start_ns <= until_ns) {
+            let parent = t.parent.and_then(|p| self.group_of.get(&p).copied());
+            let group = match parent {
+                Some(group) if t.clone_flags & CLONE_FS != 0 => group,
+                _ => {
+                    let cwd = t.cwd.as_deref().map(str::to_owned).or_else(|| Some(self.cwds[parent?].clone()));
+                    self.cwds.push(cwd.unwrap_or_else(|| "/".into()));
+                    self.cwds.len() - 1
+                }
+            };
+            self.group_of.insert(t.task_id, group);
+        }
+    }
+
+    /// The folder a relative path starts from.
+    fn base(&self, op: &Op, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
+        match dirfd {
+            None | Some(libc::AT_FDCWD) => Some(self.cwds[*self.group_of.get(&op.task_id)?].clone()),
+            Some(_) => Some(self.files.get(&dir?)?.path.as_deref()?.to_owned()),
+        }
+    }
+
+    fn resolve(
+        &mut self,
+        op: &Op,
+        path: Option<&Text>,
+        dirfd: Option<i32>,
+        dir: Option<i64>,
+        follow: bool,
+    ) -> Option<String> {
+        let path = path?;
+        if path.is_empty() {
+            return None;
+        }
+        let base = if path.starts_with('/') { "/".to_owned() } else { self.base(op, dirfd, dir)? };
+        self.names.resolve(&base, path, follow)
+    }
+
+    fn take(&mut self, op: &Op) {
+        let Some(ret) = op.ret else { return };
+        let flags = op.flags.unwrap_or(0) as i32;
+        let opens = matches!(&*op.op, "open" | "openat" | "openat2" | "creat");
+        let dir = if opens { op.file2 } else { op.file };
+        let nofollow = match &*op.op {
+            "lstat" | "lchown" | "readlink" | "readlinkat" | "unlink" | "unlinkat" | "rmdir" | "rename"
+            | "renameat" | "renameat2" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "link" => true,
+            "linkat" => flags & libc::AT_SYMLINK_FOLLOW == 0,
+            _ if opens => {
+                flags & libc::O_NOFOLLOW != 0 || flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL
+            }
+            _ => op.dirfd.is_some() && flags & libc::AT_SYMLINK_NOFOLLOW != 0,
+        };
+        let path = match &*op.op {
+            "symlink" | "symlinkat" => None,
+            _ => self.resolve(op, op.path.as_ref(), op.dirfd, dir, !nofollow),
+        };
+        let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, false);
+        match &*op.op {
+            "open" | "openat" | "openat2" | "creat" => self.open(op, ret, flags, path),
+            "mkdir" | "mkdirat" | "mknod" | "mknodat" => {
+                self.made(path, ret);
+            }
+            "symlink" | "symlinkat" => {
+                if let (0, Some(at), Some(target)) = (ret, &path2, &op.path) {
+                    self.names.make_link(at, target);
+                }
+                self.made(path2, ret);
+            }
+            "link" | "linkat" => {
+                self.seen(path, ret, Clue::default());
+                self.made(path2, ret);
+            }
+            "unlink" | "unlinkat" | "rmdir" => {
+                let is_dir = op.op == "rmdir" || op.op == "unlinkat" && flags & libc::AT_REMOVEDIR != 0;
+                let kind = Some(if is_dir { "directory" } else { "regular" }.into());
+                self.seen(path.clone(), ret, Clue { kind, ..Clue::default() });
+                if let (Some(p), true) = (&path, ret == -i64::from(libc::ENOTEMPTY)) {
+                    self.names.exists(p);
+                    // Whatever keeps it from being empty was never named.
+                    if is_dir && !self.names.has_children(p) {
+                        self.names.exists(&format!("{p}/.unseen-entry"));
+                    }
+                }
+                if let (Some(p), true) = (path, ret == 0) {
+                    self.changed.insert(p.clone());
+                    self.names.remove(&p);
+                }
+            }
+            "rename" | "renameat" | "renameat2" => {
+                self.seen(path.clone(), ret, Clue::default());
+                if let (Some(from), Some(to), true) = (path, path2, ret == 0) {
+                    if flags & libc::RENAME_EXCHANGE as i32 != 0 {
+                        self.names.exists(&to);
+                        self.changed.extend([from, to]);
+                    } else {
+                        self.changed.insert(from.clone());
+                        self.changed.insert(to.clone());
+                        self.names.rename(&from, &to);
+                    }
+                }
+            }
+            "chdir" => {
+                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
+                if let (Some(p), 0) = (path, ret) {
+                    self.set_cwd(op.task_id, p);
+                }
+            }
+            "fchdir" => {
+                if let (Some(p), 0) = (op.file.and_then(|f| self.files.get(&f)?.path.clone()), ret) {
+                    self.set_cwd(op.task_id, p.to_string());
+                }
+            }
+            "readlink" | "readlinkat" => {
+                let kind = (ret >= 0).then(|| "symlink".into());
+                self.seen(path, ret.min(0), Clue { kind, ..Clue::default() });
+            }
+            "stat" | "lstat" | "newfstatat" | "statx" => {
+                let clue = op.mode.filter(|_| ret == 0).map_or_else(Clue::default, |m| Clue {
+                    kind: Some(crate::assemble::kind_of(m as u32).into()),
+                    size_bytes: op.len_bytes,
+                    mode: Some(m & 0o7777),
+                });
+                self.seen(path, ret, clue);
+            }
+            "truncate" | "chmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchownat" | "utime" | "utimes"
+            | "futimesat" | "utimensat" => {
+                self.seen(path.clone(), ret, Clue::default());
+                if let (Some(p), 0) = (path, ret) {
+                    self.changed.insert(p);
+                }
+            }
+            _ if op.path.is_some() => self.seen(path, ret, Clue::default()),
+            _ => self.through_descriptor(op, ret),
+        }
+    }
+
+    /// An operation on an open file: what it changes is no longer as it was.
+    fn through_descriptor(&mut self, op: &Op, ret: i64) {
+        let target = match &*op.op {
+            "copy_file_range" | "sendfile" => op.file2,
+            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "ftruncate" | "fallocate" | "fchmod"
+            | "fchown" => op.file,
+            "mmap"
+                if op.flags.unwrap_or(0) as i32 & libc::MAP_SHARED != 0
+                    && op.mode.unwrap_or(0) & libc::PROT_WRITE != 0 =>
+            {
+                op.file
+            }
+            _ => None,
+        };
+        if ret >= 0
+            && let Some(path) = target.and_then(|f| self.files.get(&f)?.path.as_deref())
+        {
+            self.changed.insert(path.to_owned());
+        }
+    }
+
+    fn open(&mut self, op: &Op, ret: i64, flags: i32, path: Option<String>) {
+        if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+            return self.seen(path, ret.min(0), Clue { kind: Some("directory".into()), ..Clue::default() });
+        }
+        if ret >= 0 && op.aux == Some(1) {
+            return self.made(path, 0);
+        }
+        let file = op.file.filter(|_| ret >= 0).and_then(|f| self.files.get(&f));
+        let mut clue = file.map_or_else(Clue::default, |f| Clue {
+            kind: Some(f.kind.clone()),
+            size_bytes: f.size_bytes,
+            mode: f.mode,
+        });
+        if flags & libc::O_DIRECTORY != 0 && ret >= 0 {
+            clue.kind = Some("directory".into());
+        }
+        if flags & libc::O_TRUNC != 0
+            && ret >= 0
+            && let Some(p) = &path
+        {
+            self.changed.insert(p.clone());
+        }
+        self.seen(path, ret.min(0), clue);
+    }
+
+    /// A name was used and, if `ret` is 0 or tells so, was there.
+    fn seen(&mut self, path: Option<String>, ret: i64, clue: Clue) {
+        let Some(path) = path else { return };
+        let there = ret >= 0 || [libc::EEXIST, libc::EISDIR, libc::ELOOP].iter().any(|e| ret == -i64::from(*e));
+        if !there {
+            return;
+        }
+        if let Some(before) = self.names.exists(&path) {
+            let known = self.clues.entry(before).or_default();
+            known.kind = known.kind.take().or(clue.kind);
+            known.size_bytes = known.size_bytes.or(clue.size_bytes);
+            known.mode = known.mode.or(clue.mode);
+        }
+    }
+
+    /// A name was to be made: it is now, or was there already.
+    fn made(&mut self, path: Option<String>, ret: i64) {
+        let Some(path) = path else { return };
+        if ret == 0 {
+            self.names.make(&path);
+        } else if ret == -i64::from(libc::EEXIST) {
+            self.seen(Some(path), 0, Clue::default());
+        }
+    }
+
+    fn set_cwd(&mut self, task: i64, path: String) {
+        if let Some(group) = self.group_of.get(&task) {
+            self.cwds[*group] = path;
+        }
+    }
+
+    fn rows(self) -> Vec<Tree> {
+        let Self { names, clues, changed, .. } = self;
+        let (snapshot, before) = names.into_before();
+        let mut rows: Vec<Tree> = snapshot.into_values().collect();
+        for path in before {
+            if VIRTUAL.iter().any(|v| path.strip_prefix(v).is_some_and(|r| r.is_empty() || r.starts_with('/'))) {
+                continue;
+            }
+            let clue = clues.get(&path).cloned().unwrap_or_default();
+            rows.push(row(&path, clue, changed.contains(&path)));
+        }
+        rows
+    }
+}
+
+/// The row of a name outside the snapshot.
+fn row(path: &str, clue: Clue, changed: bool) -> Tree {
+    use std::os::unix::ffi::OsStringExt;
+    let now = std::ffi::OsString::from_vec(text::to_bytes(path));
+    let meta = std::fs::symlink_metadata(&now).ok();
+    if let Some(meta) = meta.as_ref().filter(|_| !changed) {
+        return crate::snapshot::entry(std::path::Path::new(&now), meta, "first_touch");
+    }
+    Tree {
+        path: path.into(),
+        origin: "derived".into(),
+        kind: clue.kind.unwrap_or_else(|| "regular".into()),
+        size_bytes: clue.size_bytes,
+        mode: clue.mode,
+        ..Tree::default()
+    }
 }

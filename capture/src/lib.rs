@@ -13,6 +13,7 @@ mod derive;
 mod error;
 pub mod host;
 mod ledger;
+mod names;
 mod pipeline;
 pub mod record;
 pub mod session;

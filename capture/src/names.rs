@@ -1,0 +1,268 @@
+//! A model of the name space while a recording is gone through: which names were there before, which
+//! the workload made, moved or removed, and where symbolic links lead.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use ioreel_traces::{rows::Tree, text};
+
+/// Links followed in one path (the kernel's MAXSYMLINKS).
+const MAX_LINKS: usize = 40;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// There since before the recording.
+    Before,
+    /// Made, or moved here, by the workload.
+    Made,
+    /// Removed or moved away by the workload.
+    Gone,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    snapshot: HashMap<String, Tree>,
+    states: BTreeMap<String, State>,
+    /// Names outside the snapshot that were there before.
+    before: BTreeSet<String>,
+    /// Targets of links, as found now, in the snapshot or made; `None`: no link.
+    links: HashMap<String, Option<String>>,
+    /// Folders moved: new name, old name.
+    moved: Vec<(String, String)>,
+}
+
+impl Names {
+    /// A name space of which `snapshot` is known.
+    pub(crate) fn new(snapshot: HashMap<String, Tree>) -> Self {
+        let states = snapshot.keys().map(|p| (p.clone(), State::Before)).collect();
+        let links = snapshot.values().map(|t| (t.path.to_string(), t.target.as_deref().map(str::to_owned))).collect();
+        Self { snapshot, states, links, ..Self::default() }
+    }
+
+    /// The canonical absolute name of `path` seen from the folder `base`: no dots, no links (the last
+    /// component's only if `follow`). Links met on the way are noted as having been there. `None` for a loop.
+    pub(crate) fn resolve(&mut self, base: &str, path: &str, follow: bool) -> Option<String> {
+        let mut at = if base == "/" { String::new() } else { base.to_owned() };
+        let mut waiting: Vec<String> = components(path);
+        let mut followed = 0;
+        while let Some(name) = waiting.pop() {
+            if name == ".." {
+                at.truncate(at.rfind('/').unwrap_or(0));
+                continue;
+            }
+            let parent = at.len();
+            at.push('/');
+            at.push_str(&name);
+            if waiting.is_empty() && !follow {
+                break;
+            }
+            if let Some(target) = self.link(&at) {
+                followed += 1;
+                if followed > MAX_LINKS {
+                    return None;
+                }
+                self.exists(&at.clone());
+                at.truncate(if target.starts_with('/') { 0 } else { parent });
+                waiting.extend(components(&target));
+            }
+        }
+        Some(if at.is_empty() { "/".into() } else { at })
+    }
+
+    fn link(&mut self, path: &str) -> Option<String> {
+        if let Some(known) = self.links.get(path) {
+            return known.clone();
+        }
+        let bytes = text::to_bytes(path);
+        let target = fs::read_link(Path::new(OsStr::from_bytes(&bytes))).ok();
+        let target = target.map(|t| text::from_bytes(t.as_os_str().as_encoded_bytes()).to_string());
+        self.links.insert(path.to_owned(), target.clone());
+        target
+    }
+
+    /// The workload made a symbolic link.
+    pub(crate) fn make_link(&mut self, path: &str, target: &str) {
+        self.links.insert(path.to_owned(), Some(target.to_owned()));
+    }
+
+    /// A name is there. Returns the name it had before the recording, if it was there then.
+    pub(crate) fn exists(&mut self, path: &str) -> Option<String> {
+        match self.states.get(path) {
+            Some(State::Before) => return Some(path.to_owned()),
+            Some(State::Made) => return None,
+            // Back by means that were not recorded.
+            Some(State::Gone) => return None,
+            None => {}
+        }
+        // Below a folder that the workload made nothing was there before.
+        let mut above = parent(path);
+        while let Some(p) = above {
+            match self.states.get(p) {
+                Some(State::Made) => {
+                    let old = self.name_before(path)?;
+                    self.states.insert(path.to_owned(), State::Made);
+                    let mut at = Some(old.as_str());
+                    while let Some(p) = at.filter(|p| !self.states.contains_key(*p)) {
+                        self.states.insert(p.to_owned(), State::Gone);
+                        self.before.insert(p.to_owned());
+                        at = parent(p);
+                    }
+                    return Some(old);
+                }
+                Some(State::Before) => break,
+                Some(State::Gone) => return None,
+                None => above = parent(p),
+            }
+        }
+        let mut at = Some(path);
+        while let Some(p) = at.filter(|p| !self.states.contains_key(*p)) {
+            self.states.insert(p.to_owned(), State::Before);
+            self.before.insert(p.to_owned());
+            at = parent(p);
+        }
+        Some(path.to_owned())
+    }
+
+    /// The name a path below a moved folder had before the move.
+    fn name_before(&self, path: &str) -> Option<String> {
+        let mut name = path.to_owned();
+        let mut was_moved = false;
+        for (new, old) in self.moved.iter().rev() {
+            if let Some(rest) = name.strip_prefix(new.as_str()).filter(|r| r.starts_with('/')) {
+                name = format!("{old}{rest}");
+                was_moved = true;
+            }
+        }
+        (was_moved && !self.states.contains_key(&name)).then_some(name)
+    }
+
+    /// The workload made this name.
+    pub(crate) fn make(&mut self, path: &str) {
+        if let Some(above) = parent(path) {
+            self.exists(above);
+        }
+        self.states.insert(path.to_owned(), State::Made);
+        // A link is noted by `make_link` first; all else is none.
+        self.links.entry(path.to_owned()).or_insert(None);
+    }
+
+    /// The workload removed this name.
+    pub(crate) fn remove(&mut self, path: &str) {
+        self.states.insert(path.to_owned(), State::Gone);
+        self.links.insert(path.to_owned(), None);
+    }
+
+    /// The workload renamed, with all that is below.
+    pub(crate) fn rename(&mut self, from: &str, to: &str) {
+        if let Some(above) = parent(to) {
+            self.exists(above);
+        }
+        let prefix = format!("{from}/");
+        let below: Vec<(String, State)> = self
+            .states
+            .range(prefix.clone()..)
+            .take_while(|(p, _)| p.starts_with(&prefix))
+            .map(|(p, s)| (p.clone(), *s))
+            .collect();
+        for (path, state) in below {
+            let new = format!("{to}{}", &path[from.len()..]);
+            self.states.insert(new, if state == State::Gone { State::Gone } else { State::Made });
+            self.states.insert(path, State::Gone);
+        }
+        let link = self.links.remove(from).flatten();
+        self.links.insert(to.to_owned(), link);
+        self.links.insert(from.to_owned(), None);
+        let was_before = self.states.insert(from.to_owned(), State::Gone) == Some(State::Before);
+        self.states.insert(to.to_owned(), State::Made);
+        // What lies in a folder that the workload made is the workload's too.
+        if was_before || self.moved.iter().any(|(new, _)| new == from) {
+            self.moved.push((to.to_owned(), from.to_owned()));
+        }
+    }
+
+    /// Whether any name below `path` is known to be there.
+    pub(crate) fn has_children(&self, path: &str) -> bool {
+        let prefix = format!("{path}/");
+        self.states.range(prefix.clone()..).take_while(|(p, _)| p.starts_with(&prefix)).any(|(_, s)| *s != State::Gone)
+    }
+
+    /// The snapshot, and the other names that were there before.
+    pub(crate) fn into_before(self) -> (HashMap<String, Tree>, BTreeSet<String>) {
+        let Self { snapshot, before, .. } = self;
+        (snapshot, before)
+    }
+}
+
+/// Components in reverse, dots left out.
+fn components(path: &str) -> Vec<String> {
+    path.rsplit('/').filter(|c| !c.is_empty() && *c != ".").map(str::to_owned).collect()
+}
+
+/// The folder a canonical name is in; `None` for the root.
+fn parent(path: &str) -> Option<&str> {
+    if path == "/" {
+        return None;
+    }
+    match path.rfind('/') {
+        Some(0) => Some("/"),
+        Some(i) => Some(&path[..i]),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn before(n: Names) -> Vec<String> {
+        n.into_before().1.into_iter().collect()
+    }
+
+    #[test]
+    fn what_is_used_and_was_not_made_was_there_with_all_above_it() {
+        let mut n = Names::default();
+        n.exists("/nowhere/a/b");
+        n.make("/nowhere/a/new");
+        n.exists("/nowhere/a/new");
+        assert_eq!(before(n), ["/", "/nowhere", "/nowhere/a", "/nowhere/a/b"]);
+    }
+
+    #[test]
+    fn nothing_was_there_below_a_made_folder() {
+        let mut n = Names::default();
+        n.make("/nowhere/made");
+        assert_eq!(n.exists("/nowhere/made/socket"), None);
+        assert_eq!(before(n), ["/", "/nowhere"]);
+    }
+
+    #[test]
+    fn a_name_below_a_moved_folder_was_there_under_the_old_name() {
+        let mut n = Names::default();
+        n.exists("/nowhere/old");
+        n.rename("/nowhere/old", "/nowhere/new");
+        assert_eq!(n.exists("/nowhere/new/f").unwrap(), "/nowhere/old/f".to_owned());
+        n.rename("/nowhere/new", "/nowhere/newer");
+        assert_eq!(n.exists("/nowhere/newer/g"), Some("/nowhere/old/g".into()));
+        assert_eq!(before(n), ["/", "/nowhere", "/nowhere/old", "/nowhere/old/f", "/nowhere/old/g"]);
+    }
+
+    #[test]
+    fn dots_and_links_are_resolved() {
+        let mut n = Names::default();
+        n.make("/nowhere/dir");
+        n.make_link("/nowhere/link", "dir/sub");
+        n.make("/nowhere/link");
+        assert_eq!(n.resolve("/nowhere", "./link/../x", true).unwrap(), "/nowhere/dir/x");
+        assert_eq!(n.resolve("/nowhere", "link", false).unwrap(), "/nowhere/link");
+        assert_eq!(n.resolve("/nowhere", "../../..", true).unwrap(), "/");
+        n.make_link("/nowhere/loop", "loop");
+        assert_eq!(n.resolve("/", "nowhere/loop/x", true), None);
+    }
+}
