@@ -58,7 +58,10 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
         (pick(|t| t.median_ns), pick(|t| t.quiet_ns))
     };
     let ((none, _), (pair, pair_quiet)) = (of(0), of(1));
-    println!("\nCost of a call: pread of one cached byte, one producer on CPU {}, {rounds} rounds interleaved,", bench.cpu);
+    println!(
+        "\nCost of a call: pread of one cached byte, one producer on CPU {}, {rounds} rounds interleaved,",
+        bench.cpu
+    );
     println!("ns; medians, and in brackets the tenth percentile (the machine undisturbed)\n");
     println!("{:<32}{:>16}{:>9}{:>20}   aim", "watched by", "ns a call", "times", "over the empty pair");
     for (i, (watcher, name, _)) in WATCHERS.iter().enumerate() {
@@ -67,7 +70,8 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
             Watcher::None | Watcher::EmptyPair => String::new(),
             _ => format!("{:+.0} ({:+.0})", ns - pair, quiet - pair_quiet),
         };
-        let aim = AIMS_NS.iter().find(|(w, _)| w == watcher).map_or(String::new(), |(_, ns)| format!("at most {ns:+.0}"));
+        let aim =
+            AIMS_NS.iter().find(|(w, _)| w == watcher).map_or(String::new(), |(_, ns)| format!("at most {ns:+.0}"));
         println!("{name:<32}{:>16}{:>8.2}x{over:>20}   {aim}", format!("{ns:.0} ({quiet:.0})"), ns / none);
     }
     Ok(())

@@ -30,7 +30,10 @@ struct Held {
 
 /// Looks for the highest rate without loss and prints it.
 pub(crate) fn measure(bench: &Bench) -> Result<()> {
-    println!("\nSustained without loss: one producer on CPU {}, each rate held for {SECONDS} s, default rings\n", bench.cpu);
+    println!(
+        "\nSustained without loss: one producer on CPU {}, each rate held for {SECONDS} s, default rings\n",
+        bench.cpu
+    );
     println!("{:>14}{:>14}{:>10}{:>20}{:>14}", "asked for/s", "events/s", "lost", "recorder ns/event", "bytes/event");
     let (mut low, mut high) = FIRST;
     let mut best = 0.0;

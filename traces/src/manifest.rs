@@ -201,13 +201,17 @@ pub struct Probe {
     pub missed: i64,
 }
 
+/// Classes of which one event makes one row, so that `written` is also a number of rows. Of the others (`tasks`,
+/// `files`) several events make one row, or none is needed for it: records are counted there.
+pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio"];
+
 /// `seen = written + lost + filtered` for each class of event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Ledger {
     /// Events the probes met.
     pub seen: i64,
-    /// Rows in the reel.
+    /// Events that reached the reel.
     pub written: i64,
     /// Events lost: no room in a ring or a map, or in the output.
     pub lost: i64,

@@ -14,7 +14,7 @@ use parquet::arrow::ArrowWriter;
 use crate::{
     Manifest, ReelError, Result,
     build::Order,
-    manifest::{Segment, State},
+    manifest::{ROW_CLASSES, Segment, State},
     rows,
     table::{Row, batch, properties, schema},
 };
@@ -67,7 +67,8 @@ pub struct TableWriter<R: Row> {
     next_id: i64,
     next_segment: u32,
     segments: Vec<Segment>,
-    /// Rows of events that could not be written.
+    /// Rows of events in closed segments, and those that could not be written.
+    events_written: i64,
     lost: i64,
     on_create: Option<OnCreate>,
 }
@@ -85,6 +86,7 @@ impl<R: Row> TableWriter<R> {
             next_id: 0,
             next_segment: 0,
             segments: Vec::new(),
+            events_written: 0,
             lost: 0,
             on_create: None,
         }
@@ -125,8 +127,7 @@ impl<R: Row> TableWriter<R> {
         self.times.len()
     }
 
-    /// Rows of events that were pushed but could not be written. [`ReelWriter::close`] moves them from
-    /// `written` to `lost` in the ledger.
+    /// Rows of events that were pushed but could not be written.
     pub fn lost(&self) -> i64 {
         self.lost
     }
@@ -138,8 +139,9 @@ impl<R: Row> TableWriter<R> {
             return Ok(());
         }
         let done = self.close_segment();
-        if done.is_err() {
-            self.lost += self.events;
+        match done {
+            Ok(()) => self.events_written += self.events,
+            Err(_) => self.lost += self.events,
         }
         R::clear(&mut self.columns);
         self.times.clear();
@@ -336,8 +338,8 @@ impl ReelWriter {
 
     /// Closes every segment and writes the final manifest, with `segments`, `cost.reel_bytes` and `state`
     /// filled in. When a segment cannot be written (disk full), now or earlier, the manifest is written all the
-    /// same, in state `truncated`: what was closed before is a valid reel. The ledger's `written` is to count the
-    /// rows pushed; those that could not be written are moved to `lost` here.
+    /// same, in state `truncated`: what was closed before is a valid reel. Where rows could not be
+    /// written, the ledger's `written` becomes what is on disk, and the rest is moved to `lost`.
     ///
     /// # Errors
     /// When a segment cannot be written now, or the manifest cannot.
@@ -345,12 +347,16 @@ impl ReelWriter {
         let flushed = self.flush();
         manifest.segments = self.segments();
         let lost = self.lost();
-        for (table, rows) in &lost {
-            if let Some(ledger) = manifest.ledger.get_mut(table) {
-                ledger.written -= rows;
-                ledger.lost += rows;
+        each_table!(self, t => {
+            if t.lost > 0
+                && ROW_CLASSES.contains(&t.name())
+                && let Some(ledger) = manifest.ledger.get_mut(t.name())
+            {
+                let missing = ledger.written - t.events_written;
+                ledger.written -= missing;
+                ledger.lost += missing;
             }
-        }
+        });
         manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
         if manifest.state == State::Recording {
             manifest.state = if lost.is_empty() && flushed.is_ok() { State::Complete } else { State::Truncated };

@@ -3,11 +3,8 @@
 use super::{Check, findings::Findings, tables::Sums};
 use crate::{
     Manifest,
-    manifest::{FILE_NAME, Kind, State},
+    manifest::{FILE_NAME, Kind, ROW_CLASSES, State},
 };
-
-/// Classes of events that a complete recording accounts for when it holds rows of them.
-const ACCOUNTED: &[&str] = &["ops", "block", "bio"];
 
 /// Holds the ledger against itself and against the rows found.
 pub(super) fn check(manifest: &Manifest, sums: &Sums, found: &mut Findings) {
@@ -24,12 +21,12 @@ pub(super) fn check(manifest: &Manifest, sums: &Sums, found: &mut Findings) {
             ));
         }
         let rows = sums.event_rows(class);
-        if l.written != rows {
+        if ROW_CLASSES.contains(&class.as_str()) && l.written != rows {
             bad(format!("ledger of {class}: {} written, but the table has {rows} rows of events", l.written));
         }
     }
     if manifest.kind == Kind::Recording && manifest.state == State::Complete {
-        for class in ACCOUNTED.iter().filter(|c| !manifest.ledger.contains_key(**c)) {
+        for class in ROW_CLASSES.iter().filter(|c| !manifest.ledger.contains_key(**c)) {
             let rows = sums.event_rows(class);
             if rows > 0 {
                 found.add(Check::Ledger, FILE_NAME, "ledger", None, || {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Manifest, ReelError, Result,
-    manifest::{Segment, State},
+    manifest::{ROW_CLASSES, Segment, State},
     table::Row,
     tables::{self, Visitor},
 };
@@ -100,7 +100,8 @@ impl Repair<'_> {
 
     /// Rows that are gone count as lost. A writer that died left no ledger, and none is made up.
     fn balance(&mut self, class: &str, rows: i64) {
-        if let Some(l) = self.manifest.ledger.get_mut(class)
+        if ROW_CLASSES.contains(&class)
+            && let Some(l) = self.manifest.ledger.get_mut(class)
             && l.written != rows
         {
             l.written = rows;
