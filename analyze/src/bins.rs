@@ -1,7 +1,9 @@
 //! Half-open bins over a window of time, and rates in them.
 
 /// Bins `[from + i·width, from + (i+1)·width)` over `[from, to]`. The last bin ends at `to`, which it
-/// includes, and rates in it are divided by what it really is wide: a partial last bin is no spike.
+/// includes, and is between half and one and a half times as wide as the others; rates in it are divided by
+/// what it really is wide. So the end is no spike, neither by extrapolation nor by a sliver of a bin in which
+/// one event is a high rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bins {
     from_ns: i64,
@@ -18,7 +20,9 @@ impl Bins {
 
     /// Number of bins, at least 1.
     pub fn count(&self) -> usize {
-        (self.span_ns() as u64).div_ceil(self.width_ns as u64) as usize
+        let (span, width) = (self.span_ns() as u64, self.width_ns as u64);
+        let rest_is_a_bin = span % width >= width.div_ceil(2);
+        (span / width + u64::from(rest_is_a_bin)).max(1) as usize
     }
 
     /// Width of all bins but perhaps the last, ns.
@@ -43,7 +47,7 @@ impl Bins {
     /// Edges of bin `i`, ns; the last bin's right edge is the window's.
     pub fn edges_ns(&self, i: usize) -> (i64, i64) {
         let left = self.from_ns + i as i64 * self.width_ns;
-        (left, (left + self.width_ns).min(self.to_ns))
+        (left, if i + 1 >= self.count() { self.to_ns } else { left + self.width_ns })
     }
 
     /// Events or bytes in bin `i` per second of its real width.
@@ -119,6 +123,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_sliver_at_the_end_belongs_to_the_bin_before() {
+        let b = Bins::new(0, 349, 100);
+        assert_eq!((b.count(), b.edges_ns(2), b.index(349)), (3, (200, 349), Some(2)));
+        let b = Bins::new(0, 350, 100);
+        assert_eq!((b.count(), b.edges_ns(3), b.index(349)), (4, (300, 350), Some(3)));
+    }
+
+    #[test]
     fn bins_are_half_open_and_the_last_is_closed() {
         let b = Bins::new(100, 350, 100);
         assert_eq!(b.count(), 3);
@@ -133,9 +145,9 @@ mod tests {
     #[test]
     fn a_partial_last_bin_is_divided_by_its_own_width() {
         // 10 events per 100 ns throughout, also in the last 30 ns.
-        let b = Bins::new(0, 230, 100);
+        let b = Bins::new(0, 280, 100);
         assert_eq!(b.rate(0, 10), 1e8);
-        assert_eq!(b.rate(2, 3), 1e8);
+        assert_eq!(b.rate(2, 8), 1e8);
     }
 
     #[test]

@@ -8,21 +8,25 @@ use ioreel_analyze::requests::SECTOR_BYTES;
 
 use crate::{
     raster::Cells,
-    scale::{decimals, nice_step},
+    scale::{bytes, decimals, nice_step},
 };
 
 /// Bands at most: more would be a picture of the axis.
 const MAX_BANDS: usize = 8;
 /// A gap is cut when it is more than this share of what would be drawn with it.
 const GAP_SHARE: f64 = 0.08;
-/// Rows between two bands.
-pub const GAP_ROWS: u32 = 9;
-/// Rows of the smallest band: one sector can be seen.
-const LEAST_ROWS: u32 = 12;
+/// Pixels between two bands.
+const GAP_PX: u32 = 9;
+/// Pixels of the smallest band: one sector can be seen, and a label stands beside it.
+const LEAST_PX: u32 = 14;
 /// Free space at the low and high end, share of the used range.
 const MARGIN: f64 = 0.02;
-/// Rows between two tick labels at least.
-const TICK_ROWS: f64 = 42.0;
+/// Pixels between two ticks at least.
+const TICK_PX: f64 = 42.0;
+/// Pixels between two labels at least.
+const LABEL_PX: f64 = 13.0;
+/// Decimals of an absolute label at most; finer ticks are told relative to their band's first.
+const MOST_DECIMALS: usize = 3;
 
 /// A range of sectors drawn to one scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +44,17 @@ pub struct OffsetAxis {
     pub bands: Vec<Band>,
     /// Rows in all.
     pub rows: u32,
+    /// Rows between two bands.
+    pub gap_rows: u32,
+    /// Pixels of a row.
+    pub row_px: u32,
 }
 
 impl OffsetAxis {
-    /// An axis of `rows` rows over used ranges of sectors, sorted and disjoint.
-    pub fn new(used: &[(i64, i64)], rows: u32) -> Self {
+    /// An axis of `rows` rows of `row_px` pixels over used ranges of sectors, sorted and disjoint.
+    pub fn new(used: &[(i64, i64)], rows: u32, row_px: u32) -> Self {
+        let row_px = row_px.max(1);
+        let gap_rows = GAP_PX.div_ceil(row_px);
         let (low, high) = match (used.first(), used.last()) {
             (Some((low, _)), Some((_, high))) => (*low, *high),
             _ => (0, 8),
@@ -65,18 +75,18 @@ impl OffsetAxis {
         if let Some(last) = ranges.last_mut() {
             last.1 = last.1.saturating_add(margin);
         }
-        let heights = heights(&ranges, rows);
+        let heights = heights(&ranges, rows, gap_rows, LEAST_PX.div_ceil(row_px));
         let mut row = 0;
         let bands = ranges
             .iter()
             .zip(heights)
             .map(|((from, to), count)| {
                 let band = Band { sectors: Cells { from: *from, to: *to, count }, row };
-                row += count + GAP_ROWS;
+                row += count + gap_rows;
                 band
             })
             .collect();
-        Self { bands, rows }
+        Self { bands, rows, gap_rows, row_px }
     }
 
     /// Calls `each` with first and last row, counted from the top, of every piece of `[start, end)` that shows.
@@ -93,29 +103,40 @@ impl OffsetAxis {
         }
     }
 
-    /// Ticks: distance from the top in rows, and label in the axis' unit.
+    /// Ticks, low to high: distance from the top in pixels, and label in the axis' unit.
     pub fn ticks(&self) -> Vec<(f64, String)> {
-        let (_, unit) = self.unit();
+        let (unit_name, unit) = self.unit();
         let scale = SECTOR_BYTES as f64 / unit;
         let Some(tallest) = self.bands.iter().max_by_key(|b| b.sectors.count) else { return Vec::new() };
-        let per_row = (tallest.sectors.to - tallest.sectors.from) as f64 * scale / f64::from(tallest.sectors.count);
-        let step = nice_step(per_row * TICK_ROWS);
-        let mut ticks = Vec::new();
+        let px = |rows: u32| f64::from(rows * self.row_px);
+        let per_px = (tallest.sectors.to - tallest.sectors.from) as f64 * scale / px(tallest.sectors.count);
+        let step = nice_step(per_px * TICK_PX);
+        // The only tick of a band must show; others where there is room.
+        let (mut must, mut may) = (Vec::new(), Vec::new());
         for band in &self.bands {
             let (from, to) = (band.sectors.from as f64 * scale, band.sectors.to as f64 * scale);
-            let bottom = f64::from(self.rows - band.row);
-            let at = |v: f64| bottom - (v - from) / (to - from) * f64::from(band.sectors.count);
+            let bottom = px(self.rows - band.row);
+            let at = |v: f64| bottom - (v - from) / (to - from) * px(band.sectors.count);
             let (first, last) = ((from / step).ceil() as i64, (to / step).floor() as i64);
-            // At most as many as the tallest band's own, whatever the scale of this one.
-            let shown = (first..=last).take(64).map(|i| i as f64 * step);
-            let before = ticks.len();
-            ticks.extend(shown.map(|v| (at(v), format!("{v:.*}", decimals(step)))));
-            if ticks.len() == before {
-                // No round number falls in here: say where it begins.
-                ticks.push((at(from), format!("{from:.*}", decimals(step) + 1)));
+            if first > last {
+                // No round number falls in here: say where it is.
+                must.push((at((from + to) / 2.0), format!("{from:.*}", decimals(step).clamp(1, MOST_DECIMALS))));
+                continue;
+            }
+            for (i, n) in (first..=last).take(MOST_TICKS).enumerate() {
+                let v = n as f64 * step;
+                let tick = (at(v), tick_label(v, i as f64 * step, step, unit_name, unit));
+                if i == 0 { must.push(tick) } else { may.push(tick) }
             }
         }
-        thin(ticks)
+        let mut out: Vec<(f64, String)> = Vec::new();
+        for tick in must.into_iter().chain(may) {
+            if out.iter().all(|other| (other.0 - tick.0).abs() >= LABEL_PX) {
+                out.push(tick);
+            }
+        }
+        out.sort_by(|a, b| b.0.total_cmp(&a.0));
+        out
     }
 
     /// The axis' unit by its highest address: name, and bytes in it.
@@ -130,15 +151,18 @@ impl OffsetAxis {
     }
 }
 
-/// Leaves out ticks whose labels would overlap a lower one's.
-fn thin(ticks: Vec<(f64, String)>) -> Vec<(f64, String)> {
-    let mut out: Vec<(f64, String)> = Vec::new();
-    for tick in ticks {
-        if out.last().is_none_or(|last| last.0 - tick.0 >= 11.0) {
-            out.push(tick);
-        }
+/// Ticks of a band at most.
+const MOST_TICKS: usize = 64;
+
+/// `8.25`; or, where that takes too many decimals to tell ticks apart, `+40 KiB` from the band's first tick.
+fn tick_label(v: f64, above: f64, step: f64, unit_name: &str, unit: f64) -> String {
+    if decimals(step) <= MOST_DECIMALS {
+        return format!("{v:.*}", decimals(step));
     }
-    out
+    if above == 0.0 {
+        return format!("{v:.*} {unit_name}", MOST_DECIMALS - 1);
+    }
+    format!("+{}", bytes((above * unit).round() as u64))
 }
 
 /// Gaps to cut, low to high.
@@ -160,8 +184,8 @@ fn cuts(used: &[(i64, i64)], span: f64) -> Vec<(i64, i64)> {
 }
 
 /// Rows per range: in proportion, but none below the least; together with the gaps exactly `rows`.
-fn heights(ranges: &[(i64, i64)], rows: u32) -> Vec<u32> {
-    let gaps = GAP_ROWS * (ranges.len() as u32 - 1);
+fn heights(ranges: &[(i64, i64)], rows: u32, gap_rows: u32, least_rows: u32) -> Vec<u32> {
+    let gaps = gap_rows * (ranges.len() as u32 - 1);
     let mut room = rows.saturating_sub(gaps).max(ranges.len() as u32);
     let mut heights = vec![0u32; ranges.len()];
     let size = |i: usize| (ranges[i].1 - ranges[i].0) as f64;
@@ -173,7 +197,7 @@ fn heights(ranges: &[(i64, i64)], rows: u32) -> Vec<u32> {
         let others = (ranges.len() - done - 1) as u32;
         let share = (f64::from(room) * size(*i) / left.max(1.0)).round() as u32;
         let most = room.saturating_sub(others).max(1);
-        heights[*i] = if others == 0 { room } else { share.max(LEAST_ROWS).min(most) };
+        heights[*i] = if others == 0 { room } else { share.max(least_rows).min(most) };
         room = room.saturating_sub(heights[*i]);
         left -= size(*i);
     }
@@ -186,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_contiguous_range_is_one_band_with_margins() {
-        let a = OffsetAxis::new(&[(1_000_000, 2_000_000)], 400);
+        let a = OffsetAxis::new(&[(1_000_000, 2_000_000)], 400, 1);
         assert_eq!(a.bands.len(), 1);
         assert_eq!(a.bands[0].sectors, Cells { from: 980_000, to: 2_020_000, count: 400 });
     }
@@ -194,20 +218,25 @@ mod tests {
     #[test]
     fn large_gaps_are_cut_and_small_ones_kept() {
         let g = 1 << 21;
-        let a = OffsetAxis::new(&[(0, g), (g + 1000, 2 * g), (500 * g, 501 * g), (1 << 40, (1 << 40) + 8)], 400);
+        let a = OffsetAxis::new(&[(0, g), (g + 1000, 2 * g), (500 * g, 501 * g), (1 << 40, (1 << 40) + 8)], 400, 1);
         let bands: Vec<(i64, i64)> = a.bands.iter().map(|b| (b.sectors.from, b.sectors.to)).collect();
         assert_eq!(bands.len(), 3);
         assert_eq!(bands[0], (0, 2 * g));
         assert_eq!(bands[1], (500 * g, 501 * g));
         assert_eq!(bands[2].0, 1 << 40);
         let rows: u32 = a.bands.iter().map(|b| b.sectors.count).sum();
-        assert_eq!(rows + 2 * GAP_ROWS, 400);
-        assert!(a.bands[2].sectors.count >= LEAST_ROWS);
+        assert_eq!(rows + 2 * GAP_PX, 400);
+        assert!(a.bands[2].sectors.count >= LEAST_PX);
     }
 
     #[test]
     fn extents_map_to_rows_from_the_top() {
-        let a = OffsetAxis { bands: vec![Band { sectors: Cells { from: 0, to: 100, count: 10 }, row: 0 }], rows: 10 };
+        let a = OffsetAxis {
+            bands: vec![Band { sectors: Cells { from: 0, to: 100, count: 10 }, row: 0 }],
+            rows: 10,
+            gap_rows: 9,
+            row_px: 1,
+        };
         let spans = |s, e| {
             let mut out = Vec::new();
             a.spans(s, e, |y| out.push(y));
@@ -224,10 +253,10 @@ mod tests {
         for used in
             [vec![], vec![(0, 1)], vec![(5, 1 << 41)], vec![(0, 8), (1 << 20, 1 << 22), (1 << 41, (1 << 41) + 9)]]
         {
-            let a = OffsetAxis::new(&used, 300);
+            let a = OffsetAxis::new(&used, 150, 2);
             let ticks = a.ticks();
             assert!(!ticks.is_empty() && ticks.iter().all(|t| (-0.01..=300.01).contains(&t.0)), "{used:?} {ticks:?}");
-            assert!(ticks.windows(2).all(|w| w[0].0 - w[1].0 >= 11.0), "{ticks:?}");
+            assert!(ticks.windows(2).all(|w| w[0].0 - w[1].0 >= LABEL_PX), "{ticks:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ pub const TICK: Style = Style { size: SMALL, bold: false, fill: color::FAINT };
 /// Names of panels.
 pub const HEADING: Style = Style { size: 13.5, bold: true, fill: color::INK };
 /// Pixels between two labels of the time axis, about.
-const TIME_TICK_PX: f64 = 95.0;
+const TIME_TICK_PX: f64 = 75.0;
 
 /// One entry of a legend.
 #[derive(Clone, Debug)]
@@ -48,8 +48,10 @@ pub struct Line {
     pub values: Vec<f64>,
     /// Its colour.
     pub color: &'static str,
-    /// Whether the area under it is tinted.
-    pub filled: bool,
+    /// Its width, px.
+    pub width: f64,
+    /// How opaque the area under it is tinted, if it is.
+    pub fill: Option<f64>,
 }
 
 /// Pixel of a time.
@@ -103,12 +105,12 @@ pub fn steps(svg: &mut Svg, area: Area, time: Cells, bins: Bins, top: f64, line:
     }
     let end = bins.edges_ns(line.values.len().saturating_sub(1)).1;
     let _ = write!(d, "H{}", number(time_x(area, time, end)));
-    if line.filled {
+    if let Some(opacity) = line.fill {
         let base = number(area.bottom());
         let start = number(time_x(area, time, bins.edges_ns(0).0));
-        svg.path(&format!("{d}V{base}H{start}Z"), line.color, 0.16, "none", 0.0);
+        svg.path(&format!("{d}V{base}H{start}Z"), line.color, opacity, "none", 0.0);
     }
-    svg.path(&d, "none", 0.0, line.color, 1.3);
+    svg.path(&d, "none", 0.0, line.color, line.width);
 }
 
 /// Name of a panel with its unit, on the left, and its legend on the right.
@@ -143,6 +145,13 @@ pub fn heading(svg: &mut Svg, area: Area, name: &str, unit: &str, entries: &[Ent
     }
 }
 
+/// A note in a plot's upper right corner, on paper of its own.
+pub fn corner(svg: &mut Svg, area: Area, text: &str) {
+    let wide = font::width(text, 11.0, false) + 6.0;
+    svg.rect(Area { x: area.right() - wide - 2.0, y: area.y + 2.0, w: wide, h: 15.0 }, color::PAPER, 0.75);
+    svg.text((area.right() - 5.0, area.y + 13.5), text, Style { size: 11.0, ..TICK }, Anchor::End);
+}
+
 /// What is said where a reel has nothing for a panel.
 pub fn nothing(svg: &mut Svg, area: Area, why: &str) {
     svg.text((area.x + area.w / 2.0, area.y + area.h / 2.0 + 4.0), why, TICK, Anchor::Middle);
@@ -152,6 +161,9 @@ pub fn nothing(svg: &mut Svg, area: Area, why: &str) {
 pub fn time_axis(svg: &mut Svg, area: Area, time: Cells, caption: &str) {
     for (x, label) in ticks_of(area, time) {
         svg.line((x.round() + 0.5, area.bottom()), (x.round() + 0.5, area.bottom() + 5.0), color::FRAME, 1.0, "");
+        // Labels at the edges stay inside, lest they meet those of the next column.
+        let half = font::width(&label, SMALL, false) / 2.0;
+        let x = x.clamp(area.x + half - 4.0, (area.right() - half).max(area.x + half - 4.0));
         svg.text((x, area.bottom() + 19.0), &label, TICK, Anchor::Middle);
     }
     svg.text((area.x + area.w / 2.0, area.bottom() + 37.0), caption, TICK, Anchor::Middle);

@@ -10,13 +10,13 @@ use ioreel_traces::Reel;
 
 use crate::{
     PlotError, Result,
-    bands::{GAP_ROWS, OffsetAxis},
+    bands::OffsetAxis,
     color, facts, font,
     layers::{self, CallLayers, DeviceLayers, LatencyAxis},
     panel::{self, Entry, Key, Line, TICK},
     raster::{self, Cells, Counts},
     render,
-    scale::{ValueScale, count, duration, time_unit},
+    scale::{ValueScale, count, duration, quantity, time_unit},
     survey::{Choice, Survey, survey},
     svg::{Anchor, Area, Style, Svg},
 };
@@ -67,9 +67,9 @@ const LEFT: f64 = 78.0;
 const RIGHT: f64 = 28.0;
 /// Between columns.
 const BETWEEN: f64 = 26.0;
-/// Heights of plots.
-const OFFSET_ROWS: u32 = 400;
-const LATENCY_ROWS: u32 = 200;
+/// Heights of plots, px; those of rasters are multiples of every cell size.
+const OFFSET_HEIGHT: u32 = 402;
+const LATENCY_HEIGHT: u32 = 204;
 const RATE_HEIGHT: f64 = 96.0;
 /// Above each plot, for its name and legend.
 const HEADING: f64 = 34.0;
@@ -86,13 +86,14 @@ struct Column {
     time: Cells,
     bins: Bins,
     x: f64,
+    w: f64,
     device: Option<DeviceLayers>,
     calls: Option<CallLayers>,
 }
 
 impl Column {
     fn area(&self, y: f64, h: f64) -> Area {
-        Area { x: self.x, y, w: f64::from(self.time.count), h }
+        Area { x: self.x, y, w: self.w, h }
     }
 }
 
@@ -107,21 +108,20 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
     // Calls are drawn where at least one reel has no device to draw: then for all, so that they compare.
     let calls = reels.iter().any(|r| !Summary::has(r).0);
     let surveys = reels.iter().map(|r| survey(r, &options.choice, calls)).collect::<Result<Vec<_>>>()?;
-    let offsets = offset_axis(&surveys);
-    let column_px = ((f64::from(width) - LEFT - RIGHT - BETWEEN * (n - 1) as f64) / n as f64).floor();
+    let cell_px = cell_px(&surveys);
+    let offsets = offset_axis(&surveys, cell_px);
+    let room = (f64::from(width) - LEFT - RIGHT - BETWEEN * (n - 1) as f64) / n as f64;
+    let cells = (room / f64::from(cell_px)) as u32;
+    let column_px = f64::from(cells * cell_px);
     let latency = LatencyAxis::new(
         surveys.iter().filter_map(|s| s.calls.as_ref()).map(|c| c.latency.min_ns).min().unwrap_or(1),
         surveys.iter().filter_map(|s| s.calls.as_ref()).map(|c| c.latency.max_ns).max().unwrap_or(1),
-        LATENCY_ROWS,
+        LATENCY_HEIGHT / cell_px,
     );
     let shared = shared_end(&surveys);
     let mut columns = Vec::new();
     for (i, (reel, survey)) in reels.iter().zip(surveys).enumerate() {
-        let time = Cells {
-            from: survey.from_ns,
-            to: shared.unwrap_or(survey.to_ns).max(survey.to_ns),
-            count: column_px as u32,
-        };
+        let time = Cells { from: survey.from_ns, to: shared.unwrap_or(survey.to_ns).max(survey.to_ns), count: cells };
         let bin_ns = nice_width_ns(time.to - time.from, (column_px / BIN_PX) as usize, 1);
         let bins = Bins::new(survey.from_ns, survey.to_ns, bin_ns);
         let device = match &survey.device {
@@ -130,17 +130,30 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
         };
         let call_layers = if calls { Some(layers::calls(reel, time, latency, bins)?) } else { None };
         let x = LEFT + i as f64 * (column_px + BETWEEN);
-        columns.push(Column { survey, time, bins, x, device, calls: call_layers });
+        columns.push(Column { survey, time, bins, x, w: column_px, device, calls: call_layers });
     }
-    let mut painter = Painter { svg: Svg::default(), columns, width: f64::from(width), y: 0.0 };
+    let mut painter = Painter { svg: Svg::default(), columns, width: f64::from(width), cell_px, y: 0.0 };
     painter.draw(reels, options, &offsets, latency, shared.is_some())
 }
 
+/// Pixels of a raster's cell: few events are drawn larger, so that each can be seen; many as fine as can be.
+fn cell_px(surveys: &[Survey]) -> u32 {
+    let most = surveys.iter().map(|s| {
+        let requests = s.device.as_ref().map_or(0, |d| d.summary.requests);
+        requests.max(s.calls.as_ref().map_or(0, |c| c.totals.calls))
+    });
+    match most.max().unwrap_or(0) {
+        0..4_000 => 3,
+        4_000..400_000 => 2,
+        _ => 1,
+    }
+}
+
 /// One axis for all devices: the union of what they use.
-fn offset_axis(surveys: &[Survey]) -> OffsetAxis {
+fn offset_axis(surveys: &[Survey], cell_px: u32) -> OffsetAxis {
     let mut used = Coverage::default();
     surveys.iter().filter_map(|s| s.device.as_ref()).for_each(|d| used.merge(&d.used));
-    OffsetAxis::new(&used.ranges(), OFFSET_ROWS)
+    OffsetAxis::new(&used.ranges(), OFFSET_HEIGHT / cell_px, cell_px)
 }
 
 /// The common end of the time axes, unless the reels' lengths are too different for one.
@@ -155,6 +168,7 @@ struct Painter {
     svg: Svg,
     columns: Vec<Column>,
     width: f64,
+    cell_px: u32,
     /// Bottom of what is drawn so far.
     y: f64,
 }
@@ -212,7 +226,7 @@ impl Painter {
         let commands = self.columns.iter().any(|c| !c.survey.command.is_empty());
         let y = self.y;
         for c in &self.columns {
-            let (room, mut y) = (f64::from(c.time.count), y);
+            let (room, mut y) = (c.w, y);
             let mut say = |text: &str, style: Style, dy: f64| {
                 y += dy;
                 let text = font::fit(&font::showable(text), style.size, style.bold, room);
@@ -244,7 +258,8 @@ impl Painter {
         let flushes = self.columns.iter().any(|c| c.survey.device.as_ref().is_some_and(|d| d.flushes));
         let others = self.columns.iter().any(|c| c.survey.device.as_ref().is_some_and(|d| d.others));
         let extra = if flushes { FLUSH_STRIP + 4.0 } else { 0.0 };
-        let (y, heading) = self.panel(f64::from(axis.rows), extra);
+        let height = f64::from(axis.rows * axis.row_px);
+        let (y, heading) = self.panel(height, extra);
         let layers = || self.columns.iter().filter_map(|c| c.device.as_ref());
         let most = layers().flat_map(|d| [d.reads.max(), d.writes.max()]).max().unwrap_or(0).max(1);
         let most_flushes = layers().map(|d| d.flushes.max()).max().unwrap_or(0);
@@ -252,7 +267,7 @@ impl Painter {
             Entry { key: Key::Ramp(color::READ_RAMP), label: "reads".into() },
             Entry {
                 key: Key::Ramp(color::WRITE_RAMP),
-                label: format!("writes, 1 to {} in flight per pixel (log)", count(u64::from(most))),
+                label: format!("writes, 1 to {} per {} (log)", count(u64::from(most)), dots(self.cell_px)),
             },
         ];
         if others {
@@ -270,10 +285,10 @@ impl Painter {
             &entries,
         );
         for (i, c) in self.columns.iter().enumerate() {
-            let area = c.area(y, f64::from(axis.rows));
+            let area = c.area(y, height);
             panel::paper(&mut self.svg, area, c.time);
             for (from_top, label) in axis.ticks() {
-                let at = area.y + from_top.round().min(f64::from(axis.rows) - 1.0) + 0.5;
+                let at = area.y + from_top.round().min(height - 1.0) + 0.5;
                 self.svg.line((area.x, at), (area.right(), at), color::GRID, 1.0, "");
                 if i == 0 {
                     self.svg.text((area.x - 8.0, at + 4.0), &label, TICK, Anchor::End);
@@ -293,14 +308,17 @@ impl Painter {
                     self.svg.rect(strip, "#f6f1f5", 1.0);
                     self.svg.image(strip, &raster::png(&[(&d.flushes, color::FLUSH_RAMP, most_flushes)])?);
                 }
-            } else {
-                panel::nothing(&mut self.svg, area, "no block device below, or none recorded");
             }
             for band in axis.bands.iter().skip(1) {
-                let gap = Area { y: area.bottom() - f64::from(band.row), h: f64::from(GAP_ROWS), ..area };
+                let px = |rows: u32| f64::from(rows * axis.row_px);
+                let gap = Area { y: area.bottom() - px(band.row), h: px(axis.gap_rows), ..area };
                 self.svg.rect(gap, "#eef0f3", 1.0);
                 let middle = gap.y + (gap.h / 2.0).floor() + 0.5;
                 self.svg.line((gap.x, middle), (gap.right(), middle), color::FRAME, 1.0, "3 4");
+            }
+            if c.device.is_none() {
+                self.svg.rect(area, color::PAPER, 1.0);
+                panel::nothing(&mut self.svg, area, NO_DEVICE);
             }
             self.svg.frame(area, color::FRAME);
             plots.push(area);
@@ -312,7 +330,7 @@ impl Painter {
     fn rates(&mut self, panel: &RatePanel, plots: &mut Vec<Area>) {
         let lines: Vec<Option<Vec<Line>>> = self.columns.iter().map(|c| (panel.lines)(c)).collect();
         let most = lines.iter().flatten().flatten().flat_map(|l| l.values.iter().copied()).fold(0.0, f64::max);
-        let scale = ValueScale::new(most, 3);
+        let scale = ValueScale::new(most, 4);
         let (y, heading) = self.panel(RATE_HEIGHT, 0.0);
         panel::heading(&mut self.svg, heading, panel.name, panel.unit, &panel.entries);
         for (i, (c, lines)) in self.columns.iter().zip(&lines).enumerate() {
@@ -322,9 +340,16 @@ impl Painter {
             settle_shade(&mut self.svg, area, c);
             match lines {
                 Some(lines) => {
-                    lines.iter().for_each(|line| panel::steps(&mut self.svg, area, c.time, c.bins, scale.top, line))
+                    for line in lines {
+                        panel::steps(&mut self.svg, area, c.time, c.bins, scale.top, line);
+                    }
+                    // One scale for all may leave little to see of a slower one.
+                    if self.columns.len() > 1 {
+                        let peak = lines.iter().flat_map(|l| l.values.iter().copied()).fold(0.0, f64::max);
+                        panel::corner(&mut self.svg, area, &format!("peak {}", quantity(peak)));
+                    }
                 }
-                None => panel::nothing(&mut self.svg, area, "no block device below, or none recorded"),
+                None => panel::nothing(&mut self.svg, area, NO_DEVICE),
             }
             self.svg.frame(area, color::FRAME);
             plots.push(area);
@@ -332,7 +357,7 @@ impl Painter {
     }
 
     fn latency_panel(&mut self, axis: LatencyAxis, plots: &mut Vec<Area>) -> Result<()> {
-        let height = f64::from(axis.rows);
+        let height = f64::from(axis.rows * self.cell_px);
         let (y, heading) = self.panel(height, 0.0);
         let layers = || self.columns.iter().filter_map(|c| c.calls.as_ref());
         let max = |f: fn(&CallLayers) -> &Counts| layers().map(|l| f(l).max()).max().unwrap_or(0);
@@ -342,7 +367,7 @@ impl Painter {
             Entry { key: Key::Ramp(color::WRITE_RAMP), label: "write, copy".into() },
             Entry {
                 key: Key::Ramp(color::OTHER_RAMP),
-                label: format!("all other calls, 1 to {} per pixel (log)", count(u64::from(most))),
+                label: format!("all other calls, 1 to {} per {} (log)", count(u64::from(most)), dots(self.cell_px)),
             },
         ];
         panel::heading(&mut self.svg, heading, "Duration of system calls", "at the time of their return", &entries);
@@ -397,7 +422,9 @@ impl Painter {
             let end = c.survey.elapsed_ns;
             if c.survey.settle_ns > 0 && end > c.time.from && end < c.time.to {
                 let x = panel::time_x(column, c.time, end).round() + 0.5;
-                self.svg.line((x, column.y), (x, column.bottom()), color::INK, 1.0, "5 4");
+                for plot in plots.iter().filter(|p| p.x == c.x) {
+                    self.svg.line((x, plot.y), (x, plot.bottom()), color::INK, 1.0, "5 4");
+                }
                 let text = format!("last operation {}", duration(end));
                 let wide = font::width(&text, TICK.size, false);
                 let style = Style { fill: color::INK, ..TICK };
@@ -423,6 +450,14 @@ impl Painter {
         }
         self.y += 56.0;
     }
+}
+
+/// What is said where a reel has no requests.
+const NO_DEVICE: &str = "no block device below, or none recorded";
+
+/// A cell in words.
+fn dots(cell_px: u32) -> String {
+    if cell_px == 1 { "pixel".into() } else { format!("{cell_px}×{cell_px} pixels") }
 }
 
 /// Loss intervals drawn at most: shades beyond lie on each other.
@@ -485,7 +520,8 @@ fn entry(color: &'static str, label: &str) -> Entry {
 }
 
 fn line(bins: Bins, values: &[u64], unit: f64, color: &'static str, filled: bool) -> Line {
-    Line { values: values.iter().enumerate().map(|(i, n)| bins.rate(i, *n) / unit).collect(), color, filled }
+    let values = values.iter().enumerate().map(|(i, n)| bins.rate(i, *n) / unit).collect();
+    Line { values, color, width: 1.3, fill: filled.then_some(0.16) }
 }
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -525,20 +561,22 @@ fn iops() -> RatePanel {
     }
 }
 
+/// Area of `seeks.sw64k`.
+const SW64K_TINT: &str = "#9fd8c4";
+
 fn seeks() -> RatePanel {
     RatePanel {
         name: "Seeks",
         unit: "per second, in dispatch order, reads and writes",
         entries: vec![
             entry(color::INK, "seeks.exact: start ≠ previous end"),
-            entry(color::OTHER, "seeks.sw64k: more than 64 KiB from it"),
+            entry(SW64K_TINT, "seeks.sw64k: more than 64 KiB from it"),
         ],
         lines: |c| {
             let s = &c.device.as_ref()?.series;
-            Some(vec![
-                line(s.bins, &s.seeks_exact, 1.0, color::INK, false),
-                line(s.bins, &s.seeks_sw64k, 1.0, color::OTHER, true),
-            ])
+            // Often they agree: then the one is seen as the outline of the other.
+            let sw64k = Line { width: 0.0, fill: Some(1.0), ..line(s.bins, &s.seeks_sw64k, 1.0, SW64K_TINT, true) };
+            Some(vec![sw64k, line(s.bins, &s.seeks_exact, 1.0, color::INK, false)])
         },
     }
 }
@@ -550,7 +588,7 @@ fn depth() -> RatePanel {
         entries: Vec::new(),
         lines: |c| {
             let s = &c.device.as_ref()?.series;
-            Some(vec![Line { values: s.in_flight.means(), color: color::GREY, filled: true }])
+            Some(vec![Line { values: s.in_flight.means(), color: color::GREY, width: 1.3, fill: Some(0.16) }])
         },
     }
 }

@@ -69,7 +69,8 @@ pub fn time_unit(span_ns: i64) -> (&'static str, f64) {
 pub fn time_ticks(from_ns: i64, to_ns: i64, count: u32) -> Vec<(i64, String)> {
     let span_ns = to_ns.saturating_sub(from_ns).max(1);
     let (_, unit) = time_unit(span_ns);
-    let step = nice_step(span_ns as f64 / unit / f64::from(count.max(1)));
+    // Nothing is finer than a nanosecond.
+    let step = nice_step(span_ns as f64 / unit / f64::from(count.max(1))).max(1.0 / unit);
     let first = (from_ns as f64 / unit / step).ceil();
     (0..=count * 6)
         .map(|i| (first + f64::from(i)) * step)
@@ -101,6 +102,16 @@ pub fn bytes(n: u64) -> String {
     if unit == 0 { format!("{n} B") } else { format!("{} {}", three_digits(v), UNITS[unit]) }
 }
 
+/// `12.3`, `4.56k`, `1.20M`: a rate with three digits.
+pub fn quantity(v: f64) -> String {
+    match v.abs() {
+        a if a >= 1e6 => format!("{}M", three_digits(v / 1e6)),
+        a if a >= 1e4 => format!("{}k", three_digits(v / 1e3)),
+        0.0 => "0".into(),
+        _ => three_digits(v),
+    }
+}
+
 fn three_digits(v: f64) -> String {
     match v.abs() {
         a if a >= 99.95 => format!("{v:.0}"),
@@ -114,7 +125,7 @@ pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, d) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(d);

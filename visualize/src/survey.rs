@@ -140,8 +140,8 @@ pub fn survey(reel: &Reel, choice: &Choice, calls: bool) -> Result<Survey> {
         let s = |ns: i64| ns as f64 / 1e9;
         return Err(PlotError::EmptyWindow { from_s: s(from_ns), to_s: s(to_ns) });
     }
-    // A reel of one moment still has a width.
-    let to_ns = to_ns.max(from_ns + 1);
+    // A reel of one moment is drawn as a millisecond; of several within less than a microsecond, as that.
+    let to_ns = if to_ns <= from_ns { from_ns + 1_000_000 } else { to_ns.max(from_ns + 1_000) };
     let device = pick_device(reel, choice, &meters, to_ns - from_ns)?;
     let fstype = fstype(reel, device.as_ref(), &actors)?;
     Ok(Survey {
