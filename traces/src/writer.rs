@@ -203,6 +203,8 @@ impl<R: Row> TableWriter<R> {
 #[derive(Debug)]
 pub struct ReelWriter {
     path: PathBuf,
+    /// Segments closed of `ops`, `block` and `bio` when the others were last closed.
+    closed: usize,
     /// The reel's folder, locked for as long as this writer lives: a repair keeps off.
     _lock: File,
     /// Operations.
@@ -273,6 +275,7 @@ impl ReelWriter {
         let _ = lock.try_lock();
         let writer = Self {
             path: path.into(),
+            closed: 0,
             _lock: lock,
             ops: TableWriter::new(path, options),
             block: TableWriter::new(path, options),
@@ -298,9 +301,19 @@ impl ReelWriter {
         &self.path
     }
 
-    /// Closes segments that have waited long enough.
+    /// Closes segments that have waited long enough. When operations, requests or bios have closed one, so do the
+    /// tables they refer to: after a crash, operations on files without names are of little use.
     pub fn flush_if_old(&mut self) -> Result<()> {
         each_table!(self, t => t.flush_if_old()?);
+        let closed = self.ops.segments.len() + self.block.segments.len() + self.bio.segments.len();
+        if closed != self.closed {
+            self.closed = closed;
+            self.tasks.flush()?;
+            self.execs.flush()?;
+            self.files.flush()?;
+            self.fds.flush()?;
+            self.tree.flush()?;
+        }
         Ok(())
     }
 

@@ -295,6 +295,21 @@ fn a_segment_that_cannot_be_written_leaves_a_valid_reel() {
 }
 
 #[test]
+fn files_are_closed_with_the_operations_on_them() {
+    let (_dir, path) = place();
+    let mut w = ReelWriter::create(&path, &manifest(), small_segments()).unwrap();
+    w.files.push(common::file(0)).unwrap();
+    for i in 0..99 {
+        w.ops.push(op(i)).unwrap();
+    }
+    w.flush_if_old().unwrap();
+    assert_eq!((w.ops.written(), w.files.written()), (0, 0));
+    w.ops.push(op(99)).unwrap();
+    w.flush_if_old().unwrap();
+    assert_eq!((w.ops.written(), w.files.written()), (100, 1));
+}
+
+#[test]
 fn a_dead_writer_leaves_its_closed_segments_and_the_first_manifest() {
     let (_dir, path) = place();
     let (w, _) = good().begin(&path);
