@@ -1,12 +1,43 @@
-//! Placeholder.
+//! `ioreel doctor`.
 
 use std::process::ExitCode;
 
-/// Arguments.
+use ioreel_capture::doctor::{Verdict, examine};
+
+/// What this machine allows.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+#[command(after_help = "Exit status: 0 when recording works here, 3 when it does not.")]
+pub(crate) struct Args {
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs it.
-pub(crate) fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let checks = examine();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&checks)?);
+    } else {
+        let width = checks.iter().map(|c| c.what.len()).max().unwrap_or(0);
+        for c in &checks {
+            let word = match c.verdict {
+                Verdict::Ok => "ok",
+                Verdict::Limited => "limited",
+                Verdict::Missing => "MISSING",
+            };
+            println!("{word:<8} {:<width$}  {}", c.what, c.found);
+            if !c.remedy.is_empty() {
+                println!("{:8} {:width$}  remedy: {}", "", "", c.remedy);
+            }
+        }
+    }
+    let works = checks.iter().all(|c| c.verdict != Verdict::Missing);
+    if !args.json {
+        println!(
+            "\n{}",
+            if works { "Recording works here." } else { "Recording does not work here; everything else does." }
+        );
+    }
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }

@@ -10,6 +10,7 @@ pub mod calls;
 mod changed;
 mod command;
 mod derive;
+pub mod doctor;
 mod error;
 pub mod host;
 mod ledger;

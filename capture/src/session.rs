@@ -15,7 +15,7 @@ use ioreel_bpf::{
 };
 use ioreel_traces::manifest::Probe;
 use libbpf_rs::{
-    Iter, MapCore, MapFlags, MapHandle, MapType, OpenObject, RingBuffer, RingBufferBuilder,
+    Iter, MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder,
     query::ProgInfoIter,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
@@ -107,6 +107,7 @@ impl<'obj> Session<'obj> {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
         }
+        libbpf_rs::set_print(Some((PrintLevel::Debug, log_line)));
         let cpus = host::possible_cpus();
         let mut open = IoreelSkelBuilder::default().open(storage).map_err(CaptureError::bpf("opening them"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -276,6 +277,16 @@ impl<'obj> Session<'obj> {
             .filter(|info| ours.contains(&info.id))
             .map(|info| Probe { name: info.name.to_string_lossy().into_owned(), missed: info.recursion_misses as i64 })
             .collect()
+    }
+}
+
+/// libbpf's own words, the verifier's log among them. Failures come back as errors as well, so even its
+/// warnings are told only when asked for.
+fn log_line(level: PrintLevel, text: String) {
+    let text = text.trim_end();
+    match level {
+        PrintLevel::Debug => log::trace!("{text}"),
+        PrintLevel::Info | PrintLevel::Warn => log::debug!("{text}"),
     }
 }
 
