@@ -36,6 +36,7 @@ impl Planner {
         self.regular[index as usize] = self.is_regular(r, &v);
         // The order is taken before names change: the old meaning of a name is what it waits for.
         self.push(task, call, r.start_ns, |p| p.uses(r, &v, &call));
+        self.modes_told(r, &v);
         self.names_change(r, &v);
         self.sizes_change(r, &v);
     }
@@ -422,6 +423,10 @@ impl Planner {
         if r.file != NO_ID {
             let pre = self.names.pre(node);
             self.sizes.opened(r.file, pre, created);
+            let seen = self.input.files.get(&r.file).and_then(|f| f.size_bytes);
+            if let Some(size) = seen.filter(|_| !created && flags & libc::O_TRUNC == 0) {
+                self.sizes.told(pre, Some(r.file), size);
+            }
             self.file_at.insert(node, r.file);
             if flags & libc::O_TRUNC != 0 || r.call == Call::Creat {
                 self.sizes.truncated(r.file, 0);
@@ -466,6 +471,26 @@ impl Planner {
         if !matches!(self.names.kind(to), Kind::Regular | Kind::Symlink) {
             let names = &mut self.names;
             self.procs.relocate(|n| names.moved(n, from, to));
+        }
+    }
+
+    /// What results say of permission bits; before names change.
+    fn modes_told(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 || v.node == NO_NODE {
+            return;
+        }
+        let pre = self.names.pre(v.node);
+        match r.call {
+            c if c.stats() => self.sizes.told_mode(pre, r.mode),
+            c if c.opens() && r.aux & 1 == 0 => {
+                if let Some(mode) = self.input.files.get(&r.file).and_then(|f| f.mode) {
+                    self.sizes.told_mode(pre, mode);
+                }
+            }
+            Call::Access | Call::Faccessat | Call::Faccessat2 if r.mode & libc::X_OK != 0 => self.sizes.ran(pre),
+            // What it was before nobody asked: not this.
+            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => self.sizes.told_mode(pre, 0o644),
+            _ => {}
         }
     }
 

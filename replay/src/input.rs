@@ -137,6 +137,10 @@ pub struct FileInfo {
     pub kind: Text,
     /// Absolute path when first seen.
     pub path: Option<Text>,
+    /// Permission bits when first seen.
+    pub mode: Option<i32>,
+    /// Size when first seen.
+    pub size_bytes: Option<i64>,
 }
 
 impl Input {
@@ -153,7 +157,7 @@ impl Input {
         }
         for f in reel.rows::<rows::File>() {
             let f = f?;
-            input.files.insert(f.file, FileInfo { kind: f.kind, path: f.path });
+            input.files.insert(f.file, FileInfo { kind: f.kind, path: f.path, mode: f.mode, size_bytes: f.size_bytes });
         }
         // Stable, so that of two threads born at the same instant the one listed first stays first.
         input.tasks.sort_by_key(|t| t.start_ns);

@@ -316,6 +316,14 @@ impl Planner {
         if !self.procs.of(task).alive {
             return;
         }
+        let place = self.procs.places[self.procs.of(task).place].value;
+        let path = to_bytes(&self.input.execs[i as usize].path);
+        if let Ok(cwd) = place.cwd
+            && let Some(node) = self.names.resolve(place.root, cwd, &path, true)
+        {
+            let pre = self.names.pre(node);
+            self.sizes.ran(pre);
+        }
         let copies = self.procs.unshare_table(task);
         if !copies.is_empty() {
             let range = self.pair_list(&copies);

@@ -122,7 +122,7 @@ impl Preparation {
             out.items.push(Item {
                 path: path.clone(),
                 what,
-                mode: row.and_then(|r| r.mode).map_or(default_mode, |m| m as u32 & 0o7777),
+                mode: row.and_then(|r| r.mode).unwrap_or_else(|| plan.sizes.mode(*node, default_mode)) as u32 & 0o7777,
                 owner: privileged.then_some(owner),
                 mtime_ns: row.and_then(|r| r.mtime_ns),
             });

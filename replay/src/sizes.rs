@@ -1,6 +1,6 @@
 //! Sizes of files while the workload runs: what must be there before it starts, and how much room it needs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::names::{NO_NODE, NodeId};
 
@@ -42,6 +42,10 @@ pub struct Sizes {
     pub bounds: HashMap<NodeId, Bounds>,
     /// Sizes of the reel's `tree`, by place.
     pub listed: HashMap<NodeId, i64>,
+    /// Permission bits at the start, as results told them, by place.
+    modes: HashMap<NodeId, i32>,
+    /// Places that could be executed or searched.
+    runnable: HashSet<NodeId>,
     room: i64,
     /// Most bytes the workload adds at any one time.
     pub peak_bytes: i64,
@@ -108,6 +112,24 @@ impl Sizes {
         }
         let b = self.bounds.entry(pre).or_insert(Bounds { least: 0, most: i64::MAX });
         b.least = b.least.max(size).min(b.most);
+    }
+
+    /// The first word on what a place's permission bits were.
+    pub fn told_mode(&mut self, pre: NodeId, mode: i32) {
+        if pre != NO_NODE {
+            self.modes.entry(pre).or_insert(mode & 0o7777);
+        }
+    }
+
+    /// The place could be executed.
+    pub fn ran(&mut self, pre: NodeId) {
+        self.runnable.insert(pre);
+    }
+
+    /// Permission bits to prepare where the reel's `tree` does not list any.
+    pub fn mode(&self, pre: NodeId, default: i32) -> i32 {
+        let run = if self.runnable.contains(&pre) { 0o111 } else { 0 };
+        self.modes.get(&pre).map_or(default | run, |m| *m)
     }
 
     /// `n` bytes were written at `offset`.
