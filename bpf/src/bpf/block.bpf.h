@@ -329,13 +329,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 	walk.bio = first;
 	walk.left_bytes = bytes;
 	walk.emit = 1;
-	if (r && walk.hide) {
-		struct cpu_ledger *l = cpu_ledger();
-
-		if (l && walk.hide < HIDE_COUNT)
-			l->hidden_rq[walk.hide]++;
-	} else if (r) {
-		rec.rq_id = walk.rq_id = __sync_fetch_and_add(&next_rq_id, 1) + 1;
+	if (r) {
 		rec.queue_ns = walk.queue_ns;
 		rec.issue_ns = r->issue_ns;
 		rec.sector = r->sector;
@@ -352,7 +346,15 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 		} else {
 			bpf_map_delete_elem(&requests, &key);
 		}
-		emit_fixed(&rec, REC_RQ, CLASS_BLOCK, walk.now_ns);
+		if (walk.hide) {
+			struct cpu_ledger *l = cpu_ledger();
+
+			if (l && walk.hide < HIDE_COUNT)
+				l->hidden_rq[walk.hide]++;
+		} else {
+			rec.rq_id = walk.rq_id = __sync_fetch_and_add(&next_rq_id, 1) + 1;
+			emit_fixed(&rec, REC_RQ, CLASS_BLOCK, walk.now_ns);
+		}
 	}
 	bpf_loop(MAX_RQ_BIOS, rq_bio_step, &walk, 0);
 	return 0;
