@@ -1,0 +1,99 @@
+//! Nothing outside the target is touched, whatever a reel says.
+
+use std::{fs, path::Path};
+
+use crate::reel::{Draft, replay};
+
+/// A file beside the target that hostile reels try to reach.
+fn bait(dir: &Path) -> std::path::PathBuf {
+    let bait = dir.join("bait");
+    fs::write(&bait, "untouched").unwrap();
+    bait
+}
+
+fn attack(build: impl FnOnce(&mut Draft, &str)) {
+    let outside = tempfile::tempdir().unwrap();
+    let bait = bait(outside.path());
+    let name = bait.to_str().unwrap().to_owned();
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    build(&mut d, &name);
+    let (dir, _) = replay(d);
+    assert_eq!(fs::read_to_string(&bait).unwrap(), "untouched");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "beside the reel and the target nothing appears: {names:?}");
+}
+
+#[test]
+fn dots_do_not_climb_out() {
+    attack(|d, bait| {
+        let up = format!("{}{bait}", "../".repeat(40));
+        d.on(1, "truncate", &up, 0).len_bytes = Some(0);
+        d.on(1, "unlink", &up, 0);
+        d.on(1, "chdir", "../../../../../..", 0);
+        d.on(1, "unlink", bait, 0);
+        d.create(1, &format!("{}escaped", "../".repeat(9)), 1, 3);
+    });
+}
+
+#[test]
+fn links_do_not_lead_out() {
+    attack(|d, bait| {
+        let parent = Path::new(bait).parent().unwrap().to_str().unwrap().to_owned();
+        d.had("/w/abs", "symlink", 0).target = Some(parent.as_str().into());
+        d.had("/w/rel", "symlink", 0).target = Some(format!("{}{parent}", "../".repeat(20)).as_str().into());
+        // The tree itself claims files below the link.
+        d.had("/w/abs/bait", "regular", 3);
+        d.open(1, "abs/bait", libc::O_WRONLY | libc::O_TRUNC, 1, 3);
+        d.on(1, "unlink", "rel/bait", 0);
+        d.on(1, "symlink", &parent, 0).path2 = Some("made".into());
+        d.on(1, "rename", "made/bait", 0).path2 = Some("stolen".into());
+        d.on(1, "mkdir", "made/new", 0).mode = Some(0o777);
+    });
+}
+
+#[test]
+fn descriptors_of_the_replayer_are_out_of_reach() {
+    attack(|d, _| {
+        for fd in 0..40 {
+            d.io(1, "write", fd, 0, 10, -9);
+            d.fd(1, "ftruncate", fd, -9).len_bytes = Some(0);
+            d.fd(1, "fchdir", fd, -9);
+            let o = d.on(1, "unlinkat", "bait", -9);
+            o.dirfd = Some(fd);
+        }
+        let o = d.fd(1, "close_range", 0, 0);
+        o.fd2 = Some(-1);
+    });
+}
+
+#[test]
+fn a_second_root_does_not_open_the_first() {
+    attack(|d, bait| {
+        d.tasks[0].root = Some("/w/jail".into());
+        d.tasks[0].cwd = Some("/w/jail".into());
+        d.know(1, "directory");
+        d.files[0].path = Some("/w".into());
+        d.fds.push(ioreel_traces::rows::Fd { task_id: 1, fd: 5, ofd: 1, file: Some(1), ..Default::default() });
+        let o = d.on(1, "unlinkat", &format!("{}{bait}", "../".repeat(20)), 0);
+        o.dirfd = Some(5);
+        d.fd(1, "fchdir", 5, 0);
+        d.on(1, "unlink", &format!("{}{bait}", "../".repeat(20)), 0);
+    });
+}
+
+#[test]
+fn magic_links_devices_and_set_id_bits_are_harmless() {
+    attack(|d, bait| {
+        d.on(1, "truncate", &format!("/proc/self/root{bait}"), 0).len_bytes = Some(0);
+        d.on(1, "unlink", &format!("/proc/1/cwd{bait}"), 0);
+        d.on(1, "mknod", "disk", 0).mode = Some((libc::S_IFBLK | 0o666) as i32);
+        d.had("/w/null", "char", 0);
+        d.create(1, "suid", 1, 3);
+        d.fd(1, "fchmod", 3, 0).mode = Some(0o4755);
+        let o = d.io(1, "read", 3, 0, i64::MAX, 0);
+        o.file = Some(1);
+        d.fd(1, "ftruncate", 3, 0).len_bytes = Some(i64::MAX);
+    });
+}

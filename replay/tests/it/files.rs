@@ -1,0 +1,234 @@
+//! What single processes do to files and names recurs.
+
+use std::fs;
+
+use crate::reel::{Draft, replay, replay_same};
+
+const ENOENT: i64 = -2;
+const EEXIST: i64 = -17;
+const ENOTDIR: i64 = -20;
+const ENOTEMPTY: i64 = -39;
+const EBADF: i64 = -9;
+
+#[test]
+fn written_files_have_their_bytes_and_no_zeros() {
+    let mut d = Draft::new();
+    d.create(1, "out", 1, 3);
+    d.io(1, "write", 3, 0, 10_000, 10_000);
+    d.io(1, "pwrite64", 3, 20_000, 5, 5);
+    d.fd(1, "close", 3, 0);
+    let dir = replay_same(d);
+    let data = fs::read(dir.path().join("t/w/out")).unwrap();
+    assert_eq!(data.len(), 20_005);
+    assert!(!data[..10_000].contains(&0), "written bytes are never zero");
+    assert!(data[10_000..20_000].iter().all(|b| *b == 0), "the hole stays");
+}
+
+#[test]
+fn what_was_there_is_there_and_filled() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0).mode = Some(0o751);
+    d.had("/w/in", "regular", 30_000);
+    let t = d.had("/w/sparse", "regular", 1 << 20);
+    t.alloc_bytes = Some(0);
+    d.had("/w/link", "symlink", 2).target = Some("in".into());
+    d.had("/w/one", "regular", 5).link_id = Some(1);
+    d.had("/w/two", "regular", 5).link_id = Some(1);
+    d.open(1, "in", libc::O_RDONLY, 1, 3);
+    d.io(1, "read", 3, 0, 65536, 30_000);
+    d.io(1, "read", 3, 30_000, 65536, 0);
+    let o = d.on(1, "readlinkat", "link", 2);
+    o.len_bytes = Some(100);
+    let dir = replay_same(d);
+    let w = dir.path().join("t/w");
+    let meta = |name: &str| fs::symlink_metadata(w.join(name)).unwrap();
+    use std::os::unix::fs::MetadataExt;
+    assert!(!fs::read(w.join("in")).unwrap().contains(&0));
+    assert_eq!((meta("sparse").len(), meta("sparse").blocks()), (1 << 20, 0));
+    assert_eq!(meta("one").ino(), meta("two").ino());
+    assert_eq!(meta("").mode() & 0o7777, 0o751);
+}
+
+#[test]
+fn state_that_only_results_tell_of_is_prepared() {
+    let mut d = Draft::new();
+    d.open(1, "/data/seen", libc::O_RDONLY, 1, 3);
+    d.io(1, "pread64", 3, 100_000, 4096, 4096);
+    d.io(1, "pread64", 3, 104_096, 4096, 904);
+    d.on(1, "unlinkat", "/data/gone", 0);
+    d.on(1, "stat", "/data/dir", 0).mode = Some(0o40700);
+    d.on(1, "readlink", "/data/link", 7).len_bytes = Some(64);
+    d.on(1, "stat", "/data/never", ENOENT);
+    let o = d.on(1, "rename", "/data/a", 0);
+    o.path2 = Some("/data/b".into());
+    let dir = replay_same(d);
+    assert_eq!(fs::metadata(dir.path().join("t/data/seen")).unwrap().len(), 105_000);
+}
+
+#[test]
+fn failures_fail_alike() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/dir", "directory", 0);
+    d.had("/w/dir/f", "regular", 1);
+    d.on(1, "openat", "none", ENOENT).flags = Some(0);
+    d.on(1, "mkdir", "dir", EEXIST).mode = Some(0o777);
+    d.on(1, "openat", "dir/f/x", ENOTDIR).flags = Some(0);
+    d.on(1, "rmdir", "dir", ENOTEMPTY);
+    let o = d.on(1, "openat", "dir/f", EEXIST);
+    o.flags = Some(i64::from(libc::O_CREAT | libc::O_EXCL));
+    d.fd(1, "close", 77, EBADF);
+    d.fd(1, "fsync", -1, EBADF);
+    d.on(1, "unlink", "dir/f", 0);
+    d.on(1, "rmdir", "dir", 0);
+    d.on(1, "stat", "dir", ENOENT);
+    replay_same(d);
+}
+
+#[test]
+fn truncating_and_renaming_over_what_was_there() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/a", "regular", 9000);
+    d.had("/w/b", "regular", 100);
+    let o = d.open(1, "a", libc::O_WRONLY | libc::O_TRUNC, 1, 3);
+    o.mode = Some(0);
+    d.io(1, "write", 3, 0, 3, 3);
+    d.fd(1, "close", 3, 0);
+    d.on(1, "rename", "a", 0).path2 = Some("b".into());
+    let dir = replay_same(d);
+    assert_eq!(fs::metadata(dir.path().join("t/w/b")).unwrap().len(), 3);
+    assert!(!dir.path().join("t/w/a").exists());
+}
+
+#[test]
+fn an_unlinked_file_lives_on_while_open() {
+    let mut d = Draft::new();
+    d.create(1, "tmp", 1, 3);
+    d.on(1, "unlink", "tmp", 0);
+    d.io(1, "write", 3, 0, 100, 100);
+    d.io(1, "pread64", 3, 0, 200, 100);
+    d.fd(1, "close", 3, 0);
+    let dir = replay_same(d);
+    assert!(!dir.path().join("t/w/tmp").exists());
+}
+
+#[test]
+fn a_renamed_directory_is_followed() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/old", "directory", 0);
+    d.had("/w/old/f", "regular", 10);
+    d.know(9, "directory");
+    let o = d.open(1, "old", libc::O_RDONLY | libc::O_DIRECTORY, 9, 3);
+    o.ofd = Some(5);
+    d.on(1, "rename", "old", 0).path2 = Some("new".into());
+    // Through the descriptor of the moved directory.
+    let o = d.open(1, "f", libc::O_RDONLY, 2, 4);
+    o.dirfd = Some(3);
+    d.io(1, "read", 4, 0, 100, 10);
+    d.open(1, "new/f", libc::O_RDONLY, 2, 5);
+    d.on(1, "stat", "old/f", ENOENT);
+    replay_same(d);
+}
+
+#[test]
+fn links_times_modes_and_two_file_calls() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/src", "regular", 50_000);
+    d.open(1, "src", libc::O_RDONLY, 1, 3);
+    d.create(1, "dst", 2, 4);
+    let o = d.op(1, "copy_file_range", 50_000);
+    (o.fd, o.fd2, o.len_bytes, o.aux) = (Some(3), Some(4), Some(1 << 20), Some(3));
+    (o.offset_bytes, o.offset2_bytes) = (Some(0), Some(0));
+    let o = d.op(1, "sendfile", 0);
+    (o.fd, o.fd2, o.len_bytes, o.aux) = (Some(3), Some(4), Some(1 << 20), Some(1));
+    o.offset_bytes = Some(50_000);
+    let o = d.on(1, "linkat", "dst", 0);
+    (o.path2, o.dirfd2) = (Some("hard".into()), Some(-100));
+    let o = d.on(1, "symlinkat", "dst", 0);
+    (o.path2, o.dirfd2) = (Some("soft".into()), Some(-100));
+    d.fd(1, "fchmod", 4, 0).mode = Some(0o640);
+    let o = d.on(1, "utimensat", "dst", 0);
+    (o.aux, o.aux2, o.flags) = (Some(i64::MIN), Some(1_000_000_000_000_000_000), Some(0));
+    let o = d.fd(1, "ftruncate", 4, 0);
+    o.len_bytes = Some(1234);
+    let o = d.fd(1, "fallocate", 4, 0);
+    (o.mode, o.offset_bytes, o.len_bytes) = (Some(1), Some(0), Some(8192));
+    d.on(1, "mknod", "pipe", 0).mode = Some((libc::S_IFIFO | 0o600) as i32);
+    let dir = replay_same(d);
+    use std::os::unix::fs::MetadataExt;
+    let m = fs::metadata(dir.path().join("t/w/hard")).unwrap();
+    assert_eq!((m.len(), m.mode() & 0o7777, m.nlink()), (1234, 0o640, 2));
+    assert_eq!(fs::read_link(dir.path().join("t/w/soft")).unwrap().to_str(), Some("dst"));
+}
+
+#[test]
+fn mappings_follow_their_recorded_addresses() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/lib", "regular", 20_000);
+    d.open(1, "lib", libc::O_RDONLY, 1, 3);
+    let map = |d: &mut Draft, at: i64, len: i64| {
+        let o = d.fd(1, "mmap", 3, at);
+        (o.len_bytes, o.offset_bytes, o.file) = (Some(len), Some(0), Some(1));
+        (o.mode, o.flags) = (Some(5), Some(2));
+    };
+    map(&mut d, 0x7000_0000, 20_000);
+    map(&mut d, 0x7100_0000, 8192);
+    d.fd(1, "close", 3, 0);
+    let o = d.op(1, "msync", 0);
+    (o.aux, o.len_bytes, o.flags) = (Some(0x7000_0000), Some(4096), Some(4));
+    let o = d.op(1, "munmap", 0);
+    (o.aux, o.len_bytes) = (Some(0x7000_1000), Some(4096));
+    let o = d.op(1, "munmap", 0);
+    (o.aux, o.len_bytes) = (Some(0x7100_0000), Some(8192));
+    replay_same(d);
+}
+
+#[test]
+fn vectors_positions_and_direct_io() {
+    let mut d = Draft::new();
+    let o = d.create(1, "v", 1, 3);
+    o.flags = Some(i64::from(libc::O_CREAT | libc::O_RDWR | libc::O_DIRECT));
+    d.io(1, "writev", 3, 0, 16384, 16384).aux = Some(3);
+    d.io(1, "pwritev", 3, 16384, 8192, 8192).aux = Some(2);
+    let o = d.io(1, "pwritev2", 3, 16384, 4096, 4096);
+    (o.aux, o.aux2, o.flags) = (Some(1), Some(1), Some(0));
+    let o = d.fd(1, "lseek", 3, 4096);
+    (o.aux, o.flags, o.offset_bytes) = (Some(4096), Some(0), Some(20480));
+    d.io(1, "readv", 3, 4096, 8192, 8192).aux = Some(2);
+    d.io(1, "preadv2", 3, 0, 65536, 24576).aux = Some(4);
+    d.io(1, "read", 3, 12288, 65536, 12288);
+    replay_same(d);
+}
+
+#[test]
+fn what_cannot_be_replayed_is_counted_by_reason() {
+    let mut d = Draft::new();
+    d.know(7, "char");
+    d.on(1, "stat", "/proc/self/status", 0).mode = Some(0o100444);
+    d.open(1, "/dev/null", libc::O_RDWR, 7, 3);
+    d.io(1, "write", 3, 0, 10, 10);
+    d.fd(1, "close", 3, 0);
+    d.fd(1, "read", 9, 4);
+    d.on(1, "rename", "x", -18).path2 = Some("/other/x".into());
+    d.on(1, "mknod", "disk", 0).mode = Some((libc::S_IFBLK | 0o600) as i32);
+    d.on(1, "openat", "late", 0).state = "in_flight_at_end".into();
+    d.op(1, "ioctl", 0);
+    let (_, report) = replay(d);
+    let s = &report.summary.skipped;
+    for (why, n) in [
+        ("under /proc", 1),
+        ("under /dev", 3),
+        ("descriptor opened out of sight", 1),
+        ("failed for a cause the target does not have", 1),
+        ("would make a device node", 1),
+        ("in flight at the end of the recording", 1),
+        ("call not replayed", 1),
+    ] {
+        assert_eq!(s.get(why), Some(&n), "{why}: {s:?}");
+    }
+    assert_eq!((report.done, report.differing), (0, 0));
+}

@@ -1,0 +1,9 @@
+//! Replays of reels made by hand, into temporary directories; needs root or user namespaces.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod contained;
+mod files;
+mod order;
+mod processes;
+mod reel;
+mod results;

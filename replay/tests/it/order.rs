@@ -1,0 +1,130 @@
+//! Threads wait for each other as names, files and descriptors demand.
+
+use ioreel_replay::{Replay, order::OrderMode, pace::Pace};
+
+use crate::reel::{Draft, THREAD, config, replay_same};
+
+const ENOENT: i64 = -2;
+
+#[test]
+fn a_consumer_waits_for_the_producers_rename() {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    for i in 0..300 {
+        let (tmp, done) = (format!("tmp-{i}"), format!("done-{i}"));
+        let file = 10 + i;
+        d.on(2, "stat", &done, ENOENT);
+        d.create(1, &tmp, file, 3);
+        d.io(1, "write", 3, 0, 1000 + i, 1000 + i);
+        d.fd(1, "close", 3, 0);
+        d.on(1, "rename", &tmp, 0).path2 = Some(done.as_str().into());
+        d.open(2, &done, libc::O_RDONLY, file, 4);
+        d.io(2, "read", 4, 0, 65536, 1000 + i);
+        d.fd(2, "close", 4, 0);
+        d.on(2, "unlink", &done, 0);
+    }
+    replay_same(d);
+}
+
+#[test]
+fn overlapping_calls_are_ordered_by_their_results() {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    let t = d.now();
+    // Entered first and returned last, but the file was made before the other looked.
+    let o = d.create(1, "f", 1, 3);
+    (o.start_ns, o.dur_ns) = (t, 100_000);
+    let o = d.open(2, "f", libc::O_RDONLY, 1, 4);
+    (o.start_ns, o.dur_ns) = (t + 10_000, 1_000);
+    d.pause(200_000);
+    // And the other way round: what was not there yet is looked for by a slower call.
+    let t = d.now();
+    let o = d.create(1, "g", 2, 5);
+    (o.start_ns, o.dur_ns) = (t, 10_000);
+    let o = d.on(2, "stat", "g", ENOENT);
+    (o.start_ns, o.dur_ns) = (t - 5_000, 100_000);
+    d.pause(200_000);
+    // Two writers through one descriptor: positions tell who was first.
+    let t = d.now();
+    let o = d.io(1, "write", 3, 0, 10, 10);
+    (o.start_ns, o.dur_ns) = (t, 100_000);
+    let o = d.io(2, "write", 3, 10, 5, 5);
+    (o.start_ns, o.dur_ns) = (t + 1_000, 10_000);
+    d.pause(200_000);
+    d.io(2, "pread64", 4, 0, 100, 15);
+    replay_same(d);
+}
+
+#[test]
+fn many_threads_on_one_directory() {
+    let mut d = Draft::new();
+    for t in 2..10 {
+        d.fork(1, t, THREAD);
+    }
+    for round in 0..100 {
+        for t in 2..10 {
+            let (a, b) = (format!("d{round}-{t}"), format!("d{round}-{}", t - 1));
+            d.on(t, "mkdir", &a, 0).mode = Some(0o777);
+            d.create(t, &format!("{a}/x"), 1000 * round + t, 100 + t);
+            d.fd(t, "close", 100 + t as i32, 0);
+            if t > 2 {
+                // The neighbour's directory is emptied and removed from here.
+                d.on(t, "rmdir", &b, -39);
+                d.on(t, "unlink", &format!("{b}/x"), 0);
+                d.on(t, "rmdir", &b, 0);
+            }
+        }
+    }
+    let dir = replay_same(d);
+    assert_eq!(std::fs::read_dir(dir.path().join("t/w")).unwrap().count(), 100);
+}
+
+#[test]
+fn children_run_one_after_the_other_when_the_parent_waited() {
+    let mut d = Draft::new();
+    for child in 2..40 {
+        d.fork(1, child, 0);
+        d.create(child, &format!("f{child}"), child, 3);
+        d.exit(child);
+        d.on(1, "unlink", &format!("f{child}"), 0);
+    }
+    replay_same(d);
+}
+
+#[test]
+fn original_pace_is_never_early_and_ends_on_time() {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    for i in 0..200 {
+        d.pause(300_000);
+        d.on(1 + i % 2, "stat", "nothing", ENOENT);
+    }
+    let last_ns = d.now() - 10_000;
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    std::fs::create_dir(&target).unwrap();
+    let reel = d.write(dir.path());
+    let original = ioreel_replay::Config { pace: Pace::Original, ..config(reel, &target) };
+    let report = Replay::plan(original).unwrap().run(|_| ()).unwrap();
+    assert_eq!((report.lateness.early, report.differing, report.done), (0, 0, 200));
+    assert!(report.elapsed_ns >= last_ns, "{} < {last_ns}", report.elapsed_ns);
+}
+
+#[test]
+fn thread_order_still_waits_for_creates() {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    for i in 0..200 {
+        d.create(1, &format!("f{i}"), i, 3);
+        d.fd(1, "close", 3, 0);
+        d.open(2, &format!("f{i}"), libc::O_RDONLY, i, 4);
+        d.fd(2, "close", 4, 0);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    std::fs::create_dir(&target).unwrap();
+    let reel = d.write(dir.path());
+    let by_thread = ioreel_replay::Config { order: OrderMode::Thread, ..config(reel, &target) };
+    let report = Replay::plan(by_thread).unwrap().run(|_| ()).unwrap();
+    assert_eq!(report.differing, 0, "{:#?}", report.differences);
+}

@@ -1,0 +1,125 @@
+//! Descriptors, working directories and umasks are inherited and shared as fork, threads and exec do it.
+
+use std::{fs, os::unix::fs::MetadataExt};
+
+use crate::reel::{Draft, THREAD, replay_same};
+
+const EBADF: i64 = -9;
+
+#[test]
+fn a_forked_child_shares_the_position() {
+    let mut d = Draft::new();
+    d.create(1, "log", 1, 3);
+    d.io(1, "write", 3, 0, 100, 100);
+    d.fork(1, 2, 0);
+    d.io(2, "write", 3, 100, 50, 50);
+    d.io(1, "write", 3, 150, 25, 25);
+    d.io(2, "write", 3, 175, 10, 10);
+    d.fd(2, "close", 3, 0);
+    d.exit(2);
+    // Still open here.
+    d.io(1, "write", 3, 185, 1, 1);
+    let dir = replay_same(d);
+    assert_eq!(fs::metadata(dir.path().join("t/w/log")).unwrap().len(), 186);
+}
+
+#[test]
+fn a_forked_child_has_its_own_table_directory_and_umask() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/sub", "directory", 0);
+    d.op(1, "umask", 0o022).mode = Some(0o027);
+    d.fork(1, 2, 0);
+    d.on(2, "chdir", "sub", 0);
+    d.op(2, "umask", 0o027).mode = Some(0o077);
+    d.create(2, "child", 1, 3);
+    d.create(1, "parent", 2, 3);
+    d.fd(2, "close", 3, 0);
+    d.io(1, "write", 3, 0, 5, 5);
+    let dir = replay_same(d);
+    let mode = |p: &str| fs::metadata(dir.path().join("t/w").join(p)).unwrap().mode() & 0o777;
+    assert_eq!((mode("sub/child"), mode("parent")), (0o600, 0o640));
+}
+
+#[test]
+fn threads_share_everything() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/sub", "directory", 0);
+    d.fork(1, 2, THREAD);
+    d.create(2, "a", 1, 3);
+    d.io(1, "write", 3, 0, 7, 7);
+    d.on(1, "chdir", "sub", 0);
+    d.create(2, "b", 2, 4);
+    d.fd(1, "close", 4, 0);
+    d.fd(2, "fsync", 4, EBADF);
+    d.create(2, "c", 3, 4);
+    d.io(1, "write", 4, 0, 9, 9);
+    let dir = replay_same(d);
+    let len = |p: &str| fs::metadata(dir.path().join("t/w").join(p)).unwrap().len();
+    assert_eq!((len("a"), len("sub/b"), len("sub/c")), (7, 0, 9));
+}
+
+#[test]
+fn exec_closes_what_was_to_be_closed() {
+    let mut d = Draft::new();
+    let o = d.create(1, "secret", 1, 3);
+    o.flags = Some(i64::from(libc::O_CREAT | libc::O_RDWR | libc::O_CLOEXEC));
+    d.create(1, "kept", 2, 4);
+    d.exec(1);
+    d.io(1, "write", 3, 0, 1, EBADF);
+    d.io(1, "write", 4, 0, 1, 1);
+    // The number is free again.
+    d.create(1, "third", 3, 3);
+    d.io(1, "write", 3, 0, 33, 33);
+    let dir = replay_same(d);
+    let len = |p: &str| fs::metadata(dir.path().join("t/w").join(p)).unwrap().len();
+    assert_eq!((len("secret"), len("kept"), len("third")), (0, 1, 33));
+}
+
+#[test]
+fn duplicates_redirect_and_close() {
+    let mut d = Draft::new();
+    d.create(1, "out", 1, 5);
+    let o = d.fd(1, "dup2", 5, 1);
+    o.fd2 = Some(1);
+    d.fd(1, "close", 5, 0);
+    d.io(1, "write", 1, 0, 10, 10);
+    d.create(1, "next", 2, 5);
+    let o = d.fd(1, "dup3", 5, 1);
+    (o.fd2, o.flags) = (Some(1), Some(0));
+    d.io(1, "write", 1, 0, 20, 20);
+    let o = d.fd(1, "fcntl", 1, 12);
+    (o.flags, o.aux) = (Some(i64::from(libc::F_DUPFD)), Some(10));
+    d.io(1, "write", 12, 20, 1, 1);
+    let o = d.fd(1, "close_range", 3, 0);
+    o.fd2 = Some(-1);
+    d.io(1, "write", 12, 0, 1, EBADF);
+    d.io(1, "write", 1, 21, 2, 2);
+    let dir = replay_same(d);
+    let len = |p: &str| fs::metadata(dir.path().join("t/w").join(p)).unwrap().len();
+    assert_eq!((len("out"), len("next")), (10, 23));
+}
+
+#[test]
+fn descriptors_open_at_the_start_have_their_position() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/log", "regular", 1000);
+    d.know(4, "regular");
+    d.files[0].path = Some("/w/log".into());
+    for fd in [1, 2] {
+        d.fds.push(ioreel_traces::rows::Fd {
+            task_id: 1,
+            fd,
+            ofd: 40,
+            file: Some(4),
+            offset_bytes: 400,
+            flags: libc::O_RDWR.into(),
+            cloexec: 0,
+        });
+    }
+    d.io(1, "write", 1, 400, 10, 10).file = Some(4);
+    d.io(1, "read", 2, 410, 1000, 590).file = Some(4);
+    replay_same(d);
+}

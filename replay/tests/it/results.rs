@@ -1,0 +1,123 @@
+//! What a replay says of itself: its result reel, its refusals, its differences.
+
+use std::fs;
+
+use ioreel_replay::{Config, Replay, ReplayError};
+use ioreel_traces::{Reel, rows::Op};
+
+use crate::reel::{Draft, config, replay};
+
+#[test]
+fn the_result_is_a_reel_joined_to_the_original() {
+    let mut d = Draft::new();
+    d.create(1, "f", 1, 3);
+    d.io(1, "write", 3, 0, 100, 100);
+    d.on(1, "stat", "/proc/x", -2);
+    d.fd(1, "close", 3, 0);
+    let dir = tempfile::tempdir().unwrap();
+    let (target, result) = (dir.path().join("t"), dir.path().join("r.reel"));
+    fs::create_dir(&target).unwrap();
+    let reel = d.write(dir.path());
+    let c = Config { result: Some(result.clone()), ..config(reel.clone(), &target) };
+    Replay::plan(c).unwrap().run(|_| ()).unwrap();
+    let checked = ioreel_traces::validate::validate(&result, false).unwrap();
+    assert!(checked.valid, "{checked:?}");
+    let original = Reel::open(&reel).unwrap().read::<Op>().unwrap();
+    let replayed = Reel::open(&result).unwrap();
+    let ops = replayed.read::<Op>().unwrap();
+    assert_eq!(ops.iter().map(|o| &*o.op).collect::<Vec<_>>(), ["openat", "write", "close", "syncfs"]);
+    for o in &ops[..3] {
+        let from = original.iter().find(|x| Some(x.op_id) == o.orig_op_id).unwrap();
+        assert_eq!((&from.op, &from.path, from.len_bytes), (&o.op, &o.path, o.len_bytes));
+        assert!(o.due_ns.is_some() && o.source == *"replay");
+    }
+    let made = replayed.manifest.replay.unwrap();
+    assert_eq!((made.done, made.differing, made.skipped.values().sum::<i64>()), (3, 0, 1));
+}
+
+#[test]
+fn differences_are_told_by_call_and_errno() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/f", "regular", 10);
+    // Nothing makes it: an earlier look proved that it was not there.
+    d.on(1, "stat", "ghost", -2);
+    d.on(1, "unlink", "ghost", 0);
+    d.on(1, "mkdir", "f", -13).mode = Some(0o777);
+    d.open(1, "f", libc::O_RDWR, 1, 3);
+    d.io(1, "write", 3, 0, 10, 4);
+    let (_, report) = replay(d);
+    let told: Vec<_> =
+        report.differences.iter().map(|d| (d.op.as_str(), d.recorded.as_str(), d.replayed.as_str(), d.count)).collect();
+    assert_eq!(report.differing, 3);
+    for want in
+        [("unlink", "ok", "ENOENT", 1), ("mkdir", "EACCES", "EEXIST", 1), ("write", "a byte count", "more bytes", 1)]
+    {
+        assert!(told.contains(&want), "{told:?}");
+    }
+}
+
+#[test]
+fn a_target_that_is_not_empty_is_left_alone() {
+    let mut d = Draft::new();
+    d.create(1, "f", 1, 3);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    fs::create_dir(target.join("lost+found")).unwrap();
+    fs::write(target.join("mine"), "precious").unwrap();
+    let reel = d.write(dir.path());
+    let refused = Replay::plan(config(reel.clone(), &target)).unwrap_err();
+    assert!(matches!(refused, ReplayError::NotEmpty { .. }) && refused.to_string().contains("--force"));
+    let forced = Config { force: true, ..config(reel.clone(), &target) };
+    assert_eq!(Replay::plan(forced).unwrap().run(|_| ()).unwrap().differing, 0);
+    assert_eq!(fs::read_to_string(target.join("mine")).unwrap(), "precious");
+    let missing = Replay::plan(config(reel.clone(), &dir.path().join("none"))).unwrap_err();
+    assert!(matches!(missing, ReplayError::Target { .. }), "{missing}");
+    let no_dir = Replay::plan(config(reel, &target.join("mine"))).unwrap_err();
+    assert!(matches!(no_dir, ReplayError::Target { .. }), "{no_dir}");
+}
+
+#[test]
+fn too_little_room_is_said_before_anything_is_written() {
+    for big in ["fallocate", "tree"] {
+        let mut d = Draft::new();
+        d.had("/w", "directory", 0);
+        if big == "tree" {
+            d.had("/w/huge", "regular", 1 << 55);
+        }
+        d.create(1, "f", 1, 3);
+        if big == "fallocate" {
+            let o = d.fd(1, "fallocate", 3, 0);
+            (o.mode, o.offset_bytes, o.len_bytes) = (Some(0), Some(0), Some(1 << 55));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("t");
+        fs::create_dir(&target).unwrap();
+        let refused = Replay::plan(config(d.write(dir.path()), &target)).unwrap_err();
+        assert!(matches!(refused, ReplayError::NoRoom { .. }), "{refused}");
+        assert!(refused.to_string().contains("MiB") && !refused.to_string().contains('\n'));
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn roots_limit_what_is_prepared_and_replayed() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/lib", "directory", 0);
+    d.had("/lib/libc", "regular", 100);
+    d.open(1, "/lib/libc", libc::O_RDONLY, 1, 3);
+    d.io(1, "read", 3, 0, 100, 100);
+    d.fd(1, "close", 3, 0);
+    d.create(1, "f", 2, 3);
+    d.io(1, "write", 3, 0, 5, 5);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let c = Config { roots: vec!["/w/".into()], ..config(d.write(dir.path()), &target) };
+    let report = Replay::plan(c).unwrap().run(|_| ()).unwrap();
+    assert_eq!((report.done, report.differing), (2, 0), "{report:#?}");
+    assert_eq!(report.summary.skipped.get("outside --root"), Some(&3));
+    assert!(!target.join("lib").exists() && target.join("w/f").exists());
+}
