@@ -79,8 +79,8 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
 
 fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Told> {
     let out = bench.dir.path().join("told");
-    let reel = bench.dir.path().join("calls.reel");
-    let perf = bench.dir.path().join("perf.data");
+    let reel = bench.reels.path().join("calls.reel");
+    let perf = bench.reels.path().join("perf.data");
     let mut command = match watcher {
         Watcher::None | Watcher::EmptyPair | Watcher::Untraced => Command::new(&bench.own),
         Watcher::Traced => {

@@ -10,7 +10,11 @@ mod stats;
 mod sustained;
 mod tar;
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result, bail};
 
@@ -20,8 +24,10 @@ struct Bench {
     ioreel: PathBuf,
     /// This program, which is also the workload.
     own: PathBuf,
-    /// Where reels and files go; removed at the end.
+    /// Where the workloads' files go; removed at the end.
     dir: tempfile::TempDir,
+    /// Where reels go: memory, so that writing them disturbs no disk that is being measured.
+    reels: tempfile::TempDir,
     /// The CPU that producers are pinned to.
     cpu: usize,
 }
@@ -32,6 +38,8 @@ usage: cost [--rounds N] [--archive FILE.tar] [calls|sustained|tar]…
   --archive FILE  an archive to unpack; made of 3 000 small files when not given
   calls sustained tar   measure only these";
 
+/// A file system in memory.
+const MEMORY: &str = "/dev/shm";
 /// Rounds of each comparison: an odd number, so that the median is one of them.
 const DEFAULT_ROUNDS: usize = 11;
 
@@ -65,6 +73,12 @@ fn main() -> Result<ExitCode> {
         ioreel: env!("CARGO_BIN_EXE_ioreel").into(),
         own,
         dir: tempfile::tempdir().context("making a folder to work in")?,
+        reels: tempfile::tempdir_in(if Path::new(MEMORY).is_dir() {
+            Path::new(MEMORY).into()
+        } else {
+            env::temp_dir()
+        })
+        .context("making a folder for reels")?,
         cpu: producer::last_cpu()?,
     };
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| p == part);

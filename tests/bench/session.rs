@@ -23,7 +23,7 @@ pub(crate) struct Idle {
 impl Idle {
     /// Starts it; returns when the probes are active, since only then the cat answers.
     pub(crate) fn start(bench: &Bench) -> Result<Self> {
-        let reel = bench.dir.path().join("idle.reel");
+        let reel = bench.reels.path().join("idle.reel");
         remove(&reel)?;
         let mut child = Command::new(&bench.ioreel)
             .args(RECORD)

@@ -25,7 +25,6 @@ struct Held {
     lost: i64,
     /// CPU time of the recorder per event, ns.
     cpu_ns: f64,
-    bytes: f64,
 }
 
 /// Looks for the highest rate without loss and prints it.
@@ -34,13 +33,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<()> {
         "\nSustained without loss: one producer on CPU {}, each rate held for {SECONDS} s, default rings\n",
         bench.cpu
     );
-    println!("{:>14}{:>14}{:>10}{:>20}{:>14}", "asked for/s", "events/s", "lost", "recorder ns/event", "bytes/event");
+    println!("{:>14}{:>14}{:>10}{:>24}", "asked for/s", "events/s", "lost", "recorder's CPU ns/event");
     let (mut low, mut high) = FIRST;
     let mut best = 0.0;
     for _ in 0..STEPS {
         let asked = f64::sqrt(low * high);
         let held = hold(bench, asked)?;
-        println!("{asked:>14.0}{:>14.0}{:>10}{:>20.0}{:>14.1}", held.rate, held.lost, held.cpu_ns, held.bytes);
+        println!("{asked:>14.0}{:>14.0}{:>10}{:>24.0}", held.rate, held.lost, held.cpu_ns);
         if held.lost == 0 {
             best = f64::max(best, held.rate);
             low = asked;
@@ -57,8 +56,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<()> {
 }
 
 fn hold(bench: &Bench, asked: f64) -> Result<Held> {
-    let (out, data, path) =
-        (bench.dir.path().join("told"), bench.dir.path().join("data"), bench.dir.path().join("sustained.reel"));
+    let (out, data) = (bench.dir.path().join("told"), bench.dir.path().join("data"));
+    let path = bench.reels.path().join("sustained.reel");
     fs::write(&data, [7u8; 4096])?;
     remove(&path)?;
     let status = Command::new(&bench.ioreel)
@@ -77,12 +76,10 @@ fn hold(bench: &Bench, asked: f64) -> Result<Held> {
     }
     let reel = Reel::open(&path)?;
     let rows = reel.count::<Op>().max(1) as f64;
-    let bytes: i64 = reel.manifest.segments.get("ops").into_iter().flatten().map(|s| s.bytes).sum();
     let held = Held {
         rate: Told::read(&out)?.rate,
         lost: reel.manifest.lost(),
         cpu_ns: reel.manifest.cost.cpu_ns as f64 / rows,
-        bytes: bytes as f64 / rows,
     };
     remove(&path)?;
     Ok(held)

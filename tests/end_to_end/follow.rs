@@ -27,8 +27,9 @@ pub(crate) fn forks_and_execs() {
     let out = temp_dir();
     let dir = text(out.path()).to_owned();
     let reel = out.path().join("tree.reel");
-    let script =
-        format!("cd {dir}; echo one >first; (echo two >second; sh -c 'echo three >third; exec tee fourth </dev/null')");
+    let script = format!(
+        "cd {dir}; echo one >first; (echo two >second; sh -c 'echo three >third; exec tee fourth </dev/null'; :)"
+    );
     succeed(&mut record(&reel, &[], &["sh", "-c", &script]));
     let reel = assert_valid(&reel);
     let tasks: HashMap<i64, Task> = reel.read::<Task>().unwrap().into_iter().map(|t| (t.task_id, t)).collect();

@@ -50,7 +50,7 @@ pub(crate) fn a_reel_that_is_there() {
 /// closed before are a valid reel that says it is not whole.
 pub(crate) fn a_full_disk() {
     let (small, out) = (temp_dir(), temp_dir());
-    let mounted = ["-t", "tmpfs", "-o", "size=2m", "ioreel-test", text(small.path())];
+    let mounted = ["-t", "tmpfs", "-o", "size=1m", "ioreel-test", text(small.path())];
     succeed(Command::new("mount").args(mounted));
     let reel = small.path().join("x.reel");
     let file = out.path().join("file");

@@ -87,7 +87,7 @@ const REWORK: &str = "set -e
     truncate -s 12345 kept
     sort <unsorted >sorted
     cat moved/inner/deep moved/inner/added >joined
-    cp -p kept copied";
+    cp --preserve=timestamps kept copied";
 
 pub(crate) fn a_reworked_tree(fs: Fs) {
     let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
