@@ -36,7 +36,11 @@ pub(crate) struct Args {
 fn seconds(text: &str) -> Result<i64, String> {
     let s: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
     let ns = s * 1e9;
-    if s.is_finite() && (0.0..9e18).contains(&ns) { Ok(ns.round() as i64) } else { Err(format!("{text} s is out of range")) }
+    if s.is_finite() && (0.0..9e18).contains(&ns) {
+        Ok(ns.round() as i64)
+    } else {
+        Err(format!("{text} s is out of range"))
+    }
 }
 
 /// Runs it.

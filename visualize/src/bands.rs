@@ -111,6 +111,9 @@ impl OffsetAxis {
         let px = |rows: u32| f64::from(rows * self.row_px);
         let per_px = (tallest.sectors.to - tallest.sectors.from) as f64 * scale / px(tallest.sectors.count);
         let step = nice_step(per_px * TICK_PX);
+        // Round in a unit of its own size where it is too fine for the axis' unit.
+        let relative = decimals(step) > MOST_DECIMALS;
+        let step = if relative { nice_bytes(per_px * TICK_PX * unit) / unit } else { step };
         // The only tick of a band must show; others where there is room.
         let (mut must, mut may) = (Vec::new(), Vec::new());
         for band in &self.bands {
@@ -125,7 +128,12 @@ impl OffsetAxis {
             }
             for (i, n) in (first..=last).take(MOST_TICKS).enumerate() {
                 let v = n as f64 * step;
-                let tick = (at(v), tick_label(v, i as f64 * step, step, unit_name, unit));
+                let label = match (relative, i) {
+                    (false, _) => format!("{v:.*}", decimals(step)),
+                    (true, 0) => format!("{v:.*} {unit_name}", MOST_DECIMALS - 1),
+                    (true, _) => format!("+{}", bytes((i as f64 * step * unit).round() as u64)),
+                };
+                let tick = (at(v), label);
                 if i == 0 { must.push(tick) } else { may.push(tick) }
             }
         }
@@ -154,15 +162,10 @@ impl OffsetAxis {
 /// Ticks of a band at most.
 const MOST_TICKS: usize = 64;
 
-/// `8.25`; or, where that takes too many decimals to tell ticks apart, `+40 KiB` from the band's first tick.
-fn tick_label(v: f64, above: f64, step: f64, unit_name: &str, unit: f64) -> String {
-    if decimals(step) <= MOST_DECIMALS {
-        return format!("{v:.*}", decimals(step));
-    }
-    if above == 0.0 {
-        return format!("{v:.*} {unit_name}", MOST_DECIMALS - 1);
-    }
-    format!("+{}", bytes((above * unit).round() as u64))
+/// The least round number of bytes, round in KiB, MiB and so on, that is at least `least`.
+fn nice_bytes(least: f64) -> f64 {
+    let unit = (0..6).rev().map(|power| 1024f64.powi(power)).find(|unit| *unit <= least).unwrap_or(1.0);
+    nice_step(least / unit) * unit
 }
 
 /// Gaps to cut, low to high.

@@ -132,6 +132,7 @@ pub fn heading(svg: &mut Svg, area: Area, name: &str, unit: &str, entries: &[Ent
         match e.key {
             Key::Line(c) => svg.line((x, y - 4.0), (x + 16.0, y - 4.0), c, 3.0, ""),
             Key::Ramp(ramp) => {
+                let x = x.round();
                 for i in 0..20 {
                     let cell = Area { x: x + f64::from(i) * 2.0, y: y - 10.0, w: 2.0, h: 11.0 };
                     svg.rect(cell, &color::hex(ramp.at(f64::from(i) / 19.0)), 1.0);

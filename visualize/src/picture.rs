@@ -397,6 +397,9 @@ impl Painter {
                 ];
                 self.svg.image(area, &raster::png(&layers)?);
             }
+            if c.survey.calls.as_ref().is_none_or(|calls| calls.totals.calls == 0) {
+                panel::nothing(&mut self.svg, area, "no operations recorded");
+            }
             self.svg.frame(area, color::FRAME);
             plots.push(area);
         }

@@ -1,5 +1,4 @@
 //! Reels with a known truth.
-#![expect(clippy::unwrap_used, unreachable_pub, reason = "tests")]
 
 use std::path::Path;
 
@@ -9,22 +8,22 @@ use ioreel_traces::{
     rows::{Block, File, Op, Task},
 };
 
-pub const LOOP0: i64 = 7 << 20;
-pub const GIB: i64 = 1 << 21;
-pub const MS: i64 = 1_000_000;
-pub const S: i64 = 1_000_000_000;
+pub(crate) const LOOP0: i64 = 7 << 20;
+pub(crate) const GIB: i64 = 1 << 21;
+pub(crate) const MS: i64 = 1_000_000;
+pub(crate) const S: i64 = 1_000_000_000;
 
 /// A small deterministic generator of numbers.
-pub struct Lcg(pub u64);
+pub(crate) struct Lcg(pub(crate) u64);
 
 impl Lcg {
-    pub fn below(&mut self, n: i64) -> i64 {
+    pub(crate) fn below(&mut self, n: i64) -> i64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((self.0 >> 24) as i64) % n
     }
 }
 
-pub fn manifest(fstype: &str, elapsed_ns: i64, settle_ns: i64) -> Manifest {
+pub(crate) fn manifest(fstype: &str, elapsed_ns: i64, settle_ns: i64) -> Manifest {
     Manifest {
         span: Span { elapsed_ns, settle_ns },
         command: Some(Command {
@@ -52,7 +51,7 @@ pub fn manifest(fstype: &str, elapsed_ns: i64, settle_ns: i64) -> Manifest {
     }
 }
 
-pub fn block(op: &str, issue_ns: i64, dur_ns: i64, sector: i64, sectors: i64) -> Block {
+pub(crate) fn block(op: &str, issue_ns: i64, dur_ns: i64, sector: i64, sectors: i64) -> Block {
     Block {
         rq_id: -1,
         queue_ns: Some(issue_ns - 1000),
@@ -66,7 +65,7 @@ pub fn block(op: &str, issue_ns: i64, dur_ns: i64, sector: i64, sectors: i64) ->
     }
 }
 
-pub fn op(name: &str, start_ns: i64, dur_ns: i64, file: Option<i64>, ret: i64) -> Op {
+pub(crate) fn op(name: &str, start_ns: i64, dur_ns: i64, file: Option<i64>, ret: i64) -> Op {
     Op {
         op_id: -1,
         start_ns,
@@ -84,7 +83,7 @@ pub fn op(name: &str, start_ns: i64, dur_ns: i64, file: Option<i64>, ret: i64) -
 }
 
 /// Writes a reel and opens it.
-pub fn reel(dir: &Path, name: &str, manifest: Manifest, blocks: Vec<Block>, ops: Vec<Op>) -> Reel {
+pub(crate) fn reel(dir: &Path, name: &str, manifest: Manifest, blocks: Vec<Block>, ops: Vec<Op>) -> Reel {
     let path = dir.join(format!("{name}.reel"));
     let mut w = ReelWriter::create(&path, &manifest, WriterOptions::default()).unwrap();
     for b in blocks {

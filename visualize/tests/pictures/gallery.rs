@@ -1,15 +1,12 @@
 //! Pictures of workloads that a person should be able to tell apart, written to the build's temporary
 //! folder (`target/tmp`) to be looked at.
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-mod common;
 
 use std::{fs, path::PathBuf};
 
-use common::{GIB, LOOP0, Lcg, MS, S, block, manifest, op, reel};
+use crate::common::{GIB, LOOP0, Lcg, MS, S, block, manifest, op, reel};
 use ioreel_traces::{
     Manifest, Reel,
-    manifest::{Ledger, Loss, Span},
+    manifest::{Kind, Ledger, Loss},
     rows::{Block, Op},
 };
 use ioreel_visualize::{PlotOptions, plot, survey::Choice};
@@ -147,7 +144,7 @@ fn without_a_device() {
 #[test]
 fn hardly_anything() {
     let dir = tempfile::tempdir().unwrap();
-    let empty = reel(dir.path(), "empty", Manifest::default_named(), Vec::new(), Vec::new());
+    let empty = reel(dir.path(), "empty", Manifest::new(Kind::Synthetic, "synthetic"), Vec::new(), Vec::new());
     draw("empty", std::slice::from_ref(&empty), &PlotOptions::default());
     let one = reel(dir.path(), "one", manifest("xfs", 0, 0), vec![block("write", 0, 0, 1 << 40, 8)], Vec::new());
     draw("one", std::slice::from_ref(&one), &PlotOptions::default());
@@ -159,16 +156,6 @@ fn hardly_anything() {
     let unended = Block { complete_ns: None, ..block("write", 5 * MS, 0, 64, 8) };
     let unended = reel(dir.path(), "unended", manifest("xfs", 10 * MS, 0), vec![unended], Vec::new());
     draw("few", &[empty, one, quick, unended], &PlotOptions::default());
-}
-
-trait Named {
-    fn default_named() -> Manifest;
-}
-
-impl Named for Manifest {
-    fn default_named() -> Manifest {
-        Manifest { span: Span::default(), ..Manifest::new(ioreel_traces::manifest::Kind::Synthetic, "synthetic") }
-    }
 }
 
 #[test]

@@ -1,0 +1,6 @@
+//! Pictures, looked at by people and by programs.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod gallery;
+mod truth;
