@@ -7,7 +7,9 @@ use std::{
 };
 
 use clap::ValueEnum;
-use ioreel_replay::{Config, Phase, Replay, Report, Summary, order::OrderMode, pace, world::DEFAULT_SPIN_NS};
+use ioreel_replay::{
+    Config, Phase, Replay, Report, Summary, order::OrderMode, pace, verdict::Spread, world::DEFAULT_SPIN_NS,
+};
 
 use crate::units::{bytes, duration};
 
@@ -151,12 +153,7 @@ fn print_summary(s: &Summary) {
             println!("            {n:>9}  {why}");
         }
     }
-    println!(
-        "to prepare  {} names, of which {} files, {}",
-        s.prepare_items,
-        s.prepare_files,
-        bytes(s.prepare_bytes)
-    );
+    println!("to prepare  {} names, of which {} files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
     println!(
         "room        {} to prepare and {} written, of {} free",
         bytes(s.prepare_bytes),
@@ -174,15 +171,22 @@ fn print_report(r: &Report) {
             println!("                         {} -> {}  {path}", e.recorded, e.replayed);
         }
     }
-    println!("elapsed     {:>12} to the last call, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
+    println!(
+        "elapsed     {:>12} to the last call, original {}",
+        duration(r.elapsed_ns),
+        duration(r.original_elapsed_ns)
+    );
     println!(
         "            {:>12} to the end of syncfs, original {}",
         duration(r.synced_ns),
         duration(r.original_synced_ns)
     );
-    let (s, o) = (r.lateness.schedule_ns, r.lateness.own_ns);
-    println!("lateness    against schedule  p50 {}  p99 {}  max {}", duration(s.p50), duration(s.p99), duration(s.max));
-    println!("            the replayer's own p50 {}  p99 {}  max {}", duration(o.p50), duration(o.p99), duration(o.max));
+    let line = |s: Spread| format!("p50 {}  p99 {}  max {}", duration(s.p50), duration(s.p99), duration(s.max));
+    println!("lateness    {}  against the schedule", line(r.lateness.schedule_ns));
+    println!("            {}  the replayer's own", line(r.lateness.own_ns));
+    if r.lateness.early + r.lateness.order_violations > 0 {
+        println!("            {} issued early, {} out of order", r.lateness.early, r.lateness.order_violations);
+    }
     for w in &r.warnings {
         eprintln!("ioreel: {w}");
     }

@@ -14,7 +14,7 @@ pub struct Outcome {
     pub rec: u32,
     /// CPU it returned on.
     pub cpu: i32,
-    /// When it was to be issued by the schedule; for pace max, when its thread was free. ns of the replay.
+    /// When it was to be issued by the schedule; at pace max [`crate::verdict::lateness`] says. ns of the replay.
     pub due_ns: i64,
     /// Issued.
     pub start_ns: i64,
@@ -81,7 +81,8 @@ pub fn run_program<E: Engine>(
             }
             Act::Spawn { task: child } => {
                 let recorded_ns = plan.tasks[child as usize].start_ns;
-                engine.spawn(child, Base { recorded_ns, now_ns: base.due_ns(recorded_ns) });
+                let now_ns = if pace == Pace::Think { base.due_ns(recorded_ns) } else { base.now_ns };
+                engine.spawn(child, Base { recorded_ns, now_ns });
             }
             _ => {
                 engine.act(&step.act);

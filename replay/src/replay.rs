@@ -202,8 +202,9 @@ impl Replay {
         let sync_ret = target.sync();
         let sync_end_ns = monotonic_ns() - world.epoch_ns();
         warnings.extend(world.take_warnings());
-        let outcomes = world.take_outcomes();
-        let report = judge(&world.plan, &reel, &outcomes, summary, sync_end_ns, warnings);
+        let mut outcomes = world.take_outcomes();
+        let lateness = lateness(&world.plan, config.pace, &mut outcomes);
+        let report = judge(&world.plan, &reel, &outcomes, lateness, summary, sync_end_ns, warnings);
         if let Some(writer) = writer {
             let making = making(&config, &report, &world, &target, sync_start_ns, sync_ret);
             output::write(writer, &reel, &world.plan, &outcomes, making)?;
@@ -239,6 +240,7 @@ fn judge(
     plan: &Plan,
     reel: &Reel,
     outcomes: &[Outcome],
+    lateness: Lateness,
     summary: Summary,
     sync_end_ns: i64,
     warnings: Vec<String>,
@@ -253,7 +255,7 @@ fn judge(
         original_elapsed_ns: plan.last_end_ns,
         synced_ns: sync_end_ns,
         original_synced_ns: span.elapsed_ns.max(plan.last_end_ns) + span.settle_ns,
-        lateness: lateness(plan, outcomes),
+        lateness,
         warnings,
         summary,
     }

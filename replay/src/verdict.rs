@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::{
     engine::Outcome,
     order::FINISH,
-    plan::{Act, Plan},
+    pace::Pace,
+    plan::{Act, Plan, Step},
 };
 
 /// Examples kept of each kind of difference.
@@ -132,38 +133,49 @@ pub fn differences(plan: &Plan, outcomes: &[Outcome]) -> (i64, Vec<Difference>) 
     (count, groups)
 }
 
-/// How late operations were issued.
-pub fn lateness(plan: &Plan, outcomes: &[Outcome]) -> Lateness {
+/// How late operations were issued. At pace max nothing has a time: what could be issued was due, and the
+/// outcomes are told so.
+pub fn lateness(plan: &Plan, pace: Pace, outcomes: &mut [Outcome]) -> Lateness {
     const NEVER: u32 = u32::MAX;
     let mut by_rec = vec![NEVER; plan.recs.len()];
     for (i, o) in outcomes.iter().enumerate() {
         by_rec[o.rec as usize] = i as u32;
     }
-    let of = |rec: u32| outcomes.get(by_rec[rec as usize] as usize);
+    let is_call = |step: &&Step| matches!(step.act, Act::Call { .. });
     let mut late = Lateness::default();
     let mut schedule = Vec::with_capacity(outcomes.len());
     let mut own = Vec::with_capacity(outcomes.len());
-    for task in &plan.tasks {
-        // When the thread was free to go on; unknown until it has done something.
-        let mut free = None;
+    // When each thread could begin; parents come before their children.
+    let mut free_at = vec![i64::MIN; plan.tasks.len()];
+    for (i, task) in plan.tasks.iter().enumerate() {
+        let mut free = free_at[i];
         for step in &task.program {
-            let Act::Call { rec, .. } = step.act else { continue };
-            let Some(o) = of(rec) else { continue };
-            let waited = step.after.of(&plan.edges).iter().filter_map(|s| {
+            for s in step.after.of(&plan.edges) {
                 let program = &plan.tasks[s.task as usize].program;
-                let pred = if s.step == FINISH { program.last() } else { program.get(s.step as usize) };
-                match pred?.act {
-                    Act::Call { rec, .. } => of(rec).map(|p| p.end_ns),
-                    _ => None,
+                let before = if s.step == FINISH {
+                    program.iter().rev().find(is_call)
+                } else {
+                    program.get(s.step as usize).filter(is_call)
+                };
+                let Some(Act::Call { rec, .. }) = before.map(|s| s.act) else { continue };
+                let Some(o) = outcomes.get(by_rec[rec as usize] as usize) else { continue };
+                free = free.max(o.end_ns);
+            }
+            match step.act {
+                Act::Spawn { task } => free_at[task as usize] = free,
+                Act::Call { rec, .. } => {
+                    let Some(o) = outcomes.get_mut(by_rec[rec as usize] as usize) else { continue };
+                    if pace == Pace::Max {
+                        o.due_ns = free.max(0);
+                    }
+                    late.order_violations += i64::from(o.start_ns < free);
+                    late.early += i64::from(o.start_ns < o.due_ns);
+                    schedule.push(o.start_ns - o.due_ns);
+                    own.push(o.start_ns - free.max(o.due_ns));
+                    free = o.end_ns;
                 }
-            });
-            let order = waited.max();
-            late.order_violations += i64::from(order.is_some_and(|t| o.start_ns < t));
-            let ready = order.into_iter().chain(free).fold(o.due_ns, i64::max);
-            schedule.push(o.start_ns - o.due_ns);
-            late.early += i64::from(o.start_ns < o.due_ns);
-            own.push((o.start_ns - ready).max(0));
-            free = Some(o.end_ns);
+                _ => {}
+            }
         }
     }
     late.schedule_ns = Spread::of(&mut schedule);
