@@ -74,8 +74,15 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
     };
     done.unwrap_or_else(|e| {
-        eprintln!("ioreel: {e:#}");
+        eprintln!("ioreel: {}", one_line(&e));
         ExitCode::FAILURE
+    })
+}
+
+/// An error and its causes; a cause that the text above already ends with is not repeated.
+fn one_line(error: &anyhow::Error) -> String {
+    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |line, cause| {
+        if line.contains(&cause) { line } else { format!("{line}: {cause}") }
     })
 }
 

@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::Context;
 use clap::ArgGroup;
 use ioreel_capture::{
     record::{Config, Target, record, wait_for},
@@ -74,7 +73,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(pid) => Target::Process(pid),
         None => Target::Command(args.command),
     };
-    let filters = args.device.iter().map(|d| format!("--device {d}")).chain(args.pid.map(|p| format!("--pid {p}"))).collect();
+    let filters =
+        args.device.iter().map(|d| format!("--device {d}")).chain(args.pid.map(|p| format!("--pid {p}"))).collect();
     let config = Config {
         devices: args.device,
         duration: args.duration,
@@ -85,7 +85,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         filters,
         ..Config::new(args.output.clone(), target)
     };
-    let outcome = record(&config).with_context(|| format!("recording into {}", args.output.display()))?;
+    let outcome = record(&config)?;
     let m = &outcome.manifest;
     for warning in &m.warnings {
         eprintln!("ioreel: {warning}");

@@ -20,14 +20,15 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     SIGNAL.store(signal | if from_kernel { FROM_KERNEL } else { 0 }, Ordering::Relaxed);
 }
 
-/// Installs the handlers for SIGINT, SIGTERM and SIGHUP, save those that are ignored already (nohup).
+/// Installs the handlers for SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP. SIGINT is handled
+/// also where a shell ignores it for background jobs: who sends it wants the recording to end.
 pub(crate) fn install() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut old);
-            if old.sa_sigaction == libc::SIG_IGN {
+            if signal == libc::SIGHUP && old.sa_sigaction == libc::SIG_IGN {
                 continue;
             }
             let mut new: libc::sigaction = std::mem::zeroed();

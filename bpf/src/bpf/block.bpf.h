@@ -329,6 +329,11 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 	walk.bio = first;
 	walk.left_bytes = bytes;
 	walk.emit = 1;
+	/* Bios younger than the issue: the entry is of an earlier request at this address, whose end was not seen. */
+	if (r && walk.queue_ns > r->issue_ns) {
+		bpf_map_delete_elem(&requests, &key);
+		r = NULL;
+	}
 	if (r) {
 		rec.queue_ns = walk.queue_ns;
 		rec.issue_ns = r->issue_ns;
@@ -339,7 +344,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 		rec.error = walk.error;
 		rec.issue_cpu = r->cpu;
 		/* A completion in parts: the first part is this request, the rest follows as another. */
-		if (bytes && bytes < r->len_bytes) {
+		if (bytes && bytes < r->len_bytes && bytes < BPF_CORE_READ(rq, __data_len) && (r->opf & REQ_OP_MASK) <= 1) {
 			rec.len_bytes = bytes;
 			r->sector += bytes >> 9;
 			r->len_bytes -= bytes;
