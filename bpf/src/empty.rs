@@ -10,6 +10,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
     clippy::allow_attributes,
     clippy::panic,
     clippy::undocumented_unsafe_blocks,
+    clippy::unwrap_used,
     reason = "generated code"
 )]
 mod generated {

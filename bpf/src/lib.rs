@@ -11,6 +11,7 @@ pub mod empty;
     clippy::allow_attributes,
     clippy::panic,
     clippy::undocumented_unsafe_blocks,
+    clippy::unwrap_used,
     reason = "generated code"
 )]
 mod generated {
