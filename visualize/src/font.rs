@@ -45,9 +45,14 @@ fn advances(bold: bool) -> &'static Advances {
     FACES[usize::from(bold)].get_or_init(|| Advances::of(if bold { BOLD } else { REGULAR }))
 }
 
-/// Replaces what the typeface cannot show.
+/// Replaces what the typeface cannot show; line ends and tabs (commands have them) become spaces.
 pub fn showable(text: &str) -> String {
-    text.chars().map(|c| if advances(false).get(c).is_some() { c } else { MISSING }).collect()
+    let shown = |c: char| match c {
+        c if c.is_whitespace() => ' ',
+        c if advances(false).get(c).is_some() => c,
+        _ => MISSING,
+    };
+    text.trim().chars().map(shown).collect()
 }
 
 /// Width of `text` in pixels at a font size of `size` pixels.
@@ -99,6 +104,6 @@ mod tests {
 
     #[test]
     fn unknown_characters_are_replaced() {
-        assert_eq!(showable("a漢b"), "a?b");
+        assert_eq!(showable("a漢b\n\tc\n"), "a?b  c");
     }
 }

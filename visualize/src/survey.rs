@@ -1,10 +1,10 @@
 //! First reading of a reel: which device, which addresses, how long, and the totals of the summary row.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use ioreel_analyze::{
     Summary,
-    actor::{ActorMeter, Totals},
+    actor::{ActorMeter, MountSummary, Totals},
     calls::{Kind, each_call},
     coverage::Coverage,
     device::{DeviceMeter, DeviceSummary},
@@ -91,49 +91,44 @@ pub struct CallSurvey {
     pub latency: LatencySummary,
 }
 
-/// Reads the reel. Operations are read where `calls` says so.
+/// What the first pass keeps of a device.
+#[derive(Debug, Default)]
+struct Seen {
+    meter: DeviceMeter,
+    used: Coverage,
+    /// When its last request ended, in the window or not.
+    last_ns: i64,
+}
+
+/// Reads the reel. Operations are surveyed where `calls` says so.
 pub fn survey(reel: &Reel, choice: &Choice, calls: bool) -> Result<Survey> {
     let m = &reel.manifest;
-    let mut last_ns = m.span.elapsed_ns.saturating_add(m.span.settle_ns);
-    let mut meters: BTreeMap<i64, (DeviceMeter, Coverage)> = BTreeMap::new();
+    let mut devices: BTreeMap<i64, Seen> = BTreeMap::new();
     for request in requests(reel) {
         let request = request?;
-        last_ns = last_ns.max(request.last_ns());
-        if !choice.holds(request.issue_ns) {
-            continue;
-        }
-        let (meter, used) = meters.entry(request.dev).or_default();
-        meter.push(&request);
-        if request.class.is_data() {
-            used.add(request.sector, request.end_sector());
+        let seen = devices.entry(request.dev).or_default();
+        seen.last_ns = seen.last_ns.max(request.last_ns());
+        if choice.holds(request.issue_ns) {
+            seen.meter.push(&request);
+            if request.class.is_data() {
+                seen.used.add(request.sector, request.end_sector());
+            }
         }
     }
-    let mut actors = ActorMeter::default();
-    let mut call_survey = None;
-    let mut last_call_ns = 0;
-    if calls {
-        let (mut totals, mut latency) = (Totals::default(), Latency::default());
-        each_call(reel, |call| {
-            last_ns = last_ns.max(call.end_ns());
-            if call.by_tool {
-                return;
-            }
-            last_call_ns = last_call_ns.max(call.end_ns());
-            if !choice.holds(call.end_ns()) {
-                return;
-            }
-            actors.push(call);
-            totals.calls += 1;
-            totals.errors += u64::from(call.errno().is_some());
-            totals.read_bytes += if matches!(call.kind, Kind::Read | Kind::Copy) { call.bytes() } else { 0 };
-            totals.write_bytes += if matches!(call.kind, Kind::Write | Kind::Copy) { call.bytes() } else { 0 };
-            if let Some(ns) = call.dur_ns {
-                latency.record(ns);
-            }
-        })?;
-        totals.time_ns = latency.total_ns();
-        call_survey = Some(CallSurvey { totals, latency: latency.summary() });
-    }
+    // With several devices, what the operations worked on tells which one is meant.
+    let ambiguous = devices.len() > 1 && choice.device.is_none();
+    let (actors, call_survey, last_call_ns) =
+        if calls || ambiguous { operations(reel, choice)? } else { (ActorMeter::default(), None, 0) };
+    let mounts = actors.files(reel, 0)?.mounts;
+    let dev = pick_device(reel, choice, &devices, &mounts)?;
+    let fstype = fstype(reel, dev, &mounts);
+
+    let elapsed_ns = if m.span.elapsed_ns > 0 { m.span.elapsed_ns } else { last_call_ns };
+    // Not the whole settling: the quiet at its end, and what other devices do then, would only push the rest together.
+    let last_ns = match dev.and_then(|dev| devices.get(&dev)) {
+        Some(seen) => seen.last_ns.max(elapsed_ns),
+        None => last_call_ns.max(elapsed_ns),
+    };
     let from_ns = choice.from_ns.unwrap_or(0);
     let to_ns = choice.to_ns.map_or(last_ns, |t| t.min(last_ns));
     if from_ns >= to_ns && (choice.from_ns.is_some() || choice.to_ns.is_some()) {
@@ -142,81 +137,121 @@ pub fn survey(reel: &Reel, choice: &Choice, calls: bool) -> Result<Survey> {
     }
     // A reel of one moment is drawn as a millisecond; of several within less than a microsecond, as that.
     let to_ns = if to_ns <= from_ns { from_ns + 1_000_000 } else { to_ns.max(from_ns + 1_000) };
-    let device = pick_device(reel, choice, &meters, to_ns - from_ns)?;
-    let fstype = fstype(reel, device.as_ref(), &actors)?;
+    let count = devices.len();
+    let device = dev.and_then(|dev| devices.remove(&dev).map(|seen| (dev, seen)));
+    let device = device.map(|(dev, seen)| {
+        let summary = seen.meter.summary(dev, m, to_ns - from_ns);
+        let has = |f: fn(Class) -> bool| summary.classes.iter().any(|c| f(c.op));
+        DeviceSurvey {
+            dev,
+            label: label(reel, dev),
+            devices: count,
+            used: seen.used,
+            flushes: has(|c| c == Class::Flush),
+            others: has(|c| !c.is_data() && c != Class::Flush),
+            summary,
+        }
+    });
     Ok(Survey {
         name: reel.name(),
         command: m.command.as_ref().map(|c| c.argv.join(" ")).unwrap_or_default(),
         fstype,
         from_ns,
         to_ns,
-        elapsed_ns: if m.span.elapsed_ns > 0 { m.span.elapsed_ns } else { last_call_ns.max(0) },
+        elapsed_ns,
         settle_ns: m.span.settle_ns,
         device,
-        calls: call_survey,
+        calls: call_survey.filter(|_| calls),
         lost: m.lost(),
         unfinished: m.state != State::Complete,
     })
 }
 
+/// One pass over the operations: by file, in sum, and when the last one ended.
+fn operations(reel: &Reel, choice: &Choice) -> Result<(ActorMeter, Option<CallSurvey>, i64)> {
+    let mut actors = ActorMeter::default();
+    let (mut totals, mut latency) = (Totals::default(), Latency::default());
+    let mut last_ns = 0;
+    each_call(reel, |call| {
+        if call.by_tool {
+            return;
+        }
+        last_ns = last_ns.max(call.end_ns());
+        if !choice.holds(call.end_ns()) {
+            return;
+        }
+        actors.push(call);
+        totals.calls += 1;
+        totals.errors += u64::from(call.errno().is_some());
+        totals.read_bytes += if matches!(call.kind, Kind::Read | Kind::Copy) { call.bytes() } else { 0 };
+        totals.write_bytes += if matches!(call.kind, Kind::Write | Kind::Copy) { call.bytes() } else { 0 };
+        if let Some(ns) = call.dur_ns {
+            latency.record(ns);
+        }
+    })?;
+    totals.time_ns = latency.total_ns();
+    Ok((actors, Some(CallSurvey { totals, latency: latency.summary() }), last_ns))
+}
+
+/// What a mount meant to the workload, in bytes: written ones count twice - the source of an unpacking is not
+/// what is looked at - and a call as a block of metadata.
+fn weight(m: &MountSummary) -> u64 {
+    m.totals.write_bytes.saturating_mul(2).saturating_add(m.totals.read_bytes).saturating_add(4096 * m.totals.calls)
+}
+
+fn device_name(reel: &Reel, dev: i64) -> Option<&str> {
+    reel.manifest.device(dev).map(|d| &*d.name).filter(|n| !n.is_empty())
+}
+
+fn label(reel: &Reel, dev: i64) -> String {
+    device_name(reel, dev).map_or_else(|| dev_name(dev), |n| format!("{n} ({})", dev_name(dev)))
+}
+
+/// Whether a file system lies on a disk: by number; by name where the file system has a number of its own
+/// (btrfs); by the disk's name for a partition of it.
+fn lies_on(reel: &Reel, sb_dev: i64, source: &str, dev: i64) -> bool {
+    let source = source.rsplit('/').next().unwrap_or_default();
+    let on = |name: &str| {
+        let part = source.strip_prefix(name);
+        part.is_some_and(|p| p.is_empty() || p.trim_start_matches('p').parse::<u32>().is_ok())
+    };
+    sb_dev == dev || device_name(reel, dev).is_some_and(on)
+}
+
+/// The device asked for; else the one under the mount that was worked on most; else the one with most bytes.
 fn pick_device(
     reel: &Reel,
     choice: &Choice,
-    meters: &BTreeMap<i64, (DeviceMeter, Coverage)>,
-    span_ns: i64,
-) -> Result<Option<DeviceSurvey>> {
-    let name = |dev: i64| reel.manifest.device(dev).map(|d| d.name.clone()).filter(|n| !n.is_empty());
-    let label = |dev: i64| name(dev).map_or_else(|| dev_name(dev), |n| format!("{n} ({})", dev_name(dev)));
-    let picked = match &choice.device {
-        None => meters.iter().max_by_key(|(dev, (m, _))| (m.data_bytes(), std::cmp::Reverse(**dev))),
-        // A reel that holds no requests at all (tmpfs) is drawn by its operations, whatever device was asked for.
-        Some(_) if !Summary::has(reel).0 => None,
-        Some(asked) => {
-            let asked = asked.strip_prefix("/dev/").unwrap_or(asked);
-            let found =
-                meters.iter().find(|(dev, _)| dev_name(**dev) == asked || name(**dev).as_deref() == Some(asked));
-            if found.is_none() {
-                let present: Vec<String> = meters.keys().map(|dev| label(*dev)).collect();
-                let present = if present.is_empty() { "none in this window".into() } else { present.join(", ") };
-                return Err(PlotError::UnknownDevice { reel: reel.name(), asked: asked.into(), present });
-            }
-            found
-        }
+    devices: &BTreeMap<i64, Seen>,
+    mounts: &[MountSummary],
+) -> Result<Option<i64>> {
+    let Some(asked) = &choice.device else {
+        let below =
+            |dev: i64| mounts.iter().filter(|m| lies_on(reel, m.sb_dev, &m.source, dev)).map(weight).max().unwrap_or(0);
+        let best = devices.iter().max_by_key(|(dev, d)| (below(**dev), d.meter.data_bytes(), Reverse(**dev)));
+        return Ok(best.map(|(dev, _)| *dev));
     };
-    Ok(picked.map(|(dev, (meter, used))| {
-        let summary = meter.summary(*dev, &reel.manifest, span_ns);
-        let has = |f: fn(Class) -> bool| summary.classes.iter().any(|c| f(c.op));
-        DeviceSurvey {
-            dev: *dev,
-            label: label(*dev),
-            devices: meters.len(),
-            used: used.clone(),
-            flushes: has(|c| c == Class::Flush),
-            others: has(|c| !c.is_data() && c != Class::Flush),
-            summary,
-        }
-    }))
+    // A reel that holds no requests at all (tmpfs) is drawn by its operations, whatever device was asked for.
+    if !Summary::has(reel).0 {
+        return Ok(None);
+    }
+    let asked = asked.strip_prefix("/dev/").unwrap_or(asked);
+    let found = devices.keys().find(|dev| dev_name(**dev) == asked || device_name(reel, **dev) == Some(asked));
+    found.map(|dev| Some(*dev)).ok_or_else(|| {
+        let present: Vec<String> = devices.keys().map(|dev| label(reel, *dev)).collect();
+        PlotError::UnknownDevice { reel: reel.name(), asked: asked.into(), present: present.join(", ") }
+    })
 }
 
-/// The file system on the drawn device, or the one that most bytes were written to.
-fn fstype(reel: &Reel, device: Option<&DeviceSurvey>, actors: &ActorMeter) -> Result<String> {
+/// The file system on the drawn device, or the one that was worked on most.
+fn fstype(reel: &Reel, dev: Option<i64>, mounts: &[MountSummary]) -> String {
     let m = &reel.manifest;
     if let Some(replay) = &m.replay {
-        return Ok(replay.fstype.clone());
+        return replay.fstype.clone();
     }
-    if let Some(d) = device {
-        let name = &d.summary.name;
-        // By number; by name where a file system has a number of its own (btrfs); by the disk's name for a partition.
-        let by = |test: &dyn Fn(&str) -> bool| {
-            m.mounts.iter().find(|m| test(m.source.rsplit('/').next().unwrap_or_default())).map(|m| m.fstype.clone())
-        };
-        let found = m.mount_of(d.dev).map(|m| m.fstype.clone());
-        let found = found.or_else(|| if name.is_empty() { None } else { by(&|s| s == name) });
-        let found = found.or_else(|| if name.is_empty() { None } else { by(&|s| s.starts_with(name.as_str())) });
-        return Ok(found.unwrap_or_default());
-    }
-    let mounts = actors.files(reel, 0)?.mounts;
-    let most = mounts.iter().filter(|m| m.totals.calls > 0);
-    let most = most.max_by_key(|m| (m.totals.write_bytes, m.totals.read_bytes, m.totals.calls));
-    Ok(most.map(|m| m.fstype.clone()).unwrap_or_default())
+    let found = match dev {
+        Some(dev) => m.mounts.iter().find(|m| lies_on(reel, m.sb_dev, &m.source, dev)).map(|m| &m.fstype),
+        None => mounts.iter().filter(|m| m.totals.calls > 0).max_by_key(|m| weight(m)).map(|m| &m.fstype),
+    };
+    found.cloned().unwrap_or_default()
 }
