@@ -172,9 +172,9 @@ fn print_head(reel: &Reel, s: &Summary) {
     fact(
         "Operations",
         &format!(
-            "{} ({:.0}/s), {} failed, {} read, {} written, {} in calls",
+            "{} ({}/s), {} failed, {} read, {} written, {} in calls",
             count(t.totals.calls),
-            t.ops_per_s,
+            count(t.ops_per_s.round() as u64),
             count(t.totals.errors),
             bytes(t.totals.read_bytes as i64),
             bytes(t.totals.write_bytes as i64),
