@@ -82,13 +82,18 @@ fn main() -> Result<ExitCode> {
         cpu: producer::last_cpu()?,
     };
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| p == part);
+    // Minutes pass between the tables.
+    let told = |what: &str| eprintln!("measuring {what}");
     if wanted("calls") {
+        told("the cost of a call");
         calls::measure(&bench, rounds)?;
     }
     if wanted("sustained") {
+        told("the highest rate without loss");
         sustained::measure(&bench)?;
     }
     if wanted("tar") {
+        told("an unpacking");
         tar::measure(&bench, rounds, archive)?;
     }
     Ok(ExitCode::SUCCESS)
