@@ -115,3 +115,17 @@ pub(crate) fn a_truncated_segment() {
         assert!(said.contains("000000.parquet") && !said.contains("panicked"), "{words:?}: {said}");
     }
 }
+
+/// As in `ioreel info x.reel | head -1`.
+pub(crate) fn a_reader_that_goes_away() {
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    sound(&reel);
+    let mut command = ioreel(["info", text(&reel)]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = command.stdout(writer).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    drop(command);
+    let output = crate::harness::finish(child);
+    assert!(output.stderr.is_empty(), "{}", describe(&output));
+}

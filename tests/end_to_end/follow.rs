@@ -116,7 +116,7 @@ pub(crate) fn a_running_process_for_a_while() {
     assert_eq!(output_file.path.as_deref(), Some(&*format!("{dir}/file")));
     assert_ne!(output.flags & i64::from(libc::O_APPEND), 0);
     let writes = ops_on(&reel, &format!("{dir}/file"));
-    let writes: Vec<&Op> = writes.iter().filter(|o| o.op == "write").collect();
+    let writes: Vec<&Op> = writes.iter().filter(|o| o.op == "write" && &*o.state == "complete").collect();
     assert!(writes.len() > 10, "{} writes", writes.len());
     assert!(writes.iter().all(|o| o.ret == Some(11) && o.ofd == Some(output.ofd)));
     let positions = writes.windows(2).all(|w| w[1].offset_bytes == w[0].offset_bytes.map(|p| p + 11));
@@ -134,7 +134,12 @@ pub(crate) fn a_running_process_to_its_end() {
     let pid = process.0.id().to_string();
     let mut recording = ioreel(["record", "-o", text(&reel), "--pid", &pid]);
     let recording = recording.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    // The reel's folder appears when the probes are active; then some more of the process's work.
+    wait_for("the recording to begin", || reel.join("manifest.json").exists().then_some(()));
+    let size = || fs::metadata(format!("{dir}/file")).unwrap().len();
+    let begun = size();
+    std::thread::sleep(Duration::from_millis(1000));
+    wait_for("the process to go on", || (size() > begun + 10_000).then_some(()));
     drop(process);
     let output = crate::harness::finish(recording);
     assert!(output.status.success(), "{}", crate::harness::describe(&output));

@@ -11,6 +11,7 @@ mod ground_truth;
 mod pass_through;
 mod refusals;
 mod replays;
+mod samples;
 mod workload;
 
 use std::{env, path::Path, process::ExitCode};
@@ -97,6 +98,8 @@ fn tests() -> Vec<Test> {
         damaged::a_newer_format
         damaged::a_broken_manifest
         damaged::a_truncated_segment
+        damaged::a_reader_that_goes_away
+        samples::are_valid_and_small
     }
     once! { true:
         pass_through::exit_status_of_the_command
