@@ -351,8 +351,8 @@ impl ReelWriter {
 
     /// Closes every segment and writes the final manifest, with `segments`, `cost.reel_bytes` and `state`
     /// filled in. When a segment cannot be written (disk full), now or earlier, the manifest is written all the
-    /// same, in state `truncated`: what was closed before is a valid reel. Where rows could not be
-    /// written, the ledger's `written` becomes what is on disk, and the rest is moved to `lost`.
+    /// same, in state `truncated`: what was closed before is a valid reel. In that state the ledger's
+    /// `written` becomes what is on disk, and what is missing from `seen` is lost.
     ///
     /// # Errors
     /// When a segment cannot be written now, or the manifest cannot.
@@ -360,21 +360,29 @@ impl ReelWriter {
         let flushed = self.flush();
         manifest.segments = self.segments();
         let lost = self.lost();
-        each_table!(self, t => {
-            if t.lost > 0
-                && ROW_CLASSES.contains(&t.name())
-                && let Some(ledger) = manifest.ledger.get_mut(t.name())
-            {
-                let missing = ledger.written - t.events_written;
-                ledger.written -= missing;
-                ledger.lost += missing;
-            }
-        });
+        if !lost.is_empty() || flushed.is_err() || manifest.state == State::Truncated {
+            self.settle_ledger(&mut manifest);
+        }
         manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
         if manifest.state == State::Recording {
             manifest.state = if lost.is_empty() && flushed.is_ok() { State::Complete } else { State::Truncated };
         }
         manifest.write(&self.path)?;
         flushed.map(|()| manifest)
+    }
+
+    /// Makes the ledger of a reel that ends early say what is on disk: its maker stopped counting at the failure.
+    fn settle_ledger(&mut self, manifest: &mut Manifest) {
+        each_table!(self, t => {
+            if ROW_CLASSES.contains(&t.name())
+                && let Some(ledger) = manifest.ledger.get_mut(t.name())
+            {
+                ledger.written = t.events_written;
+            }
+        });
+        for ledger in manifest.ledger.values_mut() {
+            ledger.seen = ledger.seen.max(ledger.written + ledger.filtered);
+            ledger.lost = ledger.seen - ledger.written - ledger.filtered;
+        }
     }
 }

@@ -287,9 +287,14 @@ fn a_segment_that_cannot_be_written_leaves_a_valid_reel() {
     // The open segment held 50 events and a call of ioreel's own.
     assert_eq!((w.ops.lost(), w.ops.written()), (50, 200));
     fs::remove_dir(path.join("ops/000002.parquet.tmp")).unwrap();
+    // Its maker stopped counting when the disk was full; seen are 258, of which 3 were filtered.
+    let mut manifest = manifest;
+    manifest.ledger.get_mut("ops").unwrap().written = 200;
+    manifest.ledger.get_mut("bio").unwrap().written = 0;
     let closed = w.close(manifest).unwrap();
     assert_eq!(closed.state, State::Truncated);
     assert_eq!((closed.ledger["ops"].written, closed.ledger["ops"].lost), (200, 55));
+    assert_eq!((closed.ledger["bio"].written, closed.ledger["bio"].lost), (20, 0));
     let report = validate(&path, false).unwrap();
     assert!(report.valid, "{:?}", report.problems);
 }
