@@ -119,7 +119,8 @@ static __always_inline void attribute(struct bio *bio, struct bio_state *b)
 	/* A large folio's vector starts anywhere in it. */
 	b->file_offset_bytes = ((__s64)BPF_CORE_READ(folio, index) << 12) + BPF_CORE_READ(vec, bv_offset);
 	if (head & 1)
-		b->file_offset_bytes += ((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page) << 12;
+		b->file_offset_bytes += ((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page)
+					<< 12;
 }
 
 SEC("tp_btf/block_bio_queue")
@@ -344,7 +345,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 		rec.error = walk.error;
 		rec.issue_cpu = r->cpu;
 		/* A completion in parts: the first part is this request, the rest follows as another. */
-		if (bytes && bytes < r->len_bytes && bytes < BPF_CORE_READ(rq, __data_len) && (r->opf & REQ_OP_MASK) <= 1) {
+		if (bytes && bytes < r->len_bytes && bytes < BPF_CORE_READ(rq, __data_len) &&
+		    (r->opf & REQ_OP_MASK) <= 1) {
 			rec.len_bytes = bytes;
 			r->sector += bytes >> 9;
 			r->len_bytes -= bytes;

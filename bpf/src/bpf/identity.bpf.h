@@ -143,7 +143,8 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	else {
 		bpf_dynptr_write(&out, 0, &rec, sizeof(rec), 0);
 		if (len)
-			bpf_dynptr_write(&out, sizeof(rec), walk.buf + ((WIRE_PATH_BYTES - len) & (WIRE_PATH_BYTES - 1)), len, 0);
+			bpf_dynptr_write(&out, sizeof(rec),
+					 walk.buf + ((WIRE_PATH_BYTES - len) & (WIRE_PATH_BYTES - 1)), len, 0);
 	}
 	bpf_ringbuf_submit_dynptr(&out, BPF_RB_NO_WAKEUP);
 }

@@ -151,8 +151,8 @@ static __always_inline void *cpu_ring(__u32 cpu)
  * Numbers a record and counts it as seen. The sequence is atomic because a block completion may
  * interrupt a call's probe on the same CPU.
  */
-static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *hdr, __u32 cpu, __u8 type,
-					 __u32 class, __u32 len_bytes, __u64 now_ns)
+static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *hdr, __u32 cpu, __u8 type, __u32 class,
+					 __u32 len_bytes, __u64 now_ns)
 {
 	hdr->seq = __sync_fetch_and_add(&l->seq, 1);
 	hdr->end_ns = now_ns;
@@ -169,17 +169,16 @@ static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
 }
 
 /* Sends a record of fixed size. */
-#define emit_fixed(rec, record_type, class, now_ns)                                                 \
-	({                                                                                          \
-		struct cpu_ledger *__l = cpu_ledger();                                              \
-		__u32 __cpu = bpf_get_smp_processor_id();                                           \
-		void *__ring = cpu_ring(__cpu);                                                     \
-		if (__l && __ring) {                                                                \
-			begin_record(__l, &(rec)->hdr, __cpu, record_type, class, sizeof(*(rec)),   \
-				     now_ns);                                                       \
-			if (bpf_ringbuf_output(__ring, rec, sizeof(*(rec)), BPF_RB_NO_WAKEUP))      \
-				lost_record(__l, class);                                            \
-		}                                                                                   \
+#define emit_fixed(rec, record_type, class, now_ns)                                                                    \
+	({                                                                                                             \
+		struct cpu_ledger *__l = cpu_ledger();                                                                 \
+		__u32 __cpu = bpf_get_smp_processor_id();                                                              \
+		void *__ring = cpu_ring(__cpu);                                                                        \
+		if (__l && __ring) {                                                                                   \
+			begin_record(__l, &(rec)->hdr, __cpu, record_type, class, sizeof(*(rec)), now_ns);             \
+			if (bpf_ringbuf_output(__ring, rec, sizeof(*(rec)), BPF_RB_NO_WAKEUP))                         \
+				lost_record(__l, class);                                                               \
+		}                                                                                                      \
 	})
 
 #endif

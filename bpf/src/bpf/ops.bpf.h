@@ -102,7 +102,7 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 	long fault = 0;
 
 	if (kind == USER_IOVEC) {
-		struct iovec_sum s = { .base = user, .count = user2 > MAX_IOVECS ? 0 : user2 };
+		struct iovec_sum s = {.base = user, .count = user2 > MAX_IOVECS ? 0 : user2};
 
 		bpf_loop(MAX_IOVECS, iovec_step, &s, 0);
 		t->extra[0] = s.sum;

@@ -101,7 +101,8 @@ int in_flight(struct bpf_iter__task *ctx)
 	}
 	st->op.hdr.len_bytes = sizeof(st->op) + len;
 	bpf_seq_write(ctx->meta->seq, &st->op, sizeof(st->op));
-	if (st->op.hdr.type == REC_OP_LONG && lo && len >= sizeof(st->tail) && len <= sizeof(st->tail) + 2 * WIRE_PATH_BYTES) {
+	if (st->op.hdr.type == REC_OP_LONG && lo && len >= sizeof(st->tail) &&
+	    len <= sizeof(st->tail) + 2 * WIRE_PATH_BYTES) {
 		lo->tail = st->tail;
 		bpf_seq_write(ctx->meta->seq, &lo->tail, len);
 	}

@@ -46,8 +46,7 @@ int BPF_PROG(task_fork, struct task_struct *parent, struct task_struct *child)
 	fill_task(&rec, child, st);
 	rec.parent = from->task_id;
 	rec.clone_flags = (child->mm && child->mm == parent->mm ? CLONE_VM : 0) |
-			  (child->fs == parent->fs ? CLONE_FS : 0) |
-			  (child->files == parent->files ? CLONE_FILES : 0) |
+			  (child->fs == parent->fs ? CLONE_FS : 0) | (child->files == parent->files ? CLONE_FILES : 0) |
 			  (child->tgid == parent->tgid ? CLONE_THREAD : 0);
 	rec.cgroup = bpf_get_current_cgroup_id();
 	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
