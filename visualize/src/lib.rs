@@ -6,13 +6,16 @@
 //! the fonts are built in and nothing depends on the machine, so the same reels give the same bytes.
 
 pub mod bands;
+mod caption;
 pub mod color;
 pub mod facts;
 pub mod font;
 pub mod layers;
+mod painter;
 pub mod panel;
 pub mod picture;
 pub mod raster;
+mod rates;
 pub mod render;
 pub mod scale;
 pub mod survey;

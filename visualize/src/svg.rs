@@ -88,8 +88,12 @@ impl Svg {
         self.body.push('\n');
     }
 
-    /// A filled rectangle; `opacity` 0 to 1.
+    /// A filled rectangle, nothing when it has no size; `opacity` 0 to 1.
     pub fn rect(&mut self, a: Area, fill: &str, opacity: f64) {
+        // Less than half a hundredth of a pixel is written as 0, which is no valid size.
+        if a.w < 0.005 || a.h < 0.005 {
+            return;
+        }
         let (x, y, w, h) = (number(a.x), number(a.y), number(a.w), number(a.h));
         let opacity = if opacity < 1.0 { format!(" fill-opacity=\"{}\"", number(opacity)) } else { String::new() };
         self.put(format_args!(r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" fill="{fill}"{opacity}/>"#));

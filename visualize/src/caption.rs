@@ -1,0 +1,37 @@
+//! What is said of a reel above its column.
+
+use crate::{
+    scale::{count, duration},
+    survey::Survey,
+};
+
+/// What a column shows, in one line.
+pub(crate) fn subtitle(s: &Survey) -> String {
+    let mut parts = Vec::new();
+    match (&s.device, s.fstype.is_empty()) {
+        (Some(d), no_fs) => {
+            let fs = if no_fs { String::new() } else { format!("{} on ", s.fstype) };
+            let of = if d.devices > 1 { format!(", one of {} devices", d.devices) } else { String::new() };
+            parts.push(format!("{fs}{}{of}", d.label));
+        }
+        (None, false) => parts.push(format!("{}, no block device below", s.fstype)),
+        (None, true) => parts.push("no block device below, or none recorded".into()),
+    }
+    if s.elapsed_ns > 0 {
+        let settle = if s.settle_ns > 0 { format!(" + {} settling", duration(s.settle_ns)) } else { String::new() };
+        parts.push(format!("{}{settle}", duration(s.elapsed_ns)));
+    }
+    parts.join("  ·  ")
+}
+
+/// What must not be missed: losses and missing ends; empty where all is well.
+pub(crate) fn notes(s: &Survey) -> String {
+    let mut out = Vec::new();
+    if s.lost > 0 {
+        out.push(format!("{} events were lost (shaded red where known)", count(s.lost.unsigned_abs())));
+    }
+    if s.unfinished {
+        out.push("the recording was not closed: its end is missing".into());
+    }
+    out.join("; ")
+}
