@@ -199,16 +199,22 @@ fn print_head(reel: &Reel, s: &Summary) {
     }
 }
 
+/// Characters of a command line that are shown: scripts given to `sh -c` may be long. The JSON has it all.
+const COMMAND_SHOWN: usize = 300;
+
 /// A command line as a person would type it: words that a shell would split are quoted.
 fn shown_command(argv: &[String]) -> String {
-    let plain = |w: &str| !w.is_empty() && w.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@%^".contains(c));
-    let words: Vec<String> = argv
-        .iter()
-        .map(
-            |w| if plain(w) { w.clone() } else { format!("'{}'", w.escape_debug().to_string().replace('\'', "'\\''")) },
-        )
-        .collect();
-    words.join(" ")
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%^".contains(c);
+    let quoted = |w: &String| match w {
+        w if !w.is_empty() && w.chars().all(plain) => w.clone(),
+        w if w.chars().any(char::is_control) => format!("$'{}'", w.escape_debug().to_string().replace("\\\"", "\"")),
+        w => format!("'{}'", w.replace('\'', "'\\''")),
+    };
+    let line = argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(COMMAND_SHOWN) {
+        Some((cut, _)) => format!("{} …", &line[..cut]),
+        None => line,
+    }
 }
 
 /// What wait(2) says, in words.

@@ -1,0 +1,112 @@
+//! `ioreel plot` as a user meets it.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use ioreel_traces::{
+    Manifest, ReelWriter, WriterOptions,
+    manifest::{Device, Kind, Span},
+    rows::Block,
+};
+
+fn plot(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ioreel")).arg("plot").args(args).output().unwrap()
+}
+
+fn sample(dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(format!("{name}.reel"));
+    let m = Manifest {
+        span: Span { elapsed_ns: 1_000_000_000, settle_ns: 0 },
+        devices: vec![Device { dev: 8 << 20, name: "sda".into(), ..Device::default() }],
+        ..Manifest::new(Kind::Synthetic, "synthetic")
+    };
+    let mut w = ReelWriter::create(&path, &m, WriterOptions::default()).unwrap();
+    for i in 0..1000 {
+        w.block
+            .push(Block {
+                rq_id: -1,
+                issue_ns: i * 1_000_000,
+                complete_ns: Some(i * 1_000_000 + 300_000),
+                dev: 8 << 20,
+                sector: i * 64,
+                len_bytes: 32_768,
+                op: if i % 2 == 0 { "write" } else { "read" }.into(),
+                ..Block::default()
+            })
+            .unwrap();
+    }
+    w.close(m).unwrap();
+    path
+}
+
+#[test]
+fn pictures_are_made_and_the_same_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (sample(dir.path(), "a"), sample(dir.path(), "b"));
+    for kind in ["png", "svg", "PNG"] {
+        let made: Vec<Vec<u8>> = (0..2)
+            .map(|i| {
+                let out = dir.path().join(format!("{i}.{kind}"));
+                let done = plot(&[a.to_str().unwrap(), b.to_str().unwrap(), "-o", out.to_str().unwrap()]);
+                assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+                assert!(done.stdout.is_empty() && done.stderr.is_empty(), "nothing to say on success");
+                fs::read(out).unwrap()
+            })
+            .collect();
+        assert!(made[0] == made[1]);
+        let start: &[u8] = if kind == "svg" { b"<svg " } else { b"\x89PNG\r\n\x1a\n" };
+        assert!(made[0].starts_with(start));
+    }
+}
+
+#[test]
+fn options_reach_the_picture() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reel, out) = (sample(dir.path(), "a"), dir.path().join("o.svg"));
+    let done = plot(&[
+        reel.to_str().unwrap(),
+        "-o",
+        out.to_str().unwrap(),
+        "--title",
+        "A < B & C",
+        "--width",
+        "900",
+        "--from",
+        "0.2",
+        "--to",
+        "0.4s",
+        "--device",
+        "sda",
+    ]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let svg = fs::read_to_string(out).unwrap();
+    assert!(svg.contains("A &lt; B &amp; C") && svg.contains(r#"width="900""#) && svg.contains(">201</text>"));
+}
+
+#[test]
+fn bad_input_gets_one_clear_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reel, out) = (sample(dir.path(), "a"), dir.path().join("o.png"));
+    let (reel, out) = (reel.to_str().unwrap(), out.to_str().unwrap());
+    for (args, words) in [
+        (&[reel, "-o", "picture.jpg"][..], "picture.jpg: pictures are written as .png or .svg"),
+        (&[reel, "-o", "picture"], "picture: pictures are written as .png or .svg"),
+        (&["/nowhere.reel", "-o", out], "no reel here"),
+        (&[reel, "-o", "/nowhere/o.png"], "/nowhere/o.png: writing the picture"),
+        (&[reel, "-o", out, "--device", "sdz"], "no requests of device sdz; it has: sda (8:0)"),
+        (&[reel, "-o", out, "--from", "3", "--to", "2"], "the window from 3 s to 1 s is empty"),
+        (&[reel, "-o", out, "--width", "10"], "a picture 10 pixels wide"),
+    ] {
+        let done = plot(args);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{args:?}");
+        assert!(said.lines().count() == 1 && said.contains(words), "{args:?}: {said}");
+        assert!(!Path::new(out).exists(), "{args:?}");
+    }
+    assert_eq!(plot(&[reel]).status.code(), Some(2), "no output named");
+    assert_eq!(plot(&[reel, "-o", out, "--from", "soon"]).status.code(), Some(2));
+}
