@@ -192,7 +192,7 @@ impl<'a> Issuer<'a> {
         let quick = if given as i32 & libc::O_PATH == 0 { i64::from(libc::O_NONBLOCK | libc::O_NOCTTY) } else { 0 };
         let flags = given | quick;
         let ret = if r.call == Call::Openat2 {
-            let how = OpenHow { flags: flags as u64, mode: r.mode as u32 as u64, resolve: r.aux2 as u64 };
+            let how = OpenHow { flags: flags as u64, mode: u64::from(r.mode as u32), resolve: r.aux2 as u64 };
             let size = size_of::<OpenHow>() as i64;
             call(libc::SYS_openat2, [fd, path, ptr::from_ref(&how) as i64, size, 0, 0])
         } else {

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use crate::Skip;
+pub use crate::kind::Kind;
 
 /// A path in the model.
 pub type NodeId = u32;
@@ -17,67 +18,6 @@ pub const NO_NODE: NodeId = u32::MAX;
 pub const ROOT: NodeId = 0;
 /// As many symbolic links as the kernel follows in one path.
 const MAX_LINKS: u32 = 40;
-
-/// Kind of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Kind {
-    /// Known to exist, not what it is.
-    #[default]
-    Unknown,
-    /// Regular file.
-    Regular,
-    /// Directory.
-    Directory,
-    /// Symbolic link.
-    Symlink,
-    /// FIFO or pipe.
-    Fifo,
-    /// Socket.
-    Socket,
-    /// Character or block device.
-    Device,
-    /// None of these.
-    Other,
-}
-
-impl Kind {
-    /// From the reel's `kind` columns.
-    pub fn from_name(name: &str) -> Self {
-        match name {
-            "regular" => Self::Regular,
-            "directory" => Self::Directory,
-            "symlink" => Self::Symlink,
-            "fifo" => Self::Fifo,
-            "socket" => Self::Socket,
-            "char" | "block" => Self::Device,
-            _ => Self::Other,
-        }
-    }
-
-    /// From `st_mode`.
-    pub fn from_mode(mode: i32) -> Self {
-        match mode as u32 & libc::S_IFMT {
-            libc::S_IFREG => Self::Regular,
-            libc::S_IFDIR => Self::Directory,
-            libc::S_IFLNK => Self::Symlink,
-            libc::S_IFIFO => Self::Fifo,
-            libc::S_IFSOCK => Self::Socket,
-            libc::S_IFCHR | libc::S_IFBLK => Self::Device,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// Why such a file is not replayed, if it is not.
-    pub fn skip(self) -> Option<Skip> {
-        match self {
-            Self::Fifo => Some(Skip::Pipe),
-            Self::Socket => Some(Skip::Socket),
-            Self::Device => Some(Skip::Device),
-            Self::Other => Some(Skip::NoFile),
-            _ => None,
-        }
-    }
-}
 
 /// What is at a node now.
 #[derive(Clone, Debug, PartialEq)]
@@ -509,71 +449,4 @@ impl Names {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names() -> Names {
-        Names::new(&[])
-    }
-
-    #[test]
-    fn dots_and_links_lead_where_the_kernel_would_go() {
-        let mut n = names();
-        let link = n.literal(b"/a/l");
-        n.set_before(link, Kind::Symlink, Some(Box::from(&b"../b/c"[..])), 0);
-        let want = n.literal(b"/b/c/d");
-        assert_eq!(n.resolve(ROOT, ROOT, b"/a/l/./d", true), Some(want));
-        assert_eq!(n.resolve(ROOT, want, b"../../../../b/c/d", true), Some(want));
-        assert_eq!(n.resolve(ROOT, ROOT, b"/a/l", false), Some(link));
-        let own = n.literal(b"/x");
-        n.set_before(own, Kind::Symlink, Some(Box::from(&b"x"[..])), 0);
-        assert_eq!(n.resolve(ROOT, ROOT, b"/x", true), None);
-    }
-
-    #[test]
-    fn a_directory_takes_its_names_along() {
-        let mut n = names();
-        let old = n.literal(b"/d/f");
-        n.prove_present(old, Kind::Regular, None);
-        let (from, to) = (n.literal(b"/d"), n.literal(b"/e"));
-        n.rename(from, to);
-        let new = n.literal(b"/e/f");
-        assert_eq!(n.exists(new), Some(true));
-        assert_eq!(n.exists(old), Some(false));
-        // A name never asked for before stood below the old name when the workload began.
-        let other = n.literal(b"/e/g");
-        let pre = n.pre(other);
-        assert_eq!(n.path(pre), b"/d/g");
-    }
-
-    #[test]
-    fn nothing_is_unknown_in_a_new_directory() {
-        let mut n = names();
-        let d = n.literal(b"/d");
-        n.make(d, Kind::Directory, None);
-        let f = n.literal(b"/d/f");
-        assert_eq!(n.exists(f), Some(false));
-    }
-
-    #[test]
-    fn results_decide_what_stood_there() {
-        let mut n = names();
-        let f = n.literal(b"/d/f");
-        n.set_before(f, Kind::Regular, None, 3);
-        n.prove_absent(f);
-        assert_eq!(n.before(f), &Before::Absent);
-        let g = n.literal(b"/d/g");
-        n.prove_present(g, Kind::Regular, None);
-        assert!(matches!(n.before(g), Before::Present { confirmed: true, .. }));
-        let d = n.literal(b"/d");
-        assert!(matches!(n.before(d), Before::Present { kind: Kind::Directory, .. }));
-    }
-
-    #[test]
-    fn roots_limit_what_is_replayed() {
-        let mut n = Names::new(&[b"/w/s".to_vec()]);
-        let (inside, outside) = (n.literal(b"/w/s/t"), n.literal(b"/w/x"));
-        assert_eq!(n.area(inside), None);
-        assert_eq!(n.area(outside), Some(Skip::Outside));
-    }
-}
+mod tests;

@@ -1,0 +1,235 @@
+//! What an operation's result does to the model of names and sizes, and what it proves of the start.
+
+use crate::{
+    Call,
+    input::{NO_FD, NO_ID, NONE, Rec},
+    names::{Kind, NO_NODE, NodeId},
+    planner::Planner,
+    view::View,
+};
+
+impl Planner {
+    pub(crate) fn names_change(&mut self, r: &Rec, v: &View) {
+        let (ok, node, node2) = (r.ret >= 0, v.node, v.node2);
+        let by_name = node != NO_NODE && (v.entry.is_none() || r.path != NONE);
+        if !ok {
+            self.names_failed(r, node, node2);
+            return;
+        }
+        match r.call {
+            c if c.opens() && node != NO_NODE => self.opened(r, node),
+            Call::Mkdir | Call::Mkdirat => self.made(node, Kind::Directory, None),
+            Call::Mknod | Call::Mknodat => {
+                let kind = if r.mode as u32 & libc::S_IFMT == libc::S_IFIFO { Kind::Fifo } else { Kind::Regular };
+                self.made(node, kind, None);
+            }
+            c if c.symlinks() => {
+                let text = self.input.paths.bytes(r.path).into();
+                self.made(node2, Kind::Symlink, Some(text));
+            }
+            c if c.links() => {
+                if node != NO_NODE {
+                    self.names.prove_present(node, Kind::Regular, None);
+                }
+                if self.names.exists(node2) != Some(false) {
+                    self.names.prove_absent(node2);
+                }
+                if node != NO_NODE {
+                    self.names.link(node, node2);
+                    if let Some(file) = self.file_at.get(&node).copied() {
+                        self.file_at.insert(node2, file);
+                        *self.more_names.entry(file).or_default() += 1;
+                    }
+                } else {
+                    self.names.make(node2, Kind::Regular, None);
+                }
+            }
+            c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
+            Call::Unlink | Call::Unlinkat | Call::Rmdir if node != NO_NODE => {
+                let dir = r.call == Call::Rmdir || r.flags as i32 & libc::AT_REMOVEDIR != 0;
+                self.names.prove_present(node, if dir { Kind::Directory } else { Kind::Unknown }, None);
+                self.forget_file(node);
+                self.names.clear(node);
+            }
+            Call::Chdir | Call::Fchdir if node != NO_NODE => {
+                self.names.prove_present(node, Kind::Directory, None);
+                let place = self.procs.of(r.task as usize).place;
+                self.procs.places[place].value.cwd = Ok(node);
+            }
+            Call::Readlink | Call::Readlinkat if by_name => {
+                // Its text was not recorded: any of the same length reads alike.
+                let text = vec![b'x'; r.ret.clamp(1, 4095) as usize].into_boxed_slice();
+                self.names.prove_present(node, Kind::Symlink, Some(text));
+            }
+            c if c.stats() && by_name => self.names.prove_present(node, Kind::from_mode(r.mode), None),
+            Call::Truncate if by_name => self.names.prove_present(node, Kind::Regular, None),
+            _ if by_name => self.names.prove_present(node, Kind::Unknown, None),
+            _ => {}
+        }
+    }
+
+    fn names_failed(&mut self, r: &Rec, node: NodeId, node2: NodeId) {
+        let is = |e: i32| r.ret == -i64::from(e);
+        let makes = matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat);
+        let exclusive = r.call.opens() && r.flags as i32 & libc::O_EXCL != 0;
+        if is(libc::EEXIST) && node != NO_NODE && (makes || exclusive) {
+            self.names.prove_present(node, Kind::Unknown, None);
+        }
+        if is(libc::EEXIST) && node2 != NO_NODE && (r.call.links() || r.call.symlinks()) {
+            self.names.prove_present(node2, Kind::Unknown, None);
+        }
+        if is(libc::ENOTEMPTY) && node != NO_NODE && !r.call.renames() {
+            self.names.prove_present(node, Kind::Directory, None);
+        }
+        // Which component is missing is only certain when all but the last are there.
+        if is(libc::ENOENT) && node != NO_NODE && !makes && !r.call.renames() && !r.call.links() {
+            let parent = self.names.parent(node);
+            if self.names.exists(parent) == Some(true) {
+                self.names.prove_absent(node);
+            }
+        }
+    }
+
+    fn opened(&mut self, r: &Rec, node: NodeId) {
+        let created = r.aux & 1 != 0;
+        let flags = r.flags as i32;
+        if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+            self.names.prove_present(node, Kind::Directory, None);
+            self.sizes.opened(r.file, NO_NODE, true);
+            return;
+        }
+        if created {
+            self.made(node, Kind::Regular, None);
+        } else {
+            let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| Kind::from_name(&f.kind));
+            let kind = if kind == Kind::Unknown && flags & libc::O_DIRECTORY != 0 { Kind::Directory } else { kind };
+            self.names.prove_present(node, kind, None);
+        }
+        if r.file != NO_ID {
+            let pre = self.names.pre(node);
+            self.sizes.opened(r.file, pre, created);
+            let seen = self.input.files.get(&r.file).and_then(|f| f.size_bytes);
+            if let Some(size) = seen.filter(|_| !created && flags & libc::O_TRUNC == 0) {
+                self.sizes.told(pre, Some(r.file), size);
+            }
+            self.file_at.insert(node, r.file);
+            if flags & libc::O_TRUNC != 0 || r.call == Call::Creat {
+                self.sizes.truncated(r.file, 0);
+            }
+        }
+    }
+
+    fn made(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
+        if node == NO_NODE {
+            return;
+        }
+        if self.names.exists(node) != Some(false) {
+            self.names.prove_absent(node);
+        }
+        let parent = self.names.parent(node);
+        self.names.prove_present(parent, Kind::Directory, None);
+        self.file_at.remove(&node);
+        self.names.make(node, kind, target);
+        if kind != Kind::Regular {
+            self.sizes.made();
+        }
+    }
+
+    fn renamed(&mut self, r: &Rec, from: NodeId, to: NodeId) {
+        self.names.prove_present(from, Kind::Unknown, None);
+        if r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 {
+            self.names.prove_present(to, Kind::Unknown, None);
+            self.names.exchange(from, to);
+            let (a, b) = (self.file_at.remove(&from), self.file_at.remove(&to));
+            self.file_at.extend(a.map(|f| (to, f)).into_iter().chain(b.map(|f| (from, f))));
+        } else {
+            let parent = self.names.parent(to);
+            self.names.prove_present(parent, Kind::Directory, None);
+            if r.flags & i64::from(libc::RENAME_NOREPLACE) != 0 && self.names.exists(to) != Some(false) {
+                self.names.prove_absent(to);
+            }
+            let file = self.file_at.remove(&from);
+            self.forget_file(to);
+            self.names.rename(from, to);
+            self.file_at.extend(file.map(|f| (to, f)));
+        }
+        if !matches!(self.names.kind(to), Kind::Regular | Kind::Symlink) {
+            let names = &mut self.names;
+            self.procs.relocate(|n| names.moved(n, from, to));
+        }
+    }
+
+    /// What results say of permission bits; before names change.
+    pub(crate) fn modes_told(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 || v.node == NO_NODE {
+            return;
+        }
+        let pre = self.names.pre(v.node);
+        match r.call {
+            c if c.stats() => self.sizes.told_mode(pre, r.mode),
+            c if c.opens() && r.aux & 1 == 0 => {
+                if let Some(mode) = self.input.files.get(&r.file).and_then(|f| f.mode) {
+                    self.sizes.told_mode(pre, mode);
+                }
+            }
+            Call::Access | Call::Faccessat | Call::Faccessat2 if r.mode & libc::X_OK != 0 => self.sizes.ran(pre),
+            // What it was before nobody asked: not this.
+            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => self.sizes.told_mode(pre, 0o644),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn sizes_change(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 {
+            return;
+        }
+        let regular =
+            v.entry.is_some_and(|e| matches!(self.procs.ofds[e.ofd as usize].kind, Kind::Regular | Kind::Unknown));
+        let file =
+            if r.file != NO_ID { r.file } else { v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file) };
+        match r.call {
+            c if c.reads() && regular && r.offset_bytes != NO_ID => {
+                self.sizes.read(file, r.offset_bytes, r.len_bytes, r.ret);
+            }
+            c if c.writes() && r.offset_bytes != NO_ID => self.sizes.wrote(file, r.offset_bytes, r.ret),
+            c if c.copies() => {
+                if regular && r.offset_bytes != NO_ID {
+                    // A short copy may have other causes than the end of the file.
+                    self.sizes.read(file, r.offset_bytes, r.ret, r.ret);
+                }
+                if r.offset2_bytes != NO_ID && r.file2 != NO_ID {
+                    self.sizes.wrote(r.file2, r.offset2_bytes, r.ret);
+                }
+            }
+            Call::Mmap if regular && r.offset_bytes != NO_ID && r.len_bytes > 0 => {
+                // A mapping reaches into the file's last page at least.
+                self.sizes.read(file, r.offset_bytes, 1, 1);
+            }
+            Call::Ftruncate => self.sizes.truncated(file, r.len_bytes),
+            Call::Truncate => {
+                if let Some(file) = self.file_at.get(&v.node).copied() {
+                    self.sizes.truncated(file, r.len_bytes);
+                }
+            }
+            Call::Fallocate => {
+                let punches = r.mode & !libc::FALLOC_FL_KEEP_SIZE != 0;
+                if !punches {
+                    self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode != 0);
+                }
+            }
+            c if c.stats() && Kind::from_mode(r.mode) == Kind::Regular => {
+                let node = if r.fd != NO_FD || v.node == NO_NODE {
+                    v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node)
+                } else {
+                    v.node
+                };
+                if node != NO_NODE {
+                    let pre = self.names.pre(node);
+                    let file = self.file_at.get(&node).copied();
+                    self.sizes.told(pre, file, r.len_bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+}

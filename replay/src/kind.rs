@@ -1,0 +1,64 @@
+//! Kinds of files, however the reel or the kernel words them.
+
+use crate::Skip;
+
+/// Kind of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// Known to exist, not what it is.
+    #[default]
+    Unknown,
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// FIFO or pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+    /// Character or block device.
+    Device,
+    /// None of these.
+    Other,
+}
+
+impl Kind {
+    /// From the reel's `kind` columns.
+    pub fn from_name(name: &str) -> Self {
+        match name {
+            "regular" => Self::Regular,
+            "directory" => Self::Directory,
+            "symlink" => Self::Symlink,
+            "fifo" => Self::Fifo,
+            "socket" => Self::Socket,
+            "char" | "block" => Self::Device,
+            _ => Self::Other,
+        }
+    }
+
+    /// From `st_mode`.
+    pub fn from_mode(mode: i32) -> Self {
+        match mode as u32 & libc::S_IFMT {
+            libc::S_IFREG => Self::Regular,
+            libc::S_IFDIR => Self::Directory,
+            libc::S_IFLNK => Self::Symlink,
+            libc::S_IFIFO => Self::Fifo,
+            libc::S_IFSOCK => Self::Socket,
+            libc::S_IFCHR | libc::S_IFBLK => Self::Device,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Why such a file is not replayed, if it is not.
+    pub fn skip(self) -> Option<Skip> {
+        match self {
+            Self::Fifo => Some(Skip::Pipe),
+            Self::Socket => Some(Skip::Socket),
+            Self::Device => Some(Skip::Device),
+            Self::Other => Some(Skip::NoFile),
+            _ => None,
+        }
+    }
+}

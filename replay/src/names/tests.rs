@@ -1,0 +1,68 @@
+//! The model against what a kernel would do.
+
+use super::*;
+
+fn names() -> Names {
+    Names::new(&[])
+}
+
+#[test]
+fn dots_and_links_lead_where_the_kernel_would_go() {
+    let mut n = names();
+    let link = n.literal(b"/a/l");
+    n.set_before(link, Kind::Symlink, Some(Box::from(&b"../b/c"[..])), 0);
+    let want = n.literal(b"/b/c/d");
+    assert_eq!(n.resolve(ROOT, ROOT, b"/a/l/./d", true), Some(want));
+    assert_eq!(n.resolve(ROOT, want, b"../../../../b/c/d", true), Some(want));
+    assert_eq!(n.resolve(ROOT, ROOT, b"/a/l", false), Some(link));
+    let own = n.literal(b"/x");
+    n.set_before(own, Kind::Symlink, Some(Box::from(&b"x"[..])), 0);
+    assert_eq!(n.resolve(ROOT, ROOT, b"/x", true), None);
+}
+
+#[test]
+fn a_directory_takes_its_names_along() {
+    let mut n = names();
+    let old = n.literal(b"/d/f");
+    n.prove_present(old, Kind::Regular, None);
+    let (from, to) = (n.literal(b"/d"), n.literal(b"/e"));
+    n.rename(from, to);
+    let new = n.literal(b"/e/f");
+    assert_eq!(n.exists(new), Some(true));
+    assert_eq!(n.exists(old), Some(false));
+    // A name never asked for before stood below the old name when the workload began.
+    let other = n.literal(b"/e/g");
+    let pre = n.pre(other);
+    assert_eq!(n.path(pre), b"/d/g");
+}
+
+#[test]
+fn nothing_is_unknown_in_a_new_directory() {
+    let mut n = names();
+    let d = n.literal(b"/d");
+    n.make(d, Kind::Directory, None);
+    let f = n.literal(b"/d/f");
+    assert_eq!(n.exists(f), Some(false));
+}
+
+#[test]
+fn results_decide_what_stood_there() {
+    let mut n = names();
+    let f = n.literal(b"/d/f");
+    n.set_before(f, Kind::Regular, None, 3);
+    n.prove_absent(f);
+    assert_eq!(n.before(f), &Before::Absent);
+    let g = n.literal(b"/d/g");
+    n.prove_present(g, Kind::Regular, None);
+    assert!(matches!(n.before(g), Before::Present { confirmed: true, .. }));
+    let d = n.literal(b"/d");
+    assert!(matches!(n.before(d), Before::Present { kind: Kind::Directory, .. }));
+}
+
+#[test]
+fn roots_limit_what_is_replayed() {
+    let mut n = Names::new(&[b"/w/s".to_vec()]);
+    let (inside, outside) = (n.literal(b"/w/s/t"), n.literal(b"/w/x"));
+    assert_eq!(n.area(inside), None);
+    assert_eq!(n.area(outside), Some(Skip::Outside));
+}

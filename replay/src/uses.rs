@@ -1,0 +1,140 @@
+//! Which resources an operation uses, and how: what the order is made of.
+
+use crate::{
+    Call,
+    input::{NO_ID, NONE, Rec},
+    linear::moves_position,
+    names::NO_NODE,
+    order::Class,
+    plan::Act,
+    planner::Planner,
+    view::View,
+};
+
+impl Planner {
+    /// The resources a step uses.
+    pub(crate) fn uses(&mut self, r: &Rec, v: &View, call: &Act) {
+        let u = self.procs.of(r.task as usize);
+        let shared_table = self.procs.tables[u.table].users > 1;
+        let shared_place = self.procs.places[u.place].users > 1;
+        let ok = r.ret >= 0;
+        if let Act::Call { fd, slot, .. } = *call
+            && self.procs.maps[u.maps].users > 1
+        {
+            // Mapping cells share the number space of descriptor cells from the other end.
+            match r.call {
+                Call::Mmap if slot != NONE => self.order.slot(!slot, Class::Alone),
+                Call::Munmap => self.order.slot(!(fd as u32), Class::Alone),
+                Call::Msync => self.order.slot(!(fd as u32), Class::Read),
+                _ => {}
+            }
+        }
+        if let Act::Call { fd, fd2, slot, list, .. } = *call
+            && shared_table
+            && !matches!(r.call, Call::Munmap | Call::Msync)
+        {
+            let closes = r.call == Call::Close && ok;
+            if fd >= 0 {
+                self.order.slot(fd as u32, if closes { Class::Alone } else { Class::Read });
+            }
+            if fd2 >= 0 {
+                let replaced = matches!(r.call, Call::Dup2 | Call::Dup3) && ok;
+                self.order.slot(fd2 as u32, if replaced { Class::Alone } else { Class::Read });
+            }
+            if slot != NONE && r.call != Call::Mmap {
+                self.order.slot(slot, Class::Alone);
+            }
+            for s in list.of(&self.lists).to_vec() {
+                self.order.slot(s, Class::Alone);
+            }
+        }
+        if shared_place && (v.relative || matches!(r.call, Call::Chdir | Call::Fchdir | Call::Umask)) {
+            let class = if ok && matches!(r.call, Call::Chdir | Call::Fchdir | Call::Umask) {
+                Class::Alone
+            } else {
+                Class::Read
+            };
+            self.order.place(u.place, class);
+        }
+        if let Some(e) = v.entry {
+            let positional =
+                moves_position(r) || r.call == Call::Lseek || r.call.lists() || (r.call.copies() && r.aux & 1 != 0);
+            if positional {
+                self.order.position(e.ofd);
+            }
+            if r.call.lists() {
+                self.order.read_entries(&self.names, self.procs.ofds[e.ofd as usize].node);
+            }
+        }
+        if let Some(e) = v.entry2.filter(|_| r.call.copies() && r.aux & 2 != 0) {
+            self.order.position(e.ofd);
+        }
+        self.uses_of_names(r, v);
+        self.uses_of_files(r, v);
+    }
+
+    fn uses_of_names(&mut self, r: &Rec, v: &View) {
+        let ok = r.ret >= 0;
+        let tmpfile = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
+        let (mut writes, mut writes2) = (false, false);
+        match r.call {
+            c if c.opens() => writes = ok && !tmpfile && r.aux & 1 != 0,
+            Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => writes = ok,
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => writes = ok,
+            c if c.renames() => (writes, writes2) = (ok, ok),
+            c if c.links() || c.symlinks() => writes2 = ok,
+            _ => {}
+        }
+        let by_name = v.node != NO_NODE && (v.entry.is_none() || r.path != NONE);
+        for (node, write) in [(v.node, writes), (v.node2, writes2)] {
+            if node == NO_NODE || (node == v.node && !by_name) {
+                continue;
+            }
+            if write {
+                self.order.write_name(&self.names, node);
+            } else {
+                self.order.read_name(&self.names, node);
+                if r.ret == -i64::from(libc::ENOTEMPTY) || r.ret == -i64::from(libc::EEXIST) && r.call.renames() {
+                    self.order.read_entries(&self.names, node);
+                }
+            }
+        }
+    }
+
+    fn uses_of_files(&mut self, r: &Rec, v: &View) {
+        let file =
+            if r.file != NO_ID { r.file } else { v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file) };
+        if r.ret < 0 {
+            return;
+        }
+        let grows = |p: &Self, file: i64, offset: i64| {
+            offset == NO_ID || p.sizes.size(file).is_none_or(|s| s < offset.saturating_add(r.ret))
+        };
+        if file != NO_ID {
+            let class = match r.call {
+                c if c.reads() => Some(Class::Read),
+                c if c.writes() => {
+                    let append = v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].append);
+                    if append || grows(self, file, r.offset_bytes) { Some(Class::Add) } else { Some(Class::Read) }
+                }
+                c if c.copies() => Some(Class::Read),
+                c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => Some(Class::Alone),
+                Call::Ftruncate | Call::Fallocate => Some(Class::Alone),
+                Call::Lseek if r.flags == i64::from(libc::SEEK_END) => Some(Class::Read),
+                _ => None,
+            };
+            if let Some(class) = class {
+                self.order.file(file, class);
+            }
+        }
+        if r.call.copies() && r.file2 != NO_ID {
+            let class = if grows(self, r.file2, r.offset2_bytes) { Class::Add } else { Class::Read };
+            self.order.file(r.file2, class);
+        }
+        if r.call == Call::Truncate
+            && let Some(file) = self.file_at.get(&v.node).copied()
+        {
+            self.order.file(file, Class::Alone);
+        }
+    }
+}
