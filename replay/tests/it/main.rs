@@ -7,3 +7,4 @@ mod order;
 mod processes;
 mod reel;
 mod results;
+mod schedule;

@@ -1,0 +1,140 @@
+//! `ioreel replay` as a user meets it: exit status, text, JSON, and what it does without root.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use ioreel_traces::{
+    Manifest, ReelWriter, WriterOptions,
+    manifest::Kind,
+    rows::{File, Op, Task},
+};
+
+/// Makes a file of 5000 bytes; with `wrong`, also removes one that never was.
+fn reel(dir: &Path, wrong: bool) -> PathBuf {
+    let path = dir.join("hand.reel");
+    let manifest = Manifest::new(Kind::Synthetic, "by hand");
+    let mut w = ReelWriter::create(&path, &manifest, WriterOptions::default()).unwrap();
+    w.tasks.push(Task { task_id: 1, pid: 1, tid: 1, cwd: Some("/w".into()), ..Task::default() }).unwrap();
+    w.files.push(File { file: 1, kind: "regular".into(), ..File::default() }).unwrap();
+    let base = |start_ns: i64, op: &str, ret: i64| Op {
+        op_id: -1,
+        start_ns,
+        dur_ns: 100,
+        task_id: 1,
+        op: op.into(),
+        source: "syscall".into(),
+        state: "complete".into(),
+        ret: Some(ret),
+        ..Op::default()
+    };
+    let name = |o: Op, path: &str| Op { path: Some(path.into()), dirfd: Some(-100), ..o };
+    let mut ops = vec![
+        Op { flags: Some(0o102), mode: Some(0o644), aux: Some(1), file: Some(1), ..name(base(0, "openat", 3), "f") },
+        Op { fd: Some(3), offset_bytes: Some(0), len_bytes: Some(5000), file: Some(1), ..base(1000, "write", 5000) },
+        Op { fd: Some(3), file: Some(1), ..base(2000, "close", 0) },
+    ];
+    if wrong {
+        ops.push(name(base(3000, "stat", -2), "ghost"));
+        ops.push(name(base(4000, "unlink", 0), "ghost"));
+    }
+    ops.into_iter().for_each(|o| w.ops.push(o).unwrap());
+    w.close(manifest).unwrap();
+    path
+}
+
+fn replay(reel: &Path, target: &Path, more: &[&str]) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_ioreel"));
+    c.arg("replay").arg(reel).arg("--target").arg(target).args(more);
+    c
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn one_line(out: &Output) -> String {
+    let line = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{line}");
+    assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+    line
+}
+
+fn places() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("target");
+    fs::create_dir(&target).unwrap();
+    (dir, target)
+}
+
+#[test]
+fn differing_results_decide_the_exit_status() {
+    for (more, code) in [(&[][..], 3), (&["--max-mismatch", "1"][..], 0)] {
+        let (dir, target) = places();
+        let out = replay(&reel(dir.path(), true), &target, more).output().unwrap();
+        assert_eq!(out.status.code(), Some(code), "{}", text(&out.stderr));
+        let said = text(&out.stdout);
+        assert!(said.contains("unlink: ok -> ENOENT") && said.contains("ghost"), "{said}");
+    }
+    let (dir, target) = places();
+    let out = replay(&reel(dir.path(), false), &target, &[]).output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 5000);
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_json_is_json() {
+    let (dir, target) = places();
+    let reel = reel(dir.path(), false);
+    let out = replay(&reel, &target, &["--dry-run", "--json"]).output().unwrap();
+    let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((out.status.code(), plan["operations"].as_i64()), (Some(0), Some(3)));
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    let out = replay(&reel, &target, &["--json", "--pace", "original"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((report["done"].as_i64(), report["differing"].as_i64()), (Some(3), Some(0)));
+    assert_eq!(report["lateness"]["early"].as_i64(), Some(0));
+}
+
+#[test]
+fn bad_input_gets_one_clear_line() {
+    let (dir, target) = places();
+    let good = reel(dir.path(), false);
+    assert!(one_line(&replay(&dir.path().join("none.reel"), &target, &[]).output().unwrap()).contains("none.reel"));
+    assert!(one_line(&replay(&good, &dir.path().join("none"), &[]).output().unwrap()).contains("none"));
+    fs::write(target.join("mine"), "precious").unwrap();
+    assert!(one_line(&replay(&good, &target, &[]).output().unwrap()).contains("--force"));
+    let result = dir.path().join("there.reel");
+    fs::create_dir(&result).unwrap();
+    let words = ["--force", "-o", result.to_str().unwrap()];
+    let out = replay(&good, &target, &words).output().unwrap();
+    assert!(text(&out.stderr).contains("exists already"), "{}", text(&out.stderr));
+    assert!(!target.join("w").exists(), "nothing is prepared before the result has a place");
+}
+
+#[test]
+fn without_root_it_runs_in_a_user_namespace_or_says_why_not() {
+    let (dir, target) = places();
+    let path = reel(dir.path(), false);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // Copied, since nobody may be able to reach the build folder.
+    let program = dir.path().join("ioreel");
+    fs::copy(env!("CARGO_BIN_EXE_ioreel"), &program).unwrap();
+    let root = fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+    let mut c = Command::new(&program);
+    c.arg("replay").arg(&path).arg("--target").arg(&target);
+    if root {
+        std::os::unix::fs::chown(&target, Some(65534), Some(65534)).unwrap();
+        c.uid(65534).gid(65534);
+    }
+    let out = c.output().unwrap();
+    if out.status.success() {
+        assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 5000);
+    } else {
+        assert!(one_line(&out).contains("user namespace"), "{}", text(&out.stderr));
+    }
+}
