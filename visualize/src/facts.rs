@@ -20,9 +20,9 @@ pub fn height(reels: usize) -> f64 {
 
 const NONE: &str = "–";
 
-/// Draws the table.
-pub fn draw(svg: &mut Svg, area: Area, surveys: &[Survey]) {
-    let columns = columns(surveys);
+/// Draws the table; `detailed` with all that is known of operations.
+pub fn draw(svg: &mut Svg, area: Area, surveys: &[Survey], detailed: bool) {
+    let columns = columns(surveys, detailed);
     let wide = |(head, cells): &(String, Vec<String>)| {
         let cells = cells.iter().map(|c| font::width(c, SMALL, false));
         cells.fold(font::width(head, SMALL, true), f64::max)
@@ -48,7 +48,7 @@ pub fn draw(svg: &mut Svg, area: Area, surveys: &[Survey]) {
     svg.line((area.x, bottom.round() + 0.5), (area.right(), bottom.round() + 0.5), color::FRAME, 1.0, "");
 }
 
-fn columns(surveys: &[Survey]) -> Vec<(String, Vec<String>)> {
+fn columns(surveys: &[Survey], detailed: bool) -> Vec<(String, Vec<String>)> {
     let ns = |n: u64| duration(i64::try_from(n).unwrap_or(i64::MAX));
     let of = |head: &str, cell: &dyn Fn(&Survey) -> Option<String>| {
         (head.to_owned(), surveys.iter().map(|s| cell(s).unwrap_or_else(|| NONE.into())).collect::<Vec<_>>())
@@ -81,14 +81,15 @@ fn columns(surveys: &[Survey]) -> Vec<(String, Vec<String>)> {
         let of = |head: &str, cell: &dyn Fn(&crate::survey::CallSurvey) -> Option<String>| {
             of(head, &|s| s.calls.as_ref().and_then(cell))
         };
-        out.extend([
-            of("calls", &|c| Some(count(c.totals.calls))),
+        out.push(of("calls", &|c| Some(count(c.totals.calls))));
+        let details = [
             of("failed", &|c| Some(count(c.totals.errors))),
             of("calls read", &|c| Some(bytes(c.totals.read_bytes))),
             of("calls wrote", &|c| Some(bytes(c.totals.write_bytes))),
             of("call p50", &|c| (c.latency.count > 0).then(|| ns(c.latency.p50_ns))),
             of("call p99", &|c| (c.latency.count > 0).then(|| ns(c.latency.p99_ns))),
-        ]);
+        ];
+        out.extend(details.into_iter().filter(|_| detailed));
     }
     if surveys.iter().any(|s| s.lost > 0) {
         out.push(of("events lost", &|s| Some(count(s.lost.max(0) as u64))));

@@ -25,6 +25,8 @@ pub(crate) const BETWEEN: f64 = 26.0;
 /// Heights of plots, px; those of rasters are multiples of every cell size.
 pub(crate) const OFFSET_HEIGHT: u32 = 402;
 pub(crate) const LATENCY_HEIGHT: u32 = 204;
+/// Height of the lane where marks have their names.
+const MARK_LANE: f64 = 16.0;
 const RATE_HEIGHT: f64 = 96.0;
 /// Above each plot, for its name and legend.
 const HEADING: f64 = 34.0;
@@ -47,6 +49,12 @@ pub(crate) struct Column {
 }
 
 impl Column {
+    /// Whether the end of the work and the beginning of the settling are both drawn.
+    fn settles(&self) -> bool {
+        let end = self.survey.elapsed_ns;
+        self.survey.settle_ns > 0 && end > self.time.from && end < self.survey.to_ns.min(self.time.to)
+    }
+
     fn area(&self, y: f64, h: f64) -> Area {
         Area { x: self.x, y, w: self.w, h }
     }
@@ -58,8 +66,12 @@ pub(crate) struct Painter {
     pub(crate) columns: Vec<Column>,
     pub(crate) width: f64,
     pub(crate) cell_px: u32,
+    /// Whether operations have all their panels.
+    pub(crate) detailed: bool,
     /// Bottom of what is drawn so far.
     pub(crate) y: f64,
+    /// Top of the lane above the first panel, where marks have their names.
+    pub(crate) lane: Option<f64>,
 }
 
 impl Painter {
@@ -84,16 +96,18 @@ impl Painter {
             self.rates(&rates::seeks(), &mut plots);
             self.rates(&rates::depth(), &mut plots);
         }
-        if self.columns.iter().any(|c| c.calls.is_some()) {
+        if self.detailed {
             self.latency_panel(latency, &mut plots)?;
             self.rates(&rates::call_throughput(), &mut plots);
+        }
+        if self.columns.iter().any(|c| c.calls.is_some()) {
             self.rates(&rates::call_rates(), &mut plots);
         }
         self.marks(reels, top, &plots);
         self.time_axes(shared);
         let area = Area { x: LEFT - 8.0, y: self.y, w: self.width - LEFT - RIGHT + 8.0, h: 0.0 };
         let surveys: Vec<Survey> = self.columns.iter().map(|c| c.survey.clone()).collect();
-        facts::draw(&mut self.svg, area, &surveys);
+        facts::draw(&mut self.svg, area, &surveys, self.detailed);
         let height = (self.y + facts::height(surveys.len()) + 18.0).ceil();
         let mut svg = Svg::default();
         svg.rect(Area { x: 0.0, y: 0.0, w: self.width, h: height }, color::PAPER, 1.0);
@@ -137,11 +151,14 @@ impl Painter {
         self.y += if commands { 17.0 } else { 0.0 } + if notes { 18.0 } else { 0.0 };
     }
 
-    /// Room for a panel below the others: the area of the first column, the heading's width set to all.
+    /// Room for a panel below the others, with `extra` between its heading and its plots: the plots' top, and the
+    /// area that the heading stands on.
     fn panel(&mut self, height: f64, extra: f64) -> (f64, Area) {
-        let y = (self.y + HEADING + extra).round();
+        let lane = if self.lane.is_none() && self.columns.iter().any(Column::settles) { MARK_LANE } else { 0.0 };
+        let y = (self.y + HEADING + extra + lane).round();
+        self.lane.get_or_insert(y - extra - lane);
         self.y = y + height;
-        (y, Area { x: LEFT, y: y - extra, w: self.width - LEFT - RIGHT, h: height })
+        (y, Area { x: LEFT, y: y - extra - lane, w: self.width - LEFT - RIGHT, h: height })
     }
 
     fn offset_panel(&mut self, axis: &OffsetAxis, plots: &mut Vec<Area>) -> Result<()> {
@@ -155,10 +172,7 @@ impl Painter {
         let most_flushes = layers().map(|d| d.flushes.max()).max().unwrap_or(0);
         let mut entries = vec![
             Entry { key: Key::Ramp(color::READ_RAMP), label: "reads".into() },
-            Entry {
-                key: Key::Ramp(color::WRITE_RAMP),
-                label: format!("writes, 1 to {} per {} (log)", count(u64::from(most)), dots(self.cell_px)),
-            },
+            Entry { key: Key::Ramp(color::WRITE_RAMP), label: format!("writes, {}", density(most, self.cell_px)) },
         ];
         if others {
             entries.push(Entry { key: Key::Line("#a0dec8"), label: "discards, zeroing".into() });
@@ -261,7 +275,7 @@ impl Painter {
             Entry { key: Key::Ramp(color::WRITE_RAMP), label: "write, copy".into() },
             Entry {
                 key: Key::Ramp(color::OTHER_RAMP),
-                label: format!("all other calls, 1 to {} per {} (log)", count(u64::from(most)), dots(self.cell_px)),
+                label: format!("all other calls, {}", density(most, self.cell_px)),
             },
         ];
         panel::heading(&mut self.svg, heading, "Duration of system calls", "at the time of their return", &entries);
@@ -316,23 +330,20 @@ impl Painter {
                     self.svg.rect(shade, color::ALARM, 0.22);
                 }
             }
-            let end = c.survey.elapsed_ns;
-            if c.survey.settle_ns > 0 && end > c.time.from && end < c.time.to {
-                let x = panel::time_x(column, c.time, end).round() + 0.5;
-                for plot in plots.iter().filter(|p| p.x == c.x) {
-                    self.svg.line((x, plot.y), (x, plot.bottom()), color::INK, 1.0, "5 4");
-                }
-                let text = format!("last operation {}", duration(end));
-                let wide = font::width(&text, TICK.size, false);
-                let style = Style { fill: color::INK, ..TICK };
-                let (at, anchor) =
-                    if x + wide + 12.0 < column.right() { (x + 6.0, Anchor::Start) } else { (x - 6.0, Anchor::End) };
-                let left = if anchor == Anchor::Start { at - 3.0 } else { at - wide - 3.0 };
-                let Some(first) = plots.iter().find(|p| p.x == c.x) else { continue };
-                let y = first.y + 17.0;
-                self.svg.rect(Area { x: left, y: y - 12.0, w: wide + 6.0, h: 16.0 }, color::PAPER, 0.8);
-                self.svg.text((at, y), &text, style, anchor);
+            if !c.settles() {
+                continue;
             }
+            let end = c.survey.elapsed_ns;
+            let x = panel::time_x(column, c.time, end).round() + 0.5;
+            for plot in plots.iter().filter(|p| p.x == c.x) {
+                self.svg.line((x, plot.y), (x, plot.bottom()), color::INK, 1.0, "5 4");
+            }
+            let Some(lane) = self.lane else { continue };
+            let text = format!("last operation {}", duration(end));
+            let half = font::width(&text, TICK.size, false) / 2.0;
+            let at = x.clamp(column.x + half, (column.right() - half).max(column.x + half));
+            let style = Style { fill: color::INK, ..TICK };
+            self.svg.text((at, lane + MARK_LANE - 6.0), &text, style, Anchor::Middle);
         }
     }
 
@@ -352,9 +363,10 @@ impl Painter {
 /// What is said where a reel has no requests.
 const NO_DEVICE: &str = "no block device below, or none recorded";
 
-/// A cell in words.
-fn dots(cell_px: u32) -> String {
-    if cell_px == 1 { "pixel".into() } else { format!("{cell_px}×{cell_px} pixels") }
+/// What the ramps span, in words.
+fn density(most: u32, cell_px: u32) -> String {
+    let cell = if cell_px == 1 { "pixel".into() } else { format!("{cell_px}×{cell_px} pixels") };
+    if most <= 1 { format!("1 per {cell}") } else { format!("1 to {} per {cell} (log)", count(u64::from(most))) }
 }
 
 /// Loss intervals drawn at most: shades beyond lie on each other.

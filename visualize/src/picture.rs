@@ -61,6 +61,8 @@ const LEAST_COLUMN: u32 = 160;
 const MOST_WIDTH: u32 = 16_384;
 /// Pixels per bin of the rates: narrower ones flicker, wider ones hide bursts.
 const BIN_PX: f64 = 3.2;
+/// Free time at the end of the axis: one such part of the whole.
+const MARGIN_SHARE: i64 = 64;
 /// Reels whose lengths differ by more than this factor get time axes of their own.
 const SHARED_TIME_FACTOR: f64 = 8.0;
 
@@ -72,10 +74,12 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
     if width < least || width > MOST_WIDTH {
         return Err(PlotError::Width { width, columns: n, least, most: MOST_WIDTH });
     }
-    // Calls are drawn where at least one reel has no device to draw: then for all, so that they compare.
-    let calls = reels.iter().any(|r| !Summary::has(r).0);
+    // Operations are drawn in all detail where at least one reel has no device to draw: then for all, so that they
+    // compare. Elsewhere one panel of them says what the devices' work came from.
+    let detailed = reels.iter().any(|r| !Summary::has(r).0);
+    let calls = detailed || reels.iter().any(|r| Summary::has(r).1);
     let surveys = reels.iter().map(|r| survey(r, &options.choice, calls)).collect::<Result<Vec<_>>>()?;
-    let cell_px = cell_px(&surveys);
+    let cell_px = cell_px(&surveys, detailed);
     let offsets = offset_axis(&surveys, cell_px);
     let room = (f64::from(width) - LEFT - RIGHT - BETWEEN * (n - 1) as f64) / n as f64;
     let cells = (room / f64::from(cell_px)) as u32;
@@ -88,7 +92,10 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
     let shared = shared_end(&surveys);
     let mut columns = Vec::new();
     for (i, (reel, survey)) in reels.iter().zip(surveys).enumerate() {
-        let time = Cells { from: survey.from_ns, to: shared.unwrap_or(survey.to_ns).max(survey.to_ns), count: cells };
+        let end_ns = shared.unwrap_or(survey.to_ns).max(survey.to_ns);
+        // What happens last should not stick to the frame.
+        let margin_ns = if options.choice.to_ns.is_some() { 0 } else { (end_ns - survey.from_ns) / MARGIN_SHARE };
+        let time = Cells { from: survey.from_ns, to: end_ns.saturating_add(margin_ns), count: cells };
         let bin_ns = nice_width_ns(time.to - time.from, (column_px / BIN_PX) as usize, 1);
         let bins = Bins::new(survey.from_ns, survey.to_ns, bin_ns);
         let device = match &survey.device {
@@ -99,15 +106,16 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
         let x = LEFT + i as f64 * (column_px + BETWEEN);
         columns.push(Column { survey, time, bins, x, w: column_px, device, calls: call_layers });
     }
-    let mut painter = Painter { svg: Svg::default(), columns, width: f64::from(width), cell_px, y: 0.0 };
+    let mut painter =
+        Painter { svg: Svg::default(), columns, width: f64::from(width), cell_px, detailed, y: 0.0, lane: None };
     painter.draw(reels, options, &offsets, latency, shared.is_some())
 }
 
 /// Pixels of a raster's cell: few events are drawn larger, so that each can be seen; many as fine as can be.
-fn cell_px(surveys: &[Survey]) -> u32 {
+fn cell_px(surveys: &[Survey], detailed: bool) -> u32 {
     let most = surveys.iter().map(|s| {
         let requests = s.device.as_ref().map_or(0, |d| d.summary.requests);
-        requests.max(s.calls.as_ref().map_or(0, |c| c.totals.calls))
+        requests.max(s.calls.as_ref().filter(|_| detailed).map_or(0, |c| c.totals.calls))
     });
     match most.max().unwrap_or(0) {
         0..4_000 => 3,
