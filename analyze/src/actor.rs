@@ -32,6 +32,16 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Adds the bytes a call moved: from a file, to a file, or both.
+    pub fn add_bytes(&mut self, call: &Call<'_>) {
+        if matches!(call.kind, Kind::Read | Kind::Copy) {
+            self.read_bytes = self.read_bytes.saturating_add(call.bytes());
+        }
+        if matches!(call.kind, Kind::Write | Kind::Copy) {
+            self.write_bytes = self.write_bytes.saturating_add(call.bytes());
+        }
+    }
+
     fn add_call(&mut self, call: &Call<'_>, reads: bool, writes: bool) {
         self.calls += 1;
         self.errors += u64::from(call.errno().is_some());

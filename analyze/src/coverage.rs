@@ -8,6 +8,9 @@ const MAX_BUCKETS: usize = 16 * 1024;
 /// Smallest bucket: 2^3 sectors, one page.
 const LEAST_SHIFT: u32 = 3;
 
+/// Sectors that 64-bit byte addresses can name; what claims to lie beyond is damage.
+const MOST_SECTORS: i64 = 1 << 55;
+
 /// Addresses (sectors) seen.
 #[derive(Clone, Debug)]
 pub struct Coverage {
@@ -25,9 +28,9 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// Adds `[start, end)`; negative and empty ranges are none.
+    /// Adds `[start, end)`; negative, empty and impossible ranges are none.
     pub fn add(&mut self, start: i64, end: i64) {
-        if start < 0 || end <= start {
+        if start < 0 || end <= start || end > MOST_SECTORS {
             return;
         }
         self.ends = Some(self.ends.map_or((start, end), |(a, b)| (a.min(start), b.max(end))));

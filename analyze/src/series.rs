@@ -60,11 +60,11 @@ impl DeviceSeries {
         match r.class {
             Class::Read => {
                 self.reads[i] += 1;
-                self.read_bytes[i] += bytes;
+                self.read_bytes[i] = self.read_bytes[i].saturating_add(bytes);
             }
             Class::Write => {
                 self.writes[i] += 1;
-                self.write_bytes[i] += bytes;
+                self.write_bytes[i] = self.write_bytes[i].saturating_add(bytes);
             }
             _ => self.others[i] += 1,
         }
@@ -113,10 +113,10 @@ impl CallSeries {
         let Some(i) = self.bins.index(call.end_ns()) else { return };
         self.calls[Self::row(call.kind)][i] += 1;
         if matches!(call.kind, Kind::Read | Kind::Copy) {
-            self.read_bytes[i] += call.bytes();
+            self.read_bytes[i] = self.read_bytes[i].saturating_add(call.bytes());
         }
         if matches!(call.kind, Kind::Write | Kind::Copy) {
-            self.write_bytes[i] += call.bytes();
+            self.write_bytes[i] = self.write_bytes[i].saturating_add(call.bytes());
         }
     }
 }

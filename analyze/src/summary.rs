@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     Result,
     actor::{ActorMeter, FileSummary, MountSummary, ProcessSummary, Totals},
-    calls::{Kind, each_call},
+    calls::each_call,
     device::{DeviceMeter, DeviceSummary},
     latency::LatencySummary,
     operation::{OperationMeter, OperationSummary},
@@ -115,8 +115,7 @@ impl Summary {
             last_call_ns = last_call_ns.max(call.end_ns());
             totals.calls += 1;
             totals.errors += u64::from(call.errno().is_some());
-            totals.read_bytes += if matches!(call.kind, Kind::Read | Kind::Copy) { call.bytes() } else { 0 };
-            totals.write_bytes += if matches!(call.kind, Kind::Write | Kind::Copy) { call.bytes() } else { 0 };
+            totals.add_bytes(call);
             operations.push(call);
             actors.push(call);
         })?;
@@ -135,10 +134,10 @@ impl Summary {
             last_ns
         };
         let settle_ns = manifest.span.settle_ns;
-        let span = SpanSummary { elapsed_ns, settle_ns, total_ns: last_ns.max(elapsed_ns + settle_ns) };
+        let span = SpanSummary { elapsed_ns, settle_ns, total_ns: last_ns.max(elapsed_ns.saturating_add(settle_ns)) };
         let mut devices: Vec<_> =
             devices.iter().map(|(dev, meter)| meter.summary(*dev, manifest, span.total_ns)).collect();
-        devices.sort_by_key(|d| (std::cmp::Reverse(d.read_bytes + d.write_bytes), d.dev));
+        devices.sort_by_key(|d| (std::cmp::Reverse(d.read_bytes.saturating_add(d.write_bytes)), d.dev));
         let latency = operations.latency();
         totals.time_ns = latency.total_ns;
         let files = actors.files(reel, top)?;

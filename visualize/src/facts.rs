@@ -69,7 +69,7 @@ fn columns(surveys: &[Survey], detailed: bool) -> Vec<(String, Vec<String>)> {
             of("read", &|d| Some(bytes(d.read_bytes))),
             of("written", &|d| Some(bytes(d.write_bytes))),
             of("requests", &|d| Some(count(d.requests))),
-            of("mean size", &|d| (data(d) > 0).then(|| bytes((d.read_bytes + d.write_bytes) / data(d)))),
+            of("mean size", &|d| (data(d) > 0).then(|| bytes(d.read_bytes.saturating_add(d.write_bytes) / data(d)))),
             of("seeks.exact", &|d| Some(count(d.seeks.exact))),
             of("seeks.sw64k", &|d| Some(count(d.seeks.sw64k))),
             of("D2C p50", &|d| (data(d) > 0).then(|| ns(d.d2c.p50_ns))),

@@ -75,7 +75,7 @@ const SW64K_TINT: &str = "#9fd8c4";
 pub(crate) fn seeks() -> RatePanel {
     RatePanel {
         name: "Seeks",
-        unit: "per second, in dispatch order, reads and writes",
+        unit: "per second, reads and writes of the device in dispatch order",
         entries: vec![
             entry(color::INK, "seeks.exact: start ≠ previous end"),
             entry(SW64K_TINT, "seeks.sw64k: more than 64 KiB from it"),
@@ -125,7 +125,7 @@ const CALL_COLORS: [&str; 5] = [color::READ, color::WRITE, color::FLUSH, color::
 pub(crate) fn call_rates() -> RatePanel {
     RatePanel {
         name: "System calls",
-        unit: "per second",
+        unit: "returned per second",
         entries: CallSeries::ROWS.iter().zip(CALL_COLORS).map(|(name, c)| entry(c, name)).collect(),
         lines: |c| {
             let s = &c.calls.as_ref()?.series;

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use ioreel_analyze::{
     Summary,
     actor::{ActorMeter, MountSummary, Totals},
-    calls::{Kind, each_call},
+    calls::each_call,
     coverage::Coverage,
     device::{DeviceMeter, DeviceSummary},
     latency::{Latency, LatencySummary},
@@ -35,6 +35,9 @@ impl Choice {
         self.from_ns.is_none_or(|f| t_ns >= f) && self.to_ns.is_none_or(|t| t_ns <= t)
     }
 }
+
+/// The last moment that is believed, 73 years: what claims to be later is damage, and may not break arithmetic.
+const MOST_NS: i64 = 1 << 61;
 
 /// What was learnt of a reel.
 #[derive(Clone, Debug)]
@@ -129,7 +132,8 @@ pub fn survey(reel: &Reel, choice: &Choice, calls: bool) -> Result<Survey> {
         Some(seen) => seen.last_ns.max(elapsed_ns),
         None => last_call_ns.max(elapsed_ns),
     };
-    let from_ns = choice.from_ns.unwrap_or(0);
+    let from_ns = choice.from_ns.unwrap_or(0).clamp(0, MOST_NS);
+    let last_ns = last_ns.clamp(0, MOST_NS);
     let to_ns = choice.to_ns.map_or(last_ns, |t| t.min(last_ns));
     if from_ns >= to_ns && (choice.from_ns.is_some() || choice.to_ns.is_some()) {
         let s = |ns: i64| ns as f64 / 1e9;
@@ -183,8 +187,7 @@ fn operations(reel: &Reel, choice: &Choice) -> Result<(ActorMeter, Option<CallSu
         actors.push(call);
         totals.calls += 1;
         totals.errors += u64::from(call.errno().is_some());
-        totals.read_bytes += if matches!(call.kind, Kind::Read | Kind::Copy) { call.bytes() } else { 0 };
-        totals.write_bytes += if matches!(call.kind, Kind::Write | Kind::Copy) { call.bytes() } else { 0 };
+        totals.add_bytes(call);
         if let Some(ns) = call.dur_ns {
             latency.record(ns);
         }

@@ -158,6 +158,38 @@ fn hardly_anything() {
     draw("few", &[empty, one, quick, unended], &PlotOptions::default());
 }
 
+/// A damaged or hostile reel may hold anything: it gets a picture or an error, never a panic.
+#[test]
+fn absurd_values() {
+    let dir = tempfile::tempdir().unwrap();
+    const ODD: [i64; 9] = [i64::MIN, i64::MIN + 1, -1, 0, 1, 511, 1 << 55, i64::MAX - 1, i64::MAX];
+    let mut rng = Lcg(77);
+    for round in 0..12 {
+        let mut odd = || if rng.below(4) == 0 { rng.below(1 << 40) } else { ODD[rng.below(9) as usize] };
+        let blocks = (0..40)
+            .map(|i| Block {
+                queue_ns: Some(odd()),
+                issue_ns: odd(),
+                complete_ns: Some(odd()),
+                sector: odd(),
+                len_bytes: odd(),
+                dev: i % 3,
+                op: ["read", "write", "flush", "discard", "?"][(i % 5) as usize].into(),
+                ..block("read", 0, 0, 0, 0)
+            })
+            .collect();
+        let ops = (0..40)
+            .map(|i| op(["read", "write", "copy_file_range", "x"][(i % 4) as usize], odd(), odd(), Some(odd()), odd()))
+            .collect();
+        let r = reel(dir.path(), &format!("odd{round}"), manifest("ext4", odd(), odd()), blocks, ops);
+        let _ = plot(std::slice::from_ref(&r), &PlotOptions::default()).map(|p| p.png().unwrap());
+        let choice = Choice { from_ns: Some(odd()), to_ns: Some(odd()), ..Choice::default() };
+        let _ =
+            plot(std::slice::from_ref(&r), &PlotOptions { choice, ..PlotOptions::default() }).map(|p| p.png().unwrap());
+        ioreel_analyze::Summary::of(&r, 3).unwrap();
+    }
+}
+
 #[test]
 fn the_device_that_was_worked_on_is_drawn() {
     let dir = tempfile::tempdir().unwrap();

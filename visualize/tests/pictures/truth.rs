@@ -1,6 +1,6 @@
 //! The picture against truths that are known without it.
 
-use crate::common::{Lcg, MS, S, block, manifest, reel};
+use crate::common::{Lcg, MS, S, block, manifest, op, reel};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ioreel_traces::rows::Block;
 use ioreel_visualize::{
@@ -155,10 +155,10 @@ fn widths_that_cannot_be_are_refused() {
     }
 }
 
-/// A million requests, timed for whoever runs it with `--ignored --nocapture` on an optimised build.
+/// A million requests and as many calls, timed for whoever runs it with `--ignored --nocapture` on an optimised build.
 #[test]
 #[ignore = "a measurement, not a check"]
-fn a_million_requests() {
+fn a_million_of_each() {
     let dir = tempfile::tempdir().unwrap();
     let mut rng = Lcg(4);
     let rows = (0..1_000_000)
@@ -167,7 +167,9 @@ fn a_million_requests() {
             block(class, i * 10_000, 5_000 + rng.below(MS), rng.below(1 << 32) * 8, 8 << rng.below(6))
         })
         .collect();
-    let r = reel(dir.path(), "million", manifest("xfs", 10 * S, 0), rows, Vec::new());
+    let calls =
+        (0..1_000_000).map(|i| op("write", i * 10_000, 5_000 + rng.below(MS), Some(rng.below(5000)), 4096)).collect();
+    let r = reel(dir.path(), "million", manifest("xfs", 10 * S, 0), rows, calls);
     let start = std::time::Instant::now();
     let picture = plot(&[r], &PlotOptions::default()).unwrap();
     let plotted = start.elapsed();
