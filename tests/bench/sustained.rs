@@ -48,6 +48,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<()> {
         }
         // Faster than this it cannot produce.
         if held.lost == 0 && held.rate < asked * 0.9 {
+            println!("the producer makes no more than this while it is recorded");
             break;
         }
     }
