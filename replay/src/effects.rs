@@ -49,6 +49,10 @@ impl Planner {
                 let dir = r.call == Call::Rmdir || r.flags as i32 & libc::AT_REMOVEDIR != 0;
                 self.names.prove_present(node, if dir { Kind::Directory } else { Kind::Unknown }, None);
                 self.forget_file(node);
+                let small = !matches!(self.names.kind(node), Kind::Regular | Kind::Unknown);
+                if small && self.names.pre(node) == NO_NODE {
+                    self.sizes.unmade();
+                }
                 self.names.clear(node);
             }
             Call::Chdir | Call::Fchdir if node != NO_NODE => {

@@ -16,6 +16,8 @@ struct FileSize {
     modified: bool,
     pre: Option<NodeId>,
     unlinked: bool,
+    /// The workload made it: its inode is extra.
+    made: bool,
 }
 
 /// Least and greatest size of a file before the workload, from what reads returned.
@@ -71,7 +73,7 @@ impl Sizes {
         let fresh = !self.files.contains_key(&file);
         let f = self.file(file);
         if created {
-            *f = FileSize { size: Some(0), modified: true, ..FileSize::default() };
+            *f = FileSize { size: Some(0), modified: true, made: true, ..FileSize::default() };
             self.take(BLOCK_BYTES);
         } else if fresh && pre != NO_NODE {
             f.pre = Some(pre);
@@ -83,6 +85,11 @@ impl Sizes {
     /// A directory or link was made.
     pub fn made(&mut self) {
         self.take(BLOCK_BYTES);
+    }
+
+    /// A directory or link that the workload made was removed.
+    pub fn unmade(&mut self) {
+        self.take(-BLOCK_BYTES);
     }
 
     /// A read at `offset` of `len` bytes returned `ret`.
@@ -190,7 +197,7 @@ impl Sizes {
 
     fn freed(&mut self, file: i64) {
         if let Some(f) = self.files.remove(&file) {
-            self.take(-f.alloc);
+            self.take(-f.alloc - if f.made { BLOCK_BYTES } else { 0 });
         }
     }
 
@@ -213,7 +220,7 @@ mod tests {
             s.unlinked(file, true);
             s.closed(file);
         }
-        assert!(s.peak_bytes < (1 << 20) + 20 * BLOCK_BYTES, "{}", s.peak_bytes);
+        assert_eq!(s.peak_bytes, (1 << 20) + BLOCK_BYTES);
     }
 
     #[test]
