@@ -4,4 +4,5 @@
 mod common;
 mod doc;
 mod reel;
+mod samples;
 mod validate;
