@@ -14,7 +14,7 @@ use ioreel_traces::{
     rows::{File, Op, Task},
 };
 
-/// Makes a file of 5000 bytes; with `wrong`, also removes one that never was.
+/// Makes a file of 5000 bytes; with `wrong`, also fails to remove it in a way it cannot.
 fn reel(dir: &Path, wrong: bool) -> PathBuf {
     let path = dir.join("hand.reel");
     let manifest = Manifest::new(Kind::Synthetic, "by hand");
@@ -39,8 +39,7 @@ fn reel(dir: &Path, wrong: bool) -> PathBuf {
         Op { fd: Some(3), file: Some(1), ..base(2000, "close", 0) },
     ];
     if wrong {
-        ops.push(name(base(3000, "stat", -2), "ghost"));
-        ops.push(name(base(4000, "unlink", 0), "ghost"));
+        ops.push(name(base(3000, "rmdir", -39), "f"));
     }
     ops.into_iter().for_each(|o| w.ops.push(o).unwrap());
     w.close(manifest).unwrap();
@@ -78,7 +77,7 @@ fn differing_results_decide_the_exit_status() {
         let out = replay(&reel(dir.path(), true), &target, more).output().unwrap();
         assert_eq!(out.status.code(), Some(code), "{}", text(&out.stderr));
         let said = text(&out.stdout);
-        assert!(said.contains("unlink: ok -> ENOENT") && said.contains("ghost"), "{said}");
+        assert!(said.contains("rmdir: ENOTEMPTY -> ENOTDIR"), "{said}");
     }
     let (dir, target) = places();
     let out = replay(&reel(dir.path(), false), &target, &[]).output().unwrap();

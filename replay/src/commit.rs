@@ -32,6 +32,9 @@ impl Planner {
             skip = skip.or(Some(why));
         }
         if let Some(why) = skip {
+            if why == Skip::OutOfSight {
+                self.foreign_names_change(r, &v);
+            }
             return self.skip(why);
         }
         self.regular[index as usize] = self.is_regular(r, &v);

@@ -72,6 +72,23 @@ impl Planner {
         }
     }
 
+    /// Names that something not recorded made come, move and go without being replayed.
+    pub(crate) fn foreign_names_change(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 || v.node == NO_NODE {
+            return;
+        }
+        match r.call {
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => self.names.clear(v.node),
+            c if c.renames() && v.node2 != NO_NODE => {
+                self.names.make(v.node, Kind::Foreign, None);
+                self.file_at.remove(&v.node2);
+                self.names.rename(v.node, v.node2);
+            }
+            c if c.links() && v.node2 != NO_NODE => self.names.make(v.node2, Kind::Foreign, None),
+            _ => self.names.make(v.node, Kind::Foreign, None),
+        }
+    }
+
     fn names_failed(&mut self, r: &Rec, node: NodeId, node2: NodeId) {
         let is = |e: i32| r.ret == -i64::from(e);
         let makes = matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat);

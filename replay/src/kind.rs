@@ -22,6 +22,8 @@ pub enum Kind {
     Device,
     /// None of these.
     Other,
+    /// Whatever it is, something that was not recorded made it: a socket bound, a file by another process.
+    Foreign,
 }
 
 impl Kind {
@@ -58,6 +60,7 @@ impl Kind {
             Self::Socket => Some(Skip::Socket),
             Self::Device => Some(Skip::Device),
             Self::Other => Some(Skip::NoFile),
+            Self::Foreign => Some(Skip::OutOfSight),
             _ => None,
         }
     }

@@ -300,9 +300,9 @@ impl Names {
         let (pre, known) = match self.state(node) {
             State::Unknown { pre } => (*pre, Kind::Unknown),
             State::Present { pre, kind, .. } => (*pre, *kind),
-            // Made by something that was not recorded: from here on it is there.
+            // Made by something that was not recorded: from here on it is there, and left alone.
             State::Absent | State::Unset => {
-                self.nodes[node as usize].state = State::Present { kind, target, pre: NO_NODE };
+                self.nodes[node as usize].state = State::Present { kind: Kind::Foreign, target: None, pre: NO_NODE };
                 return;
             }
         };

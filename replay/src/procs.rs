@@ -86,6 +86,8 @@ pub struct Procs {
     pub maps: Vec<Shared<Maps>>,
     /// Open file descriptions.
     pub ofds: Vec<Ofd>,
+    /// Of these, open directories: what moves when a directory is renamed.
+    directories: Vec<u32>,
     /// By thread.
     pub uses: Vec<Use>,
     /// Descriptors open per file: an unlinked file keeps its space until the last goes.
@@ -194,8 +196,12 @@ impl Procs {
     /// A new open file description.
     pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, append: bool) -> u32 {
         *self.opens.entry(file).or_default() += 1;
+        let id = self.ofds.len() as u32;
         self.ofds.push(Ofd { node, file, kind, pos, append, refs: 0 });
-        (self.ofds.len() - 1) as u32
+        if matches!(kind, Kind::Directory | Kind::Unknown) {
+            self.directories.push(id);
+        }
+        id
     }
 
     /// Puts a descriptor into a thread's table; what was there before is closed. Returns that one, and the
@@ -266,7 +272,9 @@ impl Procs {
                 place.value.cwd = Ok(moved(cwd));
             }
         }
-        for ofd in self.ofds.iter_mut().filter(|o| o.refs > 0) {
+        self.directories.retain(|d| self.ofds[*d as usize].refs > 0);
+        for d in &self.directories {
+            let ofd = &mut self.ofds[*d as usize];
             ofd.node = moved(ofd.node);
         }
     }

@@ -21,6 +21,8 @@ pub enum Skip {
     NoFile,
     /// On a descriptor whose opening is not in the reel.
     UnknownFd,
+    /// On a name that something not recorded made: a socket, another process's file.
+    OutOfSight,
     /// The recording stopped before it returned.
     InFlight,
     /// A call a replay does not know.
@@ -54,6 +56,7 @@ impl Skip {
             Self::Device => "terminal or device",
             Self::NoFile => "descriptor without a file",
             Self::UnknownFd => "descriptor opened out of sight",
+            Self::OutOfSight => "name made out of sight",
             Self::InFlight => "in flight at the end of the recording",
             Self::Unsupported => "call not replayed",
             Self::DeviceNode => "would make a device node",

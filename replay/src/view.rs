@@ -30,6 +30,12 @@ pub(crate) struct View {
     pub(crate) skip: Option<Skip>,
 }
 
+/// Whether the result says that `path` led to something.
+fn needs_name(r: &Rec) -> bool {
+    let makes = matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat);
+    r.ret >= 0 && !makes && !(r.call.opens() && r.aux & 1 != 0)
+}
+
 fn failed_with(r: &Rec, errno: i32) -> bool {
     r.ret == -i64::from(errno)
 }
@@ -184,12 +190,19 @@ impl Planner {
                 continue;
             }
             let kind = self.names.kind(node);
+            let parent = self.names.parent(node);
+            if kind == Kind::Foreign || self.names.kind(parent) == Kind::Foreign {
+                return Err(Skip::OutOfSight);
+            }
             let ours = self.names.pre(node) == NO_NODE;
             if let Some(why) = kind.skip()
                 && (!ours || r.call.opens())
             {
                 return Err(why);
             }
+        }
+        if v.node != NO_NODE && needs_name(r) && self.names.exists(v.node) == Some(false) {
+            return Err(Skip::OutOfSight);
         }
         if r.call.stats()
             && r.ret >= 0

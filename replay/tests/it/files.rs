@@ -205,6 +205,24 @@ fn vectors_positions_and_direct_io() {
 }
 
 #[test]
+fn names_made_out_of_sight_are_left_alone() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "unlink", "socket", ENOENT);
+    // Bound by a call that is not recorded.
+    d.on(1, "chmod", "socket", 0).mode = Some(0o666);
+    d.on(1, "rename", "socket", 0).path2 = Some("renamed".into());
+    d.on(1, "stat", "socket", ENOENT);
+    d.on(1, "stat", "renamed", 0).mode = Some(0o140_666);
+    d.on(1, "unlink", "renamed", 0);
+    d.create(1, "renamed", 1, 3);
+    let (dir, report) = replay(d);
+    assert_eq!((report.done, report.differing), (3, 0), "{report:#?}");
+    assert_eq!(report.summary.skipped.get("name made out of sight"), Some(&4), "{report:#?}");
+    assert!(dir.path().join("t/w/renamed").is_file());
+}
+
+#[test]
 fn what_cannot_be_replayed_is_counted_by_reason() {
     let mut d = Draft::new();
     d.know(7, "char");

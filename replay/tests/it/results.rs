@@ -40,9 +40,7 @@ fn differences_are_told_by_call_and_errno() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
     d.had("/w/f", "regular", 10);
-    // Nothing makes it: an earlier look proved that it was not there.
-    d.on(1, "stat", "ghost", -2);
-    d.on(1, "unlink", "ghost", 0);
+    d.on(1, "rmdir", "f", -39);
     d.on(1, "mkdir", "f", -13).mode = Some(0o777);
     d.open(1, "f", libc::O_RDWR, 1, 3);
     d.io(1, "write", 3, 0, 10, 4);
@@ -50,9 +48,11 @@ fn differences_are_told_by_call_and_errno() {
     let told: Vec<_> =
         report.differences.iter().map(|d| (d.op.as_str(), d.recorded.as_str(), d.replayed.as_str(), d.count)).collect();
     assert_eq!(report.differing, 3);
-    for want in
-        [("unlink", "ok", "ENOENT", 1), ("mkdir", "EACCES", "EEXIST", 1), ("write", "a byte count", "more bytes", 1)]
-    {
+    for want in [
+        ("rmdir", "ENOTEMPTY", "ENOTDIR", 1),
+        ("mkdir", "EACCES", "EEXIST", 1),
+        ("write", "a byte count", "more bytes", 1),
+    ] {
         assert!(told.contains(&want), "{told:?}");
     }
 }
