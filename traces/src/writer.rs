@@ -226,20 +226,9 @@ pub struct ReelWriter {
 }
 
 /// Does something to every table writer: there is no other place that lists them; [`crate::tables`] lists the tables.
+/// Small ones that others refer to come first: on a disk that fills they are worth most.
 macro_rules! each_table {
     ($w:expr, $t:ident => $body:expr) => {{
-        {
-            let $t = &mut $w.ops;
-            $body
-        }
-        {
-            let $t = &mut $w.block;
-            $body
-        }
-        {
-            let $t = &mut $w.bio;
-            $body
-        }
         {
             let $t = &mut $w.tasks;
             $body
@@ -258,6 +247,18 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.tree;
+            $body
+        }
+        {
+            let $t = &mut $w.ops;
+            $body
+        }
+        {
+            let $t = &mut $w.block;
+            $body
+        }
+        {
+            let $t = &mut $w.bio;
             $body
         }
     }};
