@@ -9,7 +9,7 @@ use crate::{
     plan::{Act, Range},
     planner::Planner,
     procs::Entry,
-    view::View,
+    view::{View, through_descriptor},
 };
 
 impl Planner {
@@ -36,6 +36,14 @@ impl Planner {
                 self.foreign_names_change(r, &v);
             }
             return self.skip(why);
+        }
+        if let Some(same) = through_descriptor(r.call).filter(|_| v.magic) {
+            kept.call = same;
+            kept.path = self.input.paths.intern(&"".into());
+            kept.flags = match same {
+                Call::Linkat => libc::AT_EMPTY_PATH.into(),
+                _ => r.flags | i64::from(libc::AT_EMPTY_PATH),
+            };
         }
         self.regular[index as usize] = self.is_regular(r, &v);
         // The order is taken before names change: the old meaning of a name is what it waits for.

@@ -26,8 +26,32 @@ pub(crate) struct View {
     pub(crate) node2: NodeId,
     /// Uses the working directory.
     pub(crate) relative: bool,
+    /// `path` is a link of /proc to an open descriptor, whose slot is `fd`.
+    pub(crate) magic: bool,
     /// Why it is not replayed.
     pub(crate) skip: Option<Skip>,
+}
+
+/// The descriptor that a path of /proc stands for. libc sets modes of links this way, and programs give
+/// unnamed files a name.
+fn magic_link(path: &[u8]) -> Option<i32> {
+    let number = path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"))?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+/// The call that does the same to a descriptor, given an empty path, as /proc is not there to be used.
+pub(crate) fn through_descriptor(call: Call) -> Option<Call> {
+    match call {
+        Call::Chmod | Call::Fchmodat | Call::Fchmodat2 => Some(Call::Fchmodat2),
+        Call::Chown | Call::Lchown | Call::Fchownat => Some(Call::Fchownat),
+        Call::Stat | Call::Newfstatat => Some(Call::Newfstatat),
+        Call::Statx => Some(Call::Statx),
+        Call::Access | Call::Faccessat | Call::Faccessat2 => Some(Call::Faccessat2),
+        Call::Utime | Call::Utimes | Call::Futimesat | Call::Utimensat => Some(Call::Utimensat),
+        Call::Truncate => Some(Call::Ftruncate),
+        Call::Linkat => Some(Call::Linkat),
+        _ => None,
+    }
 }
 
 /// Whether the result says that `path` led to something.
@@ -51,6 +75,7 @@ impl Planner {
             node: NO_NODE,
             node2: NO_NODE,
             relative: false,
+            magic: false,
             skip: None,
         };
         let skip = self.look(r, &mut v).err();
@@ -178,7 +203,7 @@ impl Planner {
             }
         } else {
             (v.fd, v.node) = self.name(r, r.dirfd, r.path, r.call.follows(r.flags), v)?;
-            if v.node == NO_NODE && r.path != NONE {
+            if v.node == NO_NODE && v.entry.is_none() {
                 v.entry = self.procs.entry(r.task as usize, r.dirfd);
             }
         }
@@ -228,6 +253,11 @@ impl Planner {
         }
         let text = self.input.paths.bytes(path).to_vec();
         let place = self.procs.places[self.procs.of(r.task as usize).place].value;
+        if let Some(fd) = magic_link(&text).filter(|_| through_descriptor(r.call).is_some()) {
+            let (slot, entry) = self.descriptor(r, fd, NO_ID)?;
+            (v.entry, v.magic) = (entry, true);
+            return Ok((slot, NO_NODE));
+        }
         if text.first() == Some(&b'/') {
             let node = self.names.resolve(place.root, place.root, &text, follow);
             return self.placed(CWD, node);

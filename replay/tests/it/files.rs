@@ -205,6 +205,28 @@ fn vectors_positions_and_direct_io() {
 }
 
 #[test]
+fn links_of_proc_to_descriptors_act_on_the_file() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "mkdir", "d", 0).mode = Some(0o700);
+    d.know(1, "directory");
+    let o = d.open(1, "d", libc::O_PATH | libc::O_NOFOLLOW, 1, 3);
+    o.ofd = Some(1);
+    // How libc sets the mode of what may be a link.
+    d.on(1, "chmod", "/proc/self/fd/3", 0).mode = Some(0o751);
+    let o = d.open(1, ".", libc::O_TMPFILE | libc::O_RDWR, 2, 4);
+    (o.mode, o.aux) = (Some(0o600), Some(1));
+    d.io(1, "write", 4, 0, 7, 7);
+    let o = d.on(1, "linkat", "/proc/self/fd/4", 0);
+    (o.path2, o.dirfd2, o.flags) = (Some("named".into()), Some(-100), Some(libc::AT_SYMLINK_FOLLOW.into()));
+    d.open(1, "named", libc::O_RDONLY, 2, 5);
+    let dir = replay_same(d);
+    use std::os::unix::fs::MetadataExt;
+    let meta = |p: &str| fs::metadata(dir.path().join("t/w").join(p)).unwrap();
+    assert_eq!((meta("d").mode() & 0o777, meta("named").len()), (0o751, 7));
+}
+
+#[test]
 fn names_made_out_of_sight_are_left_alone() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
