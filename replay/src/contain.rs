@@ -8,7 +8,7 @@
 use std::{ffi::CString, fs, io, path::Path};
 
 use rustix::{
-    fs::{CWD, Mode},
+    fs::{CWD, Mode, chmod, stat},
     io::Errno,
     mount::{
         MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_change, mount_move, move_mount,
@@ -18,7 +18,7 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 
-use crate::ReplayError;
+use crate::{ReplayError, plan::Plan};
 
 fn refused(doing: &'static str) -> impl Fn(Errno) -> ReplayError {
     move |e| ReplayError::Contain { doing, source: e.into() }
@@ -153,11 +153,30 @@ pub fn close_all() {
     unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
 }
 
-/// Lifts the limit on open descriptors as far as the user may.
-pub fn lift_descriptor_limit() {
+/// Lets recorded users other than root search the target's own directory, where its mode forbids that: as a root
+/// directory it would keep them from everything. The calling thread is inside. Says so when it did.
+pub fn let_users_in(plan: &Plan, privilege: Privilege) -> Option<String> {
+    let others = plan.tasks.iter().filter_map(|t| t.root.as_ref()).any(|r| r.uid != 0);
+    if !privilege.root || !others {
+        return None;
+    }
+    let mode = Mode::from_raw_mode(stat("/").ok()?.st_mode);
+    let search = Mode::XUSR | Mode::XGRP | Mode::XOTH;
+    if mode.contains(search) {
+        return None;
+    }
+    chmod("/", mode | search).ok()?;
+    Some("the target's directory was made searchable for all, since the recorded user is not root".into())
+}
+
+/// Lifts the limit on open descriptors as far as the user may, and lets writes beyond the greatest file
+/// size fail rather than end the process.
+pub fn lift_limits() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // Refused, it stays as it is: the replay then differs where it runs out, and says so.
     let _ = setrlimit(Resource::Nofile, limit);
+    // SAFETY: ignoring a signal runs no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

@@ -14,6 +14,12 @@ pub enum ReplayError {
     /// The reel cannot be read, or the result not written.
     #[error(transparent)]
     Reel(#[from] ReelError),
+    /// Its tables are not listed yet.
+    #[error("{path}: this reel was not closed by its writer; `ioreel validate --repair` makes what is there a good one", path = path.display())]
+    Unfinished {
+        /// The reel.
+        path: PathBuf,
+    },
     /// The target is not there or no directory.
     #[error("{path}: cannot replay into this: {why}; name a directory on a mounted file system", path = path.display())]
     Target {

@@ -9,7 +9,7 @@ use std::{
 
 use ioreel_traces::{
     Reel,
-    manifest::{Clock, Replay as Made, Span},
+    manifest::{Clock, Replay as Made, Span, State},
 };
 use serde::Serialize;
 
@@ -134,6 +134,9 @@ impl Replay {
     /// Reads the reel, plans, and checks the target. Must be called while the process has one thread.
     pub fn plan(config: Config) -> Result<Self, ReplayError> {
         let reel = Reel::open(&config.reel)?;
+        if reel.manifest.state == State::Recording {
+            return Err(ReplayError::Unfinished { path: config.reel });
+        }
         let target = Target::open(&config.target, config.force)?;
         let privilege = contain::acquire()?;
         let roots = config.roots.iter().map(|r| normal(r)).collect();
@@ -169,7 +172,7 @@ impl Replay {
     pub fn run(self, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
         let Self { config, reel, plan, preparation, target, privilege, summary } = self;
         let writer = config.result.as_deref().map(output::create).transpose()?;
-        contain::lift_descriptor_limit();
+        contain::lift_limits();
         let longest = plan.recs.iter().filter(|r| r.call.writes()).map(|r| r.len_bytes.max(0)).max().unwrap_or(0);
         let source = Source::new(1, longest as usize)?;
         let world = Arc::new(World::new(plan, source, config.pace, config.spin_ns, privilege));
@@ -179,9 +182,15 @@ impl Replay {
         let paced = config.pace != Pace::Max;
         let launcher = thread::Builder::new()
             .name("launcher".into())
-            .spawn(move || launch(&inner, &directory, &items, &told, &may_go, if paced { LEAD_NS } else { 0 }))
+            .spawn(move || {
+                launch(&inner, &directory, &items, &told, &may_go, if paced { LEAD_NS } else { 0 }, privilege)
+            })
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
         let mut warnings = Vec::new();
+        if reel.manifest.lost() > 0 {
+            let lost = reel.manifest.lost();
+            warnings.push(format!("{lost} events were lost while recording: results that depended on them differ"));
+        }
         for phase in phases {
             tell(phase);
             if phase == Phase::Running {
@@ -221,12 +230,14 @@ fn launch(
     told: &mpsc::Sender<Phase>,
     may_go: &mpsc::Receiver<()>,
     lead_ns: i64,
+    privilege: Privilege,
 ) -> Result<Vec<String>, ReplayError> {
     contain::enter(target)?;
-    let warnings = prepare::make(items, |done| {
+    let mut warnings = prepare::make(items, |done| {
         // A listener that is gone needs no telling.
         let _ = told.send(Phase::Preparing(done, items.len()));
     })?;
+    warnings.extend(contain::let_users_in(&world.plan, privilege));
     let _ = told.send(Phase::Running);
     let _ = may_go.recv();
     // Recorded descriptors must never reach one of ioreel's own: this thread's table is a copy, emptied here,

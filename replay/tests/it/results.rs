@@ -102,6 +102,38 @@ fn too_little_room_is_said_before_anything_is_written() {
 }
 
 #[test]
+fn a_recorded_user_meets_the_same_refusals() {
+    let mut d = Draft::new();
+    (d.tasks[0].uid, d.tasks[0].gid) = (Some(1234), Some(1234));
+    let t = d.had("/w", "directory", 0);
+    (t.uid, t.gid) = (Some(1234), Some(1234));
+    let t = d.had("/w/secret", "regular", 10);
+    (t.uid, t.gid, t.mode) = (Some(0), Some(0), Some(0o600));
+    d.on(1, "openat", "secret", -13).flags = Some(0);
+    d.create(1, "own", 1, 3);
+    d.on(1, "chown", "own", -1).aux = Some(0);
+    let (dir, report) = replay(d);
+    assert_eq!(report.differing, 0, "{:#?}", report.differences);
+    use std::os::unix::fs::MetadataExt;
+    // Without root, everything belongs to whoever replays.
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(fs::metadata(dir.path().join("t/w/own")).unwrap().uid(), 1234);
+    }
+}
+
+#[test]
+fn a_reel_that_was_not_closed_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = dir.path().join("open.reel");
+    let manifest = ioreel_traces::Manifest::default();
+    let manifest = ioreel_traces::Manifest { format: "1.0".into(), ..manifest };
+    let writer = ioreel_traces::ReelWriter::create(&open, &manifest, Default::default()).unwrap();
+    let refused = Replay::plan(config(open, dir.path())).unwrap_err();
+    assert!(refused.to_string().contains("--repair"), "{refused}");
+    drop(writer);
+}
+
+#[test]
 fn roots_limit_what_is_prepared_and_replayed() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
