@@ -10,6 +10,7 @@
 #define F_DUPFD_CLOEXEC 1030
 #define MAP_ANONYMOUS 0x20
 #define O_APPEND 02000
+#define EBUSY 16
 #define AT_FDCWD -100
 #define MAX_IOVECS 1024 /* UIO_MAXIOV */
 
@@ -37,6 +38,8 @@ static long iovec_step(__u32 i, void *context)
 
 struct vma_file {
 	struct file *file;
+	__u64 address;
+	long found;
 };
 
 static long vma_step(struct task_struct *task, struct vm_area_struct *vma, void *context)
@@ -45,6 +48,17 @@ static long vma_step(struct task_struct *task, struct vm_area_struct *vma, void 
 
 	v->file = vma->vm_file;
 	return 0;
+}
+
+/* The map is only tried to be locked; while another thread maps something that fails. Some 0.2 ms at most. */
+#define VMA_TRIES 4096
+
+static long vma_try(__u32 i, void *context)
+{
+	struct vma_file *v = context;
+
+	v->found = bpf_find_vma(bpf_get_current_task_btf(), v->address, vma_step, v, 0);
+	return v->found != -EBUSY;
 }
 
 /* Argument number `which` (1-6). A switch, since the verifier wants constant offsets into the registers. */
@@ -233,9 +247,20 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	st->op.ofd = 0;
 	st->op.pos_before = st->op.pos_after = 0;
 	if (desc.kind == CALL_VMA) {
-		struct vma_file v = {};
+		struct vma_file v = {.address = st->op.args[0]};
 
-		bpf_find_vma(task, st->op.args[0], vma_step, &v, 0);
+		bpf_loop(VMA_TRIES, vma_try, &v, 0);
+		if (v.found == -EBUSY) {
+			struct cpu_ledger *l = cpu_ledger();
+
+			/* Perhaps anonymous memory and no loss; told as one rather than kept quiet. */
+			if (l) {
+				__sync_fetch_and_add(&l->seq, 1);
+				__sync_fetch_and_add(&l->seen[CLASS_OPS], 1);
+				lost_record(l, CLASS_OPS);
+			}
+			return 0;
+		}
 		if (!v.file)
 			return 0;
 		set_file(st, kernel_cast(struct file, v.file), OPF_FILE, now_ns);
@@ -352,6 +377,12 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	}
 	if (st->op.flags & OPF_FILE2)
 		st->tail.pos2_after = kernel_cast(struct file, (void *)st->tail.ofd2)->f_pos;
+	/* What was not resident on entry has been faulted in by the call itself; offsets it has changed since. */
+	if ((st->op.flags & OPF_USER_FAULT) && desc.user_kind && desc.user_kind < USER_STAT &&
+	    desc.user_kind != USER_OFFSETS) {
+		st->op.flags &= ~OPF_USER_FAULT;
+		read_user_on_entry(st, desc.user_kind, arg_of(&st->op, desc.user), arg_of(&st->op, desc.user2));
+	}
 	if (desc.user_kind >= USER_STAT && ret == 0)
 		read_stat_on_exit(st, desc.user_kind, arg_of(&st->op, desc.user));
 	emit_long(task, st, &desc, now_ns);
