@@ -60,9 +60,32 @@ enum Command {
     Replay(replay::Args),
 }
 
+impl Command {
+    /// Whether it changes nothing and prints, so that it may end at any moment.
+    fn only_reads(&self) -> bool {
+        match self {
+            #[cfg(feature = "capture")]
+            Self::Doctor(_) => true,
+            #[cfg(feature = "capture")]
+            Self::Record(_) => false,
+            Self::Info(_) | Self::Validate(_) => true,
+            Self::Plot(_) | Self::Replay(_) => false,
+        }
+    }
+}
+
+/// Lets `ioreel info x.reel | head` end quietly: Rust ignores SIGPIPE, and printing would panic.
+fn end_with_the_reader() {
+    // SAFETY: restores a default disposition; no other thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     logger::init(cli.verbose);
+    if cli.command.only_reads() {
+        end_with_the_reader();
+    }
     let done = match cli.command {
         #[cfg(feature = "capture")]
         Command::Doctor(args) => doctor::run(args),
