@@ -18,7 +18,7 @@ use ioreel_traces::{
 /// Files per thread; four operations each.
 const FILES: i64 = 100_000;
 /// Each number is the best of so many runs: the others were disturbed.
-const RUNS: usize = 5;
+const RUNS: usize = 3;
 
 fn name(thread: i64, i: i64) -> String {
     format!("t{thread}-{}", i % 1000)

@@ -83,10 +83,9 @@ impl Planner {
             Some(Skip::InFlight)
         } else if r.call == Call::Other {
             Some(Skip::Unsupported)
-        } else if Skip::foreign_cause(r.ret) {
-            Some(Skip::ForeignCause)
         } else {
-            skip
+            // Where it happened says more than how it failed: EAGAIN is a pipe's everyday answer.
+            skip.or(Skip::foreign_cause(r.ret).then_some(Skip::ForeignCause))
         };
         v
     }
