@@ -161,7 +161,7 @@ impl Found {
             wrong.push(format!("thread {} call {i}: {}: {}", log.thread, brief(entry), fields.join("; ")));
             differing += 1;
             // Once out of step, everything differs.
-            if &*op.op != entry.op || differing > 20 {
+            if *op.op != *entry.op || differing > 20 {
                 break;
             }
         }

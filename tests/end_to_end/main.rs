@@ -1,5 +1,6 @@
 //! The program from end to end. Tests that record need root and a kernel that lets it load BPF programs: where
 //! CI runs they must run; elsewhere they are ignored, and say why, when something is missing.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 #[path = "../harness/mod.rs"]
 mod harness;
