@@ -28,8 +28,8 @@ pub trait Builder: Default {
     fn take(&mut self, places: Range<usize>, order: Order<'_>) -> ArrayRef;
     /// Forgets the values and keeps the memory.
     fn clear(&mut self);
-    /// Whether differences from row to row take less room than a dictionary.
-    fn grows(&self, _order: Order<'_>) -> bool {
+    /// Whether the column holds many values, each in bursts: a dictionary of them takes more room than the values.
+    fn bursts(&self, _order: Order<'_>) -> bool {
         false
     }
 }
@@ -135,33 +135,29 @@ where
         self.valid.clear();
     }
 
-    fn grows(&self, order: Order<'_>) -> bool {
-        /// Values that Parquet packs with one width.
-        const PACK: usize = 32;
+    fn bursts(&self, order: Order<'_>) -> bool {
+        /// Rows looked back: calls on two or three files at a time still make bursts.
+        const NEAR: usize = 8;
+        /// Fewer values than this have keys of a byte at most, which nothing beats.
+        const FEW: usize = 256;
         let mut distinct = HashSet::<i64, BuildHasherDefault<AddressHasher>>::default();
-        let (mut rows, mut delta_bits, mut last) = (0u64, 0u64, None);
-        // The least and the greatest difference of the pack.
-        let (mut low, mut high) = (i64::MAX, i64::MIN);
+        let mut near = [None; NEAR];
+        let (mut rows, mut repeated) = (0, 0);
         for place in 0..self.values.len() {
             let row = order.map_or(place, |o| o[place] as usize);
             if self.valid.get(row) == Some(&false) {
                 continue;
             }
-            let value: i64 = self.values.get(row).copied().unwrap_or_default().into();
-            distinct.insert(value);
-            rows += 1;
-            let step = value.wrapping_sub(last.replace(value).unwrap_or(value));
-            (low, high) = (low.min(step), high.max(step));
-            if rows.is_multiple_of(PACK as u64) {
-                delta_bits += PACK as u64 * u64::from(64 - (high.wrapping_sub(low) as u64).leading_zeros());
-                (low, high) = (i64::MAX, i64::MIN);
+            let value: i64 = self.values[row].into();
+            if near.contains(&Some(value)) {
+                repeated += 1;
+            } else {
+                distinct.insert(value);
             }
+            near[rows % NEAR] = Some(value);
+            rows += 1;
         }
-        let key_bits = u64::from(usize::BITS - distinct.len().leading_zeros());
-        // An entry of the dictionary takes some two bytes once compressed; keys compress further where values
-        // repeat in runs or patterns, differences do not.
-        let dictionary_bits = rows * key_bits + distinct.len() as u64 * 16;
-        delta_bits * 4 < dictionary_bits * 3
+        distinct.len() > FEW && repeated * 2 >= rows
     }
 }
 
@@ -311,10 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn growing_ids_are_told_from_returning_ones() {
-        let growing: Vec<_> = (0..10_000).map(|i| Some(i / 5)).collect();
-        assert!(integers(&growing).grows(None));
+    fn bursts_are_told_from_returning_values() {
+        // An unpacking: each file a few times, the archive between.
+        let unpacking: Vec<_> = (0..10_000).map(|i| Some(if i % 5 == 2 { 1 } else { 100 + i / 5 })).collect();
+        assert!(integers(&unpacking).bursts(None));
         let returning: Vec<_> = (0..10_000).map(|i| Some(i * 7919 % 400)).collect();
-        assert!(!integers(&returning).grows(None));
+        assert!(!integers(&returning).bursts(None));
+        let few: Vec<_> = (0..10_000).map(|i| Some(i / 50)).collect();
+        assert!(!integers(&few).bursts(None));
     }
 }

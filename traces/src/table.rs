@@ -30,7 +30,7 @@ pub enum Layout {
     Delta,
     /// The bytes of each value apart: offsets and durations.
     Split,
-    /// [`Layout::Delta`] in a segment whose values mostly grow, [`Layout::Dict`] in others: ids of files.
+    /// [`Layout::Split`] in a segment that holds many values, each in bursts, [`Layout::Dict`] in others: ids of files.
     Ids,
 }
 
@@ -196,8 +196,8 @@ pub trait Row: Clone + Send + Sync + 'static {
     fn append(&self, to: &mut Self::Columns);
     /// Gives each row its id that has none (whose id is negative), in order.
     fn assign_ids(_columns: &mut Self::Columns, _order: Order<'_>, _next: &mut i64) {}
-    /// For each column: whether its values mostly grow. Asked for columns of [`Layout::Ids`] only.
-    fn growing(columns: &Self::Columns, order: Order<'_>) -> Vec<bool>;
+    /// For each column of [`Layout::Ids`]: whether its values come in bursts; false for other columns.
+    fn bursts(columns: &Self::Columns, order: Order<'_>) -> Vec<bool>;
     /// The rows at these places of the order.
     fn take(columns: &mut Self::Columns, places: Range<usize>, order: Order<'_>) -> Vec<ArrayRef>;
     /// Forgets the rows and keeps the memory.
@@ -236,8 +236,8 @@ pub const DEFAULT_ROW_GROUP_ROWS: usize = 128 * 1024;
 /// Dictionary limit: paths should stay a dictionary, whatever their number in a row group.
 const DICTIONARY_LIMIT_BYTES: usize = 8 << 20;
 
-/// How a segment of a table is written to Parquet, given which of its columns grow.
-pub fn properties<R: Row>(growing: &[bool]) -> Result<WriterProperties, ReelError> {
+/// How a segment of a table is written to Parquet, given which of its columns have bursts.
+pub fn properties<R: Row>(bursts: &[bool]) -> Result<WriterProperties, ReelError> {
     let level = ZstdLevel::try_new(DEFAULT_ZSTD_LEVEL)
         .map_err(|e| ReelError::Write { path: R::TABLE.into(), why: e.to_string() })?;
     let mut p: WriterPropertiesBuilder = WriterProperties::builder()
@@ -252,7 +252,7 @@ pub fn properties<R: Row>(growing: &[bool]) -> Result<WriterProperties, ReelErro
             p = p.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
         }
         let layout = match c.layout {
-            Layout::Ids if growing.get(i) == Some(&true) => Layout::Delta,
+            Layout::Ids if bursts.get(i) == Some(&true) => Layout::Split,
             other => other,
         };
         match layout {
@@ -334,9 +334,9 @@ macro_rules! table {
                 $( fn assign_ids(columns: &mut Columns, order: $crate::build::Order<'_>, next: &mut i64) {
                     columns.$id.assign_ids(order, next);
                 } )?
-                fn growing(columns: &Columns, order: $crate::build::Order<'_>) -> Vec<bool> {
+                fn bursts(columns: &Columns, order: $crate::build::Order<'_>) -> Vec<bool> {
                     use $crate::{build::Builder, table::Layout};
-                    vec![$( Layout::$layout == Layout::Ids && columns.$name.grows(order), )+]
+                    vec![$( Layout::$layout == Layout::Ids && columns.$name.bursts(order), )+]
                 }
                 fn take(
                     columns: &mut Columns,
