@@ -85,7 +85,7 @@ impl Planner {
                 let ofd = self.procs.new_ofd(node, r.file, kind, Some(0), flags & libc::O_APPEND != 0);
                 let new = match v.skip {
                     None => {
-                        *slot = self.procs.new_slot();
+                        *slot = self.procs.new_slot(task);
                         Ok(*slot)
                     }
                     Some(why) => Err(why),
@@ -136,7 +136,7 @@ impl Planner {
                 }
                 let cloexec = (c == Call::Fcntl && r.flags == i64::from(libc::F_DUPFD_CLOEXEC))
                     || (c == Call::Dup3 && r.flags as i32 & libc::O_CLOEXEC != 0);
-                let new = entry.slot.map(|_| self.procs.new_slot());
+                let new = entry.slot.map(|_| self.procs.new_slot(task));
                 *slot = new.unwrap_or(NONE);
                 // A replayed dup2 closes what was there itself.
                 let replaces = v.skip.is_none() && matches!(c, Call::Dup2 | Call::Dup3);

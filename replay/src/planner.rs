@@ -185,7 +185,7 @@ impl Planner {
             let slot = match skip {
                 Some(s) => Err(s),
                 None => {
-                    let slot = self.procs.new_slot();
+                    let slot = self.procs.new_slot(i);
                     if let Some(o) = fds.get_mut(at) {
                         o.slots.push(slot);
                     }

@@ -92,9 +92,14 @@ pub struct Procs {
     pub uses: Vec<Use>,
     /// Descriptors open per file: an unlinked file keeps its space until the last goes.
     pub opens: HashMap<i64, u32>,
-    /// Slots handed out.
+    /// Slots handed out, whole blocks.
     pub slots: u32,
+    /// The rest of each thread's block.
+    blocks: HashMap<usize, std::ops::Range<Slot>>,
 }
+
+/// Cells that a thread takes at a time: a cache line of them, so that threads do not share lines.
+const BLOCK_SLOTS: u32 = 16;
 
 /// `CLONE_*` bits that matter here.
 pub mod clone {
@@ -107,10 +112,15 @@ pub mod clone {
 }
 
 impl Procs {
-    /// A new cell.
-    pub fn new_slot(&mut self) -> Slot {
-        self.slots += 1;
-        self.slots - 1
+    /// A new cell, to be filled by thread `task`.
+    pub fn new_slot(&mut self, task: usize) -> Slot {
+        let block = self.blocks.entry(task).or_default();
+        if block.is_empty() {
+            *block = self.slots..self.slots + BLOCK_SLOTS;
+            self.slots += BLOCK_SLOTS;
+        }
+        block.start += 1;
+        block.start - 1
     }
 
     /// Starts thread `task` with tables of its own.
@@ -142,7 +152,7 @@ impl Procs {
         if flags & clone::FILES != 0 {
             self.tables[p.table].users += 1;
         } else {
-            u.table = self.copy_table(p.table, &mut copies);
+            u.table = self.copy_table(child, p.table, &mut copies);
         }
         if flags & clone::FS != 0 {
             self.places[p.place].users += 1;
@@ -162,13 +172,12 @@ impl Procs {
         copies
     }
 
-    fn copy_table(&mut self, table: usize, copies: &mut Vec<(Slot, Slot)>) -> usize {
+    fn copy_table(&mut self, task: usize, table: usize, copies: &mut Vec<(Slot, Slot)>) -> usize {
         let mut value = self.tables[table].value.clone();
         for entry in value.values_mut() {
             self.ofds[entry.ofd as usize].refs += 1;
             if let Ok(slot) = &mut entry.slot {
-                let new = self.slots;
-                self.slots += 1;
+                let new = self.new_slot(task);
                 copies.push((*slot, new));
                 *slot = new;
             }
@@ -183,7 +192,7 @@ impl Procs {
         let mut copies = Vec::new();
         if self.tables[table].users > 1 {
             self.tables[table].users -= 1;
-            self.uses[task].table = self.copy_table(table, &mut copies);
+            self.uses[task].table = self.copy_table(task, table, &mut copies);
         }
         copies
     }
@@ -240,6 +249,7 @@ impl Procs {
         }
         self.uses[task].alive = false;
         self.uses[task].ended = true;
+        self.blocks.remove(&task);
         let mut last = Vec::new();
         let table = &mut self.tables[u.table];
         table.users -= 1;
