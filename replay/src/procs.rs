@@ -115,7 +115,7 @@ impl Procs {
     /// A new cell, to be filled by thread `task`.
     pub fn new_slot(&mut self, task: usize) -> Slot {
         let block = self.blocks.entry(task).or_default();
-        if block.is_empty() {
+        if block.start >= block.end {
             *block = self.slots..self.slots + BLOCK_SLOTS;
             self.slots += BLOCK_SLOTS;
         }
