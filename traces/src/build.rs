@@ -143,12 +143,11 @@ where
         let mut distinct = HashSet::<i64, BuildHasherDefault<AddressHasher>>::default();
         let mut near = [None; NEAR];
         let (mut rows, mut repeated) = (0, 0);
-        for place in 0..self.values.len() {
+        for place in 0..self.rows {
             let row = order.map_or(place, |o| o[place] as usize);
-            if self.valid.get(row) == Some(&false) {
-                continue;
-            }
-            let value: i64 = self.values[row].into();
+            // Nulls after the last value are not written down.
+            let Some(value) = self.values.get(row).filter(|_| self.valid.get(row) != Some(&false)) else { continue };
+            let value: i64 = (*value).into();
             if near.contains(&Some(value)) {
                 repeated += 1;
             } else {
