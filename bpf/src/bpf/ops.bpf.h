@@ -10,6 +10,9 @@
 #define F_DUPFD_CLOEXEC 1030
 #define MAP_ANONYMOUS 0x20
 #define O_APPEND 02000
+#define RWF_APPEND 0x10
+#define S_IFMT 0170000
+#define S_IFREG 0100000
 #define EBUSY 16
 #define AT_FDCWD -100
 #define MAX_IOVECS 1024 /* UIO_MAXIOV */
@@ -50,8 +53,11 @@ static long vma_step(struct task_struct *task, struct vm_area_struct *vma, void 
 	return 0;
 }
 
-/* The map is only tried to be locked; while another thread maps something that fails. Some 0.2 ms at most. */
-#define VMA_TRIES 4096
+/*
+ * The map is only tried to be locked; while another thread changes it that fails. More tries would not help: a
+ * waiting writer keeps readers out, and while this spins it may be this CPU that the writer waits for.
+ */
+#define VMA_TRIES 64
 
 static long vma_try(__u32 i, void *context)
 {
@@ -369,7 +375,21 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 			}
 		}
 	} else if (st->op.flags & OPF_FILE) {
-		st->op.pos_after = kernel_cast(struct file, (void *)st->op.ofd)->f_pos;
+		file = kernel_cast(struct file, (void *)st->op.ofd);
+		st->op.pos_after = file->f_pos;
+		/*
+		 * A positioned write that appends (O_APPEND overrides its offset) leaves the position alone: it ended
+		 * where the file does. Which calls these are, user space knows; the sixth argument is pwritev2's.
+		 */
+		if (ret > 0 && st->op.pos_after == st->op.pos_before &&
+		    ((st->op.flags & OPF_APPEND) || (desc.user_kind == USER_IOVEC && (st->op.args[5] & RWF_APPEND)))) {
+			struct inode *inode = file->f_inode;
+
+			if (inode && (inode->i_mode & S_IFMT) == S_IFREG) {
+				st->op.pos_after = inode->i_size;
+				st->op.flags |= OPF_AT_SIZE;
+			}
+		}
 	}
 	if (!is_long(&desc)) {
 		emit_fixed(&st->op, REC_OP, CLASS_OPS, now_ns);

@@ -62,6 +62,7 @@ enum op_flags {
 	OPF_DIR = 64, /* file is the directory behind dirfd, not an operand */
 	OPF_DIR2 = 128, /* the same of file2 */
 	OPF_USER_FAULT = 256, /* extra could not be read */
+	OPF_AT_SIZE = 512, /* pos_after is the file's size after a call that may have appended */
 };
 
 struct rec_op {
