@@ -312,6 +312,11 @@ mod tests {
         assert!(integers(&unpacking).bursts(None));
         let returning: Vec<_> = (0..10_000).map(|i| Some(i * 7919 % 400)).collect();
         assert!(!integers(&returning).bursts(None));
+        // Nulls at the end, met before values in time order: the order is that of all rows.
+        let mut cut = integers(&unpacking);
+        cut.push_option(None);
+        let backwards: Vec<u32> = (0..=10_000).rev().collect();
+        assert!(cut.bursts(Some(&backwards)));
         let few: Vec<_> = (0..10_000).map(|i| Some(i / 50)).collect();
         assert!(!integers(&few).bursts(None));
     }
