@@ -2,7 +2,10 @@
 //! Records must come in order of their end times, which is what makes reused addresses and thread ids
 //! unambiguous.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
 
 use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq, rec_task};
 use ioreel_traces::{
@@ -15,6 +18,7 @@ use ioreel_traces::{
 use crate::{
     calls::{CALLS, Call, Raw},
     changed::Changed,
+    mappings::Mappings,
     wire::{Record, Tail},
 };
 
@@ -43,6 +47,33 @@ struct KnownFile {
     sb_dev: i64,
 }
 
+/// An open file description.
+#[derive(Clone, Debug)]
+struct Description {
+    file: FileKey,
+    id: i64,
+    /// See [`Moved`].
+    moved: Vec<Range<i64>>,
+}
+
+/// Ranges remembered per description: more than there can be waiting calls that matter.
+const REMEMBERED_RANGES: usize = 8;
+
+impl Description {
+    fn note(&mut self, op: &Op, pos: (i64, i64)) {
+        match (&*op.op, op.offset_bytes, op.ret) {
+            ("lseek", ..) => self.moved.clear(),
+            (_, Some(at), Some(n)) if n > 0 && pos.0 != pos.1 => {
+                if self.moved.len() == REMEMBERED_RANGES {
+                    self.moved.remove(0);
+                }
+                self.moved.push(at..at + n);
+            }
+            _ => {}
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Life {
     row: Task,
@@ -63,6 +94,8 @@ pub(crate) struct Counts {
     pub(crate) tasks: i64,
     /// Records that could not be understood.
     pub(crate) strange: i64,
+    /// Calls on memory that is no file's as far as is known.
+    pub(crate) unplaced: i64,
 }
 
 /// Turns records into rows of a reel.
@@ -89,9 +122,10 @@ pub(crate) struct Assembler {
     in_flight: Text,
     paths: Interner,
     files: HashMap<FileKey, KnownFile>,
-    ofds: HashMap<u64, (FileKey, i64)>,
+    ofds: HashMap<u64, Description>,
     next_ofd: i64,
     tasks: HashMap<u32, Life>,
+    mappings: Mappings,
     first: Task,
 }
 
@@ -128,6 +162,7 @@ impl Assembler {
             ofds: HashMap::new(),
             next_ofd: 0,
             tasks: HashMap::new(),
+            mappings: Mappings::default(),
         }
     }
 
@@ -156,6 +191,7 @@ impl Assembler {
                 let comm = comm(&rec.comm);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
                     life.row.comm = comm.clone();
+                    self.mappings.forget(life.row.pid);
                 }
                 let exec_ns = self.since(rec.hdr.end_ns);
                 self.writer.execs.push(Exec {
@@ -205,6 +241,13 @@ impl Assembler {
         };
         let flags = u32::from(rec.flags);
         let has = |bit: op_flags| flags & bit.0 != 0;
+        let pid = self.tasks.get(&rec.task_id).map_or(0, |life| life.row.pid);
+        let busy = has(op_flags::OPF_MAP_BUSY);
+        let mapped = if busy { self.mappings.find(pid, rec.args[0] as i64) } else { None };
+        if busy && mapped.is_none() {
+            self.counts.unplaced += 1;
+            return Ok(());
+        }
         let fixed = tail.map(|t| &t.fixed);
         let raw = Raw {
             args: rec.args.map(|a| a as i64),
@@ -217,6 +260,8 @@ impl Assembler {
             },
             pos: (rec.pos_before, rec.pos_after),
             pos2: fixed.map_or((0, 0), |f| (f.pos2_before, f.pos2_after)),
+            moved: &[],
+            moved2: &[],
         };
         let arg = |which: u8| (which != 0).then(|| rec.args[usize::from(which) - 1]);
         let start_ns = self.since(rec.hdr.end_ns) - rec.dur_ns as i64;
@@ -246,12 +291,17 @@ impl Assembler {
             op.path = path(self, call.desc.path, op_flags::OPF_PATH_FAULT, t.path);
             op.path2 = path(self, call.desc.path2, op_flags::OPF_PATH2_FAULT, t.path2);
         }
-        (call.fill)(&raw, &mut op);
+        let moved = self.ofds.get(&rec.ofd).filter(|d| d.file == rec.file.into());
+        let moved2 = fixed.and_then(|f| self.ofds.get(&f.ofd2).filter(|d| d.file == f.file2.into()));
+        fn ranges(d: Option<&Description>) -> &[Range<i64>] {
+            d.map_or(&[], |d| &d.moved)
+        }
+        (call.fill)(&Raw { moved: ranges(moved), moved2: ranges(moved2), ..raw }, &mut op);
 
         let mut file_systems = [0; 2];
         let mut known = 0;
-        if has(op_flags::OPF_FILE) || has(op_flags::OPF_DIR) {
-            let file = self.file_of(rec.file);
+        if has(op_flags::OPF_FILE) || has(op_flags::OPF_DIR) || busy {
+            let file = self.file_of(mapped.unwrap_or(rec.file));
             op.file = Some(file.id);
             if !file.seekable {
                 op.offset_bytes = None;
@@ -275,12 +325,25 @@ impl Assembler {
             file_systems[known] = file.sb_dev;
             known += 1;
         }
+        if raw.ret >= 0 && !in_flight {
+            let kind = u32::from(call.desc.kind);
+            if kind == call_kind::CALL_MMAP.0 && has(op_flags::OPF_FILE) {
+                self.mappings.map(pid, raw.ret, raw.args[1], rec.file);
+            } else if kind == call_kind::CALL_VMA.0 && op.op == "munmap" {
+                self.mappings.unmap(pid, raw.args[0], raw.args[1]);
+            }
+        }
         if raw.ret >= 0 {
             // An open changes something when it creates or truncates.
             let open = call.desc.kind == call_kind::CALL_OPEN.0 as u8;
             let modifies = call.modifies
                 && (!open || op.aux == Some(1) || op.flags.is_some_and(|f| f as i32 & libc::O_TRUNC != 0));
             self.changed.note(&op, modifies, &file_systems[..known]);
+        }
+        if op.ofd.is_some()
+            && let Some(d) = self.ofds.get_mut(&rec.ofd)
+        {
+            d.note(&op, raw.pos);
         }
         self.counts.ops += 1;
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
@@ -320,14 +383,14 @@ impl Assembler {
 
     fn new_ofd(&mut self, address: u64, file: file_id) -> i64 {
         self.next_ofd += 1;
-        self.ofds.insert(address, (file.into(), self.next_ofd));
+        self.ofds.insert(address, Description { file: file.into(), id: self.next_ofd, moved: Vec::new() });
         self.next_ofd
     }
 
     /// The description at this address; a new one when the address now belongs to another file.
     fn ofd_of(&mut self, address: u64, file: file_id) -> i64 {
         match self.ofds.get(&address) {
-            Some((key, id)) if *key == file.into() => *id,
+            Some(d) if d.file == file.into() => d.id,
             _ => self.new_ofd(address, file),
         }
     }
@@ -345,6 +408,9 @@ impl Assembler {
             cgroup: (rec.cgroup != 0).then_some(rec.cgroup as i64),
             ..if adopted { self.first.clone() } else { Task::default() }
         };
+        if let Some(parent) = self.tasks.get(&rec.parent) {
+            self.mappings.fork(parent.row.pid, row.pid);
+        }
         self.tasks.insert(rec.task_id, Life { row });
     }
 
@@ -368,6 +434,9 @@ impl Assembler {
                 ..Task::default()
             },
         });
+        if life.row.tid == life.row.pid {
+            self.mappings.forget(life.row.pid);
+        }
         life.row.exit_ns = Some(exit_ns);
         life.row.exit_code = Some(rec.exit_code);
         life.row.comm = comm(&rec.comm);

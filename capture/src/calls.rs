@@ -3,13 +3,15 @@
 //! The kernel side is told the parts ([`Call::desc`]) and knows no call by name; everything a call means
 //! is here, one line each. `docs/trace-format.md` tabulates the same for readers of reels.
 
+use std::ops::Range;
+
 use ioreel_bpf::types::{call_desc, call_kind, call_user, op_flags};
 use ioreel_traces::rows::Op;
 use libc::{c_long, *};
 
 /// What a call brought, as far as filling columns needs it.
 #[derive(Clone, Copy, Debug)]
-pub struct Raw {
+pub struct Raw<'a> {
     /// Arguments as passed in registers.
     pub args: [i64; 6],
     /// User memory the call pointed to, by the call's `user` kind.
@@ -22,9 +24,17 @@ pub struct Raw {
     pub pos: (i64, i64),
     /// Position of the second file on entry and exit.
     pub pos2: (i64, i64),
+    /// What calls before this moved over through the same open file descriptions.
+    pub moved: Moved<'a>,
+    /// The same of the second file.
+    pub moved2: Moved<'a>,
 }
 
-impl Raw {
+/// Latest ranges that calls moved over through one open file description since it was last positioned:
+/// no other such call can have acted there.
+pub type Moved<'a> = &'a [Range<i64>];
+
+impl Raw<'_> {
     /// A 32-bit argument, sign-extended.
     fn int(&self, i: usize) -> i32 {
         self.args[i] as i32
@@ -34,13 +44,26 @@ impl Raw {
         u32::from(self.flags) & op_flags::OPF_USER_FAULT.0 == 0
     }
 
-    /// Where a call that uses the file's own position acted. `f_pos` after minus what was moved is right
-    /// also for O_APPEND and when another thread moved it before the entry was seen; see
-    /// `docs/trace-format.md` for what concurrent use of one description leaves open.
-    fn current(pos: (i64, i64), ret: i64) -> Option<i64> {
+    /// Where a call that uses the file's own position acted.
+    ///
+    /// Undisturbed, the position on exit is the one on entry plus what was moved. Otherwise the call was an
+    /// append, or others moved the position too: one that was served while this one waited for its turn
+    /// makes the entry stale, one that was served before this one's exit was seen makes the exit stale,
+    /// and then the range before it is taken.
+    fn current(pos: (i64, i64), ret: i64, taken: Moved<'_>) -> Option<i64> {
         let moved = ret.max(0);
-        let at = if pos.0 + moved == pos.1 || moved == 0 { pos.0 } else { pos.1 - moved };
+        let at = pos.1 - moved;
+        let free = |at: i64| !taken.iter().any(|t| t.start < at + moved && at < t.end);
+        let at = if pos.0 + moved == pos.1 || moved == 0 || (!free(at) && free(pos.0)) { pos.0 } else { at };
         (at >= 0).then_some(at)
+    }
+
+    fn position(&self) -> Option<i64> {
+        Self::current(self.pos, self.ret, self.moved)
+    }
+
+    fn position2(&self) -> Option<i64> {
+        Self::current(self.pos2, self.ret, self.moved2)
     }
 }
 
@@ -56,7 +79,7 @@ pub struct Call {
     /// Whether success changes the file system, so that settling has something to sync.
     pub modifies: bool,
     /// Fills the columns that the parts do not.
-    pub fill: fn(&Raw, &mut Op),
+    pub fill: fn(&Raw<'_>, &mut Op),
 }
 
 const PLAIN: call_desc = call_desc {
@@ -90,57 +113,70 @@ macro_rules! calls {
     };
 }
 
-fn nothing(_: &Raw, _: &mut Op) {}
+fn nothing(_: &Raw<'_>, _: &mut Op) {}
 
-fn transfer(r: &Raw, op: &mut Op) {
+fn transfer(r: &Raw<'_>, op: &mut Op) {
     op.len_bytes = Some(r.args[2]);
-    op.offset_bytes = Raw::current(r.pos, r.ret);
+    op.offset_bytes = r.position();
 }
 
-fn transfer_at(r: &Raw, op: &mut Op) {
+fn transfer_at(r: &Raw<'_>, op: &mut Op) {
     op.len_bytes = Some(r.args[2]);
     op.offset_bytes = Some(r.args[3]);
 }
 
-fn vector(r: &Raw, op: &mut Op) {
-    op.len_bytes = r.extra_known().then_some(r.extra[0]);
-    op.aux = Some(r.args[2]);
-    op.offset_bytes = Raw::current(r.pos, r.ret);
+/// Where a positioned write acted that `appends` whatever offset it names.
+fn appended(r: &Raw<'_>, op: &mut Op, appends: bool) {
+    if appends && u32::from(r.flags) & op_flags::OPF_AT_SIZE.0 != 0 {
+        op.offset_bytes = Some(r.pos.1 - r.ret);
+    }
 }
 
-fn vector_at(r: &Raw, op: &mut Op) {
+fn append_only(r: &Raw<'_>) -> bool {
+    u32::from(r.flags) & op_flags::OPF_APPEND.0 != 0
+}
+
+fn vector(r: &Raw<'_>, op: &mut Op) {
+    op.len_bytes = r.extra_known().then_some(r.extra[0]);
+    op.aux = Some(r.args[2]);
+    op.offset_bytes = r.position();
+}
+
+fn vector_at(r: &Raw<'_>, op: &mut Op) {
     vector(r, op);
     op.offset_bytes = Some(r.args[3]);
 }
 
-fn vector_at2(r: &Raw, op: &mut Op) {
+fn vector_at2(r: &Raw<'_>, op: &mut Op) {
     vector_at(r, op);
     op.flags = Some(i64::from(r.int(5)));
     if r.args[3] == -1 {
-        op.offset_bytes = Raw::current(r.pos, r.ret);
+        op.offset_bytes = r.position();
         op.aux2 = Some(1);
     }
 }
 
-fn opened(r: &Raw, op: &mut Op, flags: i64, mode: i64) {
+fn opened(r: &Raw<'_>, op: &mut Op, flags: i64, mode: i64) {
     op.flags = Some(flags);
     // The kernel looks at the mode only when it may create something.
     if flags as c_int & (O_CREAT | O_TMPFILE & !O_DIRECTORY) != 0 {
         op.mode = Some(mode as i32);
     }
     if r.ret >= 0 {
-        op.aux = Some(i64::from(u32::from(r.flags) & op_flags::OPF_CREATED.0 != 0));
+        // The kernel does not mark a nameless file as created.
+        let nameless = flags as c_int & O_TMPFILE == O_TMPFILE;
+        op.aux = Some(i64::from(nameless || u32::from(r.flags) & op_flags::OPF_CREATED.0 != 0));
     }
 }
 
-fn stat(r: &Raw, op: &mut Op) {
+fn stat(r: &Raw<'_>, op: &mut Op) {
     if r.ret == 0 && r.extra_known() {
         op.mode = Some(r.extra[0] as i32);
         op.len_bytes = Some(r.extra[1]);
     }
 }
 
-fn owner(r: &Raw, op: &mut Op, first: usize) {
+fn owner(r: &Raw<'_>, op: &mut Op, first: usize) {
     op.aux = Some(i64::from(r.int(first)));
     op.aux2 = Some(i64::from(r.int(first + 1)));
 }
@@ -150,7 +186,7 @@ pub const TIME_OMIT: i64 = i64::MIN;
 /// Column value of `UTIME_NOW`, and of a null pointer.
 pub const TIME_NOW: i64 = i64::MIN + 1;
 
-fn times(r: &Raw, op: &mut Op, sub_ns: i64) {
+fn times(r: &Raw<'_>, op: &mut Op, sub_ns: i64) {
     let at = |seconds: i64, sub: i64| match sub {
         _ if sub_ns == 1 && sub == UTIME_OMIT => TIME_OMIT,
         _ if sub_ns == 1 && sub == UTIME_NOW => TIME_NOW,
@@ -165,14 +201,14 @@ fn times(r: &Raw, op: &mut Op, sub_ns: i64) {
     }
 }
 
-fn utime(r: &Raw, op: &mut Op) {
+fn utime(r: &Raw<'_>, op: &mut Op) {
     times(&Raw { extra: [r.extra[0], if r.args[1] == 0 { -1 } else { 0 }, r.extra[1], 0], ..*r }, op, 0);
 }
 
-fn two_offsets(r: &Raw, op: &mut Op) {
+fn two_offsets(r: &Raw<'_>, op: &mut Op) {
     let null = |bit: i64| r.extra[2] & bit != 0;
-    op.offset_bytes = if null(1) { Raw::current(r.pos, r.ret) } else { r.extra_known().then_some(r.extra[0]) };
-    op.offset2_bytes = if null(2) { Raw::current(r.pos2, r.ret) } else { r.extra_known().then_some(r.extra[1]) };
+    op.offset_bytes = if null(1) { r.position() } else { r.extra_known().then_some(r.extra[0]) };
+    op.offset2_bytes = if null(2) { r.position2() } else { r.extra_known().then_some(r.extra[1]) };
     op.aux = Some(r.extra[2] & 3);
 }
 
@@ -196,13 +232,22 @@ calls! {
     SYS_read "read" FD, false, transfer;
     SYS_write "write" FD, true, transfer;
     SYS_pread64 "pread64" FD, false, transfer_at;
-    SYS_pwrite64 "pwrite64" FD, true, transfer_at;
+    SYS_pwrite64 "pwrite64" FD, true, |r, op| {
+        transfer_at(r, op);
+        appended(r, op, append_only(r));
+    };
     SYS_readv "readv" user(FD, call_user::USER_IOVEC, 2, 3), false, vector;
     SYS_writev "writev" user(FD, call_user::USER_IOVEC, 2, 3), true, vector;
     SYS_preadv "preadv" user(FD, call_user::USER_IOVEC, 2, 3), false, vector_at;
-    SYS_pwritev "pwritev" user(FD, call_user::USER_IOVEC, 2, 3), true, vector_at;
+    SYS_pwritev "pwritev" user(FD, call_user::USER_IOVEC, 2, 3), true, |r, op| {
+        vector_at(r, op);
+        appended(r, op, append_only(r));
+    };
     SYS_preadv2 "preadv2" user(FD, call_user::USER_IOVEC, 2, 3), false, vector_at2;
-    SYS_pwritev2 "pwritev2" user(FD, call_user::USER_IOVEC, 2, 3), true, vector_at2;
+    SYS_pwritev2 "pwritev2" user(FD, call_user::USER_IOVEC, 2, 3), true, |r, op| {
+        vector_at2(r, op);
+        appended(r, op, append_only(r) || r.int(5) & RWF_APPEND != 0);
+    };
     SYS_lseek "lseek" FD, false, |r, op| {
         op.aux = Some(r.args[1]);
         op.flags = Some(i64::from(r.int(2)));
@@ -345,11 +390,11 @@ pub fn descriptors() -> Vec<(usize, call_desc)> {
 mod tests {
     use super::*;
 
-    fn raw(args: [i64; 6]) -> Raw {
-        Raw { args, extra: [0; 4], ret: 0, flags: 0, pos: (0, 0), pos2: (0, 0) }
+    fn raw(args: [i64; 6]) -> Raw<'static> {
+        Raw { args, extra: [0; 4], ret: 0, flags: 0, pos: (0, 0), pos2: (0, 0), moved: &[], moved2: &[] }
     }
 
-    fn fill(name: &str, r: &Raw) -> Op {
+    fn fill(name: &str, r: &Raw<'_>) -> Op {
         let mut op = Op::default();
         (CALLS.iter().find(|c| c.name == name).unwrap().fill)(r, &mut op);
         op
@@ -378,6 +423,15 @@ mod tests {
         assert_eq!(fill("write", &failed).offset_bytes, Some(7));
         let pipe = Raw { ret: 50, pos: (0, 0), ..raw([3, 0, 50, 0, 0, 0]) };
         assert_eq!(fill("write", &pipe).offset_bytes, None, "a pipe has no position");
+    }
+
+    #[test]
+    fn calls_that_wait_for_each_other_get_their_own_ranges() {
+        // A and B enter at 0; A is served first, but is seen to return only after B.
+        let b = Raw { ret: 50, pos: (0, 150), ..raw([3, 0, 50, 0, 0, 0]) };
+        assert_eq!(fill("write", &b).offset_bytes, Some(100));
+        let a = Raw { ret: 100, pos: (0, 150), moved: &[100..150], ..raw([3, 0, 100, 0, 0, 0]) };
+        assert_eq!(fill("write", &a).offset_bytes, Some(0));
     }
 
     #[test]

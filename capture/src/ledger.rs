@@ -27,7 +27,8 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     let (own_bio, backing_bio) = hidden(&|l| l.hidden_bio);
     let (ops_seen, ops_lost) = class(rec_class::CLASS_OPS);
     let syscall_rows = assembler.writer.ops.written() - assembler.tool_rows;
-    enter("ops", (ops_seen + in_flight, ops_lost), 0, syscall_rows.min(counts.ops), counts.ops);
+    let unplaced = counts.unplaced;
+    enter("ops", (ops_seen + in_flight - unplaced, ops_lost), unplaced, syscall_rows.min(counts.ops), counts.ops);
     enter("block", class(rec_class::CLASS_BLOCK), own_rq + backing_rq, assembler.writer.block.written(), counts.block);
     enter("bio", class(rec_class::CLASS_BIO), own_bio + backing_bio, assembler.writer.bio.written(), counts.bio);
     // Several records make one row here, so records are counted.
@@ -48,6 +49,7 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("calls recorded without paths for want of memory", sum(&|l| l.no_path_state));
     left_out("bios and requests without queue or issue time for want of room in a table", sum(&|l| l.map_full));
     left_out("threads not followed for want of memory", sum(&|l| l.untracked));
+    left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);
     for probe in &manifest.probes {
         if probe.missed != 0 {

@@ -14,6 +14,7 @@ pub mod doctor;
 mod error;
 pub mod host;
 mod ledger;
+mod mappings;
 mod names;
 mod pipeline;
 pub mod record;

@@ -256,20 +256,13 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		struct vma_file v = {.address = st->op.args[0]};
 
 		bpf_loop(VMA_TRIES, vma_try, &v, 0);
-		if (v.found == -EBUSY) {
-			struct cpu_ledger *l = cpu_ledger();
-
-			/* Perhaps anonymous memory and no loss; told as one rather than kept quiet. */
-			if (l) {
-				__sync_fetch_and_add(&l->seq, 1);
-				__sync_fetch_and_add(&l->seen[CLASS_OPS], 1);
-				lost_record(l, CLASS_OPS);
-			}
+		/* User space knows what was mapped where. */
+		if (v.found == -EBUSY)
+			st->op.flags |= OPF_MAP_BUSY;
+		else if (!v.file)
 			return 0;
-		}
-		if (!v.file)
-			return 0;
-		set_file(st, kernel_cast(struct file, v.file), OPF_FILE, now_ns);
+		else
+			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, now_ns);
 	}
 	if (desc.fd) {
 		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd));

@@ -63,6 +63,7 @@ enum op_flags {
 	OPF_DIR2 = 128, /* the same of file2 */
 	OPF_USER_FAULT = 256, /* extra could not be read */
 	OPF_AT_SIZE = 512, /* pos_after is the file's size after a call that may have appended */
+	OPF_MAP_BUSY = 1024, /* what is mapped there could not be looked up */
 };
 
 struct rec_op {
