@@ -104,9 +104,11 @@ fn main() -> ExitCode {
 
 /// An error and its causes; a cause that the text above already ends with is not repeated.
 fn one_line(error: &anyhow::Error) -> String {
-    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |line, cause| {
-        if line.contains(&cause) { line } else { format!("{line}: {cause}") }
-    })
+    error
+        .chain()
+        .skip(1)
+        .map(ToString::to_string)
+        .fold(error.to_string(), |line, cause| if line.contains(&cause) { line } else { format!("{line}: {cause}") })
 }
 
 #[cfg(test)]

@@ -414,14 +414,6 @@ impl Assembler {
         self.tasks.insert(rec.task_id, Life { row });
     }
 
-    /// Fills in what is known of an adopted process at its start.
-    pub(crate) fn describe_task(&mut self, pid: i32, describe: impl Fn(&mut Task)) {
-        self.tasks
-            .values_mut()
-            .filter(|t| t.row.pid == pid && t.row.parent.is_none())
-            .for_each(|t| describe(&mut t.row));
-    }
-
     fn task_ended(&mut self, rec: &rec_task) -> Result<()> {
         let exit_ns = self.since(rec.hdr.end_ns);
         // Its beginning may have been lost.

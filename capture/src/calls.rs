@@ -430,7 +430,7 @@ mod tests {
         // A and B enter at 0; A is served first, but is seen to return only after B.
         let b = Raw { ret: 50, pos: (0, 150), ..raw([3, 0, 50, 0, 0, 0]) };
         assert_eq!(fill("write", &b).offset_bytes, Some(100));
-        let a = Raw { ret: 100, pos: (0, 150), moved: &[100..150], ..raw([3, 0, 100, 0, 0, 0]) };
+        let a = Raw { ret: 100, pos: (0, 150), moved: std::slice::from_ref(&(100..150)), ..raw([3, 0, 100, 0, 0, 0]) };
         assert_eq!(fill("write", &a).offset_bytes, Some(0));
     }
 
