@@ -53,7 +53,8 @@ pub(crate) fn measure(bench: &Bench, rounds: usize, archive: Option<PathBuf>) ->
     }
     println!("\ntar xf {}, {rounds} rounds A B A B\n", archive.display());
     println!("{:<16}{:>12}{:>12}{:>8}{:>20}   aim", "ms", "unrecorded", "recorded", "ratio", "(10 % to 90 %)");
-    let rows: [(&str, fn(&Taken) -> f64, String); 2] =
+    type Pick = fn(&Taken) -> f64;
+    let rows: [(&str, Pick, String); 2] =
         [("elapsed", |t| t.elapsed_s, format!("at most {AIM_RATIO}")), ("CPU of tar", |t| t.cpu_s, String::new())];
     for (name, pick, aim) in rows {
         let ratios: Vec<f64> = plain.iter().zip(&recorded).map(|(without, with)| pick(with) / pick(without)).collect();
