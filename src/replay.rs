@@ -8,7 +8,8 @@ use std::{
 
 use clap::ValueEnum;
 use ioreel_replay::{
-    Config, Phase, Replay, Report, Summary, order::OrderMode, pace, verdict::Spread, world::DEFAULT_SPIN_NS,
+    Config, Phase, Replay, ReplayError, Report, Summary, order::OrderMode, pace, verdict::Spread, watch::Unwatched,
+    world::DEFAULT_SPIN_NS,
 };
 
 use crate::units::{bytes, duration};
@@ -80,6 +81,7 @@ enum Order {
 
 /// Runs it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let wants_reel = args.output.is_some();
     let replay = Replay::plan(Config {
         reel: args.reel,
         target: args.target,
@@ -107,7 +109,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut bar = Bar::default();
-    let report = replay.run(|phase| bar.show(phase))?;
+    let report = run_watched(replay, wants_reel, |phase| bar.show(phase))?;
     bar.clear();
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
@@ -115,6 +117,41 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         print_report(&report);
     }
     Ok(if report.differing > args.max_mismatch { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+/// Runs it, and where a result reel is wanted and BPF is allowed, records what the target's disks do.
+#[cfg(feature = "capture")]
+fn run_watched(replay: Replay, wants_reel: bool, tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
+    use ioreel_capture::{host, watch::DiskWatch};
+    use ioreel_replay::watch::{Seen, Watch};
+    struct Disks(DiskWatch);
+    impl Watch for Disks {
+        fn begin(&mut self) {
+            self.0.begin();
+        }
+        fn end(self, epoch_ns: i64) -> Result<Seen, String> {
+            let ioreel_capture::watch::Seen { block, bio, devices, probes, ledger, left_out } =
+                self.0.end(epoch_ns).map_err(|e| format!("the result has no block tables: {e}"))?;
+            Ok(Seen { block, bio, devices, probes, ledger, left_out })
+        }
+    }
+    let disks = if wants_reel { host::disks_of(replay.mount()) } else { Vec::new() };
+    if disks.is_empty() {
+        return replay.run(Unwatched, tell);
+    }
+    match DiskWatch::start(disks) {
+        Ok(watch) => replay.run(Disks(watch), tell),
+        Err(e) => {
+            eprintln!("ioreel: the result will have no block tables: {e}");
+            replay.run(Unwatched, tell)
+        }
+    }
+}
+
+/// Runs it; without the recorder nobody sees the target's disks.
+#[cfg(not(feature = "capture"))]
+fn run_watched(replay: Replay, _wants_reel: bool, tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
+    replay.run(Unwatched, tell)
 }
 
 /// A line on a terminal that says how far it is; nothing elsewhere.

@@ -7,15 +7,16 @@ use std::{
     ops::Range,
 };
 
-use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq, rec_task};
+use ioreel_bpf::types::{call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq, rec_task};
 use ioreel_traces::{
     ReelWriter, Result, Text,
     manifest::Mount,
-    rows::{Bio, Block, Exec, Fd, File, Op, Task, block_flags},
+    rows::{Exec, Fd, File, Op, Task},
     text::Interner,
 };
 
 use crate::{
+    block,
     calls::{CALLS, Call, Raw},
     changed::Changed,
     mappings::Mappings,
@@ -188,7 +189,7 @@ impl Assembler {
             }
             Record::Exec(rec, path) => {
                 self.counts.tasks += 1;
-                let comm = comm(&rec.comm);
+                let comm = block::comm(&rec.comm);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
                     life.row.comm = comm.clone();
                     self.mappings.forget(life.row.pid);
@@ -404,7 +405,7 @@ impl Assembler {
             parent: (!adopted).then_some(i64::from(rec.parent)),
             start_ns: if adopted { 0 } else { self.since(rec.hdr.end_ns).max(0) },
             clone_flags: rec.clone_flags as i64,
-            comm: comm(&rec.comm),
+            comm: block::comm(&rec.comm),
             cgroup: (rec.cgroup != 0).then_some(rec.cgroup as i64),
             ..if adopted { self.first.clone() } else { Task::default() }
         };
@@ -431,7 +432,7 @@ impl Assembler {
         }
         life.row.exit_ns = Some(exit_ns);
         life.row.exit_code = Some(rec.exit_code);
-        life.row.comm = comm(&rec.comm);
+        life.row.comm = block::comm(&rec.comm);
         self.last_ns = self.last_ns.max(exit_ns);
         self.writer.tasks.push(life.row)
     }
@@ -439,58 +440,18 @@ impl Assembler {
     fn rq(&mut self, rec: &rec_rq) -> Result<()> {
         self.counts.block += 1;
         self.disks.insert(i64::from(rec.dev));
-        let (op, flags) = request_kind(rec.opf);
-        let bare = rec.sector == u64::MAX || op == "flush";
-        self.writer.block.push(Block {
-            rq_id: rec.rq_id as i64,
-            queue_ns: (rec.queue_ns != 0).then(|| self.since(rec.queue_ns)),
-            issue_ns: self.since(rec.issue_ns),
-            complete_ns: Some(self.since(rec.hdr.end_ns)),
-            dev: i64::from(rec.dev),
-            sector: if bare { -1 } else { rec.sector as i64 },
-            len_bytes: if bare { 0 } else { i64::from(rec.len_bytes) },
-            op: op.into(),
-            flags,
-            cpu: rec.issue_cpu as i32,
-            error: rec.error,
-        })
+        self.writer.block.push(block::request(rec, self.t0_ns))
     }
 
     fn bio(&mut self, rec: &rec_bio) -> Result<()> {
         self.counts.bio += 1;
         self.disks.insert(i64::from(rec.dev));
-        let (op, flags) = request_kind(rec.opf);
-        let end_ns = self.since(rec.hdr.end_ns);
-        let meta = flags & block_flags::META != 0;
-        let how = u32::from(rec.how);
-        let (class, confidence) = match how {
-            _ if op == "flush" || rec.len_bytes == 0 => ("flush", 100),
-            _ if meta => ("metadata", 90),
-            h if h == bio_how::BIO_DIRECT.0 => ("data", 100),
-            h if h == bio_how::BIO_PAGE.0 => ("data", 95),
-            _ => ("unknown", 0),
-        };
-        let file = (class == "data").then(|| self.file_of(rec.file).id);
-        let has_sector = rec.len_bytes != 0 && rec.sector != u64::MAX;
-        self.writer.bio.push(Bio {
-            bio_id: -1,
-            rq_id: (rec.rq_id != 0).then_some(rec.rq_id as i64),
-            queue_ns: if rec.queue_ns != 0 { self.since(rec.queue_ns) } else { end_ns },
-            complete_ns: Some(end_ns),
-            dev: i64::from(rec.dev),
-            sector: if has_sector { rec.sector as i64 } else { -1 },
-            len_bytes: i64::from(rec.len_bytes),
-            op: op.into(),
-            flags,
-            task_id: (rec.task_id != 0).then_some(i64::from(rec.task_id)),
-            comm: comm(&rec.comm),
-            file,
-            file_offset_bytes: file
-                .and((rec.file_offset_bytes >= 0 && how == bio_how::BIO_PAGE.0).then_some(rec.file_offset_bytes)),
-            class: class.into(),
-            confidence,
-            cause: None,
-        })
+        let mut row = block::bio(rec, self.t0_ns);
+        if row.class == "data" {
+            row.file = Some(self.file_of(rec.file).id);
+            row.file_offset_bytes = block::file_offset(rec);
+        }
+        self.writer.bio.push(row)
     }
 
     /// Writes the rows that were waiting for an end: living tasks, files never described.
@@ -517,12 +478,6 @@ impl Assembler {
     }
 }
 
-/// A thread's name.
-fn comm(bytes: &[impl Copy + Into<i64>; 16]) -> Text {
-    let bytes: Vec<u8> = bytes.iter().map(|b| (*b).into() as u8).take_while(|b| *b != 0).collect();
-    ioreel_traces::text::from_bytes(&bytes)
-}
-
 /// The word of the `kind` column for a mode with type bits.
 pub(crate) fn kind_of(mode: u32) -> &'static str {
     match mode & libc::S_IFMT {
@@ -535,30 +490,4 @@ pub(crate) fn kind_of(mode: u32) -> &'static str {
         libc::S_IFBLK => "block",
         _ => "other",
     }
-}
-
-/// Operation word and flag bits of the kernel's `opf` (include/linux/blk_types.h, 6.1 to 7.x agree on these).
-fn request_kind(opf: u32) -> (&'static str, i32) {
-    let op = match opf & 0xff {
-        0 => "read",
-        1 => "write",
-        2 => "flush",
-        3 => "discard",
-        5 => "secure_erase",
-        7 => "zone_append",
-        9 => "write_zeroes",
-        10..=19 => "zone_mgmt",
-        _ => "other",
-    };
-    const BITS: [(u32, i32); 7] = [
-        (11, block_flags::SYNC),
-        (12, block_flags::META),
-        (13, block_flags::PRIO),
-        (17, block_flags::FUA),
-        (18, block_flags::PREFLUSH),
-        (19, block_flags::READAHEAD),
-        (20, block_flags::BACKGROUND),
-    ];
-    let flags = BITS.iter().filter(|(bit, _)| opf >> bit & 1 != 0).fold(0, |acc, (_, f)| acc | f);
-    (op, flags)
 }

@@ -8,32 +8,53 @@ use ioreel_traces::{
 
 use crate::assemble::Assembler;
 
+/// The kernel's counts, one entry per CPU.
+pub(crate) struct Books<'a>(pub(crate) &'a [cpu_ledger]);
+
+impl Books<'_> {
+    fn sum(&self, f: impl Fn(&cpu_ledger) -> u64) -> i64 {
+        self.0.iter().map(|c| f(c) as i64).sum()
+    }
+
+    /// Events of a class: seen, and lost for want of room in a ring.
+    pub(crate) fn class(&self, c: rec_class) -> (i64, i64) {
+        (self.sum(|l| l.seen[c.0 as usize]), self.sum(|l| l.lost[c.0 as usize]))
+    }
+
+    /// Events left out: of the recorder's own files, and of files behind loop devices.
+    pub(crate) fn hidden(&self, f: impl Fn(&cpu_ledger) -> [u64; 3]) -> (i64, i64) {
+        let of = |h: hide| self.sum(|l| f(l)[h.0 as usize]);
+        (of(hide::HIDE_OWN), of(hide::HIDE_BACKING))
+    }
+}
+
 /// Fills the manifest's ledger. All open segments must have been flushed: what is not on disk is lost.
 /// `in_flight`: unfinished operations, which the end of the recording met.
 pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut Assembler, in_flight: i64) {
-    let sum = |f: &dyn Fn(&cpu_ledger) -> u64| cpus.iter().map(|c| f(c) as i64).sum::<i64>();
-    let class = |c: rec_class| (sum(&|l| l.seen[c.0 as usize]), sum(&|l| l.lost[c.0 as usize]));
+    let books = Books(cpus);
     let mut enter = |name: &str, (seen, dropped): (i64, i64), filtered: i64, written: i64, made: i64| {
         // Made but not on disk: the output failed.
         let lost = dropped + (made - written);
         manifest.ledger.insert(name.into(), Ledger { seen: seen + filtered, written, lost, filtered });
     };
     let counts = assembler.counts;
-    let hidden = |f: &dyn Fn(&cpu_ledger) -> [u64; 3]| {
-        let of = |h: hide| sum(&|l| f(l)[h.0 as usize]);
-        (of(hide::HIDE_OWN), of(hide::HIDE_BACKING))
-    };
-    let (own_rq, backing_rq) = hidden(&|l| l.hidden_rq);
-    let (own_bio, backing_bio) = hidden(&|l| l.hidden_bio);
-    let (ops_seen, ops_lost) = class(rec_class::CLASS_OPS);
+    let (own_rq, backing_rq) = books.hidden(|l| l.hidden_rq);
+    let (own_bio, backing_bio) = books.hidden(|l| l.hidden_bio);
+    let (ops_seen, ops_lost) = books.class(rec_class::CLASS_OPS);
     let syscall_rows = assembler.writer.ops.written() - assembler.tool_rows;
     let unplaced = counts.unplaced;
     enter("ops", (ops_seen + in_flight - unplaced, ops_lost), unplaced, syscall_rows.min(counts.ops), counts.ops);
-    enter("block", class(rec_class::CLASS_BLOCK), own_rq + backing_rq, assembler.writer.block.written(), counts.block);
-    enter("bio", class(rec_class::CLASS_BIO), own_bio + backing_bio, assembler.writer.bio.written(), counts.bio);
+    enter(
+        "block",
+        books.class(rec_class::CLASS_BLOCK),
+        own_rq + backing_rq,
+        assembler.writer.block.written(),
+        counts.block,
+    );
+    enter("bio", books.class(rec_class::CLASS_BIO), own_bio + backing_bio, assembler.writer.bio.written(), counts.bio);
     // Several records make one row here, so records are counted.
-    enter("files", class(rec_class::CLASS_FILES), 0, counts.files, counts.files);
-    enter("tasks", class(rec_class::CLASS_TASKS), 0, counts.tasks, counts.tasks);
+    enter("files", books.class(rec_class::CLASS_FILES), 0, counts.files, counts.files);
+    enter("tasks", books.class(rec_class::CLASS_TASKS), 0, counts.tasks, counts.tasks);
 
     let mut left_out = |why: &str, n: i64| {
         if n != 0 {
@@ -44,11 +65,11 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("bios of the recorder's own output", own_bio);
     left_out("requests a recorded loop device passed to its backing file", backing_rq);
     left_out("bios a recorded loop device passed to its backing file", backing_bio);
-    left_out("calls by the 32-bit entry", sum(&|l| l.compat_calls));
-    left_out("paths that could not be read from the caller's memory", sum(&|l| l.path_faults));
-    left_out("calls recorded without paths for want of memory", sum(&|l| l.no_path_state));
-    left_out("bios and requests without queue or issue time for want of room in a table", sum(&|l| l.map_full));
-    left_out("threads not followed for want of memory", sum(&|l| l.untracked));
+    left_out("calls by the 32-bit entry", books.sum(|l| l.compat_calls));
+    left_out("paths that could not be read from the caller's memory", books.sum(|l| l.path_faults));
+    left_out("calls recorded without paths for want of memory", books.sum(|l| l.no_path_state));
+    left_out("bios and requests without queue or issue time for want of room in a table", books.sum(|l| l.map_full));
+    left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
     left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);
     for probe in &manifest.probes {

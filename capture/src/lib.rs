@@ -6,6 +6,7 @@
 //! makes rows of them.
 
 mod assemble;
+mod block;
 pub mod calls;
 mod changed;
 mod command;
@@ -22,6 +23,7 @@ pub mod session;
 mod settle;
 mod signals;
 mod snapshot;
+pub mod watch;
 pub mod wire;
 
 pub use error::CaptureError;

@@ -286,7 +286,7 @@ fn leave_own_output_out(
 }
 
 /// A loop device passes each request on to its backing file: seen once, on the loop device, is enough.
-fn hide_backing_files(tables: &Tables, mounts: &[Mount]) -> Result<(), CaptureError> {
+pub(crate) fn hide_backing_files(tables: &Tables, mounts: &[Mount]) -> Result<(), CaptureError> {
     let loops: BTreeSet<i64> = mounts.iter().flat_map(host::disks_of).collect();
     for file in loops.iter().filter_map(|d| host::device(*d).backing_file) {
         if let (Ok(meta), Some(mount)) = (fs::metadata(&file), host::mount_of_path(mounts, &file)) {
@@ -372,9 +372,9 @@ fn close(
         a.finish()?;
         a.writer.flush()
     };
-    if error.is_none() {
-        error = last_words(&mut assembler).err();
-    }
+    // Also after a write error: these tables are small, and without the tasks a reel cannot be replayed.
+    let last = last_words(&mut assembler).err();
+    error = error.or(last);
     manifest.span.elapsed_ns =
         if assembler.last_ns > 0 { assembler.last_ns } else { closing.end_ns - manifest.clock.monotonic_ns };
     // A mount may have come during the recording.

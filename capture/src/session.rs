@@ -33,7 +33,8 @@ pub struct Plan {
     pub fixed_devices: bool,
     /// Kernel memory for all rings together.
     pub ring_bytes: usize,
-    /// Record operations, the block layer, or both.
+    /// Record operations beside the block layer. Without, the probes of calls and tasks are not loaded, no
+    /// call gets slower, and this process's own device I/O is recorded too.
     pub ops: bool,
 }
 
@@ -117,9 +118,24 @@ impl<'obj> Session<'obj> {
                 }
             }
             rodata.target_tgid = plan.target_pid;
-            rodata.self_tgid = std::process::id();
+            rodata.self_tgid = if plan.ops { std::process::id() } else { 0 };
             rodata.fixed_devices = plan.fixed_devices;
             rodata.sym_iomap_dio_bio_end_io = host::kernel_symbol("iomap_dio_bio_end_io").unwrap_or(0);
+        }
+        if !plan.ops {
+            let progs = &mut open.progs;
+            for prog in [
+                &mut progs.op_enter,
+                &mut progs.op_exit,
+                &mut progs.task_fork,
+                &mut progs.task_exec,
+                &mut progs.task_exit,
+                &mut progs.adopt,
+                &mut progs.descriptors,
+                &mut progs.in_flight,
+            ] {
+                prog.set_autoload(false);
+            }
         }
         open.maps.rings.set_max_entries(cpus as u32).map_err(CaptureError::bpf("sizing the rings"))?;
         let mut skel = open.load().map_err(CaptureError::bpf("loading them"))?;

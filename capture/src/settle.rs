@@ -16,7 +16,7 @@ use crate::{
 /// Settling ends after this, quiet or not.
 pub(crate) const DEFAULT_SETTLE: Duration = Duration::from_secs(30);
 /// Quiet: no block event on the recorded disks for this long, and nothing in flight.
-const QUIET: Duration = Duration::from_millis(250);
+pub(crate) const QUIET: Duration = Duration::from_millis(250);
 /// How often the rings are drained meanwhile.
 const TICK: Duration = Duration::from_millis(4);
 

@@ -128,7 +128,7 @@ fn main() {
             })
             .unwrap();
             plan = plan.min(begin.elapsed().as_secs_f64());
-            let report = replay.run(|_| ()).unwrap();
+            let report = replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
             assert_eq!(report.differing, 0);
             best = best.min(report.elapsed_ns as f64 / 1e9);
         }

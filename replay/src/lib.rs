@@ -36,6 +36,7 @@ pub mod target;
 mod uses;
 pub mod verdict;
 mod view;
+pub mod watch;
 pub mod world;
 
 pub use call::Call;

@@ -8,7 +8,7 @@ use ioreel_traces::{
     rows,
 };
 
-use crate::{ReplayError, engine::Outcome, plan::Plan};
+use crate::{ReplayError, engine::Outcome, plan::Plan, watch::Seen};
 
 /// What the result reel says of its making.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Making {
     /// When the settling began, ns of the replay, and what it returned.
     pub(crate) sync_start_ns: i64,
     pub(crate) sync_ret: i64,
+    /// What the target's disks did.
+    pub(crate) seen: Seen,
 }
 
 /// Makes the result reel; fails when it exists, before anything is replayed.
@@ -29,7 +31,7 @@ pub(crate) fn create(path: &Path) -> Result<ReelWriter, ReplayError> {
 }
 
 /// Writes and closes it. The original's rows are read once more rather than kept: nothing is written
-/// while operations are being issued, and a result costs 40 bytes of memory.
+/// while operations are being issued, and a result costs 48 bytes of memory.
 pub(crate) fn write(
     mut writer: ReelWriter,
     original: &Reel,
@@ -81,6 +83,9 @@ pub(crate) fn write(
         let sb_dev = making.mount.sb_dev;
         writer.files.push(rows::File { sb_dev, dev: sb_dev, ..file? })?;
     }
+    let seen = making.seen;
+    seen.block.into_iter().try_for_each(|row| writer.block.push(row))?;
+    seen.bio.into_iter().try_for_each(|row| writer.bio.push(row))?;
     let done = outcomes.len() as i64;
     let mut manifest = Manifest::new(Kind::Replay, "replay");
     manifest.host = host();
@@ -89,6 +94,10 @@ pub(crate) fn write(
     manifest.span = making.span;
     manifest.mounts = vec![making.mount];
     manifest.ledger.insert("ops".into(), Ledger { seen: done, written: done, lost: 0, filtered: 0 });
+    manifest.ledger.extend(seen.ledger);
+    manifest.devices = seen.devices;
+    manifest.probes = seen.probes;
+    manifest.left_out = seen.left_out;
     manifest.warnings = making.warnings;
     manifest.replay = Some(making.replay);
     writer.close(manifest)?;

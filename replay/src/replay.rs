@@ -9,7 +9,7 @@ use std::{
 
 use ioreel_traces::{
     Reel,
-    manifest::{Clock, Replay as Made, Span, State},
+    manifest::{Clock, Mount, Replay as Made, Span, State},
 };
 use serde::Serialize;
 
@@ -27,6 +27,7 @@ use crate::{
     prepare::{self, Preparation},
     target::{Target, drop_caches},
     verdict::{Difference, Lateness, differences, lateness},
+    watch::{Seen, Watch},
     world::{World, monotonic_ns},
 };
 
@@ -168,8 +169,13 @@ impl Replay {
         Ok(Self { config, reel, plan, preparation, target, privilege, summary })
     }
 
+    /// The target's mount.
+    pub fn mount(&self) -> &Mount {
+        &self.target.mount
+    }
+
     /// Prepares the target, replays, settles, and writes the result.
-    pub fn run(self, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
+    pub fn run(self, mut watch: impl Watch, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
         let Self { config, reel, plan, preparation, target, privilege, summary } = self;
         let writer = config.result.as_deref().map(output::create).transpose()?;
         contain::lift_limits();
@@ -194,11 +200,13 @@ impl Replay {
         for phase in phases {
             tell(phase);
             if phase == Phase::Running {
-                if config.cold {
-                    target.sync();
-                    if let Err(e) = drop_caches() {
-                        warnings.push(format!("the page cache could not be emptied: {e}; --cold needs root"));
-                    }
+                // What was prepared must not be written out while the replay is measured.
+                target.sync();
+                watch.begin();
+                if config.cold
+                    && let Err(e) = drop_caches()
+                {
+                    warnings.push(format!("the page cache could not be emptied: {e}; --cold needs root"));
                 }
                 // Fails only when the launcher is gone, which its result tells.
                 let _ = go.send(());
@@ -210,12 +218,16 @@ impl Replay {
         let sync_start_ns = monotonic_ns() - world.epoch_ns();
         let sync_ret = target.sync();
         let sync_end_ns = monotonic_ns() - world.epoch_ns();
+        let seen = watch.end(world.epoch_ns()).unwrap_or_else(|why| {
+            warnings.push(why);
+            Seen::default()
+        });
         warnings.extend(world.take_warnings());
         let mut outcomes = world.take_outcomes();
         let lateness = lateness(&world.plan, config.pace, &mut outcomes);
         let report = judge(&world.plan, &reel, &outcomes, lateness, summary, sync_end_ns, warnings);
         if let Some(writer) = writer {
-            let making = making(&config, &report, &world, &target, sync_start_ns, sync_ret);
+            let making = making(&config, &report, &world, &target, (sync_start_ns, sync_ret), seen);
             output::write(writer, &reel, &world.plan, &outcomes, making)?;
         }
         Ok(report)
@@ -277,8 +289,8 @@ fn making(
     report: &Report,
     world: &World,
     target: &Target,
-    sync_start_ns: i64,
-    sync_ret: i64,
+    (sync_start_ns, sync_ret): (i64, i64),
+    seen: Seen,
 ) -> Making {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let since = monotonic_ns() - world.epoch_ns();
@@ -303,6 +315,7 @@ fn making(
         warnings: report.warnings.clone(),
         sync_start_ns,
         sync_ret,
+        seen,
     }
 }
 

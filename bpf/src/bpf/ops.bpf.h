@@ -215,7 +215,7 @@ SEC("tp_btf/sys_enter")
 int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *st = bpf_task_storage_get(&tasks, task, 0, 0);
+	struct task_state *st = recorded(task);
 	struct call_desc desc;
 	struct file *file;
 	__u64 now_ns;
@@ -341,7 +341,7 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *st = bpf_task_storage_get(&tasks, task, 0, 0);
+	struct task_state *st = recorded(task);
 	struct call_desc desc;
 	struct file *file;
 	__u64 now_ns;

@@ -136,6 +136,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct fs_struct *fs;
 	struct mm_struct *mm;
+	void *bpf_storage;
 	char comm[16];
 };
 

@@ -105,7 +105,7 @@ fn original_pace_is_never_early_and_ends_on_time() {
     std::fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
     let original = ioreel_replay::Config { pace: Pace::Original, ..config(reel, &target) };
-    let report = Replay::plan(original).unwrap().run(|_| ()).unwrap();
+    let report = Replay::plan(original).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
     assert_eq!((report.lateness.early, report.differing, report.done), (0, 0, 200));
     assert!(report.elapsed_ns >= last_ns, "{} < {last_ns}", report.elapsed_ns);
 }
@@ -125,6 +125,6 @@ fn thread_order_still_waits_for_creates() {
     std::fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
     let by_thread = ioreel_replay::Config { order: OrderMode::Thread, ..config(reel, &target) };
-    let report = Replay::plan(by_thread).unwrap().run(|_| ()).unwrap();
+    let report = Replay::plan(by_thread).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
     assert_eq!(report.differing, 0, "{:#?}", report.differences);
 }

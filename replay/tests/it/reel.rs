@@ -214,7 +214,10 @@ pub(crate) fn replay(draft: Draft) -> (tempfile::TempDir, Report) {
     let target = dir.path().join("t");
     std::fs::create_dir(&target).unwrap();
     let reel = draft.write(dir.path());
-    let report = ioreel_replay::Replay::plan(config(reel, &target)).unwrap().run(|_| ()).unwrap();
+    let report = ioreel_replay::Replay::plan(config(reel, &target))
+        .unwrap()
+        .run(ioreel_replay::watch::Unwatched, |_| ())
+        .unwrap();
     (dir, report)
 }
 

@@ -19,7 +19,7 @@ fn the_result_is_a_reel_joined_to_the_original() {
     fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
     let c = Config { result: Some(result.clone()), ..config(reel.clone(), &target) };
-    Replay::plan(c).unwrap().run(|_| ()).unwrap();
+    Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
     let checked = ioreel_traces::validate::validate(&result, false).unwrap();
     assert!(checked.valid, "{checked:?}");
     let original = Reel::open(&reel).unwrap().read::<Op>().unwrap();
@@ -70,7 +70,7 @@ fn a_target_that_is_not_empty_is_left_alone() {
     let refused = Replay::plan(config(reel.clone(), &target)).unwrap_err();
     assert!(matches!(refused, ReplayError::NotEmpty { .. }) && refused.to_string().contains("--force"));
     let forced = Config { force: true, ..config(reel.clone(), &target) };
-    assert_eq!(Replay::plan(forced).unwrap().run(|_| ()).unwrap().differing, 0);
+    assert_eq!(Replay::plan(forced).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap().differing, 0);
     assert_eq!(fs::read_to_string(target.join("mine")).unwrap(), "precious");
     let missing = Replay::plan(config(reel.clone(), &dir.path().join("none"))).unwrap_err();
     assert!(matches!(missing, ReplayError::Target { .. }), "{missing}");
@@ -148,7 +148,7 @@ fn roots_limit_what_is_prepared_and_replayed() {
     let target = dir.path().join("t");
     fs::create_dir(&target).unwrap();
     let c = Config { roots: vec!["/w/".into()], ..config(d.write(dir.path()), &target) };
-    let report = Replay::plan(c).unwrap().run(|_| ()).unwrap();
+    let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
     assert_eq!((report.done, report.differing), (2, 0), "{report:#?}");
     assert_eq!(report.summary.skipped.get("outside --root"), Some(&3));
     assert!(!target.join("lib").exists() && target.join("w/f").exists());

@@ -1,0 +1,204 @@
+//! Watches what given disks do, without recording any operation: a replay's eye on its target.
+
+use std::{
+    collections::BTreeMap,
+    mem::MaybeUninit,
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use ioreel_bpf::types::rec_class;
+use ioreel_traces::{
+    manifest::{Device, Ledger, Probe},
+    rows::{Bio, Block},
+};
+
+use crate::{
+    CaptureError, block, host,
+    ledger::Books,
+    record::hide_backing_files,
+    session::{DEFAULT_RING_BYTES, Plan, Session},
+    settle::{DEFAULT_SETTLE, QUIET},
+    wire::{self, Record},
+};
+
+/// How often the rings are looked at.
+const TICK: Duration = Duration::from_millis(4);
+
+/// What the disks did.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Requests issued since the start.
+    pub block: Vec<Block>,
+    /// Bios queued since the start, without files: inode numbers of a replay are not those of its original.
+    pub bio: Vec<Bio>,
+    /// The disks.
+    pub devices: Vec<Device>,
+    /// The probes.
+    pub probes: Vec<Probe>,
+    /// Of the classes `block` and `bio`.
+    pub ledger: BTreeMap<String, Ledger>,
+    /// What was left out, by reason.
+    pub left_out: BTreeMap<String, i64>,
+}
+
+enum Order {
+    Begin,
+    /// Wait for quiet and end; rows are told from this monotonic time on.
+    End(i64),
+}
+
+/// A running watch. What it sees is kept in memory, some 300 bytes a request, so that it writes nothing
+/// while the disks are measured.
+#[derive(Debug)]
+pub struct DiskWatch {
+    orders: SyncSender<Order>,
+    thread: JoinHandle<Result<Seen, CaptureError>>,
+}
+
+impl DiskWatch {
+    /// Loads the block probes for `disks`, by `dev_t`. Nothing is recorded until [`DiskWatch::begin`].
+    pub fn start(disks: Vec<i64>) -> Result<Self, CaptureError> {
+        let (orders, receiver) = sync_channel(2);
+        let (ready, loaded) = sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            let plan = Plan {
+                target_pid: 0,
+                devices: disks.clone(),
+                fixed_devices: true,
+                ring_bytes: DEFAULT_RING_BYTES,
+                ops: false,
+            };
+            let mut storage = MaybeUninit::uninit();
+            let session = Session::load(&plan, &mut storage)
+                .and_then(|s| hide_backing_files(&s.tables()?, &host::mounts()).map(|()| s));
+            match session {
+                Ok(session) => {
+                    // The starter waits for this.
+                    let _ = ready.send(Ok(()));
+                    watch(session, &disks, &receiver)
+                }
+                Err(e) => {
+                    let _ = ready.send(Err(e));
+                    Ok(Seen::default())
+                }
+            }
+        });
+        loaded
+            .recv()
+            .unwrap_or(Err(CaptureError::Bpf { doing: "loading them", why: "the watching thread died".into() }))?;
+        Ok(Self { orders, thread })
+    }
+
+    /// Records from now on.
+    pub fn begin(&self) {
+        // Fails only when the thread has died, which `end` tells.
+        let _ = self.orders.send(Order::Begin);
+    }
+
+    /// Waits until the disks are quiet (30 s at most) and tells what they did, in ns since `t0_ns` on the
+    /// monotonic clock. What was issued before that moment is left out and counted.
+    pub fn end(self, t0_ns: i64) -> Result<Seen, CaptureError> {
+        let _ = self.orders.send(Order::End(t0_ns));
+        let died = || CaptureError::Bpf { doing: "watching disks", why: "the watching thread died".into() };
+        self.thread.join().map_err(|_| died())?
+    }
+}
+
+fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> Result<Seen, CaptureError> {
+    let mut rows = Rows::default();
+    loop {
+        match orders.recv_timeout(TICK) {
+            Ok(Order::Begin) => session.activate(),
+            Ok(Order::End(t0_ns)) => {
+                let deadline = Instant::now() + DEFAULT_SETTLE;
+                rows.last_ns = rows.last_ns.max(host::monotonic_ns());
+                while Instant::now() < deadline
+                    && (host::monotonic_ns() - rows.last_ns < QUIET.as_nanos() as i64
+                        || disks.iter().any(|d| host::in_flight(*d) != 0))
+                {
+                    rows.drain(&session);
+                    std::thread::sleep(TICK);
+                }
+                session.end();
+                std::thread::sleep(TICK);
+                rows.drain(&session);
+                return rows.seen(&session, disks, t0_ns);
+            }
+            Err(RecvTimeoutError::Timeout) => rows.drain(&session),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Seen::default()),
+        }
+    }
+}
+
+/// Rows with monotonic times: the start is known only at the end.
+#[derive(Default)]
+struct Rows {
+    block: Vec<Block>,
+    bio: Vec<Bio>,
+    last_ns: i64,
+}
+
+impl Rows {
+    fn drain(&mut self, session: &Session<'_>) {
+        loop {
+            let pass = session.drain();
+            let mut bytes = &pass.bytes[..];
+            while let Some(hdr) = wire::header(bytes) {
+                self.last_ns = self.last_ns.max(hdr.end_ns as i64);
+                match wire::parse(bytes) {
+                    Some(Record::Rq(rec)) => self.block.push(block::request(&rec, 0)),
+                    Some(Record::Bio(rec)) => self.bio.push(block::bio(&rec, 0)),
+                    _ => {}
+                }
+                bytes = &bytes[hdr.len_bytes as usize..];
+            }
+            if !pass.more {
+                return;
+            }
+        }
+    }
+
+    fn seen(self, session: &Session<'_>, disks: &[i64], t0_ns: i64) -> Result<Seen, CaptureError> {
+        let Self { mut block, mut bio, .. } = self;
+        let (all_block, all_bio) = (block.len() as i64, bio.len() as i64);
+        block.retain(|b| b.issue_ns >= t0_ns);
+        for b in &mut block {
+            b.issue_ns -= t0_ns;
+            b.queue_ns = b.queue_ns.map(|t| t - t0_ns);
+            b.complete_ns = b.complete_ns.map(|t| t - t0_ns);
+        }
+        let kept: std::collections::HashSet<i64> = block.iter().map(|b| b.rq_id).collect();
+        bio.retain(|b| b.rq_id.map_or(b.queue_ns >= t0_ns, |rq| kept.contains(&rq)));
+        for b in &mut bio {
+            b.queue_ns -= t0_ns;
+            b.complete_ns = b.complete_ns.map(|t| t - t0_ns);
+        }
+        let ledgers = session.ledgers()?;
+        let books = Books(&ledgers);
+        let mut seen = Seen {
+            devices: disks.iter().map(|d| host::device(*d)).collect(),
+            probes: session.probes(),
+            ..Seen::default()
+        };
+        let early = "requests and bios before the first operation";
+        let passed = "requests and bios a watched loop device passed to its backing file";
+        for (name, class, all, written, (own, backing)) in [
+            ("block", rec_class::CLASS_BLOCK, all_block, block.len() as i64, books.hidden(|l| l.hidden_rq)),
+            ("bio", rec_class::CLASS_BIO, all_bio, bio.len() as i64, books.hidden(|l| l.hidden_bio)),
+        ] {
+            let (met, lost) = books.class(class);
+            let hidden = own + backing;
+            let filtered = hidden + all - written;
+            seen.ledger.insert(name.into(), Ledger { seen: met + hidden, written, lost, filtered });
+            for (why, n) in [(early, all - written), (passed, hidden)] {
+                if n != 0 {
+                    *seen.left_out.entry(why.into()).or_default() += n;
+                }
+            }
+        }
+        (seen.block, seen.bio) = (block, bio);
+        Ok(seen)
+    }
+}
