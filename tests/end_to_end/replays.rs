@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
-use ioreel_traces::{Manifest, Reel};
+use ioreel_traces::{Manifest, Reel, rows::Block};
 
 use crate::harness::{
     assert_valid, ioreel,
@@ -32,8 +32,16 @@ fn replays_to(fs: Fs, reel: &Path, original: &Path) {
         differing.len(),
         differing[..differing.len().min(30)].join("\n")
     );
-    let manifest: Manifest = assert_valid(&result).manifest;
-    assert_eq!(manifest.replay.unwrap().differing, 0);
+    let result = assert_valid(&result);
+    let manifest: &Manifest = &result.manifest;
+    assert_eq!(manifest.replay.as_ref().unwrap().differing, 0);
+    if let Some(disk) = target.device_number() {
+        // The disk saw what the tree holds written, and no other disk is in the result.
+        let requests: Vec<Block> = result.read().unwrap();
+        assert!(requests.iter().all(|r| r.dev == disk), "{requests:?}");
+        let written: i64 = requests.iter().filter(|r| r.op == "write").map(|r| r.len_bytes).sum();
+        assert!(written > 0, "nothing reached the disk");
+    }
 }
 
 /// A tree with all kinds of names, packed.
