@@ -9,6 +9,7 @@ use ioreel_analyze::{
     operation::OperationSummary,
     summary::DEFAULT_TOP,
 };
+use ioreel_replay::verdict::errno_name;
 use ioreel_traces::{
     Manifest, Reel,
     manifest::{Kind, State, dev_name},
@@ -285,7 +286,9 @@ fn print_operations(s: &Summary) {
     let mut failures: Vec<(u64, String)> = s
         .operations
         .iter()
-        .flat_map(|o| o.errnos.iter().map(|(e, n)| (*n, format!("{} {} {}", o.op, errno_name(*e), count(*n)))))
+        .flat_map(|o| {
+            o.errnos.iter().map(|(e, n)| (*n, format!("{} {} {}", o.op, errno_name(i64::from(*e)), count(*n))))
+        })
         .collect();
     failures.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     if !failures.is_empty() {
@@ -301,39 +304,6 @@ fn print_operations(s: &Summary) {
     if in_flight > 0 {
         println!("  {} operations had not returned when the recording ended", count(in_flight));
     }
-}
-
-/// The name of the errnos that file operations meet; the number for others.
-fn errno_name(errno: i32) -> String {
-    const NAMES: [(i32, &str); 26] = [
-        (libc::EPERM, "EPERM"),
-        (libc::ENOENT, "ENOENT"),
-        (libc::EINTR, "EINTR"),
-        (libc::EIO, "EIO"),
-        (libc::EBADF, "EBADF"),
-        (libc::EAGAIN, "EAGAIN"),
-        (libc::ENOMEM, "ENOMEM"),
-        (libc::EACCES, "EACCES"),
-        (libc::EFAULT, "EFAULT"),
-        (libc::EBUSY, "EBUSY"),
-        (libc::EEXIST, "EEXIST"),
-        (libc::EXDEV, "EXDEV"),
-        (libc::ENODEV, "ENODEV"),
-        (libc::ENOTDIR, "ENOTDIR"),
-        (libc::EISDIR, "EISDIR"),
-        (libc::EINVAL, "EINVAL"),
-        (libc::EMFILE, "EMFILE"),
-        (libc::ENOTTY, "ENOTTY"),
-        (libc::EFBIG, "EFBIG"),
-        (libc::ENOSPC, "ENOSPC"),
-        (libc::ESPIPE, "ESPIPE"),
-        (libc::EROFS, "EROFS"),
-        (libc::EPIPE, "EPIPE"),
-        (libc::ENOTEMPTY, "ENOTEMPTY"),
-        (libc::ELOOP, "ELOOP"),
-        (libc::EOPNOTSUPP, "EOPNOTSUPP"),
-    ];
-    NAMES.iter().find(|(n, _)| *n == errno).map_or_else(|| format!("errno {errno}"), |(_, name)| (*name).to_owned())
 }
 
 fn print_block(reel: &Reel, s: &Summary) {

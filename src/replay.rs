@@ -123,16 +123,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 #[cfg(feature = "capture")]
 fn run_watched(replay: Replay, wants_reel: bool, tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
     use ioreel_capture::{host, watch::DiskWatch};
-    use ioreel_replay::watch::{Seen, Watch};
+    use ioreel_replay::watch::Watch;
+    use ioreel_traces::disk::DiskActivity;
     struct Disks(DiskWatch);
     impl Watch for Disks {
         fn begin(&mut self) {
             self.0.begin();
         }
-        fn end(self, epoch_ns: i64) -> Result<Seen, String> {
-            let ioreel_capture::watch::Seen { block, bio, devices, probes, ledger, left_out } =
-                self.0.end(epoch_ns).map_err(|e| format!("the result has no block tables: {e}"))?;
-            Ok(Seen { block, bio, devices, probes, ledger, left_out })
+        fn end(self, epoch_ns: i64) -> Result<DiskActivity, String> {
+            self.0.end(epoch_ns).map_err(|e| format!("the result has no block tables: {e}"))
         }
     }
     let disks = if wants_reel { host::disks_of(replay.mount()) } else { Vec::new() };

@@ -1,26 +1,22 @@
-//! Facts about the machine: mounts, block devices, memory, clocks. Reads only; decides nothing.
+//! Facts about the machine that a recording needs: mounts, block devices, clocks, capabilities. Reads only;
+//! decides nothing.
 
 use std::{
-    collections::BTreeMap,
     ffi::CString,
     fs, io,
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
 
+pub use ioreel_traces::host::{dev_t, host, mount_of_path};
 use ioreel_traces::{
-    manifest::{Clock, Device, Host, Mount},
+    manifest::{Clock, Device, Mount},
     text,
 };
 use rustix::{
     fs::{major, minor},
     time::{ClockId, clock_gettime},
 };
-
-/// The kernel's `dev_t` as the reel stores it.
-pub fn dev_t(major: u32, minor: u32) -> i64 {
-    i64::from(major) << 20 | i64::from(minor)
-}
 
 /// `dev_t` of a number as stat(2) gives it.
 pub fn dev_of_stat(dev: u64) -> i64 {
@@ -48,96 +44,21 @@ fn read_number(path: impl AsRef<Path>) -> Option<i64> {
     read_trimmed(path)?.parse().ok()
 }
 
-/// The machine, as the manifest tells it.
-pub fn host() -> Host {
-    let uname = rustix::system::uname();
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let mem_kib =
-        meminfo.lines().find_map(|l| l.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<i64>().ok());
-    let mut vm_dirty = BTreeMap::new();
-    for entry in fs::read_dir("/proc/sys/vm").into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with("dirty")
-            && let Some(value) = read_number(entry.path())
-        {
-            vm_dirty.insert(name, value);
-        }
-    }
-    Host {
-        name: uname.nodename().to_string_lossy().into_owned(),
-        kernel: uname.release().to_string_lossy().into_owned(),
-        arch: uname.machine().to_string_lossy().into_owned(),
-        cpus: possible_cpus() as u32,
-        mem_bytes: mem_kib.unwrap_or(0) * 1024,
-        vm_dirty,
-    }
-}
-
 /// CPUs that may ever be online: as many as there must be rings.
 pub fn possible_cpus() -> usize {
     libbpf_rs::num_possible_cpus().unwrap_or(1)
 }
 
-/// Undoes the octal escapes of /proc/*/mountinfo.
-fn unescape(field: &str) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    let mut out = Vec::with_capacity(field.len());
-    let mut bytes = field.as_bytes();
-    while let [first, rest @ ..] = bytes {
-        bytes = rest;
-        if *first == b'\\'
-            && let Some(octal) = rest.get(..3).and_then(|o| std::str::from_utf8(o).ok())
-            && let Ok(b) = u8::from_str_radix(octal, 8)
-        {
-            out.push(b);
-            bytes = &rest[3..];
-        } else {
-            out.push(*first);
+/// Every mount in this process's name space, in mount order, with sizes.
+pub fn mounts() -> Vec<Mount> {
+    let mut mounts = ioreel_traces::host::mounts();
+    for m in &mut mounts {
+        if let Ok(s) = rustix::fs::statvfs(ioreel_traces::host::os_path(&m.mountpoint)) {
+            m.total_bytes = (s.f_blocks * s.f_frsize) as i64;
+            m.free_bytes = (s.f_bfree * s.f_frsize) as i64;
         }
     }
-    std::ffi::OsString::from_vec(out).into()
-}
-
-fn display(path: &Path) -> String {
-    text::from_bytes(path.as_os_str().as_encoded_bytes()).to_string()
-}
-
-/// Every mount in this process's name space, in mount order.
-pub fn mounts() -> Vec<Mount> {
-    let info = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    info.lines().filter_map(mount).collect()
-}
-
-/// One line of mountinfo (Documentation/filesystems/proc.rst, 3.5).
-fn mount(line: &str) -> Option<Mount> {
-    let (left, right) = line.split_once(" - ")?;
-    let left: Vec<&str> = left.split(' ').collect();
-    let mut right = right.split(' ');
-    let (major, minor) = left.get(2)?.split_once(':')?;
-    let mountpoint = unescape(left.get(4)?);
-    let fstype = right.next()?.to_owned();
-    let source = display(&unescape(right.next()?));
-    let stat = rustix::fs::statvfs(&mountpoint).ok();
-    Some(Mount {
-        sb_dev: dev_t(major.parse().ok()?, minor.parse().ok()?),
-        fstype,
-        source,
-        root: display(&unescape(left.get(3)?)),
-        options: format!("{},{}", left.get(5)?, right.next().unwrap_or_default()),
-        total_bytes: stat.as_ref().map_or(0, |s| (s.f_blocks * s.f_frsize) as i64),
-        free_bytes: stat.as_ref().map_or(0, |s| (s.f_bfree * s.f_frsize) as i64),
-        mountpoint: display(&mountpoint),
-    })
-}
-
-/// The mount that holds an absolute path, by its longest matching mount point.
-pub fn mount_of_path<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
-    let holds = |m: &&Mount| {
-        let point = m.mountpoint.trim_end_matches('/');
-        path.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    // Of mounts stacked on one point the last is the visible one.
-    mounts.iter().filter(holds).max_by_key(|m| m.mountpoint.len())
+    mounts
 }
 
 /// Disks behind a mounted file system: its own device's disk, all members of a btrfs, none for tmpfs and the like.
@@ -265,26 +186,4 @@ pub fn kernel_symbol(name: &str) -> Option<u64> {
 /// A path as the C interface wants it; `None` when it holds a NUL.
 pub(crate) fn c_path(path: &str) -> Option<CString> {
     CString::new(text::to_bytes(path)).ok()
-}
-
-#[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mountinfo_lines_are_understood() {
-        let m = mount("36 35 98:0 /sub /mnt/a\\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue").unwrap();
-        assert_eq!((m.sb_dev, &*m.fstype, &*m.mountpoint, &*m.root), (98 << 20, "ext3", "/mnt/a b", "/sub"));
-        assert_eq!(m.options, "rw,noatime,rw,errors=continue");
-    }
-
-    #[test]
-    fn the_longest_mount_point_wins_and_names_are_whole() {
-        let at = |p: &str| Mount { mountpoint: p.into(), ..Mount::default() };
-        let mounts = [at("/"), at("/mnt"), at("/mnt/a")];
-        assert_eq!(mount_of_path(&mounts, "/mnt/a/f").unwrap().mountpoint, "/mnt/a");
-        assert_eq!(mount_of_path(&mounts, "/mnt/ab").unwrap().mountpoint, "/mnt");
-        assert_eq!(mount_of_path(&mounts, "/x").unwrap().mountpoint, "/");
-    }
 }

@@ -1,7 +1,7 @@
 //! Watches what given disks do, without recording any operation: a replay's eye on its target.
 
 use std::{
-    collections::BTreeMap,
+    collections::HashSet,
     mem::MaybeUninit,
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread::JoinHandle,
@@ -10,7 +10,8 @@ use std::{
 
 use ioreel_bpf::types::rec_class;
 use ioreel_traces::{
-    manifest::{Device, Ledger, Probe},
+    disk::DiskActivity,
+    manifest::Ledger,
     rows::{Bio, Block},
 };
 
@@ -26,23 +27,6 @@ use crate::{
 /// How often the rings are looked at.
 const TICK: Duration = Duration::from_millis(4);
 
-/// What the disks did.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// Requests issued since the start.
-    pub block: Vec<Block>,
-    /// Bios queued since the start, without files: inode numbers of a replay are not those of its original.
-    pub bio: Vec<Bio>,
-    /// The disks.
-    pub devices: Vec<Device>,
-    /// The probes.
-    pub probes: Vec<Probe>,
-    /// Of the classes `block` and `bio`.
-    pub ledger: BTreeMap<String, Ledger>,
-    /// What was left out, by reason.
-    pub left_out: BTreeMap<String, i64>,
-}
-
 enum Order {
     Begin,
     /// Wait for quiet and end; rows are told from this monotonic time on.
@@ -54,7 +38,7 @@ enum Order {
 #[derive(Debug)]
 pub struct DiskWatch {
     orders: SyncSender<Order>,
-    thread: JoinHandle<Result<Seen, CaptureError>>,
+    thread: JoinHandle<Result<DiskActivity, CaptureError>>,
 }
 
 impl DiskWatch {
@@ -81,7 +65,7 @@ impl DiskWatch {
                 }
                 Err(e) => {
                     let _ = ready.send(Err(e));
-                    Ok(Seen::default())
+                    Ok(DiskActivity::default())
                 }
             }
         });
@@ -98,15 +82,16 @@ impl DiskWatch {
     }
 
     /// Waits until the disks are quiet (30 s at most) and tells what they did, in ns since `t0_ns` on the
-    /// monotonic clock. What was issued before that moment is left out and counted.
-    pub fn end(self, t0_ns: i64) -> Result<Seen, CaptureError> {
+    /// monotonic clock. What was issued before that moment is left out and counted. Bios have no file: inode
+    /// numbers of a replay are not those of its original.
+    pub fn end(self, t0_ns: i64) -> Result<DiskActivity, CaptureError> {
         let _ = self.orders.send(Order::End(t0_ns));
         let died = || CaptureError::Bpf { doing: "watching disks", why: "the watching thread died".into() };
         self.thread.join().map_err(|_| died())?
     }
 }
 
-fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> Result<Seen, CaptureError> {
+fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> Result<DiskActivity, CaptureError> {
     let mut rows = Rows::default();
     loop {
         match orders.recv_timeout(TICK) {
@@ -127,7 +112,7 @@ fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> R
                 return rows.seen(&session, disks, t0_ns);
             }
             Err(RecvTimeoutError::Timeout) => rows.drain(&session),
-            Err(RecvTimeoutError::Disconnected) => return Ok(Seen::default()),
+            Err(RecvTimeoutError::Disconnected) => return Ok(DiskActivity::default()),
         }
     }
 }
@@ -160,7 +145,7 @@ impl Rows {
         }
     }
 
-    fn seen(self, session: &Session<'_>, disks: &[i64], t0_ns: i64) -> Result<Seen, CaptureError> {
+    fn seen(self, session: &Session<'_>, disks: &[i64], t0_ns: i64) -> Result<DiskActivity, CaptureError> {
         let Self { mut block, mut bio, .. } = self;
         let (all_block, all_bio) = (block.len() as i64, bio.len() as i64);
         block.retain(|b| b.issue_ns >= t0_ns);
@@ -169,7 +154,7 @@ impl Rows {
             b.queue_ns = b.queue_ns.map(|t| t - t0_ns);
             b.complete_ns = b.complete_ns.map(|t| t - t0_ns);
         }
-        let kept: std::collections::HashSet<i64> = block.iter().map(|b| b.rq_id).collect();
+        let kept: HashSet<i64> = block.iter().map(|b| b.rq_id).collect();
         bio.retain(|b| b.rq_id.map_or(b.queue_ns >= t0_ns, |rq| kept.contains(&rq)));
         for b in &mut bio {
             b.queue_ns -= t0_ns;
@@ -177,10 +162,10 @@ impl Rows {
         }
         let ledgers = session.ledgers()?;
         let books = Books(&ledgers);
-        let mut seen = Seen {
+        let mut seen = DiskActivity {
             devices: disks.iter().map(|d| host::device(*d)).collect(),
             probes: session.probes(),
-            ..Seen::default()
+            ..DiskActivity::default()
         };
         let early = "requests and bios before the first operation";
         let passed = "requests and bios a watched loop device passed to its backing file";

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
-    manifest::{Clock, Host, Kind, Ledger, Mount, Replay, Span},
+    disk::DiskActivity,
+    host::host,
+    manifest::{Clock, Kind, Ledger, Mount, Replay, Span},
     rows,
 };
 
-use crate::{ReplayError, engine::Outcome, plan::Plan, watch::Seen};
+use crate::{ReplayError, engine::Outcome, plan::Plan};
 
 /// What the result reel says of its making.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ pub(crate) struct Making {
     pub(crate) sync_start_ns: i64,
     pub(crate) sync_ret: i64,
     /// What the target's disks did.
-    pub(crate) seen: Seen,
+    pub(crate) seen: DiskActivity,
 }
 
 /// Makes the result reel; fails when it exists, before anything is replayed.
@@ -102,27 +104,4 @@ pub(crate) fn write(
     manifest.replay = Some(making.replay);
     writer.close(manifest)?;
     Ok(())
-}
-
-fn host() -> Host {
-    let uname = rustix::system::uname();
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let memory = read("/proc/meminfo");
-    let kib = memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<i64>().ok());
-    Host {
-        name: uname.nodename().to_string_lossy().into_owned(),
-        kernel: uname.release().to_string_lossy().into_owned(),
-        arch: uname.machine().to_string_lossy().into_owned(),
-        cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-        mem_bytes: kib.unwrap_or(0) * 1024,
-        vm_dirty: std::fs::read_dir("/proc/sys/vm")
-            .into_iter()
-            .flatten()
-            .filter_map(|e| {
-                let name = e.ok()?.file_name().into_string().ok()?;
-                let value = name.starts_with("dirty_").then(|| read(&format!("/proc/sys/vm/{name}")))?;
-                Some((name, value.trim().parse().ok()?))
-            })
-            .collect(),
-    }
 }

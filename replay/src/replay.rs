@@ -9,6 +9,7 @@ use std::{
 
 use ioreel_traces::{
     Reel,
+    disk::DiskActivity,
     manifest::{Clock, Mount, Replay as Made, Span, State},
 };
 use serde::Serialize;
@@ -27,7 +28,7 @@ use crate::{
     prepare::{self, Preparation},
     target::{Target, drop_caches},
     verdict::{Difference, Lateness, differences, lateness},
-    watch::{Seen, Watch},
+    watch::Watch,
     world::{World, monotonic_ns},
 };
 
@@ -220,7 +221,7 @@ impl Replay {
         let sync_end_ns = monotonic_ns() - world.epoch_ns();
         let seen = watch.end(world.epoch_ns()).unwrap_or_else(|why| {
             warnings.push(why);
-            Seen::default()
+            DiskActivity::default()
         });
         warnings.extend(world.take_warnings());
         let mut outcomes = world.take_outcomes();
@@ -290,7 +291,7 @@ fn making(
     world: &World,
     target: &Target,
     (sync_start_ns, sync_ret): (i64, i64),
-    seen: Seen,
+    seen: DiskActivity,
 ) -> Making {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let since = monotonic_ns() - world.epoch_ns();

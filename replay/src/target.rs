@@ -1,8 +1,12 @@
 //! The directory to replay into: what it is, and whether it will do.
 
-use std::{fs, io, os::fd::OwnedFd, path::Path};
+use std::{
+    fs, io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::Path,
+};
 
-use ioreel_traces::manifest::Mount;
+use ioreel_traces::{host, manifest::Mount, text::from_bytes};
 use rustix::fs::{Mode, OFlags, fstat, fstatvfs, major, minor, open, syncfs};
 
 use crate::ReplayError;
@@ -59,53 +63,11 @@ pub fn drop_caches() -> io::Result<()> {
 /// The mount that holds `path`, by the longest mountpoint that leads to it. The device number alone does
 /// not tell: on btrfs a subvolume's differs from its mount's.
 fn mount_of(path: &Path, dev: u64) -> Option<Mount> {
-    let path = fs::canonicalize(path).ok()?;
-    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mounts = table.lines().filter_map(parse_mount);
-    let mut mount = mounts.filter(|m| path.starts_with(&m.mountpoint)).reduce(|a, b| {
-        // Of several on the same point the last is on top.
-        if b.mountpoint.len() >= a.mountpoint.len() { b } else { a }
-    })?;
+    let path = from_bytes(fs::canonicalize(path).ok()?.as_os_str().as_bytes());
+    let mounts = host::mounts();
+    let mut mount = host::mount_of_path(&mounts, &path)?.clone();
     if mount.sb_dev == 0 {
-        mount.sb_dev = i64::from(major(dev)) << 20 | i64::from(minor(dev));
+        mount.sb_dev = host::dev_t(major(dev), minor(dev));
     }
     Some(mount)
-}
-
-/// A line of /proc/self/mountinfo: see proc_pid_mountinfo(5).
-fn parse_mount(line: &str) -> Option<Mount> {
-    let (left, right) = line.split_once(" - ")?;
-    let left: Vec<&str> = left.split(' ').collect();
-    let right: Vec<&str> = right.split(' ').collect();
-    let (maj, min) = left.get(2)?.split_once(':')?;
-    Some(Mount {
-        sb_dev: maj.parse::<i64>().ok()? << 20 | min.parse::<i64>().ok()?,
-        root: unescape(left.get(3)?),
-        mountpoint: unescape(left.get(4)?),
-        options: format!("{},{}", left.get(5)?, right.get(2).unwrap_or(&"")),
-        fstype: (*right.first()?).to_owned(),
-        source: unescape(right.get(1)?),
-        ..Mount::default()
-    })
-}
-
-/// Blanks and backslashes are written as octal there.
-fn unescape(text: &str) -> String {
-    ["\\040", "\\011", "\\012", "\\134"]
-        .iter()
-        .zip([" ", "\t", "\n", "\\"])
-        .fold(text.to_owned(), |t, (code, plain)| t.replace(code, plain))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mountinfo_is_understood() {
-        let m = parse_mount("36 35 7:1 /sub /mnt/a\\040b rw,noatime shared:1 - btrfs /dev/loop1 rw,space_cache=v2")
-            .expect("a mount");
-        assert_eq!((m.sb_dev, m.fstype.as_str()), (7 << 20 | 1, "btrfs"));
-        assert_eq!((m.mountpoint.as_str(), m.root.as_str()), ("/mnt/a b", "/sub"));
-    }
 }

@@ -10,12 +10,15 @@
 //! * [`build`] collects rows as columns;
 //! * [`writer`] cuts them into segments that survive a crash;
 //! * [`reader`] opens a reel and streams its rows;
+//! * [`host`] reads what a manifest says of the machine;
 //! * [`manifest`] is what is true of the reel as a whole;
 //! * [`validate`] holds a reel against its own promises.
 
 pub mod build;
+pub mod disk;
 pub mod error;
 mod guard;
+pub mod host;
 pub mod manifest;
 pub mod reader;
 pub mod rows;
