@@ -120,9 +120,10 @@ fn without_root_it_runs_in_a_user_namespace_or_says_why_not() {
     let (dir, target) = places();
     let path = reel(dir.path(), false);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // Copied, since nobody may be able to reach the build folder.
+    // Copied, since nobody may be able to reach the build folder; by another process, since a descriptor
+    // open for writing here could be inherited by another test's child, and then the copy is busy.
     let program = dir.path().join("ioreel");
-    fs::copy(env!("CARGO_BIN_EXE_ioreel"), &program).unwrap();
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_ioreel")).arg(&program).status().unwrap().success());
     let root = fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
     let mut c = Command::new(&program);
     c.arg("replay").arg(&path).arg("--target").arg(&target);
