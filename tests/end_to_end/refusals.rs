@@ -11,7 +11,8 @@ pub(crate) fn no_privileges() {
     let dir = temp_dir();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("ioreel");
-    fs::copy(env!("CARGO_BIN_EXE_ioreel"), &program).unwrap();
+    // By another process: a descriptor open for writing here could be inherited by a child of another test.
+    succeed(Command::new("cp").arg(env!("CARGO_BIN_EXE_ioreel")).arg(&program));
     let reel = dir.path().join("x.reel");
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"];
     let mut command = Command::new("setpriv");
