@@ -1,5 +1,6 @@
 //! Aligned columns for people; no escape codes unless standard output is a terminal.
 
+use crate::output::out;
 use std::io::IsTerminal;
 
 /// A table whose columns are as wide as their widest cell.
@@ -57,8 +58,8 @@ impl Columns {
         if self.is_empty() {
             return;
         }
-        println!("\n{}", bold(title));
-        self.lines().iter().for_each(|l| println!("{l}"));
+        out!("\n{}", bold(title));
+        self.lines().iter().for_each(|l| out!("{l}"));
     }
 }
 

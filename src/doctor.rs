@@ -1,5 +1,6 @@
 //! `ioreel doctor`.
 
+use crate::output::out;
 use std::process::ExitCode;
 
 use ioreel_capture::doctor::{Verdict, examine};
@@ -17,7 +18,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let checks = examine();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&checks)?);
+        out!("{}", serde_json::to_string_pretty(&checks)?);
     } else {
         let width = checks.iter().map(|c| c.what.len()).max().unwrap_or(0);
         for c in &checks {
@@ -26,15 +27,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Verdict::Limited => "limited",
                 Verdict::Missing => "MISSING",
             };
-            println!("{word:<8} {:<width$}  {}", c.what, c.found);
+            out!("{word:<8} {:<width$}  {}", c.what, c.found);
             if !c.remedy.is_empty() {
-                println!("{:8} {:width$}  remedy: {}", "", "", c.remedy);
+                out!("{:8} {:width$}  remedy: {}", "", "", c.remedy);
             }
         }
     }
     let works = checks.iter().all(|c| c.verdict != Verdict::Missing);
     if !args.json {
-        println!(
+        out!(
             "\n{}",
             if works { "Recording works here." } else { "Recording does not work here; everything else does." }
         );

@@ -1,5 +1,6 @@
 //! `ioreel info`: what is in a reel, at a glance.
 
+use crate::output::out;
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
@@ -90,7 +91,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 replay: &m.replay,
             },
         };
-        println!("{}", serde_json::to_string_pretty(&document).context("encoding the JSON")?);
+        out!("{}", serde_json::to_string_pretty(&document).context("encoding the JSON")?);
     } else {
         print(&reel, &summary);
     }
@@ -115,13 +116,13 @@ fn print(reel: &Reel, s: &Summary) {
     print_processes(s);
     print_ledger(s);
     for w in &s.warnings {
-        println!("\n{} {w}", bold("Warning:"));
+        out!("\n{} {w}", bold("Warning:"));
     }
 }
 
 fn print_head(reel: &Reel, s: &Summary) {
     let m = &reel.manifest;
-    let fact = |name: &str, text: &str| println!("{} {text}", bold(&format!("{name:<10}")));
+    let fact = |name: &str, text: &str| out!("{} {text}", bold(&format!("{name:<10}")));
     let kind = match m.kind {
         Kind::Recording => "recording",
         Kind::Replay => "replay",
@@ -294,21 +295,17 @@ fn print_operations(s: &Summary) {
     if !failures.is_empty() {
         let more = failures.len().saturating_sub(8);
         let shown: Vec<String> = failures.into_iter().take(8).map(|f| f.1).collect();
-        println!(
-            "  failed: {}{}",
-            shown.join(", "),
-            if more > 0 { format!(", and {more} more") } else { String::new() }
-        );
+        out!("  failed: {}{}", shown.join(", "), if more > 0 { format!(", and {more} more") } else { String::new() });
     }
     let in_flight: u64 = s.operations.iter().map(|o| o.in_flight).sum();
     if in_flight > 0 {
-        println!("  {} operations had not returned when the recording ended", count(in_flight));
+        out!("  {} operations had not returned when the recording ended", count(in_flight));
     }
 }
 
 fn print_block(reel: &Reel, s: &Summary) {
     if s.devices.is_empty() {
-        println!("\n{}\n  none: no block device below, or none was recorded", bold("Block requests"));
+        out!("\n{}\n  none: no block device below, or none was recorded", bold("Block requests"));
         return;
     }
     let mut t = Columns::new(&[

@@ -1,5 +1,6 @@
 //! The log goes to standard error, one line each; quiet unless asked.
 
+use crate::output::tell;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 struct Stderr;
@@ -10,8 +11,8 @@ impl Log for Stderr {
     }
     fn log(&self, record: &Record<'_>) {
         match record.level() {
-            Level::Warn | Level::Error => eprintln!("ioreel: {}", record.args()),
-            level => eprintln!("ioreel: {}: {}", level.as_str().to_lowercase(), record.args()),
+            Level::Warn | Level::Error => tell!("ioreel: {}", record.args()),
+            level => tell!("ioreel: {}: {}", level.as_str().to_lowercase(), record.args()),
         }
     }
     fn flush(&self) {}

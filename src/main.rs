@@ -3,6 +3,7 @@
 //! Each subcommand is one file here that turns arguments into a plain configuration, calls a library
 //! crate and prints what comes back; nothing else lives in this crate.
 
+use output::tell;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -12,6 +13,7 @@ mod columns;
 mod doctor;
 mod info;
 mod logger;
+mod output;
 mod plot;
 #[cfg(feature = "capture")]
 mod record;
@@ -97,7 +99,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
     };
     done.unwrap_or_else(|e| {
-        eprintln!("ioreel: {}", one_line(&e));
+        tell!("ioreel: {}", one_line(&e));
         ExitCode::FAILURE
     })
 }

@@ -55,7 +55,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let choice = Choice { device: args.device, from_ns: args.from, to_ns: args.to };
     let picture = plot(&reels, &PlotOptions { title: args.title, width: args.width, choice })?;
     let bytes = if svg { picture.svg().into_bytes() } else { picture.png()? };
-    fs::write(&args.output, bytes).with_context(|| format!("{}: writing the picture", args.output.display()))?;
+    fs::write(&args.output, bytes)
+        // Half a picture is worse than none.
+        .inspect_err(|_| _ = fs::remove_file(&args.output))
+        .with_context(|| format!("{}: writing the picture", args.output.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

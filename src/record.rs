@@ -1,6 +1,7 @@
 //! `ioreel record`.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use crate::output::tell;
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::ArgGroup;
 use ioreel_capture::{
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     ring_mib: usize,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 const NOTES: &str = "\
@@ -88,22 +89,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let outcome = record(&config)?;
     let m = &outcome.manifest;
     for warning in &m.warnings {
-        eprintln!("ioreel: {warning}");
+        tell!("ioreel: {warning}");
     }
-    if m.lost() > 0 {
-        eprintln!("ioreel: {} events were lost; `ioreel info` says where, a larger --ring-mib may help", m.lost());
+    match (m.lost(), &outcome.error) {
+        (0, _) => {}
+        (lost, None) => {
+            tell!("ioreel: {lost} events were lost; `ioreel info` says where, a larger --ring-mib may help");
+        }
+        (lost, Some(_)) => tell!("ioreel: {lost} events are not in the reel: they could not be written"),
     }
     let count = |class: &str| m.ledger.get(class).map_or(0, |l| l.written);
     log::info!("{}: {} operations, {} requests", args.output.display(), count("ops"), count("block"));
-    if let Some(pid) = outcome.still_running {
-        log::info!("the recording has ended; process {pid} runs on");
+    if let (Some(pid), Some(_)) = (outcome.still_running, outcome.signal) {
+        tell!("ioreel: the recording has ended; process {pid} runs on");
     }
-    let failed = outcome.error.map(|e| eprintln!("ioreel: the reel ends early: {e}")).is_some();
+    let failed = outcome.error.map(|e| tell!("ioreel: the reel ends early: {e}")).is_some();
     let status = match (outcome.status, outcome.still_running, args.duration) {
         (Some(status), ..) => status,
         // Its exit status shall pass through, so it is waited for.
-        (None, Some(pid), Some(_)) => wait_for(pid),
-        _ => 0,
+        (None, Some(pid), Some(_)) if outcome.signal.is_none() => wait_for(pid),
+        // As if it had ended by the signal that it chose to ignore.
+        _ => outcome.signal.unwrap_or(0),
     };
     let code = if status & 0x7f == 0 { status >> 8 & 0xff } else { 128 + (status & 0x7f) };
     Ok(if failed && code == 0 { ExitCode::FAILURE } else { ExitCode::from(code as u8) })

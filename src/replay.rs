@@ -1,5 +1,6 @@
 //! `ioreel replay`: re-issues a reel's operations against a mounted file system.
 
+use crate::output::{out, tell};
 use std::{
     io::{IsTerminal, Write},
     path::PathBuf,
@@ -103,7 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         print_summary(&replay.summary);
     } else if args.dry_run {
-        println!("{}", serde_json::to_string_pretty(&replay.summary)?);
+        out!("{}", serde_json::to_string_pretty(&replay.summary)?);
     }
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
@@ -112,7 +113,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let report = run_watched(replay, wants_reel, |phase| bar.show(phase))?;
     bar.clear();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        out!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print_report(&report);
     }
@@ -141,7 +142,7 @@ fn run_watched(replay: Replay, wants_reel: bool, tell: impl FnMut(Phase)) -> Res
     match DiskWatch::start(disks) {
         Ok(watch) => replay.run(Disks(watch), tell),
         Err(e) => {
-            eprintln!("ioreel: the result will have no block tables: {e}");
+            tell!("ioreel: the result will have no block tables: {e}");
             replay.run(Unwatched, tell)
         }
     }
@@ -182,15 +183,15 @@ impl Bar {
 }
 
 fn print_summary(s: &Summary) {
-    println!("to replay   {} operations of {} threads, on {}", s.operations, s.threads, s.fstype);
+    out!("to replay   {} operations of {} threads, on {}", s.operations, s.threads, s.fstype);
     if !s.skipped.is_empty() {
-        println!("left out    {} operations", s.skipped.values().sum::<i64>());
+        out!("left out    {} operations", s.skipped.values().sum::<i64>());
         for (why, n) in &s.skipped {
-            println!("            {n:>9}  {why}");
+            out!("            {n:>9}  {why}");
         }
     }
-    println!("to prepare  {} names, of which {} files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
-    println!(
+    out!("to prepare  {} names, of which {} files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
+    out!(
         "room        {} to prepare and {} written, of {} free",
         bytes(s.prepare_bytes),
         bytes(s.growth_bytes),
@@ -199,31 +200,23 @@ fn print_summary(s: &Summary) {
 }
 
 fn print_report(r: &Report) {
-    println!("done        {} operations, {} results differ", r.done, r.differing);
+    out!("done        {} operations, {} results differ", r.done, r.differing);
     for d in &r.differences {
-        println!("            {:>9}  {}: {} -> {}", d.count, d.op, d.recorded, d.replayed);
+        out!("            {:>9}  {}: {} -> {}", d.count, d.op, d.recorded, d.replayed);
         for e in &d.examples {
             let path = e.path.as_deref().unwrap_or("(no path)");
-            println!("                         {} -> {}  {path}", e.recorded, e.replayed);
+            out!("                         {} -> {}  {path}", e.recorded, e.replayed);
         }
     }
-    println!(
-        "elapsed     {:>12} to the last call, original {}",
-        duration(r.elapsed_ns),
-        duration(r.original_elapsed_ns)
-    );
-    println!(
-        "            {:>12} to the end of syncfs, original {}",
-        duration(r.synced_ns),
-        duration(r.original_synced_ns)
-    );
+    out!("elapsed     {:>12} to the last call, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
+    out!("            {:>12} to the end of syncfs, original {}", duration(r.synced_ns), duration(r.original_synced_ns));
     let line = |s: Spread| format!("p50 {}  p99 {}  max {}", duration(s.p50), duration(s.p99), duration(s.max));
-    println!("lateness    {}  against the schedule", line(r.lateness.schedule_ns));
-    println!("            {}  the replayer's own", line(r.lateness.own_ns));
+    out!("lateness    {}  against the schedule", line(r.lateness.schedule_ns));
+    out!("            {}  the replayer's own", line(r.lateness.own_ns));
     if r.lateness.early + r.lateness.order_violations > 0 {
-        println!("            {} issued early, {} out of order", r.lateness.early, r.lateness.order_violations);
+        out!("            {} issued early, {} out of order", r.lateness.early, r.lateness.order_violations);
     }
     for w in &r.warnings {
-        eprintln!("ioreel: {w}");
+        tell!("ioreel: {w}");
     }
 }

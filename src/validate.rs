@@ -1,5 +1,6 @@
 //! `ioreel validate`: holds a reel against its own promises.
 
+use crate::output::out;
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
@@ -26,7 +27,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let report = validate(&args.reel, args.repair)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        out!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print(&report);
     }
@@ -35,24 +36,24 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 fn print(report: &Report) {
     for line in &report.repaired {
-        println!("repaired: {line}");
+        out!("repaired: {line}");
     }
     for problem in &report.problems {
-        println!("problem: {problem}");
+        out!("problem: {problem}");
     }
     let shown: u64 = report.problems.iter().map(|p| p.times).sum();
     if report.problem_count > shown {
-        println!("problem: {} more", report.problem_count - shown);
+        out!("problem: {} more", report.problem_count - shown);
     }
     for note in &report.notes {
-        println!("note: {note}");
+        out!("note: {note}");
     }
     let rows: i64 = report.tables.iter().map(|t| t.rows).sum();
     let segments: u64 = report.tables.iter().map(|t| t.segments).sum();
     let what = format!("{rows} rows in {segments} segments of {} tables", report.tables.len());
     match report.problem_count {
-        0 => println!("{}: valid, {what}", report.reel),
-        1 => println!("{}: NOT VALID, 1 problem, {what}", report.reel),
-        n => println!("{}: NOT VALID, {n} problems, {what}", report.reel),
+        0 => out!("{}: valid, {what}", report.reel),
+        1 => out!("{}: NOT VALID, 1 problem, {what}", report.reel),
+        n => out!("{}: NOT VALID, {n} problems, {what}", report.reel),
     }
 }

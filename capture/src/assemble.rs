@@ -191,6 +191,7 @@ impl Assembler {
                 self.counts.tasks += 1;
                 let comm = block::comm(&rec.comm);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
+                    life.row.tid = rec.tid as i32;
                     life.row.comm = comm.clone();
                     self.mappings.forget(life.row.pid);
                 }

@@ -382,7 +382,8 @@ const SYS_FCHMODAT2: c_long = 452;
 
 /// The kernel's table, by number.
 pub fn descriptors() -> Vec<(usize, call_desc)> {
-    CALLS.iter().map(|c| (c.nr as usize, c.desc)).collect()
+    let clone = call_desc { kind: call_kind::CALL_CLONE.0 as u8, ..PLAIN };
+    CALLS.iter().map(|c| (c.nr as usize, c.desc)).chain([(SYS_ioctl as usize, clone)]).collect()
 }
 
 #[cfg(test)]

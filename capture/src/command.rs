@@ -1,9 +1,9 @@
 //! The recorded command: started stopped, released when the probes are active, waited for.
 
 use std::{
-    ffi::CString,
+    ffi::{CString, OsString},
     io::{self, Read, Write},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
 };
 
 use rustix::{
@@ -25,7 +25,7 @@ pub(crate) struct Command {
 
 impl Command {
     /// Forks; the child waits for [`Command::release`]. To be called before any thread exists.
-    pub(crate) fn start(argv: &[String]) -> Result<Self, CaptureError> {
+    pub(crate) fn start(argv: &[OsString]) -> Result<Self, CaptureError> {
         let os = CaptureError::os;
         let words: Vec<CString> =
             argv.iter().map(|w| CString::new(w.as_bytes())).collect::<Result<_, _>>().map_err(|_| {
@@ -52,7 +52,7 @@ impl Command {
                     pid,
                     release: Some(go_write.into()),
                     refusal: no_read.into(),
-                    program: argv[0].clone(),
+                    program: argv[0].to_string_lossy().into_owned(),
                     status: None,
                 })
             }

@@ -56,6 +56,8 @@ struct Deriver {
     clues: HashMap<String, Clue>,
     /// Names whose content or attributes the workload changed: what is there now is not what was.
     changed: HashSet<String>,
+    /// Folders that were not empty, though nothing in them was known then.
+    filled: HashSet<String>,
     files: HashMap<i64, File>,
     forks: std::iter::Peekable<std::vec::IntoIter<Task>>,
     /// Task to the group of tasks it shares its working directory with.
@@ -71,6 +73,7 @@ impl Deriver {
             names: Names::new(snapshot.entries),
             clues: HashMap::new(),
             changed: HashSet::new(),
+            filled: HashSet::new(),
             files,
             forks: tasks.into_iter().peekable(),
             group_of: HashMap::new(),
@@ -156,12 +159,12 @@ impl Deriver {
                 let is_dir = op.op == "rmdir" || op.op == "unlinkat" && flags & libc::AT_REMOVEDIR != 0;
                 let kind = Some(if is_dir { "directory" } else { "regular" }.into());
                 self.seen(path.clone(), ret, Clue { kind, ..Clue::default() });
-                if let (Some(p), true) = (&path, ret == -i64::from(libc::ENOTEMPTY)) {
-                    self.names.exists(p);
-                    // Whatever keeps it from being empty was never named.
-                    if is_dir && !self.names.has_children(p) {
-                        self.names.exists(&format!("{p}/.unseen-entry"));
-                    }
+                if let (Some(p), true) = (&path, is_dir && ret == -i64::from(libc::ENOTEMPTY))
+                    && let Some(before) = self.names.exists(p)
+                    && !self.names.has_children(p)
+                {
+                    // Whatever keeps it from being empty has not been named yet.
+                    self.filled.insert(before);
                 }
                 if let (Some(p), true) = (path, ret == 0) {
                     self.changed.insert(p.clone());
@@ -294,8 +297,15 @@ impl Deriver {
     }
 
     fn rows(self) -> Vec<Tree> {
-        let Self { names, clues, changed, .. } = self;
-        let (snapshot, before) = names.into_before();
+        let Self { names, clues, changed, filled, .. } = self;
+        let (snapshot, mut before) = names.into_before();
+        for dir in filled {
+            // What was met in it later is the reason; only where nothing ever was, something is made up.
+            let below = format!("{dir}/");
+            if !before.range(below.clone()..).next().is_some_and(|p| p.starts_with(&below)) {
+                before.insert(below + ".unseen-entry");
+            }
+        }
         let mut rows: Vec<Tree> = snapshot.into_values().collect();
         for path in before {
             if VIRTUAL.iter().any(|v| path.strip_prefix(v).is_some_and(|r| r.is_empty() || r.starts_with('/'))) {

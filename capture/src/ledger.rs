@@ -69,9 +69,16 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("paths that could not be read from the caller's memory", books.sum(|l| l.path_faults));
     left_out("calls recorded without paths for want of memory", books.sum(|l| l.no_path_state));
     left_out("bios and requests without queue or issue time for want of room in a table", books.sum(|l| l.map_full));
+    let clones = books.sum(|l| l.clones);
+    left_out("file clones (ioctl FICLONE)", clones);
     left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
     left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);
+    if clones != 0 {
+        manifest.warnings.push(format!(
+            "{clones} files were cloned by ioctl(FICLONE), which is not recorded: a replay leaves the copies empty (for cp, use --reflink=never)"
+        ));
+    }
     for probe in &manifest.probes {
         if probe.missed != 0 {
             manifest.warnings.push(format!(

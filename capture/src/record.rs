@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::{OsStr, OsString},
     fs,
     mem::MaybeUninit,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -75,7 +76,7 @@ impl Config {
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A command, started by the recorder, and all its descendants.
-    Command(Vec<String>),
+    Command(Vec<OsString>),
     /// A running process, and what it starts from now on.
     Process(u32),
 }
@@ -91,6 +92,13 @@ pub struct Outcome {
     pub error: Option<CaptureError>,
     /// The command was left running.
     pub still_running: Option<u32>,
+    /// The signal that ended the recording.
+    pub signal: Option<i32>,
+}
+
+/// A name as reels hold it.
+fn name_of(name: &OsStr) -> String {
+    text::from_bytes(name.as_bytes()).to_string()
 }
 
 /// How often the rings are looked at: at the fastest writer measured they fill in some hundred ms.
@@ -122,8 +130,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let mut command = match &config.target {
         Target::Command(argv) => {
-            let shown = cwd.to_string_lossy().into_owned();
-            manifest.command = Some(CommandInfo { argv: argv.clone(), cwd: shown, exit_status: None });
+            let shown = name_of(cwd.as_os_str());
+            manifest.command =
+                Some(CommandInfo { argv: argv.iter().map(|w| name_of(w)).collect(), cwd: shown, exit_status: None });
             Some(Command::start(argv)?)
         }
         Target::Process(_) => None,
@@ -150,7 +159,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let snapshot = take_snapshot(config, pid, &mut manifest)?;
     if devices.is_empty() {
         let tables = session.tables()?;
-        for disk in host::mount_of_path(&mounts, &cwd.to_string_lossy()).map(host::disks_of).unwrap_or_default() {
+        for disk in host::mount_of_path(&mounts, &name_of(cwd.as_os_str())).map(host::disks_of).unwrap_or_default() {
             tables.add_device(disk)?;
         }
     }
@@ -177,7 +186,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         let _ = fs::remove_dir_all(&config.output);
         return Err(e);
     }
-    follow(&session, &pipeline, config, command.as_mut(), started);
+    let signal = follow(&session, &pipeline, config, command.as_mut(), started);
 
     // The unfinished are told first: what ends after this is not in the reel.
     session.end_operations();
@@ -203,7 +212,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     };
     let still_running = command.as_ref().filter(|_| status.is_none()).map(Command::pid);
     close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns })
-        .map(|(manifest, error)| Outcome { manifest, status, error, still_running })
+        .map(|(manifest, error)| Outcome { manifest, status, error, still_running, signal })
 }
 
 /// Waits for a command that outlived its recording; its wait status.
@@ -224,39 +233,40 @@ pub fn wait_for(pid: u32) -> i32 {
     }
 }
 
-/// Drains until the last recorded thread has ended, or something else ends the recording.
+/// Drains until the last recorded thread has ended, or something else ends the recording. Returns the
+/// signal that asked for the end, if one was passed on to the command.
 fn follow(
     session: &Session<'_>,
     pipeline: &Pipeline,
     config: &Config,
     mut command: Option<&mut Command>,
     started: Instant,
-) {
+) -> Option<i32> {
     let mut stop_at = config.duration.map(|d| started + d);
-    let mut signalled = false;
+    let mut signal = None;
     loop {
         drain(session, pipeline);
         let reaped = command.as_deref_mut().is_none_or(|c| c.poll().is_some());
         if session.alive() <= 0 && reaped || pipeline.progress.failed.load(Ordering::Relaxed) {
-            return;
+            return signal;
         }
         if let Some(s) = signals::take() {
             match &command {
                 // A second signal, or a process that is not ours to end: stop at once.
-                _ if signalled => return,
-                None => return,
+                _ if signal.is_some() => return signal,
+                None => return None,
                 Some(c) => {
                     if !s.from_kernel {
                         c.signal(s.signal);
                     }
-                    signalled = true;
+                    signal = Some(s.signal);
                     let grace = Instant::now() + GRACE;
                     stop_at = Some(stop_at.map_or(grace, |t| t.min(grace)));
                 }
             }
         }
         if stop_at.is_some_and(|t| Instant::now() >= t) {
-            return;
+            return signal;
         }
         std::thread::sleep(TICK);
     }
@@ -270,7 +280,7 @@ fn leave_own_output_out(
     mounts: &[Mount],
 ) -> Result<(), CaptureError> {
     let Some(mount) =
-        output.canonicalize().ok().and_then(|p| host::mount_of_path(mounts, &p.to_string_lossy()).cloned())
+        output.canonicalize().ok().and_then(|p| host::mount_of_path(mounts, &name_of(p.as_os_str())).cloned())
     else {
         return Ok(());
     };
@@ -414,7 +424,7 @@ fn close(
 fn warn_of_own_device(config: &Config, manifest: &mut Manifest, assembler: &Assembler) {
     let Ok(path) = config.output.canonicalize() else { return };
     let all = host::mounts();
-    let Some(mount) = host::mount_of_path(&all, &path.to_string_lossy()) else { return };
+    let Some(mount) = host::mount_of_path(&all, &name_of(path.as_os_str())) else { return };
     if let Some(disk) = host::disks_of(mount).into_iter().find(|d| assembler.disks.contains(d)) {
         let name = host::device(disk).name;
         manifest.warnings.push(format!(

@@ -20,10 +20,13 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     SIGNAL.store(signal | if from_kernel { FROM_KERNEL } else { 0 }, Ordering::Relaxed);
 }
 
-/// Installs the handlers for SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP. SIGINT is handled
+/// Installs the handlers for SIGINT, SIGTERM, SIGQUIT and, unless it is ignored (nohup), SIGHUP. SIGINT is handled
 /// also where a shell ignores it for background jobs: who sends it wants the recording to end.
 pub(crate) fn install() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    // A file size limit is then an error like a full disk, not the end.
+    // SAFETY: ignores a signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP] {
         // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();

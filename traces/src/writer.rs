@@ -270,7 +270,7 @@ impl ReelWriter {
         if path.symlink_metadata().is_ok() {
             return Err(ReelError::Exists { path: path.into() });
         }
-        fs::create_dir_all(path).map_err(ReelError::io(path, "creating the reel"))?;
+        fs::create_dir(path).map_err(ReelError::io(path, "creating the reel"))?;
         let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
         // Where the file system has no locks, a repair cannot be kept off; recording still works.
         let _ = lock.try_lock();

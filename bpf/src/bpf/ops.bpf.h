@@ -6,6 +6,8 @@
 #ifndef IOREEL_OPS_H
 #define IOREEL_OPS_H
 
+#define FICLONE 0x40049409u
+#define FICLONERANGE 0x4020940du
 #define F_DUPFD 0
 #define F_DUPFD_CLOEXEC 1030
 #define MAP_ANONYMOUS 0x20
@@ -242,6 +244,13 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	st->op.args[3] = regs->r10;
 	st->op.args[4] = regs->r8;
 	st->op.args[5] = regs->r9;
+	if (desc.kind == CALL_CLONE) {
+		struct cpu_ledger *l = cpu_ledger();
+
+		if (l && ((__u32)regs->si == FICLONE || (__u32)regs->si == FICLONERANGE))
+			l->clones++;
+		return 0;
+	}
 	if (desc.kind == CALL_FCNTL_DUP && (__u32)st->op.args[1] != F_DUPFD && (__u32)st->op.args[1] != F_DUPFD_CLOEXEC)
 		return 0;
 	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))

@@ -83,6 +83,7 @@ int BPF_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_binp
 		return 0;
 	n = bpf_probe_read_kernel_str(s->path, WIRE_PATH_BYTES, BPF_CORE_READ(bprm, filename));
 	s->rec.task_id = st->task_id;
+	s->rec.tid = task->pid;
 	s->rec.path_bytes = n > 0 && n <= WIRE_PATH_BYTES ? n - 1 : 0;
 	BPF_CORE_READ_STR_INTO(&s->rec.comm, task, comm);
 	len = sizeof(s->rec) + (s->rec.path_bytes & (WIRE_PATH_BYTES - 1));

@@ -118,6 +118,8 @@ struct rec_exec {
 	struct rec_hdr hdr;
 	__u32 task_id;
 	__u32 path_bytes;
+	__u32 tid; /* an exec by another thread than the leader takes over the leader's */
+	__u32 pad;
 	char comm[WIRE_COMM_BYTES];
 };
 
@@ -182,6 +184,7 @@ enum call_kind {
 	CALL_OPEN = 2, /* the result is a new description */
 	CALL_FCNTL_DUP = 3, /* only F_DUPFD and F_DUPFD_CLOEXEC */
 	CALL_MMAP = 4, /* only of files */
+	CALL_CLONE = 6, /* ioctl FICLONE and FICLONERANGE: only counted */
 	CALL_VMA = 5, /* of an address: only where a file is mapped */
 };
 
@@ -229,6 +232,7 @@ struct cpu_ledger {
 	__u64 path_faults; /* paths that stayed unreadable */
 	__u64 no_path_state; /* calls recorded without paths: no memory for them */
 	__u64 map_full; /* bios or requests for which a table had no room */
+	__u64 clones; /* file clones by ioctl, which are not recorded */
 	__u64 untracked; /* tasks that could not be followed: no memory */
 };
 
