@@ -109,6 +109,9 @@ fn tests() -> Vec<Test> {
         pass_through::what_the_command_begins_with
         pass_through::ctrl_c_on_a_terminal
         pass_through::a_signal_to_the_recorder_alone
+        pass_through::arguments_of_any_bytes
+        pass_through::output_that_cannot_be_written
+        pass_through::an_exec_by_a_thread
         follow::forks_and_execs
         follow::a_daemon
         follow::a_running_process_for_a_while

@@ -1,9 +1,10 @@
 //! What the recorded command gets and gives passes through untouched, and Ctrl-C ends a recording cleanly.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::Write,
-    os::unix::process::CommandExt,
+    os::unix::{ffi::OsStrExt, process::CommandExt},
     path::Path,
     process::{Command, Stdio},
 };
@@ -11,9 +12,12 @@ use std::{
 use ioreel_traces::{
     manifest::State,
     rows::{Fd, Op, Task},
+    text::to_bytes,
 };
 
-use crate::harness::{assert_valid, describe, finish, one_line, record, run, succeed, temp_dir, text, wait_for};
+use crate::harness::{
+    assert_valid, describe, finish, ioreel, one_line, record, run, succeed, temp_dir, text, wait_for,
+};
 
 pub(crate) fn exit_status_of_the_command() {
     let out = temp_dir();
@@ -130,4 +134,49 @@ pub(crate) fn a_signal_to_the_recorder_alone() {
     let output = finish(child);
     assert_eq!(output.status.code(), Some(128 + libc::SIGINT), "{}", describe(&output));
     assert_ended_well(&reel);
+}
+
+/// Arguments are bytes, and so are names in a reel.
+pub(crate) fn arguments_of_any_bytes() {
+    let out = temp_dir();
+    let name = out.path().join(OsStr::from_bytes(b"caf\xe9\xff"));
+    fs::write(&name, "content").unwrap();
+    let reel = out.path().join("bytes.reel");
+    let mut command = record(&reel, &[], &["cat"]);
+    let output = run(command.arg(&name));
+    assert_eq!(output.stdout, b"content", "{}", describe(&output));
+    let opened = assert_valid(&reel).read::<Op>().unwrap();
+    let bytes = name.as_os_str().as_bytes();
+    assert!(
+        opened.iter().filter_map(|o| o.path.as_deref()).any(|p| to_bytes(p) == bytes),
+        "{name:?} is not in the reel"
+    );
+}
+
+/// A full disk behind standard output is an error of its own.
+pub(crate) fn output_that_cannot_be_written() {
+    let out = temp_dir();
+    let reel = out.path().join("true.reel");
+    succeed(&mut record(&reel, &[], &["true"]));
+    for words in [&["info", text(&reel)][..], &["validate", text(&reel)], &["doctor"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let child = ioreel(words).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+        let output = finish(child);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
+        assert_eq!(told.lines().count(), 1, "{words:?}: {told}");
+    }
+}
+
+/// An exec by another thread than the leader takes over the leader's id.
+pub(crate) fn an_exec_by_a_thread() {
+    let out = temp_dir();
+    let reel = out.path().join("exec.reel");
+    let program = "import os, threading\n\
+        threading.Thread(target=lambda: os.execv('/bin/cat', ['cat', '/proc/self/stat'])).start()\n\
+        import time; time.sleep(60)";
+    succeed(&mut record(&reel, &[], &["python3", "-c", program]));
+    let ops = assert_valid(&reel).read::<Op>().unwrap();
+    let read = ops.iter().find(|o| o.path.as_deref() == Some("/proc/self/stat")).unwrap();
+    assert_eq!(read.tid, read.pid, "the thread that execs becomes the leader");
 }
