@@ -42,9 +42,9 @@ table! {
         ofd: Option<i64> as Ids,
         /// Open file description behind `fd2`.
         ofd2: Option<i64> as Ids,
-        /// File behind `fd`, or the one an open opened; key into `files`.
+        /// File behind `fd`, the one an open opened, or, for a call on a name, the directory behind `dirfd`; key into `files`.
         file: Option<i64> as Ids,
-        /// File behind `fd2`.
+        /// File behind `fd2`, or the directory behind `dirfd2` (an open's `dirfd`).
         file2: Option<i64> as Ids,
         /// First path argument as given (target text of a symlink goes to `path`, its name to `path2`).
         path: Option<Text> as Dict,
