@@ -158,6 +158,10 @@ impl Planner {
 
     fn renamed(&mut self, r: &Rec, from: NodeId, to: NodeId) {
         self.names.prove_present(from, Kind::Unknown, None);
+        if self.names.same_file(from, to) {
+            // Both names stay, says POSIX.
+            return self.names.prove_present(to, Kind::Unknown, None);
+        }
         if r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 {
             self.names.prove_present(to, Kind::Unknown, None);
             self.names.exchange(from, to);

@@ -62,6 +62,12 @@ impl Planner {
         if v.skip.is_some() {
             return out;
         }
+        // Renamed to another name of the same file, it stays.
+        let moves_name = r.call.renames()
+            && v.node != NO_NODE
+            && v.node2 != NO_NODE
+            && r.flags & i64::from(libc::RENAME_EXCHANGE) == 0
+            && !self.names.same_file(v.node, v.node2);
         let mut name = |node: NodeId, needs: Needs, becomes: Option<i64>| {
             if node != NO_NODE {
                 out.push(Touch { key: Key::Name(node), needs, becomes });
@@ -87,8 +93,7 @@ impl Planner {
                 name(v.node2, makes(r), ok.then_some(1));
             }
             c if c.renames() => {
-                let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
-                name(v.node, there, (ok && !exchange).then_some(0));
+                name(v.node, there, (ok && moves_name).then_some(0));
                 name(v.node2, Needs::Anything, ok.then_some(1));
             }
             Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(0)),

@@ -16,6 +16,8 @@ pub type NodeId = u32;
 pub const NO_NODE: NodeId = u32::MAX;
 /// The root directory.
 pub const ROOT: NodeId = 0;
+/// No file with several names.
+const NO_INODE: u32 = u32::MAX;
 /// As many symbolic links as the kernel follows in one path.
 const MAX_LINKS: u32 = 40;
 
@@ -71,6 +73,10 @@ struct Node {
     area: Option<Skip>,
     before: Before,
     state: State,
+    /// Which hard links it had at the start: the same number, the same file; [`NO_INODE`] for none.
+    inode_before: u32,
+    /// Likewise now.
+    inode: u32,
 }
 
 /// The model.
@@ -81,6 +87,10 @@ pub struct Names {
     texts: Vec<Box<[u8]>>,
     children: HashMap<(NodeId, u32), NodeId>,
     roots: Vec<Vec<u8>>,
+    /// Files known to have several names.
+    inodes: u32,
+    /// Numbers of those that the reel's `tree` lists.
+    listed: HashMap<i64, u32>,
 }
 
 impl Names {
@@ -94,6 +104,8 @@ impl Names {
             area: (!roots.is_empty() && !roots.iter().any(|r| r == b"/")).then_some(Skip::Outside),
             before: Before::Present { kind: Kind::Directory, target: None, row: NO_NODE, confirmed: true },
             state: State::Present { kind: Kind::Directory, target: None, pre: ROOT },
+            inode_before: NO_INODE,
+            inode: NO_INODE,
         };
         Self {
             nodes: vec![root],
@@ -101,6 +113,8 @@ impl Names {
             texts: vec![Box::from(&b""[..])],
             children: HashMap::new(),
             roots: roots.to_vec(),
+            inodes: 0,
+            listed: HashMap::new(),
         }
     }
 
@@ -164,6 +178,8 @@ impl Names {
             area: self.nodes[dir as usize].area,
             before: Before::Unknown,
             state: State::Unset,
+            inode_before: NO_INODE,
+            inode: NO_INODE,
         };
         if dir == ROOT {
             match name {
@@ -240,6 +256,7 @@ impl Names {
                 State::Present { kind: Kind::Directory | Kind::Unknown, pre, .. } => pre,
                 _ => NO_NODE,
             };
+            let mut inode = NO_INODE;
             let state = if inherited == NO_NODE {
                 State::Absent
             } else {
@@ -249,6 +266,7 @@ impl Names {
                     let name = self.texts[self.nodes[node as usize].name as usize].clone();
                     self.child(inherited, &name)
                 };
+                inode = self.nodes[pre as usize].inode_before;
                 match &self.nodes[pre as usize].before {
                     Before::Unknown => State::Unknown { pre },
                     Before::Absent => State::Absent,
@@ -256,6 +274,7 @@ impl Names {
                 }
             };
             self.nodes[node as usize].state = state;
+            self.nodes[node as usize].inode = inode;
         }
         &self.nodes[node as usize].state
     }
@@ -354,6 +373,7 @@ impl Names {
     pub fn clear(&mut self, node: NodeId) {
         for n in self.subtree(node) {
             self.nodes[n as usize].state = State::Absent;
+            self.nodes[n as usize].inode = NO_INODE;
         }
     }
 
@@ -361,49 +381,7 @@ impl Names {
     pub fn make(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
         // Not `clear`: names below are absent because nothing is there before, and unset ones stay cheap.
         self.nodes[node as usize].state = State::Present { kind, target, pre: NO_NODE };
-    }
-
-    /// What is at `from` is now also at `to` (a hard link).
-    pub fn link(&mut self, from: NodeId, to: NodeId) {
-        let state = match self.state(from) {
-            State::Present { kind, target, pre } => State::Present { kind: *kind, target: target.clone(), pre: *pre },
-            _ => State::Present { kind: Kind::Unknown, target: None, pre: NO_NODE },
-        };
-        self.nodes[to as usize].state = state;
-    }
-
-    /// Moves what is at `from`, with everything below, to `to`.
-    pub fn rename(&mut self, from: NodeId, to: NodeId) {
-        if from == to {
-            return;
-        }
-        self.clear(to);
-        self.move_state(from, to);
-    }
-
-    /// Exchanges two names.
-    pub fn exchange(&mut self, a: NodeId, b: NodeId) {
-        let hold = self.child(ROOT, b"\0exchange");
-        self.move_state(a, hold);
-        self.move_state(b, a);
-        self.move_state(hold, b);
-    }
-
-    fn move_state(&mut self, from: NodeId, to: NodeId) {
-        let state = self.state(from).clone();
-        let directory = !matches!(state, State::Present { kind: Kind::Regular | Kind::Symlink, .. });
-        self.nodes[to as usize].state = state;
-        if directory {
-            for child in self.children_of(from) {
-                if self.nodes[child as usize].state == State::Unset {
-                    continue;
-                }
-                let name = self.texts[self.nodes[child as usize].name as usize].clone();
-                let there = self.child(to, &name);
-                self.move_state(child, there);
-            }
-        }
-        self.nodes[from as usize].state = State::Absent;
+        self.nodes[node as usize].inode = NO_INODE;
     }
 
     /// Nodes directly below.
@@ -448,5 +426,6 @@ impl Names {
     }
 }
 
+mod moves;
 #[cfg(test)]
 mod tests;

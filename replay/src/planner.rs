@@ -116,6 +116,9 @@ impl Planner {
             let target = t.target.as_ref().map(|t| to_bytes(t).into_boxed_slice());
             if node != ROOT {
                 self.names.set_before(node, kind, target, row as u32);
+                if let (Kind::Regular, Some(link)) = (kind, t.link_id) {
+                    self.names.set_link(node, link);
+                }
             }
             if let (Kind::Regular, Some(size)) = (kind, t.size_bytes) {
                 self.sizes.listed.insert(node, size);

@@ -39,6 +39,8 @@ pub enum Skip {
     DirPosition,
     /// On a mapping that is not a replayed one (made before the recording, or inherited by fork).
     NoMapping,
+    /// No kernel gives such a result: a directory moved into itself.
+    Impossible,
     /// Recorded after its thread's end.
     AfterExit,
 }
@@ -65,6 +67,7 @@ impl Skip {
             Self::NeedsRoot => "change of owner needs root",
             Self::DirPosition => "position inside a directory",
             Self::NoMapping => "mapping made out of sight",
+            Self::Impossible => "result that cannot be",
             Self::AfterExit => "after its thread's end",
         }
     }

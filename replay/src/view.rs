@@ -209,6 +209,14 @@ impl Planner {
         if two || r.call.symlinks() {
             (v.fd2, v.node2) = self.name(r, r.dirfd2, r.path2, false, v)?;
         }
+        if r.call.renames()
+            && r.ret >= 0
+            && v.node != NO_NODE
+            && v.node2 != NO_NODE
+            && (self.names.is_below(v.node, v.node2) || self.names.is_below(v.node2, v.node))
+        {
+            return Err(Skip::Impossible);
+        }
         for node in [v.node, v.node2] {
             if node == NO_NODE {
                 continue;

@@ -66,3 +66,54 @@ fn roots_limit_what_is_replayed() {
     assert_eq!(n.area(inside), None);
     assert_eq!(n.area(outside), Some(Skip::Outside));
 }
+
+#[test]
+fn renaming_one_hard_link_to_another_does_nothing() {
+    let mut n = names();
+    let (a, b, c) = (n.literal(b"/a"), n.literal(b"/b"), n.literal(b"/c"));
+    for node in [a, b] {
+        n.set_before(node, Kind::Regular, None, 0);
+        n.set_link(node, 77);
+    }
+    n.rename(a, b);
+    assert_eq!((n.exists(a), n.exists(b)), (Some(true), Some(true)));
+    n.link(a, c);
+    n.exchange(b, c);
+    n.rename(b, c);
+    assert_eq!((n.exists(b), n.exists(c)), (Some(true), Some(true)));
+    // A new file under an old name is another one.
+    n.clear(b);
+    n.make(b, Kind::Regular, None);
+    n.rename(b, c);
+    assert_eq!((n.exists(a), n.exists(b), n.exists(c)), (Some(true), Some(false), Some(true)));
+}
+
+#[test]
+fn exchanged_directories_take_along_what_is_only_claimed() {
+    let mut n = names();
+    let (d1, d2) = (n.literal(b"/d1"), n.literal(b"/d2"));
+    n.set_before(d1, Kind::Directory, None, 0);
+    n.set_before(d2, Kind::Directory, None, 1);
+    let (x1, x2, y1) = (n.literal(b"/d1/x"), n.literal(b"/d2/x"), n.literal(b"/d1/y"));
+    n.set_before(x1, Kind::Regular, None, 2);
+    // Looked for where it is not, before the exchange: says nothing of the place afterwards.
+    n.prove_absent(x2);
+    n.prove_absent(y1);
+    n.exchange(d1, d2);
+    let y2 = n.literal(b"/d2/y");
+    assert_eq!((n.exists(x1), n.exists(x2)), (Some(false), Some(true)));
+    assert_eq!((n.exists(y1), n.exists(y2)), (None, Some(false)));
+    assert_eq!(n.pre(x2), x1);
+}
+
+#[test]
+fn a_directory_renamed_over_another_takes_along_what_is_only_claimed() {
+    let mut n = names();
+    let (from, to) = (n.literal(b"/d"), n.literal(b"/e"));
+    let (x, there) = (n.literal(b"/d/x"), n.literal(b"/e/x"));
+    n.set_before(x, Kind::Regular, None, 0);
+    n.prove_present(from, Kind::Directory, None);
+    n.prove_absent(there);
+    n.rename(from, to);
+    assert_eq!((n.exists(there), n.exists(x)), (Some(true), Some(false)));
+}

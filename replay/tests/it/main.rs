@@ -3,6 +3,7 @@
 
 mod contained;
 mod files;
+mod names;
 mod order;
 mod processes;
 mod reel;

@@ -1,0 +1,130 @@
+//! Files under several names, and names that move.
+
+use super::{Kind, NO_INODE, NO_NODE, Names, NodeId, State};
+
+/// A node taken out of the model, to be put in elsewhere.
+#[derive(Debug)]
+struct Lifted {
+    /// Index of the one above it.
+    above: usize,
+    name: u32,
+    state: State,
+    inode: u32,
+}
+
+impl Names {
+    /// Says from the reel's `tree` that `node` was one of the hard links with this number.
+    pub fn set_link(&mut self, node: NodeId, link_id: i64) {
+        let fresh = self.inodes;
+        let inode = *self.listed.entry(link_id).or_insert(fresh);
+        self.inodes = self.inodes.max(inode + 1);
+        self.nodes[node as usize].inode_before = inode;
+    }
+
+    /// Whether both names are known to be the same, or hard links of one file: renaming one to the other
+    /// then does nothing.
+    pub fn same_file(&mut self, a: NodeId, b: NodeId) -> bool {
+        self.state(a);
+        self.state(b);
+        let inode = |n: NodeId| match &self.nodes[n as usize] {
+            node if matches!(node.state, State::Present { .. }) => node.inode,
+            _ => NO_INODE,
+        };
+        a == b || (inode(a) != NO_INODE && inode(a) == inode(b))
+    }
+
+    /// What is at `from` is now also at `to` (a hard link).
+    pub fn link(&mut self, from: NodeId, to: NodeId) {
+        let state = match self.state(from) {
+            State::Present { kind, target, pre } => State::Present { kind: *kind, target: target.clone(), pre: *pre },
+            _ => State::Present { kind: Kind::Unknown, target: None, pre: NO_NODE },
+        };
+        if self.nodes[from as usize].inode == NO_INODE {
+            self.nodes[from as usize].inode = self.inodes;
+            self.inodes += 1;
+        }
+        self.nodes[to as usize].inode = self.nodes[from as usize].inode;
+        self.nodes[to as usize].state = state;
+    }
+
+    /// Moves what is at `from`, with everything below, to `to`; neither is below the other.
+    pub fn rename(&mut self, from: NodeId, to: NodeId) {
+        if self.same_file(from, to) {
+            return;
+        }
+        let moved = self.lift(from);
+        self.lower(moved, to);
+    }
+
+    /// Exchanges two names; neither is below the other.
+    pub fn exchange(&mut self, a: NodeId, b: NodeId) {
+        if self.same_file(a, b) {
+            return;
+        }
+        let (at_a, at_b) = (self.lift(a), self.lift(b));
+        self.lower(at_a, b);
+        self.lower(at_b, a);
+    }
+
+    /// Whether `node` is below `above`.
+    pub fn is_below(&self, node: NodeId, above: NodeId) -> bool {
+        let mut at = node;
+        while at != super::ROOT {
+            at = self.parent(at);
+            if at == above {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes out what is at `from` and below, as far as anything was found out about it: the rest follows from
+    /// where `from` itself was at the start.
+    fn lift(&mut self, from: NodeId) -> Vec<Lifted> {
+        self.state(from);
+        let mut ids = vec![from];
+        let mut out: Vec<Lifted> = Vec::new();
+        let mut above = vec![0];
+        let mut next = 0;
+        while next < ids.len() {
+            let node = &mut self.nodes[ids[next] as usize];
+            let state = std::mem::replace(&mut node.state, State::Unset);
+            let inode = std::mem::replace(&mut node.inode, NO_INODE);
+            out.push(Lifted { above: above[next], name: node.name, state, inode });
+            for child in self.children_of(ids[next]) {
+                ids.push(child);
+                above.push(next);
+            }
+            next += 1;
+        }
+        self.nodes[from as usize].state = State::Absent;
+        out
+    }
+
+    /// Puts in what [`Self::lift`] took out; what was known of `to` and below is forgotten.
+    fn lower(&mut self, lifted: Vec<Lifted>, to: NodeId) {
+        for n in self.subtree(to) {
+            self.nodes[n as usize].state = State::Unset;
+            self.nodes[n as usize].inode = NO_INODE;
+        }
+        // Nodes are made only where there is something to say there or below.
+        let mut told: Vec<bool> = lifted.iter().map(|l| l.state != State::Unset).collect();
+        for i in (1..lifted.len()).rev() {
+            told[lifted[i].above] |= told[i];
+        }
+        let mut ids = vec![NO_NODE; lifted.len()];
+        for (i, l) in lifted.into_iter().enumerate() {
+            if i > 0 && !told[i] {
+                continue;
+            }
+            ids[i] = if i == 0 {
+                to
+            } else {
+                let name = self.texts[l.name as usize].clone();
+                self.child(ids[l.above], &name)
+            };
+            self.nodes[ids[i] as usize].state = l.state;
+            self.nodes[ids[i] as usize].inode = l.inode;
+        }
+    }
+}
