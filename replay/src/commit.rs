@@ -192,14 +192,14 @@ impl Planner {
             }
             Call::Munmap | Call::Msync => {
                 let known = &mut self.procs.maps[maps].value;
-                let hit = known.range(..=r.aux).next_back().filter(|(at, (len, _))| r.aux < **at + *len);
+                let hit = known.range(..=r.aux).next_back().filter(|(at, (len, _))| r.aux < at.saturating_add(*len));
                 let Some((at, (len, s))) = hit.map(|(at, (len, s))| (*at, (*len, *s))) else {
                     return Err(Skip::NoMapping);
                 };
                 *fd = s as i32;
                 // Where in the mapping it begins.
                 kept.offset2_bytes = r.aux - at;
-                kept.len_bytes = r.len_bytes.min(at + len - r.aux).max(0);
+                kept.len_bytes = r.len_bytes.min(at.saturating_add(len) - r.aux).max(0);
                 if r.call == Call::Munmap && r.ret == 0 && r.aux == at && kept.len_bytes >= len {
                     known.remove(&at);
                 }

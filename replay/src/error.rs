@@ -36,6 +36,14 @@ pub enum ReplayError {
         /// The first name found.
         found: String,
     },
+    /// This user cannot make anything in the target.
+    #[error("{path}: cannot write here: {source}; name a directory of your own, or replay as root", path = path.display())]
+    NotWritable {
+        /// As given.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// The workload would not fit.
     #[error(
         "{path}: too little room: {needed} needed ({prepare} to prepare, {growth} written), {free} free; choose a \

@@ -145,7 +145,7 @@ impl Preparation {
         for (i, b) in path.iter().enumerate().skip(1) {
             if *b == b'/' && path[i - 1] != b'/' && !made.contains_key(&path[..i]) {
                 made.insert(path[..i].to_vec(), ());
-                self.bytes += BLOCK_BYTES;
+                self.bytes = self.bytes.saturating_add(BLOCK_BYTES);
                 self.items.push(Item {
                     path: path[..i].to_vec(),
                     what: What::Directory,
@@ -160,7 +160,7 @@ impl Preparation {
     /// Regular files, and their lengths together.
     pub fn files(&self) -> (i64, i64) {
         self.items.iter().fold((0, 0), |(n, bytes), i| match i.what {
-            What::Regular { size_bytes, .. } => (n + 1, bytes + size_bytes),
+            What::Regular { size_bytes, .. } => (n + 1, bytes.saturating_add(size_bytes)),
             _ => (n, bytes),
         })
     }

@@ -185,7 +185,7 @@ impl Replay {
         let world = Arc::new(World::new(plan, source, config.pace, config.spin_ns, privilege));
         let (told, phases) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
-        let (items, directory, inner) = (preparation.items, config.target.clone(), world.clone());
+        let (items, directory, inner) = (preparation.items, target.path.clone(), world.clone());
         let paced = config.pace != Pace::Max;
         let launcher = thread::Builder::new()
             .name("launcher".into())
@@ -278,7 +278,7 @@ fn judge(
         elapsed_ns: outcomes.iter().map(|o| o.end_ns).max().unwrap_or(0),
         original_elapsed_ns: plan.last_end_ns,
         synced_ns: sync_end_ns,
-        original_synced_ns: span.elapsed_ns.max(plan.last_end_ns) + span.settle_ns,
+        original_synced_ns: span.elapsed_ns.max(plan.last_end_ns).saturating_add(span.settle_ns),
         lateness,
         warnings,
         summary,

@@ -197,7 +197,7 @@ impl Sizes {
 
     fn freed(&mut self, file: i64) {
         if let Some(f) = self.files.remove(&file) {
-            self.take(-f.alloc - if f.made { BLOCK_BYTES } else { 0 });
+            self.take(-f.alloc.saturating_add(if f.made { BLOCK_BYTES } else { 0 }));
         }
     }
 

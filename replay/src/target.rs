@@ -3,11 +3,14 @@
 use std::{
     fs, io,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use ioreel_traces::{host, manifest::Mount, text::from_bytes};
-use rustix::fs::{Mode, OFlags, fstat, fstatvfs, major, minor, open, syncfs};
+use rustix::{
+    fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fstat, fstatvfs, major, minor, open, syncfs},
+    io::Errno,
+};
 
 use crate::ReplayError;
 
@@ -15,6 +18,8 @@ use crate::ReplayError;
 #[derive(Debug)]
 pub struct Target {
     dir: OwnedFd,
+    /// Where it is, without symbolic links: what is mounted and entered.
+    pub path: PathBuf,
     /// Its mount.
     pub mount: Mount,
     /// Bytes this user may still write.
@@ -22,11 +27,18 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens `path`; refuses what is no directory, and what is not empty unless `force`.
+    /// Opens `path`; refuses what is no directory, what this user may not write to, and what is not empty
+    /// unless `force`.
     pub fn open(path: &Path, force: bool) -> Result<Self, ReplayError> {
         let bad = |why: String| ReplayError::Target { path: path.into(), why };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = open(path, flags, Mode::empty()).map_err(|e| bad(e.to_string()))?;
+        let resolved = fs::canonicalize(path).map_err(|e| bad(e.to_string()))?;
+        let access = accessat(CWD, &resolved, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
+        // Where the kernel cannot tell (before Linux 5.8, for set-id programs), the preparation will.
+        if let Err(e @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) = access {
+            return Err(ReplayError::NotWritable { path: path.into(), source: e.into() });
+        }
         if !force {
             let names = fs::read_dir(path).map_err(|e| bad(e.to_string()))?;
             for name in names {
@@ -46,7 +58,7 @@ impl Target {
         let mut mount = mount_of(path, stat.st_dev).unwrap_or_default();
         mount.total_bytes = bytes(space.f_blocks);
         mount.free_bytes = bytes(space.f_bavail);
-        Ok(Self { free_bytes: mount.free_bytes, mount, dir })
+        Ok(Self { free_bytes: mount.free_bytes, mount, path: resolved, dir })
     }
 
     /// Writes everything out; 0 or -errno.
@@ -70,4 +82,36 @@ fn mount_of(path: &Path, dev: u64) -> Option<Mount> {
         mount.sb_dev = host::dev_t(major(dev), minor(dev));
     }
     Some(mount)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_target_that_cannot_be_written_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        set(dir.path(), 0o755);
+        let target = dir.path().join("t");
+        fs::create_dir(&target).unwrap();
+        set(&target, 0o555);
+        let refused = std::thread::scope(|s| {
+            s.spawn(|| {
+                if rustix::process::geteuid().is_root() {
+                    // SAFETY: plain integers; the raw call changes this thread alone.
+                    assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }, 0);
+                }
+                Target::open(&target, false).map(|_| ())
+            })
+            .join()
+            .unwrap()
+        })
+        .unwrap_err();
+        assert!(matches!(refused, ReplayError::NotWritable { .. }), "{refused}");
+        assert!(!refused.to_string().contains('\n'));
+    }
 }

@@ -102,6 +102,35 @@ fn too_little_room_is_said_before_anything_is_written() {
 }
 
 #[test]
+fn lengths_beyond_all_bounds_are_too_much_rather_than_an_overflow() {
+    let mut d = Draft::new();
+    for name in ["a", "b", "c"] {
+        d.had(&format!("/w/{name}"), "regular", i64::MAX);
+    }
+    d.open(1, "a", libc::O_RDWR, 1, 3);
+    d.on(1, "unlink", "a", 0);
+    d.fd(1, "close", 3, 0);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let refused = Replay::plan(config(d.write(dir.path()), &target)).unwrap_err();
+    assert!(matches!(refused, ReplayError::NoRoom { .. }), "{refused}");
+}
+
+#[test]
+fn a_target_may_be_a_link_to_a_directory() {
+    let mut d = Draft::new();
+    d.create(1, "f", 1, 3);
+    let dir = tempfile::tempdir().unwrap();
+    let (real, link) = (dir.path().join("t"), dir.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink("t", &link).unwrap();
+    let replay = Replay::plan(config(d.write(dir.path()), &link)).unwrap();
+    assert_eq!(replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap().differing, 0);
+    assert!(real.join("w/f").is_file());
+}
+
+#[test]
 fn a_recorded_user_meets_the_same_refusals() {
     let mut d = Draft::new();
     (d.tasks[0].uid, d.tasks[0].gid) = (Some(1234), Some(1234));
