@@ -6,9 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use ioreel_traces::{
-    Manifest, Reel, ReelWriter, Result, Text,
+    Manifest, Reel, ReelWriter, Result, Text, host,
     rows::{File, Op, Task, Tree},
-    text,
 };
 
 use crate::{names::Names, snapshot::Snapshot};
@@ -56,6 +55,8 @@ struct Deriver {
     clues: HashMap<String, Clue>,
     /// Names whose content or attributes the workload changed: what is there now is not what was.
     changed: HashSet<String>,
+    /// Those whose content was written.
+    written: HashSet<String>,
     /// Folders that were not empty, though nothing in them was known then.
     filled: HashSet<String>,
     files: HashMap<i64, File>,
@@ -73,6 +74,7 @@ impl Deriver {
             names: Names::new(snapshot.entries),
             clues: HashMap::new(),
             changed: HashSet::new(),
+            written: HashSet::new(),
             filled: HashSet::new(),
             files,
             forks: tasks.into_iter().peekable(),
@@ -211,6 +213,9 @@ impl Deriver {
             | "futimesat" | "utimensat" => {
                 self.seen(path.clone(), ret, Clue::default());
                 if let (Some(p), 0) = (path, ret) {
+                    if op.op == "truncate" {
+                        self.written.insert(p.clone());
+                    }
                     self.changed.insert(p);
                 }
             }
@@ -237,6 +242,7 @@ impl Deriver {
             && let Some(path) = target.and_then(|f| self.files.get(&f)?.path.as_deref())
         {
             self.changed.insert(path.to_owned());
+            self.written.insert(path.to_owned());
         }
     }
 
@@ -261,6 +267,7 @@ impl Deriver {
             && let Some(p) = &path
         {
             self.changed.insert(p.clone());
+            self.written.insert(p.clone());
         }
         self.seen(path, ret.min(0), clue);
     }
@@ -272,7 +279,7 @@ impl Deriver {
         if !there {
             return;
         }
-        if let Some(before) = self.names.exists(&path) {
+        if let Some(before) = self.names.exists(&path).or_else(|| self.names.origin(&path)) {
             let known = self.clues.entry(before).or_default();
             known.kind = known.kind.take().or(clue.kind);
             known.size_bytes = known.size_bytes.or(clue.size_bytes);
@@ -297,8 +304,8 @@ impl Deriver {
     }
 
     fn rows(self) -> Vec<Tree> {
-        let Self { names, clues, changed, filled, .. } = self;
-        let (snapshot, mut before) = names.into_before();
+        let Self { mut names, clues, changed, written, filled, .. } = self;
+        let (snapshot, mut before) = names.take_before();
         for dir in filled {
             // What was met in it later is the reason; only where nothing ever was, something is made up.
             let below = format!("{dir}/");
@@ -312,7 +319,12 @@ impl Deriver {
                 continue;
             }
             let clue = clues.get(&path).cloned().unwrap_or_default();
-            rows.push(row(&path, clue, changed.contains(&path)));
+            let mut found = row(&path, clue, changed.contains(&path));
+            if let Some(now) = names.name_now(&path).filter(|now| *now != path) {
+                let same_content = !written.contains(&path) && !written.contains(&now);
+                look_at_moved(&mut found, &now, same_content);
+            }
+            rows.push(found);
         }
         rows
     }
@@ -320,11 +332,10 @@ impl Deriver {
 
 /// The row of a name outside the snapshot.
 fn row(path: &str, clue: Clue, changed: bool) -> Tree {
-    use std::os::unix::ffi::OsStringExt;
-    let now = std::ffi::OsString::from_vec(text::to_bytes(path));
+    let now = host::os_path(path);
     let meta = std::fs::symlink_metadata(&now).ok();
     if let Some(meta) = meta.as_ref().filter(|_| !changed) {
-        return crate::snapshot::entry(std::path::Path::new(&now), meta, "first_touch");
+        return crate::snapshot::entry(&now, meta, "first_touch");
     }
     Tree {
         path: path.into(),
@@ -333,5 +344,22 @@ fn row(path: &str, clue: Clue, changed: bool) -> Tree {
         size_bytes: clue.size_bytes,
         mode: clue.mode,
         ..Tree::default()
+    }
+}
+
+/// Adds what can be seen of something that the workload moved and did not remove: what it is, and, if it was not
+/// written to, its size.
+fn look_at_moved(row: &mut Tree, now: &str, same_content: bool) {
+    let path = host::os_path(now);
+    let Ok(meta) = std::fs::symlink_metadata(&path) else { return };
+    let there = crate::snapshot::entry(&path, &meta, "derived");
+    row.kind = there.kind;
+    row.target = there.target;
+    row.mode = row.mode.or(there.mode);
+    (row.uid, row.gid) = (there.uid, there.gid);
+    if same_content {
+        (row.size_bytes, row.alloc_bytes, row.mtime_ns) = (there.size_bytes, there.alloc_bytes, there.mtime_ns);
+    } else if row.kind != "regular" {
+        row.size_bytes = None;
     }
 }

@@ -24,6 +24,15 @@ enum State {
     Gone,
 }
 
+/// Something that was there before got another name.
+#[derive(Debug)]
+struct Move {
+    new: String,
+    old: String,
+    /// It was removed or replaced under its new name.
+    ended: bool,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -33,8 +42,8 @@ pub(crate) struct Names {
     before: BTreeSet<String>,
     /// Targets of links, as found now, in the snapshot or made; `None`: no link.
     links: HashMap<String, Option<String>>,
-    /// Folders moved: new name, old name.
-    moved: Vec<(String, String)>,
+    /// What was there before and was moved, in order.
+    moved: Vec<Move>,
 }
 
 impl Names {
@@ -133,7 +142,7 @@ impl Names {
     fn name_before(&self, path: &str) -> Option<String> {
         let mut name = path.to_owned();
         let mut was_moved = false;
-        for (new, old) in self.moved.iter().rev() {
+        for Move { new, old, .. } in self.moved.iter().rev() {
             if let Some(rest) = name.strip_prefix(new.as_str()).filter(|r| r.starts_with('/')) {
                 name = format!("{old}{rest}");
                 was_moved = true;
@@ -144,6 +153,7 @@ impl Names {
 
     /// The workload made this name.
     pub(crate) fn make(&mut self, path: &str) {
+        self.end_moved(path);
         if let Some(above) = parent(path) {
             self.exists(above);
         }
@@ -152,8 +162,49 @@ impl Names {
         self.links.entry(path.to_owned()).or_insert(None);
     }
 
+    /// What was moved to this name, and is still there, ends.
+    fn end_moved(&mut self, path: &str) {
+        let arrived = self.moved.iter().rposition(|m| m.new == path);
+        if let Some(i) = arrived.filter(|i| !self.moved[*i..].iter().any(|m| m.old == path)) {
+            self.moved[i].ended = true;
+        }
+    }
+
+    /// The name that what is at `path` now had before the recording, if it was there and has been moved.
+    pub(crate) fn origin(&self, path: &str) -> Option<String> {
+        let mut name = path.to_owned();
+        let below = |name: &str, dir: &str| {
+            name.strip_prefix(dir).filter(|r| r.is_empty() || r.starts_with('/')).map(str::to_owned)
+        };
+        for m in self.moved.iter().rev().filter(|m| !m.ended) {
+            if let Some(rest) = below(&name, &m.new) {
+                name = format!("{}{rest}", m.old);
+            } else if below(&name, &m.old).is_some() {
+                // What was there then went away: this came later.
+                return None;
+            }
+        }
+        (name != path && self.before.contains(&name)).then_some(name)
+    }
+
+    /// The name that something which was there before under `path` has now; `None` when it was removed or
+    /// replaced after a move.
+    pub(crate) fn name_now(&self, path: &str) -> Option<String> {
+        let mut name = path.to_owned();
+        for m in &self.moved {
+            if let Some(rest) = name.strip_prefix(m.old.as_str()).filter(|r| r.is_empty() || r.starts_with('/')) {
+                if m.ended {
+                    return None;
+                }
+                name = format!("{}{rest}", m.new);
+            }
+        }
+        Some(name)
+    }
+
     /// The workload removed this name.
     pub(crate) fn remove(&mut self, path: &str) {
+        self.end_moved(path);
         self.states.insert(path.to_owned(), State::Gone);
         self.links.insert(path.to_owned(), None);
     }
@@ -163,6 +214,7 @@ impl Names {
         if let Some(above) = parent(to) {
             self.exists(above);
         }
+        self.end_moved(to);
         let prefix = format!("{from}/");
         let below: Vec<(String, State)> = self
             .states
@@ -181,8 +233,8 @@ impl Names {
         let was_before = self.states.insert(from.to_owned(), State::Gone) == Some(State::Before);
         self.states.insert(to.to_owned(), State::Made);
         // What lies in a folder that the workload made is the workload's too.
-        if was_before || self.moved.iter().any(|(new, _)| new == from) {
-            self.moved.push((to.to_owned(), from.to_owned()));
+        if was_before || self.moved.iter().any(|m| m.new == from) {
+            self.moved.push(Move { new: to.to_owned(), old: from.to_owned(), ended: false });
         }
     }
 
@@ -192,10 +244,9 @@ impl Names {
         self.states.range(prefix.clone()..).take_while(|(p, _)| p.starts_with(&prefix)).any(|(_, s)| *s != State::Gone)
     }
 
-    /// The snapshot, and the other names that were there before.
-    pub(crate) fn into_before(self) -> (HashMap<String, Tree>, BTreeSet<String>) {
-        let Self { snapshot, before, .. } = self;
-        (snapshot, before)
+    /// Takes out the snapshot, and the other names that were there before.
+    pub(crate) fn take_before(&mut self) -> (HashMap<String, Tree>, BTreeSet<String>) {
+        (std::mem::take(&mut self.snapshot), std::mem::take(&mut self.before))
     }
 }
 
@@ -221,8 +272,8 @@ fn parent(path: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn before(n: Names) -> Vec<String> {
-        n.into_before().1.into_iter().collect()
+    fn before(mut n: Names) -> Vec<String> {
+        n.take_before().1.into_iter().collect()
     }
 
     #[test]
@@ -251,6 +302,22 @@ mod tests {
         n.rename("/nowhere/new", "/nowhere/newer");
         assert_eq!(n.exists("/nowhere/newer/g"), Some("/nowhere/old/g".into()));
         assert_eq!(before(n), ["/", "/nowhere", "/nowhere/old", "/nowhere/old/f", "/nowhere/old/g"]);
+    }
+
+    #[test]
+    fn what_was_moved_is_found_where_it_went_unless_it_ended_there() {
+        let mut n = Names::default();
+        n.exists("/nowhere/a/f");
+        n.rename("/nowhere/a", "/nowhere/b");
+        n.rename("/nowhere/b", "/nowhere/c");
+        n.make("/nowhere/b");
+        assert_eq!(n.name_now("/nowhere/a/f").unwrap(), "/nowhere/c/f");
+        assert_eq!(n.origin("/nowhere/c"), Some("/nowhere/a".into()));
+        assert_eq!(n.origin("/nowhere/b"), None, "made anew");
+        n.exists("/nowhere/x");
+        n.rename("/nowhere/x", "/nowhere/y");
+        n.remove("/nowhere/y");
+        assert_eq!(n.name_now("/nowhere/x"), None);
     }
 
     #[test]
