@@ -34,6 +34,8 @@ impl Planner {
                 if self.names.exists(node2) != Some(false) {
                     self.names.prove_absent(node2);
                 }
+                let parent = self.names.parent(node2);
+                self.names.prove_present(parent, Kind::Directory, None);
                 if node != NO_NODE {
                     self.names.link(node, node2);
                     if let Some(file) = self.file_at.get(&node).copied() {
@@ -59,6 +61,10 @@ impl Planner {
                 self.names.prove_present(node, Kind::Directory, None);
                 let place = self.procs.of(r.task as usize).place;
                 self.procs.places[place].value.cwd = Ok(node);
+            }
+            // A directory that was removed while open lists nothing, and proves nothing of the name.
+            c if c.lists() && node != NO_NODE && self.names.exists(node) != Some(false) => {
+                self.names.prove_present(node, Kind::Directory, None);
             }
             Call::Readlink | Call::Readlinkat if by_name => {
                 // Its text was not recorded: any of the same length reads alike.
@@ -178,9 +184,14 @@ impl Planner {
             self.names.rename(from, to);
             self.file_at.extend(file.map(|f| (to, f)));
         }
-        if !matches!(self.names.kind(to), Kind::Regular | Kind::Symlink) {
-            let names = &mut self.names;
-            self.procs.relocate(|n| names.moved(n, from, to));
+        let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
+        let names = &mut self.names;
+        let mut may_hold = |n: NodeId| !matches!(names.kind(n), Kind::Regular | Kind::Symlink);
+        if may_hold(to) || (exchange && may_hold(from)) {
+            self.procs.relocate(|n| match names.moved(n, from, to) {
+                there if there == n && exchange => names.moved(n, to, from),
+                there => there,
+            });
         }
     }
 

@@ -112,7 +112,9 @@ impl Planner {
         for row in 0..self.input.tree.len() {
             let t = &self.input.tree[row];
             let node = self.names.literal(&to_bytes(&t.path));
-            let kind = Kind::from_name(&t.kind);
+            // What the recorder knew nothing of it calls a regular file.
+            let guessed = t.origin == "derived" && t.kind == "regular" && t.size_bytes.is_none() && t.mode.is_none();
+            let kind = if guessed { Kind::Unknown } else { Kind::from_name(&t.kind) };
             let target = t.target.as_ref().map(|t| to_bytes(t).into_boxed_slice());
             if node != ROOT {
                 self.names.set_before(node, kind, target, row as u32);

@@ -87,6 +87,9 @@ impl Preparation {
             let mut prefix = path.clone();
             prefix.push(b'/');
             let holds = nodes.get(i + 1).is_some_and(|(next, _)| next.starts_with(&prefix));
+            if planted(plan, *node, row) {
+                continue;
+            }
             // Outside the roots only what a working directory needs is made: see below.
             if plan.names.area(*node).is_some() {
                 continue;
@@ -164,6 +167,19 @@ impl Preparation {
             _ => (n, bytes),
         })
     }
+}
+
+/// Whether a name only stands for the unknown one that kept a directory from being removed, while another
+/// name there is known that may have been it.
+fn planted(plan: &Plan, node: NodeId, row: Option<&Tree>) -> bool {
+    let derived = row.is_some_and(|r| r.origin == "derived" && r.path.ends_with("/.unseen-entry"));
+    derived
+        && !matches!(plan.names.before(node), Before::Present { confirmed: true, .. })
+        && plan
+            .names
+            .children_of(plan.names.parent(node))
+            .into_iter()
+            .any(|n| n != node && matches!(plan.names.before(n), Before::Present { .. }))
 }
 
 fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {

@@ -49,3 +49,94 @@ fn a_directory_moved_into_itself_is_left_out() {
         }
     }
 }
+
+#[test]
+fn exchanged_directories_have_each_others_entries() {
+    for by_descriptor in [false, true] {
+        let mut d = Draft::new();
+        d.had("/w", "directory", 0);
+        d.had("/w/d1", "directory", 0);
+        d.had("/w/d1/x", "regular", 2);
+        d.had("/w/d2", "directory", 0);
+        d.know(9, "directory");
+        d.open(1, "d2", libc::O_RDONLY | libc::O_DIRECTORY, 9, 3);
+        let o = d.on(1, "renameat2", "d1", 0);
+        (o.path2, o.dirfd2, o.flags) = (Some("d2".into()), Some(-100), Some(2));
+        if by_descriptor {
+            // The descriptor went along: it is d1's by now.
+            d.create(1, "y", 1, 4).dirfd = Some(3);
+            d.open(1, "d1/y", libc::O_RDONLY, 1, 5);
+        } else {
+            d.create(1, "d1/y", 1, 4);
+        }
+        let dir = replay_same(d);
+        assert!(exists(&dir, "d2/x") && exists(&dir, "d1/y") && !exists(&dir, "d1/x") && !exists(&dir, "d2/y"));
+    }
+}
+
+/// What the recorder writes of a name it knows nothing of.
+fn guess(d: &mut Draft, path: &str) {
+    let t = d.had(path, "regular", 0);
+    (t.origin, t.size_bytes, t.alloc_bytes, t.mode) = ("derived".into(), None, None, None);
+}
+
+#[test]
+fn the_kind_shown_under_a_new_name_is_prepared_under_the_old() {
+    type Evidence = fn(&mut Draft);
+    let evidence: [(&str, Evidence); 6] = [
+        ("open", |d| {
+            let o = d.on(1, "openat", "new", 3);
+            (o.flags, o.aux, o.ofd) = (Some(libc::O_DIRECTORY.into()), Some(0), Some(1));
+        }),
+        ("list", |d| {
+            let o = d.on(1, "openat", "new", 3);
+            (o.flags, o.aux, o.ofd) = (Some(0), Some(0), Some(1));
+            d.fd(1, "getdents64", 3, 48).len_bytes = Some(32768);
+        }),
+        ("enter", |d| {
+            d.on(1, "chdir", "new", 0);
+        }),
+        ("make below", |d| {
+            d.on(1, "mkdir", "new/sub", 0).mode = Some(0o755);
+        }),
+        ("link below", |d| {
+            d.create(1, "file", 1, 3);
+            d.on(1, "link", "file", 0).path2 = Some("new/other".into());
+        }),
+        ("read link", |d| {
+            d.on(1, "readlink", "new", 7).len_bytes = Some(64);
+        }),
+    ];
+    for (what, tell) in evidence {
+        for listed in [false, true] {
+            let mut d = Draft::new();
+            d.had("/w", "directory", 0);
+            if listed {
+                guess(&mut d, "/w/old");
+            }
+            d.on(1, "rename", "old", 0).path2 = Some("new".into());
+            tell(&mut d);
+            let (dir, report) = replay(d);
+            assert_eq!(report.differing, 0, "{what}: {:#?}", report.differences);
+            let meta = fs::symlink_metadata(dir.path().join("t/w/new")).unwrap();
+            assert_eq!((meta.is_dir(), meta.is_symlink()), (what != "read link", what == "read link"), "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_entry_made_up_for_a_full_directory_gives_way_to_a_known_one() {
+    for known in [false, true] {
+        let mut d = Draft::new();
+        d.had("/w", "directory", 0);
+        d.had("/w/full", "directory", 0);
+        guess(&mut d, "/w/full/.unseen-entry");
+        d.on(1, "rmdir", "full", -39);
+        if known {
+            d.on(1, "unlink", "full/f", 0);
+            d.on(1, "rmdir", "full", 0);
+        }
+        let dir = replay_same(d);
+        assert_eq!(exists(&dir, "full/.unseen-entry"), !known);
+    }
+}
