@@ -92,6 +92,7 @@ fn tests() -> Vec<Test> {
         bytes::a_copy_is_seen_whole
         replays::an_unpacked_archive
         replays::a_reworked_tree
+        replays::moves_without_a_snapshot
     }
     once! { false:
         damaged::a_sound_reel_is_valid

@@ -151,3 +151,25 @@ pub(crate) fn a_target_that_does_not_do() {
     );
     assert!(Reel::open(&reel).is_ok());
 }
+
+/// Moves, fills and removes what was there before, by absolute names, with no snapshot to tell what it was.
+const MOVES: &str = "set -e
+    mv $D/folder $D/moved; cat $D/moved/deep/file; mkdir $D/moved/new
+    mv $D/link $D/renamed; readlink $D/renamed
+    mv $D/file $D/appended; echo more >>$D/appended; cat $D/appended
+    rmdir $D/full || rm $D/full/entry; rmdir $D/full; mkdir $D/full
+    mv $D/tree $D/gone; rm -r $D/gone; mkdir $D/tree";
+
+pub(crate) fn moves_without_a_snapshot(fs: Fs) {
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let work = origin.path().join("work");
+    for (name, content) in [("folder/deep/file", "deep"), ("file", "some"), ("full/entry", ""), ("tree/leaf", "x")] {
+        fs::create_dir_all(work.join(name).parent().unwrap()).unwrap();
+        fs::write(work.join(name), content).unwrap();
+    }
+    symlink("folder", work.join("link")).unwrap();
+    let reel = out.path().join("moves.reel");
+    succeed(record(&reel, &["--no-snapshot"], &["sh", "-c", MOVES]).current_dir("/").env("D", &work));
+    assert_valid(&reel);
+    replays_to(fs, &reel, &work);
+}
