@@ -59,6 +59,7 @@ fn exchanged_directories_have_each_others_entries() {
         d.had("/w/d1/x", "regular", 2);
         d.had("/w/d2", "directory", 0);
         d.know(9, "directory");
+        d.on(1, "stat", "d2/x", -2);
         d.open(1, "d2", libc::O_RDONLY | libc::O_DIRECTORY, 9, 3);
         let o = d.on(1, "renameat2", "d1", 0);
         (o.path2, o.dirfd2, o.flags) = (Some("d2".into()), Some(-100), Some(2));
@@ -69,6 +70,7 @@ fn exchanged_directories_have_each_others_entries() {
         } else {
             d.create(1, "d1/y", 1, 4);
         }
+        d.open(1, "d2/x", libc::O_RDONLY, 10, 6);
         let dir = replay_same(d);
         assert!(exists(&dir, "d2/x") && exists(&dir, "d1/y") && !exists(&dir, "d1/x") && !exists(&dir, "d2/y"));
     }
