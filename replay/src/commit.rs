@@ -35,6 +35,11 @@ impl Planner {
             if why == Skip::OutOfSight {
                 self.foreign_names_change(r, &v);
             }
+            if matches!(r.call, Call::Chdir | Call::Fchdir) && r.ret >= 0 && !untouched {
+                // The stand-in stays where it was: what follows by relative paths is not for there.
+                let place = self.procs.of(task).place;
+                self.procs.places[place].value.cwd = Err(why);
+            }
             return self.skip(why);
         }
         if let Some(same) = through_descriptor(r.call).filter(|_| v.magic) {

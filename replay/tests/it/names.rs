@@ -142,3 +142,19 @@ fn an_entry_made_up_for_a_full_directory_gives_way_to_a_known_one() {
         assert_eq!(exists(&dir, "full/.unseen-entry"), !known);
     }
 }
+
+#[test]
+fn in_a_directory_that_is_not_replayed_nothing_relative_is() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "chdir", "/proc/self", 0);
+    d.on(1, "stat", "status", 0).mode = Some(0o100_444);
+    d.on(1, "chdir", "..", 0);
+    d.on(1, "unlink", "nothing", -1);
+    d.on(1, "chdir", "/w", 0);
+    d.create(1, "f", 1, 3);
+    let (dir, report) = replay(d);
+    assert_eq!((report.done, report.differing), (2, 0), "{:#?}", report.differences);
+    assert_eq!(report.summary.skipped.get("under /proc"), Some(&4));
+    assert!(exists(&dir, "f") && !exists(&dir, "status"));
+}
