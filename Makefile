@@ -37,4 +37,4 @@ samples: ## makes the reels of traces/samples anew (root)
 	@scripts/make-samples
 
 install: release ## installs the program under PREFIX (/usr/local)
-	install -D -m 755 "$(CARGO_TARGET_DIR)/release/ioreel" "$(DESTDIR)$(PREFIX)/bin/ioreel"
+	install -s -D -m 755 "$(CARGO_TARGET_DIR)/release/ioreel" "$(DESTDIR)$(PREFIX)/bin/ioreel"
