@@ -55,6 +55,8 @@ struct Deriver {
     clues: HashMap<String, Clue>,
     /// Names whose content or attributes the workload changed: what is there now is not what was.
     changed: HashSet<String>,
+    /// Names made by link, and the name that the file had first.
+    same_file: HashMap<String, String>,
     /// Those whose content was written.
     written: HashSet<String>,
     /// Folders that were not empty, though nothing in them was known then.
@@ -74,6 +76,7 @@ impl Deriver {
             names: Names::new(snapshot.entries),
             clues: HashMap::new(),
             changed: HashSet::new(),
+            same_file: HashMap::new(),
             written: HashSet::new(),
             filled: HashSet::new(),
             files,
@@ -154,7 +157,11 @@ impl Deriver {
                 self.made(path2, ret);
             }
             "link" | "linkat" => {
-                self.seen(path, ret, Clue::default());
+                self.seen(path.clone(), ret, Clue::default());
+                if let (Some(old), Some(new), 0) = (path, &path2, ret) {
+                    let first = self.same_file.get(&old).cloned().unwrap_or(old);
+                    self.same_file.insert(new.clone(), first);
+                }
                 self.made(path2, ret);
             }
             "unlink" | "unlinkat" | "rmdir" => {
@@ -178,6 +185,7 @@ impl Deriver {
                 if let (Some(from), Some(to), true) = (path, path2, ret == 0) {
                     if flags & libc::RENAME_EXCHANGE as i32 != 0 {
                         self.names.exists(&to);
+                        self.names.exchange(&from, &to);
                         self.changed.extend([from, to]);
                     } else {
                         self.changed.insert(from.clone());
@@ -241,8 +249,11 @@ impl Deriver {
         if ret >= 0
             && let Some(path) = target.and_then(|f| self.files.get(&f)?.path.as_deref())
         {
-            self.changed.insert(path.to_owned());
-            self.written.insert(path.to_owned());
+            let first = self.same_file.get(path).map_or(path, String::as_str);
+            for name in [path, first] {
+                self.changed.insert(name.to_owned());
+                self.written.insert(name.to_owned());
+            }
         }
     }
 
@@ -279,7 +290,9 @@ impl Deriver {
         if !there {
             return;
         }
-        if let Some(before) = self.names.exists(&path).or_else(|| self.names.origin(&path)) {
+        let linked = |d: &Self| d.same_file.get(&path).cloned();
+        let before = self.names.exists(&path).or_else(|| self.names.origin(&path));
+        if let Some(before) = before.or_else(|| self.names.exists(&linked(self)?)) {
             let known = self.clues.entry(before).or_default();
             known.kind = known.kind.take().or(clue.kind);
             known.size_bytes = known.size_bytes.or(clue.size_bytes);

@@ -238,6 +238,15 @@ impl Names {
         }
     }
 
+    /// The workload exchanged two names, with all that is below.
+    pub(crate) fn exchange(&mut self, a: &str, b: &str) {
+        // No name holds a NUL.
+        let aside = format!("{a}\0");
+        self.rename(a, &aside);
+        self.rename(b, a);
+        self.rename(&aside, b);
+    }
+
     /// Whether any name below `path` is known to be there.
     pub(crate) fn has_children(&self, path: &str) -> bool {
         let prefix = format!("{path}/");
@@ -318,6 +327,17 @@ mod tests {
         n.rename("/nowhere/x", "/nowhere/y");
         n.remove("/nowhere/y");
         assert_eq!(n.name_now("/nowhere/x"), None);
+    }
+
+    #[test]
+    fn exchanged_names_are_found_where_they_went() {
+        let mut n = Names::default();
+        n.exists("/nowhere/a");
+        n.exists("/nowhere/b/f");
+        n.exchange("/nowhere/a", "/nowhere/b");
+        assert_eq!(n.name_now("/nowhere/a").unwrap(), "/nowhere/b");
+        assert_eq!(n.name_now("/nowhere/b/f").unwrap(), "/nowhere/a/f");
+        assert_eq!(n.exists("/nowhere/a/g"), Some("/nowhere/b/g".into()));
     }
 
     #[test]

@@ -158,12 +158,15 @@ const MOVES: &str = "set -e
     mv $D/link $D/renamed; readlink $D/renamed
     mv $D/file $D/appended; echo more >>$D/appended; cat $D/appended
     rmdir $D/full || rm $D/full/entry; rmdir $D/full; mkdir $D/full
+    ln $D/shared $D/alias; echo more >>$D/alias; cat $D/shared
     mv $D/tree $D/gone; rm -r $D/gone; mkdir $D/tree";
 
 pub(crate) fn moves_without_a_snapshot(fs: Fs) {
     let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
     let work = origin.path().join("work");
-    for (name, content) in [("folder/deep/file", "deep"), ("file", "some"), ("full/entry", ""), ("tree/leaf", "x")] {
+    let files =
+        [("folder/deep/file", "deep"), ("file", "some"), ("full/entry", ""), ("tree/leaf", "x"), ("shared", "one")];
+    for (name, content) in files {
         fs::create_dir_all(work.join(name).parent().unwrap()).unwrap();
         fs::write(work.join(name), content).unwrap();
     }
