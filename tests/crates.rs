@@ -36,7 +36,7 @@ fn metadata(arguments: &[&str]) -> Value {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--filter-platform", &platform])
         .args(arguments)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
         .output()
         .unwrap();
     assert!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));

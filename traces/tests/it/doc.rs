@@ -13,7 +13,7 @@ use ioreel_traces::{
 const UPDATE: &str = "IOREEL_UPDATE_DOCS=1 cargo test -p ioreel-traces --test it doc";
 
 fn document(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name)
+    PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../docs").join(name)
 }
 
 /// The columns of a table as Markdown.
