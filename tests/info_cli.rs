@@ -145,10 +145,8 @@ fn the_json_is_documented() {
     let dir = tempfile::tempdir().unwrap();
     let out = info(&[sample(dir.path()).to_str().unwrap(), "--json"]);
     let v: Value = serde_json::from_slice(&out.stdout).unwrap();
-    let doc = std::fs::read_to_string(
-        std::path::Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("docs/json.md"),
-    )
-    .unwrap();
+    let doc = std::fs::read_to_string(Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("docs/json.md"))
+        .unwrap();
     let section = doc.split("## `ioreel info --json`").nth(1).unwrap().split("\n## ").next().unwrap();
     let documented: std::collections::BTreeSet<&str> =
         section.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next()).collect();
