@@ -1,0 +1,101 @@
+//! What is known only at the end, and the manifest.
+
+use std::collections::BTreeSet;
+
+use ioreel_traces::{
+    Manifest,
+    manifest::{Mount, State},
+    rows::Op,
+};
+
+use super::{config::Config, name_of};
+use crate::{
+    CaptureError, assemble::Assembler, derive, host, ledger, pipeline::Assembled, session::Session, snapshot::Snapshot,
+};
+
+/// One mount of each of these file systems that has a disk.
+pub(super) fn on_disk(file_systems: &BTreeSet<i64>) -> Vec<Mount> {
+    let mut seen = BTreeSet::new();
+    let mounts = host::mounts().into_iter();
+    mounts
+        .filter(|m| file_systems.contains(&m.sb_dev) && !host::disks_of(m).is_empty() && seen.insert(m.sb_dev))
+        .collect()
+}
+
+/// What the recording leaves to be told.
+pub(super) struct Closing {
+    pub(super) settled: Vec<Op>,
+    pub(super) snapshot: Snapshot,
+    pub(super) mounts: Vec<Mount>,
+    pub(super) end_ns: i64,
+}
+
+/// Writes what is known only at the end, and the manifest.
+pub(super) fn close(
+    config: &Config,
+    mut manifest: Manifest,
+    session: &Session<'_>,
+    mut assembled: Assembled,
+    closing: Closing,
+) -> Result<(Manifest, Option<CaptureError>), CaptureError> {
+    let ledgers = session.ledgers()?;
+    let numbered: Vec<u64> = ledgers.iter().map(|l| l.seq).collect();
+    manifest.losses = assembled.losses(&numbered);
+    let Assembled { mut assembler, mut error, in_flight, .. } = assembled;
+    let mut settled = closing.settled;
+    let mut last_words = |a: &mut Assembler| {
+        a.tool_rows = settled.len() as i64;
+        settled.drain(..).try_for_each(|op| a.writer.ops.push(op))?;
+        a.finish()?;
+        a.writer.flush()
+    };
+    // Also after a write error: these tables are small, and without the tasks a reel cannot be replayed.
+    let last = last_words(&mut assembler).err();
+    error = error.or(last);
+    manifest.span.elapsed_ns =
+        if assembler.last_ns > 0 { assembler.last_ns } else { closing.end_ns - manifest.clock.monotonic_ns };
+    // A mount may have come during the recording.
+    let now = host::mounts();
+    for mount in now.iter().chain(&closing.mounts) {
+        if assembler.touched.contains(&mount.sb_dev)
+            && !manifest.mounts.contains(mount)
+            && manifest.mount_of(mount.sb_dev).is_none()
+        {
+            manifest.mounts.push(mount.clone());
+        }
+    }
+    let mut disks = assembler.disks.clone();
+    disks.extend(manifest.mounts.iter().flat_map(host::disks_of));
+    manifest.devices = disks.iter().map(|d| host::device(*d)).collect();
+    manifest.probes = session.probes();
+    if error.is_none() {
+        error = derive::write_tree(&mut assembler.writer, &mut manifest, closing.snapshot).err();
+    }
+    if error.is_some() {
+        manifest.state = State::Truncated;
+    }
+    warn_of_own_device(config, &mut manifest, &assembler);
+    ledger::fill(&mut manifest, &ledgers, &mut assembler, in_flight);
+    manifest.cost.ring_bytes = session.ring_bytes as i64;
+    ledger::own_cost(&mut manifest.cost);
+    let manifest = match assembler.writer.close(manifest.clone()) {
+        Ok(m) => m,
+        Err(e) => {
+            error.get_or_insert(e);
+            Manifest::read(&config.output)?
+        }
+    };
+    Ok((manifest, error.map(CaptureError::Reel)))
+}
+
+fn warn_of_own_device(config: &Config, manifest: &mut Manifest, assembler: &Assembler) {
+    let Ok(path) = config.output.canonicalize() else { return };
+    let all = host::mounts();
+    let Some(mount) = host::mount_of_path(&all, &name_of(path.as_os_str())) else { return };
+    if let Some(disk) = host::disks_of(mount).into_iter().find(|d| assembler.disks.contains(d)) {
+        let name = host::device(disk).name;
+        manifest.warnings.push(format!(
+            "the reel lies on the recorded device {name}: its own data is left out, the file system's work for it is not; write the reel elsewhere (tmpfs, another disk) for exact block tables"
+        ));
+    }
+}

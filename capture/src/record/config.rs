@@ -1,0 +1,71 @@
+//! What to record and where to.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use ioreel_traces::Manifest;
+
+use crate::{CaptureError, session::DEFAULT_RING_BYTES};
+
+/// What to record and where to.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The reel to make.
+    pub output: PathBuf,
+    /// Whose operations.
+    pub target: Target,
+    /// Disks to record, as given by the user; empty: those behind the file systems touched.
+    pub devices: Vec<String>,
+    /// Stop after this long.
+    pub duration: Option<Duration>,
+    /// Sync and wait for quiet at the end.
+    pub settle: bool,
+    /// Folders whose tree is taken before the start, besides the command's working directory.
+    pub snapshot: Vec<PathBuf>,
+    /// Take the working directory too.
+    pub snapshot_cwd: bool,
+    /// Kernel memory for the rings.
+    pub ring_bytes: usize,
+    /// The words of the command line that chose what is recorded.
+    pub filters: Vec<String>,
+}
+
+impl Config {
+    /// Recording `target` into `output`, all else at its default.
+    pub fn new(output: PathBuf, target: Target) -> Self {
+        Self {
+            output,
+            target,
+            devices: Vec::new(),
+            duration: None,
+            settle: true,
+            snapshot: Vec::new(),
+            snapshot_cwd: true,
+            ring_bytes: DEFAULT_RING_BYTES,
+            filters: Vec::new(),
+        }
+    }
+}
+
+/// Whose operations are recorded.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A command, started by the recorder, and all its descendants.
+    Command(Vec<OsString>),
+    /// A running process, and what it starts from now on.
+    Process(u32),
+}
+
+/// How a recording ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The final manifest.
+    pub manifest: Manifest,
+    /// The command's wait status, once it has ended.
+    pub status: Option<i32>,
+    /// Why the reel is shorter than it should be, if it is.
+    pub error: Option<CaptureError>,
+    /// The command was left running.
+    pub still_running: Option<u32>,
+    /// The signal that ended the recording.
+    pub signal: Option<i32>,
+}

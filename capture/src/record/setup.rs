@@ -1,0 +1,94 @@
+//! What is looked at and told to the probes before the first event.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::Path,
+    sync::Arc,
+};
+
+use ioreel_bpf::types::hide;
+use ioreel_traces::{Manifest, ReelWriter, manifest::Mount, rows::Task, text, writer::OnCreate};
+
+use super::{config::Config, name_of};
+use crate::{
+    CaptureError, host,
+    session::{Session, Tables},
+    snapshot::Snapshot,
+};
+
+/// Tells the probes which files are the recorder's own.
+pub(super) fn leave_own_output_out(
+    writer: &mut ReelWriter,
+    session: &Session<'_>,
+    output: &Path,
+    mounts: &[Mount],
+) -> Result<(), CaptureError> {
+    let Some(mount) =
+        output.canonicalize().ok().and_then(|p| host::mount_of_path(mounts, &name_of(p.as_os_str())).cloned())
+    else {
+        return Ok(());
+    };
+    let tables = session.tables()?;
+    writer.on_create(OnCreate(Arc::new(move |file| {
+        if let Ok(meta) = file.metadata()
+            && let Err(e) = tables.hide_file(meta.ino(), mount.sb_dev as u32, hide::HIDE_OWN.0)
+        {
+            log::warn!("{e}");
+        }
+    })));
+    Ok(())
+}
+
+/// A loop device passes each request on to its backing file: seen once, on the loop device, is enough.
+pub(crate) fn hide_backing_files(tables: &Tables, mounts: &[Mount]) -> Result<(), CaptureError> {
+    let loops: BTreeSet<i64> = mounts.iter().flat_map(host::disks_of).collect();
+    for file in loops.iter().filter_map(|d| host::device(*d).backing_file) {
+        if let (Ok(meta), Some(mount)) = (fs::metadata(&file), host::mount_of_path(mounts, &file)) {
+            tables.hide_file(meta.ino(), mount.sb_dev as u32, hide::HIDE_BACKING.0)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn take_snapshot(config: &Config, pid: u32, manifest: &mut Manifest) -> Result<Snapshot, CaptureError> {
+    let mut snapshot = Snapshot::default();
+    for dir in &config.snapshot {
+        snapshot.add(dir).map_err(|source| CaptureError::Snapshot { path: dir.clone(), source })?;
+    }
+    if config.snapshot_cwd
+        && let Ok(cwd) = fs::read_link(format!("/proc/{pid}/cwd"))
+    {
+        // A deleted working directory has no tree.
+        let _ = snapshot.add(&cwd);
+    }
+    if let Ok(output) = config.output.canonicalize() {
+        snapshot.forget(&output);
+    }
+    if snapshot.cut {
+        manifest.warnings.push(format!(
+            "the snapshot of the tree was cut at {} entries; a replay prepares the rest from what the recording shows",
+            snapshot.entries.len()
+        ));
+    }
+    Ok(snapshot)
+}
+
+/// What /proc tells of a process before it runs on.
+pub(super) fn first_task(pid: u32) -> Task {
+    let link = |name: &str| {
+        fs::read_link(format!("/proc/{pid}/{name}")).ok().map(|p| text::from_bytes(p.as_os_str().as_bytes()))
+    };
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).map(str::split_whitespace);
+    let effective = |name: &str| field(name).and_then(|mut w| w.nth(1)?.parse::<i64>().ok()).map(|v| v as i32);
+    Task {
+        cwd: link("cwd"),
+        root: link("root"),
+        umask: field("Umask:").and_then(|mut w| i32::from_str_radix(w.next()?, 8).ok()),
+        uid: effective("Uid:"),
+        gid: effective("Gid:"),
+        ..Task::default()
+    }
+}
