@@ -17,6 +17,7 @@ pub mod host;
 mod ledger;
 mod mappings;
 mod names;
+mod op_rings;
 mod pipeline;
 pub mod record;
 pub mod session;

@@ -12,7 +12,12 @@ use std::{
 
 use ioreel_traces::{ReelError, manifest::Loss};
 
-use crate::{assemble::Assembler, host, session::Tables, wire};
+use crate::{
+    assemble::Assembler,
+    host,
+    session::{STREAMS, Tables},
+    wire,
+};
 
 /// Passes that may wait for the writer. When it cannot keep up, draining waits, the rings fill and the
 /// kernel counts what it had to drop: memory stays bounded.
@@ -57,17 +62,17 @@ pub(crate) struct Assembled {
 }
 
 impl Assembled {
-    /// Where records were lost. `numbered`: how many records each CPU numbered, by its ledger, so that a
+    /// Where records were lost. `numbered`: how many records each CPU numbered in each of its streams, so that a
     /// hole at the very end is found too.
     pub(crate) fn losses(&mut self, numbered: &[u64]) -> Vec<Loss> {
         let (t0, end_ns) = (self.assembler.t0_ns, host::monotonic_ns());
         self.holes.resize_with(self.holes.len().max(numbered.len()), Holes::default);
         let mut losses = Vec::new();
-        for (cpu, mut holes) in std::mem::take(&mut self.holes).into_iter().enumerate() {
-            if let Some(last) = numbered.get(cpu).copied().filter(|n| *n > holes.next) {
+        for (stream, mut holes) in std::mem::take(&mut self.holes).into_iter().enumerate() {
+            if let Some(last) = numbered.get(stream).copied().filter(|n| *n > holes.next) {
                 holes.open.push((holes.next..last, holes.last_ns, end_ns));
             }
-            losses.extend(holes.losses(cpu as i32, t0));
+            losses.extend(holes.losses((stream / STREAMS) as i32, t0));
         }
         losses
     }
@@ -246,17 +251,17 @@ impl Worker {
 
     fn find_holes(&mut self, mut bytes: &[u8]) {
         while let Some(hdr) = wire::header(bytes) {
-            let cpu = usize::from(hdr.cpu);
-            if cpu >= self.holes.len() {
-                self.holes.resize_with(cpu + 1, Holes::default);
+            let stream = usize::from(hdr.cpu) * STREAMS + usize::from(hdr.stream).min(STREAMS - 1);
+            if stream >= self.holes.len() {
+                self.holes.resize_with(stream + 1, Holes::default);
             }
-            self.holes[cpu].see(hdr.seq, hdr.end_ns as i64);
+            self.holes[stream].see(hdr.seq, hdr.end_ns as i64);
             bytes = &bytes[hdr.len_bytes as usize..];
         }
     }
 }
 
-/// Missing sequence numbers of one CPU. Numbers may come slightly out of order: a completion interrupts a
+/// Missing sequence numbers of one CPU's stream. Numbers may come slightly out of order: a completion interrupts a
 /// call's probe between numbering and writing its record.
 #[derive(Debug, Default)]
 struct Holes {

@@ -11,7 +11,7 @@ use std::{
 
 use ioreel_bpf::{
     IoreelSkel, IoreelSkelBuilder,
-    types::{cpu_ledger, hidden_key},
+    types::{cpu_ledger, hidden_key, rec_class, rec_stream},
 };
 use ioreel_traces::manifest::Probe;
 use libbpf_rs::{
@@ -20,7 +20,10 @@ use libbpf_rs::{
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 
-use crate::{CaptureError, calls, host};
+use crate::{
+    CaptureError, calls, host,
+    op_rings::{OpRings, RECORD_BYTES},
+};
 
 /// What the probes are told before they are loaded.
 #[derive(Clone, Debug)]
@@ -38,11 +41,13 @@ pub struct Plan {
     pub ops: bool,
 }
 
-/// Kernel memory for all rings together: at 136 bytes a record some 480 000 records on two CPUs, half a
-/// second of the fastest writer measured.
+/// Kernel memory for all rings together. Half is for plain operations, 136 bytes each: on two CPUs 60 ms of the
+/// fastest program measured.
 pub const DEFAULT_RING_BYTES: usize = 64 << 20;
 /// No ring is smaller; with very many CPUs the total may exceed what was asked.
 const MIN_RING_BYTES: usize = 1 << 20;
+/// Number series of each CPU.
+pub(crate) const STREAMS: usize = rec_stream::STREAM_COUNT.0 as usize;
 /// Records taken from one ring before the next has its turn.
 const DRAIN_RECORDS: usize = 32 * 1024;
 
@@ -54,6 +59,7 @@ struct CpuRing {
 /// Loaded and attached probes.
 pub struct Session<'obj> {
     skel: IoreelSkel<'obj>,
+    op_rings: OpRings,
     rings: Vec<CpuRing>,
     /// Kernel memory held by the rings.
     pub ring_bytes: usize,
@@ -102,6 +108,19 @@ pub struct Drained {
     pub more: bool,
 }
 
+impl Drained {
+    /// Takes account of what one ring brought, which begins at `first`: unless it was left with `more`, every
+    /// record made `before` is there.
+    fn note(&mut self, first: usize, more: bool, before: i64) {
+        let mut complete_to = before;
+        if more {
+            self.more = true;
+            complete_to = last_end_ns(&self.bytes[first..]).unwrap_or(before);
+        }
+        self.complete_to_ns = self.complete_to_ns.min(complete_to);
+    }
+}
+
 impl<'obj> Session<'obj> {
     /// Opens, loads and attaches; everything stays inert until [`Session::activate`].
     pub fn load(plan: &Plan, storage: &'obj mut MaybeUninit<OpenObject>) -> Result<Self, CaptureError> {
@@ -137,10 +156,22 @@ impl<'obj> Session<'obj> {
                 prog.set_autoload(false);
             }
         }
-        open.maps.rings.set_max_entries(cpus as u32).map_err(CaptureError::bpf("sizing the rings"))?;
+        let per_cpu = (plan.ring_bytes / cpus).max(MIN_RING_BYTES);
+        let ring_bytes = if plan.ops { per_cpu / 2 } else { per_cpu };
+        let op_records = if plan.ops { (per_cpu - ring_bytes) / RECORD_BYTES } else { 1 };
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.op_ring_records = op_records as u32;
+        }
+        let sizing = CaptureError::bpf("sizing the rings");
+        open.maps
+            .rings
+            .set_max_entries(cpus as u32)
+            .and_then(|()| open.maps.op_ring_heads.set_max_entries(cpus as u32))
+            .and_then(|()| open.maps.op_rings.set_max_entries((cpus * op_records) as u32))
+            .map_err(sizing)?;
         let mut skel = open.load().map_err(CaptureError::bpf("loading them"))?;
 
-        let ring_bytes = (plan.ring_bytes / cpus).max(MIN_RING_BYTES);
+        let op_rings = OpRings::map(skel.maps.op_rings.as_fd(), skel.maps.op_ring_heads.as_fd(), cpus, op_records)?;
         // A ring's size is a power of two; never more than asked for.
         let ring_bytes = if ring_bytes.is_power_of_two() { ring_bytes } else { ring_bytes.next_power_of_two() / 2 };
         let mut rings = Vec::with_capacity(cpus);
@@ -175,7 +206,8 @@ impl<'obj> Session<'obj> {
             tables.add_device(*dev)?;
         }
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
-        Ok(Self { skel, rings, ring_bytes: ring_bytes * cpus, tables })
+        let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus;
+        Ok(Self { skel, op_rings, rings, ring_bytes, tables })
     }
 
     /// The tables that may change while recording.
@@ -248,28 +280,44 @@ impl<'obj> Session<'obj> {
     /// Takes what the rings hold.
     pub fn drain(&self) -> Drained {
         let mut out = Drained { bytes: Vec::new(), complete_to_ns: i64::MAX, more: false };
+        for cpu in 0..self.op_rings.len() {
+            let before = host::monotonic_ns();
+            let first = out.bytes.len();
+            let taken = self.op_rings.take(cpu, DRAIN_RECORDS, &mut out.bytes);
+            out.note(first, taken >= DRAIN_RECORDS, before);
+        }
         for r in &self.rings {
             let before = host::monotonic_ns();
             let taken = r.ring.consume_raw_n(DRAIN_RECORDS);
             let mut bytes = r.bytes.borrow_mut();
-            let mut complete_to = before;
-            if taken >= DRAIN_RECORDS as i32 {
-                out.more = true;
-                complete_to = last_end_ns(&bytes).unwrap_or(before);
-            }
-            out.complete_to_ns = out.complete_to_ns.min(complete_to);
-            if out.bytes.is_empty() {
-                out.bytes.append(&mut bytes);
-            } else {
-                out.bytes.extend_from_slice(&bytes);
-                bytes.clear();
-            }
+            let first = out.bytes.len();
+            out.bytes.extend_from_slice(&bytes);
+            bytes.clear();
+            out.note(first, taken >= DRAIN_RECORDS as i32, before);
         }
         out
     }
 
+    /// How many records each CPU has numbered in each stream: stream 0 of CPU 0, stream 1 of CPU 0, and so on.
+    pub fn numbered(&self) -> Result<Vec<u64>, CaptureError> {
+        let shared = self.shared_ledgers()?;
+        let ops = (0..self.op_rings.len()).map(|cpu| self.op_rings.counted(cpu).seen);
+        Ok(shared.iter().map(|l| l.seq).zip(ops).flat_map(<[u64; STREAMS]>::from).collect())
+    }
+
     /// The kernel's counts, one entry per CPU.
     pub fn ledgers(&self) -> Result<Vec<cpu_ledger>, CaptureError> {
+        let mut ledgers = self.shared_ledgers()?;
+        for (cpu, ledger) in ledgers.iter_mut().enumerate().take(self.op_rings.len()) {
+            let ops = self.op_rings.counted(cpu);
+            ledger.seen[rec_class::CLASS_OPS.0 as usize] += ops.seen;
+            ledger.lost[rec_class::CLASS_OPS.0 as usize] += ops.lost;
+        }
+        Ok(ledgers)
+    }
+
+    /// The counts of all probes but op_exit.
+    fn shared_ledgers(&self) -> Result<Vec<cpu_ledger>, CaptureError> {
         let values = self
             .skel
             .maps

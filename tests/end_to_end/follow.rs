@@ -2,7 +2,7 @@
 //! it already has open.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -53,6 +53,35 @@ pub(crate) fn forks_and_execs() {
     let of_third: Vec<&str> = execs.iter().filter(|e| e.task_id == third).map(|e| &*e.comm).collect();
     assert_eq!(of_third, ["sh", "tee"]);
     assert!(tasks.values().all(|t| t.exit_ns.is_some() && t.exit_code == Some(0)), "{tasks:?}");
+}
+
+/// More threads at a time than the probes have quick places for: every hundredth or so shares its place with another.
+pub(crate) fn very_many_at_a_time() {
+    const CHILDREN: usize = 300;
+    let out = temp_dir();
+    let dir = text(out.path()).to_owned();
+    let reel = out.path().join("many.reel");
+    let script = format!(
+        "cd {dir}; i=0; while [ $i -lt {CHILDREN} ]; do (exec 9>f$i; sleep 1; echo x >&9; echo yy >&9) & i=$((i+1)); done; wait"
+    );
+    succeed(&mut record(&reel, &[], &["sh", "-c", &script]));
+    let reel = assert_valid(&reel);
+    let files: HashMap<i64, File> = reel.read::<File>().unwrap().into_iter().map(|f| (f.file, f)).collect();
+    let mut writes: HashMap<String, Vec<(i64, Option<i64>)>> = HashMap::new();
+    for op in reel.read::<Op>().unwrap().into_iter().filter(|o| o.op == "write") {
+        let path = op.file.and_then(|f| files[&f].path.as_deref().map(str::to_owned)).unwrap_or_default();
+        writes.entry(path).or_default().push((op.task_id, op.ret));
+    }
+    let mut writers = HashSet::new();
+    for i in 0..CHILDREN {
+        let found = writes.remove(&format!("{dir}/f{i}")).unwrap_or_default();
+        let [(first, Some(2)), (second, Some(3))] = found[..] else { panic!("f{i}: {found:?}") };
+        assert_eq!(first, second);
+        assert!(writers.insert(first), "task {first} wrote to two files");
+    }
+    let tasks = reel.read::<Task>().unwrap();
+    assert_eq!(tasks.len(), 1 + 2 * CHILDREN, "the shell, its children and their sleeps");
+    assert!(tasks.iter().all(|t| t.exit_ns.is_some()));
 }
 
 /// A child that outlives the command in a session of its own is recorded to its end.

@@ -128,30 +128,30 @@ int BPF_PROG(bio_queue, struct bio *bio)
 {
 	struct task_struct *task;
 	struct bio_state b = {};
-	struct task_state *st;
 	__u64 key = (__u64)bio;
+	__u32 task_id;
 	__u8 one = 1;
 
 	if (!block_active)
 		return 0;
 	b.dev = disk_dev(BPF_CORE_READ(bio, bi_bdev, bd_disk));
 	task = bpf_get_current_task_btf();
-	st = bpf_task_storage_get(&tasks, task, 0, 0);
+	task_id = recorded_id(task);
 	if (!bpf_map_lookup_elem(&devices, &b.dev)) {
-		if (fixed_devices || !st)
+		if (fixed_devices || !task_id)
 			return 0;
 	}
 	b.queue_ns = bpf_ktime_get_ns();
 	b.sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
 	b.len_bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	b.opf = BPF_CORE_READ(bio, bi_opf);
-	b.task_id = st ? st->task_id : 0;
+	b.task_id = task_id;
 	bpf_get_current_comm(b.comm, sizeof(b.comm));
 	attribute(bio, &b);
 	if ((__u32)task->tgid == self_tgid)
 		b.hide = HIDE_OWN;
 	/* What a recorded task makes a disk do belongs to the recording, unless a loop device passes it on. */
-	if (st && !b.hide)
+	if (task_id && !b.hide)
 		bpf_map_update_elem(&devices, &b.dev, &one, BPF_ANY);
 	if (bpf_map_update_elem(&bios, &key, &b, BPF_ANY))
 		count_map_full();

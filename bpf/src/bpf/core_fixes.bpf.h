@@ -26,4 +26,17 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 #define kernel_cast(type, ptr) ((type *)bpf_rdonly_cast((ptr), bpf_core_type_id_kernel(type)))
 
+/* The pointer at an address. The verifier knows no arrays of pointers, so it is told of a list's node. */
+#define kernel_pointer_at(address) ((void *)kernel_cast(struct llist_node, address)->next)
+
+/*
+ * Makes what was stored before visible before this store. On x86 stores are seen in order, so only the
+ * compiler has to be kept from moving them.
+ */
+#define publish(place, value)                                                                                          \
+	({                                                                                                             \
+		barrier();                                                                                             \
+		*(volatile typeof(place) *)&(place) = (value);                                                         \
+	})
+
 #endif

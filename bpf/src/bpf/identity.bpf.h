@@ -7,16 +7,14 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, int fd)
 {
 	struct files_struct *files = task->files;
 	struct fdtable *fdt;
-	struct file **slots;
-	struct file *file = NULL;
+	struct file *file;
 
 	if (fd < 0 || !files)
 		return NULL;
 	fdt = files->fdt;
 	if (!fdt || (__u32)fd >= fdt->max_fds)
 		return NULL;
-	slots = (struct file **)fdt->fd;
-	bpf_probe_read_kernel(&file, sizeof(file), slots + fd);
+	file = kernel_pointer_at(fdt->fd + fd);
 	return file ? kernel_cast(struct file, file) : NULL;
 }
 

@@ -25,6 +25,8 @@ __u64 next_rq_id = 0;
 struct wire_types {
 	enum rec_type type;
 	enum rec_class class;
+	enum rec_stream stream;
+	struct op_ring op_ring;
 	enum op_flags flags;
 	enum bio_how how;
 	enum hide hide;
@@ -59,6 +61,30 @@ struct {
 	__type(value, struct cpu_ledger);
 } ledger SEC(".maps");
 
+/*
+ * Calls have rings of their own, one per CPU, in memory shared with user space: a record is stored where the
+ * recorder will find it, without a lock and without a helper. Only op_exit writes them, so there is one
+ * writer per ring. Long operations, which vary in size, and all else go through `rings`.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* user space: possible CPUs times op_ring_records; a full ring loses calls, counted */
+	__type(key, __u32);
+	__type(value, struct rec_op);
+} op_rings SEC(".maps");
+
+/* 128 bytes a CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* user space: possible CPUs */
+	__type(key, __u32);
+	__type(value, struct op_ring);
+} op_ring_heads SEC(".maps");
+
+const volatile __u32 op_ring_records = 1; /* records each of op_rings holds */
+
 /* What is known of a recorded thread, and the operation it is in. */
 struct task_state {
 	__u32 task_id;
@@ -72,13 +98,48 @@ struct task_state {
 	struct op_tail tail;
 };
 
-/* 320 bytes a recorded thread, freed with it; presence means recorded. */
+/*
+ * Threads are told apart by where their kernel stack lies, which a call's probe is handed for free: one load
+ * and one comparison decide for the nearly all tasks of the host that are not recorded, and find the state
+ * of those that are, where task storage takes two calls into the kernel.
+ *
+ * hot_owners holds, by a hash of the stack's address, the key of the thread whose state is in hot_states, and
+ * two bits: another recorded thread has the same hash (its state is in cold_states), and a claim in progress.
+ */
+#define HOT_SLOTS_BITS 12
+#define HOT_SLOTS (1 << HOT_SLOTS_BITS)
+#define HOT_SHARED 1ull
+#define HOT_CLAIMED 2ull
+__u64 hot_owners[HOT_SLOTS] = {};
+
+/* 1.3 MiB. Of more threads than it holds, and of those that hash alike, one is in cold_states. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HOT_SLOTS);
+	__type(key, __u32);
+	__type(value, struct task_state);
+} hot_states SEC(".maps");
+
+/* 320 bytes for each recorded thread that found its place taken; freed with it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct task_state);
-} tasks SEC(".maps");
+} cold_states SEC(".maps");
+
+struct task_ref {
+	__u32 task_id;
+	__u32 slot; /* in hot_states, plus 1; 0: in cold_states */
+};
+
+/* Presence means recorded, until the task is gone altogether. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ref);
+} task_refs SEC(".maps");
 
 struct long_op {
 	struct rec_op op;
@@ -136,12 +197,69 @@ struct {
 } hidden_files SEC(".maps");
 
 /*
- * The state of a recorded thread. A task without any storage is told apart by one load: these are
- * nearly all tasks of the host, and each of their calls pays for what stands here.
+ * Names a thread by the address of its user registers, which is where its kernel stack ends. Relative to a
+ * map: pointers may be subtracted from each other, and nothing else may be done to them. The low bits are 0.
  */
-static __always_inline struct task_state *recorded(struct task_struct *task)
+static __always_inline __u64 stack_key(struct pt_regs *regs)
 {
-	return task->bpf_storage ? bpf_task_storage_get(&tasks, task, 0, 0) : NULL;
+	__u64 key = (__u64)regs;
+
+	asm volatile("%0 -= %1" : "+r"(key) : "r"(hot_owners));
+	return key;
+}
+
+/* Stacks lie at multiples of their size. */
+static __always_inline __u32 hot_slot(__u64 key)
+{
+	return ((__u32)(key >> 12) * 0x9E3779B1u) >> (32 - HOT_SLOTS_BITS);
+}
+
+/* What is known of any task; NULL unless it is recorded. */
+static __always_inline struct task_ref *recorded_ref(struct task_struct *task)
+{
+	return task->bpf_storage ? bpf_task_storage_get(&task_refs, task, 0, 0) : NULL;
+}
+
+/* The id of a recorded thread, 0 of others. */
+static __always_inline __u32 recorded_id(struct task_struct *task)
+{
+	struct task_ref *ref = recorded_ref(task);
+
+	return ref ? ref->task_id : 0;
+}
+
+/* The state of any recorded thread that has not ended. For the current one in a call's probe, see recorded_here. */
+static __noinline struct task_state *recorded(struct task_struct *task)
+{
+	struct task_ref *ref = recorded_ref(task);
+	struct task_state *st;
+	__u32 slot;
+
+	if (!ref)
+		return NULL;
+	if (!ref->slot)
+		return bpf_task_storage_get(&cold_states, task, 0, 0);
+	slot = ref->slot - 1;
+	st = bpf_map_lookup_elem(&hot_states, &slot);
+	/* An ended thread's place may be another's by now. */
+	return st && st->task_id == ref->task_id ? st : NULL;
+}
+
+/*
+ * The state of the current thread, for the probes of calls. Nearly all tasks of the host are not recorded,
+ * and each of their calls pays for what stands before the first return.
+ */
+static __always_inline struct task_state *recorded_here(struct pt_regs *regs)
+{
+	__u64 key = stack_key(regs), owner;
+	__u32 slot = hot_slot(key);
+
+	owner = hot_owners[slot];
+	if (!owner)
+		return NULL;
+	if ((owner & ~HOT_SHARED) == key)
+		return bpf_map_lookup_elem(&hot_states, &slot);
+	return owner & HOT_SHARED ? recorded(bpf_get_current_task_btf()) : NULL;
 }
 
 static __always_inline struct cpu_ledger *cpu_ledger(void)
@@ -157,8 +275,8 @@ static __always_inline void *cpu_ring(__u32 cpu)
 }
 
 /*
- * Numbers a record and counts it as seen. The sequence is atomic because a block completion may
- * interrupt a call's probe on the same CPU.
+ * Numbers a record and counts it as seen. Atomic, because a block completion may interrupt another probe on
+ * the same CPU.
  */
 static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *hdr, __u32 cpu, __u8 type, __u32 class,
 					 __u32 len_bytes, __u64 now_ns)
@@ -168,12 +286,8 @@ static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *h
 	hdr->len_bytes = len_bytes;
 	hdr->cpu = cpu;
 	hdr->type = type;
-	hdr->pad = 0;
-	/* Calls are counted in task context alone; block events come from interrupts too. */
-	if (class == CLASS_OPS)
-		l->seen[class]++;
-	else
-		__sync_fetch_and_add(&l->seen[class], 1);
+	hdr->stream = STREAM_SHARED;
+	__sync_fetch_and_add(&l->seen[class], 1);
 }
 
 static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)

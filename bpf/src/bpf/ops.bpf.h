@@ -216,8 +216,8 @@ static __always_inline bool is_long(const struct call_desc *d)
 SEC("tp_btf/sys_enter")
 int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *st = recorded(task);
+	struct task_state *st = recorded_here(regs);
+	struct task_struct *task;
 	struct call_desc desc;
 	struct file *file;
 	__u64 now_ns;
@@ -231,6 +231,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	desc = desc_of(id);
 	if (!desc.kind)
 		return 0;
+	task = bpf_get_current_task_btf();
 	if (task->thread_info.status & TS_COMPAT) {
 		struct cpu_ledger *l = cpu_ledger();
 
@@ -312,13 +313,41 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	return 0;
 }
 
-static __always_inline void emit_long(struct task_struct *task, struct task_state *st, const struct call_desc *d,
+/* Numbers an operation in its own stream: only op_exit does. */
+static __always_inline void begin_op(struct op_ring *r, struct rec_op *op, __u32 cpu, __u8 type, __u32 len_bytes,
+				     __u64 now_ns)
+{
+	op->hdr.seq = r->seq++;
+	op->hdr.end_ns = now_ns;
+	op->hdr.len_bytes = len_bytes;
+	op->hdr.cpu = cpu;
+	op->hdr.type = type;
+	op->hdr.stream = STREAM_OPS;
+}
+
+static __always_inline void emit_short(struct op_ring *r, struct rec_op *op, __u32 cpu, __u64 now_ns)
+{
+	__u32 next = r->next, at = cpu * op_ring_records + next;
+	struct rec_op *place = bpf_map_lookup_elem(&op_rings, &at);
+
+	begin_op(r, op, cpu, REC_OP, sizeof(*op), now_ns);
+	if (!place || r->head - *(volatile __u64 *)&r->tail >= op_ring_records) {
+		r->lost++;
+		return;
+	}
+	*place = *op;
+	r->next = next + 1 < op_ring_records ? next + 1 : 0;
+	publish(r->head, r->head + 1);
+}
+
+static __always_inline void emit_long(struct op_ring *r, struct task_state *st, const struct call_desc *d, __u32 cpu,
 				      __u64 now_ns)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u32 len, cpu = bpf_get_smp_processor_id();
 	struct cpu_ledger *l = cpu_ledger();
 	void *ring = cpu_ring(cpu);
+	__u32 len;
 
 	if (!l || !ring)
 		return;
@@ -326,7 +355,7 @@ static __always_inline void emit_long(struct task_struct *task, struct task_stat
 		/* No memory for paths: the operation itself is not lost. */
 		l->no_path_state++;
 		st->op.flags |= OPF_PATH_FAULT | OPF_USER_FAULT;
-		emit_fixed(&st->op, REC_OP, CLASS_OPS, now_ns);
+		emit_short(r, &st->op, cpu, now_ns);
 		return;
 	}
 	if ((st->op.flags & (OPF_PATH_FAULT | OPF_PATH2_FAULT)) ||
@@ -339,19 +368,20 @@ static __always_inline void emit_long(struct task_struct *task, struct task_stat
 	      (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
 	if (len > sizeof(*lo))
 		return;
-	begin_record(l, &st->op.hdr, cpu, REC_OP_LONG, CLASS_OPS, len, now_ns);
+	begin_op(r, &st->op, cpu, REC_OP_LONG, len, now_ns);
 	lo->op = st->op;
 	lo->tail = st->tail;
 	if (bpf_ringbuf_output(ring, lo, len, BPF_RB_NO_WAKEUP))
-		lost_record(l, CLASS_OPS);
+		r->lost++;
 }
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *st = recorded(task);
+	struct task_state *st = recorded_here(regs);
+	__u32 cpu = bpf_get_smp_processor_id();
 	struct call_desc desc;
+	struct op_ring *r;
 	struct file *file;
 	__u64 now_ns;
 	__u16 nr;
@@ -360,7 +390,8 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		return 0;
 	nr = st->in_call - 1;
 	st->in_call = 0;
-	if (nr >= WIRE_CALLS)
+	r = bpf_map_lookup_elem(&op_ring_heads, &cpu);
+	if (nr >= WIRE_CALLS || !r)
 		return 0;
 	desc = desc_of(nr);
 	now_ns = bpf_ktime_get_ns();
@@ -369,7 +400,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	st->op.ret = ret;
 	if (desc.kind == CALL_OPEN) {
 		if (ret >= 0) {
-			file = file_of_fd(task, (int)ret);
+			file = file_of_fd(bpf_get_current_task_btf(), (int)ret);
 			if (file) {
 				set_file(st, file, OPF_FILE, now_ns);
 				if (file->f_mode & FMODE_CREATED)
@@ -394,7 +425,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		}
 	}
 	if (!is_long(&desc)) {
-		emit_fixed(&st->op, REC_OP, CLASS_OPS, now_ns);
+		emit_short(r, &st->op, cpu, now_ns);
 		return 0;
 	}
 	if (st->op.flags & OPF_FILE2)
@@ -407,7 +438,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	}
 	if (desc.user_kind >= USER_STAT && ret == 0)
 		read_stat_on_exit(st, desc.user_kind, arg_of(&st->op, desc.user));
-	emit_long(task, st, &desc, now_ns);
+	emit_long(r, st, &desc, cpu, now_ns);
 	return 0;
 }
 

@@ -8,17 +8,17 @@ SEC("iter/task")
 int adopt(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct task_state *st;
 	struct rec_task rec = {};
+	__u32 id;
 
 	if (!task || (__u32)task->tgid != target_tgid)
 		return 0;
-	if (bpf_task_storage_get(&tasks, task, 0, 0))
+	if (recorded_id(task))
 		return 0;
-	st = follow(task);
-	if (!st)
+	id = follow(task);
+	if (!id)
 		return 0;
-	fill_task(&rec, task, st);
+	fill_task(&rec, task, id);
 	rec.hdr.type = REC_TASK;
 	rec.hdr.len_bytes = sizeof(rec);
 	rec.hdr.end_ns = bpf_ktime_get_ns();
@@ -33,22 +33,21 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 	struct rec_fd rec = {};
-	struct task_state *st;
 	unsigned long *bits, word = 0;
 	struct inode *inode;
-	__u32 zero = 0;
+	__u32 zero = 0, id;
 	char *path;
 	long n;
 
 	if (!task || !file || task->pid != task->tgid)
 		return 0;
-	st = bpf_task_storage_get(&tasks, task, 0, 0);
+	id = recorded_id(task);
 	path = bpf_map_lookup_elem(&path_scratch, &zero);
 	inode = file->f_inode;
-	if (!st || !path || !inode)
+	if (!id || !path || !inode)
 		return 0;
 	rec.hdr.type = REC_FD;
-	rec.task_id = st->task_id;
+	rec.task_id = id;
 	rec.fd = ctx->fd;
 	rec.ofd = (__u64)file;
 	identify(inode, &rec.file);
@@ -82,7 +81,7 @@ int in_flight(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
-	st = bpf_task_storage_get(&tasks, task, 0, 0);
+	st = recorded(task);
 	if (!st || !st->in_call)
 		return 0;
 	nr = st->in_call - 1;

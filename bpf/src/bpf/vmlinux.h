@@ -43,6 +43,7 @@ enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 	BPF_F_NO_PREALLOC = 1,
+	BPF_F_MMAPABLE = 1024,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
 };
@@ -55,6 +56,11 @@ struct bpf_dynptr {
 
 struct pt_regs {
 	unsigned long r10, r9, r8, dx, si, di;
+};
+
+/* One pointer: stands for an element of any array of pointers. */
+struct llist_node {
+	struct llist_node *next;
 };
 
 struct thread_info {

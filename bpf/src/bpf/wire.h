@@ -36,13 +36,20 @@ enum rec_class {
 	CLASS_COUNT = 5,
 };
 
+/* Records are numbered per CPU and stream: a stream's numbers need no atomics, or do. */
+enum rec_stream {
+	STREAM_SHARED = 0, /* whatever any probe sends, in interrupts too */
+	STREAM_OPS = 1, /* what op_exit sends, which is never interrupted by itself */
+	STREAM_COUNT = 2,
+};
+
 struct rec_hdr {
-	__u64 seq; /* per CPU; counted up also when the record is lost */
+	__u64 seq; /* per CPU and stream; counted up also when the record is lost */
 	__u64 end_ns; /* when the record was made: the end of what it speaks of */
 	__u32 len_bytes; /* of the whole record */
 	__u16 cpu;
 	__u8 type; /* enum rec_type */
-	__u8 pad;
+	__u8 stream; /* enum rec_stream */
 };
 
 /* File identity. dev is what stat(2) says (btrfs: per subvolume), generation tells reused inodes apart. */
@@ -78,6 +85,18 @@ struct rec_op {
 	__s64 pos_before; /* f_pos on entry and on exit */
 	__s64 pos_after;
 	__u64 args[6];
+};
+
+/* A CPU's ring of rec_op in shared memory. The probe writes the first half, the recorder the second. */
+struct op_ring {
+	__u64 head; /* records put in so far */
+	__u64 seq; /* numbers given out in STREAM_OPS: operations seen */
+	__u64 lost; /* operations for which a ring had no room */
+	__u32 next; /* where the next one goes */
+	__u32 pad;
+	__u64 pad2[4];
+	__u64 tail; /* records taken out so far */
+	__u64 pad3[7];
 };
 
 struct op_tail {
@@ -221,7 +240,10 @@ enum hide {
 	HIDE_COUNT = 3,
 };
 
-/* Per CPU. seen = submitted + lost for every class; user space checks it. */
+/*
+ * Per CPU. seen = submitted + lost for every class; user space checks it. Operations that op_exit saw are
+ * counted in struct op_ring.
+ */
 struct cpu_ledger {
 	__u64 seq;
 	__u64 seen[CLASS_COUNT];

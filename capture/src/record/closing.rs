@@ -39,7 +39,7 @@ pub(super) fn close(
     closing: Closing,
 ) -> Result<(Manifest, Option<CaptureError>), CaptureError> {
     let ledgers = session.ledgers()?;
-    let numbered: Vec<u64> = ledgers.iter().map(|l| l.seq).collect();
+    let numbered = session.numbered()?;
     manifest.losses = assembled.losses(&numbered);
     let Assembled { mut assembler, mut error, in_flight, .. } = assembled;
     let mut settled = closing.settled;
