@@ -47,6 +47,22 @@ pub enum ReelError {
         /// The reel.
         path: PathBuf,
     },
+    /// The reel's writer died, or is at work.
+    #[error("{path}: was not closed by its recorder; run `ioreel validate --repair` on it first", path = path.display())]
+    Unclosed {
+        /// The reel.
+        path: PathBuf,
+    },
+    /// A key that could be tried out.
+    #[error("{path}: a key of {found} bytes is too short; give at least {least}, as from `head -c 32 /dev/urandom`", path = path.display())]
+    ShortKey {
+        /// The key file.
+        path: PathBuf,
+        /// Its length.
+        found: usize,
+        /// The least length.
+        least: usize,
+    },
     /// The output is already there.
     #[error("{path}: exists already; choose another name or remove it first", path = path.display())]
     Exists {

@@ -12,8 +12,10 @@
 //! * [`reader`] opens a reel and streams its rows;
 //! * [`host`] reads what a manifest says of the machine;
 //! * [`manifest`] is what is true of the reel as a whole;
+//! * [`anonymize`] replaces names by keyed hashes;
 //! * [`validate`] holds a reel against its own promises.
 
+pub mod anonymize;
 pub mod build;
 pub mod disk;
 pub mod error;

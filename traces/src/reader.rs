@@ -61,6 +61,11 @@ impl Reel {
         Rows { batches: self.batches::<R>(&[]), current: Vec::new().into_iter(), failed: false, row: PhantomData }
     }
 
+    /// Like [`Reel::rows`], of the one segment that [`Reel::segments`] lists at `index`.
+    pub fn segment_rows<R: Row>(&self, index: usize) -> Rows<R> {
+        Rows { batches: self.segment_batches::<R>(index, &[]), ..self.rows() }
+    }
+
     /// Streams Arrow batches of the named columns (all when empty), for column-wise passes.
     pub fn batches<R: Row>(&self, columns: &[&str]) -> Batches {
         Batches {

@@ -48,6 +48,8 @@ pub trait Cell: Sized {
     fn column(array: &ArrayRef) -> Result<Column<'_>, String>;
     /// The value in row `i`.
     fn get(column: &Column<'_>, i: usize) -> Self;
+    /// Replaces the value by what `map` makes of it and the column's name, if it is a text.
+    fn map_text(&mut self, _column: &'static str, _map: &mut dyn FnMut(&'static str, &Text) -> Text) {}
 }
 
 /// A typed view of a column, whatever the writer's choice of dictionary.
@@ -145,6 +147,9 @@ impl Cell for Text {
     fn get(column: &Column<'_>, i: usize) -> Self {
         <Option<Text>>::get(column, i).unwrap_or_default()
     }
+    fn map_text(&mut self, column: &'static str, map: &mut dyn FnMut(&'static str, &Text) -> Text) {
+        *self = map(column, self);
+    }
 }
 
 impl Cell for Option<Text> {
@@ -163,6 +168,11 @@ impl Cell for Option<Text> {
         match column {
             Column::Text(dict, values) => dict.key(i).and_then(|k| values.get(k).cloned().flatten()),
             _ => None,
+        }
+    }
+    fn map_text(&mut self, column: &'static str, map: &mut dyn FnMut(&'static str, &Text) -> Text) {
+        if let Some(text) = self {
+            *text = map(column, text);
         }
     }
 }
@@ -192,6 +202,8 @@ pub trait Row: Clone + Send + Sync + 'static {
     fn is_event(&self) -> bool {
         true
     }
+    /// Replaces every text of the row by what `map` makes of its column's name and value, in the order of columns.
+    fn map_text(&mut self, map: &mut dyn FnMut(&'static str, &Text) -> Text);
     /// Adds the row to the builders.
     fn append(&self, to: &mut Self::Columns);
     /// Gives each row its id that has none (whose id is negative), in order.
@@ -328,6 +340,9 @@ macro_rules! table {
                 fn time_ns(&self) -> i64 { self.$time }
                 $( fn end_ns(&self) -> i64 { self.$time.saturating_add(self.$dur) } )?
                 $( fn is_event(&self) -> bool { self.$own != *$word } )?
+                fn map_text(&mut self, map: &mut dyn FnMut(&'static str, &$crate::Text) -> $crate::Text) {
+                    $( $crate::table::Cell::map_text(&mut self.$name, stringify!($name), map); )+
+                }
                 fn append(&self, to: &mut Columns) {
                     $( $crate::table::Cell::append(&self.$name, &mut to.$name); )+
                 }

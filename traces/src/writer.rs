@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -13,6 +13,7 @@ use parquet::arrow::ArrowWriter;
 
 use crate::{
     Manifest, ReelError, Result,
+    anonymize::Anonymizer,
     build::Order,
     manifest::{ROW_CLASSES, Segment, State},
     rows,
@@ -51,6 +52,11 @@ impl std::fmt::Debug for OnCreate {
     }
 }
 
+/// The lock itself; whoever panicked while holding it left nothing half done.
+fn locked(names: &Names) -> MutexGuard<'_, Anonymizer> {
+    names.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Writes one table.
 #[derive(Debug)]
 pub struct TableWriter<R: Row> {
@@ -71,10 +77,15 @@ pub struct TableWriter<R: Row> {
     events_written: i64,
     lost: i64,
     on_create: Option<OnCreate>,
+    names: Option<Names>,
 }
 
+/// What maps the names of rows and manifests on their way to the disk, shared by all tables and whoever asks
+/// what a mapped name was.
+pub type Names = Arc<Mutex<Anonymizer>>;
+
 impl<R: Row> TableWriter<R> {
-    fn new(reel: &Path, options: WriterOptions) -> Self {
+    pub(crate) fn new(reel: &Path, options: WriterOptions) -> Self {
         Self {
             reel: reel.into(),
             options,
@@ -89,11 +100,20 @@ impl<R: Row> TableWriter<R> {
             events_written: 0,
             lost: 0,
             on_create: None,
+            names: None,
         }
     }
 
     /// Adds a row; closes the segment when it is full.
-    pub fn push(&mut self, row: R) -> Result<()> {
+    pub fn push(&mut self, mut row: R) -> Result<()> {
+        if let Some(names) = &self.names {
+            locked(names).row(&mut row);
+        }
+        self.push_as_is(row)
+    }
+
+    /// The same of a row whose names are mapped already, where names are mapped at all.
+    pub fn push_as_is(&mut self, row: R) -> Result<()> {
         if self.times.is_empty() {
             self.oldest = Some(Instant::now());
         }
@@ -130,6 +150,11 @@ impl<R: Row> TableWriter<R> {
     /// Rows of events that were pushed but could not be written.
     pub fn lost(&self) -> i64 {
         self.lost
+    }
+
+    /// The closed segments.
+    pub(crate) fn into_segments(self) -> Vec<Segment> {
+        self.segments
     }
 
     /// Closes the open segment. On failure its rows are gone, counted as lost, and nothing of it stays on disk.
@@ -205,6 +230,7 @@ pub struct ReelWriter {
     path: PathBuf,
     /// Segments closed of `ops`, `block` and `bio` when the others were last closed.
     closed: usize,
+    names: Option<Names>,
     /// The reel's folder, locked for as long as this writer lives: a repair keeps off.
     _lock: File,
     /// Operations.
@@ -267,6 +293,16 @@ macro_rules! each_table {
 impl ReelWriter {
     /// Makes the folder `path` and a manifest in state `recording`. An existing path is an error.
     pub fn create(path: &Path, manifest: &Manifest, options: WriterOptions) -> Result<Self> {
+        Self::create_mapped(path, manifest, options, None)
+    }
+
+    /// The same, with the names of all rows and manifests mapped by `names` before they reach the disk.
+    pub fn create_mapped(
+        path: &Path,
+        manifest: &Manifest,
+        options: WriterOptions,
+        names: Option<Names>,
+    ) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(ReelError::Exists { path: path.into() });
         }
@@ -274,9 +310,10 @@ impl ReelWriter {
         let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
         // Where the file system has no locks, a repair cannot be kept off; recording still works.
         let _ = lock.try_lock();
-        let writer = Self {
+        let mut writer = Self {
             path: path.into(),
             closed: 0,
+            names: names.clone(),
             _lock: lock,
             ops: TableWriter::new(path, options),
             block: TableWriter::new(path, options),
@@ -287,8 +324,24 @@ impl ReelWriter {
             fds: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),
         };
-        Manifest { state: State::Recording, ..manifest.clone() }.write(path)?;
+        if names.is_some() {
+            each_table!(writer, t => t.names = names.clone());
+        }
+        writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() })?;
         Ok(writer)
+    }
+
+    /// Puts this manifest into the reel, its names mapped where names are.
+    pub fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
+        match &self.names {
+            Some(names) => locked(names).manifest(manifest).write(&self.path),
+            None => manifest.write(&self.path),
+        }
+    }
+
+    /// What maps names, if they are mapped.
+    pub fn names(&self) -> Option<&Names> {
+        self.names.as_ref()
     }
 
     /// Calls `f` with every Parquet file as it is created, before it is written to: the recorder
@@ -368,7 +421,7 @@ impl ReelWriter {
         if manifest.state == State::Recording {
             manifest.state = if lost.is_empty() && flushed.is_ok() { State::Complete } else { State::Truncated };
         }
-        manifest.write(&self.path)?;
+        self.write_manifest(&manifest)?;
         flushed.map(|()| manifest)
     }
 

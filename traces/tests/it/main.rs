@@ -1,6 +1,7 @@
 //! The reel from outside: written, read, damaged, checked, documented.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
+mod anonymize;
 mod common;
 mod doc;
 mod reel;

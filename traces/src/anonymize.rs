@@ -1,0 +1,317 @@
+//! Replaces names by keyed hashes, so that a reel can leave the house: tree shape, extensions, equal names, sizes,
+//! times and results stay; what things are called does not.
+//!
+//! A path is mapped component by component, each by itself: the same component has the same name wherever it
+//! stands, so `..`, symbolic links and relative paths lead to where they did, and two reels made with one key can
+//! be compared. A component becomes [`HASH_CHARS`] characters of base32 (60 bits of keyed BLAKE3: among a million
+//! names the chance of any two falling together is one in two million) and its extension, if that is a known one.
+//! Whoever has the key can test guesses; without it, names cannot be had back.
+//!
+//! `docs/anonymize.md` says what is mapped and what stays.
+
+mod key;
+mod manifest;
+mod reel;
+mod words;
+
+use std::{collections::HashMap, path::PathBuf};
+
+pub use key::Key;
+pub use reel::anonymize;
+
+use crate::{Text, host::os_path, table::Row, text};
+
+/// Characters of a hashed component, of 5 bits each: short, because a path of many short names grows by it and
+/// must stay under the kernel's 4096 bytes.
+pub const HASH_CHARS: usize = 12;
+/// The longest name that Linux file systems take; longer ones are mapped to longer ones, so that what failed
+/// with ENAMETOOLONG fails again.
+const NAME_MAX: usize = 255;
+/// Texts remembered, so that each is hashed once; forgetting costs time only.
+const REMEMBERED: usize = 1 << 18;
+/// What the kernel puts behind the path of a file without a name.
+const DELETED: &str = " (deleted)";
+
+/// Maps names.
+#[derive(Debug)]
+pub struct Anonymizer {
+    key: [u8; 32],
+    paths: HashMap<Text, Text>,
+    whole: HashMap<Text, Text>,
+    /// Clear components by hashed name, kept only where a recorder has to look at the disk again.
+    originals: Option<HashMap<String, Box<[u8]>>>,
+}
+
+/// What a text column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// A word of the format or the kernel.
+    Word,
+    /// A path, or a name in a folder.
+    Path,
+    /// A thread's name.
+    Comm,
+    /// Anything else: hashed as a whole.
+    Other,
+}
+
+/// What the column `column` holds, in whichever table. A column that is not listed is hashed as a whole.
+pub(crate) fn holds(column: &str) -> Holds {
+    match column {
+        "op" | "source" | "state" | "kind" | "class" | "origin" => Holds::Word,
+        "path" | "path2" | "cwd" | "root" | "target" => Holds::Path,
+        "comm" => Holds::Comm,
+        _ => Holds::Other,
+    }
+}
+
+impl Anonymizer {
+    /// Maps with this key.
+    pub fn new(key: &Key) -> Self {
+        Self { key: key.bytes(), paths: HashMap::new(), whole: HashMap::new(), originals: None }
+    }
+
+    /// The same, able to tell clear paths from mapped ones as long as it lives: a recorder looks at the disk again
+    /// in the end. Takes memory for every distinct name, up to `limit`.
+    pub fn reversible(key: &Key) -> Self {
+        Self { originals: Some(HashMap::new()), ..Self::new(key) }
+    }
+
+    /// 64 bits of keyed hash.
+    pub(crate) fn number(&self, bytes: &[u8]) -> u64 {
+        let hash = blake3::keyed_hash(&self.key, bytes);
+        hash.as_bytes().iter().take(8).fold(0, |n, b| n << 8 | u64::from(*b))
+    }
+
+    fn hash(&self, bytes: &[u8]) -> String {
+        const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let mut number = self.number(bytes);
+        (0..HASH_CHARS)
+            .map(|_| {
+                let digit = char::from(DIGITS[(number & 31) as usize]);
+                number >>= 5;
+                digit
+            })
+            .collect()
+    }
+
+    /// One component of a path, as text of a reel. `.` and `..` and words that every system has stay.
+    fn component(&mut self, name: &str) -> String {
+        if matches!(name, "" | "." | "..") || words::is_plain(name) || words::is_disk(name) {
+            return name.to_owned();
+        }
+        let (name, deleted) = name.strip_suffix(DELETED).map_or((name, ""), |n| (n, DELETED));
+        let clear = text::to_bytes(name);
+        let mut mapped = self.stem_and_extension(name);
+        if clear.len() > NAME_MAX {
+            let missing = clear.len().saturating_sub(mapped.len());
+            mapped.insert_str(0, &"a".repeat(missing));
+        }
+        if let Some(originals) = &mut self.originals {
+            /// Names remembered: those met later cannot be looked at on the disk, and are derived.
+            const NAMES: usize = 4 << 20;
+            if originals.len() < NAMES && !originals.contains_key(&mapped) {
+                originals.insert(mapped.clone(), clear.into());
+            }
+        }
+        mapped.push_str(deleted);
+        mapped
+    }
+
+    fn stem_and_extension(&self, name: &str) -> String {
+        // A leading dot hides a file: that is shape.
+        let (dot, rest) = name.strip_prefix('.').map_or(("", name), |rest| (".", rest));
+        let mut stem = rest;
+        // At most two, as in .tar.gz and .so.6.
+        for _ in 0..2 {
+            match stem.rsplit_once('.') {
+                Some((left, ext)) if !left.is_empty() && words::is_extension(ext) => stem = left,
+                _ => break,
+            }
+        }
+        // The dot and the known extensions are not hashed, so that main.c and main.o still show that they belong together.
+        format!("{dot}{}{}", self.hash(&text::to_bytes(stem)), &rest[stem.len()..])
+    }
+
+    /// A path, absolute or not, or a single name.
+    pub fn path(&mut self, path: &Text) -> Text {
+        if let Some(known) = self.paths.get(path) {
+            return known.clone();
+        }
+        let mapped: Text = self.map_path(path).into();
+        if self.paths.len() >= REMEMBERED {
+            self.paths.clear();
+        }
+        self.paths.insert(path.clone(), mapped.clone());
+        mapped
+    }
+
+    fn map_path(&mut self, path: &str) -> String {
+        for fds in ["/proc/self/fd/", "/dev/fd/"] {
+            if path.strip_prefix(fds).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())) {
+                return path.to_owned();
+            }
+        }
+        let mut out = String::with_capacity(path.len() + HASH_CHARS);
+        for (i, component) in path.split('/').enumerate() {
+            if i > 0 {
+                out.push('/');
+            }
+            out.push_str(&self.component(component));
+        }
+        out
+    }
+
+    /// A thread's name. Equal to the mapped last component of its program's path if it was so before; the first
+    /// word of a kernel thread's name stays.
+    fn comm(&mut self, comm: &Text) -> Text {
+        self.whole(comm, |this, comm| match comm.split_once(['/', ':']) {
+            Some((first, rest)) if words::KERNEL_THREADS.contains(&first) => {
+                format!("{first}{}{}", &comm[first.len()..=first.len()], this.hash(rest.as_bytes()))
+            }
+            _ => this.component(comm),
+        })
+    }
+
+    /// Anything, as a whole.
+    fn other(&mut self, what: &Text) -> Text {
+        self.whole(what, |this, what| if what.is_empty() { String::new() } else { this.hash(&text::to_bytes(what)) })
+    }
+
+    /// The name of an extended attribute: its name space decides what the kernel does with it.
+    fn xattr(&self, name: &str) -> String {
+        if words::XATTRS.contains(&name) {
+            return name.to_owned();
+        }
+        let space = words::XATTR_SPACES.iter().find(|s| name.starts_with(**s)).copied().unwrap_or_default();
+        format!("{space}{}", self.hash(&text::to_bytes(&name[space.len()..])))
+    }
+
+    fn whole(&mut self, what: &Text, map: impl FnOnce(&mut Self, &str) -> String) -> Text {
+        if let Some(known) = self.whole.get(what) {
+            return known.clone();
+        }
+        let mapped: Text = map(self, what).into();
+        if self.whole.len() >= REMEMBERED {
+            self.whole.clear();
+        }
+        self.whole.insert(what.clone(), mapped.clone());
+        mapped
+    }
+
+    /// All names of a row.
+    pub fn row<R: Row>(&mut self, row: &mut R) {
+        let mut call: Option<Text> = None;
+        row.map_text(&mut |column, value| match holds(column) {
+            Holds::Word => {
+                if column == "op" {
+                    call = Some(value.clone());
+                }
+                value.clone()
+            }
+            Holds::Path if column == "path2" && call.as_ref().is_some_and(|c| c.contains("xattr")) => {
+                self.xattr(value).into()
+            }
+            Holds::Path => self.path(value),
+            Holds::Comm => self.comm(value),
+            Holds::Other => self.other(value),
+        });
+    }
+
+    /// The file that a mapped absolute path stands for; `None` when a name of it was never met, or this
+    /// anonymizer is not [reversible](Self::reversible).
+    pub fn original(&self, path: &str) -> Option<PathBuf> {
+        let originals = self.originals.as_ref()?;
+        let mut clear = String::with_capacity(path.len());
+        for (i, component) in path.split('/').enumerate() {
+            if i > 0 {
+                clear.push('/');
+            }
+            if matches!(component, "" | "." | "..") || words::is_plain(component) || words::is_disk(component) {
+                clear.push_str(component);
+            } else {
+                clear.push_str(&text::from_bytes(originals.get(component)?));
+            }
+        }
+        Some(os_path(&clear))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::tables;
+
+    fn mapped(path: &str) -> String {
+        Anonymizer::new(&Key::of(b"0123456789abcdef").unwrap()).path(&path.into()).to_string()
+    }
+
+    #[test]
+    fn shape_and_extensions_stay_and_names_do_not() {
+        let p = mapped("/home/alice/../payroll.tar.gz");
+        let parts: Vec<&str> = p.split('/').collect();
+        assert_eq!((parts.len(), parts[0], parts[3]), (5, "", ".."));
+        assert!(parts[4].ends_with(".tar.gz") && !p.contains("alice") && !p.contains("payroll"));
+        assert_eq!(mapped("//a/./b/").matches('/').count(), 5);
+        assert_eq!(mapped(".."), "..");
+        assert_eq!(mapped(""), "");
+        assert!(mapped(".bashrc").starts_with('.'));
+        assert!(!mapped("john.doe").contains("doe"), "an unknown extension is a name");
+        assert_eq!(mapped("/dev/null"), "/dev/null");
+        assert_eq!(mapped("/proc/self/fd/17"), "/proc/self/fd/17");
+        assert!(!mapped("/proc/acme").contains("acme"));
+    }
+
+    #[test]
+    fn equal_names_stay_equal_and_different_ones_different() {
+        assert_eq!(mapped("/a/x.c").rsplit('/').next(), mapped("b/c/x.c").rsplit('/').next());
+        assert_eq!(mapped("x.c").strip_suffix(".c"), mapped("x.o").strip_suffix(".o"));
+        let names = ["a", "A", "a.c", ".a", "a.C", "a.x", "ä", "\u{F7FF}", "a ", "b"];
+        let all: std::collections::HashSet<String> = names.iter().map(|n| mapped(n)).collect();
+        assert_eq!(all.len(), names.len());
+    }
+
+    #[test]
+    fn another_key_makes_other_names() {
+        let other = Anonymizer::new(&Key::of(b"another key of 16").unwrap()).path(&"/a".into());
+        assert_ne!(mapped("/a"), &*other);
+        assert_ne!(Key::random().unwrap().bytes(), Key::random().unwrap().bytes());
+        assert!(Key::of(b"short").is_err());
+    }
+
+    #[test]
+    fn names_too_long_stay_too_long_and_others_fit() {
+        assert_eq!(mapped(&"n".repeat(300)).len(), 300);
+        assert!(mapped(&"n".repeat(255)).len() <= 255);
+        assert!(mapped(&format!("{}.sqlite3.parquet", "n".repeat(200))).len() <= 255);
+    }
+
+    #[test]
+    fn clear_paths_come_back_while_recording() {
+        let mut a = Anonymizer::reversible(&Key::of(b"0123456789abcdef").unwrap());
+        let clear = "/home/\u{F7FF}x/../dev/loop0/b.c";
+        let hidden = a.path(&clear.into());
+        assert_eq!(a.original(&hidden), Some(os_path(clear)));
+        assert_eq!(a.original("/never/met"), None);
+    }
+
+    #[test]
+    fn attributes_keep_their_name_space() {
+        let a = Anonymizer::new(&Key::of(b"0123456789abcdef").unwrap());
+        assert!(a.xattr("user.secret").starts_with("user.") && !a.xattr("user.secret").contains("secret"));
+        assert_eq!(a.xattr("system.posix_acl_access"), "system.posix_acl_access");
+    }
+
+    /// A new text column is hashed as a whole until someone has thought about it here.
+    #[test]
+    fn every_text_column_has_been_thought_about() {
+        for table in tables::all() {
+            for c in &table.columns {
+                let text = matches!(c.data_type, arrow_schema::DataType::Dictionary(_, _));
+                let thought = holds(c.name) != Holds::Other;
+                assert!(!text || thought, "{}.{}: say in anonymize.rs what it holds", table.name, c.name);
+            }
+        }
+    }
+}
