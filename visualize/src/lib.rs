@@ -11,6 +11,7 @@ pub mod color;
 pub mod facts;
 pub mod font;
 pub mod layers;
+mod marks;
 mod painter;
 pub mod panel;
 pub mod picture;

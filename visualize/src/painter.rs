@@ -8,6 +8,7 @@ use crate::{
     bands::OffsetAxis,
     caption, color, facts, font,
     layers::{CallLayers, DeviceLayers, LatencyAxis},
+    marks,
     panel::{self, Entry, Key, Line, TICK},
     picture::{Picture, PlotOptions},
     raster::{self, Cells, Counts},
@@ -46,6 +47,8 @@ pub(crate) struct Column {
     pub(crate) device: Option<DeviceLayers>,
     /// Its operations, where they are drawn.
     pub(crate) calls: Option<CallLayers>,
+    /// Named moments within the time axis.
+    pub(crate) marks: Vec<marks::Placed>,
 }
 
 impl Column {
@@ -104,6 +107,10 @@ impl Painter {
             self.rates(&rates::call_rates(), &mut plots);
         }
         self.marks(reels, top, &plots);
+        if let Some(lane) = self.lane {
+            let settling = if self.columns.iter().any(Column::settles) { MARK_LANE } else { 0.0 };
+            self.named_moments(lane + settling + marks::height(&self.columns) - 4.0, &plots);
+        }
         self.time_axes(shared);
         let area = Area { x: LEFT - 8.0, y: self.y, w: self.width - LEFT - RIGHT + 8.0, h: 0.0 };
         let surveys: Vec<Survey> = self.columns.iter().map(|c| c.survey.clone()).collect();
@@ -154,7 +161,9 @@ impl Painter {
     /// Room for a panel below the others, with `extra` between its heading and its plots: the plots' top, and the
     /// area that the heading stands on.
     fn panel(&mut self, height: f64, extra: f64) -> (f64, Area) {
-        let lane = if self.lane.is_none() && self.columns.iter().any(Column::settles) { MARK_LANE } else { 0.0 };
+        let first = self.lane.is_none();
+        let lane = if first && self.columns.iter().any(Column::settles) { MARK_LANE } else { 0.0 };
+        let lane = if first { lane + marks::height(&self.columns) } else { 0.0 };
         let y = (self.y + HEADING + extra + lane).round();
         self.lane.get_or_insert(y - extra - lane);
         self.y = y + height;

@@ -11,6 +11,7 @@ use crate::{
     PlotError, Result,
     bands::OffsetAxis,
     layers::{self, LatencyAxis},
+    marks,
     painter::{BETWEEN, Column, LATENCY_HEIGHT, LEFT, OFFSET_HEIGHT, Painter, RIGHT},
     raster::Cells,
     render,
@@ -104,7 +105,8 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
         };
         let call_layers = if calls { Some(layers::calls(reel, time, latency, bins)?) } else { None };
         let x = LEFT + i as f64 * (column_px + BETWEEN);
-        columns.push(Column { survey, time, bins, x, w: column_px, device, calls: call_layers });
+        let marks = marks::place(&reel.manifest.marks, time, column_px);
+        columns.push(Column { survey, time, bins, x, w: column_px, device, calls: call_layers, marks });
     }
     let mut painter =
         Painter { svg: Svg::default(), columns, width: f64::from(width), cell_px, detailed, y: 0.0, lane: None };

@@ -1,0 +1,126 @@
+//! Named moments (`ioreel mark`): a line through all panels of a column, its name above them.
+
+use ioreel_traces::manifest::Mark;
+
+use crate::{
+    color, font,
+    painter::{Column, Painter},
+    panel::{self, TICK},
+    raster::Cells,
+    svg::{Anchor, Area, Style},
+};
+
+/// Height of a row of names, px.
+const ROW: f64 = 15.0;
+/// Rows of names at most; a mark that fits into none has its line alone.
+const MOST_ROWS: usize = 3;
+/// Width of a name at most, px.
+const NAME_ROOM: f64 = 180.0;
+/// Marks drawn at most, in each column: more would be a picture of lines.
+const MOST_MARKS: usize = 200;
+/// Colour of the lines and names.
+const COLOR: &str = "#5b3fa0";
+
+/// A mark with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    /// When.
+    ns: i64,
+    /// What fits of its name.
+    label: String,
+    /// Row of names from the bottom, where it has one.
+    row: Option<usize>,
+}
+
+/// The marks within a time axis `width` px wide, each with the lowest row in which its name is free of others.
+pub(crate) fn place(marks: &[Mark], time: Cells, width: f64) -> Vec<Placed> {
+    let mut inside: Vec<&Mark> = marks.iter().filter(|m| m.ns >= time.from && m.ns <= time.to).collect();
+    inside.sort_by_key(|m| m.ns);
+    let mut ends = [f64::MIN; MOST_ROWS];
+    let axis = Area { x: 0.0, y: 0.0, w: width, h: 0.0 };
+    inside
+        .into_iter()
+        .take(MOST_MARKS)
+        .map(|m| {
+            let label = font::fit(&font::showable(&m.name), TICK.size, false, NAME_ROOM.min(width));
+            let wide = font::width(&label, TICK.size, false);
+            // At the right edge a name stands left of where it would.
+            let left = (panel::time_x(axis, time, m.ns) - 2.0).min(width - wide);
+            let row = ends.iter().position(|end| *end <= left);
+            if let Some(row) = row {
+                ends[row] = left + wide + 8.0;
+            }
+            Placed { ns: m.ns, label, row }
+        })
+        .collect()
+}
+
+/// Height that the names of all columns need above the first panel.
+pub(crate) fn height(columns: &[Column]) -> f64 {
+    let rows = columns.iter().flat_map(|c| &c.marks).filter_map(|m| m.row).map(|r| r + 1).max();
+    rows.unwrap_or(0) as f64 * ROW
+}
+
+impl Painter {
+    /// Draws them: names upwards from `bottom`, lines through `plots`.
+    pub(crate) fn named_moments(&mut self, bottom: f64, plots: &[Area]) {
+        for c in &self.columns {
+            for mark in &c.marks {
+                let column = Area { x: c.x, y: 0.0, w: c.w, h: 0.0 };
+                let x = panel::time_x(column, c.time, mark.ns).round() + 0.5;
+                for plot in plots.iter().filter(|p| p.x == c.x) {
+                    self.svg.line((x, plot.y), (x, plot.bottom()), COLOR, 1.0, "2 3");
+                }
+                if let Some(row) = mark.row {
+                    self.svg.line((x, bottom - row as f64 * ROW + 1.0), (x, bottom + 4.0), COLOR, 1.0, "");
+                }
+            }
+            for mark in &c.marks {
+                let Some(row) = mark.row else { continue };
+                let column = Area { x: c.x, y: 0.0, w: c.w, h: 0.0 };
+                let wide = font::width(&mark.label, TICK.size, false);
+                let left = (panel::time_x(column, c.time, mark.ns) - 2.0).min(c.x + c.w - wide).max(c.x);
+                let y = bottom - row as f64 * ROW;
+                // Names of upper rows have their stems pass behind those of lower ones.
+                self.svg.rect(Area { x: left - 1.0, y: y - 10.0, w: wide + 2.0, h: 13.0 }, color::PAPER, 0.85);
+                self.svg.text((left, y), &mark.label, Style { fill: COLOR, ..TICK }, Anchor::Start);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(ns: i64, name: &str) -> Mark {
+        Mark { ns, name: name.into() }
+    }
+
+    #[test]
+    fn names_do_not_lie_on_each_other_and_all_inside_are_placed() {
+        let time = Cells { from: 0, to: 1000, count: 500 };
+        let marks: Vec<Mark> = (0..20).map(|i| mark(1000 - i * 10, "a name of some length")).collect();
+        let placed = place(&marks, time, 500.0);
+        assert_eq!(placed.len(), 20);
+        assert!(placed.is_sorted_by_key(|p| p.ns));
+        for row in 0..MOST_ROWS {
+            let mut end = f64::MIN;
+            for p in placed.iter().filter(|p| p.row == Some(row)) {
+                let wide = font::width(&p.label, TICK.size, false);
+                let left = (p.ns as f64 / 2.0 - 2.0).min(500.0 - wide);
+                assert!(left >= end, "row {row}: {left} after {end}");
+                end = left + wide;
+            }
+        }
+        assert!(placed.iter().any(|p| p.row.is_none()), "too many for three rows");
+    }
+
+    #[test]
+    fn marks_outside_the_window_are_not_drawn() {
+        let time = Cells { from: 100, to: 200, count: 50 };
+        let placed = place(&[mark(99, "a"), mark(150, "b"), mark(201, "c"), mark(-5, "d")], time, 400.0);
+        assert_eq!(placed.len(), 1);
+        assert_eq!(placed[0].label, "b");
+    }
+}
