@@ -8,11 +8,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod anonymize;
 mod columns;
 #[cfg(feature = "capture")]
 mod doctor;
 mod info;
 mod logger;
+#[cfg(feature = "capture")]
+mod mark;
 mod output;
 mod plot;
 #[cfg(feature = "capture")]
@@ -52,10 +55,15 @@ enum Command {
     /// Records a command, or a running process, into a reel
     #[cfg(feature = "capture")]
     Record(record::Args),
+    /// Puts a named moment into running recordings
+    #[cfg(feature = "capture")]
+    Mark(mark::Args),
     /// Summarises a reel
     Info(info::Args),
     /// Checks a reel: references, times, counts
     Validate(validate::Args),
+    /// Writes a reel anew with all names hashed
+    Anonymize(anonymize::Args),
     /// Draws reels
     Plot(plot::Args),
     /// Re-issues a reel's operations against a mounted file system
@@ -69,9 +77,9 @@ impl Command {
             #[cfg(feature = "capture")]
             Self::Doctor(_) => true,
             #[cfg(feature = "capture")]
-            Self::Record(_) => false,
+            Self::Record(_) | Self::Mark(_) => false,
             Self::Info(_) | Self::Validate(_) => true,
-            Self::Plot(_) | Self::Replay(_) => false,
+            Self::Anonymize(_) | Self::Plot(_) | Self::Replay(_) => false,
         }
     }
 }
@@ -93,8 +101,11 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         #[cfg(feature = "capture")]
         Command::Record(args) => record::run(args),
+        #[cfg(feature = "capture")]
+        Command::Mark(args) => mark::run(args),
         Command::Info(args) => info::run(args),
         Command::Validate(args) => validate::run(args),
+        Command::Anonymize(args) => anonymize::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Replay(args) => replay::run(args),
     };

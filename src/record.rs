@@ -3,6 +3,7 @@
 use crate::output::tell;
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
+use crate::anonymize::key;
 use clap::ArgGroup;
 use ioreel_capture::{
     record::{Config, Target, record, wait_for},
@@ -39,6 +40,13 @@ pub(crate) struct Args {
     /// Kernel memory for the rings of all CPUs together, MiB
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_RING_BYTES >> 20, value_parser = ring_mib)]
     ring_mib: usize,
+    /// Hashes all names before they reach the disk, as `ioreel anonymize` does afterwards
+    #[arg(long)]
+    anonymize: bool,
+    /// Hashes names with the content of this file, 16 bytes at least: the same key gives the same names, so that reels
+    /// can be compared. Default: a random key that nobody keeps
+    #[arg(long, value_name = "FILE", requires = "anonymize")]
+    key_file: Option<PathBuf>,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -83,6 +91,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         snapshot: args.snapshot,
         snapshot_cwd: !args.no_snapshot,
         ring_bytes: args.ring_mib << 20,
+        anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
         ..Config::new(args.output.clone(), target)
     };

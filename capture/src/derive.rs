@@ -3,11 +3,17 @@
 //! what is still there untouched is looked at now, what the workload changed is known as far as its
 //! results tell.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{MutexGuard, PoisonError},
+};
 
 use ioreel_traces::{
-    Manifest, Reel, ReelWriter, Result, Text, host,
+    Manifest, Reel, ReelWriter, Result, Text,
+    anonymize::Anonymizer,
+    host,
     rows::{File, Op, Task, Tree},
+    writer::Names as MappedNames,
 };
 
 use crate::{names::Names, snapshot::Snapshot};
@@ -19,15 +25,57 @@ const VIRTUAL: [&str; 3] = ["/proc", "/sys", "/dev"];
 pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snapshot: Snapshot) -> Result<()> {
     // What has been written so far is read back: the operations need not fit in memory.
     manifest.segments = writer.segments();
-    manifest.write(writer.path())?;
+    writer.write_manifest(manifest)?;
     let reel = Reel::open(writer.path())?;
-    let mut rows = derive(&reel, snapshot)?;
+    let disk = Disk { names: writer.names().cloned() };
+    let snapshot = disk.mapped(snapshot);
+    let mut rows = derive(&reel, snapshot, &disk)?;
     rows.sort_by(|a, b| a.path.cmp(&b.path));
     for (order, mut row) in rows.into_iter().enumerate() {
         row.order = order as i64;
-        writer.tree.push(row)?;
+        writer.tree.push_as_is(row)?;
     }
     Ok(())
+}
+
+/// The disk as it is now, by the reel's names: they are hashes where the reel is anonymized.
+struct Disk {
+    names: Option<MappedNames>,
+}
+
+impl Disk {
+    fn names(&self) -> Option<MutexGuard<'_, Anonymizer>> {
+        self.names.as_ref().map(|n| n.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is at `path` now; `None` when nothing is, or it is not known what the name was.
+    fn look(&self, path: &str, origin: &str) -> Option<Tree> {
+        let clear = match self.names() {
+            Some(names) => names.original(path)?,
+            None => host::os_path(path),
+        };
+        let meta = std::fs::symlink_metadata(&clear).ok()?;
+        let mut row = crate::snapshot::entry(&clear, &meta, origin);
+        if let Some(mut names) = self.names() {
+            names.row(&mut row);
+        }
+        Some(row)
+    }
+
+    /// The snapshot by the reel's names.
+    fn mapped(&self, mut snapshot: Snapshot) -> Snapshot {
+        if let Some(mut names) = self.names() {
+            let clear = std::mem::take(&mut snapshot.entries);
+            snapshot.entries = clear
+                .into_values()
+                .map(|mut row| {
+                    names.row(&mut row);
+                    (row.path.to_string(), row)
+                })
+                .collect();
+        }
+        snapshot
+    }
 }
 
 /// What is known of a name that was there before.
@@ -38,7 +86,7 @@ struct Clue {
     mode: Option<i32>,
 }
 
-fn derive(reel: &Reel, snapshot: Snapshot) -> Result<Vec<Tree>> {
+fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk) -> Result<Vec<Tree>> {
     let mut d = Deriver::new(reel, snapshot)?;
     for op in reel.rows() {
         let op: Op = op?;
@@ -47,7 +95,7 @@ fn derive(reel: &Reel, snapshot: Snapshot) -> Result<Vec<Tree>> {
             d.take(&op);
         }
     }
-    Ok(d.rows())
+    Ok(d.rows(disk))
 }
 
 struct Deriver {
@@ -316,7 +364,7 @@ impl Deriver {
         }
     }
 
-    fn rows(self) -> Vec<Tree> {
+    fn rows(self, disk: &Disk) -> Vec<Tree> {
         let Self { mut names, clues, changed, written, filled, .. } = self;
         let (snapshot, mut before) = names.take_before();
         for dir in filled {
@@ -332,10 +380,10 @@ impl Deriver {
                 continue;
             }
             let clue = clues.get(&path).cloned().unwrap_or_default();
-            let mut found = row(&path, clue, changed.contains(&path));
+            let mut found = row(disk, &path, clue, changed.contains(&path));
             if let Some(now) = names.name_now(&path).filter(|now| *now != path) {
                 let same_content = !written.contains(&path) && !written.contains(&now);
-                look_at_moved(&mut found, &now, same_content);
+                look_at_moved(disk, &mut found, &now, same_content);
             }
             rows.push(found);
         }
@@ -344,11 +392,9 @@ impl Deriver {
 }
 
 /// The row of a name outside the snapshot.
-fn row(path: &str, clue: Clue, changed: bool) -> Tree {
-    let now = host::os_path(path);
-    let meta = std::fs::symlink_metadata(&now).ok();
-    if let Some(meta) = meta.as_ref().filter(|_| !changed) {
-        return crate::snapshot::entry(&now, meta, "first_touch");
+fn row(disk: &Disk, path: &str, clue: Clue, changed: bool) -> Tree {
+    if !changed && let Some(there) = disk.look(path, "first_touch") {
+        return there;
     }
     Tree {
         path: path.into(),
@@ -362,10 +408,8 @@ fn row(path: &str, clue: Clue, changed: bool) -> Tree {
 
 /// Adds what can be seen of something that the workload moved and did not remove: what it is, and, if it was not
 /// written to, its size.
-fn look_at_moved(row: &mut Tree, now: &str, same_content: bool) {
-    let path = host::os_path(now);
-    let Ok(meta) = std::fs::symlink_metadata(&path) else { return };
-    let there = crate::snapshot::entry(&path, &meta, "derived");
+fn look_at_moved(disk: &Disk, row: &mut Tree, now: &str, same_content: bool) {
+    let Some(there) = disk.look(now, "derived") else { return };
     row.kind = there.kind;
     row.target = there.target;
     row.mode = row.mode.or(there.mode);

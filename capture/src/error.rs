@@ -50,6 +50,14 @@ pub enum CaptureError {
         /// What is wrong with it.
         why: String,
     },
+    /// A mark that no recording took.
+    #[error("mark {name}: {why}")]
+    Mark {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: String,
+    },
     /// `--snapshot` names no folder.
     #[error("--snapshot {path}: {source}", path = path.display())]
     Snapshot {

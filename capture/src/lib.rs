@@ -16,6 +16,7 @@ mod error;
 pub mod host;
 mod ledger;
 mod mappings;
+pub mod marks;
 mod names;
 mod op_rings;
 mod pipeline;

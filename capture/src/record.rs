@@ -5,10 +5,19 @@ mod config;
 mod follow;
 mod setup;
 
-use std::{ffi::OsStr, fs, mem::MaybeUninit, os::unix::ffi::OsStrExt, path::Path, time::Instant};
+use std::{
+    ffi::OsStr,
+    fs,
+    mem::MaybeUninit,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
+    anonymize::Anonymizer,
     manifest::{Command as CommandInfo, Kind},
     text,
 };
@@ -26,6 +35,7 @@ use crate::{
     assemble::Assembler,
     command::Command,
     host,
+    marks::Listener,
     pipeline::{Message, Pipeline},
     session::{Plan, Session},
     settle::{drain, settle},
@@ -83,7 +93,8 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     };
     let mut storage = MaybeUninit::uninit();
     let mut session = Session::load(&plan, &mut storage)?;
-    let mut writer = ReelWriter::create(&config.output, &manifest, WriterOptions::default())?;
+    let names = config.anonymize.as_ref().map(|key| Arc::new(Mutex::new(Anonymizer::reversible(key))));
+    let mut writer = ReelWriter::create_mapped(&config.output, &manifest, WriterOptions::default(), names)?;
     let mounts = host::mounts();
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
@@ -105,6 +116,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     pipeline.send(Message::Records { bytes: adopted, complete_to_ns: 0 });
     pipeline.send(Message::Records { bytes: descriptors, complete_to_ns: 0 });
 
+    // Without it there are no marks, which is no reason not to record.
+    let marks = Listener::start(&config.output)
+        .inspect_err(|e| manifest.warnings.push(format!("marks cannot be taken: {e}")))
+        .ok();
     signals::install();
     session.activate();
     let started = Instant::now();
@@ -130,6 +145,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     std::thread::sleep(TICK);
     drain(&session, &pipeline);
 
+    manifest.marks = marks.map(|m| m.marks(t0_ns)).unwrap_or_default();
     let status = command.as_mut().and_then(Command::poll);
     if let Some(c) = &mut manifest.command {
         c.exit_status = status;

@@ -9,7 +9,9 @@ mod bytes;
 mod damaged;
 mod follow;
 mod ground_truth;
+mod marks;
 mod pass_through;
+mod private;
 mod refusals;
 mod replays;
 mod samples;
@@ -119,6 +121,10 @@ fn tests() -> Vec<Test> {
         follow::a_running_process_for_a_while
         follow::a_running_process_to_its_end
         follow::a_command_for_a_while
+        marks::reach_the_manifest
+        private::no_name_reaches_the_disk
+        private::a_killed_recorder_leaves_no_name
+        private::one_key_makes_reels_comparable_and_afterwards_is_the_same
         refusals::no_privileges
         refusals::an_unknown_device
         refusals::an_unknown_process

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use ioreel_traces::Manifest;
+use ioreel_traces::{Manifest, anonymize::Key};
 
 use crate::{CaptureError, session::DEFAULT_RING_BYTES};
 
@@ -25,6 +25,8 @@ pub struct Config {
     pub snapshot_cwd: bool,
     /// Kernel memory for the rings.
     pub ring_bytes: usize,
+    /// Hashes all names with this key before they reach the disk.
+    pub anonymize: Option<Key>,
     /// The words of the command line that chose what is recorded.
     pub filters: Vec<String>,
 }
@@ -41,6 +43,7 @@ impl Config {
             snapshot: Vec::new(),
             snapshot_cwd: true,
             ring_bytes: DEFAULT_RING_BYTES,
+            anonymize: None,
             filters: Vec::new(),
         }
     }

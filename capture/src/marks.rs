@@ -1,0 +1,241 @@
+//! Named moments put into a running recording from outside.
+//!
+//! A recorder listens on a socket in Linux's abstract name space, called after the device and inode of its reel's
+//! folder. Such a socket leaves nothing behind, however the recorder ends, and cannot be hidden or replaced by a
+//! file. It has no permissions of its own: the listener asks the kernel who calls, and takes marks from root, from the
+//! user it runs as, and from the one who called sudo. Both ends must be in one network name space.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Read, Write},
+    os::{
+        fd::AsFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::MetadataExt,
+            net::{SocketAddr, UnixListener, UnixStream},
+        },
+    },
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use ioreel_traces::{manifest::Mark, text};
+
+use crate::{CaptureError, host};
+
+/// First part of the sockets' names.
+const PREFIX: &str = "ioreel-mark/";
+/// The longest name, bytes.
+pub const MAX_NAME_BYTES: usize = 200;
+/// Marks taken at most: they are kept in memory and in the manifest.
+const MAX_MARKS: usize = 10_000;
+/// A caller that says nothing for so long is left alone.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The answer to a mark that was taken.
+const TAKEN: &str = "taken";
+
+/// Takes marks while it lives.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    address: SocketAddr,
+    /// Monotonic time and name.
+    taken: Arc<Mutex<Vec<(i64, String)>>>,
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn name_of(reel: &Path) -> io::Result<String> {
+    let meta = fs::metadata(reel)?;
+    Ok(format!("{PREFIX}{:x}-{:x}", meta.dev(), meta.ino()))
+}
+
+impl Listener {
+    /// Listens for marks of the reel in this folder.
+    pub(crate) fn start(reel: &Path) -> io::Result<Self> {
+        let address = SocketAddr::from_abstract_name(name_of(reel)?)?;
+        let listener = UnixListener::bind_addr(&address)?;
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let end = Arc::new(AtomicBool::new(false));
+        let (sink, ended) = (Arc::clone(&taken), Arc::clone(&end));
+        let thread = std::thread::Builder::new().name("marks".into()).spawn(move || {
+            let allowed = allowed();
+            while let Ok((caller, _)) = listener.accept() {
+                // The moment of the call, not of its end.
+                let now_ns = host::monotonic_ns();
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Err(e) = answer(caller, now_ns, &allowed, &sink) {
+                    log::debug!("a mark was not taken: {e}");
+                }
+            }
+        })?;
+        Ok(Self { address, taken, end, thread: Some(thread) })
+    }
+
+    /// The marks so far, in ns since `t0_ns` on the monotonic clock.
+    pub(crate) fn marks(&self, t0_ns: i64) -> Vec<Mark> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.iter().map(|(ns, name)| Mark { ns: (ns - t0_ns).max(0), name: name.clone() }).collect()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        // Wakes the thread; when that fails it is left to end with the process.
+        if UnixStream::connect_addr(&self.address).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Users whose marks are taken.
+fn allowed() -> BTreeSet<u32> {
+    let sudo = std::env::var("SUDO_UID").ok().and_then(|u| u.parse().ok());
+    let own = [0, rustix::process::getuid().as_raw(), rustix::process::geteuid().as_raw()];
+    own.into_iter().chain(sudo).collect()
+}
+
+fn peer(stream: &UnixStream) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(stream.as_fd())?.uid.as_raw())
+}
+
+fn answer(
+    mut caller: UnixStream,
+    now_ns: i64,
+    allowed: &BTreeSet<u32>,
+    taken: &Mutex<Vec<(i64, String)>>,
+) -> io::Result<()> {
+    caller.set_read_timeout(Some(PATIENCE))?;
+    caller.set_write_timeout(Some(PATIENCE))?;
+    if !allowed.contains(&peer(&caller)?) {
+        return caller.write_all(b"it takes marks only from root and from the user that records");
+    }
+    let mut name = Vec::new();
+    (&caller).take(MAX_NAME_BYTES as u64 + 1).read_to_end(&mut name)?;
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        return caller.write_all(b"no name, or a name too long");
+    }
+    let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+    if taken.len() >= MAX_MARKS {
+        return caller.write_all(format!("it has {MAX_MARKS} marks already").as_bytes());
+    }
+    taken.push((now_ns, text::from_bytes(&name).to_string()));
+    drop(taken);
+    caller.write_all(TAKEN.as_bytes())
+}
+
+/// Puts a mark into the recording of `reel`, or into all running recordings that this user may mark. Returns their
+/// number, at least one.
+pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
+    let bad = |why: &str| CaptureError::Mark { name: name.escape_debug().to_string(), why: why.into() };
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        return Err(bad(&format!("a name has 1 to {MAX_NAME_BYTES} bytes")));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(bad("a name holds no control characters"));
+    }
+    let sockets = match reel {
+        Some(reel) => {
+            let socket = name_of(reel).map_err(|e| bad(&format!("{}: {e}", reel.display())))?;
+            BTreeSet::from([socket])
+        }
+        None => running(),
+    };
+    let mut taken = 0;
+    let mut refused = None;
+    for socket in &sockets {
+        match send(name, socket) {
+            Ok(None) => taken += 1,
+            Ok(Some(why)) => refused = Some(why),
+            // It ended meanwhile.
+            Err(e) => log::debug!("{socket}: {e}"),
+        }
+    }
+    match (taken, refused, reel) {
+        (0, Some(why), _) => Err(bad(&format!("the recording refused it: {why}"))),
+        (0, None, Some(reel)) => {
+            Err(bad(&format!("{} is not being recorded (or in another network name space)", reel.display())))
+        }
+        (0, None, None) => Err(bad("nothing is being recorded (or in another network name space)")),
+        (n, ..) => Ok(n),
+    }
+}
+
+/// Names of the sockets of running recordings.
+fn running() -> BTreeSet<String> {
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let abstract_names = sockets.lines().filter_map(|l| l.split_whitespace().nth(7)?.strip_prefix('@'));
+    abstract_names.filter(|n| n.starts_with(PREFIX)).map(str::to_owned).collect()
+}
+
+/// Sends a mark; the reason where it was refused.
+fn send(name: &str, socket: &str) -> io::Result<Option<String>> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(socket)?)?;
+    // Anyone may listen under such a name: names of marks are told only to root's recorders and one's own.
+    let listener = peer(&stream)?;
+    if listener != 0 && listener != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other("the listener is another user's"));
+    }
+    stream.set_read_timeout(Some(PATIENCE * 2))?;
+    stream.write_all(name.as_bytes())?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.take(1000).read_to_string(&mut answer)?;
+    match answer.as_str() {
+        TAKEN => Ok(None),
+        "" => Err(io::Error::other("no answer")),
+        _ => Ok(Some(answer)),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_reaches_its_reel_with_its_time() {
+        let dir = std::env::temp_dir().join(format!("ioreel-mark-test-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let listener = Listener::start(&dir).unwrap();
+        let before = host::monotonic_ns();
+        assert_eq!(mark("phase two: größer", Some(&dir)).unwrap(), 1);
+        let marks = listener.marks(before);
+        assert_eq!(marks.len(), 1);
+        assert_eq!(marks[0].name, "phase two: größer");
+        assert!((0..2_000_000_000).contains(&marks[0].ns));
+        drop(listener);
+        let gone = mark("late", Some(&dir)).unwrap_err().to_string();
+        assert!(gone.contains("not being recorded"), "{gone}");
+        fs::remove_dir(&dir).unwrap();
+    }
+
+    #[test]
+    fn names_are_checked() {
+        for name in ["", "a\nb", &"x".repeat(MAX_NAME_BYTES + 1)] {
+            assert!(matches!(mark(name, None), Err(CaptureError::Mark { .. })));
+        }
+    }
+
+    #[test]
+    fn other_users_are_refused() {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        let taken = Mutex::new(Vec::new());
+        answer(a, 1, &BTreeSet::from([u32::MAX]), &taken).unwrap();
+        let mut said = String::new();
+        b.read_to_string(&mut said).unwrap();
+        assert!(said.contains("only from root"), "{said}");
+        assert!(taken.lock().unwrap().is_empty());
+    }
+}
