@@ -55,16 +55,16 @@ struct path_walk {
 static long path_step(__u32 i, void *context)
 {
 	struct path_walk *w = context;
-	struct dentry *dentry = w->dentry, *parent = BPF_CORE_READ(dentry, d_parent);
+	struct dentry *dentry = kernel_cast(struct dentry, w->dentry), *parent = dentry->d_parent;
 	__u32 len, off = w->off;
 
 	if (dentry == w->mnt_root || dentry == parent) {
-		struct mount *mnt = w->mnt, *up = BPF_CORE_READ(mnt, mnt_parent);
+		struct mount *mnt = kernel_cast(struct mount, w->mnt), *up = mnt->mnt_parent;
 
 		if (dentry == w->mnt_root && mnt != up) {
-			w->dentry = BPF_CORE_READ(mnt, mnt_mountpoint);
+			w->dentry = mnt->mnt_mountpoint;
 			w->mnt = up;
-			w->mnt_root = BPF_CORE_READ(up, mnt.mnt_root);
+			w->mnt_root = up->mnt.mnt_root;
 			return 0;
 		}
 		/* Pipes, sockets and memfds live on mounts that are in no name space: they have no path. */
@@ -74,13 +74,13 @@ static long path_step(__u32 i, void *context)
 			w->off = WIRE_PATH_BYTES;
 		return 1;
 	}
-	len = BPF_CORE_READ(dentry, d_name.len);
+	len = dentry->d_name.len;
 	if (len > 255)
 		len = 255;
 	if (off < len + 1 || off > WIRE_PATH_BYTES)
 		return 1;
 	off -= len;
-	bpf_probe_read_kernel(w->buf + (off & (WIRE_PATH_BYTES - 1)), len & 255, BPF_CORE_READ(dentry, d_name.name));
+	bpf_probe_read_kernel(w->buf + (off & (WIRE_PATH_BYTES - 1)), len & 255, dentry->d_name.name);
 	off -= 1;
 	w->buf[off & (WIRE_PATH_BYTES - 1)] = '/';
 	w->off = off;
@@ -115,10 +115,10 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	l = cpu_ledger();
 	if (!walk.buf || !ring || !l)
 		return;
-	vfsmnt = BPF_CORE_READ(file, f_path.mnt);
-	walk.dentry = BPF_CORE_READ(file, f_path.dentry);
+	vfsmnt = file->f_path.mnt;
+	walk.dentry = file->f_path.dentry;
 	walk.mnt = container_of(vfsmnt, struct mount, mnt);
-	walk.mnt_root = BPF_CORE_READ(vfsmnt, mnt_root);
+	walk.mnt_root = vfsmnt->mnt_root;
 	walk.off = WIRE_PATH_BYTES;
 	bpf_loop(WIRE_PATH_BYTES / 2, path_step, &walk, 0);
 

@@ -85,18 +85,30 @@ struct {
 
 const volatile __u32 op_ring_records = 1; /* records each of op_rings holds */
 
+/* Paths longer than this are rare and take the long way. */
+#define SHORT_PATH_BYTES 256
+
 /* What is known of a recorded thread, and the operation it is in. */
 struct task_state {
 	__u32 task_id;
 	__u16 in_call; /* nr + 1 while in a recorded call */
-	__u8 pad[2];
+	__u8 long_paths; /* the paths are in long_ops */
+	__u8 pad;
 	__u64 start_ns;
 	__u64 seen_inode; /* the last inode whose file record is out: spares the lookup */
 	__u32 seen_generation;
 	__u32 pad2;
-	struct rec_op op; /* built in place between entry and exit */
+	/* Built in place between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
+	struct rec_op op;
 	struct op_tail tail;
+	char paths[2 * SHORT_PATH_BYTES];
 };
+_Static_assert(__builtin_offsetof(struct task_state, tail) ==
+		   __builtin_offsetof(struct task_state, op) + sizeof(struct rec_op),
+	       "a record");
+_Static_assert(__builtin_offsetof(struct task_state, paths) ==
+		   __builtin_offsetof(struct task_state, tail) + sizeof(struct op_tail),
+	       "a record");
 
 /*
  * Threads are told apart by where their kernel stack lies, which a call's probe is handed for free: one load
@@ -112,7 +124,7 @@ struct task_state {
 #define HOT_CLAIMED 2ull
 __u64 hot_owners[HOT_SLOTS] = {};
 
-/* 1.3 MiB. Of more threads than it holds, and of those that hash alike, one is in cold_states. */
+/* 3 MiB. Of more threads than it holds, and of those that hash alike, one is in cold_states. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, HOT_SLOTS);
@@ -120,7 +132,7 @@ struct {
 	__type(value, struct task_state);
 } hot_states SEC(".maps");
 
-/* 320 bytes for each recorded thread that found its place taken; freed with it. */
+/* 768 bytes for each recorded thread that found its place taken; freed with it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -147,10 +159,7 @@ struct long_op {
 	char paths[2 * WIRE_PATH_BYTES];
 };
 
-/*
- * 8.4 KiB for each recorded thread that made a call with a path: paths are read on entry, since the
- * caller may overwrite them before the call returns.
- */
+/* 8.4 KiB for each recorded thread that made a call with a long path. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

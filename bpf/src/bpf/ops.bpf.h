@@ -176,14 +176,27 @@ static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64
 		st->op.flags |= OPF_USER_FAULT;
 }
 
-/* Reads the path arguments behind the operation; what is not resident yet is tried again on exit. */
-static __noinline void read_paths(struct task_state *st, struct long_op *lo, __u64 path, __u64 path2)
+#define OPF_FAULTS (OPF_PATH_FAULT | OPF_PATH2_FAULT)
+
+static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 path2)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct cpu_ledger *l;
 	__u32 used = 0;
 	long n;
 
-	st->op.flags &= ~(OPF_PATH_FAULT | OPF_PATH2_FAULT);
+	st->op.flags &= ~OPF_FAULTS;
 	st->tail.path_bytes = st->tail.path2_bytes = 0;
+	if (!lo) {
+		/* No memory for paths: the operation itself is not lost. */
+		st->op.flags |= OPF_FAULTS;
+		l = cpu_ledger();
+		if (l)
+			l->no_path_state++;
+		return;
+	}
+	st->long_paths = 1;
 	if (path) {
 		n = bpf_probe_read_user_str(lo->paths, WIRE_PATH_BYTES, (void *)path);
 		if (n > 0 && n <= WIRE_PATH_BYTES)
@@ -199,6 +212,38 @@ static __noinline void read_paths(struct task_state *st, struct long_op *lo, __u
 		else
 			st->op.flags |= OPF_PATH2_FAULT;
 	}
+}
+
+/*
+ * Reads the path arguments behind the operation: on entry, since the caller may overwrite them before the call
+ * returns. What is not resident yet is tried again on exit.
+ */
+static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2)
+{
+	__u32 used = 0;
+	long n = 0, n2 = 0;
+
+	st->long_paths = 0;
+	st->op.flags &= ~OPF_FAULTS;
+	st->tail.path_bytes = st->tail.path2_bytes = 0;
+	if (path) {
+		n = bpf_probe_read_user_str(st->paths, SHORT_PATH_BYTES, (void *)path);
+		if (n > 0 && n < SHORT_PATH_BYTES)
+			used = n - 1;
+		else if (n <= 0)
+			st->op.flags |= OPF_PATH_FAULT;
+		st->tail.path_bytes = used;
+	}
+	if (path2) {
+		n2 = bpf_probe_read_user_str(st->paths + (used & (SHORT_PATH_BYTES - 1)), SHORT_PATH_BYTES,
+					     (void *)path2);
+		if (n2 > 0 && n2 < SHORT_PATH_BYTES)
+			st->tail.path2_bytes = n2 - 1;
+		else if (n2 <= 0)
+			st->op.flags |= OPF_PATH2_FAULT;
+	}
+	if (n >= SHORT_PATH_BYTES || n2 >= SHORT_PATH_BYTES)
+		read_long_paths(st, path, path2);
 }
 
 /* The barrier keeps the compiler from dropping the mask, which the verifier needs to see. */
@@ -301,12 +346,8 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		}
 		if (desc.user_kind && desc.user_kind < USER_STAT)
 			read_user_on_entry(st, desc.user_kind, arg_of(&st->op, desc.user), arg_of(&st->op, desc.user2));
-		if (desc.path || desc.path2) {
-			struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-
-			if (lo)
-				read_paths(st, lo, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
-		}
+		if (desc.path || desc.path2)
+			read_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
 	}
 	st->start_ns = now_ns;
 	st->in_call = id + 1;
@@ -343,30 +384,33 @@ static __always_inline void emit_short(struct op_ring *r, struct rec_op *op, __u
 static __always_inline void emit_long(struct op_ring *r, struct task_state *st, const struct call_desc *d, __u32 cpu,
 				      __u64 now_ns)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	struct cpu_ledger *l = cpu_ledger();
+	const __u32 fixed = sizeof(struct rec_op) + sizeof(struct op_tail);
 	void *ring = cpu_ring(cpu);
+	struct long_op *lo;
 	__u32 len;
 
-	if (!l || !ring)
+	if (!ring)
 		return;
-	if (!lo) {
-		/* No memory for paths: the operation itself is not lost. */
-		l->no_path_state++;
-		st->op.flags |= OPF_PATH_FAULT | OPF_USER_FAULT;
-		emit_short(r, &st->op, cpu, now_ns);
+	if (st->op.flags & OPF_FAULTS) {
+		read_paths(st, arg_of(&st->op, d->path), arg_of(&st->op, d->path2));
+		if (st->op.flags & OPF_FAULTS) {
+			struct cpu_ledger *l = cpu_ledger();
+
+			if (l)
+				l->path_faults++;
+		}
+	}
+	if (!st->long_paths) {
+		len = fixed + (st->tail.path_bytes & (SHORT_PATH_BYTES - 1)) +
+		      (st->tail.path2_bytes & (SHORT_PATH_BYTES - 1));
+		begin_op(r, &st->op, cpu, REC_OP_LONG, len, now_ns);
+		if (bpf_ringbuf_output(ring, &st->op, len, BPF_RB_NO_WAKEUP))
+			r->lost++;
 		return;
 	}
-	if ((st->op.flags & (OPF_PATH_FAULT | OPF_PATH2_FAULT)) ||
-	    ((d->path || d->path2) && !st->tail.path_bytes && !st->tail.path2_bytes)) {
-		read_paths(st, lo, arg_of(&st->op, d->path), arg_of(&st->op, d->path2));
-		if (st->op.flags & (OPF_PATH_FAULT | OPF_PATH2_FAULT))
-			l->path_faults++;
-	}
-	len = sizeof(struct rec_op) + sizeof(struct op_tail) + (st->tail.path_bytes & (WIRE_PATH_BYTES - 1)) +
-	      (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
-	if (len > sizeof(*lo))
+	len = fixed + (st->tail.path_bytes & (WIRE_PATH_BYTES - 1)) + (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
+	lo = bpf_task_storage_get(&long_ops, bpf_get_current_task_btf(), 0, 0);
+	if (!lo || len > sizeof(*lo))
 		return;
 	begin_op(r, &st->op, cpu, REC_OP_LONG, len, now_ns);
 	lo->op = st->op;

@@ -88,23 +88,26 @@ int in_flight(struct bpf_iter__task *ctx)
 	if (nr >= WIRE_CALLS)
 		return 0;
 	desc = desc_of(nr);
-	lo = bpf_task_storage_get(&long_ops, task, 0, 0);
 	st->op.task_id = st->task_id;
 	st->op.hdr.end_ns = st->start_ns;
 	st->op.dur_ns = 0;
-	st->op.hdr.type = REC_OP;
-	if (is_long(&desc) && lo) {
-		st->op.hdr.type = REC_OP_LONG;
-		len = (st->tail.path_bytes & (WIRE_PATH_BYTES - 1)) + (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
-		len += sizeof(st->tail);
-	}
+	st->op.hdr.type = is_long(&desc) ? REC_OP_LONG : REC_OP;
+	if (is_long(&desc))
+		len = sizeof(st->tail) + (st->tail.path_bytes & (WIRE_PATH_BYTES - 1)) +
+		      (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
 	st->op.hdr.len_bytes = sizeof(st->op) + len;
 	bpf_seq_write(ctx->meta->seq, &st->op, sizeof(st->op));
-	if (st->op.hdr.type == REC_OP_LONG && lo && len >= sizeof(st->tail) &&
-	    len <= sizeof(st->tail) + 2 * WIRE_PATH_BYTES) {
-		lo->tail = st->tail;
-		bpf_seq_write(ctx->meta->seq, &lo->tail, len);
+	if (!len)
+		return 0;
+	bpf_seq_write(ctx->meta->seq, &st->tail, sizeof(st->tail));
+	len -= sizeof(st->tail);
+	if (!st->long_paths && len <= sizeof(st->paths)) {
+		bpf_seq_write(ctx->meta->seq, st->paths, len);
+		return 0;
 	}
+	lo = bpf_task_storage_get(&long_ops, task, 0, 0);
+	if (lo && len <= sizeof(lo->paths))
+		bpf_seq_write(ctx->meta->seq, lo->paths, len);
 	return 0;
 }
 
