@@ -7,14 +7,20 @@ use std::io::IsTerminal;
 #[derive(Debug)]
 pub(crate) struct Columns {
     /// Head, and whether the column is numbers: those are flush right.
-    heads: Vec<(&'static str, bool)>,
+    heads: Vec<(String, bool)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Columns {
     /// Columns by head; a head that begins with `>` is of a column of numbers.
     pub(crate) fn new(heads: &[&'static str]) -> Self {
-        let heads = heads.iter().map(|h| h.strip_prefix('>').map_or((*h, false), |h| (h, true))).collect();
+        Self::named(
+            heads.iter().map(|h| h.strip_prefix('>').map_or((h.to_string(), false), |h| (h.into(), true))).collect(),
+        )
+    }
+
+    /// Columns by head, and whether they are of numbers.
+    pub(crate) fn named(heads: Vec<(String, bool)>) -> Self {
         Self { heads, rows: Vec::new() }
     }
 
@@ -49,7 +55,7 @@ impl Columns {
             }
             out.trim_end().to_owned()
         };
-        let head = dim(&line(self.heads.iter().map(|(h, _)| *h).collect()));
+        let head = dim(&line(self.heads.iter().map(|(h, _)| h.as_str()).collect()));
         [head].into_iter().chain(self.rows.iter().map(|r| line(r.iter().map(String::as_str).collect()))).collect()
     }
 

@@ -21,6 +21,7 @@ mod plot;
 #[cfg(feature = "capture")]
 mod record;
 mod replay;
+mod stats;
 mod units;
 mod validate;
 
@@ -40,6 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   ioreel record -o tar.reel -- tar xf src.tar     record a command and all it starts
   ioreel info tar.reel                            what is in a reel
+  ioreel stats tar.reel                           its statistics
   ioreel plot tar.reel -o tar.png                 draw it
   ioreel replay tar.reel --target /mnt/xfs --pace max -o on-xfs.reel
   ioreel plot tar.reel on-xfs.reel -o both.png    side by side
@@ -60,6 +62,8 @@ enum Command {
     Mark(mark::Args),
     /// Summarises a reel
     Info(info::Args),
+    /// Computes the named statistics of reels, side by side
+    Stats(stats::Args),
     /// Checks a reel: references, times, counts
     Validate(validate::Args),
     /// Writes a reel anew with all names hashed
@@ -78,7 +82,7 @@ impl Command {
             Self::Doctor(_) => true,
             #[cfg(feature = "capture")]
             Self::Record(_) | Self::Mark(_) => false,
-            Self::Info(_) | Self::Validate(_) => true,
+            Self::Info(_) | Self::Stats(_) | Self::Validate(_) => true,
             Self::Anonymize(_) | Self::Plot(_) | Self::Replay(_) => false,
         }
     }
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "capture")]
         Command::Mark(args) => mark::run(args),
         Command::Info(args) => info::run(args),
+        Command::Stats(args) => stats::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Anonymize(args) => anonymize::run(args),
         Command::Plot(args) => plot::run(args),

@@ -6,6 +6,8 @@ use anyhow::{Context, bail};
 use ioreel_traces::Reel;
 use ioreel_visualize::{PlotOptions, plot, survey::Choice};
 
+use crate::units::seconds;
+
 /// Arguments.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -32,17 +34,6 @@ pub(crate) struct Args {
     to: Option<i64>,
 }
 
-/// Seconds, with fractions, as ns.
-fn seconds(text: &str) -> Result<i64, String> {
-    let s: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
-    let ns = s * 1e9;
-    if s.is_finite() && (0.0..9e18).contains(&ns) {
-        Ok(ns.round() as i64)
-    } else {
-        Err(format!("{text} s is out of range"))
-    }
-}
-
 /// Runs it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kind = args.output.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
@@ -60,18 +51,4 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .inspect_err(|_| _ = fs::remove_file(&args.output))
         .with_context(|| format!("{}: writing the picture", args.output.display()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::seconds;
-
-    #[test]
-    fn seconds_are_exact_and_checked() {
-        assert_eq!(seconds("1.5"), Ok(1_500_000_000));
-        assert_eq!(seconds("0.000001s"), Ok(1_000));
-        for bad in ["", "x", "-1", "inf", "NaN", "1e300"] {
-            assert!(seconds(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -23,6 +23,17 @@ pub(crate) fn duration(ns: i64) -> String {
     }
 }
 
+/// Seconds, with fractions, as ns.
+pub(crate) fn seconds(text: &str) -> Result<i64, String> {
+    let s: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    let ns = s * 1e9;
+    if s.is_finite() && (0.0..9e18).contains(&ns) {
+        Ok(ns.round() as i64)
+    } else {
+        Err(format!("{text} s is out of range"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +45,14 @@ mod tests {
         assert_eq!(duration(999), "999 ns");
         assert_eq!(duration(1_500), "1.5 us");
         assert_eq!(duration(61_000_000_000), "61.000 s");
+    }
+
+    #[test]
+    fn seconds_are_exact_and_checked() {
+        assert_eq!(seconds("1.5"), Ok(1_500_000_000));
+        assert_eq!(seconds("0.000001s"), Ok(1_000));
+        for bad in ["", "x", "-1", "inf", "NaN", "1e300"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -66,6 +66,10 @@ pub struct Call<'a> {
     pub file: Option<i64>,
     /// Destination file of a copy.
     pub file2: Option<i64>,
+    /// Where in the file it acts.
+    pub offset_bytes: Option<i64>,
+    /// Further fact; of an open, bit 0 says that it made the file.
+    pub aux: Option<i64>,
     /// Result or -errno.
     pub ret: Option<i64>,
 }
@@ -90,7 +94,8 @@ impl Call<'_> {
     }
 }
 
-const COLUMNS: [&str; 9] = ["start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "ret"];
+const COLUMNS: [&str; 11] =
+    ["start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "offset_bytes", "aux", "ret"];
 
 /// Calls `each` with every operation, in the order of the segments. Memory: one batch.
 pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
@@ -104,6 +109,8 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
         let (file, file2) =
             (column::<Option<i64>>(&batch, "file").map_err(bad)?, column::<Option<i64>>(&batch, "file2").map_err(bad)?);
         let ret = column::<Option<i64>>(&batch, "ret").map_err(bad)?;
+        let offset_bytes = column::<Option<i64>>(&batch, "offset_bytes").map_err(bad)?;
+        let aux = column::<Option<i64>>(&batch, "aux").map_err(bad)?;
         let (op, source, state) = (
             column::<Text>(&batch, "op").map_err(bad)?,
             column::<Text>(&batch, "source").map_err(bad)?,
@@ -140,6 +147,8 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
                 by_tool: is(&by_tool, source.key(i)),
                 file: <Option<i64> as Cell>::get(&file, i),
                 file2: <Option<i64> as Cell>::get(&file2, i),
+                offset_bytes: <Option<i64> as Cell>::get(&offset_bytes, i),
+                aux: <Option<i64> as Cell>::get(&aux, i),
                 ret: <Option<i64> as Cell>::get(&ret, i),
             });
         }

@@ -11,21 +11,45 @@ pub struct DepthMeter {
     in_flight_ns: u64,
     busy_ns: u64,
     busy_until_ns: Option<i64>,
+    /// Time with exactly one in flight, up to `at_ns`.
+    alone_ns: u64,
+    at_ns: i64,
 }
 
 impl DepthMeter {
     /// The next request in order of issue: in flight in `[issue_ns, complete_ns)`.
     pub fn push(&mut self, issue_ns: i64, complete_ns: i64) {
         let complete_ns = complete_ns.max(issue_ns);
-        while self.ends_ns.peek().is_some_and(|Reverse(end)| *end <= issue_ns) {
+        while let Some(Reverse(end_ns)) = self.ends_ns.peek().copied()
+            && end_ns <= issue_ns
+        {
+            self.go_to(end_ns);
             self.ends_ns.pop();
         }
+        self.go_to(issue_ns);
         self.ends_ns.push(Reverse(complete_ns));
         self.max = self.max.max(self.ends_ns.len() as u64);
         self.in_flight_ns = self.in_flight_ns.saturating_add(complete_ns.abs_diff(issue_ns));
         let from = self.busy_until_ns.map_or(issue_ns, |until| until.max(issue_ns));
         self.busy_ns = self.busy_ns.saturating_add(u64::try_from(complete_ns.saturating_sub(from)).unwrap_or(0));
         self.busy_until_ns = Some(self.busy_until_ns.map_or(complete_ns, |until| until.max(complete_ns)));
+    }
+
+    fn go_to(&mut self, t_ns: i64) {
+        if self.ends_ns.len() == 1 {
+            self.alone_ns = self.alone_ns.saturating_add(u64::try_from(t_ns.saturating_sub(self.at_ns)).unwrap_or(0));
+        }
+        self.at_ns = t_ns;
+    }
+
+    /// Time with exactly one request in flight; divided by the busy time this is `sync_qd1`.
+    pub fn alone_ns(&self) -> u64 {
+        let mut rest = self.clone();
+        while let Some(Reverse(end_ns)) = rest.ends_ns.peek().copied() {
+            rest.go_to(end_ns);
+            rest.ends_ns.pop();
+        }
+        rest.alone_ns
     }
 
     /// `qd_max`: most requests in flight at once.
@@ -57,6 +81,8 @@ mod tests {
         assert_eq!(m.max(), 3);
         assert_eq!(m.in_flight_ns(), 10 + 2 + 17 + 5 + 10);
         assert_eq!(m.busy_ns(), 25 + 10);
+        // [4,10) is two, [0,2), [10,20), [20,25), [40,50) one at a time; [2,3) two, [3,4) three.
+        assert_eq!(m.alone_ns(), 2 + 10 + 5 + 10);
     }
 
     #[test]

@@ -19,10 +19,14 @@ pub mod device;
 pub mod latency;
 pub mod operation;
 pub mod requests;
+pub mod scope;
 pub mod seeks;
 pub mod series;
+pub mod stats;
 pub mod summary;
 
+pub use scope::Scope;
+pub use stats::Stats;
 pub use summary::Summary;
 
 use ioreel_traces::ReelError;

@@ -84,6 +84,8 @@ impl Class {
 /// One request; fields as in [`Block`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// Its id; -1 unless asked for.
+    pub rq_id: i64,
     /// When its first bio was queued.
     pub queue_ns: Option<i64>,
     /// When it was given to the driver.
@@ -114,21 +116,32 @@ impl Request {
     }
 }
 
-const COLUMNS: [&str; 8] = ["queue_ns", "issue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error"];
+const COLUMNS: [&str; 9] =
+    ["queue_ns", "issue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error", "rq_id"];
 
 /// Streams the reel's requests in order of `issue_ns`: segments, each sorted by itself, are merged.
 /// Memory: one batch for each segment that overlaps the present moment.
 pub fn requests(reel: &Reel) -> Requests {
+    in_order(reel, &COLUMNS[..COLUMNS.len() - 1])
+}
+
+/// The same, with ids: for passes that know requests by their bios.
+pub fn requests_with_ids(reel: &Reel) -> Requests {
+    in_order(reel, &COLUMNS)
+}
+
+fn in_order(reel: &Reel, columns: &'static [&'static str]) -> Requests {
     let listed = reel.manifest.segments.get(Block::TABLE).map(Vec::as_slice).unwrap_or_default();
     let mut waiting: Vec<(i64, usize)> = listed.iter().enumerate().map(|(i, s)| (s.from_ns, i)).collect();
     waiting.sort_unstable();
-    Requests { reel: reel.clone(), waiting: waiting.into(), open: Vec::new(), failed: false }
+    Requests { reel: reel.clone(), columns, waiting: waiting.into(), open: Vec::new(), failed: false }
 }
 
 /// Requests in dispatch order; see [`requests`]. Ends after the first error.
 #[derive(Debug)]
 pub struct Requests {
     reel: Reel,
+    columns: &'static [&'static str],
     /// Segments not yet opened, with the time of their first row.
     waiting: VecDeque<(i64, usize)>,
     open: Vec<Cursor>,
@@ -168,6 +181,7 @@ fn decode(batch: &RecordBatch) -> Result<Vec<Request>, String> {
     let [issue_ns, dev] = [column::<i64>(batch, "issue_ns")?, column::<i64>(batch, "dev")?];
     let [sector, len_bytes] = [column::<i64>(batch, "sector")?, column::<i64>(batch, "len_bytes")?];
     let error = column::<i32>(batch, "error")?;
+    let rq_id = batch.column_by_name("rq_id").map(|_| column::<i64>(batch, "rq_id")).transpose()?;
     let op = column::<Text>(batch, "op")?;
     let (keys, classes) = match &op {
         Column::Text(keys, names) => (keys, names.iter().map(|n| n.as_ref().map(|n| Class::of(n))).collect::<Vec<_>>()),
@@ -177,6 +191,7 @@ fn decode(batch: &RecordBatch) -> Result<Vec<Request>, String> {
     let maybe = <Option<i64> as Cell>::get;
     Ok((0..batch.num_rows())
         .map(|i| Request {
+            rq_id: rq_id.as_ref().map_or(-1, |c| number(c, i)),
             queue_ns: maybe(&queue_ns, i),
             issue_ns: number(&issue_ns, i),
             complete_ns: maybe(&complete_ns, i),
@@ -197,7 +212,7 @@ impl Requests {
             let due = first.map_or(i64::MAX, |i| self.open[i].head.issue_ns);
             match self.waiting.front() {
                 Some((from_ns, segment)) if *from_ns <= due => {
-                    let batches = self.reel.segment_batches::<Block>(*segment, &COLUMNS);
+                    let batches = self.reel.segment_batches::<Block>(*segment, self.columns);
                     self.waiting.pop_front();
                     self.open.extend(Cursor::open(batches)?);
                 }
@@ -271,6 +286,7 @@ mod tests {
     #[test]
     fn ends_round_up_to_whole_sectors() {
         let r = |sector, len_bytes| Request {
+            rq_id: -1,
             queue_ns: None,
             issue_ns: 0,
             complete_ns: None,

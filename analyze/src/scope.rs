@@ -1,0 +1,131 @@
+//! Which part of a reel a statistic is over: a window, a device, files, processes.
+
+use std::collections::{HashMap, HashSet};
+
+use ioreel_traces::{
+    Manifest, Reel, Text,
+    manifest::dev_name,
+    rows::{Bio, Exec, File, Task},
+    table::{Cell, Row, column},
+};
+
+use crate::{Result, bad_column};
+
+/// What to leave out; the default is nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// Only what began at or after this, ns.
+    pub from_ns: Option<i64>,
+    /// Only what began before this, ns.
+    pub to_ns: Option<i64>,
+    /// Only this block device.
+    pub device: Option<i64>,
+    /// Only these files, keys into `files`.
+    pub files: Option<HashSet<i64>>,
+    /// Only these threads, keys into `tasks`.
+    pub tasks: Option<HashSet<i64>>,
+}
+
+impl Scope {
+    /// Whether something that began at this time is within the window.
+    pub fn holds_time(&self, t_ns: i64) -> bool {
+        self.from_ns.is_none_or(|from| t_ns >= from) && self.to_ns.is_none_or(|to| t_ns < to)
+    }
+
+    /// Whether the device is within.
+    pub fn holds_device(&self, dev: i64) -> bool {
+        self.device.is_none_or(|d| d == dev)
+    }
+
+    /// Whether files or threads narrow it: then requests belong by the bios that they carry.
+    pub fn needs_bios(&self) -> bool {
+        self.files.is_some() || self.tasks.is_some()
+    }
+
+    /// Whether an operation or bio of this thread on these files belongs.
+    pub fn holds(&self, task: Option<i64>, files: [Option<i64>; 2]) -> bool {
+        let of = |set: &Option<HashSet<i64>>, ids: &[Option<i64>]| {
+            set.as_ref().is_none_or(|set| ids.iter().flatten().any(|id| set.contains(id)))
+        };
+        of(&self.tasks, &[task]) && of(&self.files, &files)
+    }
+
+    /// Ids of the requests that carry a bio within the scope; none when all do.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
+    pub(crate) fn request_ids(&self, reel: &Reel) -> Result<Option<HashSet<i64>>> {
+        if !self.needs_bios() {
+            return Ok(None);
+        }
+        let mut ids = HashSet::new();
+        for batch in reel.batches::<Bio>(&["rq_id", "file", "task_id"]) {
+            let batch = batch?;
+            let bad = |why| bad_column(Bio::TABLE)(why);
+            let rq_id = column::<Option<i64>>(&batch, "rq_id").map_err(bad)?;
+            let file = column::<Option<i64>>(&batch, "file").map_err(bad)?;
+            let task_id = column::<Option<i64>>(&batch, "task_id").map_err(bad)?;
+            let get = <Option<i64> as Cell>::get;
+            for i in 0..batch.num_rows() {
+                if self.holds(get(&task_id, i), [get(&file, i), None])
+                    && let Some(id) = get(&rq_id, i)
+                {
+                    ids.insert(id);
+                }
+            }
+        }
+        Ok(Some(ids))
+    }
+}
+
+/// The device of this name (`sda`, `/dev/sda`) or number (`8:0`) in the reel.
+pub fn device_named(manifest: &Manifest, devices: &[i64], name: &str) -> Option<i64> {
+    let short = name.strip_prefix("/dev/").unwrap_or(name);
+    let known = manifest.devices.iter().find(|d| d.name == short).map(|d| d.dev);
+    known.or_else(|| devices.iter().copied().find(|d| dev_name(*d) == short))
+}
+
+/// Files whose path is `path` or lies below it.
+///
+/// # Errors
+/// When the reel cannot be read.
+pub fn files_below(reel: &Reel, path: &str) -> Result<HashSet<i64>> {
+    let below = |p: &str| {
+        p.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || path.ends_with('/'))
+    };
+    let mut found = HashSet::new();
+    for row in reel.rows::<File>() {
+        let row = row?;
+        if row.path.as_deref().is_some_and(below) {
+            found.insert(row.file);
+        }
+    }
+    Ok(found)
+}
+
+/// Threads of the process with this number, of those with this name, or of those that ran this program.
+///
+/// # Errors
+/// When the reel cannot be read.
+pub fn tasks_named(reel: &Reel, process: &str) -> Result<HashSet<i64>> {
+    let pid: Option<i32> = process.parse().ok();
+    let named = |t: &Text| **t == *process;
+    let mut found = HashSet::new();
+    let mut pids: HashMap<i64, i32> = HashMap::new();
+    for row in reel.rows::<Task>() {
+        let row = row?;
+        pids.insert(row.task_id, row.pid);
+        if pid == Some(row.pid) || named(&row.comm) {
+            found.insert(row.task_id);
+        }
+    }
+    for row in reel.rows::<Exec>() {
+        let row = row?;
+        if named(&row.comm) || named(&row.path) || row.path.rsplit('/').next() == Some(process) {
+            // The whole process runs the program.
+            let pid = pids.get(&row.task_id).copied();
+            found.extend(pids.iter().filter(|(_, p)| Some(**p) == pid).map(|(t, _)| *t));
+        }
+    }
+    Ok(found)
+}

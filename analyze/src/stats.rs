@@ -1,0 +1,279 @@
+//! Every named statistic of a reel, or of a part of it.
+//!
+//! The names are the contract: a statistic is called the same in the JSON, in tables and in pictures, and is defined where it is
+//! computed. Percentiles are kept to three digits; where a statistic needs to remember more than its bounded memory holds, it
+//! works on a sample and says of how much.
+
+mod adjacent;
+mod bios;
+mod block;
+pub mod compare;
+mod extents;
+pub mod flat;
+mod operations;
+mod period;
+mod readahead;
+mod regions;
+mod sample;
+mod seek;
+mod sizes;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    sync::mpsc::sync_channel,
+};
+
+use ioreel_traces::{Manifest, Reel, rows, table::Row};
+use serde::Serialize;
+
+pub use self::{
+    adjacent::ADJACENT_NS,
+    bios::ClassBytes,
+    block::DeviceStats,
+    extents::{FileLayout, Interleave, LayoutStats},
+    operations::{FsyncStats, LockSerial, OperationStats},
+    period::Period,
+    readahead::ReadaheadStats,
+    regions::{RMW_NS, RegionStats, WINDOWS_NS},
+    seek::{HEAD_MS, SeekStats},
+    sizes::SizeStats,
+};
+use self::{
+    bios::BioPass,
+    block::{BlockMeter, Queued},
+    operations::OperationPass,
+};
+use crate::{
+    Result,
+    requests::{Class, Request, requests, requests_with_ids},
+    scope::Scope,
+};
+
+/// Statistics of a reel. The members are the JSON of `ioreel stats --json`: see `docs/json.md`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stats {
+    /// From when, ns since the reel's start.
+    pub from_ns: i64,
+    /// How long: what rates are divided by.
+    pub span_ns: i64,
+    /// Operations; null where the reel has none in the scope.
+    pub operations: Option<OperationStats>,
+    /// Block devices, most bytes first.
+    pub devices: Vec<DeviceStats>,
+    /// Bytes by what they are, most time first.
+    pub classes: Vec<ClassBytes>,
+    /// Where files lie.
+    pub layout: LayoutStats,
+    /// Reading ahead.
+    pub readahead: ReadaheadStats,
+}
+
+/// Requests handed from the reading to the counting thread at a time.
+const HANDED: usize = 16 * 1024;
+
+impl Stats {
+    /// Reads the reel on as many threads as it has tables of events.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
+    pub fn of(reel: &Reel, scope: &Scope) -> Result<Self> {
+        let manifest = &reel.manifest;
+        let stated_ns = manifest.span.elapsed_ns.saturating_add(manifest.span.settle_ns);
+        let whole_ns = stated_ns.max(last_row_ns(reel));
+        let from_ns = scope.from_ns.unwrap_or(0).max(0);
+        let to_ns = scope.to_ns.unwrap_or(whole_ns).min(whole_ns.max(from_ns));
+        let span_ns = to_ns.saturating_sub(from_ns).max(0);
+
+        let wanted = scope.request_ids(reel)?;
+        let (meters, calls, bios) = std::thread::scope(|threads| {
+            let calls = threads.spawn(|| OperationPass::of(reel, scope));
+            let bios = threads.spawn(|| BioPass::of(reel, scope));
+            let (sender, receiver) = sync_channel::<Vec<Request>>(8);
+            let reader = threads.spawn(move || -> Result<()> {
+                let all = if scope.needs_bios() { requests_with_ids(reel) } else { requests(reel) };
+                let mut batch = Vec::with_capacity(HANDED);
+                for request in all {
+                    let r = request?;
+                    let inside = scope.holds_time(r.issue_ns)
+                        && scope.holds_device(r.dev)
+                        && wanted.as_ref().is_none_or(|ids| ids.contains(&r.rq_id));
+                    if inside {
+                        batch.push(r);
+                    }
+                    if batch.len() == HANDED
+                        && sender.send(std::mem::replace(&mut batch, Vec::with_capacity(HANDED))).is_err()
+                    {
+                        return Ok(());
+                    }
+                }
+                // Nobody listens any more only when the counting thread is gone.
+                let _ = sender.send(batch);
+                Ok(())
+            });
+            let mut meters = Meters { manifest, window: (from_ns, to_ns), devices: BTreeMap::new() };
+            receiver.into_iter().flatten().for_each(|r| meters.push(&r));
+            (reader.join().map(|r| r.map(|()| meters)), calls.join(), bios.join())
+        });
+        // A thread that died is a bug; there is nothing to tell then but that.
+        let died =
+            |_| ioreel_traces::ReelError::BadSegment { path: reel.path().into(), why: "reading it failed".into() };
+        let (mut meters, calls, mut bios) = (meters.map_err(died)??, calls.map_err(died)??, bios.map_err(died)??);
+
+        let without: BTreeSet<i64> =
+            bios.devices.keys().filter(|dev| !meters.devices.contains_key(dev)).copied().collect();
+        meters.push_bios(reel, scope, &without)?;
+
+        OperationPass::reads_of(reel, &bios.files_read_ahead(), &mut bios.readahead)?;
+        let readahead = bios.readahead.stats(&calls.mapped);
+        let in_syncs = requests_in(reel, scope, &calls.sync_times)?;
+        let syncs = calls.sync_times.len() as f64;
+        let operations = (reel.count::<rows::Op>() > 0).then(|| {
+            let mut s = calls.stats(span_ns, bios.index_blocks.len() as u64);
+            if s.fsync.count > 0 && !meters.devices.is_empty() {
+                s.fsync.requests = Some(in_syncs.0 as f64 / syncs);
+                s.fsync.flushes = Some(in_syncs.1 as f64 / syncs);
+            }
+            let (journal, data) = (bios.written("journal"), bios.written("data"));
+            s.fsync.journal_per_data = (journal > 0 && data > 0).then(|| journal as f64 / data as f64);
+            s
+        });
+        let mut devices: Vec<DeviceStats> = meters
+            .devices
+            .into_iter()
+            .map(|(dev, (meter, order))| {
+                let seen = bios.devices.remove(&dev);
+                let known = seen.is_some();
+                let mut stats = meter.stats(dev, manifest, span_ns, Some(seen.unwrap_or_else(|| order.queued())));
+                if !known {
+                    (stats.queued, stats.merge_ratio) = (None, None);
+                }
+                stats
+            })
+            .collect();
+        devices.sort_by_key(|d| {
+            let data: u64 = d.bytes.iter().filter(|(c, _)| c.is_data()).map(|(_, n)| *n).sum();
+            (std::cmp::Reverse(data), d.dev)
+        });
+        Ok(Self {
+            from_ns,
+            span_ns,
+            operations,
+            devices,
+            layout: bios.layout.stats(),
+            classes: bios.classes,
+            readahead,
+        })
+    }
+}
+
+struct Meters<'a> {
+    manifest: &'a Manifest,
+    window: (i64, i64),
+    devices: BTreeMap<i64, (BlockMeter, QueueOrder)>,
+}
+
+impl Meters<'_> {
+    fn push(&mut self, r: &Request) {
+        let (meter, queue) = self.devices.entry(r.dev).or_insert_with(|| {
+            let phys = self.manifest.device(r.dev).map_or(0, |d| d.physical_block_bytes);
+            (BlockMeter::new(phys, self.window.0, self.window.1), QueueOrder::default())
+        });
+        meter.push(r);
+        queue.push(r);
+    }
+
+    /// Devices that work on bios and make no requests of them (zram, device mapper): a bio is its own request, issued when
+    /// it is queued.
+    fn push_bios(&mut self, reel: &Reel, scope: &Scope, devices: &BTreeSet<i64>) -> Result<()> {
+        if devices.is_empty() {
+            return Ok(());
+        }
+        for bio in reel.rows::<rows::Bio>() {
+            let b = bio?;
+            let inside = scope.holds_time(b.queue_ns) && scope.holds(b.task_id, [b.file, None]);
+            if inside && devices.contains(&b.dev) && scope.holds_device(b.dev) {
+                self.push(&Request {
+                    rq_id: -1,
+                    queue_ns: Some(b.queue_ns),
+                    issue_ns: b.queue_ns,
+                    complete_ns: b.complete_ns,
+                    dev: b.dev,
+                    sector: b.sector,
+                    len_bytes: b.len_bytes,
+                    class: Class::of(&b.op),
+                    error: 0,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last moment a segment of events speaks of.
+fn last_row_ns(reel: &Reel) -> i64 {
+    let of = |table: &str| reel.manifest.segments.get(table).into_iter().flatten().map(|s| s.to_ns);
+    [rows::Op::TABLE, rows::Block::TABLE, rows::Bio::TABLE].into_iter().flat_map(of).max().unwrap_or(0)
+}
+
+/// Puts requests back into the order of their queueing, for a reel without bios. They were dispatched nearly in that order.
+#[derive(Debug, Default)]
+struct QueueOrder {
+    waiting: BinaryHeap<std::cmp::Reverse<i64>>,
+    queued: Queued,
+}
+
+/// Requests that a queue may hold back, at most; later ones count as queued when they were dispatched.
+const HELD_BACK: usize = 4096;
+
+impl QueueOrder {
+    fn push(&mut self, r: &Request) {
+        self.waiting.extend(r.queue_ns.map(std::cmp::Reverse));
+        if self.waiting.len() > HELD_BACK {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some(std::cmp::Reverse(t)) = self.waiting.pop()
+            && let Some(last) = self.queued.last_ns.replace(t)
+        {
+            self.queued.q2q.record(t.saturating_sub(last));
+        }
+    }
+
+    fn queued(mut self) -> Queued {
+        while !self.waiting.is_empty() {
+            self.pop();
+        }
+        self.queued
+    }
+}
+
+/// Requests issued while any of these intervals ran, and the flushes among them.
+fn requests_in(reel: &Reel, scope: &Scope, intervals: &[(i64, i64)]) -> Result<(u64, u64)> {
+    let mut sorted = intervals.to_vec();
+    sorted.sort_unstable();
+    // Joined where they overlap, so that one request counts once.
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for (from, to) in sorted {
+        match joined.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => joined.push((from, to)),
+        }
+    }
+    let (mut all, mut flushes, mut at) = (0, 0, 0);
+    if joined.is_empty() {
+        return Ok((0, 0));
+    }
+    for r in requests(reel) {
+        let r = r?;
+        while joined.get(at).is_some_and(|(_, to)| *to < r.issue_ns) {
+            at += 1;
+        }
+        if joined.get(at).is_some_and(|(from, _)| *from <= r.issue_ns) && scope.holds_device(r.dev) {
+            all += 1;
+            flushes += u64::from(r.class == Class::Flush);
+        }
+    }
+    Ok((all, flushes))
+}

@@ -1,0 +1,101 @@
+//! `ra_waste`: pages read ahead that no read asked for afterwards, over all pages read ahead.
+//!
+//! Accesses through a mapping are not seen one by one, so mapped files are left out, and counted. A page that was evicted and
+//! read ahead again counts once, by its last time.
+
+use std::collections::{BTreeMap, HashSet};
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+const PAGE: i64 = 4096;
+/// Pages remembered; beyond, further ones are left out, and counted.
+const MOST_PAGES: usize = 1 << 22;
+
+/// Collects pages read ahead, then reads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Readahead {
+    /// By file and page: when it was read ahead, or `USED` once it was asked for.
+    files: FxHashMap<i64, BTreeMap<i64, i64>>,
+    pages: usize,
+    left_out: u64,
+}
+
+const USED: i64 = i64::MIN;
+
+/// The statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ReadaheadStats {
+    /// Pages of 4 KiB read ahead.
+    pub pages: u64,
+    /// Pages of them that nothing asked for.
+    pub unused: u64,
+    /// `ra_waste`: the share; 0 where nothing was read ahead.
+    pub ra_waste: f64,
+    /// Pages left out: of mapped files, or too many to remember.
+    pub left_out: u64,
+}
+
+impl Readahead {
+    pub(super) fn files(&self) -> HashSet<i64> {
+        self.files.keys().copied().collect()
+    }
+
+    pub(super) fn read_ahead(&mut self, file: i64, offset: i64, len_bytes: i64, t_ns: i64) {
+        let pages = offset.div_euclid(PAGE)..=offset.saturating_add(len_bytes - 1).div_euclid(PAGE);
+        let map = self.files.entry(file).or_default();
+        for page in pages {
+            if self.pages >= MOST_PAGES {
+                self.left_out += 1;
+            } else if map.insert(page, t_ns).is_none() {
+                self.pages += 1;
+            }
+        }
+    }
+
+    /// A read that ended at `end_ns` got these bytes.
+    pub(super) fn asked(&mut self, file: i64, offset: i64, bytes: i64, end_ns: i64) {
+        if bytes > 0
+            && let Some(map) = self.files.get_mut(&file)
+        {
+            let last = offset.saturating_add(bytes - 1).div_euclid(PAGE);
+            for (_, t_ns) in map.range_mut(offset.div_euclid(PAGE)..=last) {
+                if *t_ns <= end_ns {
+                    *t_ns = USED;
+                }
+            }
+        }
+    }
+
+    pub(super) fn stats(&self, mapped: &HashSet<i64>) -> ReadaheadStats {
+        let mut s = ReadaheadStats { left_out: self.left_out, ..ReadaheadStats::default() };
+        for (file, map) in &self.files {
+            if mapped.contains(file) {
+                s.left_out += map.len() as u64;
+                continue;
+            }
+            s.pages += map.len() as u64;
+            s.unused += map.values().filter(|t| **t != USED).count() as u64;
+        }
+        s.ra_waste = if s.pages == 0 { 0.0 } else { s.unused as f64 / s.pages as f64 };
+        s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_nobody_asked_for_are_waste() {
+        let mut r = Readahead::default();
+        r.read_ahead(1, 0, 32 * 4096, 100);
+        r.read_ahead(2, 0, 4096, 100);
+        r.asked(1, 0, 8 * 4096, 150);
+        r.asked(1, 8 * 4096, 10, 150); // a part of a page uses it
+        r.asked(1, 16 * 4096, 4096, 50); // before it was read ahead: that was another copy
+        let s = r.stats(&HashSet::from([2]));
+        assert_eq!((s.pages, s.unused, s.left_out), (32, 23, 1));
+        assert_eq!(s.ra_waste, 23.0 / 32.0);
+    }
+}

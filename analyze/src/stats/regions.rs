@@ -1,0 +1,226 @@
+//! When each 4 KiB block was last read and written: what is written again, read again, read to be written.
+//!
+//! * `waf.window(W)`: blocks written over different blocks written, summed over windows of W that tile the time from 0.
+//! * `rewrite_le(W)`: share of block writes that come at most W after the block's previous write.
+//! * `dup_read(W)`: bytes read again at most W after they were last read, without a write in between.
+//! * `rmw`: block writes at most [`RMW_NS`] after the block was read, without a write in between.
+//!
+//! Blocks are touched whole: a write of 512 bytes writes its block.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+/// Block size of these statistics, in sectors.
+const BLOCK_SHIFT: u32 = 3;
+/// Blocks per region: 256 KiB.
+const REGION_SHIFT: u32 = 6;
+const REGION_BLOCKS: usize = 1 << REGION_SHIFT;
+/// Regions remembered, 1 KiB each; beyond, half of them (by a hash of their place) are let go, again and again, and what
+/// is told is scaled. 64 GiB of touched addresses are exact.
+const MOST_REGIONS: usize = 256 * 1024;
+/// The windows that are told: 5 s (ext4's commit), 30 s (dirty data's age), and the whole run.
+pub const WINDOWS_NS: [i64; 3] = [5_000_000_000, 30_000_000_000, i64::MAX];
+/// How soon a write follows the read that it needed.
+pub const RMW_NS: i64 = 100_000_000;
+const NEVER: i64 = i64::MIN;
+
+struct Region {
+    written_ns: [i64; REGION_BLOCKS],
+    read_ns: [i64; REGION_BLOCKS],
+}
+
+/// Follows one device.
+pub(super) struct RegionMeter {
+    regions: FxHashMap<u64, Box<Region>>,
+    most: usize,
+    /// Only places whose hash ends in this many zero bits are followed.
+    sample_bits: u32,
+    tally: Tally,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    written: u64,
+    read: u64,
+    distinct: [u64; 3],
+    rewritten: [u64; 3],
+    reread: [u64; 3],
+    rmw: u64,
+}
+
+impl std::fmt::Debug for RegionMeter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegionMeter").field("regions", &self.regions.len()).finish_non_exhaustive()
+    }
+}
+
+impl Default for RegionMeter {
+    fn default() -> Self {
+        Self { regions: FxHashMap::default(), most: MOST_REGIONS, sample_bits: 0, tally: Tally::default() }
+    }
+}
+
+/// The statistics, each for the windows 5 s, 30 s and the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct RegionStats {
+    /// `waf.window`; 1 where nothing was written.
+    pub waf_window: [f64; 3],
+    /// `rewrite_le`.
+    pub rewrite_le: [f64; 3],
+    /// `dup_read`, bytes.
+    pub dup_read_bytes: [u64; 3],
+    /// Blocks written, again or not.
+    pub written_blocks: u64,
+    /// Share of block writes that are `rmw`.
+    pub rmw: f64,
+    /// Of one place in this many.
+    pub sampled: u64,
+}
+
+impl RegionMeter {
+    /// A read or write that was dispatched at `t_ns`, of sectors `[start, end)`.
+    pub(super) fn push(&mut self, write: bool, t_ns: i64, start: i64, end: i64) {
+        if start < 0 || end <= start {
+            return;
+        }
+        let (first, last) = ((start >> BLOCK_SHIFT) as u64, ((end - 1) >> BLOCK_SHIFT) as u64);
+        let mut block = first;
+        while block <= last {
+            let place = block >> REGION_SHIFT;
+            let until = last.min(((place + 1) << REGION_SHIFT) - 1);
+            if self.follows(place) {
+                self.touch(place, (block as usize) % REGION_BLOCKS..=(until as usize) % REGION_BLOCKS, write, t_ns);
+            }
+            block = until + 1;
+        }
+    }
+
+    fn follows(&self, place: u64) -> bool {
+        self.sample_bits == 0 || scatter(place).trailing_zeros() >= self.sample_bits
+    }
+
+    fn touch(&mut self, place: u64, blocks: std::ops::RangeInclusive<usize>, write: bool, t_ns: i64) {
+        if self.regions.len() >= self.most && !self.regions.contains_key(&place) {
+            self.sample_bits += 1;
+            let bits = self.sample_bits;
+            self.regions.retain(|p, _| scatter(*p).trailing_zeros() >= bits);
+            // What was counted of the places let go is counted half on average, as they will be.
+            self.tally.halve();
+            if !self.follows(place) {
+                return;
+            }
+        }
+        let region = self.regions.entry(place).or_insert_with(|| {
+            Box::new(Region { written_ns: [NEVER; REGION_BLOCKS], read_ns: [NEVER; REGION_BLOCKS] })
+        });
+        let tally = &mut self.tally;
+        for b in blocks {
+            if write {
+                let before = std::mem::replace(&mut region.written_ns[b], t_ns);
+                let read = std::mem::replace(&mut region.read_ns[b], NEVER);
+                tally.written += 1;
+                tally.rmw += u64::from(read != NEVER && t_ns.saturating_sub(read) <= RMW_NS);
+                for (i, window) in WINDOWS_NS.iter().enumerate() {
+                    let again = before != NEVER;
+                    let same = again && before.div_euclid(*window) == t_ns.div_euclid(*window);
+                    tally.distinct[i] += u64::from(!same);
+                    tally.rewritten[i] += u64::from(again && t_ns.saturating_sub(before) <= *window);
+                }
+            } else {
+                let before = std::mem::replace(&mut region.read_ns[b], t_ns);
+                tally.read += 1;
+                if before != NEVER {
+                    for (i, window) in WINDOWS_NS.iter().enumerate() {
+                        tally.reread[i] += u64::from(t_ns.saturating_sub(before) <= *window);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The statistics.
+    pub(super) fn stats(&self) -> RegionStats {
+        let t = &self.tally;
+        let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
+        let scale = 1u64 << self.sample_bits;
+        RegionStats {
+            waf_window: t.distinct.map(|d| if d == 0 { 1.0 } else { t.written as f64 / d as f64 }),
+            rewrite_le: t.rewritten.map(|r| share(r, t.written)),
+            dup_read_bytes: t.reread.map(|r| (r << BLOCK_SHIFT << 9).saturating_mul(scale)),
+            written_blocks: t.written.saturating_mul(scale),
+            rmw: share(t.rmw, t.written),
+            sampled: scale,
+        }
+    }
+}
+
+impl Tally {
+    fn halve(&mut self) {
+        let all = [&mut self.written, &mut self.read, &mut self.rmw].into_iter();
+        all.chain(&mut self.distinct).chain(&mut self.rewritten).chain(&mut self.reread).for_each(|n| *n /= 2);
+    }
+}
+
+/// A well-mixed hash (the finaliser of MurmurHash3): which places are sampled must not follow a pattern of addresses.
+fn scatter(mut x: u64) -> u64 {
+    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    #[test]
+    fn windows_tell_rewriting_apart() {
+        let mut m = RegionMeter::default();
+        // One block at 2^40 sectors, written each second for 60 s.
+        (0..60).for_each(|s| m.push(true, s * S, 1 << 40, (1 << 40) + 8));
+        let stats = m.stats();
+        assert_eq!(stats.waf_window, [5.0, 30.0, 60.0]);
+        assert_eq!(stats.rewrite_le, [59.0 / 60.0; 3]);
+        assert_eq!((stats.written_blocks, stats.sampled), (60, 1));
+    }
+
+    #[test]
+    fn reads_again_count_unless_written_between() {
+        let mut m = RegionMeter::default();
+        m.push(false, 0, 0, 16);
+        m.push(false, S, 0, 16);
+        m.push(true, 2 * S, 0, 8);
+        m.push(false, 20 * S, 0, 16);
+        let stats = m.stats();
+        // Both blocks once after 1 s, the second again after 19 s.
+        assert_eq!(stats.dup_read_bytes, [2 * 4096, 3 * 4096, 3 * 4096]);
+        assert_eq!(stats.rmw, 0.0, "the write came a second after the read");
+    }
+
+    #[test]
+    fn a_write_soon_after_a_read_is_read_modify_write() {
+        let mut m = RegionMeter::default();
+        for i in 0..100 {
+            m.push(false, i * S, i * 1024, i * 1024 + 8);
+            m.push(true, i * S + 1_000_000, i * 1024, i * 1024 + 8);
+            m.push(true, i * S + 2_000_000, i * 1024 + 512, i * 1024 + 520);
+        }
+        assert_eq!(m.stats().rmw, 0.5);
+    }
+
+    #[test]
+    fn beyond_its_memory_it_samples_and_scales() {
+        let mut m = RegionMeter { most: 1000, ..RegionMeter::default() };
+        for pass in 0..4 {
+            (0..100_000u64).for_each(|i| {
+                let at = (scatter(i) >> 20) as i64 & !7;
+                m.push(true, pass * S, at, at + 8);
+            });
+        }
+        let stats = m.stats();
+        assert!(m.regions.len() <= 1000 && stats.sampled > 1);
+        assert!((stats.waf_window[2] - 4.0).abs() < 0.2, "{stats:?}");
+        assert!((stats.written_blocks as f64 / 400_000.0 - 1.0).abs() < 0.15, "{stats:?}");
+    }
+}

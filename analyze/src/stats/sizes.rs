@@ -1,0 +1,97 @@
+//! Sizes of requests and how they are aligned.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+/// Different sizes told exactly; the rest is in the histogram alone.
+pub(super) const TOP_SIZES: usize = 16;
+/// Different sizes counted exactly while reading. Requests are at most a few MiB of sectors, so that this is all of them.
+const MOST_SIZES: usize = 1 << 16;
+/// Erase block that `align_erase` assumes where the device does not tell its own, bytes.
+const ERASE_BYTES: i64 = 4 << 20;
+
+/// Sizes and alignments of one device's reads and writes.
+#[derive(Clone, Debug)]
+pub(super) struct SizeMeter {
+    sizes: FxHashMap<i64, u64>,
+    log2: [u64; 64],
+    count: u64,
+    phys_bytes: i64,
+    misaligned: [u64; 3],
+}
+
+/// `sizes`: a histogram by powers of two, and the [`TOP_SIZES`] most frequent sizes exactly.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SizeStats {
+    /// Requests of `[from_bytes, 2 * from_bytes)`, as (`from_bytes`, count); only where there are any.
+    pub log2: Vec<(i64, u64)>,
+    /// Most frequent sizes: (bytes, count).
+    pub top: Vec<(i64, u64)>,
+    /// `align4k`: share of requests whose start or length is no multiple of 4 KiB.
+    pub align4k: f64,
+    /// `align_phys`: no multiple of the device's physical block.
+    pub align_phys: f64,
+    /// `align_erase`: no multiple of 4 MiB, a usual erase block.
+    pub align_erase: f64,
+}
+
+impl SizeMeter {
+    /// For a device with physical blocks of `phys_bytes` (512 where 0).
+    pub(super) fn new(phys_bytes: i64) -> Self {
+        Self {
+            sizes: FxHashMap::default(),
+            log2: [0; 64],
+            count: 0,
+            phys_bytes: if phys_bytes > 0 { phys_bytes } else { 512 },
+            misaligned: [0; 3],
+        }
+    }
+
+    /// A read or write of `len_bytes` from `sector`.
+    pub(super) fn push(&mut self, sector: i64, len_bytes: i64) {
+        self.count += 1;
+        let known = self.sizes.len();
+        match self.sizes.get_mut(&len_bytes) {
+            Some(n) => *n += 1,
+            None if known < MOST_SIZES => _ = self.sizes.insert(len_bytes, 1),
+            None => {}
+        }
+        self.log2[len_bytes.max(1).ilog2() as usize] += 1;
+        // In i128 no address overflows.
+        let start = i128::from(sector) << 9;
+        for (n, unit) in self.misaligned.iter_mut().zip([4096, self.phys_bytes, ERASE_BYTES]) {
+            let off = |v: i128| v % i128::from(unit) != 0;
+            *n += u64::from(off(start) || off(i128::from(len_bytes)));
+        }
+    }
+
+    /// The statistics.
+    pub(super) fn stats(&self) -> SizeStats {
+        let mut top: Vec<(i64, u64)> = self.sizes.iter().map(|(s, n)| (*s, *n)).collect();
+        top.sort_unstable_by_key(|(size, n)| (std::cmp::Reverse(*n), *size));
+        top.truncate(TOP_SIZES);
+        let [align4k, align_phys, align_erase] =
+            self.misaligned.map(|n| if self.count == 0 { 0.0 } else { n as f64 / self.count as f64 });
+        let log2 = self.log2.iter().enumerate().filter(|(_, n)| **n > 0).map(|(i, n)| (1i64 << i, *n)).collect();
+        SizeStats { log2, top, align4k, align_phys, align_erase }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_alignments_are_counted() {
+        let mut m = SizeMeter::new(4096);
+        (0..100).for_each(|i| m.push((1 << 40) + i * 8, 4096));
+        (0..50).for_each(|i| m.push(i * 8 + 1, 4096));
+        (0..25).for_each(|i| m.push(i * 8192, 4 << 20));
+        m.push(0, 512);
+        let s = m.stats();
+        assert_eq!(s.top, [(4096, 150), (4 << 20, 25), (512, 1)]);
+        assert_eq!(s.log2, [(512, 1), (4096, 150), (4 << 20, 25)]);
+        assert_eq!((s.align4k, s.align_phys), (51.0 / 176.0, 51.0 / 176.0));
+        assert_eq!(s.align_erase, 151.0 / 176.0);
+    }
+}
