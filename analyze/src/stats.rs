@@ -82,8 +82,6 @@ impl Stats {
         let whole_ns = stated_ns.max(last_row_ns(reel));
         let from_ns = scope.from_ns.unwrap_or(0).max(0);
         let to_ns = scope.to_ns.unwrap_or(whole_ns).min(whole_ns.max(from_ns));
-        let span_ns = to_ns.saturating_sub(from_ns).max(0);
-
         let wanted = scope.request_ids(reel)?;
         let (meters, calls, bios) = std::thread::scope(|threads| {
             let calls = threads.spawn(|| OperationPass::of(reel, scope));
@@ -110,7 +108,7 @@ impl Stats {
                 let _ = sender.send(batch);
                 Ok(())
             });
-            let mut meters = Meters { manifest, window: (from_ns, to_ns), devices: BTreeMap::new() };
+            let mut meters = Meters { manifest, window: (from_ns, to_ns), last_ns: 0, devices: BTreeMap::new() };
             receiver.into_iter().flatten().for_each(|r| meters.push(&r));
             (reader.join().map(|r| r.map(|()| meters)), calls.join(), bios.join())
         });
@@ -124,6 +122,10 @@ impl Stats {
         meters.push_bios(reel, scope, &without)?;
 
         OperationPass::reads_of(reel, &bios.files_read_ahead(), &mut bios.readahead)?;
+        // What ended after the stated end belongs to the span, unless a window was asked for.
+        let last_ns = meters.last_ns.max(calls.last_ns).max(whole_ns);
+        let span_ns = scope.to_ns.map_or(last_ns, |to| to.min(last_ns)).saturating_sub(from_ns).max(0);
+
         let readahead = bios.readahead.stats(&calls.mapped);
         let in_syncs = requests_in(reel, scope, &calls.sync_times)?;
         let syncs = calls.sync_times.len() as f64;
@@ -169,6 +171,7 @@ impl Stats {
 struct Meters<'a> {
     manifest: &'a Manifest,
     window: (i64, i64),
+    last_ns: i64,
     devices: BTreeMap<i64, (BlockMeter, QueueOrder)>,
 }
 
@@ -178,6 +181,7 @@ impl Meters<'_> {
             let phys = self.manifest.device(r.dev).map_or(0, |d| d.physical_block_bytes);
             (BlockMeter::new(phys, self.window.0, self.window.1), QueueOrder::default())
         });
+        self.last_ns = self.last_ns.max(r.last_ns());
         meter.push(r);
         queue.push(r);
     }
