@@ -12,6 +12,8 @@ mod anonymize;
 mod columns;
 #[cfg(feature = "capture")]
 mod doctor;
+mod export;
+mod import;
 mod info;
 mod logger;
 #[cfg(feature = "capture")]
@@ -72,6 +74,10 @@ enum Command {
     Plot(plot::Args),
     /// Re-issues a reel's operations against a mounted file system
     Replay(replay::Args),
+    /// Makes a reel of another tool's trace
+    Import(import::Args),
+    /// Writes a reel in another tool's format
+    Export(export::Args),
 }
 
 impl Command {
@@ -83,7 +89,7 @@ impl Command {
             #[cfg(feature = "capture")]
             Self::Record(_) | Self::Mark(_) => false,
             Self::Info(_) | Self::Stats(_) | Self::Validate(_) => true,
-            Self::Anonymize(_) | Self::Plot(_) | Self::Replay(_) => false,
+            Self::Anonymize(_) | Self::Plot(_) | Self::Replay(_) | Self::Import(_) | Self::Export(_) => false,
         }
     }
 }
@@ -113,6 +119,8 @@ fn main() -> ExitCode {
         Command::Anonymize(args) => anonymize::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Import(args) => import::run(args),
+        Command::Export(args) => export::run(args),
     };
     done.unwrap_or_else(|e| {
         tell!("ioreel: {}", one_line(&e));

@@ -58,8 +58,8 @@ pub(crate) enum Holds {
 /// What the column `column` holds, in whichever table. A column that is not listed is hashed as a whole.
 pub(crate) fn holds(column: &str) -> Holds {
     match column {
-        "op" | "source" | "state" | "kind" | "class" | "origin" => Holds::Word,
-        "path" | "path2" | "cwd" | "root" | "target" => Holds::Path,
+        "op" | "source" | "state" | "kind" | "class" | "origin" | "event" | "payload" => Holds::Word,
+        "path" | "path2" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
         _ => Holds::Other,
     }

@@ -13,14 +13,20 @@
 //! * [`host`] reads what a manifest says of the machine;
 //! * [`manifest`] is what is true of the reel as a whole;
 //! * [`anonymize`] replaces names by keyed hashes;
+//! * [`export`] writes reels in other tools' formats;
+//! * [`import`] makes reels of other tools' traces;
+//! * [`blktrace`] is the format of block traces;
 //! * [`validate`] holds a reel against its own promises.
 
 pub mod anonymize;
+pub mod blktrace;
 pub mod build;
 pub mod disk;
 pub mod error;
+pub mod export;
 mod guard;
 pub mod host;
+pub mod import;
 pub mod manifest;
 pub mod reader;
 pub mod rows;

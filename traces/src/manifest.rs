@@ -15,7 +15,7 @@ use crate::{ReelError, Result};
 pub const FILE_NAME: &str = "manifest.json";
 /// A change of the major part means that older readers must refuse; of the minor part, that they may
 /// miss columns or tables. `docs/schema-changes.md` keeps the history.
-pub const FORMAT: (u32, u32) = (1, 0);
+pub const FORMAT: (u32, u32) = (1, 1);
 
 /// What is true of the reel as a whole. Unknown members are ignored, missing ones take their default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
@@ -61,6 +61,8 @@ pub struct Manifest {
     pub marks: Vec<Mark>,
     /// Set in a replay's reel.
     pub replay: Option<Replay>,
+    /// Set in an imported reel.
+    pub import: Option<Import>,
     /// Closed segments per table.
     pub segments: BTreeMap<String, Vec<Segment>>,
 }
@@ -203,7 +205,7 @@ pub struct Probe {
 
 /// Classes of which one event makes one row, so that `written` is also a number of rows. Of the others (`tasks`,
 /// `files`) several events make one row, or none is needed for it: records are counted there.
-pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio"];
+pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "actions"];
 
 /// `seen = written + lost + filtered` for each class of event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
@@ -279,6 +281,20 @@ pub struct Replay {
     pub differing: i64,
     /// Operations of the original that were not issued, by reason.
     pub skipped: BTreeMap<String, i64>,
+}
+
+/// What an imported reel knows of its making.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Import {
+    /// `blktrace`, `fio`, `strace`, `csv`.
+    pub format: String,
+    /// The files read, as named.
+    pub files: Vec<String>,
+    /// When they were imported, ns since 1970.
+    pub at_realtime_ns: i64,
+    /// Records read: of `blktrace` its records, of text its lines.
+    pub records: i64,
 }
 
 /// One closed Parquet file.

@@ -295,3 +295,42 @@ table! {
         target: Option<Text> as Dict,
     }
 }
+
+table! {
+    /// One row per record of an imported block trace, as it was: what `block` and `bio` tell of is in it too, since
+    /// they keep half of what a record says, and an export must give back all of it.
+    pub struct Action in "actions", sorted by time_ns {
+        /// When; a note about processes or the time of day stands where it was met.
+        time_ns: i64 as Delta,
+        /// The record's own clock, ns, where it is not the reel's start plus `time_ns` (notes only).
+        stamp_ns: Option<i64> as Dict,
+        /// Trace it came from: the part of the file name before `.blktrace.`, or the name of the dump.
+        trace: Text as Dict,
+        /// Its place in its file.
+        place: i64 as Delta,
+        /// Its number as the kernel counted, per device and CPU; 0 for notes.
+        sequence: i64 as Delta,
+        /// The letter blkparse prints: `Q`, `G`, `I`, `D`, `C`, `M`, …; `process`, `timestamp`, `message` for notes; `?`.
+        event: Text as Dict,
+        /// The kernel's action, with its category bits (include/uapi/linux/blktrace_api.h).
+        action: i64 as Dict,
+        /// First 512-byte sector.
+        sector: i64 as Split,
+        /// Length; of a completion, what it completed.
+        len_bytes: i64 as Dict,
+        /// Thread at work, which in a completion is the interrupted one.
+        pid: i64 as Dict,
+        /// Device, `major << 20 | minor`.
+        dev: i64 as Dict,
+        /// CPU.
+        cpu: i64 as Dict,
+        /// Error of a completion, as the kernel wrote it: 16 bits of a negative errno.
+        error: i32 as Dict,
+        /// In a note about a process: the thread's name.
+        comm: Option<Text> as Dict,
+        /// The text of a message.
+        message: Option<Text> as Dict,
+        /// What else followed the record, in hexadecimal.
+        payload: Option<Text> as Dict,
+    }
+}

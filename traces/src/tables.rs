@@ -22,7 +22,8 @@ pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::Tree>()?;
     visitor.table::<rows::Op>()?;
     visitor.table::<rows::Block>()?;
-    visitor.table::<rows::Bio>()
+    visitor.table::<rows::Bio>()?;
+    visitor.table::<rows::Action>()
 }
 
 /// A table as people with other readers need to know it.

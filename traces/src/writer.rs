@@ -249,6 +249,8 @@ pub struct ReelWriter {
     pub fds: TableWriter<rows::Fd>,
     /// The name space before the workload.
     pub tree: TableWriter<rows::Tree>,
+    /// Records of an imported block trace.
+    pub actions: TableWriter<rows::Action>,
 }
 
 /// Does something to every table writer: there is no other place that lists them; [`crate::tables`] lists the tables.
@@ -287,6 +289,10 @@ macro_rules! each_table {
             let $t = &mut $w.bio;
             $body
         }
+        {
+            let $t = &mut $w.actions;
+            $body
+        }
     }};
 }
 
@@ -323,6 +329,7 @@ impl ReelWriter {
             files: TableWriter::new(path, options),
             fds: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),
+            actions: TableWriter::new(path, options),
         };
         if names.is_some() {
             each_table!(writer, t => t.names = names.clone());

@@ -4,7 +4,7 @@
 use super::{Anonymizer, words};
 use crate::{
     Manifest,
-    manifest::{Command, Device, Host, Mark, Mount, Replay},
+    manifest::{Command, Device, Host, Import, Mark, Mount, Replay},
 };
 
 impl Anonymizer {
@@ -31,6 +31,7 @@ impl Anonymizer {
             warnings,
             marks,
             replay,
+            import,
             segments,
         } = manifest.clone();
         Manifest {
@@ -54,6 +55,7 @@ impl Anonymizer {
             warnings: withheld(&warnings),
             marks: marks.into_iter().map(|Mark { ns, name }| Mark { ns, name: self.word(&name) }).collect(),
             replay: replay.map(|r| self.replay(r)),
+            import: import.map(|i| self.import(i)),
             segments,
         }
     }
@@ -66,6 +68,11 @@ impl Anonymizer {
         let Host { name, kernel, arch, cpus, mem_bytes, vm_dirty } = host;
         let name = if name.is_empty() { name } else { self.hash(name.as_bytes()) };
         Host { name, kernel, arch, cpus, mem_bytes, vm_dirty }
+    }
+
+    fn import(&mut self, import: Import) -> Import {
+        let Import { format, files, at_realtime_ns, records } = import;
+        Import { format, files: files.iter().map(|f| self.word(f)).collect(), at_realtime_ns, records }
     }
 
     fn command(&mut self, command: Command) -> Command {

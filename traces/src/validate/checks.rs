@@ -19,6 +19,30 @@ const BLOCK_OPS: &[&str] =
     &["read", "write", "flush", "discard", "secure_erase", "write_zeroes", "zone_append", "zone_mgmt", "other"];
 /// Words of `bio.class`.
 const CLASSES: &[&str] = &["data", "metadata", "flush", "unknown"];
+/// Words of `actions.event`.
+const EVENTS: &[&str] = &[
+    "Q",
+    "M",
+    "F",
+    "G",
+    "S",
+    "R",
+    "D",
+    "C",
+    "P",
+    "U",
+    "UT",
+    "I",
+    "X",
+    "B",
+    "A",
+    "abort",
+    "driver",
+    "process",
+    "timestamp",
+    "message",
+    "?",
+];
 /// Words of `files.kind` and `tree.kind`.
 const KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other"];
 /// Words of `tree.origin`.
@@ -96,6 +120,11 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
             words(batch, place, "class", CLASSES)?;
             at_least(batch, place, "len_bytes", 0)?;
             at_least(batch, place, "confidence", 0)
+        }
+        "actions" => {
+            words(batch, place, "event", EVENTS)?;
+            at_least(batch, place, "place", 0)?;
+            at_least(batch, place, "len_bytes", 0)
         }
         _ => Ok(()),
     }

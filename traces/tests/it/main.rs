@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 mod anonymize;
+mod blktrace;
 mod common;
 mod doc;
 mod reel;

@@ -1,0 +1,124 @@
+//! The files of a block trace: one per device and CPU, or one dump.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    ReelError,
+    blktrace::Record,
+    export::{ExportError, Result},
+};
+
+/// CPUs for which files are made at most: a number beyond is no CPU's.
+const MOST_CPUS: u32 = 65_536;
+
+/// Output files, made as records for them come.
+pub(super) struct Files {
+    output: PathBuf,
+    folder: bool,
+    dump: bool,
+    open: BTreeMap<(String, u32), (PathBuf, BufWriter<File>)>,
+    /// Files made only because blkparse stops looking at the first that is missing.
+    fillers: Vec<PathBuf>,
+}
+
+impl Files {
+    pub(super) fn new(output: &Path, dump: bool) -> Result<Self> {
+        let folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
+        if dump && folder {
+            return Err(ExportError::refused(output, "a dump is one file; name it"));
+        }
+        if folder {
+            fs::create_dir_all(output).map_err(ReelError::io(output, "making the folder"))?;
+        }
+        Ok(Self { output: output.into(), folder, dump, open: BTreeMap::new(), fillers: Vec::new() })
+    }
+
+    pub(super) fn dump(&self) -> bool {
+        self.dump
+    }
+
+    /// Writes a record of the trace called `trace`.
+    pub(super) fn write(&mut self, trace: &str, record: &Record, payload: &[u8]) -> Result<()> {
+        let key = if self.dump { (String::new(), 0) } else { (trace.to_owned(), record.cpu) };
+        if !self.open.contains_key(&key) {
+            if record.cpu >= MOST_CPUS {
+                let why = format!("record of CPU {}, which is none", record.cpu);
+                return Err(ExportError::refused(&self.output, why));
+            }
+            let path = self.path(trace, record.cpu)?;
+            if self.open.len() >= 1000 {
+                return Err(ExportError::refused(&path, "records of more than 1000 CPUs; use --dump for one file"));
+            }
+            let file = create(&path)?;
+            self.open.insert(key.clone(), (path, BufWriter::with_capacity(256 * 1024, file)));
+        }
+        if let Some((path, file)) = self.open.get_mut(&key) {
+            let written = file.write_all(&record.to_bytes()).and_then(|()| file.write_all(payload));
+            written.map_err(ReelError::io(&*path, "writing the trace"))?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, trace: &str, cpu: u32) -> Result<PathBuf> {
+        if self.dump {
+            return Ok(self.output.clone());
+        }
+        if self.folder {
+            // A name comes out of a reel, which may be anyone's.
+            let plain = trace.replace(['/', '\0'], "_");
+            return Ok(self.output.join(format!("{plain}.blktrace.{cpu}")));
+        }
+        if let Some((other, _)) = self.open.keys().find(|(name, _)| name != trace) {
+            let why = format!("the reel has the devices {other} and {trace}; name a folder, with a / at its end");
+            return Err(ExportError::refused(&self.output, why));
+        }
+        let mut name = self.output.clone().into_os_string();
+        name.push(format!(".blktrace.{cpu}"));
+        Ok(name.into())
+    }
+
+    /// Completes the files and tells their names.
+    pub(super) fn finish(&mut self) -> Result<Vec<PathBuf>> {
+        let mut highest: BTreeMap<String, u32> = BTreeMap::new();
+        for ((trace, cpu), (path, file)) in &mut self.open {
+            file.flush().map_err(ReelError::io(&*path, "writing the trace"))?;
+            highest.insert(trace.clone(), *cpu);
+        }
+        if !self.dump {
+            for (trace, cpu) in highest {
+                for missing in (0..cpu).filter(|c| !self.open.contains_key(&(trace.clone(), *c))).collect::<Vec<_>>() {
+                    let path = if self.folder {
+                        self.output.join(format!("{}.blktrace.{missing}", trace.replace(['/', '\0'], "_")))
+                    } else {
+                        let mut name = self.output.clone().into_os_string();
+                        name.push(format!(".blktrace.{missing}"));
+                        name.into()
+                    };
+                    create(&path)?;
+                    self.fillers.push(path);
+                }
+            }
+        }
+        Ok(self.open.values().map(|(path, _)| path.clone()).chain(self.fillers.clone()).collect())
+    }
+
+    /// Takes back what was written, as far as that can be.
+    pub(super) fn remove(&mut self) {
+        for path in self.open.values().map(|(path, _)| path).chain(&self.fillers) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes a file that must not be there yet: another trace's file beside would be read as part of this one.
+fn create(path: &Path) -> Result<File> {
+    File::create_new(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => ReelError::Exists { path: path.into() }.into(),
+        _ => ReelError::io(path, "making the trace")(e).into(),
+    })
+}

@@ -1,0 +1,33 @@
+//! Reels in the formats of other tools.
+
+pub mod blktrace;
+mod ordered;
+
+use std::path::PathBuf;
+
+use crate::ReelError;
+
+/// Why a reel could not be exported, one line: the thing, the cause, the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The reel does not hold what the format is about, or the output cannot be as asked.
+    #[error("{path}: {why}", path = path.display())]
+    Refused {
+        /// The reel or the output.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The reel cannot be read, or the output not written.
+    #[error(transparent)]
+    Reel(#[from] ReelError),
+}
+
+impl ExportError {
+    pub(crate) fn refused(path: impl Into<PathBuf>, why: impl Into<String>) -> Self {
+        Self::Refused { path: path.into(), why: why.into() }
+    }
+}
+
+/// Shorthand for results of an export.
+pub type Result<T, E = ExportError> = std::result::Result<T, E>;

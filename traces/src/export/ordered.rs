@@ -1,0 +1,89 @@
+//! The rows of a table in order of time: each segment is sorted, segments overlap.
+
+use std::{cmp::Reverse, collections::BinaryHeap, vec};
+
+use crate::{Reel, ReelError, Result, reader::Batches, table::Row};
+
+/// Rows in order of time over all segments. Memory: a batch per segment that is under way at that time.
+pub(super) struct Ordered<R> {
+    /// Segments not yet needed, by their first time, the earliest last.
+    later: Vec<(i64, usize)>,
+    open: Vec<Segment<R>>,
+    next: BinaryHeap<Reverse<(i64, usize)>>,
+    reel: Reel,
+}
+
+struct Segment<R> {
+    batches: Batches,
+    rows: vec::IntoIter<R>,
+    head: Option<R>,
+}
+
+impl<R: Row> Segment<R> {
+    fn advance(&mut self) -> Result<()> {
+        loop {
+            self.head = self.rows.next();
+            if self.head.is_some() {
+                return Ok(());
+            }
+            let Some(batch) = self.batches.next() else { return Ok(()) };
+            let mut rows = Vec::new();
+            R::read(&batch?, &mut rows).map_err(|why| ReelError::BadSegment { path: R::TABLE.into(), why })?;
+            self.rows = rows.into_iter();
+        }
+    }
+}
+
+impl<R: Row> Ordered<R> {
+    pub(super) fn new(reel: &Reel) -> Self {
+        let listed = reel.manifest.segments.get(R::TABLE).map(Vec::as_slice).unwrap_or_default();
+        let mut later: Vec<(i64, usize)> = listed.iter().enumerate().map(|(i, s)| (s.from_ns, i)).collect();
+        later.sort_by_key(|(from, i)| Reverse((*from, *i)));
+        Self { later, open: Vec::new(), next: BinaryHeap::new(), reel: reel.clone() }
+    }
+
+    /// Opens the segments that begin by the time of the earliest row at hand.
+    fn open_due(&mut self) -> Result<()> {
+        while let Some((from_ns, index)) = self.later.last().copied()
+            && self.next.peek().is_none_or(|Reverse((at, _))| from_ns <= *at)
+        {
+            self.later.pop();
+            let mut segment = Segment::<R> {
+                batches: self.reel.segment_batches::<R>(index, &[]),
+                rows: Vec::<R>::new().into_iter(),
+                head: None,
+            };
+            segment.advance()?;
+            if let Some(head) = &segment.head {
+                // A slot that is done is used again.
+                let slot = self.open.iter().position(|s| s.head.is_none()).unwrap_or(self.open.len());
+                self.next.push(Reverse((head.time_ns(), slot)));
+                if slot < self.open.len() {
+                    self.open[slot] = segment;
+                } else {
+                    self.open.push(segment);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Time of the next row.
+    pub(super) fn peek_ns(&mut self) -> Result<Option<i64>> {
+        self.open_due()?;
+        Ok(self.next.peek().map(|Reverse((at, _))| *at))
+    }
+
+    /// The next row.
+    pub(super) fn next(&mut self) -> Result<Option<R>> {
+        self.open_due()?;
+        let Some(Reverse((_, slot))) = self.next.pop() else { return Ok(None) };
+        let segment = &mut self.open[slot];
+        let row = segment.head.take();
+        segment.advance()?;
+        if let Some(head) = &segment.head {
+            self.next.push(Reverse((head.time_ns(), slot)));
+        }
+        Ok(row)
+    }
+}

@@ -1,0 +1,210 @@
+//! Reads the files of traces record by record, and brings records of several files in order of time.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    fs::File,
+    io::{BufReader, Read},
+    path::PathBuf,
+};
+
+use crate::{
+    blktrace::{Endian, HEADER_BYTES, Record, VERSION, category, note, own_payload},
+    import::{ImportError, Result},
+};
+
+/// Read ahead per file: a machine may have hundreds of CPUs.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// A file being read, with the record at hand.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) path: PathBuf,
+    reader: BufReader<File>,
+    order: Option<Endian>,
+    /// Of a per-CPU file: the CPU of its records, once one was met.
+    cpu: Option<u32>,
+    merged: bool,
+    /// Where the next record begins.
+    at_byte: u64,
+    /// Place of the record at hand.
+    pub(super) place: i64,
+    pub(super) record: Record,
+    pub(super) payload: Vec<u8>,
+    /// Time by which the record at hand is ordered.
+    key: u64,
+    /// Records earlier than the one before them.
+    pub(super) backwards: i64,
+    /// Why the rest of the file is left out.
+    pub(super) left_out: Option<String>,
+}
+
+impl Stream {
+    pub(super) fn open(path: &PathBuf, merged: bool) -> Result<Self> {
+        let file = File::open(path).map_err(ImportError::reading(path))?;
+        Ok(Self {
+            path: path.clone(),
+            reader: BufReader::with_capacity(BUFFER_BYTES, file),
+            order: None,
+            cpu: None,
+            merged,
+            at_byte: 0,
+            place: -1,
+            record: Record::default(),
+            payload: Vec::new(),
+            key: 0,
+            backwards: 0,
+            left_out: None,
+        })
+    }
+
+    /// Takes the next record to hand; false at the end, and where nothing more can be understood.
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        let mut header = [0; HEADER_BYTES];
+        let got = self.fill(&mut header)?;
+        if got == 0 {
+            return Ok(false);
+        }
+        if got < HEADER_BYTES {
+            return Ok(self.stop(&format!("ends within a record: its last {got} bytes are left out")));
+        }
+        let magic = [header[0], header[1], header[2], header[3]];
+        let rest = |at: u64| format!("from byte {at} on it is left out");
+        match (Endian::of(magic), self.order) {
+            (None, _) => {
+                return Ok(
+                    self.stop(&format!("what should be a record has not its magic number: {}", rest(self.at_byte)))
+                );
+            }
+            (Some((_, version)), _) if version != VERSION => {
+                let why =
+                    format!("a trace of version {version}, ioreel reads {VERSION}; use a blktrace that writes it");
+                return Err(ImportError::input(&self.path, why));
+            }
+            (Some((order, _)), None) => self.order = Some(order),
+            (Some((order, _)), Some(known)) if order != known => {
+                return Ok(self.stop(&format!("the byte order changes: {}", rest(self.at_byte))));
+            }
+            _ => {}
+        }
+        let record = Record::parse(&header, self.order.unwrap_or(Endian::Little));
+        if i64::try_from(record.time_ns).is_err() || (!self.merged && self.cpu.is_some_and(|cpu| cpu != record.cpu)) {
+            let what = if i64::try_from(record.time_ns).is_err() { "time" } else { "CPU" };
+            return Ok(self.stop(&format!("a record has an impossible {what}: {}", rest(self.at_byte))));
+        }
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.resize(usize::from(record.payload_bytes), 0);
+        let got = self.fill(&mut payload)?;
+        let whole = got == payload.len();
+        self.payload = payload;
+        if !whole {
+            return Ok(self.stop("ends within a record, which is left out"));
+        }
+        self.at_byte += (HEADER_BYTES + self.payload.len()) as u64;
+        self.cpu = Some(record.cpu);
+        self.place += 1;
+        self.record = record;
+        self.make_native();
+        self.order_by_time();
+        Ok(true)
+    }
+
+    /// Fills the buffer as far as the file goes.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut got = 0;
+        while got < buffer.len() {
+            match self.reader.read(&mut buffer[got..]) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(ImportError::reading(&self.path)(e)),
+            }
+        }
+        Ok(got)
+    }
+
+    fn stop(&mut self, why: &str) -> bool {
+        self.left_out = Some(format!("{}: {why}", self.path.display()));
+        false
+    }
+
+    /// Of payloads, only the time of day is in the machine's byte order and has a meaning here.
+    fn make_native(&mut self) {
+        if self.order == Some(Endian::Big) && self.record.is(category::NOTIFY) {
+            if self.record.action & crate::blktrace::act::CGROUP != 0
+                && let Some(id) = self.payload.get_mut(..8)
+            {
+                id.reverse();
+            }
+            if self.record.act() == note::TIMESTAMP && self.payload.len() >= 8 {
+                let at = self.payload.len() - 8;
+                self.payload[at..at + 4].reverse();
+                self.payload[at + 4..].reverse();
+            }
+        }
+    }
+
+    /// A note of a dump has another clock than its records (blkparse subtracts the first time from the latter alone),
+    /// and stands where it stands.
+    fn order_by_time(&mut self) {
+        let time = self.record.time_ns;
+        if self.record.is_silent_note() {
+            self.key = if self.merged { self.key } else { self.key.max(time) };
+        } else {
+            self.backwards += i64::from(time < self.key);
+            self.key = time;
+        }
+    }
+
+    /// The time of day that the record at hand tells, ns since 1970.
+    pub(super) fn time_of_day(&self) -> Option<i64> {
+        if !self.record.is(category::NOTIFY) || self.record.act() != note::TIMESTAMP {
+            return None;
+        }
+        let text = own_payload(&self.record, &self.payload);
+        let word = |at: usize| text.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+        Some(i64::from(word(0)?) * 1_000_000_000 + i64::from(word(4)?))
+    }
+}
+
+/// The records of several files in order of time; those of one file stay in its order.
+#[derive(Debug)]
+pub(super) struct Merge {
+    pub(super) streams: Vec<Stream>,
+    next: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The stream whose record was given last, to be advanced before the next is chosen.
+    given: Option<usize>,
+}
+
+impl Merge {
+    pub(super) fn new(mut streams: Vec<Stream>) -> Result<Self> {
+        let mut next = BinaryHeap::new();
+        for (i, s) in streams.iter_mut().enumerate() {
+            if s.advance()? {
+                next.push(Reverse((s.key, i)));
+            }
+        }
+        Ok(Self { streams, next, given: None })
+    }
+
+    /// The stream with the next record at hand, by its number, and the time by which it was chosen.
+    pub(super) fn next(&mut self) -> Result<Option<(usize, u64)>> {
+        if let Some(i) = self.given.take()
+            && self.streams[i].advance()?
+        {
+            let key = self.streams[i].key;
+            // Records come in runs from one CPU: most often no other is earlier.
+            match self.next.peek() {
+                Some(Reverse(least)) if *least < (key, i) => self.next.push(Reverse((key, i))),
+                _ => {
+                    self.given = Some(i);
+                    return Ok(Some((i, key)));
+                }
+            }
+        }
+        Ok(self.next.pop().map(|Reverse((key, i))| {
+            self.given = Some(i);
+            (i, key)
+        }))
+    }
+}

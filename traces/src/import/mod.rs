@@ -1,0 +1,40 @@
+//! Traces of other tools, made into reels.
+
+pub mod blktrace;
+mod made;
+
+use std::path::PathBuf;
+
+use crate::ReelError;
+
+/// Why a trace could not be imported, one line: the thing, the cause, the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The input is not what it was said to be.
+    #[error("{path}: {why}", path = path.display())]
+    Input {
+        /// What was named.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// The reel could not be written.
+    #[error(transparent)]
+    Reel(#[from] ReelError),
+}
+
+impl ImportError {
+    /// What is wrong with this input.
+    pub(crate) fn input(path: impl Into<PathBuf>, why: impl Into<String>) -> Self {
+        Self::Input { path: path.into(), why: why.into() }
+    }
+
+    /// What the system said of this input.
+    pub(crate) fn reading(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |e| Self::Input { path, why: format!("cannot be read: {e}") }
+    }
+}
+
+/// Shorthand for results of an import.
+pub type Result<T, E = ImportError> = std::result::Result<T, E>;
