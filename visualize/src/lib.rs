@@ -12,6 +12,7 @@ pub mod facts;
 pub mod font;
 pub mod layers;
 mod marks;
+pub mod movie;
 mod painter;
 pub mod panel;
 pub mod picture;
@@ -61,6 +62,22 @@ pub enum PlotError {
         least: u32,
         /// Most possible.
         most: u32,
+    },
+    /// There is nothing to make a movie of.
+    #[error(
+        "{reel}: has no requests of a block device, and a movie shows the disk; `ioreel plot -o x.png` draws its operations"
+    )]
+    NothingToShow {
+        /// The reel's name.
+        reel: String,
+    },
+    /// The movie could not be written.
+    #[error("{path}: writing the movie: {why}")]
+    Movie {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        why: String,
     },
     /// The rasteriser did not accept the picture.
     #[error("cannot render the picture: {why}; the SVG output does without the rasteriser")]

@@ -1,6 +1,6 @@
 //! SVG to PNG, with the built-in typeface and no other.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use resvg::{
     tiny_skia::{Pixmap, Transform},
@@ -9,22 +9,39 @@ use resvg::{
 
 use crate::{PlotError, Result, font};
 
-/// The picture as PNG, one pixel per SVG unit.
-pub fn png(svg: &str, width: u32, height: u32) -> Result<Vec<u8>> {
-    let failed = |why: String| PlotError::Render { why };
-    let mut fonts = fontdb::Database::new();
-    fonts.load_font_data(font::REGULAR.to_vec());
-    fonts.load_font_data(font::BOLD.to_vec());
-    fonts.set_sans_serif_family(font::FAMILY);
-    let options = Options {
-        fontdb: Arc::new(fonts),
+/// The built-in faces, read once: a movie draws its clock for every frame.
+fn options() -> Options<'static> {
+    static FONTS: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
+    let fonts = FONTS.get_or_init(|| {
+        let mut fonts = fontdb::Database::new();
+        fonts.load_font_data(font::REGULAR.to_vec());
+        fonts.load_font_data(font::BOLD.to_vec());
+        fonts.set_sans_serif_family(font::FAMILY);
+        Arc::new(fonts)
+    });
+    Options {
+        fontdb: Arc::clone(fonts),
         font_family: font::FAMILY.into(),
         image_rendering: ImageRendering::OptimizeSpeed,
         ..Options::default()
-    };
-    let tree = Tree::from_str(svg, &options).map_err(|e| failed(e.to_string()))?;
+    }
+}
+
+fn pixels(svg: &str, width: u32, height: u32) -> Result<Pixmap> {
+    let failed = |why: String| PlotError::Render { why };
+    let tree = Tree::from_str(svg, &options()).map_err(|e| failed(e.to_string()))?;
     let mut map =
         Pixmap::new(width, height).ok_or_else(|| failed(format!("{width} x {height} pixels are too many")))?;
     resvg::render(&tree, Transform::default(), &mut map.as_mut());
-    map.encode_png().map_err(|e| failed(e.to_string()))
+    Ok(map)
+}
+
+/// The picture as PNG, one pixel per SVG unit.
+pub fn png(svg: &str, width: u32, height: u32) -> Result<Vec<u8>> {
+    pixels(svg, width, height)?.encode_png().map_err(|e| PlotError::Render { why: e.to_string() })
+}
+
+/// The picture as RGB, row by row; it must be opaque.
+pub(crate) fn rgb(svg: &str, width: u32, height: u32) -> Result<Vec<u8>> {
+    Ok(pixels(svg, width, height)?.pixels().iter().flat_map(|p| [p.red(), p.green(), p.blue()]).collect())
 }

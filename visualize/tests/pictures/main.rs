@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+mod film;
 mod gallery;
 mod truth;

@@ -1,0 +1,126 @@
+//! Frames to a file: H.264 by the ffmpeg program where there is one, animated PNG otherwise.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use crate::{PlotError, Result};
+
+/// What a movie is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// H.264 in an MP4 file, by ffmpeg.
+    Mp4,
+    /// Animated PNG, which browsers play.
+    Apng,
+}
+
+impl Format {
+    /// The format for a file of this name, and the name it gets: where ffmpeg is missing, an `.apng` beside the `.mp4`.
+    pub fn for_output(output: &Path) -> (Self, PathBuf) {
+        let mp4 = output.extension().is_some_and(|e| e.eq_ignore_ascii_case("mp4"));
+        let program = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        match (mp4, program) {
+            (true, Ok(status)) if status.success() => (Self::Mp4, output.into()),
+            (true, _) => (Self::Apng, output.with_extension("apng")),
+            (false, _) => (Self::Apng, output.into()),
+        }
+    }
+
+    /// Frames per second: an animated PNG keeps every pixel, and half as many frames make it half as large.
+    pub(super) fn frames_per_s(self) -> u32 {
+        match self {
+            Self::Mp4 => 25,
+            Self::Apng => 12,
+        }
+    }
+}
+
+/// A movie being written.
+pub(super) enum Encoder {
+    Mp4 { ffmpeg: Child, path: PathBuf },
+    Apng { writer: png::Writer<BufWriter<File>>, path: PathBuf },
+}
+
+fn failed(path: &Path, why: impl std::fmt::Display) -> PlotError {
+    PlotError::Movie { path: path.into(), why: why.to_string() }
+}
+
+impl Encoder {
+    /// Begins a file of `frames` frames of RGB.
+    pub(super) fn start(format: Format, path: &Path, width: u32, height: u32, frames: u32) -> Result<Self> {
+        let rate = format.frames_per_s();
+        match format {
+            Format::Mp4 => {
+                // ffmpeg would take a name that begins with a dash for an option, or one with a colon for a protocol.
+                let mut target = std::ffi::OsString::from("file:");
+                target.push(path);
+                let ffmpeg = Command::new("ffmpeg")
+                    .args(["-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24"])
+                    .args(["-s", &format!("{width}x{height}"), "-r", &rate.to_string(), "-i", "-"])
+                    .args(["-an", "-c:v", "libx264", "-preset", "veryfast", "-tune", "animation", "-crf", "20"])
+                    .args(["-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4"])
+                    .arg(target)
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .map_err(|e| failed(path, format_args!("starting ffmpeg: {e}")))?;
+                Ok(Self::Mp4 { ffmpeg, path: path.into() })
+            }
+            Format::Apng => {
+                let file = File::create(path).map_err(|e| failed(path, e))?;
+                let mut encoder = png::Encoder::new(BufWriter::new(file), width, height);
+                encoder.set_color(png::ColorType::Rgb);
+                encoder.set_depth(png::BitDepth::Eight);
+                encoder.set_compression(png::Compression::Fast);
+                encoder.set_animated(frames, 0).map_err(|e| failed(path, e))?;
+                encoder.set_frame_delay(1, rate as u16).map_err(|e| failed(path, e))?;
+                let writer = encoder.write_header().map_err(|e| failed(path, e))?;
+                Ok(Self::Apng { writer, path: path.into() })
+            }
+        }
+    }
+
+    /// The next frame, RGB row by row.
+    pub(super) fn frame(&mut self, rgb: &[u8]) -> Result<()> {
+        match self {
+            Self::Mp4 { ffmpeg, path } => {
+                let sent = ffmpeg.stdin.as_mut().map(|pipe| pipe.write_all(rgb));
+                match sent {
+                    Some(Ok(())) => Ok(()),
+                    // It has gone: what it says tells why.
+                    _ => Err(failed(path, last_words(ffmpeg))),
+                }
+            }
+            Self::Apng { writer, path } => writer.write_image_data(rgb).map_err(|e| failed(path, e)),
+        }
+    }
+
+    /// Ends the file.
+    pub(super) fn finish(self) -> Result<()> {
+        match self {
+            Self::Mp4 { mut ffmpeg, path } => {
+                drop(ffmpeg.stdin.take());
+                let said = last_words(&mut ffmpeg);
+                let status = ffmpeg.wait().map_err(|e| failed(&path, e))?;
+                if status.success() { Ok(()) } else { Err(failed(&path, said)) }
+            }
+            Self::Apng { writer, path } => writer.finish().map_err(|e| failed(&path, e)),
+        }
+    }
+}
+
+/// What ffmpeg said on its way out, in one line.
+fn last_words(ffmpeg: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(stderr) = &mut ffmpeg.stderr {
+        // What cannot be read is not told.
+        let _ = stderr.take(4096).read_to_string(&mut text);
+    }
+    let line = text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+    format!("ffmpeg: {line}")
+}
