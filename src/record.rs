@@ -12,14 +12,22 @@ use ioreel_capture::{
 
 /// What to record, and where to.
 #[derive(clap::Args, Debug)]
-#[command(group(ArgGroup::new("target").required(true).args(["command", "pid"])), after_help = NOTES)]
+#[command(group(ArgGroup::new("target").required(true).args(["command", "pid", "cgroup", "all"])), after_help = NOTES)]
 pub(crate) struct Args {
     /// The reel to make: a folder that does not exist yet
     #[arg(short, long, value_name = "REEL")]
     output: PathBuf,
-    /// Records a running process, and what it starts from now on, until it ends or Ctrl-C
+    /// Records a running process, with what it has open, and what it starts from now on, until it ends or
+    /// Ctrl-C; repeatable
     #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
+    pid: Vec<u32>,
+    /// Records the tasks of a control group (cgroup2) and of those below it, also those that enter later, until
+    /// Ctrl-C or --duration: its folder, or its inode number
+    #[arg(long, value_name = "PATH_OR_ID")]
+    cgroup: Option<String>,
+    /// Records every task of the machine but this recorder, until Ctrl-C or --duration
+    #[arg(long)]
+    all: bool,
     /// Records only this disk (/dev/NAME, NAME or MAJOR:MINOR); repeatable. Default: the disks behind the
     /// file systems touched
     #[arg(long, value_name = "DEV")]
@@ -78,12 +86,17 @@ fn ring_mib(s: &str) -> Result<usize, String> {
 
 /// Runs it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let target = match args.pid {
-        Some(pid) => Target::Process(pid),
+    let filters = (args.device.iter().map(|d| format!("--device {d}")))
+        .chain(args.pid.iter().map(|p| format!("--pid {p}")))
+        .chain(args.cgroup.iter().map(|c| format!("--cgroup {c}")))
+        .chain(args.all.then(|| "--all".to_owned()))
+        .collect();
+    let target = match args.cgroup {
+        Some(name) => Target::Cgroup(name),
+        None if args.all => Target::All,
+        None if !args.pid.is_empty() => Target::Processes(args.pid),
         None => Target::Command(args.command),
     };
-    let filters =
-        args.device.iter().map(|d| format!("--device {d}")).chain(args.pid.map(|p| format!("--pid {p}"))).collect();
     let config = Config {
         devices: args.device,
         duration: args.duration,

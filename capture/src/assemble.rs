@@ -2,16 +2,18 @@
 //! Records must come in order of their end times, which is what makes reused addresses and thread ids
 //! unambiguous.
 
+mod begin;
+
 use std::{
     collections::{BTreeSet, HashMap},
     ops::Range,
 };
 
-use ioreel_bpf::types::{call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq, rec_task};
+use ioreel_bpf::types::{call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq};
 use ioreel_traces::{
     ReelWriter, Result, Text,
     manifest::Mount,
-    rows::{Exec, Fd, File, Op, Task},
+    rows::{Exec, File, Op, Task},
     text::Interner,
 };
 
@@ -20,6 +22,7 @@ use crate::{
     calls::{CALLS, Call, Raw},
     changed::Changed,
     mappings::Mappings,
+    start::Start,
     wire::{Record, Tail},
 };
 
@@ -78,6 +81,8 @@ impl Description {
 #[derive(Clone, Debug)]
 struct Life {
     row: Task,
+    /// The adopted task whose descriptor table it uses; none once it has one from a fork.
+    table: Option<i64>,
 }
 
 /// Rows made, by class, for the ledger.
@@ -121,13 +126,18 @@ pub(crate) struct Assembler {
     syscall: Text,
     complete: Text,
     in_flight: Text,
+    midway: Text,
     paths: Interner,
     files: HashMap<FileKey, KnownFile>,
     ofds: HashMap<u64, Description>,
     next_ofd: i64,
     tasks: HashMap<u32, Life>,
     mappings: Mappings,
-    first: Task,
+    start: Start,
+    /// Adopted leaders alive, by process id.
+    leaders: HashMap<i32, u32>,
+    /// First task met with each descriptor table, during a look.
+    sharing: HashMap<u64, begin::Shares>,
 }
 
 impl std::fmt::Debug for Assembler {
@@ -137,9 +147,9 @@ impl std::fmt::Debug for Assembler {
 }
 
 impl Assembler {
-    /// An assembler for a recording that begins at monotonic time `t0_ns`. `first`: what is known of the
-    /// adopted process (cwd, root, umask, credentials); `mounts`: as they are now.
-    pub(crate) fn new(writer: ReelWriter, t0_ns: i64, first: Task, mounts: Vec<Mount>) -> Self {
+    /// An assembler for a recording that begins at monotonic time `t0_ns`. `mounts`: as they
+    /// are now.
+    pub(crate) fn new(writer: ReelWriter, t0_ns: i64, mounts: Vec<Mount>) -> Self {
         let mut calls = vec![None; 512];
         for call in CALLS {
             calls[call.nr as usize] = Some((call, Text::from(call.name)));
@@ -149,8 +159,7 @@ impl Assembler {
             t0_ns,
             counts: Counts::default(),
             touched: BTreeSet::new(),
-            changed: Changed::new(mounts, first.cwd.as_deref().unwrap_or("/")),
-            first,
+            changed: Changed::new(mounts),
             disks: BTreeSet::new(),
             tool_rows: 0,
             last_ns: 0,
@@ -158,12 +167,16 @@ impl Assembler {
             syscall: "syscall".into(),
             complete: "complete".into(),
             in_flight: "in_flight_at_end".into(),
+            midway: "in_flight_at_start".into(),
             paths: Interner::new(INTERNED_PATHS),
             files: HashMap::new(),
             ofds: HashMap::new(),
             next_ofd: 0,
             tasks: HashMap::new(),
             mappings: Mappings::default(),
+            start: Start::default(),
+            leaders: HashMap::new(),
+            sharing: HashMap::new(),
         }
     }
 
@@ -181,9 +194,7 @@ impl Assembler {
                 self.file(&rec, path)
             }
             Record::Task(rec) => {
-                if rec.parent != 0 {
-                    self.counts.tasks += 1;
-                }
+                self.counts.tasks += i64::from(rec.listed == 0);
                 self.task_began(&rec);
                 Ok(())
             }
@@ -204,34 +215,24 @@ impl Assembler {
                 })
             }
             Record::Exit(rec) => {
+                self.counts.tasks += i64::from(rec.listed == 0);
+                self.task_ended(&rec, false)
+            }
+            Record::Left(rec) => {
                 self.counts.tasks += 1;
-                self.task_ended(&rec)
+                self.task_ended(&rec, true)
             }
             Record::Bio(rec) => self.bio(&rec),
             Record::Rq(rec) => self.rq(&rec),
-            Record::Fd(rec, path) => {
-                let described = rec_file {
-                    hdr: rec.hdr,
-                    file: rec.file,
-                    sb_dev: rec.sb_dev,
-                    mode: rec.mode,
-                    size_bytes: rec.size_bytes,
-                    path_bytes: rec.path_bytes,
-                    path_cut: 0,
-                };
-                // Paths of pipes and the like are names for people ("pipe:[123]"), not paths.
-                self.file(&described, if path.first() == Some(&b'/') { path } else { &[] })?;
-                let file = self.file_of(rec.file);
-                let ofd = self.ofd_of(rec.ofd, rec.file);
-                self.writer.fds.push(Fd {
-                    task_id: i64::from(rec.task_id),
-                    fd: rec.fd,
-                    ofd,
-                    file: Some(file.id),
-                    offset_bytes: rec.offset_bytes,
-                    flags: i64::from(rec.open_flags),
-                    cloexec: rec.cloexec as i32,
-                })
+            Record::Fd(rec, path) => self.descriptor(&rec, path),
+            Record::Place(rec, cwd, root) => {
+                self.place(&rec, cwd, root);
+                Ok(())
+            }
+            Record::Map(rec, path) => self.mapping(&rec, path),
+            Record::Looked(hdr) => {
+                self.looked(self.since(hdr.end_ns));
+                Ok(())
             }
         }
     }
@@ -275,7 +276,11 @@ impl Assembler {
             task_id: i64::from(rec.task_id),
             op: name,
             source: self.syscall.clone(),
-            state: if in_flight { self.in_flight.clone() } else { self.complete.clone() },
+            state: match (in_flight, has(op_flags::OPF_MIDWAY)) {
+                (true, _) => self.in_flight.clone(),
+                (false, true) => self.midway.clone(),
+                (false, false) => self.complete.clone(),
+            },
             fd: arg(call.desc.fd).map(|a| a as i32),
             fd2: arg(call.desc.fd2).map(|a| a as i32),
             dirfd: arg(call.desc.dirfd).map(|a| a as i32),
@@ -347,6 +352,9 @@ impl Assembler {
         {
             d.note(&op, raw.pos);
         }
+        if !self.start.is_settled() {
+            self.note_start(rec, &op, call, &raw, has(op_flags::OPF_MIDWAY))?;
+        }
         self.counts.ops += 1;
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
         self.writer.ops.push(op)
@@ -397,47 +405,6 @@ impl Assembler {
         }
     }
 
-    fn task_began(&mut self, rec: &rec_task) {
-        let adopted = rec.parent == 0;
-        let row = Task {
-            task_id: i64::from(rec.task_id),
-            pid: rec.pid as i32,
-            tid: rec.tid as i32,
-            parent: (!adopted).then_some(i64::from(rec.parent)),
-            start_ns: if adopted { 0 } else { self.since(rec.hdr.end_ns).max(0) },
-            clone_flags: rec.clone_flags as i64,
-            comm: block::comm(&rec.comm),
-            cgroup: (rec.cgroup != 0).then_some(rec.cgroup as i64),
-            ..if adopted { self.first.clone() } else { Task::default() }
-        };
-        if let Some(parent) = self.tasks.get(&rec.parent) {
-            self.mappings.fork(parent.row.pid, row.pid);
-        }
-        self.tasks.insert(rec.task_id, Life { row });
-    }
-
-    fn task_ended(&mut self, rec: &rec_task) -> Result<()> {
-        let exit_ns = self.since(rec.hdr.end_ns);
-        // Its beginning may have been lost.
-        let mut life = self.tasks.remove(&rec.task_id).unwrap_or_else(|| Life {
-            row: Task {
-                task_id: i64::from(rec.task_id),
-                pid: rec.pid as i32,
-                tid: rec.tid as i32,
-                start_ns: exit_ns,
-                ..Task::default()
-            },
-        });
-        if life.row.tid == life.row.pid {
-            self.mappings.forget(life.row.pid);
-        }
-        life.row.exit_ns = Some(exit_ns);
-        life.row.exit_code = Some(rec.exit_code);
-        life.row.comm = block::comm(&rec.comm);
-        self.last_ns = self.last_ns.max(exit_ns);
-        self.writer.tasks.push(life.row)
-    }
-
     fn rq(&mut self, rec: &rec_rq) -> Result<()> {
         self.counts.block += 1;
         self.disks.insert(i64::from(rec.dev));
@@ -457,6 +424,7 @@ impl Assembler {
 
     /// Writes the rows that were waiting for an end: living tasks, files never described.
     pub(crate) fn finish(&mut self) -> Result<()> {
+        self.start.rest().into_iter().try_for_each(|row| self.writer.fds.push(row))?;
         let mut lives: Vec<Life> = std::mem::take(&mut self.tasks).into_values().collect();
         lives.sort_by_key(|l| l.row.task_id);
         for life in lives {

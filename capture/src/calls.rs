@@ -380,6 +380,12 @@ calls! {
 /// libc has no name for it on every platform.
 const SYS_FCHMODAT2: c_long = 452;
 
+/// Whether the operation's result, if it succeeded, is a new descriptor.
+pub(crate) fn makes_descriptor(call: &Call, op: &Op) -> bool {
+    let kind = u32::from(call.desc.kind);
+    kind == call_kind::CALL_OPEN.0 || kind == call_kind::CALL_FCNTL_DUP.0 || matches!(&*op.op, "dup" | "dup2" | "dup3")
+}
+
 /// The kernel's table, by number.
 pub fn descriptors() -> Vec<(usize, call_desc)> {
     let clone = call_desc { kind: call_kind::CALL_CLONE.0 as u8, ..PLAIN };

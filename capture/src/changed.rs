@@ -18,10 +18,15 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// Nothing changed yet; `cwd` is where the first task stands.
-    pub(crate) fn new(mounts: Vec<Mount>, cwd: &str) -> Self {
-        let cwds = host::mount_of_path(&mounts, cwd).map(|m| m.sb_dev).into_iter().collect();
-        Self { mounts, cwds, file_systems: BTreeSet::new() }
+    /// Nothing changed yet.
+    pub(crate) fn new(mounts: Vec<Mount>) -> Self {
+        Self { mounts, cwds: BTreeSet::new(), file_systems: BTreeSet::new() }
+    }
+
+    /// A task was adopted that stands here.
+    pub(crate) fn stands(&mut self, cwd: &str) {
+        let fs = self.of_absolute(cwd);
+        self.cwds.extend(fs);
     }
 
     /// Takes note of a successful operation. `modifies`: it may have changed something; `files`: file

@@ -90,7 +90,7 @@ fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk) -> Result<Vec<Tree>> {
     let mut d = Deriver::new(reel, snapshot)?;
     for op in reel.rows() {
         let op: Op = op?;
-        if op.source == "syscall" && op.state == "complete" {
+        if op.source == "syscall" && op.state != "in_flight_at_end" {
             d.follow_forks(op.start_ns);
             d.take(&op);
         }
@@ -119,7 +119,8 @@ struct Deriver {
 impl Deriver {
     fn new(reel: &Reel, snapshot: Snapshot) -> Result<Self> {
         let files = reel.rows::<File>().map(|f| f.map(|f| (f.file, f))).collect::<Result<HashMap<_, _>>>()?;
-        let tasks: Vec<Task> = reel.read()?;
+        let mut tasks: Vec<Task> = reel.read()?;
+        tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
         Ok(Self {
             names: Names::new(snapshot.entries),
             clues: HashMap::new(),

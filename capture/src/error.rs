@@ -42,6 +42,16 @@ pub enum CaptureError {
         /// As given.
         pid: u32,
     },
+    /// No such control group.
+    #[error(
+        "--cgroup {name}: {why}; name a folder of the cgroup2 hierarchy (see `mount -t cgroup2`), or its inode number"
+    )]
+    NoCgroup {
+        /// As given.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// No such device.
     #[error("--device {name}: {why}; name a block device as in /dev or as MAJOR:MINOR (see lsblk)")]
     NoDevice {

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::CaptureError;
 pub use ioreel_traces::host::{dev_t, host, mount_of_path};
 use ioreel_traces::{
     manifest::{Clock, Device, Mount},
@@ -148,6 +149,38 @@ pub fn device(dev: i64) -> Device {
 pub fn in_flight(dev: i64) -> i64 {
     let text = read_trimmed(sysfs_dir(dev).join("inflight")).unwrap_or_default();
     text.split_whitespace().filter_map(|n| n.parse::<i64>().ok()).sum()
+}
+
+/// The id of a control group of the unified hierarchy, given as a folder (absolute, or below where the hierarchy is
+/// mounted) or as that id, which is the folder's inode number.
+pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
+    use std::os::unix::fs::MetadataExt;
+    let no = |why: &str| CaptureError::NoCgroup { name: name.into(), why: why.into() };
+    let root = ioreel_traces::host::mounts().into_iter().find(|m| m.fstype == "cgroup2");
+    let root = root.ok_or_else(|| no("no cgroup2 hierarchy is mounted"))?.mountpoint;
+    if let Ok(id) = name.parse::<u64>() {
+        let mut waiting = vec![PathBuf::from(&root)];
+        while let Some(dir) = waiting.pop() {
+            let Ok(meta) = fs::symlink_metadata(&dir) else { continue };
+            if meta.ino() == id {
+                return Ok(id);
+            }
+            let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+            waiting.extend(below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+        }
+        return Err(no("no control group has this id"));
+    }
+    let path = if name.starts_with('/') && fs::metadata(name).is_ok() {
+        PathBuf::from(name)
+    } else {
+        Path::new(&root).join(name.trim_start_matches('/'))
+    };
+    let meta = fs::metadata(&path).map_err(|e| no(&e.to_string()))?;
+    let on_cgroup2 = rustix::fs::statfs(&path).is_ok_and(|s| s.f_type == libc::CGROUP2_SUPER_MAGIC);
+    if !meta.is_dir() || !on_cgroup2 {
+        return Err(no("not a folder of the cgroup2 hierarchy"));
+    }
+    Ok(meta.ino())
 }
 
 /// Effective capabilities of this process, as in /proc/self/status.

@@ -25,6 +25,7 @@ pub mod session;
 mod settle;
 mod signals;
 mod snapshot;
+mod start;
 pub mod watch;
 pub mod wire;
 

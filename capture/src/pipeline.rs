@@ -251,6 +251,10 @@ impl Worker {
 
     fn find_holes(&mut self, mut bytes: &[u8]) {
         while let Some(hdr) = wire::header(bytes) {
+            if hdr.cpu == wire::NO_CPU {
+                bytes = &bytes[hdr.len_bytes as usize..];
+                continue;
+            }
             let stream = usize::from(hdr.cpu) * STREAMS + usize::from(hdr.stream).min(STREAMS - 1);
             if stream >= self.holes.len() {
                 self.holes.resize_with(stream + 1, Holes::default);

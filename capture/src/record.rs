@@ -28,7 +28,7 @@ pub(crate) use setup::hide_backing_files;
 use self::{
     closing::{Closing, close, on_disk},
     follow::{TICK, follow},
-    setup::{first_task, leave_own_output_out, take_snapshot},
+    setup::{leave_own_output_out, take_snapshot},
 };
 use crate::{
     CaptureError,
@@ -37,7 +37,7 @@ use crate::{
     host,
     marks::Listener,
     pipeline::{Message, Pipeline},
-    session::{Plan, Session},
+    session::{Plan, Session, Targets},
     settle::{drain, settle},
     signals,
 };
@@ -59,10 +59,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
                 .ok_or_else(|| CaptureError::NoDevice { name: name.clone(), why: "it has no disk".into() })
         })
         .collect::<Result<Vec<i64>, CaptureError>>()?;
-    if let Target::Process(pid) = config.target
-        && !Path::new(&format!("/proc/{pid}")).exists()
+    if let Target::Processes(pids) = &config.target
+        && let Some(pid) = pids.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists())
     {
-        return Err(CaptureError::NoProcess { pid });
+        return Err(CaptureError::NoProcess { pid: *pid });
     }
 
     let mut manifest = Manifest::new(Kind::Recording, "tracepoint");
@@ -76,16 +76,18 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
                 Some(CommandInfo { argv: argv.iter().map(|w| name_of(w)).collect(), cwd: shown, exit_status: None });
             Some(Command::start(argv)?)
         }
-        Target::Process(_) => None,
+        Target::Processes(_) | Target::Cgroup(_) | Target::All => None,
     };
-    let pid = match (&command, &config.target) {
-        (Some(c), _) => c.pid(),
-        (None, Target::Process(pid)) => *pid,
-        (None, Target::Command(_)) => 0,
+    let targets = match (&command, &config.target) {
+        (Some(c), _) => Targets::Command(c.pid()),
+        (None, Target::Processes(pids)) => Targets::Processes(pids.clone()),
+        (None, Target::Cgroup(name)) => Targets::Cgroup(host::cgroup_id(name)?),
+        (None, Target::All) => Targets::All,
+        (None, Target::Command(_)) => Targets::None,
     };
 
     let plan = Plan {
-        target_pid: pid,
+        target: targets,
         fixed_devices: !devices.is_empty(),
         devices: devices.clone(),
         ring_bytes: config.ring_bytes,
@@ -98,7 +100,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let mounts = host::mounts();
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
-    let snapshot = take_snapshot(config, pid, &mut manifest)?;
+    let snapshot = take_snapshot(config, plan.target.pids(), &mut manifest)?;
     if devices.is_empty() {
         let tables = session.tables()?;
         for disk in host::mount_of_path(&mounts, &name_of(cwd.as_os_str())).map(host::disks_of).unwrap_or_default() {
@@ -107,14 +109,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     }
     hide_backing_files(&session.tables()?, &mounts)?;
 
-    let adopted = session.adopt()?;
     manifest.clock = host::clock();
     let t0_ns = manifest.clock.monotonic_ns;
-    let descriptors = session.descriptors()?;
     let tables = if devices.is_empty() { Some(session.tables()?) } else { None };
-    let pipeline = Pipeline::start(Assembler::new(writer, t0_ns, first_task(pid), mounts.clone()), tables);
-    pipeline.send(Message::Records { bytes: adopted, complete_to_ns: 0 });
-    pipeline.send(Message::Records { bytes: descriptors, complete_to_ns: 0 });
+    let pipeline = Pipeline::start(Assembler::new(writer, t0_ns, mounts.clone()), tables);
 
     // Without it there are no marks, which is no reason not to record.
     let marks = Listener::start(&config.output)
@@ -122,6 +120,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         .ok();
     signals::install();
     session.activate();
+    // What the rings hold so far is later than this, or about what this tells.
+    pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
+    log::info!("{}: the recording has begun", config.output.display());
     let started = Instant::now();
     if let Some(c) = &mut command
         && let Err(e) = c.release()
@@ -132,7 +133,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         let _ = fs::remove_dir_all(&config.output);
         return Err(e);
     }
-    let signal = follow(&session, &pipeline, config, command.as_mut(), started);
+    let signal = follow(&session, &pipeline, config, command.as_mut(), started)?;
 
     // The unfinished are told first: what ends after this is not in the reel.
     session.end_operations();

@@ -1,7 +1,7 @@
 //! The probes' life: open, load, attach, adopt, activate, drain, detach.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io::Read,
     mem::{MaybeUninit, size_of},
     os::fd::{AsFd, AsRawFd},
@@ -11,7 +11,7 @@ use std::{
 
 use ioreel_bpf::{
     IoreelSkel, IoreelSkelBuilder,
-    types::{cpu_ledger, hidden_key, rec_class, rec_stream},
+    types::{adoption, cpu_ledger, hidden_key, rec_class, rec_hdr, rec_stream, rec_type, target_kind},
 };
 use ioreel_traces::manifest::Probe;
 use libbpf_rs::{
@@ -23,13 +23,14 @@ use libbpf_rs::{
 use crate::{
     CaptureError, calls, host,
     op_rings::{OpRings, RECORD_BYTES},
+    wire::NO_CPU,
 };
 
 /// What the probes are told before they are loaded.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Process whose threads are adopted.
-    pub target_pid: u32,
+    /// Who is recorded, beside whoever they start.
+    pub target: Targets,
     /// Disks recorded from the start, by `dev_t`.
     pub devices: Vec<i64>,
     /// No disk is added by what recorded tasks do.
@@ -39,6 +40,42 @@ pub struct Plan {
     /// Record operations beside the block layer. Without, the probes of calls and tasks are not loaded, no
     /// call gets slower, and this process's own device I/O is recorded too.
     pub ops: bool,
+}
+
+/// Who is recorded, beside whoever they start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// Nobody.
+    None,
+    /// A child of the recorder that waits to be released.
+    Command(u32),
+    /// Running processes.
+    Processes(Vec<u32>),
+    /// The tasks of a control group (its id) and of those below it, also those that enter later.
+    Cgroup(u64),
+    /// Every task but this process and kernel threads.
+    All,
+}
+
+impl Targets {
+    fn kind(&self) -> target_kind {
+        match self {
+            Self::None => target_kind::TARGET_NONE,
+            Self::Command(_) => target_kind::TARGET_COMMAND,
+            Self::Processes(_) => target_kind::TARGET_PROCESSES,
+            Self::Cgroup(_) => target_kind::TARGET_CGROUP,
+            Self::All => target_kind::TARGET_ALL,
+        }
+    }
+
+    /// Processes named one by one.
+    pub(crate) fn pids(&self) -> &[u32] {
+        match self {
+            Self::Command(pid) => std::slice::from_ref(pid),
+            Self::Processes(pids) => pids,
+            Self::None | Self::Cgroup(_) | Self::All => &[],
+        }
+    }
 }
 
 /// Kernel memory for all rings together. Half is for plain operations, 136 bytes each: on two CPUs 60 ms of the
@@ -64,6 +101,8 @@ pub struct Session<'obj> {
     /// Kernel memory held by the rings.
     pub ring_bytes: usize,
     tables: Tables,
+    /// What tasks adopted now are marked with.
+    round: Cell<u16>,
 }
 
 /// The maps that may be changed while recording, from any thread.
@@ -136,7 +175,8 @@ impl<'obj> Session<'obj> {
                     rodata.calls[nr] = desc;
                 }
             }
-            rodata.target_tgid = plan.target_pid;
+            rodata.target_kind = plan.target.kind().0;
+            rodata.target_cgroup = if let Targets::Cgroup(id) = plan.target { id } else { 0 };
             rodata.self_tgid = if plan.ops { std::process::id() } else { 0 };
             rodata.fixed_devices = plan.fixed_devices;
             rodata.sym_iomap_dio_bio_end_io = host::kernel_symbol("iomap_dio_bio_end_io").unwrap_or(0);
@@ -150,11 +190,16 @@ impl<'obj> Session<'obj> {
                 &mut progs.task_exec,
                 &mut progs.task_exit,
                 &mut progs.adopt,
+                &mut progs.places,
                 &mut progs.descriptors,
+                &mut progs.mappings,
                 &mut progs.in_flight,
             ] {
                 prog.set_autoload(false);
             }
+        }
+        if !matches!(plan.target, Targets::Cgroup(_)) {
+            open.progs.task_moved.set_autoload(false);
         }
         let per_cpu = (plan.ring_bytes / cpus).max(MIN_RING_BYTES);
         let ring_bytes = if plan.ops { per_cpu / 2 } else { per_cpu };
@@ -205,9 +250,15 @@ impl<'obj> Session<'obj> {
         for dev in &plan.devices {
             tables.add_device(*dev)?;
         }
+        for pid in plan.target.pids() {
+            skel.maps
+                .targets
+                .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+                .map_err(CaptureError::bpf("naming a process to record"))?;
+        }
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
         let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus;
-        Ok(Self { skel, op_rings, rings, ring_bytes, tables })
+        Ok(Self { skel, op_rings, rings, ring_bytes, tables, round: Cell::new(1) })
     }
 
     /// The tables that may change while recording.
@@ -215,17 +266,59 @@ impl<'obj> Session<'obj> {
         self.tables.duplicate()
     }
 
-    /// Makes the target's threads recorded ones; returns their records. Twice over the task list: a thread
-    /// made during the first pass by one not yet adopted is met in the second.
+    /// Makes the target's threads recorded ones and looks at what they have; returns the records. To be called when
+    /// active: a thread is recorded from the moment it is adopted, and threads made meanwhile are met by the fork
+    /// probe, so none is missed.
     pub fn adopt(&self) -> Result<Vec<u8>, CaptureError> {
-        let mut records = self.iterate(self.skel.links.adopt.as_ref(), "listing the target's threads")?;
-        records.extend(self.iterate(self.skel.links.adopt.as_ref(), "listing the target's threads")?);
+        let doing = "listing the target's threads";
+        self.tell_adoption(0, true, true)?;
+        let mut records = self.iterate(self.skel.links.adopt.as_ref(), doing)?;
+        self.tell_adoption(0, true, false)?;
+        // A pass that finds nobody new has seen all.
+        loop {
+            let more = self.iterate(self.skel.links.adopt.as_ref(), doing)?;
+            if more.is_empty() {
+                break;
+            }
+            records.extend(more);
+        }
+        records.extend(self.look()?);
         Ok(records)
     }
 
-    /// Records of every descriptor that recorded processes have open.
-    pub fn descriptors(&self) -> Result<Vec<u8>, CaptureError> {
-        self.iterate(self.skel.links.descriptors.as_ref(), "listing open descriptors")
+    /// How many tasks have joined the recorded ones by themselves: when it grows, [`Session::look`] is due.
+    pub fn joined(&self) -> u64 {
+        self.skel.maps.bss_data.as_deref().map_or(0, |bss| {
+            // SAFETY: a valid, aligned u64; the kernel changes it atomically.
+            unsafe { std::ptr::from_ref(&bss.joined).read_volatile() }
+        })
+    }
+
+    /// Records of what the tasks adopted since the last look have: where they stand, descriptors, mapped files.
+    pub fn look(&self) -> Result<Vec<u8>, CaptureError> {
+        let round = self.round.get();
+        // 0 marks tasks that are born to recorded ones.
+        self.round.set(round.checked_add(1).unwrap_or(1));
+        self.tell_adoption(round, false, false)?;
+        let links = &self.skel.links;
+        let mut records = self.iterate(links.places.as_ref(), "listing working directories")?;
+        records.extend(self.iterate(links.descriptors.as_ref(), "listing open descriptors")?);
+        records.extend(self.iterate(links.mappings.as_ref(), "listing mapped files")?);
+        records.extend(looked());
+        Ok(records)
+    }
+
+    fn tell_adoption(&self, look_round: u16, adopting: bool, leaders_only: bool) -> Result<(), CaptureError> {
+        let mut value = [0u8; size_of::<adoption>()];
+        value[..2].copy_from_slice(&self.round.get().to_ne_bytes());
+        value[2..4].copy_from_slice(&look_round.to_ne_bytes());
+        value[4] = u8::from(adopting);
+        value[5] = u8::from(leaders_only);
+        self.skel
+            .maps
+            .adoption
+            .update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
+            .map_err(CaptureError::bpf("starting a snapshot"))
     }
 
     /// Records of operations that have begun and not ended.
@@ -342,6 +435,16 @@ impl<'obj> Session<'obj> {
             .map(|info| Probe { name: info.name.to_string_lossy().into_owned(), missed: info.recursion_misses as i64 })
             .collect()
     }
+}
+
+/// The record that ends a look: header alone, since only its moment matters.
+fn looked() -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<rec_hdr>()];
+    bytes[8..16].copy_from_slice(&host::monotonic_ns().to_ne_bytes());
+    bytes[16..20].copy_from_slice(&(size_of::<rec_hdr>() as u32).to_ne_bytes());
+    bytes[20..22].copy_from_slice(&NO_CPU.to_ne_bytes());
+    bytes[22] = rec_type::REC_LOOKED.0 as u8;
+    bytes
 }
 
 /// libbpf's own words, the verifier's log among them. Failures come back as errors as well, so even its

@@ -19,7 +19,7 @@ use crate::{
     CaptureError, block, host,
     ledger::Books,
     record::hide_backing_files,
-    session::{DEFAULT_RING_BYTES, Plan, Session},
+    session::{DEFAULT_RING_BYTES, Plan, Session, Targets},
     settle::{DEFAULT_SETTLE, QUIET},
     wire::{self, Record},
 };
@@ -48,7 +48,7 @@ impl DiskWatch {
         let (ready, loaded) = sync_channel(1);
         let thread = std::thread::spawn(move || {
             let plan = Plan {
-                target_pid: 0,
+                target: Targets::None,
                 devices: disks.clone(),
                 fixed_devices: true,
                 ring_bytes: DEFAULT_RING_BYTES,

@@ -2,7 +2,12 @@
 
 use std::mem::size_of;
 
-use ioreel_bpf::types::{op_tail, rec_bio, rec_exec, rec_fd, rec_file, rec_hdr, rec_op, rec_rq, rec_task, rec_type};
+use ioreel_bpf::types::{
+    op_tail, rec_bio, rec_exec, rec_fd, rec_file, rec_hdr, rec_map, rec_op, rec_place, rec_rq, rec_task, rec_type,
+};
+
+/// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
+pub const NO_CPU: u16 = 0xffff;
 
 /// One record, its variable parts borrowed from the ring's bytes.
 #[derive(Debug)]
@@ -23,6 +28,14 @@ pub enum Record<'a> {
     Rq(rec_rq),
     /// An open descriptor, and its path.
     Fd(rec_fd, &'a [u8]),
+    /// What an adopted task had; its working directory and root.
+    Place(rec_place, &'a [u8], &'a [u8]),
+    /// A file that an adopted process had mapped, and its path.
+    Map(rec_map, &'a [u8]),
+    /// A thread is no longer recorded.
+    Left(rec_task),
+    /// All that adopted tasks had has been told.
+    Looked(rec_hdr),
 }
 
 /// The further parts of an operation.
@@ -55,6 +68,10 @@ unsafe impl Plain for rec_task {}
 unsafe impl Plain for rec_exec {}
 // SAFETY: as above.
 unsafe impl Plain for rec_fd {}
+// SAFETY: as above.
+unsafe impl Plain for rec_place {}
+// SAFETY: as above.
+unsafe impl Plain for rec_map {}
 // SAFETY: as above.
 unsafe impl Plain for rec_bio {}
 // SAFETY: as above.
@@ -103,6 +120,17 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             let (rec, path) = take::<rec_fd>(bytes)?;
             Record::Fd(rec, path)
         }
+        rec_type::REC_PLACE => {
+            let (rec, rest) = take::<rec_place>(bytes)?;
+            let (cwd, root) = rest.split_at_checked(rec.cwd_bytes as usize)?;
+            Record::Place(rec, cwd, root)
+        }
+        rec_type::REC_MAP => {
+            let (rec, path) = take::<rec_map>(bytes)?;
+            Record::Map(rec, path)
+        }
+        rec_type::REC_LEFT => Record::Left(take(bytes)?.0),
+        rec_type::REC_LOOKED => Record::Looked(hdr),
         _ => return None,
     })
 }

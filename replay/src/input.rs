@@ -159,8 +159,8 @@ impl Input {
             let f = f?;
             input.files.insert(f.file, FileInfo { kind: f.kind, path: f.path, mode: f.mode, size_bytes: f.size_bytes });
         }
-        // Stable, so that of two threads born at the same instant the one listed first stays first.
-        input.tasks.sort_by_key(|t| t.start_ns);
+        // Of those there from the start, threads follow the task whose descriptors they share.
+        input.tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
         input.task_index = input.tasks.iter().enumerate().map(|(i, t)| (t.task_id, i as u32)).collect();
         input.recs.reserve(usize::try_from(reel.count::<Op>()).unwrap_or(0));
         for (row, op) in reel.rows::<Op>().enumerate() {
@@ -183,7 +183,8 @@ impl Input {
         let mut path = |p: &Option<Text>| p.as_ref().map_or(NONE, |t| self.paths.intern(t));
         let rec = Rec {
             call: Call::from_name(&op.op),
-            in_flight: op.state != *"complete" || op.ret.is_none(),
+            // What was in flight at the start has ended, with a result like any other.
+            in_flight: op.state == *"in_flight_at_end" || op.ret.is_none(),
             task,
             row,
             start_ns: op.start_ns,

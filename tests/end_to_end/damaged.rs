@@ -78,7 +78,8 @@ pub(crate) fn a_newer_format() {
     sound(&reel);
     let manifest = reel.join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
-    let newer = text.replace("\"format\": \"1.0\"", "\"format\": \"9.3\"");
+    let (major, minor) = ioreel_traces::manifest::FORMAT;
+    let newer = text.replace(&format!("\"format\": \"{major}.{minor}\""), "\"format\": \"9.3\"");
     assert_ne!(newer, text);
     fs::write(&manifest, newer).unwrap();
     for words in readers(&reel, out.path()) {

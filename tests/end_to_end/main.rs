@@ -10,6 +10,7 @@ mod damaged;
 mod follow;
 mod ground_truth;
 mod marks;
+mod midway;
 mod pass_through;
 mod private;
 mod refusals;
@@ -32,6 +33,11 @@ fn main() -> ExitCode {
             [base, logs] => ExitCode::from(workload::run(base, Path::new(logs)) as u8),
             _ => ExitCode::from(2),
         };
+    }
+    if let [_, word, dir] = words.as_slice()
+        && word == midway::WORD
+    {
+        midway::work(Path::new(dir));
     }
     let arguments = Arguments::from_args();
     let missing = cannot_record();
@@ -125,6 +131,11 @@ fn tests() -> Vec<Test> {
         private::no_name_reaches_the_disk
         private::a_killed_recorder_leaves_no_name
         private::one_key_makes_reels_comparable_and_afterwards_is_the_same
+        midway::a_process_with_threads
+        midway::two_processes
+        midway::a_control_group
+        midway::the_whole_machine
+        midway::processes_that_end_at_once
         refusals::no_privileges
         refusals::an_unknown_device
         refusals::an_unknown_process

@@ -28,7 +28,8 @@ table! {
         op: Text as Dict,
         /// Which layer saw it: `syscall`, `tool` (ioreel's own settling), `replay`.
         source: Text as Dict,
-        /// `complete`, or `in_flight_at_end` when the recording stopped first.
+        /// `complete`; `in_flight_at_end` when the recording stopped first; `in_flight_at_start` when the call had begun before
+        /// its thread was recorded: `start_ns` is then the moment from which it was.
         state: Text as Dict,
         /// Descriptor argument (the source of a two-file call).
         fd: Option<i32> as Dict,
@@ -176,7 +177,8 @@ table! {
         pid: i32 as Dict,
         /// Thread id.
         tid: i32 as Dict,
-        /// Task that made this one; null for those the recording began with.
+        /// Task that made this one. Null for those the recording began with, except that a task there which shared its
+        /// descriptors with another (a thread) has that one here.
         parent: Option<i64> as Dict,
         /// When it was made, or 0 for those the recording began with.
         start_ns: i64 as Delta,
@@ -188,7 +190,7 @@ table! {
         clone_flags: i64 as Dict,
         /// Its name when last seen.
         comm: Text as Dict,
-        /// Control group (v2) id.
+        /// Control group (v2) id at its start.
         cgroup: Option<i64> as Dict,
         /// Working directory at its start; known for tasks without a parent, inherited by the others.
         cwd: Option<Text> as Dict,
@@ -200,6 +202,28 @@ table! {
         uid: Option<i32> as Dict,
         /// Effective group id at its start, likewise.
         gid: Option<i32> as Dict,
+        /// When it left what is recorded without ending: it was moved out of the recorded control group.
+        left_ns: Option<i64> as Delta,
+    }
+}
+
+table! {
+    /// One row per file mapping that a process had when it was adopted (`--pid`, `--cgroup`, `--all`).
+    pub struct Map in "maps", sorted by task_id {
+        /// The task (the leader of its process).
+        task_id: i64 as Dict,
+        /// First address.
+        address: i64 as Split,
+        /// Length.
+        len_bytes: i64 as Dict,
+        /// The file.
+        file: i64 as Dict,
+        /// Where in the file it begins.
+        offset_bytes: i64 as Dict,
+        /// Protection, `PROT_*`.
+        prot: i32 as Dict,
+        /// `MAP_SHARED` 1 or `MAP_PRIVATE` 2.
+        flags: i32 as Dict,
     }
 }
 
@@ -247,7 +271,7 @@ table! {
 }
 
 table! {
-    /// One row per descriptor that was open when the recording began.
+    /// One row per descriptor that was open when the recording, or that of its process, began.
     pub struct Fd in "fds", sorted by task_id {
         /// The task (the leader of its process).
         task_id: i64 as Dict,

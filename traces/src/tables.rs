@@ -19,6 +19,7 @@ pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::File>()?;
     visitor.table::<rows::Exec>()?;
     visitor.table::<rows::Fd>()?;
+    visitor.table::<rows::Map>()?;
     visitor.table::<rows::Tree>()?;
     visitor.table::<rows::Op>()?;
     visitor.table::<rows::Block>()?;

@@ -247,6 +247,8 @@ pub struct ReelWriter {
     pub files: TableWriter<rows::File>,
     /// Descriptors at the start.
     pub fds: TableWriter<rows::Fd>,
+    /// Files mapped at the start.
+    pub maps: TableWriter<rows::Map>,
     /// The name space before the workload.
     pub tree: TableWriter<rows::Tree>,
     /// Records of an imported block trace.
@@ -271,6 +273,10 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.fds;
+            $body
+        }
+        {
+            let $t = &mut $w.maps;
             $body
         }
         {
@@ -328,6 +334,7 @@ impl ReelWriter {
             execs: TableWriter::new(path, options),
             files: TableWriter::new(path, options),
             fds: TableWriter::new(path, options),
+            maps: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),
             actions: TableWriter::new(path, options),
         };
@@ -373,6 +380,7 @@ impl ReelWriter {
             self.execs.flush()?;
             self.files.flush()?;
             self.fds.flush()?;
+            self.maps.flush()?;
             self.tree.flush()?;
         }
         Ok(())

@@ -88,18 +88,43 @@ static long path_step(__u32 i, void *context)
 	return 0;
 }
 
+/*
+ * The path of what lies at `mnt` and `dentry`, from the root of its mount name space, put at the end of
+ * buf's first half. Its length; `cut` says that the root was not reached.
+ */
+static __always_inline __u32 walk_path(char *buf, struct vfsmount *vfsmnt, struct dentry *dentry, __u32 *cut)
+{
+	struct path_walk walk = {};
+	__u32 len;
+
+	walk.buf = buf;
+	walk.dentry = dentry;
+	walk.mnt = container_of(vfsmnt, struct mount, mnt);
+	walk.mnt_root = vfsmnt->mnt_root;
+	walk.off = WIRE_PATH_BYTES;
+	bpf_loop(WIRE_PATH_BYTES / 2, path_step, &walk, 0);
+	if (walk.whole && walk.off == WIRE_PATH_BYTES) { /* the root itself */
+		walk.off = WIRE_PATH_BYTES - 1;
+		buf[WIRE_PATH_BYTES - 1] = '/';
+	}
+	len = WIRE_PATH_BYTES - walk.off;
+	if (len > WIRE_PATH_BYTES - 1)
+		len = WIRE_PATH_BYTES - 1;
+	*cut = len && !walk.whole;
+	return len;
+}
+
 /* Sends a file's record the first time it is met. */
 static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
 				      const struct file_id *id, __u64 now_ns)
 {
 	struct rec_file rec = {};
-	struct path_walk walk = {};
 	struct bpf_dynptr out;
 	struct cpu_ledger *l;
-	struct vfsmount *vfsmnt;
 	__u32 zero = 0, cpu, len;
 	__u8 one = 1;
 	void *ring;
+	char *buf;
 
 	if (st->seen_inode == (__u64)inode && st->seen_generation == id->generation)
 		return;
@@ -109,40 +134,26 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 		return;
 	bpf_map_update_elem(&files_seen, id, &one, BPF_ANY);
 
-	walk.buf = bpf_map_lookup_elem(&path_scratch, &zero);
+	buf = bpf_map_lookup_elem(&path_scratch, &zero);
 	cpu = bpf_get_smp_processor_id();
 	ring = cpu_ring(cpu);
 	l = cpu_ledger();
-	if (!walk.buf || !ring || !l)
+	if (!buf || !ring || !l)
 		return;
-	vfsmnt = file->f_path.mnt;
-	walk.dentry = file->f_path.dentry;
-	walk.mnt = container_of(vfsmnt, struct mount, mnt);
-	walk.mnt_root = vfsmnt->mnt_root;
-	walk.off = WIRE_PATH_BYTES;
-	bpf_loop(WIRE_PATH_BYTES / 2, path_step, &walk, 0);
-
-	if (walk.whole && walk.off == WIRE_PATH_BYTES) { /* the root itself */
-		walk.off = WIRE_PATH_BYTES - 1;
-		walk.buf[WIRE_PATH_BYTES - 1] = '/';
-	}
-	len = WIRE_PATH_BYTES - walk.off;
-	if (len > WIRE_PATH_BYTES - 1)
-		len = WIRE_PATH_BYTES - 1;
+	len = walk_path(buf, file->f_path.mnt, file->f_path.dentry, &rec.path_cut);
 	rec.file = *id;
 	rec.sb_dev = inode->i_sb->s_dev;
 	rec.mode = inode->i_mode;
 	rec.size_bytes = inode->i_size;
 	rec.path_bytes = len;
-	rec.path_cut = len && !walk.whole;
 	begin_record(l, &rec.hdr, cpu, REC_FILE, CLASS_FILES, sizeof(rec) + len, now_ns);
 	if (bpf_ringbuf_reserve_dynptr(ring, sizeof(rec) + len, 0, &out))
 		lost_record(l, CLASS_FILES);
 	else {
 		bpf_dynptr_write(&out, 0, &rec, sizeof(rec), 0);
 		if (len)
-			bpf_dynptr_write(&out, sizeof(rec),
-					 walk.buf + ((WIRE_PATH_BYTES - len) & (WIRE_PATH_BYTES - 1)), len, 0);
+			bpf_dynptr_write(&out, sizeof(rec), buf + ((WIRE_PATH_BYTES - len) & (WIRE_PATH_BYTES - 1)),
+					 len, 0);
 	}
 	bpf_ringbuf_submit_dynptr(&out, BPF_RB_NO_WAKEUP);
 }

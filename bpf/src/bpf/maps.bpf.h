@@ -5,7 +5,8 @@
 
 /* Settings, fixed at load: the verifier prunes what they switch off. */
 const volatile struct call_desc calls[WIRE_CALLS] = {};
-const volatile __u32 target_tgid = 0; /* adopted by the task iterator */
+const volatile __u32 target_kind = TARGET_NONE;
+const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: its id */
 const volatile __u32 self_tgid = 0; /* the recorder */
 const volatile bool fixed_devices = false; /* --device: no device is added by what tasks do */
 const volatile __u64 sym_iomap_dio_bio_end_io = 0; /* kernel addresses, 0 where unknown */
@@ -19,6 +20,8 @@ volatile bool block_active = false;
 /* Recorded threads alive; the recording ends when it reaches 0. */
 __s64 alive = 0;
 __u32 next_task_id = 0;
+/* Tasks that joined what is recorded after the first pass: user space then looks at them. */
+__u64 joined = 0;
 __u64 next_rq_id = 0;
 
 /* Never read: makes the compiler describe every record, from which the Rust types are generated. */
@@ -32,6 +35,9 @@ struct wire_types {
 	enum hide hide;
 	enum call_kind kind;
 	enum call_user user;
+	enum target_kind target;
+	struct rec_place place;
+	struct rec_map map;
 	struct rec_file file;
 	struct rec_task task;
 	struct rec_exec exec;
@@ -88,10 +94,13 @@ const volatile __u32 op_ring_records = 1; /* records each of op_rings holds */
 /* Paths longer than this are rare and take the long way. */
 #define SHORT_PATH_BYTES 256
 
+/* Adopted while it may have been in a call whose entry nobody saw. */
+#define IN_CALL_UNSEEN 0xffff
+
 /* What is known of a recorded thread, and the operation it is in. */
 struct task_state {
 	__u32 task_id;
-	__u16 in_call; /* nr + 1 while in a recorded call */
+	__u16 in_call; /* nr + 1 while in a recorded call, or IN_CALL_UNSEEN */
 	__u8 long_paths; /* the paths are in long_ops */
 	__u8 pad;
 	__u64 start_ns;
@@ -109,6 +118,21 @@ _Static_assert(__builtin_offsetof(struct task_state, tail) ==
 _Static_assert(__builtin_offsetof(struct task_state, paths) ==
 		   __builtin_offsetof(struct task_state, tail) + sizeof(struct op_tail),
 	       "a record");
+
+/* Process ids that TARGET_COMMAND and TARGET_PROCESSES mean; only looked at while adopting. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u8);
+} targets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct adoption);
+} adoption SEC(".maps");
 
 /*
  * Threads are told apart by where their kernel stack lies, which a call's probe is handed for free: one load
@@ -143,6 +167,8 @@ struct {
 struct task_ref {
 	__u32 task_id;
 	__u32 slot; /* in hot_states, plus 1; 0: in cold_states */
+	__u32 gone; /* its end has been told */
+	__u32 round; /* adopted in this pass of the snapshot; 0: born to a recorded task */
 };
 
 /* Presence means recorded, until the task is gone altogether. */

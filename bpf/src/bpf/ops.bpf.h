@@ -419,6 +419,55 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 		r->lost++;
 }
 
+/*
+ * A call that was in flight when its thread was adopted ends: its arguments are still in the saved
+ * registers. False when it is none that is recorded.
+ */
+static __noinline bool take_up_midway(struct task_struct *task, struct task_state *st, struct pt_regs *regs)
+{
+	__u64 nr = regs->orig_ax;
+	struct call_desc desc;
+	struct file *file;
+
+	st->in_call = 0;
+	if (nr >= WIRE_CALLS || (task->thread_info.status & TS_COMPAT))
+		return false;
+	desc = desc_of(nr);
+	if (!desc.kind || desc.kind == CALL_CLONE || desc.kind == CALL_VMA)
+		return false;
+	st->op.args[0] = regs->di;
+	st->op.args[1] = regs->si;
+	st->op.args[2] = regs->dx;
+	st->op.args[3] = regs->r10;
+	st->op.args[4] = regs->r8;
+	st->op.args[5] = regs->r9;
+	if (desc.kind == CALL_FCNTL_DUP && (__u32)st->op.args[1] != F_DUPFD && (__u32)st->op.args[1] != F_DUPFD_CLOEXEC)
+		return false;
+	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
+		return false;
+	st->long_paths = 0;
+	st->op.flags = OPF_MIDWAY;
+	st->op.nr = nr;
+	st->op.ofd = 0;
+	st->op.pos_before = st->op.pos_after = 0;
+	__builtin_memset(&st->tail, 0, sizeof(st->tail));
+	if (desc.fd) {
+		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd));
+		if (file)
+			set_file(st, file, OPF_FILE, st->start_ns);
+	}
+	if (desc.fd2) {
+		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd2));
+		if (file)
+			set_file2(st, file, OPF_FILE2, st->start_ns);
+	}
+	/* What it pointed to is read now. */
+	if (desc.user_kind && desc.user_kind < USER_STAT && desc.user_kind != USER_OFFSETS)
+		st->op.flags |= OPF_USER_FAULT;
+	st->in_call = nr + 1;
+	return true;
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 {
@@ -431,6 +480,8 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	__u16 nr;
 
 	if (!st || !st->in_call || !ops_active)
+		return 0;
+	if (st->in_call == IN_CALL_UNSEEN && !take_up_midway(bpf_get_current_task_btf(), st, regs))
 		return 0;
 	nr = st->in_call - 1;
 	st->in_call = 0;

@@ -3,30 +3,105 @@
 #ifndef IOREEL_SNAPSHOT_H
 #define IOREEL_SNAPSHOT_H
 
+/* Where paths are built. The recorder alone reads iterators, one at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, char[2 * WIRE_PATH_BYTES]);
+} snapshot_scratch SEC(".maps");
+
+static __always_inline void begin_listed(struct rec_hdr *hdr, __u8 type, __u32 len_bytes)
+{
+	hdr->type = type;
+	hdr->cpu = WIRE_NO_CPU;
+	hdr->len_bytes = len_bytes;
+	hdr->end_ns = bpf_ktime_get_ns();
+}
+
 /* Makes every thread of the target a recorded one and tells of it. */
 SEC("iter/task")
 int adopt(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct rec_task rec = {};
+	struct task_ref *ref;
 	__u32 id;
 
-	if (!task || (__u32)task->tgid != target_tgid)
+	if (!task || (task->flags & PF_EXITING) || !is_target(task))
 		return 0;
-	if (recorded_id(task))
+	if (how_to_adopt().leaders_only && task->pid != task->tgid)
 		return 0;
-	id = follow(task);
+	if (recorded_ref(task))
+		return 0;
+	id = follow(task, target_kind == TARGET_COMMAND ? 0 : IN_CALL_UNSEEN, how_to_adopt().adopt_round);
 	if (!id)
 		return 0;
 	fill_task(&rec, task, id);
-	rec.hdr.type = REC_TASK;
-	rec.hdr.len_bytes = sizeof(rec);
-	rec.hdr.end_ns = bpf_ktime_get_ns();
+	rec.listed = 1;
+	rec.clone_flags = task->pid == task->tgid ? 0 : shared_with(task, task->group_leader);
+	rec.cgroup = cgroup_of(task);
+	begin_listed(&rec.hdr, REC_TASK, sizeof(rec));
 	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	/* Its end may have passed before the state was there for it to be seen. */
+	ref = recorded_ref(task);
+	if (ref && (task->flags & PF_EXITING) && !__sync_val_compare_and_swap(&ref->gone, 0, 1)) {
+		release_state(task, ref);
+		__sync_fetch_and_add(&alive, -1);
+		begin_listed(&rec.hdr, REC_EXIT, sizeof(rec));
+		bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	}
 	return 0;
 }
 
-/* Descriptors of recorded processes, with the kernel's own paths. */
+/* The id of a task that was adopted in the pass that is being looked at; else 0. */
+static __always_inline __u32 to_look_at(struct task_struct *task)
+{
+	struct task_ref *ref = recorded_ref(task);
+
+	return ref && ref->round && ref->round == how_to_adopt().look_round ? ref->task_id : 0;
+}
+
+/* Where adopted tasks stand, as whom they act, and what they share. */
+SEC("iter/task")
+int places(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct rec_place rec = {};
+	__u32 zero = 0, one = 1, id, cut, cwd_bytes, root_bytes;
+	struct fs_struct *fs;
+	char *cwd, *root;
+
+	if (!task)
+		return 0;
+	id = to_look_at(task);
+	fs = task->fs;
+	cwd = bpf_map_lookup_elem(&snapshot_scratch, &zero);
+	root = bpf_map_lookup_elem(&snapshot_scratch, &one);
+	if (!id || !fs || !cwd || !root)
+		return 0;
+	rec.task_id = id;
+	rec.files = (__u64)task->files;
+	rec.fs = (__u64)fs;
+	rec.mm = (__u64)task->mm;
+	rec.cgroup = cgroup_of(task);
+	rec.umask = fs->umask;
+	rec.uid = task->cred->euid.val;
+	rec.gid = task->cred->egid.val;
+	cwd_bytes = walk_path(cwd, fs->pwd.mnt, fs->pwd.dentry, &cut);
+	root_bytes = walk_path(root, fs->root.mnt, fs->root.dentry, &cut);
+	rec.cwd_bytes = cwd_bytes;
+	rec.root_bytes = root_bytes;
+	begin_listed(&rec.hdr, REC_PLACE, sizeof(rec) + cwd_bytes + root_bytes);
+	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	cwd_bytes &= WIRE_PATH_BYTES - 1;
+	root_bytes &= WIRE_PATH_BYTES - 1;
+	bpf_seq_write(ctx->meta->seq, cwd + ((WIRE_PATH_BYTES - cwd_bytes) & (2 * WIRE_PATH_BYTES - 1)), cwd_bytes);
+	bpf_seq_write(ctx->meta->seq, root + ((WIRE_PATH_BYTES - root_bytes) & (2 * WIRE_PATH_BYTES - 1)), root_bytes);
+	return 0;
+}
+
+/* Descriptors of adopted processes, and of threads that have a table of their own. */
 SEC("iter/task_file")
 int descriptors(struct bpf_iter__task_file *ctx)
 {
@@ -35,18 +110,16 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	struct rec_fd rec = {};
 	unsigned long *bits, word = 0;
 	struct inode *inode;
-	__u32 zero = 0, id;
+	__u32 zero = 0, id, cut, len;
 	char *path;
-	long n;
 
-	if (!task || !file || task->pid != task->tgid)
+	if (!task || !file || (task->pid != task->tgid && task->files == task->group_leader->files))
 		return 0;
-	id = recorded_id(task);
-	path = bpf_map_lookup_elem(&path_scratch, &zero);
+	id = to_look_at(task);
+	path = bpf_map_lookup_elem(&snapshot_scratch, &zero);
 	inode = file->f_inode;
 	if (!id || !path || !inode)
 		return 0;
-	rec.hdr.type = REC_FD;
 	rec.task_id = id;
 	rec.fd = ctx->fd;
 	rec.ofd = (__u64)file;
@@ -59,12 +132,55 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	bits = task->files->fdt->close_on_exec;
 	bpf_probe_read_kernel(&word, sizeof(word), bits + ctx->fd / 64);
 	rec.cloexec = (word >> (ctx->fd % 64)) & 1;
-	n = bpf_d_path(&file->f_path, path, WIRE_PATH_BYTES);
-	if (n > 0 && n <= WIRE_PATH_BYTES)
-		rec.path_bytes = n - 1;
-	rec.hdr.len_bytes = sizeof(rec) + rec.path_bytes;
+	len = walk_path(path, file->f_path.mnt, file->f_path.dentry, &cut);
+	rec.path_bytes = len;
+	rec.path_cut = cut;
+	begin_listed(&rec.hdr, REC_FD, sizeof(rec) + len);
 	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
-	bpf_seq_write(ctx->meta->seq, path, rec.path_bytes & (WIRE_PATH_BYTES - 1));
+	len &= WIRE_PATH_BYTES - 1;
+	bpf_seq_write(ctx->meta->seq, path + ((WIRE_PATH_BYTES - len) & (2 * WIRE_PATH_BYTES - 1)), len);
+	return 0;
+}
+
+#define PAGE_SHIFT 12 /* x86-64 */
+
+/* Files that adopted processes have mapped. */
+SEC("iter/task_vma")
+int mappings(struct bpf_iter__task_vma *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct vm_area_struct *vma = ctx->vma;
+	struct rec_map rec = {};
+	__u32 zero = 0, id, cut, len;
+	struct inode *inode;
+	struct file *file;
+	char *path;
+
+	if (!task || !vma || task->pid != task->tgid)
+		return 0;
+	file = vma->vm_file;
+	id = to_look_at(task);
+	path = bpf_map_lookup_elem(&snapshot_scratch, &zero);
+	if (!id || !path || !file)
+		return 0;
+	inode = file->f_inode;
+	if (!inode)
+		return 0;
+	rec.task_id = id;
+	rec.start = vma->vm_start;
+	rec.len_bytes = vma->vm_end - vma->vm_start;
+	rec.offset_bytes = (__u64)vma->vm_pgoff << PAGE_SHIFT;
+	rec.vm_flags = vma->vm_flags;
+	identify(inode, &rec.file);
+	rec.sb_dev = inode->i_sb->s_dev;
+	rec.mode = inode->i_mode;
+	rec.size_bytes = inode->i_size;
+	len = walk_path(path, file->f_path.mnt, file->f_path.dentry, &cut);
+	rec.path_bytes = len;
+	begin_listed(&rec.hdr, REC_MAP, sizeof(rec) + len);
+	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	len &= WIRE_PATH_BYTES - 1;
+	bpf_seq_write(ctx->meta->seq, path + ((WIRE_PATH_BYTES - len) & (2 * WIRE_PATH_BYTES - 1)), len);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Following a tree of threads through fork, exec and exit. */
+/* Following a tree of threads through fork, exec and exit, and who else joins or leaves the recorded ones. */
 #ifndef IOREEL_TASKS_H
 #define IOREEL_TASKS_H
 
@@ -7,6 +7,70 @@
 #define CLONE_FS 0x00000200
 #define CLONE_FILES 0x00000400
 #define CLONE_THREAD 0x00010000
+
+/* include/linux/sched.h */
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
+
+/* Deepest control group that is looked into; the kernel's own limit is far below in practice. */
+#define MAX_CGROUP_DEPTH 128
+
+static __always_inline struct adoption how_to_adopt(void)
+{
+	__u32 zero = 0;
+	struct adoption *a = bpf_map_lookup_elem(&adoption, &zero), none = {};
+
+	return a ? *a : none;
+}
+
+static __always_inline __u64 cgroup_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+}
+
+struct cgroup_search {
+	struct cgroup *cgroup;
+	__u32 level;
+	__u32 found;
+};
+
+static long cgroup_step(__u32 i, void *context)
+{
+	struct cgroup_search *s = context;
+	struct cgroup *cgroup = s->cgroup, *up = NULL;
+
+	if (i > s->level)
+		return 1;
+	bpf_probe_read_kernel(&up, sizeof(up), &cgroup->ancestors[i]);
+	if (up && BPF_CORE_READ(up, kn, id) == target_cgroup) {
+		s->found = 1;
+		return 1;
+	}
+	return 0;
+}
+
+static __always_inline bool in_target_cgroup(struct task_struct *task)
+{
+	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	struct cgroup_search s = {.cgroup = cgroup, .level = BPF_CORE_READ(cgroup, level)};
+
+	bpf_loop(MAX_CGROUP_DEPTH, cgroup_step, &s, 0);
+	return s.found;
+}
+
+/* Whether this task itself, not one it descends from, is what the user named. */
+static __noinline bool is_target(struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	if ((task->flags & PF_KTHREAD) || tgid == self_tgid)
+		return false;
+	if (target_kind == TARGET_ALL)
+		return true;
+	if (target_kind == TARGET_CGROUP)
+		return in_target_cgroup(task);
+	return bpf_map_lookup_elem(&targets, &tgid) != NULL;
+}
 
 static __always_inline void fill_task(struct rec_task *rec, struct task_struct *task, __u32 task_id)
 {
@@ -16,8 +80,15 @@ static __always_inline void fill_task(struct rec_task *rec, struct task_struct *
 	BPF_CORE_READ_STR_INTO(&rec->comm, task, comm);
 }
 
+static __always_inline __u64 shared_with(struct task_struct *task, struct task_struct *other)
+{
+	return (task->mm && task->mm == other->mm ? CLONE_VM : 0) | (task->fs && task->fs == other->fs ? CLONE_FS : 0) |
+	       (task->files && task->files == other->files ? CLONE_FILES : 0) |
+	       (task->tgid == other->tgid ? CLONE_THREAD : 0);
+}
+
 /* Finds a place for a thread's state: see hot_owners. Returns the place plus 1, or 0 for cold_states. */
-static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id)
+static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id, __u16 in_call)
 {
 	__u64 key = stack_key((struct pt_regs *)bpf_task_pt_regs(task)), owner;
 	__u32 slot = hot_slot(key);
@@ -28,6 +99,8 @@ static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id)
 	if (st && owner <= HOT_SHARED && __sync_val_compare_and_swap(place, owner, owner | HOT_CLAIMED) == owner) {
 		__builtin_memset(st, 0, sizeof(*st));
 		st->task_id = task_id;
+		st->in_call = in_call;
+		st->start_ns = bpf_ktime_get_ns();
 		/* Only now may its calls find it. */
 		__sync_fetch_and_add(place, key - HOT_CLAIMED);
 		return slot + 1;
@@ -36,23 +109,25 @@ static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id)
 	if (!st)
 		return ~0u;
 	st->task_id = task_id;
+	st->in_call = in_call;
+	st->start_ns = bpf_ktime_get_ns();
 	__sync_fetch_and_or(place, HOT_SHARED);
 	return 0;
 }
 
-/* Makes a thread a recorded one; returns its id, or 0 when there is no memory for it. */
-static __always_inline __u32 follow(struct task_struct *task)
+/* Makes a thread a recorded one; returns its id, or 0 when it was one already, or when there is no memory for it. */
+static __always_inline __u32 follow(struct task_struct *task, __u16 in_call, __u16 round)
 {
-	struct task_ref *ref = bpf_task_storage_get(&task_refs, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	/* Stored in one step with the reference, so that of two who meet a task at once one sees that it lost. */
+	struct task_ref init = {.slot = ~0u, .round = round}, *ref;
 	struct cpu_ledger *l;
-	__u32 id, slot = ~0u;
+	__u32 slot;
 
-	id = __sync_fetch_and_add(&next_task_id, 1) + 1;
-	if (ref) {
-		slot = claim_state(task, id);
-		ref->slot = slot;
-		ref->task_id = id;
-	}
+	init.task_id = __sync_fetch_and_add(&next_task_id, 1) + 1;
+	ref = bpf_task_storage_get(&task_refs, task, &init, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (ref && ref->task_id != init.task_id)
+		return 0;
+	slot = ref ? claim_state(task, init.task_id, in_call) : ~0u;
 	if (slot == ~0u) {
 		if (ref)
 			bpf_task_storage_delete(&task_refs, task);
@@ -61,8 +136,9 @@ static __always_inline __u32 follow(struct task_struct *task)
 			l->untracked++;
 		return 0;
 	}
+	ref->slot = slot;
 	__sync_fetch_and_add(&alive, 1);
-	return id;
+	return init.task_id;
 }
 
 /* Frees an ending thread's place: it makes no further calls. Its id stays known as long as the task does. */
@@ -74,23 +150,48 @@ static __always_inline void release_state(struct task_struct *task, const struct
 		__sync_fetch_and_add(&hot_owners[hot_slot(key)], -key);
 }
 
+/* A task that nobody recorded has made joins: its state is then looked at by user space. */
+static __always_inline void join(struct task_struct *task, __u16 in_call)
+{
+	struct rec_task rec = {};
+	__u32 id = follow(task, in_call, how_to_adopt().adopt_round);
+
+	if (!id)
+		return;
+	fill_task(&rec, task, id);
+	rec.clone_flags = task->pid == task->tgid ? 0 : shared_with(task, task->group_leader);
+	rec.cgroup = cgroup_of(task);
+	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
+	__sync_fetch_and_add(&joined, 1);
+}
+
+/* Lives are told as long as anything is: until the file systems have settled. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(task_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 from = recorded_id(parent), id;
 	struct rec_task rec = {};
 
-	if (!from)
+	if (!block_active)
 		return 0;
-	id = follow(child);
+	if (target_kind == TARGET_CGROUP && ops_active && !is_target(child))
+		return 0; /* born outside, by CLONE_INTO_CGROUP */
+	if (!from) {
+		if (!ops_active || (__u32)parent->tgid == self_tgid)
+			return 0;
+		if (target_kind == TARGET_ALL || target_kind == TARGET_CGROUP
+			? is_target(child)
+			: how_to_adopt().adopting && is_target(parent))
+			join(child, 0);
+		return 0;
+	}
+	id = follow(child, 0, 0);
 	if (!id)
 		return 0;
 	fill_task(&rec, child, id);
 	rec.parent = from;
-	rec.clone_flags = (child->mm && child->mm == parent->mm ? CLONE_VM : 0) |
-			  (child->fs == parent->fs ? CLONE_FS : 0) | (child->files == parent->files ? CLONE_FILES : 0) |
-			  (child->tgid == parent->tgid ? CLONE_THREAD : 0);
-	rec.cgroup = bpf_get_current_cgroup_id();
+	rec.clone_flags = shared_with(child, parent);
+	rec.cgroup = cgroup_of(child);
 	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
 	return 0;
 }
@@ -117,8 +218,14 @@ int BPF_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_binp
 	struct exec_scratch *s;
 	long n;
 
-	if (!id || !ops_active || !l || !ring)
+	if (!ops_active || !l || !ring)
 		return 0;
+	if (!id) {
+		/* A program that the kernel itself started. */
+		if (target_kind == TARGET_ALL && is_target(task))
+			join(task, 0);
+		return 0;
+	}
 	s = bpf_map_lookup_elem(&exec_scratch, &zero);
 	if (!s)
 		return 0;
@@ -140,13 +247,51 @@ int BPF_PROG(task_exit, struct task_struct *task)
 	struct task_ref *ref = recorded_ref(task);
 	struct rec_task rec = {};
 
-	if (!ref)
+	if (!ref || !block_active || __sync_val_compare_and_swap(&ref->gone, 0, 1))
 		return 0;
-	release_state(task, ref);
 	fill_task(&rec, task, ref->task_id);
 	rec.exit_code = task->exit_code;
 	emit_fixed(&rec, REC_EXIT, CLASS_TASKS, bpf_ktime_get_ns());
+	release_state(task, ref);
 	__sync_fetch_and_add(&alive, -1);
+	return 0;
+}
+
+extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task, unsigned int flags) __ksym __weak;
+extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym __weak;
+extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym __weak;
+
+/* kernel/bpf/task_iter.c: the threads of the given task's process (6.7). */
+#define BPF_TASK_ITER_PROC_THREADS 1u
+
+/* A process, or one thread, was moved to another control group: is it now inside or outside? */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(task_moved, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
+{
+	struct bpf_iter_task it;
+	struct task_struct *task;
+
+	if (!ops_active)
+		return 0;
+	bpf_iter_task_new(&it, leader, BPF_TASK_ITER_PROC_THREADS);
+	while ((task = bpf_iter_task_next(&it))) {
+		struct task_ref *ref = recorded_ref(task);
+		bool inside = is_target(task);
+
+		if (inside && !ref) {
+			join(task, IN_CALL_UNSEEN);
+		} else if (!inside && ref && !__sync_val_compare_and_swap(&ref->gone, 0, 1)) {
+			struct rec_task rec = {};
+
+			fill_task(&rec, task, ref->task_id);
+			emit_fixed(&rec, REC_LEFT, CLASS_TASKS, bpf_ktime_get_ns());
+			release_state(task, ref);
+			__sync_fetch_and_add(&alive, -1);
+			bpf_task_storage_delete(&cold_states, task);
+			bpf_task_storage_delete(&task_refs, task);
+		}
+	}
+	bpf_iter_task_destroy(&it);
 	return 0;
 }
 

@@ -55,7 +55,7 @@ struct bpf_dynptr {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-	unsigned long r10, r9, r8, dx, si, di;
+	unsigned long r10, r9, r8, dx, si, di, orig_ax;
 };
 
 /* One pointer: stands for an element of any array of pointers. */
@@ -134,8 +134,45 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup *ancestors[];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+typedef struct {
+	u32 val;
+} kuid_t;
+
+typedef struct {
+	u32 val;
+} kgid_t;
+
+struct cred {
+	kuid_t euid;
+	kgid_t egid;
+};
+
+struct fs_struct {
+	int umask;
+	struct path root;
+	struct path pwd;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int flags;
+	struct task_struct *group_leader;
+	const struct cred *cred;
+	struct css_set *cgroups;
 	int pid;
 	int tgid;
 	int exit_code;
@@ -151,6 +188,10 @@ struct linux_binprm {
 };
 
 struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
 	struct file *vm_file;
 };
 
@@ -237,6 +278,12 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+struct bpf_iter__task_vma {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct vm_area_struct *vma;
+};
+
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
@@ -245,5 +292,10 @@ struct bpf_iter__task_file {
 };
 
 #pragma clang attribute pop
+
+/* Opaque to programs; the verifier wants just this size. */
+struct bpf_iter_task {
+	__u64 opaque[3];
+} __attribute__((aligned(8)));
 
 #endif

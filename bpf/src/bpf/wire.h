@@ -13,6 +13,8 @@
 /* Call table size: a power of two above every x86-64 and arm64 system call number in use. */
 #define WIRE_CALLS 512
 #define WIRE_COMM_BYTES 16
+/* hdr.cpu of what iterators tell: not numbered, not counted. */
+#define WIRE_NO_CPU 0xffff
 
 enum rec_type {
 	REC_OP = 1, /* rec_op */
@@ -24,6 +26,10 @@ enum rec_type {
 	REC_BIO = 7, /* rec_bio */
 	REC_RQ = 8, /* rec_rq */
 	REC_FD = 9, /* rec_fd, only from the descriptor snapshot */
+	REC_PLACE = 20, /* rec_place, cwd, root; only from the snapshot */
+	REC_MAP = 21, /* rec_map, path; only from the snapshot */
+	REC_LEFT = 22, /* rec_task: the thread is no longer recorded, and lives on */
+	REC_LOOKED = 23, /* rec_hdr, made in user space: the snapshot's passes have ended */
 };
 
 /* What the ledger counts apart. */
@@ -71,6 +77,7 @@ enum op_flags {
 	OPF_USER_FAULT = 256, /* extra could not be read */
 	OPF_AT_SIZE = 512, /* pos_after is the file's size after a call that may have appended */
 	OPF_MAP_BUSY = 1024, /* what is mapped there could not be looked up */
+	OPF_MIDWAY = 2048, /* in flight when its thread was adopted: the start is that moment */
 };
 
 struct rec_op {
@@ -129,8 +136,38 @@ struct rec_task {
 	__u64 clone_flags; /* CLONE_VM, FS, FILES, THREAD as found, not as asked */
 	__u64 cgroup;
 	__s32 exit_code;
-	__u32 pad;
+	__u32 listed; /* 1: told by an iterator, not numbered in a ring */
 	char comm[WIRE_COMM_BYTES];
+};
+
+/* What a task had when it was met. Equal addresses: shared. */
+struct rec_place {
+	struct rec_hdr hdr;
+	__u64 files;
+	__u64 fs;
+	__u64 mm;
+	__u64 cgroup;
+	__u32 task_id;
+	__u32 umask;
+	__u32 uid; /* effective */
+	__u32 gid;
+	__u32 cwd_bytes;
+	__u32 root_bytes;
+};
+
+/* A file mapped when its process was met. */
+struct rec_map {
+	struct rec_hdr hdr;
+	__u64 start;
+	__u64 len_bytes;
+	__u64 offset_bytes;
+	__u64 vm_flags; /* the kernel's VM_ bits; read, write, exec, shared are 1, 2, 4, 8 */
+	struct file_id file;
+	__s64 size_bytes;
+	__u32 task_id;
+	__u32 sb_dev;
+	__u32 mode;
+	__u32 path_bytes;
 };
 
 struct rec_exec {
@@ -155,7 +192,7 @@ struct rec_fd {
 	__u32 open_flags;
 	__u32 cloexec;
 	__u32 path_bytes;
-	__u32 pad;
+	__u32 path_cut;
 };
 
 enum bio_how {
@@ -232,6 +269,24 @@ struct call_desc {
 	__u8 user;
 	__u8 user2;
 	__u8 pad[6];
+};
+
+/* Who is recorded, beside whoever they start. */
+enum target_kind {
+	TARGET_NONE = 0,
+	TARGET_COMMAND = 1, /* the recorder's child, which waits for the start */
+	TARGET_PROCESSES = 2,
+	TARGET_CGROUP = 3, /* tasks in it and below */
+	TARGET_ALL = 4, /* all but the recorder and kernel threads */
+};
+
+/* How the iterators go about a snapshot; changed by user space. */
+struct adoption {
+	__u16 adopt_round; /* what adopted tasks are marked with */
+	__u16 look_round; /* which of them are looked at */
+	__u8 adopting; /* what an unadopted target makes is to be taken at birth */
+	__u8 leaders_only; /* adopt no thread before its process's leader */
+	__u8 pad[2];
 };
 
 enum hide {

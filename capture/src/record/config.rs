@@ -54,8 +54,13 @@ impl Config {
 pub enum Target {
     /// A command, started by the recorder, and all its descendants.
     Command(Vec<OsString>),
-    /// A running process, and what it starts from now on.
-    Process(u32),
+    /// Running processes, and what they start from now on.
+    Processes(Vec<u32>),
+    /// The tasks in a control group (a folder of the unified hierarchy, or its id) and below it, those that enter later
+    /// too, as long as they are there.
+    Cgroup(String),
+    /// Every task of the machine but the recorder; no kernel threads.
+    All,
 }
 
 /// How a recording ended.

@@ -5,8 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::config::Config;
-use crate::{command::Command, pipeline::Pipeline, session::Session, settle::drain, signals};
+use super::config::{Config, Target};
+use crate::{
+    CaptureError,
+    command::Command,
+    pipeline::{Message, Pipeline},
+    session::Session,
+    settle::drain,
+    signals,
+};
 
 /// How often the rings are looked at: at the fastest writer measured they fill in some hundred ms.
 pub(super) const TICK: Duration = Duration::from_millis(4);
@@ -21,20 +28,28 @@ pub(super) fn follow(
     config: &Config,
     mut command: Option<&mut Command>,
     started: Instant,
-) -> Option<i32> {
+) -> Result<Option<i32>, CaptureError> {
+    // Tasks may enter a control group as long as there is one.
+    let for_ever = matches!(config.target, Target::Cgroup(_) | Target::All);
+    let mut joined = 0;
     let mut stop_at = config.duration.map(|d| started + d);
     let mut signal = None;
     loop {
+        let now = session.joined();
+        if now != joined {
+            joined = now;
+            pipeline.send(Message::Records { bytes: session.look()?, complete_to_ns: 0 });
+        }
         drain(session, pipeline);
         let reaped = command.as_deref_mut().is_none_or(|c| c.poll().is_some());
-        if session.alive() <= 0 && reaped || pipeline.progress.failed.load(Ordering::Relaxed) {
-            return signal;
+        if session.alive() <= 0 && reaped && !for_ever || pipeline.progress.failed.load(Ordering::Relaxed) {
+            return Ok(signal);
         }
         if let Some(s) = signals::take() {
             match &command {
                 // A second signal, or a process that is not ours to end: stop at once.
-                _ if signal.is_some() => return signal,
-                None => return None,
+                _ if signal.is_some() => return Ok(signal),
+                None => return Ok(None),
                 Some(c) => {
                     if !s.from_kernel {
                         c.signal(s.signal);
@@ -46,7 +61,7 @@ pub(super) fn follow(
             }
         }
         if stop_at.is_some_and(|t| Instant::now() >= t) {
-            return signal;
+            return Ok(signal);
         }
         std::thread::sleep(TICK);
     }

@@ -1,15 +1,9 @@
 //! What is looked at and told to the probes before the first event.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use ioreel_bpf::types::hide;
-use ioreel_traces::{Manifest, ReelWriter, manifest::Mount, rows::Task, text, writer::OnCreate};
+use ioreel_traces::{Manifest, ReelWriter, manifest::Mount, writer::OnCreate};
 
 use super::{config::Config, name_of};
 use crate::{
@@ -52,16 +46,16 @@ pub(crate) fn hide_backing_files(tables: &Tables, mounts: &[Mount]) -> Result<()
     Ok(())
 }
 
-pub(super) fn take_snapshot(config: &Config, pid: u32, manifest: &mut Manifest) -> Result<Snapshot, CaptureError> {
+pub(super) fn take_snapshot(config: &Config, pids: &[u32], manifest: &mut Manifest) -> Result<Snapshot, CaptureError> {
     let mut snapshot = Snapshot::default();
     for dir in &config.snapshot {
         snapshot.add(dir).map_err(|source| CaptureError::Snapshot { path: dir.clone(), source })?;
     }
-    if config.snapshot_cwd
-        && let Ok(cwd) = fs::read_link(format!("/proc/{pid}/cwd"))
-    {
-        // A deleted working directory has no tree.
-        let _ = snapshot.add(&cwd);
+    for pid in pids.iter().filter(|_| config.snapshot_cwd) {
+        if let Ok(cwd) = fs::read_link(format!("/proc/{pid}/cwd")) {
+            // A deleted working directory has no tree.
+            let _ = snapshot.add(&cwd);
+        }
     }
     if let Ok(output) = config.output.canonicalize() {
         snapshot.forget(&output);
@@ -73,22 +67,4 @@ pub(super) fn take_snapshot(config: &Config, pid: u32, manifest: &mut Manifest) 
         ));
     }
     Ok(snapshot)
-}
-
-/// What /proc tells of a process before it runs on.
-pub(super) fn first_task(pid: u32) -> Task {
-    let link = |name: &str| {
-        fs::read_link(format!("/proc/{pid}/{name}")).ok().map(|p| text::from_bytes(p.as_os_str().as_bytes()))
-    };
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).map(str::split_whitespace);
-    let effective = |name: &str| field(name).and_then(|mut w| w.nth(1)?.parse::<i64>().ok()).map(|v| v as i32);
-    Task {
-        cwd: link("cwd"),
-        root: link("root"),
-        umask: field("Umask:").and_then(|mut w| i32::from_str_radix(w.next()?, 8).ok()),
-        uid: effective("Uid:"),
-        gid: effective("Gid:"),
-        ..Task::default()
-    }
 }

@@ -13,7 +13,7 @@ use crate::manifest::{Kind, Manifest};
 /// Words of `ops.source`.
 const SOURCES: &[&str] = &["syscall", "tool", "replay"];
 /// Words of `ops.state`.
-const STATES: &[&str] = &["complete", "in_flight_at_end"];
+const STATES: &[&str] = &["complete", "in_flight_at_end", "in_flight_at_start"];
 /// Words of `block.op` and `bio.op`.
 const BLOCK_OPS: &[&str] =
     &["read", "write", "flush", "discard", "secure_erase", "write_zeroes", "zone_append", "zone_mgmt", "other"];
@@ -87,7 +87,8 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
         "tasks" if known.parents_pass => references(batch, place, "parent", "tasks", &mut known.tasks),
         "tasks" => {
             unique(batch, place, "task_id", &mut known.tasks)?;
-            in_order(batch, place, &["start_ns", "exit_ns"])
+            in_order(batch, place, &["start_ns", "exit_ns"])?;
+            in_order(batch, place, &["start_ns", "left_ns"])
         }
         "files" => {
             unique(batch, place, "file", &mut known.files)?;
@@ -97,6 +98,11 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
         "fds" => {
             references(batch, place, "task_id", "tasks", &mut known.tasks)?;
             references(batch, place, "file", "files", &mut known.files)
+        }
+        "maps" => {
+            references(batch, place, "task_id", "tasks", &mut known.tasks)?;
+            references(batch, place, "file", "files", &mut known.files)?;
+            at_least(batch, place, "len_bytes", 1)
         }
         "tree" => {
             words(batch, place, "kind", KINDS)?;
@@ -158,7 +164,7 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
             place.bad(Check::Reference, task.name, i, || format!("task_id {id} is in no row of tasks"));
         }
         match (state.code(i), ret.get(i)) {
-            (Some(0), None) => place.bad(Check::Values, ret.name, i, || "complete, but ret is null".into()),
+            (Some(0 | 2), None) => place.bad(Check::Values, ret.name, i, || "complete, but ret is null".into()),
             (Some(1), Some(r)) => place.bad(Check::Values, ret.name, i, || format!("in flight, but ret is {r}")),
             (Some(1), None) if dur.get(i) != Some(0) => {
                 place.bad(Check::Values, dur.name, i, || "in flight, but dur_ns is not 0".into());

@@ -1,0 +1,208 @@
+//! How recorded tasks come and go, and what those had that were there before the recording.
+
+use ioreel_bpf::types::{rec_fd, rec_file, rec_map, rec_op, rec_place, rec_task};
+use ioreel_traces::{
+    Result,
+    rows::{Fd, Map, Op, Task},
+};
+
+use super::{Assembler, Life};
+use crate::{
+    block,
+    calls::{Call, Raw, makes_descriptor},
+    start::Used,
+};
+
+/// `CLONE_FILES` and its like, as `tasks.clone_flags` holds them.
+const CLONE_VM: i64 = 0x100;
+const CLONE_FS: i64 = 0x200;
+const CLONE_FILES: i64 = 0x400;
+const CLONE_THREAD: i64 = 0x10000;
+
+/// What an adopted task shares with others, by kernel address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shares {
+    task_id: u32,
+    pid: i32,
+    fs: u64,
+    mm: u64,
+}
+
+impl Assembler {
+    pub(super) fn task_began(&mut self, rec: &rec_task) {
+        let adopted = rec.parent == 0;
+        let mut row = Task {
+            task_id: i64::from(rec.task_id),
+            pid: rec.pid as i32,
+            tid: rec.tid as i32,
+            parent: (!adopted).then_some(i64::from(rec.parent)),
+            start_ns: if rec.listed != 0 { 0 } else { self.since(rec.hdr.end_ns).max(0) },
+            clone_flags: rec.clone_flags as i64,
+            comm: block::comm(&rec.comm),
+            cgroup: (rec.cgroup != 0).then_some(rec.cgroup as i64),
+            ..Task::default()
+        };
+        let mut table = None;
+        if adopted {
+            // The leader is adopted before its threads.
+            let leader = self.leaders.get(&row.pid).copied().filter(|_| row.tid != row.pid);
+            match leader.filter(|_| row.clone_flags & CLONE_FILES != 0) {
+                Some(leader) => row.parent = Some(i64::from(leader)),
+                None => {
+                    row.clone_flags = 0;
+                    self.start.adopted(row.task_id);
+                }
+            }
+            table = Some(row.parent.unwrap_or(row.task_id));
+            if row.tid == row.pid {
+                self.leaders.insert(row.pid, rec.task_id);
+            }
+        } else if let Some(parent) = self.tasks.get(&rec.parent) {
+            self.mappings.fork(parent.row.pid, row.pid);
+            table = parent.table.filter(|_| row.clone_flags & CLONE_FILES != 0);
+        }
+        self.tasks.insert(rec.task_id, Life { row, table });
+    }
+
+    /// What an adopted task had.
+    pub(super) fn place(&mut self, rec: &rec_place, cwd: &[u8], root: &[u8]) {
+        let (cwd, root) = (self.paths.get(cwd), self.paths.get(root));
+        self.changed.stands(&cwd);
+        let Some(life) = self.tasks.get_mut(&rec.task_id) else { return };
+        let row = &mut life.row;
+        row.cwd = Some(cwd).filter(|p| !p.is_empty());
+        row.root = Some(root).filter(|p| !p.is_empty());
+        (row.umask, row.uid, row.gid) = (Some(rec.umask as i32), Some(rec.uid as i32), Some(rec.gid as i32));
+        let mine = Shares { task_id: rec.task_id, pid: row.pid, fs: rec.fs, mm: rec.mm };
+        let first = *self.sharing.entry(rec.files).or_insert(mine);
+        // Another process with the same descriptor table.
+        if row.parent.is_none() && first.task_id != rec.task_id && first.pid != row.pid {
+            row.parent = Some(i64::from(first.task_id));
+            row.clone_flags = CLONE_FILES
+                | if first.fs == rec.fs { CLONE_FS } else { 0 }
+                | if first.mm == rec.mm && rec.mm != 0 { CLONE_VM } else { 0 };
+        }
+        self.start.met(i64::from(rec.task_id));
+    }
+
+    pub(super) fn descriptor(&mut self, rec: &rec_fd, path: &[u8]) -> Result<()> {
+        let described = rec_file {
+            hdr: rec.hdr,
+            file: rec.file,
+            sb_dev: rec.sb_dev,
+            mode: rec.mode,
+            size_bytes: rec.size_bytes,
+            path_bytes: rec.path_bytes,
+            path_cut: rec.path_cut,
+        };
+        self.file(&described, path)?;
+        let file = self.file_of(rec.file);
+        let ofd = self.ofd_of(rec.ofd, rec.file);
+        let row = Fd {
+            task_id: i64::from(rec.task_id),
+            fd: rec.fd,
+            ofd,
+            file: Some(file.id),
+            offset_bytes: rec.offset_bytes,
+            flags: i64::from(rec.open_flags),
+            cloexec: rec.cloexec as i32,
+        };
+        match self.start.found(row, self.since(rec.hdr.end_ns)) {
+            Some(row) => self.writer.fds.push(row),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn mapping(&mut self, rec: &rec_map, path: &[u8]) -> Result<()> {
+        let described = rec_file {
+            hdr: rec.hdr,
+            file: rec.file,
+            sb_dev: rec.sb_dev,
+            mode: rec.mode,
+            size_bytes: rec.size_bytes,
+            path_bytes: rec.path_bytes,
+            path_cut: 0,
+        };
+        self.file(&described, path)?;
+        let file = self.file_of(rec.file);
+        if let Some(life) = self.tasks.get(&rec.task_id) {
+            self.mappings.map(life.row.pid, rec.start as i64, rec.len_bytes as i64, rec.file);
+        }
+        const VM_SHARED: u64 = 8;
+        self.writer.maps.push(Map {
+            task_id: i64::from(rec.task_id),
+            address: rec.start as i64,
+            len_bytes: rec.len_bytes as i64,
+            file: file.id,
+            offset_bytes: rec.offset_bytes as i64,
+            // VM_READ, VM_WRITE and VM_EXEC are PROT_READ, PROT_WRITE and PROT_EXEC.
+            prot: (rec.vm_flags & 7) as i32,
+            flags: if rec.vm_flags & VM_SHARED != 0 { libc::MAP_SHARED } else { libc::MAP_PRIVATE },
+        })
+    }
+
+    /// All that the tasks met had has been told.
+    pub(super) fn looked(&mut self, at_ns: i64) {
+        self.start.looked(at_ns);
+        self.sharing.clear();
+    }
+
+    /// Takes note of an operation that may tell what a look missed.
+    pub(super) fn note_start(&mut self, rec: &rec_op, op: &Op, call: &Call, raw: &Raw<'_>, midway: bool) -> Result<()> {
+        if let Some(owner) = self.tasks.get(&rec.task_id).and_then(|life| life.table) {
+            let flags = if u32::from(raw.flags) & ioreel_bpf::types::op_flags::OPF_APPEND.0 != 0 {
+                i64::from(libc::O_APPEND)
+            } else {
+                0
+            };
+            let makes = makes_descriptor(call, op);
+            // An open's file is the one it made.
+            let opened = makes && op.fd.is_none();
+            let before = if midway { op.offset_bytes.unwrap_or(raw.pos.0) } else { raw.pos.0 };
+            let pairs = [(op.fd, op.ofd, op.file, before), (op.fd2, op.ofd2, op.file2, raw.pos2.0)];
+            let used: Vec<Used> = pairs
+                .into_iter()
+                .filter(|_| !opened)
+                .filter_map(|(fd, ofd, file, offset_bytes)| {
+                    Some(Used { fd: fd.unwrap_or(-1), ofd: ofd?, file: file?, offset_bytes, flags })
+                })
+                .collect();
+            self.start.note(owner, op, &used, makes);
+        }
+        let now_ns = op.start_ns + op.dur_ns;
+        self.start.settled(now_ns).into_iter().try_for_each(|row| self.writer.fds.push(row))
+    }
+
+    /// A thread ended, or (`left`) is no longer recorded.
+    pub(super) fn task_ended(&mut self, rec: &rec_task, left: bool) -> Result<()> {
+        let at_ns = self.since(rec.hdr.end_ns);
+        // Its beginning may have been lost.
+        let mut life = self.tasks.remove(&rec.task_id).unwrap_or_else(|| Life {
+            row: Task {
+                task_id: i64::from(rec.task_id),
+                pid: rec.pid as i32,
+                tid: rec.tid as i32,
+                start_ns: at_ns.max(0),
+                ..Task::default()
+            },
+            table: None,
+        });
+        if life.row.tid == life.row.pid {
+            self.mappings.forget(life.row.pid);
+            self.leaders.remove(&life.row.pid);
+        }
+        // When the table goes on with other threads, what it held at the start is known no less.
+        self.start.take(life.row.task_id).into_iter().try_for_each(|row| self.writer.fds.push(row))?;
+        if left {
+            life.row.left_ns = Some(at_ns);
+        } else {
+            life.row.exit_ns = Some(at_ns);
+            life.row.exit_code = Some(rec.exit_code);
+        }
+        life.row.comm = block::comm(&rec.comm);
+        self.last_ns = self.last_ns.max(at_ns);
+        self.writer.tasks.push(life.row)
+    }
+}
+
+const _: () = assert!(CLONE_THREAD == libc::CLONE_THREAD as i64);
