@@ -109,6 +109,17 @@ impl<T: ArrowPrimitiveType> Integers<T> {
 }
 
 impl Integers<Int64Type> {
+    /// The value in row `row`, if it is there.
+    pub fn value(&self, row: u32) -> Option<i64> {
+        self.values.get(row as usize).copied()
+    }
+
+    /// Puts these values in place of all that are there.
+    pub fn replace(&mut self, values: impl Iterator<Item = Option<i64>>) {
+        self.clear();
+        values.for_each(|v| self.push_option(v));
+    }
+
     /// Gives each row without an id (a negative one) the next, in order.
     pub fn assign_ids(&mut self, order: Order<'_>, next: &mut i64) {
         for place in 0..self.values.len() {

@@ -21,6 +21,7 @@
 pub mod anonymize;
 pub mod blktrace;
 pub mod build;
+pub mod causes;
 pub mod disk;
 pub mod error;
 pub mod export;

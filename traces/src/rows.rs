@@ -99,12 +99,16 @@ table! {
         cpu: i32 as Dict,
         /// 0, or the errno it ended with, positive.
         error: i32 as Dict,
+        /// Times the driver gave it back before it was issued for the last time, which is `issue_ns`.
+        requeues: Option<i32> as Dict,
+        /// Bios it carried; 0 for a flush of the device's cache.
+        bios: Option<i32> as Dict,
     }
 }
 
 table! {
     /// One row per bio: what the file system asked of a device.
-    pub struct Bio in "bio", sorted by queue_ns, id bio_id {
+    pub struct Bio in "bio", sorted by queue_ns, id bio_id, late cause {
         /// Unique id; negative until written.
         bio_id: i64 as Delta,
         /// Request that carried it, key into `block`; null for devices without requests and for empty flushes.
@@ -131,12 +135,24 @@ table! {
         file: Option<i64> as Ids,
         /// Where in that file.
         file_offset_bytes: Option<i64> as Split,
-        /// `data`, `metadata`, `flush` or `unknown`; finer classes may come.
+        /// `data`, `journal`, `inode_table`, `directory`, `bitmap`, `tree`, `extent_map`, `superblock`, `swap`, `flush`,
+        /// `metadata` (of another kind), `unknown`: see `docs/attribution.md`.
         class: Text as Dict,
         /// How sure `file` and `class` are, in percent.
         confidence: i32 as Dict,
-        /// Operation that caused it, where that is known.
-        cause: Option<i64> as Dict,
+        /// Operation that caused it, where that is known: the one its thread was in when it was queued.
+        cause: Option<i64> as Ids,
+        /// Device it was queued on first when that is not `dev`: a partition, or a mapped or striped device above.
+        orig_dev: Option<i64> as Dict,
+        /// First 512-byte sector on `orig_dev`.
+        orig_sector: Option<i64> as Split,
+        /// What of its class it is: `block_bitmap`, `log`, `checksum`, …; null for data of files.
+        detail: Option<Text> as Dict,
+        /// How `class` and `file` were told: `page`, `request`, `inode`, `clone`, `layout`, `buffer`, `content`, `end_io`,
+        /// `device`, `operation`, `flags`; null for `unknown`.
+        how: Option<Text> as Dict,
+        /// 0, or the errno it ended with, positive.
+        error: Option<i32> as Dict,
     }
 }
 
@@ -156,6 +172,10 @@ pub mod block_flags {
     pub const READAHEAD: i32 = 32;
     /// Background write-back (`REQ_BACKGROUND`).
     pub const BACKGROUND: i32 = 64;
+    /// Part of a bio that was too large for the device.
+    pub const SPLIT: i32 = 128;
+    /// Joined a request that was already waiting.
+    pub const MERGED: i32 = 256;
     /// Every bit with its name, for printing.
     pub const NAMES: &[(i32, &str)] = &[
         (SYNC, "sync"),
@@ -165,6 +185,8 @@ pub mod block_flags {
         (PREFLUSH, "preflush"),
         (READAHEAD, "readahead"),
         (BACKGROUND, "background"),
+        (SPLIT, "split"),
+        (MERGED, "merged"),
     ];
 }
 

@@ -208,6 +208,12 @@ pub trait Row: Clone + Send + Sync + 'static {
     fn append(&self, to: &mut Self::Columns);
     /// Gives each row its id that has none (whose id is negative), in order.
     fn assign_ids(_columns: &mut Self::Columns, _order: Order<'_>, _next: &mut i64) {}
+    /// The id in row `row`, once it was given.
+    fn id_of(_columns: &Self::Columns, _row: u32) -> Option<i64> {
+        None
+    }
+    /// Fills the column of references that are known only when the segment closes, if there is one.
+    fn refer(_columns: &mut Self::Columns, _to: Vec<Option<i64>>) {}
     /// For each column of [`Layout::Ids`]: whether its values come in bursts; false for other columns.
     fn bursts(columns: &Self::Columns, order: Order<'_>) -> Vec<bool>;
     /// The rows at these places of the order.
@@ -308,7 +314,7 @@ macro_rules! table {
     (
         $(#[doc = $table_doc:literal])*
         pub struct $Row:ident in $table:literal, sorted by $time:ident $(, id $id:ident)? $(, lasting $dur:ident)?
-            $(, own where $own:ident is $word:literal)? {
+            $(, own where $own:ident is $word:literal)? $(, late $late:ident)? {
             $( $(#[doc = $doc:literal])+ $name:ident : $ty:ty as $layout:ident, )+
         }
     ) => {
@@ -348,6 +354,12 @@ macro_rules! table {
                 }
                 $( fn assign_ids(columns: &mut Columns, order: $crate::build::Order<'_>, next: &mut i64) {
                     columns.$id.assign_ids(order, next);
+                }
+                fn id_of(columns: &Columns, row: u32) -> Option<i64> {
+                    columns.$id.value(row)
+                } )?
+                $( fn refer(columns: &mut Columns, to: Vec<Option<i64>>) {
+                    columns.$late.replace(to.into_iter());
                 } )?
                 fn bursts(columns: &Columns, order: $crate::build::Order<'_>) -> Vec<bool> {
                     use $crate::{build::Builder, table::Layout};

@@ -15,6 +15,7 @@ use crate::{
     Manifest, ReelError, Result,
     anonymize::Anonymizer,
     build::Order,
+    causes::{Causes, OpKey},
     manifest::{ROW_CLASSES, Segment, State},
     rows,
     table::{Row, batch, properties, schema},
@@ -78,6 +79,9 @@ pub struct TableWriter<R: Row> {
     lost: i64,
     on_create: Option<OnCreate>,
     names: Option<Names>,
+    /// Waiting rows whose ids others ask for, and those that have got them.
+    asked: Vec<(u32, OpKey)>,
+    named: Vec<(OpKey, i64)>,
 }
 
 /// What maps the names of rows and manifests on their way to the disk, shared by all tables and whoever asks
@@ -101,19 +105,34 @@ impl<R: Row> TableWriter<R> {
             lost: 0,
             on_create: None,
             names: None,
+            asked: Vec::new(),
+            named: Vec::new(),
         }
     }
 
     /// Adds a row; closes the segment when it is full.
     pub fn push(&mut self, mut row: R) -> Result<()> {
-        if let Some(names) = &self.names {
-            locked(names).row(&mut row);
-        }
+        self.map_names(&mut row);
         self.push_as_is(row)
+    }
+
+    fn map_names(&self, row: &mut R) {
+        if let Some(names) = &self.names {
+            locked(names).row(row);
+        }
     }
 
     /// The same of a row whose names are mapped already, where names are mapped at all.
     pub fn push_as_is(&mut self, row: R) -> Result<()> {
+        self.add(row);
+        if self.is_full() { self.flush() } else { Ok(()) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.times.len() >= self.options.segment_rows
+    }
+
+    fn add(&mut self, row: R) {
         if self.times.is_empty() {
             self.oldest = Some(Instant::now());
         }
@@ -121,15 +140,15 @@ impl<R: Row> TableWriter<R> {
         self.times.push(row.time_ns());
         self.to_ns = self.to_ns.max(row.end_ns());
         self.events += i64::from(row.is_event());
-        if self.times.len() >= self.options.segment_rows { self.flush() } else { Ok(()) }
     }
 
     /// Closes the segment if it is old enough; to be called now and then when no rows come.
     pub fn flush_if_old(&mut self) -> Result<()> {
-        match self.oldest {
-            Some(t) if t.elapsed() >= self.options.segment_age => self.flush(),
-            _ => Ok(()),
-        }
+        if self.is_old() { self.flush() } else { Ok(()) }
+    }
+
+    fn is_old(&self) -> bool {
+        self.oldest.is_some_and(|t| t.elapsed() >= self.options.segment_age)
     }
 
     /// The table's name.
@@ -169,6 +188,7 @@ impl<R: Row> TableWriter<R> {
             Err(_) => self.lost += self.events,
         }
         R::clear(&mut self.columns);
+        self.asked.clear();
         self.times.clear();
         self.to_ns = i64::MIN;
         self.events = 0;
@@ -186,6 +206,9 @@ impl<R: Row> TableWriter<R> {
         let order = sorted.as_deref();
         let from_ns = times[order.map_or(0, |o| o[0] as usize)];
         R::assign_ids(&mut self.columns, order, &mut self.next_id);
+        let columns = &self.columns;
+        let ids = self.asked.drain(..).filter_map(|(row, key)| Some((key, R::id_of(columns, row)?)));
+        self.named.extend(ids);
         let dir = self.reel.join(R::TABLE);
         fs::create_dir_all(&dir).map_err(ReelError::io(&dir, "creating the table's folder"))?;
         let name = format!("{}/{:06}.parquet", R::TABLE, self.next_segment);
@@ -231,6 +254,7 @@ pub struct ReelWriter {
     /// Segments closed of `ops`, `block` and `bio` when the others were last closed.
     closed: usize,
     names: Option<Names>,
+    causes: Causes,
     /// The reel's folder, locked for as long as this writer lives: a repair keeps off.
     _lock: File,
     /// Operations.
@@ -326,6 +350,7 @@ impl ReelWriter {
             path: path.into(),
             closed: 0,
             names: names.clone(),
+            causes: Causes::default(),
             _lock: lock,
             ops: TableWriter::new(path, options),
             block: TableWriter::new(path, options),
@@ -369,9 +394,44 @@ impl ReelWriter {
         &self.path
     }
 
+    /// Adds an operation that made bios: they may name it as their cause.
+    pub fn push_op_with_io(&mut self, op: rows::Op) -> Result<()> {
+        self.ops.asked.push((self.ops.times.len() as u32, (op.task_id, op.start_ns)));
+        self.ops.push(op)
+    }
+
+    /// Adds a bio that was queued during an operation. `cause` is filled when the segment closes: operations that
+    /// have ended get their ids by then.
+    pub fn push_bio(&mut self, mut bio: rows::Bio, cause: Option<OpKey>) -> Result<()> {
+        self.bio.map_names(&mut bio);
+        if let Some(key) = cause {
+            self.causes.wait(self.bio.next_segment as usize, self.bio.times.len() as u32, key);
+        }
+        self.bio.add(bio);
+        if self.bio.is_full() {
+            self.find_causes()?;
+            self.bio.flush()?;
+        }
+        Ok(())
+    }
+
+    fn find_causes(&mut self) -> Result<()> {
+        let flushed = self.ops.flush();
+        self.causes.named(self.ops.named.drain(..));
+        let causes = self.causes.resolve(self.bio.next_segment as usize, self.bio.times.len());
+        if causes.iter().any(Option::is_some) {
+            <rows::Bio as Row>::refer(&mut self.bio.columns, causes);
+        }
+        flushed
+    }
+
     /// Closes segments that have waited long enough. When operations, requests or bios have closed one, so do the
     /// tables they refer to: after a crash, operations on files without names are of little use.
     pub fn flush_if_old(&mut self) -> Result<()> {
+        if self.bio.is_old() {
+            self.find_causes()?;
+        }
+        self.causes.named(self.ops.named.drain(..));
         each_table!(self, t => t.flush_if_old()?);
         let closed = self.ops.segments.len() + self.block.segments.len() + self.bio.segments.len();
         if closed != self.closed {
@@ -388,7 +448,7 @@ impl ReelWriter {
 
     /// Closes every open segment. Tries all tables, then returns the first error.
     pub fn flush(&mut self) -> Result<()> {
-        let mut first = Ok(());
+        let mut first = self.find_causes();
         each_table!(self, t => {
             let r = t.flush();
             if first.is_ok() { first = r; }

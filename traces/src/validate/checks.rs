@@ -18,7 +18,20 @@ const STATES: &[&str] = &["complete", "in_flight_at_end", "in_flight_at_start"];
 const BLOCK_OPS: &[&str] =
     &["read", "write", "flush", "discard", "secure_erase", "write_zeroes", "zone_append", "zone_mgmt", "other"];
 /// Words of `bio.class`.
-const CLASSES: &[&str] = &["data", "metadata", "flush", "unknown"];
+const CLASSES: &[&str] = &[
+    "data",
+    "journal",
+    "inode_table",
+    "directory",
+    "bitmap",
+    "tree",
+    "extent_map",
+    "superblock",
+    "swap",
+    "flush",
+    "metadata",
+    "unknown",
+];
 /// Words of `actions.event`.
 const EVENTS: &[&str] = &[
     "Q",

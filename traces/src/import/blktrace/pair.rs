@@ -437,6 +437,7 @@ impl Words {
             flags: flags(r),
             cpu: r.cpu as i32,
             error: 0,
+            ..Block::default()
         }
     }
 
