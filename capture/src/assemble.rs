@@ -9,7 +9,7 @@ use std::{
     ops::Range,
 };
 
-use ioreel_bpf::types::{call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq};
+use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq};
 use ioreel_traces::{
     ReelWriter, Result, Text,
     manifest::Mount,
@@ -18,9 +18,11 @@ use ioreel_traces::{
 };
 
 use crate::{
-    block,
+    block::{self, Blocks},
     calls::{CALLS, Call, Raw},
     changed::Changed,
+    classify::classify,
+    host,
     mappings::Mappings,
     start::Start,
     wire::{Record, Tail},
@@ -138,6 +140,10 @@ pub(crate) struct Assembler {
     leaders: HashMap<i32, u32>,
     /// First task met with each descriptor table, during a look.
     sharing: HashMap<u64, begin::Shares>,
+    /// Rows of the block layer.
+    pub(crate) blocks: Blocks,
+    /// Files that bios told of: device of the file system, kind, disk.
+    found: HashMap<FileKey, (i64, &'static str, i64)>,
 }
 
 impl std::fmt::Debug for Assembler {
@@ -177,6 +183,8 @@ impl Assembler {
             start: Start::default(),
             leaders: HashMap::new(),
             sharing: HashMap::new(),
+            blocks: Blocks::default(),
+            found: HashMap::new(),
         }
     }
 
@@ -357,7 +365,7 @@ impl Assembler {
         }
         self.counts.ops += 1;
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
-        self.writer.ops.push(op)
+        if has(op_flags::OPF_IO) { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }
     }
 
     fn file_of(&mut self, id: file_id) -> KnownFile {
@@ -408,18 +416,29 @@ impl Assembler {
     fn rq(&mut self, rec: &rec_rq) -> Result<()> {
         self.counts.block += 1;
         self.disks.insert(i64::from(rec.dev));
-        self.writer.block.push(block::request(rec, self.t0_ns))
+        let row = self.blocks.request(rec, self.t0_ns);
+        self.writer.block.push(row)
     }
 
     fn bio(&mut self, rec: &rec_bio) -> Result<()> {
         self.counts.bio += 1;
         self.disks.insert(i64::from(rec.dev));
-        let mut row = block::bio(rec, self.t0_ns);
-        if row.class == "data" {
-            row.file = Some(self.file_of(rec.file).id);
-            row.file_offset_bytes = block::file_offset(rec);
+        let told = classify(rec, &mut self.blocks.layouts);
+        let mut row = self.blocks.bio(rec, told, self.t0_ns);
+        if let Some(life) = self.tasks.get(&rec.task_id) {
+            row.comm = life.row.comm.clone();
         }
-        self.writer.bio.push(row)
+        if told.of_file && rec.file.ino != 0 {
+            let known = self.file_of(rec.file);
+            if !known.described && known.sb_dev == 0 {
+                let kind = if u32::from(rec.how) == bio_how::BIO_BDEV.0 { "block" } else { "regular" };
+                self.found.insert(rec.file.into(), (i64::from(rec.sb_dev), kind, row.dev));
+            }
+            row.file = Some(known.id);
+            row.file_offset_bytes = (rec.file_offset_bytes >= 0).then_some(rec.file_offset_bytes);
+        }
+        let cause = (rec.cause_ns != 0).then(|| (i64::from(rec.task_id), self.since(rec.cause_ns)));
+        self.writer.push_bio(row, cause)
     }
 
     /// Writes the rows that were waiting for an end: living tasks, files never described.
@@ -433,13 +452,17 @@ impl Assembler {
         let mut unknown: Vec<_> = self.files.iter().filter(|(_, f)| !f.described).map(|(k, f)| (*k, f.id)).collect();
         unknown.sort_by_key(|(_, id)| *id);
         for (key, id) in unknown {
+            // Of those that only bios told of, more is known.
+            let (sb_dev, kind, disk) = self.found.get(&key).copied().unwrap_or((0, "other", 0));
+            let path = (kind == "block").then(|| format!("/dev/{}", host::device(disk).name).into());
             self.writer.files.push(File {
                 file: id,
                 dev: i64::from(key.dev),
-                sb_dev: 0,
+                sb_dev,
                 ino: key.ino as i64,
                 generation: i64::from(key.generation),
-                kind: "other".into(),
+                kind: kind.into(),
+                path,
                 ..File::default()
             })?;
         }

@@ -1,65 +1,118 @@
 //! Records of the block layer to rows.
 
-use ioreel_bpf::types::{bio_how, rec_bio, rec_rq};
+use std::collections::HashMap;
+
+use ioreel_bpf::types::{bio_flags, rec_bio, rec_rq};
 use ioreel_traces::{
     Text,
     rows::{Bio, Block, block_flags},
 };
 
-/// The row of a request; `t0_ns` is the reel's start on the monotonic clock.
-pub(crate) fn request(rec: &rec_rq, t0_ns: i64) -> Block {
-    let (op, flags) = kind(rec.opf);
-    let bare = rec.sector == u64::MAX || op == "flush";
-    Block {
-        rq_id: rec.rq_id as i64,
-        queue_ns: (rec.queue_ns != 0).then(|| rec.queue_ns as i64 - t0_ns),
-        issue_ns: rec.issue_ns as i64 - t0_ns,
-        complete_ns: Some(rec.hdr.end_ns as i64 - t0_ns),
-        dev: i64::from(rec.dev),
-        sector: if bare { -1 } else { rec.sector as i64 },
-        len_bytes: if bare { 0 } else { i64::from(rec.len_bytes) },
-        op: op.into(),
-        flags,
-        cpu: rec.issue_cpu as i32,
-        error: rec.error,
+use crate::{classify::Told, layout::Layouts};
+
+/// What making rows of the block layer needs to remember.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    /// What lies where on the devices met.
+    pub(crate) layouts: Layouts,
+    words: HashMap<&'static str, Text>,
+    comms: HashMap<[u8; 16], Text>,
+}
+
+impl Blocks {
+    fn word(&mut self, word: &'static str) -> Text {
+        self.words.entry(word).or_insert_with(|| word.into()).clone()
+    }
+
+    fn comm(&mut self, bytes: [u8; 16]) -> Text {
+        // Worker threads change their names as they please.
+        if self.comms.len() > MAX_COMMS {
+            self.comms.clear();
+        }
+        self.comms.entry(bytes).or_insert_with(|| comm(&bytes)).clone()
+    }
+
+    /// The row of a request; `t0_ns` is the reel's start on the monotonic clock.
+    pub(crate) fn request(&mut self, rec: &rec_rq, t0_ns: i64) -> Block {
+        let (op, flags) = kind(rec.opf);
+        let bare = rec.sector == u64::MAX || op == "flush";
+        Block {
+            rq_id: rec.rq_id as i64,
+            queue_ns: (rec.queue_ns != 0).then(|| rec.queue_ns as i64 - t0_ns),
+            issue_ns: rec.issue_ns as i64 - t0_ns,
+            complete_ns: Some(rec.hdr.end_ns as i64 - t0_ns),
+            dev: i64::from(rec.dev),
+            sector: if bare { -1 } else { rec.sector as i64 },
+            len_bytes: if bare { 0 } else { i64::from(rec.len_bytes) },
+            op: self.word(op),
+            flags,
+            cpu: rec.issue_cpu as i32,
+            error: errno(rec.error),
+            requeues: Some(rec.requeues as i32),
+            bios: Some(rec.bios as i32),
+        }
+    }
+
+    /// The row of a bio that was taken for `told`, without its file and cause.
+    pub(crate) fn bio(&mut self, rec: &rec_bio, told: Told, t0_ns: i64) -> Bio {
+        let (op, mut flags) = kind(rec.opf);
+        for (bit, flag) in [(bio_flags::BIOF_SPLIT, block_flags::SPLIT), (bio_flags::BIOF_MERGED, block_flags::MERGED)]
+        {
+            if u32::from(rec.flags) & bit.0 != 0 {
+                flags |= flag;
+            }
+        }
+        let end_ns = rec.hdr.end_ns as i64 - t0_ns;
+        let has_sector = rec.len_bytes != 0 && rec.sector != u64::MAX;
+        let moved = rec.orig_dev != 0;
+        Bio {
+            bio_id: -1,
+            rq_id: (rec.rq_id != 0).then_some(rec.rq_id as i64),
+            queue_ns: if rec.queue_ns != 0 { rec.queue_ns as i64 - t0_ns } else { end_ns },
+            complete_ns: Some(end_ns),
+            dev: i64::from(rec.dev),
+            sector: if has_sector { rec.sector as i64 } else { -1 },
+            len_bytes: i64::from(rec.len_bytes),
+            op: self.word(op),
+            flags,
+            task_id: (rec.task_id != 0).then_some(i64::from(rec.task_id)),
+            comm: self.comm(rec.comm.map(|b| b as u8)),
+            file: None,
+            file_offset_bytes: None,
+            class: self.word(told.class),
+            confidence: told.confidence,
+            cause: None,
+            orig_dev: moved.then_some(i64::from(rec.orig_dev)),
+            orig_sector: (moved && has_sector).then_some(rec.orig_sector as i64),
+            detail: told.detail.map(|w| self.word(w)),
+            how: told.how.map(|w| self.word(w)),
+            error: Some(errno(rec.error)),
+        }
     }
 }
 
-/// The row of a bio, without its file.
-pub(crate) fn bio(rec: &rec_bio, t0_ns: i64) -> Bio {
-    let (op, flags) = kind(rec.opf);
-    let end_ns = rec.hdr.end_ns as i64 - t0_ns;
-    let (class, confidence) = match u32::from(rec.how) {
-        _ if op == "flush" || rec.len_bytes == 0 => ("flush", 100),
-        _ if flags & block_flags::META != 0 => ("metadata", 90),
-        h if h == bio_how::BIO_DIRECT.0 => ("data", 100),
-        h if h == bio_how::BIO_PAGE.0 => ("data", 95),
-        _ => ("unknown", 0),
-    };
-    let has_sector = rec.len_bytes != 0 && rec.sector != u64::MAX;
-    Bio {
-        bio_id: -1,
-        rq_id: (rec.rq_id != 0).then_some(rec.rq_id as i64),
-        queue_ns: if rec.queue_ns != 0 { rec.queue_ns as i64 - t0_ns } else { end_ns },
-        complete_ns: Some(end_ns),
-        dev: i64::from(rec.dev),
-        sector: if has_sector { rec.sector as i64 } else { -1 },
-        len_bytes: i64::from(rec.len_bytes),
-        op: op.into(),
-        flags,
-        task_id: (rec.task_id != 0).then_some(i64::from(rec.task_id)),
-        comm: comm(&rec.comm),
-        file: None,
-        file_offset_bytes: None,
-        class: class.into(),
-        confidence,
-        cause: None,
-    }
-}
+/// Names of threads remembered for sharing.
+const MAX_COMMS: usize = 4096;
 
-/// Where in its file a bio begins; known where a page told.
-pub(crate) fn file_offset(rec: &rec_bio) -> Option<i64> {
-    (rec.file_offset_bytes >= 0 && u32::from(rec.how) == bio_how::BIO_PAGE.0).then_some(rec.file_offset_bytes)
+/// The errno of a `blk_status_t` (block/blk-core.c, `blk_errors`), or of what older kernels passed: -errno.
+/// Numbers above 13 have moved between releases, and all mean that the device failed.
+fn errno(status: i32) -> i32 {
+    match status {
+        ..=0 => -status,
+        1 => libc::EOPNOTSUPP,
+        2 => libc::ETIMEDOUT,
+        3 => libc::ENOSPC,
+        4 => libc::ENOLINK,
+        5 => libc::EREMOTEIO,
+        6 => libc::EBADE,
+        7 => libc::ENODATA,
+        8 => libc::EILSEQ,
+        9 => libc::ENOMEM,
+        11 => libc::EREMCHG,
+        12 => libc::EAGAIN,
+        13 => libc::EBUSY,
+        _ => libc::EIO,
+    }
 }
 
 /// A thread's name.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     host,
     session::{Plan, Session, Targets},
+    symbols,
 };
 
 /// How a check came out.
@@ -137,13 +138,13 @@ fn probes() -> Check {
 
 fn symbols() -> Check {
     let what = "kernel symbol addresses";
-    match host::kernel_symbol("iomap_dio_bio_end_io") {
-        Some(_) => Check::ok(what, "readable: direct I/O is attributed to files"),
-        None => Check::not(
+    match symbols::end_ios().warning {
+        None => Check::ok(what, "readable: direct I/O and metadata are attributed"),
+        Some(why) => Check::not(
             what,
             Verdict::Limited,
-            "hidden in /proc/kallsyms: bios of direct I/O will have no file",
-            "sysctl kernel.kptr_restrict=1 and CAP_SYSLOG, or run as root",
+            why,
+            "Linux 6.0 or newer tells them by iter/ksym; else sysctl kernel.kptr_restrict=1 and CAP_SYSLOG, or run as root",
         ),
     }
 }

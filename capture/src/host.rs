@@ -62,17 +62,32 @@ pub fn mounts() -> Vec<Mount> {
     mounts
 }
 
-/// Disks behind a mounted file system: its own device's disk, all members of a btrfs, none for tmpfs and the like.
+/// Disks behind a mounted file system: its own device's disk, those of its journal, all members of a btrfs, and what
+/// mapped devices among these are made of; none for tmpfs and the like.
 pub fn disks_of(mount: &Mount) -> Vec<i64> {
     let mut disks = Vec::new();
     if mount.sb_dev >> 20 != 0 {
         disks.extend(disk_of(mount.sb_dev));
+        disks.extend(companions(mount).into_iter().filter_map(disk_of));
     } else if mount.fstype == "btrfs" {
         disks.extend(btrfs_members(&mount.source));
+    }
+    for top in disks.clone() {
+        below(top, &mut disks);
     }
     disks.sort_unstable();
     disks.dedup();
     disks
+}
+
+/// Further devices of a file system: an external journal or log, XFS's real-time device.
+fn companions(mount: &Mount) -> Vec<i64> {
+    let named = mount.options.split(',').filter_map(|o| o.strip_prefix("logdev=").or(o.strip_prefix("rtdev=")));
+    let mut all: Vec<i64> = named.filter_map(|name| block_device(name).ok()).collect();
+    if matches!(mount.fstype.as_str(), "ext3" | "ext4") {
+        all.extend(crate::layout::journal_device(mount.sb_dev));
+    }
+    all
 }
 
 fn btrfs_members(source: &str) -> Vec<i64> {
@@ -145,6 +160,31 @@ pub fn device(dev: i64) -> Device {
     }
 }
 
+/// The node of a block device.
+pub(crate) fn device_node(dev: i64) -> Option<PathBuf> {
+    let name = sysfs_dir(dev).canonicalize().ok()?.file_name()?.to_owned();
+    // sysfs writes the slash of names such as cciss/c0d0 as an exclamation mark.
+    Some(Path::new("/dev").join(name.to_string_lossy().replace('!', "/")))
+}
+
+/// Devices and partitions that are swapped to.
+pub(crate) fn swap_devices() -> Vec<i64> {
+    let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    text.lines().skip(1).filter_map(|line| block_device(line.split_whitespace().next()?).ok()).collect()
+}
+
+/// Devices that a mapped or striped device is made of, down to the last.
+fn below(dev: i64, found: &mut Vec<i64>) {
+    for slave in fs::read_dir(sysfs_dir(dev).join("slaves")).into_iter().flatten().flatten() {
+        if let Some(disk) = sysfs_dev(&slave.path()).and_then(disk_of)
+            && !found.contains(&disk)
+        {
+            found.push(disk);
+            below(disk, found);
+        }
+    }
+}
+
 /// Requests a disk has in flight.
 pub fn in_flight(dev: i64) -> i64 {
     let text = read_trimmed(sysfs_dir(dev).join("inflight")).unwrap_or_default();
@@ -199,21 +239,6 @@ pub const CAP_BPF: u32 = 39;
 pub fn may_use_bpf() -> bool {
     let caps = capabilities();
     [CAP_BPF, CAP_PERFMON].iter().all(|c| caps >> c & 1 != 0)
-}
-
-/// The address of a kernel function; `None` when the kernel hides addresses.
-pub fn kernel_symbol(name: &str) -> Option<u64> {
-    use std::io::BufRead;
-    let file = io::BufReader::new(fs::File::open("/proc/kallsyms").ok()?);
-    for line in file.lines() {
-        let line = line.ok()?;
-        let mut words = line.split_whitespace();
-        let (address, _, symbol) = (words.next()?, words.next()?, words.next()?);
-        if symbol == name {
-            return u64::from_str_radix(address, 16).ok().filter(|a| *a != 0);
-        }
-    }
-    None
 }
 
 /// A path as the C interface wants it; `None` when it holds a NUL.

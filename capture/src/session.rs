@@ -23,6 +23,7 @@ use libbpf_rs::{
 use crate::{
     CaptureError, calls, host,
     op_rings::{OpRings, RECORD_BYTES},
+    symbols,
     wire::NO_CPU,
 };
 
@@ -100,6 +101,8 @@ pub struct Session<'obj> {
     rings: Vec<CpuRing>,
     /// Kernel memory held by the rings.
     pub ring_bytes: usize,
+    /// What will be told apart less well than elsewhere, for the reel's reader.
+    pub warnings: Vec<String>,
     tables: Tables,
     /// What tasks adopted now are marked with.
     round: Cell<u16>,
@@ -168,6 +171,7 @@ impl<'obj> Session<'obj> {
         }
         libbpf_rs::set_print(Some((PrintLevel::Debug, log_line)));
         let cpus = host::possible_cpus();
+        let end_ios = symbols::end_ios();
         let mut open = IoreelSkelBuilder::default().open(storage).map_err(CaptureError::bpf("opening them"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             if plan.ops {
@@ -179,7 +183,10 @@ impl<'obj> Session<'obj> {
             rodata.target_cgroup = if let Targets::Cgroup(id) = plan.target { id } else { 0 };
             rodata.self_tgid = if plan.ops { std::process::id() } else { 0 };
             rodata.fixed_devices = plan.fixed_devices;
-            rodata.sym_iomap_dio_bio_end_io = host::kernel_symbol("iomap_dio_bio_end_io").unwrap_or(0);
+            for (slot, desc) in rodata.end_ios.iter_mut().zip(&end_ios.known) {
+                *slot = *desc;
+            }
+            rodata.page_shift = rustix::param::page_size().trailing_zeros();
         }
         if !plan.ops {
             let progs = &mut open.progs;
@@ -258,7 +265,8 @@ impl<'obj> Session<'obj> {
         }
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
         let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus;
-        Ok(Self { skel, op_rings, rings, ring_bytes, tables, round: Cell::new(1) })
+        let warnings = end_ios.warning.into_iter().collect();
+        Ok(Self { skel, op_rings, rings, ring_bytes, warnings, tables, round: Cell::new(1) })
     }
 
     /// The tables that may change while recording.

@@ -16,7 +16,10 @@ use ioreel_traces::{
 };
 
 use crate::{
-    CaptureError, block, host,
+    CaptureError,
+    block::Blocks,
+    classify::classify,
+    host,
     ledger::Books,
     record::hide_backing_files,
     session::{DEFAULT_RING_BYTES, Plan, Session, Targets},
@@ -122,6 +125,7 @@ fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> R
 struct Rows {
     block: Vec<Block>,
     bio: Vec<Bio>,
+    blocks: Blocks,
     last_ns: i64,
 }
 
@@ -133,8 +137,11 @@ impl Rows {
             while let Some(hdr) = wire::header(bytes) {
                 self.last_ns = self.last_ns.max(hdr.end_ns as i64);
                 match wire::parse(bytes) {
-                    Some(Record::Rq(rec)) => self.block.push(block::request(&rec, 0)),
-                    Some(Record::Bio(rec)) => self.bio.push(block::bio(&rec, 0)),
+                    Some(Record::Rq(rec)) => self.block.push(self.blocks.request(&rec, 0)),
+                    Some(Record::Bio(rec)) => {
+                        let told = classify(&rec, &mut self.blocks.layouts);
+                        self.bio.push(self.blocks.bio(&rec, told, 0));
+                    }
                     _ => {}
                 }
                 bytes = &bytes[hdr.len_bytes as usize..];

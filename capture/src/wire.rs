@@ -83,6 +83,20 @@ fn take<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
     Some((unsafe { head.as_ptr().cast::<T>().read_unaligned() }, rest))
 }
 
+/// Records whose rarer members are at the end, sent only as far as needed: what was not sent is zero.
+fn take_head<T: Plain>(bytes: &[u8], least: usize) -> Option<T> {
+    if bytes.len() < least {
+        return None;
+    }
+    let len = bytes.len().min(size_of::<T>());
+    let mut value = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: `len` bytes are readable at the one and writable at the other; any bytes are a T.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), len);
+        Some(value.assume_init())
+    }
+}
+
 /// The header of the record that `bytes` begins with; `None` when there are too few bytes or the length
 /// it states does not fit.
 pub fn header(bytes: &[u8]) -> Option<rec_hdr> {
@@ -114,7 +128,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             Record::Exec(rec, path)
         }
         rec_type::REC_EXIT => Record::Exit(take(bytes)?.0),
-        rec_type::REC_BIO => Record::Bio(take(bytes)?.0),
+        rec_type::REC_BIO => Record::Bio(take_head(bytes, std::mem::offset_of!(rec_bio, comm))?),
         rec_type::REC_RQ => Record::Rq(take(bytes)?.0),
         rec_type::REC_FD => {
             let (rec, path) = take::<rec_fd>(bytes)?;

@@ -6,155 +6,137 @@
 #ifndef IOREEL_BLOCK_H
 #define IOREEL_BLOCK_H
 
-struct bio_state {
-	__u64 queue_ns;
-	__u64 sector;
-	struct file_id file;
-	__s64 file_offset_bytes;
-	__u32 dev;
-	__u32 len_bytes;
-	__u32 opf;
-	__u32 task_id;
-	__u8 how;
-	__u8 hide;
-	__u8 pad[6];
-	char comm[WIRE_COMM_BYTES];
-};
-
-/* Bios queued and not ended, by address: 4 MiB. A full table loses the queue time of a bio, counted. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 32 * 1024);
-	__type(key, __u64);
-	__type(value, struct bio_state);
-} bios SEC(".maps");
-
-struct rq_state {
-	__u64 issue_ns;
-	__u64 sector;
-	__u32 len_bytes;
-	__u32 dev;
-	__u32 opf;
-	__u32 cpu;
-};
-
-/* Requests issued and not completed, by address: 1 MiB; devices hold some hundred each. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16 * 1024);
-	__type(key, __u64);
-	__type(value, struct rq_state);
-} requests SEC(".maps");
-
-static __always_inline void count_map_full(void)
-{
-	struct cpu_ledger *l = cpu_ledger();
-
-	if (l)
-		l->map_full++;
-}
-
 static __always_inline __u32 disk_dev(struct gendisk *disk)
 {
-	return disk ? (BPF_CORE_READ(disk, major) << 20) | BPF_CORE_READ(disk, first_minor) : 0;
+	return disk ? (disk->major << 20) | disk->first_minor : 0;
 }
 
-static __always_inline void set_bio_file(struct bio_state *b, struct inode *inode, __u8 how)
+/* The disk asked for last: devices are never taken off the list, so this needs no second look. */
+__u32 last_device = 0;
+
+static __always_inline bool is_recorded_device(__u32 dev)
 {
-	struct hidden_key key = {};
-	__u8 *hide;
-
-	key.ino = inode->i_ino;
-	key.sb_dev = inode->i_sb->s_dev;
-	hide = bpf_map_lookup_elem(&hidden_files, &key);
-	if (hide)
-		b->hide = *hide;
-	identify(inode, &b->file);
-	b->how = how;
+	if (dev == last_device)
+		return true;
+	if (!bpf_map_lookup_elem(&devices, &dev))
+		return false;
+	last_device = dev;
+	return true;
 }
 
-/*
- * Which file a bio carries. By the direct I/O request where there is one; else by the page it carries,
- * if that page belongs to a file system on this very device: the user buffer of a direct write may be
- * a page of some other file.
- */
-static __always_inline void attribute(struct bio *bio, struct bio_state *b)
-{
-	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec);
-	struct block_device *bdev = BPF_CORE_READ(bio, bi_bdev);
-	struct address_space *mapping;
-	struct inode *inode;
-	struct folio *folio;
-	unsigned long head;
-	struct page *page;
+/* Where a bio came from that is about to be queued on another device, and its address. */
+struct remapped {
+	__u64 key;
+	__u64 sector;
+	__u32 dev;
+	__u32 pad;
+};
 
-	if (sym_iomap_dio_bio_end_io && (__u64)BPF_CORE_READ(bio, bi_end_io) == sym_iomap_dio_bio_end_io) {
-		struct iomap_dio *dio = BPF_CORE_READ(bio, bi_private);
-		struct kiocb *iocb = BPF_CORE_READ(dio, iocb);
-
-		inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
-		if (inode) {
-			set_bio_file(b, kernel_cast(struct inode, inode), BIO_DIRECT);
-			b->file_offset_bytes = -1;
-		}
-		return;
-	}
-	if (!vec || !b->len_bytes)
-		return;
-	vec += BPF_CORE_READ(bio, bi_iter.bi_idx);
-	page = BPF_CORE_READ(vec, bv_page);
-	if (!page)
-		return;
-	head = BPF_CORE_READ(page, compound_head);
-	folio = (struct folio *)(head & 1 ? head - 1 : (unsigned long)page);
-	mapping = BPF_CORE_READ(folio, mapping);
-	if (!mapping || ((unsigned long)mapping & 3))
-		return;
-	inode = BPF_CORE_READ(mapping, host);
-	if (!inode)
-		return;
-	if (BPF_CORE_READ(inode, i_sb, s_bdev) != bdev && BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
-		return;
-	set_bio_file(b, kernel_cast(struct inode, inode), BIO_PAGE);
-	/* A large folio's vector starts anywhere in it. */
-	b->file_offset_bytes = ((__s64)BPF_CORE_READ(folio, index) << 12) + BPF_CORE_READ(vec, bv_offset);
-	if (head & 1)
-		b->file_offset_bytes += ((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page)
-					<< 12;
-}
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct remapped);
+} remapped SEC(".maps");
 
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue, struct bio *bio)
 {
+	struct block_device *bdev = bio->bi_bdev;
 	struct task_struct *task;
-	struct bio_state b = {};
-	__u64 key = (__u64)bio;
-	__u32 task_id;
+	struct remapped *from;
+	struct task_state *st = NULL;
+	struct task_ref *ref;
+	struct bio_slot *s;
+	struct rec_bio *b;
+	__u32 dev, zero = 0;
 	__u8 one = 1;
 
 	if (!block_active)
 		return 0;
-	b.dev = disk_dev(BPF_CORE_READ(bio, bi_bdev, bd_disk));
+	dev = disk_dev(bdev->bd_disk);
 	task = bpf_get_current_task_btf();
-	task_id = recorded_id(task);
-	if (!bpf_map_lookup_elem(&devices, &b.dev)) {
-		if (fixed_devices || !task_id)
-			return 0;
+	ref = recorded_ref(task);
+	if (!is_recorded_device(dev) && (fixed_devices || !ref))
+		return 0;
+	s = take_bio_slot(bio);
+	if (!s)
+		return 0;
+	b = &s->rec;
+	b->rq_id = 0;
+	b->queue_ns = bpf_ktime_get_ns();
+	b->sector = bio->bi_iter.bi_sector;
+	b->len_bytes = bio->bi_iter.bi_size;
+	b->opf = bio->bi_opf;
+	b->dev = dev;
+	b->orig_dev = 0;
+	b->orig_sector = 0;
+	b->cause_ns = 0;
+	b->file = (struct file_id){};
+	b->file_offset_bytes = -1;
+	b->sb_dev = 0;
+	b->how = 0;
+	b->flags = 0;
+	b->hide = 0;
+	b->task_id = 0;
+	if (ref) {
+		b->task_id = ref->task_id;
+		st = recorded(task);
+		if (st && st->in_call) {
+			b->cause_ns = st->start_ns;
+			st->op.flags |= OPF_IO;
+		}
+	} else {
+		__builtin_memcpy(b->comm, task->comm, sizeof(b->comm));
 	}
-	b.queue_ns = bpf_ktime_get_ns();
-	b.sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
-	b.len_bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
-	b.opf = BPF_CORE_READ(bio, bi_opf);
-	b.task_id = task_id;
-	bpf_get_current_comm(b.comm, sizeof(b.comm));
-	attribute(bio, &b);
+	from = bpf_map_lookup_elem(&remapped, &zero);
+	if (from && from->key == (__u64)bio) {
+		b->orig_dev = from->dev;
+		b->orig_sector = from->sector;
+		from->key = 0;
+	} else if (bdev->bd_start_sect) {
+		b->orig_dev = bdev->bd_dev;
+		b->orig_sector = b->sector - bdev->bd_start_sect;
+	}
+	attribute(bio, b, st);
 	if ((__u32)task->tgid == self_tgid)
-		b.hide = HIDE_OWN;
+		b->hide = HIDE_OWN;
 	/* What a recorded task makes a disk do belongs to the recording, unless a loop device passes it on. */
-	if (task_id && !b.hide)
-		bpf_map_update_elem(&devices, &b.dev, &one, BPF_ANY);
-	if (bpf_map_update_elem(&bios, &key, &b, BPF_ANY))
-		count_map_full();
+	if (ref && !b->hide && dev != last_device)
+		bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);
+	return 0;
+}
+
+/*
+ * A partition's or a mapped device's bio goes on to another device. A bio that is queued already (striped
+ * arrays) moves; one that is not (a partition's, a mapper's clone) is about to be.
+ */
+SEC("tp_btf/block_bio_remap")
+int BPF_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
+{
+	struct bio_slot *s;
+	struct remapped *to;
+	__u32 zero = 0;
+
+	if (!block_active)
+		return 0;
+	s = find_bio_slot(bio);
+	if (s) {
+		if (!s->rec.orig_dev) {
+			s->rec.orig_dev = dev;
+			s->rec.orig_sector = sector;
+		}
+		s->rec.dev = disk_dev(bio->bi_bdev->bd_disk);
+		s->rec.sector = bio->bi_iter.bi_sector;
+		return 0;
+	}
+	to = bpf_map_lookup_elem(&remapped, &zero);
+	/* A mapper's clone onto a partition comes here twice; the first time says where it came from. */
+	if (to && to->key != (__u64)bio) {
+		to->dev = dev;
+		to->sector = sector;
+		to->key = (__u64)bio;
+	}
 	return 0;
 }
 
@@ -162,95 +144,139 @@ int BPF_PROG(bio_queue, struct bio *bio)
 SEC("tp_btf/block_split")
 int BPF_PROG(bio_split, struct bio *front, unsigned int sector)
 {
-	__u64 key = (__u64)front, parent = (__u64)BPF_CORE_READ(front, bi_private);
-	struct bio_state *from, b;
+	struct bio *parent = kernel_cast(struct bio, front->bi_private);
+	struct rec_bio *from, *b;
+	struct bio_slot *s;
+	__u32 len;
 
-	from = bpf_map_lookup_elem(&bios, &parent);
+	if (!block_active)
+		return 0;
+	from = find_bio(parent);
 	if (!from)
 		return 0;
-	b = *from;
-	b.sector = BPF_CORE_READ(front, bi_iter.bi_sector);
-	b.len_bytes = BPF_CORE_READ(front, bi_iter.bi_size);
-	from->sector = b.sector + (b.len_bytes >> 9);
-	from->len_bytes -= b.len_bytes;
-	if (from->how && from->file_offset_bytes >= 0)
-		from->file_offset_bytes += b.len_bytes;
-	if (bpf_map_update_elem(&bios, &key, &b, BPF_ANY))
-		count_map_full();
+	s = take_bio_slot(front);
+	if (!s)
+		return 0;
+	b = &s->rec;
+	*b = *from;
+	len = front->bi_iter.bi_size;
+	b->len_bytes = len;
+	b->sector = front->bi_iter.bi_sector;
+	b->flags |= BIOF_SPLIT;
+	from->flags |= BIOF_SPLIT;
+	from->sector = b->sector + (len >> 9);
+	from->len_bytes -= len;
+	if (from->orig_dev)
+		from->orig_sector += len >> 9;
+	if (from->file_offset_bytes >= 0)
+		from->file_offset_bytes += len;
 	return 0;
 }
 
-static __always_inline void emit_bio(const struct bio_state *b, __u64 rq_id, __s32 error, __u64 now_ns)
+SEC("tp_btf/block_bio_backmerge")
+int BPF_PROG(bio_backmerge, struct bio *bio)
 {
-	struct rec_bio rec = {};
+	struct rec_bio *b = find_bio(bio);
 
-	rec.rq_id = rq_id;
-	rec.queue_ns = b->queue_ns;
-	rec.sector = b->sector;
-	rec.file = b->file;
-	rec.file_offset_bytes = b->file_offset_bytes;
-	rec.dev = b->dev;
-	rec.len_bytes = b->len_bytes;
-	rec.opf = b->opf;
-	rec.task_id = b->task_id;
-	rec.error = error;
-	rec.how = b->how;
-	__builtin_memcpy(rec.comm, b->comm, sizeof(rec.comm));
-	emit_fixed(&rec, REC_BIO, CLASS_BIO, now_ns);
+	if (b)
+		b->flags |= BIOF_MERGED;
+	return 0;
 }
 
-static __always_inline void hide_bio(__u8 hide)
+SEC("tp_btf/block_bio_frontmerge")
+int BPF_PROG(bio_frontmerge, struct bio *bio)
+{
+	struct rec_bio *b = find_bio(bio);
+
+	if (b)
+		b->flags |= BIOF_MERGED;
+	return 0;
+}
+
+/* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
+static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 {
 	struct cpu_ledger *l = cpu_ledger();
+	__u32 cpu = bpf_get_smp_processor_id(), len;
+	void *ring = cpu_ring(cpu);
+	long failed;
 
-	if (l && hide < HIDE_COUNT)
-		l->hidden_bio[hide]++;
+	if (!l)
+		return;
+	if (b->hide) {
+		if (b->hide < HIDE_COUNT)
+			l->hidden_bio[b->hide]++;
+		return;
+	}
+	if (!ring)
+		return;
+	if (b->flags & BIOF_PEEK_LATER)
+		peek_later(b);
+	len = b->flags & BIOF_PEEK ? sizeof(*b)
+	      : b->task_id	   ? __builtin_offsetof(struct rec_bio, comm)
+				   : __builtin_offsetof(struct rec_bio, peek);
+	begin_record(l, &b->hdr, cpu, REC_BIO, CLASS_BIO, len, now_ns);
+	if (len == sizeof(*b))
+		failed = bpf_ringbuf_output(ring, b, sizeof(*b), BPF_RB_NO_WAKEUP);
+	else if (len == __builtin_offsetof(struct rec_bio, comm))
+		failed = bpf_ringbuf_output(ring, b, __builtin_offsetof(struct rec_bio, comm), BPF_RB_NO_WAKEUP);
+	else
+		failed = bpf_ringbuf_output(ring, b, __builtin_offsetof(struct rec_bio, peek), BPF_RB_NO_WAKEUP);
+	if (failed)
+		lost_record(l, CLASS_BIO);
 }
 
 /* Ends of bios that no request carried: devices without requests, bios refused before they got one. */
 SEC("tp_btf/block_bio_complete")
 int BPF_PROG(bio_complete, struct request_queue *q, struct bio *bio)
 {
-	__u64 key = (__u64)bio;
-	struct bio_state *b = bpf_map_lookup_elem(&bios, &key);
+	struct bio_slot *s = find_bio_slot(bio);
 
-	if (!b)
+	if (!s)
 		return 0;
-	if (b->hide)
-		hide_bio(b->hide);
-	else
-		emit_bio(b, 0, BPF_CORE_READ(bio, bi_status) ? 5 : 0, bpf_ktime_get_ns());
-	bpf_map_delete_elem(&bios, &key);
+	s->rec.error = bio->bi_status;
+	/* Else the entry is of an earlier bio at this address, whose end was not seen. */
+	if (s->rec.dev == disk_dev(bio->bi_bdev->bd_disk))
+		send_bio(&s->rec, bpf_ktime_get_ns());
+	free_bio_slot(bio, s);
 	return 0;
 }
 
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(rq_issue, struct request *rq)
 {
-	struct rq_state r = {};
-	__u64 key = (__u64)rq;
+	struct rq_slot *r;
+	__u32 dev;
 
 	if (!block_active)
 		return 0;
-	r.dev = disk_dev(BPF_CORE_READ(rq, q, disk));
-	if (!bpf_map_lookup_elem(&devices, &r.dev))
+	dev = disk_dev(rq->q->disk);
+	if (!is_recorded_device(dev))
 		return 0;
-	r.issue_ns = bpf_ktime_get_ns();
-	r.opf = BPF_CORE_READ(rq, cmd_flags);
-	r.len_bytes = BPF_CORE_READ(rq, __data_len);
-	r.sector = BPF_CORE_READ(rq, __sector);
-	r.cpu = bpf_get_smp_processor_id();
-	if (bpf_map_update_elem(&requests, &key, &r, BPF_ANY))
-		count_map_full();
+	r = take_rq(rq);
+	if (!r)
+		return 0;
+	if (!r->given_back)
+		r->requeues = 0;
+	r->given_back = 0;
+	r->dev = dev;
+	r->issue_ns = bpf_ktime_get_ns();
+	r->opf = rq->cmd_flags;
+	r->len_bytes = rq->__data_len;
+	r->sector = rq->__sector;
+	r->cpu = bpf_get_smp_processor_id();
 	return 0;
 }
 
 SEC("tp_btf/block_rq_requeue")
 int BPF_PROG(rq_requeue, struct request *rq)
 {
-	__u64 key = (__u64)rq;
+	struct rq_slot *r = find_rq(rq);
 
-	bpf_map_delete_elem(&requests, &key);
+	if (r) {
+		r->requeues++;
+		r->given_back = 1;
+	}
 	return 0;
 }
 
@@ -263,48 +289,74 @@ struct rq_walk {
 	__s32 error;
 	__u32 dev;
 	__u32 opf;
-	__u8 emit; /* 0: only look for the earliest queue time and for hidden bios */
+	__u32 bios;
 	__u8 hide;
+	__u8 keep; /* the bios end later, when the cache is flushed */
 };
 
-static long rq_bio_step(__u32 i, void *context)
+static __always_inline void look(struct rq_walk *w, const struct rec_bio *b)
+{
+	if (!w->queue_ns || b->queue_ns < w->queue_ns)
+		w->queue_ns = b->queue_ns;
+	if (b->hide)
+		w->hide = b->hide;
+}
+
+/* Only for the earliest queue time, the number of bios and hidden ones. */
+static long look_step(__u32 i, void *context)
 {
 	struct rq_walk *w = context;
 	struct bio *bio = w->bio;
-	__u64 key = (__u64)bio;
-	struct bio_state *b;
+	struct rec_bio *b;
+
+	if (!bio)
+		return 1;
+	b = find_bio(bio);
+	if (b)
+		look(w, b);
+	w->bios++;
+	w->bio = BPF_CORE_READ(bio, bi_next);
+	return 0;
+}
+
+static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct bio_slot *s, __u32 size)
+{
+	if (s) {
+		if (w->rq_id)
+			s->rec.rq_id = w->rq_id;
+		if (w->keep)
+			return;
+		s->rec.error = w->error;
+		send_bio(&s->rec, w->now_ns);
+		free_bio_slot(bio, s);
+	} else if (w->rq_id && !w->keep) {
+		/* Queued before the recording began, or not remembered. */
+		struct rec_bio unknown = {};
+
+		unknown.rq_id = w->rq_id;
+		unknown.dev = w->dev;
+		unknown.sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
+		unknown.len_bytes = size;
+		unknown.opf = w->opf;
+		unknown.file_offset_bytes = -1;
+		unknown.error = w->error;
+		send_bio(&unknown, w->now_ns);
+	}
+}
+
+static long end_step(__u32 i, void *context)
+{
+	struct rq_walk *w = context;
+	struct bio *bio = w->bio;
 	__u32 size;
 
-	if (!key)
+	if (!bio)
 		return 1;
-	b = bpf_map_lookup_elem(&bios, &key);
 	size = BPF_CORE_READ(bio, bi_iter.bi_size);
-	if (!w->emit) {
-		if (b && (!w->queue_ns || b->queue_ns < w->queue_ns))
-			w->queue_ns = b->queue_ns;
-		if (b && b->hide)
-			w->hide = b->hide;
-	} else {
-		if (size > w->left_bytes)
-			return 1;
-		w->left_bytes -= size;
-		if (b) {
-			if (b->hide)
-				hide_bio(b->hide);
-			else
-				emit_bio(b, w->rq_id, w->error, w->now_ns);
-			bpf_map_delete_elem(&bios, &key);
-		} else if (w->rq_id) {
-			/* Queued before the recording began, or not remembered. */
-			struct bio_state unknown = {};
-
-			unknown.dev = w->dev;
-			unknown.sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
-			unknown.len_bytes = size;
-			unknown.opf = w->opf;
-			emit_bio(&unknown, w->rq_id, w->error, w->now_ns);
-		}
-	}
+	if (size > w->left_bytes)
+		return 1;
+	w->left_bytes -= size;
+	end_bio(w, bio, find_bio_slot(bio), size);
 	w->bio = BPF_CORE_READ(bio, bi_next);
 	return 0;
 }
@@ -315,24 +367,35 @@ static long rq_bio_step(__u32 i, void *context)
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 {
-	__u64 key = (__u64)rq;
-	struct rq_state *r = bpf_map_lookup_elem(&requests, &key);
-	struct bio *first = BPF_CORE_READ(rq, bio);
+	struct bio *first = rq->bio;
+	struct bio_slot *s = NULL;
 	struct rq_walk walk = {};
 	struct rec_rq rec = {};
+	struct rq_slot *r;
+	bool many;
 
-	if (!block_active || (!r && !first))
+	if (!block_active)
 		return 0;
-	walk.bio = first;
-	bpf_loop(MAX_RQ_BIOS, rq_bio_step, &walk, 0);
+	r = find_rq(rq);
+	if (!r && !first)
+		return 0;
+	many = first && first->bi_next;
+	if (many) {
+		walk.bio = first;
+		bpf_loop(MAX_RQ_BIOS, look_step, &walk, 0);
+	} else if (first) {
+		s = find_bio_slot(first);
+		if (s)
+			look(&walk, &s->rec);
+		walk.bios = 1;
+	}
 	walk.now_ns = bpf_ktime_get_ns();
-	walk.error = error < 0 ? -error : error;
+	walk.error = error;
 	walk.bio = first;
 	walk.left_bytes = bytes;
-	walk.emit = 1;
 	/* Bios younger than the issue: the entry is of an earlier request at this address, whose end was not seen. */
-	if (r && walk.queue_ns > r->issue_ns) {
-		bpf_map_delete_elem(&requests, &key);
+	if (r && (r->given_back || walk.queue_ns > r->issue_ns)) {
+		r->key = 0;
 		r = NULL;
 	}
 	if (r) {
@@ -342,16 +405,19 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 		rec.dev = walk.dev = r->dev;
 		rec.len_bytes = r->len_bytes;
 		rec.opf = walk.opf = r->opf;
-		rec.error = walk.error;
+		rec.error = error;
 		rec.issue_cpu = r->cpu;
+		rec.requeues = r->requeues;
+		rec.bios = walk.bios;
+		/* A flush follows the data, and only then are the bios told. */
+		walk.keep = bytes && (rq->rq_flags & RQF_FLUSH_SEQ) && !error;
 		/* A completion in parts: the first part is this request, the rest follows as another. */
-		if (bytes && bytes < r->len_bytes && bytes < BPF_CORE_READ(rq, __data_len) &&
-		    (r->opf & REQ_OP_MASK) <= 1) {
+		if (bytes && bytes < r->len_bytes && bytes < rq->__data_len && (r->opf & REQ_OP_MASK) <= 1) {
 			rec.len_bytes = bytes;
 			r->sector += bytes >> 9;
 			r->len_bytes -= bytes;
 		} else {
-			bpf_map_delete_elem(&requests, &key);
+			r->key = 0;
 		}
 		if (walk.hide) {
 			struct cpu_ledger *l = cpu_ledger();
@@ -363,7 +429,14 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 			emit_fixed(&rec, REC_RQ, CLASS_BLOCK, walk.now_ns);
 		}
 	}
-	bpf_loop(MAX_RQ_BIOS, rq_bio_step, &walk, 0);
+	if (many) {
+		bpf_loop(MAX_RQ_BIOS, end_step, &walk, 0);
+	} else if (first) {
+		__u32 size = first->bi_iter.bi_size;
+
+		if (size <= bytes)
+			end_bio(&walk, first, s, size);
+	}
 	return 0;
 }
 

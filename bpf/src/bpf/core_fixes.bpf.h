@@ -16,6 +16,12 @@
 #define REQ_OP_MASK 0xffu
 #define REQ_OP_FLUSH 2u
 
+/* include/linux/blk-mq.h: a macro with bit 4 until 5f89154e8e9e (6.11) made it an enumerator. */
+#define RQF_FLUSH_SEQ                                                                                                  \
+	(bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ)                                                   \
+	     ? 1u << bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ)                                              \
+	     : 1u << 4)
+
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
 
 /*

@@ -15,6 +15,8 @@
 #include "ops.bpf.h"
 #include "tasks.bpf.h"
 #include "snapshot.bpf.h"
+#include "bios.bpf.h"
+#include "attribute.bpf.h"
 #include "block.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

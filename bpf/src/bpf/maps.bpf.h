@@ -9,7 +9,8 @@ const volatile __u32 target_kind = TARGET_NONE;
 const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: its id */
 const volatile __u32 self_tgid = 0; /* the recorder */
 const volatile bool fixed_devices = false; /* --device: no device is added by what tasks do */
-const volatile __u64 sym_iomap_dio_bio_end_io = 0; /* kernel addresses, 0 where unknown */
+const volatile struct end_io_desc end_ios[WIRE_END_IOS] = {};
+const volatile __u32 page_shift = 12;
 
 /*
  * Everything attached stays inert until user space flips these: the recording's time 0. Operations end
@@ -32,6 +33,8 @@ struct wire_types {
 	struct op_ring op_ring;
 	enum op_flags flags;
 	enum bio_how how;
+	enum end_io end_io;
+	enum bio_flags bio_flags;
 	enum hide hide;
 	enum call_kind kind;
 	enum call_user user;

@@ -99,7 +99,9 @@ struct dentry {
 };
 
 struct block_device {
+	unsigned long long bd_start_sect;
 	struct gendisk *bd_disk;
+	u32 bd_dev;
 };
 
 struct super_block {
@@ -112,6 +114,7 @@ struct inode {
 	u16 i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	u32 i_rdev;
 	long long i_size;
 	u32 i_generation;
 };
@@ -200,6 +203,7 @@ struct address_space {
 };
 
 struct page {
+	unsigned long flags;
 	unsigned long compound_head;
 };
 
@@ -218,6 +222,7 @@ struct bvec_iter {
 	unsigned long long bi_sector;
 	unsigned int bi_size;
 	unsigned int bi_idx;
+	unsigned int bi_bvec_done;
 };
 
 struct bio {
@@ -244,9 +249,14 @@ struct request_queue {
 struct request {
 	struct request_queue *q;
 	unsigned int cmd_flags;
+	u32 rq_flags;
 	unsigned int __data_len;
 	unsigned long long __sector;
 	struct bio *bio;
+};
+
+enum rqf_flags {
+	__RQF_FLUSH_SEQ = 1,
 };
 
 struct kiocb {
@@ -256,9 +266,42 @@ struct kiocb {
 
 struct iomap_dio {
 	struct kiocb *iocb;
+	long long size;
 };
 
+struct blkdev_dio {
+	struct kiocb *iocb;
+	unsigned int flags;
+	struct bio bio;
+};
+
+struct buffer_head {
+	char *b_data;
+};
+
+struct xfs_buf_ops {
+	char *name;
+};
+
+struct xfs_buf {
+	const struct xfs_buf_ops *b_ops;
+};
+
+struct dm_io {
+	struct bio *orig_bio;
+};
+
+struct dm_target_io {
+	struct dm_io *io;
+	struct bio clone;
+};
+
+struct btrfs_key {
+	__u64 objectid;
+} __attribute__((packed));
+
 struct btrfs_root {
+	struct btrfs_key root_key;
 	u32 anon_dev;
 };
 
@@ -267,10 +310,40 @@ struct btrfs_inode {
 	struct inode vfs_inode;
 };
 
+struct btrfs_bio {
+	struct btrfs_inode *inode;
+	u64 file_offset;
+	void *private;
+	struct bio bio;
+};
+
+struct btrfs_io_context {
+	struct bio *orig_bio;
+};
+
+struct btrfs_io_stripe {
+	struct btrfs_io_context *bioc;
+};
+
+struct extent_buffer {
+	void *addr;
+	struct folio *folios[16];
+};
+
 struct seq_file;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
+};
+
+struct kallsym_iter {
+	unsigned long value;
+	char name[512];
+};
+
+struct bpf_iter__ksym {
+	struct bpf_iter_meta *meta;
+	struct kallsym_iter *ksym;
 };
 
 struct bpf_iter__task {

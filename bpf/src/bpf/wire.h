@@ -78,6 +78,7 @@ enum op_flags {
 	OPF_AT_SIZE = 512, /* pos_after is the file's size after a call that may have appended */
 	OPF_MAP_BUSY = 1024, /* what is mapped there could not be looked up */
 	OPF_MIDWAY = 2048, /* in flight when its thread was adopted: the start is that moment */
+	OPF_IO = 32768, /* bios were queued during the call */
 };
 
 struct rec_op {
@@ -195,27 +196,70 @@ struct rec_fd {
 	__u32 path_cut;
 };
 
+/* How the file of a bio, or what it is instead, was told in the kernel. */
 enum bio_how {
 	BIO_UNKNOWN = 0,
 	BIO_PAGE = 1, /* file by the page cache page it carries */
 	BIO_DIRECT = 2, /* file by the direct I/O request behind it */
+	BIO_FS = 3, /* file by the file system's own structure around the bio (btrfs_bio) */
+	BIO_BDEV = 4, /* a page of the block device's own page cache: metadata, or the raw device */
+	BIO_CLONE = 5, /* file by the bio that a mapped device cloned */
 };
+
+/* Who is told when a bio ends, from its bi_end_io: one entry per meaning, not per function. */
+enum end_io {
+	END_OTHER = 0,
+	END_PAGE = 1, /* page cache of a file, read or write-back */
+	END_DIRECT = 2, /* iomap direct I/O */
+	END_BDEV_DIRECT = 3, /* direct I/O on the block device itself, request in bi_private */
+	END_BDEV_ASYNC = 4, /* the same, request around the bio */
+	END_BUFFER = 5, /* one buffer head */
+	END_BTRFS = 6, /* a struct btrfs_bio is around it */
+	END_BTRFS_CLONE = 7, /* a mirror's clone of such a one */
+	END_BTRFS_SUPER = 8,
+	END_XFS_BUF = 9, /* one XFS metadata buffer */
+	END_XFS_LOG = 10,
+	END_SWAP = 11,
+	END_WAIT = 12, /* somebody sleeps on it */
+	END_CHAIN = 13, /* the end of part of another bio */
+	END_DM = 14, /* a device mapper clone */
+};
+
+enum bio_flags {
+	BIOF_SPLIT = 1, /* part of a bio that was too large for the device */
+	BIOF_MERGED = 2, /* joined a request that was there */
+	BIOF_SWAP_PAGE = 4, /* carries anonymous memory */
+	BIOF_PEEK = 8, /* peek is sent */
+	BIOF_PEEK_LATER = 16, /* a read: peek holds an address until it ends */
+};
+
+#define WIRE_PEEK_BYTES 32
 
 struct rec_bio {
 	struct rec_hdr hdr;
 	__u64 rq_id; /* 0: no request */
 	__u64 queue_ns; /* 0: queued before the recording */
 	__u64 sector;
+	__u64 orig_sector; /* where it was queued first, when orig_dev is set */
+	__u64 cause_ns; /* start of the call that task_id was in, 0: none */
 	struct file_id file;
-	__s64 file_offset_bytes;
+	__s64 file_offset_bytes; /* -1: not known */
 	__u32 dev;
+	__u32 orig_dev; /* the partition or mapped device it was queued on, 0: the same */
 	__u32 len_bytes;
 	__u32 opf; /* the kernel's REQ_ bits */
 	__u32 task_id; /* 0: no recorded task */
-	__s32 error; /* of the request, or of the bio itself */
+	__s32 error; /* blk_status_t, or -errno on older kernels; of the request, or of the bio itself */
+	__u32 sb_dev; /* of the file's file system */
 	__u8 how; /* enum bio_how */
-	__u8 pad[3];
+	__u8 end_io; /* enum end_io */
+	__u8 flags; /* enum bio_flags */
+	__u8 hide; /* enum hide: not sent then */
+	/* Sent only as far as needed: recorded tasks have a name already, and file data needs no look inside. */
 	char comm[WIRE_COMM_BYTES];
+	/* With BIOF_PEEK, what tells metadata apart: a buffer head's first bytes, the name of an XFS buffer's
+	 * verifier, or the owner and level of a btrfs node (bytes 0-7 and 8). */
+	__u8 peek[WIRE_PEEK_BYTES];
 };
 
 struct rec_rq {
@@ -227,12 +271,22 @@ struct rec_rq {
 	__u32 dev;
 	__u32 len_bytes;
 	__u32 opf;
-	__s32 error;
+	__s32 error; /* as in rec_bio */
 	__u32 issue_cpu;
+	__u32 requeues; /* times the driver gave it back before */
+	__u32 bios; /* carried */
 	__u32 pad;
 };
 
 /* ---- what user space tells the probes ---- */
+
+/* Addresses of functions with their meaning, the most frequent first, ended by an address of 0. */
+#define WIRE_END_IOS 40
+
+struct end_io_desc {
+	__u64 address;
+	__u64 kind; /* enum end_io */
+};
 
 enum call_kind {
 	CALL_NONE = 0,

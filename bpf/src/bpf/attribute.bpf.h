@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What a bio carries: facts only. What they mean (data, journal, which table) is decided in
+ * capture/src/classify.rs; docs/attribution.md tells from which kernel sources each fact is.
+ */
+#ifndef IOREEL_ATTRIBUTE_H
+#define IOREEL_ATTRIBUTE_H
+
+#define S_IFBLK 0060000
+#define DIO_IS_SYNC 2u /* block/fops.c: blkdev_dio.iocb is the waiting task instead */
+#define PAGE_MAPPING_FLAGS 3ul
+#define PAGE_MAPPING_ANON 1ul
+#define BTRFS_HEADER_OWNER 88 /* struct btrfs_header, on disk */
+#define BTRFS_HEADER_LEVEL 100
+
+static __always_inline __u32 end_io_kind(__u64 address)
+{
+#pragma unroll
+	for (int i = 0; i < WIRE_END_IOS; i++) {
+		__u64 known = end_ios[i].address;
+
+		if (!known)
+			break;
+		if (known == address)
+			return end_ios[i].kind;
+	}
+	return END_OTHER;
+}
+
+static __always_inline __u8 hidden_inode(struct inode *inode)
+{
+	struct hidden_key key = {};
+	__u8 *hide;
+
+	key.ino = inode->i_ino;
+	key.sb_dev = inode->i_sb->s_dev;
+	hide = bpf_map_lookup_elem(&hidden_files, &key);
+	return hide ? *hide : 0;
+}
+
+/* A recorded task's own direct I/O is never the recorder's: `look` is false then, which spares a lookup. */
+static __always_inline void set_bio_file(struct rec_bio *b, struct inode *inode, __u8 how, bool look)
+{
+	if (look)
+		b->hide = hidden_inode(inode);
+	identify(inode, &b->file);
+	b->sb_dev = inode->i_sb->s_dev;
+	b->how = how;
+}
+
+/* Direct I/O on a block device, of a request that is at hand or of the call the task is in. */
+static __always_inline void set_bdev_file(struct rec_bio *b, struct bio *bio, struct file *file)
+{
+	struct inode *inode = file->f_inode;
+
+	if (!inode || (inode->i_mode & S_IFMT) != S_IFBLK || inode->i_rdev != bio->bi_bdev->bd_dev)
+		return;
+	set_bio_file(b, inode, BIO_DIRECT, false);
+	b->file_offset_bytes = (b->sector - bio->bi_bdev->bd_start_sect) << 9;
+}
+
+static __always_inline void direct(struct rec_bio *b, struct bio *owner, bool look)
+{
+	struct iomap_dio *dio = kernel_cast(struct iomap_dio, owner->bi_private);
+	struct kiocb *iocb = dio->iocb;
+	struct file *file = iocb->ki_filp;
+	struct inode *inode = file->f_inode;
+
+	if (!inode)
+		return;
+	set_bio_file(b, inode, BIO_DIRECT, look);
+	/* iomap_dio_bio_iter: `size` counts what was submitted before and this bio; ki_pos stays at the start. */
+	b->file_offset_bytes = iocb->ki_pos + dio->size - b->len_bytes;
+	if (b->file_offset_bytes < 0)
+		b->file_offset_bytes = -1;
+}
+
+/*
+ * Where the kernel maps a page: a constant away from the page's own address, scaled (CONFIG_SPARSEMEM_VMEMMAP). The
+ * constant is not exported; it is learnt from structures that hold both addresses, and given up should two disagree.
+ */
+__s64 page_distance = 0;
+__u32 page_distance_state = 0;
+
+enum {
+	DISTANCE_UNKNOWN = 0,
+	DISTANCE_KNOWN = 1,
+	DISTANCE_REFUTED = 2,
+};
+
+static __always_inline void learn_distance(const void *page, const void *address)
+{
+	__s64 distance = (__s64)address - (((__s64)page >> 6) << page_shift);
+
+	if (!page || !address || bpf_core_type_size(struct page) != 64)
+		return;
+	if (page_distance_state == DISTANCE_UNKNOWN) {
+		page_distance = distance;
+		page_distance_state = DISTANCE_KNOWN;
+	} else if (page_distance != distance) {
+		page_distance_state = DISTANCE_REFUTED;
+	}
+}
+
+static __always_inline const void *address_of(const void *page)
+{
+	if (!page || page_distance_state != DISTANCE_KNOWN)
+		return NULL;
+	return (const void *)((((__s64)page >> 6) << page_shift) + page_distance);
+}
+
+/* Looks at the first bytes of a metadata block: now for a write, when it has been read for a read. */
+static __always_inline void peek_at(struct rec_bio *b, const void *address)
+{
+	if (!address)
+		return;
+	if ((b->opf & REQ_OP_MASK) == 0) {
+		*(__u64 *)b->peek = (__u64)address;
+		b->flags |= BIOF_PEEK_LATER;
+	} else if (!bpf_probe_read_kernel(b->peek, WIRE_PEEK_BYTES, address)) {
+		b->flags |= BIOF_PEEK;
+	}
+}
+
+/* By the first page; `trusted`: whoever is told of the end carries pages of a cache and nothing else; `bh`: its buffer
+ * head. */
+static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool trusted, void *bh)
+{
+	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec);
+	struct address_space *mapping;
+	unsigned long head, address, first;
+	struct inode *inode;
+	struct folio *folio;
+	struct page *page;
+
+	if (!vec || !b->len_bytes)
+		return;
+	vec += bio->bi_iter.bi_idx;
+	page = BPF_CORE_READ(vec, bv_page);
+	if (!page)
+		return;
+	head = BPF_CORE_READ(page, compound_head);
+	folio = (struct folio *)(head & 1 ? head - 1 : (unsigned long)page);
+	address = (unsigned long)BPF_CORE_READ(folio, mapping);
+	if ((address & PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON)
+		b->flags |= BIOF_SWAP_PAGE;
+	if (!address || (address & PAGE_MAPPING_FLAGS))
+		return;
+	mapping = kernel_cast(struct address_space, (void *)address);
+	inode = mapping->host;
+	if (!inode)
+		return;
+	if ((inode->i_mode & S_IFMT) == S_IFBLK) {
+		/* A user buffer may be a page of some other device. */
+		if (!trusted && inode->i_rdev != (b->orig_dev ?: b->dev))
+			return;
+		identify(inode, &b->file);
+		b->how = BIO_BDEV;
+		if (bh) {
+			const void *address = kernel_cast(struct buffer_head, bh)->b_data;
+
+			learn_distance(page, address - BPF_CORE_READ(vec, bv_offset));
+			peek_at(b, address);
+		} else {
+			const void *address = address_of(page);
+
+			if (address)
+				peek_at(b, address + BPF_CORE_READ(vec, bv_offset));
+		}
+	} else {
+		struct super_block *sb = inode->i_sb;
+
+		if (!trusted && sb->s_dev != (b->orig_dev ?: b->dev) && sb->s_magic != BTRFS_SUPER_MAGIC)
+			return;
+		set_bio_file(b, inode, BIO_PAGE, true);
+	}
+	/* A large folio's vector starts anywhere in it. */
+	first = head & 1 ? ((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page) : 0;
+	b->file_offset_bytes = ((__s64)(BPF_CORE_READ(folio, index) + first) << page_shift) +
+			       BPF_CORE_READ(vec, bv_offset) + bio->bi_iter.bi_bvec_done;
+}
+
+static __always_inline void peek_node(struct rec_bio *b, const void *address)
+{
+	__u64 owner = 0;
+	__u8 level = 0;
+
+	if (bpf_probe_read_kernel(&owner, sizeof(owner), address + BTRFS_HEADER_OWNER) ||
+	    bpf_probe_read_kernel(&level, sizeof(level), address + BTRFS_HEADER_LEVEL))
+		return;
+	*(__u64 *)b->peek = owner;
+	b->peek[8] = level;
+	b->flags |= BIOF_PEEK;
+}
+
+static __noinline void peek_later(struct rec_bio *b)
+{
+	const void *address = *(void **)b->peek;
+
+	b->flags &= ~BIOF_PEEK_LATER;
+	if (b->how == BIO_FS)
+		peek_node(b, address);
+	else if (!bpf_probe_read_kernel(b->peek, WIRE_PEEK_BYTES, address))
+		b->flags |= BIOF_PEEK;
+}
+
+static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
+{
+	struct btrfs_bio *bbio = container_of(bio, struct btrfs_bio, bio);
+	struct btrfs_inode *owner;
+	struct inode *inode;
+	__u64 root;
+
+	if (!bpf_core_type_exists(struct btrfs_bio) || !bpf_core_field_exists(bbio->inode))
+		return;
+	owner = BPF_CORE_READ(bbio, inode);
+	if (!owner)
+		return;
+	/* Older kernels have a VFS inode there. */
+	inode = (struct inode *)((unsigned long)owner + bpf_core_field_offset(struct btrfs_inode, vfs_inode));
+	if (BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
+		inode = (struct inode *)owner;
+	if (BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
+		return;
+	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
+	b->file_offset_bytes = BPF_CORE_READ(bbio, file_offset);
+	root = BPF_CORE_READ(container_of(inode, struct btrfs_inode, vfs_inode), root, root_key.objectid);
+	/* The inode of the tree cache is number 1 of tree 1. */
+	if (root == 1 && b->file.ino == 1) {
+		struct extent_buffer *eb = BPF_CORE_READ(bbio, private);
+		const void *address = NULL, *folio = NULL;
+
+		if (!eb || !bpf_core_field_exists(eb->addr) || !bpf_core_field_exists(eb->folios))
+			return;
+		/* Without an address of its own when its pages do not lie side by side. */
+		address = BPF_CORE_READ(eb, addr);
+		folio = BPF_CORE_READ(eb, folios[0]);
+		if (address)
+			learn_distance(folio, address);
+		else
+			address = address_of(folio);
+		if (!address)
+			return;
+		if ((b->opf & REQ_OP_MASK) == 0) {
+			*(__u64 *)b->peek = (__u64)address;
+			b->flags |= BIOF_PEEK_LATER;
+		} else {
+			peek_node(b, address);
+		}
+	}
+}
+
+/* A mapped device's clone carries what the bio carries that it was made from. */
+static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
+{
+	struct dm_target_io *tio = container_of(clone, struct dm_target_io, clone);
+	struct rec_bio *parent;
+	struct bio *orig;
+
+	if (!bpf_core_type_exists(struct dm_target_io) || !bpf_core_type_exists(struct dm_io))
+		return;
+	orig = BPF_CORE_READ(tio, io, orig_bio);
+	parent = orig ? find_bio(orig) : NULL;
+	if (!parent)
+		return;
+	b->file = parent->file;
+	b->sb_dev = parent->sb_dev;
+	b->hide = parent->hide;
+	b->end_io = parent->end_io;
+	b->how = parent->how ? BIO_CLONE : 0;
+	b->flags |= parent->flags & BIOF_SWAP_PAGE;
+	if (parent->how == BIO_BDEV || parent->how == BIO_FS)
+		b->how = parent->how;
+	b->file_offset_bytes = parent->file_offset_bytes;
+	if (parent->file_offset_bytes >= 0 && b->orig_sector >= parent->sector)
+		b->file_offset_bytes += (b->orig_sector - parent->sector) << 9;
+	if (parent->flags & (BIOF_PEEK | BIOF_PEEK_LATER)) {
+		__builtin_memcpy(b->peek, parent->peek, sizeof(b->peek));
+		b->flags |= parent->flags & (BIOF_PEEK | BIOF_PEEK_LATER);
+	}
+}
+
+static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct task_state *st)
+{
+	__u32 kind = end_io_kind((__u64)bio->bi_end_io);
+	struct bio *owner = bio;
+
+	/* Part of another bio, which says whose it is. */
+	if (kind == END_CHAIN) {
+		owner = kernel_cast(struct bio, bio->bi_private);
+		kind = end_io_kind((__u64)owner->bi_end_io);
+	}
+	b->end_io = kind;
+	switch (kind) {
+	case END_DIRECT:
+		direct(b, owner, !st);
+		return;
+	case END_BDEV_DIRECT:
+	case END_BDEV_ASYNC: {
+		struct blkdev_dio *dio =
+		    kind == END_BDEV_DIRECT
+			? kernel_cast(struct blkdev_dio, owner->bi_private)
+			: kernel_cast(struct blkdev_dio, container_of(owner, struct blkdev_dio, bio));
+
+		if (kind == END_BDEV_ASYNC || !(dio->flags & DIO_IS_SYNC)) {
+			set_bdev_file(b, bio, dio->iocb->ki_filp);
+			return;
+		}
+	}
+		/* fallthrough */
+	case END_WAIT:
+		if (st && st->in_call && st->op.ofd)
+			set_bdev_file(b, bio, kernel_cast(struct file, (void *)st->op.ofd));
+		if (!b->how)
+			by_page(b, bio, false, NULL);
+		return;
+	case END_PAGE:
+		by_page(b, bio, true, NULL);
+		return;
+	case END_BUFFER:
+		by_page(b, bio, true, owner->bi_private);
+		return;
+	case END_BTRFS:
+		by_btrfs(b, owner);
+		if (!b->how)
+			by_page(b, bio, false, NULL);
+		return;
+	case END_BTRFS_CLONE: {
+		struct btrfs_io_stripe *stripe = owner->bi_private;
+		struct bio *orig;
+
+		if (!bpf_core_type_exists(struct btrfs_io_stripe))
+			return;
+		orig = BPF_CORE_READ(stripe, bioc, orig_bio);
+		if (orig)
+			by_btrfs(b, orig);
+		if (!b->how)
+			by_page(b, bio, false, NULL);
+		return;
+	}
+	case END_XFS_BUF: {
+		struct xfs_buf *bp = owner->bi_private;
+		const char *name;
+
+		if (!bpf_core_type_exists(struct xfs_buf) || !bpf_core_field_exists(bp->b_ops))
+			return;
+		name = BPF_CORE_READ(bp, b_ops, name);
+		if (name && bpf_probe_read_kernel_str(b->peek, WIRE_PEEK_BYTES, name) > 0)
+			b->flags |= BIOF_PEEK;
+		return;
+	}
+	case END_DM:
+		by_parent(b, owner);
+		if (!b->how)
+			by_page(b, bio, false, NULL);
+		return;
+	case END_XFS_LOG:
+	case END_BTRFS_SUPER:
+		return;
+	default:
+		by_page(b, bio, false, NULL);
+	}
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Addresses of kernel functions. An iterator tells them to whoever may load it, where /proc/kallsyms
+ * shows zeros to all but root.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#define KSYM_NAME_BYTES 48
+
+struct ksym_rec {
+	__u64 address;
+	char name[KSYM_NAME_BYTES];
+};
+
+struct ksym_rec ksym_rec_type = {}; /* never read: describes the record to the Rust side */
+
+/* Names looked for, filled by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 128);
+	__type(key, char[KSYM_NAME_BYTES]);
+	__type(value, __u8);
+} wanted SEC(".maps");
+
+SEC("iter/ksym")
+int ksyms(struct bpf_iter__ksym *ctx)
+{
+	struct kallsym_iter *sym = ctx->ksym;
+	struct ksym_rec rec = {};
+
+	if (!sym)
+		return 0;
+	bpf_probe_read_kernel_str(rec.name, sizeof(rec.name), sym->name);
+	if (!bpf_map_lookup_elem(&wanted, rec.name))
+		return 0;
+	rec.address = sym->value;
+	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

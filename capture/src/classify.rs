@@ -1,0 +1,275 @@
+//! What a bio is: data of a file, or which part of the file system's own. A pure function of what the probes saw
+//! and of where things lie on the device. `docs/attribution.md` tells the reasons with their kernel sources.
+
+use ioreel_bpf::types::{bio_flags, bio_how, end_io, rec_bio};
+
+use crate::layout::{Kind, Layout, Layouts};
+
+/// What a bio was taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Word of the column `class`.
+    pub(crate) class: &'static str,
+    /// Word of the column `detail`.
+    pub(crate) detail: Option<&'static str>,
+    /// Word of the column `how`.
+    pub(crate) how: Option<&'static str>,
+    /// Percent.
+    pub(crate) confidence: i32,
+    /// Whether the file in the record is the one whose data this is.
+    pub(crate) of_file: bool,
+}
+
+const DISCARD: u32 = 3;
+const SECURE_ERASE: u32 = 5;
+const FLUSH: u32 = 2;
+const WRITE_ZEROES: u32 = 9;
+const META: u32 = 1 << 12;
+const SWAP: u32 = 1 << 22;
+
+fn told(class: &'static str, detail: &'static str, how: &'static str, confidence: i32) -> Told {
+    Told { class, detail: Some(detail), how: Some(how), confidence, of_file: false }
+}
+
+fn data(how: &'static str, confidence: i32) -> Told {
+    Told { class: "data", detail: None, how: Some(how), confidence, of_file: true }
+}
+
+const UNKNOWN: Told = Told { class: "unknown", detail: None, how: None, confidence: 0, of_file: false };
+
+/// Where the bio was queued first: what the file system there calls its device and sector.
+pub(crate) fn place(rec: &rec_bio) -> (i64, i64) {
+    if rec.orig_dev != 0 {
+        (i64::from(rec.orig_dev), rec.orig_sector as i64)
+    } else {
+        (i64::from(rec.dev), rec.sector as i64)
+    }
+}
+
+/// Decides.
+pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
+    let op = rec.opf & 0xff;
+    if op == FLUSH || rec.len_bytes == 0 {
+        return Told { class: "flush", detail: None, how: Some("operation"), confidence: 100, of_file: false };
+    }
+    let end = end_io(u32::from(rec.end_io));
+    let (dev, sector) = place(rec);
+    let mounted_kind = layouts.of(dev).at(sector).filter(|_| !matches!(op, DISCARD | SECURE_ERASE));
+    let mounted = layouts.is_mounted(dev);
+    let layout = layouts.of(dev);
+    match end {
+        end_io::END_XFS_LOG => return told("journal", "log", "end_io", 100),
+        end_io::END_BTRFS_SUPER => return told("superblock", "superblock", "end_io", 100),
+        end_io::END_SWAP => return told("swap", "page", "end_io", 100),
+        end_io::END_XFS_BUF => return xfs_buffer(rec, mounted_kind),
+        _ => {}
+    }
+    if rec.opf & SWAP != 0 || matches!(layout, Layout::Swap) {
+        return told("swap", "page", "device", if rec.opf & SWAP != 0 { 100 } else { 90 });
+    }
+    let how = bio_how(u32::from(rec.how));
+    let file = matches!(how, bio_how::BIO_PAGE | bio_how::BIO_DIRECT | bio_how::BIO_FS | bio_how::BIO_CLONE);
+    // Direct I/O on the device itself, whatever a file system keeps there: sb_dev is then that of /dev.
+    let raw = matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT | end_io::END_WAIT) && file;
+    if raw {
+        return data("request", 100);
+    }
+    // A journal's block has the page of the block that it is a copy of.
+    if let Some(Kind {
+        class: class @ ("journal" | "inode_table" | "bitmap" | "superblock" | "metadata" | "extent_map"),
+        detail,
+    }) = mounted_kind
+    {
+        return told(class, detail, "layout", if mounted { 100 } else { 90 });
+    }
+    match how {
+        bio_how::BIO_FS => btrfs(rec),
+        bio_how::BIO_DIRECT => data("request", 100),
+        bio_how::BIO_CLONE => data("clone", 95),
+        bio_how::BIO_PAGE => match layout {
+            Layout::Ext4(l) if l.own_inodes.contains(&(rec.file.ino as i64)) => told("metadata", "quota", "page", 95),
+            // btrfs before it told by its own structures.
+            Layout::Btrfs if rec.file.ino == 1 && rec.file.dev == rec.sb_dev => told("tree", "node", "page", 95),
+            _ => data("page", if end == end_io::END_OTHER { 90 } else { 100 }),
+        },
+        bio_how::BIO_BDEV => device_page(rec, layout, mounted),
+        _ if matches!(op, DISCARD | SECURE_ERASE) => told("metadata", "discard", "operation", 80),
+        _ if op == WRITE_ZEROES => told("metadata", "zeroing", "operation", 60),
+        _ if has(rec, bio_flags::BIOF_SWAP_PAGE) && end == end_io::END_WAIT && mounted => {
+            told("swap", "page", "page", 70)
+        }
+        _ if rec.opf & META != 0 => told("metadata", "other", "flags", 60),
+        // Direct I/O on a device where nothing is mounted, by a caller that is not known.
+        _ if matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT | end_io::END_WAIT) && !mounted => {
+            Told { class: "data", detail: Some("device"), how: Some("end_io"), confidence: 80, of_file: false }
+        }
+        _ => UNKNOWN,
+    }
+}
+
+fn has(rec: &rec_bio, flag: bio_flags) -> bool {
+    u32::from(rec.flags) & flag.0 != 0
+}
+
+/// By the name of the buffer's verifier (fs/xfs/libxfs: `xfs_buf_ops.name`).
+fn xfs_buffer(rec: &rec_bio, place: Option<Kind>) -> Told {
+    const NAMES: &[(&str, &str, &str)] = &[
+        ("xfs_sb", "superblock", "superblock"),
+        ("xfs_sb_quiet", "superblock", "superblock"),
+        ("xfs_agf", "superblock", "agf"),
+        ("xfs_agi", "superblock", "agi"),
+        ("xfs_agfl", "superblock", "agfl"),
+        ("xfs_inode", "inode_table", "inodes"),
+        ("xfs_inode_ra", "inode_table", "inodes"),
+        ("xfs_dir3_block", "directory", "block"),
+        ("xfs_dir3_data", "directory", "data"),
+        ("xfs_dir3_data_reada", "directory", "data"),
+        ("xfs_dir3_free", "directory", "free"),
+        ("xfs_dir3_leaf1", "directory", "leaf"),
+        ("xfs_dir3_leafn", "directory", "leaf"),
+        // Also of large extended attributes: told apart only when it has been read.
+        ("xfs_da3_node", "directory", "node"),
+        ("xfs_attr3_leaf", "metadata", "xattr"),
+        ("xfs_attr3_rmt", "metadata", "xattr"),
+        ("xfs_bmbt", "extent_map", "bmbt"),
+        ("xfs_bnobt", "tree", "bnobt"),
+        ("xfs_cntbt", "tree", "cntbt"),
+        ("xfs_inobt", "tree", "inobt"),
+        ("xfs_finobt", "tree", "finobt"),
+        ("xfs_rmapbt", "tree", "rmapbt"),
+        ("xfs_refcountbt", "tree", "refcountbt"),
+        ("xfs_symlink", "metadata", "symlink"),
+        ("xfs_dquot", "metadata", "quota"),
+        ("xfs_dquot_ra", "metadata", "quota"),
+        ("xfs_rtbuf", "bitmap", "realtime"),
+        ("xfs_rtbitmap", "bitmap", "realtime"),
+        ("xfs_rtsummary", "bitmap", "realtime"),
+    ];
+    let name = rec.peek.split(|b| *b == 0).next().filter(|_| has(rec, bio_flags::BIOF_PEEK)).unwrap_or_default();
+    match (NAMES.iter().find(|(known, ..)| known.as_bytes() == name), place) {
+        (Some((_, class, detail)), _) => told(class, detail, "buffer", if name == b"xfs_da3_node" { 90 } else { 100 }),
+        (None, Some(Kind { class, detail })) => told(class, detail, "layout", 100),
+        (None, None) => told("metadata", "buffer", "end_io", 80),
+    }
+}
+
+/// By the inode of the `btrfs_bio`, and for the inode that caches tree nodes by the node's owner
+/// (include/uapi/linux/btrfs_tree.h).
+fn btrfs(rec: &rec_bio) -> Told {
+    let node = rec.file.ino == 1 && rec.file.dev == rec.sb_dev;
+    if !node {
+        // The old free space cache and data being moved are files of the file system's own.
+        return if rec.file.dev == rec.sb_dev { told("metadata", "internal", "inode", 70) } else { data("inode", 100) };
+    }
+    if !has(rec, bio_flags::BIOF_PEEK) {
+        return told("tree", "node", "inode", 100);
+    }
+    let mut owner = [0; 8];
+    owner.copy_from_slice(&rec.peek[..8]);
+    let detail = match i64::from_ne_bytes(owner) {
+        1 => "root",
+        2 => "extent",
+        3 => "chunk",
+        4 => "device",
+        5 | 256.. => "fs",
+        7 => "checksum",
+        8 => "quota",
+        9 => "uuid",
+        10 => "free_space",
+        11 => "block_group",
+        12 => "raid_stripe",
+        -6 | -7 => "log",
+        -8 => "relocation",
+        -9 => "data_relocation",
+        _ => "node",
+    };
+    told("tree", detail, "inode", 100)
+}
+
+/// A page of the device's own cache: metadata of what is mounted there, or I/O on the bare device.
+fn device_page(rec: &rec_bio, layout: &Layout, mounted: bool) -> Told {
+    match layout {
+        Layout::Ext4(l) if mounted => {
+            let content = has(rec, bio_flags::BIOF_PEEK).then(|| ext4_block(&rec.peek, l.filetype, l.block_bytes));
+            content.flatten().unwrap_or(told("metadata", "other", "page", 60))
+        }
+        Layout::Btrfs if mounted => told("superblock", "superblock", "page", 70),
+        _ if mounted => told("metadata", "other", "page", 60),
+        // Whole-device reads and writes through the cache: the file is the device.
+        _ => Told { class: "data", detail: Some("device"), how: Some("page"), confidence: 90, of_file: true },
+    }
+}
+
+/// By the first bytes of a block that is in no table: fs/ext4/ext4_extents.h, xattr.h, ext4.h (ext4_dir_entry_2).
+fn ext4_block(head: &[u8; 32], filetype: bool, block_bytes: i64) -> Option<Told> {
+    let word = |at: usize| i64::from(u16::from_le_bytes([head[at], head[at + 1]]));
+    let long = |at: usize| word(at) | word(at + 2) << 16;
+    let (magic, entries, max, depth) = (word(0), word(2), word(4), word(6));
+    let extents = magic == 0xF30A && entries <= max && max * 12 + 12 <= block_bytes && depth <= 5;
+    let entry = |at: usize| {
+        let (len, name, kind) = (word(at + 4), i64::from(head[at + 6]), i64::from(head[at + 7]));
+        let fits = len >= 12 && len % 4 == 0 && len <= block_bytes && name + 8 <= len;
+        let kind_fits = if filetype { kind <= 7 && (kind != 0 || long(at) == 0) } else { kind == 0 };
+        // An unused entry keeps its name; one that is in use has one, without NUL or slash.
+        let named = name != 0 || long(at) == 0;
+        let shown = &head[at + 8..(at + 8 + name as usize).min(head.len())];
+        fits && kind_fits && named && !shown.iter().any(|b| matches!(b, 0 | b'/'))
+    };
+    // A directory whose entry types look like an extent header's depth does not exist: types begin at 1.
+    if extents && (depth < 256) {
+        return Some(told("extent_map", "extents", "content", 100));
+    }
+    if long(0) == 0xEA02_0000 {
+        return Some(told("metadata", "xattr", "content", 100));
+    }
+    if long(0) == 0x0B10_CA04 {
+        return Some(told("metadata", "orphan_file", "content", 80));
+    }
+    if entry(0) {
+        return Some(told("directory", "block", "content", 95));
+    }
+    // A symlink's text, or a block of an old-style block map: numbers of blocks.
+    let text = head.iter().take_while(|b| **b != 0);
+    if text.clone().count() >= 8 && text.clone().all(|b| *b >= b' ') {
+        return Some(told("metadata", "symlink", "content", 60));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(bytes: &[u8]) -> [u8; 32] {
+        let mut all = [0; 32];
+        all[..bytes.len()].copy_from_slice(bytes);
+        all
+    }
+
+    #[test]
+    fn ext4_blocks_by_their_first_bytes() {
+        let class = |bytes: &[u8]| ext4_block(&head(bytes), true, 4096).map(|t| t.class);
+        assert_eq!(class(b"\x0a\xf3\x05\x00\x54\x01\x00\x00"), Some("extent_map"));
+        // Inode 62218, whose low half is the extent magic, with an entry length that would do as a maximum.
+        assert_eq!(class(b"\x0a\xf3\x00\x00\x10\x00\x01\x01a"), Some("directory"));
+        assert_eq!(class(b"\x02\x00\x00\x00\x0c\x00\x01\x02.\x00\x00\x00"), Some("directory"));
+        // An inner node of a hashed directory: one unused entry over the whole block.
+        assert_eq!(class(b"\x00\x00\x00\x00\x00\x10\x00\x00"), Some("directory"));
+        assert_eq!(class(b"\x00\x00\x02\xea"), Some("metadata"));
+        // A block map: numbers one after another.
+        assert_eq!(class(b"\x00\x20\x00\x00\x01\x20\x00\x00\x02\x20\x00\x00\x03\x20\x00\x00"), None);
+    }
+
+    #[test]
+    fn btrfs_nodes_by_owner() {
+        let mut rec = rec_bio { len_bytes: 16384, how: bio_how::BIO_FS.0 as u8, ..rec_bio::default() };
+        rec.file.ino = 1;
+        (rec.file.dev, rec.sb_dev) = (45, 45);
+        rec.flags = bio_flags::BIOF_PEEK.0 as u8;
+        rec.peek[..8].copy_from_slice(&(-6i64).to_ne_bytes());
+        assert_eq!((btrfs(&rec).class, btrfs(&rec).detail), ("tree", Some("log")));
+        rec.file.ino = 300;
+        rec.file.dev = 46;
+        assert_eq!(btrfs(&rec).class, "data");
+    }
+}

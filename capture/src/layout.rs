@@ -1,0 +1,195 @@
+//! Where file systems keep what on a device, read from the device once: enough to tell journal, tables and
+//! bitmaps by their place.
+
+mod ext4;
+mod xfs;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+};
+
+use crate::host;
+
+/// What lies at a place of a device. The words are those of the column `bio.class`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Class.
+    pub(crate) class: &'static str,
+    /// What exactly.
+    pub(crate) detail: &'static str,
+}
+
+/// Ranges of sectors with what lies there.
+#[derive(Debug, Default)]
+struct Ranges {
+    /// Start, end, kind; sorted, without overlaps.
+    sorted: Vec<(i64, i64, Kind)>,
+}
+
+impl Ranges {
+    /// From ranges in any order; where two overlap, the one that starts first wins.
+    fn new(mut all: Vec<(i64, i64, Kind)>) -> Self {
+        all.retain(|(start, end, _)| start < end);
+        all.sort_by_key(|(start, ..)| *start);
+        let mut sorted: Vec<(i64, i64, Kind)> = Vec::with_capacity(all.len());
+        for (start, end, kind) in all {
+            let from = sorted.last().map_or(start, |(_, last, _)| start.max(*last));
+            match sorted.last_mut() {
+                Some((_, last, same)) if *last >= from && *same == kind => *last = end.max(*last),
+                _ if from < end => sorted.push((from, end, kind)),
+                _ => {}
+            }
+        }
+        Self { sorted }
+    }
+
+    fn at(&self, sector: i64) -> Option<Kind> {
+        let i = self.sorted.partition_point(|(start, ..)| *start <= sector).checked_sub(1)?;
+        self.sorted.get(i).filter(|(_, end, _)| sector < *end).map(|(_, _, kind)| *kind)
+    }
+}
+
+/// What a device holds.
+#[derive(Debug)]
+pub(crate) enum Layout {
+    /// ext2, ext3 or ext4.
+    Ext4(ext4::Layout),
+    /// XFS.
+    Xfs(xfs::Layout),
+    /// btrfs: tells by its own structures, not by place.
+    Btrfs,
+    /// The journal of a file system elsewhere.
+    Journal,
+    /// Swap space.
+    Swap,
+    /// Nothing known, or not readable.
+    Unknown,
+}
+
+impl Layout {
+    /// What lies at this sector.
+    pub(crate) fn at(&self, sector: i64) -> Option<Kind> {
+        match self {
+            Self::Ext4(l) => l.at(sector),
+            Self::Xfs(l) => l.at(sector),
+            Self::Journal => Some(Kind { class: "journal", detail: "external" }),
+            _ => None,
+        }
+    }
+}
+
+/// The layouts of the devices met so far.
+#[derive(Debug, Default)]
+pub(crate) struct Layouts {
+    known: HashMap<i64, Layout>,
+    /// Devices (`dev_t`) whose content could not be read, with the reason.
+    pub(crate) unreadable: Vec<(i64, String)>,
+    mounted: HashSet<i64>,
+}
+
+impl Layouts {
+    /// The layout of the device, partition or mapped device `dev`, read now if it was not yet.
+    pub(crate) fn of(&mut self, dev: i64) -> &Layout {
+        if !self.known.contains_key(&dev) {
+            let layout = self.read(dev);
+            self.known.insert(dev, layout);
+        }
+        // Just inserted.
+        self.known.get(&dev).unwrap_or(&Layout::Unknown)
+    }
+
+    /// Whether a file system on `dev` was mounted when it was first met, as far as this process sees mounts.
+    pub(crate) fn is_mounted(&self, dev: i64) -> bool {
+        self.mounted.contains(&dev)
+    }
+
+    fn read(&mut self, dev: i64) -> Layout {
+        if host::mounts().iter().any(|m| m.sb_dev == dev) {
+            self.mounted.insert(dev);
+        }
+        if host::swap_devices().contains(&dev) {
+            return Layout::Swap;
+        }
+        match self.sniff(dev) {
+            Ok(layout) => layout,
+            Err(e) => {
+                self.unreadable.push((dev, e.to_string()));
+                Layout::Unknown
+            }
+        }
+    }
+
+    fn sniff(&mut self, dev: i64) -> io::Result<Layout> {
+        let path = host::device_node(dev).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let xfs = xfs::read(&mut |at, len| read_direct(&path, at, len));
+        if let Ok(Some(layout)) = xfs {
+            return Ok(Layout::Xfs(layout));
+        }
+        let file = File::open(&path)?;
+        let mut read = |at: u64, len: usize| {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, at).map(|()| bytes)
+        };
+        if let Some(found) = ext4::read(&mut read)? {
+            if let ext4::Found::FileSystem(layout) = &found
+                && let Some(journal) = layout.journal_dev
+            {
+                self.known.insert(journal, Layout::Journal);
+            }
+            return Ok(match found {
+                ext4::Found::FileSystem(layout) => Layout::Ext4(layout),
+                ext4::Found::Journal => Layout::Journal,
+            });
+        }
+        const BTRFS_MAGIC: &[u8] = b"_BHRfS_M";
+        let btrfs = read(0x1_0040, BTRFS_MAGIC.len()).is_ok_and(|bytes| bytes == BTRFS_MAGIC);
+        Ok(if btrfs { Layout::Btrfs } else { Layout::Unknown })
+    }
+}
+
+/// The device that holds the journal of the ext4 on this device, if it is elsewhere.
+pub(crate) fn journal_device(dev: i64) -> Option<i64> {
+    let file = File::open(host::device_node(dev)?).ok()?;
+    ext4::journal_device(&mut |at, len| {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, at).map(|()| bytes)
+    })
+}
+
+/// Reads past the page cache: XFS keeps its metadata elsewhere, and pages of the device left there would be
+/// what tools see long after XFS has changed them. `at` and `len` are multiples of 4096.
+fn read_direct(path: &std::path::Path, at: u64, len: usize) -> io::Result<Vec<u8>> {
+    const ALIGN: usize = 4096;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)?;
+    let mut room = vec![0u8; len + ALIGN];
+    let skip = room.as_ptr().align_offset(ALIGN);
+    let bytes = room.get_mut(skip..skip + len).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    file.read_exact_at(bytes, at)?;
+    Ok(bytes.to_vec())
+}
+
+fn le16(bytes: &[u8], at: usize) -> i64 {
+    bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, |b| i64::from(u16::from_le_bytes(b)))
+}
+
+fn le32(bytes: &[u8], at: usize) -> i64 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, |b| i64::from(u32::from_le_bytes(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_and_the_first_of_two_wins() {
+        let (a, b) = (Kind { class: "journal", detail: "a" }, Kind { class: "bitmap", detail: "b" });
+        let r = Ranges::new(vec![(30, 40, b), (0, 10, a), (10, 20, a), (5, 32, a), (50, 50, b)]);
+        assert_eq!(r.sorted, [(0, 32, a), (32, 40, b)]);
+        assert_eq!(r.at(31), Some(a));
+        assert_eq!(r.at(32), Some(b));
+        assert_eq!((r.at(40), r.at(-1)), (None, None));
+    }
+}

@@ -1,0 +1,100 @@
+//! Which kernel function means what, when it is the one that a bio's end is told to.
+
+use std::fs;
+
+use ioreel_bpf::{
+    ksyms,
+    types::{end_io, end_io_desc},
+};
+
+/// Functions a bio's `bi_end_io` may be, the most frequent first: the probes compare in this order. Names are those
+/// of Linux 6.1 to 6.18; those that a kernel lacks are skipped. See `docs/attribution.md` for the sources.
+const END_IOS: &[(&str, end_io)] = &[
+    ("iomap_dio_bio_end_io", end_io::END_DIRECT),
+    ("blkdev_bio_end_io_async", end_io::END_BDEV_ASYNC),
+    ("blkdev_bio_end_io", end_io::END_BDEV_DIRECT),
+    ("ext4_end_bio", end_io::END_PAGE),
+    ("mpage_end_io", end_io::END_PAGE),
+    ("end_bio_bh_io_sync", end_io::END_BUFFER),
+    ("btrfs_simple_end_io", end_io::END_BTRFS),
+    ("ioend_writeback_end_bio", end_io::END_PAGE),
+    ("xfs_end_bio", end_io::END_PAGE),
+    ("iomap_read_end_io", end_io::END_PAGE),
+    ("iomap_writepage_end_bio", end_io::END_PAGE),
+    ("xfs_buf_bio_end_io", end_io::END_XFS_BUF),
+    ("xlog_bio_end_io", end_io::END_XFS_LOG),
+    ("bio_chain_endio", end_io::END_CHAIN),
+    ("submit_bio_wait_endio", end_io::END_WAIT),
+    ("clone_endio", end_io::END_DM),
+    ("btrfs_orig_write_end_io", end_io::END_BTRFS),
+    ("btrfs_clone_write_end_io", end_io::END_BTRFS_CLONE),
+    ("btrfs_end_super_write", end_io::END_BTRFS_SUPER),
+    ("mpage_read_end_io", end_io::END_PAGE),
+    ("mpage_write_end_io", end_io::END_PAGE),
+    ("end_swap_bio_write", end_io::END_SWAP),
+    ("end_swap_bio_read", end_io::END_SWAP),
+    ("f2fs_read_end_io", end_io::END_PAGE),
+    ("f2fs_write_end_io", end_io::END_PAGE),
+];
+
+/// Without these, bios of what they do stay of unknown class on any kernel that has them under another name.
+const NEEDED: &[&str] = &["iomap_dio_bio_end_io", "end_bio_bh_io_sync", "submit_bio_wait_endio"];
+
+/// What is known of `bi_end_io` functions, in the probes' form.
+#[derive(Debug)]
+pub(crate) struct EndIos {
+    /// Addresses and meanings, the most frequent first, at most as many as the probes take.
+    pub(crate) known: Vec<end_io_desc>,
+    /// Why less will be told apart, if so.
+    pub(crate) warning: Option<String>,
+}
+
+/// Asks the kernel's symbol iterator, and where it is refused /proc/kallsyms.
+pub(crate) fn end_ios() -> EndIos {
+    let names: Vec<&str> = END_IOS.iter().map(|(name, _)| *name).collect();
+    let found = ksyms::addresses(&names).unwrap_or_else(|e| {
+        log::debug!("iter/ksym: {e}");
+        from_proc(&names)
+    });
+    let missing: Vec<&str> =
+        NEEDED.iter().copied().filter(|name| !found.iter().any(|(known, _)| known == name)).collect();
+    let warning = (!missing.is_empty()).then(|| {
+        format!(
+            "the kernel does not tell the addresses of {}: direct and metadata I/O is told apart by the layout of file systems alone; run as root or lower kernel.kptr_restrict",
+            missing.join(", ")
+        )
+    });
+    let known = END_IOS.iter().flat_map(|(name, kind)| {
+        let same = found.iter().filter(move |(known, _)| known == name);
+        same.map(move |(_, address)| end_io_desc { address: *address, kind: u64::from(kind.0) })
+    });
+    EndIos { known: known.collect(), warning }
+}
+
+fn from_proc(names: &[&str]) -> Vec<(String, u64)> {
+    let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (address, _, name) = (words.next()?, words.next()?, words.next()?);
+            let address = u64::from_str_radix(address, 16).ok().filter(|a| *a != 0)?;
+            names.contains(&name).then(|| (name.to_owned(), address))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_once_and_fit_the_probes_table() {
+        let mut names: Vec<_> = END_IOS.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), END_IOS.len());
+        // Room for names that several static functions share.
+        assert!(END_IOS.len() + 8 < 40);
+        assert!(NEEDED.iter().all(|n| END_IOS.iter().any(|(name, _)| name == n)));
+    }
+}
