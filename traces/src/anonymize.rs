@@ -51,6 +51,8 @@ pub(crate) enum Holds {
     Path,
     /// A thread's name.
     Comm,
+    /// Free text, which may name anything: hashed as a whole.
+    Message,
     /// Anything else: hashed as a whole.
     Other,
 }
@@ -61,6 +63,7 @@ pub(crate) fn holds(column: &str) -> Holds {
         "op" | "source" | "state" | "kind" | "class" | "origin" | "event" | "payload" | "detail" | "how" => Holds::Word,
         "path" | "path2" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
+        "message" => Holds::Message,
         _ => Holds::Other,
     }
 }
@@ -214,7 +217,7 @@ impl Anonymizer {
             }
             Holds::Path => self.path(value),
             Holds::Comm => self.comm(value),
-            Holds::Other => self.other(value),
+            Holds::Message | Holds::Other => self.other(value),
         });
     }
 
