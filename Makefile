@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test lint demo bench samples install
+.PHONY: help build release test lint demo bench fuzz samples install
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -32,6 +32,10 @@ demo: ## records a real job, replays it on xfs and btrfs, draws all three (root;
 bench: ## what recording costs, beside strace and perf (root, a quiet machine)
 	@scripts/setup bench
 	@scripts/bench
+
+fuzz: ## damaged input for the importers, FUZZ_SECONDS (300) each
+	@scripts/setup build
+	IOREEL_FUZZ_SECONDS=$${FUZZ_SECONDS:-300} cargo test -p ioreel-traces --test it fuzz:: -- --nocapture
 
 samples: ## makes the reels of traces/samples anew (root)
 	@scripts/make-samples

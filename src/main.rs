@@ -89,7 +89,8 @@ impl Command {
             #[cfg(feature = "capture")]
             Self::Record(_) | Self::Mark(_) => false,
             Self::Info(_) | Self::Stats(_) | Self::Validate(_) => true,
-            Self::Anonymize(_) | Self::Plot(_) | Self::Replay(_) | Self::Import(_) | Self::Export(_) => false,
+            Self::Anonymize(_) | Self::Plot(_) | Self::Replay(_) | Self::Import(_) => false,
+            Self::Export(args) => args.only_prints(),
         }
     }
 }

@@ -1,9 +1,15 @@
 //! Reels in the formats of other tools.
 
 pub mod blktrace;
+pub mod fio;
 mod ordered;
+pub mod perfetto;
+pub mod table;
 
-use std::path::PathBuf;
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use crate::ReelError;
 
@@ -31,3 +37,11 @@ impl ExportError {
 
 /// Shorthand for results of an export.
 pub type Result<T, E = ExportError> = std::result::Result<T, E>;
+
+/// Makes an output file, which must not be there yet.
+fn create(path: &Path) -> Result<File> {
+    File::create_new(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => ReelError::Exists { path: path.into() }.into(),
+        _ => ReelError::io(path, "making the file")(e).into(),
+    })
+}

@@ -1,7 +1,12 @@
 //! Traces of other tools, made into reels.
 
 pub mod blktrace;
+pub mod csv;
+pub mod fio;
+mod lines;
 mod made;
+mod paths;
+pub mod strace;
 
 use std::path::PathBuf;
 

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     ReelError,
     blktrace::Record,
-    export::{ExportError, Result},
+    export::{ExportError, Result, create},
 };
 
 /// CPUs for which files are made at most: a number beyond is no CPU's.
@@ -113,12 +113,4 @@ impl Files {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-/// Makes a file that must not be there yet: another trace's file beside would be read as part of this one.
-fn create(path: &Path) -> Result<File> {
-    File::create_new(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::AlreadyExists => ReelError::Exists { path: path.into() }.into(),
-        _ => ReelError::io(path, "making the trace")(e).into(),
-    })
 }

@@ -132,7 +132,7 @@ fn flushes_discards_and_bios_without_requests() {
 fn a_trace_without_completions_stays_bounded() {
     let (mut pairing, mut out) = (Pairing::new(), Kept::default());
     let nobody = || Queuer { task_id: None, comm: Text::default() };
-    let n = 3 * MOST_OPEN as u64;
+    let n = MOST_OPEN as u64 * 5 / 4;
     for i in 0..n {
         for action in [act::QUEUE | R, act::ISSUE | R] {
             let record = Record { sector: i * 8, bytes: 4096, action, ..Record::default() };

@@ -1,0 +1,178 @@
+//! A table as CSV (RFC 4180) or as JSON, an object per line.
+
+use std::{
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use arrow_array::{
+    Array, DictionaryArray, RecordBatch,
+    cast::AsArray,
+    types::{Int32Type, Int64Type},
+};
+
+use super::{ExportError, Result, ordered::Ordered};
+use crate::{
+    Reel, ReelError,
+    table::{self, Row},
+    tables::{self, Visitor},
+};
+
+/// Rows turned into text at a time.
+const ROWS: usize = 16 * 1024;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A head line and a line per row; null is empty, empty text is `""`.
+    Csv,
+    /// An object per line; null members are left out.
+    JsonLines,
+}
+
+/// Writes the table called `name` in order of time; `output` none is standard output. The number of rows.
+///
+/// # Errors
+/// When there is no such table, the reel cannot be read, or the output is there already or cannot be written.
+pub fn export(reel: &Reel, name: &str, form: Form, output: Option<&Path>) -> Result<i64> {
+    struct Find<'a> {
+        reel: &'a Reel,
+        name: &'a str,
+        form: Form,
+        output: Option<&'a Path>,
+        rows: Option<i64>,
+    }
+    impl Visitor for Find<'_> {
+        type Error = ExportError;
+        fn table<R: Row>(&mut self) -> Result<()> {
+            if R::TABLE == self.name {
+                self.rows = Some(to::<R>(self.reel, self.form, self.output)?);
+            }
+            Ok(())
+        }
+    }
+    let mut find = Find { reel, name, form, output, rows: None };
+    tables::each(&mut find)?;
+    find.rows.ok_or_else(|| {
+        let known: Vec<&str> = tables::all().iter().map(|t| t.name).collect();
+        ExportError::refused(reel.path(), format!("there is no table {name}; there are {}", known.join(", ")))
+    })
+}
+
+fn to<R: Row>(reel: &Reel, form: Form, output: Option<&Path>) -> Result<i64> {
+    let Some(path) = output else {
+        return write::<R>(reel, form, &mut std::io::stdout().lock(), Path::new("standard output"));
+    };
+    let file = super::create(path)?;
+    let done = write::<R>(reel, form, &mut BufWriter::with_capacity(1 << 20, file), path);
+    if done.is_err() {
+        // Best effort: half a table reads like a whole one.
+        let _ = std::fs::remove_file(path);
+    }
+    done
+}
+
+fn write<R: Row>(reel: &Reel, form: Form, out: &mut impl Write, path: &Path) -> Result<i64> {
+    let failed = |e| ReelError::io(path, "writing the table")(e);
+    let schema = table::schema::<R>();
+    let mut text = Vec::with_capacity(4 << 20);
+    if form == Form::Csv {
+        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        text.extend(names.join(",").bytes());
+        text.push(b'\n');
+    }
+    let mut rows = Ordered::<R>::new(reel);
+    let mut columns = R::Columns::default();
+    let mut total = 0;
+    loop {
+        let mut count = 0;
+        while count < ROWS
+            && let Some(row) = rows.next()?
+        {
+            row.append(&mut columns);
+            count += 1;
+        }
+        let bad = |why| ReelError::BadSegment { path: R::TABLE.into(), why };
+        if count > 0 {
+            let batch = table::batch::<R>(&schema, &mut columns, 0..count, None).map_err(bad)?;
+            R::clear(&mut columns);
+            lines(&batch, form, &mut text).map_err(bad)?;
+            total += count as i64;
+        }
+        out.write_all(&text).map_err(failed)?;
+        text.clear();
+        if count < ROWS {
+            out.flush().map_err(failed)?;
+            return Ok(total);
+        }
+    }
+}
+
+/// A column, typed once per batch.
+enum Cells<'a> {
+    I32(&'a arrow_array::Int32Array),
+    I64(&'a arrow_array::Int64Array),
+    Text(&'a DictionaryArray<Int32Type>, Vec<String>),
+}
+
+/// The entries of a dictionary as they are written.
+fn texts(dict: &DictionaryArray<Int32Type>, form: Form) -> Result<Vec<String>, String> {
+    let values = dict.values().as_string_opt::<i32>().ok_or("a text column holds no text")?;
+    let quoted = |v: Option<&str>| match form {
+        Form::JsonLines => serde_json::to_string(v.unwrap_or_default()).map_err(|e| e.to_string()),
+        Form::Csv => {
+            let v = v.unwrap_or_default();
+            let plain = !v.is_empty() && !v.contains([',', '"', '\n', '\r']);
+            Ok(if plain { v.to_owned() } else { format!("\"{}\"", v.replace('"', "\"\"")) })
+        }
+    };
+    values.iter().map(quoted).collect()
+}
+
+fn lines(batch: &RecordBatch, form: Form, out: &mut Vec<u8>) -> Result<(), String> {
+    let schema = batch.schema();
+    let mut cells = Vec::new();
+    for (field, array) in schema.fields().iter().zip(batch.columns()) {
+        let typed = if let Some(a) = array.as_primitive_opt::<Int32Type>() {
+            Cells::I32(a)
+        } else if let Some(a) = array.as_primitive_opt::<Int64Type>() {
+            Cells::I64(a)
+        } else {
+            let dict = array.as_dictionary_opt::<Int32Type>().ok_or("a column of an unknown type")?;
+            Cells::Text(dict, texts(dict, form)?)
+        };
+        cells.push((field.name(), array, typed));
+    }
+    for i in 0..batch.num_rows() {
+        if form == Form::JsonLines {
+            out.push(b'{');
+        }
+        let mut first = true;
+        for (name, array, typed) in &cells {
+            let valid = array.is_valid(i);
+            if !first && (form == Form::Csv || valid) {
+                out.push(b',');
+            }
+            if form == Form::Csv || valid {
+                first = false;
+            }
+            if !valid {
+                continue;
+            }
+            if form == Form::JsonLines {
+                out.push(b'"');
+                out.extend(name.bytes());
+                out.extend(b"\":");
+            }
+            match typed {
+                Cells::I32(a) => out.extend(a.value(i).to_string().bytes()),
+                Cells::I64(a) => out.extend(a.value(i).to_string().bytes()),
+                Cells::Text(dict, texts) => {
+                    out.extend(dict.key(i).and_then(|k| texts.get(k)).into_iter().flat_map(|t| t.bytes()));
+                }
+            }
+        }
+        out.extend(if form == Form::JsonLines { &b"}\n"[..] } else { &b"\n"[..] });
+    }
+    Ok(())
+}

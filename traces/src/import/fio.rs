@@ -1,0 +1,202 @@
+//! I/O logs of fio (`write_iolog`), versions 2 and 3.
+//!
+//! Such a log says what was to be done, in order: no results, no durations, no threads. An operation of the reel has
+//! taken no time and done all it was asked for.
+
+use std::{collections::HashMap, path::Path};
+
+use super::{Result, lines::Lines, made, paths::Paths};
+use crate::{
+    Manifest, ReelWriter, Text,
+    manifest::Span,
+    rows::{Op, Task},
+};
+
+/// `FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`: what trimming a file is.
+const PUNCH_HOLE: i32 = 3;
+/// `O_RDWR`: a log does not say how its files were opened, and both is what all of its lines need.
+const O_RDWR: i64 = 2;
+const AT_FDCWD: i32 = -100;
+
+/// Makes a reel at `out` of the log `input`.
+///
+/// # Errors
+/// When the input cannot be read or a line is none of such a log, with its number; when the reel cannot be written.
+pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
+    let mut lines = Lines::open(input)?;
+    let version = match lines.next()? {
+        Some(b"fio version 2 iolog") => 2,
+        Some(b"fio version 3 iolog") => 3,
+        _ => {
+            lines.number = lines.number.max(1);
+            return Err(
+                lines.wrong("is not `fio version 2 iolog` or `fio version 3 iolog`; name a log of fio's write_iolog")
+            );
+        }
+    };
+    made::reel(out, made::manifest("fio", &[input.to_path_buf()]), |writer, manifest| {
+        let mut log = Log::new(writer);
+        while let Some(line) = lines.next()? {
+            let words: Vec<&[u8]> = line.split(|b| *b == b' ' || *b == b'\t').filter(|w| !w.is_empty()).collect();
+            if words.is_empty() {
+                continue;
+            }
+            if let Err(why) = log.line(version, &words)? {
+                return Err(lines.wrong(why));
+            }
+        }
+        manifest.ledger.insert("ops".into(), made::all_written(log.count));
+        manifest.span = Span { elapsed_ns: log.now_ns, settle_ns: 0 };
+        manifest.warnings.push(
+            "a log of fio tells no results, durations or threads: each operation has taken no time and done all that was asked".into(),
+        );
+        if let Some(import) = &mut manifest.import {
+            import.records = lines.number;
+        }
+        Ok(())
+    })
+}
+
+struct Log<'a> {
+    ops: &'a mut crate::TableWriter<Op>,
+    tasks: &'a mut crate::TableWriter<Task>,
+    paths: Paths<'a>,
+    words: HashMap<&'static str, Text>,
+    names: HashMap<Vec<u8>, Text>,
+    regular: Text,
+    /// Descriptor and open file description by path.
+    open: HashMap<Vec<u8>, (i32, i64)>,
+    next_fd: i32,
+    now_ns: i64,
+    count: i64,
+}
+
+/// A line's fault, in words; the outer result is that of writing.
+type Line = std::result::Result<(), &'static str>;
+
+impl<'a> Log<'a> {
+    fn new(writer: &'a mut ReelWriter) -> Self {
+        Self {
+            ops: &mut writer.ops,
+            tasks: &mut writer.tasks,
+            paths: Paths::new(&mut writer.files),
+            words: HashMap::new(),
+            names: HashMap::new(),
+            regular: "regular".into(),
+            open: HashMap::new(),
+            next_fd: 3,
+            now_ns: 0,
+            count: 0,
+        }
+    }
+
+    fn line(&mut self, version: u32, words: &[&[u8]]) -> Result<Line> {
+        let number = |w: &[u8]| std::str::from_utf8(w).ok()?.parse::<i64>().ok().filter(|n| *n >= 0);
+        let rest = if version == 3 {
+            let Some(us) = words.first().and_then(|w| number(w)) else {
+                return Ok(Err("does not begin with a timestamp"));
+            };
+            self.now_ns = self.now_ns.max(us.saturating_mul(1000));
+            &words[1..]
+        } else {
+            words
+        };
+        let (path, action, offset, len) = match rest {
+            [path, action] => (*path, *action, 0, 0),
+            [path, action, offset, len] => match (number(offset), number(len)) {
+                (Some(offset), Some(len)) => (*path, *action, offset, len),
+                _ => return Ok(Err("offset or length is no number")),
+            },
+            // What older versions wrote: a wait without a length.
+            [path, b"wait", us] if version == 2 => match number(us) {
+                Some(us) => (*path, &b"wait"[..], us, 0),
+                None => return Ok(Err("the time to wait is no number")),
+            },
+            _ => return Ok(Err("is neither `FILE ACTION` nor `FILE ACTION OFFSET LENGTH`")),
+        };
+        let io = rest.len() == 4;
+        match (action, io) {
+            (b"add", false) => {
+                self.paths.file(path, &self.regular, self.now_ns)?;
+                Ok(Ok(()))
+            }
+            (b"open", false) => self.opened(path),
+            (b"close", false) => self.closed(path),
+            (b"wait", _) if version == 2 => {
+                self.now_ns = self.now_ns.saturating_add(offset.saturating_mul(1000));
+                Ok(Ok(()))
+            }
+            (b"read", true) => self.transfer(path, "pread64", offset, len),
+            (b"write", true) => self.transfer(path, "pwrite64", offset, len),
+            (b"trim", true) => self.transfer(path, "fallocate", offset, len),
+            (b"sync", _) => self.transfer(path, "fsync", 0, 0),
+            (b"datasync", _) => self.transfer(path, "fdatasync", 0, 0),
+            (b"sync_file_range", true) => self.transfer(path, "sync_file_range", offset, len),
+            _ => Ok(Err("has an action that is none of fio's")),
+        }
+    }
+
+    fn word(&mut self, word: &'static str) -> Text {
+        self.words.entry(word).or_insert_with(|| word.into()).clone()
+    }
+
+    fn push(&mut self, op: Op) -> Result<()> {
+        if self.count == 0 {
+            self.tasks.push(Task { comm: "fio".into(), ..Task::default() })?;
+        }
+        self.count += 1;
+        let (source, state) = (self.word("syscall"), self.word("complete"));
+        Ok(self.ops.push(Op { op_id: -1, start_ns: self.now_ns, source, state, ..op })?)
+    }
+
+    fn opened(&mut self, path: &[u8]) -> Result<Line> {
+        if self.open.contains_key(path) {
+            return Ok(Err("opens a file that is open"));
+        }
+        let file = self.paths.file(path, &self.regular, self.now_ns)?;
+        let (fd, ofd) = (self.next_fd, i64::from(self.next_fd));
+        self.next_fd = self.next_fd.saturating_add(1);
+        self.open.insert(path.to_vec(), (fd, ofd));
+        let name = self.names.entry(path.to_vec()).or_insert_with(|| crate::text::from_bytes(path)).clone();
+        let op = self.word("openat");
+        self.push(Op {
+            op,
+            dirfd: Some(AT_FDCWD),
+            path: Some(name),
+            flags: Some(O_RDWR),
+            ofd: Some(ofd),
+            file: Some(file),
+            ret: Some(i64::from(fd)),
+            ..Op::default()
+        })?;
+        Ok(Ok(()))
+    }
+
+    fn closed(&mut self, path: &[u8]) -> Result<Line> {
+        let Some((fd, ofd)) = self.open.remove(path) else { return Ok(Err("closes a file that is not open")) };
+        let file = self.paths.file(path, &self.regular, self.now_ns)?;
+        let op = self.word("close");
+        self.push(Op { op, fd: Some(fd), ofd: Some(ofd), file: Some(file), ret: Some(0), ..Op::default() })?;
+        Ok(Ok(()))
+    }
+
+    fn transfer(&mut self, path: &[u8], call: &'static str, offset: i64, len: i64) -> Result<Line> {
+        let Some((fd, ofd)) = self.open.get(path).copied() else { return Ok(Err("works on a file that is not open")) };
+        let file = self.paths.file(path, &self.regular, self.now_ns)?;
+        let ranged = matches!(call, "pread64" | "pwrite64" | "fallocate" | "sync_file_range");
+        let moved = matches!(call, "pread64" | "pwrite64");
+        let op = self.word(call);
+        self.push(Op {
+            op,
+            fd: Some(fd),
+            ofd: Some(ofd),
+            file: Some(file),
+            offset_bytes: ranged.then_some(offset),
+            len_bytes: ranged.then_some(len),
+            mode: (call == "fallocate").then_some(PUNCH_HOLE),
+            ret: Some(if moved { len } else { 0 }),
+            ..Op::default()
+        })?;
+        Ok(Ok(()))
+    }
+}

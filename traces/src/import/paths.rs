@@ -1,0 +1,37 @@
+//! Files known by their path alone.
+
+use std::collections::HashMap;
+
+use super::Result;
+use crate::{Text, rows::File, text, writer::TableWriter};
+
+/// Gives each path its file and writes the row of the file.
+pub(super) struct Paths<'a> {
+    files: &'a mut TableWriter<File>,
+    known: HashMap<Vec<u8>, i64>,
+}
+
+impl<'a> Paths<'a> {
+    pub(super) fn new(files: &'a mut TableWriter<File>) -> Self {
+        Self { files, known: HashMap::new() }
+    }
+
+    /// The file at this path; `kind` counts when it is met first. Its inode is made up: its number.
+    pub(super) fn file(&mut self, path: &[u8], kind: &Text, at_ns: i64) -> Result<i64> {
+        if let Some(file) = self.known.get(path) {
+            return Ok(*file);
+        }
+        let file = self.known.len() as i64;
+        self.known.insert(path.to_vec(), file);
+        let row = File {
+            file,
+            ino: file,
+            kind: kind.clone(),
+            first_ns: at_ns,
+            path: Some(text::from_bytes(path)),
+            ..File::default()
+        };
+        self.files.push(row)?;
+        Ok(file)
+    }
+}

@@ -1,0 +1,141 @@
+//! The text of strace, as `strace -f -ttt -T -y` writes it.
+//!
+//! Text says less than a recording: no inodes, so files are told apart by the path that `-y` shows; positions are
+//! followed from the opens that the text has; memory mappings and io_uring are not in it.
+
+mod calls;
+mod line;
+mod names;
+mod state;
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::{ImportError, Result, lines::Lines, made};
+use crate::{
+    Manifest,
+    manifest::{Clock, Ledger, Span},
+};
+use line::{Event, Line};
+use state::State;
+
+/// Lines that may be damaged before the input is taken for something else.
+const MOST_DAMAGED: i64 = 1000;
+
+/// Makes a reel at `out` of the text in `input`.
+///
+/// # Errors
+/// When no line of the input is strace's with times of `-ttt`, or very many are not; when the reel cannot be written.
+/// Single lines that cannot be read are left out and counted.
+pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
+    let mut lines = Lines::open(input)?;
+    let mut first: Option<ImportError> = None;
+    let base_ns = loop {
+        let Some(text) = lines.next()? else {
+            return Err(first.unwrap_or_else(|| ImportError::input(input, "is empty; name what `strace -o` wrote")));
+        };
+        match line::parse(text) {
+            Ok(line) => break line.at_ns,
+            Err(_) if noise(text) => {}
+            Err(why) => {
+                let e = lines.wrong(why);
+                first.get_or_insert(e);
+                if lines.number > MOST_DAMAGED {
+                    return Err(first.unwrap_or_else(|| lines.wrong("is none of strace")));
+                }
+            }
+        }
+    };
+    let mut lines = Lines::open(input)?;
+    made::reel(out, made::manifest("strace", &[input.to_path_buf()]), |writer, manifest| {
+        let mut state = State::new(base_ns, writer);
+        let mut damaged: i64 = 0;
+        let mut example = String::new();
+        while let Some(text) = lines.next()? {
+            if noise(text) {
+                continue;
+            }
+            match line::parse(text) {
+                Ok(line) => take(&mut state, line)?,
+                Err(why) => {
+                    damaged += 1;
+                    if damaged == 1 {
+                        example = format!("line {} {why}", lines.number);
+                    }
+                    if damaged > MOST_DAMAGED {
+                        return Err(lines.wrong(format!("{why}, like {MOST_DAMAGED} before; is this strace's text?")));
+                    }
+                }
+            }
+        }
+        state.finish()?;
+        describe(manifest, &state.told, base_ns);
+        if damaged > 0 {
+            manifest.warnings.push(format!("{damaged} lines could not be read and are left out ({example})"));
+        }
+        if let Some(import) = &mut manifest.import {
+            import.records = lines.number;
+        }
+        Ok(())
+    })
+}
+
+/// What strace prints beside calls, and empty lines.
+fn noise(text: &[u8]) -> bool {
+    text.is_empty() || text.starts_with(b"strace: ")
+}
+
+fn take(state: &mut State<'_>, line: Line<'_>) -> Result<()> {
+    let tid = line.tid.unwrap_or(0);
+    match line.event {
+        Event::Call { name, args, end } => state.call(tid, line.at_ns, name, args, &end),
+        Event::Begun { name, args } => state.begun(tid, line.at_ns, name, args),
+        Event::Resumed { name, args, end } => state.resumed(tid, line.at_ns, name, args, &end),
+        Event::Exit(status) => state.exited(tid, line.at_ns, status),
+        Event::Other => Ok(()),
+    }
+}
+
+/// What the text said, counted.
+#[derive(Debug, Default)]
+struct Told {
+    ops: i64,
+    last_ns: i64,
+    /// Calls that are no rows, by reason.
+    left_out: BTreeMap<&'static str, i64>,
+    /// Calls without a duration.
+    without_duration: i64,
+    /// Descriptors without a path.
+    without_path: i64,
+    /// Transfers whose position is not known.
+    without_position: i64,
+    /// Flags with names that are not known here.
+    unknown_flags: i64,
+    /// Paths that strace cut.
+    cut_paths: i64,
+}
+
+fn describe(manifest: &mut Manifest, told: &Told, base_ns: i64) {
+    let left_out: i64 = told.left_out.values().sum();
+    manifest.clock = Clock { monotonic_ns: 0, realtime_ns: base_ns };
+    manifest.span = Span { elapsed_ns: told.last_ns, settle_ns: 0 };
+    manifest.left_out = told.left_out.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect();
+    let ledger = Ledger { seen: told.ops.saturating_add(left_out), written: told.ops, lost: 0, filtered: left_out };
+    manifest.ledger.insert("ops".into(), ledger);
+    for (n, what) in [
+        (told.without_duration, "calls have no duration (strace -T shows it); theirs is 0"),
+        (told.without_path, "descriptors have no path (strace -y shows it); their file is unknown"),
+        (
+            told.without_position,
+            "transfers are at a position that the text does not tell (appends, descriptors opened before it); their offset is unknown",
+        ),
+        (told.unknown_flags, "arguments have names that are not known here; they are left empty"),
+        (told.cut_paths, "paths were cut by strace (strace -s sets the length)"),
+    ] {
+        if n > 0 {
+            manifest.warnings.push(format!("{n} {what}"));
+        }
+    }
+    manifest
+        .warnings
+        .push("the text of strace tells no inodes, mappings, io_uring or devices: files are told apart by path".into());
+}

@@ -1,0 +1,450 @@
+//! Threads, their descriptors and positions, as far as the text tells.
+
+use std::collections::HashMap;
+
+use super::{
+    Told,
+    calls::{self, Arg},
+    line::{self, End},
+    names,
+};
+use crate::{
+    ReelWriter, TableWriter, Text,
+    import::{Result, paths::Paths},
+    rows::{Exec, Op, Task},
+    text,
+};
+
+const AT_FDCWD: i32 = -100;
+const O_APPEND: i64 = 0o2000;
+const O_DIRECTORY: i64 = 0o200_000;
+const CLONE_FILES: i64 = 0x400;
+const CLONE_THREAD: i64 = 0x1_0000;
+const CLONE_VM: i64 = 0x100;
+const CLONE_VFORK: i64 = 0x4000;
+/// Calls that wait for their end at most: one per thread, of which none has so many.
+const MOST_PENDING: usize = 1 << 20;
+
+/// An open file description.
+#[derive(Debug)]
+struct Open {
+    position: Option<i64>,
+    append: bool,
+}
+
+/// A life of a thread, its row written when it ends.
+struct Thread {
+    row: Task,
+    /// Which table of descriptors it has.
+    table: usize,
+}
+
+pub(super) struct State<'a> {
+    base_ns: i64,
+    ops: &'a mut TableWriter<Op>,
+    tasks: &'a mut TableWriter<Task>,
+    execs: &'a mut TableWriter<Exec>,
+    paths: Paths<'a>,
+    threads: HashMap<i32, Thread>,
+    tables: Vec<HashMap<i32, i64>>,
+    descriptions: HashMap<i64, Open>,
+    next_ofd: i64,
+    next_task: i64,
+    /// Calls begun and not ended, by thread: start, name, arguments so far.
+    pending: HashMap<i32, (i64, Vec<u8>, Vec<u8>)>,
+    words: text::Interner,
+    regular: Text,
+    directory: Text,
+    other: Text,
+    pub(super) told: Told,
+}
+
+impl<'a> State<'a> {
+    pub(super) fn new(base_ns: i64, writer: &'a mut ReelWriter) -> Self {
+        Self {
+            base_ns,
+            ops: &mut writer.ops,
+            tasks: &mut writer.tasks,
+            execs: &mut writer.execs,
+            paths: Paths::new(&mut writer.files),
+            threads: HashMap::new(),
+            tables: Vec::new(),
+            descriptions: HashMap::new(),
+            next_ofd: 0,
+            next_task: 0,
+            pending: HashMap::new(),
+            words: text::Interner::new(1 << 18),
+            regular: "regular".into(),
+            directory: "directory".into(),
+            other: "other".into(),
+            told: Told::default(),
+        }
+    }
+
+    /// Time since the reel's start; the clock of strace is that of the day, and may be set back.
+    fn since_start(&self, at_ns: i64) -> i64 {
+        at_ns.saturating_sub(self.base_ns).max(0)
+    }
+
+    fn task_id(&mut self, tid: i32) -> i64 {
+        if let Some(thread) = self.threads.get(&tid) {
+            return thread.row.task_id;
+        }
+        self.tables.push(HashMap::new());
+        let table = self.tables.len() - 1;
+        self.start(tid, Task { pid: tid, tid, ..Task::default() }, table)
+    }
+
+    fn start(&mut self, tid: i32, row: Task, table: usize) -> i64 {
+        let task_id = self.next_task;
+        self.next_task += 1;
+        self.threads.insert(tid, Thread { row: Task { task_id, ..row }, table });
+        task_id
+    }
+
+    pub(super) fn begun(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8]) -> Result<()> {
+        self.task_id(tid);
+        // The child of a fork may be heard of before the fork returns.
+        if let Some((start, name, args)) = self.pending.insert(tid, (at_ns, name.to_vec(), args.to_vec())) {
+            self.unfinished(tid, start, &name, &args)?;
+        }
+        if self.pending.len() > MOST_PENDING {
+            self.end_pending()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn resumed(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8], end: &End<'_>) -> Result<()> {
+        match self.pending.remove(&tid) {
+            Some((start, begun, mut all)) if begun == name => {
+                all.extend_from_slice(args);
+                let end = End { dur_ns: end.dur_ns.or(Some(at_ns.saturating_sub(start).max(0))), ..*end };
+                self.call(tid, start, name, &all, &end)
+            }
+            other => {
+                if let Some(other) = other {
+                    self.pending.insert(tid, other);
+                }
+                *self.told.left_out.entry("calls begun before the text").or_default() += 1;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn exited(&mut self, tid: i32, at_ns: i64, status: i32) -> Result<()> {
+        self.task_id(tid);
+        let end = self.since_start(at_ns);
+        self.told.last_ns = self.told.last_ns.max(end);
+        if let Some((start, name, args)) = self.pending.remove(&tid) {
+            self.unfinished(tid, start, &name, &args)?;
+        }
+        if let Some(mut thread) = self.threads.remove(&tid) {
+            thread.row.exit_ns = Some(end.max(thread.row.start_ns));
+            thread.row.exit_code = Some(status);
+            self.tasks.push(thread.row)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.end_pending()?;
+        let mut left: Vec<Task> = self.threads.drain().map(|(_, t)| t.row).collect();
+        left.sort_by_key(|t| t.task_id);
+        for row in left {
+            self.tasks.push(row)?;
+        }
+        Ok(())
+    }
+
+    fn end_pending(&mut self) -> Result<()> {
+        let mut left: Vec<_> = self.pending.drain().collect();
+        left.sort();
+        for (tid, (start, name, args)) in left {
+            self.unfinished(tid, start, &name, &args)?;
+        }
+        Ok(())
+    }
+
+    /// A call whose end the text does not have.
+    fn unfinished(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8]) -> Result<()> {
+        let Some((name, wanted)) = calls::arguments(name) else { return self.leave_out("calls that are not on files") };
+        let op = self.row(tid, at_ns, name, wanted, &line::split(args))?;
+        let state = self.words.get(b"in_flight_at_end");
+        self.push(Op { state, ..op })
+    }
+
+    fn leave_out(&mut self, why: &'static str) -> Result<()> {
+        *self.told.left_out.entry(why).or_default() += 1;
+        Ok(())
+    }
+
+    pub(super) fn call(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8], end: &End<'_>) -> Result<()> {
+        self.task_id(tid);
+        match name {
+            b"clone" | b"clone3" | b"fork" | b"vfork" => self.forked(tid, at_ns, name, args, end),
+            b"execve" | b"execveat" if end.ret == Some(0) => self.executed(tid, at_ns, name, args, end)?,
+            _ => {}
+        }
+        let fcntl_dup = name == b"fcntl" && line::split(args).get(1).is_some_and(|a| a.starts_with(b"F_DUPFD"));
+        const FCNTL: &[Arg] = &[Arg::Fd, Arg::Flags, Arg::Aux];
+        let known = calls::arguments(name).or(fcntl_dup.then_some(("fcntl", FCNTL)));
+        let Some((name, wanted)) = known else { return self.leave_out("calls that are not on files") };
+        let Some(ret) = end.ret else {
+            return self.leave_out("calls without a result (restarted, or the thread ended)");
+        };
+        let mut op = self.row(tid, at_ns, name, wanted, &line::split(args))?;
+        op.ret = Some(ret);
+        op.dur_ns = end.dur_ns.unwrap_or(0);
+        self.told.without_duration += i64::from(end.dur_ns.is_none());
+        op.state = self.words.get(b"complete");
+        if ret < 0 && (name.ends_with("stat") || matches!(name, "newfstatat" | "statx")) {
+            (op.mode, op.len_bytes) = (None, None);
+        }
+        self.follow(tid, name, &mut op, end)?;
+        self.push(op)
+    }
+
+    fn push(&mut self, op: Op) -> Result<()> {
+        self.told.ops += 1;
+        self.told.last_ns = self.told.last_ns.max(op.start_ns.saturating_add(op.dur_ns));
+        Ok(self.ops.push(op)?)
+    }
+
+    /// The arguments in their columns.
+    fn row(&mut self, tid: i32, at_ns: i64, name: &'static str, wanted: &[Arg], args: &[&[u8]]) -> Result<Op> {
+        let task_id = self.task_id(tid);
+        let pid = self.threads.get(&tid).map_or(tid, |t| t.row.pid);
+        let start_ns = self.since_start(at_ns);
+        let (op, source) = (self.words.get(name.as_bytes()), self.words.get(b"syscall"));
+        let mut row = Op { op_id: -1, start_ns, task_id, pid, tid, op, source, ..Op::default() };
+        for (arg, text) in wanted.iter().zip(args) {
+            match arg {
+                Arg::Skip => {}
+                Arg::Fd => {
+                    (row.fd, row.file) = self.descriptor(text, start_ns)?;
+                    row.ofd = self.description(tid, row.fd);
+                }
+                Arg::Fd2 => {
+                    (row.fd2, row.file2) = self.descriptor(text, start_ns)?;
+                    row.ofd2 = self.description(tid, row.fd2);
+                }
+                Arg::Dirfd => row.dirfd = directory(text),
+                Arg::Dirfd2 => row.dirfd2 = directory(text),
+                Arg::Path => row.path = self.path(text),
+                Arg::Path2 => row.path2 = self.path(text),
+                Arg::Len => row.len_bytes = self.value(text),
+                Arg::Offset => row.offset_bytes = self.value(text),
+                Arg::Vector => row.len_bytes = vector(text),
+                Arg::Flags => row.flags = self.value(text),
+                Arg::Mode => row.mode = self.value(text).map(|m| m as i32),
+                Arg::Aux => row.aux = self.value(text),
+                Arg::Aux2 => row.aux2 = self.value(text),
+                Arg::Stat => {
+                    row.mode = member(text, b"st_mode=")
+                        .or(member(text, b"stx_mode="))
+                        .and_then(names::value)
+                        .map(|m| m as i32);
+                    row.len_bytes = member(text, b"st_size=").or(member(text, b"stx_size=")).and_then(line::integer);
+                }
+            }
+        }
+        Ok(row)
+    }
+
+    fn value(&mut self, text: &[u8]) -> Option<i64> {
+        // A comment may follow: `0x40 /* O_WHAT */`.
+        let word = text.split(|b| *b == b' ').next().unwrap_or_default();
+        let value = names::value(word);
+        self.told.unknown_flags += i64::from(value.is_none());
+        value
+    }
+
+    fn path(&mut self, text: &[u8]) -> Option<Text> {
+        let (bytes, whole) = line::string(text)?;
+        self.told.cut_paths += i64::from(!whole);
+        Some(self.words.get(&bytes))
+    }
+
+    /// A descriptor and its file.
+    fn descriptor(&mut self, text: &[u8], at_ns: i64) -> Result<(Option<i32>, Option<i64>)> {
+        let digits = text.split(|b| !(b.is_ascii_digit() || *b == b'-')).next().unwrap_or_default();
+        let fd = line::integer(digits).and_then(|n| i32::try_from(n).ok());
+        Ok((fd, self.file(line::descriptor_path(text), false, at_ns)?))
+    }
+
+    /// The file that `-y` shows.
+    fn file(&mut self, path: Option<&[u8]>, directory: bool, at_ns: i64) -> Result<Option<i64>> {
+        let Some(path) = path else {
+            self.told.without_path += 1;
+            return Ok(None);
+        };
+        let path = line::unescaped(path);
+        let kind = match path.first() {
+            Some(b'/') if directory => &self.directory,
+            Some(b'/') => &self.regular,
+            _ => &self.other,
+        };
+        Ok(Some(self.paths.file(&path, &kind.clone(), at_ns)?))
+    }
+
+    /// The open file description behind a descriptor.
+    fn description(&mut self, tid: i32, fd: Option<i32>) -> Option<i64> {
+        let table = self.threads.get(&tid)?.table;
+        let fd = fd.filter(|fd| *fd >= 0)?;
+        let next = self.next_ofd;
+        let ofd = *self.tables.get_mut(table)?.entry(fd).or_insert(next);
+        if ofd == next {
+            // Open since before the text.
+            self.next_ofd += 1;
+            self.descriptions.insert(ofd, Open { position: None, append: false });
+        }
+        Some(ofd)
+    }
+
+    /// What the call changes in descriptors and positions.
+    fn follow(&mut self, tid: i32, name: &str, op: &mut Op, end: &End<'_>) -> Result<()> {
+        let ret = op.ret.unwrap_or(-1);
+        let table = self.threads.get(&tid).map_or(0, |t| t.table);
+        match name {
+            "open" | "openat" | "creat" if ret >= 0 => {
+                let flags = op.flags.unwrap_or(0);
+                op.file = self.file(end.path, flags & O_DIRECTORY != 0, op.start_ns)?;
+                let ofd = self.next_ofd;
+                self.next_ofd += 1;
+                self.descriptions.insert(ofd, Open { position: Some(0), append: flags & O_APPEND != 0 });
+                self.attach(table, ret, ofd);
+                op.ofd = Some(ofd);
+            }
+            "dup" | "dup2" | "dup3" | "fcntl" if ret >= 0 => {
+                if let Some(ofd) = op.ofd {
+                    self.attach(table, ret, ofd);
+                }
+            }
+            "close" if ret == 0 => {
+                if let (Some(fd), Some(fds)) = (op.fd, self.tables.get_mut(table)) {
+                    fds.remove(&fd);
+                }
+            }
+            "read" | "readv" | "write" | "writev" => {
+                let writes = name.starts_with('w');
+                if let Some(open) = op.ofd.and_then(|ofd| self.descriptions.get_mut(&ofd)) {
+                    if writes && open.append {
+                        open.position = None;
+                    }
+                    op.offset_bytes = open.position;
+                    if ret > 0 {
+                        open.position = open.position.and_then(|p| p.checked_add(ret));
+                    }
+                }
+                self.told.without_position += i64::from(op.offset_bytes.is_none() && ret > 0);
+            }
+            "lseek" => {
+                if let Some(open) = op.ofd.and_then(|ofd| self.descriptions.get_mut(&ofd)) {
+                    op.offset_bytes = open.position;
+                    if ret >= 0 {
+                        open.position = Some(ret);
+                    }
+                }
+            }
+            // The text does not show whether these moved the positions.
+            "copy_file_range" | "sendfile" if ret > 0 => {
+                for ofd in [op.ofd, op.ofd2].into_iter().flatten() {
+                    if let Some(open) = self.descriptions.get_mut(&ofd) {
+                        open.position = None;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, table: usize, fd: i64, ofd: i64) {
+        if let (Ok(fd), Some(fds)) = (i32::try_from(fd), self.tables.get_mut(table)) {
+            fds.insert(fd, ofd);
+        }
+    }
+
+    fn forked(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8], end: &End<'_>) {
+        let Some(child) = end.ret.filter(|r| *r > 0).and_then(|r| i32::try_from(r).ok()) else { return };
+        let flags = match name {
+            b"fork" => 0,
+            b"vfork" => CLONE_VM | CLONE_VFORK,
+            _ => names::clone_flags(args),
+        };
+        let Some(parent) = self.threads.get(&tid) else { return };
+        let (task_id, pid, comm) = (parent.row.task_id, parent.row.pid, parent.row.comm.clone());
+        let from = parent.table;
+        let table = if flags & CLONE_FILES != 0 {
+            from
+        } else {
+            let copy = self.tables.get(from).cloned().unwrap_or_default();
+            self.tables.push(copy);
+            self.tables.len() - 1
+        };
+        let pid = if flags & CLONE_THREAD != 0 { pid } else { child };
+        let start_ns = self.since_start(at_ns);
+        if let Some(known) = self.threads.get_mut(&child) {
+            // It was heard of before its parent's call returned: what it opened since stays.
+            known.row = Task {
+                parent: Some(task_id),
+                pid,
+                clone_flags: flags,
+                start_ns: known.row.start_ns,
+                ..known.row.clone()
+            };
+            let own = std::mem::take(&mut self.tables[known.table]);
+            let mut all = self.tables[table].clone();
+            all.extend(own);
+            self.tables[table] = all;
+            known.table = table;
+            return;
+        }
+        let row =
+            Task { pid, tid: child, parent: Some(task_id), start_ns, clone_flags: flags, comm, ..Task::default() };
+        self.start(child, row, table);
+    }
+
+    fn executed(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8], end: &End<'_>) -> Result<()> {
+        let path = line::split(args).get(usize::from(name == b"execveat")).and_then(|a| line::string(a));
+        let Some((path, _)) = path else { return Ok(()) };
+        let base = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let comm = self.words.get(&base[..base.len().min(15)]);
+        let task_id = self.task_id(tid);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.row.comm = comm.clone();
+        }
+        let exec_ns = self.since_start(at_ns.saturating_add(end.dur_ns.unwrap_or(0)));
+        self.told.last_ns = self.told.last_ns.max(exec_ns);
+        Ok(self.execs.push(Exec { exec_ns, task_id, path: self.words.get(&path), comm })?)
+    }
+}
+
+fn directory(text: &[u8]) -> Option<i32> {
+    if text.starts_with(b"AT_FDCWD") {
+        return Some(AT_FDCWD);
+    }
+    let digits = text.split(|b| !(b.is_ascii_digit() || *b == b'-')).next()?;
+    line::integer(digits).and_then(|n| i32::try_from(n).ok())
+}
+
+/// What stands behind `name` in `{name=value, …}`.
+fn member<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
+    let at = text.windows(name.len()).position(|w| w == name)? + name.len();
+    text[at..].split(|b| matches!(b, b',' | b'}' | b' ')).next()
+}
+
+/// The lengths of a vector together; none when strace cut it short.
+fn vector(text: &[u8]) -> Option<i64> {
+    let name = b"iov_len=";
+    let (mut rest, mut sum) = (text, 0i64);
+    if text.ends_with(b", ...]") {
+        return None;
+    }
+    while let Some(at) = rest.windows(name.len()).position(|w| w == name) {
+        rest = &rest[at + name.len()..];
+        let digits = rest.split(|b| !b.is_ascii_digit()).next().unwrap_or_default();
+        sum = sum.checked_add(line::integer(digits)?)?;
+    }
+    Some(sum)
+}

@@ -1,0 +1,285 @@
+//! Logs of fio, CSV, JSON lines and the text of strace: what comes in, what goes out, what is refused.
+
+use std::{fs, path::Path, process::Command};
+
+use ioreel_traces::{
+    Manifest, Reel,
+    export::{fio, table},
+    import::{self, csv},
+    rows::{Block, Exec, File, Op, Task},
+    validate::validate,
+};
+
+fn open(path: &Path) -> Reel {
+    let report = validate(path, false).unwrap();
+    assert!(report.valid, "{:?}", report.problems);
+    Reel::open(path).unwrap()
+}
+
+/// Writes `text` and imports it.
+fn made<E: std::fmt::Display>(
+    dir: &Path,
+    name: &str,
+    text: &str,
+    import: impl FnOnce(&Path, &Path) -> Result<Manifest, E>,
+) -> Result<Reel, String> {
+    let (input, out) = (dir.join(format!("{name}.txt")), dir.join(format!("{name}.reel")));
+    fs::write(&input, text).unwrap();
+    match import(&input, &out) {
+        Ok(_) => Ok(open(&out)),
+        Err(e) => {
+            assert!(!out.exists(), "a failed import leaves nothing");
+            let e = e.to_string();
+            assert!(!e.contains('\n'), "{e}");
+            Err(e)
+        }
+    }
+}
+
+const FIO2: &str = "fio version 2 iolog\n/a add\n/a open\n/b add\n/b open\n/a write 0 4096\n/a wait 1500 0\n/b read 8192 512\n\
+                    /a sync 0 0\n/b datasync 0 0\n/a trim 4096 4096\n/a close\n/b close\n";
+
+/// Start, call, file, offset, length, result.
+type Brief = (i64, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+
+fn brief(reel: &Reel) -> Vec<Brief> {
+    let row = |o: Op| (o.start_ns, o.op.to_string(), o.file, o.offset_bytes, o.len_bytes, o.ret);
+    reel.read::<Op>().unwrap().into_iter().map(row).collect()
+}
+
+#[test]
+fn a_log_of_fio_becomes_calls_and_a_log_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let reel = made(dir.path(), "two", FIO2, import::fio::import).unwrap();
+    let op =
+        |at: i64, name: &str, file, offset, len, ret| (at * 1000, name.to_owned(), Some(file), offset, len, Some(ret));
+    let expected = [
+        op(0, "openat", 0, None, None, 3),
+        op(0, "openat", 1, None, None, 4),
+        op(0, "pwrite64", 0, Some(0), Some(4096), 4096),
+        op(1500, "pread64", 1, Some(8192), Some(512), 512),
+        op(1500, "fsync", 0, None, None, 0),
+        op(1500, "fdatasync", 1, None, None, 0),
+        op(1500, "fallocate", 0, Some(4096), Some(4096), 0),
+        op(1500, "close", 0, None, None, 0),
+        op(1500, "close", 1, None, None, 0),
+    ];
+    assert_eq!(brief(&reel), expected);
+    for version in [2, 3] {
+        let log = dir.path().join(format!("out.{version}"));
+        let told = fio::export(&reel, &log, version).unwrap();
+        assert_eq!((told.operations, told.left_out.values().sum::<i64>()), (5, 4));
+        let text = fs::read_to_string(&log).unwrap();
+        assert!(text.starts_with(&format!("fio version {version} iolog\n")));
+        let again = made(dir.path(), &format!("again{version}"), &text, import::fio::import).unwrap();
+        let io = |reel: &Reel| {
+            let mut rows = brief(reel);
+            rows.retain(|r| !matches!(&*r.1, "openat" | "close"));
+            rows
+        };
+        assert_eq!(io(&again), io(&reel), "{text}");
+    }
+    let refused = fio::export(&reel, &dir.path().join("out.2"), 2).unwrap_err().to_string();
+    assert!(refused.contains("exists already"), "{refused}");
+}
+
+#[test]
+fn a_log_that_is_none_is_refused_by_line() {
+    let dir = tempfile::tempdir().unwrap();
+    for (i, (text, told)) in [
+        ("", "line 1: is not `fio version 2 iolog`"),
+        ("fio version 1 iolog\n", "line 1: is not"),
+        ("fio version 2 iolog\n/a read 0 1\n", "line 2: works on a file that is not open"),
+        ("fio version 2 iolog\n/a add\n/a open\n/a read x 1\n", "line 4: offset or length is no number"),
+        ("fio version 2 iolog\n/a frobnicate 0 1\n", "line 2: has an action that is none of fio's"),
+        ("fio version 3 iolog\n/a add\n", "line 2: does not begin with a timestamp"),
+        ("fio version 3 iolog\n0 /a wait 1 2\n", "line 2: has an action that is none of fio's"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let e = made(dir.path(), &i.to_string(), text, import::fio::import).unwrap_err();
+        assert!(e.contains(told), "{e}");
+    }
+}
+
+fn options(rows: csv::Rows, columns: &str) -> csv::Options {
+    let columns = columns.split(',').filter(|c| !c.is_empty()).map(str::to_owned).collect();
+    csv::Options { rows, columns, separator: b',', skip: 0 }
+}
+
+#[test]
+fn csv_becomes_requests_in_exact_units() {
+    let dir = tempfile::tempdir().unwrap();
+    // The layout of a well-known collection of traces: Windows ticks of 100 ns.
+    let text = "128166372003061629,hm,0,Read,383496192,32768,413\n128166372003061630,hm,1,Write,512,4096,\n";
+    let o = options(csv::Rows::Block, "issue_100ns,-,dev,op,offset_bytes,len_bytes,d2c_100ns");
+    let reel = made(dir.path(), "a", text, |i, r| csv::import(i, r, &o)).unwrap();
+    let rows = reel.read::<Block>().unwrap();
+    let of = |b: &Block| (b.issue_ns, b.complete_ns, b.dev, b.op.to_string(), b.sector, b.len_bytes);
+    assert_eq!(of(&rows[0]), (0, Some(41_300), 0, "read".into(), 749_016, 32_768));
+    assert_eq!(of(&rows[1]), (100, None, 1, "write".into(), 1, 4096));
+    let text = "start_s,op,path,offset_bytes,len_bytes,dur_us,tid\n5.25,read,\"/a,\"\"b\"\"\",0,10,1.5,7\n5.000000001,fsync,,,,,\n";
+    let reel = made(dir.path(), "b", text, |i, r| csv::import(i, r, &options(csv::Rows::Ops, ""))).unwrap();
+    let ops = reel.read::<Op>().unwrap();
+    assert_eq!((ops[0].start_ns, &*ops[0].op, ops[0].dur_ns), (0, "fsync", 0));
+    assert_eq!((ops[1].start_ns, ops[1].dur_ns, ops[1].tid, ops[1].ret), (249_999_999, 1500, 7, Some(10)));
+    assert_eq!(reel.read::<File>().unwrap()[0].path.as_deref(), Some("/a,\"b\""));
+    for (i, (columns, text, told)) in [
+        ("issue_s,op", "1,r\n", "no column is len_SIZE"),
+        ("issue_s,op,len_bytes,colour", "1,r,1,x\n", "no column can be called \"colour\""),
+        ("issue_s,issue_ns,op,len_bytes", "1,1,r,1\n", "column issue_ns is there twice"),
+        ("issue_s,op,len_bytes", "1,r\n", "line 1: has 2 fields, not 3"),
+        ("issue_s,op,len_bytes", "1,r,1\n1,q,1\n", "line 2: \"q\" is no kind of request"),
+        ("issue_s,op,len_bytes", "x,r,1\n", "line 1: \"x\" is no number"),
+        ("issue_s,op,len_bytes,complete_s", "2,r,1,1\n", "line 1: ends before it is issued"),
+        ("issue_s,op,len_bytes,offset_bytes", "2,r,1,100\n", "line 1: offset 100 is not in sectors"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let o = options(csv::Rows::Block, columns);
+        let e = made(dir.path(), &format!("bad{i}"), text, |i, r| csv::import(i, r, &o)).unwrap_err();
+        assert!(e.contains(told), "{e}");
+    }
+}
+
+#[test]
+fn tables_go_out_as_csv_and_json_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let sample = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("samples/postmark.reel");
+    let reel = Reel::open(sample).unwrap();
+    let ops = reel.read::<Op>().unwrap();
+    let path = dir.path().join("ops.jsonl");
+    assert_eq!(table::export(&reel, "ops", table::Form::JsonLines, Some(&path)).unwrap(), ops.len() as i64);
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), ops.len());
+    for (line, op) in text.lines().zip(&ops) {
+        let v: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(v["start_ns"].as_i64(), Some(op.start_ns));
+        assert_eq!((v.get("path").and_then(|p| p.as_str()), v["ret"].as_i64()), (op.path.as_deref(), op.ret));
+    }
+    let path = dir.path().join("files.csv");
+    table::export(&reel, "files", table::Form::Csv, Some(&path)).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("file,dev,sb_dev,ino,generation,kind,first_ns,size_bytes,mode,path,path_cut"), "{text}");
+    assert_eq!(text.lines().count(), reel.read::<File>().unwrap().len() + 1);
+    let e = table::export(&reel, "colours", table::Form::Csv, None).unwrap_err().to_string();
+    assert!(e.contains("there is no table colours; there are tasks, files"), "{e}");
+}
+
+const STRACE: &str = "\
+10  100.000000 execve(\"/usr/bin/tool\", [\"tool\", \"x, y\"], 0x7ffd /* 3 vars */) = 0 <0.000500>\n\
+10  100.001000 openat(AT_FDCWD</home/u>, \"caf\\303\\251 \\\"q\\\"\", O_RDWR|O_CREAT|O_CLOEXEC, 0644) = 3</home/u/caf\\303\\251 \\\"q\\\"> <0.000010>\n\
+10  100.002000 write(3</home/u/caf\\303\\251 \\\"q\\\">, \"abc) = 7\"..., 4096) = 4096 <0.000020>\n\
+10  100.003000 read(3</home/u/caf\\303\\251 \\\"q\\\">,  <unfinished ...>\n\
+11  100.003100 fsync(3</home/u/caf\\303\\251 \\\"q\\\"> <unfinished ...>\n\
+10  100.003200 <... read resumed>\"\", 100) = 0 <0.000200>\n\
+10  100.004000 clone(child_stack=NULL, flags=CLONE_CHILD_CLEARTID|SIGCHLD, child_tidptr=0x7f) = 12 <0.000100>\n\
+12  100.005000 lseek(3</home/u/caf\\303\\251 \\\"q\\\">, 10, SEEK_SET) = 10 <0.000001>\n\
+10  100.006000 write(3</home/u/caf\\303\\251 \\\"q\\\">, \"x\", 1) = 1 <0.000001>\n\
+12  100.007000 writev(3</home/u/caf\\303\\251 \\\"q\\\">, [{iov_base=\"ab\", iov_len=2}, {iov_base=\"c\", iov_len=1}], 2) = 3 <0.000001>\n\
+12  100.008000 unlink(\"/nope\") = -1 ENOENT (No such file or directory) <0.000003>\n\
+12  100.008500 newfstatat(AT_FDCWD</home/u>, \"d\", {st_mode=S_IFDIR|0755, st_size=4096, ...}, AT_SYMLINK_NOFOLLOW) = 0 <0.000001>\n\
+12  100.009000 --- SIGTERM {si_signo=SIGTERM, si_code=SI_USER, si_pid=10, si_uid=0} ---\n\
+12  100.009100 futex(0x7f, FUTEX_WAIT_PRIVATE, 2, NULL) = ? ERESTARTSYS (To be restarted if SA_RESTART is set) <0.1>\n\
+12  100.009200 +++ killed by SIGTERM +++\n\
+this line is damaged\n\
+10  100.010000 exit_group(3) = ?\n\
+10  100.010100 +++ exited with 3 +++\n";
+
+#[test]
+fn the_text_of_strace_becomes_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let reel = made(dir.path(), "a", STRACE, import::strace::import).unwrap();
+    let ops = reel.read::<Op>().unwrap();
+    let brief: Vec<_> = ops.iter().map(|o| (o.tid, &*o.op, o.offset_bytes, o.len_bytes, o.ret)).collect();
+    assert_eq!(
+        brief,
+        [
+            (10, "openat", None, None, Some(3)),
+            (10, "write", Some(0), Some(4096), Some(4096)),
+            (10, "read", Some(4096), Some(100), Some(0)),
+            (11, "fsync", None, None, None),
+            (12, "lseek", Some(4096), None, Some(10)),
+            // The position is shared across the fork.
+            (10, "write", Some(10), Some(1), Some(1)),
+            (12, "writev", Some(11), Some(3), Some(3)),
+            (12, "unlink", None, None, Some(-2)),
+            (12, "newfstatat", None, Some(4096), Some(0)),
+        ]
+    );
+    assert_eq!(
+        (ops[0].path.as_deref(), ops[0].flags, ops[0].mode),
+        (Some("café \"q\""), Some(0o2_000_102), Some(0o644))
+    );
+    assert_eq!((ops[0].dirfd, ops[0].start_ns, ops[0].dur_ns), (Some(-100), 1_000_000, 10_000));
+    assert_eq!((&*ops[2].state, ops[2].start_ns, ops[2].dur_ns), ("complete", 3_000_000, 200_000));
+    assert_eq!((&*ops[3].state, ops[3].dur_ns), ("in_flight_at_end", 0));
+    assert_eq!((ops[8].mode, ops[8].flags), (Some(0o040_755), Some(0x100)));
+    let files = reel.read::<File>().unwrap();
+    assert_eq!(files.iter().filter_map(|f| f.path.as_deref()).collect::<Vec<_>>(), ["/home/u/café \"q\""]);
+    assert!([1, 2, 5, 6].iter().all(|i| ops[*i].file == Some(files[0].file)));
+    let mut tasks = reel.read::<Task>().unwrap();
+    tasks.sort_by_key(|t| t.tid);
+    let lives: Vec<_> = tasks.iter().map(|t| (t.tid, t.parent.is_some(), t.exit_code, &*t.comm)).collect();
+    assert_eq!(lives, [(10, false, Some(3 << 8), "tool"), (11, false, None, ""), (12, true, Some(15), "tool")]);
+    assert_eq!(reel.read::<Exec>().unwrap()[0].path, "/usr/bin/tool");
+    let m = &reel.manifest;
+    assert_eq!((m.ledger["ops"].written, m.ledger["ops"].filtered, m.clock.realtime_ns), (9, 4, 100_000_000_000));
+    let damaged = m.warnings.iter().find(|w| w.contains("could not be read")).unwrap();
+    assert!(damaged.contains("1 lines") && damaged.contains("line 16"), "{damaged}");
+}
+
+#[test]
+fn text_that_is_not_of_strace_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (i, (text, told)) in [
+        ("", "is empty"),
+        ("hello world\n", "line 1: has no time as -ttt writes it"),
+        ("12:00:01 read(3, \"\", 1) = 0\n", "run strace with -f -ttt -T -y"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let e = made(dir.path(), &i.to_string(), text, import::strace::import).unwrap_err();
+        assert!(e.contains(told), "{e}");
+    }
+}
+
+/// A real text, and what the traced commands are known to have done.
+#[test]
+fn a_real_strace_of_known_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("calls.txt");
+    let script = "echo hello > one; dd if=one of=two bs=6; dd if=one of=two bs=6 seek=1 conv=notrunc; mv two 'th ree'; cat nope; rm one";
+    let traced = Command::new("strace")
+        .args(["-f", "-ttt", "-T", "-y", "-o"])
+        .arg(&text)
+        .args(["sh", "-c", script])
+        .current_dir(dir.path())
+        .output()
+        .expect("strace: scripts/setup test installs it");
+    assert!(traced.status.success(), "{traced:?}");
+    let out = dir.path().join("a.reel");
+    import::strace::import(&text, &out).unwrap();
+    let reel = open(&out);
+    assert!(reel.manifest.warnings.iter().all(|w| !w.contains("could not be read")), "{:?}", reel.manifest.warnings);
+    let ops = reel.read::<Op>().unwrap();
+    let file = |name: &str| {
+        let files = reel.read::<File>().unwrap();
+        files.into_iter().find(|f| f.path.as_deref().is_some_and(|p| p.ends_with(name))).unwrap().file
+    };
+    let moved = |call: &str, name: &str| {
+        let file = Some(file(name));
+        let of = ops.iter().filter(|o| o.op == call && o.file == file && o.ret.is_some_and(|r| r > 0));
+        of.map(|o| (o.offset_bytes.unwrap(), o.ret.unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(moved("write", "/one"), [(0, 6)]);
+    assert_eq!(moved("read", "/one"), [(0, 6), (0, 6)]);
+    assert_eq!(moved("write", "/two"), [(0, 6), (6, 6)]);
+    assert!(ops.iter().any(|o| o.op.starts_with("rename") && o.path2.as_deref() == Some("th ree")));
+    assert!(ops.iter().any(|o| o.op == "openat" && o.path.as_deref() == Some("nope") && o.ret == Some(-2)));
+    assert!(ops.iter().any(|o| o.op.starts_with("unlink") && o.path.as_deref() == Some("one") && o.ret == Some(0)));
+    assert!(reel.read::<Exec>().unwrap().iter().any(|e| e.comm == "cat"));
+}
