@@ -208,6 +208,7 @@ impl<'a> Maker<'a> {
             flags: 0,
             cpu: v.cpu.unwrap_or(0) as i32,
             error: v.error.unwrap_or(0) as i32,
+            ..Block::default()
         }))
     }
 

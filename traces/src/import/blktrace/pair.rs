@@ -37,6 +37,8 @@ pub(super) struct Queuer {
 struct Waiting {
     len: u64,
     kind: u32,
+    /// Times the request that carried it was taken back.
+    requeues: i32,
     bio: Bio,
 }
 
@@ -94,6 +96,11 @@ const KIND: u32 = category::WRITE | category::DISCARD | category::PC;
 
 fn sectors(bytes: u32) -> u64 {
     u64::from(bytes) >> 9
+}
+
+/// How many bios a request carries, where any are known.
+fn carried(bios: usize) -> Option<i32> {
+    i32::try_from(bios).ok().filter(|n| *n > 0)
 }
 
 fn is_flush(r: &Record) -> bool {
@@ -178,6 +185,7 @@ impl Pairing {
                 row.len_bytes = i64::from(r.bytes);
             }
             let mut left = Vec::new();
+            let before = request.bios.len();
             for (sector, w) in std::mem::take(&mut request.bios) {
                 if sector.saturating_add(w.len) > end {
                     left.push((sector, w));
@@ -195,11 +203,15 @@ impl Pairing {
                 }
                 out.bio(bio)?;
             }
+            if part {
+                row.bios = carried(before - left.len());
+            }
             out.block(row)?;
             if part {
                 request.len -= sectors(r.bytes);
                 request.row.sector = end as i64;
                 request.row.len_bytes -= i64::from(r.bytes);
+                request.row.bios = carried(left.len());
                 request.bios = left;
                 queue.add_issued(end, request);
             }
@@ -276,7 +288,7 @@ impl Queue {
         if r.bytes == 0 {
             self.empty.push_back((sector, bio));
         } else {
-            self.add_waiting(sector, Waiting { len: sectors(r.bytes), kind: r.action & KIND, bio });
+            self.add_waiting(sector, Waiting { len: sectors(r.bytes), kind: r.action & KIND, requeues: 0, bio });
         }
     }
 
@@ -319,6 +331,7 @@ impl Queue {
 
     fn issue(&mut self, r: &Record, row: Block) {
         if is_flush(r) {
+            let row = Block { bios: Some(0), ..row };
             self.flushes.push_back(Issued { len: 0, kind: 0, row, bios: Vec::new() });
             return;
         }
@@ -340,7 +353,13 @@ impl Queue {
             }
         }
         let queue_ns = bios.iter().map(|(_, w): &(u64, Waiting)| w.bio.queue_ns).min();
-        let row = Block { queue_ns: queue_ns.filter(|q| *q <= row.issue_ns), ..row };
+        let row = Block {
+            queue_ns: queue_ns.filter(|q| *q <= row.issue_ns),
+            // Without bios nothing is known: they were queued before the trace, or it has no such records.
+            requeues: bios.iter().map(|(_, w)| w.requeues).max(),
+            bios: carried(bios.len()),
+            ..row
+        };
         self.add_issued(r.sector, Issued { len, kind, row, bios });
     }
 
@@ -348,7 +367,8 @@ impl Queue {
         if is_flush(r) {
             self.flushes.pop_back();
         } else if let Some(request) = self.take_issued(r, i64::MAX) {
-            for (sector, w) in request.bios {
+            for (sector, mut w) in request.bios {
+                w.requeues = w.requeues.saturating_add(1);
                 self.add_waiting(sector, w);
             }
         }

@@ -87,6 +87,8 @@ fn splits_parts_requeues_and_errors() {
     let expected =
         [(Some(1), 4, Some(8), 60, 40, 5), (Some(1), 5, Some(6), 0, 20, 0), (Some(1), 5, Some(7), 20, 40, 0)];
     assert_eq!(brief(&out), expected);
+    let counts: Vec<_> = out.blocks.iter().map(|b| (b.requeues, b.bios)).collect();
+    assert_eq!(counts, [(Some(0), Some(1)), (Some(1), None), (Some(1), Some(1))]);
     let ends: Vec<_> = out.bios.iter().map(|b| (b.sector, b.len_bytes / 512, b.complete_ns)).collect();
     assert_eq!(ends, [(0, 60, Some(7)), (60, 40, Some(8))]);
     assert_eq!(unmatched, 0);
