@@ -5,10 +5,10 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test lint demo bench fuzz samples install
+.PHONY: help build release test test-kill test-workloads lint demo bench fuzz samples install
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 build: ## the debug build, system packages included
 	@scripts/setup build
@@ -21,6 +21,14 @@ release: ## the optimised build
 test: ## linters and all tests; root runs those that need BPF and loop mounts, others see them ignored
 	@scripts/setup test
 	@scripts/test
+
+test-kill: ## kills the recorder at 50 instants; what it leaves must be valid (root)
+	@scripts/setup test
+	IOREEL_KILLS=50 cargo test --test end_to_end killed::
+
+test-workloads: ## records a compile of 10000 files, SQLite, PostgreSQL and Dovecot; nothing may be lost (root)
+	@scripts/setup test
+	@scripts/test-workloads
 
 lint: ## rustfmt, clippy and clang-format, warnings as errors
 	@scripts/setup test

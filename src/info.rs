@@ -161,6 +161,18 @@ fn print_head(reel: &Reel, s: &Summary) {
     if !m.filters.is_empty() {
         fact("Filters", &m.filters.join(" "));
     }
+    if !matches!(m.ended.as_str(), "" | "exit") {
+        let why = match m.ended.as_str() {
+            "signal" => "by a signal",
+            "duration" => "by --duration",
+            "max_size" => "by --max-size: the reel had reached its size",
+            "min_free" => "by --min-free: too little room was left where the reel is written",
+            "trigger" => "by the trigger of --flight-recorder or --trigger-latency",
+            "failed" => "the reel could not be written on",
+            other => other,
+        };
+        fact("Ended", why);
+    }
     let settling = if s.span.settle_ns > 0 {
         format!(
             " to the last operation, {} with settling",

@@ -21,6 +21,8 @@ mod mark;
 mod output;
 mod plot;
 #[cfg(feature = "capture")]
+mod quantity;
+#[cfg(feature = "capture")]
 mod record;
 mod replay;
 mod stats;

@@ -1,13 +1,16 @@
 //! `ioreel record`.
 
 use crate::output::tell;
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
+mod life;
+
+use self::life::Life;
 use crate::anonymize::key;
 use clap::ArgGroup;
 use ioreel_capture::{
     record::{Config, Target, record, wait_for},
-    session::DEFAULT_RING_BYTES,
+    session::default_ring_bytes,
 };
 
 /// What to record, and where to.
@@ -32,9 +35,8 @@ pub(crate) struct Args {
     /// file systems touched
     #[arg(long, value_name = "DEV")]
     device: Vec<String>,
-    /// Stops recording after this many seconds; the command runs on
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    duration: Option<Duration>,
+    #[command(flatten)]
+    life: Life,
     /// What to wait for after the last task has ended
     #[arg(long, value_name = "HOW", default_value = "sync")]
     settle: Settle,
@@ -45,9 +47,9 @@ pub(crate) struct Args {
     /// Does not take the working directory's tree
     #[arg(long)]
     no_snapshot: bool,
-    /// Kernel memory for the rings of all CPUs together, MiB
-    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_RING_BYTES >> 20, value_parser = ring_mib)]
-    ring_mib: usize,
+    /// Kernel memory that the rings of all CPUs together may take, MiB [default: 64, or 1 for each CPU if that is more]
+    #[arg(long, value_name = "MIB", value_parser = ring_mib)]
+    ring_mib: Option<usize>,
     /// Hashes all names before they reach the disk, as `ioreel anonymize` does afterwards
     #[arg(long)]
     anonymize: bool,
@@ -72,11 +74,6 @@ enum Settle {
     None,
 }
 
-fn seconds(s: &str) -> Result<Duration, String> {
-    let value: f64 = s.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(value).map_err(|e| e.to_string())
-}
-
 fn ring_mib(s: &str) -> Result<usize, String> {
     match s.parse::<usize>() {
         Ok(n @ 1..=65536) => Ok(n),
@@ -90,6 +87,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .chain(args.pid.iter().map(|p| format!("--pid {p}")))
         .chain(args.cgroup.iter().map(|c| format!("--cgroup {c}")))
         .chain(args.all.then(|| "--all".to_owned()))
+        .chain(args.life.words())
         .collect();
     let target = match args.cgroup {
         Some(name) => Target::Cgroup(name),
@@ -99,11 +97,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let config = Config {
         devices: args.device,
-        duration: args.duration,
+        lossless: args.life.lossless,
+        limits: args.life.limits(),
         settle: args.settle == Settle::Sync,
         snapshot: args.snapshot,
         snapshot_cwd: !args.no_snapshot,
-        ring_bytes: args.ring_mib << 20,
+        ring_bytes: args.ring_mib.map_or_else(default_ring_bytes, |mib| mib << 20),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
         ..Config::new(args.output.clone(), target)
@@ -125,14 +124,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let (Some(pid), Some(_)) = (outcome.still_running, outcome.signal) {
         tell!("ioreel: the recording has ended; process {pid} runs on");
     }
+    let incomplete = args.life.strict && (m.lost() > 0 || m.probes.iter().any(|p| p.missed > 0));
+    if incomplete {
+        tell!("ioreel: --strict: the reel is kept, but it is not complete");
+    }
     let failed = outcome.error.map(|e| tell!("ioreel: the reel ends early: {e}")).is_some();
-    let status = match (outcome.status, outcome.still_running, args.duration) {
-        (Some(status), ..) => status,
+    let status = match (outcome.status, outcome.still_running) {
+        (Some(status), _) => status,
         // Its exit status shall pass through, so it is waited for.
-        (None, Some(pid), Some(_)) if outcome.signal.is_none() => wait_for(pid),
+        (None, Some(pid)) if outcome.signal.is_none() => wait_for(pid),
         // As if it had ended by the signal that it chose to ignore.
         _ => outcome.signal.unwrap_or(0),
     };
     let code = if status & 0x7f == 0 { status >> 8 & 0xff } else { 128 + (status & 0x7f) };
-    Ok(if failed && code == 0 { ExitCode::FAILURE } else { ExitCode::from(code as u8) })
+    Ok(match code {
+        _ if incomplete => ExitCode::from(3),
+        0 if failed => ExitCode::FAILURE,
+        code => ExitCode::from(code as u8),
+    })
 }

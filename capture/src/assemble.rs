@@ -13,6 +13,7 @@ use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_file
 use ioreel_traces::{
     ReelWriter, Result, Text,
     manifest::Mount,
+    rotate::Keep,
     rows::{Exec, File, Op, Task},
     text::Interner,
 };
@@ -124,6 +125,10 @@ pub(crate) struct Assembler {
     pub(crate) tool_rows: i64,
     /// End of the last operation or task, ns since the reel's start.
     pub(crate) last_ns: i64,
+    /// An operation on a file or a name that takes as long is told by `slow_seen`.
+    pub(crate) slow_ns: i64,
+    /// Such a one has been met.
+    pub(crate) slow_seen: bool,
     calls: Vec<Option<(&'static Call, Text)>>,
     syscall: Text,
     complete: Text,
@@ -168,6 +173,8 @@ impl Assembler {
             changed: Changed::new(mounts),
             disks: BTreeSet::new(),
             tool_rows: 0,
+            slow_ns: i64::MAX,
+            slow_seen: false,
             last_ns: 0,
             calls,
             syscall: "syscall".into(),
@@ -363,6 +370,10 @@ impl Assembler {
         if !self.start.is_settled() {
             self.note_start(rec, &op, call, &raw, has(op_flags::OPF_MIDWAY))?;
         }
+        // What waits for a pipe, a socket or a terminal waits for somebody, not for a file system.
+        let at_file =
+            op.path.is_some() || op.file.is_some() && self.files.get(&rec.file.into()).is_some_and(|f| f.seekable);
+        self.slow_seen |= op.dur_ns >= self.slow_ns && at_file;
         self.counts.ops += 1;
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
         if has(op_flags::OPF_IO) { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }
@@ -439,6 +450,18 @@ impl Assembler {
         }
         let cause = (rec.cause_ns != 0).then(|| (i64::from(rec.task_id), self.since(rec.cause_ns)));
         self.writer.push_bio(row, cause)
+    }
+
+    /// Drops what a rotating reel does not keep.
+    pub(crate) fn rotate(&mut self, keep: Keep) -> Result<()> {
+        let living: Vec<Task> = self.tasks.values().map(|l| l.row.clone()).collect();
+        self.writer.rotate(keep, self.last_ns, &living).map(drop)
+    }
+
+    /// Closes segments that have waited long enough.
+    pub(crate) fn flush_if_old(&mut self) -> Result<()> {
+        let tasks = &self.tasks;
+        self.writer.flush_if_old(|| tasks.values().map(|l| l.row.clone()).collect())
     }
 
     /// Writes the rows that were waiting for an end: living tasks, files never described.

@@ -11,7 +11,7 @@ use rustix::{
     process::{Pid, WaitOptions},
 };
 
-use crate::CaptureError;
+use crate::{CaptureError, host, signals};
 
 /// A child that waits before its exec.
 #[derive(Debug)]
@@ -112,15 +112,28 @@ impl Command {
     }
 }
 
+/// What the recorder was given for recording is not the command's: a program that may read every file behaves
+/// otherwise than it would unrecorded. Root's capabilities come with the user id and stay.
+fn give_up_capabilities() {
+    const OURS: [libc::c_ulong; 3] = [host::CAP_BPF as _, host::CAP_PERFMON as _, host::CAP_DAC_READ_SEARCH as _];
+    for capability in OURS {
+        // SAFETY: takes a capability from this process's ambient set; async-signal-safe.
+        unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_LOWER, capability, 0, 0) };
+    }
+}
+
 /// The child's part.
 ///
 /// # Safety
 /// Only to be called in a fresh child; `argv` is null-terminated and its strings outlive the call.
 unsafe fn wait_and_exec(go: &OwnedFd, no: &OwnedFd, argv: &[*const libc::c_char]) -> ! {
     let mut byte = [0u8; 1];
-    // Rust ignores SIGPIPE; the command shall find what a shell would have given it.
-    // SAFETY: async-signal-safe calls on valid arguments.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    // Rust ignores SIGPIPE; the command shall find what the recorder was given.
+    if !signals::sigpipe_was_ignored() {
+        // SAFETY: async-signal-safe calls on valid arguments.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+    give_up_capabilities();
     if !matches!(rustix::io::read(go, &mut byte), Ok(1)) {
         // SAFETY: ends this process alone.
         unsafe { libc::_exit(127) }

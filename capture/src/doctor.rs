@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     host,
-    session::{Plan, Session, Targets},
+    session::{Plan, Session, Targets, default_ring_bytes},
     symbols,
 };
 
@@ -123,7 +123,14 @@ fn rings() -> Check {
 /// Loads and attaches the very programs that a recording uses; they stay inert.
 fn probes() -> Check {
     let what = "probes (tracepoints, iterators)";
-    let plan = Plan { target: Targets::All, devices: Vec::new(), fixed_devices: true, ring_bytes: 1 << 20, ops: true };
+    let plan = Plan {
+        target: Targets::All,
+        devices: Vec::new(),
+        fixed_devices: true,
+        ring_bytes: default_ring_bytes(),
+        lossless: false,
+        ops: true,
+    };
     let mut storage = std::mem::MaybeUninit::<OpenObject>::uninit();
     match Session::load(&plan, &mut storage) {
         Ok(session) => Check::ok(what, format!("all {} load and attach", session.probes().len())),

@@ -28,6 +28,21 @@ pub enum CaptureError {
         /// libbpf's message.
         why: String,
     },
+    /// The rings of so many CPUs do not fit what they may take.
+    #[error("--ring-mib {total_mib}: {cpus} CPUs need at least {least_mib}")]
+    RingsTooSmall {
+        /// As given.
+        total_mib: usize,
+        /// Possible CPUs.
+        cpus: usize,
+        /// What would do.
+        least_mib: usize,
+    },
+    /// `--lossless` in a container.
+    #[error(
+        "--lossless: process ids here are not the kernel's (a container's own name space), so stopped processes could not be resumed; run it on the host"
+    )]
+    OtherProcessIds,
     /// The command cannot be started.
     #[error("{program}: cannot be started: {source}")]
     Command {

@@ -231,6 +231,8 @@ pub fn capabilities() -> u64 {
 }
 
 /// include/uapi/linux/capability.h
+pub const CAP_DAC_READ_SEARCH: u32 = 2;
+/// include/uapi/linux/capability.h
 pub const CAP_PERFMON: u32 = 38;
 /// include/uapi/linux/capability.h
 pub const CAP_BPF: u32 = 39;

@@ -32,10 +32,18 @@ impl Books<'_> {
 /// `in_flight`: unfinished operations, which the end of the recording met.
 pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut Assembler, in_flight: i64) {
     let books = Books(cpus);
-    let mut enter = |name: &str, (seen, dropped): (i64, i64), filtered: i64, written: i64, made: i64| {
+    let rotated = |name: &str| match name {
+        "ops" => assembler.writer.ops.rotated(),
+        "block" => assembler.writer.block.rotated(),
+        "bio" => assembler.writer.bio.rotated(),
+        _ => 0,
+    };
+    let mut enter = |name: &str, (seen, dropped): (i64, i64), hidden: i64, written: i64, made: i64| {
+        let rotated = rotated(name);
         // Made but not on disk: the output failed.
-        let lost = dropped + (made - written);
-        manifest.ledger.insert(name.into(), Ledger { seen: seen + filtered, written, lost, filtered });
+        let lost = dropped + (made - written - rotated);
+        let filtered = hidden + rotated;
+        manifest.ledger.insert(name.into(), Ledger { seen: seen + hidden, written, lost, filtered });
     };
     let counts = assembler.counts;
     let (own_rq, backing_rq) = books.hidden(|l| l.hidden_rq);
@@ -65,12 +73,16 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("bios of the recorder's own output", own_bio);
     left_out("requests a recorded loop device passed to its backing file", backing_rq);
     left_out("bios a recorded loop device passed to its backing file", backing_bio);
+    left_out("operations dropped again by rotation", assembler.writer.ops.rotated());
+    left_out("requests dropped again by rotation", assembler.writer.block.rotated());
+    left_out("bios dropped again by rotation", assembler.writer.bio.rotated());
     left_out("calls by the 32-bit entry", books.sum(|l| l.compat_calls));
     left_out("paths that could not be read from the caller's memory", books.sum(|l| l.path_faults));
     left_out("calls recorded without paths for want of memory", books.sum(|l| l.no_path_state));
     left_out("bios and requests without queue or issue time for want of room in a table", books.sum(|l| l.map_full));
     let clones = books.sum(|l| l.clones);
     left_out("file clones (ioctl FICLONE)", clones);
+    left_out("times a process could not be stopped (--lossless)", books.sum(|l| l.unstoppable));
     left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
     left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);

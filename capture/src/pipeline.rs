@@ -4,16 +4,17 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
 };
 
-use ioreel_traces::{ReelError, manifest::Loss};
+use ioreel_traces::{ReelError, manifest::Loss, rotate::Keep, rows::Stop};
 
 use crate::{
     assemble::Assembler,
+    holes::Holes,
     host,
     session::{STREAMS, Tables},
     wire,
@@ -36,6 +37,8 @@ pub(crate) enum Message {
         /// Every record that ended before this is here or came earlier.
         complete_to_ns: i64,
     },
+    /// Processes were stopped (`--lossless`), and go on; times are monotonic.
+    Stops(Vec<Stop>),
     /// The operations have ended; these had not. Asks for the file systems changed.
     EndOfOperations(Vec<u8>, SyncSender<BTreeSet<i64>>),
 }
@@ -45,8 +48,26 @@ pub(crate) enum Message {
 pub(crate) struct Progress {
     /// Writing failed; the recording should end.
     pub(crate) failed: AtomicBool,
+    /// The output's file system is short of room: the oldest segment should go.
+    pub(crate) make_room: AtomicBool,
+    /// An operation took as long as was waited for.
+    pub(crate) slow: AtomicBool,
+    /// Bytes of the reel, the open segments as estimated.
+    reel_bytes: AtomicI64,
+    /// Bytes of records sent and not yet taken.
+    queued_bytes: AtomicI64,
     /// Monotonic time of the last block event on each disk that had one.
     pub(crate) block_events: Mutex<BTreeMap<i64, i64>>,
+}
+
+/// A record takes some 140 bytes on the wire and a tenth of that in the reel.
+const WIRE_TO_REEL: i64 = 12;
+
+impl Progress {
+    /// Bytes of the reel once all that was sent is written, as estimated.
+    pub(crate) fn reel_bytes(&self) -> i64 {
+        self.reel_bytes.load(Ordering::Relaxed) + self.queued_bytes.load(Ordering::Relaxed) / WIRE_TO_REEL
+    }
 }
 
 /// What the writer thread leaves behind.
@@ -69,9 +90,7 @@ impl Assembled {
         self.holes.resize_with(self.holes.len().max(numbered.len()), Holes::default);
         let mut losses = Vec::new();
         for (stream, mut holes) in std::mem::take(&mut self.holes).into_iter().enumerate() {
-            if let Some(last) = numbered.get(stream).copied().filter(|n| *n > holes.next) {
-                holes.open.push((holes.next..last, holes.last_ns, end_ns));
-            }
+            holes.end(numbered.get(stream).copied().unwrap_or(0), end_ns);
             losses.extend(holes.losses((stream / STREAMS) as i32, t0));
         }
         losses
@@ -90,16 +109,19 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     /// Starts the writer thread. `tables` gets the disks of file systems as they are met, unless the set
     /// of devices is fixed.
-    pub(crate) fn start(assembler: Assembler, tables: Option<Tables>) -> Self {
+    pub(crate) fn start(assembler: Assembler, tables: Option<Tables>, keep: Option<Keep>) -> Self {
         let (sender, receiver) = sync_channel(QUEUED_PASSES);
         let progress = Arc::new(Progress::default());
         let shared = Arc::clone(&progress);
-        let thread = std::thread::spawn(move || Worker::new(assembler, tables, shared).run(&receiver));
+        let thread = std::thread::spawn(move || Worker::new(assembler, tables, shared, keep).run(&receiver));
         Self { sender, thread, progress }
     }
 
     /// Hands a pass over; waits while the writer is behind.
     pub(crate) fn send(&self, message: Message) {
+        if let Message::Records { bytes, .. } = &message {
+            self.progress.queued_bytes.fetch_add(bytes.len() as i64, Ordering::Relaxed);
+        }
         // The thread ends only when this sender is gone.
         let _ = self.sender.send(message);
     }
@@ -120,6 +142,10 @@ impl Pipeline {
 }
 
 struct Worker {
+    /// What a rotating reel keeps.
+    keep: Option<Keep>,
+    /// Segments of operations, requests and bios when it last rotated.
+    closed: i64,
     assembler: Assembler,
     tables: Option<Tables>,
     progress: Arc<Progress>,
@@ -132,8 +158,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(assembler: Assembler, tables: Option<Tables>, progress: Arc<Progress>) -> Self {
+    fn new(assembler: Assembler, tables: Option<Tables>, progress: Arc<Progress>, keep: Option<Keep>) -> Self {
         Self {
+            keep,
+            closed: 0,
             assembler,
             tables,
             progress,
@@ -149,7 +177,12 @@ impl Worker {
     fn run(mut self, receiver: &Receiver<Message>) -> Assembled {
         while let Ok(message) = receiver.recv() {
             match message {
-                Message::Records { bytes, complete_to_ns } => self.records(bytes, complete_to_ns),
+                Message::Records { bytes, complete_to_ns } => {
+                    let taken = bytes.len() as i64;
+                    self.records(bytes, complete_to_ns);
+                    self.progress.queued_bytes.fetch_sub(taken, Ordering::Relaxed);
+                }
+                Message::Stops(stops) => self.stops(stops),
                 Message::EndOfOperations(in_flight, reply) => {
                     // They ended, as far as the reel is concerned, after all else.
                     self.records(Vec::new(), i64::MAX);
@@ -191,9 +224,21 @@ impl Worker {
             self.pending.extend_from_slice(&pending[at..at + len]);
         }
         if self.error.is_none()
-            && let Err(e) = self.assembler.writer.flush_if_old()
+            && let Err(e) = self.assembler.flush_if_old()
         {
             self.fail(e);
+        }
+    }
+
+    fn stops(&mut self, stops: Vec<Stop>) {
+        let t0_ns = self.assembler.t0_ns;
+        for mut stop in stops {
+            stop.start_ns -= t0_ns;
+            if self.error.is_none()
+                && let Err(e) = self.assembler.writer.stops.push(stop)
+            {
+                self.fail(e);
+            }
         }
     }
 
@@ -227,7 +272,30 @@ impl Worker {
         self.progress.failed.store(true, Ordering::Relaxed);
     }
 
+    /// Lets the oldest segments go, whenever another has been closed or room is short.
+    fn rotate(&mut self) {
+        let Some(mut keep) = self.keep.filter(|_| self.error.is_none()) else { return };
+        let closed = self.assembler.writer.closed_rows();
+        let make_room = self.progress.make_room.swap(false, Ordering::Relaxed);
+        if closed == self.closed && !make_room {
+            return;
+        }
+        self.closed = closed;
+        if make_room {
+            // One segment at least.
+            keep.max_bytes = Some(self.assembler.writer.bytes_about() - 1);
+        }
+        if let Err(e) = self.assembler.rotate(keep) {
+            self.fail(e);
+        }
+    }
+
     fn note_progress(&mut self) {
+        self.rotate();
+        if self.assembler.slow_seen {
+            self.progress.slow.store(true, Ordering::Relaxed);
+        }
+        self.progress.reel_bytes.store(self.assembler.writer.bytes_about(), Ordering::Relaxed);
         if let Ok(mut events) = self.progress.block_events.lock() {
             events.append(&mut self.block_events);
         }
@@ -262,81 +330,6 @@ impl Worker {
             self.holes[stream].see(hdr.seq, hdr.end_ns as i64);
             bytes = &bytes[hdr.len_bytes as usize..];
         }
-    }
-}
-
-/// Missing sequence numbers of one CPU's stream. Numbers may come slightly out of order: a completion interrupts a
-/// call's probe between numbering and writing its record.
-#[derive(Debug, Default)]
-struct Holes {
-    next: u64,
-    last_ns: i64,
-    /// Half-open ranges of numbers not seen, ascending, and the times around them.
-    open: Vec<(std::ops::Range<u64>, i64, i64)>,
-}
-
-/// Holes remembered apart; beyond, neighbours are told as one.
-const MAX_HOLES: usize = 4096;
-
-impl Holes {
-    fn see(&mut self, seq: u64, end_ns: i64) {
-        if seq >= self.next {
-            if seq > self.next {
-                if self.open.len() >= MAX_HOLES
-                    && let Some(last) = self.open.last_mut()
-                {
-                    // The range now covers numbers that were seen; see `losses` for the count.
-                    last.0.end += seq - self.next;
-                    last.2 = end_ns;
-                } else {
-                    self.open.push((self.next..seq, self.last_ns, end_ns));
-                }
-            }
-            self.next = seq + 1;
-        } else if let Some(i) = self.open.iter().rposition(|(r, ..)| r.contains(&seq)) {
-            let (range, from, to) = self.open[i].clone();
-            self.open[i].0 = range.start..seq;
-            if seq + 1 < range.end {
-                self.open.insert(i + 1, (seq + 1..range.end, from, to));
-            }
-            if self.open[i].0.is_empty() {
-                self.open.remove(i);
-            }
-        }
-        self.last_ns = self.last_ns.max(end_ns);
-    }
-
-    fn losses(self, cpu: i32, t0_ns: i64) -> impl Iterator<Item = Loss> {
-        self.open.into_iter().map(move |(range, from, to)| Loss {
-            cpu,
-            from_ns: (from - t0_ns).max(0),
-            to_ns: to - t0_ns,
-            events: (range.end - range.start) as i64,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn holes_are_located_and_late_numbers_fill_them() {
-        let mut h = Holes::default();
-        for (seq, ns) in [(0, 10), (2, 30), (1, 20), (3, 40), (9, 100), (6, 70)] {
-            h.see(seq, ns);
-        }
-        let losses: Vec<_> = h.losses(1, 0).map(|l| (l.from_ns, l.to_ns, l.events)).collect();
-        assert_eq!(losses, [(40, 100, 2), (40, 100, 2)], "4, 5 and 7, 8 are missing");
-    }
-
-    #[test]
-    fn very_many_holes_keep_their_count() {
-        let mut h = Holes::default();
-        for i in 0..10_000 {
-            h.see(i * 2, i as i64);
-        }
-        assert!(h.open.len() <= MAX_HOLES);
-        assert_eq!(h.losses(0, 0).map(|l| l.events).sum::<i64>(), 9_999);
+        self.holes.iter_mut().for_each(Holes::settle);
     }
 }

@@ -3,6 +3,7 @@
 mod closing;
 mod config;
 mod follow;
+mod limits;
 mod setup;
 
 use std::{
@@ -12,22 +13,24 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::Path,
     sync::{Arc, Mutex},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     anonymize::Anonymizer,
     manifest::{Command as CommandInfo, Kind},
+    rotate::Keep,
     text,
 };
 
 pub use config::{Config, Outcome, Target};
+pub use limits::{End, Limits, MinFree};
 pub(crate) use setup::hide_backing_files;
 
 use self::{
     closing::{Closing, close, on_disk},
-    follow::{TICK, follow},
+    follow::{Ended, TICK, follow},
     setup::{leave_own_output_out, take_snapshot},
 };
 use crate::{
@@ -35,6 +38,7 @@ use crate::{
     assemble::Assembler,
     command::Command,
     host,
+    lossless::{Guardian, sees_all_processes},
     marks::Listener,
     pipeline::{Message, Pipeline},
     session::{Plan, Session, Targets},
@@ -65,6 +69,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         return Err(CaptureError::NoProcess { pid: *pid });
     }
 
+    if config.lossless && !sees_all_processes() {
+        return Err(CaptureError::OtherProcessIds);
+    }
+
     let mut manifest = Manifest::new(Kind::Recording, "tracepoint");
     manifest.host = host::host();
     manifest.filters.clone_from(&config.filters);
@@ -91,12 +99,15 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         fixed_devices: !devices.is_empty(),
         devices: devices.clone(),
         ring_bytes: config.ring_bytes,
+        lossless: config.lossless,
         ops: true,
     };
     let mut storage = MaybeUninit::uninit();
     let mut session = Session::load(&plan, &mut storage)?;
+    // While this process has one thread.
+    let guardian = session.stops.as_ref().map(Guardian::start).transpose()?;
     let names = config.anonymize.as_ref().map(|key| Arc::new(Mutex::new(Anonymizer::reversible(key))));
-    let mut writer = ReelWriter::create_mapped(&config.output, &manifest, WriterOptions::default(), names)?;
+    let mut writer = ReelWriter::create_mapped(&config.output, &manifest, options(&config.limits), names)?;
     let mounts = host::mounts();
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
@@ -112,13 +123,22 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     manifest.clock = host::clock();
     let t0_ns = manifest.clock.monotonic_ns;
     let tables = if devices.is_empty() { Some(session.tables()?) } else { None };
-    let pipeline = Pipeline::start(Assembler::new(writer, t0_ns, mounts.clone()), tables);
+    let mut assembler = Assembler::new(writer, t0_ns, mounts.clone());
+    assembler.slow_ns = config.limits.end_on_latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
+    let keep = config
+        .limits
+        .rotate
+        .then(|| Keep { max_bytes: config.limits.max_bytes, span_ns: config.limits.span.map(|d| d.as_nanos() as i64) });
+    let pipeline = Pipeline::start(assembler, tables, keep);
 
     // Without it there are no marks, which is no reason not to record.
     let marks = Listener::start(&config.output)
         .inspect_err(|e| manifest.warnings.push(format!("marks cannot be taken: {e}")))
         .ok();
     signals::install();
+    if config.limits.end_on_signal {
+        signals::install_trigger();
+    }
     session.activate();
     // What the rings hold so far is later than this, or about what this tells.
     pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
@@ -133,7 +153,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         let _ = fs::remove_dir_all(&config.output);
         return Err(e);
     }
-    let signal = follow(&session, &pipeline, config, command.as_mut(), started)?;
+    let Ended { why, signal } = follow(&session, &pipeline, config, command.as_mut(), started)?;
 
     // The unfinished are told first: what ends after this is not in the reel.
     session.end_operations();
@@ -146,11 +166,15 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     std::thread::sleep(TICK);
     drain(&session, &pipeline);
 
+    if let Some(guardian) = guardian {
+        guardian.dismiss();
+    }
     manifest.marks = marks.map(|m| m.marks(t0_ns)).unwrap_or_default();
     let status = command.as_mut().and_then(Command::poll);
     if let Some(c) = &mut manifest.command {
         c.exit_status = status;
     }
+    manifest.ended = why.word().into();
     manifest.span.settle_ns = if config.settle { host::monotonic_ns() - end_ns } else { 0 };
     let Some(assembled) = pipeline.finish() else {
         return Err(CaptureError::Os {
@@ -160,7 +184,25 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     };
     let still_running = command.as_ref().filter(|_| status.is_none()).map(Command::pid);
     close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns })
-        .map(|(manifest, error)| Outcome { manifest, status, error, still_running, signal })
+        .map(|(manifest, error)| Outcome { manifest, status, error, still_running, why, signal })
+}
+
+/// A reel that may take little room is written in small segments: they are what a limit can be kept to.
+fn options(limits: &Limits) -> WriterOptions {
+    const SEGMENTS: i64 = 16;
+    const ROW_BYTES: i64 = 12;
+    const LEAST_ROWS: usize = 4096;
+    let mut usual = WriterOptions::default();
+    if let Some(span) = limits.span {
+        usual.segment_age = usual.segment_age.min(span / SEGMENTS as u32).max(Duration::from_millis(100));
+    }
+    match limits.max_bytes {
+        Some(max) => WriterOptions {
+            segment_rows: ((max / SEGMENTS / ROW_BYTES) as usize).clamp(LEAST_ROWS, usual.segment_rows),
+            ..usual
+        },
+        None => usual,
+    }
 }
 
 /// Waits for a command that outlived its recording; its wait status.

@@ -16,12 +16,12 @@ use ioreel_bpf::{
 use ioreel_traces::manifest::Probe;
 use libbpf_rs::{
     Iter, MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder,
-    query::ProgInfoIter,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 
 use crate::{
     CaptureError, calls, host,
+    lossless::{MAX_STOPS, Stops},
     op_rings::{OpRings, RECORD_BYTES},
     symbols,
     wire::NO_CPU,
@@ -38,6 +38,8 @@ pub struct Plan {
     pub fixed_devices: bool,
     /// Kernel memory for all rings together.
     pub ring_bytes: usize,
+    /// Stop threads before a ring is full.
+    pub lossless: bool,
     /// Record operations beside the block layer. Without, the probes of calls and tasks are not loaded, no
     /// call gets slower, and this process's own device I/O is recorded too.
     pub ops: bool,
@@ -82,12 +84,45 @@ impl Targets {
 /// Kernel memory for all rings together. Half is for plain operations, 136 bytes each: on two CPUs 60 ms of the
 /// fastest program measured.
 pub const DEFAULT_RING_BYTES: usize = 64 << 20;
-/// No ring is smaller; with very many CPUs the total may exceed what was asked.
-const MIN_RING_BYTES: usize = 1 << 20;
+/// No CPU has less: a ring has to hold some of the largest records, 12 KiB.
+const MIN_CPU_BYTES: usize = 128 << 10;
 /// Number series of each CPU.
 pub(crate) const STREAMS: usize = rec_stream::STREAM_COUNT.0 as usize;
 /// Records taken from one ring before the next has its turn.
 const DRAIN_RECORDS: usize = 32 * 1024;
+
+/// How much of the rings' memory each CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RingSizes {
+    /// Of the ring for records of any size, a power of two.
+    ring_bytes: usize,
+    /// Places in the ring of operations.
+    op_records: usize,
+}
+
+impl RingSizes {
+    /// Shares `total` among the CPUs; all together never take more.
+    fn of(total: usize, cpus: usize, ops: bool) -> Result<Self, CaptureError> {
+        let per_cpu = total / cpus;
+        if per_cpu < MIN_CPU_BYTES {
+            let least_mib = (MIN_CPU_BYTES * cpus).div_ceil(1 << 20);
+            return Err(CaptureError::RingsTooSmall { total_mib: total >> 20, cpus, least_mib });
+        }
+        let ring_bytes = if ops { per_cpu / 2 } else { per_cpu };
+        let ring_bytes = if ring_bytes.is_power_of_two() { ring_bytes } else { ring_bytes.next_power_of_two() / 2 };
+        Ok(Self { ring_bytes, op_records: if ops { (per_cpu - ring_bytes) / RECORD_BYTES } else { 1 } })
+    }
+
+    /// What a recording gets when nothing is asked for: more with very many CPUs.
+    fn default_total(cpus: usize) -> usize {
+        DEFAULT_RING_BYTES.max(cpus << 20)
+    }
+}
+
+/// What a recording's rings take when nothing is asked for.
+pub fn default_ring_bytes() -> usize {
+    RingSizes::default_total(host::possible_cpus())
+}
 
 struct CpuRing {
     ring: RingBuffer<'static>,
@@ -106,6 +141,8 @@ pub struct Session<'obj> {
     tables: Tables,
     /// What tasks adopted now are marked with.
     round: Cell<u16>,
+    /// Whom the probes have stopped, with `lossless`.
+    pub(crate) stops: Option<Stops>,
 }
 
 /// The maps that may be changed while recording, from any thread.
@@ -208,24 +245,27 @@ impl<'obj> Session<'obj> {
         if !matches!(plan.target, Targets::Cgroup(_)) {
             open.progs.task_moved.set_autoload(false);
         }
-        let per_cpu = (plan.ring_bytes / cpus).max(MIN_RING_BYTES);
-        let ring_bytes = if plan.ops { per_cpu / 2 } else { per_cpu };
-        let op_records = if plan.ops { (per_cpu - ring_bytes) / RECORD_BYTES } else { 1 };
+        if !plan.lossless {
+            open.progs.signal_sent.set_autoload(false);
+            open.progs.held.set_autoload(false);
+        }
+        let RingSizes { ring_bytes, op_records } = RingSizes::of(plan.ring_bytes, cpus, plan.ops)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.op_ring_records = op_records as u32;
+            rodata.ring_bytes = ring_bytes as u32;
+            rodata.lossless = plan.lossless;
         }
         let sizing = CaptureError::bpf("sizing the rings");
         open.maps
             .rings
             .set_max_entries(cpus as u32)
             .and_then(|()| open.maps.op_ring_heads.set_max_entries(cpus as u32))
+            .and_then(|()| open.maps.stops.set_max_entries(if plan.lossless { MAX_STOPS } else { 1 }))
             .and_then(|()| open.maps.op_rings.set_max_entries((cpus * op_records) as u32))
             .map_err(sizing)?;
         let mut skel = open.load().map_err(CaptureError::bpf("loading them"))?;
 
         let op_rings = OpRings::map(skel.maps.op_rings.as_fd(), skel.maps.op_ring_heads.as_fd(), cpus, op_records)?;
-        // A ring's size is a power of two; never more than asked for.
-        let ring_bytes = if ring_bytes.is_power_of_two() { ring_bytes } else { ring_bytes.next_power_of_two() / 2 };
         let mut rings = Vec::with_capacity(cpus);
         for cpu in 0..cpus {
             let opts = libbpf_rs::libbpf_sys::bpf_map_create_opts {
@@ -263,10 +303,15 @@ impl<'obj> Session<'obj> {
                 .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
                 .map_err(CaptureError::bpf("naming a process to record"))?;
         }
+        let stops = if plan.lossless {
+            Some(Stops(MapHandle::try_from(&skel.maps.stops).map_err(CaptureError::bpf("opening a table"))?))
+        } else {
+            None
+        };
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
         let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus;
         let warnings = end_ios.warning.into_iter().collect();
-        Ok(Self { skel, op_rings, rings, ring_bytes, warnings, tables, round: Cell::new(1) })
+        Ok(Self { skel, op_rings, rings, ring_bytes, warnings, tables, round: Cell::new(1), stops })
     }
 
     /// The tables that may change while recording.
@@ -332,6 +377,11 @@ impl<'obj> Session<'obj> {
     /// Records of operations that have begun and not ended.
     pub fn in_flight(&self) -> Result<Vec<u8>, CaptureError> {
         self.iterate(self.skel.links.in_flight.as_ref(), "listing operations in flight")
+    }
+
+    /// Records of operations that wait in stopped threads for want of room.
+    pub(crate) fn held(&self) -> Result<Vec<u8>, CaptureError> {
+        self.iterate(self.skel.links.held.as_ref(), "listing operations of stopped threads")
     }
 
     fn iterate(&self, link: Option<&libbpf_rs::Link>, doing: &'static str) -> Result<Vec<u8>, CaptureError> {
@@ -436,11 +486,20 @@ impl<'obj> Session<'obj> {
 
     /// Every program with the number of times the kernel skipped it.
     pub fn probes(&self) -> Vec<Probe> {
-        let ours: Vec<u32> =
-            self.skel.object().progs().filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok()).collect();
-        ProgInfoIter::default()
-            .filter(|info| ours.contains(&info.id))
-            .map(|info| Probe { name: info.name.to_string_lossy().into_owned(), missed: info.recursion_misses as i64 })
+        let missed = |program: &libbpf_rs::Program<'_>| {
+            let mut info = libbpf_rs::libbpf_sys::bpf_prog_info::default();
+            let mut len = size_of_val(&info) as u32;
+            // By descriptor: to go through the ids of all programs takes CAP_SYS_ADMIN.
+            // SAFETY: `info` is `len` bytes of plain integers, which the kernel fills.
+            let failed = unsafe {
+                libbpf_rs::libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut len)
+            };
+            (failed == 0).then_some(info.recursion_misses as i64)
+        };
+        let object = self.skel.object();
+        object
+            .progs()
+            .filter_map(|p| Some(Probe { name: p.name().to_string_lossy().into_owned(), missed: missed(&p)? }))
             .collect()
     }
 }
@@ -474,4 +533,29 @@ fn last_end_ns(bytes: &[u8]) -> Option<i64> {
         rest = &rest[hdr.len_bytes as usize..];
     }
     last
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_take_no_more_than_asked_for() {
+        for cpus in 1..=1024 {
+            for total in [1 << 20, 2 << 20, 3 << 20, 64 << 20, 100 << 20, RingSizes::default_total(cpus)] {
+                for ops in [false, true] {
+                    let Ok(sizes) = RingSizes::of(total, cpus, ops) else {
+                        assert!(total / cpus < MIN_CPU_BYTES);
+                        continue;
+                    };
+                    assert!(sizes.ring_bytes.is_power_of_two() && sizes.ring_bytes >= 4096);
+                    let used = sizes.ring_bytes + if ops { sizes.op_records * RECORD_BYTES } else { 0 };
+                    assert!(used * cpus <= total, "{cpus} CPUs: {sizes:?} of {total}");
+                    assert!(used * cpus * 3 > total, "{cpus} CPUs: {sizes:?} of {total}");
+                }
+            }
+            RingSizes::of(RingSizes::default_total(cpus), cpus, true).unwrap();
+        }
+    }
 }

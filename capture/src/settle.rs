@@ -9,6 +9,7 @@ use ioreel_traces::{manifest::Mount, rows::Op};
 
 use crate::{
     host,
+    lossless::drain_and_resume,
     pipeline::{Message, Pipeline},
     session::Session,
 };
@@ -20,8 +21,11 @@ pub(crate) const QUIET: Duration = Duration::from_millis(250);
 /// How often the rings are drained meanwhile.
 const TICK: Duration = Duration::from_millis(4);
 
-/// Moves what the rings hold to the writer.
-pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) {
+/// Moves what the rings hold to the writer; returns until when that is complete.
+pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) -> i64 {
+    if let Some(stops) = &session.stops {
+        return drain_and_resume(session, stops, pipeline);
+    }
     loop {
         let pass = session.drain();
         let more = pass.more;
@@ -29,7 +33,7 @@ pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) {
             pipeline.send(Message::Records { bytes: pass.bytes, complete_to_ns: pass.complete_to_ns });
         }
         if !more {
-            return;
+            return pass.complete_to_ns;
         }
     }
 }

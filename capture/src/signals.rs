@@ -1,6 +1,6 @@
 //! Signals that end a recording: remembered, never acted on in the handler.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,44 @@ pub(crate) fn install() {
     }
 }
 
+/// Remembers SIGUSR1 as well.
+pub(crate) fn install_trigger() {
+    // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = remember as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGUSR1, &new, std::ptr::null_mut());
+    }
+}
+
 /// The last signal since the previous call.
 pub(crate) fn take() -> Option<Arrived> {
     match SIGNAL.swap(0, Ordering::Relaxed) {
         0 => None,
         s => Some(Arrived { signal: s & !FROM_KERNEL, from_kernel: s & FROM_KERNEL != 0 }),
     }
+}
+
+static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Whether SIGPIPE was ignored when this program began.
+pub(crate) fn sigpipe_was_ignored() -> bool {
+    SIGPIPE_IGNORED.load(Ordering::Relaxed)
+}
+
+/// Rust ignores SIGPIPE before `main`, so what was inherited has to be looked at earlier.
+// SAFETY: the loader calls every function pointer of this section once, before `main`.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static LOOK_AT_SIGPIPE: extern "C" fn() = look_at_sigpipe;
+
+extern "C" fn look_at_sigpipe() {
+    // SAFETY: a zeroed sigaction is valid, and this call only fills it.
+    let old = unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old);
+        old
+    };
+    SIGPIPE_IGNORED.store(old.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
 }

@@ -55,6 +55,7 @@ impl DiskWatch {
                 devices: disks.clone(),
                 fixed_devices: true,
                 ring_bytes: DEFAULT_RING_BYTES,
+                lossless: false,
                 ops: false,
             };
             let mut storage = MaybeUninit::uninit();

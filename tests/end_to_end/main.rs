@@ -9,6 +9,9 @@ mod bytes;
 mod damaged;
 mod follow;
 mod ground_truth;
+mod killed;
+mod life;
+mod lossless;
 mod marks;
 mod midway;
 mod pass_through;
@@ -142,6 +145,21 @@ fn tests() -> Vec<Test> {
         refusals::a_reel_that_is_there
         refusals::a_full_disk
         replays::a_target_that_does_not_do
+        life::losses_are_exact
+        life::strict_fails_on_loss
+        life::a_largest_size
+        life::room_left_to_others
+        life::few_capabilities
+        life::sigpipe_as_inherited
+        life::rotation_keeps_the_newest
+        life::a_flight_recorder
+        life::a_slow_operation
+        life::a_reel_removed_meanwhile
+        lossless::loses_no_operation
+        lossless::a_guardian_resumes_when_the_recorder_is_killed
+        lossless::a_stop_by_others_stays
+        killed::at_random_instants
+        killed::closed_segments_are_kept
     }
     all
 }

@@ -1,5 +1,6 @@
 //! What tests of the program share: running it, reading what it made, file systems to work on.
 
+pub(crate) mod bpf;
 pub(crate) mod mount;
 
 use std::{

@@ -30,6 +30,7 @@ pub mod host;
 pub mod import;
 pub mod manifest;
 pub mod reader;
+pub mod rotate;
 pub mod rows;
 pub mod table;
 pub mod tables;

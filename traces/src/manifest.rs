@@ -35,6 +35,9 @@ pub struct Manifest {
     pub clock: Clock,
     /// The recorded command and how it ended; absent for `--pid`.
     pub command: Option<Command>,
+    /// Why the recording ended: `exit` (of the last recorded thread), `signal`, `duration`, `max_size`, `min_free`,
+    /// `trigger`, `failed`; empty where unknown.
+    pub ended: String,
     /// How long things took.
     pub span: Span,
     /// Mounts seen, by `sb_dev`.

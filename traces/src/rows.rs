@@ -250,6 +250,23 @@ table! {
 }
 
 table! {
+    /// One row per stop of a process by the recorder (`--lossless`): its threads stood still while rings were
+    /// emptied. The time is no part of any operation.
+    pub struct Stop in "stops", sorted by start_ns, lasting dur_ns {
+        /// When the first of its threads met a ring that was nearly full.
+        start_ns: i64 as Delta,
+        /// Until it was resumed.
+        dur_ns: i64 as Split,
+        /// That thread.
+        task_id: i64 as Dict,
+        /// The process.
+        pid: i32 as Dict,
+        /// The CPU whose ring it was.
+        cpu: i32 as Dict,
+    }
+}
+
+table! {
     /// One row per program start: descriptors marked close-on-exec end here. A table of its own
     /// because one life of a thread may exec more than once.
     pub struct Exec in "execs", sorted by exec_ns {

@@ -24,7 +24,8 @@ pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::Op>()?;
     visitor.table::<rows::Block>()?;
     visitor.table::<rows::Bio>()?;
-    visitor.table::<rows::Action>()
+    visitor.table::<rows::Action>()?;
+    visitor.table::<rows::Stop>()
 }
 
 /// A table as people with other readers need to know it.

@@ -17,6 +17,7 @@ use crate::{
     build::Order,
     causes::{Causes, OpKey},
     manifest::{ROW_CLASSES, Segment, State},
+    reader::{next_batch, open_segment},
     rows,
     table::{Row, batch, properties, schema},
 };
@@ -40,8 +41,13 @@ impl Default for WriterOptions {
 pub const DEFAULT_SEGMENT_ROWS: usize = 256 * 1024;
 /// One minute: what a crash may cost of a quiet recording.
 pub const DEFAULT_SEGMENT_AGE: Duration = Duration::from_secs(60);
+/// What a row takes on disk before one has been written.
+const ROW_BYTES_GUESS: i64 = 12;
 /// Rows turned into one Arrow batch at a time.
 const BATCH_ROWS: usize = 16 * 1024;
+
+/// The segment of tasks that have not ended; not in the manifest's list, and gone when the reel is closed.
+pub(crate) const LIVING: &str = "living.parquet";
 
 /// What to do with every Parquet file as it is created, before it is written to.
 #[derive(Clone)]
@@ -73,9 +79,11 @@ pub struct TableWriter<R: Row> {
     oldest: Option<Instant>,
     next_id: i64,
     next_segment: u32,
-    segments: Vec<Segment>,
+    pub(crate) segments: Vec<Segment>,
     /// Rows of events in closed segments, and those that could not be written.
-    events_written: i64,
+    pub(crate) events_written: i64,
+    /// Rows that a rotation has dropped again.
+    pub(crate) rotated: i64,
     lost: i64,
     on_create: Option<OnCreate>,
     names: Option<Names>,
@@ -102,6 +110,7 @@ impl<R: Row> TableWriter<R> {
             next_segment: 0,
             segments: Vec::new(),
             events_written: 0,
+            rotated: 0,
             lost: 0,
             on_create: None,
             names: None,
@@ -161,6 +170,14 @@ impl<R: Row> TableWriter<R> {
         self.segments.iter().map(|s| s.rows).sum()
     }
 
+    /// Bytes of the table: what is closed, and what the open segment will take if its rows are like those before.
+    pub fn bytes_about(&self) -> i64 {
+        let closed: i64 = self.segments.iter().map(|s| s.bytes).sum();
+        let rows = self.written();
+        let waiting = self.times.len() as i64;
+        if rows == 0 { waiting * ROW_BYTES_GUESS } else { closed + waiting * closed / rows }
+    }
+
     /// Rows waiting in the open segment.
     pub fn waiting(&self) -> usize {
         self.times.len()
@@ -169,6 +186,45 @@ impl<R: Row> TableWriter<R> {
     /// Rows of events that were pushed but could not be written.
     pub fn lost(&self) -> i64 {
         self.lost
+    }
+
+    /// Rows that were written and that a rotation has dropped again.
+    pub fn rotated(&self) -> i64 {
+        self.rotated
+    }
+
+    /// Puts other rows in the place of a closed segment; without any, the segment goes. Ids stay as they are.
+    pub(crate) fn replace(&mut self, index: usize, rows: &[R]) -> Result<()> {
+        let file = self.segments[index].file.clone();
+        if rows.is_empty() {
+            let path = self.reel.join(&file);
+            fs::remove_file(&path).map_err(ReelError::io(&path, "dropping the segment"))?;
+            self.segments.remove(index);
+            return Ok(());
+        }
+        let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
+        for row in rows {
+            row.append(&mut apart.columns);
+            apart.times.push(row.time_ns());
+        }
+        let bytes = apart.put_segment(&file, None)?;
+        let from_ns = rows[0].time_ns();
+        let to_ns = rows.iter().map(Row::end_ns).max().unwrap_or(from_ns);
+        self.segments[index] = Segment { file, rows: rows.len() as i64, bytes, from_ns, to_ns };
+        Ok(())
+    }
+
+    /// The rows of a closed segment.
+    pub(crate) fn rows_of(&self, index: usize) -> Result<Vec<R>> {
+        let path = self.reel.join(&self.segments[index].file);
+        let mut rows = Vec::new();
+        let mut reader = open_segment(&path, &[])?;
+        while let Some(batch) = next_batch(&mut reader) {
+            batch
+                .and_then(|b| R::read(&b, &mut rows))
+                .map_err(|why| ReelError::BadSegment { path: path.clone(), why })?;
+        }
+        Ok(rows)
     }
 
     /// The closed segments.
@@ -209,10 +265,49 @@ impl<R: Row> TableWriter<R> {
         let columns = &self.columns;
         let ids = self.asked.drain(..).filter_map(|(row, key)| Some((key, R::id_of(columns, row)?)));
         self.named.extend(ids);
-        let dir = self.reel.join(R::TABLE);
-        fs::create_dir_all(&dir).map_err(ReelError::io(&dir, "creating the table's folder"))?;
         let name = format!("{}/{:06}.parquet", R::TABLE, self.next_segment);
-        let path = self.reel.join(&name);
+        let bytes = self.put_segment(&name, order)?;
+        self.next_segment += 1;
+        self.segments.push(Segment { file: name, rows: self.times.len() as i64, bytes, from_ns, to_ns: self.to_ns });
+        Ok(())
+    }
+
+    /// Writes rows of their own as the segment `name`, which replaces the one before. Not counted, not listed.
+    fn write_apart(&mut self, name: &str, mut rows: Vec<R>) -> Result<()> {
+        if rows.is_empty() {
+            return self.remove_apart(name);
+        }
+        rows.sort_by_key(Row::time_ns);
+        let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
+        for mut row in rows {
+            if let Some(names) = &self.names {
+                locked(names).row(&mut row);
+            }
+            row.append(&mut apart.columns);
+            apart.times.push(row.time_ns());
+        }
+        apart.put_segment(&format!("{}/{name}", R::TABLE), None).map(drop)
+    }
+
+    fn remove_apart(&self, name: &str) -> Result<()> {
+        let path = self.reel.join(R::TABLE).join(name);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(ReelError::io(&path, "removing the segment")(e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the waiting rows as the file `name` of the reel, whole or not at all; its size.
+    fn put_segment(&mut self, name: &str, order: Order<'_>) -> Result<i64> {
+        let dir = self.reel.join(R::TABLE);
+        match fs::create_dir(&dir) {
+            // Not the folders above: where somebody has removed the reel, that shall be told.
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(ReelError::io(&dir, "creating the table's folder")(e));
+            }
+            _ => {}
+        }
+        let path = self.reel.join(name);
         let tmp = path.with_extension("parquet.tmp");
         let bytes = self.write_segment(&tmp, order).inspect_err(|_| {
             // Best effort: on a full disk this is what makes room for the manifest.
@@ -221,9 +316,7 @@ impl<R: Row> TableWriter<R> {
         fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the segment in place"))?;
         // The name, too, has to outlive a crash of the machine.
         File::open(&dir).and_then(|d| d.sync_all()).map_err(ReelError::io(&dir, "syncing the table's folder"))?;
-        self.next_segment += 1;
-        self.segments.push(Segment { file: name, rows: self.times.len() as i64, bytes, from_ns, to_ns: self.to_ns });
-        Ok(())
+        Ok(bytes)
     }
 
     fn write_segment(&mut self, tmp: &Path, order: Order<'_>) -> Result<i64> {
@@ -251,6 +344,8 @@ impl<R: Row> TableWriter<R> {
 #[derive(Debug)]
 pub struct ReelWriter {
     path: PathBuf,
+    /// Operations before this one have been dropped by rotation.
+    pub(crate) least_op: i64,
     /// Segments closed of `ops`, `block` and `bio` when the others were last closed.
     closed: usize,
     names: Option<Names>,
@@ -273,6 +368,8 @@ pub struct ReelWriter {
     pub fds: TableWriter<rows::Fd>,
     /// Files mapped at the start.
     pub maps: TableWriter<rows::Map>,
+    /// Stops by the recorder.
+    pub stops: TableWriter<rows::Stop>,
     /// The name space before the workload.
     pub tree: TableWriter<rows::Tree>,
     /// Records of an imported block trace.
@@ -305,6 +402,10 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.tree;
+            $body
+        }
+        {
+            let $t = &mut $w.stops;
             $body
         }
         {
@@ -348,6 +449,7 @@ impl ReelWriter {
         let _ = lock.try_lock();
         let mut writer = Self {
             path: path.into(),
+            least_op: 0,
             closed: 0,
             names: names.clone(),
             causes: Causes::default(),
@@ -360,6 +462,7 @@ impl ReelWriter {
             files: TableWriter::new(path, options),
             fds: TableWriter::new(path, options),
             maps: TableWriter::new(path, options),
+            stops: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),
             actions: TableWriter::new(path, options),
         };
@@ -415,10 +518,11 @@ impl ReelWriter {
         Ok(())
     }
 
-    fn find_causes(&mut self) -> Result<()> {
+    pub(crate) fn find_causes(&mut self) -> Result<()> {
         let flushed = self.ops.flush();
         self.causes.named(self.ops.named.drain(..));
-        let causes = self.causes.resolve(self.bio.next_segment as usize, self.bio.times.len());
+        let mut causes = self.causes.resolve(self.bio.next_segment as usize, self.bio.times.len());
+        causes.iter_mut().for_each(|c| *c = c.filter(|op| *op >= self.least_op));
         if causes.iter().any(Option::is_some) {
             <rows::Bio as Row>::refer(&mut self.bio.columns, causes);
         }
@@ -427,7 +531,10 @@ impl ReelWriter {
 
     /// Closes segments that have waited long enough. When operations, requests or bios have closed one, so do the
     /// tables they refer to: after a crash, operations on files without names are of little use.
-    pub fn flush_if_old(&mut self) -> Result<()> {
+    ///
+    /// `living` gives the rows of tasks that have not ended. They are kept beside the closed ones, for a repair to
+    /// take in should this writer die, and replaced each time.
+    pub fn flush_if_old(&mut self, living: impl FnOnce() -> Vec<rows::Task>) -> Result<()> {
         if self.bio.is_old() {
             self.find_causes()?;
         }
@@ -436,6 +543,8 @@ impl ReelWriter {
         let closed = self.ops.segments.len() + self.block.segments.len() + self.bio.segments.len();
         if closed != self.closed {
             self.closed = closed;
+            // Before the ended ones: a crash in between must not leave a task in both.
+            self.tasks.write_apart(LIVING, living())?;
             self.tasks.flush()?;
             self.execs.flush()?;
             self.files.flush()?;
@@ -454,6 +563,13 @@ impl ReelWriter {
             if first.is_ok() { first = r; }
         });
         first
+    }
+
+    /// Bytes of the reel: see [`TableWriter::bytes_about`].
+    pub fn bytes_about(&mut self) -> i64 {
+        let mut bytes = 0;
+        each_table!(self, t => bytes += t.bytes_about());
+        bytes
     }
 
     /// The closed segments by table, as the manifest lists them.
@@ -486,7 +602,9 @@ impl ReelWriter {
     /// # Errors
     /// When a segment cannot be written now, or the manifest cannot.
     pub fn close(mut self, mut manifest: Manifest) -> Result<Manifest> {
-        let flushed = self.flush();
+        // Before those tasks are written to their place: see `flush_if_old`.
+        let removed = self.tasks.remove_apart(LIVING);
+        let flushed = self.flush().and(removed);
         manifest.segments = self.segments();
         let lost = self.lost();
         if !lost.is_empty() || flushed.is_err() || manifest.state == State::Truncated {

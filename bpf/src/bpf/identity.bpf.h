@@ -147,9 +147,13 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	rec.size_bytes = inode->i_size;
 	rec.path_bytes = len;
 	begin_record(l, &rec.hdr, cpu, REC_FILE, CLASS_FILES, sizeof(rec) + len, now_ns);
-	if (bpf_ringbuf_reserve_dynptr(ring, sizeof(rec) + len, 0, &out))
+	if (bpf_ringbuf_reserve_dynptr(ring, sizeof(rec) + len, 0, &out)) {
 		lost_record(l, CLASS_FILES);
-	else {
+		if (lossless) { /* Told again when it is met again. */
+			bpf_map_delete_elem(&files_seen, id);
+			st->seen_inode = 0;
+		}
+	} else {
 		bpf_dynptr_write(&out, 0, &rec, sizeof(rec), 0);
 		if (len)
 			bpf_dynptr_write(&out, sizeof(rec), buf + ((WIRE_PATH_BYTES - len) & (WIRE_PATH_BYTES - 1)),

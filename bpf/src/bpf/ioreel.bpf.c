@@ -12,6 +12,7 @@
 #include "core_fixes.bpf.h"
 #include "maps.bpf.h"
 #include "identity.bpf.h"
+#include "lossless.bpf.h"
 #include "ops.bpf.h"
 #include "tasks.bpf.h"
 #include "snapshot.bpf.h"

@@ -8,6 +8,8 @@ const volatile struct call_desc calls[WIRE_CALLS] = {};
 const volatile __u32 target_kind = TARGET_NONE;
 const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: its id */
 const volatile __u32 self_tgid = 0; /* the recorder */
+const volatile bool lossless = false; /* threads are stopped when rings are half full */
+const volatile __u32 ring_bytes = 0; /* of each of `rings` */
 const volatile bool fixed_devices = false; /* --device: no device is added by what tasks do */
 const volatile struct end_io_desc end_ios[WIRE_END_IOS] = {};
 const volatile __u32 page_shift = 12;
@@ -47,6 +49,7 @@ struct wire_types {
 	struct rec_fd fd;
 	struct rec_bio bio;
 	struct rec_rq rq;
+	struct stop_entry stop;
 };
 struct wire_types wire_types = {};
 
@@ -109,7 +112,7 @@ struct task_state {
 	__u64 start_ns;
 	__u64 seen_inode; /* the last inode whose file record is out: spares the lookup */
 	__u32 seen_generation;
-	__u32 pad2;
+	__u32 held; /* 1: op, or the thread's long_op, waits for a place in a ring (--lossless) */
 	/* Built in place between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
 	struct rec_op op;
 	struct op_tail tail;
@@ -121,6 +124,8 @@ _Static_assert(__builtin_offsetof(struct task_state, tail) ==
 _Static_assert(__builtin_offsetof(struct task_state, paths) ==
 		   __builtin_offsetof(struct task_state, tail) + sizeof(struct op_tail),
 	       "a record");
+/* The longest record that a task_state holds. */
+#define SHORT_RECORD_BYTES (sizeof(struct rec_op) + sizeof(struct op_tail) + 2 * SHORT_PATH_BYTES)
 
 /* Process ids that TARGET_COMMAND and TARGET_PROCESSES mean; only looked at while adopting. */
 struct {
@@ -333,6 +338,17 @@ static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
 	__sync_fetch_and_add(&l->lost[class], 1);
 }
 
+/*
+ * With --lossless the last quarter of a ring is kept from the block layer, which cannot be stopped: it is for
+ * what threads still send until theirs is.
+ */
+static __always_inline bool crowded(void *ring, __u32 class)
+{
+	if (!lossless || (class != CLASS_BLOCK && class != CLASS_BIO))
+		return false;
+	return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > (__u64)ring_bytes / 4 * 3;
+}
+
 /* Sends a record of fixed size. */
 #define emit_fixed(rec, record_type, class, now_ns)                                                                    \
 	({                                                                                                             \
@@ -341,7 +357,8 @@ static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
 		void *__ring = cpu_ring(__cpu);                                                                        \
 		if (__l && __ring) {                                                                                   \
 			begin_record(__l, &(rec)->hdr, __cpu, record_type, class, sizeof(*(rec)), now_ns);             \
-			if (bpf_ringbuf_output(__ring, rec, sizeof(*(rec)), BPF_RB_NO_WAKEUP))                         \
+			if (crowded(__ring, class) ||                                                                  \
+			    bpf_ringbuf_output(__ring, rec, sizeof(*(rec)), BPF_RB_NO_WAKEUP))                         \
 				lost_record(__l, class);                                                               \
 		}                                                                                                      \
 	})

@@ -270,6 +270,8 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
 	if (!st || !ops_active)
 		return 0;
+	if (lossless && st->held)
+		release_held(st, bpf_get_current_task_btf());
 	st->in_call = 0;
 	if ((__u64)id >= WIRE_CALLS)
 		return 0;
@@ -366,19 +368,11 @@ static __always_inline void begin_op(struct op_ring *r, struct rec_op *op, __u32
 	op->hdr.stream = STREAM_OPS;
 }
 
-static __always_inline void emit_short(struct op_ring *r, struct rec_op *op, __u32 cpu, __u64 now_ns)
+static __always_inline void emit_short(struct op_ring *r, struct task_state *st, __u32 cpu, __u64 now_ns)
 {
-	__u32 next = r->next, at = cpu * op_ring_records + next;
-	struct rec_op *place = bpf_map_lookup_elem(&op_rings, &at);
-
-	begin_op(r, op, cpu, REC_OP, sizeof(*op), now_ns);
-	if (!place || r->head - *(volatile __u64 *)&r->tail >= op_ring_records) {
-		r->lost++;
-		return;
-	}
-	*place = *op;
-	r->next = next + 1 < op_ring_records ? next + 1 : 0;
-	publish(r->head, r->head + 1);
+	begin_op(r, &st->op, cpu, REC_OP, sizeof(st->op), now_ns);
+	if (!put_short(r, &st->op, cpu))
+		no_room(r, st);
 }
 
 static __always_inline void emit_long(struct op_ring *r, struct task_state *st, const struct call_desc *d, __u32 cpu,
@@ -405,7 +399,7 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 		      (st->tail.path2_bytes & (SHORT_PATH_BYTES - 1));
 		begin_op(r, &st->op, cpu, REC_OP_LONG, len, now_ns);
 		if (bpf_ringbuf_output(ring, &st->op, len, BPF_RB_NO_WAKEUP))
-			r->lost++;
+			no_room(r, st);
 		return;
 	}
 	len = fixed + (st->tail.path_bytes & (WIRE_PATH_BYTES - 1)) + (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
@@ -416,7 +410,7 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 	lo->op = st->op;
 	lo->tail = st->tail;
 	if (bpf_ringbuf_output(ring, lo, len, BPF_RB_NO_WAKEUP))
-		r->lost++;
+		no_room(r, st);
 }
 
 /*
@@ -520,7 +514,8 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		}
 	}
 	if (!is_long(&desc)) {
-		emit_short(r, &st->op, cpu, now_ns);
+		emit_short(r, st, cpu, now_ns);
+		hold_if_nearly_full(r, st->task_id, cpu);
 		return 0;
 	}
 	if (st->op.flags & OPF_FILE2)
@@ -534,6 +529,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	if (desc.user_kind >= USER_STAT && ret == 0)
 		read_stat_on_exit(st, desc.user_kind, arg_of(&st->op, desc.user));
 	emit_long(r, st, &desc, cpu, now_ns);
+	hold_if_nearly_full(r, st->task_id, cpu);
 	return 0;
 }
 

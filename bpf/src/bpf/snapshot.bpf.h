@@ -184,6 +184,38 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	return 0;
 }
 
+/* Operations that found no room and wait in the state of their stopped threads (--lossless). */
+SEC("iter/task")
+int held(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct task_state *st;
+	struct long_op *lo;
+	long failed;
+	__u32 len;
+
+	if (!task)
+		return 0;
+	st = recorded(task);
+	if (!st || __sync_val_compare_and_swap(&st->held, 1, 0) != 1)
+		return 0;
+	len = st->op.hdr.len_bytes;
+	if (st->op.hdr.type == REC_OP_LONG && st->long_paths) {
+		lo = bpf_task_storage_get(&long_ops, task, 0, 0);
+		if (!lo || len > sizeof(*lo))
+			return 0;
+		failed = bpf_seq_write(ctx->meta->seq, lo, len);
+	} else {
+		if (len > SHORT_RECORD_BYTES)
+			return 0;
+		failed = bpf_seq_write(ctx->meta->seq, &st->op, len);
+	}
+	/* The kernel comes back with a larger buffer. */
+	if (failed)
+		st->held = 1;
+	return 0;
+}
+
 /* Operations that have begun and not ended. */
 SEC("iter/task")
 int in_flight(struct bpf_iter__task *ctx)

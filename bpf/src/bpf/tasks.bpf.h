@@ -193,6 +193,11 @@ int BPF_PROG(task_fork, struct task_struct *parent, struct task_struct *child)
 	rec.clone_flags = shared_with(child, parent);
 	rec.cgroup = cgroup_of(child);
 	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
+	if (lossless) {
+		__u32 cpu = bpf_get_smp_processor_id();
+
+		hold_if_nearly_full(bpf_map_lookup_elem(&op_ring_heads, &cpu), from, cpu);
+	}
 	return 0;
 }
 
@@ -249,6 +254,8 @@ int BPF_PROG(task_exit, struct task_struct *task)
 
 	if (!ref || !block_active || __sync_val_compare_and_swap(&ref->gone, 0, 1))
 		return 0;
+	if (lossless)
+		release_held(recorded(task), task);
 	fill_task(&rec, task, ref->task_id);
 	rec.exit_code = task->exit_code;
 	emit_fixed(&rec, REC_EXIT, CLASS_TASKS, bpf_ktime_get_ns());

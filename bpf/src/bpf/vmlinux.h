@@ -46,6 +46,7 @@ enum {
 	BPF_F_MMAPABLE = 1024,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_AVAIL_DATA = 0,
 };
 
 struct bpf_dynptr {
@@ -170,12 +171,30 @@ struct fs_struct {
 	struct path pwd;
 };
 
+typedef struct {
+	unsigned long sig[1];
+} sigset_t;
+
+struct sigpending {
+	sigset_t signal;
+};
+
+struct signal_struct {
+	struct sigpending shared_pending;
+};
+
+struct kernel_siginfo {
+	int si_signo;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
 	struct task_struct *group_leader;
 	const struct cred *cred;
 	struct css_set *cgroups;
+	struct signal_struct *signal;
+	struct sigpending pending;
 	int pid;
 	int tgid;
 	int exit_code;

@@ -278,6 +278,15 @@ struct rec_rq {
 	__u32 pad;
 };
 
+/* A process that --lossless has stopped, by process id. */
+struct stop_entry {
+	__u64 since_ns;
+	__u32 task_id; /* of the thread that met the full ring */
+	__u32 cpu;
+	__s32 user_signal; /* a stop that somebody else asked for meanwhile, 0: none */
+	__u32 sent; /* 1: the signal is out, there is something to resume */
+};
+
 /* ---- what user space tells the probes ---- */
 
 /* Addresses of functions with their meaning, the most frequent first, ended by an address of 0. */
@@ -364,6 +373,7 @@ struct cpu_ledger {
 	__u64 no_path_state; /* calls recorded without paths: no memory for them */
 	__u64 map_full; /* bios or requests for which a table had no room */
 	__u64 clones; /* file clones by ioctl, which are not recorded */
+	__u64 unstoppable; /* threads that could not be stopped (--lossless) */
 	__u64 untracked; /* tasks that could not be followed: no memory */
 };
 

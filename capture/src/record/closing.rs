@@ -82,7 +82,8 @@ pub(super) fn close(
         Ok(m) => m,
         Err(e) => {
             error.get_or_insert(e);
-            Manifest::read(&config.output)?
+            // What the writer could still put in place; where the folder itself is gone, what would have been.
+            Manifest::read(&config.output).unwrap_or(manifest)
         }
     };
     Ok((manifest, error.map(CaptureError::Reel)))

@@ -1,10 +1,11 @@
 //! What to record and where to.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf};
 
 use ioreel_traces::{Manifest, anonymize::Key};
 
-use crate::{CaptureError, session::DEFAULT_RING_BYTES};
+use super::limits::{End, Limits};
+use crate::{CaptureError, session::default_ring_bytes};
 
 /// What to record and where to.
 #[derive(Clone, Debug)]
@@ -15,8 +16,10 @@ pub struct Config {
     pub target: Target,
     /// Disks to record, as given by the user; empty: those behind the file systems touched.
     pub devices: Vec<String>,
-    /// Stop after this long.
-    pub duration: Option<Duration>,
+    /// Stop the recorded processes before an event is lost.
+    pub lossless: bool,
+    /// What the recording may use.
+    pub limits: Limits,
     /// Sync and wait for quiet at the end.
     pub settle: bool,
     /// Folders whose tree is taken before the start, besides the command's working directory.
@@ -38,12 +41,13 @@ impl Config {
             output,
             target,
             devices: Vec::new(),
-            duration: None,
+            lossless: false,
+            limits: Limits::default(),
             settle: true,
             snapshot: Vec::new(),
             snapshot_cwd: true,
-            ring_bytes: DEFAULT_RING_BYTES,
             anonymize: None,
+            ring_bytes: default_ring_bytes(),
             filters: Vec::new(),
         }
     }
@@ -74,6 +78,8 @@ pub struct Outcome {
     pub error: Option<CaptureError>,
     /// The command was left running.
     pub still_running: Option<u32>,
+    /// Why the recording ended.
+    pub why: End,
     /// The signal that ended the recording.
     pub signal: Option<i32>,
 }

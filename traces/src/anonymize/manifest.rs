@@ -33,6 +33,7 @@ impl Anonymizer {
             replay,
             import,
             segments,
+            ended,
         } = manifest.clone();
         Manifest {
             format,
@@ -57,6 +58,7 @@ impl Anonymizer {
             replay: replay.map(|r| self.replay(r)),
             import: import.map(|i| self.import(i)),
             segments,
+            ended,
         }
     }
 

@@ -107,6 +107,7 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
             unique(batch, place, "file", &mut known.files)?;
             words(batch, place, "kind", KINDS)
         }
+        "stops" => references(batch, place, "task_id", "tasks", &mut known.tasks),
         "execs" => references(batch, place, "task_id", "tasks", &mut known.tasks),
         "fds" => {
             references(batch, place, "task_id", "tasks", &mut known.tasks)?;

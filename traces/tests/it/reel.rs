@@ -153,9 +153,9 @@ fn a_quiet_segment_is_closed_when_it_is_old() {
     let (_dir, path) = place();
     let options = WriterOptions { segment_age: Duration::ZERO, ..WriterOptions::default() };
     let mut w = ReelWriter::create(&path, &manifest(), options).unwrap();
-    w.flush_if_old().unwrap();
+    w.flush_if_old(Vec::new).unwrap();
     w.ops.push(op(1)).unwrap();
-    w.flush_if_old().unwrap();
+    w.flush_if_old(Vec::new).unwrap();
     assert_eq!((w.ops.written(), w.ops.waiting()), (1, 0));
 }
 
@@ -307,10 +307,10 @@ fn files_are_closed_with_the_operations_on_them() {
     for i in 0..99 {
         w.ops.push(op(i)).unwrap();
     }
-    w.flush_if_old().unwrap();
+    w.flush_if_old(Vec::new).unwrap();
     assert_eq!((w.ops.written(), w.files.written()), (0, 0));
     w.ops.push(op(99)).unwrap();
-    w.flush_if_old().unwrap();
+    w.flush_if_old(Vec::new).unwrap();
     assert_eq!((w.ops.written(), w.files.written()), (100, 1));
 }
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * --lossless: whoever fills a ring above the half is stopped on its way out of the kernel, and resumed by user
+ * space after a drain. Until a stop takes effect, every thread may still bring the records of one call; a call
+ * for which there is no place even then waits in its thread's own state, which is read once the thread stands.
+ */
+#ifndef IOREEL_LOSSLESS_H
+#define IOREEL_LOSSLESS_H
+
+#define SIGCONT 18
+#define SIGSTOP 19
+#define SIGTSTP 20
+#define SIGTTOU 22
+/* Bits of a signal set: SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU. */
+#define STOP_SIGNALS (0xful << (SIGSTOP - 1))
+/* info values of signals that the kernel sends by itself: SEND_SIG_NOINFO 0, SEND_SIG_PRIV 1. */
+#define FROM_USER(info) ((__u64)(info) > 1)
+
+/* 32 bytes each, made large only for --lossless. Full: the process is not stopped, which is counted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* user space */
+	__type(key, __u32);
+	__type(value, struct stop_entry);
+} stops SEC(".maps");
+
+/* A stop that somebody else has asked for and that has not happened yet. */
+static __always_inline int pending_stop(struct task_struct *task)
+{
+	unsigned long set =
+	    (task->pending.signal.sig[0] | BPF_CORE_READ(task, signal, shared_pending.signal.sig[0])) & STOP_SIGNALS;
+
+	if (!set)
+		return 0;
+	for (int sig = SIGSTOP; sig <= SIGTTOU; sig++)
+		if (set & (1ul << (sig - 1)))
+			return sig;
+	return 0;
+}
+
+/*
+ * Stops the current process. The entry is made before the signal, so that there is room for it, and written
+ * once more after: user space takes it away before it resumes, and a stop without an entry would be for ever.
+ */
+static __noinline int hold(__u32 task_id, __u32 cpu)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 pid = task->tgid;
+	struct stop_entry entry = {.user_signal = 0}, *known = bpf_map_lookup_elem(&stops, &pid);
+	struct cpu_ledger *l;
+
+	if (known)
+		entry = *known;
+	else
+		entry.user_signal = pending_stop(task);
+	if (!entry.sent) {
+		entry.since_ns = bpf_ktime_get_ns();
+		entry.task_id = task_id;
+		entry.cpu = cpu;
+		if (bpf_map_update_elem(&stops, &pid, &entry, BPF_ANY))
+			goto cannot;
+	}
+	if (bpf_send_signal_thread(SIGSTOP))
+		goto cannot;
+	entry.sent = 1;
+	if (!bpf_map_update_elem(&stops, &pid, &entry, BPF_ANY))
+		return 0;
+cannot:
+	l = cpu_ledger();
+	if (l)
+		l->unstoppable++;
+	return 1;
+}
+
+/* Stops the current process if a ring of this CPU is half full. */
+static __always_inline void hold_if_nearly_full(struct op_ring *r, __u32 task_id, __u32 cpu)
+{
+	void *ring;
+
+	if (!lossless)
+		return;
+	ring = cpu_ring(cpu);
+	if (r && r->head - *(volatile __u64 *)&r->tail < op_ring_records / 2 &&
+	    (!ring || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < ring_bytes / 2))
+		return;
+	hold(task_id, cpu);
+}
+
+/* Puts a numbered operation into this CPU's ring; false when that is full. */
+static __always_inline bool put_short(struct op_ring *r, const struct rec_op *op, __u32 cpu)
+{
+	__u32 next = r->next, at = cpu * op_ring_records + next;
+	struct rec_op *place = bpf_map_lookup_elem(&op_rings, &at);
+
+	if (!place || r->head - *(volatile __u64 *)&r->tail >= op_ring_records)
+		return false;
+	*place = *op;
+	r->next = next + 1 < op_ring_records ? next + 1 : 0;
+	publish(r->head, r->head + 1);
+	return true;
+}
+
+/* There is no room for the operation: it is lost, or waits where it is for its thread to stand still. */
+static __always_inline void no_room(struct op_ring *r, struct task_state *st)
+{
+	if (lossless)
+		st->held = 1;
+	else
+		r->lost++;
+}
+
+/* Somebody else resumed a thread whose last operation waits, or it ends: that goes now or never. */
+static __noinline int release_held(struct task_state *st, struct task_struct *task)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), len;
+	struct op_ring *r = bpf_map_lookup_elem(&op_ring_heads, &cpu);
+	void *ring = cpu_ring(cpu);
+	struct long_op *lo;
+
+	if (!st || !task || !r || !ring || __sync_val_compare_and_swap(&st->held, 1, 0) != 1)
+		return 0;
+	if (st->op.hdr.type != REC_OP_LONG) {
+		if (!put_short(r, &st->op, cpu))
+			r->lost++;
+		return 0;
+	}
+	len = st->op.hdr.len_bytes;
+	if (!st->long_paths) {
+		if (len > SHORT_RECORD_BYTES || bpf_ringbuf_output(ring, &st->op, len, BPF_RB_NO_WAKEUP))
+			r->lost++;
+		return 0;
+	}
+	lo = bpf_task_storage_get(&long_ops, task, 0, 0);
+	if (!lo || len > sizeof(*lo) || bpf_ringbuf_output(ring, lo, len, BPF_RB_NO_WAKEUP))
+		r->lost++;
+	return 0;
+}
+
+/*
+ * Learns of stops by others: our resuming must not undo theirs. Our own signal carries no information and comes
+ * from the process itself. SIGSTOP is remembered until somebody resumes; the others, which a program may
+ * handle in its own way, only while the process stands still for us.
+ */
+SEC("tp_btf/signal_generate")
+int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_struct *task, int group, int result)
+{
+	__u32 pid = task->tgid;
+	__u32 sender = bpf_get_current_task_btf()->tgid;
+	struct stop_entry *entry, fresh = {.user_signal = sig};
+
+	if (sig < SIGCONT || sig > SIGTTOU)
+		return 0;
+	entry = bpf_map_lookup_elem(&stops, &pid);
+	if (sig == SIGCONT) {
+		if (entry && sender != self_tgid)
+			entry->user_signal = 0;
+	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
+		return 0;
+	} else if (entry && (entry->sent || sig == SIGSTOP)) {
+		entry->user_signal = sig;
+	} else if (sig == SIGSTOP && recorded_id(task)) {
+		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,213 @@
+//! `--lossless`: processes that the probes stopped because a ring was nearly full (`lossless.bpf.h`) are resumed
+//! once the rings are empty, and again by a guardian process should the recorder die.
+
+use std::{
+    io::{self, Write},
+    mem::size_of,
+    os::fd::{AsFd, AsRawFd, RawFd},
+    time::Duration,
+};
+
+use ioreel_bpf::types::stop_entry;
+use ioreel_traces::rows::Stop;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::{
+    CaptureError, host,
+    pipeline::{Message, Pipeline},
+    session::Session,
+};
+
+/// Processes that can be stopped at a time: more are not stopped, which is counted. Few machines have so many.
+pub(crate) const MAX_STOPS: u32 = 16 * 1024;
+
+/// The processes that stand still for us, by process id, in memory shared with the probes.
+#[derive(Debug)]
+pub(crate) struct Stops(pub(crate) MapHandle);
+
+impl Stops {
+    /// Those whose signal is out.
+    fn list(&self) -> Vec<(u32, stop_entry)> {
+        let entry = |key: &[u8]| {
+            let value = self.0.lookup(key, MapFlags::ANY).ok().flatten()?;
+            (value.len() >= size_of::<stop_entry>()).then(|| {
+                // SAFETY: long enough, plain integers throughout, read unaligned.
+                unsafe { value.as_ptr().cast::<stop_entry>().read_unaligned() }
+            })
+        };
+        let found = self.0.keys().filter_map(|key| {
+            let pid = u32::from_ne_bytes(key.as_slice().try_into().ok()?);
+            Some((pid, entry(&key)?))
+        });
+        found.filter(|(_, entry)| entry.sent != 0).collect()
+    }
+
+    /// Lets a process go on; a stop that somebody else asked for meanwhile is asked for once more.
+    fn resume(&self, pid: u32, entry: &stop_entry) {
+        // First: once it runs it may be stopped again, and that entry must stay.
+        let key = pid.to_ne_bytes();
+        let forgotten = if entry.user_signal == 0 {
+            self.0.delete(&key)
+        } else {
+            // Somebody else's stop stays known until they resume.
+            let left = stop_entry { sent: 0, ..*entry };
+            // SAFETY: plain integers without padding.
+            let bytes = unsafe { std::slice::from_raw_parts((&raw const left).cast::<u8>(), size_of::<stop_entry>()) };
+            self.0.update(&key, bytes, MapFlags::ANY)
+        };
+        if forgotten.is_err() {
+            return;
+        }
+        for signal in [libc::SIGCONT, entry.user_signal] {
+            if signal != 0 {
+                // SAFETY: sends a signal; a process that has ended meanwhile is no error.
+                unsafe { libc::kill(pid as libc::pid_t, signal) };
+            }
+        }
+    }
+}
+
+/// Empties the rings and resumes who was stopped; returns until when records are complete. The operations of
+/// stopped threads for which no ring had room come last.
+pub(crate) fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &Pipeline) -> i64 {
+    let stopped = stops.list();
+    let since = stopped.iter().map(|(_, s)| s.since_ns as i64).min().unwrap_or(i64::MAX);
+    let complete_to_ns = loop {
+        let pass = session.drain();
+        // What waits in a stopped thread is as old as its stop.
+        let complete_to_ns = pass.complete_to_ns.min(since);
+        if !pass.bytes.is_empty() {
+            pipeline.send(Message::Records { bytes: pass.bytes, complete_to_ns });
+        }
+        if !pass.more {
+            break complete_to_ns;
+        }
+    };
+    if stopped.is_empty() {
+        return complete_to_ns;
+    }
+    match session.held() {
+        Ok(bytes) => pipeline.send(Message::Records { bytes, complete_to_ns }),
+        Err(e) => log::warn!("{e}"),
+    }
+    let mut rows = Vec::with_capacity(stopped.len());
+    for (pid, entry) in stopped {
+        stops.resume(pid, &entry);
+        rows.push(Stop {
+            start_ns: entry.since_ns as i64,
+            dur_ns: host::monotonic_ns() - entry.since_ns as i64,
+            task_id: i64::from(entry.task_id),
+            pid: pid as i32,
+            cpu: entry.cpu as i32,
+        });
+    }
+    pipeline.send(Message::Stops(rows));
+    complete_to_ns
+}
+
+/// Whether process ids mean the same here and in the kernel: in a container's own process id name space the
+/// recorder would resume the wrong processes.
+pub(crate) fn sees_all_processes() -> bool {
+    /// include/linux/proc_ns.h, `PROC_PID_INIT_INO`.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|m| m.ino() == INITIAL)
+}
+
+/// How long the guardian looks for stopped processes after the recorder's death: the probes are detached within.
+const VIGIL: Duration = Duration::from_secs(1);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A process that does nothing but wait for the recorder's death, which closes a pipe, kill -9 included.
+#[derive(Debug)]
+pub(crate) struct Guardian {
+    pid: libc::pid_t,
+    life: std::fs::File,
+}
+
+impl Guardian {
+    /// Forks it. To be called while this process has one thread.
+    pub(crate) fn start(stops: &Stops) -> Result<Self, CaptureError> {
+        let (read, write) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(CaptureError::os("making a pipe"))?;
+        // SAFETY: the process has one thread, so the child may run any code.
+        match unsafe { libc::fork() } {
+            -1 => Err(CaptureError::os("forking the guardian")(io::Error::last_os_error())),
+            0 => guard(read.as_raw_fd(), stops.0.as_fd().as_raw_fd()),
+            pid => Ok(Self { pid, life: write.into() }),
+        }
+    }
+
+    /// Ends it: nobody is stopped any more.
+    pub(crate) fn dismiss(mut self) {
+        // It may have been killed; then there is nothing to dismiss.
+        let _ = self.life.write_all(&[1]);
+        let mut status = 0;
+        // SAFETY: waits for the child made by `start`.
+        unsafe { libc::waitpid(self.pid, &mut status, 0) };
+    }
+}
+
+/// The guardian's life. It keeps two descriptors and nothing else of the recorder's: no probe, no ring, no output.
+fn guard(life: RawFd, stops: RawFd) -> ! {
+    const STOPS: RawFd = 3;
+    const LIFE: RawFd = 4;
+    // SAFETY: system calls on own descriptors; the map's and the pipe's are moved out of the way of the low numbers.
+    unsafe {
+        // Away from the terminal's process group, whose signals are not for it.
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"ioreel-guardian".as_ptr());
+        let (life, stops) = (libc::fcntl(life, libc::F_DUPFD, 16), libc::fcntl(stops, libc::F_DUPFD, 16));
+        if life < 0 || stops < 0 || libc::dup2(stops, STOPS) < 0 || libc::dup2(life, LIFE) < 0 {
+            libc::_exit(1);
+        }
+        libc::close(0);
+        libc::close(1);
+        libc::close(2);
+        libc::syscall(libc::SYS_close_range, LIFE + 1, libc::c_uint::MAX, 0);
+        // A folder that it stands in could not be unmounted.
+        libc::chdir(c"/".as_ptr());
+        let mut byte = 0u8;
+        loop {
+            match libc::read(LIFE, (&raw mut byte).cast(), 1) {
+                0 => break,
+                n if n > 0 => libc::_exit(0),
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+    }
+    let end = std::time::Instant::now() + VIGIL;
+    while std::time::Instant::now() < end {
+        resume_all(STOPS);
+        std::thread::sleep(LOOK);
+    }
+    // SAFETY: ends this process alone.
+    unsafe { libc::_exit(0) }
+}
+
+/// Resumes every process in the map, by descriptor: the guardian has no skeleton.
+fn resume_all(stops: RawFd) {
+    use libbpf_rs::libbpf_sys::{bpf_map_delete_elem, bpf_map_get_next_key, bpf_map_lookup_elem};
+    let mut key = 0u32;
+    // SAFETY: key and value are as large as the map's.
+    unsafe {
+        let mut entry: stop_entry = std::mem::zeroed();
+        while bpf_map_get_next_key(stops, std::ptr::null(), (&raw mut key).cast()) == 0 {
+            let known = bpf_map_lookup_elem(stops, (&raw const key).cast(), (&raw mut entry).cast()) == 0;
+            if bpf_map_delete_elem(stops, (&raw const key).cast()) != 0 {
+                return;
+            }
+            // Stopped by somebody else alone.
+            if known && entry.sent == 0 {
+                continue;
+            }
+            libc::kill(key as libc::pid_t, libc::SIGCONT);
+            if known && entry.user_signal != 0 {
+                libc::kill(key as libc::pid_t, entry.user_signal);
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What bounds a recording besides its end: time and room.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Room left free on the file system that the reel is written to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MinFree {
+    /// So many bytes.
+    Bytes(i64),
+    /// So many percent of the file system.
+    Percent(f64),
+}
+
+impl MinFree {
+    /// Whether less than this is free of a file system of this size.
+    fn violated(self, free_bytes: i64, total_bytes: i64) -> bool {
+        match self {
+            Self::Bytes(least) => free_bytes < least,
+            Self::Percent(least) => (free_bytes as f64) * 100.0 < least * total_bytes as f64,
+        }
+    }
+}
+
+/// What a recording may use. Nothing is limited by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Time from the start.
+    pub duration: Option<Duration>,
+    /// Size of the reel.
+    pub max_bytes: Option<i64>,
+    /// Room left to others.
+    pub min_free: Option<MinFree>,
+    /// Go on at [`Limits::max_bytes`] and [`Limits::min_free`]: the oldest segments are dropped.
+    pub rotate: bool,
+    /// Drop what is older than this, with `rotate`.
+    pub span: Option<Duration>,
+    /// End when SIGUSR1 comes.
+    pub end_on_signal: bool,
+    /// End when an operation on a file took this long.
+    pub end_on_latency: Option<Duration>,
+}
+
+/// Why a recording ended; the word goes into the manifest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// The last recorded thread ended.
+    #[default]
+    Exit,
+    /// A signal asked for it.
+    Signal,
+    /// [`Limits::duration`].
+    Duration,
+    /// [`Limits::max_bytes`].
+    MaxSize,
+    /// [`Limits::min_free`].
+    MinFree,
+    /// [`Limits::end_on_signal`] or [`Limits::end_on_latency`].
+    Trigger,
+    /// The reel could not be written on.
+    Failed,
+}
+
+impl End {
+    /// `exit`, `signal`, `duration`, `max_size`, `min_free`, `trigger` or `failed`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Exit => "exit",
+            Self::Signal => "signal",
+            Self::Duration => "duration",
+            Self::MaxSize => "max_size",
+            Self::MinFree => "min_free",
+            Self::Trigger => "trigger",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// How often the file system is asked for its room.
+const LOOK_FREE: Duration = Duration::from_millis(500);
+
+/// Holds a running recording against its limits.
+#[derive(Debug)]
+pub(super) struct Watchman<'a> {
+    limits: Limits,
+    output: &'a Path,
+    started: Instant,
+    looked: Option<Instant>,
+}
+
+impl<'a> Watchman<'a> {
+    pub(super) fn new(limits: Limits, output: &'a Path, started: Instant) -> Self {
+        Self { limits, output, started, looked: None }
+    }
+
+    /// Whether limits make the reel rotate rather than end.
+    pub(super) fn rotates(&self) -> bool {
+        self.limits.rotate
+    }
+
+    /// The limit that is reached, if any, with the reel at `reel_bytes`.
+    pub(super) fn reached(&mut self, reel_bytes: i64) -> Option<End> {
+        if self.limits.duration.is_some_and(|d| self.started.elapsed() >= d) {
+            return Some(End::Duration);
+        }
+        if self.limits.rotate {
+            return None;
+        }
+        if self.limits.max_bytes.is_some_and(|max| reel_bytes >= max) {
+            return Some(End::MaxSize);
+        }
+        if self.too_little_free() { Some(End::MinFree) } else { None }
+    }
+
+    /// Whether the output's file system has less free than it shall; looks twice a second.
+    pub(super) fn too_little_free(&mut self) -> bool {
+        let Some(min_free) = self.limits.min_free else { return false };
+        if self.looked.is_some_and(|t| t.elapsed() < LOOK_FREE) {
+            return false;
+        }
+        self.looked = Some(Instant::now());
+        free_of(self.output).is_some_and(|(free, total)| min_free.violated(free, total))
+    }
+}
+
+/// Bytes free to unprivileged users, and bytes in all, of the file system that `path` lies on.
+pub(super) fn free_of(path: &Path) -> Option<(i64, i64)> {
+    let s = rustix::fs::statvfs(path).ok()?;
+    Some(((s.f_bavail * s.f_frsize) as i64, (s.f_blocks * s.f_frsize) as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_in_bytes_and_percent() {
+        assert!(MinFree::Bytes(100).violated(99, 1000));
+        assert!(!MinFree::Bytes(100).violated(100, 1000));
+        assert!(MinFree::Percent(10.0).violated(99, 1000));
+        assert!(!MinFree::Percent(10.0).violated(100, 1000));
+    }
+
+    #[test]
+    fn the_size_is_a_limit() {
+        let limits = Limits { max_bytes: Some(10), ..Limits::default() };
+        let mut watchman = Watchman::new(limits, Path::new("/"), Instant::now());
+        assert_eq!(watchman.reached(9), None);
+        assert_eq!(watchman.reached(10), Some(End::MaxSize));
+    }
+}

@@ -1,0 +1,261 @@
+//! What ends a recording, what it may use, and what it does when that is too little.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use ioreel_traces::{
+    Reel,
+    manifest::State,
+    rows::{Op, Task},
+};
+
+use crate::harness::{assert_valid, describe, ioreel, record, run, succeed, temp_dir, text};
+
+/// Calls `pread` on one file, each with another offset, while the recorder is stopped for parts of it: what it
+/// must lose is known to the row.
+const OVERLOAD: &str = "
+import os, signal, sys, time
+path, rounds, calls = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+os.sched_setaffinity(0, {0})
+recorder = os.getppid()
+fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+os.write(fd, b'x')
+at = 0
+for _ in range(rounds):
+    os.kill(recorder, signal.SIGSTOP)
+    for _ in range(calls):
+        os.pread(fd, 1, at)
+        at += 1
+    os.kill(recorder, signal.SIGCONT)
+    time.sleep(0.5)
+    for _ in range(100):
+        os.pread(fd, 1, at)
+        at += 1
+    time.sleep(0.2)
+";
+
+const ROUNDS: i64 = 3;
+const CALLS: i64 = 40_000;
+
+fn overload(reel: &Path, file: &Path, options: &[&str]) -> std::process::Output {
+    let (rounds, calls) = (ROUNDS.to_string(), CALLS.to_string());
+    let command = ["python3", "-c", OVERLOAD, text(file), &rounds, &calls];
+    run(&mut record(reel, &[&["--ring-mib", "2"], options].concat(), &command))
+}
+
+/// Every event that was lost is counted, and located by CPU and interval.
+pub(crate) fn losses_are_exact() {
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    let output = overload(&reel, &file, &[]);
+    assert!(output.status.success(), "{}", describe(&output));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("events were lost"), "{stderr}");
+    succeed(&mut ioreel(["validate", text(&reel)]));
+    let reel = Reel::open(&reel).unwrap();
+    let m = &reel.manifest;
+    let mut found: Vec<Op> = reel.read::<Op>().unwrap();
+    found.retain(|o| o.op == "pread64" && o.len_bytes == Some(1));
+    let issued = ROUNDS * (CALLS + 100);
+    let ops = m.ledger["ops"];
+    assert!(ops.lost > 0);
+    assert_eq!(ops.lost, issued - found.len() as i64, "{:?}", m.ledger);
+    let located: i64 = m.losses.iter().map(|l| l.events).sum();
+    assert_eq!(located, m.lost(), "{:?}", m.losses);
+    // Each run of missing offsets lies in a told interval of its CPU that misses at least so many.
+    let mut runs = 0;
+    for pair in found.windows(2) {
+        let missing = pair[1].offset_bytes.unwrap() - pair[0].offset_bytes.unwrap() - 1;
+        if missing == 0 {
+            continue;
+        }
+        runs += 1;
+        let (from, to) = (pair[0].start_ns + pair[0].dur_ns, pair[1].start_ns + pair[1].dur_ns);
+        let inside: i64 =
+            m.losses.iter().filter(|l| l.cpu == 0 && l.from_ns >= from && l.to_ns <= to).map(|l| l.events).sum();
+        assert!(inside >= missing, "{missing} missing from {from} to {to} ns, told: {:?}", m.losses);
+    }
+    assert!(runs >= ROUNDS, "{runs} holes");
+    let info = succeed(&mut ioreel(["info", text(reel.path())]));
+    let info = String::from_utf8_lossy(&info.stdout).into_owned();
+    assert!(info.contains("SOME WERE LOST") && info.contains("Where events were lost"), "{info}");
+}
+
+pub(crate) fn strict_fails_on_loss() {
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    let output = overload(&reel, &file, &["--strict"]);
+    assert_eq!(output.status.code(), Some(3), "{}", describe(&output));
+    assert!(Reel::open(&reel).unwrap().manifest.lost() > 0);
+    let whole = out.path().join("whole.reel");
+    succeed(&mut record(&whole, &["--strict"], &["true"]));
+    assert_valid(&whole);
+}
+
+/// The recording ends when the reel is as large as it may be; the command runs on to its own end.
+pub(crate) fn a_largest_size() {
+    const MAX: u64 = 500 << 10;
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    // Sizes that do not repeat, so that rows cannot be packed to nothing; and time for the writer, since what the
+    // rings hold when the size is reached comes on top.
+    let program = "import os, random, sys, time\n\
+        fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n\
+        for i in range(150000):\n\
+        \x20   os.pread(fd, random.randrange(1 << 16), random.randrange(1 << 40))\n\
+        \x20   if i % 500 == 0: time.sleep(0.01)\n\
+        os.write(fd, b'the end')";
+    let command = ["python3", "-c", program, text(&file)];
+    let options = ["--max-size", "500K", "--settle", "none", "--no-snapshot"];
+    succeed(&mut record(&reel, &options, &command));
+    assert_eq!(fs::read(&file).unwrap(), b"the end");
+    let m = assert_valid(&reel).manifest;
+    assert_eq!((m.state, m.ended.as_str()), (State::Complete, "max_size"));
+    let size: u64 = fs::read_dir(reel.join("ops")).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum();
+    assert!(size > MAX / 2 && size < MAX + MAX / 4, "{size} bytes of operations");
+}
+
+/// The recording ends before it fills the disk.
+pub(crate) fn room_left_to_others() {
+    let (small, out) = (temp_dir(), temp_dir());
+    succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=20m", "ioreel-test", text(small.path())]));
+    let (reel, file) = (small.path().join("x.reel"), out.path().join("file"));
+    let hog = small.path().join("hog");
+    // Others take what there is.
+    let script = format!(
+        "head -c 5M /dev/zero >{0}; sleep 1; head -c 8M /dev/zero >>{0}; sleep 3; echo done >{1}",
+        text(&hog),
+        text(&file)
+    );
+    let output = run(&mut record(&reel, &["--min-free", "50%", "--no-snapshot"], &["sh", "-c", &script]));
+    let opened = Reel::open(&reel);
+    let checked = run(&mut ioreel(["validate", text(&reel)]));
+    let _ = Command::new("umount").arg(small.path()).status();
+    assert!(output.status.success(), "{}", describe(&output));
+    assert!(checked.status.success(), "{}", describe(&checked));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "done\n");
+    assert_eq!(opened.unwrap().manifest.ended, "min_free");
+}
+
+/// `CAP_BPF`, `CAP_PERFMON` and `CAP_DAC_READ_SEARCH`, and no other, in the hands of nobody; the command has none.
+pub(crate) fn few_capabilities() {
+    let dir = temp_dir();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = dir.path().join("ioreel");
+    succeed(Command::new("cp").arg(env!("CARGO_BIN_EXE_ioreel")).arg(&program));
+    let reel = dir.path().join("x.reel");
+    let caps = "-all,+bpf,+perfmon,+dac_read_search";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.args([format!("--inh-caps={caps}"), format!("--ambient-caps={caps}")]);
+    let file = dir.path().join("file");
+    let script = format!("grep -E 'Cap(Prm|Eff|Amb)' /proc/self/status; echo data >{}", text(&file));
+    command.arg(&program).args(["record", "-o", text(&reel), "--", "sh", "-c", &script]);
+    let output = succeed(command.current_dir(dir.path()));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(told.lines().count(), 3, "{told}");
+    assert!(told.lines().all(|l| l.ends_with("\t0000000000000000")), "{told}");
+    let reel = assert_valid(&reel);
+    assert!(!reel.manifest.probes.is_empty(), "probes are told of");
+    let ops = reel.read::<Op>().unwrap();
+    assert!(ops.iter().any(|o| o.op == "write" && o.ret == Some(5) && o.file.is_some()));
+    let task = reel.read::<Task>().unwrap().into_iter().find(|t| t.parent.is_none()).unwrap();
+    assert_eq!(task.uid, Some(65534));
+}
+
+/// What the recorder was given, the command is given: SIGPIPE as it was.
+pub(crate) fn sigpipe_as_inherited() {
+    let out = temp_dir();
+    for (trap, expected) in [("", "no"), ("trap '' PIPE; ", "yes")] {
+        let reel = out.path().join(format!("{expected}.reel"));
+        let look = "grep -q 'SigIgn:.*1...$' /proc/self/status && echo yes || echo no";
+        let line = format!("{trap}exec {} record -o {} -- sh -c \"{look}\"", env!("CARGO_BIN_EXE_ioreel"), text(&reel));
+        let output = succeed(Command::new("sh").args(["-c", &line]));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{line}");
+    }
+}
+
+/// Somebody removes the reel while it is made: told in one line, the command unharmed.
+pub(crate) fn a_reel_removed_meanwhile() {
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    let script = format!("rm -r {}; sleep 0.2; echo done >{}", text(&reel), text(&file));
+    let output = run(&mut record(&reel, &["--no-snapshot"], &["sh", "-c", &script]));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{}", describe(&output));
+    assert!(stderr.contains("x.reel") && !stderr.contains("panicked"), "{stderr}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "done\n");
+}
+
+/// Calls whose offsets ascend, for as long as they are asked for.
+const ASCENDING: &str = "
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for i in range(int(sys.argv[2])):
+    os.pread(fd, 1 + i % 999, i * 7919)
+    if i % 5000 == 0:
+        pid = os.fork()
+        if pid == 0: os._exit(0)
+        os.waitpid(pid, 0)
+";
+
+/// A rotating reel keeps the newest rows, is valid, and its ledger tells what was dropped.
+pub(crate) fn rotation_keeps_the_newest() {
+    const CALLS: i64 = 400_000;
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    let calls = CALLS.to_string();
+    let command = ["python3", "-c", ASCENDING, text(&file), &calls];
+    let options = ["--rotate", "--max-size", "400K", "--settle", "none", "--no-snapshot"];
+    succeed(&mut record(&reel, &options, &command));
+    let reel = assert_valid(&reel);
+    let m = &reel.manifest;
+    assert_eq!(m.ended, "exit");
+    let ops = m.ledger["ops"];
+    assert!(ops.filtered > CALLS / 4, "{ops:?}");
+    assert_eq!(m.left_out["operations dropped again by rotation"], ops.filtered);
+    assert!(ops.seen > CALLS, "{ops:?}");
+    let offsets: Vec<i64> = reel
+        .read::<Op>()
+        .unwrap()
+        .iter()
+        .filter(|o| o.op == "pread64" && o.offset_bytes.is_some_and(|at| at % 7919 == 0) && o.ret == Some(0))
+        .map(|o| o.offset_bytes.unwrap() / 7919)
+        .collect();
+    assert_eq!(offsets.last(), Some(&(CALLS - 1)), "the newest is there");
+    assert!(offsets.windows(2).all(|w| w[1] == w[0] + 1), "nothing is missing in between");
+    assert!(m.cost.reel_bytes < 800 << 10, "{} bytes", m.cost.reel_bytes);
+}
+
+/// The last second is kept until SIGUSR1 comes; the command runs on.
+pub(crate) fn a_flight_recorder() {
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    let script = format!(
+        "for i in 1 2 3 4 5 6; do for j in $(seq 20); do : >{0}.$i; done; sleep 0.5; done; kill -USR1 $PPID; \
+         sleep 0.5; echo done >{0}",
+        text(&file)
+    );
+    succeed(&mut record(&reel, &["--flight-recorder", "1s", "--no-snapshot"], &["sh", "-c", &script]));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "done\n");
+    let reel = assert_valid(&reel);
+    assert_eq!(reel.manifest.ended, "trigger");
+    let ops = reel.read::<Op>().unwrap();
+    let opened = |n: u32| ops.iter().filter(|o| o.path.as_deref() == Some(&*format!("{}.{n}", text(&file)))).count();
+    assert_eq!((opened(1), opened(6)), (0, 20), "the first are gone, the last are there");
+}
+
+/// An operation that takes long ends the recording.
+pub(crate) fn a_slow_operation() {
+    let out = temp_dir();
+    let (reel, fifo) = (out.path().join("x.reel"), out.path().join("fifo"));
+    succeed(Command::new("mkfifo").arg(&fifo));
+    // Waits for the other end in open(2), which is a call on a name.
+    let script =
+        format!("sleep 0.3 >/dev/null; (sleep 0.4; echo x >{0}) & cat <{0}; sleep 0.2; : >{0}.late", text(&fifo));
+    succeed(&mut record(&reel, &["--trigger-latency", "300ms", "--no-snapshot"], &["sh", "-c", &script]));
+    let reel = assert_valid(&reel);
+    assert_eq!(reel.manifest.ended, "trigger");
+    let ops = reel.read::<Op>().unwrap();
+    assert!(ops.iter().any(|o| o.path.as_deref() == Some(text(&fifo)) && o.dur_ns >= 300_000_000));
+    assert!(!ops.iter().any(|o| o.path.as_deref().is_some_and(|p| p.ends_with(".late"))));
+}

@@ -1,0 +1,192 @@
+//! `--lossless`: rings far too small, a recorder that stands still again and again, and no operation is lost.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::{Child, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ioreel_traces::{
+    Reel,
+    rows::{Op, Stop},
+};
+
+use crate::harness::{describe, finish, ioreel, record, succeed, temp_dir, text, wait_for};
+
+/// Processes and threads that make calls whose number is known: short ones, ones with the longest paths, forks.
+const WORKLOAD: &str = "
+import os, sys, threading
+base, procs, threads, calls = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+long_path = '/no-such-folder' + '/x' * 2000
+def work(number):
+    fd = os.open(base + '/file', os.O_RDONLY)
+    for i in range(calls):
+        os.pread(fd, 1, number * calls + i)
+        if i % 20 == 0:
+            try: os.rename(long_path, long_path)
+            except OSError: pass
+        if i % 200 == 0:
+            own = f'{base}/{number}-{i}-' + 'n' * 200
+            os.close(os.open(own, os.O_WRONLY | os.O_CREAT))
+        if i % 500 == 0:
+            pid = os.fork()
+            if pid == 0:
+                os.pread(fd, 2, number)
+                os._exit(0)
+            os.waitpid(pid, 0)
+pids = []
+for p in range(procs):
+    pid = os.fork()
+    if pid == 0:
+        all = [threading.Thread(target=work, args=(p * threads + t,)) for t in range(threads)]
+        for t in all: t.start()
+        for t in all: t.join()
+        os._exit(0)
+    pids.append(pid)
+for pid in pids:
+    assert os.waitpid(pid, 0)[1] == 0
+open(base + '/done', 'w').write('done')
+";
+
+const PROCESSES: i64 = 4;
+const THREADS: i64 = 6;
+const CALLS: i64 = 3_000;
+
+fn start(reel: &Path, base: &Path, options: &[&str]) -> Child {
+    fs::write(base.join("file"), "x").unwrap();
+    let numbers = [PROCESSES, THREADS, CALLS].map(|n| n.to_string());
+    let command = ["python3", "-c", WORKLOAD, text(base), &numbers[0], &numbers[1], &numbers[2]];
+    let options = [&["--ring-mib", "1", "--no-snapshot"], options].concat();
+    record(reel, &options, &command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn kill(pid: u32, signal: i32) {
+    // SAFETY: to a process that this test started and has not waited for, or one of its children.
+    unsafe { libc::kill(pid as i32, signal) };
+}
+
+/// Stops and resumes the recorder until told to end: the rings fill each time.
+fn hinder(recorder: u32) -> impl FnOnce() {
+    let end = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&end);
+    let thread = std::thread::spawn(move || {
+        while !told.load(Ordering::Relaxed) {
+            kill(recorder, libc::SIGSTOP);
+            std::thread::sleep(Duration::from_millis(40));
+            kill(recorder, libc::SIGCONT);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    move || {
+        end.store(true, Ordering::Relaxed);
+        thread.join().unwrap();
+    }
+}
+
+pub(crate) fn loses_no_operation() {
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    let base = out.path().join("base");
+    fs::create_dir(&base).unwrap();
+    let child = start(&reel, &base, &["--lossless"]);
+    wait_for("the recording to begin", || reel.join("manifest.json").exists().then_some(()));
+    let stop_hindering = hinder(child.id());
+    wait_for("the workload's end", || base.join("done").exists().then_some(()));
+    stop_hindering();
+    let output = finish(child);
+    assert!(output.status.success(), "{}", describe(&output));
+
+    succeed(&mut ioreel(["validate", text(&reel)]));
+    let reel = Reel::open(&reel).unwrap();
+    let ops = reel.manifest.ledger["ops"];
+    assert_eq!((ops.lost, ops.seen), (0, ops.written), "{:?}", reel.manifest.ledger);
+    let stops = reel.read::<Stop>().unwrap();
+    assert!(stops.len() > 3, "{} stops", stops.len());
+    assert!(stops.iter().all(|s| s.dur_ns > 0 && s.start_ns > 0), "{stops:?}");
+
+    let mut preads: BTreeMap<i64, i64> = BTreeMap::new();
+    let (mut renames, mut children, mut creates) = (0, 0, 0);
+    for op in reel.read::<Op>().unwrap() {
+        match (&*op.op, op.len_bytes) {
+            ("pread64", Some(1)) => *preads.entry(op.offset_bytes.unwrap()).or_default() += 1,
+            ("pread64", Some(2)) => children += 1,
+            ("rename", _) => {
+                assert_eq!(op.path.as_deref().map(str::len), Some(15 + 4000), "{op:?}");
+                renames += 1;
+            }
+            ("openat", _) if op.path.as_deref().is_some_and(|p| p.contains("-nnn")) => creates += 1,
+            _ => {}
+        }
+    }
+    let threads = PROCESSES * THREADS;
+    let expected: BTreeMap<i64, i64> = (0..threads * CALLS).map(|at| (at, 1)).collect();
+    assert!(preads == expected, "{} of {} offsets", preads.len(), expected.len());
+    assert_eq!((renames, children, creates), (threads * 150, threads * 6, threads * 15));
+}
+
+/// The state of a process as in /proc/PID/stat: `T` stands still.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|w| w.parse().ok()).collect()
+}
+
+/// Below the recorder: the command, and its processes.
+fn workers(recorder: u32) -> Vec<u32> {
+    let command: Vec<u32> = children(recorder).into_iter().filter(|p| !guardian(*p)).collect();
+    command.iter().flat_map(|p| children(*p)).collect()
+}
+
+fn guardian(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "ioreel-guardian")
+}
+
+/// Stops the recorder until some process of the workload stands still for it; gives that process.
+fn until_stopped(recorder: u32) -> u32 {
+    wait_for("the workload to begin", || (!workers(recorder).is_empty()).then_some(()));
+    kill(recorder, libc::SIGSTOP);
+    wait_for("a process to be stopped", || workers(recorder).into_iter().find(|p| state(*p) == Some('T')))
+}
+
+pub(crate) fn a_guardian_resumes_when_the_recorder_is_killed() {
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    let base = out.path().join("base");
+    fs::create_dir(&base).unwrap();
+    let mut child = start(&reel, &base, &["--lossless"]);
+    until_stopped(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for("the workload's end", || base.join("done").exists().then_some(()));
+}
+
+/// Who was stopped by somebody else stays so until that one resumes it.
+pub(crate) fn a_stop_by_others_stays() {
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    let base = out.path().join("base");
+    fs::create_dir(&base).unwrap();
+    let child = start(&reel, &base, &["--lossless"]);
+    let stopped = until_stopped(child.id());
+    kill(stopped, libc::SIGSTOP);
+    kill(child.id(), libc::SIGCONT);
+    wait_for("the others to end", || {
+        let others: Vec<u32> = workers(child.id()).into_iter().filter(|p| *p != stopped).collect();
+        others.iter().all(|p| matches!(state(*p), None | Some('Z'))).then_some(())
+    });
+    assert_eq!(state(stopped), Some('T'));
+    kill(stopped, libc::SIGCONT);
+    let output = finish(child);
+    assert!(output.status.success(), "{}", describe(&output));
+    assert_eq!(Reel::open(&reel).unwrap().manifest.ledger["ops"].lost, 0);
+}

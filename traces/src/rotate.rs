@@ -1,0 +1,207 @@
+//! Rotation: a reel that is being written keeps its newest segments, and of the tables that rows refer to what
+//! remaining rows still need. References stay valid: see [`ReelWriter::rotate`].
+
+use std::collections::{HashMap, HashSet};
+
+use crate::{
+    ReelWriter, Result,
+    rows::{Bio, Block, Op, Stop, Task},
+    table::Row,
+    writer::TableWriter,
+};
+
+/// What a rotating reel keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// At most so many bytes.
+    pub max_bytes: Option<i64>,
+    /// What ended within this time before the newest.
+    pub span_ns: Option<i64>,
+}
+
+/// Segments that are dropped: how many of each table, oldest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Drop {
+    ops: usize,
+    block: usize,
+    bio: usize,
+    stops: usize,
+}
+
+impl ReelWriter {
+    /// Drops the oldest closed segments beyond `keep`; `now_ns` is the reel's time, `living` the
+    /// threads that have not ended. A bio keeps no reference to a dropped request or operation. Threads that have
+    /// ended stay as long as a row refers to them; their programs, descriptors and mappings go with them. Files stay.
+    /// A crash at any point leaves a reel that a repair makes valid. Returns whether anything was dropped.
+    pub fn rotate(&mut self, keep: Keep, now_ns: i64, living: &[Task]) -> Result<bool> {
+        let drop = self.too_old(keep, now_ns);
+        if drop == Drop::default() {
+            return Ok(false);
+        }
+        // Their rows may refer to what goes.
+        self.find_causes()?;
+        self.bio.flush()?;
+        self.forget_in_bios(drop)?;
+        self.drop_oldest(drop)?;
+        if self.threads_are_many() {
+            self.sweep_threads(now_ns, living)?;
+        }
+        Ok(true)
+    }
+
+    /// Rows closed so far of the tables that rotate, dropped ones included.
+    pub fn closed_rows(&self) -> i64 {
+        let of = |written: i64, rotated: i64| written + rotated;
+        of(self.ops.written(), self.ops.rotated)
+            + of(self.block.written(), self.block.rotated)
+            + of(self.bio.written(), self.bio.rotated)
+            + of(self.stops.written(), self.stops.rotated)
+    }
+
+    fn too_old(&mut self, keep: Keep, now_ns: i64) -> Drop {
+        let mut bytes = self.bytes_about();
+        let mut drop = Drop::default();
+        loop {
+            let next = |w: &[crate::manifest::Segment], n: usize| w.get(n).map(|s| (s.to_ns, s.bytes));
+            let oldest = [
+                next(&self.ops.segments, drop.ops).map(|s| (s, 0)),
+                next(&self.block.segments, drop.block).map(|s| (s, 1)),
+                next(&self.bio.segments, drop.bio).map(|s| (s, 2)),
+                next(&self.stops.segments, drop.stops).map(|s| (s, 3)),
+            ];
+            let Some(((to_ns, size), table)) = oldest.into_iter().flatten().min() else { return drop };
+            let large = keep.max_bytes.is_some_and(|max| bytes > max);
+            let old = keep.span_ns.is_some_and(|span| to_ns < now_ns.saturating_sub(span));
+            if !large && !old {
+                return drop;
+            }
+            bytes -= size;
+            match table {
+                0 => drop.ops += 1,
+                1 => drop.block += 1,
+                2 => drop.bio += 1,
+                _ => drop.stops += 1,
+            }
+        }
+    }
+
+    /// Bios that stay forget the requests and operations that go.
+    fn forget_in_bios(&mut self, drop: Drop) -> Result<()> {
+        let mut requests = HashSet::new();
+        for i in 0..drop.block {
+            requests.extend(self.block.rows_of(i)?.iter().map(|b: &Block| b.rq_id));
+        }
+        if let Some(last) = drop.ops.checked_sub(1) {
+            // Ids ascend from segment to segment.
+            let greatest = self.ops.rows_of(last)?.iter().map(|o: &Op| o.op_id).max();
+            self.least_op = greatest.map_or(self.least_op, |id| id + 1);
+        }
+        for i in drop.bio..self.bio.segments.len() {
+            let mut rows: Vec<Bio> = self.bio.rows_of(i)?;
+            let mut changed = false;
+            for bio in &mut rows {
+                if bio.rq_id.is_some_and(|rq| requests.contains(&rq)) {
+                    (bio.rq_id, changed) = (None, true);
+                }
+                if bio.cause.is_some_and(|op| op < self.least_op) {
+                    (bio.cause, changed) = (None, true);
+                }
+            }
+            if changed {
+                self.bio.replace(i, &rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_oldest(&mut self, drop: Drop) -> Result<()> {
+        drop_first(&mut self.bio, drop.bio)?;
+        drop_first(&mut self.block, drop.block)?;
+        drop_first(&mut self.stops, drop.stops)?;
+        drop_first(&mut self.ops, drop.ops)
+    }
+
+    /// Closed rows of threads that no row refers to any more go, and what belongs to them.
+    fn sweep_threads(&mut self, now_ns: i64, living: &[Task]) -> Result<()> {
+        // Rows of the open segments cannot be looked at.
+        self.ops.flush()?;
+        self.find_causes()?;
+        self.bio.flush()?;
+        self.stops.flush()?;
+        let mut tasks = HashSet::new();
+        for i in 0..self.ops.segments.len() {
+            tasks.extend(self.ops.rows_of(i)?.iter().map(|op: &Op| op.task_id));
+        }
+        for i in 0..self.bio.segments.len() {
+            tasks.extend(self.bio.rows_of(i)?.iter().filter_map(|bio: &Bio| bio.task_id));
+        }
+        for i in 0..self.stops.segments.len() {
+            tasks.extend(self.stops.rows_of(i)?.iter().map(|s: &Stop| s.task_id));
+        }
+        let mut parents: HashMap<i64, i64> = living.iter().filter_map(|t| Some((t.task_id, t.parent?))).collect();
+        tasks.extend(parents.keys());
+        for task in all(&self.tasks)? {
+            if task.exit_ns.is_none_or(|t| t > now_ns.saturating_sub(LATE_BIOS_NS)) {
+                tasks.insert(task.task_id);
+            }
+            parents.extend(task.parent.map(|p| (task.task_id, p)));
+        }
+        // Ancestors stay: what a thread begins with is told by them.
+        let mut waiting: Vec<i64> = tasks.iter().copied().collect();
+        while let Some(task) = waiting.pop() {
+            if let Some(parent) = parents.get(&task)
+                && tasks.insert(*parent)
+            {
+                waiting.push(*parent);
+            }
+        }
+        let living: HashSet<i64> = living.iter().map(|t| t.task_id).collect();
+        let stays = |id: i64| tasks.contains(&id) || living.contains(&id);
+        retain(&mut self.execs, |e| stays(e.task_id))?;
+        retain(&mut self.fds, |f| stays(f.task_id))?;
+        retain(&mut self.maps, |m| stays(m.task_id))?;
+        retain(&mut self.tasks, |t| stays(t.task_id))
+    }
+
+    /// Whether the tables of threads have come to take a good part of the reel.
+    fn threads_are_many(&mut self) -> bool {
+        let threads = self.tasks.bytes_about() + self.execs.bytes_about();
+        threads * THREADS_SHARE > self.bytes_about()
+    }
+}
+
+/// A bio of a thread that has ended may still come for so long.
+const LATE_BIOS_NS: i64 = 60_000_000_000;
+/// Threads that nothing refers to are looked for when they take more than one part in so many.
+const THREADS_SHARE: i64 = 8;
+
+fn drop_first<R: Row>(table: &mut TableWriter<R>, n: usize) -> Result<()> {
+    for _ in 0..n {
+        let rows = table.segments[0].rows;
+        table.replace(0, &[])?;
+        table.events_written -= rows;
+        table.rotated += rows;
+    }
+    Ok(())
+}
+
+fn all<R: Row>(table: &TableWriter<R>) -> Result<Vec<R>> {
+    let mut rows = Vec::new();
+    for i in 0..table.segments.len() {
+        rows.extend(table.rows_of(i)?);
+    }
+    Ok(rows)
+}
+
+/// Keeps the rows of closed segments that `stays` wants.
+fn retain<R: Row>(table: &mut TableWriter<R>, stays: impl Fn(&R) -> bool) -> Result<()> {
+    for i in (0..table.segments.len()).rev() {
+        let mut rows = table.rows_of(i)?;
+        let before = rows.len();
+        rows.retain(&stays);
+        if rows.len() < before {
+            table.replace(i, &rows)?;
+        }
+    }
+    Ok(())
+}
