@@ -48,8 +48,8 @@ enum Format {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// Version of the log: 3 has a time on each line (fio 3.31 and later), 2 has waits
-        #[arg(long = "log-version", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=3))]
-        version: u32,
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=3))]
+        log_version: u32,
     },
     /// A trace for ui.perfetto.dev: calls per thread, requests per disk, flows between them, rates
     Perfetto {
@@ -100,8 +100,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let more = if made.files.len() > 1 { format!(" … ({} files)", made.files.len()) } else { String::new() };
             out!("{first}{more}: {} records", count(made.records.max(0) as u64));
         }
-        Format::Fio { output, version } => {
-            let made = export::fio::export(&reel, &output, version)?;
+        Format::Fio { output, log_version } => {
+            let made = export::fio::export(&reel, &output, log_version)?;
             for (why, n) in &made.left_out {
                 tell!("ioreel: note: {} operations are not in the log: {why}", count((*n).max(0) as u64));
             }
