@@ -72,6 +72,8 @@ pub(super) struct Known {
     /// `op_id` of the row before.
     last_op: i64,
     replay: bool,
+    /// Records of requests were lost.
+    requests_lost: bool,
     /// Rows of `ops` with source `tool`.
     pub(super) tool_ops: i64,
     /// The second pass over `tasks`: ids are known, parents are looked up.
@@ -88,6 +90,7 @@ impl Known {
             bios: IdSet::default(),
             last_op: -1,
             replay: manifest.kind == Kind::Replay,
+            requests_lost: manifest.ledger.get("block").is_some_and(|l| l.lost > 0),
             tool_ops: 0,
             parents_pass: false,
         }
@@ -132,7 +135,10 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
         "bio" => {
             unique(batch, place, "bio_id", &mut known.bios)?;
             in_order(batch, place, &["queue_ns", "complete_ns"])?;
-            references(batch, place, "rq_id", "block", &mut known.requests)?;
+            // A request whose record was lost has no row, which the ledger and a note tell.
+            if !known.requests_lost {
+                references(batch, place, "rq_id", "block", &mut known.requests)?;
+            }
             references(batch, place, "task_id", "tasks", &mut known.tasks)?;
             references(batch, place, "file", "files", &mut known.files)?;
             references(batch, place, "cause", "ops", &mut known.ops)?;
