@@ -107,13 +107,15 @@ impl Layouts {
     }
 
     fn read(&mut self, dev: i64) -> Layout {
-        if host::mounts().iter().any(|m| m.sb_dev == dev) {
+        let mounts = host::mounts();
+        let mount = mounts.iter().find(|m| m.sb_dev == dev);
+        if mount.is_some() {
             self.mounted.insert(dev);
         }
         if host::swap_devices().contains(&dev) {
             return Layout::Swap;
         }
-        match self.sniff(dev) {
+        match self.sniff(dev, mount.is_some_and(|m| m.fstype.starts_with("ext"))) {
             Ok(layout) => layout,
             Err(e) => {
                 self.unreadable.push((dev, e.to_string()));
@@ -122,10 +124,10 @@ impl Layouts {
         }
     }
 
-    fn sniff(&mut self, dev: i64) -> io::Result<Layout> {
+    /// `ext`: it is known to be of the ext family, whose metadata lies in the device's page cache anyway.
+    fn sniff(&mut self, dev: i64, ext: bool) -> io::Result<Layout> {
         let path = host::device_node(dev).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let xfs = xfs::read(&mut |at, len| read_direct(&path, at, len));
-        if let Ok(Some(layout)) = xfs {
+        if !ext && let Ok(Some(layout)) = xfs::read(&mut |at, len| read_direct(&path, at, len)) {
             return Ok(Layout::Xfs(layout));
         }
         let file = File::open(&path)?;

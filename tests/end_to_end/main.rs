@@ -5,6 +5,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod attribution;
 mod bytes;
 mod damaged;
 mod follow;
@@ -41,6 +42,12 @@ fn main() -> ExitCode {
         && word == midway::WORD
     {
         midway::work(Path::new(dir));
+    }
+    if let [_, word, what, dir] = words.as_slice()
+        && word == attribution::WORD
+    {
+        attribution::run(what, Path::new(dir));
+        return ExitCode::SUCCESS;
     }
     let arguments = Arguments::from_args();
     let missing = cannot_record();
@@ -101,6 +108,8 @@ fn tests() -> Vec<Test> {
     on_each_file_system! {
         ground_truth::the_reel_holds_exactly_what_was_done
         bytes::a_copy_is_seen_whole
+        attribution::data_goes_to_its_file
+        attribution::counts_are_the_kernels
         replays::an_unpacked_archive
         replays::a_reworked_tree
         replays::moves_without_a_snapshot
@@ -115,6 +124,9 @@ fn tests() -> Vec<Test> {
         samples::are_valid_and_small
     }
     once! { true:
+        attribution::ext4_metadata_is_what_debugfs_says
+        attribution::xfs_log_is_where_xfs_db_says
+        attribution::btrfs_trees_are_told_by_owner
         pass_through::exit_status_of_the_command
         pass_through::a_command_that_is_not_there
         pass_through::input_and_output

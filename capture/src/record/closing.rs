@@ -68,6 +68,13 @@ pub(super) fn close(
     disks.extend(manifest.mounts.iter().flat_map(host::disks_of));
     manifest.devices = disks.iter().map(|d| host::device(*d)).collect();
     manifest.probes = session.probes();
+    manifest.warnings.extend(session.warnings.iter().cloned());
+    for (dev, why) in &assembler.blocks.layouts.unreadable {
+        manifest.warnings.push(format!(
+            "{} cannot be read ({why}): journal, tables and bitmaps there are told apart less well; run as root or in group disk",
+            host::device(*dev).name
+        ));
+    }
     if error.is_none() {
         error = derive::write_tree(&mut assembler.writer, &mut manifest, closing.snapshot).err();
     }

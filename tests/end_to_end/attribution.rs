@@ -1,0 +1,324 @@
+//! Bios name the right file and the right class. Truth is what lies on the device where a bio went, and what the
+//! file systems' own tools say of it.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    env,
+    fs::{self, File, OpenOptions},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
+    path::Path,
+    process::Command,
+};
+
+use ioreel_traces::{
+    Reel,
+    rows::{Bio, Block, File as FileRow, Op},
+};
+
+use crate::harness::{
+    assert_valid,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    record, succeed, temp_dir, text,
+};
+
+/// First word of the command line by which this program is the recorded one.
+pub(crate) const WORD: &str = "stamp";
+const BLOCK: usize = 4096;
+/// Not a multiple of what one bio or one vector takes.
+const BLOCKS: usize = 771;
+const FILES: [&str; 3] = ["buffered", "direct", "mapped"];
+const MAGIC: &[u8; 8] = b"ioreel##";
+/// Names that make directories of many blocks.
+const MANY: usize = 1500;
+
+/// A block that says which it is, and that nothing stores in less.
+fn stamped(file: usize, block: usize) -> [u8; BLOCK] {
+    let mut out = [0; BLOCK];
+    let mut state = (file * 1_000_003 + block + 1) as u64;
+    for word in out.chunks_exact_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    out[..8].copy_from_slice(MAGIC);
+    out[8..12].copy_from_slice(&(file as u32).to_le_bytes());
+    out[12..16].copy_from_slice(&(block as u32).to_le_bytes());
+    out
+}
+
+/// File and block of a stamp.
+fn stamp(bytes: &[u8]) -> Option<(usize, i64)> {
+    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    (bytes.get(..8)? == MAGIC).then(|| Some((word(8)? as usize, i64::from(word(12)?))))?
+}
+
+/// Memory that direct I/O takes.
+struct Aligned(Vec<u8>, usize);
+
+impl Aligned {
+    fn new(len: usize) -> Self {
+        let room = vec![0; len + BLOCK];
+        let skip = room.as_ptr().align_offset(BLOCK);
+        Self(room, skip)
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let len = self.0.len() - BLOCK;
+        &mut self.0[self.1..self.1 + len]
+    }
+}
+
+/// What is recorded: `write` makes the files, each in its way, `read` reads them.
+pub(crate) fn run(what: &str, dir: &Path) {
+    let whole = |n: usize| (0..BLOCKS).flat_map(|b| stamped(n, b)).collect::<Vec<u8>>();
+    for (n, name) in FILES.iter().enumerate() {
+        let mut options = OpenOptions::new();
+        options.read(true).write(what == "write").create(what == "write");
+        if *name == "direct" {
+            options.custom_flags(libc::O_DIRECT);
+        }
+        let file = options.open(dir.join(name)).unwrap();
+        let len = BLOCKS * BLOCK;
+        match (*name, what) {
+            ("mapped", _) => {
+                if what == "write" {
+                    file.set_len(len as u64).unwrap();
+                }
+                let prot = if what == "write" { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+                // SAFETY: maps a file of this length; it stays mapped for as long as the slices below live.
+                let at = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+                assert_ne!(at, libc::MAP_FAILED);
+                if what == "write" {
+                    // SAFETY: as above, and nobody else maps it.
+                    unsafe { std::slice::from_raw_parts_mut(at.cast::<u8>(), len) }.copy_from_slice(&whole(n));
+                    // SAFETY: as above.
+                    unsafe { libc::msync(at, len, libc::MS_SYNC) };
+                } else {
+                    // SAFETY: as above.
+                    assert_eq!(unsafe { std::slice::from_raw_parts(at.cast::<u8>(), len) }, whole(n));
+                }
+            }
+            (_, "write") => {
+                let mut room = Aligned::new(len);
+                room.bytes().copy_from_slice(&whole(n));
+                // Direct: more in one call than in one bio.
+                for (i, piece) in room.bytes().chunks(300 * BLOCK).enumerate() {
+                    file.write_all_at(piece, (i * 300 * BLOCK) as u64).unwrap();
+                }
+                file.sync_all().unwrap();
+            }
+            _ => {
+                let mut room = Aligned::new(len);
+                for (i, piece) in room.bytes().chunks_mut(300 * BLOCK).enumerate() {
+                    file.read_exact_at(piece, (i * 300 * BLOCK) as u64).unwrap();
+                }
+                assert_eq!(room.bytes(), whole(n));
+            }
+        }
+    }
+    if what == "write" {
+        fs::create_dir(dir.join("many")).unwrap();
+        for i in 0..MANY {
+            fs::write(dir.join(format!("many/a name that is long enough to fill blocks {i:06}")), b"x").unwrap();
+        }
+    }
+}
+
+struct Recorded {
+    reel: Reel,
+    bios: Vec<Bio>,
+    names: HashMap<i64, String>,
+}
+
+fn recorded(mount: &Mounted, out: &Path, what: &str) -> Recorded {
+    let path = out.join(format!("{what}.reel"));
+    let program = env::current_exe().unwrap();
+    succeed(&mut record(&path, &[], &[text(&program), WORD, what, text(mount.path())]));
+    let reel = assert_valid(&path);
+    let dev = mount.device_number().unwrap();
+    let bios = reel.read::<Bio>().unwrap().into_iter().filter(|b| b.dev == dev).collect();
+    let files = reel.read::<FileRow>().unwrap().into_iter();
+    let names = files.filter_map(|f| Some((f.file, f.path?.rsplit('/').next()?.to_owned()))).collect();
+    Recorded { reel, bios, names }
+}
+
+/// At least 995 of 1000 bytes that carry a stamp are told as that file's, at that place, in every way of writing
+/// and reading.
+pub(crate) fn data_goes_to_its_file(fs: Fs) {
+    let (mount, out) = (Mounted::new(fs, DEFAULT_SIZE_BYTES), temp_dir());
+    let Some(device) = mount.device() else { return };
+    for what in ["write", "read"] {
+        let r = recorded(&mount, out.path(), what);
+        mount.go_cold();
+        let disk = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device).unwrap();
+        let mut seen: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for b in r.bios.iter().filter(|b| b.op == what && b.class != "journal" && b.len_bytes as usize % BLOCK == 0) {
+            let mut room = Aligned::new(b.len_bytes as usize);
+            disk.read_exact_at(room.bytes(), (b.sector * 512) as u64).unwrap();
+            for (i, block) in room.bytes().chunks(BLOCK).enumerate() {
+                let Some((file, number)) = stamp(block) else { continue };
+                let told = b.file.and_then(|f| r.names.get(&f)).map(String::as_str) == Some(FILES[file])
+                    && b.class == "data"
+                    && b.file_offset_bytes.map(|o| o / BLOCK as i64 + i as i64) == Some(number);
+                let sums = seen.entry(FILES[file]).or_default();
+                sums.0 += i64::from(told);
+                sums.1 += 1;
+                if !told {
+                    wrong.push(format!("block {number} of {}: {b:?}", FILES[file]));
+                }
+            }
+        }
+        for name in FILES {
+            let (right, all) = seen.get(name).copied().unwrap_or_default();
+            assert!(all >= BLOCKS as i64 * 99 / 100, "{what} {name} on {}: {all} of {BLOCKS} blocks seen", fs.name());
+            assert!(right * 1000 >= all * 995, "{what} {name} on {}: {right} of {all}: {:?}", fs.name(), wrong.first());
+        }
+        causes_are_the_calls(&r);
+        // At most a hundredth of the time the device worked is nobody's.
+        let time = |class: Option<&str>| -> i64 {
+            let of = r.bios.iter().filter(|b| class.is_none_or(|c| b.class == c));
+            of.filter_map(|b| Some(b.complete_ns? - b.queue_ns)).sum()
+        };
+        assert!(time(Some("unknown")) * 100 <= time(None), "{what} on {}: too much is unknown", fs.name());
+    }
+}
+
+/// A cause is a call of the same thread during which the bio was queued; direct I/O always has one.
+fn causes_are_the_calls(r: &Recorded) {
+    let ops: HashMap<i64, Op> = r.reel.read::<Op>().unwrap().into_iter().map(|o| (o.op_id, o)).collect();
+    let mut caused = 0;
+    for b in &r.bios {
+        if let Some(op) = b.cause.map(|id| &ops[&id]) {
+            caused += 1;
+            assert_eq!(Some(op.task_id), b.task_id);
+            assert!((op.start_ns..=op.start_ns + op.dur_ns).contains(&b.queue_ns), "{op:?} {b:?}");
+        }
+        if b.how.as_deref() == Some("request") {
+            assert!(b.cause.is_some(), "{b:?}");
+        }
+    }
+    assert!(caused > 0);
+}
+
+fn output(command: &mut Command) -> String {
+    String::from_utf8_lossy(&succeed(command).stdout).into_owned()
+}
+
+/// Every number in the text.
+fn numbers(text: &str) -> Vec<i64> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse().ok()).collect()
+}
+
+/// Each bio that lies in one of `blocks` is of this class, and no other is.
+fn exactly(bios: &[Bio], class: &str, block_bytes: i64, blocks: &HashSet<i64>) {
+    let mut met = 0;
+    for b in bios.iter().filter(|b| b.len_bytes != 0 && b.op != "discard") {
+        let inside = blocks.contains(&(b.sector * 512 / block_bytes));
+        assert_eq!(inside, b.class == class, "{class}: {b:?}");
+        met += usize::from(inside);
+    }
+    assert!(met > 0, "no bio of class {class}");
+}
+
+pub(crate) fn ext4_metadata_is_what_debugfs_says() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let device = text(mount.device().unwrap()).to_owned();
+    let r = recorded(&mount, out.path(), "write");
+    mount.go_cold();
+    let blocks = |what: &str| -> HashSet<i64> {
+        numbers(&output(Command::new("debugfs").args(["-R", &format!("blocks {what}"), &device]))).into_iter().collect()
+    };
+    let bytes = BLOCK as i64;
+    exactly(&r.bios, "journal", bytes, &blocks("<8>"));
+    exactly(&r.bios, "directory", bytes, &blocks("/many").union(&blocks("/")).copied().collect());
+    let (mut bitmaps, mut tables) = (HashSet::new(), HashSet::new());
+    for line in output(Command::new("dumpe2fs").arg(&device)).lines() {
+        for part in line.split(", ") {
+            let at = part.split(" at ").nth(1).map(numbers).unwrap_or_default();
+            match at.as_slice() {
+                [block, ..] if part.contains("bitmap at") => drop(bitmaps.insert(*block)),
+                [from, to, ..] if part.contains("Inode table at") => tables.extend(*from..=*to),
+                _ => {}
+            }
+        }
+    }
+    exactly(&r.bios, "bitmap", bytes, &bitmaps);
+    exactly(&r.bios, "inode_table", bytes, &tables);
+}
+
+pub(crate) fn xfs_log_is_where_xfs_db_says() {
+    let (mount, out) = (Mounted::new(Fs::Xfs, DEFAULT_SIZE_BYTES), temp_dir());
+    let r = recorded(&mount, out.path(), "write");
+    let names = ["logstart", "logblocks", "blocksize", "agblocks", "agblklog"];
+    let print = format!("print {}", names.join(" "));
+    let told = output(Command::new("xfs_db").args(["-r", "-c", "sb 0", "-c", &print, text(mount.device().unwrap())]));
+    let of = |name: &str| {
+        let line = told.lines().find(|l| l.split(" = ").next() == Some(name)).unwrap();
+        line.split(" = ").nth(1).unwrap().trim().parse::<i64>().unwrap()
+    };
+    let start = of("logstart");
+    let first = (start >> of("agblklog")) * of("agblocks") + (start & ((1 << of("agblklog")) - 1));
+    exactly(&r.bios, "journal", of("blocksize"), &(first..first + of("logblocks")).collect());
+    assert!(r.bios.iter().all(|b| b.class != "unknown"), "{:?}", r.bios.iter().find(|b| b.class == "unknown"));
+}
+
+pub(crate) fn btrfs_trees_are_told_by_owner() {
+    let (mount, out) = (Mounted::new(Fs::Btrfs, DEFAULT_SIZE_BYTES), temp_dir());
+    let r = recorded(&mount, out.path(), "write");
+    mount.go_cold();
+    let disk = File::open(mount.device().unwrap()).unwrap();
+    let mut checked = 0;
+    for b in r.bios.iter().filter(|b| b.class == "tree" && b.op == "write") {
+        let mut header = [0; 96];
+        disk.read_exact_at(&mut header, (b.sector * 512) as u64).unwrap();
+        let owner = i64::from_le_bytes(header[88..96].try_into().unwrap());
+        let names =
+            [(1, "root"), (2, "extent"), (3, "chunk"), (4, "device"), (5, "fs"), (7, "checksum"), (10, "free_space")];
+        if let Some((_, name)) = names.iter().find(|(id, _)| *id == owner)
+            && b.detail.as_deref() != Some("node")
+        {
+            assert_eq!(b.detail.as_deref(), Some(*name), "{b:?}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+    assert!(r.bios.iter().any(|b| b.class == "superblock"));
+}
+
+/// The block table counts what the kernel counts: requests and sectors, by /sys/block/*/stat.
+pub(crate) fn counts_are_the_kernels(fs: Fs) {
+    let (mount, out) = (Mounted::new(fs, DEFAULT_SIZE_BYTES), temp_dir());
+    let Some(device) = mount.device() else { return };
+    mount.go_cold();
+    let stat = || -> Vec<i64> {
+        let name = device.file_name().unwrap();
+        numbers(&fs::read_to_string(Path::new("/sys/block").join(name).join("stat")).unwrap())
+    };
+    let before = stat();
+    let r = recorded(&mount, out.path(), "write");
+    let after = stat();
+    let dev = mount.device_number().unwrap();
+    let rows: Vec<Block> = r.reel.read::<Block>().unwrap().into_iter().filter(|b| b.dev == dev).collect();
+    let filtered = r.reel.manifest.ledger["block"].filtered;
+    for (op, requests, sectors) in [("read", 0, 2), ("write", 4, 6)] {
+        let of: Vec<&Block> = rows.iter().filter(|b| b.op == op).collect();
+        let (n, bytes) = (of.len() as i64, of.iter().map(|b| b.len_bytes).sum::<i64>());
+        let (kernel_n, kernel_bytes) = (after[requests] - before[requests], (after[sectors] - before[sectors]) * 512);
+        // What the recorder reads itself (a superblock) is left out and counted.
+        let own = if op == "read" { filtered } else { 0 };
+        assert!(
+            (n..=n + own).contains(&kernel_n),
+            "{op} on {}: {n} rows, {own} left out, kernel {kernel_n}",
+            fs.name()
+        );
+        if own == 0 {
+            assert_eq!(bytes, kernel_bytes, "{op} on {}", fs.name());
+        }
+        assert!(of.iter().all(|b| b.bios >= Some(1)), "a request without bios");
+    }
+}
