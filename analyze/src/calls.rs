@@ -35,11 +35,13 @@ impl Kind {
         match op {
             "read" | "pread64" | "readv" | "preadv" | "preadv2" => Self::Read,
             "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => Self::Write,
-            "copy_file_range" | "sendfile" | "sendfile64" => Self::Copy,
+            "copy_file_range" | "sendfile" | "sendfile64" | "splice" => Self::Copy,
             "fsync" | "fdatasync" | "sync_file_range" | "msync" | "sync" | "syncfs" => Self::Sync,
-            "lseek" | "dup" | "dup2" | "dup3" | "fcntl" | "umask" | "mmap" | "munmap" | "chdir" | "fchdir" => {
-                Self::Other
-            }
+            "lseek" | "dup" | "dup2" | "dup3" | "fcntl" | "flock" | "pidfd_getfd" | "scm_rights" | "sendmsg"
+            | "recvmsg" | "sendmmsg" | "recvmmsg" | "umask" | "chroot" | "pivot_root" | "getcwd" | "mmap"
+            | "munmap" | "mremap" | "madvise" | "mincore" | "remap_file_pages" | "readahead" | "fadvise64"
+            | "cachestat" | "tee" | "vmsplice" | "chdir" | "fchdir" | "io_setup" | "io_destroy" | "io_submit"
+            | "io_cancel" | "io_getevents" | "io_pgetevents" | "poll" | "noop" => Self::Other,
             _ => Self::Metadata,
         }
     }

@@ -9,7 +9,7 @@ use std::{
     ops::Range,
 };
 
-use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_rq};
+use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_passed, rec_rq};
 use ioreel_traces::{
     ReelWriter, Result, Text,
     manifest::Mount,
@@ -19,8 +19,9 @@ use ioreel_traces::{
 };
 
 use crate::{
+    aio::Aio,
     block::{self, Blocks},
-    calls::{CALLS, Call, Raw},
+    calls::{self, Call, Raw},
     changed::Changed,
     classify::classify,
     host,
@@ -46,11 +47,11 @@ impl From<file_id> for FileKey {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct KnownFile {
-    id: i64,
+pub(crate) struct KnownFile {
+    pub(crate) id: i64,
     described: bool,
     /// Pipes, sockets and terminals have no position.
-    seekable: bool,
+    pub(crate) seekable: bool,
     sb_dev: i64,
 }
 
@@ -101,10 +102,21 @@ pub(crate) struct Counts {
     pub(crate) files: i64,
     /// Fork, exec and exit records.
     pub(crate) tasks: i64,
+    /// Results of asynchronous I/O.
+    pub(crate) aio_results: i64,
     /// Records that could not be understood.
     pub(crate) strange: i64,
     /// Calls on memory that is no file's as far as is known.
     pub(crate) unplaced: i64,
+}
+
+/// What is known of a call's number.
+#[derive(Clone)]
+struct Known {
+    call: &'static Call,
+    name: Text,
+    /// Makes 64-bit arguments of i386's.
+    fix: fn(&mut Raw<'_>),
 }
 
 /// Turns records into rows of a reel.
@@ -129,7 +141,10 @@ pub(crate) struct Assembler {
     pub(crate) slow_ns: i64,
     /// Such a one has been met.
     pub(crate) slow_seen: bool,
-    calls: Vec<Option<(&'static Call, Text)>>,
+    /// Requests of Linux AIO.
+    pub(crate) aio: Aio,
+    /// By number: of the 64-bit entry, of the 32-bit one.
+    calls: [Vec<Option<Known>>; 2],
     syscall: Text,
     complete: Text,
     in_flight: Text,
@@ -161,9 +176,12 @@ impl Assembler {
     /// An assembler for a recording that begins at monotonic time `t0_ns`. `mounts`: as they
     /// are now.
     pub(crate) fn new(writer: ReelWriter, t0_ns: i64, mounts: Vec<Mount>) -> Self {
-        let mut calls = vec![None; 512];
-        for call in CALLS {
-            calls[call.nr as usize] = Some((call, Text::from(call.name)));
+        let mut calls = [vec![None; 512], vec![None; 512]];
+        for call in calls::all() {
+            calls[0][call.nr as usize] = Some(Known { call, name: call.name.into(), fix: |_| () });
+        }
+        for c in calls::compat() {
+            calls[1][c.nr] = c.call.map(|call| Known { call, name: call.name.into(), fix: c.fix });
         }
         Self {
             writer,
@@ -176,6 +194,7 @@ impl Assembler {
             slow_ns: i64::MAX,
             slow_seen: false,
             last_ns: 0,
+            aio: Aio::default(),
             calls,
             syscall: "syscall".into(),
             complete: "complete".into(),
@@ -196,7 +215,7 @@ impl Assembler {
     }
 
     /// ns since the reel's start.
-    fn since(&self, monotonic_ns: u64) -> i64 {
+    pub(crate) fn since(&self, monotonic_ns: u64) -> i64 {
         monotonic_ns as i64 - self.t0_ns
     }
 
@@ -237,6 +256,9 @@ impl Assembler {
                 self.counts.tasks += 1;
                 self.task_ended(&rec, true)
             }
+            Record::Passed(rec) => self.passed(&rec),
+            Record::Aio(rec) => self.aio_request(&rec),
+            Record::AioEnd(rec) => self.aio_result(&rec),
             Record::Bio(rec) => self.bio(&rec),
             Record::Rq(rec) => self.rq(&rec),
             Record::Fd(rec, path) => self.descriptor(&rec, path),
@@ -253,12 +275,13 @@ impl Assembler {
     }
 
     fn op(&mut self, rec: &rec_op, tail: Option<&Tail<'_>>, in_flight: bool) -> Result<()> {
-        let Some((call, name)) = self.calls.get(usize::from(rec.nr)).cloned().flatten() else {
+        let flags = u32::from(rec.flags);
+        let has = |bit: op_flags| flags & bit.0 != 0;
+        let table = &self.calls[usize::from(has(op_flags::OPF_COMPAT))];
+        let Some(Known { call, name, fix }) = table.get(usize::from(rec.nr)).cloned().flatten() else {
             self.counts.strange += 1;
             return Ok(());
         };
-        let flags = u32::from(rec.flags);
-        let has = |bit: op_flags| flags & bit.0 != 0;
         let pid = self.tasks.get(&rec.task_id).map_or(0, |life| life.row.pid);
         let busy = has(op_flags::OPF_MAP_BUSY);
         let mapped = if busy { self.mappings.find(pid, rec.args[0] as i64) } else { None };
@@ -267,7 +290,7 @@ impl Assembler {
             return Ok(());
         }
         let fixed = tail.map(|t| &t.fixed);
-        let raw = Raw {
+        let mut raw = Raw {
             args: rec.args.map(|a| a as i64),
             extra: fixed.map_or([0; 4], |f| f.extra.map(|e| e as i64)),
             ret: if in_flight { -1 } else { rec.ret },
@@ -280,8 +303,12 @@ impl Assembler {
             pos2: fixed.map_or((0, 0), |f| (f.pos2_before, f.pos2_after)),
             moved: &[],
             moved2: &[],
+            name: tail.map_or(&[], |t| t.name),
+            input: tail.map_or(&[], |t| t.input),
+            output: tail.map_or(&[], |t| t.output),
         };
-        let arg = |which: u8| (which != 0).then(|| rec.args[usize::from(which) - 1]);
+        fix(&mut raw);
+        let arg = |which: u8| (which != 0).then(|| raw.args[usize::from(which) - 1]);
         let start_ns = self.since(rec.hdr.end_ns) - rec.dur_ns as i64;
         let mut op = Op {
             op_id: -1,
@@ -300,7 +327,7 @@ impl Assembler {
             fd2: arg(call.desc.fd2).map(|a| a as i32),
             dirfd: arg(call.desc.dirfd).map(|a| a as i32),
             dirfd2: arg(call.desc.dirfd2).map(|a| a as i32),
-            ret: (!in_flight).then_some(rec.ret),
+            ret: (!in_flight).then_some(raw.ret),
             ..Op::default()
         };
         if let Some(life) = self.tasks.get(&rec.task_id) {
@@ -329,7 +356,7 @@ impl Assembler {
                 op.offset_bytes = None;
             }
             if has(op_flags::OPF_FILE) && rec.ofd != 0 && call.desc.kind != call_kind::CALL_VMA.0 as u8 {
-                let opened = call.desc.kind == call_kind::CALL_OPEN.0 as u8;
+                let opened = opens(call);
                 op.ofd = Some(if opened { self.new_ofd(rec.ofd, rec.file) } else { self.ofd_of(rec.ofd, rec.file) });
             }
             file_systems[known] = file.sb_dev;
@@ -353,11 +380,14 @@ impl Assembler {
                 self.mappings.map(pid, raw.ret, raw.args[1], rec.file);
             } else if kind == call_kind::CALL_VMA.0 && op.op == "munmap" {
                 self.mappings.unmap(pid, raw.args[0], raw.args[1]);
+            } else if kind == call_kind::CALL_VMA.0 && op.op == "mremap" {
+                self.mappings.unmap(pid, raw.args[0], raw.args[1]);
+                self.mappings.map(pid, raw.ret, raw.args[2], mapped.unwrap_or(rec.file));
             }
         }
         if raw.ret >= 0 {
             // An open changes something when it creates or truncates.
-            let open = call.desc.kind == call_kind::CALL_OPEN.0 as u8;
+            let open = opens(call);
             let modifies = call.modifies
                 && (!open || op.aux == Some(1) || op.flags.is_some_and(|f| f as i32 & libc::O_TRUNC != 0));
             self.changed.note(&op, modifies, &file_systems[..known]);
@@ -374,12 +404,56 @@ impl Assembler {
         let at_file =
             op.path.is_some() || op.file.is_some() && self.files.get(&rec.file.into()).is_some_and(|f| f.seekable);
         self.slow_seen |= op.dur_ns >= self.slow_ns && at_file;
-        self.counts.ops += 1;
-        self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
+        if call.name.starts_with("io_") {
+            self.aio_call(&raw, &mut op)?;
+        }
+        self.count(&op);
         if has(op_flags::OPF_IO) { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }
     }
 
-    fn file_of(&mut self, id: file_id) -> KnownFile {
+    /// A row of another source than the calls.
+    pub(crate) fn push(&mut self, op: Op) -> Result<()> {
+        self.count(&op);
+        self.writer.ops.push(op)
+    }
+
+    fn count(&mut self, op: &Op) {
+        self.counts.ops += 1;
+        self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
+    }
+
+    /// A row with what all rows of a task have.
+    pub(crate) fn row_of(&self, task_id: u32, cpu: u16, op: &str, source: &str) -> Op {
+        let (pid, tid) = self.tasks.get(&task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid));
+        Op {
+            op_id: -1,
+            cpu: i32::from(cpu),
+            task_id: i64::from(task_id),
+            pid,
+            tid,
+            op: op.into(),
+            source: source.into(),
+            state: self.complete.clone(),
+            ..Op::default()
+        }
+    }
+
+    /// A descriptor that a message brought: like an open, but of a description that may be known.
+    fn passed(&mut self, rec: &rec_passed) -> Result<()> {
+        let mut op = self.row_of(rec.task_id, rec.hdr.cpu, "scm_rights", "scm");
+        op.start_ns = self.since(rec.hdr.end_ns) - rec.dur_ns as i64;
+        op.dur_ns = rec.dur_ns as i64;
+        op.fd = Some(rec.socket);
+        op.ret = Some(rec.fd.into());
+        op.flags = Some(if rec.cloexec != 0 { libc::O_CLOEXEC.into() } else { 0 });
+        if u32::from(rec.flags) & op_flags::OPF_FILE.0 != 0 {
+            op.file = Some(self.file_of(rec.file).id);
+            op.ofd = Some(self.ofd_of(rec.ofd, rec.file));
+        }
+        self.push(op)
+    }
+
+    pub(crate) fn file_of(&mut self, id: file_id) -> KnownFile {
         let next = self.files.len() as i64;
         *self.files.entry(id.into()).or_insert(KnownFile { id: next, described: false, seekable: true, sb_dev: 0 })
     }
@@ -417,7 +491,7 @@ impl Assembler {
     }
 
     /// The description at this address; a new one when the address now belongs to another file.
-    fn ofd_of(&mut self, address: u64, file: file_id) -> i64 {
+    pub(crate) fn ofd_of(&mut self, address: u64, file: file_id) -> i64 {
         match self.ofds.get(&address) {
             Some(d) if d.file == file.into() => d.id,
             _ => self.new_ofd(address, file),
@@ -464,9 +538,12 @@ impl Assembler {
         self.writer.flush_if_old(|| tasks.values().map(|l| l.row.clone()).collect())
     }
 
-    /// Writes the rows that were waiting for an end: living tasks, files never described.
+    /// Writes the rows that were waiting for an end: requests, living tasks, files never described.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.start.rest().into_iter().try_for_each(|row| self.writer.fds.push(row))?;
+        for op in self.aio.take_unknown() {
+            self.push(op)?;
+        }
         let mut lives: Vec<Life> = std::mem::take(&mut self.tasks).into_values().collect();
         lives.sort_by_key(|l| l.row.task_id);
         for life in lives {
@@ -491,6 +568,12 @@ impl Assembler {
         }
         Ok(())
     }
+}
+
+/// Whether the result is a new open file description.
+fn opens(call: &Call) -> bool {
+    let kind = u32::from(call.desc.kind);
+    kind == call_kind::CALL_OPEN.0 || kind == call_kind::CALL_HANDLE_OPEN.0
 }
 
 /// The word of the `kind` column for a mode with type bits.

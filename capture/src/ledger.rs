@@ -51,7 +51,9 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     let (ops_seen, ops_lost) = books.class(rec_class::CLASS_OPS);
     let syscall_rows = assembler.writer.ops.written() - assembler.tool_rows;
     let unplaced = counts.unplaced;
-    enter("ops", (ops_seen + in_flight - unplaced, ops_lost), unplaced, syscall_rows.min(counts.ops), counts.ops);
+    let refused = assembler.aio.refused;
+    let filtered = unplaced + refused;
+    enter("ops", (ops_seen + in_flight - filtered, ops_lost), filtered, syscall_rows.min(counts.ops), counts.ops);
     enter(
         "block",
         books.class(rec_class::CLASS_BLOCK),
@@ -62,6 +64,10 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     enter("bio", books.class(rec_class::CLASS_BIO), own_bio + backing_bio, assembler.writer.bio.written(), counts.bio);
     // Several records make one row here, so records are counted.
     enter("files", books.class(rec_class::CLASS_FILES), 0, counts.files, counts.files);
+    let results = books.class(rec_class::CLASS_AIO);
+    if results.0 > 0 {
+        enter("aio", results, 0, counts.aio_results, counts.aio_results);
+    }
     enter("tasks", books.class(rec_class::CLASS_TASKS), 0, counts.tasks, counts.tasks);
 
     let mut left_out = |why: &str, n: i64| {
@@ -76,21 +82,17 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("operations dropped again by rotation", assembler.writer.ops.rotated());
     left_out("requests dropped again by rotation", assembler.writer.block.rotated());
     left_out("bios dropped again by rotation", assembler.writer.bio.rotated());
-    left_out("calls by the 32-bit entry", books.sum(|l| l.compat_calls));
+    left_out("times a process could not be stopped (--lossless)", books.sum(|l| l.unstoppable));
+    left_out("calls by the 32-bit entry that are not recorded", books.sum(|l| l.compat_calls));
     left_out("paths that could not be read from the caller's memory", books.sum(|l| l.path_faults));
     left_out("calls recorded without paths for want of memory", books.sum(|l| l.no_path_state));
     left_out("bios and requests without queue or issue time for want of room in a table", books.sum(|l| l.map_full));
-    let clones = books.sum(|l| l.clones);
-    left_out("file clones (ioctl FICLONE)", clones);
-    left_out("times a process could not be stopped (--lossless)", books.sum(|l| l.unstoppable));
+    left_out("requests that io_submit did not take", refused);
+    left_out("asynchronous I/O whose control block or result could not be read", books.sum(|l| l.aio_unread));
+    left_out("results of asynchronous I/O whose request is not recorded", assembler.aio.strange);
     left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
     left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);
-    if clones != 0 {
-        manifest.warnings.push(format!(
-            "{clones} files were cloned by ioctl(FICLONE), which is not recorded: a replay leaves the copies empty (for cp, use --reflink=never)"
-        ));
-    }
     for probe in &manifest.probes {
         if probe.missed != 0 {
             manifest.warnings.push(format!(

@@ -5,6 +5,7 @@
 //! `pipeline` orders them, `wire` parses them, `calls` knows what a call's arguments mean, `assemble`
 //! makes rows of them.
 
+mod aio;
 mod assemble;
 mod block;
 pub mod calls;

@@ -215,6 +215,9 @@ impl<'obj> Session<'obj> {
                 for (nr, desc) in calls::descriptors() {
                     rodata.calls[nr] = desc;
                 }
+                for c in calls::compat() {
+                    rodata.calls32[c.nr] = c.desc;
+                }
             }
             rodata.target_kind = plan.target.kind().0;
             rodata.target_cgroup = if let Targets::Cgroup(id) = plan.target { id } else { 0 };

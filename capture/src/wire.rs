@@ -3,7 +3,8 @@
 use std::mem::size_of;
 
 use ioreel_bpf::types::{
-    op_tail, rec_bio, rec_exec, rec_fd, rec_file, rec_hdr, rec_map, rec_op, rec_place, rec_rq, rec_task, rec_type,
+    op_tail, rec_aio, rec_aio_end, rec_bio, rec_exec, rec_fd, rec_file, rec_hdr, rec_map, rec_op, rec_passed,
+    rec_place, rec_rq, rec_task, rec_type,
 };
 
 /// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
@@ -36,6 +37,12 @@ pub enum Record<'a> {
     Left(rec_task),
     /// All that adopted tasks had has been told.
     Looked(rec_hdr),
+    /// A descriptor came with a message.
+    Passed(rec_passed),
+    /// A request of asynchronous I/O.
+    Aio(rec_aio),
+    /// The result of one.
+    AioEnd(rec_aio_end),
 }
 
 /// The further parts of an operation.
@@ -47,6 +54,12 @@ pub struct Tail<'a> {
     pub path: &'a [u8],
     /// Second path, without NUL.
     pub path2: &'a [u8],
+    /// A string that is no path.
+    pub name: &'a [u8],
+    /// Memory given to the call.
+    pub input: &'a [u8],
+    /// Memory it wrote.
+    pub output: &'a [u8],
 }
 
 /// Types that are plain integers throughout: any bytes are a value of them.
@@ -76,6 +89,12 @@ unsafe impl Plain for rec_map {}
 unsafe impl Plain for rec_bio {}
 // SAFETY: as above.
 unsafe impl Plain for rec_rq {}
+// SAFETY: as above.
+unsafe impl Plain for rec_passed {}
+// SAFETY: as above.
+unsafe impl Plain for rec_aio {}
+// SAFETY: as above.
+unsafe impl Plain for rec_aio_end {}
 
 fn take<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
     let (head, rest) = bytes.split_at_checked(size_of::<T>())?;
@@ -115,8 +134,11 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             let (op, rest) = take::<rec_op>(bytes)?;
             let (fixed, rest) = take::<op_tail>(rest)?;
             let (path, rest) = rest.split_at_checked(usize::from(fixed.path_bytes))?;
-            let (path2, _) = rest.split_at_checked(usize::from(fixed.path2_bytes))?;
-            Record::Op(op, Some(Tail { fixed, path, path2 }))
+            let (path2, rest) = rest.split_at_checked(usize::from(fixed.path2_bytes))?;
+            let (name, rest) = rest.split_at_checked(usize::from(fixed.name_bytes))?;
+            let (input, rest) = rest.split_at_checked(usize::from(fixed.in_bytes))?;
+            let (output, _) = rest.split_at_checked(usize::from(fixed.out_bytes))?;
+            Record::Op(op, Some(Tail { fixed, path, path2, name, input, output }))
         }
         rec_type::REC_FILE => {
             let (rec, path) = take::<rec_file>(bytes)?;
@@ -145,6 +167,9 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         }
         rec_type::REC_LEFT => Record::Left(take(bytes)?.0),
         rec_type::REC_LOOKED => Record::Looked(hdr),
+        rec_type::REC_PASSED => Record::Passed(take(bytes)?.0),
+        rec_type::REC_AIO => Record::Aio(take(bytes)?.0),
+        rec_type::REC_AIO_END => Record::AioEnd(take(bytes)?.0),
         _ => return None,
     })
 }

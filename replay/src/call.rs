@@ -90,6 +90,8 @@ calls! {
     Dup2 = "dup2",
     Dup3 = "dup3",
     Fcntl = "fcntl",
+    SetFd = "F_SETFD",
+    SetFl = "F_SETFL",
     Chdir = "chdir",
     Fchdir = "fchdir",
     CopyFileRange = "copy_file_range",
@@ -97,9 +99,51 @@ calls! {
     Mmap = "mmap",
     Munmap = "munmap",
     Msync = "msync",
+    Ficlone = "FICLONE",
+    Ficlonerange = "FICLONERANGE",
+    Setxattr = "setxattr",
+    Lsetxattr = "lsetxattr",
+    Fsetxattr = "fsetxattr",
+    Removexattr = "removexattr",
+    Lremovexattr = "lremovexattr",
+    Fremovexattr = "fremovexattr",
+    Fadvise64 = "fadvise64",
+    Readahead = "readahead",
+    Syncfs = "syncfs",
+    Statfs = "statfs",
+    Fstatfs = "fstatfs",
 }
 
 impl Call {
+    /// The call of a row. fcntl and ioctl are many calls each: `flags` says which, and of an ioctl `name`.
+    pub fn of(op: &str, flags: i64, name: Option<&str>) -> Self {
+        let command = flags as i32;
+        match op {
+            "fcntl" => match command {
+                libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Self::Fcntl,
+                libc::F_SETFD => Self::SetFd,
+                libc::F_SETFL => Self::SetFl,
+                _ => Self::Other,
+            },
+            "ioctl" => match name.map_or(Self::Other, Self::from_name) {
+                clone if clone.clones() => clone,
+                _ => Self::Other,
+            },
+            "F_SETFD" | "F_SETFL" | "FICLONE" | "FICLONERANGE" => Self::Other,
+            _ => Self::from_name(op),
+        }
+    }
+
+    /// Makes a file share data with another.
+    pub fn clones(self) -> bool {
+        matches!(self, Self::Ficlone | Self::Ficlonerange)
+    }
+
+    /// Sets an extended attribute.
+    pub fn sets_attribute(self) -> bool {
+        matches!(self, Self::Setxattr | Self::Lsetxattr | Self::Fsetxattr)
+    }
+
     /// Opens a name.
     pub fn opens(self) -> bool {
         matches!(self, Self::Open | Self::Openat | Self::Openat2 | Self::Creat)
@@ -172,6 +216,8 @@ impl Call {
             }
             Self::Linkat => flags & libc::AT_SYMLINK_FOLLOW != 0,
             Self::Lstat
+            | Self::Lsetxattr
+            | Self::Lremovexattr
             | Self::Lchown
             | Self::Readlink
             | Self::Readlinkat
@@ -203,5 +249,15 @@ mod tests {
             assert_eq!(Call::from_name(name).name(), name);
         }
         assert_eq!(Call::from_name("io_uring_enter"), Call::Other);
+    }
+
+    #[test]
+    fn one_word_for_many_calls() {
+        assert_eq!(Call::of("fcntl", libc::F_DUPFD_CLOEXEC.into(), None), Call::Fcntl);
+        assert_eq!(Call::of("fcntl", libc::F_SETLK.into(), None), Call::Other, "a lock is no descriptor");
+        assert_eq!(Call::of("ioctl", 0x4004_9409, Some("FICLONE")), Call::Ficlone);
+        assert_eq!(Call::of("ioctl", 0x4008_6602, Some("FS_IOC_SETFLAGS")), Call::Other);
+        assert_eq!(Call::of("ioctl", 0, Some("read")), Call::Other, "an ioctl is nothing but an ioctl");
+        assert_eq!(Call::of("FICLONE", 0, None), Call::Other);
     }
 }

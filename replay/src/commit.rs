@@ -147,6 +147,17 @@ impl Planner {
                 let replaces = v.skip.is_none() && matches!(c, Call::Dup2 | Call::Dup3);
                 self.put(r, r.ret as i32, Entry { slot: new, ofd: entry.ofd, cloexec }, replaces);
             }
+            Call::SetFd => {
+                let table = self.procs.of(task).table;
+                if let Some(e) = self.procs.tables[table].value.get_mut(&r.fd) {
+                    e.cloexec = r.aux & i64::from(libc::FD_CLOEXEC) != 0;
+                }
+            }
+            Call::SetFl => {
+                if let Some(e) = v.entry {
+                    self.procs.ofds[e.ofd as usize].append = r.aux as i32 & libc::O_APPEND != 0;
+                }
+            }
             Call::Lseek => {
                 if let Some(e) = v.entry {
                     self.procs.ofds[e.ofd as usize].pos = Some(r.ret);

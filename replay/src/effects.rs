@@ -241,6 +241,12 @@ impl Planner {
                 // A mapping reaches into the file's last page at least.
                 self.sizes.read(file, r.offset_bytes, 1, 1);
             }
+            c if c.clones() && r.file2 != NO_ID => {
+                let whole = if r.len_bytes == 0 { self.sizes.size(file) } else { None };
+                let len = whole.map_or(r.len_bytes, |size| size.saturating_sub(r.offset_bytes));
+                self.sizes.read(file, r.offset_bytes, len, len);
+                self.sizes.wrote(r.file2, r.offset2_bytes.max(0), len);
+            }
             Call::Ftruncate => self.sizes.truncated(file, r.len_bytes),
             Call::Truncate => {
                 if let Some(file) = self.file_at.get(&v.node).copied() {

@@ -67,6 +67,10 @@ pub struct Rec {
     pub aux: i64,
     /// `aux2` column.
     pub aux2: i64,
+    /// Attribute name: index in [`Paths`], or [`NONE`].
+    pub name: u32,
+    /// Its value: index in [`Input::values`], or [`NONE`] where it is not recorded.
+    pub value: u32,
 }
 
 /// Distinct paths, kept as NUL-terminated bytes one after the other.
@@ -126,6 +130,8 @@ pub struct Input {
     pub tree: Vec<rows::Tree>,
     /// The paths of `recs`.
     pub paths: Paths,
+    /// Values of extended attributes.
+    pub values: Vec<Box<[u8]>>,
     /// Index in `tasks` by task id.
     pub task_index: HashMap<i64, u32>,
 }
@@ -181,8 +187,15 @@ impl Input {
             self.tasks.push(rows::Task { task_id: op.task_id, pid: op.pid, tid: op.tid, ..Default::default() });
         }
         let mut path = |p: &Option<Text>| p.as_ref().map_or(NONE, |t| self.paths.intern(t));
+        let call = Call::of(&op.op, op.flags.unwrap_or(0), op.name.as_deref());
+        let value = op.value.as_ref().filter(|_| call.sets_attribute());
         let rec = Rec {
-            call: Call::from_name(&op.op),
+            call,
+            name: path(&op.name),
+            value: value.map_or(NONE, |v| {
+                self.values.push(to_bytes(v).into());
+                self.values.len() as u32 - 1
+            }),
             // What was in flight at the start has ended, with a result like any other.
             in_flight: op.state == *"in_flight_at_end" || op.ret.is_none(),
             task,

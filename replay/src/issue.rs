@@ -176,6 +176,25 @@ impl<'a> Issuer<'a> {
             Call::Chdir => call(libc::SYS_chdir, [p, 0, 0, 0, 0, 0]),
             Call::Fchdir => call(libc::SYS_fchdir, [fd, 0, 0, 0, 0, 0]),
             Call::CopyFileRange | Call::Sendfile => copy(r, fd, fd2, len, offset),
+            // Numbers close on exec as the plan says; nothing is executed here.
+            Call::SetFd => call(libc::SYS_fcntl, [fd, libc::F_SETFD.into(), r.aux, 0, 0, 0]),
+            Call::SetFl => call(libc::SYS_fcntl, [fd, libc::F_SETFL.into(), r.aux, 0, 0, 0]),
+            Call::Ficlone | Call::Ficlonerange => clone(r, fd, fd2, offset),
+            Call::Setxattr | Call::Lsetxattr | Call::Fsetxattr => self.set_attribute(r, fd, p, path(r.name)),
+            Call::Removexattr => call(libc::SYS_removexattr, [p, path(r.name), 0, 0, 0, 0]),
+            Call::Lremovexattr => call(libc::SYS_lremovexattr, [p, path(r.name), 0, 0, 0, 0]),
+            Call::Fremovexattr => call(libc::SYS_fremovexattr, [fd, path(r.name), 0, 0, 0, 0]),
+            Call::Fadvise64 => call(libc::SYS_fadvise64, [fd, offset, r.len_bytes, r.flags, 0, 0]),
+            Call::Readahead => call(libc::SYS_readahead, [fd, offset, r.len_bytes, 0, 0, 0]),
+            Call::Syncfs => call(libc::SYS_syncfs, [fd, 0, 0, 0, 0, 0]),
+            Call::Statfs | Call::Fstatfs => {
+                let mut out = MaybeUninit::<libc::statfs>::uninit();
+                let at = out.as_mut_ptr() as i64;
+                match r.call {
+                    Call::Statfs => call(libc::SYS_statfs, [p, at, 0, 0, 0, 0]),
+                    _ => call(libc::SYS_fstatfs, [fd, at, 0, 0, 0, 0]),
+                }
+            }
             Call::Mmap => self.map(r, fd, offset, new),
             Call::Munmap | Call::Msync => self.unmap(r, slot_fd),
             Call::Other => -i64::from(libc::ENOSYS),
@@ -274,6 +293,16 @@ impl<'a> Issuer<'a> {
         ret
     }
 
+    fn set_attribute(&self, r: &Rec, fd: i64, path: i64, name: i64) -> i64 {
+        let Some(value) = self.plan.values.get(r.value as usize) else { return -i64::from(libc::EINVAL) };
+        let (number, on) = match r.call {
+            Call::Setxattr => (libc::SYS_setxattr, path),
+            Call::Lsetxattr => (libc::SYS_lsetxattr, path),
+            _ => (libc::SYS_fsetxattr, fd),
+        };
+        call(number, [on, name, value.as_ptr() as i64, value.len() as i64, r.aux, 0])
+    }
+
     fn map(&self, r: &Rec, fd: i64, offset: i64, new: u32) -> i64 {
         // Addresses are not repeated, nothing is executed, and nothing private is charged in advance.
         let unwanted = libc::MAP_FIXED
@@ -350,6 +379,35 @@ fn times(r: &Rec, fd: i64, path: i64) -> i64 {
     let both = [timespec(r.aux), timespec(r.aux2)];
     let flags = if r.call == Call::Utimensat { r.flags } else { 0 };
     call(libc::SYS_utimensat, [fd, path, both.as_ptr() as i64, flags, 0, 0])
+}
+
+/// FICLONE and FICLONERANGE; where the target cannot share data it is copied, since what follows needs it.
+fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
+    const FICLONE: i64 = 0x4004_9409;
+    const FICLONERANGE: i64 = 0x4020_940d;
+    let to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
+    // `struct file_clone_range`
+    let range = [fd, offset, r.len_bytes, to];
+    let ret = match r.call {
+        Call::Ficlone => call(libc::SYS_ioctl, [fd2, FICLONE, fd, 0, 0, 0]),
+        _ => call(libc::SYS_ioctl, [fd2, FICLONERANGE, range.as_ptr() as i64, 0, 0, 0]),
+    };
+    let cannot = [libc::EOPNOTSUPP, libc::EXDEV, libc::EINVAL, libc::ENOTTY].map(|e| -i64::from(e)).contains(&ret);
+    if r.ret < 0 || !cannot {
+        return ret;
+    }
+    let (mut from, mut to) = (offset, to);
+    let mut left = if r.len_bytes == 0 { i64::MAX } else { r.len_bytes };
+    while left > 0 {
+        let piece = left.min(MAX_CALL_BYTES as i64);
+        let (a, b) = (ptr::from_mut(&mut from) as i64, ptr::from_mut(&mut to) as i64);
+        match call(libc::SYS_copy_file_range, [fd, a, fd2, b, piece, 0]) {
+            0 => break,
+            n if n > 0 => left -= n,
+            failed => return failed,
+        }
+    }
+    0
 }
 
 fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {

@@ -129,6 +129,8 @@ pub struct Plan {
     pub recs: Vec<Rec>,
     /// Paths of `recs`.
     pub paths: Paths,
+    /// Values of extended attributes.
+    pub values: Vec<Box<[u8]>>,
     /// Threads.
     pub tasks: Vec<TaskPlan>,
     /// Edges of all steps.

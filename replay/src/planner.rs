@@ -89,6 +89,7 @@ pub fn plan(mut input: Input, options: PlanOptions) -> Plan {
         recs,
         file_paths: p.input.files.into_iter().filter_map(|(id, f)| Some((id, f.path?.to_string()))).collect(),
         paths: p.input.paths,
+        values: p.input.values,
         tasks: p.tasks,
         edges: p.order.edges,
         lists: p.lists,

@@ -33,6 +33,8 @@ pub enum Skip {
     ForeignCause,
     /// It was given no readable path.
     NoPath,
+    /// It sets an attribute whose value is not in the reel.
+    NoValue,
     /// Changing an owner needs root.
     NeedsRoot,
     /// A position inside a directory means nothing on another file system.
@@ -64,6 +66,7 @@ impl Skip {
             Self::DeviceNode => "would make a device node",
             Self::ForeignCause => "failed for a cause the target does not have",
             Self::NoPath => "path unreadable",
+            Self::NoValue => "attribute value not recorded",
             Self::NeedsRoot => "change of owner needs root",
             Self::DirPosition => "position inside a directory",
             Self::NoMapping => "mapping made out of sight",

@@ -118,6 +118,8 @@ impl Planner {
                     if append || grows(self, file, r.offset_bytes) { Some(Class::Add) } else { Some(Class::Read) }
                 }
                 c if c.copies() => Some(Class::Read),
+                // All that was written before is shared.
+                c if c.clones() => Some(Class::Alone),
                 c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => Some(Class::Alone),
                 Call::Ftruncate | Call::Fallocate => Some(Class::Alone),
                 Call::Lseek if r.flags == i64::from(libc::SEEK_END) => Some(Class::Read),
@@ -130,6 +132,9 @@ impl Planner {
         if r.call.copies() && r.file2 != NO_ID {
             let class = if grows(self, r.file2, r.offset2_bytes) { Class::Add } else { Class::Read };
             self.order.file(r.file2, class);
+        }
+        if r.call.clones() && r.file2 != NO_ID {
+            self.order.file(r.file2, Class::Alone);
         }
         if r.call == Call::Truncate
             && let Some(file) = self.file_at.get(&v.node).copied()

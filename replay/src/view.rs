@@ -85,12 +85,18 @@ impl Planner {
             Some(Skip::Unsupported)
         } else {
             // Where it happened says more than how it failed: EAGAIN is a pipe's everyday answer.
-            skip.or(Skip::foreign_cause(r.ret).then_some(Skip::ForeignCause))
+            let foreign = Skip::foreign_cause(r.ret)
+                // Another file system may well have attributes, or share data.
+                || failed_with(r, libc::EOPNOTSUPP) && (r.name != NONE || r.call.clones());
+            skip.or(foreign.then_some(Skip::ForeignCause))
         };
         v
     }
 
     fn look(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+        if r.call.sets_attribute() && r.value == NONE {
+            return Err(Skip::NoValue);
+        }
         let path_call = match r.call {
             Call::Close | Call::CloseRange | Call::Umask | Call::Munmap | Call::Msync => false,
             Call::Utimensat | Call::Futimesat | Call::Statx if r.path == NONE => false,
@@ -134,6 +140,11 @@ impl Planner {
                     | Call::Futimesat
                     | Call::Utimensat
                     | Call::Chdir
+                    | Call::Setxattr
+                    | Call::Lsetxattr
+                    | Call::Removexattr
+                    | Call::Lremovexattr
+                    | Call::Statfs
             )
     }
 
@@ -165,7 +176,7 @@ impl Planner {
                 let (slot, _) = self.descriptor(r, fd, r.file)?;
                 v.fd = slot;
                 v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
-                if r.call.copies() {
+                if r.call.copies() || r.call.clones() {
                     let (slot2, _) = self.descriptor(r, r.fd2, r.file2)?;
                     v.fd2 = slot2;
                 } else if matches!(r.call, Call::Dup2 | Call::Dup3) {

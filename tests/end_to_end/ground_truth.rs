@@ -200,6 +200,8 @@ impl Found {
         exact!(dirfd2, op.dirfd2);
         exact!(path, op.path.as_deref().map(str::to_owned));
         exact!(path2, op.path2.as_deref().map(str::to_owned));
+        exact!(name, op.name.as_deref().map(str::to_owned));
+        exact!(value, op.value.as_deref().map(str::to_owned));
         where_known!(offset_bytes offset2_bytes len_bytes flags mode aux aux2);
         for (name, expected, id) in [("file", entry.file, op.file), ("file2", entry.file2, op.file2)] {
             let found = id.and_then(|id| self.files.get(&id));

@@ -51,6 +51,10 @@ pub(crate) enum Holds {
     Path,
     /// A thread's name.
     Comm,
+    /// A name whose meaning depends on the call.
+    Name,
+    /// What was given under that name.
+    Value,
     /// Free text, which may name anything: hashed as a whole.
     Message,
     /// Anything else: hashed as a whole.
@@ -64,6 +68,8 @@ pub(crate) fn holds(column: &str) -> Holds {
         "path" | "path2" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
         "message" => Holds::Message,
+        "name" => Holds::Name,
+        "value" => Holds::Value,
         _ => Holds::Other,
     }
 }
@@ -205,6 +211,7 @@ impl Anonymizer {
     /// All names of a row.
     pub fn row<R: Row>(&mut self, row: &mut R) {
         let mut call: Option<Text> = None;
+        let mut acl = false;
         row.map_text(&mut |column, value| match holds(column) {
             Holds::Word => {
                 if column == "op" {
@@ -212,9 +219,18 @@ impl Anonymizer {
                 }
                 value.clone()
             }
-            Holds::Path if column == "path2" && call.as_ref().is_some_and(|c| c.contains("xattr")) => {
-                self.xattr(value).into()
+            Holds::Name => {
+                acl = value.starts_with("system.posix_acl_");
+                match call.as_deref().unwrap_or_default() {
+                    // Requests, types of file systems, keys of their options: words of the kernel.
+                    "ioctl" | "mount" | "fsopen" | "fsconfig" => value.clone(),
+                    c if c.contains("xattr") => self.xattr(value).into(),
+                    _ => self.other(value),
+                }
             }
+            // An access list holds numbers; all else may hold anything.
+            Holds::Value if acl => value.clone(),
+            Holds::Value => self.other(value),
             Holds::Path => self.path(value),
             Holds::Comm => self.comm(value),
             Holds::Message | Holds::Other => self.other(value),

@@ -26,10 +26,10 @@ table! {
         tid: i32 as Dict,
         /// The kernel's system call name.
         op: Text as Dict,
-        /// Which layer saw it: `syscall`, `tool` (ioreel's own settling), `replay`.
+        /// Which layer saw it: `syscall`, `aio` (a request of Linux AIO), `scm` (a descriptor that a message brought), `tool` (ioreel's own settling), `replay`.
         source: Text as Dict,
         /// `complete`; `in_flight_at_end` when the recording stopped first; `in_flight_at_start` when the call had begun before
-        /// its thread was recorded: `start_ns` is then the moment from which it was.
+        /// its thread was recorded: `start_ns` is then the moment from which it was; `unknown` when its end was not seen.
         state: Text as Dict,
         /// Descriptor argument (the source of a two-file call).
         fd: Option<i32> as Dict,
@@ -67,6 +67,12 @@ table! {
         aux: Option<i64> as Dict,
         /// One more.
         aux2: Option<i64> as Dict,
+        /// A name that is no path: of an extended attribute, an ioctl request, a file system type, a mount option, a memfd.
+        name: Option<Text> as Dict,
+        /// Bytes given or gotten beside data, where they were short enough to be taken: an attribute's value, a handle, a mount option's value.
+        value: Option<Text> as Dict,
+        /// Context of asynchronous I/O: which instance, unique within the reel.
+        ring: Option<i64> as Dict,
         /// In a replay's reel: the `op_id` of the original.
         orig_op_id: Option<i64> as Delta,
         /// In a replay's reel: when the operation was to be issued; `start_ns - due_ns` is its lateness.

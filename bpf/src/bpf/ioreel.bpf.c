@@ -13,6 +13,7 @@
 #include "maps.bpf.h"
 #include "identity.bpf.h"
 #include "lossless.bpf.h"
+#include "calls.bpf.h"
 #include "ops.bpf.h"
 #include "tasks.bpf.h"
 #include "snapshot.bpf.h"

@@ -5,6 +5,7 @@
 
 /* Settings, fixed at load: the verifier prunes what they switch off. */
 const volatile struct call_desc calls[WIRE_CALLS] = {};
+const volatile struct call_desc calls32[WIRE_CALLS] = {}; /* by i386's numbers */
 const volatile __u32 target_kind = TARGET_NONE;
 const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: its id */
 const volatile __u32 self_tgid = 0; /* the recorder */
@@ -50,6 +51,9 @@ struct wire_types {
 	struct rec_bio bio;
 	struct rec_rq rq;
 	struct stop_entry stop;
+	struct rec_passed passed;
+	struct rec_aio aio;
+	struct rec_aio_end aio_end;
 };
 struct wire_types wire_types = {};
 
@@ -187,13 +191,16 @@ struct {
 	__type(value, struct task_ref);
 } task_refs SEC(".maps");
 
+/* Two paths, a name, what a call gives and gets. */
+#define LONG_STRINGS_BYTES (2 * WIRE_PATH_BYTES + 1024)
+
 struct long_op {
 	struct rec_op op;
 	struct op_tail tail;
-	char paths[2 * WIRE_PATH_BYTES];
+	char strings[LONG_STRINGS_BYTES];
 };
 
-/* 8.4 KiB for each recorded thread that made a call with a long path. */
+/* 9.4 KiB for each recorded thread that made a call with a long path, or one that brings or gets memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

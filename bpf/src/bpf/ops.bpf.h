@@ -6,15 +6,9 @@
 #ifndef IOREEL_OPS_H
 #define IOREEL_OPS_H
 
-#define FICLONE 0x40049409u
-#define FICLONERANGE 0x4020940du
-#define F_DUPFD 0
-#define F_DUPFD_CLOEXEC 1030
 #define MAP_ANONYMOUS 0x20
 #define O_APPEND 02000
 #define RWF_APPEND 0x10
-#define S_IFMT 0170000
-#define S_IFREG 0100000
 #define EBUSY 16
 #define AT_FDCWD -100
 #define MAX_IOVECS 1024 /* UIO_MAXIOV */
@@ -23,7 +17,8 @@ struct iovec_sum {
 	__u64 base;
 	__u64 sum;
 	__u32 count;
-	__u32 fault;
+	__u16 fault;
+	__u16 is32; /* struct compat_iovec */
 };
 
 static long iovec_step(__u32 i, void *context)
@@ -33,7 +28,8 @@ static long iovec_step(__u32 i, void *context)
 
 	if (i >= s->count)
 		return 1;
-	if (bpf_probe_read_user(&len, sizeof(len), (void *)(s->base + i * 16 + 8))) {
+	if (s->is32 ? bpf_probe_read_user(&len, 4, (void *)(s->base + i * 8 + 4))
+		    : bpf_probe_read_user(&len, sizeof(len), (void *)(s->base + i * 16 + 8))) {
 		s->fault = 1;
 		return 1;
 	}
@@ -123,19 +119,25 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 	struct op_tail *t = &st->tail;
 	long fault = 0;
 
-	if (kind == USER_IOVEC) {
-		struct iovec_sum s = {.base = user, .count = user2 > MAX_IOVECS ? 0 : user2};
+	if (kind == USER_IOVEC || kind == USER_IOVEC32) {
+		struct iovec_sum s = {
+		    .base = user,
+		    .count = user2 > MAX_IOVECS ? 0 : user2,
+		    .is32 = kind == USER_IOVEC32,
+		};
 
 		bpf_loop(MAX_IOVECS, iovec_step, &s, 0);
 		t->extra[0] = s.sum;
 		fault = s.fault;
-	} else if (kind == USER_OFFSETS) {
+	} else if (kind == USER_OFFSETS || kind == USER_OFFSETS32) {
+		__u32 bytes = kind == USER_OFFSETS ? 8 : 4;
+
 		if (user)
-			fault |= bpf_probe_read_user(&t->extra[0], 8, (void *)user);
+			fault |= bpf_probe_read_user(&t->extra[0], bytes, (void *)user);
 		else
 			t->extra[2] |= 1;
 		if (user2)
-			fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)user2);
+			fault |= bpf_probe_read_user(&t->extra[1], bytes, (void *)user2);
 		else
 			t->extra[2] |= 2;
 	} else if (kind == USER_TIMESPEC || kind == USER_TIMEVAL) {
@@ -155,7 +157,7 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 		st->op.flags |= OPF_USER_FAULT;
 }
 
-/* Offsets of st_mode, st_size (uapi asm/stat.h, x86-64) and of their like in struct statx. */
+/* Offsets of st_mode, st_size (uapi asm/stat.h, x86-64, i386's two) and of their like in struct statx. */
 static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64 user)
 {
 	struct op_tail *t = &st->tail;
@@ -166,6 +168,13 @@ static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64
 	if (kind == USER_STAT) {
 		fault = bpf_probe_read_user(&mode, sizeof(mode), (void *)(user + 24));
 		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 48));
+	} else if (kind == USER_STAT32) {
+		fault = bpf_probe_read_user(&mode16, sizeof(mode16), (void *)(user + 8));
+		fault |= bpf_probe_read_user(&t->extra[1], 4, (void *)(user + 20));
+		mode = mode16;
+	} else if (kind == USER_STAT64) {
+		fault = bpf_probe_read_user(&mode, sizeof(mode), (void *)(user + 16));
+		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 44));
 	} else {
 		fault = bpf_probe_read_user(&mode16, sizeof(mode16), (void *)(user + 28));
 		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 40));
@@ -198,7 +207,7 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 	}
 	st->long_paths = 1;
 	if (path) {
-		n = bpf_probe_read_user_str(lo->paths, WIRE_PATH_BYTES, (void *)path);
+		n = bpf_probe_read_user_str(lo->strings, WIRE_PATH_BYTES, (void *)path);
 		if (n > 0 && n <= WIRE_PATH_BYTES)
 			used = n - 1;
 		else
@@ -206,7 +215,8 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 		st->tail.path_bytes = used;
 	}
 	if (path2) {
-		n = bpf_probe_read_user_str(lo->paths + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES, (void *)path2);
+		n = bpf_probe_read_user_str(lo->strings + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES,
+					    (void *)path2);
 		if (n > 0 && n <= WIRE_PATH_BYTES)
 			st->tail.path2_bytes = n - 1;
 		else
@@ -247,15 +257,83 @@ static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2
 }
 
 /* The barrier keeps the compiler from dropping the mask, which the verifier needs to see. */
-static __always_inline struct call_desc desc_of(__u64 nr)
+static __always_inline struct call_desc desc_of(__u64 nr, bool compat)
 {
 	barrier_var(nr);
+	if (compat)
+		return *(const struct call_desc *)&calls32[nr & (WIRE_CALLS - 1)];
 	return *(const struct call_desc *)&calls[nr & (WIRE_CALLS - 1)];
 }
 
 static __always_inline bool is_long(const struct call_desc *d)
 {
-	return d->path || d->path2 || d->fd2 || d->user_kind;
+	return d->path || d->path2 || d->fd2 || d->user_kind || has_memory(d);
+}
+
+#include "aio.bpf.h"
+#include "passed.bpf.h"
+
+/*
+ * What the kinds of their own need on entry; whether the call is to be recorded. Global functions are verified
+ * once, not along each way that leads to them.
+ */
+__noinline int enter_special(struct task_state *st, const struct call_desc *d, __u64 now_ns)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct call_memory m = {};
+	struct long_op *lo;
+	struct file *file;
+
+	if (!st || !d)
+		return 0;
+	if (d->kind == CALL_MSG) {
+		/* What is sent is known now, what is received is not. */
+		if (!d->out)
+			st->tail.extra[0] = descriptors_in(st, d->user2, st->op.args[2], 0, now_ns);
+		return d->out || st->tail.extra[0];
+	}
+	if (d->kind == CALL_AIO_SUBMIT)
+		aio_submitted(st, now_ns);
+	if (d->kind == CALL_IOCTL) {
+		file = file_of_fd(task, ioctl_fd(&st->op));
+		if (argument_is_source(st->op.args[1])) {
+			st->tail.ofd2 = st->op.ofd;
+			st->tail.file2 = st->op.file;
+			if (st->op.flags & OPF_FILE)
+				st->op.flags |= OPF_FILE2;
+			st->op.flags &= ~OPF_FILE;
+			if (file)
+				set_file(st, file, OPF_FILE, now_ns);
+		} else if (file) {
+			set_file2(st, file, OPF_FILE2, now_ns);
+		}
+	}
+	memory_of(&st->op, d, &m);
+	if (!m.name && !m.in)
+		return 1;
+	lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (lo)
+		read_given(st, lo, &m);
+	return 1;
+}
+
+/* The same on exit, of a call that is recorded. */
+__noinline int exit_special(struct task_state *st, const struct call_desc *d)
+{
+	struct call_memory m = {};
+	struct long_op *lo;
+
+	if (!st || !d || d->kind == CALL_MSG)
+		return 0;
+	lo = bpf_task_storage_get(&long_ops, bpf_get_current_task_btf(), 0, 0);
+	if (!lo)
+		return 0;
+	memory_of(&st->op, d, &m);
+	if ((m.name && !st->tail.name_bytes) || (m.in && !st->tail.in_bytes))
+		read_given(st, lo, &m);
+	if (m.out && st->op.ret >= 0)
+		read_gotten(st, lo, &m);
+	return 0;
 }
 
 SEC("tp_btf/sys_enter")
@@ -266,6 +344,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	struct call_desc desc;
 	struct file *file;
 	__u64 now_ns;
+	bool compat;
 
 	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
 	if (!st || !ops_active)
@@ -275,37 +354,40 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	st->in_call = 0;
 	if ((__u64)id >= WIRE_CALLS)
 		return 0;
-	desc = desc_of(id);
+	task = bpf_get_current_task_btf();
+	compat = task->thread_info.status & TS_COMPAT;
+	desc = desc_of(id, compat);
 	if (!desc.kind)
 		return 0;
-	task = bpf_get_current_task_btf();
-	if (task->thread_info.status & TS_COMPAT) {
-		struct cpu_ledger *l = cpu_ledger();
+	if (!compat) {
+		st->op.args[0] = regs->di;
+		st->op.args[1] = regs->si;
+		st->op.args[2] = regs->dx;
+		st->op.args[3] = regs->r10;
+		st->op.args[4] = regs->r8;
+		st->op.args[5] = regs->r9;
+	} else {
+		if (desc.kind == CALL_UNMAPPED) {
+			struct cpu_ledger *l = cpu_ledger();
 
-		if (l)
-			l->compat_calls++;
-		return 0;
+			if (l)
+				l->compat_calls++;
+			return 0;
+		}
+		st->op.args[0] = (__u32)regs->bx;
+		st->op.args[1] = (__u32)regs->cx;
+		st->op.args[2] = (__u32)regs->dx;
+		st->op.args[3] = (__u32)regs->si;
+		st->op.args[4] = (__u32)regs->di;
+		st->op.args[5] = (__u32)regs->bp;
 	}
-	st->op.args[0] = regs->di;
-	st->op.args[1] = regs->si;
-	st->op.args[2] = regs->dx;
-	st->op.args[3] = regs->r10;
-	st->op.args[4] = regs->r8;
-	st->op.args[5] = regs->r9;
-	if (desc.kind == CALL_CLONE) {
-		struct cpu_ledger *l = cpu_ledger();
-
-		if (l && ((__u32)regs->si == FICLONE || (__u32)regs->si == FICLONERANGE))
-			l->clones++;
-		return 0;
-	}
-	if (desc.kind == CALL_FCNTL_DUP && (__u32)st->op.args[1] != F_DUPFD && (__u32)st->op.args[1] != F_DUPFD_CLOEXEC)
-		return 0;
 	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
+		return 0;
+	if (desc.kind >= CALL_FCNTL && !wanted(task, st, desc.kind))
 		return 0;
 
 	now_ns = bpf_ktime_get_ns();
-	st->op.flags = 0;
+	st->op.flags = compat ? OPF_COMPAT : 0;
 	st->op.nr = id;
 	st->op.ofd = 0;
 	st->op.pos_before = st->op.pos_after = 0;
@@ -336,7 +418,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		/* A directory goes where no operand does: the result of an open takes the first place. */
 		if (desc.dirfd && (int)arg_of(&st->op, desc.dirfd) != AT_FDCWD) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc.dirfd));
-			if (file && desc.kind == CALL_OPEN)
+			if (file && (desc.kind == CALL_OPEN || desc.kind == CALL_HANDLE_OPEN))
 				set_file2(st, file, OPF_DIR2, now_ns);
 			else if (file)
 				set_file(st, file, OPF_DIR, now_ns);
@@ -348,8 +430,14 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		}
 		if (desc.user_kind && desc.user_kind < USER_STAT)
 			read_user_on_entry(st, desc.user_kind, arg_of(&st->op, desc.user), arg_of(&st->op, desc.user2));
-		if (desc.path || desc.path2)
+		if (has_memory(&desc)) {
+			st->long_paths = 0;
+			read_long_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
+			if (!enter_special(st, &desc, now_ns))
+				return 0;
+		} else if (desc.path || desc.path2) {
 			read_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
+		}
 	}
 	st->start_ns = now_ns;
 	st->in_call = id + 1;
@@ -386,7 +474,13 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 	if (!ring)
 		return;
 	if (st->op.flags & OPF_FAULTS) {
-		read_paths(st, arg_of(&st->op, d->path), arg_of(&st->op, d->path2));
+		if (has_memory(d)) {
+			/* What lies behind the paths moves with them. */
+			st->tail.name_bytes = st->tail.in_bytes = 0;
+			read_long_paths(st, arg_of(&st->op, d->path), arg_of(&st->op, d->path2));
+		} else {
+			read_paths(st, arg_of(&st->op, d->path), arg_of(&st->op, d->path2));
+		}
 		if (st->op.flags & OPF_FAULTS) {
 			struct cpu_ledger *l = cpu_ledger();
 
@@ -402,9 +496,13 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 			no_room(r, st);
 		return;
 	}
-	len = fixed + (st->tail.path_bytes & (WIRE_PATH_BYTES - 1)) + (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
 	lo = bpf_task_storage_get(&long_ops, bpf_get_current_task_btf(), 0, 0);
-	if (!lo || len > sizeof(*lo))
+	if (!lo)
+		return;
+	if (has_memory(d))
+		exit_special(st, d);
+	len = fixed + strings_bytes(&st->tail);
+	if (len > sizeof(*lo))
 		return;
 	begin_op(r, &st->op, cpu, REC_OP_LONG, len, now_ns);
 	lo->op = st->op;
@@ -426,8 +524,8 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 	st->in_call = 0;
 	if (nr >= WIRE_CALLS || (task->thread_info.status & TS_COMPAT))
 		return false;
-	desc = desc_of(nr);
-	if (!desc.kind || desc.kind == CALL_CLONE || desc.kind == CALL_VMA)
+	desc = desc_of(nr, false);
+	if (!desc.kind || desc.kind == CALL_VMA || desc.kind > CALL_IOCTL)
 		return false;
 	st->op.args[0] = regs->di;
 	st->op.args[1] = regs->si;
@@ -435,7 +533,7 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 	st->op.args[3] = regs->r10;
 	st->op.args[4] = regs->r8;
 	st->op.args[5] = regs->r9;
-	if (desc.kind == CALL_FCNTL_DUP && (__u32)st->op.args[1] != F_DUPFD && (__u32)st->op.args[1] != F_DUPFD_CLOEXEC)
+	if (desc.kind >= CALL_FCNTL && !wanted(task, st, desc.kind))
 		return false;
 	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
 		return false;
@@ -456,6 +554,8 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 			set_file2(st, file, OPF_FILE2, st->start_ns);
 	}
 	/* What it pointed to is read now. */
+	if (has_memory(&desc))
+		st->op.flags |= OPF_PATH_FAULT;
 	if (desc.user_kind && desc.user_kind < USER_STAT && desc.user_kind != USER_OFFSETS)
 		st->op.flags |= OPF_USER_FAULT;
 	st->in_call = nr + 1;
@@ -482,12 +582,18 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	r = bpf_map_lookup_elem(&op_ring_heads, &cpu);
 	if (nr >= WIRE_CALLS || !r)
 		return 0;
-	desc = desc_of(nr);
+	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
 	now_ns = bpf_ktime_get_ns();
 	st->op.task_id = st->task_id;
 	st->op.dur_ns = now_ns - st->start_ns;
 	st->op.ret = ret;
-	if (desc.kind == CALL_OPEN) {
+	if (desc.kind == CALL_MSG && desc.out) {
+		/* Without descriptors it is no file operation. */
+		st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc.user2, ret, 0, now_ns);
+		if (!st->tail.extra[0])
+			return 0;
+	}
+	if (desc.kind == CALL_OPEN || desc.kind == CALL_FD || desc.kind == CALL_HANDLE_OPEN) {
 		if (ret >= 0) {
 			file = file_of_fd(bpf_get_current_task_btf(), (int)ret);
 			if (file) {
@@ -529,6 +635,10 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	if (desc.user_kind >= USER_STAT && ret == 0)
 		read_stat_on_exit(st, desc.user_kind, arg_of(&st->op, desc.user));
 	emit_long(r, st, &desc, cpu, now_ns);
+	if (desc.kind == CALL_MSG && desc.out)
+		descriptors_in(st, desc.user2, ret, 1, now_ns);
+	else if (desc.kind == CALL_AIO_GET)
+		aio_ended(st, ret, now_ns);
 	hold_if_nearly_full(r, st->task_id, cpu);
 	return 0;
 }

@@ -235,14 +235,13 @@ int in_flight(struct bpf_iter__task *ctx)
 	nr = st->in_call - 1;
 	if (nr >= WIRE_CALLS)
 		return 0;
-	desc = desc_of(nr);
+	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
 	st->op.task_id = st->task_id;
 	st->op.hdr.end_ns = st->start_ns;
 	st->op.dur_ns = 0;
 	st->op.hdr.type = is_long(&desc) ? REC_OP_LONG : REC_OP;
 	if (is_long(&desc))
-		len = sizeof(st->tail) + (st->tail.path_bytes & (WIRE_PATH_BYTES - 1)) +
-		      (st->tail.path2_bytes & (WIRE_PATH_BYTES - 1));
+		len = sizeof(st->tail) + strings_bytes(&st->tail);
 	st->op.hdr.len_bytes = sizeof(st->op) + len;
 	bpf_seq_write(ctx->meta->seq, &st->op, sizeof(st->op));
 	if (!len)
@@ -254,8 +253,8 @@ int in_flight(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	lo = bpf_task_storage_get(&long_ops, task, 0, 0);
-	if (lo && len <= sizeof(lo->paths))
-		bpf_seq_write(ctx->meta->seq, lo->paths, len);
+	if (lo && len <= sizeof(lo->strings))
+		bpf_seq_write(ctx->meta->seq, lo->strings, len);
 	return 0;
 }
 

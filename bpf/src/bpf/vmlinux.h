@@ -56,7 +56,7 @@ struct bpf_dynptr {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-	unsigned long r10, r9, r8, dx, si, di, orig_ax;
+	unsigned long bp, bx, r10, r9, r8, cx, dx, si, di, orig_ax;
 };
 
 /* One pointer: stands for an element of any array of pointers. */

@@ -15,10 +15,15 @@
 #define WIRE_COMM_BYTES 16
 /* hdr.cpu of what iterators tell: not numbered, not counted. */
 #define WIRE_NO_CPU 0xffff
+/* Most of a name beside the paths: XATTR_NAME_MAX. */
+#define WIRE_NAME_BYTES 255
+/* Most of what a call is given and of what it writes; values of extended attributes are seldom longer. */
+#define WIRE_IN_BYTES 256
+#define WIRE_OUT_BYTES 128
 
 enum rec_type {
 	REC_OP = 1, /* rec_op */
-	REC_OP_LONG = 2, /* rec_op, op_tail, path, path2 */
+	REC_OP_LONG = 2, /* rec_op, op_tail, path, path2, name, in, out */
 	REC_FILE = 3, /* rec_file, path */
 	REC_TASK = 4, /* rec_task: a thread was made or adopted */
 	REC_EXEC = 5, /* rec_exec, path */
@@ -30,6 +35,9 @@ enum rec_type {
 	REC_MAP = 21, /* rec_map, path; only from the snapshot */
 	REC_LEFT = 22, /* rec_task: the thread is no longer recorded, and lives on */
 	REC_LOOKED = 23, /* rec_hdr, made in user space: the snapshot's passes have ended */
+	REC_PASSED = 10, /* rec_passed: a descriptor came by SCM_RIGHTS */
+	REC_AIO = 11, /* rec_aio: a control block was given to io_submit */
+	REC_AIO_END = 12, /* rec_aio_end: its result was taken by io_getevents */
 };
 
 /* What the ledger counts apart. */
@@ -39,7 +47,8 @@ enum rec_class {
 	CLASS_TASKS = 2, /* tasks and execs */
 	CLASS_BLOCK = 3,
 	CLASS_BIO = 4,
-	CLASS_COUNT = 5,
+	CLASS_AIO = 5, /* results of asynchronous I/O; the requests are CLASS_OPS */
+	CLASS_COUNT = 6,
 };
 
 /* Records are numbered per CPU and stream: a stream's numbers need no atomics, or do. */
@@ -79,6 +88,7 @@ enum op_flags {
 	OPF_MAP_BUSY = 1024, /* what is mapped there could not be looked up */
 	OPF_MIDWAY = 2048, /* in flight when its thread was adopted: the start is that moment */
 	OPF_IO = 32768, /* bios were queued during the call */
+	OPF_COMPAT = 4096, /* by the 32-bit entry: nr and args are i386's */
 };
 
 struct rec_op {
@@ -115,6 +125,50 @@ struct op_tail {
 	__s64 pos2_after;
 	__u16 path_bytes; /* without a terminating NUL */
 	__u16 path2_bytes;
+	__u16 in_bytes; /* of what the call was given; fewer than it took when there was more or it could not be read */
+	__u8 name_bytes;
+	__u8 out_bytes; /* of what the call wrote */
+};
+
+/* One descriptor that a recvmsg or recvmmsg brought. */
+struct rec_passed {
+	struct rec_hdr hdr;
+	__u64 dur_ns; /* of the call */
+	__u64 ofd;
+	struct file_id file;
+	__u32 task_id;
+	__s32 fd;
+	__s32 socket;
+	__u16 nr;
+	__u16 flags; /* enum op_flags */
+	__u32 cloexec;
+	__u32 pad;
+};
+
+/* One control block of asynchronous I/O, as it was when io_submit was entered. */
+struct rec_aio {
+	struct rec_hdr hdr;
+	__u64 ctx; /* the context's address */
+	__u64 iocb; /* the control block's */
+	__u64 ofd;
+	struct file_id file;
+	__s64 offset_bytes;
+	__s64 len_bytes; /* the sum over a vector */
+	__s64 count; /* of pieces; the events of a poll */
+	__u32 task_id;
+	__s32 fd;
+	__u32 rw_flags;
+	__u16 opcode; /* IOCB_CMD_ of linux/aio_abi.h */
+	__u16 flags; /* enum op_flags */
+};
+
+/* One result of it. */
+struct rec_aio_end {
+	struct rec_hdr hdr;
+	__u64 ctx;
+	__u64 iocb;
+	__s64 res;
+	__u32 task_id;
 	__u32 pad;
 };
 
@@ -301,10 +355,19 @@ enum call_kind {
 	CALL_NONE = 0,
 	CALL_PLAIN = 1,
 	CALL_OPEN = 2, /* the result is a new description */
-	CALL_FCNTL_DUP = 3, /* only F_DUPFD and F_DUPFD_CLOEXEC */
+	CALL_FD = 3, /* the result is a descriptor of a description that may be known */
 	CALL_MMAP = 4, /* only of files */
-	CALL_CLONE = 6, /* ioctl FICLONE and FICLONERANGE: only counted */
 	CALL_VMA = 5, /* of an address: only where a file is mapped */
+	/* From here on the probes know more than the table says: calls.bpf.h. */
+	CALL_FCNTL = 6, /* what makes descriptors or concerns files */
+	CALL_IOCTL = 7, /* only on files, directories and block devices */
+	CALL_MSG = 8, /* only with descriptors in it; the mmsg calls have user2 = 2, argument 3 says how many */
+	CALL_AIO_SUBMIT = 9,
+	CALL_AIO_GET = 10,
+	CALL_XATTRAT = 11, /* the value lies behind a struct xattr_args */
+	CALL_HANDLE = 12, /* a struct file_handle, which tells its own length */
+	CALL_HANDLE_OPEN = 13, /* the same; the result is a new description */
+	CALL_UNMAPPED = 14, /* of the 32-bit entry alone: only counted */
 };
 
 enum call_user {
@@ -315,8 +378,12 @@ enum call_user {
 	USER_TIMEVAL = 4,
 	USER_UTIMBUF = 5, /* extra[0], [1] */
 	USER_OPEN_HOW = 6, /* extra = flags, mode, resolve */
-	USER_STAT = 7, /* on success: extra[0] = st_mode, [1] = st_size */
-	USER_STATX = 8,
+	USER_IOVEC32 = 7, /* the same of 32-bit callers */
+	USER_OFFSETS32 = 8,
+	USER_STAT = 9, /* on success: extra[0] = st_mode, [1] = st_size */
+	USER_STATX = 10,
+	USER_STAT32 = 11, /* i386: struct stat */
+	USER_STAT64 = 12, /* i386: struct stat64 */
 };
 
 /* One system call: which argument (1-6, 0 none) plays which part. */
@@ -331,7 +398,12 @@ struct call_desc {
 	__u8 user_kind;
 	__u8 user;
 	__u8 user2;
-	__u8 pad[6];
+	__u8 name; /* a string that is no path */
+	__u8 in; /* memory that the kernel reads */
+	__u8 in_len; /* the argument that holds its length; 0: it is in_words long */
+	__u8 in_words; /* at most so many 8-byte words of it are taken; 0: a string */
+	__u8 out; /* memory that the kernel has written when the call succeeded */
+	__u8 out_words;
 };
 
 /* Who is recorded, beside whoever they start. */
@@ -368,12 +440,12 @@ struct cpu_ledger {
 	__u64 lost[CLASS_COUNT];
 	__u64 hidden_rq[HIDE_COUNT];
 	__u64 hidden_bio[HIDE_COUNT];
-	__u64 compat_calls; /* calls by the 32-bit entry, which are not recorded */
+	__u64 compat_calls; /* calls by the 32-bit entry that have no place in its table and are not recorded */
 	__u64 path_faults; /* paths that stayed unreadable */
 	__u64 no_path_state; /* calls recorded without paths: no memory for them */
 	__u64 map_full; /* bios or requests for which a table had no room */
-	__u64 clones; /* file clones by ioctl, which are not recorded */
 	__u64 unstoppable; /* threads that could not be stopped (--lossless) */
+	__u64 aio_unread; /* control blocks and results of asynchronous I/O that could not be read */
 	__u64 untracked; /* tasks that could not be followed: no memory */
 };
 

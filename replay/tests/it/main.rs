@@ -1,6 +1,7 @@
 //! Replays of reels made by hand, into temporary directories; needs root or user namespaces.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod attributes;
 mod contained;
 mod files;
 mod names;

@@ -147,8 +147,11 @@ impl Caller {
         let ofd = Some(u64::from(self.thread) << 32 | self.opened);
         let mut open = Open { fd: ret as i32, ofd, file: None, pos: Arc::default() };
         open.file = Some(self.identify(&open));
-        // The fstat that found it out is a call on that file as well.
-        self.last().file = open.file;
+        // The calls that found it out are calls on that file as well.
+        let last = self.log.entries.len() - 1;
+        for found in &mut self.log.entries[at + 1..=last] {
+            found.file = open.file;
+        }
         self.log.entries[at].ofd = ofd;
         self.log.entries[at].file = open.file;
         open
@@ -157,8 +160,15 @@ impl Caller {
     fn identify(&mut self, open: &Open) -> Identity {
         let stat = self.fstat(open).unwrap();
         let mut version: libc::c_int = 0;
-        // SAFETY: FS_IOC_GETVERSION writes one int.
-        let known = unsafe { libc::ioctl(open.fd, FS_IOC_GETVERSION, &mut version) } == 0;
+        let args = [open.fd.into(), FS_IOC_GETVERSION as i64, (&raw mut version) as i64];
+        let asked = Entry {
+            flags: Some(FS_IOC_GETVERSION as i64),
+            name: Some("FS_IOC_GETVERSION".into()),
+            // The fstat before has told the file's identity, this entry is told below.
+            ..open.entry()
+        };
+        let known = self.call(libc::SYS_ioctl, "ioctl", args, asked) == 0;
+        self.last().aux = known.then(|| i64::from(version as u32));
         Identity {
             dev: kernel_dev(stat.st_dev),
             ino: stat.st_ino as i64,

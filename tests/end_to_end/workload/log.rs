@@ -31,6 +31,10 @@ pub(crate) struct Entry {
     pub(crate) mode: Option<i32>,
     pub(crate) aux: Option<i64>,
     pub(crate) aux2: Option<i64>,
+    /// Must be the reel's, null included.
+    pub(crate) name: Option<String>,
+    /// The same.
+    pub(crate) value: Option<String>,
     /// The workload's own number for the open file description; the reel may use any other, one to one.
     pub(crate) ofd: Option<u64>,
     pub(crate) ofd2: Option<u64>,

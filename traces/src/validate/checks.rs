@@ -11,9 +11,9 @@ use super::{
 use crate::manifest::{Kind, Manifest};
 
 /// Words of `ops.source`.
-const SOURCES: &[&str] = &["syscall", "tool", "replay"];
+const SOURCES: &[&str] = &["syscall", "tool", "replay", "aio", "scm"];
 /// Words of `ops.state`.
-const STATES: &[&str] = &["complete", "in_flight_at_end", "in_flight_at_start"];
+const STATES: &[&str] = &["complete", "in_flight_at_end", "in_flight_at_start", "unknown"];
 /// Words of `block.op` and `bio.op`.
 const BLOCK_OPS: &[&str] =
     &["read", "write", "flush", "discard", "secure_erase", "write_zeroes", "zone_append", "zone_mgmt", "other"];
@@ -186,8 +186,9 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
         match (state.code(i), ret.get(i)) {
             (Some(0 | 2), None) => place.bad(Check::Values, ret.name, i, || "complete, but ret is null".into()),
             (Some(1), Some(r)) => place.bad(Check::Values, ret.name, i, || format!("in flight, but ret is {r}")),
-            (Some(1), None) if dur.get(i) != Some(0) => {
-                place.bad(Check::Values, dur.name, i, || "in flight, but dur_ns is not 0".into());
+            (Some(3), Some(r)) => place.bad(Check::Values, ret.name, i, || format!("end unknown, but ret is {r}")),
+            (Some(1 | 3), None) if dur.get(i) != Some(0) => {
+                place.bad(Check::Values, dur.name, i, || "not seen to end, but dur_ns is not 0".into());
             }
             _ => {}
         }

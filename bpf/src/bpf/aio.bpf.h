@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Linux AIO has no tracepoint of its own: requests are read from io_submit's arguments, results from what
+ * io_getevents returned. Results that a program takes out of the shared ring itself are not seen.
+ */
+#ifndef IOREEL_AIO_H
+#define IOREEL_AIO_H
+
+#define MAX_IOCBS 4096 /* of one io_submit or io_getevents */
+#define IOCB_CMD_POLL 5
+#define IOCB_CMD_PREADV 7
+#define IOCB_CMD_PWRITEV 8
+
+/* struct iocb, linux/aio_abi.h. */
+struct aio_iocb {
+	__u64 data;
+	__u32 key;
+	__u32 rw_flags;
+	__u16 opcode;
+	__s16 reqprio;
+	__u32 fd;
+	__u64 buf;
+	__u64 nbytes;
+	__s64 offset;
+	__u64 reserved;
+	__u32 flags;
+	__u32 resfd;
+};
+
+struct aio_event {
+	__u64 data;
+	__u64 obj;
+	__s64 res;
+	__s64 res2;
+};
+
+struct aio_walk {
+	struct task_state *st;
+	__u64 ctx;
+	__u64 at;
+	__u64 now_ns;
+	__u64 count;
+};
+
+static long submit_step(__u32 i, void *context)
+{
+	struct aio_walk *w = context;
+	struct rec_aio rec = {.ctx = w->ctx};
+	struct iovec_sum sum = {};
+	struct aio_iocb iocb = {};
+	struct task_struct *task;
+	struct cpu_ledger *l;
+	struct file *file;
+
+	if (i >= w->count)
+		return 1;
+	if (bpf_probe_read_user(&rec.iocb, sizeof(rec.iocb), (void *)(w->at + i * 8)) ||
+	    bpf_probe_read_user(&iocb, sizeof(iocb), (void *)rec.iocb)) {
+		l = cpu_ledger();
+		if (l)
+			__sync_fetch_and_add(&l->aio_unread, 1);
+		return 1;
+	}
+	task = bpf_get_current_task_btf();
+	rec.task_id = w->st->task_id;
+	rec.fd = iocb.fd;
+	rec.opcode = iocb.opcode;
+	rec.rw_flags = iocb.rw_flags;
+	rec.offset_bytes = iocb.offset;
+	rec.len_bytes = iocb.nbytes;
+	if (iocb.opcode == IOCB_CMD_POLL) {
+		rec.count = iocb.buf;
+		rec.len_bytes = 0;
+	} else if (iocb.opcode == IOCB_CMD_PREADV || iocb.opcode == IOCB_CMD_PWRITEV) {
+		sum.base = iocb.buf;
+		sum.count = iocb.nbytes > MAX_IOVECS ? 0 : iocb.nbytes;
+		bpf_loop(MAX_IOVECS, iovec_step, &sum, 0);
+		rec.count = iocb.nbytes;
+		rec.len_bytes = sum.sum;
+		if (sum.fault)
+			rec.flags |= OPF_USER_FAULT;
+	}
+	file = file_of_fd(task, (int)iocb.fd);
+	if (file && file->f_inode) {
+		identify(file->f_inode, &rec.file);
+		rec.ofd = (__u64)file;
+		rec.flags |= OPF_FILE;
+		if (file->f_flags & O_APPEND)
+			rec.flags |= OPF_APPEND;
+		note_file(w->st, file, file->f_inode, &rec.file, w->now_ns);
+	}
+	emit_fixed(&rec, REC_AIO, CLASS_OPS, w->now_ns);
+	return 0;
+}
+
+/* Requests are told on entry, so that no result can come before its request. */
+__noinline int aio_submitted(struct task_state *st, __u64 now_ns)
+{
+	struct aio_walk w = {.st = st, .now_ns = now_ns};
+
+	if (!st || (__s64)st->op.args[1] <= 0)
+		return 0;
+	w.ctx = st->op.args[0];
+	w.at = st->op.args[2];
+	w.count = st->op.args[1];
+	bpf_loop(MAX_IOCBS, submit_step, &w, 0);
+	return 0;
+}
+
+static long event_step(__u32 i, void *context)
+{
+	struct aio_walk *w = context;
+	struct rec_aio_end rec = {.ctx = w->ctx};
+	struct aio_event event = {};
+	struct cpu_ledger *l;
+
+	if (i >= w->count)
+		return 1;
+	if (bpf_probe_read_user(&event, sizeof(event), (void *)(w->at + i * sizeof(event)))) {
+		l = cpu_ledger();
+		if (l)
+			__sync_fetch_and_add(&l->aio_unread, 1);
+		return 0;
+	}
+	rec.task_id = w->st->task_id;
+	rec.iocb = event.obj;
+	rec.res = event.res;
+	emit_fixed(&rec, REC_AIO_END, CLASS_AIO, w->now_ns);
+	return 0;
+}
+
+__noinline int aio_ended(struct task_state *st, __s64 ret, __u64 now_ns)
+{
+	struct aio_walk w = {.st = st, .now_ns = now_ns};
+
+	if (!st || ret <= 0)
+		return 0;
+	w.ctx = st->op.args[0];
+	w.at = st->op.args[3];
+	w.count = ret;
+	bpf_loop(MAX_IOCBS, event_step, &w, 0);
+	return 0;
+}
+
+#endif

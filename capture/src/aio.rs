@@ -1,0 +1,143 @@
+//! Linux AIO: requests given to io_submit wait here for the result that io_getevents takes.
+
+use std::collections::HashMap;
+
+use ioreel_bpf::types::{op_flags, rec_aio, rec_aio_end};
+use ioreel_traces::{Result, rows::Op};
+
+use crate::{assemble::Assembler, calls::Raw};
+
+/// A context: an address in the memory of a process.
+type Context = (i32, u64);
+
+/// Requests under way and what they belong to.
+#[derive(Debug, Default)]
+pub(crate) struct Aio {
+    contexts: HashMap<Context, i64>,
+    next: i64,
+    /// By context and the address of the control block, which identifies a request until it has ended.
+    waiting: HashMap<(Context, u64), Op>,
+    /// Control blocks of a task's io_submit that has not returned yet, in order.
+    submitting: HashMap<u32, Vec<(Context, u64)>>,
+    /// Requests that were not taken.
+    pub(crate) refused: i64,
+    /// Results without a request.
+    pub(crate) strange: i64,
+}
+
+impl Aio {
+    fn id(&mut self, context: Context) -> i64 {
+        *self.contexts.entry(context).or_insert_with(|| {
+            self.next += 1;
+            self.next
+        })
+    }
+
+    /// Requests whose result was never taken by a call: the program took it from the shared ring itself, or they
+    /// had not ended.
+    pub(crate) fn take_unknown(&mut self) -> Vec<Op> {
+        let mut left: Vec<Op> = self.waiting.drain().map(|(_, op)| unknown(op)).collect();
+        left.sort_by_key(|op| op.start_ns);
+        left
+    }
+}
+
+fn unknown(op: Op) -> Op {
+    Op { state: "unknown".into(), ..op }
+}
+
+/// The call that a request asks for, by its number in linux/aio_abi.h.
+fn name(opcode: u16) -> &'static str {
+    match opcode {
+        0 => "pread64",
+        1 => "pwrite64",
+        2 => "fsync",
+        3 => "fdatasync",
+        5 => "poll",
+        6 => "noop",
+        7 => "preadv",
+        8 => "pwritev",
+        _ => "invalid",
+    }
+}
+
+impl Assembler {
+    pub(crate) fn aio_request(&mut self, rec: &rec_aio) -> Result<()> {
+        let name = name(rec.opcode);
+        let has = |bit: op_flags| u32::from(rec.flags) & bit.0 != 0;
+        let mut op = self.row_of(rec.task_id, rec.hdr.cpu, name, "aio");
+        op.start_ns = self.since(rec.hdr.end_ns);
+        op.fd = Some(rec.fd);
+        op.flags = Some(rec.rw_flags.into());
+        let data = matches!(name, "pread64" | "pwrite64" | "preadv" | "pwritev");
+        let vector = matches!(name, "preadv" | "pwritev");
+        op.len_bytes = (data && !has(op_flags::OPF_USER_FAULT)).then_some(rec.len_bytes);
+        op.aux = (vector || name == "poll").then_some(rec.count);
+        if has(op_flags::OPF_FILE) {
+            let file = self.file_of(rec.file);
+            op.file = Some(file.id);
+            op.ofd = Some(self.ofd_of(rec.ofd, rec.file));
+            // An append acts at an end that is not known here.
+            let appends = has(op_flags::OPF_APPEND) && matches!(name, "pwrite64" | "pwritev");
+            op.offset_bytes = (data && file.seekable && !appends).then_some(rec.offset_bytes);
+        } else if data {
+            op.offset_bytes = Some(rec.offset_bytes);
+        }
+        let context = (op.pid, rec.ctx);
+        op.ring = Some(self.aio.id(context));
+        let key = (context, rec.iocb);
+        self.aio.submitting.entry(rec.task_id).or_default().push(key);
+        // The same control block again: what it asked for before has ended unseen.
+        match self.aio.waiting.insert(key, op) {
+            Some(before) => self.push(unknown(before)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn aio_result(&mut self, rec: &rec_aio_end) -> Result<()> {
+        self.counts.aio_results += 1;
+        let pid = self.row_of(rec.task_id, 0, "", "").pid;
+        let key = ((pid, rec.ctx), rec.iocb);
+        let Some(mut op) = self.aio.waiting.remove(&key) else {
+            self.aio.strange += 1;
+            return Ok(());
+        };
+        op.dur_ns = self.since(rec.hdr.end_ns) - op.start_ns;
+        op.cpu = i32::from(rec.hdr.cpu);
+        op.ret = Some(rec.res);
+        self.push(op)
+    }
+
+    /// One of the calls that work on contexts.
+    pub(crate) fn aio_call(&mut self, raw: &Raw<'_>, op: &mut Op) -> Result<()> {
+        let setup = op.op == "io_setup";
+        let address = if setup {
+            raw.output.get(..8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)
+        } else {
+            Some(raw.args[0] as u64)
+        };
+        let Some(context) = address.map(|a| (op.pid, a)) else { return Ok(()) };
+        if setup {
+            // An address that was another context's before.
+            self.aio.contexts.remove(&context);
+        }
+        op.ring = Some(self.aio.id(context));
+        if op.op == "io_submit" {
+            let given = self.aio.submitting.remove(&(op.task_id as u32)).unwrap_or_default();
+            let taken = usize::try_from(raw.ret).unwrap_or(0);
+            for key in given.into_iter().skip(taken) {
+                self.aio.refused += i64::from(self.aio.waiting.remove(&key).is_some());
+            }
+        }
+        if op.op == "io_destroy" && raw.ret == 0 {
+            let gone: Vec<_> = self.aio.waiting.keys().filter(|(c, _)| *c == context).copied().collect();
+            let mut rows: Vec<Op> = gone.iter().filter_map(|k| self.aio.waiting.remove(k)).map(unknown).collect();
+            rows.sort_by_key(|o| o.start_ns);
+            for row in rows {
+                self.push(row)?;
+            }
+            self.aio.contexts.remove(&context);
+        }
+        Ok(())
+    }
+}

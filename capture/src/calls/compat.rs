@@ -1,0 +1,217 @@
+//! The 32-bit entry: i386's numbers and arguments, turned into those of the 64-bit calls that do the same, so
+//! that rows have the same names and columns whoever made the call.
+
+use std::sync::LazyLock;
+
+use ioreel_bpf::types::{call_desc, call_kind, call_user};
+
+use super::{Call, Raw, all};
+
+/// A call of i386.
+pub struct Compat {
+    /// Number by the 32-bit entry.
+    pub nr: usize,
+    /// The call it is; none for one that is only counted.
+    pub call: Option<&'static Call>,
+    /// Parts, by i386's arguments.
+    pub desc: call_desc,
+    /// Makes the 64-bit call's arguments of i386's.
+    pub fix: fn(&mut Raw<'_>),
+}
+
+/// Every call of i386 that is known.
+pub fn compat() -> &'static [Compat] {
+    static ALL: LazyLock<Vec<Compat>> = LazyLock::new(build);
+    &ALL
+}
+
+/// Marks a statfs64 for the function that reads its result.
+pub(super) const WIDE_STATFS: i64 = 64;
+
+/// From this number on calls have the same number, and arguments of fixed width, on every architecture.
+const UNIFIED: i64 = 424;
+
+/// What differs besides the width of registers.
+#[derive(Clone, Copy)]
+struct Change {
+    nr: usize,
+    name: &'static str,
+    fix: fn(&mut Raw<'_>),
+    desc: fn(&mut call_desc),
+}
+
+fn same_args(_: &mut Raw<'_>) {}
+fn same_desc(_: &mut call_desc) {}
+
+fn long(r: &Raw<'_>, low: usize) -> i64 {
+    (r.args[low] & 0xffff_ffff) | r.args[low + 1] << 32
+}
+
+fn signed(r: &mut Raw<'_>, i: usize) {
+    r.args[i] = i64::from(r.args[i] as i32);
+}
+
+/// User and group of 16 bits, of which -1 still leaves things as they are.
+fn short_ids(r: &mut Raw<'_>) {
+    for i in [1, 2] {
+        r.args[i] = if r.args[i] as u16 == u16::MAX { -1 } else { i64::from(r.args[i] as u16) };
+    }
+}
+
+/// Two times of 32 bits for seconds and as many for the rest.
+fn short_times(r: &mut Raw<'_>) {
+    let [a, b, ..] = r.extra;
+    // All ones in the second word: a null pointer.
+    if b != -1 {
+        let halves = |v: i64| [i64::from(v as i32), i64::from((v >> 32) as i32)];
+        let ([s, n], [s2, n2]) = (halves(a), halves(b));
+        r.extra = [s, n, s2, n2];
+    }
+}
+
+fn sixteen_bytes(d: &mut call_desc) {
+    d.user_kind = call_user::USER_UTIMBUF.0 as u8;
+}
+
+fn stat32(d: &mut call_desc) {
+    d.user_kind = call_user::USER_STAT32.0 as u8;
+}
+
+fn stat64(d: &mut call_desc) {
+    d.user_kind = call_user::USER_STAT64.0 as u8;
+}
+
+fn statfs64(d: &mut call_desc) {
+    d.out = 3;
+}
+
+fn offset_at_3(r: &mut Raw<'_>) {
+    r.args[3] = long(r, 3);
+}
+
+macro_rules! same {
+    ($( $nr:literal $name:literal )*) => {
+        /// Calls whose arguments are in the same places.
+        const SAME: &[(usize, &str)] = &[ $( ($nr, $name), )* ];
+    };
+}
+
+same! {
+    3 "read" 4 "write" 5 "open" 6 "close" 8 "creat" 9 "link" 10 "unlink" 12 "chdir" 14 "mknod" 15 "chmod"
+    21 "mount" 33 "access" 36 "sync" 38 "rename" 39 "mkdir" 40 "rmdir" 41 "dup" 52 "umount2" 54 "ioctl"
+    55 "fcntl" 60 "umask" 61 "chroot" 62 "ustat" 63 "dup2" 83 "symlink" 85 "readlink" 87 "swapon" 91 "munmap"
+    94 "fchmod" 99 "statfs" 100 "fstatfs" 115 "swapoff" 118 "fsync" 131 "quotactl" 133 "fchdir" 141 "getdents"
+    143 "flock" 144 "msync" 145 "readv" 146 "writev" 148 "fdatasync" 163 "mremap" 183 "getcwd" 198 "lchown"
+    207 "fchown" 212 "chown" 217 "pivot_root" 218 "mincore" 219 "madvise" 220 "getdents64" 221 "fcntl"
+    226 "setxattr" 227 "lsetxattr" 228 "fsetxattr" 229 "getxattr" 230 "lgetxattr" 231 "fgetxattr"
+    232 "listxattr" 233 "llistxattr" 234 "flistxattr" 235 "removexattr" 236 "lremovexattr" 237 "fremovexattr"
+    239 "sendfile" 257 "remap_file_pages" 295 "openat" 296 "mkdirat" 297 "mknodat" 298 "fchownat"
+    301 "unlinkat" 302 "renameat" 303 "linkat" 304 "symlinkat" 305 "readlinkat" 306 "fchmodat" 307 "faccessat"
+    313 "splice" 315 "tee" 316 "vmsplice" 330 "dup3" 341 "name_to_handle_at" 342 "open_by_handle_at"
+    344 "syncfs" 353 "renameat2" 356 "memfd_create" 377 "copy_file_range" 383 "statx" 412 "utimensat"
+}
+
+/// Calls that i386 passes otherwise.
+const CHANGED: &[Change] = &[
+    Change { nr: 16, name: "lchown", fix: short_ids, desc: same_desc },
+    Change { nr: 19, name: "lseek", fix: |r| signed(r, 1), desc: same_desc },
+    // umount has no flags.
+    Change { nr: 22, name: "umount2", fix: |r| r.args[1] = 0, desc: same_desc },
+    Change { nr: 30, name: "utime", fix: short_utime, desc: same_desc },
+    Change { nr: 92, name: "truncate", fix: |r| signed(r, 1), desc: same_desc },
+    Change { nr: 93, name: "ftruncate", fix: |r| signed(r, 1), desc: same_desc },
+    Change { nr: 95, name: "fchown", fix: short_ids, desc: same_desc },
+    Change { nr: 106, name: "stat", fix: same_args, desc: stat32 },
+    Change { nr: 107, name: "lstat", fix: same_args, desc: stat32 },
+    Change { nr: 108, name: "fstat", fix: same_args, desc: stat32 },
+    Change { nr: 140, name: "lseek", fix: llseek, desc: same_desc },
+    Change { nr: 180, name: "pread64", fix: offset_at_3, desc: same_desc },
+    Change { nr: 181, name: "pwrite64", fix: offset_at_3, desc: same_desc },
+    Change { nr: 182, name: "chown", fix: short_ids, desc: same_desc },
+    Change { nr: 187, name: "sendfile", fix: same_args, desc: |d| d.user_kind = call_user::USER_OFFSETS32.0 as u8 },
+    // In units of 4096 bytes whatever the page size.
+    Change { nr: 192, name: "mmap", fix: |r| r.args[5] <<= 12, desc: same_desc },
+    Change { nr: 193, name: "truncate", fix: |r| r.args[1] = long(r, 1), desc: same_desc },
+    Change { nr: 194, name: "ftruncate", fix: |r| r.args[1] = long(r, 1), desc: same_desc },
+    Change { nr: 195, name: "stat", fix: same_args, desc: stat64 },
+    Change { nr: 196, name: "lstat", fix: same_args, desc: stat64 },
+    Change { nr: 197, name: "fstat", fix: same_args, desc: stat64 },
+    Change { nr: 225, name: "readahead", fix: |r| (r.args[1], r.args[2]) = (long(r, 1), r.args[3]), desc: same_desc },
+    Change {
+        nr: 250,
+        name: "fadvise64",
+        fix: |r| (r.args[1], r.args[2], r.args[3]) = (long(r, 1), r.args[3], r.args[4]),
+        desc: same_desc,
+    },
+    Change { nr: 268, name: "statfs", fix: |r| r.args[5] = WIDE_STATFS, desc: statfs64 },
+    Change { nr: 269, name: "fstatfs", fix: |r| r.args[5] = WIDE_STATFS, desc: statfs64 },
+    Change { nr: 271, name: "utimes", fix: short_times, desc: sixteen_bytes },
+    Change {
+        nr: 272,
+        name: "fadvise64",
+        fix: |r| (r.args[1], r.args[2], r.args[3]) = (long(r, 1), long(r, 3), r.args[5]),
+        desc: same_desc,
+    },
+    Change { nr: 299, name: "futimesat", fix: short_times, desc: sixteen_bytes },
+    Change { nr: 300, name: "newfstatat", fix: same_args, desc: stat64 },
+    Change {
+        nr: 314,
+        name: "sync_file_range",
+        fix: |r| (r.args[1], r.args[2], r.args[3]) = (long(r, 1), long(r, 3), r.args[5]),
+        desc: same_desc,
+    },
+    Change { nr: 320, name: "utimensat", fix: short_times, desc: sixteen_bytes },
+    Change { nr: 324, name: "fallocate", fix: |r| (r.args[2], r.args[3]) = (long(r, 2), long(r, 4)), desc: same_desc },
+    Change { nr: 333, name: "preadv", fix: offset_at_3, desc: same_desc },
+    Change { nr: 334, name: "pwritev", fix: offset_at_3, desc: same_desc },
+    Change { nr: 378, name: "preadv2", fix: offset_at_3, desc: same_desc },
+    Change { nr: 379, name: "pwritev2", fix: offset_at_3, desc: same_desc },
+];
+
+/// File operations that are only counted: structs in memory that nobody has used for decades (oldstat, readdir,
+/// the first mmap), and Linux AIO, whose control blocks the probes read in 64-bit form.
+const COUNTED: &[usize] = &[18, 28, 84, 86, 89, 90, 245, 246, 247, 248, 249, 385, 416];
+
+/// `struct utimbuf` of two 32-bit words lies in one 64-bit word.
+fn short_utime(r: &mut Raw<'_>) {
+    let both = r.extra[0];
+    (r.extra[0], r.extra[1]) = (i64::from(both as i32), i64::from((both >> 32) as i32));
+}
+
+/// Position in two halves, the new one given through a pointer.
+fn llseek(r: &mut Raw<'_>) {
+    (r.args[1], r.args[2]) = ((r.args[1] << 32) | (r.args[2] & 0xffff_ffff), r.args[4]);
+    if r.ret == 0 {
+        r.ret = r.pos.1;
+    }
+}
+
+fn build() -> Vec<Compat> {
+    let find = |name: &str| all().find(|c| c.name == name);
+    let mut out: Vec<Compat> = SAME
+        .iter()
+        .map(|(nr, name)| Change { nr: *nr, name, fix: same_args, desc: same_desc })
+        .chain(CHANGED.iter().copied())
+        .filter_map(|c| {
+            let call = find(c.name)?;
+            let mut desc = call.desc;
+            narrow(&mut desc);
+            (c.desc)(&mut desc);
+            Some(Compat { nr: c.nr, call: Some(call), desc, fix: c.fix })
+        })
+        .collect();
+    out.extend(all().filter(|c| c.nr >= UNIFIED).map(|call| {
+        let mut desc = call.desc;
+        narrow(&mut desc);
+        Compat { nr: call.nr as usize, call: Some(call), desc, fix: same_args }
+    }));
+    let counted = call_desc { kind: call_kind::CALL_UNMAPPED.0 as u8, ..super::parts::PLAIN };
+    out.extend(COUNTED.iter().map(|nr| Compat { nr: *nr, call: None, desc: counted, fix: same_args }));
+    out
+}
+
+fn narrow(desc: &mut call_desc) {
+    if u32::from(desc.user_kind) == call_user::USER_IOVEC.0 {
+        desc.user_kind = call_user::USER_IOVEC32.0 as u8;
+    }
+}

@@ -1,0 +1,100 @@
+//! Locks, and what fcntl does to descriptors.
+
+use ioreel_bpf::types::{call_desc, call_kind};
+use ioreel_traces::rows::Op;
+use libc::*;
+
+use super::{
+    Raw,
+    parts::{FD, PLAIN, calls, kind, nothing, word},
+};
+
+#[rustfmt::skip]
+calls! {
+    SYS_dup "dup" FD, false, nothing;
+    SYS_dup2 "dup2" call_desc { fd: 1, fd2: 2, ..PLAIN }, false, nothing;
+    SYS_dup3 "dup3" call_desc { fd: 1, fd2: 2, ..PLAIN }, false, |r, op| op.flags = Some(i64::from(r.int(2)));
+    SYS_pidfd_getfd "pidfd_getfd" kind(PLAIN, call_kind::CALL_FD), false, |r, op| {
+        op.fd = Some(r.int(0));
+        op.fd2 = Some(r.int(1));
+        op.flags = Some(i64::from(r.int(2)));
+    };
+    SYS_flock "flock" FD, false, |r, op| op.flags = Some(i64::from(r.int(1)));
+    SYS_fcntl "fcntl" kind(FD, call_kind::CALL_FCNTL), false, fcntl;
+    SYS_sendmsg "sendmsg" kind(FD, call_kind::CALL_MSG), false, message;
+    SYS_recvmsg "recvmsg" call_desc { out: 2, ..kind(FD, call_kind::CALL_MSG) }, false, message;
+    SYS_sendmmsg "sendmmsg" call_desc { user2: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
+    SYS_recvmmsg "recvmmsg" call_desc { user2: 2, out: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
+}
+
+fn message(r: &Raw<'_>, op: &mut Op) {
+    op.flags = Some(i64::from(r.int(2)));
+    op.aux = r.extra_known().then_some(r.extra[0]);
+}
+
+fn messages(r: &Raw<'_>, op: &mut Op) {
+    op.flags = Some(i64::from(r.int(3)));
+    op.aux = r.extra_known().then_some(r.extra[0]);
+    op.aux2 = Some(i64::from(r.int(2)));
+}
+
+/// Commands of i386's fcntl64 for `struct flock64`, which here are the plain ones.
+const F_GETLK64: c_int = 12;
+const F_SETLKW64: c_int = 14;
+
+/// A byte range lock as the caller's struct has it.
+#[derive(Debug, PartialEq, Eq)]
+struct Lock {
+    kind: i64,
+    whence: i64,
+    start: i64,
+    len: i64,
+}
+
+/// How a `struct flock` is laid out.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// Natural.
+    Wide,
+    /// i386's `struct flock64`, which aligns 64-bit members to 4.
+    Packed,
+    /// i386's `struct flock`.
+    Narrow,
+}
+
+fn lock(bytes: &[u8], layout: Layout) -> Option<Lock> {
+    let signed = |v: i64| v as i16;
+    let (start, len) = match layout {
+        Layout::Wide => (word::i64(bytes, 8)?, word::i64(bytes, 16)?),
+        Layout::Packed => (word::i64(bytes, 4)?, word::i64(bytes, 12)?),
+        Layout::Narrow => (word::i32(bytes, 4)?, word::i32(bytes, 8)?),
+    };
+    let (kind, whence) = (signed(word::u16(bytes, 0)?), signed(word::u16(bytes, 2)?));
+    Some(Lock { kind: kind.into(), whence: whence.into(), start, len })
+}
+
+fn fcntl(r: &Raw<'_>, op: &mut Op) {
+    let given = r.int(1);
+    let narrow = r.is_compat() && (F_GETLK..=F_SETLKW).contains(&given);
+    let command = match given {
+        F_GETLK64..=F_SETLKW64 if r.is_compat() => given - F_GETLK64 + F_GETLK,
+        other => other,
+    };
+    op.flags = Some(command.into());
+    if !matches!(command, F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW) {
+        op.aux = Some(r.args[2]);
+        return;
+    }
+    let layout = match (narrow, r.is_compat()) {
+        (true, _) => Layout::Narrow,
+        (_, true) => Layout::Packed,
+        _ => Layout::Wide,
+    };
+    if let Some(asked) = lock(r.input, layout) {
+        op.mode = Some(asked.kind as i32);
+        op.aux2 = Some(asked.whence);
+        op.offset_bytes = Some(asked.start);
+        op.len_bytes = Some(asked.len);
+    }
+    op.aux = lock(r.output, layout).map(|found| found.kind);
+}

@@ -1,0 +1,95 @@
+//! What the tables of calls are written with.
+
+use ioreel_bpf::types::{call_desc, call_kind, call_user};
+
+/// A call without parts.
+pub(super) const PLAIN: call_desc = call_desc {
+    kind: call_kind::CALL_PLAIN.0 as u8,
+    fd: 0,
+    fd2: 0,
+    dirfd: 0,
+    dirfd2: 0,
+    path: 0,
+    path2: 0,
+    user_kind: 0,
+    user: 0,
+    user2: 0,
+    name: 0,
+    r#in: 0,
+    in_len: 0,
+    in_words: 0,
+    out: 0,
+    out_words: 0,
+};
+/// One whose result is a new description.
+pub(super) const OPEN: call_desc = kind(PLAIN, call_kind::CALL_OPEN);
+/// One on a descriptor.
+pub(super) const FD: call_desc = call_desc { fd: 1, ..PLAIN };
+/// One on a name.
+pub(super) const PATH: call_desc = call_desc { path: 1, ..PLAIN };
+/// One on a name below a directory.
+pub(super) const AT: call_desc = call_desc { dirfd: 1, path: 2, ..PLAIN };
+/// One on a mapped address.
+pub(super) const VMA: call_desc = kind(PLAIN, call_kind::CALL_VMA);
+
+/// `desc` with another kind.
+pub(super) const fn kind(desc: call_desc, kind: call_kind) -> call_desc {
+    call_desc { kind: kind.0 as u8, ..desc }
+}
+
+/// Argument `arg` points to what `kind` says; `arg2` belongs to it.
+pub(super) const fn user(desc: call_desc, kind: call_user, arg: u8, arg2: u8) -> call_desc {
+    call_desc { user_kind: kind.0 as u8, user: arg, user2: arg2, ..desc }
+}
+
+/// Argument `arg` is a string that is no path.
+pub(super) const fn name(desc: call_desc, arg: u8) -> call_desc {
+    call_desc { name: arg, ..desc }
+}
+
+/// Argument `arg` points to at most `words` 8-byte words that the kernel reads; argument `len`, if any, says
+/// how many bytes they are. No words: a string.
+pub(super) const fn input(desc: call_desc, arg: u8, len: u8, words: u8) -> call_desc {
+    call_desc { r#in: arg, in_len: len, in_words: words, ..desc }
+}
+
+/// Argument `arg` points to `words` 8-byte words that the kernel writes.
+pub(super) const fn output(desc: call_desc, arg: u8, words: u8) -> call_desc {
+    call_desc { out: arg, out_words: words, ..desc }
+}
+
+macro_rules! calls {
+    ($( $nr:ident $name:literal $desc:expr, $modifies:literal, $fill:expr; )*) => {
+        /// Calls of this kind.
+        pub(super) const CALLS: &[super::Call] = &[
+            $( super::Call { nr: $nr, name: $name, desc: $desc, modifies: $modifies, fill: $fill }, )*
+        ];
+    };
+}
+pub(super) use calls;
+
+/// A call whose parts say all.
+pub(super) fn nothing(_: &super::Raw<'_>, _: &mut ioreel_traces::rows::Op) {}
+
+/// Little-endian words out of memory that a call pointed to; `None` beyond what was taken.
+pub(super) mod word {
+    /// 16 bits.
+    pub(in super::super) fn u16(bytes: &[u8], at: usize) -> Option<i64> {
+        Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?).into())
+    }
+
+    /// 32 bits.
+    pub(in super::super) fn u32(bytes: &[u8], at: usize) -> Option<i64> {
+        Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?).into())
+    }
+
+    /// 32 bits with a sign.
+    pub(in super::super) fn i32(bytes: &[u8], at: usize) -> Option<i64> {
+        Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?).into())
+    }
+
+    /// 64 bits.
+    pub(in super::super) fn i64(bytes: &[u8], at: usize) -> Option<i64> {
+        Some(i64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+    }
+}

@@ -1,0 +1,85 @@
+//! Attributes, clones, and flags of descriptors.
+
+use std::{fs, path::Path};
+
+use crate::reel::{Draft, replay, replay_same};
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0_u8; 512];
+    let n = rustix::fs::getxattr(path, name, &mut value).ok()?;
+    value.truncate(n);
+    Some(value)
+}
+
+#[test]
+fn attributes_are_set_and_removed() {
+    let mut d = Draft::new();
+    d.create(1, "file", 1, 3);
+    for (name, value) in [("user.one", "1"), ("user.two", "\u{f7ff}\0x")] {
+        let o = d.fd(1, "fsetxattr", 3, 0);
+        (o.name, o.value, o.len_bytes, o.aux) = (Some(name.into()), Some(value.into()), Some(1), Some(0));
+    }
+    let o = d.on(1, "removexattr", "file", 0);
+    (o.name, o.dirfd) = (Some("user.one".into()), None);
+    let o = d.on(1, "setxattr", "file", -i64::from(libc::EEXIST));
+    (o.name, o.value, o.len_bytes) = (Some("user.two".into()), Some("x".into()), Some(1));
+    (o.aux, o.dirfd) = (Some(libc::XATTR_CREATE.into()), None);
+    // Too long to have been taken, and refused by a file system without attributes: neither is issued.
+    let o = d.fd(1, "fsetxattr", 3, 0);
+    (o.name, o.len_bytes) = (Some("user.long".into()), Some(1000));
+    let o = d.fd(1, "fsetxattr", 3, -i64::from(libc::EOPNOTSUPP));
+    (o.name, o.value, o.len_bytes) = (Some("user.none".into()), Some("x".into()), Some(1));
+    let (dir, report) = replay(d);
+    assert_eq!(report.differing, 0, "{:#?}", report.differences);
+    let left_out: Vec<_> = report.summary.skipped.values().copied().collect();
+    assert_eq!(left_out, [1, 1], "{:?}", report.summary.skipped);
+    let file = dir.path().join("t/w/file");
+    assert_eq!(attribute(&file, "user.one"), None);
+    assert_eq!(attribute(&file, "user.two").as_deref(), Some(&b"\xff\0x"[..]));
+    assert_eq!((attribute(&file, "user.long"), attribute(&file, "user.none")), (None, None));
+}
+
+#[test]
+fn a_clone_has_the_content_of_its_source_where_data_cannot_be_shared() {
+    let mut d = Draft::new();
+    d.create(1, "from", 1, 3);
+    d.io(1, "write", 3, 0, 10_000, 10_000).file = Some(1);
+    d.create(1, "to", 2, 4);
+    let o = d.fd(1, "ioctl", 3, 0);
+    (o.fd2, o.file, o.file2) = (Some(4), Some(1), Some(2));
+    (o.flags, o.name) = (Some(0x4004_9409), Some("FICLONE".into()));
+    (o.offset_bytes, o.offset2_bytes, o.len_bytes) = (Some(0), Some(0), Some(0));
+    d.create(1, "part", 5, 6);
+    let o = d.fd(1, "ioctl", 3, 0);
+    (o.fd2, o.file, o.file2) = (Some(6), Some(1), Some(5));
+    (o.flags, o.name) = (Some(0x4020_940d), Some("FICLONERANGE".into()));
+    (o.offset_bytes, o.offset2_bytes, o.len_bytes) = (Some(4096), Some(0), Some(4096));
+    let dir = replay_same(d);
+    let content = |p: &str| fs::read(dir.path().join("t/w").join(p)).unwrap();
+    assert_eq!(content("from").len(), 10_000);
+    assert!(content("to") == content("from"));
+    assert!(content("part") == content("from")[4096..8192]);
+}
+
+#[test]
+fn flags_of_descriptors_change() {
+    let mut d = Draft::new();
+    d.create(1, "kept", 1, 3);
+    d.create(1, "closed", 2, 4);
+    let o = d.fd(1, "fcntl", 4, 0);
+    (o.flags, o.aux) = (Some(libc::F_SETFD.into()), Some(libc::FD_CLOEXEC.into()));
+    // A lock is no new descriptor.
+    let o = d.fd(1, "fcntl", 3, 0);
+    (o.flags, o.mode, o.aux2) = (Some(libc::F_SETLK.into()), Some(1), Some(0));
+    d.io(1, "write", 3, 0, 5, 5).file = Some(1);
+    let o = d.fd(1, "fcntl", 3, 0);
+    (o.flags, o.aux) = (Some(libc::F_SETFL.into()), Some(libc::O_APPEND.into()));
+    d.fd(1, "lseek", 3, 0).offset_bytes = Some(5);
+    d.io(1, "write", 3, 5, 7, 7).file = Some(1);
+    d.exec(1);
+    d.io(1, "write", 4, 0, 1, -i64::from(libc::EBADF));
+    let (dir, report) = replay(d);
+    assert_eq!(report.differing, 0, "{:#?}", report.differences);
+    assert_eq!(report.summary.skipped.values().sum::<i64>(), 1, "the lock alone: {:?}", report.summary.skipped);
+    assert_eq!(fs::metadata(dir.path().join("t/w/kept")).unwrap().len(), 12);
+}
