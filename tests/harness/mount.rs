@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command},
 };
 
 use tempfile::TempDir;
@@ -21,10 +21,21 @@ pub(crate) enum Fs {
     Xfs,
     Btrfs,
     Tmpfs,
+    /// Upper and lower layer on one ext4.
+    Overlay,
+    /// bindfs over ext4.
+    Fuse,
 }
 
 impl Fs {
     pub(crate) const ALL: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::Tmpfs];
+    /// Those that recording must be right on.
+    pub(crate) const RECORDED: [Self; 6] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::Tmpfs, Self::Overlay, Self::Fuse];
+
+    /// Whether the workload's plain calls all succeed there.
+    pub(crate) fn has_everything(self) -> bool {
+        Self::ALL.contains(&self)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -32,6 +43,8 @@ impl Fs {
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
             Self::Tmpfs => "tmpfs",
+            Self::Overlay => "overlay",
+            Self::Fuse => "fuse",
         }
     }
 
@@ -41,7 +54,7 @@ impl Fs {
             Self::Ext4 => Some(&["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
             Self::Xfs => Some(&["mkfs.xfs", "-q", "-f"]),
             Self::Btrfs => Some(&["mkfs.btrfs", "-q", "-f"]),
-            Self::Tmpfs => None,
+            Self::Tmpfs | Self::Overlay | Self::Fuse => None,
         }
     }
 }
@@ -50,6 +63,10 @@ impl Fs {
 pub(crate) struct Mounted {
     dir: TempDir,
     device: Option<PathBuf>,
+    /// The server of a FUSE file system; ends with the unmount.
+    server: Option<Child>,
+    /// What it lies on; dropped, and so unmounted, after it.
+    _below: Option<Box<Mounted>>,
 }
 
 impl Mounted {
@@ -57,11 +74,14 @@ impl Mounted {
     /// from the start: nothing stays behind even when the test is killed, since tests mount in a name space of
     /// their own.
     pub(crate) fn new(fs: Fs, size_bytes: u64) -> Self {
+        if !fs.has_everything() {
+            return Self::above(Self::new(Fs::Ext4, size_bytes), fs);
+        }
         let dir = temp_dir();
         let Some(mkfs) = fs.mkfs() else {
             let size = format!("size={size_bytes}");
             succeed(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "ioreel-test", text(dir.path())]));
-            return Self { dir, device: None };
+            return Self { dir, device: None, server: None, _below: None };
         };
         let image = dir.path().join("image");
         File::create(&image).unwrap().set_len(size_bytes).unwrap();
@@ -76,7 +96,30 @@ impl Mounted {
         drop(detach);
         // Tests compare trees, and this one would be in the way.
         let _ = fs::remove_dir(dir.path().join("lost+found"));
-        Self { dir, device: Some(device) }
+        Self { dir, device: Some(device), server: None, _below: None }
+    }
+
+    /// A file system that keeps its files in another.
+    fn above(below: Self, fs: Fs) -> Self {
+        let dir = temp_dir();
+        let at = |name: &str| {
+            let path = below.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let mut server = None;
+        if fs == Fs::Overlay {
+            let [lower, upper, work] = ["lower", "upper", "work"].map(at);
+            let options = format!("lowerdir={},upperdir={},workdir={}", text(&lower), text(&upper), text(&work));
+            succeed(Command::new("mount").args(["-t", "overlay", "-o", &options, "overlay", text(dir.path())]));
+        } else {
+            let source = at("source");
+            // In the foreground: it belongs to this test and ends with its file system.
+            server = Some(Command::new("bindfs").args(["-f", text(&source), text(dir.path())]).spawn().unwrap());
+            let under = fs::metadata(dir.path().parent().unwrap()).unwrap().dev();
+            super::wait_for("bindfs", || (fs::metadata(dir.path()).unwrap().dev() != under).then_some(()));
+        }
+        Self { dir, device: None, server, _below: Some(Box::new(below)) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -108,6 +151,9 @@ impl Drop for Mounted {
         // A process that still has it open must not keep the test from ending.
         let _ = Command::new("umount").arg(self.dir.path()).status().is_ok_and(|s| s.success())
             || Command::new("umount").arg("--lazy").arg(self.dir.path()).status().is_ok();
+        if let Some(server) = &mut self.server {
+            let _ = server.wait();
+        }
     }
 }
 

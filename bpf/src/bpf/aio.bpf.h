@@ -96,10 +96,11 @@ static long submit_step(__u32 i, void *context)
 /* Requests are told on entry, so that no result can come before its request. */
 __noinline int aio_submitted(struct task_state *st, __u64 now_ns)
 {
-	struct aio_walk w = {.st = st, .now_ns = now_ns};
+	struct aio_walk w = {.now_ns = now_ns};
 
 	if (!st || (__s64)st->op.args[1] <= 0)
 		return 0;
+	w.st = st;
 	w.ctx = st->op.args[0];
 	w.at = st->op.args[2];
 	w.count = st->op.args[1];
@@ -131,10 +132,11 @@ static long event_step(__u32 i, void *context)
 
 __noinline int aio_ended(struct task_state *st, __s64 ret, __u64 now_ns)
 {
-	struct aio_walk w = {.st = st, .now_ns = now_ns};
+	struct aio_walk w = {.now_ns = now_ns};
 
 	if (!st || ret <= 0)
 		return 0;
+	w.st = st;
 	w.ctx = st->op.args[0];
 	w.at = st->op.args[3];
 	w.count = ret;

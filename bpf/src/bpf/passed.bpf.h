@@ -101,14 +101,16 @@ static long message_step(__u32 i, void *context)
 __noinline int descriptors_in(struct task_state *st, __u32 many, __u32 messages, __u32 tell, __u64 now_ns)
 {
 	struct message_walk w = {
-	    .st = st,
-	    .message = st->op.args[1],
 	    .stride = MMSGHDR_BYTES,
 	    .messages = many ? messages : 1,
 	    .tell = tell,
 	    .now_ns = now_ns,
 	};
 
+	if (!st)
+		return 0;
+	w.message = st->op.args[1];
+	w.st = st;
 	bpf_loop(UIO_MAXIOV, message_step, &w, 0);
 	return w.total;
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::log::{Entry, Identity, ThreadLog, begin_mark, end_mark};
+use super::narrow::int80;
 
 /// A path argument: the bytes and the text the reel should show.
 pub(crate) struct P {
@@ -89,6 +90,13 @@ impl Open {
     }
 }
 
+/// Which entry into the kernel.
+#[derive(Clone, Copy)]
+enum Way {
+    Wide,
+    Narrow,
+}
+
 /// One thread's caller and log.
 pub(crate) struct Caller {
     pub(crate) thread: u32,
@@ -102,7 +110,7 @@ impl Caller {
         // SAFETY: neither call has arguments.
         let (pid, tid) = unsafe { (libc::getpid(), libc::gettid()) };
         let mark = CString::new(begin_mark(thread)).unwrap();
-        let log = ThreadLog { thread, pid, tid, entries: Vec::with_capacity(4096) };
+        let log = ThreadLog { thread, pid, tid, entries: Vec::with_capacity(4096), beside: Vec::new() };
         // SAFETY: the path is a C string.
         unsafe { libc::syscall(libc::SYS_access, mark.as_ptr(), libc::F_OK) };
         Self { thread, log, opened: 0 }
@@ -118,15 +126,35 @@ impl Caller {
 
     /// Issues system call `nr` and logs `entry` with its result.
     pub(crate) fn call<const N: usize>(&mut self, nr: libc::c_long, op: &str, args: [i64; N], entry: Entry) -> i64 {
+        self.by(Way::Wide, nr, op, args, entry)
+    }
+
+    /// The same by the 32-bit entry: `nr` is i386's number.
+    pub(crate) fn call32<const N: usize>(&mut self, nr: i64, op: &str, args: [i64; N], entry: Entry) -> i64 {
+        self.by(Way::Narrow, nr, op, args, entry)
+    }
+
+    fn by<const N: usize>(&mut self, way: Way, nr: i64, op: &str, args: [i64; N], entry: Entry) -> i64 {
         let mut a = [0; 6];
         a[..N].copy_from_slice(&args);
         let before_ns = now_ns();
-        // SAFETY: the callers below pass what the call expects, or pointers that make it fail with EFAULT.
-        let ret = unsafe { libc::syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]) };
-        let ret = if ret == -1 { -i64::from(errno()) } else { ret };
+        let ret = match way {
+            Way::Narrow => int80(nr, a),
+            Way::Wide => {
+                // SAFETY: the callers pass what the call expects, or pointers that make it fail with EFAULT.
+                let ret = unsafe { libc::syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]) };
+                if ret == -1 { -i64::from(errno()) } else { ret }
+            }
+        };
         let after_ns = now_ns();
         self.log.entries.push(Entry { op: op.into(), ret, before_ns, after_ns, ..entry });
         ret
+    }
+
+    /// Closes what is no file of the workload's.
+    pub(crate) fn close_other(&mut self, end: impl std::os::fd::IntoRawFd) {
+        let fd = end.into_raw_fd();
+        self.call(libc::SYS_close, "close", [fd.into()], Entry { fd: Some(fd), ..Entry::default() });
     }
 
     /// Changes the entry logged last.
@@ -134,12 +162,33 @@ impl Caller {
         self.log.entries.last_mut().unwrap()
     }
 
+    /// A row that the call logged last has beside its own.
+    pub(crate) fn beside(&mut self, entry: Entry) {
+        let last = self.last();
+        let (before_ns, after_ns) = match entry.before_ns {
+            0 => (last.before_ns, last.after_ns),
+            _ => (entry.before_ns, entry.after_ns),
+        };
+        self.log.beside.push(Entry { before_ns, after_ns, ..entry });
+    }
+
     /// Issues an open and learns the identity of what it opened by an fstat, which is logged too.
     pub(crate) fn opening<const N: usize>(&mut self, nr: libc::c_long, op: &str, args: [i64; N], entry: Entry) -> Open {
-        let ret = self.call(nr, op, args, entry);
+        self.opening_by(Way::Wide, nr, op, args, entry)
+    }
+
+    /// The same by the 32-bit entry.
+    pub(crate) fn opening32<const N: usize>(&mut self, nr: i64, op: &str, args: [i64; N], entry: Entry) -> Open {
+        self.opening_by(Way::Narrow, nr, op, args, entry)
+    }
+
+    fn opening_by<const N: usize>(&mut self, way: Way, nr: i64, op: &str, args: [i64; N], entry: Entry) -> Open {
+        let ret = self.by(way, nr, op, args, entry);
         if ret < 0 {
             // What did not open did not create; the reel says nothing of it.
-            self.last().aux = None;
+            if op != "open_by_handle_at" {
+                self.last().aux = None;
+            }
             return Open::bad(ret as i32);
         }
         let at = self.log.entries.len() - 1;

@@ -23,7 +23,7 @@ impl Iov {
         Self { iov, _buffers: buffers }
     }
 
-    fn raw(&self) -> i64 {
+    pub(crate) fn raw(&self) -> i64 {
         self.iov.as_ptr() as i64
     }
 

@@ -35,6 +35,10 @@ pub(crate) struct Entry {
     pub(crate) name: Option<String>,
     /// The same.
     pub(crate) value: Option<String>,
+    /// `syscall` unless told otherwise.
+    pub(crate) source: Option<String>,
+    /// `complete` unless told otherwise.
+    pub(crate) state: Option<String>,
     /// The workload's own number for the open file description; the reel may use any other, one to one.
     pub(crate) ofd: Option<u64>,
     pub(crate) ofd2: Option<u64>,
@@ -58,6 +62,8 @@ pub(crate) struct ThreadLog {
     pub(crate) pid: i32,
     pub(crate) tid: i32,
     pub(crate) entries: Vec<Entry>,
+    /// Rows of other sources, in no order.
+    pub(crate) beside: Vec<Entry>,
 }
 
 /// The path whose failing access(2) begins thread `n`'s calls.

@@ -6,12 +6,15 @@ mod calls;
 mod catalogue;
 mod failures;
 pub(crate) mod log;
+mod more;
 mod names;
+mod narrow;
+mod passing;
 
 use std::{
     fs,
     path::Path,
-    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     thread,
 };
 
@@ -32,7 +35,8 @@ pub(crate) const APPENDED: &str = "appended";
 const RECORDS: u32 = 20;
 
 /// Runs the workload in the empty folder `base` and writes the logs of its processes to the folder `logs`.
-pub(crate) fn run(base: &str, logs: &Path) -> i32 {
+pub(crate) fn run(base: &str, logs: &Path, lenient: bool) -> i32 {
+    LENIENT.store(lenient, SeqCst);
     let gate = Gate::new();
     let mut main = Caller::begin(0);
     for t in THREADS.into_iter().flatten() {
@@ -92,6 +96,9 @@ fn one_thread(mut c: Caller, base: &str, shared: &Open, gate: &Gate) -> Caller {
     let own = home(base, c.thread);
     catalogue::run(&mut c, &own);
     failures::run(&mut c, &own);
+    more::run(&mut c, &own);
+    passing::run(&mut c, &own);
+    narrow::run(&mut c, &own);
     let appended = c.open(format!("{base}/{APPENDED}"), libc::O_WRONLY | libc::O_APPEND, 0, false);
     gate.wait();
     for i in 0..RECORDS {
@@ -120,15 +127,30 @@ fn write_logs(logs: &Path, process: usize, all: &[ThreadLog]) {
     fs::write(logs.join(format!("{process}.json")), serde_json::to_vec(all).unwrap()).unwrap();
 }
 
+/// The file system has not everything: results are what they are, and only the record of them counts.
+static LENIENT: AtomicBool = AtomicBool::new(false);
+
+/// i386's numbers of calls that are counted instead of recorded (oldstat, oldlstat); each thread makes one of each.
+pub(crate) const NOT_RECORDED_32: [i64; 2] = [18, 84];
+
+#[track_caller]
+fn results(ret: i64, expected: i64) {
+    assert!(ret == expected || LENIENT.load(SeqCst), "{ret}, expected {expected}");
+}
+
 #[track_caller]
 fn ok(ret: i64) -> i64 {
-    assert!(ret >= 0, "{}", std::io::Error::from_raw_os_error(-ret as i32));
+    assert!(ret >= 0 || LENIENT.load(SeqCst), "{}", std::io::Error::from_raw_os_error(-ret as i32));
     ret
 }
 
 #[track_caller]
 fn fails(ret: i64, errno: i32) {
-    assert_eq!(ret, -i64::from(errno), "expected {}", std::io::Error::from_raw_os_error(errno));
+    assert!(
+        ret == -i64::from(errno) || LENIENT.load(SeqCst),
+        "{ret}, expected {}",
+        std::io::Error::from_raw_os_error(errno)
+    );
 }
 
 /// Where all threads of all processes meet, so that they write to the shared files at the same time.
