@@ -111,6 +111,7 @@ fn print(reel: &Reel, s: &Summary) {
     print_mounts(s);
     print_operations(s);
     print_block(reel, s);
+    print_waits(s);
     print_files("Top files by bytes", &s.files_by_bytes, s.files);
     print_files("Top files by time in calls", &s.files_by_time, s.files);
     print_processes(s);
@@ -428,6 +429,15 @@ fn print_processes(s: &Summary) {
     let shown = s.processes_by_time.len() as u64;
     let of = if shown < s.processes { format!(" ({shown} of {})", count(s.processes)) } else { String::new() };
     t.print(&format!("Top processes by time in calls{of}"));
+}
+
+fn print_waits(s: &Summary) {
+    let mut t = Columns::new(&["for", ">waits", ">time", ">of it for a CPU", ">longest"]);
+    for w in &s.waits {
+        let cpu = if w.run_queue_ns > 0 { duration(w.run_queue_ns) } else { "-".into() };
+        t.row([w.reason.replace('_', " "), count(w.count), duration(w.total_ns), cpu, duration(w.max_ns)]);
+    }
+    t.print("What slow operations waited for (sums over threads)");
 }
 
 fn print_ledger(s: &Summary) {

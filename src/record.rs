@@ -10,7 +10,7 @@ use crate::anonymize::key;
 use clap::ArgGroup;
 use ioreel_capture::{
     record::{Config, Target, record, wait_for},
-    session::default_ring_bytes,
+    session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
 };
 
 /// What to record, and where to.
@@ -57,6 +57,13 @@ pub(crate) struct Args {
     /// can be compared. Default: a random key that nobody keeps
     #[arg(long, value_name = "FILE", requires = "anonymize")]
     key_file: Option<PathBuf>,
+    /// Tells what operations of 1 ms or longer wait for, by the kernel's stack whenever they leave their CPU: device,
+    /// journal, locks, throttling, reclaim, run queue (table `waits`, summed up by `info`)
+    #[arg(long)]
+    waits: bool,
+    /// With --waits: the program's own stack too, as module+offset (by frame pointers)
+    #[arg(long, requires = "waits")]
+    user_stacks: bool,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -103,6 +110,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         snapshot: args.snapshot,
         snapshot_cwd: !args.no_snapshot,
         ring_bytes: args.ring_mib.map_or_else(default_ring_bytes, |mib| mib << 20),
+        waits: args.waits.then_some(WaitsPlan { min_ns: DEFAULT_WAITS_MIN_NS, user_stacks: args.user_stacks }),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
         ..Config::new(args.output.clone(), target)

@@ -24,6 +24,7 @@ pub mod seeks;
 pub mod series;
 pub mod stats;
 pub mod summary;
+pub mod waits;
 
 pub use scope::Scope;
 pub use stats::Stats;

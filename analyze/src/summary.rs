@@ -18,6 +18,7 @@ use crate::{
     latency::LatencySummary,
     operation::{OperationMeter, OperationSummary},
     requests::requests,
+    waits::{WaitSummary, waits},
 };
 
 /// Statistics of one reel. The members are the JSON of `ioreel info --json`: see `docs/json.md`.
@@ -33,6 +34,8 @@ pub struct Summary {
     pub settling: Vec<OperationSummary>,
     /// Block devices, most bytes first.
     pub devices: Vec<DeviceSummary>,
+    /// What slow operations waited for, most time first.
+    pub waits: Vec<WaitSummary>,
     /// Mounted file systems, most time first.
     pub mounts: Vec<MountSummary>,
     /// Files that operations knew.
@@ -154,6 +157,7 @@ impl Summary {
             files_by_time: files.by_time,
             processes,
             processes_by_time,
+            waits: waits(reel)?,
             ledger: manifest.ledger.clone(),
             losses: manifest.losses.clone(),
             left_out: manifest.left_out.clone(),

@@ -27,6 +27,7 @@ use crate::{
     host,
     mappings::Mappings,
     start::Start,
+    waits::Waits,
     wire::{Record, Tail},
 };
 
@@ -104,6 +105,8 @@ pub(crate) struct Counts {
     pub(crate) tasks: i64,
     /// Results of asynchronous I/O.
     pub(crate) aio_results: i64,
+    /// Waits, those of fast operations too.
+    pub(crate) waits: i64,
     /// Records that could not be understood.
     pub(crate) strange: i64,
     /// Calls on memory that is no file's as far as is known.
@@ -156,6 +159,8 @@ pub(crate) struct Assembler {
     tasks: HashMap<u32, Life>,
     mappings: Mappings,
     start: Start,
+    /// Set when waits are recorded.
+    pub(crate) waits: Option<Waits>,
     /// Adopted leaders alive, by process id.
     leaders: HashMap<i32, u32>,
     /// First task met with each descriptor table, during a look.
@@ -207,6 +212,7 @@ impl Assembler {
             tasks: HashMap::new(),
             mappings: Mappings::default(),
             start: Start::default(),
+            waits: None,
             leaders: HashMap::new(),
             sharing: HashMap::new(),
             blocks: Blocks::default(),
@@ -239,6 +245,9 @@ impl Assembler {
                     life.row.tid = rec.tid as i32;
                     life.row.comm = comm.clone();
                     self.mappings.forget(life.row.pid);
+                    if let Some(waits) = &mut self.waits {
+                        waits.forget(life.row.pid);
+                    }
                 }
                 let exec_ns = self.since(rec.hdr.end_ns);
                 self.writer.execs.push(Exec {
@@ -267,6 +276,10 @@ impl Assembler {
                 Ok(())
             }
             Record::Map(rec, path) => self.mapping(&rec, path),
+            Record::Wait(rec, kernel, user) => {
+                self.wait(&rec, kernel, user);
+                Ok(())
+            }
             Record::Looked(hdr) => {
                 self.looked(self.since(hdr.end_ns));
                 Ok(())
@@ -404,6 +417,7 @@ impl Assembler {
         let at_file =
             op.path.is_some() || op.file.is_some() && self.files.get(&rec.file.into()).is_some_and(|f| f.seekable);
         self.slow_seen |= op.dur_ns >= self.slow_ns && at_file;
+        self.waits_of(&op, rec.task_id, in_flight)?;
         if call.name.starts_with("io_") {
             self.aio_call(&raw, &mut op)?;
         }
@@ -540,6 +554,10 @@ impl Assembler {
 
     /// Writes the rows that were waiting for an end: requests, living tasks, files never described.
     pub(crate) fn finish(&mut self) -> Result<()> {
+        if let Some(waits) = &mut self.waits {
+            let rest = waits.rest();
+            rest.into_iter().try_for_each(|row| self.writer.waits.push(row))?;
+        }
         self.start.rest().into_iter().try_for_each(|row| self.writer.fds.push(row))?;
         for op in self.aio.take_unknown() {
             self.push(op)?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     host,
-    session::{Plan, Session, Targets, default_ring_bytes},
+    session::{Plan, Session, Targets, WaitsPlan, default_ring_bytes},
     symbols,
 };
 
@@ -130,6 +130,7 @@ fn probes() -> Check {
         ring_bytes: default_ring_bytes(),
         lossless: false,
         ops: true,
+        waits: Some(WaitsPlan { min_ns: 0, user_stacks: true }),
     };
     let mut storage = std::mem::MaybeUninit::<OpenObject>::uninit();
     match Session::load(&plan, &mut storage) {

@@ -62,6 +62,12 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
         counts.block,
     );
     enter("bio", books.class(rec_class::CLASS_BIO), own_bio + backing_bio, assembler.writer.bio.written(), counts.bio);
+    let dropped = assembler.waits.as_ref().map_or(0, |w| w.dropped);
+    if assembler.waits.is_some() {
+        let (seen, lost) = books.class(rec_class::CLASS_WAITS);
+        let written = assembler.writer.waits.written();
+        enter("waits", (seen - dropped, lost), dropped, written, counts.waits - dropped);
+    }
     // Several records make one row here, so records are counted.
     enter("files", books.class(rec_class::CLASS_FILES), 0, counts.files, counts.files);
     let results = books.class(rec_class::CLASS_AIO);
@@ -90,6 +96,8 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("requests that io_submit did not take", refused);
     left_out("asynchronous I/O whose control block or result could not be read", books.sum(|l| l.aio_unread));
     left_out("results of asynchronous I/O whose request is not recorded", assembler.aio.strange);
+    left_out("waits of operations faster than asked for", dropped);
+    left_out("waits not followed for want of memory", books.sum(|l| l.no_wait_state));
     left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
     left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);

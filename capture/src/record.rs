@@ -44,6 +44,7 @@ use crate::{
     session::{Plan, Session, Targets},
     settle::{drain, settle},
     signals,
+    waits::Waits,
 };
 
 /// A name as reels hold it.
@@ -101,6 +102,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         ring_bytes: config.ring_bytes,
         lossless: config.lossless,
         ops: true,
+        waits: config.waits,
     };
     let mut storage = MaybeUninit::uninit();
     let mut session = Session::load(&plan, &mut storage)?;
@@ -124,6 +126,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let t0_ns = manifest.clock.monotonic_ns;
     let tables = if devices.is_empty() { Some(session.tables()?) } else { None };
     let mut assembler = Assembler::new(writer, t0_ns, mounts.clone());
+    if let Some(waits) = config.waits {
+        assembler.waits = Some(Waits::new(waits.min_ns, session.symbols()?));
+    }
     assembler.slow_ns = config.limits.end_on_latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
     let keep = config
         .limits

@@ -20,7 +20,9 @@ use libbpf_rs::{
 };
 
 use crate::{
-    CaptureError, calls, host,
+    CaptureError, calls,
+    functions::Functions,
+    host,
     lossless::{MAX_STOPS, Stops},
     op_rings::{OpRings, RECORD_BYTES},
     symbols,
@@ -43,6 +45,20 @@ pub struct Plan {
     /// Record operations beside the block layer. Without, the probes of calls and tasks are not loaded, no
     /// call gets slower, and this process's own device I/O is recorded too.
     pub ops: bool,
+    /// Tell what recorded threads wait for.
+    pub waits: Option<WaitsPlan>,
+}
+
+/// Operations faster than this have their waits dropped: 1 ms.
+pub const DEFAULT_WAITS_MIN_NS: i64 = 1_000_000;
+
+/// How waits are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitsPlan {
+    /// Only of operations that last at least this long.
+    pub min_ns: i64,
+    /// With the program's stack too.
+    pub user_stacks: bool,
 }
 
 /// Who is recorded, beside whoever they start.
@@ -219,6 +235,7 @@ impl<'obj> Session<'obj> {
                     rodata.calls32[c.nr] = c.desc;
                 }
             }
+            rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
             rodata.target_kind = plan.target.kind().0;
             rodata.target_cgroup = if let Targets::Cgroup(id) = plan.target { id } else { 0 };
             rodata.self_tgid = if plan.ops { std::process::id() } else { 0 };
@@ -242,6 +259,12 @@ impl<'obj> Session<'obj> {
                 &mut progs.mappings,
                 &mut progs.in_flight,
             ] {
+                prog.set_autoload(false);
+            }
+        }
+        if plan.waits.is_none() {
+            let progs = &mut open.progs;
+            for prog in [&mut progs.wait_switch, &mut progs.wait_waking, &mut progs.symbols] {
                 prog.set_autoload(false);
             }
         }
@@ -375,6 +398,15 @@ impl<'obj> Session<'obj> {
             .adoption
             .update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(CaptureError::bpf("starting a snapshot"))
+    }
+
+    /// The kernel's functions with their addresses; none unless waits are recorded.
+    pub(crate) fn symbols(&self) -> Result<Functions, CaptureError> {
+        if self.skel.links.symbols.is_none() {
+            return Ok(Functions::default());
+        }
+        let bytes = self.iterate(self.skel.links.symbols.as_ref(), "listing the kernel's functions")?;
+        Ok(Functions::read(&bytes))
     }
 
     /// Records of operations that have begun and not ended.

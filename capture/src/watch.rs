@@ -57,6 +57,7 @@ impl DiskWatch {
                 ring_bytes: DEFAULT_RING_BYTES,
                 lossless: false,
                 ops: false,
+                waits: None,
             };
             let mut storage = MaybeUninit::uninit();
             let session = Session::load(&plan, &mut storage)

@@ -4,11 +4,14 @@ use std::mem::size_of;
 
 use ioreel_bpf::types::{
     op_tail, rec_aio, rec_aio_end, rec_bio, rec_exec, rec_fd, rec_file, rec_hdr, rec_map, rec_op, rec_passed,
-    rec_place, rec_rq, rec_task, rec_type,
+    rec_place, rec_rq, rec_task, rec_type, rec_wait,
 };
 
 /// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
 pub const NO_CPU: u16 = 0xffff;
+
+/// Room for a kernel stack when a user stack follows (`WIRE_STACK_DEPTH` addresses).
+const STACK_ROOM_BYTES: usize = 48 * 8;
 
 /// One record, its variable parts borrowed from the ring's bytes.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub enum Record<'a> {
     Map(rec_map, &'a [u8]),
     /// A thread is no longer recorded.
     Left(rec_task),
+    /// A thread was off its CPU; addresses on its kernel stack and its own, as bytes.
+    Wait(rec_wait, &'a [u8], &'a [u8]),
     /// All that adopted tasks had has been told.
     Looked(rec_hdr),
     /// A descriptor came with a message.
@@ -85,6 +90,8 @@ unsafe impl Plain for rec_fd {}
 unsafe impl Plain for rec_place {}
 // SAFETY: as above.
 unsafe impl Plain for rec_map {}
+// SAFETY: as above.
+unsafe impl Plain for rec_wait {}
 // SAFETY: as above.
 unsafe impl Plain for rec_bio {}
 // SAFETY: as above.
@@ -166,6 +173,15 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             Record::Map(rec, path)
         }
         rec_type::REC_LEFT => Record::Left(take(bytes)?.0),
+        rec_type::REC_WAIT => {
+            let (rec, rest) = take::<rec_wait>(bytes)?;
+            let (kernel, _) = rest.split_at_checked(rec.kernel_bytes as usize)?;
+            let user = match rec.user_bytes as usize {
+                0 => &[][..],
+                n => rest.get(STACK_ROOM_BYTES..STACK_ROOM_BYTES + n)?,
+            };
+            Record::Wait(rec, kernel, user)
+        }
         rec_type::REC_LOOKED => Record::Looked(hdr),
         rec_type::REC_PASSED => Record::Passed(take(bytes)?.0),
         rec_type::REC_AIO => Record::Aio(take(bytes)?.0),

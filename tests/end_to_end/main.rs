@@ -21,6 +21,7 @@ mod private;
 mod refusals;
 mod replays;
 mod samples;
+mod waits;
 mod workload;
 
 use std::{env, path::Path, process::ExitCode};
@@ -122,6 +123,11 @@ fn tests() -> Vec<Test> {
         replays::an_unpacked_archive
         replays::a_reworked_tree
         replays::moves_without_a_snapshot
+        waits::a_sync
+    }
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        let name = format!("waits::one_file::{}", fs.name());
+        all.push(Test { name, records: true, body: Box::new(move || waits::one_file(fs)) });
     }
     once! { false:
         damaged::a_sound_reel_is_valid
@@ -162,6 +168,10 @@ fn tests() -> Vec<Test> {
         midway::processes_that_end_at_once
         observer::counts_are_those_of_bpftrace
         observer::shipped_scripts_run
+        waits::a_cold_read
+        waits::busy_cpus
+        waits::a_writer_ahead_of_its_disk
+        waits::nothing_unless_asked
         refusals::no_privileges
         refusals::an_unknown_device
         refusals::an_unknown_process

@@ -64,7 +64,8 @@ pub(crate) enum Holds {
 /// What the column `column` holds, in whichever table. A column that is not listed is hashed as a whole.
 pub(crate) fn holds(column: &str) -> Holds {
     match column {
-        "op" | "source" | "state" | "kind" | "class" | "origin" | "event" | "payload" | "detail" | "how" => Holds::Word,
+        "op" | "source" | "state" | "kind" | "class" | "origin" | "event" | "payload" | "reason" | "stack"
+        | "detail" | "how" => Holds::Word,
         "path" | "path2" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
         "message" => Holds::Message,

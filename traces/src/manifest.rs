@@ -208,7 +208,7 @@ pub struct Probe {
 
 /// Classes of which one event makes one row, so that `written` is also a number of rows. Of the others (`tasks`,
 /// `files`) several events make one row, or none is needed for it: records are counted there.
-pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "actions"];
+pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "waits", "actions"];
 
 /// `seen = written + lost + filtered` for each class of event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]

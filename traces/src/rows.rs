@@ -316,6 +316,33 @@ table! {
 }
 
 table! {
+    /// One row per wait: a recorded thread was off its CPU inside a slow operation.
+    pub struct Wait in "waits", sorted by start_ns, id wait_id, lasting dur_ns {
+        /// Unique id; negative until written.
+        wait_id: i64 as Delta,
+        /// Thread, key into `tasks`.
+        task_id: i64 as Dict,
+        /// When it left its CPU.
+        start_ns: i64 as Delta,
+        /// Until it was back on one.
+        dur_ns: i64 as Split,
+        /// The last part of that, in which it only waited for a CPU.
+        run_queue_ns: i64 as Split,
+        /// The operation it was in: the kernel's name of the call.
+        op: Text as Dict,
+        /// `ops.start_ns` of that operation; with `task_id` it tells which one.
+        op_start_ns: i64 as Delta,
+        /// What for: `device`, `journal`, `inode_lock`, `lock`, `page_lock`, `page_under_write_back`,
+        /// `write_back_throttle`, `memory_reclaim`, `run_queue`, `other`.
+        reason: Text as Dict,
+        /// Kernel functions at that moment, outermost first, separated by `;`.
+        stack: Option<Text> as Dict,
+        /// The program's, likewise, as module+offset; only on request.
+        user_stack: Option<Text> as Dict,
+    }
+}
+
+table! {
     /// One row per descriptor that was open when the recording, or that of its process, began.
     pub struct Fd in "fds", sorted by task_id {
         /// The task (the leader of its process).

@@ -366,6 +366,8 @@ pub struct ReelWriter {
     pub files: TableWriter<rows::File>,
     /// Descriptors at the start.
     pub fds: TableWriter<rows::Fd>,
+    /// What slow operations waited for.
+    pub waits: TableWriter<rows::Wait>,
     /// Files mapped at the start.
     pub maps: TableWriter<rows::Map>,
     /// Stops by the recorder.
@@ -410,6 +412,10 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.ops;
+            $body
+        }
+        {
+            let $t = &mut $w.waits;
             $body
         }
         {
@@ -463,6 +469,7 @@ impl ReelWriter {
             fds: TableWriter::new(path, options),
             maps: TableWriter::new(path, options),
             stops: TableWriter::new(path, options),
+            waits: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),
             actions: TableWriter::new(path, options),
         };

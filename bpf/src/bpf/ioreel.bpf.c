@@ -19,6 +19,7 @@
 #include "snapshot.bpf.h"
 #include "bios.bpf.h"
 #include "attribute.bpf.h"
+#include "waits.bpf.h"
 #include "block.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

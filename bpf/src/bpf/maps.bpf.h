@@ -44,6 +44,7 @@ struct wire_types {
 	enum target_kind target;
 	struct rec_place place;
 	struct rec_map map;
+	struct rec_wait wait;
 	struct rec_file file;
 	struct rec_task task;
 	struct rec_exec exec;

@@ -356,6 +356,7 @@ struct bpf_iter_meta {
 };
 
 struct kallsym_iter {
+	char type;
 	unsigned long value;
 	char name[512];
 };

@@ -34,6 +34,7 @@ enum rec_type {
 	REC_PLACE = 20, /* rec_place, cwd, root; only from the snapshot */
 	REC_MAP = 21, /* rec_map, path; only from the snapshot */
 	REC_LEFT = 22, /* rec_task: the thread is no longer recorded, and lives on */
+	REC_WAIT = 24, /* rec_wait, kernel stack, user stack */
 	REC_LOOKED = 23, /* rec_hdr, made in user space: the snapshot's passes have ended */
 	REC_PASSED = 10, /* rec_passed: a descriptor came by SCM_RIGHTS */
 	REC_AIO = 11, /* rec_aio: a control block was given to io_submit */
@@ -48,7 +49,8 @@ enum rec_class {
 	CLASS_BLOCK = 3,
 	CLASS_BIO = 4,
 	CLASS_AIO = 5, /* results of asynchronous I/O; the requests are CLASS_OPS */
-	CLASS_COUNT = 6,
+	CLASS_WAITS = 6,
+	CLASS_COUNT = 7,
 };
 
 /* Records are numbered per CPU and stream: a stream's numbers need no atomics, or do. */
@@ -406,6 +408,22 @@ struct call_desc {
 	__u8 out_words;
 };
 
+/* Functions of a stack that are kept, innermost first. */
+#define WIRE_STACK_DEPTH 48
+
+/* A recorded thread left its CPU in a recorded call, and is back. */
+struct rec_wait {
+	struct rec_hdr hdr;
+	__u64 op_start_ns;
+	__u64 off_ns;
+	__u64 wake_ns; /* from then on it only waited for a CPU; 0: unknown */
+	__u32 task_id;
+	__u32 kernel_bytes;
+	__u32 user_bytes; /* if any, this stack stands behind room for WIRE_STACK_DEPTH functions of the kernel's */
+	__u16 nr;
+	__u16 preempted; /* it was runnable all the time */
+};
+
 /* Who is recorded, beside whoever they start. */
 enum target_kind {
 	TARGET_NONE = 0,
@@ -446,6 +464,7 @@ struct cpu_ledger {
 	__u64 map_full; /* bios or requests for which a table had no room */
 	__u64 unstoppable; /* threads that could not be stopped (--lossless) */
 	__u64 aio_unread; /* control blocks and results of asynchronous I/O that could not be read */
+	__u64 no_wait_state; /* waits not followed: no memory */
 	__u64 untracked; /* tasks that could not be followed: no memory */
 };
 

@@ -1,6 +1,6 @@
 //! How recorded tasks come and go, and what those had that were there before the recording.
 
-use ioreel_bpf::types::{rec_fd, rec_file, rec_map, rec_op, rec_place, rec_task};
+use ioreel_bpf::types::{rec_fd, rec_file, rec_map, rec_op, rec_place, rec_task, rec_wait};
 use ioreel_traces::{
     Result,
     rows::{Fd, Map, Op, Task},
@@ -202,6 +202,27 @@ impl Assembler {
         life.row.comm = block::comm(&rec.comm);
         self.last_ns = self.last_ns.max(at_ns);
         self.writer.tasks.push(life.row)
+    }
+}
+
+impl Assembler {
+    pub(super) fn wait(&mut self, rec: &rec_wait, kernel: &[u8], user: &[u8]) {
+        let Some(waits) = &mut self.waits else { return };
+        let addresses = |bytes: &[u8]| -> Vec<u64> {
+            bytes.chunks_exact(8).filter_map(|b| Some(u64::from_ne_bytes(b.try_into().ok()?))).collect()
+        };
+        // Of a 32-bit caller the operation itself tells its name when it ends.
+        let known = self.calls[0].get(usize::from(rec.nr)).cloned().flatten();
+        let op = known.map_or("".into(), |k| k.name);
+        let pid = self.tasks.get(&rec.task_id).map_or(0, |life| life.row.pid);
+        self.counts.waits += 1;
+        waits.take(rec, &addresses(kernel), &addresses(user), op, pid, self.t0_ns);
+    }
+
+    /// The waits of an operation that ended, or (`in_flight`) did not.
+    pub(super) fn waits_of(&mut self, op: &Op, task_id: u32, in_flight: bool) -> Result<()> {
+        let Some(waits) = &mut self.waits else { return Ok(()) };
+        waits.ended(task_id, op, !in_flight).into_iter().try_for_each(|row| self.writer.waits.push(row))
     }
 }
 

@@ -5,7 +5,10 @@ use std::{ffi::OsString, path::PathBuf};
 use ioreel_traces::{Manifest, anonymize::Key};
 
 use super::limits::{End, Limits};
-use crate::{CaptureError, session::default_ring_bytes};
+use crate::{
+    CaptureError,
+    session::{WaitsPlan, default_ring_bytes},
+};
 
 /// What to record and where to.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct Config {
     pub snapshot: Vec<PathBuf>,
     /// Take the working directory too.
     pub snapshot_cwd: bool,
+    /// Tell what slow operations wait for.
+    pub waits: Option<WaitsPlan>,
     /// Kernel memory for the rings.
     pub ring_bytes: usize,
     /// Hashes all names with this key before they reach the disk.
@@ -46,6 +51,7 @@ impl Config {
             settle: true,
             snapshot: Vec::new(),
             snapshot_cwd: true,
+            waits: None,
             anonymize: None,
             ring_bytes: default_ring_bytes(),
             filters: Vec::new(),

@@ -58,6 +58,19 @@ const EVENTS: &[&str] = &[
 ];
 /// Words of `files.kind` and `tree.kind`.
 const KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other"];
+/// Words of `waits.reason`.
+const REASONS: &[&str] = &[
+    "device",
+    "journal",
+    "inode_lock",
+    "lock",
+    "page_lock",
+    "page_under_write_back",
+    "write_back_throttle",
+    "memory_reclaim",
+    "run_queue",
+    "other",
+];
 /// Words of `tree.origin`.
 const ORIGINS: &[&str] = &["snapshot", "first_touch", "derived"];
 
@@ -69,6 +82,7 @@ pub(super) struct Known {
     ops: IdSet,
     requests: IdSet,
     bios: IdSet,
+    waits: IdSet,
     /// `op_id` of the row before.
     last_op: i64,
     replay: bool,
@@ -88,6 +102,7 @@ impl Known {
             ops: IdSet::default(),
             requests: IdSet::default(),
             bios: IdSet::default(),
+            waits: IdSet::default(),
             last_op: -1,
             replay: manifest.kind == Kind::Replay,
             requests_lost: manifest.ledger.get("block").is_some_and(|l| l.lost > 0),
@@ -115,6 +130,13 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
         "fds" => {
             references(batch, place, "task_id", "tasks", &mut known.tasks)?;
             references(batch, place, "file", "files", &mut known.files)
+        }
+        "waits" => {
+            unique(batch, place, "wait_id", &mut known.waits)?;
+            references(batch, place, "task_id", "tasks", &mut known.tasks)?;
+            in_order(batch, place, &["op_start_ns", "start_ns"])?;
+            at_least(batch, place, "run_queue_ns", 0)?;
+            words(batch, place, "reason", REASONS)
         }
         "maps" => {
             references(batch, place, "task_id", "tasks", &mut known.tasks)?;

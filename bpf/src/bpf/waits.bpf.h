@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What recorded threads wait for inside recorded calls: every time one leaves its CPU, with the kernel's stack
+ * there, until it is back. Not loaded unless asked for. Which operations were slow is known only when they end,
+ * so all waits are sent and user space drops those of fast ones.
+ */
+#ifndef IOREEL_WAITS_H
+#define IOREEL_WAITS_H
+
+const volatile bool user_stacks = false;
+
+#define BPF_F_USER_STACK 0x100
+#define WAIT_STACK_BYTES (WIRE_STACK_DEPTH * 8)
+
+struct wait_state {
+	struct rec_wait rec;
+	__u64 kernel[WIRE_STACK_DEPTH];
+	__u64 user[WIRE_STACK_DEPTH];
+};
+
+/* 760 bytes for each recorded thread that ever left its CPU in a call; freed with it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct wait_state);
+} wait_states SEC(".maps");
+
+static __always_inline void wait_begins(void *ctx, struct task_struct *task, bool runnable)
+{
+	struct task_state *st = recorded(task);
+	struct wait_state *ws;
+	long n;
+
+	if (!st || !st->in_call || st->in_call == IN_CALL_UNSEEN)
+		return;
+	ws = bpf_task_storage_get(&wait_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!ws) {
+		struct cpu_ledger *l = cpu_ledger();
+
+		if (l)
+			l->no_wait_state++;
+		return;
+	}
+	ws->rec.task_id = st->task_id;
+	ws->rec.op_start_ns = st->start_ns;
+	ws->rec.nr = st->in_call - 1;
+	ws->rec.preempted = runnable;
+	ws->rec.kernel_bytes = ws->rec.user_bytes = 0;
+	ws->rec.off_ns = bpf_ktime_get_ns();
+	ws->rec.wake_ns = runnable ? ws->rec.off_ns : 0;
+	n = bpf_get_stack(ctx, ws->kernel, sizeof(ws->kernel), 0);
+	if (n > 0)
+		ws->rec.kernel_bytes = n;
+	if (user_stacks) {
+		n = bpf_get_stack(ctx, ws->user, sizeof(ws->user), BPF_F_USER_STACK);
+		if (n > 0)
+			ws->rec.user_bytes = n;
+	}
+}
+
+static __always_inline void wait_ends(struct task_struct *task)
+{
+	struct wait_state *ws = task->bpf_storage ? bpf_task_storage_get(&wait_states, task, 0, 0) : NULL;
+	__u32 cpu = bpf_get_smp_processor_id(), len;
+	struct cpu_ledger *l = cpu_ledger();
+	void *ring = cpu_ring(cpu);
+
+	if (!ws || !ws->rec.off_ns || !l || !ring)
+		return;
+	/* User space finds the user stack behind room for the whole kernel stack. */
+	len = ws->rec.user_bytes ? sizeof(*ws) : sizeof(ws->rec) + (ws->rec.kernel_bytes & (2 * WAIT_STACK_BYTES - 1));
+	if (len > sizeof(*ws))
+		len = sizeof(*ws);
+	begin_record(l, &ws->rec.hdr, cpu, REC_WAIT, CLASS_WAITS, len, bpf_ktime_get_ns());
+	if (bpf_ringbuf_output(ring, ws, len, BPF_RB_NO_WAKEUP))
+		lost_record(l, CLASS_WAITS);
+	ws->rec.off_ns = 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(wait_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	if (!ops_active)
+		return 0;
+	if (prev->bpf_storage)
+		wait_begins(ctx, prev, preempt || !prev_state);
+	wait_ends(next);
+	return 0;
+}
+
+/* From here on it waits for a CPU alone. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(wait_waking, struct task_struct *task)
+{
+	struct wait_state *ws;
+
+	if (!ops_active || !task->bpf_storage)
+		return 0;
+	ws = bpf_task_storage_get(&wait_states, task, 0, 0);
+	if (ws && ws->rec.off_ns && !ws->rec.wake_ns)
+		ws->rec.wake_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+#define SYMBOL_BYTES 64
+
+struct symbol {
+	__u64 address;
+	__u8 len;
+	char name[SYMBOL_BYTES - 1];
+};
+
+/* Where the kernel's functions lie. /proc/kallsyms hides that from all but root. */
+SEC("iter/ksym")
+int symbols(struct bpf_iter__ksym *ctx)
+{
+	struct kallsym_iter *k = ctx->ksym;
+	struct symbol out = {};
+	char type;
+	long n;
+
+	if (!k)
+		return 0;
+	type = k->type;
+	if (type != 't' && type != 'T' && type != 'w' && type != 'W')
+		return 0;
+	out.address = k->value;
+	n = bpf_probe_read_kernel_str(out.name, sizeof(out.name), k->name);
+	out.len = n > 1 ? n - 1 : 0;
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	return 0;
+}
+
+#endif

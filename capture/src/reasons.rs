@@ -1,0 +1,305 @@
+//! From the names of functions on a kernel stack to what a thread waits for.
+//!
+//! Rules are tried in order; within a rule any function of the stack may match, since what is waited for is
+//! decided far above the scheduler: an fsync that waits for its journal waits in the end for a device as well,
+//! and it is the journal that explains the time.
+
+/// What a wait is for: the words of `waits.reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    RunQueue,
+    Throttle,
+    Reclaim,
+    Journal,
+    InodeLock,
+    Lock,
+    PageLock,
+    Writeback,
+    Device,
+    Other,
+}
+
+impl Reason {
+    /// The word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::RunQueue => "run_queue",
+            Self::Throttle => "write_back_throttle",
+            Self::Reclaim => "memory_reclaim",
+            Self::Journal => "journal",
+            Self::InodeLock => "inode_lock",
+            Self::Lock => "lock",
+            Self::PageLock => "page_lock",
+            Self::Writeback => "page_under_write_back",
+            Self::Device => "device",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// A name ending in `*` matches all that begin so.
+type Names = &'static [&'static str];
+
+/// mm/page-writeback.c, block/blk-wbt.c
+const THROTTLE: Names = &["balance_dirty_pages*", "wbt_wait*", "io_schedule_throttle*", "blk_throtl_*"];
+/// mm/vmscan.c, mm/page_alloc.c, mm/memcontrol.c
+const RECLAIM: Names = &[
+    "try_to_free_pages*",
+    "try_to_free_mem_cgroup_pages*",
+    "do_try_to_free_pages*",
+    "shrink_node*",
+    "shrink_slab*",
+    "shrink_lruvec*",
+    "throttle_direct_reclaim*",
+    "reclaim_throttle*",
+    "__alloc_pages_direct_*",
+    "mem_cgroup_handle_over_high*",
+    "__mem_cgroup_handle_over_high*",
+    "out_of_memory*",
+];
+/// fs/jbd2, fs/ext4/fast_commit.c; fs/xfs/xfs_log*.c; fs/btrfs/transaction.c, tree-log.c; fs/f2fs/checkpoint.c
+const JOURNAL: Names = &[
+    "jbd2_*",
+    "__jbd2_*",
+    "start_this_handle",
+    "add_transaction_credits",
+    "wait_transaction_locked",
+    "wait_transaction_switching",
+    "do_get_write_access",
+    "ext4_fc_commit*",
+    "xlog_*",
+    "xfs_log_*",
+    "__xfs_log_*",
+    "xfs_trans_alloc*",
+    "btrfs_commit_transaction*",
+    "btrfs_sync_log*",
+    "btrfs_wait_for_commit*",
+    "btrfs_wait_tree_log*",
+    "wait_current_trans*",
+    "wait_log_commit*",
+    "wait_for_commit*",
+    "f2fs_issue_checkpoint*",
+    "f2fs_write_checkpoint*",
+];
+/// kernel/locking: what stands between a sleeping lock and its taker.
+const LOCKING: Names = &[
+    "rwsem_down_*",
+    "down_read*",
+    "down_write*",
+    "__down_read*",
+    "__down_write*",
+    "mutex_lock*",
+    "__mutex_lock*",
+    "rwsem_*",
+    "ww_mutex_lock*",
+    "percpu_rwsem_wait*",
+    "__percpu_down_read*",
+    "percpu_down_write*",
+];
+/// Takers of other locks than the inode's own: of address spaces, super blocks, extent maps, tree nodes.
+const OTHER_LOCKS: Names = &[
+    "lock_mm_and_find_vma*",
+    "do_user_addr_fault*",
+    "exc_page_fault*",
+    "mmap_*",
+    "vm_mmap_pgoff*",
+    "do_mmap*",
+    "__vm_munmap*",
+    "vma_*",
+    "ext4_map_blocks*",
+    "ext4_map_query_blocks*",
+    "ext4_map_create_blocks*",
+    "ext4_da_map_blocks*",
+    "ext4_da_get_block*",
+    "ext4_xattr_*",
+    "ext4_writepages*",
+    "ext4_mb_*",
+    "ext4_orphan_*",
+    "btrfs_tree_*",
+    "__btrfs_tree_*",
+    "btrfs_lock_root_node*",
+    "btrfs_read_lock_root_node*",
+    "super_lock*",
+    "iterate_supers*",
+    "sync_inodes_sb*",
+    "sb_start_*",
+    "bdev_*",
+    "blkdev_*",
+    "fdget_pos*",
+    "__fdget_pos*",
+    "pipe_*",
+    "anon_pipe_*",
+    "unix_*",
+];
+/// Takers of an inode's lock: the file systems' read and write paths and the name space.
+const INODE_LOCKS: Names = &[
+    "ext4_*",
+    "xfs_*",
+    "btrfs_*",
+    "f2fs_*",
+    "fuse_*",
+    "ovl_*",
+    "shmem_*",
+    "nfs_*",
+    "generic_*",
+    "vfs_*",
+    "inode_lock*",
+    "iterate_dir*",
+    "wrap_directory_iterator*",
+    "path_openat*",
+    "open_last_lookups*",
+    "lookup_slow*",
+    "walk_component*",
+    "lock_rename*",
+    "lock_two_*",
+    "filename_create*",
+    "start_dirop*",
+    "__start_dirop*",
+    "start_creating*",
+    "start_removing*",
+    "do_unlinkat*",
+    "do_rmdir*",
+    "do_renameat2*",
+    "do_truncate*",
+    "do_sys_ftruncate*",
+    "chmod_common*",
+    "chown_common*",
+    "simple_*",
+    "file_modified*",
+    "default_llseek*",
+    "dcache_*",
+];
+/// mm/filemap.c: a page is locked by someone else; where the reader itself waits for its data, that is the device.
+const PAGE_LOCK: Names = &["__folio_lock*", "folio_lock*", "__lock_page*", "lock_page*"];
+/// mm/page-writeback.c: a page is being written; in an fsync that is the device.
+const WRITEBACK: Names = &["folio_wait_writeback*", "folio_wait_stable*", "btrfs_start_ordered_extent*"];
+/// Callers that write a file out and wait.
+const SYNCS: Names = &[
+    "vfs_fsync*",
+    "do_fsync*",
+    "file_write_and_wait_range*",
+    "filemap_fdatawait*",
+    "__filemap_fdatawait*",
+    "filemap_write_and_wait*",
+    "ksys_sync*",
+    "sync_filesystem*",
+    "sync_file_range*",
+    "vfs_fsync_range*",
+];
+/// block/, mm/filemap.c, fs/buffer.c, fs/iomap: waits for a transfer, or for room in the device's queue.
+const DEVICE: Names = &[
+    "io_schedule*",
+    "blk_io_schedule*",
+    "submit_bio_wait*",
+    "blkdev_issue_*",
+    "blk_mq_get_tag*",
+    "__bio_queue_enter*",
+    "rq_qos_wait*",
+    "bit_wait_io*",
+    "__wait_on_buffer*",
+    "out_of_line_wait_on_bit*",
+    "filemap_update_page*",
+    "filemap_read_folio*",
+    "folio_wait_bit*",
+    "folio_put_wait_locked*",
+    "xfs_buf_iowait*",
+    "__iomap_dio_rw*",
+    "iomap_dio_rw*",
+    "dio_await_*",
+    "read_extent_buffer_pages*",
+    "read_tree_block*",
+    "wait_on_extent_buffer*",
+    "btrfs_wait_ordered_*",
+    "request_wait_answer*",
+];
+
+fn matches(name: &str, names: Names) -> bool {
+    names.iter().any(|n| n.strip_suffix('*').map_or(name == *n, |start| name.starts_with(start)))
+}
+
+/// What a thread waits for whose kernel stack is `stack`, innermost function first. `runnable`: it did not sleep, but
+/// was taken off its CPU.
+pub(crate) fn reason(stack: &[&str], runnable: bool) -> Reason {
+    if runnable {
+        return Reason::RunQueue;
+    }
+    let any = |names: Names| stack.iter().any(|f| matches(f, names));
+    if any(THROTTLE) {
+        return Reason::Throttle;
+    }
+    if any(RECLAIM) {
+        return Reason::Reclaim;
+    }
+    if any(JOURNAL) {
+        return Reason::Journal;
+    }
+    // A lock counts only where the thread sleeps in it: its taker is the next function up.
+    if let Some(outermost) = stack.iter().take(8).rposition(|f| matches(f, LOCKING)) {
+        let taker = stack.get(outermost + 1).copied().unwrap_or_default();
+        return if matches(taker, OTHER_LOCKS) || !matches(taker, INODE_LOCKS) {
+            Reason::Lock
+        } else {
+            Reason::InodeLock
+        };
+    }
+    if any(PAGE_LOCK) {
+        return Reason::PageLock;
+    }
+    if any(WRITEBACK) && !any(SYNCS) {
+        return Reason::Writeback;
+    }
+    if any(DEVICE) { Reason::Device } else { Reason::Other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(stack: &str) -> Reason {
+        let frames: Vec<&str> = stack.split(' ').collect();
+        reason(&frames, false)
+    }
+
+    #[test]
+    fn the_cause_far_from_the_scheduler_decides() {
+        let cases = [
+            ("schedule jbd2_log_wait_commit jbd2_complete_transaction ext4_sync_file do_fsync", Reason::Journal),
+            (
+                "schedule io_schedule folio_wait_bit_common folio_wait_writeback __filemap_fdatawait_range \
+                 file_write_and_wait_range ext4_sync_file",
+                Reason::Device,
+            ),
+            (
+                "schedule_timeout io_schedule_timeout __wait_for_common submit_bio_wait blkdev_issue_flush",
+                Reason::Device,
+            ),
+            (
+                "schedule_preempt_disabled rwsem_down_write_slowpath down_write ext4_buffered_write_iter vfs_write",
+                Reason::InodeLock,
+            ),
+            (
+                "schedule rwsem_down_write_slowpath down_write_nested xfs_ilock xfs_file_buffered_write",
+                Reason::InodeLock,
+            ),
+            ("schedule rwsem_down_read_slowpath down_read lock_mm_and_find_vma do_user_addr_fault", Reason::Lock),
+            ("schedule rwsem_down_write_slowpath down_write ext4_map_blocks ext4_dio_write_iter", Reason::Lock),
+            ("schedule __mutex_lock fdget_pos ksys_write", Reason::Lock),
+            ("schedule_timeout io_schedule_timeout balance_dirty_pages generic_perform_write", Reason::Throttle),
+            ("schedule io_schedule shrink_folio_list shrink_lruvec try_to_free_pages", Reason::Reclaim),
+            ("schedule io_schedule folio_wait_bit_common filemap_update_page filemap_get_pages", Reason::Device),
+            ("schedule io_schedule folio_wait_bit_common __folio_lock write_cache_pages", Reason::PageLock),
+            (
+                "schedule io_schedule folio_wait_bit_common folio_wait_writeback folio_wait_stable ext4_write_begin",
+                Reason::Writeback,
+            ),
+            ("schedule xlog_wait_on_iclog xfs_log_force_seq xfs_file_fsync", Reason::Journal),
+            ("schedule btrfs_commit_transaction btrfs_sync_file", Reason::Journal),
+            ("schedule anon_pipe_read vfs_read ksys_read", Reason::Other),
+            ("", Reason::Other),
+        ];
+        for (stack, expected) in cases {
+            assert_eq!(of(stack), expected, "{stack}");
+        }
+        assert_eq!(reason(&["jbd2_log_wait_commit"], true), Reason::RunQueue);
+    }
+}
