@@ -18,6 +18,8 @@ use ioreel_traces::{
     text::Interner,
 };
 
+use rustc_hash::FxHashMap;
+
 use crate::{
     aio::Aio,
     block::{self, Blocks},
@@ -153,10 +155,10 @@ pub(crate) struct Assembler {
     in_flight: Text,
     midway: Text,
     paths: Interner,
-    files: HashMap<FileKey, KnownFile>,
-    ofds: HashMap<u64, Description>,
+    files: FxHashMap<FileKey, KnownFile>,
+    ofds: FxHashMap<u64, Description>,
     next_ofd: i64,
-    tasks: HashMap<u32, Life>,
+    tasks: FxHashMap<u32, Life>,
     mappings: Mappings,
     start: Start,
     /// Set when waits are recorded.
@@ -183,10 +185,10 @@ impl Assembler {
     pub(crate) fn new(writer: ReelWriter, t0_ns: i64, mounts: Vec<Mount>) -> Self {
         let mut calls = [vec![None; 512], vec![None; 512]];
         for call in calls::all() {
-            calls[0][call.nr as usize] = Some(Known { call, name: call.name.into(), fix: |_| () });
+            calls[0][call.nr as usize] = Some(Known { call, name: Text::word(call.name), fix: |_| () });
         }
         for c in calls::compat() {
-            calls[1][c.nr] = c.call.map(|call| Known { call, name: call.name.into(), fix: c.fix });
+            calls[1][c.nr] = c.call.map(|call| Known { call, name: Text::word(call.name), fix: c.fix });
         }
         Self {
             writer,
@@ -201,15 +203,15 @@ impl Assembler {
             last_ns: 0,
             aio: Aio::default(),
             calls,
-            syscall: "syscall".into(),
-            complete: "complete".into(),
-            in_flight: "in_flight_at_end".into(),
-            midway: "in_flight_at_start".into(),
+            syscall: Text::word("syscall"),
+            complete: Text::word("complete"),
+            in_flight: Text::word("in_flight_at_end"),
+            midway: Text::word("in_flight_at_start"),
             paths: Interner::new(INTERNED_PATHS),
-            files: HashMap::new(),
-            ofds: HashMap::new(),
+            files: FxHashMap::default(),
+            ofds: FxHashMap::default(),
             next_ofd: 0,
-            tasks: HashMap::new(),
+            tasks: FxHashMap::default(),
             mappings: Mappings::default(),
             start: Start::default(),
             waits: None,
@@ -287,15 +289,15 @@ impl Assembler {
         }
     }
 
-    fn op(&mut self, rec: &rec_op, tail: Option<&Tail<'_>>, in_flight: bool) -> Result<()> {
+    pub(crate) fn op(&mut self, rec: &rec_op, tail: Option<&Tail<'_>>, in_flight: bool) -> Result<()> {
         let flags = u32::from(rec.flags);
         let has = |bit: op_flags| flags & bit.0 != 0;
         let table = &self.calls[usize::from(has(op_flags::OPF_COMPAT))];
-        let Some(Known { call, name, fix }) = table.get(usize::from(rec.nr)).cloned().flatten() else {
+        let Some(Known { call, name, fix }) = table.get(usize::from(rec.nr)).and_then(Clone::clone) else {
             self.counts.strange += 1;
             return Ok(());
         };
-        let pid = self.tasks.get(&rec.task_id).map_or(0, |life| life.row.pid);
+        let (pid, tid) = self.tasks.get(&rec.task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid));
         let busy = has(op_flags::OPF_MAP_BUSY);
         let mapped = if busy { self.mappings.find(pid, rec.args[0] as i64) } else { None };
         if busy && mapped.is_none() {
@@ -329,6 +331,8 @@ impl Assembler {
             dur_ns: rec.dur_ns as i64,
             cpu: i32::from(rec.hdr.cpu),
             task_id: i64::from(rec.task_id),
+            pid,
+            tid,
             op: name,
             source: self.syscall.clone(),
             state: match (in_flight, has(op_flags::OPF_MIDWAY)) {
@@ -343,9 +347,6 @@ impl Assembler {
             ret: (!in_flight).then_some(raw.ret),
             ..Op::default()
         };
-        if let Some(life) = self.tasks.get(&rec.task_id) {
-            (op.pid, op.tid) = (life.row.pid, life.row.tid);
-        }
         if let Some(t) = tail {
             let path = |this: &mut Self, which: u8, fault: op_flags, bytes: &[u8]| {
                 (arg(which).is_some_and(|a| a != 0) && !has(fault)).then(|| this.paths.get(bytes))
@@ -489,7 +490,7 @@ impl Assembler {
             sb_dev,
             ino: rec.file.ino as i64,
             generation: i64::from(rec.file.generation),
-            kind: kind.into(),
+            kind: Text::word(kind),
             first_ns,
             size_bytes: Some(rec.size_bytes),
             mode: Some((rec.mode & 0o7777) as i32),

@@ -15,15 +15,10 @@ use crate::{classify::Told, layout::Layouts};
 pub(crate) struct Blocks {
     /// What lies where on the devices met.
     pub(crate) layouts: Layouts,
-    words: HashMap<&'static str, Text>,
     comms: HashMap<[u8; 16], Text>,
 }
 
 impl Blocks {
-    fn word(&mut self, word: &'static str) -> Text {
-        self.words.entry(word).or_insert_with(|| word.into()).clone()
-    }
-
     fn comm(&mut self, bytes: [u8; 16]) -> Text {
         // Worker threads change their names as they please.
         if self.comms.len() > MAX_COMMS {
@@ -44,7 +39,7 @@ impl Blocks {
             dev: i64::from(rec.dev),
             sector: if bare { -1 } else { rec.sector as i64 },
             len_bytes: if bare { 0 } else { i64::from(rec.len_bytes) },
-            op: self.word(op),
+            op: Text::word(op),
             flags,
             cpu: rec.issue_cpu as i32,
             error: errno(rec.error),
@@ -73,19 +68,19 @@ impl Blocks {
             dev: i64::from(rec.dev),
             sector: if has_sector { rec.sector as i64 } else { -1 },
             len_bytes: i64::from(rec.len_bytes),
-            op: self.word(op),
+            op: Text::word(op),
             flags,
             task_id: (rec.task_id != 0).then_some(i64::from(rec.task_id)),
             comm: self.comm(rec.comm.map(|b| b as u8)),
             file: None,
             file_offset_bytes: None,
-            class: self.word(told.class),
+            class: Text::word(told.class),
             confidence: told.confidence,
             cause: None,
             orig_dev: moved.then_some(i64::from(rec.orig_dev)),
             orig_sector: (moved && has_sector).then_some(rec.orig_sector as i64),
-            detail: told.detail.map(|w| self.word(w)),
-            how: told.how.map(|w| self.word(w)),
+            detail: told.detail.map(Text::word),
+            how: told.how.map(Text::word),
             error: Some(errno(rec.error)),
         }
     }

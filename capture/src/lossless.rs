@@ -74,7 +74,7 @@ pub(crate) fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &
     let stopped = stops.list();
     let since = stopped.iter().map(|(_, s)| s.since_ns as i64).min().unwrap_or(i64::MAX);
     let complete_to_ns = loop {
-        let pass = session.drain();
+        let pass = session.drain(pipeline.spare());
         // What waits in a stopped thread is as old as its stop.
         let complete_to_ns = pass.complete_to_ns.min(since);
         if !pass.bytes.is_empty() {

@@ -1,13 +1,14 @@
 //! The thread that turns drained bytes into a reel: orders records, finds holes, feeds the assembler.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use ioreel_traces::{ReelError, manifest::Loss, rotate::Keep, rows::Stop};
@@ -20,9 +21,13 @@ use crate::{
     wire,
 };
 
-/// Passes that may wait for the writer. When it cannot keep up, draining waits, the rings fill and the
-/// kernel counts what it had to drop: memory stays bounded.
-const QUEUED_PASSES: usize = 64;
+/// Bytes of records that may wait for the writer, half a second of a fast program. When it cannot keep up, draining
+/// waits, the rings fill and the kernel counts what it had to drop: memory stays bounded.
+const QUEUED_BYTES: i64 = 64 << 20;
+/// How often a waiting drain looks whether the writer has come along.
+const BEHIND_TICK: Duration = Duration::from_millis(1);
+/// Emptied passes kept for reuse.
+const SPARES: usize = 4;
 /// A record's time is taken a moment before the record is visible. This much later it surely is, even on
 /// a host whose hypervisor takes the CPU away in between.
 const SETTLED_NS: i64 = 10_000_000;
@@ -100,7 +105,8 @@ impl Assembled {
 /// The running writer.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
-    sender: SyncSender<Message>,
+    sender: Sender<Message>,
+    spare: Receiver<Vec<u8>>,
     thread: JoinHandle<Assembled>,
     /// Shared with the thread.
     pub(crate) progress: Arc<Progress>,
@@ -110,17 +116,27 @@ impl Pipeline {
     /// Starts the writer thread. `tables` gets the disks of file systems as they are met, unless the set
     /// of devices is fixed.
     pub(crate) fn start(assembler: Assembler, tables: Option<Tables>, keep: Option<Keep>) -> Self {
-        let (sender, receiver) = sync_channel(QUEUED_PASSES);
+        let (sender, receiver) = channel();
+        let (spares, spare) = sync_channel(SPARES);
         let progress = Arc::new(Progress::default());
         let shared = Arc::clone(&progress);
-        let thread = std::thread::spawn(move || Worker::new(assembler, tables, shared, keep).run(&receiver));
-        Self { sender, thread, progress }
+        let thread = std::thread::spawn(move || Worker::new(assembler, tables, shared, keep, spares).run(&receiver));
+        Self { sender, spare, thread, progress }
+    }
+
+    /// Memory to drain into: that of an earlier pass, since memory fresh from the kernel costs a fault a page.
+    pub(crate) fn spare(&self) -> Vec<u8> {
+        self.spare.try_recv().unwrap_or_default()
     }
 
     /// Hands a pass over; waits while the writer is behind.
     pub(crate) fn send(&self, message: Message) {
         if let Message::Records { bytes, .. } = &message {
-            self.progress.queued_bytes.fetch_add(bytes.len() as i64, Ordering::Relaxed);
+            let queued = &self.progress.queued_bytes;
+            while queued.load(Ordering::Acquire) > QUEUED_BYTES && !self.thread.is_finished() {
+                std::thread::sleep(BEHIND_TICK);
+            }
+            queued.fetch_add(bytes.len() as i64, Ordering::AcqRel);
         }
         // The thread ends only when this sender is gone.
         let _ = self.sender.send(message);
@@ -141,6 +157,22 @@ impl Pipeline {
     }
 }
 
+/// A record that waits until all that ended before it is here.
+#[derive(Clone, Copy)]
+struct Waiting {
+    end_ns: i64,
+    /// Number of its pass.
+    pass: usize,
+    /// Where in the pass it begins.
+    at: usize,
+}
+
+/// A pass whose records have not all been taken.
+struct Pass {
+    bytes: Vec<u8>,
+    waiting: usize,
+}
+
 struct Worker {
     /// What a rotating reel keeps.
     keep: Option<Keep>,
@@ -149,7 +181,12 @@ struct Worker {
     assembler: Assembler,
     tables: Option<Tables>,
     progress: Arc<Progress>,
-    pending: Vec<u8>,
+    spares: SyncSender<Vec<u8>>,
+    passes: VecDeque<Pass>,
+    /// Number of the first of these.
+    first_pass: usize,
+    /// In order of time.
+    waiting: Vec<Waiting>,
     holes: Vec<Holes>,
     known_fs: usize,
     block_events: BTreeMap<i64, i64>,
@@ -158,14 +195,23 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(assembler: Assembler, tables: Option<Tables>, progress: Arc<Progress>, keep: Option<Keep>) -> Self {
+    fn new(
+        assembler: Assembler,
+        tables: Option<Tables>,
+        progress: Arc<Progress>,
+        keep: Option<Keep>,
+        spares: SyncSender<Vec<u8>>,
+    ) -> Self {
         Self {
             keep,
             closed: 0,
             assembler,
             tables,
             progress,
-            pending: Vec::new(),
+            spares,
+            passes: VecDeque::new(),
+            first_pass: 0,
+            waiting: Vec::new(),
             holes: Vec::new(),
             known_fs: 0,
             block_events: BTreeMap::new(),
@@ -180,7 +226,7 @@ impl Worker {
                 Message::Records { bytes, complete_to_ns } => {
                     let taken = bytes.len() as i64;
                     self.records(bytes, complete_to_ns);
-                    self.progress.queued_bytes.fetch_sub(taken, Ordering::Relaxed);
+                    self.progress.queued_bytes.fetch_sub(taken, Ordering::AcqRel);
                 }
                 Message::Stops(stops) => self.stops(stops),
                 Message::EndOfOperations(in_flight, reply) => {
@@ -197,32 +243,28 @@ impl Worker {
     }
 
     fn records(&mut self, bytes: Vec<u8>, complete_to_ns: i64) {
-        self.find_holes(&bytes);
-        if self.pending.is_empty() {
-            self.pending = bytes;
-        } else {
-            self.pending.extend_from_slice(&bytes);
+        self.receive(bytes);
+        if !self.waiting.is_sorted_by_key(|w| w.end_ns) {
+            // Stable: records of one moment keep their ring's order. The rings are runs, which the sort merges.
+            self.waiting.sort_by_key(|w| w.end_ns);
         }
-        let mut order = Vec::new();
-        let mut at = 0;
-        while let Some(hdr) = wire::header(&self.pending[at..]) {
-            order.push((hdr.end_ns as i64, at, hdr.len_bytes as usize));
-            at += hdr.len_bytes as usize;
-        }
-        // Stable: records of one moment keep their ring's order. The rings are runs, which the sort merges.
-        order.sort_by_key(|(end_ns, ..)| *end_ns);
         let until = complete_to_ns.saturating_sub(SETTLED_NS);
-        let ready = order.partition_point(|(end_ns, ..)| *end_ns < until);
-        let pending = std::mem::take(&mut self.pending);
-        for (_, at, len) in &order[..ready] {
-            self.take(&pending[*at..*at + *len], false);
+        let ready = self.waiting.partition_point(|w| w.end_ns < until);
+        let mut passes = std::mem::take(&mut self.passes);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for w in waiting.drain(..ready) {
+            let pass = &mut passes[w.pass - self.first_pass];
+            pass.waiting -= 1;
+            self.take(&pass.bytes[w.at..], false);
         }
-        // Back into arrival order, so that the next stable sort sees it.
-        let mut left: Vec<_> = order[ready..].iter().map(|(_, at, len)| (*at, *len)).collect();
-        left.sort_unstable();
-        for (at, len) in left {
-            self.pending.extend_from_slice(&pending[at..at + len]);
+        while let Some(pass) = passes.pop_front_if(|p| p.waiting == 0) {
+            self.first_pass += 1;
+            let mut bytes = pass.bytes;
+            bytes.clear();
+            // When enough are spare already, this one goes.
+            let _ = self.spares.try_send(bytes);
         }
+        (self.passes, self.waiting) = (passes, waiting);
         if self.error.is_none()
             && let Err(e) = self.assembler.flush_if_old()
         {
@@ -242,19 +284,44 @@ impl Worker {
         }
     }
 
+    /// Lists the records of a pass and looks for holes in their numbers.
+    fn receive(&mut self, bytes: Vec<u8>) {
+        let number = self.first_pass + self.passes.len();
+        let before = self.waiting.len();
+        let mut at = 0;
+        while let Some(hdr) = wire::header(&bytes[at..]) {
+            if hdr.cpu != wire::NO_CPU {
+                let stream = usize::from(hdr.cpu) * STREAMS + usize::from(hdr.stream).min(STREAMS - 1);
+                if stream >= self.holes.len() {
+                    self.holes.resize_with(stream + 1, Holes::default);
+                }
+                self.holes[stream].see(hdr.seq, hdr.end_ns as i64);
+            }
+            self.waiting.push(Waiting { end_ns: hdr.end_ns as i64, pass: number, at });
+            at += hdr.len_bytes as usize;
+        }
+        self.holes.iter_mut().for_each(Holes::settle);
+        self.passes.push_back(Pass { bytes, waiting: self.waiting.len() - before });
+    }
+
+    /// Takes the record that `bytes` begins with.
     fn take(&mut self, bytes: &[u8], in_flight: bool) {
         // After a write error the rest is only counted, by what is missing in the end.
         if self.error.is_some() {
             return;
         }
-        let Some(record) = wire::parse(bytes) else {
+        let taken = if let Some(op) = wire::plain_op(bytes) {
+            self.assembler.op(&op, None, in_flight)
+        } else if let Some(record) = wire::parse(bytes) {
+            if let wire::Record::Bio(bio) = &record {
+                self.block_events.insert(i64::from(bio.dev), bio.hdr.end_ns as i64);
+            }
+            self.assembler.take(record, in_flight)
+        } else {
             self.assembler.counts.strange += 1;
-            return;
+            Ok(())
         };
-        if let wire::Record::Bio(bio) = &record {
-            self.block_events.insert(i64::from(bio.dev), bio.hdr.end_ns as i64);
-        }
-        if let Err(e) = self.assembler.take(record, in_flight) {
+        if let Err(e) = taken {
             self.fail(e);
         }
     }
@@ -315,21 +382,5 @@ impl Worker {
                 }
             }
         }
-    }
-
-    fn find_holes(&mut self, mut bytes: &[u8]) {
-        while let Some(hdr) = wire::header(bytes) {
-            if hdr.cpu == wire::NO_CPU {
-                bytes = &bytes[hdr.len_bytes as usize..];
-                continue;
-            }
-            let stream = usize::from(hdr.cpu) * STREAMS + usize::from(hdr.stream).min(STREAMS - 1);
-            if stream >= self.holes.len() {
-                self.holes.resize_with(stream + 1, Holes::default);
-            }
-            self.holes[stream].see(hdr.seq, hdr.end_ns as i64);
-            bytes = &bytes[hdr.len_bytes as usize..];
-        }
-        self.holes.iter_mut().for_each(Holes::settle);
     }
 }

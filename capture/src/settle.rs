@@ -27,7 +27,7 @@ pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) -> i64 {
         return drain_and_resume(session, stops, pipeline);
     }
     loop {
-        let pass = session.drain();
+        let pass = session.drain(pipeline.spare());
         let more = pass.more;
         if !pass.bytes.is_empty() {
             pipeline.send(Message::Records { bytes: pass.bytes, complete_to_ns: pass.complete_to_ns });

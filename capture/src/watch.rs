@@ -134,7 +134,7 @@ struct Rows {
 impl Rows {
     fn drain(&mut self, session: &Session<'_>) {
         loop {
-            let pass = session.drain();
+            let pass = session.drain(Vec::new());
             let mut bytes = &pass.bytes[..];
             while let Some(hdr) = wire::header(bytes) {
                 self.last_ns = self.last_ns.max(hdr.end_ns as i64);

@@ -131,6 +131,15 @@ pub fn header(bytes: &[u8]) -> Option<rec_hdr> {
     (len >= size_of::<rec_hdr>() && len <= bytes.len()).then_some(hdr)
 }
 
+/// The record that `bytes` begins with, when it is a plain operation: nearly all are, and this way they are copied once.
+pub fn plain_op(bytes: &[u8]) -> Option<rec_op> {
+    let (hdr, _) = take::<rec_hdr>(bytes)?;
+    if u32::from(hdr.r#type) != rec_type::REC_OP.0 || hdr.len_bytes as usize != size_of::<rec_op>() {
+        return None;
+    }
+    take(bytes).map(|(op, _)| op)
+}
+
 /// The record that `bytes` begins with; `None` when it is cut short or of unknown type.
 pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
     let hdr = header(bytes)?;

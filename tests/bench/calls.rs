@@ -24,6 +24,7 @@ enum Watcher {
     Untraced,
     Traced,
     Perf,
+    Bpftrace,
     Strace,
 }
 
@@ -34,11 +35,16 @@ const WATCHERS: &[(Watcher, &str, usize)] = &[
     (Watcher::Untraced, "ioreel, another task recorded", 1_000_000),
     (Watcher::Traced, "ioreel, this one recorded", 300_000),
     (Watcher::Perf, "perf record -e raw_syscalls:*", 100_000),
+    (Watcher::Bpftrace, "bpftrace, a line per call", 100_000),
     (Watcher::Strace, "strace -f", 30_000),
 ];
 
+/// What bpftrace is asked for: when, how long, which call, with what result.
+const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @[tid] = nsecs; } \
+     tracepoint:raw_syscalls:sys_exit /pid == cpid/ { printf(\"%lu %lu %d %d\\n\", @[tid], nsecs - @[tid], args->id, args->ret); }";
+
 /// Aims over the empty pair, ns.
-const AIMS_NS: &[(Watcher, f64)] = &[(Watcher::Untraced, 20.0), (Watcher::Traced, 150.0)];
+const AIMS_NS: &[(Watcher, f64)] = &[(Watcher::Untraced, 8.0), (Watcher::Traced, 90.0)];
 
 /// What the bare call took where the aims were set, ns.
 const AIMED_AT_NS: f64 = 165.0;
@@ -86,6 +92,10 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
     Ok(())
 }
 
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path that is no text")
+}
+
 fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Told> {
     let out = bench.dir.path().join("told");
     let reel = bench.reels.path().join("calls.reel");
@@ -103,14 +113,29 @@ fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Tol
             c.args(["record", "-q", "-e", "raw_syscalls:*", "-o"]).arg(&perf).arg("--").arg(&bench.own);
             c
         }
+        Watcher::Bpftrace => {
+            let mut c = Command::new("bpftrace");
+            c.args(["-o", "/dev/null", "-e", BPFTRACE, "-c"]);
+            c
+        }
         Watcher::Strace => {
             let mut c = Command::new("strace");
             c.args(["-f", "-o", "/dev/null", "--"]).arg(&bench.own);
             c
         }
     };
-    command.arg("produce").args([bench.cpu.to_string(), calls.to_string(), "0".into()]).arg(data).arg(&out);
+    let words = ["produce".into(), bench.cpu.to_string(), calls.to_string(), "0".into()];
+    if watcher == Watcher::Bpftrace {
+        // It wants the command as one word.
+        command.arg([text(&bench.own)?, &words.join(" "), text(data)?, text(&out)?].join(" "));
+    } else {
+        command.args(&words).arg(data).arg(&out);
+    }
     command.stdout(Stdio::null());
+    if watcher == Watcher::Bpftrace {
+        // It tells how many lines it lost.
+        command.stderr(Stdio::null());
+    }
     let mut produce = || -> Result<()> {
         let status = command.status().with_context(|| format!("{:?}", command.get_program()))?;
         if !status.success() {

@@ -3,12 +3,13 @@
 //! Everything is measured in one run and interleaved, round by round, so that what disturbs the machine disturbs all
 //! alike; figures are medians over rounds. Nothing here passes or fails: the aims stand beside the figures.
 
+mod block;
 mod calls;
+mod jobs;
 mod producer;
 mod session;
 mod stats;
 mod sustained;
-mod tar;
 
 use std::{
     env,
@@ -33,10 +34,10 @@ struct Bench {
 }
 
 const USAGE: &str = "\
-usage: cost [--rounds N] [--archive FILE.tar] [calls|sustained|tar]…
+usage: cost [--rounds N] [--archive FILE.tar] [calls|sustained|jobs|block]…
   --rounds N      rounds of each comparison (11)
   --archive FILE  an archive to unpack; made of 3 000 small files when not given
-  calls sustained tar   measure only these";
+  calls sustained jobs block   measure only these";
 
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
@@ -48,7 +49,7 @@ fn main() -> Result<ExitCode> {
     let words: Vec<String> = env::args().skip(1).filter(|w| w != "--bench").collect();
     match words.first().map(String::as_str) {
         Some("produce") => return producer::main(&words[1..]).map(|()| ExitCode::SUCCESS),
-        Some("time") => return tar::timed(&words[1..]),
+        Some("time") => return jobs::timed(&words[1..]),
         Some("--help" | "-h") => {
             println!("{USAGE}");
             return Ok(ExitCode::SUCCESS);
@@ -61,7 +62,7 @@ fn main() -> Result<ExitCode> {
         match word.as_str() {
             "--rounds" => rounds = words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0).context(USAGE)?,
             "--archive" => archive = Some(PathBuf::from(words.next().context(USAGE)?)),
-            "calls" | "sustained" | "tar" => parts.push(word),
+            "calls" | "sustained" | "jobs" | "block" => parts.push(word),
             _ => bail!(USAGE),
         }
     }
@@ -92,9 +93,13 @@ fn main() -> Result<ExitCode> {
         told("the highest rate without loss");
         sustained::measure(&bench)?;
     }
-    if wanted("tar") {
-        told("an unpacking");
-        tar::measure(&bench, rounds, archive)?;
+    if wanted("jobs") {
+        told("an unpacking and a search");
+        jobs::measure(&bench, rounds, archive)?;
+    }
+    if wanted("block") {
+        told("the block layer");
+        block::measure(&bench, rounds)?;
     }
     Ok(ExitCode::SUCCESS)
 }

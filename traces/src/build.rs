@@ -28,10 +28,25 @@ pub trait Builder: Default {
     fn take(&mut self, places: Range<usize>, order: Order<'_>) -> ArrayRef;
     /// Forgets the values and keeps the memory.
     fn clear(&mut self);
-    /// Whether the column holds many values, each in bursts: a dictionary of them takes more room than the values.
-    fn bursts(&self, _order: Order<'_>) -> bool {
-        false
+    /// How the values follow each other, as far as that decides how they are laid out.
+    fn shape(&self, order: Order<'_>) -> Shape;
+    /// The same of ids, which may come in bursts.
+    fn shape_of_ids(&self, order: Order<'_>) -> Shape {
+        self.shape(order)
     }
+}
+
+/// How a column's values follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// In long runs of one value: differences take no room, and cost less than looking each value up in a dictionary.
+    Runs,
+    /// Many values, each in bursts: a dictionary of them takes more room than the values.
+    Bursts,
+    /// Many values, few of which return: likewise.
+    Many,
+    /// Anything else.
+    Mixed,
 }
 
 /// Collects integers, null or not.
@@ -108,6 +123,51 @@ impl<T: ArrowPrimitiveType> Integers<T> {
     }
 }
 
+impl<T: ArrowPrimitiveType> Integers<T>
+where
+    T::Native: Into<i64>,
+{
+    /// Whether a value is nearly always that of the row before.
+    fn in_runs(&self, order: Order<'_>) -> bool {
+        /// Rows of a run, on average.
+        const LONG: usize = 64;
+        let most = self.values.len() / LONG;
+        let mut changes = 0;
+        let mut last = None;
+        let mut changed = |value: T::Native| {
+            changes += usize::from(last != Some(value));
+            last = Some(value);
+            changes > most
+        };
+        let beyond = match order {
+            None => self.values.iter().any(|v| changed(*v)),
+            // Nulls after the last value are not written down.
+            Some(order) => order.iter().any(|row| self.values.get(*row as usize).is_some_and(|v| changed(*v))),
+        };
+        !beyond
+    }
+
+    /// Whether a sample of the values holds many, and few twice.
+    fn many(&self) -> bool {
+        /// Values looked at.
+        const SAMPLE: usize = 8192;
+        /// Keys of a byte are better than any values.
+        const FEW: usize = 256;
+        /// A value that returns more often is better told by a key.
+        const RETURNS: usize = 16;
+        let mut distinct = HashSet::<i64, BuildHasherDefault<AddressHasher>>::default();
+        let (mut last, mut changes) = (None, 0);
+        for value in self.values.iter().take(SAMPLE) {
+            if last != Some(*value) {
+                changes += 1;
+                distinct.insert((*value).into());
+                last = Some(*value);
+            }
+        }
+        distinct.len() > FEW && distinct.len() * RETURNS > changes
+    }
+}
+
 impl Integers<Int64Type> {
     /// The value in row `row`, if it is there.
     pub fn value(&self, row: u32) -> Option<i64> {
@@ -146,7 +206,20 @@ where
         self.valid.clear();
     }
 
-    fn bursts(&self, order: Order<'_>) -> bool {
+    fn shape(&self, order: Order<'_>) -> Shape {
+        if self.in_runs(order) {
+            Shape::Runs
+        } else if self.many() {
+            Shape::Many
+        } else {
+            Shape::Mixed
+        }
+    }
+
+    fn shape_of_ids(&self, order: Order<'_>) -> Shape {
+        if self.in_runs(order) {
+            return Shape::Runs;
+        }
         /// Rows looked back: calls on two or three files at a time still make bursts.
         const NEAR: usize = 8;
         /// Fewer values than this have keys of a byte at most, which nothing beats.
@@ -167,7 +240,7 @@ where
             near[rows % NEAR] = Some(value);
             rows += 1;
         }
-        distinct.len() > FEW && repeated * 2 >= rows
+        if distinct.len() > FEW && repeated * 2 >= rows { Shape::Bursts } else { Shape::Mixed }
     }
 }
 
@@ -220,6 +293,13 @@ impl Builder for Texts {
             .get_or_insert_with(|| Arc::new(StringArray::from_iter_values(entries.iter().map(|t| &**t))))
             .clone();
         Arc::new(DictionaryArray::new(self.keys.collect(places, order), values))
+    }
+
+    fn shape(&self, _order: Order<'_>) -> Shape {
+        /// Where there are fewer, it does not matter.
+        const FEW: usize = 256;
+        let rows = self.keys.values.len() - self.keys.valid.iter().filter(|valid| !**valid).count();
+        if self.entries.len() > FEW && self.entries.len() * 2 > rows { Shape::Many } else { Shape::Mixed }
     }
 
     fn clear(&mut self) {
@@ -320,15 +400,19 @@ mod tests {
     fn bursts_are_told_from_returning_values() {
         // An unpacking: each file a few times, the archive between.
         let unpacking: Vec<_> = (0..10_000).map(|i| Some(if i % 5 == 2 { 1 } else { 100 + i / 5 })).collect();
-        assert!(integers(&unpacking).bursts(None));
+        assert_eq!(integers(&unpacking).shape_of_ids(None), Shape::Bursts);
         let returning: Vec<_> = (0..10_000).map(|i| Some(i * 7919 % 400)).collect();
-        assert!(!integers(&returning).bursts(None));
+        assert_eq!(integers(&returning).shape_of_ids(None), Shape::Mixed);
         // Nulls at the end, met before values in time order: the order is that of all rows.
         let mut cut = integers(&unpacking);
         cut.push_option(None);
         let backwards: Vec<u32> = (0..=10_000).rev().collect();
-        assert!(cut.bursts(Some(&backwards)));
+        assert_eq!(cut.shape_of_ids(Some(&backwards)), Shape::Bursts);
         let few: Vec<_> = (0..10_000).map(|i| Some(i / 50)).collect();
-        assert!(!integers(&few).bursts(None));
+        assert_eq!(integers(&few).shape_of_ids(None), Shape::Mixed);
+        let runs: Vec<_> = (0..10_000).map(|i| Some(i / 100 % 3)).collect();
+        assert_eq!(integers(&runs).shape(None), Shape::Runs);
+        let sizes: Vec<_> = (0..10_000).map(|i| Some(if i % 2 == 0 { 0 } else { i * 7919 % 5003 })).collect();
+        assert_eq!(integers(&sizes).shape(None), Shape::Many);
     }
 }

@@ -17,14 +17,16 @@ use parquet::{
 
 use crate::{
     ReelError, Text,
-    build::{Builder, Integers, Order, Texts},
+    build::{Builder, Integers, Order, Shape, Texts},
 };
 
 /// How a column is laid out in Parquet. Chosen by measurement on ten million rows: see
 /// `docs/trace-format.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Dictionary, then run-length: names, ids, small ranges.
+    /// Dictionary, then run-length: names, ids, small ranges. In a segment where they are in long runs of one value,
+    /// integers as [`Layout::Delta`]; where few values return, integers as [`Layout::Split`] and text by what differs
+    /// from the row before.
     Dict,
     /// Differences, bit-packed: times and ids that grow.
     Delta,
@@ -214,8 +216,8 @@ pub trait Row: Clone + Send + Sync + 'static {
     }
     /// Fills the column of references that are known only when the segment closes, if there is one.
     fn refer(_columns: &mut Self::Columns, _to: Vec<Option<i64>>) {}
-    /// For each column of [`Layout::Ids`]: whether its values come in bursts; false for other columns.
-    fn bursts(columns: &Self::Columns, order: Order<'_>) -> Vec<bool>;
+    /// How the values of each column follow each other, where its layout depends on that.
+    fn shapes(columns: &Self::Columns, order: Order<'_>) -> Vec<Shape>;
     /// The rows at these places of the order.
     fn take(columns: &mut Self::Columns, places: Range<usize>, order: Order<'_>) -> Vec<ArrayRef>;
     /// Forgets the rows and keeps the memory.
@@ -254,8 +256,8 @@ pub const DEFAULT_ROW_GROUP_ROWS: usize = 128 * 1024;
 /// Dictionary limit: paths should stay a dictionary, whatever their number in a row group.
 const DICTIONARY_LIMIT_BYTES: usize = 8 << 20;
 
-/// How a segment of a table is written to Parquet, given which of its columns have bursts.
-pub fn properties<R: Row>(bursts: &[bool]) -> Result<WriterProperties, ReelError> {
+/// How a segment of a table is written to Parquet, given how the values of its columns follow each other.
+pub fn properties<R: Row>(shapes: &[Shape]) -> Result<WriterProperties, ReelError> {
     let level = ZstdLevel::try_new(DEFAULT_ZSTD_LEVEL)
         .map_err(|e| ReelError::Write { path: R::TABLE.into(), why: e.to_string() })?;
     let mut p: WriterPropertiesBuilder = WriterProperties::builder()
@@ -269,23 +271,16 @@ pub fn properties<R: Row>(bursts: &[bool]) -> Result<WriterProperties, ReelError
             // Comparing every name costs more than it could ever save: names are not what a window is cut by.
             p = p.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
         }
-        let layout = match c.layout {
-            Layout::Ids if bursts.get(i) == Some(&true) => Layout::Split,
-            other => other,
+        let text = matches!(c.data_type, DataType::Dictionary(_, _));
+        let encoding = match (c.layout, shapes.get(i)) {
+            (Layout::Delta, _) | (Layout::Ids | Layout::Dict, Some(Shape::Runs)) => Encoding::DELTA_BINARY_PACKED,
+            (Layout::Dict, Some(Shape::Many)) if text => Encoding::DELTA_BYTE_ARRAY,
+            (Layout::Split, _) | (Layout::Ids, Some(Shape::Bursts)) | (Layout::Dict, Some(Shape::Many)) => {
+                Encoding::BYTE_STREAM_SPLIT
+            }
+            (Layout::Ids | Layout::Dict, _) => continue,
         };
-        match layout {
-            Layout::Dict | Layout::Ids => {}
-            Layout::Delta => {
-                p = p
-                    .set_column_dictionary_enabled(path.clone(), false)
-                    .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-            }
-            Layout::Split => {
-                p = p
-                    .set_column_dictionary_enabled(path.clone(), false)
-                    .set_column_encoding(path, Encoding::BYTE_STREAM_SPLIT);
-            }
-        }
+        p = p.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
     }
     Ok(p.build())
 }
@@ -361,9 +356,13 @@ macro_rules! table {
                 $( fn refer(columns: &mut Columns, to: Vec<Option<i64>>) {
                     columns.$late.replace(to.into_iter());
                 } )?
-                fn bursts(columns: &Columns, order: $crate::build::Order<'_>) -> Vec<bool> {
-                    use $crate::{build::Builder, table::Layout};
-                    vec![$( Layout::$layout == Layout::Ids && columns.$name.bursts(order), )+]
+                fn shapes(columns: &Columns, order: $crate::build::Order<'_>) -> Vec<$crate::build::Shape> {
+                    use $crate::{build::{Builder, Shape}, table::Layout};
+                    vec![$( match Layout::$layout {
+                        Layout::Ids => columns.$name.shape_of_ids(order),
+                        Layout::Dict => columns.$name.shape(order),
+                        Layout::Delta | Layout::Split => Shape::Mixed,
+                    }, )+]
                 }
                 fn take(
                     columns: &mut Columns,

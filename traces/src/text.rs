@@ -1,76 +1,126 @@
 //! Shared immutable text: operation names and paths repeat, so rows share rather than copy them.
 
-use std::{collections::HashMap, fmt, ops::Deref, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::HashMap,
+    fmt,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    sync::Arc,
+};
 
 /// A cheap-to-clone string.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Text(Arc<str>);
+#[derive(Clone)]
+pub struct Text(Kept);
+
+#[derive(Clone)]
+enum Kept {
+    /// A word of the program's own: nothing is counted when it is cloned, a million times a second.
+    Word(&'static str),
+    Shared(Arc<str>),
+}
 
 impl Text {
+    /// A word known when the program was made.
+    pub const fn word(word: &'static str) -> Self {
+        Self(Kept::Word(word))
+    }
+
     /// Tells shared text apart quickly: the same for clones, and for no other text as long as one of them lives.
     pub(crate) fn address(&self) -> usize {
-        self.0.as_ptr() as usize
+        // Words that begin alike may lie at one place; user space ends below bit 47.
+        self.as_ptr() as usize ^ (self.len() << 47)
     }
 }
 
 impl Deref for Text {
     type Target = str;
     fn deref(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Kept::Word(word) => word,
+            Kept::Shared(text) => text,
+        }
     }
 }
 
 impl AsRef<str> for Text {
     fn as_ref(&self) -> &str {
-        &self.0
+        self
     }
 }
 
 impl std::borrow::Borrow<str> for Text {
     fn borrow(&self) -> &str {
-        &self.0
+        self
     }
 }
 
 impl From<&str> for Text {
     fn from(s: &str) -> Self {
-        Self(s.into())
+        Self(Kept::Shared(s.into()))
     }
 }
 
 impl From<String> for Text {
     fn from(s: String) -> Self {
-        Self(s.into())
+        Self(Kept::Shared(s.into()))
     }
 }
 
 impl Default for Text {
     fn default() -> Self {
-        Self("".into())
+        Self::word("")
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Text {}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // As str hashes: tables are asked by it.
+        (**self).hash(state);
     }
 }
 
 impl PartialEq<str> for Text {
     fn eq(&self, other: &str) -> bool {
-        &*self.0 == other
+        &**self == other
     }
 }
 
 impl PartialEq<&str> for Text {
     fn eq(&self, other: &&str) -> bool {
-        &*self.0 == *other
+        &**self == *other
     }
 }
 
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(self)
     }
 }
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
+        fmt::Debug::fmt(&**self, f)
     }
 }
 
@@ -167,7 +217,7 @@ mod tests {
     fn interner_shares_and_stays_bounded() {
         let mut i = Interner::new(2);
         let a = i.get(b"a");
-        assert!(Arc::ptr_eq(&a.0, &i.get(b"a").0));
+        assert_eq!(a.address(), i.get(b"a").address());
         i.get(b"b");
         i.get(b"c");
         assert!(i.known.len() <= 2);

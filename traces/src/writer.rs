@@ -326,7 +326,7 @@ impl<R: Row> TableWriter<R> {
             f(&file);
         }
         let schema = schema::<R>();
-        let properties = properties::<R>(&R::bursts(&self.columns, order))?;
+        let properties = properties::<R>(&R::shapes(&self.columns, order))?;
         let mut w = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| bad(e.to_string()))?;
         let rows = self.times.len();
         for first in (0..rows).step_by(BATCH_ROWS) {

@@ -1,0 +1,180 @@
+//! Whole jobs, with and without recording: unpacking an archive, and a search through what was unpacked.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use ioreel_traces::{Reel, rows::Op};
+
+use crate::{
+    Bench,
+    session::{RECORD, remove},
+    stats::{median, quantile},
+};
+
+/// Files of an archive made here, in folders of [`FILES_PER_FOLDER`].
+const FILES: usize = 3000;
+const FILES_PER_FOLDER: usize = 50;
+
+/// Aims: elapsed against unrecorded, and size.
+const AIM_TAR: f64 = 1.03;
+const AIM_FIND: f64 = 1.15;
+const AIM_BYTES: f64 = 8.0;
+/// How often a search goes through the tree: once is over before it can be measured.
+const SEARCHES: usize = 20;
+
+/// Unpacks and searches, recorded and not, in turn, and prints the comparisons.
+pub(crate) fn measure(bench: &Bench, rounds: usize, archive: Option<PathBuf>) -> Result<()> {
+    let archive = match archive {
+        Some(given) => given,
+        None => make_archive(bench.dir.path())?,
+    };
+    let tree = bench.dir.path().join("unpacked");
+    let unpack = [OsStr::new("tar"), OsStr::new("xf"), archive.as_os_str(), OsStr::new("-C"), tree.as_os_str()];
+    let mut tar = Compared::default();
+    // The first round fills the page cache and is not counted.
+    for round in 0..=rounds {
+        let mut taken = [None, Some("tar.reel")].into_iter().map(|reel| {
+            remove(&tree)?;
+            fs::create_dir(&tree)?;
+            // What the round before left to write shall not be written in this one.
+            rustix::fs::sync();
+            run(bench, &unpack, reel)
+        });
+        let (Some(without), Some(with)) = (taken.next(), taken.next()) else { bail!("two runs a round") };
+        tar.add(round, without?, with?, &bench.reels.path().join("tar.reel"))?;
+    }
+    println!("\ntar xf {}, {rounds} rounds A B A B\n", archive.display());
+    tar.print(AIM_TAR);
+    println!("bytes per event, table ops: {:.2}, aim at most {AIM_BYTES:.0}", tar.bytes);
+
+    let mut search = vec![OsStr::new("find")];
+    search.extend(std::iter::repeat_n(tree.as_os_str(), SEARCHES));
+    search.extend(["-size", "+1000k"].map(OsStr::new));
+    let mut find = Compared::default();
+    for round in 0..=rounds {
+        let without = run(bench, &search, None)?;
+        let with = run(bench, &search, Some("find.reel"))?;
+        find.add(round, without, with, &bench.reels.path().join("find.reel"))?;
+    }
+    println!("\nfind TREE… -size +1000k, {SEARCHES} times through what was unpacked, {rounds} rounds\n");
+    find.print(AIM_FIND);
+    remove(&tree)
+}
+
+/// Runs in pairs.
+#[derive(Default)]
+struct Compared {
+    plain: Vec<Taken>,
+    recorded: Vec<Taken>,
+    events: i64,
+    lost: i64,
+    bytes: f64,
+}
+
+impl Compared {
+    fn add(&mut self, round: usize, without: Taken, with: Taken, reel: &Path) -> Result<()> {
+        if round == 0 {
+            return Ok(());
+        }
+        self.plain.push(without);
+        self.recorded.push(with);
+        let reel = Reel::open(reel)?;
+        self.events = reel.count::<Op>();
+        self.lost += reel.manifest.lost();
+        let size: i64 = reel.manifest.segments.get("ops").into_iter().flatten().map(|s| s.bytes).sum();
+        self.bytes = size as f64 / self.events.max(1) as f64;
+        Ok(())
+    }
+
+    fn print(&self, aim: f64) {
+        println!("{:<16}{:>12}{:>12}{:>8}{:>20}   aim", "ms", "unrecorded", "recorded", "ratio", "(10 % to 90 %)");
+        type Pick = fn(&Taken) -> f64;
+        let rows: [(&str, Pick, String); 2] =
+            [("elapsed", |t| t.elapsed_s, format!("at most {aim}")), ("CPU of the job", |t| t.cpu_s, String::new())];
+        for (name, pick, aim) in rows {
+            let ratios: Vec<f64> =
+                self.plain.iter().zip(&self.recorded).map(|(without, with)| pick(with) / pick(without)).collect();
+            let ms = |taken: &[Taken]| median(&taken.iter().map(pick).collect::<Vec<_>>()) * 1e3;
+            let spread = format!("({:.3} to {:.3})", quantile(&ratios, 0.1), quantile(&ratios, 0.9));
+            let (plain, recorded) = (ms(&self.plain), ms(&self.recorded));
+            println!("{name:<16}{plain:>12.1}{recorded:>12.1}{:>8.3}{spread:>20}   {aim}", median(&ratios));
+        }
+        println!("\n{} operations, lost in all rounds: {}", self.events, self.lost);
+    }
+}
+
+/// What a job took.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    elapsed_s: f64,
+    /// User and system time of the job: what the disk does is not in it.
+    cpu_s: f64,
+}
+
+/// Runs a job once; what it took is measured the same way whether recorded or not.
+fn run(bench: &Bench, job: &[&OsStr], reel: Option<&str>) -> Result<Taken> {
+    let out = bench.dir.path().join("elapsed");
+    let mut command = match reel {
+        Some(reel) => {
+            let reel = bench.reels.path().join(reel);
+            remove(&reel)?;
+            let mut c = Command::new(&bench.ioreel);
+            c.args(RECORD).arg("-o").arg(reel).arg("--").arg(&bench.own);
+            c
+        }
+        None => Command::new(&bench.own),
+    };
+    let status = command.arg("time").arg(&out).args(job).stdout(Stdio::null()).status()?;
+    if !status.success() {
+        bail!("{}: {status}", job[0].display());
+    }
+    let text = fs::read_to_string(&out)?;
+    let figures: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    match figures[..] {
+        [elapsed_s, cpu_s] => Ok(Taken { elapsed_s, cpu_s }),
+        _ => bail!("the job's time is {text:?}"),
+    }
+}
+
+/// `time OUT COMMAND…`: runs the command and writes the seconds it took, on the clock and on the CPU.
+pub(crate) fn timed(words: &[String]) -> Result<ExitCode> {
+    let [out, program, arguments @ ..] = words else { bail!("time wants a file and a command") };
+    let began = Instant::now();
+    let status = Command::new(program).args(arguments).status().with_context(|| program.clone())?;
+    let elapsed = began.elapsed().as_secs_f64();
+    // SAFETY: a zeroed rusage is valid, and getrusage fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+    fs::write(out, format!("{elapsed} {}\n", seconds(usage.ru_utime) + seconds(usage.ru_stime)))?;
+    let code = status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// An archive of many small files, 30 MB in all.
+fn make_archive(dir: &Path) -> Result<PathBuf> {
+    let tree = dir.join("tree");
+    for i in 0..FILES {
+        let folder = tree.join(format!("folder{:03}", i / FILES_PER_FOLDER));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("file{i:05}.c")), vec![b'x'; 512 + i * 7919 % 20_000])?;
+    }
+    let archive = dir.join("tree.tar");
+    let words = [OsStr::new("cf"), archive.as_os_str(), OsStr::new("-C"), dir.as_os_str(), OsStr::new("tree")];
+    let status = Command::new("tar").args(words).status().context("tar")?;
+    if !status.success() {
+        bail!("making an archive: {status}");
+    }
+    fs::remove_dir_all(&tree)?;
+    Ok(archive)
+}
