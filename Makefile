@@ -37,7 +37,7 @@ lint: ## rustfmt, clippy and clang-format, warnings as errors
 demo: ## records a real job, replays it on xfs and btrfs, draws all three (root; else from a sample reel)
 	@scripts/demo
 
-bench: ## what recording costs, beside strace and perf (root, a quiet machine)
+bench: ## what recording costs, beside strace, perf and bpftrace (root, a quiet machine)
 	@scripts/setup bench
 	@scripts/bench
 
