@@ -50,6 +50,10 @@ pub(crate) struct Args {
     /// Kernel memory that the rings of all CPUs together may take, MiB [default: 64, or 1 for each CPU if that is more]
     #[arg(long, value_name = "MIB", value_parser = ring_mib)]
     ring_mib: Option<usize>,
+    /// Records what enters the page cache, is read ahead, made dirty, written back and leaves it, by file. Costs some
+    /// 100 ns per page
+    #[arg(long)]
+    cache: bool,
     /// Hashes all names before they reach the disk, as `ioreel anonymize` does afterwards
     #[arg(long)]
     anonymize: bool,
@@ -111,6 +115,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         snapshot_cwd: !args.no_snapshot,
         ring_bytes: args.ring_mib.map_or_else(default_ring_bytes, |mib| mib << 20),
         waits: args.waits.then_some(WaitsPlan { min_ns: DEFAULT_WAITS_MIN_NS, user_stacks: args.user_stacks }),
+        cache: args.cache,
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
         ..Config::new(args.output.clone(), target)

@@ -58,10 +58,12 @@ pub struct Call<'a> {
     pub op_index: usize,
     /// When it was entered.
     pub start_ns: i64,
-    /// How long it took; none while in flight at the recording's end.
+    /// How long it took; none while in flight at the recording's end, or where nothing told of its end.
     pub dur_ns: Option<i64>,
     /// The thread.
     pub task_id: i64,
+    /// Whether it had not ended when the recording did.
+    pub in_flight: bool,
     /// Whether ioreel itself made it, to settle the file systems.
     pub by_tool: bool,
     /// File it acts on (the source of a copy).
@@ -136,6 +138,7 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
             column.iter().map(|t| t.as_ref().is_some_and(|t| *t == *text)).collect::<Vec<bool>>()
         };
         let (by_tool, complete) = (equals(sources, "tool"), equals(states, "complete"));
+        let in_flight = equals(states, "in_flight_at_end");
         for i in 0..batch.num_rows() {
             let Some((op, kind, op_index)) = op.key(i).and_then(|k| names.get(k).copied().flatten()) else { continue };
             let is = |which: &[bool], key: Option<usize>| key.and_then(|k| which.get(k).copied()).unwrap_or(false);
@@ -146,6 +149,7 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
                 start_ns: <i64 as Cell>::get(&start_ns, i),
                 dur_ns: is(&complete, state.key(i)).then(|| <i64 as Cell>::get(&dur_ns, i)),
                 task_id: <i64 as Cell>::get(&task_id, i),
+                in_flight: is(&in_flight, state.key(i)),
                 by_tool: is(&by_tool, source.key(i)),
                 file: <Option<i64> as Cell>::get(&file, i),
                 file2: <Option<i64> as Cell>::get(&file2, i),

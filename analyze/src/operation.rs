@@ -66,7 +66,7 @@ impl OperationMeter {
         m.bytes = m.bytes.saturating_add(call.bytes());
         match call.dur_ns {
             Some(ns) => m.latency.record(ns),
-            None => m.in_flight += 1,
+            None => m.in_flight += u64::from(call.in_flight),
         }
         if let Some(errno) = call.errno() {
             *m.errors.entry(errno).or_default() += 1;

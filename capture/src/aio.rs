@@ -33,6 +33,12 @@ impl Aio {
         })
     }
 
+    /// A number for a ring of another kind: all are told apart by it.
+    pub(crate) fn new_ring(&mut self) -> i64 {
+        self.next += 1;
+        self.next
+    }
+
     /// Requests whose result was never taken by a call: the program took it from the shared ring itself, or they
     /// had not ended.
     pub(crate) fn take_unknown(&mut self) -> Vec<Op> {

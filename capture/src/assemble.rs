@@ -26,9 +26,10 @@ use crate::{
     calls::{self, Call, Raw},
     changed::Changed,
     classify::classify,
-    host,
+    fault, host,
     mappings::Mappings,
     start::Start,
+    uring::Uring,
     waits::Waits,
     wire::{Record, Tail},
 };
@@ -55,7 +56,9 @@ pub(crate) struct KnownFile {
     described: bool,
     /// Pipes, sockets and terminals have no position.
     pub(crate) seekable: bool,
-    sb_dev: i64,
+    pub(crate) sb_dev: i64,
+    /// Known to be one, though nothing more is.
+    regular: bool,
 }
 
 /// An open file description.
@@ -109,6 +112,10 @@ pub(crate) struct Counts {
     pub(crate) aio_results: i64,
     /// Waits, those of fast operations too.
     pub(crate) waits: i64,
+    /// Rows of the page cache.
+    pub(crate) cache: i64,
+    /// Names, rings and overflows that belong to requests to io_uring.
+    pub(crate) uring_facts: i64,
     /// Records that could not be understood.
     pub(crate) strange: i64,
     /// Calls on memory that is no file's as far as is known.
@@ -151,8 +158,8 @@ pub(crate) struct Assembler {
     /// By number: of the 64-bit entry, of the 32-bit one.
     calls: [Vec<Option<Known>>; 2],
     syscall: Text,
-    complete: Text,
-    in_flight: Text,
+    pub(crate) complete: Text,
+    pub(crate) in_flight: Text,
     midway: Text,
     paths: Interner,
     files: FxHashMap<FileKey, KnownFile>,
@@ -171,6 +178,10 @@ pub(crate) struct Assembler {
     pub(crate) blocks: Blocks,
     /// Files that bios told of: device of the file system, kind, disk.
     found: HashMap<FileKey, (i64, &'static str, i64)>,
+    /// Requests to io_uring.
+    pub(crate) uring: Uring,
+    /// Words of rows about mapped files.
+    pub(crate) faults: fault::Words,
 }
 
 impl std::fmt::Debug for Assembler {
@@ -219,6 +230,8 @@ impl Assembler {
             sharing: HashMap::new(),
             blocks: Blocks::default(),
             found: HashMap::new(),
+            uring: Uring::default(),
+            faults: fault::Words::default(),
         }
     }
 
@@ -272,6 +285,24 @@ impl Assembler {
             Record::AioEnd(rec) => self.aio_result(&rec),
             Record::Bio(rec) => self.bio(&rec),
             Record::Rq(rec) => self.rq(&rec),
+            Record::Fault(rec) => self.fault(&rec),
+            Record::Cache(rec) => self.cache(&rec),
+            Record::Uring(rec) => self.uring_request(&rec, in_flight),
+            Record::UringPaths(rec, path, path2) => {
+                self.counts.uring_facts += 1;
+                self.uring.names(&rec, path, path2, &mut self.paths);
+                Ok(())
+            }
+            Record::UringRing(rec) => {
+                self.counts.uring_facts += 1;
+                self.uring_ring(&rec);
+                Ok(())
+            }
+            Record::UringOverflow(rec) => {
+                self.counts.uring_facts += 1;
+                self.uring.overflowed(&rec);
+                Ok(())
+            }
             Record::Fd(rec, path) => self.descriptor(&rec, path),
             Record::Place(rec, cwd, root) => {
                 self.place(&rec, cwd, root);
@@ -361,6 +392,11 @@ impl Assembler {
         }
         (call.fill)(&Raw { moved: ranges(moved), moved2: ranges(moved2), ..raw }, &mut op);
 
+        let kind = u32::from(call.desc.kind);
+        if kind == call_kind::CALL_URING.0 || kind == call_kind::CALL_URING_SETUP.0 {
+            self.uring_call(&mut op, rec.task_id, rec.pos_before as u64, rec.hdr.end_ns);
+        }
+
         let mut file_systems = [0; 2];
         let mut known = 0;
         if has(op_flags::OPF_FILE) || has(op_flags::OPF_DIR) || busy {
@@ -370,7 +406,7 @@ impl Assembler {
                 op.offset_bytes = None;
             }
             if has(op_flags::OPF_FILE) && rec.ofd != 0 && call.desc.kind != call_kind::CALL_VMA.0 as u8 {
-                let opened = opens(call);
+                let opened = opens(call) || kind == call_kind::CALL_URING_SETUP.0;
                 op.ofd = Some(if opened { self.new_ofd(rec.ofd, rec.file) } else { self.ofd_of(rec.ofd, rec.file) });
             }
             file_systems[known] = file.sb_dev;
@@ -389,7 +425,6 @@ impl Assembler {
             known += 1;
         }
         if raw.ret >= 0 && !in_flight {
-            let kind = u32::from(call.desc.kind);
             if kind == call_kind::CALL_MMAP.0 && has(op_flags::OPF_FILE) {
                 self.mappings.map(pid, raw.ret, raw.args[1], rec.file);
             } else if kind == call_kind::CALL_VMA.0 && op.op == "munmap" {
@@ -419,7 +454,7 @@ impl Assembler {
             op.path.is_some() || op.file.is_some() && self.files.get(&rec.file.into()).is_some_and(|f| f.seekable);
         self.slow_seen |= op.dur_ns >= self.slow_ns && at_file;
         self.waits_of(&op, rec.task_id, in_flight)?;
-        if call.name.starts_with("io_") {
+        if call.name.starts_with("io_") && !call.name.starts_with("io_uring") {
             self.aio_call(&raw, &mut op)?;
         }
         self.count(&op);
@@ -468,9 +503,26 @@ impl Assembler {
         self.push(op)
     }
 
+    /// The file, which is a regular one that may never be opened, on this file system.
+    pub(crate) fn file_met(&mut self, id: file_id, sb_dev: u32) -> KnownFile {
+        let mut known = self.file_of(id);
+        if !known.described && !known.regular && sb_dev != 0 {
+            (known.regular, known.sb_dev) = (true, i64::from(sb_dev));
+            self.touched.insert(known.sb_dev);
+            self.files.insert(id.into(), known);
+        }
+        known
+    }
+
     pub(crate) fn file_of(&mut self, id: file_id) -> KnownFile {
         let next = self.files.len() as i64;
-        *self.files.entry(id.into()).or_insert(KnownFile { id: next, described: false, seekable: true, sb_dev: 0 })
+        *self.files.entry(id.into()).or_insert(KnownFile {
+            id: next,
+            described: false,
+            seekable: true,
+            sb_dev: 0,
+            regular: false,
+        })
     }
 
     fn file(&mut self, rec: &rec_file, path: &[u8]) -> Result<()> {
@@ -499,7 +551,7 @@ impl Assembler {
         })
     }
 
-    fn new_ofd(&mut self, address: u64, file: file_id) -> i64 {
+    pub(crate) fn new_ofd(&mut self, address: u64, file: file_id) -> i64 {
         self.next_ofd += 1;
         self.ofds.insert(address, Description { file: file.into(), id: self.next_ofd, moved: Vec::new() });
         self.next_ofd
@@ -511,6 +563,11 @@ impl Assembler {
             Some(d) if d.file == file.into() => d.id,
             _ => self.new_ofd(address, file),
         }
+    }
+
+    /// Process and thread id of a task.
+    pub(crate) fn thread(&self, task_id: u32) -> (i32, i32) {
+        self.tasks.get(&task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid))
     }
 
     fn rq(&mut self, rec: &rec_rq) -> Result<()> {
@@ -568,14 +625,18 @@ impl Assembler {
         for life in lives {
             self.writer.tasks.push(life.row)?;
         }
-        let mut unknown: Vec<_> = self.files.iter().filter(|(_, f)| !f.described).map(|(k, f)| (*k, f.id)).collect();
-        unknown.sort_by_key(|(_, id)| *id);
-        for (key, id) in unknown {
+        let mut unknown: Vec<_> = self.files.iter().filter(|(_, f)| !f.described).map(|(k, f)| (*k, *f)).collect();
+        unknown.sort_by_key(|(_, known)| known.id);
+        for (key, known) in unknown {
             // Of those that only bios told of, more is known.
-            let (sb_dev, kind, disk) = self.found.get(&key).copied().unwrap_or((0, "other", 0));
+            let (sb_dev, kind, disk) = self.found.get(&key).copied().unwrap_or((
+                known.sb_dev,
+                if known.regular { "regular" } else { "other" },
+                0,
+            ));
             let path = (kind == "block").then(|| format!("/dev/{}", host::device(disk).name).into());
             self.writer.files.push(File {
-                file: id,
+                file: known.id,
                 dev: i64::from(key.dev),
                 sb_dev,
                 ino: key.ino as i64,

@@ -95,7 +95,7 @@ fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk) -> Result<Vec<Tree>> {
         }
         for op in reel.segment_rows(segment) {
             let op: Op = op?;
-            if op.source == "syscall" && op.state != "in_flight_at_end" {
+            if matches!(&*op.source, "syscall" | "io_uring") && op.state != "in_flight_at_end" {
                 d.follow_forks(op.start_ns);
                 d.take(&op);
             }

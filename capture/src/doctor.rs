@@ -131,6 +131,7 @@ fn probes() -> Check {
         lossless: false,
         ops: true,
         waits: Some(WaitsPlan { min_ns: 0, user_stacks: true }),
+        cache: true,
     };
     let mut storage = std::mem::MaybeUninit::<OpenObject>::uninit();
     match Session::load(&plan, &mut storage) {

@@ -48,7 +48,13 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     let counts = assembler.counts;
     let (own_rq, backing_rq) = books.hidden(|l| l.hidden_rq);
     let (own_bio, backing_bio) = books.hidden(|l| l.hidden_bio);
-    let (ops_seen, ops_lost) = books.class(rec_class::CLASS_OPS);
+    let (mut ops_seen, mut ops_lost) = books.class(rec_class::CLASS_OPS);
+    // Requests to io_uring and touches of mapped files are rows of the same table.
+    for class in [rec_class::CLASS_URING, rec_class::CLASS_FAULT] {
+        let (seen, lost) = books.class(class);
+        ops_seen += seen;
+        ops_lost += lost;
+    }
     let syscall_rows = assembler.writer.ops.written() - assembler.tool_rows;
     let unplaced = counts.unplaced;
     let refused = assembler.aio.refused;
@@ -74,6 +80,15 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     if results.0 > 0 {
         enter("aio", results, 0, counts.aio_results, counts.aio_results);
     }
+    let cache = books.class(rec_class::CLASS_CACHE);
+    let own_cache = books.sum(|l| l.hidden_cache);
+    if cache.0 + own_cache != 0 {
+        enter("cache", cache, own_cache, assembler.writer.cache.written(), counts.cache);
+    }
+    let facts = books.class(rec_class::CLASS_URING_FACTS);
+    if facts.0 != 0 {
+        enter("io_uring", facts, 0, counts.uring_facts, counts.uring_facts);
+    }
     enter("tasks", books.class(rec_class::CLASS_TASKS), 0, counts.tasks, counts.tasks);
 
     let mut left_out = |why: &str, n: i64| {
@@ -98,6 +113,10 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("results of asynchronous I/O whose request is not recorded", assembler.aio.strange);
     left_out("waits of operations faster than asked for", dropped);
     left_out("waits not followed for want of memory", books.sum(|l| l.no_wait_state));
+    left_out("cache events of the recorder's own output", own_cache);
+    left_out("touches of mapped program code", books.sum(|l| l.code_faults));
+    left_out("io_uring requests that are no file operations", books.sum(|l| l.uring_other));
+    left_out("further completions of io_uring requests that post several", books.sum(|l| l.uring_more));
     left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
     left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);

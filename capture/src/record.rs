@@ -103,6 +103,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         lossless: config.lossless,
         ops: true,
         waits: config.waits,
+        cache: config.cache,
     };
     let mut storage = MaybeUninit::uninit();
     let mut session = Session::load(&plan, &mut storage)?;

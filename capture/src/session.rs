@@ -11,7 +11,7 @@ use std::{
 
 use ioreel_bpf::{
     IoreelSkel, IoreelSkelBuilder,
-    types::{adoption, cpu_ledger, hidden_key, rec_class, rec_hdr, rec_stream, rec_type, target_kind},
+    types::{adoption, cpu_ledger, hidden_key, rec_class, rec_hdr, rec_stream, rec_type, rec_uring, target_kind},
 };
 use ioreel_traces::manifest::Probe;
 use libbpf_rs::{
@@ -20,12 +20,12 @@ use libbpf_rs::{
 };
 
 use crate::{
-    CaptureError, calls,
+    CaptureError, calls, fault,
     functions::Functions,
     host,
     lossless::{MAX_STOPS, Stops},
     op_rings::{OpRings, RECORD_BYTES},
-    symbols,
+    probes, symbols, uring,
     wire::NO_CPU,
 };
 
@@ -45,6 +45,8 @@ pub struct Plan {
     /// Record operations beside the block layer. Without, the probes of calls and tasks are not loaded, no
     /// call gets slower, and this process's own device I/O is recorded too.
     pub ops: bool,
+    /// Record the page cache.
+    pub cache: bool,
     /// Tell what recorded threads wait for.
     pub waits: Option<WaitsPlan>,
 }
@@ -157,6 +159,8 @@ pub struct Session<'obj> {
     pub ring_bytes: usize,
     /// What will be told apart less well than elsewhere, for the reel's reader.
     pub warnings: Vec<String>,
+    /// Probes that this kernel has no place for, each with what is not recorded for want of it.
+    pub missing: Vec<probes::Missing>,
     tables: Tables,
     /// What tasks adopted now are marked with.
     round: Cell<u16>,
@@ -247,7 +251,23 @@ impl<'obj> Session<'obj> {
                 *slot = *desc;
             }
             rodata.page_shift = rustix::param::page_size().trailing_zeros();
+            let sets = uring::sets();
+            rodata.dirtying_calls = fault::dirtying_calls();
+            rodata.cache_wanted = plan.cache;
+            rodata.uring_rows = sets.rows;
+            rodata.uring_fd_ops = sets.fd;
+            rodata.uring_dir_ops = sets.dir;
+            rodata.uring_path_ops = sets.path;
+            rodata.uring_path2_ops = sets.path2;
+            rodata.uring_path3_ops = sets.path3;
+            rodata.uring_vector_ops = sets.vector;
+            rodata.uring_splice_ops = sets.splice;
+            rodata.uring_dir2_ops = sets.dir2;
         }
+        let missing = probes::choose(open.open_object_mut(), &|group| match group {
+            probes::Group::Uring | probes::Group::Fault => plan.ops,
+            probes::Group::Cache => plan.cache,
+        });
         if !plan.ops {
             let progs = &mut open.progs;
             for prog in [
@@ -340,7 +360,7 @@ impl<'obj> Session<'obj> {
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
         let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus;
         let warnings = end_ios.warning.into_iter().collect();
-        Ok(Self { skel, op_rings, rings, ring_bytes, warnings, tables, round: Cell::new(1), stops })
+        Ok(Self { skel, op_rings, rings, ring_bytes, missing, warnings, tables, round: Cell::new(1), stops })
     }
 
     /// The tables that may change while recording.
@@ -414,7 +434,21 @@ impl<'obj> Session<'obj> {
 
     /// Records of operations that have begun and not ended.
     pub fn in_flight(&self) -> Result<Vec<u8>, CaptureError> {
-        self.iterate(self.skel.links.in_flight.as_ref(), "listing operations in flight")
+        let mut records = self.iterate(self.skel.links.in_flight.as_ref(), "listing operations in flight")?;
+        let requests = &self.skel.maps.uring_requests;
+        let mut left = Vec::new();
+        for key in requests.keys() {
+            // One may end at this very moment; its record came too late to be taken.
+            if let Some(state) =
+                requests.lookup(&key, MapFlags::ANY).map_err(CaptureError::bpf("listing requests in flight"))?
+                && let Some(rec) = state.get(..size_of::<rec_uring>())
+            {
+                left.push(uring::in_flight(rec));
+            }
+        }
+        left.sort_by_key(|(start_ns, _)| *start_ns);
+        records.extend(left.into_iter().flat_map(|(_, rec)| rec));
+        Ok(records)
     }
 
     /// Records of operations that wait in stopped threads for want of room.

@@ -58,6 +58,7 @@ impl DiskWatch {
                 lossless: false,
                 ops: false,
                 waits: None,
+                cache: false,
             };
             let mut storage = MaybeUninit::uninit();
             let session = Session::load(&plan, &mut storage)

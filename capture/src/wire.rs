@@ -3,8 +3,8 @@
 use std::mem::size_of;
 
 use ioreel_bpf::types::{
-    op_tail, rec_aio, rec_aio_end, rec_bio, rec_exec, rec_fd, rec_file, rec_hdr, rec_map, rec_op, rec_passed,
-    rec_place, rec_rq, rec_task, rec_type, rec_wait,
+    op_tail, rec_aio, rec_aio_end, rec_bio, rec_cache, rec_exec, rec_fault, rec_fd, rec_file, rec_hdr, rec_map, rec_op,
+    rec_passed, rec_place, rec_rq, rec_task, rec_type, rec_uring, rec_uring_paths, rec_uring_ring, rec_wait,
 };
 
 /// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
@@ -48,6 +48,18 @@ pub enum Record<'a> {
     Aio(rec_aio),
     /// The result of one.
     AioEnd(rec_aio_end),
+    /// A mapped file was touched.
+    Fault(rec_fault),
+    /// Something happened in the page cache.
+    Cache(rec_cache),
+    /// A request to io_uring ended.
+    Uring(rec_uring),
+    /// The names one was submitted with.
+    UringPaths(rec_uring_paths, &'a [u8], &'a [u8]),
+    /// An io_uring was made.
+    UringRing(rec_uring_ring),
+    /// A request ended that its completion queue had no room for.
+    UringOverflow(rec_uring_ring),
 }
 
 /// The further parts of an operation.
@@ -102,6 +114,16 @@ unsafe impl Plain for rec_passed {}
 unsafe impl Plain for rec_aio {}
 // SAFETY: as above.
 unsafe impl Plain for rec_aio_end {}
+// SAFETY: as above.
+unsafe impl Plain for rec_fault {}
+// SAFETY: as above.
+unsafe impl Plain for rec_cache {}
+// SAFETY: as above.
+unsafe impl Plain for rec_uring {}
+// SAFETY: as above.
+unsafe impl Plain for rec_uring_paths {}
+// SAFETY: as above.
+unsafe impl Plain for rec_uring_ring {}
 
 fn take<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
     let (head, rest) = bytes.split_at_checked(size_of::<T>())?;
@@ -195,6 +217,17 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         rec_type::REC_PASSED => Record::Passed(take(bytes)?.0),
         rec_type::REC_AIO => Record::Aio(take(bytes)?.0),
         rec_type::REC_AIO_END => Record::AioEnd(take(bytes)?.0),
+        rec_type::REC_FAULT => Record::Fault(take(bytes)?.0),
+        rec_type::REC_CACHE => Record::Cache(take(bytes)?.0),
+        rec_type::REC_URING => Record::Uring(take(bytes)?.0),
+        rec_type::REC_URING_PATHS => {
+            let (rec, rest) = take::<rec_uring_paths>(bytes)?;
+            let (path, rest) = rest.split_at_checked(usize::from(rec.path_bytes))?;
+            let (path2, _) = rest.split_at_checked(usize::from(rec.path2_bytes))?;
+            Record::UringPaths(rec, path, path2)
+        }
+        rec_type::REC_URING_RING => Record::UringRing(take(bytes)?.0),
+        rec_type::REC_URING_OVERFLOW => Record::UringOverflow(take(bytes)?.0),
         _ => return None,
     })
 }

@@ -118,6 +118,8 @@ impl Paths {
 pub struct Input {
     /// Operations of source `syscall`, in the order of their return.
     pub recs: Vec<Rec>,
+    /// Operations of other sources, which are not replayed; ioreel's own are none of them.
+    pub other_layers: i64,
     /// Threads, by start.
     pub tasks: Vec<rows::Task>,
     /// Program starts, by time.
@@ -179,6 +181,7 @@ impl Input {
     /// Adds an operation; one of an unknown thread brings its thread along.
     pub fn push(&mut self, row: u32, op: &Op) {
         if op.source != *"syscall" {
+            self.other_layers += i64::from(op.source != *"tool");
             return;
         }
         let next = self.tasks.len() as u32;

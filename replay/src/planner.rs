@@ -82,6 +82,9 @@ pub fn plan(mut input: Input, options: PlanOptions) -> Plan {
         options,
         input,
     };
+    if p.input.other_layers > 0 {
+        p.skipped.insert(Skip::OtherLayer, p.input.other_layers);
+    }
     p.load_tree();
     p.start_roots();
     let recs = p.walk(recs);

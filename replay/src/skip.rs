@@ -45,6 +45,8 @@ pub enum Skip {
     Impossible,
     /// Recorded after its thread's end.
     AfterExit,
+    /// No system call of its own: a request to io_uring, a touch of mapped memory.
+    OtherLayer,
 }
 
 impl Skip {
@@ -72,6 +74,7 @@ impl Skip {
             Self::NoMapping => "mapping made out of sight",
             Self::Impossible => "result that cannot be",
             Self::AfterExit => "after its thread's end",
+            Self::OtherLayer => "by io_uring or mapped memory",
         }
     }
 

@@ -137,6 +137,8 @@ struct Matching {
 impl Found {
     fn read(reel: &Reel) -> Self {
         let mut ops = reel.read::<Op>().unwrap();
+        // The threads write down calls, not what they touch.
+        ops.retain(|o| o.source != "fault");
         ops.sort_by_key(|o| (o.start_ns, o.op_id));
         Self {
             ops,

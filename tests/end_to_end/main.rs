@@ -13,6 +13,7 @@ mod ground_truth;
 mod killed;
 mod life;
 mod lossless;
+mod mapped;
 mod marks;
 mod midway;
 mod observer;
@@ -21,6 +22,7 @@ mod private;
 mod refusals;
 mod replays;
 mod samples;
+mod uring;
 mod waits;
 mod workload;
 
@@ -51,6 +53,17 @@ fn main() -> ExitCode {
     {
         attribution::run(what, Path::new(dir));
         return ExitCode::SUCCESS;
+    }
+    if let [_, word, file] = words.as_slice()
+        && word == mapped::WORD
+    {
+        mapped::work(file);
+        return ExitCode::SUCCESS;
+    }
+    if let [_, word, base, log] = words.as_slice()
+        && word == uring::WORD
+    {
+        return ExitCode::from(uring::run(base, Path::new(log)) as u8);
     }
     let arguments = Arguments::from_args();
     let missing = cannot_record();
@@ -120,6 +133,9 @@ fn tests() -> Vec<Test> {
         bytes::a_copy_is_seen_whole
         attribution::data_goes_to_its_file
         attribution::counts_are_the_kernels
+        uring::every_request_is_seen
+        mapped::touches_and_stores
+        mapped::the_page_cache
         replays::an_unpacked_archive
         replays::a_reworked_tree
         replays::moves_without_a_snapshot
@@ -193,6 +209,7 @@ fn tests() -> Vec<Test> {
         lossless::a_stop_by_others_stays
         killed::at_random_instants
         killed::closed_segments_are_kept
+        uring::as_many_as_fio_says
     }
     all
 }

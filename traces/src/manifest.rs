@@ -56,6 +56,8 @@ pub struct Manifest {
     pub losses: Vec<Loss>,
     /// Things left out by design, counted, by reason.
     pub left_out: BTreeMap<String, i64>,
+    /// How finely a source of operations sees what it tells of, where that is not each call.
+    pub resolution: BTreeMap<String, String>,
     /// What recording cost.
     pub cost: Cost,
     /// Sentences for the reader.
@@ -208,7 +210,7 @@ pub struct Probe {
 
 /// Classes of which one event makes one row, so that `written` is also a number of rows. Of the others (`tasks`,
 /// `files`) several events make one row, or none is needed for it: records are counted there.
-pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "waits", "actions"];
+pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "waits", "cache", "actions"];
 
 /// `seen = written + lost + filtered` for each class of event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]

@@ -24,12 +24,14 @@ table! {
         pid: i32 as Dict,
         /// Thread id; the kernel reuses these, `task_id` is never reused.
         tid: i32 as Dict,
-        /// The kernel's system call name.
+        /// The kernel's system call name; of source `fault`: `fault`, `map_pages`, `dirty`.
         op: Text as Dict,
-        /// Which layer saw it: `syscall`, `aio` (a request of Linux AIO), `scm` (a descriptor that a message brought), `tool` (ioreel's own settling), `replay`.
+        /// Which layer saw it: `syscall`, `io_uring` (a request to io_uring), `aio` (a request of Linux AIO), `fault` (use of mapped files),
+        /// `scm` (a descriptor that a message brought), `tool` (ioreel's own settling), `replay`.
         source: Text as Dict,
         /// `complete`; `in_flight_at_end` when the recording stopped first; `in_flight_at_start` when the call had begun before
-        /// its thread was recorded: `start_ns` is then the moment from which it was; `unknown` when its end was not seen.
+        /// its thread was recorded: `start_ns` is then the moment from which it was; `unknown` when its end was not seen; `unreported`
+        /// for a request to io_uring that asked for no completion on success and got none.
         state: Text as Dict,
         /// Descriptor argument (the source of a two-file call).
         fd: Option<i32> as Dict,
@@ -57,7 +59,7 @@ table! {
         offset2_bytes: Option<i64> as Split,
         /// Bytes asked for; the new length of a truncate; `st_size` of a successful stat.
         len_bytes: Option<i64> as Dict,
-        /// The result, or -errno. Null while in flight.
+        /// The result, or -errno. Null while in flight, and of an unreported request whose result is not known.
         ret: Option<i64> as Dict,
         /// Flags argument, as the call defines it (`O_*`, `AT_*`, `RWF_*`, `MAP_*`, whence, fcntl command).
         flags: Option<i64> as Dict,
@@ -71,13 +73,59 @@ table! {
         name: Option<Text> as Dict,
         /// Bytes given or gotten beside data, where they were short enough to be taken: an attribute's value, a handle, a mount option's value.
         value: Option<Text> as Dict,
-        /// Context of asynchronous I/O: which instance, unique within the reel.
+        /// Which io_uring, or which context of Linux AIO; unique within the reel.
         ring: Option<i64> as Dict,
+        /// Of a request to io_uring: what the program knows it by.
+        user_data: Option<i64> as Ids,
+        /// Of a request to io_uring: `IOSQE_*` as submitted, and what became of it. Bits of [`sqe_flags`].
+        sqe_flags: Option<i32> as Dict,
+        /// Of a request to io_uring: its registered buffer, or the group of buffers it selects from.
+        buf_index: Option<i32> as Dict,
         /// In a replay's reel: the `op_id` of the original.
         orig_op_id: Option<i64> as Delta,
         /// In a replay's reel: when the operation was to be issued; `start_ns - due_ns` is its lateness.
         due_ns: Option<i64> as Delta,
     }
+}
+
+/// Meaning of `sqe_flags` in `ops`. The low byte is the kernel's own (`IOSQE_*`), the rest ioreel's.
+pub mod sqe_flags {
+    /// `fd` is a slot of the ring's own table of files (of a splice, `fd2`).
+    pub const FIXED_FILE: i32 = 1;
+    /// Waits for all requests submitted before, and those submitted after wait for it.
+    pub const DRAIN: i32 = 2;
+    /// The next request of the batch waits for this one to succeed.
+    pub const LINK: i32 = 4;
+    /// The next request of the batch waits for this one, whatever its result.
+    pub const HARDLINK: i32 = 8;
+    /// Asked to be done by a worker thread.
+    pub const ASYNC: i32 = 16;
+    /// The kernel takes a buffer from the group `buf_index`.
+    pub const BUFFER_SELECT: i32 = 32;
+    /// Asked for no completion on success.
+    pub const CQE_SKIP_SUCCESS: i32 = 64;
+    /// Was handed to a worker thread.
+    pub const PUNTED: i32 = 256;
+    /// Waited for its file to be ready before it was carried out.
+    pub const POLLED: i32 = 512;
+    /// Was held back because of a drain.
+    pub const DEFERRED: i32 = 1024;
+    /// Was submitted by the ring's kernel thread; the row's task is the one that made the ring.
+    pub const SQPOLL: i32 = 2048;
+    /// Was refused as it was submitted.
+    pub const REFUSED: i32 = 4096;
+    /// The completion queue was full when it ended.
+    pub const OVERFLOWED: i32 = 8192;
+    /// Followed another in a chain of links.
+    pub const LINKED: i32 = 16384;
+    /// `fd2` is a slot of the ring's table that an open's file was put in, or `fd` one that was closed.
+    pub const DIRECT: i32 = 32768;
+    /// Its buffer is the registered one at `buf_index`.
+    pub const FIXED_BUFFER: i32 = 65536;
+    /// Reads as often as there is something to read (`IORING_OP_READ_MULTISHOT`); `ret` is that of the last time.
+    pub const MULTISHOT: i32 = 131_072;
+    /// Its entry was overwritten while it was being submitted: arguments may be wrong.
+    pub const CHANGED: i32 = 262_144;
 }
 
 table! {
@@ -389,6 +437,30 @@ table! {
         link_id: Option<i64> as Dict,
         /// Target of a symbolic link.
         target: Option<Text> as Dict,
+    }
+}
+
+table! {
+    /// One row per event of the page cache, by regular file: `record --cache`.
+    pub struct Cache in "cache", sorted by time_ns {
+        /// When.
+        time_ns: i64 as Delta,
+        /// CPU.
+        cpu: i32 as Dict,
+        /// Thread at work, key into `tasks`; null when it is no recorded one (write-back, reclaim).
+        task_id: Option<i64> as Dict,
+        /// Its name.
+        comm: Text as Dict,
+        /// `fill`, `readahead`, `dirty`, `writeback` or `evict`.
+        event: Text as Dict,
+        /// The file, key into `files`.
+        file: i64 as Ids,
+        /// First byte.
+        offset_bytes: i64 as Split,
+        /// Length; of a readahead, what was asked for.
+        len_bytes: i64 as Dict,
+        /// Device of the mounted file system, as in `files`.
+        sb_dev: i64 as Dict,
     }
 }
 

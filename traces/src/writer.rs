@@ -358,6 +358,8 @@ pub struct ReelWriter {
     pub block: TableWriter<rows::Block>,
     /// Bios.
     pub bio: TableWriter<rows::Bio>,
+    /// Events of the page cache.
+    pub cache: TableWriter<rows::Cache>,
     /// Threads.
     pub tasks: TableWriter<rows::Task>,
     /// Program starts.
@@ -427,6 +429,10 @@ macro_rules! each_table {
             $body
         }
         {
+            let $t = &mut $w.cache;
+            $body
+        }
+        {
             let $t = &mut $w.actions;
             $body
         }
@@ -463,6 +469,7 @@ impl ReelWriter {
             ops: TableWriter::new(path, options),
             block: TableWriter::new(path, options),
             bio: TableWriter::new(path, options),
+            cache: TableWriter::new(path, options),
             tasks: TableWriter::new(path, options),
             execs: TableWriter::new(path, options),
             files: TableWriter::new(path, options),

@@ -6,6 +6,9 @@
 #ifndef IOREEL_BLOCK_H
 #define IOREEL_BLOCK_H
 
+/* In cache.bpf.h. */
+static __noinline void cache_writeback(const struct rec_bio *b);
+
 static __always_inline __u32 disk_dev(struct gendisk *disk)
 {
 	return disk ? (disk->major << 20) | disk->first_minor : 0;
@@ -101,6 +104,8 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	attribute(bio, b, st);
 	if ((__u32)task->tgid == self_tgid)
 		b->hide = HIDE_OWN;
+	if (cache_wanted && !b->hide)
+		cache_writeback(b);
 	/* What a recorded task makes a disk do belongs to the recording, unless a loop device passes it on. */
 	if (ref && !b->hide && dev != last_device)
 		bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);

@@ -14,6 +14,8 @@
 
 /* include/linux/blk_types.h: operation in the low byte of bi_opf and cmd_flags since 4.10. */
 #define REQ_OP_MASK 0xffu
+#define REQ_OP_WRITE 1u
+#define REQ_META (1u << 12)
 #define REQ_OP_FLUSH 2u
 
 /* include/linux/blk-mq.h: a macro with bit 4 until 5f89154e8e9e (6.11) made it an enumerator. */
@@ -23,6 +25,28 @@
 	     : 1u << 4)
 
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
+
+/* include/linux/page-flags.h: bit of a folio of several pages, fixed since 6.6 as far as this configuration goes. */
+#define PG_HEAD 6
+
+/*
+ * A ring's own file table, an array of pointers with flags in their low bits until each entry became an
+ * object of its own (7029acd8a950, 6.13).
+ */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct io_fixed_file___old {
+	unsigned long file_ptr;
+};
+
+struct io_file_table___old {
+	struct io_fixed_file___old *files;
+};
+
+struct io_ring_ctx___old {
+	struct io_file_table___old file_table;
+	unsigned int nr_user_files;
+};
+#pragma clang attribute pop
 
 /*
  * Reads through a pointer that the verifier does not know as a kernel object, at the price of a plain

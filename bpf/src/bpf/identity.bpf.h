@@ -18,6 +18,24 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, int fd)
 	return file ? kernel_cast(struct file, file) : NULL;
 }
 
+/* Offset of the flags in struct io_uring_params (include/uapi/linux/io_uring.h). */
+#define URING_PARAMS_FLAGS 8
+#define IORING_SETUP_REGISTERED_FD_ONLY 0x8000u
+
+/* The file of an io_uring: by descriptor, or by its number among those the thread registered as its own. */
+static __always_inline struct file *ring_file(struct task_struct *task, int fd, bool own)
+{
+	struct io_uring_task *rings = task->io_uring;
+	struct file *file = NULL;
+
+	if (!own)
+		return file_of_fd(task, fd);
+	if (!rings || (__u32)fd >= 16)
+		return NULL;
+	bpf_probe_read_kernel(&file, sizeof(file), &rings->registered_rings[fd & 15]);
+	return file ? kernel_cast(struct file, file) : NULL;
+}
+
 /* stat(2)'s device: btrfs answers with one per subvolume, and inode numbers repeat among those. */
 static __always_inline __u32 inode_dev(struct inode *inode)
 {
@@ -40,6 +58,32 @@ static __always_inline void identify(struct inode *inode, struct file_id *id)
 	id->ino = inode->i_ino;
 	id->dev = inode_dev(inode);
 	id->generation = inode->i_generation;
+}
+
+/* Files that are program code, 16 Ki of them. A forgotten one only makes rows. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16 * 1024);
+	__type(key, struct file_id);
+	__type(value, __u8);
+} code_files SEC(".maps");
+
+static __always_inline void note_code_id(const struct file_id *id)
+{
+	__u8 one = 1;
+
+	if (!bpf_map_lookup_elem(&code_files, id))
+		bpf_map_update_elem(&code_files, id, &one, BPF_ANY);
+}
+
+static __always_inline void note_code(struct inode *inode)
+{
+	struct file_id id = {};
+
+	if (!inode)
+		return;
+	identify(inode, &id);
+	note_code_id(&id);
 }
 
 struct path_walk {

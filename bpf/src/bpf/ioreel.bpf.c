@@ -16,10 +16,13 @@
 #include "calls.bpf.h"
 #include "ops.bpf.h"
 #include "tasks.bpf.h"
+#include "uring.bpf.h"
 #include "snapshot.bpf.h"
+#include "fault.bpf.h"
 #include "bios.bpf.h"
 #include "attribute.bpf.h"
 #include "waits.bpf.h"
 #include "block.bpf.h"
+#include "cache.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

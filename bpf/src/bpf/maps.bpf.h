@@ -11,6 +11,7 @@ const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: its id */
 const volatile __u32 self_tgid = 0; /* the recorder */
 const volatile bool lossless = false; /* threads are stopped when rings are half full */
 const volatile __u32 ring_bytes = 0; /* of each of `rings` */
+const volatile bool cache_wanted = false; /* --cache */
 const volatile bool fixed_devices = false; /* --device: no device is added by what tasks do */
 const volatile struct end_io_desc end_ios[WIRE_END_IOS] = {};
 const volatile __u32 page_shift = 12;
@@ -55,6 +56,14 @@ struct wire_types {
 	struct rec_passed passed;
 	struct rec_aio aio;
 	struct rec_aio_end aio_end;
+	enum uring_flags uring_flags;
+	struct rec_uring uring;
+	struct rec_uring_paths uring_paths;
+	struct rec_uring_ring uring_ring;
+	enum fault_what fault_what;
+	struct rec_fault fault;
+	enum cache_event cache_event;
+	struct rec_cache cache;
 };
 struct wire_types wire_types = {};
 

@@ -7,6 +7,7 @@
 #define IOREEL_OPS_H
 
 #define MAP_ANONYMOUS 0x20
+#define PROT_EXEC 0x4
 #define O_APPEND 02000
 #define RWF_APPEND 0x10
 #define EBUSY 16
@@ -403,7 +404,15 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		else
 			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, now_ns);
 	}
-	if (desc.fd) {
+	if (desc.kind == CALL_URING) {
+		bool own = arg_of(&st->op, desc.user) >> desc.user2 & 1;
+
+		file = ring_file(task, (int)arg_of(&st->op, desc.fd), own);
+		if (file) {
+			set_file(st, file, OPF_FILE, now_ns);
+			st->op.pos_before = (__s64)file->private_data;
+		}
+	} else if (desc.fd) {
 		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd));
 		if (file)
 			set_file(st, file, OPF_FILE, now_ns);
@@ -593,7 +602,20 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		if (!st->tail.extra[0])
 			return 0;
 	}
-	if (desc.kind == CALL_OPEN || desc.kind == CALL_FD || desc.kind == CALL_HANDLE_OPEN) {
+	if (desc.kind == CALL_MMAP && (st->op.args[2] & PROT_EXEC) && (st->op.flags & OPF_FILE))
+		note_code_id(&st->op.file);
+	if (desc.kind == CALL_URING_SETUP) {
+		__u32 setup = 0;
+
+		bpf_probe_read_user(&setup, sizeof(setup), (void *)st->op.args[1] + URING_PARAMS_FLAGS);
+		file = ret < 0
+			   ? NULL
+			   : ring_file(bpf_get_current_task_btf(), (int)ret, setup & IORING_SETUP_REGISTERED_FD_ONLY);
+		if (file) {
+			set_file(st, file, OPF_FILE, now_ns);
+			st->op.pos_before = (__s64)file->private_data;
+		}
+	} else if (desc.kind == CALL_OPEN || desc.kind == CALL_FD || desc.kind == CALL_HANDLE_OPEN) {
 		if (ret >= 0) {
 			file = file_of_fd(bpf_get_current_task_btf(), (int)ret);
 			if (file) {
@@ -602,7 +624,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 					st->op.flags |= OPF_CREATED;
 			}
 		}
-	} else if (st->op.flags & OPF_FILE) {
+	} else if ((st->op.flags & OPF_FILE) && desc.kind != CALL_URING) {
 		file = kernel_cast(struct file, (void *)st->op.ofd);
 		st->op.pos_after = file->f_pos;
 		/*

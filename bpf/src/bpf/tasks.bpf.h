@@ -11,6 +11,7 @@
 /* include/linux/sched.h */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
+#define PF_IO_WORKER 0x00000010 /* threads that io_uring makes for itself */
 
 /* Deepest control group that is looked into; the kernel's own limit is far below in practice. */
 #define MAX_CGROUP_DEPTH 128
@@ -63,7 +64,7 @@ static __noinline bool is_target(struct task_struct *task)
 {
 	__u32 tgid = task->tgid;
 
-	if ((task->flags & PF_KTHREAD) || tgid == self_tgid)
+	if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) || tgid == self_tgid)
 		return false;
 	if (target_kind == TARGET_ALL)
 		return true;
@@ -231,6 +232,7 @@ int BPF_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_binp
 			join(task, 0);
 		return 0;
 	}
+	note_code(bprm->file->f_inode);
 	s = bpf_map_lookup_elem(&exec_scratch, &zero);
 	if (!s)
 		return 0;

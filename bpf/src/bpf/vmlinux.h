@@ -126,6 +126,7 @@ struct file {
 	u32 f_flags;
 	long long f_pos;
 	struct path f_path;
+	void *private_data;
 };
 
 struct fdtable {
@@ -202,10 +203,12 @@ struct task_struct {
 	struct fs_struct *fs;
 	struct mm_struct *mm;
 	void *bpf_storage;
+	struct io_uring_task *io_uring;
 	char comm[16];
 };
 
 struct linux_binprm {
+	struct file *file;
 	const char *filename;
 };
 
@@ -217,8 +220,23 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
+struct rb_node;
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+struct rb_root_cached {
+	struct rb_root rb_root;
+};
+
 struct address_space {
 	struct inode *host;
+	struct rb_root_cached i_mmap;
+};
+
+struct file_ra_state {
+	unsigned int size;
 };
 
 struct page {
@@ -229,6 +247,7 @@ struct page {
 struct folio {
 	struct address_space *mapping;
 	unsigned long index;
+	unsigned long _flags_1;
 };
 
 struct bio_vec {
@@ -347,6 +366,52 @@ struct btrfs_io_stripe {
 struct extent_buffer {
 	void *addr;
 	struct folio *folios[16];
+};
+
+struct io_rsrc_node {
+	unsigned long file_ptr; /* with flags in its low bits */
+};
+
+struct io_rsrc_data {
+	unsigned int nr;
+	struct io_rsrc_node **nodes;
+};
+
+struct io_file_table {
+	struct io_rsrc_data data;
+};
+
+struct io_uring_sqe;
+
+struct io_ring_ctx {
+	unsigned int flags;
+	u32 *sq_array;
+	struct io_uring_sqe *sq_sqes;
+	unsigned int cached_sq_head;
+	unsigned int sq_entries;
+	struct io_file_table file_table;
+};
+
+struct io_cqe {
+	u64 user_data;
+	s32 res;
+};
+
+struct io_kiocb {
+	struct file *file; /* shares its place with the parameters, of which it is the first */
+	u8 opcode;
+	struct io_cqe cqe;
+	struct io_ring_ctx *ctx;
+};
+
+struct io_uring_cqe {
+	u64 user_data;
+	s32 res;
+	u32 flags;
+};
+
+struct io_uring_task {
+	struct file *registered_rings[16];
 };
 
 struct seq_file;

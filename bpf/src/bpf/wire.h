@@ -39,6 +39,12 @@ enum rec_type {
 	REC_PASSED = 10, /* rec_passed: a descriptor came by SCM_RIGHTS */
 	REC_AIO = 11, /* rec_aio: a control block was given to io_submit */
 	REC_AIO_END = 12, /* rec_aio_end: its result was taken by io_getevents */
+	REC_URING = 32, /* rec_uring: a request ended */
+	REC_URING_PATHS = 33, /* rec_uring_paths, path, path2: a request with paths was submitted */
+	REC_URING_RING = 34, /* rec_uring_ring: a ring was made */
+	REC_FAULT = 36, /* rec_fault */
+	REC_CACHE = 37, /* rec_cache */
+	REC_URING_OVERFLOW = 35, /* rec_uring_ring: a request ended, and the completion queue was full */
 };
 
 /* What the ledger counts apart. */
@@ -50,7 +56,11 @@ enum rec_class {
 	CLASS_BIO = 4,
 	CLASS_AIO = 5, /* results of asynchronous I/O; the requests are CLASS_OPS */
 	CLASS_WAITS = 6,
-	CLASS_COUNT = 7,
+	CLASS_URING = 7, /* requests to io_uring */
+	CLASS_URING_FACTS = 8, /* paths, rings, overflows: what requests are completed with */
+	CLASS_FAULT = 9,
+	CLASS_CACHE = 10,
+	CLASS_COUNT = 11,
 };
 
 /* Records are numbered per CPU and stream: a stream's numbers need no atomics, or do. */
@@ -343,6 +353,106 @@ struct stop_entry {
 	__u32 sent; /* 1: the signal is out, there is something to resume */
 };
 
+enum uring_flags {
+	URF_FILE = 1, /* file, ofd are set */
+	URF_FILE2 = 2, /* extra holds the second file: ofd, ino, then dev and generation */
+	URF_PUNTED = 4, /* handed to a worker thread */
+	URF_POLLED = 8, /* waited for readiness first */
+	URF_DEFERRED = 16, /* waited for all before it (IOSQE_IO_DRAIN) */
+	URF_SQPOLL = 32, /* submitted by the ring's kernel thread; task_id is the ring's maker */
+	URF_CANCELLED = 64, /* with the chain it is linked to, at done_ns */
+	URF_SILENT = 128, /* no completion was posted; done_ns is 0 unless cancelled */
+	URF_APPEND = 256, /* the description is O_APPEND */
+	URF_USER_FAULT = 512, /* extra could not be read */
+	URF_CHANGED = 1024, /* the entry was overwritten while it was being submitted: sqe is not to be trusted */
+	URF_CREATED = 2048, /* the open made the file */
+	URF_REFUSED = 4096, /* when it was submitted */
+	URF_LINKED = 8192, /* waited for the request before it */
+	URF_PATHS = 16384, /* a rec_uring_paths goes with it */
+	URF_RESULT = 32768, /* silent, but res was still there to be read */
+	URF_DIR = 65536, /* file is the directory behind dirfd */
+	URF_CURRENT = 131072, /* pos_after was read */
+};
+
+struct rec_uring {
+	struct rec_hdr hdr;
+	__u64 start_ns; /* submission */
+	__u64 done_ns; /* completion; 0: not known */
+	__u64 req; /* address: with start_ns it names the request */
+	__u64 ring; /* address of its context */
+	__u64 sqe[8]; /* struct io_uring_sqe as submitted; of an openat2, addr2, addr, addr3 are flags, mode, resolve */
+	__u64 ofd;
+	struct file_id file;
+	__s64 pos_after; /* where reading or writing ended */
+	__u64 extra[3]; /* sum of the vector; or st_mode, st_size; or the second file */
+	__u32 task_id; /* submitter */
+	__s32 res;
+	__u32 cflags; /* of the completion */
+	__u32 flags; /* enum uring_flags */
+};
+
+struct rec_uring_paths {
+	struct rec_hdr hdr;
+	__u64 start_ns;
+	__u64 req;
+	__u16 path_bytes;
+	__u16 path2_bytes;
+	__u8 fault; /* 1, 2: which could not be read */
+	__u8 pad[3];
+};
+
+struct rec_uring_ring {
+	struct rec_hdr hdr;
+	__u64 ring;
+	__u64 user_data; /* of the request, for an overflow */
+	__u32 task_id;
+	__s32 fd; /* as setup returned it; result of the request */
+	__u32 flags; /* IORING_SETUP_*; flags of the completion */
+	__u32 sq_entries;
+	__u32 cq_entries;
+	__u32 pad;
+};
+
+enum fault_what {
+	FAULT_TOUCH = 1, /* a page was touched that no fault-around had mapped */
+	FAULT_AROUND = 2, /* what is cached of the pages around one that was touched was mapped */
+	FAULT_DIRTY = 3, /* a store made a clean folio dirty */
+};
+
+struct rec_fault {
+	struct rec_hdr hdr;
+	__u64 start_ns;
+	__u64 dur_ns; /* 0: not known, or too short to be */
+	__u64 mapping; /* address */
+	struct file_id file;
+	__u64 offset_bytes;
+	__u32 len_bytes;
+	__u32 sb_dev;
+	__u32 task_id;
+	__u32 what; /* enum fault_what */
+};
+
+enum cache_event {
+	CACHE_FILL = 1,
+	CACHE_READAHEAD = 2,
+	CACHE_DIRTY = 3,
+	CACHE_WRITEBACK = 4,
+	CACHE_EVICT = 5,
+};
+
+struct rec_cache {
+	struct rec_hdr hdr;
+	struct file_id file;
+	__u64 offset_bytes;
+	__u64 len_bytes;
+	__u32 sb_dev;
+	__u32 task_id; /* 0: no recorded one */
+	__u32 event; /* enum cache_event */
+	__u32 mode; /* with type bits */
+	__s64 size_bytes;
+	char comm[WIRE_COMM_BYTES];
+};
+
 /* ---- what user space tells the probes ---- */
 
 /* Addresses of functions with their meaning, the most frequent first, ended by an address of 0. */
@@ -370,6 +480,8 @@ enum call_kind {
 	CALL_HANDLE = 12, /* a struct file_handle, which tells its own length */
 	CALL_HANDLE_OPEN = 13, /* the same; the result is a new description */
 	CALL_UNMAPPED = 14, /* of the 32-bit entry alone: only counted */
+	CALL_URING = 32, /* io_uring_enter, io_uring_register; pos_before is the ring */
+	CALL_URING_SETUP = 33, /* the same of the ring it makes */
 };
 
 enum call_user {
@@ -466,6 +578,10 @@ struct cpu_ledger {
 	__u64 aio_unread; /* control blocks and results of asynchronous I/O that could not be read */
 	__u64 no_wait_state; /* waits not followed: no memory */
 	__u64 untracked; /* tasks that could not be followed: no memory */
+	__u64 uring_other; /* requests to io_uring that are no file operations */
+	__u64 code_faults; /* touches of program code, which are not recorded */
+	__u64 hidden_cache; /* events of the recorder's own files */
+	__u64 uring_more; /* further completions of requests that post several */
 };
 
 #endif

@@ -271,6 +271,17 @@ calls! {
         two_offsets(r, op);
         op.len_bytes = Some(r.args[3]);
     };
+    SYS_io_uring_setup "io_uring_setup" call_desc { kind: call_kind::CALL_URING_SETUP.0 as u8, ..PLAIN }, false, nothing;
+    SYS_io_uring_enter "io_uring_enter" call_desc { kind: call_kind::CALL_URING.0 as u8, user: 4, user2: 4, ..FD }, false, |r, op| {
+        op.aux = Some(i64::from(r.int(1)));
+        op.aux2 = Some(i64::from(r.int(2)));
+        op.flags = Some(i64::from(r.int(3)));
+    };
+    SYS_io_uring_register "io_uring_register" call_desc { kind: call_kind::CALL_URING.0 as u8, user: 2, user2: 31, ..FD }, false, |r, op| {
+        op.aux = Some(r.args[1] & 0x7fff_ffff);
+        op.aux2 = Some(i64::from(r.int(3)));
+        op.flags = Some(r.args[1] & 0x8000_0000);
+    };
     SYS_mmap "mmap" call_desc { kind: call_kind::CALL_MMAP.0 as u8, fd: 5, ..PLAIN }, true, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);

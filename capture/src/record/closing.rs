@@ -75,6 +75,12 @@ pub(super) fn close(
             host::device(*dev).name
         ));
     }
+    manifest.resolution = crate::fault::resolution();
+    for m in &session.missing {
+        manifest
+            .warnings
+            .push(format!("this kernel has no tracepoint {} that fits: {} are not recorded", m.tracepoint, m.what));
+    }
     if error.is_none() {
         error = derive::write_tree(&mut assembler.writer, &mut manifest, closing.snapshot).err();
     }

@@ -33,6 +33,8 @@ pub struct Config {
     pub waits: Option<WaitsPlan>,
     /// Kernel memory for the rings.
     pub ring_bytes: usize,
+    /// Record the page cache too.
+    pub cache: bool,
     /// Hashes all names with this key before they reach the disk.
     pub anonymize: Option<Key>,
     /// The words of the command line that chose what is recorded.
@@ -52,6 +54,7 @@ impl Config {
             snapshot: Vec::new(),
             snapshot_cwd: true,
             waits: None,
+            cache: false,
             anonymize: None,
             ring_bytes: default_ring_bytes(),
             filters: Vec::new(),

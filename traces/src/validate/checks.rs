@@ -11,9 +11,9 @@ use super::{
 use crate::manifest::{Kind, Manifest};
 
 /// Words of `ops.source`.
-const SOURCES: &[&str] = &["syscall", "tool", "replay", "aio", "scm"];
+const SOURCES: &[&str] = &["syscall", "tool", "replay", "aio", "scm", "io_uring", "fault"];
 /// Words of `ops.state`.
-const STATES: &[&str] = &["complete", "in_flight_at_end", "in_flight_at_start", "unknown"];
+const STATES: &[&str] = &["complete", "in_flight_at_end", "in_flight_at_start", "unknown", "unreported"];
 /// Words of `block.op` and `bio.op`.
 const BLOCK_OPS: &[&str] =
     &["read", "write", "flush", "discard", "secure_erase", "write_zeroes", "zone_append", "zone_mgmt", "other"];
@@ -32,6 +32,8 @@ const CLASSES: &[&str] = &[
     "metadata",
     "unknown",
 ];
+/// Words of `cache.event`.
+const CACHE_EVENTS: &[&str] = &["fill", "readahead", "dirty", "writeback", "evict"];
 /// Words of `actions.event`.
 const EVENTS: &[&str] = &[
     "Q",
@@ -169,6 +171,13 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
             at_least(batch, place, "len_bytes", 0)?;
             at_least(batch, place, "confidence", 0)
         }
+        "cache" => {
+            references(batch, place, "task_id", "tasks", &mut known.tasks)?;
+            references(batch, place, "file", "files", &mut known.files)?;
+            words(batch, place, "event", CACHE_EVENTS)?;
+            at_least(batch, place, "offset_bytes", 0)?;
+            at_least(batch, place, "len_bytes", 0)
+        }
         "actions" => {
             words(batch, place, "event", EVENTS)?;
             at_least(batch, place, "place", 0)?;
@@ -211,6 +220,9 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
             (Some(3), Some(r)) => place.bad(Check::Values, ret.name, i, || format!("end unknown, but ret is {r}")),
             (Some(1 | 3), None) if dur.get(i) != Some(0) => {
                 place.bad(Check::Values, dur.name, i, || "not seen to end, but dur_ns is not 0".into());
+            }
+            (Some(4), _) if dur.get(i) != Some(0) => {
+                place.bad(Check::Values, dur.name, i, || "unreported, but dur_ns is not 0".into());
             }
             _ => {}
         }

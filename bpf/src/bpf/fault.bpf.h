@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What programs do to mapped files, as far as the kernel takes part in it: the first touch of a page, and the
+ * first store to a page that is clean. Once a page is mapped (and dirty), loads (and stores) pass unseen.
+ *
+ * Program code is left out, counted: files that a recorded program runs or maps to execute. Starting a program
+ * touches some hundred pages of it, which would double the tables and says nothing of data.
+ */
+#ifndef IOREEL_FAULT_H
+#define IOREEL_FAULT_H
+
+/* Calls that dirty pages of the file they are given; made by user space. One bit each. */
+const volatile __u64 dirtying_calls[WIRE_CALLS / 64] = {};
+
+/* A fault that may have to be tried again once its page has been read. */
+struct fault_wait {
+	struct rec_fault rec;
+};
+
+/* 100 bytes for each recorded thread that touched a mapped file. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct fault_wait);
+} faults SEC(".maps");
+
+static __always_inline bool is_code(struct inode *inode, const struct file_id *id)
+{
+	/* What may be executed probably is. */
+	return (inode->i_mode & 0111) || bpf_map_lookup_elem(&code_files, id);
+}
+
+/* Bytes of a folio. Its flags come first; its order is in those of its second page, if it has one (ebc1baf5c9b4, 6.6).
+ */
+static __always_inline __u32 folio_bytes(struct folio *folio)
+{
+	unsigned long flags = 0;
+	__u32 order;
+
+	bpf_probe_read_kernel(&flags, sizeof(flags), folio);
+	if (!(flags & (1ul << PG_HEAD)))
+		return 4096;
+	order = BPF_CORE_READ(folio, _flags_1) & 0xff;
+	return order < 20 ? 4096u << order : 4096;
+}
+
+static __always_inline void fault_send(struct rec_fault *rec)
+{
+	emit_fixed(rec, REC_FAULT, CLASS_FAULT, bpf_ktime_get_ns());
+}
+
+/* Tells of a fault whose end is not known, or is now. */
+static __noinline void fault_flush(struct fault_wait *w, __u64 end_ns)
+{
+	if (!w->rec.start_ns)
+		return;
+	w->rec.dur_ns = end_ns ? end_ns - w->rec.start_ns : 0;
+	fault_send(&w->rec);
+	w->rec.start_ns = 0;
+}
+
+/* A mapped file that is recorded, its identity put into `rec`; false where there is nothing to tell. */
+static __always_inline bool fault_of(struct address_space *mapping, struct task_state *st, struct rec_fault *rec)
+{
+	struct inode *inode = mapping->host;
+	struct cpu_ledger *l;
+
+	if (!inode || (inode->i_mode & S_IFMT) != S_IFREG)
+		return false;
+	identify(inode, &rec->file);
+	if (is_code(inode, &rec->file)) {
+		l = cpu_ledger();
+		if (l)
+			l->code_faults++;
+		return false;
+	}
+	rec->sb_dev = inode->i_sb->s_dev;
+	rec->task_id = st->task_id;
+	return true;
+}
+
+SEC("tp_btf/mm_filemap_fault")
+int BPF_PROG(fault_touch, struct address_space *mapping, unsigned long index)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *st = recorded(task);
+	struct rec_fault rec = {};
+	struct fault_wait *w;
+	__u64 now_ns;
+
+	if (!st || !ops_active || !fault_of(mapping, st, &rec))
+		return 0;
+	w = bpf_task_storage_get(&faults, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	now_ns = bpf_ktime_get_ns();
+	rec.what = FAULT_TOUCH;
+	rec.start_ns = now_ns;
+	rec.offset_bytes = (__u64)index << 12;
+	rec.len_bytes = 4096;
+	if (!w) {
+		fault_send(&rec);
+		return 0;
+	}
+	/* The same page again with nothing in between: it had to be read first, and is tried again. */
+	if (w->rec.start_ns && w->rec.mapping == (__u64)mapping && w->rec.offset_bytes == rec.offset_bytes) {
+		fault_flush(w, now_ns);
+		return 0;
+	}
+	fault_flush(w, 0);
+	w->rec = rec;
+	w->rec.mapping = (__u64)mapping;
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_map_pages")
+int BPF_PROG(fault_around, struct address_space *mapping, unsigned long first, unsigned long last)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *st = recorded(task);
+	struct rec_fault rec = {};
+	struct fault_wait *w;
+	__u64 now_ns;
+
+	if (!st || !ops_active || !fault_of(mapping, st, &rec))
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	w = bpf_task_storage_get(&faults, task, 0, 0);
+	if (w && w->rec.start_ns) {
+		__u64 page = w->rec.offset_bytes >> 12;
+		bool waited = w->rec.mapping == (__u64)mapping && page >= first && page <= last;
+
+		fault_flush(w, waited ? now_ns : 0);
+	}
+	rec.what = FAULT_AROUND;
+	rec.start_ns = now_ns;
+	rec.offset_bytes = (__u64)first << 12;
+	rec.len_bytes = (last - first + 1) << 12;
+	fault_send(&rec);
+	return 0;
+}
+
+/*
+ * A clean folio becomes dirty: by a store to a mapping, or by a call that writes to the file. In a call it is
+ * the call's doing if that is one that writes and the file is the one it was given; else the call stored its
+ * answer in mapped memory.
+ */
+SEC("tp_btf/writeback_dirty_folio")
+int BPF_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *st = recorded(task);
+	struct rec_fault rec = {};
+	struct fault_wait *w;
+	struct pt_regs *regs;
+	struct inode *inode;
+
+	if (!st || !ops_active || !mapping)
+		return 0;
+	/* Nobody maps the trees of btrfs and the buffers of devices. */
+	if (!mapping->i_mmap.rb_root.rb_node)
+		return 0;
+	inode = mapping->host;
+	if (!inode)
+		return 0;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	if ((long)BPF_CORE_READ(regs, orig_ax) != -1) {
+		__u16 nr = st->in_call - 1;
+		struct file_id id = {};
+
+		if (!st->in_call || nr >= WIRE_CALLS)
+			return 0;
+		if (dirtying_calls[(nr & (WIRE_CALLS - 1)) / 64] >> (nr % 64) & 1) {
+			identify(inode, &id);
+			if (id.ino == st->op.file.ino && id.dev == st->op.file.dev)
+				return 0;
+			if (id.ino == st->tail.file2.ino && id.dev == st->tail.file2.dev)
+				return 0;
+			/* A ring's call carries out requests on any file. */
+			if (desc_of(nr, false).kind == CALL_URING)
+				return 0;
+		}
+	}
+	if (!fault_of(mapping, st, &rec))
+		return 0;
+	w = bpf_task_storage_get(&faults, task, 0, 0);
+	if (w)
+		fault_flush(w, 0);
+	rec.what = FAULT_DIRTY;
+	rec.start_ns = bpf_ktime_get_ns();
+	rec.offset_bytes = (__u64)folio->index << 12;
+	rec.len_bytes = folio_bytes(folio);
+	fault_send(&rec);
+	return 0;
+}
+
+#endif

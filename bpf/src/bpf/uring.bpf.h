@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Requests to io_uring. What was asked is taken from the submission queue entry, whose layout is the
+ * kernel's promise to programs, rather than from the kernel's own copies, which move between releases.
+ * A request is remembered from its submission to its completion, which other threads, other CPUs and the
+ * kernel's own workers may bring about, and told of as one record.
+ *
+ * A completion that the program asked not to be posted (IOSQE_CQE_SKIP_SUCCESS), or for which its queue had
+ * no room, passes no tracepoint that names the request. Such a request is told of when it must have ended:
+ * when its memory is used again, when the request linked to it has completed, or at the recording's end.
+ */
+#ifndef IOREEL_URING_H
+#define IOREEL_URING_H
+
+/* Opcodes (IORING_OP_*, include/uapi/linux/io_uring.h) by what their entries hold; made by user space. */
+const volatile __u64 uring_rows = 0; /* file operations: all others are only counted */
+const volatile __u64 uring_fd_ops = 0; /* act on the descriptor */
+const volatile __u64 uring_dir_ops = 0; /* the descriptor is a directory that paths are relative to */
+const volatile __u64 uring_path_ops = 0; /* addr is a path or a name */
+const volatile __u64 uring_path2_ops = 0; /* addr2 is one */
+const volatile __u64 uring_path3_ops = 0; /* addr3 is the path, addr a name */
+const volatile __u64 uring_vector_ops = 0; /* addr is a vector of len buffers */
+const volatile __u64 uring_splice_ops = 0; /* splice_fd_in is a second descriptor */
+const volatile __u64 uring_dir2_ops = 0; /* len is a second directory */
+
+#define URING_OP(name, nr) name = nr
+enum {
+	URING_OP(URING_OPENAT, 18),
+	URING_OP(URING_CLOSE, 19),
+	URING_OP(URING_STATX, 21),
+	URING_OP(URING_OPENAT2, 28),
+};
+
+#define IOSQE_FIXED_FILE 1u
+#define IOSQE_CQE_SKIP_SUCCESS 64u
+#define IORING_SETUP_SQPOLL 2u
+#define IORING_SETUP_SQE128 1024u
+#define IORING_SETUP_NO_SQARRAY 65536u
+#define IORING_CQE_F_MORE 2u
+#define SPLICE_F_FD_IN_FIXED 0x80000000u
+#define FILE_INDEX_ALLOC 0xffffffffu
+#define ECANCELED 125
+
+struct uring_state {
+	struct rec_uring rec;
+	__u64 before; /* the request it is linked to */
+};
+
+/*
+ * Requests submitted and not told of, by address: some 300 bytes each while in flight, taken when needed. A
+ * request for which there is no room is lost, counted.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 256 * 1024);
+	__type(key, __u64);
+	__type(value, struct uring_state);
+} uring_requests SEC(".maps");
+
+/* Task that made a ring whose submitter is a kernel thread. Forgotten ones fall to the thread's process. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u32);
+} uring_owners SEC(".maps");
+
+struct uring_scratch {
+	struct uring_state state;
+	struct task_state cache; /* of the file met last: requests may end in any thread */
+	struct rec_uring_paths paths;
+	char names[2 * WIRE_PATH_BYTES];
+};
+
+/* Where a request is put together. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct uring_scratch);
+} uring_scratch SEC(".maps");
+
+static __always_inline bool uring_is(__u64 set, __u8 opcode)
+{
+	return opcode < 64 && (set >> opcode & 1);
+}
+
+/* Fields of an entry, by their offsets. */
+static __always_inline __u8 sqe_flags(const struct rec_uring *r)
+{
+	return r->sqe[0] >> 8;
+}
+
+static __always_inline __u8 sqe_opcode(const struct rec_uring *r)
+{
+	return r->sqe[0];
+}
+
+static __always_inline __s32 sqe_fd(const struct rec_uring *r)
+{
+	return r->sqe[0] >> 32;
+}
+
+static __always_inline __u32 sqe_len(const struct rec_uring *r)
+{
+	return r->sqe[3];
+}
+
+static __always_inline __u32 sqe_op_flags(const struct rec_uring *r)
+{
+	return r->sqe[3] >> 32;
+}
+
+/* splice_fd_in, file_index. */
+static __always_inline __u32 sqe_file_index(const struct rec_uring *r)
+{
+	return r->sqe[5] >> 32;
+}
+
+/* The file in a slot of the ring's own table. */
+static __always_inline struct file *uring_slot(struct io_ring_ctx *ctx, __u32 slot)
+{
+	unsigned long file = 0;
+
+	if (bpf_core_field_exists(struct io_file_table, data)) {
+		struct io_rsrc_node **nodes = BPF_CORE_READ(ctx, file_table.data.nodes), *node = NULL;
+
+		if (!nodes || slot >= BPF_CORE_READ(ctx, file_table.data.nr))
+			return NULL;
+		bpf_probe_read_kernel(&node, sizeof(node), nodes + slot);
+		file = node ? BPF_CORE_READ(node, file_ptr) : 0;
+	} else {
+		struct io_ring_ctx___old *old = (void *)ctx;
+		struct io_fixed_file___old *files = BPF_CORE_READ(old, file_table.files);
+
+		if (!files || slot >= BPF_CORE_READ(old, nr_user_files))
+			return NULL;
+		bpf_probe_read_kernel(&file, sizeof(file), &files[slot].file_ptr);
+	}
+	file &= ~7ul;
+	return file ? kernel_cast(struct file, (void *)file) : NULL;
+}
+
+static __always_inline struct file *uring_file(struct io_ring_ctx *ctx, struct task_struct *task, __s32 fd, bool fixed)
+{
+	return fixed ? uring_slot(ctx, fd) : file_of_fd(task, fd);
+}
+
+static __always_inline void uring_set_file(struct uring_scratch *s, struct file *file, __u32 flag, __u64 now_ns)
+{
+	struct rec_uring *r = &s->state.rec;
+	struct inode *inode = file->f_inode;
+
+	if (!inode)
+		return;
+	identify(inode, &r->file);
+	r->ofd = (__u64)file;
+	r->flags |= flag;
+	if (file->f_flags & O_APPEND)
+		r->flags |= URF_APPEND;
+	note_file(&s->cache, file, inode, &r->file, now_ns);
+}
+
+/* What is the file so far is the second one. */
+static __always_inline void uring_second(struct rec_uring *r)
+{
+	r->flags |= URF_FILE2;
+	r->extra[0] = r->ofd;
+	r->extra[1] = r->file.ino;
+	r->extra[2] = r->file.dev | (__u64)r->file.generation << 32;
+}
+
+static __noinline void uring_send(struct uring_state *s, __u64 now_ns)
+{
+	emit_fixed(&s->rec, REC_URING, CLASS_URING, now_ns);
+}
+
+/* A request that has ended without a word. `at_hand`: its memory still holds its result. */
+static __always_inline void uring_send_silent(struct uring_state *s, struct io_kiocb *req, bool at_hand, __u64 now_ns)
+{
+	s->rec.flags |= URF_SILENT;
+	if (s->rec.flags & URF_CANCELLED) {
+		s->rec.res = -ECANCELED;
+	} else if (at_hand) {
+		s->rec.res = BPF_CORE_READ(req, cqe.res);
+		s->rec.flags |= URF_RESULT;
+	}
+	uring_send(s, now_ns);
+}
+
+static __always_inline void uring_lose(void)
+{
+	struct cpu_ledger *l = cpu_ledger();
+	struct rec_hdr hdr;
+
+	if (!l)
+		return;
+	begin_record(l, &hdr, bpf_get_smp_processor_id(), REC_URING, CLASS_URING, 0, 0);
+	lost_record(l, CLASS_URING);
+}
+
+/* Reads the names an entry points to, and sends them ahead: they do not wait for the request's end. */
+static __noinline void uring_paths(struct uring_scratch *s, __u64 path, __u64 path2, __u64 now_ns)
+{
+	__u32 used = 0, len, cpu = bpf_get_smp_processor_id();
+	struct cpu_ledger *l = cpu_ledger();
+	void *ring = cpu_ring(cpu);
+	long n;
+
+	if (!l || !ring)
+		return;
+	s->paths.start_ns = s->state.rec.start_ns;
+	s->paths.req = s->state.rec.req;
+	s->paths.path_bytes = s->paths.path2_bytes = 0;
+	s->paths.fault = 0;
+	if (path) {
+		n = bpf_probe_read_user_str(s->names, WIRE_PATH_BYTES, (void *)path);
+		if (n > 0 && n <= WIRE_PATH_BYTES)
+			used = n - 1;
+		else
+			s->paths.fault |= 1;
+		s->paths.path_bytes = used;
+	}
+	if (path2) {
+		n = bpf_probe_read_user_str(s->names + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES, (void *)path2);
+		if (n > 0 && n <= WIRE_PATH_BYTES)
+			s->paths.path2_bytes = n - 1;
+		else
+			s->paths.fault |= 2;
+	}
+	if (s->paths.fault)
+		l->path_faults++;
+	len = sizeof(s->paths) + (s->paths.path_bytes & (WIRE_PATH_BYTES - 1)) +
+	      (s->paths.path2_bytes & (WIRE_PATH_BYTES - 1));
+	if (len > sizeof(s->paths) + sizeof(s->names))
+		return;
+	begin_record(l, &s->paths.hdr, cpu, REC_URING_PATHS, CLASS_URING_FACTS, len, now_ns);
+	if (bpf_ringbuf_output(ring, &s->paths, len, BPF_RB_NO_WAKEUP))
+		lost_record(l, CLASS_URING_FACTS);
+	s->state.rec.flags |= URF_PATHS;
+}
+
+/* Memory that the entry points to, as far as columns need it. */
+static __always_inline void uring_read_user(struct uring_scratch *s, __u8 opcode, __u64 now_ns)
+{
+	struct rec_uring *r = &s->state.rec;
+	__u64 addr2 = r->sqe[1], addr = r->sqe[2], addr3 = r->sqe[6];
+
+	if (uring_is(uring_vector_ops, opcode)) {
+		struct iovec_sum sum = {.base = addr, .count = sqe_len(r) > MAX_IOVECS ? 0 : sqe_len(r)};
+
+		bpf_loop(MAX_IOVECS, iovec_step, &sum, 0);
+		r->extra[0] = sum.sum;
+		if (sum.fault)
+			r->flags |= URF_USER_FAULT;
+	} else if (opcode == URING_OPENAT2) {
+		__u64 how[3] = {};
+
+		if (bpf_probe_read_user(how, sizeof(how), (void *)addr2))
+			r->flags |= URF_USER_FAULT;
+		/* In place of the pointers, which nobody needs any more. */
+		r->sqe[1] = how[0];
+		r->sqe[2] = how[1];
+		r->sqe[6] = how[2];
+	}
+	if (uring_is(uring_path3_ops, opcode))
+		uring_paths(s, addr3, addr, now_ns);
+	else if (uring_is(uring_path_ops, opcode))
+		uring_paths(s, addr, uring_is(uring_path2_ops, opcode) ? addr2 : 0, now_ns);
+}
+
+/* Who submits: a recorded thread, or a ring's kernel thread on behalf of one. `on_behalf` tells which. */
+static __always_inline __u32 uring_submitter(struct task_struct *task, struct io_ring_ctx *ctx, bool *on_behalf)
+{
+	__u32 *owner, id = recorded_id(task);
+	__u64 key = (__u64)ctx;
+
+	*on_behalf = !id;
+	if (id || !(task->flags & PF_IO_WORKER))
+		return id;
+	owner = bpf_map_lookup_elem(&uring_owners, &key);
+	return owner ? *owner : recorded_id(task->group_leader);
+}
+
+static __always_inline void uring_submitted(struct io_kiocb *req, const struct io_uring_sqe *entry, bool refused)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct io_ring_ctx *ctx = req->ctx;
+	struct uring_state *left;
+	struct uring_scratch *s;
+	struct cpu_ledger *l;
+	struct file *file = NULL;
+	struct rec_uring *r;
+	bool on_behalf;
+	__u64 now_ns, key = (__u64)req;
+	__u32 zero = 0, task_id, opcode = req->opcode;
+
+	if (!ops_active)
+		return;
+	task_id = uring_submitter(task, ctx, &on_behalf);
+	if (!task_id)
+		return;
+	l = cpu_ledger();
+	s = bpf_map_lookup_elem(&uring_scratch, &zero);
+	if (!l || !s)
+		return;
+	now_ns = bpf_ktime_get_ns();
+	/* The memory is used again: what was in flight there has ended. */
+	left = bpf_map_lookup_elem(&uring_requests, &key);
+	if (left) {
+		uring_send_silent(left, req, left->rec.ring == (__u64)ctx, now_ns);
+		bpf_map_delete_elem(&uring_requests, &key);
+	}
+	if (!uring_is(uring_rows, opcode)) {
+		l->uring_other++;
+		return;
+	}
+	__builtin_memset(&s->state, 0, sizeof(s->state));
+	r = &s->state.rec;
+	r->start_ns = now_ns;
+	r->req = key;
+	r->ring = (__u64)ctx;
+	r->task_id = task_id;
+	if (on_behalf)
+		r->flags |= URF_SQPOLL;
+	if (refused)
+		r->flags |= URF_REFUSED;
+	if (!entry) {
+		/* As io_get_sqe() found it (io_uring/io_uring.c); the head has moved on by one since. */
+		__u32 setup = BPF_CORE_READ(ctx, flags), last = BPF_CORE_READ(ctx, sq_entries) - 1;
+		__u32 head = (BPF_CORE_READ(ctx, cached_sq_head) - 1) & last;
+		u32 *array = BPF_CORE_READ(ctx, sq_array);
+
+		if (!(setup & IORING_SETUP_NO_SQARRAY) && array)
+			bpf_probe_read_kernel(&head, sizeof(head), array + head);
+		head &= last;
+		if (setup & IORING_SETUP_SQE128)
+			head <<= 1;
+		entry = (void *)((__u64)BPF_CORE_READ(ctx, sq_sqes) + head * 64ull);
+	}
+	bpf_probe_read_kernel(r->sqe, sizeof(r->sqe), entry);
+	if (sqe_opcode(r) != opcode || r->sqe[4] != req->cqe.user_data) {
+		r->flags |= URF_CHANGED;
+		r->sqe[0] = (r->sqe[0] & ~0xffull) | opcode;
+		r->sqe[4] = req->cqe.user_data;
+	}
+
+	if (uring_is(uring_dir_ops, opcode) && sqe_fd(r) != AT_FDCWD) {
+		file = file_of_fd(task, sqe_fd(r));
+		if (file)
+			uring_set_file(s, file, URF_DIR, now_ns);
+	} else if (opcode == URING_CLOSE) {
+		__u32 slot = sqe_file_index(r);
+
+		file = uring_file(ctx, task, slot ? (__s32)slot - 1 : sqe_fd(r), slot);
+	} else if (uring_is(uring_fd_ops, opcode)) {
+		file = uring_file(ctx, task, sqe_fd(r), sqe_flags(r) & IOSQE_FIXED_FILE);
+	}
+	if (file && !(r->flags & URF_DIR))
+		uring_set_file(s, file, URF_FILE, now_ns);
+	file = NULL;
+	if (uring_is(uring_splice_ops, opcode))
+		file = uring_file(ctx, task, sqe_file_index(r), sqe_op_flags(r) & SPLICE_F_FD_IN_FIXED);
+	else if (uring_is(uring_dir2_ops, opcode) && (__s32)sqe_len(r) != AT_FDCWD)
+		file = file_of_fd(task, sqe_len(r));
+	if (file) {
+		__u64 ofd = r->ofd;
+		struct file_id id = r->file;
+
+		uring_set_file(s, file, URF_FILE2, now_ns);
+		uring_second(r);
+		r->ofd = ofd;
+		r->file = id;
+	}
+	uring_read_user(s, opcode, now_ns);
+	if (bpf_map_update_elem(&uring_requests, &key, &s->state, BPF_ANY))
+		uring_lose();
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(uring_submit, struct io_kiocb *req)
+{
+	uring_submitted(req, NULL, false);
+	return 0;
+}
+
+/* The name before 6.4 (3e9665ce0a8a). */
+SEC("tp_btf/io_uring_submit_sqe")
+int BPF_PROG(uring_submit_old, struct io_kiocb *req)
+{
+	uring_submitted(req, NULL, false);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_req_failed")
+int BPF_PROG(uring_refused, const struct io_uring_sqe *sqe, struct io_kiocb *req)
+{
+	uring_submitted(req, sqe, true);
+	return 0;
+}
+
+static __always_inline struct uring_state *uring_known(const void *req)
+{
+	__u64 key = (__u64)req;
+
+	return bpf_map_lookup_elem(&uring_requests, &key);
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int BPF_PROG(uring_punt, struct io_kiocb *req)
+{
+	struct uring_state *s = uring_known(req);
+
+	if (s)
+		s->rec.flags |= URF_PUNTED;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_poll_arm")
+int BPF_PROG(uring_poll, struct io_kiocb *req)
+{
+	struct uring_state *s = uring_known(req);
+
+	if (s)
+		s->rec.flags |= URF_POLLED;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_defer")
+int BPF_PROG(uring_defer, struct io_kiocb *req)
+{
+	struct uring_state *s = uring_known(req);
+
+	if (s)
+		s->rec.flags |= URF_DEFERRED;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_link")
+int BPF_PROG(uring_link, struct io_kiocb *req, struct io_kiocb *before)
+{
+	struct uring_state *s = uring_known(req);
+
+	if (s) {
+		s->rec.flags |= URF_LINKED;
+		s->before = (__u64)before;
+	}
+	return 0;
+}
+
+SEC("tp_btf/io_uring_fail_link")
+int BPF_PROG(uring_cancel, struct io_kiocb *req, struct io_kiocb *link)
+{
+	struct uring_state *s = uring_known(link);
+
+	if (s && !(s->rec.flags & URF_REFUSED)) {
+		s->rec.flags |= URF_CANCELLED;
+		s->rec.done_ns = bpf_ktime_get_ns();
+	}
+	return 0;
+}
+
+/* What is known only when the request has been carried out. */
+static __always_inline void uring_look_after(struct uring_scratch *s, struct io_kiocb *req, __u64 now_ns)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rec_uring *r = &s->state.rec;
+	struct io_ring_ctx *ctx = (void *)r->ring;
+	__u8 opcode = sqe_opcode(r);
+	struct file *file = NULL;
+
+	if (opcode == URING_OPENAT || opcode == URING_OPENAT2) {
+		__u32 slot = sqe_file_index(r);
+
+		if (r->res < 0)
+			return;
+		if (slot)
+			file = uring_slot(ctx, slot == FILE_INDEX_ALLOC ? r->res : slot - 1);
+		else
+			file = file_of_fd(task, r->res);
+		if (!file)
+			return;
+		/* As of the call: a directory goes where no operand does, the result takes the first place. */
+		if (r->flags & URF_DIR) {
+			r->flags &= ~(URF_DIR | URF_APPEND);
+			uring_second(r);
+		}
+		uring_set_file(s, file, URF_FILE, now_ns);
+		if (file->f_mode & FMODE_CREATED)
+			r->flags |= URF_CREATED;
+		return;
+	}
+	if (opcode == URING_STATX) {
+		__u64 buffer = r->sqe[1];
+		__u16 mode = 0;
+
+		if (r->res)
+			return;
+		/* Offsets of stx_mode and stx_size. */
+		if (bpf_probe_read_user(&mode, sizeof(mode), (void *)(buffer + 28)) ||
+		    bpf_probe_read_user(&r->extra[1], 8, (void *)(buffer + 40)))
+			r->flags |= URF_USER_FAULT;
+		r->extra[0] = mode;
+		return;
+	}
+	if (!uring_is(uring_fd_ops, opcode) || (r->flags & URF_REFUSED))
+		return;
+	/* In a chain the descriptor may have been made by the request before; now the file is known for sure. */
+	file = BPF_CORE_READ(req, file);
+	if (!file)
+		return;
+	if ((__u64)file != r->ofd) {
+		r->flags &= ~URF_APPEND;
+		uring_set_file(s, kernel_cast(struct file, file), URF_FILE, now_ns);
+	}
+	r->pos_after = BPF_CORE_READ((struct kiocb *)req, ki_pos);
+	r->flags |= URF_CURRENT;
+}
+
+/* Tells of a request that is known to have ended because the one linked to it has. */
+static long uring_before_step(__u32 i, void *context)
+{
+	__u64 *key = context, at = *key;
+	struct uring_state *s;
+
+	if (!at)
+		return 1;
+	s = bpf_map_lookup_elem(&uring_requests, &at);
+	if (!s || !(sqe_flags(&s->rec) & IOSQE_CQE_SKIP_SUCCESS))
+		return 1;
+	*key = s->before;
+	uring_send_silent(s, (void *)at, true, bpf_ktime_get_ns());
+	bpf_map_delete_elem(&uring_requests, &at);
+	return 0;
+}
+
+#define MAX_LINK 1024
+
+static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u32 cflags)
+{
+	struct uring_state *known = uring_known(req);
+	__u64 now_ns, key = (__u64)req, before;
+	struct uring_scratch *s;
+	__u32 zero = 0;
+
+	if (!known || !ops_active)
+		return;
+	s = bpf_map_lookup_elem(&uring_scratch, &zero);
+	if (!s)
+		return;
+	now_ns = bpf_ktime_get_ns();
+	s->state = *known;
+	s->state.rec.res = res;
+	s->state.rec.cflags = cflags;
+	s->state.rec.done_ns = now_ns;
+	before = s->state.before;
+	bpf_map_delete_elem(&uring_requests, &key);
+	uring_look_after(s, req, now_ns);
+	uring_send(&s->state, now_ns);
+	if (before)
+		bpf_loop(MAX_LINK, uring_before_step, &before, 0);
+}
+
+static __always_inline void uring_further(__u32 cflags)
+{
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (l && (cflags & IORING_CQE_F_MORE) && recorded_id(bpf_get_current_task_btf()))
+		l->uring_more++;
+}
+
+/* Completions without a request are of those that post several. */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(uring_complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
+{
+	if (!req)
+		uring_further(cqe->flags);
+	else
+		uring_completed(kernel_cast(struct io_kiocb, req), cqe->res, cqe->flags);
+	return 0;
+}
+
+/* Before 6.17 (2f076a453f75) the completion's fields were arguments. */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(uring_complete_old, void *ring, void *req, __u64 user_data, int res, unsigned int cflags)
+{
+	if (!req)
+		uring_further(cflags);
+	else
+		uring_completed(kernel_cast(struct io_kiocb, req), res, cflags);
+	return 0;
+}
+
+/* Which request it is that ended, user space finds out by ring and user_data. */
+SEC("tp_btf/io_uring_cqe_overflow")
+int BPF_PROG(uring_overflow, void *ring, unsigned long long user_data, s32 res, u32 cflags)
+{
+	struct rec_uring_ring rec = {};
+	bool on_behalf;
+
+	if (!ops_active || !uring_submitter(bpf_get_current_task_btf(), ring, &on_behalf))
+		return 0;
+	rec.ring = (__u64)ring;
+	rec.user_data = user_data;
+	rec.fd = res;
+	rec.flags = cflags;
+	emit_fixed(&rec, REC_URING_OVERFLOW, CLASS_URING_FACTS, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("tp_btf/io_uring_create")
+int BPF_PROG(uring_create, int fd, void *ring, u32 sq_entries, u32 cq_entries, u32 flags)
+{
+	__u32 id = recorded_id(bpf_get_current_task_btf());
+	struct rec_uring_ring rec = {};
+	__u64 key = (__u64)ring;
+
+	if (!id)
+		return 0;
+	if (flags & IORING_SETUP_SQPOLL)
+		bpf_map_update_elem(&uring_owners, &key, &id, BPF_ANY);
+	if (!ops_active)
+		return 0;
+	rec.ring = key;
+	rec.task_id = id;
+	rec.fd = fd;
+	rec.flags = flags;
+	rec.sq_entries = sq_entries;
+	rec.cq_entries = cq_entries;
+	emit_fixed(&rec, REC_URING_RING, CLASS_URING_FACTS, bpf_ktime_get_ns());
+	return 0;
+}
+
+#endif

@@ -1,0 +1,138 @@
+//! Use of mapped files, and the page cache, held against a program that touches known pages.
+
+use std::{collections::BTreeSet, env, fs, os::fd::AsRawFd, path::Path};
+
+use ioreel_traces::{
+    Reel,
+    rows::{Cache, File, Op},
+};
+
+use crate::harness::{
+    assert_valid,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    record, succeed, temp_dir, text,
+};
+
+/// The argument that makes the test program do the work instead.
+pub(crate) const WORD: &str = "mapped-workload";
+
+const PAGE: usize = 4096;
+/// Length of the file.
+const PAGES: usize = 256;
+/// Pages that are loaded from only.
+const LOADED: [usize; 3] = [0, 50, 150];
+/// Pages that are stored to.
+const STORED: [usize; 2] = [100, 220];
+/// One that a call writes to, and one that a call puts its answer in.
+const WRITTEN: usize = 30;
+const ANSWERED: usize = 180;
+
+/// The recorded program. The file is there and not cached.
+pub(crate) fn work(file: &str) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
+    let fd = file.as_raw_fd();
+    let len = PAGE * PAGES;
+    // SAFETY: a new mapping; all that follows stays inside it.
+    unsafe {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let map = libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, fd, 0).cast::<u8>();
+        assert_ne!(map.cast(), libc::MAP_FAILED);
+        assert_eq!(libc::madvise(map.cast(), len, libc::MADV_RANDOM), 0);
+        for page in LOADED {
+            map.add(page * PAGE).read_volatile();
+        }
+        for page in STORED {
+            map.add(page * PAGE).write_volatile(1);
+            map.add(page * PAGE + 8).write_volatile(2);
+        }
+        // The cycle ends here, and with the next store another begins.
+        assert_eq!(libc::msync(map.cast(), len, libc::MS_SYNC), 0);
+        map.add(STORED[0] * PAGE).write_volatile(3);
+        let byte = 7u8;
+        assert_eq!(libc::pwrite(fd, (&raw const byte).cast(), 1, (WRITTEN * PAGE) as i64), 1);
+        let other = fs::File::open("/proc/self/stat").unwrap();
+        assert!(libc::read(other.as_raw_fd(), map.add(ANSWERED * PAGE).cast(), 10) > 0);
+        libc::munmap(map.cast(), len);
+    }
+}
+
+struct Recorded {
+    reel: Reel,
+    file: i64,
+    _mounted: Mounted,
+    _out: tempfile::TempDir,
+}
+
+fn recorded(fs: Fs, options: &[&str]) -> Recorded {
+    let out = temp_dir();
+    let mounted = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let path = mounted.path().join("mapped");
+    fs::write(&path, vec![5; PAGE * PAGES]).unwrap();
+    mounted.go_cold();
+    let reel = out.path().join("mapped.reel");
+    let own = env::current_exe().unwrap();
+    succeed(&mut record(&reel, options, &[text(&own), WORD, text(&path)]));
+    let reel = assert_valid(&reel);
+    let file = id_of(&reel, &path);
+    Recorded { reel, file, _mounted: mounted, _out: out }
+}
+
+fn id_of(reel: &Reel, path: &Path) -> i64 {
+    let files = reel.read::<File>().unwrap();
+    files.iter().find(|f| f.path.as_deref() == Some(text(path))).unwrap().file
+}
+
+/// First touches, fault-around and first stores, page by page.
+pub(crate) fn touches_and_stores(fs: Fs) {
+    let r = recorded(fs, &[]);
+    let ops: Vec<Op> = r.reel.read::<Op>().unwrap().into_iter().filter(|o| o.source == "fault").collect();
+    let of = |op: &str| -> Vec<&Op> { ops.iter().filter(|o| o.op == op && o.file == Some(r.file)).collect() };
+    let page = |o: &Op| o.offset_bytes.unwrap() as usize / PAGE;
+    let covers = |o: &&Op, p: usize| (page(o)..page(o) + o.len_bytes.unwrap() as usize / PAGE).contains(&p);
+    let (touched, around, dirty) = (of("fault"), of("map_pages"), of("dirty"));
+    if fs == Fs::Tmpfs {
+        assert!(dirty.is_empty(), "tmpfs writes nothing back");
+    } else {
+        for p in LOADED.iter().chain(&STORED) {
+            assert!(touched.iter().chain(&around).any(|o| covers(o, *p)), "page {p} was touched: {ops:?}");
+        }
+        assert!(touched.iter().any(|o| o.dur_ns > 0), "cold pages take time: {touched:?}");
+        let stored: Vec<usize> = STORED.into_iter().chain([STORED[0], ANSWERED]).collect();
+        assert_eq!(dirty.len(), stored.len(), "{dirty:?}");
+        for (o, p) in dirty.iter().zip(&stored) {
+            assert!(covers(o, *p), "{o:?} is not page {p}");
+        }
+        assert!(dirty.iter().all(|o| !covers(o, WRITTEN)), "a call wrote page {WRITTEN}");
+    }
+    assert!(r.reel.manifest.resolution.contains_key("fault"));
+    assert!(ops.iter().all(|o| o.task_id > 0 && o.state == "complete"));
+}
+
+/// Fills, dirtying and write-back cover the pages that were used and no more than the file.
+pub(crate) fn the_page_cache(fs: Fs) {
+    let r = recorded(fs, &["--cache"]);
+    let cache: Vec<Cache> = r.reel.read::<Cache>().unwrap().into_iter().filter(|c| c.file == r.file).collect();
+    if fs == Fs::Tmpfs {
+        assert!(cache.is_empty());
+        return;
+    }
+    let pages = |event: &str| -> BTreeSet<usize> {
+        let of = cache.iter().filter(|c| c.event == event);
+        of.flat_map(|c| {
+            let first = c.offset_bytes as usize / PAGE;
+            first..first + (c.len_bytes as usize).div_ceil(PAGE)
+        })
+        .collect()
+    };
+    let (fills, dirty, written) = (pages("fill"), pages("dirty"), pages("writeback"));
+    let used: BTreeSet<usize> = LOADED.iter().chain(&STORED).copied().chain([WRITTEN, ANSWERED]).collect();
+    assert!(used.is_subset(&fills), "{used:?} in {fills:?}");
+    assert!(fills.iter().all(|p| *p < PAGES));
+    let changed: BTreeSet<usize> = STORED.into_iter().chain([WRITTEN, ANSWERED]).collect();
+    assert!(changed.is_subset(&dirty), "{changed:?} in {dirty:?}");
+    assert!(LOADED.iter().all(|p| !dirty.contains(p) || fs == Fs::Btrfs), "{dirty:?}");
+    // Which of btrfs's bios come from the cache is not told apart.
+    assert!(fs == Fs::Btrfs || changed.is_subset(&written), "{changed:?} in {written:?}");
+    let ledger = r.reel.manifest.ledger["cache"];
+    assert_eq!(ledger.seen, ledger.written + ledger.filtered);
+}

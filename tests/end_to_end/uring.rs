@@ -1,0 +1,184 @@
+//! Requests to io_uring: a program that issues every kind of them, its rows held against what it was told.
+
+mod ring;
+mod work;
+
+use std::{collections::HashMap, env, fs, path::Path};
+
+use ioreel_traces::{
+    Reel,
+    rows::{File, Op, Task},
+};
+
+use crate::harness::{
+    assert_valid,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    record, succeed, temp_dir, text,
+};
+
+/// The argument that makes the test program issue the requests instead.
+pub(crate) const WORD: &str = "io-uring-workload";
+
+/// Runs the workload.
+pub(crate) fn run(base: &str, log: &Path) -> i32 {
+    work::run(base, log)
+}
+
+fn cell(op: &Op, column: &str, paths: &HashMap<i64, String>) -> String {
+    fn show<T: std::fmt::Display>(value: Option<T>) -> String {
+        value.map_or("null".into(), |v| v.to_string())
+    }
+    let file = |f: Option<i64>| show(f.map(|f| paths.get(&f).cloned().unwrap_or_else(|| "unknown".into())));
+    match column {
+        "op" => op.op.to_string(),
+        "state" => op.state.to_string(),
+        "ret" => show(op.ret),
+        "dur_ns" => op.dur_ns.to_string(),
+        "tid" => op.tid.to_string(),
+        "fd" => show(op.fd),
+        "fd2" => show(op.fd2),
+        "dirfd" => show(op.dirfd),
+        "dirfd2" => show(op.dirfd2),
+        "ofd" => show(op.ofd),
+        "file" => file(op.file),
+        "file2" => file(op.file2),
+        "path" => show(op.path.as_deref()),
+        "name" => show(op.name.as_deref()),
+        "path2" => show(op.path2.as_deref()),
+        "offset_bytes" => show(op.offset_bytes),
+        "offset2_bytes" => show(op.offset2_bytes),
+        "len_bytes" => show(op.len_bytes),
+        "flags" => show(op.flags),
+        "mode" => show(op.mode),
+        "aux" => show(op.aux),
+        "aux2" => show(op.aux2),
+        "ring" => show(op.ring),
+        "user_data" => show(op.user_data),
+        "sqe_flags" => show(op.sqe_flags),
+        "buf_index" => show(op.buf_index),
+        _ => panic!("no column {column}"),
+    }
+}
+
+/// What is wrong with the row of a line of the log.
+fn differences(line: &str, op: &Op, paths: &HashMap<i64, String>) -> Vec<String> {
+    let fields: Vec<(&str, &str)> = line.split('\t').filter_map(|f| f.split_once('=')).collect();
+    // A result that may not be known.
+    let maybe = fields.iter().find(|(c, _)| *c == "maybe").map(|(_, v)| *v);
+    let mut wrong = Vec::new();
+    for (column, expected) in fields {
+        match column {
+            "maybe" => {}
+            "has" => {
+                let bits: i32 = expected.parse().unwrap();
+                if op.sqe_flags.unwrap_or(0) & bits != bits {
+                    wrong.push(format!("sqe_flags {:?} lack some of {bits}", op.sqe_flags));
+                }
+            }
+            _ => {
+                let found = cell(op, column, paths);
+                if found != expected && (column != "ret" || Some(found.as_str()) != maybe) {
+                    wrong.push(format!("{column} is {found}, not {expected}"));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+fn paths(reel: &Reel) -> HashMap<i64, String> {
+    let files = reel.read::<File>().unwrap();
+    files.into_iter().filter_map(|f| Some((f.file, f.path?.to_string()))).collect()
+}
+
+/// Every request has one row, and each column of it is right.
+pub(crate) fn every_request_is_seen(fs: Fs) {
+    let out = temp_dir();
+    let mounted = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let (reel, log) = (out.path().join("uring.reel"), out.path().join("log"));
+    let own = env::current_exe().unwrap();
+    succeed(&mut record(&reel, &[], &[text(&own), WORD, text(mounted.path()), text(&log)]));
+    let reel = assert_valid(&reel);
+    let paths = paths(&reel);
+    let ops = reel.read::<Op>().unwrap();
+    let requests: Vec<&Op> = ops.iter().filter(|o| o.source == "io_uring").collect();
+    let log = fs::read_to_string(log).unwrap();
+    let mut wrong = Vec::new();
+    for line in log.lines() {
+        let user_data: i64 = line.split('\t').next().unwrap().strip_prefix("user_data=").unwrap().parse().unwrap();
+        match requests.iter().filter(|o| o.user_data == Some(user_data)).collect::<Vec<_>>()[..] {
+            [op] => {
+                let found = differences(line, op, &paths);
+                if !found.is_empty() {
+                    wrong.push(format!("{}\n  of {line}\n  in {op:?}", found.join("; ")));
+                }
+            }
+            ref rows => wrong.push(format!("{} rows for {line}", rows.len())),
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} rows are wrong:\n{}", wrong.len(), log.lines().count(), wrong.join("\n"));
+    assert_eq!(requests.len(), log.lines().count(), "rows nobody asked for");
+    assert_eq!(reel.manifest.left_out.get("io_uring requests that are no file operations"), Some(&1));
+    // Each request was submitted within a call on its ring by the same task, but for those that a kernel thread took.
+    let enters: Vec<&Op> = ops.iter().filter(|o| o.op == "io_uring_enter").collect();
+    assert!(enters.iter().all(|e| e.ring.is_some()), "{enters:?}");
+    for op in requests.iter().filter(|o| o.sqe_flags.unwrap() & 2048 == 0) {
+        let within = |e: &&&Op| {
+            e.ring == op.ring && e.task_id == op.task_id && (e.start_ns..=e.start_ns + e.dur_ns).contains(&op.start_ns)
+        };
+        assert_eq!(enters.iter().filter(within).count(), 1, "{op:?}");
+    }
+    let setups: Vec<&Op> = ops.iter().filter(|o| o.op == "io_uring_setup").collect();
+    let told: Vec<_> = setups.iter().map(|o| (o.ring, o.flags, o.aux, o.aux2)).collect();
+    let some = |ring, flags, sq, cq| (Some(ring), Some(flags), Some(sq), Some(cq));
+    assert_eq!(told, [some(1, 0, 32, 64), some(2, 0, 4, 8), some(3, 2, 8, 16), some(4, 0x3000, 8, 16)]);
+    // The kernel's own threads are no tasks of the workload.
+    let tasks = reel.read::<Task>().unwrap();
+    assert!(tasks.iter().all(|t| !t.comm.starts_with("iou-")), "{tasks:?}");
+    assert_eq!(tasks.len(), 3, "the program, its thread and its child: {tasks:?}");
+}
+
+/// fio's own counts, for plain, polled and fixed requests.
+pub(crate) fn as_many_as_fio_says() {
+    let out = temp_dir();
+    let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    for (i, options) in [
+        &["--direct=1"][..],
+        &["--sqthread_poll"],
+        &["--fixedbufs", "--registerfiles", "--direct=1"],
+        &["--force_async=3"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let reel = out.path().join(format!("{i}.reel"));
+        let told = out.path().join(format!("{i}.json"));
+        let output = format!("--output={}", text(&told));
+        let directory = format!("--directory={}", text(mounted.path()));
+        let mut fio = vec![
+            "fio",
+            "--name=job",
+            "--ioengine=io_uring",
+            "--iodepth=16",
+            "--rw=randrw",
+            "--bs=4k",
+            "--size=16m",
+            "--output-format=json",
+            &output,
+            &directory,
+        ];
+        fio.extend(options);
+        succeed(&mut record(&reel, &[], &fio));
+        let reel = assert_valid(&reel);
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(&told).unwrap()).unwrap();
+        let ops = reel.read::<Op>().unwrap();
+        for (side, name) in [("read", "read"), ("write", "write")] {
+            let rows: Vec<&Op> = ops.iter().filter(|o| o.source == "io_uring" && o.op == name).collect();
+            let job = &json["jobs"][0][side];
+            assert_eq!(Some(rows.len() as i64), job["total_ios"].as_i64(), "{options:?}: {side}");
+            let bytes: i64 = rows.iter().filter_map(|o| o.ret).sum();
+            assert_eq!(Some(bytes), job["io_bytes"].as_i64(), "{options:?}: {side}");
+            assert!(rows.iter().all(|o| o.file.is_some() && o.offset_bytes.is_some_and(|at| at % 4096 == 0)));
+        }
+    }
+}
