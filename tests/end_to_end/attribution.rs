@@ -157,7 +157,11 @@ pub(crate) fn data_goes_to_its_file(fs: Fs) {
         let disk = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device).unwrap();
         let mut seen: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
         let mut wrong = Vec::new();
-        for b in r.bios.iter().filter(|b| b.op == what && b.class != "journal" && b.len_bytes as usize % BLOCK == 0) {
+        for b in r
+            .bios
+            .iter()
+            .filter(|b| b.op == what && b.class != "journal" && (b.len_bytes as usize).is_multiple_of(BLOCK))
+        {
             let mut room = Aligned::new(b.len_bytes as usize);
             disk.read_exact_at(room.bytes(), (b.sector * 512) as u64).unwrap();
             for (i, block) in room.bytes().chunks(BLOCK).enumerate() {

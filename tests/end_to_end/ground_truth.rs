@@ -186,7 +186,7 @@ impl Found {
         }
         for entry in &log.beside {
             let same = |op: &&Op| self.differences(op, entry, &mut matching.clone()).is_empty();
-            match beside.iter().position(|op| same(op)) {
+            match beside.iter().position(same) {
                 Some(i) => {
                     let op = beside.remove(i);
                     self.differences(op, entry, matching);

@@ -152,7 +152,7 @@ fn from_a_process(c: &mut Caller, f: &Open) {
 type Iocb = [u64; 8];
 
 fn iocb(opcode: u16, fd: i32, buffer: i64, bytes: usize, offset: i64) -> Iocb {
-    [0, 0, u64::from(opcode) | (fd as u32 as u64) << 32, buffer as u64, bytes as u64, offset as u64, 0, 0]
+    [0, 0, u64::from(opcode) | u64::from(fd as u32) << 32, buffer as u64, bytes as u64, offset as u64, 0, 0]
 }
 
 fn asynchronous(c: &mut Caller, f: &Open) {
