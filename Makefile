@@ -48,5 +48,8 @@ fuzz: ## damaged input for the importers, FUZZ_SECONDS (300) each
 samples: ## makes the reels of traces/samples anew (root)
 	@scripts/make-samples
 
-install: release ## installs the program under PREFIX (/usr/local)
+install: release ## installs program and systemd unit under PREFIX (/usr/local)
 	install -s -D -m 755 "$(CARGO_TARGET_DIR)/release/ioreel" "$(DESTDIR)$(PREFIX)/bin/ioreel"
+	install -d "$(DESTDIR)$(PREFIX)/lib/systemd/system"
+	sed 's,/usr/local/,$(PREFIX)/,' packaging/systemd/ioreel-record.service \
+	  >"$(DESTDIR)$(PREFIX)/lib/systemd/system/ioreel-record.service"

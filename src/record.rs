@@ -1,15 +1,16 @@
 //! `ioreel record`.
 
 use crate::output::tell;
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
+mod daemon;
 mod life;
 
-use self::life::Life;
+use self::{daemon::Daemon, life::Life};
 use crate::anonymize::key;
 use clap::ArgGroup;
 use ioreel_capture::{
-    record::{Config, Target, record, wait_for},
+    record::{Config, Herald, Target, record, wait_for},
     session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
 };
 
@@ -17,9 +18,14 @@ use ioreel_capture::{
 #[derive(clap::Args, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["command", "pid", "cgroup", "all"])), after_help = NOTES)]
 pub(crate) struct Args {
-    /// The reel to make: a folder that does not exist yet
+    /// The reel to make: a folder that does not exist yet; with --daemon a folder for reels
     #[arg(short, long, value_name = "REEL")]
     output: PathBuf,
+    /// Records in the background, into a reel of the folder -o that is called by the time in UTC, until SIGTERM; with
+    /// NOTIFY_SOCKET set, as by systemd, in the foreground. One for each folder; its process id is in ioreel.pid, what it
+    /// says in ioreel.log
+    #[arg(long, conflicts_with = "command")]
+    daemon: bool,
     /// Records a running process, with what it has open, and what it starts from now on, until it ends or
     /// Ctrl-C; repeatable
     #[arg(long, value_name = "PID")]
@@ -93,7 +99,11 @@ fn ring_mib(s: &str) -> Result<usize, String> {
 }
 
 /// Runs it.
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    let daemon = if args.daemon { Some(Arc::new(Daemon::start(&args.output)?)) } else { None };
+    if let Some(daemon) = &daemon {
+        args.output = daemon.reel();
+    }
     let filters = (args.device.iter().map(|d| format!("--device {d}")))
         .chain(args.pid.iter().map(|p| format!("--pid {p}")))
         .chain(args.cgroup.iter().map(|c| format!("--cgroup {c}")))
@@ -118,6 +128,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         cache: args.cache,
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
+        herald: daemon.map(|daemon| {
+            let reel = args.output.clone();
+            Herald(Arc::new(move |moment| daemon.hear(moment, &reel)))
+        }),
         ..Config::new(args.output.clone(), target)
     };
     let outcome = record(&config)?;

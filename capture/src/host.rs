@@ -37,6 +37,11 @@ pub fn clock() -> Clock {
     Clock { monotonic_ns, realtime_ns: t.tv_sec * 1_000_000_000 + t.tv_nsec }
 }
 
+/// The present time in UTC as part of a file name: `20261121T161055Z`.
+pub fn utc_stamp() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
 fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
 }

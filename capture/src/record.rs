@@ -24,7 +24,7 @@ use ioreel_traces::{
     text,
 };
 
-pub use config::{Config, Outcome, Target};
+pub use config::{Config, Herald, Moment, Outcome, Target};
 pub use limits::{End, Limits, MinFree};
 pub(crate) use setup::hide_backing_files;
 
@@ -149,6 +149,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     // What the rings hold so far is later than this, or about what this tells.
     pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
     log::info!("{}: the recording has begun", config.output.display());
+    config.tell(&Moment::Begun);
     let started = Instant::now();
     if let Some(c) = &mut command
         && let Err(e) = c.release()
@@ -161,6 +162,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     }
     let Ended { why, signal } = follow(&session, &pipeline, config, command.as_mut(), started)?;
 
+    config.tell(&Moment::Ending);
     // The unfinished are told first: what ends after this is not in the reel.
     session.end_operations();
     drain(&session, &pipeline);

@@ -7,6 +7,7 @@ mod harness;
 
 mod attribution;
 mod bytes;
+mod daemon;
 mod damaged;
 mod follow;
 mod ground_truth;
@@ -146,6 +147,7 @@ fn tests() -> Vec<Test> {
         all.push(Test { name, records: true, body: Box::new(move || waits::one_file(fs)) });
     }
     once! { false:
+        daemon::the_unit_file
         damaged::a_sound_reel_is_valid
         damaged::a_missing_reel
         damaged::a_newer_format
@@ -194,6 +196,8 @@ fn tests() -> Vec<Test> {
         refusals::a_reel_that_is_there
         refusals::a_full_disk
         replays::a_target_that_does_not_do
+        daemon::in_the_background
+        daemon::as_systemd_keeps_it
         life::losses_are_exact
         life::strict_fails_on_loss
         life::a_largest_size

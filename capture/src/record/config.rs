@@ -1,6 +1,6 @@
 //! What to record and where to.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use ioreel_traces::{Manifest, anonymize::Key};
 
@@ -39,9 +39,36 @@ pub struct Config {
     pub anonymize: Option<Key>,
     /// The words of the command line that chose what is recorded.
     pub filters: Vec<String>,
+    /// Told of the recording's great moments.
+    pub herald: Option<Herald>,
+}
+
+/// A moment in the life of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// From now on all is recorded.
+    Begun,
+    /// Something ends the recording; what follows may take seconds.
+    Ending,
+}
+
+/// Is told of moments, on the recording's own thread: it should be quick.
+#[derive(Clone)]
+pub struct Herald(pub Arc<dyn Fn(&Moment) + Send + Sync>);
+
+impl std::fmt::Debug for Herald {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Herald")
+    }
 }
 
 impl Config {
+    pub(super) fn tell(&self, moment: &Moment) {
+        if let Some(Herald(hear)) = &self.herald {
+            hear(moment);
+        }
+    }
+
     /// Recording `target` into `output`, all else at its default.
     pub fn new(output: PathBuf, target: Target) -> Self {
         Self {
@@ -58,6 +85,7 @@ impl Config {
             anonymize: None,
             ring_bytes: default_ring_bytes(),
             filters: Vec::new(),
+            herald: None,
         }
     }
 }

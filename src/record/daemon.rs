@@ -1,0 +1,173 @@
+//! `--daemon`: a recording in the background, or under systemd; one for each folder.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File, TryLockError},
+    io::{self, PipeWriter, Read, Write},
+    os::{
+        fd::AsRawFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
+    path::{Path, PathBuf},
+    process::exit,
+    sync::Mutex,
+};
+
+use anyhow::{Context, bail};
+use ioreel_capture::{host::utc_stamp, record::Moment};
+
+use crate::output::tell;
+
+/// Held locked for as long as the recorder lives, with its process id.
+const PID_FILE: &str = "ioreel.pid";
+/// What would go to the terminal.
+const LOG_FILE: &str = "ioreel.log";
+
+/// The recorder's way to those who started it.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pid_file: File,
+    dir: PathBuf,
+    /// Where systemd waits for word.
+    notify: Option<OsString>,
+    /// Where the one who started it waits, until the recording has begun.
+    ready: Mutex<Option<PipeWriter>>,
+}
+
+impl Daemon {
+    /// Takes the folder `dir` for this recorder and leaves the terminal; returns in the recorder alone. Who started it
+    /// gets status 0 once the recording has begun, or 1. Where `NOTIFY_SOCKET` names a socket, systemd (or the like)
+    /// keeps the recorder: it stays in the foreground and tells there. To be called while the process has one thread.
+    pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("{}: creating the folder for reels", dir.display()))?;
+        let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
+        let path = dir.join(PID_FILE);
+        let mut pid_file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
+        match pid_file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                // Told as far as it can be.
+                let _ = pid_file.read_to_string(&mut pid);
+                bail!(
+                    "{}: process {} records into this folder already; end it (SIGTERM) or name another folder",
+                    dir.display(),
+                    pid.trim()
+                );
+            }
+            Err(TryLockError::Error(e)) => return Err(e).with_context(|| format!("{}: locking", path.display())),
+        }
+        let notify = env::var_os("NOTIFY_SOCKET").filter(|s| !s.is_empty());
+        let ready = if notify.is_none() { Some(detach().context("going into the background")?) } else { None };
+        pid_file
+            .set_len(0)
+            .and_then(|()| writeln!(pid_file, "{}", std::process::id()))
+            .with_context(|| path.display().to_string())?;
+        Ok(Self { pid_file, dir, notify, ready: Mutex::new(ready) })
+    }
+
+    /// A name for a new reel: the present time.
+    pub(super) fn reel(&self) -> PathBuf {
+        let stamp = utc_stamp();
+        let names = std::iter::once(format!("{stamp}.reel")).chain((2..).map(|n| format!("{stamp}-{n}.reel")));
+        let mut paths = names.map(|n| self.dir.join(n));
+        paths.find(|p| p.symlink_metadata().is_err()).unwrap_or_else(|| self.dir.join(stamp))
+    }
+
+    /// To be told how the recording into `reel` goes.
+    pub(super) fn hear(&self, moment: &Moment, reel: &Path) {
+        match moment {
+            Moment::Begun => {
+                if let Err(e) = self.leave_the_terminal() {
+                    tell!("ioreel: {}: {e}", self.dir.join(LOG_FILE).display());
+                }
+                tell!("ioreel: {}: process {} records into {}", utc_stamp(), std::process::id(), reel.display());
+                self.notify(&format!("READY=1\nSTATUS=Recording into {}", reel.display()));
+            }
+            Moment::Ending => {
+                tell!("ioreel: {}: ending {}", utc_stamp(), reel.display());
+                self.notify("STOPPING=1");
+            }
+        }
+    }
+
+    /// From now on what is told goes into the log, and whoever waits is told that the recording has begun.
+    fn leave_the_terminal(&self) -> io::Result<()> {
+        let Some(mut ready) = self.ready.lock().ok().and_then(|mut r| r.take()) else { return Ok(()) };
+        let log = File::options().append(true).create(true).open(self.dir.join(LOG_FILE))?;
+        let null = File::open("/dev/null")?;
+        for (from, to) in [(&null, libc::STDIN_FILENO), (&log, libc::STDOUT_FILENO), (&log, libc::STDERR_FILENO)] {
+            // SAFETY: both are this process's own open descriptors.
+            if unsafe { libc::dup2(from.as_raw_fd(), to) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // A folder that it stands in could not be unmounted. All paths in use are absolute or open by now.
+        env::set_current_dir("/")?;
+        // Whoever waited may have gone.
+        let _ = ready.write_all(&[1]);
+        Ok(())
+    }
+
+    /// One message of the protocol of sd_notify(3).
+    fn notify(&self, state: &str) {
+        let Some(name) = &self.notify else { return };
+        let sent = UnixDatagram::unbound().and_then(|socket| {
+            let address = match name.as_bytes() {
+                [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest)?,
+                _ => SocketAddr::from_pathname(name)?,
+            };
+            socket.send_to_addr(state.as_bytes(), &address)
+        });
+        if let Err(e) = sent {
+            tell!("ioreel: NOTIFY_SOCKET {}: {e}", name.display());
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Not removed: whoever has just opened it would lock a file that nobody else finds.
+        let _ = self.pid_file.set_len(0);
+    }
+}
+
+/// Becomes a process of its own, without a terminal; returns in that one. The one that called waits for a byte, which
+/// says that all is well, and ends.
+fn detach() -> io::Result<PipeWriter> {
+    let (mut begun, ready) = io::pipe()?;
+    // SAFETY: the process has one thread, so that the child may run any code.
+    match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => drop(begun),
+        child => {
+            drop(ready);
+            // SAFETY: waits for the child just made, which ends at once.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            let mut byte = [0u8];
+            // Without it the recorder has ended, and said why.
+            exit(i32::from(begun.read_exact(&mut byte).is_err()))
+        }
+    }
+    // SAFETY: a session of its own; then, as a child that leads no session, it can never get a terminal.
+    match unsafe {
+        libc::setsid();
+        libc::fork()
+    } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(ready),
+        // SAFETY: ends this process alone, with nothing to flush.
+        _ => unsafe { libc::_exit(0) },
+    }
+}
