@@ -187,12 +187,12 @@ pub(crate) fn a_command_for_a_while() {
     let stopper = {
         let dir = dir.clone();
         std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(3));
+            std::thread::sleep(Duration::from_secs(4));
             fs::write(format!("{dir}/stop"), "").unwrap();
         })
     };
-    succeed(&mut record(&reel, &["--duration", "0.5"], &["sh", "-c", &script]));
-    assert!(started.elapsed() >= Duration::from_millis(500));
+    succeed(&mut record(&reel, &["--duration", "1.5"], &["sh", "-c", &script]));
+    assert!(started.elapsed() >= Duration::from_millis(1500));
     stopper.join().unwrap();
     wait_for("the command's own end", || fs::exists(format!("{dir}/bye")).unwrap().then_some(()));
     let reel = assert_valid(&reel);
