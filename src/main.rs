@@ -26,6 +26,8 @@ mod quantity;
 mod record;
 mod replay;
 mod stats;
+#[cfg(feature = "capture")]
+mod top;
 mod units;
 mod validate;
 
@@ -64,6 +66,9 @@ enum Command {
     /// Puts a named moment into running recordings
     #[cfg(feature = "capture")]
     Mark(mark::Args),
+    /// Shows what files, processes and devices do at this moment
+    #[cfg(feature = "capture")]
+    Top(top::Args),
     /// Summarises a reel
     Info(info::Args),
     /// Computes the named statistics of reels, side by side
@@ -89,7 +94,7 @@ impl Command {
             #[cfg(feature = "capture")]
             Self::Doctor(_) => true,
             #[cfg(feature = "capture")]
-            Self::Record(_) | Self::Mark(_) => false,
+            Self::Record(_) | Self::Mark(_) | Self::Top(_) => false,
             Self::Info(_) | Self::Stats(_) | Self::Validate(_) => true,
             Self::Anonymize(_) | Self::Plot(_) | Self::Replay(_) | Self::Import(_) => false,
             Self::Export(args) => args.only_prints(),
@@ -114,6 +119,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         #[cfg(feature = "capture")]
         Command::Record(args) => record::run(args),
+        #[cfg(feature = "capture")]
+        Command::Top(args) => top::run(args),
         #[cfg(feature = "capture")]
         Command::Mark(args) => mark::run(args),
         Command::Info(args) => info::run(args),

@@ -1,18 +1,28 @@
 //! `ioreel record`.
 
 use crate::output::tell;
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, Write},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 mod daemon;
 mod life;
 
 use self::{daemon::Daemon, life::Life};
-use crate::anonymize::key;
+use crate::{anonymize::key, columns::count, units::bytes};
 use clap::ArgGroup;
 use ioreel_capture::{
-    record::{Config, Herald, Target, record, wait_for},
+    filter::Filter,
+    record::{Config, Herald, Layers, Observer, Progress, Target, record, wait_for},
     session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
 };
+use ioreel_traces::text;
 
 /// What to record, and where to.
 #[derive(clap::Args, Debug)]
@@ -43,6 +53,30 @@ pub(crate) struct Args {
     device: Vec<String>,
     #[command(flatten)]
     life: Life,
+    /// Records only operations on this file, or on what is below this folder; or, with *, ? or [, on files whose path
+    /// looks so (** crosses folders; without a slash: whose name looks so); repeatable
+    #[arg(long, value_name = "PATH", help_heading = "Filters")]
+    path: Vec<PathBuf>,
+    /// Records only operations of threads with this name (15 bytes of it count); repeatable
+    #[arg(long, value_name = "NAME", help_heading = "Filters")]
+    comm: Vec<String>,
+    /// Records only operations of this user, by name or number (the effective one); repeatable
+    #[arg(long, value_name = "USER", help_heading = "Filters")]
+    uid: Vec<String>,
+    /// Records only these calls: names, patterns such as *stat*, or classes: read, write, copy, sync, map, meta (all
+    /// others); separated by commas
+    #[arg(long, value_name = "NAMES", help_heading = "Filters")]
+    op: Vec<String>,
+    /// Records only operations that took so long at least: a number with ns, us, ms or s
+    #[arg(long, value_name = "TIME", value_parser = latency, default_value = "0ns", hide_default_value = true,
+        help_heading = "Filters")]
+    min_latency: Duration,
+    /// Records only what reaches the disks: calls get no slower
+    #[arg(long, conflicts_with_all = ["ops_only", "path", "comm", "uid", "op", "min_latency"], help_heading = "Filters")]
+    block_only: bool,
+    /// Records only operations, not what reaches the disks
+    #[arg(long, conflicts_with = "device", help_heading = "Filters")]
+    ops_only: bool,
     /// What to wait for after the last task has ended
     #[arg(long, value_name = "HOW", default_value = "sync")]
     settle: Settle,
@@ -60,6 +94,9 @@ pub(crate) struct Args {
     /// 100 ns per page
     #[arg(long)]
     cache: bool,
+    /// Shows how it goes in a line on the terminal: events, losses, how full the rings are, size
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    progress: When,
     /// Hashes all names before they reach the disk, as `ioreel anonymize` does afterwards
     #[arg(long)]
     anonymize: bool,
@@ -98,24 +135,97 @@ fn ring_mib(s: &str) -> Result<usize, String> {
     }
 }
 
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// When stderr is a terminal that no command of this recording writes to
+    Auto,
+    /// Whenever stderr is a terminal
+    Always,
+    /// Never
+    Never,
+}
+
+/// Draws the line that tells how it goes.
+fn status_line(p: &Progress) {
+    let seconds = p.elapsed.as_secs_f64();
+    let lost = if p.lost > 0 { format!("{} LOST", count(p.lost)) } else { "none lost".into() };
+    let line = format!(
+        "{:.0} s: {} operations ({}/s), {lost}, rings {:.0}% full at most, reel {}",
+        seconds,
+        count(p.ops),
+        count((p.ops as f64 / seconds.max(0.001)) as u64),
+        p.ring_fill * 100.0,
+        bytes(p.reel_bytes.min(i64::MAX as u64) as i64),
+    );
+    redraw(&line);
+}
+
+/// Puts this in place of the terminal's present line.
+fn redraw(line: &str) {
+    // Nobody may be looking.
+    let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+}
+
+fn latency(s: &str) -> Result<Duration, String> {
+    let digits = s.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(s.len());
+    let (number, unit) = s.split_at(digits);
+    let unit_s = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return Err("give a number with its unit: ns, us, ms or s".into()),
+    };
+    let value: f64 = number.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(value * unit_s).map_err(|e| e.to_string())
+}
+
+/// What chose what is recorded, as the manifest tells it.
+fn filter_words(args: &Args) -> Vec<String> {
+    let mut out: Vec<String> = args.device.iter().map(|d| format!("--device {d}")).collect();
+    out.extend(args.pid.iter().map(|p| format!("--pid {p}")));
+    out.extend(args.cgroup.iter().map(|c| format!("--cgroup {c}")));
+    out.extend(args.all.then(|| "--all".to_owned()));
+    out.extend(args.life.words());
+    out.extend(args.path.iter().map(|p| format!("--path {}", text::from_bytes(p.as_os_str().as_bytes()))));
+    out.extend(args.comm.iter().map(|c| format!("--comm {c}")));
+    out.extend(args.uid.iter().map(|u| format!("--uid {u}")));
+    out.extend(args.op.iter().map(|o| format!("--op {o}")));
+    if !args.min_latency.is_zero() {
+        out.push(format!("--min-latency {}ns", args.min_latency.as_nanos()));
+    }
+    out.extend(args.block_only.then(|| "--block-only".to_owned()));
+    out.extend(args.ops_only.then(|| "--ops-only".to_owned()));
+    out
+}
+
 /// Runs it.
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    // Before anything else: relative paths are this folder's, and who asked is still listening.
+    let filter = Filter::new(&args.path, &args.comm, &args.uid, &args.op, args.min_latency)?;
     let daemon = if args.daemon { Some(Arc::new(Daemon::start(&args.output)?)) } else { None };
     if let Some(daemon) = &daemon {
         args.output = daemon.reel();
     }
-    let filters = (args.device.iter().map(|d| format!("--device {d}")))
-        .chain(args.pid.iter().map(|p| format!("--pid {p}")))
-        .chain(args.cgroup.iter().map(|c| format!("--cgroup {c}")))
-        .chain(args.all.then(|| "--all".to_owned()))
-        .chain(args.life.words())
-        .collect();
+    let filters = filter_words(&args);
     let target = match args.cgroup {
         Some(name) => Target::Cgroup(name),
         None if args.all => Target::All,
         None if !args.pid.is_empty() => Target::Processes(args.pid),
         None => Target::Command(args.command),
     };
+    let waits_min_ns = match args.min_latency {
+        Duration::ZERO => DEFAULT_WAITS_MIN_NS,
+        least => least.as_nanos().min(i64::MAX as u128) as i64,
+    };
+    let layers = match (args.block_only, args.ops_only) {
+        (true, _) => Layers::Block,
+        (_, true) => Layers::Operations,
+        _ => Layers::Both,
+    };
+    let commands = matches!(target, Target::Command(_));
+    let shown =
+        std::io::stderr().is_terminal() && (args.progress == When::Always || args.progress == When::Auto && !commands);
     let config = Config {
         devices: args.device,
         lossless: args.life.lossless,
@@ -124,8 +234,11 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         snapshot: args.snapshot,
         snapshot_cwd: !args.no_snapshot,
         ring_bytes: args.ring_mib.map_or_else(default_ring_bytes, |mib| mib << 20),
-        waits: args.waits.then_some(WaitsPlan { min_ns: DEFAULT_WAITS_MIN_NS, user_stacks: args.user_stacks }),
         cache: args.cache,
+        waits: args.waits.then_some(WaitsPlan { min_ns: waits_min_ns, user_stacks: args.user_stacks }),
+        layers,
+        filter,
+        observer: shown.then(|| Observer(Arc::new(status_line))),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
         herald: daemon.map(|daemon| {
@@ -134,7 +247,12 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         }),
         ..Config::new(args.output.clone(), target)
     };
-    let outcome = record(&config)?;
+    let recorded = record(&config);
+    if shown {
+        // What follows begins on a clean line.
+        redraw("");
+    }
+    let outcome = recorded?;
     let m = &outcome.manifest;
     for warning in &m.warnings {
         tell!("ioreel: {warning}");

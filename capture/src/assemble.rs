@@ -28,6 +28,7 @@ use crate::{
     classify::classify,
     fault, host,
     mappings::Mappings,
+    sieve::Sieve,
     start::Start,
     uring::Uring,
     waits::Waits,
@@ -155,6 +156,8 @@ pub(crate) struct Assembler {
     pub(crate) slow_seen: bool,
     /// Requests of Linux AIO.
     pub(crate) aio: Aio,
+    /// Leaves operations out, where any are.
+    pub(crate) sieve: Option<Sieve>,
     /// By number: of the 64-bit entry, of the 32-bit one.
     calls: [Vec<Option<Known>>; 2],
     syscall: Text,
@@ -213,6 +216,7 @@ impl Assembler {
             slow_seen: false,
             last_ns: 0,
             aio: Aio::default(),
+            sieve: None,
             calls,
             syscall: Text::word("syscall"),
             complete: Text::word("complete"),
@@ -457,19 +461,33 @@ impl Assembler {
         if call.name.starts_with("io_") && !call.name.starts_with("io_uring") {
             self.aio_call(&raw, &mut op)?;
         }
-        self.count(&op);
-        if has(op_flags::OPF_IO) { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }
+        let other = has(op_flags::OPF_OTHER_THREAD);
+        self.write(op, other, has(op_flags::OPF_IO))
+    }
+
+    /// Writes an operation, unless it is left out. `other`: by a thread that was not asked for; `io`: bios were queued
+    /// during it.
+    fn write(&mut self, op: Op, other: bool, io: bool) -> Result<()> {
+        self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
+        let Some(sieve) = &mut self.sieve else {
+            self.counts.ops += 1;
+            return if io { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) };
+        };
+        let mut rows = sieve.take(op, other);
+        self.counts.ops += rows.len() as i64;
+        // The operation itself is the last.
+        let own = rows.pop();
+        rows.into_iter().try_for_each(|row| self.writer.ops.push(row))?;
+        match own {
+            Some(op) if io => self.writer.push_op_with_io(op),
+            Some(op) => self.writer.ops.push(op),
+            None => Ok(()),
+        }
     }
 
     /// A row of another source than the calls.
     pub(crate) fn push(&mut self, op: Op) -> Result<()> {
-        self.count(&op);
-        self.writer.ops.push(op)
-    }
-
-    fn count(&mut self, op: &Op) {
-        self.counts.ops += 1;
-        self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
+        self.write(op, false, false)
     }
 
     /// A row with what all rows of a task have.
@@ -536,6 +554,10 @@ impl Assembler {
         self.files.insert(rec.file.into(), KnownFile { described: true, seekable, sb_dev, ..known });
         self.touched.insert(sb_dev);
         let first_ns = self.since(rec.hdr.end_ns).max(0);
+        let path = (!path.is_empty()).then(|| self.paths.get(path));
+        if let Some(sieve) = &mut self.sieve {
+            sieve.file(known.id, rec.file, path.as_ref());
+        }
         self.writer.files.push(File {
             file: known.id,
             dev: i64::from(rec.file.dev),
@@ -546,14 +568,17 @@ impl Assembler {
             first_ns,
             size_bytes: Some(rec.size_bytes),
             mode: Some((rec.mode & 0o7777) as i32),
-            path: (!path.is_empty()).then(|| self.paths.get(path)),
+            path,
             path_cut: rec.path_cut as i32,
         })
     }
 
     pub(crate) fn new_ofd(&mut self, address: u64, file: file_id) -> i64 {
         self.next_ofd += 1;
-        self.ofds.insert(address, Description { file: file.into(), id: self.next_ofd, moved: Vec::new() });
+        let gone = self.ofds.insert(address, Description { file: file.into(), id: self.next_ofd, moved: Vec::new() });
+        if let (Some(sieve), Some(gone)) = (&mut self.sieve, gone) {
+            sieve.forget(gone.id);
+        }
         self.next_ofd
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     host,
-    session::{Plan, Session, Targets, WaitsPlan, default_ring_bytes},
+    session::{Plan, Session, Targets, WaitsPlan},
     symbols,
 };
 
@@ -125,13 +125,10 @@ fn probes() -> Check {
     let what = "probes (tracepoints, iterators)";
     let plan = Plan {
         target: Targets::All,
-        devices: Vec::new(),
         fixed_devices: true,
-        ring_bytes: default_ring_bytes(),
-        lossless: false,
-        ops: true,
         waits: Some(WaitsPlan { min_ns: 0, user_stacks: true }),
         cache: true,
+        ..Plan::default()
     };
     let mut storage = std::mem::MaybeUninit::<OpenObject>::uninit();
     match Session::load(&plan, &mut storage) {

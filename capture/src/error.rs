@@ -75,6 +75,14 @@ pub enum CaptureError {
         /// What is wrong with it.
         why: String,
     },
+    /// A filter that cannot be.
+    #[error("{option}: {why}")]
+    Filter {
+        /// The option with its word.
+        option: String,
+        /// What is wrong with it, and what would do.
+        why: String,
+    },
     /// A mark that no recording took.
     #[error("mark {name}: {why}")]
     Mark {

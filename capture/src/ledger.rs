@@ -1,12 +1,15 @@
 //! The books: what the probes saw against what the reel holds, and what recording cost.
 
-use ioreel_bpf::types::{cpu_ledger, hide, rec_class};
+use ioreel_bpf::types::{cpu_ledger, filter_why, hide, rec_class};
 use ioreel_traces::{
     Manifest,
     manifest::{Cost, Ledger},
 };
 
-use crate::assemble::Assembler;
+use crate::{
+    assemble::Assembler,
+    sieve::{Sieve, Why},
+};
 
 /// The kernel's counts, one entry per CPU.
 pub(crate) struct Books<'a>(pub(crate) &'a [cpu_ledger]);
@@ -58,8 +61,12 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     let syscall_rows = assembler.writer.ops.written() - assembler.tool_rows;
     let unplaced = counts.unplaced;
     let refused = assembler.aio.refused;
-    let filtered = unplaced + refused;
-    enter("ops", (ops_seen + in_flight - filtered, ops_lost), filtered, syscall_rows.min(counts.ops), counts.ops);
+    let sifted = assembler.sieve.as_ref().map_or(0, Sieve::left_out);
+    let in_kernel = books.sum(|l| l.left_out.iter().sum());
+    // These had come as records.
+    let dropped_here = unplaced + refused + sifted;
+    let seen = ops_seen + in_flight - dropped_here;
+    enter("ops", (seen, ops_lost), dropped_here + in_kernel, syscall_rows.min(counts.ops), counts.ops);
     enter(
         "block",
         books.class(rec_class::CLASS_BLOCK),
@@ -118,6 +125,26 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("io_uring requests that are no file operations", books.sum(|l| l.uring_other));
     left_out("further completions of io_uring requests that post several", books.sum(|l| l.uring_more));
     left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
+    for (option, why) in [
+        ("--op", filter_why::FILTER_CALL),
+        ("--comm or --uid", filter_why::FILTER_THREAD),
+        ("--path", filter_why::FILTER_FILE),
+        ("--min-latency", filter_why::FILTER_QUICK),
+    ] {
+        left_out(&format!("calls left out by {option}, in the kernel"), books.sum(|l| l.left_out[why.0 as usize]));
+    }
+    if let Some(sieve) = &assembler.sieve {
+        let (reasons, context) = sieve.reasons();
+        for (option, n) in [
+            ("--op", reasons[Why::Call as usize]),
+            ("--comm or --uid", reasons[Why::Thread as usize]),
+            ("--path", reasons[Why::File as usize]),
+            ("--min-latency", reasons[Why::Quick as usize]),
+        ] {
+            left_out(&format!("calls left out by {option}, by the recorder"), n);
+        }
+        left_out("openings, copies and closings of descriptors that nothing else kept uses", context);
+    }
     left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);
     for probe in &manifest.probes {

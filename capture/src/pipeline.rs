@@ -150,6 +150,11 @@ impl Pipeline {
         answer.recv().unwrap_or_default()
     }
 
+    /// Disks that had block events since the start.
+    pub(crate) fn disks_met(&self) -> BTreeSet<i64> {
+        self.progress.block_events.lock().map(|e| e.keys().copied().collect()).unwrap_or_default()
+    }
+
     /// Waits until all that was sent is in the writer.
     pub(crate) fn finish(self) -> Option<Assembled> {
         drop(self.sender);

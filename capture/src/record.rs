@@ -24,12 +24,12 @@ use ioreel_traces::{
     text,
 };
 
-pub use config::{Config, Herald, Moment, Outcome, Target};
+pub use config::{Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target};
 pub use limits::{End, Limits, MinFree};
 pub(crate) use setup::hide_backing_files;
 
 use self::{
-    closing::{Closing, close, on_disk},
+    closing::{Closing, close, on_disk, on_disks},
     follow::{Ended, TICK, follow},
     setup::{leave_own_output_out, take_snapshot},
 };
@@ -43,6 +43,7 @@ use crate::{
     pipeline::{Message, Pipeline},
     session::{Plan, Session, Targets},
     settle::{drain, settle},
+    sieve::Sieve,
     signals,
     waits::Waits,
 };
@@ -104,6 +105,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         ops: true,
         waits: config.waits,
         cache: config.cache,
+        calls: config.layers != Layers::Block,
+        block: config.layers != Layers::Operations,
+        filter: config.filter.clone(),
     };
     let mut storage = MaybeUninit::uninit();
     let mut session = Session::load(&plan, &mut storage)?;
@@ -135,6 +139,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         .limits
         .rotate
         .then(|| Keep { max_bytes: config.limits.max_bytes, span_ns: config.limits.span.map(|d| d.as_nanos() as i64) });
+    if config.filter.is_any() {
+        assembler.sieve = Some(Sieve::new(config.filter.clone(), session.tables()?));
+    }
     let pipeline = Pipeline::start(assembler, tables, keep);
 
     // Without it there are no marks, which is no reason not to record.
@@ -168,7 +175,17 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     drain(&session, &pipeline);
     let changed = pipeline.end_of_operations(session.in_flight()?);
     let end_ns = host::monotonic_ns();
-    let settled = if config.settle { settle(&session, &pipeline, &on_disk(&changed), t0_ns) } else { Vec::new() };
+    let mut to_sync = on_disk(&changed);
+    if config.layers == Layers::Block {
+        // Who changed what is not known: all that lies on recorded disks.
+        let disks = if devices.is_empty() { pipeline.disks_met() } else { devices.iter().copied().collect() };
+        to_sync = on_disks(&disks);
+    }
+    let settled = if config.settle && config.layers != Layers::Operations {
+        settle(&session, &pipeline, &to_sync, t0_ns)
+    } else {
+        Vec::new()
+    };
     session.end();
     // What a probe had begun when the switch flipped is in the rings by now.
     std::thread::sleep(TICK);

@@ -11,7 +11,9 @@ use std::{
 
 use ioreel_bpf::{
     IoreelSkel, IoreelSkelBuilder,
-    types::{adoption, cpu_ledger, hidden_key, rec_class, rec_hdr, rec_stream, rec_type, rec_uring, target_kind},
+    types::{
+        adoption, cpu_ledger, file_id, hidden_key, rec_class, rec_hdr, rec_stream, rec_type, rec_uring, target_kind,
+    },
 };
 use ioreel_traces::manifest::Probe;
 use libbpf_rs::{
@@ -21,6 +23,7 @@ use libbpf_rs::{
 
 use crate::{
     CaptureError, calls, fault,
+    filter::Filter,
     functions::Functions,
     host,
     lossless::{MAX_STOPS, Stops},
@@ -49,6 +52,31 @@ pub struct Plan {
     pub cache: bool,
     /// Tell what recorded threads wait for.
     pub waits: Option<WaitsPlan>,
+    /// Record calls; without, only threads are followed. Matters with `ops`.
+    pub calls: bool,
+    /// Record the block layer.
+    pub block: bool,
+    /// Which operations.
+    pub filter: Filter,
+}
+
+impl Default for Plan {
+    /// Everything of no process and no device: for struct update.
+    fn default() -> Self {
+        Self {
+            target: Targets::None,
+            devices: Vec::new(),
+            fixed_devices: false,
+            ring_bytes: default_ring_bytes(),
+            lossless: false,
+            ops: true,
+            calls: true,
+            block: true,
+            waits: None,
+            cache: false,
+            filter: Filter::default(),
+        }
+    }
 }
 
 /// Operations faster than this have their waits dropped: 1 ms.
@@ -102,6 +130,8 @@ impl Targets {
 /// Kernel memory for all rings together. Half is for plain operations, 136 bytes each: on two CPUs 60 ms of the
 /// fastest program measured.
 pub const DEFAULT_RING_BYTES: usize = 64 << 20;
+/// Files outside every `--path` that the kernel remembers: 5 MiB.
+const UNWANTED_FILES: u32 = 64 * 1024;
 /// No CPU has less: a ring has to hold some of the largest records, 12 KiB.
 const MIN_CPU_BYTES: usize = 128 << 10;
 /// Number series of each CPU.
@@ -166,6 +196,8 @@ pub struct Session<'obj> {
     round: Cell<u16>,
     /// Whom the probes have stopped, with `lossless`.
     pub(crate) stops: Option<Stops>,
+    /// The most that one pass over the rings brought since somebody asked, bytes.
+    fullest: Cell<usize>,
 }
 
 /// The maps that may be changed while recording, from any thread.
@@ -173,6 +205,7 @@ pub struct Session<'obj> {
 pub struct Tables {
     devices: MapHandle,
     hidden_files: MapHandle,
+    unwanted_files: MapHandle,
 }
 
 impl Tables {
@@ -193,9 +226,24 @@ impl Tables {
             .map_err(CaptureError::bpf("hiding the recorder's own files"))
     }
 
+    /// Leaves out, in the kernel, calls on this file alone.
+    pub(crate) fn leave_out_file(&self, file: file_id) -> Result<(), CaptureError> {
+        let mut key = [0u8; size_of::<file_id>()];
+        key[..8].copy_from_slice(&file.ino.to_ne_bytes());
+        key[8..12].copy_from_slice(&file.dev.to_ne_bytes());
+        key[12..16].copy_from_slice(&file.generation.to_ne_bytes());
+        self.unwanted_files
+            .update(&key, &[1], MapFlags::ANY)
+            .map_err(CaptureError::bpf("telling which files are left out"))
+    }
+
     fn duplicate(&self) -> Result<Self, CaptureError> {
         let copy = |m: &MapHandle| MapHandle::try_from(m).map_err(CaptureError::bpf("sharing a table"));
-        Ok(Self { devices: copy(&self.devices)?, hidden_files: copy(&self.hidden_files)? })
+        Ok(Self {
+            devices: copy(&self.devices)?,
+            hidden_files: copy(&self.hidden_files)?,
+            unwanted_files: copy(&self.unwanted_files)?,
+        })
     }
 }
 
@@ -241,6 +289,7 @@ impl<'obj> Session<'obj> {
                 for c in calls::compat() {
                     rodata.calls32[c.nr] = c.desc;
                 }
+                plan.filter.tell(rodata);
             }
             rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
             rodata.target_kind = plan.target.kind().0;
@@ -298,6 +347,22 @@ impl<'obj> Session<'obj> {
             open.progs.signal_sent.set_autoload(false);
             open.progs.held.set_autoload(false);
         }
+        for mut prog in open.open_object_mut().progs_mut() {
+            let section = prog.section().to_string_lossy();
+            let layer = |first: &str| section.starts_with(first);
+            let operations = layer("tp_btf/sys_")
+                || layer("tp_btf/io_uring_")
+                || prog.name().to_string_lossy().starts_with("fault_");
+            if !plan.block && layer("tp_btf/block_") || !plan.calls && operations {
+                prog.set_autoload(false);
+            }
+        }
+        if plan.filter.has_paths() {
+            open.maps
+                .unwanted_files
+                .set_max_entries(UNWANTED_FILES)
+                .map_err(CaptureError::bpf("sizing the table of files left out"))?;
+        }
         let RingSizes { ring_bytes, op_records } = RingSizes::of(plan.ring_bytes, cpus, plan.ops)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.op_ring_records = op_records as u32;
@@ -342,6 +407,8 @@ impl<'obj> Session<'obj> {
         let tables = Tables {
             devices: MapHandle::try_from(&skel.maps.devices).map_err(CaptureError::bpf("opening a table"))?,
             hidden_files: MapHandle::try_from(&skel.maps.hidden_files).map_err(CaptureError::bpf("opening a table"))?,
+            unwanted_files: MapHandle::try_from(&skel.maps.unwanted_files)
+                .map_err(CaptureError::bpf("opening a table"))?,
         };
         for dev in &plan.devices {
             tables.add_device(*dev)?;
@@ -360,7 +427,18 @@ impl<'obj> Session<'obj> {
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
         let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus;
         let warnings = end_ios.warning.into_iter().collect();
-        Ok(Self { skel, op_rings, rings, ring_bytes, missing, warnings, tables, round: Cell::new(1), stops })
+        Ok(Self {
+            skel,
+            op_rings,
+            rings,
+            ring_bytes,
+            missing,
+            warnings,
+            tables,
+            round: Cell::new(1),
+            stops,
+            fullest: Cell::new(0),
+        })
     }
 
     /// The tables that may change while recording.
@@ -519,7 +597,13 @@ impl<'obj> Session<'obj> {
             bytes.clear();
             out.note(first, taken >= share as i32, before);
         }
+        self.fullest.set(self.fullest.get().max(out.bytes.len()));
         out
+    }
+
+    /// The most bytes that one pass over the rings has brought since the last time this was asked.
+    pub fn take_fullest(&self) -> usize {
+        self.fullest.take()
     }
 
     /// How many records each CPU has numbered in each stream: stream 0 of CPU 0, stream 1 of CPU 0, and so on.

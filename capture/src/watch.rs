@@ -57,8 +57,7 @@ impl DiskWatch {
                 ring_bytes: DEFAULT_RING_BYTES,
                 lossless: false,
                 ops: false,
-                waits: None,
-                cache: false,
+                ..Plan::default()
             };
             let mut storage = MaybeUninit::uninit();
             let session = Session::load(&plan, &mut storage)

@@ -9,6 +9,7 @@ mod attribution;
 mod bytes;
 mod daemon;
 mod damaged;
+mod filters;
 mod follow;
 mod ground_truth;
 mod killed;
@@ -23,6 +24,7 @@ mod private;
 mod refusals;
 mod replays;
 mod samples;
+mod top;
 mod uring;
 mod waits;
 mod workload;
@@ -175,7 +177,16 @@ fn tests() -> Vec<Test> {
         follow::a_running_process_for_a_while
         follow::a_running_process_to_its_end
         follow::a_command_for_a_while
+        filters::by_path
+        filters::by_call
+        filters::by_thread_name
+        filters::by_user
+        filters::by_latency
+        filters::by_layer
+        filters::that_cannot_be
         marks::reach_the_manifest
+        top::files_processes_and_totals
+        top::refusals
         private::no_name_reaches_the_disk
         private::a_killed_recorder_leaves_no_name
         private::one_key_makes_reels_comparable_and_afterwards_is_the_same

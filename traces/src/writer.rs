@@ -90,6 +90,19 @@ pub struct TableWriter<R: Row> {
     /// Waiting rows whose ids others ask for, and those that have got them.
     asked: Vec<(u32, OpKey)>,
     named: Vec<(OpKey, i64)>,
+    tap: Option<Tap<R>>,
+    /// Rows end here.
+    discard: bool,
+}
+
+/// Shown every row of a table as it is pushed.
+#[derive(Clone)]
+pub struct Tap<R>(pub Arc<dyn Fn(&R) + Send + Sync>);
+
+impl<R> std::fmt::Debug for Tap<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tap")
+    }
 }
 
 /// What maps the names of rows and manifests on their way to the disk, shared by all tables and whoever asks
@@ -116,11 +129,24 @@ impl<R: Row> TableWriter<R> {
             names: None,
             asked: Vec::new(),
             named: Vec::new(),
+            tap: None,
+            discard: false,
         }
+    }
+
+    /// Shows every row from now on to `tap`, before its names are mapped.
+    pub fn tap(&mut self, tap: Tap<R>) {
+        self.tap = Some(tap);
     }
 
     /// Adds a row; closes the segment when it is full.
     pub fn push(&mut self, mut row: R) -> Result<()> {
+        if let Some(Tap(tap)) = &self.tap {
+            tap(&row);
+        }
+        if self.discard {
+            return Ok(());
+        }
         self.map_names(&mut row);
         self.push_as_is(row)
     }
@@ -351,7 +377,7 @@ pub struct ReelWriter {
     names: Option<Names>,
     causes: Causes,
     /// The reel's folder, locked for as long as this writer lives: a repair keeps off.
-    _lock: File,
+    _lock: Option<File>,
     /// Operations.
     pub ops: TableWriter<rows::Op>,
     /// Requests.
@@ -459,11 +485,21 @@ impl ReelWriter {
         let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
         // Where the file system has no locks, a repair cannot be kept off; recording still works.
         let _ = lock.try_lock();
-        let mut writer = Self {
+        let mut writer = Self::tables(path, options, Some(lock));
+        writer.names.clone_from(&names);
+        if names.is_some() {
+            each_table!(writer, t => t.names = names.clone());
+        }
+        writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() })?;
+        Ok(writer)
+    }
+
+    fn tables(path: &Path, options: WriterOptions, lock: Option<File>) -> Self {
+        Self {
             path: path.into(),
             least_op: 0,
             closed: 0,
-            names: names.clone(),
+            names: None,
             causes: Causes::default(),
             _lock: lock,
             ops: TableWriter::new(path, options),
@@ -479,12 +515,16 @@ impl ReelWriter {
             waits: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),
             actions: TableWriter::new(path, options),
-        };
-        if names.is_some() {
-            each_table!(writer, t => t.names = names.clone());
         }
-        writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() })?;
-        Ok(writer)
+    }
+
+    /// A writer that writes nothing: rows are shown to the tables' taps, and end there.
+    pub fn discarding() -> Self {
+        let none = Path::new("");
+        let options = WriterOptions::default();
+        let mut writer = Self::tables(none, options, None);
+        each_table!(writer, t => t.discard = true);
+        writer
     }
 
     /// Puts this manifest into the reel, its names mapped where names are.
@@ -513,6 +553,9 @@ impl ReelWriter {
 
     /// Adds an operation that made bios: they may name it as their cause.
     pub fn push_op_with_io(&mut self, op: rows::Op) -> Result<()> {
+        if self.ops.discard {
+            return self.ops.push(op);
+        }
         self.ops.asked.push((self.ops.times.len() as u32, (op.task_id, op.start_ns)));
         self.ops.push(op)
     }
@@ -520,6 +563,9 @@ impl ReelWriter {
     /// Adds a bio that was queued during an operation. `cause` is filled when the segment closes: operations that
     /// have ended get their ids by then.
     pub fn push_bio(&mut self, mut bio: rows::Bio, cause: Option<OpKey>) -> Result<()> {
+        if self.bio.discard {
+            return self.bio.push(bio);
+        }
         self.bio.map_names(&mut bio);
         if let Some(key) = cause {
             self.causes.wait(self.bio.next_segment as usize, self.bio.times.len() as u32, key);

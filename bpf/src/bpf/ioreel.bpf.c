@@ -14,6 +14,7 @@
 #include "identity.bpf.h"
 #include "lossless.bpf.h"
 #include "calls.bpf.h"
+#include "filters.bpf.h"
 #include "ops.bpf.h"
 #include "tasks.bpf.h"
 #include "uring.bpf.h"

@@ -40,6 +40,7 @@ struct wire_types {
 	enum end_io end_io;
 	enum bio_flags bio_flags;
 	enum hide hide;
+	enum filter_why filter_why;
 	enum call_kind kind;
 	enum call_user user;
 	enum target_kind target;

@@ -404,6 +404,8 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		else
 			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, now_ns);
 	}
+	if (unwanted_call(task, st, &desc))
+		return 0;
 	if (desc.kind == CALL_URING) {
 		bool own = arg_of(&st->op, desc.user) >> desc.user2 & 1;
 
@@ -417,6 +419,8 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		if (file)
 			set_file(st, file, OPF_FILE, now_ns);
 	}
+	if (unwanted_file(st, &desc))
+		return 0;
 	if (is_long(&desc)) {
 		__builtin_memset(&st->tail, 0, sizeof(st->tail));
 		if (desc.fd2) {
@@ -595,6 +599,8 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	now_ns = bpf_ktime_get_ns();
 	st->op.task_id = st->task_id;
 	st->op.dur_ns = now_ns - st->start_ns;
+	if (too_quick(st, &desc))
+		return 0;
 	st->op.ret = ret;
 	if (desc.kind == CALL_MSG && desc.out) {
 		/* Without descriptors it is no file operation. */

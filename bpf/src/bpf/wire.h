@@ -99,6 +99,7 @@ enum op_flags {
 	OPF_AT_SIZE = 512, /* pos_after is the file's size after a call that may have appended */
 	OPF_MAP_BUSY = 1024, /* what is mapped there could not be looked up */
 	OPF_MIDWAY = 2048, /* in flight when its thread was adopted: the start is that moment */
+	OPF_OTHER_THREAD = 16384, /* context, by a thread that was not asked for */
 	OPF_IO = 32768, /* bios were queued during the call */
 	OPF_COMPAT = 4096, /* by the 32-bit entry: nr and args are i386's */
 };
@@ -518,6 +519,8 @@ struct call_desc {
 	__u8 in_words; /* at most so many 8-byte words of it are taken; 0: a string */
 	__u8 out; /* memory that the kernel has written when the call succeeded */
 	__u8 out_words;
+	__u8 unwanted; /* left out by --op */
+	__u8 context; /* keeps descriptors or directories in order: user space decides */
 };
 
 /* Functions of a stack that are kept, innermost first. */
@@ -560,6 +563,15 @@ enum hide {
 	HIDE_COUNT = 3,
 };
 
+/* Why a call was left out in the kernel. */
+enum filter_why {
+	FILTER_CALL = 0, /* --op */
+	FILTER_THREAD = 1, /* --comm, --uid */
+	FILTER_FILE = 2, /* --path */
+	FILTER_QUICK = 3, /* --min-latency */
+	FILTER_COUNT = 4,
+};
+
 /*
  * Per CPU. seen = submitted + lost for every class; user space checks it. Operations that op_exit saw are
  * counted in struct op_ring.
@@ -577,6 +589,7 @@ struct cpu_ledger {
 	__u64 unstoppable; /* threads that could not be stopped (--lossless) */
 	__u64 aio_unread; /* control blocks and results of asynchronous I/O that could not be read */
 	__u64 no_wait_state; /* waits not followed: no memory */
+	__u64 left_out[FILTER_COUNT]; /* calls, by enum filter_why */
 	__u64 untracked; /* tasks that could not be followed: no memory */
 	__u64 uring_other; /* requests to io_uring that are no file operations */
 	__u64 code_faults; /* touches of program code, which are not recorded */

@@ -61,6 +61,9 @@ impl Assembler {
             self.mappings.fork(parent.row.pid, row.pid);
             table = parent.table.filter(|_| row.clone_flags & CLONE_FILES != 0);
         }
+        if let Some(sieve) = &mut self.sieve {
+            sieve.task_began(row.task_id, row.parent, row.clone_flags);
+        }
         self.tasks.insert(rec.task_id, Life { row, table });
     }
 
@@ -68,6 +71,9 @@ impl Assembler {
     pub(super) fn place(&mut self, rec: &rec_place, cwd: &[u8], root: &[u8]) {
         let (cwd, root) = (self.paths.get(cwd), self.paths.get(root));
         self.changed.stands(&cwd);
+        if let Some(sieve) = &mut self.sieve {
+            sieve.stands(i64::from(rec.task_id), &cwd);
+        }
         let Some(life) = self.tasks.get_mut(&rec.task_id) else { return };
         let row = &mut life.row;
         row.cwd = Some(cwd).filter(|p| !p.is_empty());
@@ -176,6 +182,9 @@ impl Assembler {
     /// A thread ended, or (`left`) is no longer recorded.
     pub(super) fn task_ended(&mut self, rec: &rec_task, left: bool) -> Result<()> {
         let at_ns = self.since(rec.hdr.end_ns);
+        if let Some(sieve) = &mut self.sieve {
+            sieve.task_ended(i64::from(rec.task_id));
+        }
         // Its beginning may have been lost.
         let mut life = self.tasks.remove(&rec.task_id).unwrap_or_else(|| Life {
             row: Task {

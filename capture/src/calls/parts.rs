@@ -20,6 +20,8 @@ pub(super) const PLAIN: call_desc = call_desc {
     in_words: 0,
     out: 0,
     out_words: 0,
+    unwanted: 0,
+    context: 0,
 };
 /// One whose result is a new description.
 pub(super) const OPEN: call_desc = kind(PLAIN, call_kind::CALL_OPEN);

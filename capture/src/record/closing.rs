@@ -22,6 +22,13 @@ pub(super) fn on_disk(file_systems: &BTreeSet<i64>) -> Vec<Mount> {
         .collect()
 }
 
+/// One mount of each file system that lies on one of these disks.
+pub(super) fn on_disks(disks: &BTreeSet<i64>) -> Vec<Mount> {
+    let mut seen = BTreeSet::new();
+    let mounts = host::mounts().into_iter();
+    mounts.filter(|m| host::disks_of(m).iter().any(|d| disks.contains(d)) && seen.insert(m.sb_dev)).collect()
+}
+
 /// What the recording leaves to be told.
 pub(super) struct Closing {
     pub(super) settled: Vec<Op>,

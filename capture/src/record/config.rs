@@ -1,12 +1,13 @@
 //! What to record and where to.
 
-use std::{ffi::OsString, path::PathBuf, sync::Arc};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use ioreel_traces::{Manifest, anonymize::Key};
 
 use super::limits::{End, Limits};
 use crate::{
     CaptureError,
+    filter::Filter,
     session::{WaitsPlan, default_ring_bytes},
 };
 
@@ -35,6 +36,12 @@ pub struct Config {
     pub ring_bytes: usize,
     /// Record the page cache too.
     pub cache: bool,
+    /// Which layers.
+    pub layers: Layers,
+    /// Which operations.
+    pub filter: Filter,
+    /// Told now and then how it goes.
+    pub observer: Option<Observer>,
     /// Hashes all names with this key before they reach the disk.
     pub anonymize: Option<Key>,
     /// The words of the command line that chose what is recorded.
@@ -82,12 +89,51 @@ impl Config {
             snapshot_cwd: true,
             waits: None,
             cache: false,
+            layers: Layers::Both,
+            filter: Filter::default(),
+            observer: None,
             anonymize: None,
             ring_bytes: default_ring_bytes(),
             filters: Vec::new(),
             herald: None,
         }
     }
+}
+
+/// How a recording goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Since its start.
+    pub elapsed: Duration,
+    /// Operations met so far.
+    pub ops: u64,
+    /// Events of all classes lost so far.
+    pub lost: u64,
+    /// How full the rings were when last emptied, at most, since the last time this was told: 0 to 1.
+    pub ring_fill: f64,
+    /// Size of the closed segments.
+    pub reel_bytes: u64,
+}
+
+/// Is told how a recording goes, twice a second, on the recording's own thread: it should be quick.
+#[derive(Clone)]
+pub struct Observer(pub Arc<dyn Fn(&Progress) + Send + Sync>);
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// Which layers are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layers {
+    /// Operations and what the disks make of them.
+    Both,
+    /// Operations alone.
+    Operations,
+    /// The block layer alone: no call gets slower.
+    Block,
 }
 
 /// Whose operations are recorded.

@@ -1,12 +1,16 @@
 //! From the start to whatever ends a recording.
 
 use std::{
+    fs,
+    path::Path,
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
+use ioreel_bpf::types::rec_class;
+
 use super::{
-    config::{Config, Target},
+    config::{Config, Observer, Progress, Target},
     limits::{End, Watchman},
 };
 use crate::{
@@ -24,6 +28,40 @@ pub(super) const TICK: Duration = Duration::from_millis(4);
 const QUIET_MESSAGE: Duration = Duration::from_millis(500);
 /// After a signal the command has this long to end before the recording does.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// How often an observer is told.
+const TELL: Duration = Duration::from_millis(500);
+
+struct Told<'a> {
+    observer: &'a Observer,
+    last: Instant,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, session: &Session<'_>, config: &Config, started: Instant) -> Result<(), CaptureError> {
+        if self.last.elapsed() < TELL {
+            return Ok(());
+        }
+        let ledgers = session.ledgers()?;
+        let class = rec_class::CLASS_OPS.0 as usize;
+        (self.observer.0)(&Progress {
+            elapsed: started.elapsed(),
+            ops: ledgers.iter().map(|l| l.seen[class] + l.left_out.iter().sum::<u64>()).sum(),
+            lost: ledgers.iter().flat_map(|l| l.lost).sum(),
+            ring_fill: session.take_fullest() as f64 / session.ring_bytes.max(1) as f64,
+            reel_bytes: size_of_reel(&config.output),
+        });
+        self.last = Instant::now();
+        Ok(())
+    }
+}
+
+/// Bytes of the files in the tables' folders.
+fn size_of_reel(reel: &Path) -> u64 {
+    let folders = fs::read_dir(reel).into_iter().flatten().flatten();
+    let files = folders.filter_map(|f| fs::read_dir(f.path()).ok()).flatten().flatten();
+    files.filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum()
+}
 
 /// How the following ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +86,7 @@ pub(super) fn follow(
     let mut signal = None;
     let mut grace_ends = None;
     let mut told = started;
+    let mut watcher = config.observer.as_ref().map(|o| Told { observer: o, last: started });
     loop {
         let now = session.joined();
         if now != joined {
@@ -58,6 +97,9 @@ pub(super) fn follow(
         if told.elapsed() >= QUIET_MESSAGE {
             told = Instant::now();
             pipeline.send(Message::Records { bytes: Vec::new(), complete_to_ns });
+        }
+        if let Some(watcher) = &mut watcher {
+            watcher.tell(session, config, started)?;
         }
         if pipeline.progress.failed.load(Ordering::Relaxed) {
             return Ok(Ended { why: End::Failed, signal });

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the user did not ask for is left out here as far as one call alone tells, and counted. Settings that are
+ * not used are constants 0, and the verifier removes what they guard. Calls that keep descriptors in order
+ * (call_desc.context) pass: user space keeps those that what is kept needs (capture/src/sieve.rs).
+ */
+#ifndef IOREEL_FILTERS_H
+#define IOREEL_FILTERS_H
+
+#define FILTER_WORDS 8 /* names and users that can be asked for */
+
+const volatile bool filter_calls = false; /* some calls of the table are unwanted */
+const volatile __u32 filter_comms = 0; /* names asked for */
+const volatile char filter_comm[FILTER_WORDS][WIRE_COMM_BYTES] = {};
+const volatile __u32 filter_uids = 0; /* users asked for */
+const volatile __u32 filter_uid[FILTER_WORDS] = {};
+const volatile bool filter_files = false; /* unwanted_files is in use */
+const volatile __u64 filter_least_ns = 0; /* quicker calls are unwanted */
+
+/* Files outside every --path, told by user space. 64 Ki of them, 5 MiB; of one forgotten, user space drops the calls.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* user space, when in use */
+	__type(key, struct file_id);
+	__type(value, __u8);
+} unwanted_files SEC(".maps");
+
+static __always_inline bool left_out(enum filter_why why)
+{
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (l)
+		__sync_fetch_and_add(&l->left_out[why], 1);
+	return true;
+}
+
+/* Whether the current thread is one that was asked for. */
+static __noinline bool wanted_thread(struct task_struct *task)
+{
+	char comm[WIRE_COMM_BYTES] = {};
+	bool found = filter_comms == 0;
+	__u32 uid;
+	int i;
+
+	if (filter_comms) {
+		bpf_get_current_comm(comm, sizeof(comm));
+		for (i = 0; i < FILTER_WORDS && i < filter_comms; i++) {
+			const __u64 *a = (const __u64 *)comm;
+			/* Volatile, or the compiler takes the zeroes that stand above for the value. */
+			const volatile __u64 *b = (const volatile __u64 *)filter_comm[i];
+
+			if (a[0] == b[0] && a[1] == b[1])
+				found = true;
+		}
+	}
+	if (!found || !filter_uids)
+		return found;
+	uid = BPF_CORE_READ(task, cred, euid.val);
+	for (i = 0; i < FILTER_WORDS && i < filter_uids; i++) {
+		if (filter_uid[i] == uid)
+			return true;
+	}
+	return false;
+}
+
+/* On entry: whether this call is left out for what it is or for who makes it. */
+static __always_inline bool unwanted_call(struct task_struct *task, struct task_state *st, const struct call_desc *d)
+{
+	if (filter_calls && d->unwanted && !d->context)
+		return left_out(FILTER_CALL);
+	if ((filter_comms || filter_uids) && !wanted_thread(task)) {
+		if (!d->context)
+			return left_out(FILTER_THREAD);
+		st->op.flags |= OPF_OTHER_THREAD;
+	}
+	return false;
+}
+
+/* On entry, once its file is known: whether that is one outside every --path. A call that names another file is not
+ * told here. */
+static __always_inline bool unwanted_file(const struct task_state *st, const struct call_desc *d)
+{
+	if (!filter_files || !(st->op.flags & OPF_FILE) || d->context || d->path || d->path2 || d->fd2)
+		return false;
+	return bpf_map_lookup_elem(&unwanted_files, &st->op.file) && left_out(FILTER_FILE);
+}
+
+/* On exit. */
+static __always_inline bool too_quick(const struct task_state *st, const struct call_desc *d)
+{
+	return filter_least_ns && st->op.dur_ns < filter_least_ns && !d->context && left_out(FILTER_QUICK);
+}
+
+#endif

@@ -1,0 +1,281 @@
+//! Leaves out, of the operations that come from the kernel, what the user did not ask for, and keeps what the rest
+//! needs to make sense.
+//!
+//! The kernel leaves out what one call alone tells. Here is decided what needs more: names, and *context*. A kept
+//! operation on a descriptor needs the call that opened it, and those that copied and closed it, though nobody asked
+//! for these. They are held back with their description, and written as soon as an operation on it is kept; if none
+//! is, they are left out. Calls that change the working directory or the mask are always kept.
+
+use std::collections::HashMap;
+
+use ioreel_bpf::types::file_id;
+use ioreel_traces::{Text, rows::Op};
+
+use crate::{
+    filter::{Filter, is_descriptor_call, is_place_call, normal},
+    session::Tables,
+};
+
+/// Why an operation is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Call,
+    Thread,
+    File,
+    Quick,
+}
+
+/// Rows held back per open file description: an opening, and copies of it. A shell that forks a thousand children
+/// makes none of them here, for copies by fork are no calls.
+const MAX_HELD: usize = 64;
+
+/// An open file description.
+#[derive(Debug, Default)]
+struct Held {
+    /// Something on it was kept.
+    kept: bool,
+    rows: Vec<Op>,
+}
+
+/// A file, where paths matter.
+#[derive(Debug)]
+struct Place {
+    wanted: bool,
+    path: Option<Text>,
+}
+
+/// Working directories of tasks, shared as they share them.
+#[derive(Debug, Default)]
+struct Directories {
+    group_of: HashMap<i64, usize>,
+    paths: Vec<Option<String>>,
+    free: Vec<usize>,
+    users: Vec<usize>,
+}
+
+impl Directories {
+    fn began(&mut self, task: i64, parent: Option<i64>, shares: bool) {
+        let above = parent.and_then(|p| self.group_of.get(&p).copied());
+        let group = match above {
+            Some(group) if shares => group,
+            _ => {
+                let path = above.and_then(|a| self.paths[a].clone());
+                match self.free.pop() {
+                    Some(group) => {
+                        self.paths[group] = path;
+                        group
+                    }
+                    None => {
+                        self.paths.push(path);
+                        self.users.push(0);
+                        self.paths.len() - 1
+                    }
+                }
+            }
+        };
+        self.users[group] += 1;
+        self.group_of.insert(task, group);
+    }
+
+    fn ended(&mut self, task: i64) {
+        if let Some(group) = self.group_of.remove(&task) {
+            self.users[group] -= 1;
+            if self.users[group] == 0 {
+                self.free.push(group);
+            }
+        }
+    }
+
+    fn of(&self, task: i64) -> Option<&str> {
+        self.paths[*self.group_of.get(&task)?].as_deref()
+    }
+
+    fn change(&mut self, task: i64, path: String) {
+        if let Some(group) = self.group_of.get(&task) {
+            self.paths[*group] = Some(path);
+        }
+    }
+}
+
+/// The sieve.
+#[derive(Debug)]
+pub(crate) struct Sieve {
+    filter: Filter,
+    tables: Tables,
+    files: HashMap<i64, Place>,
+    directories: Directories,
+    held: HashMap<i64, Held>,
+    /// Operations left out at once, by [`Why`].
+    left_out: [i64; 4],
+    taken: i64,
+    passed: i64,
+}
+
+impl Sieve {
+    /// A sieve for this filter, which tells the kernel through `tables` what to leave out there.
+    pub(crate) fn new(filter: Filter, tables: Tables) -> Self {
+        Self {
+            filter,
+            tables,
+            files: HashMap::new(),
+            directories: Directories::default(),
+            held: HashMap::new(),
+            left_out: [0; 4],
+            taken: 0,
+            passed: 0,
+        }
+    }
+
+    /// Learns where a file is.
+    pub(crate) fn file(&mut self, file: i64, id: file_id, path: Option<&Text>) {
+        if !self.filter.has_paths() {
+            return;
+        }
+        let wanted = path.is_some_and(|p| self.filter.wants_path(p));
+        if !wanted && let Err(e) = self.tables.leave_out_file(id) {
+            // Its calls are dropped here, then.
+            log::debug!("{e}");
+        }
+        self.files.insert(file, Place { wanted, path: path.cloned() });
+    }
+
+    /// Learns of a task.
+    pub(crate) fn task_began(&mut self, task: i64, parent: Option<i64>, clone_flags: i64) {
+        const CLONE_FS: i64 = 0x200;
+        self.directories.began(task, parent, clone_flags & CLONE_FS != 0);
+    }
+
+    /// Learns where an adopted task stood at the start, unless a change of that is known already.
+    pub(crate) fn stands(&mut self, task: i64, cwd: &str) {
+        if !cwd.is_empty() && self.directories.of(task).is_none() {
+            self.directories.change(task, cwd.to_owned());
+        }
+    }
+
+    /// Forgets a task.
+    pub(crate) fn task_ended(&mut self, task: i64) {
+        self.directories.ended(task);
+    }
+
+    /// Forgets a description: its address is another's now.
+    pub(crate) fn forget(&mut self, ofd: i64) {
+        self.held.remove(&ofd);
+    }
+
+    /// Takes an operation and gives those to be written now, in order. `other`: by a thread that was not asked for.
+    pub(crate) fn take(&mut self, op: Op, other: bool) -> Vec<Op> {
+        self.taken += 1;
+        let out = match self.judge(&op, other) {
+            Ok(()) => {
+                let mut out = Vec::new();
+                for ofd in [op.ofd, op.ofd2].into_iter().flatten() {
+                    let held = self.held.entry(ofd).or_default();
+                    held.kept = true;
+                    out.append(&mut held.rows);
+                }
+                out.push(op);
+                out
+            }
+            Err(why) => self.context(op, why),
+        };
+        self.passed += out.len() as i64;
+        out
+    }
+
+    fn context(&mut self, op: Op, why: Why) -> Vec<Op> {
+        const F_DUPFD: i64 = libc::F_DUPFD as i64;
+        const F_DUPFD_CLOEXEC: i64 = libc::F_DUPFD_CLOEXEC as i64;
+        let succeeded = op.ret.is_none_or(|r| r >= 0);
+        if is_place_call(&op.op) || op.op == "close_range" && succeeded {
+            return vec![op];
+        }
+        // Of fcntl's commands, copies alone.
+        let copies = op.op != "fcntl" || matches!(op.flags, Some(F_DUPFD | F_DUPFD_CLOEXEC));
+        if is_descriptor_call(&op.op)
+            && copies
+            && succeeded
+            && let Some(ofd) = op.ofd
+        {
+            let held = self.held.entry(ofd).or_default();
+            if held.kept {
+                return vec![op];
+            }
+            if held.rows.len() < MAX_HELD {
+                held.rows.push(op);
+                return Vec::new();
+            }
+        }
+        self.left_out[why as usize] += 1;
+        Vec::new()
+    }
+
+    fn judge(&mut self, op: &Op, other: bool) -> Result<(), Why> {
+        // Directories change whether or not the change is asked for.
+        let file = self.filter.has_paths().then(|| self.on_wanted_file(op));
+        if other {
+            return Err(Why::Thread);
+        }
+        if !self.filter.wants_call(&op.op) {
+            return Err(Why::Call);
+        }
+        // What had not returned at the end has no duration yet.
+        if op.ret.is_some() && (op.dur_ns as u64) < self.filter.min_latency_ns() {
+            return Err(Why::Quick);
+        }
+        if file == Some(false) { Err(Why::File) } else { Ok(()) }
+    }
+
+    fn on_wanted_file(&mut self, op: &Op) -> bool {
+        let at = |fd: Option<i32>| fd.is_some_and(|fd| fd != libc::AT_FDCWD);
+        let opens = matches!(&*op.op, "open" | "openat" | "openat2" | "creat");
+        let first_is_folder = op.ofd.is_none() && at(op.dirfd);
+        let second_is_folder = op.ofd2.is_none() && (at(op.dirfd2) || opens);
+        let operands: Vec<i64> = [(op.file, first_is_folder), (op.file2, second_is_folder)]
+            .into_iter()
+            .filter_map(|(file, folder)| file.filter(|_| !folder))
+            .collect();
+        // A file that was never described may be a wanted one.
+        let by_file = operands.iter().any(|f| self.files.get(f).is_none_or(|p| p.wanted));
+        let (folder, folder2) = if opens { (op.file2, None) } else { (op.file, op.file2) };
+        let target_text = op.op.starts_with("symlink");
+        let path =
+            op.path.as_ref().filter(|_| !target_text).and_then(|p| self.resolve(op.task_id, p, op.dirfd, folder));
+        let attribute = op.op.contains("xattr");
+        let path2 =
+            op.path2.as_ref().filter(|_| !attribute).and_then(|p| self.resolve(op.task_id, p, op.dirfd2, folder2));
+        if op.ret == Some(0) {
+            let here = match &*op.op {
+                "chdir" => path.clone(),
+                "fchdir" => op.file.and_then(|f| Some(self.files.get(&f)?.path.as_ref()?.to_string())),
+                _ => None,
+            };
+            if let Some(here) = here {
+                self.directories.change(op.task_id, here);
+            }
+        }
+        // What an open found is told by the file better than by a name that may be a link.
+        if !operands.is_empty() {
+            return by_file;
+        }
+        [path, path2].into_iter().flatten().any(|p| self.filter.wants_path(&p))
+    }
+
+    fn resolve(&self, task: i64, path: &str, dirfd: Option<i32>, folder: Option<i64>) -> Option<String> {
+        let base = match dirfd {
+            _ if path.starts_with('/') => "/",
+            None | Some(libc::AT_FDCWD) => self.directories.of(task)?,
+            Some(_) => self.files.get(&folder?)?.path.as_deref()?,
+        };
+        Some(normal(base, path))
+    }
+
+    /// Operations that came here and were not passed on.
+    pub(crate) fn left_out(&self) -> i64 {
+        self.taken - self.passed
+    }
+
+    /// The same by reason; the rest was context of nothing.
+    pub(crate) fn reasons(&self) -> ([i64; 4], i64) {
+        (self.left_out, self.left_out() - self.left_out.iter().sum::<i64>())
+    }
+}
