@@ -134,7 +134,7 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
         left_out(&format!("calls left out by {option}, in the kernel"), books.sum(|l| l.left_out[why.0 as usize]));
     }
     if let Some(sieve) = &assembler.sieve {
-        let (reasons, context) = sieve.reasons();
+        let (reasons, others, context) = sieve.reasons();
         for (option, n) in [
             ("--op", reasons[Why::Call as usize]),
             ("--comm or --uid", reasons[Why::Thread as usize]),
@@ -143,6 +143,7 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
         ] {
             left_out(&format!("calls left out by {option}, by the recorder"), n);
         }
+        left_out("io_uring requests, touches of mappings and the like left out by filters, by the recorder", others);
         left_out("openings, copies and closings of descriptors that nothing else kept uses", context);
     }
     left_out("unmappings of memory that is no recorded file's", unplaced);

@@ -107,6 +107,8 @@ pub(crate) struct Sieve {
     held: HashMap<i64, Held>,
     /// Operations left out at once, by [`Why`].
     left_out: [i64; 4],
+    /// The same of other sources than calls.
+    others: i64,
     taken: i64,
     passed: i64,
 }
@@ -121,6 +123,7 @@ impl Sieve {
             directories: Directories::default(),
             held: HashMap::new(),
             left_out: [0; 4],
+            others: 0,
             taken: 0,
             passed: 0,
         }
@@ -205,7 +208,10 @@ impl Sieve {
                 return Vec::new();
             }
         }
-        self.left_out[why as usize] += 1;
+        match &*op.source {
+            "syscall" => self.left_out[why as usize] += 1,
+            _ => self.others += 1,
+        }
         Vec::new()
     }
 
@@ -274,8 +280,9 @@ impl Sieve {
         self.taken - self.passed
     }
 
-    /// The same by reason; the rest was context of nothing.
-    pub(crate) fn reasons(&self) -> ([i64; 4], i64) {
-        (self.left_out, self.left_out() - self.left_out.iter().sum::<i64>())
+    /// The same by reason: calls by [`Why`], operations of other sources, and what was context of nothing.
+    pub(crate) fn reasons(&self) -> ([i64; 4], i64, i64) {
+        let told = self.left_out.iter().sum::<i64>() + self.others;
+        (self.left_out, self.others, self.left_out() - told)
     }
 }

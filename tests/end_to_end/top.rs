@@ -20,7 +20,7 @@ pub(crate) fn files_processes_and_totals() {
         serde_json::from_slice::<Value>(&succeed(&mut ioreel(words)).stdout).unwrap()
     };
     let seen = look(&[]);
-    let all = succeed(&mut ioreel(["top", "--once", "--interval", "1", "--lines", "5"]));
+    let all = succeed(&mut ioreel(["top", "--once", "--interval", "1", "--lines", "1000"]));
     busy.kill().unwrap();
     busy.wait().unwrap();
     assert_eq!(seen["schema"], "ioreel.top/1");
