@@ -98,6 +98,18 @@ pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
         _ if has(rec, bio_flags::BIOF_SWAP_PAGE) && end == end_io::END_WAIT && mounted => {
             told("swap", "page", "page", 70)
         }
+        // Pages of the stripe's own hold parity, or what it is made from; anonymous ones are of direct I/O.
+        _ if end == end_io::END_BTRFS_RAID && has(rec, bio_flags::BIOF_SWAP_PAGE) => {
+            Told { class: "data", detail: None, how: Some("page"), confidence: 70, of_file: false }
+        }
+        _ if end == end_io::END_BTRFS_RAID => told("metadata", "parity", "end_io", 80),
+        // Without an inode: what btrfs reads and mends by itself (fs/btrfs/scrub.c).
+        _ if end == end_io::END_BTRFS => told("metadata", "scrub", "end_io", 70),
+        // Of all who wait for metadata in memory of their own, only XFS reading its log at mount is no driver of a
+        // device; a log elsewhere has no superblock to tell it by (fs/xfs/xfs_bio_io.c, xfs_rw_bdev).
+        _ if rec.opf & META != 0 && end == end_io::END_WAIT && !mounted && matches!(layout, Layout::Unknown) => {
+            told("journal", "log", "flags", 80)
+        }
         _ if rec.opf & META != 0 => told("metadata", "other", "flags", 60),
         // Direct I/O on a device where nothing is mounted, by a caller that is not known.
         _ if matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT | end_io::END_WAIT) && !mounted => {
@@ -190,7 +202,8 @@ fn btrfs(rec: &rec_bio) -> Told {
 fn device_page(rec: &rec_bio, layout: &Layout, mounted: bool) -> Told {
     match layout {
         Layout::Ext4(l) if mounted => {
-            let content = has(rec, bio_flags::BIOF_PEEK).then(|| ext4_block(&rec.peek, l.filetype, l.block_bytes));
+            let content =
+                has(rec, bio_flags::BIOF_PEEK).then(|| ext4_block(&rec.peek, l.filetype, l.block_bytes, l.blocks));
             content.flatten().unwrap_or(told("metadata", "other", "page", 60))
         }
         Layout::Btrfs if mounted => told("superblock", "superblock", "page", 70),
@@ -201,7 +214,7 @@ fn device_page(rec: &rec_bio, layout: &Layout, mounted: bool) -> Told {
 }
 
 /// By the first bytes of a block that is in no table: fs/ext4/ext4_extents.h, xattr.h, ext4.h (ext4_dir_entry_2).
-fn ext4_block(head: &[u8; 32], filetype: bool, block_bytes: i64) -> Option<Told> {
+fn ext4_block(head: &[u8; 32], filetype: bool, block_bytes: i64, blocks: i64) -> Option<Told> {
     let word = |at: usize| i64::from(u16::from_le_bytes([head[at], head[at + 1]]));
     let long = |at: usize| word(at) | word(at + 2) << 16;
     let (magic, entries, max, depth) = (word(0), word(2), word(4), word(6));
@@ -228,7 +241,14 @@ fn ext4_block(head: &[u8; 32], filetype: bool, block_bytes: i64) -> Option<Told>
     if entry(0) {
         return Some(told("directory", "block", "content", 95));
     }
-    // A symlink's text, or a block of an old-style block map: numbers of blocks.
+    // A block of an old-style block map: numbers of blocks, of which two are neighbours unless it has only one.
+    let mapped: Vec<i64> = (0..8).map(|i| long(i * 4)).collect();
+    let numbers = mapped.iter().all(|b| *b < blocks) && mapped.iter().any(|b| *b != 0);
+    let alone = mapped.iter().skip(1).all(|b| *b == 0);
+    if numbers && (alone || mapped.windows(2).any(|w| w[0] != 0 && w[0] + 1 == w[1])) {
+        return Some(told("extent_map", "block_map", "content", 70));
+    }
+    // A symlink's text.
     let text = head.iter().take_while(|b| **b != 0);
     if text.clone().count() >= 8 && text.clone().all(|b| *b >= b' ') {
         return Some(told("metadata", "symlink", "content", 60));
@@ -248,7 +268,7 @@ mod tests {
 
     #[test]
     fn ext4_blocks_by_their_first_bytes() {
-        let class = |bytes: &[u8]| ext4_block(&head(bytes), true, 4096).map(|t| t.class);
+        let class = |bytes: &[u8]| ext4_block(&head(bytes), true, 4096, 131_072).map(|t| t.class);
         assert_eq!(class(b"\x0a\xf3\x05\x00\x54\x01\x00\x00"), Some("extent_map"));
         // Inode 62218, whose low half is the extent magic, with an entry length that would do as a maximum.
         assert_eq!(class(b"\x0a\xf3\x00\x00\x10\x00\x01\x01a"), Some("directory"));
@@ -256,8 +276,46 @@ mod tests {
         // An inner node of a hashed directory: one unused entry over the whole block.
         assert_eq!(class(b"\x00\x00\x00\x00\x00\x10\x00\x00"), Some("directory"));
         assert_eq!(class(b"\x00\x00\x02\xea"), Some("metadata"));
-        // A block map: numbers one after another.
-        assert_eq!(class(b"\x00\x20\x00\x00\x01\x20\x00\x00\x02\x20\x00\x00\x03\x20\x00\x00"), None);
+        // A block map: numbers one after another, or a single one, all of blocks that there are.
+        let map = b"\x00\x20\x00\x00\x01\x20\x00\x00\x02\x20\x00\x00\x03\x20\x00\x00";
+        assert_eq!(class(map), Some("extent_map"));
+        assert_eq!(class(&map[..4]), Some("extent_map"));
+        assert_eq!(class(b"\x00\x20\x00\x00\x01\x20\x00\x00\x02\x20\x00\x00\x03\x20\x00\x09"), None);
+        assert_eq!(class(b""), None);
+    }
+
+    #[test]
+    fn a_log_of_its_own_is_read_at_mount() {
+        let mut layouts = Layouts::default();
+        // A device that is not there.
+        let rec = rec_bio {
+            len_bytes: 512,
+            dev: 0xFFF << 20 | 0xF_FFFF,
+            opf: META,
+            end_io: end_io::END_WAIT.0 as u8,
+            ..rec_bio::default()
+        };
+        assert_eq!(classify(&rec, &mut layouts).class, "journal");
+        assert_eq!(classify(&rec_bio { opf: 0, ..rec }, &mut layouts).class, "data");
+    }
+
+    #[test]
+    fn what_btrfs_does_by_itself() {
+        let mut layouts = Layouts::default();
+        let mut told = |end: end_io, flags: bio_flags| {
+            let rec = rec_bio {
+                len_bytes: 65536,
+                dev: 0xFFF << 20 | 0xF_FFFF,
+                opf: 1,
+                end_io: end.0 as u8,
+                flags: flags.0 as u8,
+                ..rec_bio::default()
+            };
+            classify(&rec, &mut layouts)
+        };
+        assert_eq!(told(end_io::END_BTRFS_RAID, bio_flags(0)).detail, Some("parity"));
+        assert_eq!(told(end_io::END_BTRFS_RAID, bio_flags::BIOF_SWAP_PAGE).class, "data");
+        assert_eq!(told(end_io::END_BTRFS, bio_flags(0)).detail, Some("scrub"));
     }
 
     #[test]

@@ -290,6 +290,7 @@ enum end_io {
 	END_WAIT = 12, /* somebody sleeps on it */
 	END_CHAIN = 13, /* the end of part of another bio */
 	END_DM = 14, /* a device mapper clone */
+	END_BTRFS_RAID = 15, /* part of a RAID5 or RAID6 stripe */
 };
 
 enum bio_flags {

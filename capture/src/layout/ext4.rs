@@ -19,6 +19,8 @@ pub(crate) struct Layout {
     pub(crate) filetype: bool,
     /// Block size.
     pub(crate) block_bytes: i64,
+    /// Blocks of the file system.
+    pub(crate) blocks: i64,
 }
 
 /// What a device with ext4's magic is.
@@ -249,6 +251,7 @@ impl Geometry {
             own_inodes: [0x240, 0x244, 0x26C].into_iter().map(|at| le32(sb, at)).filter(|n| *n != 0).collect(),
             filetype: le32(sb, 0x60) & INCOMPAT_FILETYPE != 0,
             block_bytes: self.block,
+            blocks: self.blocks,
         })
     }
 }
