@@ -62,7 +62,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Records a command, or a running process, into a reel
     #[cfg(feature = "capture")]
-    Record(record::Args),
+    Record(Box<record::Args>),
     /// Puts a named moment into running recordings
     #[cfg(feature = "capture")]
     Mark(mark::Args),
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "capture")]
         Command::Doctor(args) => doctor::run(args),
         #[cfg(feature = "capture")]
-        Command::Record(args) => record::run(args),
+        Command::Record(args) => record::run(*args),
         #[cfg(feature = "capture")]
         Command::Top(args) => top::run(args),
         #[cfg(feature = "capture")]

@@ -360,7 +360,7 @@ fn follow(
     /// How often the kernel's counts are read.
     const COUNTS: Duration = Duration::from_millis(500);
     let mut counted = Instant::now();
-    while !end.load(Ordering::Relaxed) && !(ends && session.alive() <= 0) {
+    while !(end.load(Ordering::Relaxed) || ends && session.alive() <= 0) {
         drain(&session, &pipeline);
         if counted.elapsed() > COUNTS {
             counted = Instant::now();
