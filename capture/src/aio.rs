@@ -136,13 +136,14 @@ impl Assembler {
             }
         }
         if op.op == "io_destroy" && raw.ret == 0 {
-            let gone: Vec<_> = self.aio.waiting.keys().filter(|(c, _)| *c == context).copied().collect();
+            // The address may be another context's by the time this call has returned: what was submitted since is its.
+            let of_this = |(k, o): &(&(Context, u64), &Op)| k.0 == context && o.start_ns < op.start_ns;
+            let gone: Vec<_> = self.aio.waiting.iter().filter(of_this).map(|(k, _)| *k).collect();
             let mut rows: Vec<Op> = gone.iter().filter_map(|k| self.aio.waiting.remove(k)).map(unknown).collect();
             rows.sort_by_key(|o| o.start_ns);
             for row in rows {
                 self.push(row)?;
             }
-            self.aio.contexts.remove(&context);
         }
         Ok(())
     }

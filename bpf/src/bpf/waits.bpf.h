@@ -11,6 +11,7 @@ const volatile bool user_stacks = false;
 
 #define BPF_F_USER_STACK 0x100
 #define WAIT_STACK_BYTES (WIRE_STACK_DEPTH * 8)
+#define WAIT_STACK_MASK 511 /* all ones, and no less than WAIT_STACK_BYTES: for the verifier */
 
 struct wait_state {
 	struct rec_wait rec;
@@ -69,7 +70,7 @@ static __always_inline void wait_ends(struct task_struct *task)
 	if (!ws || !ws->rec.off_ns || !l || !ring)
 		return;
 	/* User space finds the user stack behind room for the whole kernel stack. */
-	len = ws->rec.user_bytes ? sizeof(*ws) : sizeof(ws->rec) + (ws->rec.kernel_bytes & (2 * WAIT_STACK_BYTES - 1));
+	len = ws->rec.user_bytes ? sizeof(*ws) : sizeof(ws->rec) + (ws->rec.kernel_bytes & WAIT_STACK_MASK);
 	if (len > sizeof(*ws))
 		len = sizeof(*ws);
 	begin_record(l, &ws->rec.hdr, cpu, REC_WAIT, CLASS_WAITS, len, bpf_ktime_get_ns());
