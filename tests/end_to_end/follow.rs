@@ -186,8 +186,10 @@ pub(crate) fn a_command_for_a_while() {
     let started = Instant::now();
     let stopper = {
         let dir = dir.clone();
+        // The command is stopped once the reel is closed, however long a busy machine takes to begin.
         std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(4));
+            let closed = || fs::read_to_string(format!("{dir}/duration.reel/manifest.json")).unwrap_or_default();
+            wait_for("the recording's end", || closed().contains(r#""state": "complete""#).then_some(()));
             fs::write(format!("{dir}/stop"), "").unwrap();
         })
     };

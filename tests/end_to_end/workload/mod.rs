@@ -170,7 +170,10 @@ impl Gate {
     fn wait(&self) {
         let all = THREADS.iter().map(|t| t.len() as u32).sum::<u32>();
         self.0.fetch_add(1, SeqCst);
+        let since = std::time::Instant::now();
         while self.0.load(SeqCst) < all {
+            // A thread that failed on its way never comes: what it said would not be heard while the others wait.
+            assert!(since.elapsed().as_secs() < 60, "another thread does not come");
             thread::yield_now();
         }
     }
