@@ -15,12 +15,12 @@ pub(crate) fn files_processes_and_totals() {
     let mut busy = Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).spawn().unwrap();
     let pid = busy.id().to_string();
     let look = |more: &[&str]| {
-        let mut words = vec!["top", "--pid", &pid, "--once", "--json", "--interval", "1.5"];
+        let mut words = vec!["top", "--pid", &pid, "--once", "--json", "--interval", "3"];
         words.extend(more);
         serde_json::from_slice::<Value>(&succeed(&mut ioreel(words)).stdout).unwrap()
     };
     let seen = look(&[]);
-    let all = succeed(&mut ioreel(["top", "--once", "--interval", "1", "--lines", "1000"]));
+    let all = succeed(&mut ioreel(["top", "--once", "--interval", "2", "--lines", "1000"]));
     busy.kill().unwrap();
     busy.wait().unwrap();
     assert_eq!(seen["schema"], "ioreel.top/1");
