@@ -68,7 +68,7 @@ pub(crate) fn holds(column: &str) -> Holds {
         | "detail" | "how" => Holds::Word,
         "path" | "path2" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
-        "message" => Holds::Message,
+        "message" | "user_stack" => Holds::Message,
         "name" => Holds::Name,
         "value" => Holds::Value,
         _ => Holds::Other,

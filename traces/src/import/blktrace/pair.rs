@@ -193,7 +193,8 @@ impl Pairing {
                 }
                 let mut bio = w.bio;
                 bio.rq_id = Some(row.rq_id);
-                bio.complete_ns = Some(at_ns);
+                // Clocks that jump: an end before the beginning is none.
+                bio.complete_ns = Some(at_ns).filter(|t| *t >= bio.queue_ns);
                 // A bio ends when its request does, as in a recording; what is told of it after that is swallowed.
                 if bio.flags & (block_flags::PREFLUSH | block_flags::FUA) != 0 {
                     queue.flushed.push_back(sector);
@@ -400,7 +401,7 @@ impl Queue {
     /// The bio that a completion without a request ends.
     fn bio_ended(&mut self, r: &Record, at_ns: i64) -> Option<Bio> {
         let end = |mut bio: Bio| {
-            bio.complete_ns = Some(at_ns);
+            bio.complete_ns = Some(at_ns).filter(|t| *t >= bio.queue_ns);
             bio
         };
         if r.bytes > 0 {
