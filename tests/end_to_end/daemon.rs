@@ -13,7 +13,7 @@ use ioreel_traces::{Manifest, Reel, manifest::State, rows::Op};
 
 use crate::harness::{assert_valid, describe, finish, ioreel, one_line, succeed, temp_dir, text, wait_for};
 
-const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/ioreel-record.service");
+const UNIT: &str = "packaging/systemd/ioreel-record.service";
 
 /// A shell that writes `file` once it is told to, and ends when its input does.
 fn worker(file: &Path) -> Child {

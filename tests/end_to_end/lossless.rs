@@ -49,6 +49,7 @@ for p in range(procs):
         for t in all: t.join()
         os._exit(0)
     pids.append(pid)
+open(base + '/begun', 'w').close()
 for pid in pids:
     assert os.waitpid(pid, 0)[1] == 0
 open(base + '/done', 'w').write('done')
@@ -151,9 +152,10 @@ fn guardian(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "ioreel-guardian")
 }
 
-/// Stops the recorder until some process of the workload stands still for it; gives that process.
-fn until_stopped(recorder: u32) -> u32 {
-    wait_for("the workload to begin", || (!workers(recorder).is_empty()).then_some(()));
+/// Stops the recorder until some process of the workload stands still for it; gives that process. Not before all
+/// its processes are there: where `python3` is a script that looks for Python first, that one would be stopped.
+fn until_stopped(recorder: u32, base: &Path) -> u32 {
+    wait_for("the workload to begin", || base.join("begun").exists().then_some(()));
     kill(recorder, libc::SIGSTOP);
     wait_for("a process to be stopped", || workers(recorder).into_iter().find(|p| state(*p) == Some('T')))
 }
@@ -164,7 +166,7 @@ pub(crate) fn a_guardian_resumes_when_the_recorder_is_killed() {
     let base = out.path().join("base");
     fs::create_dir(&base).unwrap();
     let mut child = start(&reel, &base, &["--lossless"]);
-    until_stopped(child.id());
+    until_stopped(child.id(), &base);
     child.kill().unwrap();
     child.wait().unwrap();
     wait_for("the workload's end", || base.join("done").exists().then_some(()));
@@ -177,7 +179,7 @@ pub(crate) fn a_stop_by_others_stays() {
     let base = out.path().join("base");
     fs::create_dir(&base).unwrap();
     let child = start(&reel, &base, &["--lossless"]);
-    let stopped = until_stopped(child.id());
+    let stopped = until_stopped(child.id(), &base);
     kill(stopped, libc::SIGSTOP);
     kill(child.id(), libc::SIGCONT);
     wait_for("the others to end", || {

@@ -10,8 +10,11 @@ use ioreel_traces::{
 };
 
 fn samples() -> impl Iterator<Item = Reel> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
-    std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()).map(|p| Reel::open(p).unwrap())
+    std::fs::read_dir("samples")
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.is_dir())
+        .map(|p| Reel::open(p).unwrap())
 }
 
 fn hidden(reel: &Reel, at: &Path, key: &[u8]) -> Reel {
