@@ -93,8 +93,8 @@ fn bad_input_gets_one_clear_line() {
     let (reel, out) = (sample(dir.path(), "a"), dir.path().join("o.png"));
     let (reel, out) = (reel.to_str().unwrap(), out.to_str().unwrap());
     for (args, words) in [
-        (&[reel, "-o", "picture.jpg"][..], "picture.jpg: pictures are written as .png or .svg"),
-        (&[reel, "-o", "picture"], "picture: pictures are written as .png or .svg"),
+        (&[reel, "-o", "picture.jpg"][..], "picture.jpg: pictures are written as .png, .svg"),
+        (&[reel, "-o", "picture"], "picture: pictures are written as .png, .svg"),
         (&["/nowhere.reel", "-o", out], "no reel here"),
         (&[reel, "-o", "/nowhere/o.png"], "/nowhere/o.png: writing the picture"),
         (&[reel, "-o", out, "--device", "sdz"], "no requests of device sdz; it has: sda (8:0)"),
