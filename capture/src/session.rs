@@ -616,6 +616,11 @@ impl<'obj> Session<'obj> {
     /// The kernel's counts, one entry per CPU.
     pub fn ledgers(&self) -> Result<Vec<cpu_ledger>, CaptureError> {
         let mut ledgers = self.shared_ledgers()?;
+        for ledger in &mut ledgers {
+            // Each number that no other class has counted is a bio's. While probes run, one may just have been given.
+            let counted: u64 = ledger.seen.iter().sum();
+            ledger.seen[rec_class::CLASS_BIO.0 as usize] = ledger.seq.saturating_sub(counted);
+        }
         for (cpu, ledger) in ledgers.iter_mut().enumerate().take(self.op_rings.len()) {
             let ops = self.op_rings.counted(cpu);
             ledger.seen[rec_class::CLASS_OPS.0 as usize] += ops.seen;

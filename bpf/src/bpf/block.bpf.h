@@ -48,19 +48,26 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	struct block_device *bdev = bio->bi_bdev;
 	struct task_struct *task;
 	struct remapped *from;
-	struct task_state *st = NULL;
+	struct task_state *st;
 	struct task_ref *ref;
 	struct bio_slot *s;
 	struct rec_bio *b;
-	__u32 dev, zero = 0;
+	__u32 dev, task_id = 0, zero = 0;
 	__u8 one = 1;
 
 	if (!block_active)
 		return 0;
 	dev = disk_dev(bdev->bd_disk);
 	task = bpf_get_current_task_btf();
-	ref = recorded_ref(task);
-	if (!is_recorded_device(dev) && (fixed_devices || !ref))
+	/* By the stack for most: spares two lookups in task storage, where an ending thread keeps its id. */
+	st = recorded_here((struct pt_regs *)bpf_task_pt_regs(task));
+	if (st) {
+		task_id = st->task_id;
+	} else if ((ref = recorded_ref(task))) {
+		task_id = ref->task_id;
+		st = state_of(task, ref);
+	}
+	if (!is_recorded_device(dev) && (fixed_devices || !task_id))
 		return 0;
 	s = take_bio_slot(bio);
 	if (!s)
@@ -81,17 +88,13 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	b->how = 0;
 	b->flags = 0;
 	b->hide = 0;
-	b->task_id = 0;
-	if (ref) {
-		b->task_id = ref->task_id;
-		st = recorded(task);
-		if (st && st->in_call) {
-			b->cause_ns = st->start_ns;
-			st->op.flags |= OPF_IO;
-		}
-	} else {
-		__builtin_memcpy(b->comm, task->comm, sizeof(b->comm));
+	b->task_id = task_id;
+	if (st && st->in_call) {
+		b->cause_ns = st->start_ns;
+		st->op.flags |= OPF_IO;
 	}
+	if (!task_id)
+		__builtin_memcpy(b->comm, task->comm, sizeof(b->comm));
 	from = bpf_map_lookup_elem(&remapped, &zero);
 	if (from && from->key == (__u64)bio) {
 		b->orig_dev = from->dev;
@@ -107,7 +110,7 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	if (cache_wanted && !b->hide)
 		cache_writeback(b);
 	/* What a recorded task makes a disk do belongs to the recording, unless a loop device passes it on. */
-	if (ref && !b->hide && dev != last_device)
+	if (task_id && !b->hide && dev != last_device)
 		bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);
 	return 0;
 }

@@ -289,21 +289,26 @@ static __always_inline __u32 recorded_id(struct task_struct *task)
 	return ref ? ref->task_id : 0;
 }
 
-/* The state of any recorded thread that has not ended. For the current one in a call's probe, see recorded_here. */
-static __noinline struct task_state *recorded(struct task_struct *task)
+/* The state of a recorded thread that has not ended. */
+static __always_inline struct task_state *state_of(struct task_struct *task, const struct task_ref *ref)
 {
-	struct task_ref *ref = recorded_ref(task);
 	struct task_state *st;
 	__u32 slot;
 
-	if (!ref)
-		return NULL;
 	if (!ref->slot)
 		return bpf_task_storage_get(&cold_states, task, 0, 0);
 	slot = ref->slot - 1;
 	st = bpf_map_lookup_elem(&hot_states, &slot);
 	/* An ended thread's place may be another's by now. */
 	return st && st->task_id == ref->task_id ? st : NULL;
+}
+
+/* The same of any task; NULL unless it is recorded. For the current one in a call's probe, see recorded_here. */
+static __noinline struct task_state *recorded(struct task_struct *task)
+{
+	struct task_ref *ref = recorded_ref(task);
+
+	return ref ? state_of(task, ref) : NULL;
 }
 
 /*
@@ -337,7 +342,8 @@ static __always_inline void *cpu_ring(__u32 cpu)
 
 /*
  * Numbers a record and counts it as seen. Atomic, because a block completion may interrupt another probe on
- * the same CPU.
+ * the same CPU. Bios, the most frequent of these records, make do with one: user space counts the numbers that no
+ * other class has.
  */
 static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *hdr, __u32 cpu, __u8 type, __u32 class,
 					 __u32 len_bytes, __u64 now_ns)
@@ -348,7 +354,8 @@ static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *h
 	hdr->cpu = cpu;
 	hdr->type = type;
 	hdr->stream = STREAM_SHARED;
-	__sync_fetch_and_add(&l->seen[class], 1);
+	if (class != CLASS_BIO)
+		__sync_fetch_and_add(&l->seen[class], 1);
 }
 
 static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)

@@ -579,7 +579,7 @@ enum filter_why {
  */
 struct cpu_ledger {
 	__u64 seq;
-	__u64 seen[CLASS_COUNT];
+	__u64 seen[CLASS_COUNT]; /* but for CLASS_BIO: the rest of `seq` */
 	__u64 lost[CLASS_COUNT];
 	__u64 hidden_rq[HIDE_COUNT];
 	__u64 hidden_bio[HIDE_COUNT];
