@@ -31,6 +31,8 @@ const BLOCK: usize = 4096;
 const BLOCKS: usize = 771;
 const FILES: [&str; 3] = ["buffered", "direct", "mapped"];
 const MAGIC: &[u8; 8] = b"ioreel##";
+/// Extents of the compressed file.
+const FULL_EXTENTS: usize = 60;
 /// Names that make directories of many blocks.
 const MANY: usize = 1500;
 
@@ -149,10 +151,36 @@ fn recorded(mount: &Mounted, out: &Path, what: &str) -> Recorded {
 /// At least 995 of 1000 bytes that carry a stamp are told as that file's, at that place, in every way of writing
 /// and reading.
 pub(crate) fn data_goes_to_its_file(fs: Fs) {
-    let (mount, out) = (Mounted::new(fs, DEFAULT_SIZE_BYTES), temp_dir());
-    let Some(device) = mount.device() else { return };
-    for what in ["write", "read"] {
-        let r = recorded(&mount, out.path(), what);
+    let mount = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    if mount.device().is_some() {
+        stamps_are_found(fs.name(), &mount);
+    }
+}
+
+/// The same on kinds of ext4 that write in ways of their own, with the journal held against debugfs: its blocks may
+/// have stamps too.
+pub(crate) fn kinds_of_ext4() {
+    for (made, mounted) in [
+        (&["-b", "1024"][..], "data=journal"),
+        (&["-O", "fast_commit,bigalloc,inline_data,quota"][..], "discard"),
+        (&["-O", "^has_journal,^extent,^64bit,meta_bg,^resize_inode"][..], "defaults"),
+    ] {
+        let mount = Mounted::with(Fs::Ext4, DEFAULT_SIZE_BYTES, made, mounted);
+        let written = stamps_are_found(&format!("ext4 {made:?} {mounted}"), &mount);
+        let journal = blocks_of(&mount, "<8>");
+        if !journal.is_empty() {
+            exactly(&written.bios, "journal", block_bytes(&mount), &journal);
+        }
+        assert!(written.bios.iter().all(|b| b.detail.as_deref() != Some("other")), "{made:?}");
+    }
+}
+
+/// Returns what was recorded of the writing.
+fn stamps_are_found(name: &str, mount: &Mounted) -> Recorded {
+    let out = temp_dir();
+    let device = mount.device().unwrap();
+    let [written, _] = ["write", "read"].map(|what| {
+        let r = recorded(mount, out.path(), what);
         mount.go_cold();
         let disk = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device).unwrap();
         let mut seen: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
@@ -177,10 +205,10 @@ pub(crate) fn data_goes_to_its_file(fs: Fs) {
                 }
             }
         }
-        for name in FILES {
-            let (right, all) = seen.get(name).copied().unwrap_or_default();
-            assert!(all >= BLOCKS as i64 * 99 / 100, "{what} {name} on {}: {all} of {BLOCKS} blocks seen", fs.name());
-            assert!(right * 1000 >= all * 995, "{what} {name} on {}: {right} of {all}: {:?}", fs.name(), wrong.first());
+        for file in FILES {
+            let (right, all) = seen.get(file).copied().unwrap_or_default();
+            assert!(all >= BLOCKS as i64 * 99 / 100, "{what} {file} on {name}: {all} of {BLOCKS} blocks seen");
+            assert!(right * 1000 >= all * 995, "{what} {file} on {name}: {right} of {all}: {:?}", wrong.first());
         }
         causes_are_the_calls(&r);
         // At most a hundredth of the time the device worked is nobody's.
@@ -188,8 +216,10 @@ pub(crate) fn data_goes_to_its_file(fs: Fs) {
             let of = r.bios.iter().filter(|b| class.is_none_or(|c| b.class == c));
             of.filter_map(|b| Some(b.complete_ns? - b.queue_ns)).sum()
         };
-        assert!(time(Some("unknown")) * 100 <= time(None), "{what} on {}: too much is unknown", fs.name());
-    }
+        assert!(time(Some("unknown")) * 100 <= time(None), "{what} on {name}: too much is unknown");
+        r
+    });
+    written
 }
 
 /// A cause is a call of the same thread during which the bio was queued; direct I/O always has one.
@@ -229,14 +259,55 @@ fn exactly(bios: &[Bio], class: &str, block_bytes: i64, blocks: &HashSet<i64>) {
     assert!(met > 0, "no bio of class {class}");
 }
 
+/// The blocks of a file of an ext4, by its path or number.
+fn blocks_of(mount: &Mounted, what: &str) -> HashSet<i64> {
+    let mut debugfs = Command::new("debugfs");
+    debugfs.args(["-R", &format!("blocks {what}"), text(mount.device().unwrap())]);
+    numbers(&output(&mut debugfs)).into_iter().collect()
+}
+
+fn block_bytes(mount: &Mounted) -> i64 {
+    rustix::fs::statvfs(mount.path()).unwrap().f_bsize as i64
+}
+
+/// Compressed extents: the bios of a file begin where its extents do, and carry what is stored of them.
+pub(crate) fn compressed_data_goes_to_its_file() {
+    const EXTENT_BYTES: usize = 128 << 10;
+    let mount = Mounted::with(Fs::Btrfs, DEFAULT_SIZE_BYTES, &[], "compress-force=zstd");
+    let out = temp_dir();
+    let source = out.path().join("source");
+    let half = (0..FULL_EXTENTS).flat_map(|n| {
+        let mut extent = stamped(0, n).repeat(EXTENT_BYTES / BLOCK);
+        extent[EXTENT_BYTES / 2..].fill(b'a');
+        extent
+    });
+    fs::write(&source, half.collect::<Vec<u8>>()).unwrap();
+    let copy = mount.path().join("copy");
+    let dev = mount.device_number().unwrap();
+    for (op, from, to) in [("write", &source, &copy), ("read", &copy, &out.path().join("again"))] {
+        let path = out.path().join(format!("{op}.reel"));
+        succeed(&mut record(&path, &[], &["cp", "--reflink=never", text(from), text(to)]));
+        let reel = assert_valid(&path);
+        mount.go_cold();
+        let files = reel.read::<FileRow>().unwrap();
+        let file = files.iter().find(|f| f.path.as_deref() == Some(text(&copy))).unwrap().file;
+        let bios = reel.read::<Bio>().unwrap();
+        let data: Vec<&Bio> = bios.iter().filter(|b| b.dev == dev && b.op == op && b.class == "data").collect();
+        assert!(data.iter().all(|b| b.file == Some(file)), "{op}: {data:?}");
+        let at: BTreeMap<i64, i64> = data.iter().map(|b| (b.file_offset_bytes.unwrap(), b.len_bytes)).collect();
+        let extents: Vec<i64> = (0..FULL_EXTENTS).map(|n| (n * EXTENT_BYTES) as i64).collect();
+        assert_eq!(at.keys().copied().collect::<Vec<_>>(), extents, "{op}");
+        assert!(data.iter().all(|b| b.len_bytes < EXTENT_BYTES as i64), "{op}: nothing was compressed");
+        assert!(bios.iter().all(|b| b.dev != dev || b.class != "unknown"));
+    }
+}
+
 pub(crate) fn ext4_metadata_is_what_debugfs_says() {
     let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
     let device = text(mount.device().unwrap()).to_owned();
     let r = recorded(&mount, out.path(), "write");
     mount.go_cold();
-    let blocks = |what: &str| -> HashSet<i64> {
-        numbers(&output(Command::new("debugfs").args(["-R", &format!("blocks {what}"), &device]))).into_iter().collect()
-    };
+    let blocks = |what: &str| blocks_of(&mount, what);
     let bytes = BLOCK as i64;
     exactly(&r.bios, "journal", bytes, &blocks("<8>"));
     exactly(&r.bios, "directory", bytes, &blocks("/many").union(&blocks("/")).copied().collect());

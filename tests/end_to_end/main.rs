@@ -159,6 +159,8 @@ fn tests() -> Vec<Test> {
         samples::are_valid_and_small
     }
     once! { true:
+        attribution::kinds_of_ext4
+        attribution::compressed_data_goes_to_its_file
         attribution::ext4_metadata_is_what_debugfs_says
         attribution::xfs_log_is_where_xfs_db_says
         attribution::btrfs_trees_are_told_by_owner

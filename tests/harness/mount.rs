@@ -74,6 +74,11 @@ impl Mounted {
     /// from the start: nothing stays behind even when the test is killed, since tests mount in a name space of
     /// their own.
     pub(crate) fn new(fs: Fs, size_bytes: u64) -> Self {
+        Self::with(fs, size_bytes, &[], "defaults")
+    }
+
+    /// The same with further options to mkfs and mount; for those with a device.
+    pub(crate) fn with(fs: Fs, size_bytes: u64, made: &[&str], mounted: &str) -> Self {
         if !fs.has_everything() {
             return Self::above(Self::new(Fs::Ext4, size_bytes), fs);
         }
@@ -91,8 +96,8 @@ impl Mounted {
         fs::remove_file(&image).unwrap();
         // Detaches now or, once mounted, with the unmount; also when making the file system panics.
         let detach = Detach(&device);
-        succeed(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&device));
-        succeed(Command::new("mount").arg(&device).arg(dir.path()));
+        succeed(Command::new(mkfs[0]).args(&mkfs[1..]).args(made).arg(&device));
+        succeed(Command::new("mount").args(["-o", mounted]).arg(&device).arg(dir.path()));
         drop(detach);
         // Tests compare trees, and this one would be in the way.
         let _ = fs::remove_dir(dir.path().join("lost+found"));
