@@ -162,7 +162,7 @@ pub(crate) fn data_goes_to_its_file(fs: Fs) {
 pub(crate) fn kinds_of_ext4() {
     for (made, mounted) in [
         (&["-b", "1024"][..], "data=journal"),
-        (&["-O", "fast_commit,bigalloc,inline_data,quota"][..], "discard"),
+        (&["-O", "fast_commit,bigalloc,inline_data"][..], "discard"),
         (&["-O", "^has_journal,^extent,^64bit,meta_bg,^resize_inode"][..], "defaults"),
     ] {
         let mount = Mounted::with(Fs::Ext4, DEFAULT_SIZE_BYTES, made, mounted);
