@@ -3,18 +3,19 @@
 //! unambiguous.
 
 mod begin;
+mod identity;
 
 use std::{
     collections::{BTreeSet, HashMap},
     ops::Range,
 };
 
-use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_file, rec_op, rec_passed, rec_rq};
+use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_op, rec_passed, rec_rq};
 use ioreel_traces::{
     ReelWriter, Result, Text,
     manifest::Mount,
     rotate::Keep,
-    rows::{Exec, File, Op, Task},
+    rows::{Exec, Op, Task},
     text::Interner,
 };
 
@@ -26,7 +27,7 @@ use crate::{
     calls::{self, Call, Raw},
     changed::Changed,
     classify::classify,
-    fault, host,
+    fault,
     mappings::Mappings,
     sieve::Sieve,
     start::Start,
@@ -60,6 +61,8 @@ pub(crate) struct KnownFile {
     pub(crate) sb_dev: i64,
     /// Known to be one, though nothing more is.
     regular: bool,
+    /// When the call that made it ended; 0: unknown. See [`Assembler::made`].
+    made_ns: u64,
 }
 
 /// An open file description.
@@ -166,6 +169,9 @@ pub(crate) struct Assembler {
     midway: Text,
     paths: Interner,
     files: FxHashMap<FileKey, KnownFile>,
+    next_file: i64,
+    /// As they were at the start.
+    mounts: Vec<Mount>,
     ofds: FxHashMap<u64, Description>,
     next_ofd: i64,
     tasks: FxHashMap<u32, Life>,
@@ -209,7 +215,7 @@ impl Assembler {
             t0_ns,
             counts: Counts::default(),
             touched: BTreeSet::new(),
-            changed: Changed::new(mounts),
+            changed: Changed::new(mounts.clone()),
             disks: BTreeSet::new(),
             tool_rows: 0,
             slow_ns: i64::MAX,
@@ -224,6 +230,8 @@ impl Assembler {
             midway: Text::word("in_flight_at_start"),
             paths: Interner::new(INTERNED_PATHS),
             files: FxHashMap::default(),
+            next_file: 0,
+            mounts,
             ofds: FxHashMap::default(),
             next_ofd: 0,
             tasks: FxHashMap::default(),
@@ -248,9 +256,9 @@ impl Assembler {
     pub(crate) fn take(&mut self, record: Record<'_>, in_flight: bool) -> Result<()> {
         match record {
             Record::Op(op, tail) => self.op(&op, tail.as_ref(), in_flight),
-            Record::File(rec, path) => {
+            Record::File(rec, path, fs_path) => {
                 self.counts.files += 1;
-                self.file(&rec, path)
+                self.file(&rec, path, fs_path)
             }
             Record::Task(rec) => {
                 self.counts.tasks += i64::from(rec.listed == 0);
@@ -404,7 +412,11 @@ impl Assembler {
         let mut file_systems = [0; 2];
         let mut known = 0;
         if has(op_flags::OPF_FILE) || has(op_flags::OPF_DIR) || busy {
-            let file = self.file_of(mapped.unwrap_or(rec.file));
+            let file = if has(op_flags::OPF_CREATED) {
+                self.made(rec.file, rec.hdr.end_ns)?
+            } else {
+                self.file_of(mapped.unwrap_or(rec.file))
+            };
             op.file = Some(file.id);
             if !file.seekable {
                 op.offset_bytes = None;
@@ -532,47 +544,6 @@ impl Assembler {
         known
     }
 
-    pub(crate) fn file_of(&mut self, id: file_id) -> KnownFile {
-        let next = self.files.len() as i64;
-        *self.files.entry(id.into()).or_insert(KnownFile {
-            id: next,
-            described: false,
-            seekable: true,
-            sb_dev: 0,
-            regular: false,
-        })
-    }
-
-    fn file(&mut self, rec: &rec_file, path: &[u8]) -> Result<()> {
-        let known = self.file_of(rec.file);
-        if known.described {
-            return Ok(());
-        }
-        let kind = kind_of(rec.mode);
-        let sb_dev = i64::from(rec.sb_dev);
-        let seekable = matches!(kind, "regular" | "directory" | "block");
-        self.files.insert(rec.file.into(), KnownFile { described: true, seekable, sb_dev, ..known });
-        self.touched.insert(sb_dev);
-        let first_ns = self.since(rec.hdr.end_ns).max(0);
-        let path = (!path.is_empty()).then(|| self.paths.get(path));
-        if let Some(sieve) = &mut self.sieve {
-            sieve.file(known.id, rec.file, path.as_ref());
-        }
-        self.writer.files.push(File {
-            file: known.id,
-            dev: i64::from(rec.file.dev),
-            sb_dev,
-            ino: rec.file.ino as i64,
-            generation: i64::from(rec.file.generation),
-            kind: Text::word(kind),
-            first_ns,
-            size_bytes: Some(rec.size_bytes),
-            mode: Some((rec.mode & 0o7777) as i32),
-            path,
-            path_cut: rec.path_cut as i32,
-        })
-    }
-
     pub(crate) fn new_ofd(&mut self, address: u64, file: file_id) -> i64 {
         self.next_ofd += 1;
         let gone = self.ofds.insert(address, Description { file: file.into(), id: self.next_ofd, moved: Vec::new() });
@@ -653,23 +624,7 @@ impl Assembler {
         let mut unknown: Vec<_> = self.files.iter().filter(|(_, f)| !f.described).map(|(k, f)| (*k, *f)).collect();
         unknown.sort_by_key(|(_, known)| known.id);
         for (key, known) in unknown {
-            // Of those that only bios told of, more is known.
-            let (sb_dev, kind, disk) = self.found.get(&key).copied().unwrap_or((
-                known.sb_dev,
-                if known.regular { "regular" } else { "other" },
-                0,
-            ));
-            let path = (kind == "block").then(|| format!("/dev/{}", host::device(disk).name).into());
-            self.writer.files.push(File {
-                file: known.id,
-                dev: i64::from(key.dev),
-                sb_dev,
-                ino: key.ino as i64,
-                generation: i64::from(key.generation),
-                kind: kind.into(),
-                path,
-                ..File::default()
-            })?;
+            self.undescribed(key, known)?;
         }
         Ok(())
     }

@@ -228,6 +228,12 @@ pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
     Ok(meta.ino())
 }
 
+/// The number of this process's mount name space.
+pub fn mount_namespace() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino() as u32)
+}
+
 /// Effective capabilities of this process, as in /proc/self/status.
 pub fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

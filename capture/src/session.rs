@@ -292,6 +292,7 @@ impl<'obj> Session<'obj> {
                 plan.filter.tell(rodata);
             }
             rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
+            rodata.host_mnt_ns = host::mount_namespace();
             rodata.target_kind = plan.target.kind().0;
             rodata.target_cgroup = if let Targets::Cgroup(id) = plan.target { id } else { 0 };
             rodata.self_tgid = if plan.ops { std::process::id() } else { 0 };

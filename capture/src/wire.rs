@@ -18,8 +18,8 @@ const STACK_ROOM_BYTES: usize = 48 * 8;
 pub enum Record<'a> {
     /// An operation without paths or second file.
     Op(rec_op, Option<Tail<'a>>),
-    /// A file met for the first time, and its path.
-    File(rec_file, &'a [u8]),
+    /// A file met for the first time; its path, and that from its file system's root.
+    File(rec_file, &'a [u8], &'a [u8]),
     /// A thread was made or adopted.
     Task(rec_task),
     /// A program started, and its path.
@@ -179,8 +179,9 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             Record::Op(op, Some(Tail { fixed, path, path2, name, input, output }))
         }
         rec_type::REC_FILE => {
-            let (rec, path) = take::<rec_file>(bytes)?;
-            Record::File(rec, path)
+            let (rec, rest) = take::<rec_file>(bytes)?;
+            let (path, fs_path) = rest.split_at_checked(rec.path_bytes as usize)?;
+            Record::File(rec, path, fs_path)
         }
         rec_type::REC_TASK => Record::Task(take(bytes)?.0),
         rec_type::REC_EXEC => {

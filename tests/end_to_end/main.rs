@@ -12,6 +12,7 @@ mod damaged;
 mod filters;
 mod follow;
 mod ground_truth;
+mod identity;
 mod killed;
 mod life;
 mod lossless;
@@ -161,6 +162,12 @@ fn tests() -> Vec<Test> {
     once! { true:
         attribution::kinds_of_ext4
         attribution::compressed_data_goes_to_its_file
+        identity::subvolumes
+        identity::an_overlay
+        identity::a_container
+        identity::bind_mounts
+        identity::reused_numbers
+        identity::nameless
         attribution::ext4_metadata_is_what_debugfs_says
         attribution::xfs_log_is_where_xfs_db_says
         attribution::btrfs_trees_are_told_by_owner

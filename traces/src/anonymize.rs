@@ -66,7 +66,7 @@ pub(crate) fn holds(column: &str) -> Holds {
     match column {
         "op" | "source" | "state" | "kind" | "class" | "origin" | "event" | "payload" | "reason" | "stack"
         | "detail" | "how" => Holds::Word,
-        "path" | "path2" | "cwd" | "root" | "target" | "trace" => Holds::Path,
+        "path" | "path2" | "host_path" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
         "message" | "user_stack" => Holds::Message,
         "name" => Holds::Name,

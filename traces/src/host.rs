@@ -92,6 +92,21 @@ pub fn os_path(path: &str) -> PathBuf {
     OsString::from_vec(text::to_bytes(path)).into()
 }
 
+/// The path at which `mounts` show what lies at `fs_path`, counted from the root of the file system with this device;
+/// `None` where none shows it.
+pub fn mount_of_device(mounts: &[Mount], sb_dev: i64, fs_path: &str) -> Option<String> {
+    let inside = |root: &str| {
+        let root = root.trim_end_matches('/');
+        fs_path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let candidates = mounts.iter().filter(|m| m.sb_dev == sb_dev);
+    let shown = candidates.filter_map(|m| Some((m, inside(&m.root)?)));
+    // The mount of the largest part, the first of those: what people take for the real one.
+    let (mount, rest) = shown.min_by_key(|(m, _)| m.root.len())?;
+    let point = mount.mountpoint.trim_end_matches('/');
+    Some(if rest.is_empty() && point.is_empty() { "/".into() } else { format!("{point}{rest}") })
+}
+
 /// The mount that holds an absolute path, by its longest matching mount point.
 pub fn mount_of_path<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
     let holds = |m: &&Mount| {

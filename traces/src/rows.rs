@@ -360,6 +360,15 @@ table! {
         path: Option<Text> as Dict,
         /// 1 when the path was cut because it was too long or too deep.
         path_cut: i32 as Dict,
+        /// btrfs: id of the subvolume's tree; with `sb_dev` and `ino` it tells files apart as `dev` does.
+        subvolume: Option<i64> as Dict,
+        /// Overlay: the file under it, upper or topmost lower, when first seen; key into this table.
+        real_file: Option<i64> as Ids,
+        /// Where the recorder's mounts show it, when that is not `path`: it was seen in a container, behind a bind
+        /// mount, or it is an overlay's (then the file under it). Null too where they do not show it.
+        host_path: Option<Text> as Dict,
+        /// 1 when it had no name any more, or never had one, when first seen: `path` is its last.
+        unlinked: Option<i32> as Dict,
     }
 }
 

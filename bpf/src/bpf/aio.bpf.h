@@ -87,7 +87,7 @@ static long submit_step(__u32 i, void *context)
 		rec.flags |= OPF_FILE;
 		if (file->f_flags & O_APPEND)
 			rec.flags |= OPF_APPEND;
-		note_file(w->st, file, file->f_inode, &rec.file, w->now_ns);
+		note_file(w->st, file, file->f_inode, &rec.file, w->now_ns, false);
 	}
 	emit_fixed(&rec, REC_AIO, CLASS_OPS, w->now_ns);
 	return 0;

@@ -24,6 +24,7 @@
 	     ? 1u << bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ)                                              \
 	     : 1u << 4)
 
+#define OVERLAYFS_SUPER_MAGIC 0x794c7630ul
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
 
 /* include/linux/page-flags.h: bit of a folio of several pages, fixed since 6.6 as far as this configuration goes. */

@@ -86,21 +86,89 @@ static __always_inline void note_code(struct inode *inode)
 	note_code_id(&id);
 }
 
+/* The file that an overlay's inode stands for: the upper one, or before a copy-up the topmost lower one. */
+static __always_inline struct dentry *overlaid(struct inode *inode)
+{
+	struct ovl_inode *oi = container_of(inode, struct ovl_inode, vfs_inode);
+	struct dentry *real = NULL;
+
+	if (!bpf_core_type_exists(struct ovl_inode) || !bpf_core_field_exists(struct ovl_inode, __upperdentry))
+		return NULL;
+	real = BPF_CORE_READ(oi, __upperdentry);
+	/* 6.5 (0af950f57fef) moved the stack of lower layers to the inode. */
+	if (!real && bpf_core_field_exists(struct ovl_inode, oe)) {
+		struct ovl_entry *oe = BPF_CORE_READ(oi, oe);
+
+		if (oe && BPF_CORE_READ(oe, __numlower))
+			real = BPF_CORE_READ(oe, __lowerstack[0].dentry);
+	}
+	return real;
+}
+
+static __always_inline void identify_more(struct inode *inode, struct file_more *more, struct dentry **real)
+{
+	struct super_block *sb = inode->i_sb;
+
+	*real = NULL;
+	if (!sb)
+		return;
+	more->unlinked = !inode->i_nlink;
+	if (sb->s_magic == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_inode)) {
+		struct btrfs_inode *bi = container_of(inode, struct btrfs_inode, vfs_inode);
+
+		if (bpf_core_field_exists(struct btrfs_root, root_key))
+			more->subvolume = BPF_CORE_READ(bi, root, root_key.objectid);
+	} else if (sb->s_magic == OVERLAYFS_SUPER_MAGIC) {
+		struct dentry *dentry = overlaid(inode);
+		struct inode *under = dentry ? BPF_CORE_READ(dentry, d_inode) : NULL;
+
+		if (under) {
+			identify(kernel_cast(struct inode, under), &more->real);
+			more->real_sb_dev = BPF_CORE_READ(under, i_sb, s_dev);
+			*real = dentry;
+		}
+	}
+}
+
 struct path_walk {
 	struct dentry *dentry;
 	struct dentry *mnt_root;
 	struct mount *mnt;
 	char *buf;
-	__u32 off; /* of the first byte so far; the path ends at WIRE_PATH_BYTES */
 	__u32 whole; /* the root was reached */
 };
+
+/*
+ * Where the path's first byte so far is; it ends at WIRE_PATH_BYTES. Behind the path in the map: of a number on the
+ * stack the verifier would look at every value that a walk can give it.
+ */
+static __always_inline __u32 *path_off(char *buf)
+{
+	return (__u32 *)(buf + 2 * WIRE_PATH_BYTES - sizeof(__u32));
+}
+
+/* Puts a name before what is there; false when there is no room. */
+static __always_inline bool add_component(struct path_walk *w, struct dentry *dentry)
+{
+	__u32 len = dentry->d_name.len, off = *path_off(w->buf);
+
+	if (len > 255)
+		len = 255;
+	if (off < len + 1 || off > WIRE_PATH_BYTES)
+		return false;
+	off -= len;
+	bpf_probe_read_kernel(w->buf + (off & (WIRE_PATH_BYTES - 1)), len & 255, dentry->d_name.name);
+	off -= 1;
+	w->buf[off & (WIRE_PATH_BYTES - 1)] = '/';
+	*path_off(w->buf) = off;
+	return true;
+}
 
 /* One component. As a bpf_loop callback: unrolled or bounded loops exceed the verifier's budget. */
 static long path_step(__u32 i, void *context)
 {
 	struct path_walk *w = context;
 	struct dentry *dentry = kernel_cast(struct dentry, w->dentry), *parent = dentry->d_parent;
-	__u32 len, off = w->off;
 
 	if (dentry == w->mnt_root || dentry == parent) {
 		struct mount *mnt = kernel_cast(struct mount, w->mnt), *up = mnt->mnt_parent;
@@ -115,19 +183,25 @@ static long path_step(__u32 i, void *context)
 		__s64 ns = (__s64)BPF_CORE_READ(mnt, mnt_ns);
 		w->whole = ns != 0 && (ns < -4095 || ns > 0);
 		if (ns == 0 || (ns >= -4095 && ns < 0))
-			w->off = WIRE_PATH_BYTES;
+			*path_off(w->buf) = WIRE_PATH_BYTES;
 		return 1;
 	}
-	len = dentry->d_name.len;
-	if (len > 255)
-		len = 255;
-	if (off < len + 1 || off > WIRE_PATH_BYTES)
+	if (!add_component(w, dentry))
 		return 1;
-	off -= len;
-	bpf_probe_read_kernel(w->buf + (off & (WIRE_PATH_BYTES - 1)), len & 255, dentry->d_name.name);
-	off -= 1;
-	w->buf[off & (WIRE_PATH_BYTES - 1)] = '/';
-	w->off = off;
+	w->dentry = parent;
+	return 0;
+}
+
+/* The same within one file system, whatever is mounted where. */
+static long fs_path_step(__u32 i, void *context)
+{
+	struct path_walk *w = context;
+	struct dentry *dentry = kernel_cast(struct dentry, w->dentry), *parent = dentry->d_parent;
+
+	if (dentry == parent)
+		return 1;
+	if (!add_component(w, dentry))
+		return 1;
 	w->dentry = parent;
 	return 0;
 }
@@ -145,30 +219,107 @@ static __always_inline __u32 walk_path(char *buf, struct vfsmount *vfsmnt, struc
 	walk.dentry = dentry;
 	walk.mnt = container_of(vfsmnt, struct mount, mnt);
 	walk.mnt_root = vfsmnt->mnt_root;
-	walk.off = WIRE_PATH_BYTES;
+	*path_off(buf) = WIRE_PATH_BYTES;
 	bpf_loop(WIRE_PATH_BYTES / 2, path_step, &walk, 0);
-	if (walk.whole && walk.off == WIRE_PATH_BYTES) { /* the root itself */
-		walk.off = WIRE_PATH_BYTES - 1;
+	if (walk.whole && *path_off(buf) == WIRE_PATH_BYTES) { /* the root itself */
+		*path_off(buf) = WIRE_PATH_BYTES - 1;
 		buf[WIRE_PATH_BYTES - 1] = '/';
 	}
-	len = WIRE_PATH_BYTES - walk.off;
+	len = WIRE_PATH_BYTES - *path_off(buf);
 	if (len > WIRE_PATH_BYTES - 1)
 		len = WIRE_PATH_BYTES - 1;
 	*cut = len && !walk.whole;
 	return len;
 }
 
-/* Sends a file's record the first time it is met. */
-static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
-				      const struct file_id *id, __u64 now_ns)
+/*
+ * The path from the root of the file system, of the real file where it is an overlay's: with that user space finds
+ * the file from outside a container, and behind bind mounts. Only where it says more than the path.
+ */
+static __always_inline __u32 walk_fs_path(char *buf, struct file *file, struct dentry *real)
 {
+	struct vfsmount *vfsmnt = file->f_path.mnt;
+	struct mount *mnt = container_of(vfsmnt, struct mount, mnt);
+	struct path_walk walk = {.buf = buf};
+	struct dentry *root = vfsmnt->mnt_root;
+	__u32 len;
+
+	if (!real && root == root->d_parent && BPF_CORE_READ(mnt, mnt_ns, ns.inum) == host_mnt_ns)
+		return 0;
+	walk.dentry = real ? real : file->f_path.dentry;
+	*path_off(buf) = WIRE_PATH_BYTES;
+	bpf_loop(WIRE_PATH_BYTES / 2, fs_path_step, &walk, 0);
+	len = WIRE_PATH_BYTES - *path_off(buf);
+	return len > WIRE_PATH_BYTES - 1 ? WIRE_PATH_BYTES - 1 : len;
+}
+
+/*
+ * A file was just made. Where inodes have no generation (overlay, FUSE, tmpfs) its number may have been another's,
+ * whose record is out.
+ */
+static __always_inline void forget_file(struct task_state *st, struct inode *inode)
+{
+	struct file_id id;
+
+	if (!inode || inode->i_generation)
+		return;
+	identify(inode, &id);
+	bpf_map_delete_elem(&files_seen, &id);
+	st->seen_inode = 0;
+}
+
+/*
+ * Sends a file's record; 1 when it is lost. A global function, which the verifier looks at once: it would else do so
+ * for every combination of operands that a call may have. Such functions take no kernel pointers, so these come as
+ * numbers.
+ */
+__noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, __u32 created)
+{
+	struct file *file = kernel_cast(struct file, (void *)file_address);
+	struct inode *inode = kernel_cast(struct inode, (void *)inode_address);
+	__u32 zero = 0, one = 1, cpu = bpf_get_smp_processor_id(), len, fs_len;
+	char *buf = bpf_map_lookup_elem(&path_scratch, &zero), *fs_buf = bpf_map_lookup_elem(&path_scratch, &one);
+	struct cpu_ledger *l = cpu_ledger();
+	void *ring = cpu_ring(cpu);
 	struct rec_file rec = {};
 	struct bpf_dynptr out;
-	struct cpu_ledger *l;
-	__u32 zero = 0, cpu, len;
+	struct dentry *real;
+	int lost = 0;
+
+	if (!buf || !fs_buf || !ring || !l)
+		return 0;
+	identify(inode, &rec.file);
+	identify_more(inode, &rec.more, &real);
+	rec.more.created = created;
+	len = walk_path(buf, file->f_path.mnt, file->f_path.dentry, &rec.path_cut);
+	fs_len = len ? walk_fs_path(fs_buf, file, real) : 0;
+	rec.more.fs_path_bytes = fs_len;
+	rec.sb_dev = inode->i_sb->s_dev;
+	rec.mode = inode->i_mode;
+	rec.size_bytes = inode->i_size;
+	rec.path_bytes = len;
+	begin_record(l, &rec.hdr, cpu, REC_FILE, CLASS_FILES, sizeof(rec) + len + fs_len, now_ns);
+	if (bpf_ringbuf_reserve_dynptr(ring, sizeof(rec) + len + fs_len, 0, &out)) {
+		lost_record(l, CLASS_FILES);
+		lost = 1;
+	} else {
+		bpf_dynptr_write(&out, 0, &rec, sizeof(rec), 0);
+		if (len)
+			bpf_dynptr_write(&out, sizeof(rec), buf + ((WIRE_PATH_BYTES - len) & (WIRE_PATH_BYTES - 1)),
+					 len, 0);
+		if (fs_len)
+			bpf_dynptr_write(&out, sizeof(rec) + len,
+					 fs_buf + ((WIRE_PATH_BYTES - fs_len) & (WIRE_PATH_BYTES - 1)), fs_len, 0);
+	}
+	bpf_ringbuf_submit_dynptr(&out, BPF_RB_NO_WAKEUP);
+	return lost;
+}
+
+/* Sends a file's record the first time it is met. */
+static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
+				      const struct file_id *id, __u64 now_ns, bool created)
+{
 	__u8 one = 1;
-	void *ring;
-	char *buf;
 
 	if (st->seen_inode == (__u64)inode && st->seen_generation == id->generation)
 		return;
@@ -177,33 +328,13 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	if (bpf_map_lookup_elem(&files_seen, id))
 		return;
 	bpf_map_update_elem(&files_seen, id, &one, BPF_ANY);
-
-	buf = bpf_map_lookup_elem(&path_scratch, &zero);
-	cpu = bpf_get_smp_processor_id();
-	ring = cpu_ring(cpu);
-	l = cpu_ledger();
-	if (!buf || !ring || !l)
-		return;
-	len = walk_path(buf, file->f_path.mnt, file->f_path.dentry, &rec.path_cut);
-	rec.file = *id;
-	rec.sb_dev = inode->i_sb->s_dev;
-	rec.mode = inode->i_mode;
-	rec.size_bytes = inode->i_size;
-	rec.path_bytes = len;
-	begin_record(l, &rec.hdr, cpu, REC_FILE, CLASS_FILES, sizeof(rec) + len, now_ns);
-	if (bpf_ringbuf_reserve_dynptr(ring, sizeof(rec) + len, 0, &out)) {
-		lost_record(l, CLASS_FILES);
-		if (lossless) { /* Told again when it is met again. */
-			bpf_map_delete_elem(&files_seen, id);
-			st->seen_inode = 0;
-		}
-	} else {
-		bpf_dynptr_write(&out, 0, &rec, sizeof(rec), 0);
-		if (len)
-			bpf_dynptr_write(&out, sizeof(rec), buf + ((WIRE_PATH_BYTES - len) & (WIRE_PATH_BYTES - 1)),
-					 len, 0);
+	/* Numbers, and no longer pointers, once they come back from memory. */
+	st->seen_file = (__u64)file;
+	if (tell_file(*(volatile __u64 *)&st->seen_file, *(volatile __u64 *)&st->seen_inode, now_ns, created) &&
+	    lossless) {
+		bpf_map_delete_elem(&files_seen, id); /* Told again when it is met again. */
+		st->seen_inode = 0;
 	}
-	bpf_ringbuf_submit_dynptr(&out, BPF_RB_NO_WAKEUP);
 }
 
 #endif

@@ -7,6 +7,7 @@
 const volatile struct call_desc calls[WIRE_CALLS] = {};
 const volatile struct call_desc calls32[WIRE_CALLS] = {}; /* by i386's numbers */
 const volatile __u32 target_kind = TARGET_NONE;
+const volatile __u32 host_mnt_ns = 0; /* inode number of the recorder's mount name space */
 const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: its id */
 const volatile __u32 self_tgid = 0; /* the recorder */
 const volatile bool lossless = false; /* threads are stopped when rings are half full */
@@ -125,6 +126,7 @@ struct task_state {
 	__u8 long_paths; /* the paths are in long_ops */
 	__u8 pad;
 	__u64 start_ns;
+	__u64 seen_file;
 	__u64 seen_inode; /* the last inode whose file record is out: spares the lookup */
 	__u32 seen_generation;
 	__u32 held; /* 1: op, or the thread's long_op, waits for a place in a ring (--lossless) */
@@ -230,7 +232,7 @@ struct {
 /* Room to build a path in, from its end backwards. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, char[2 * WIRE_PATH_BYTES]);
 } path_scratch SEC(".maps");

@@ -98,7 +98,7 @@ static __always_inline void set_file(struct task_state *st, struct file *file, _
 	st->op.flags |= flag;
 	if (file->f_flags & O_APPEND)
 		st->op.flags |= OPF_APPEND;
-	note_file(st, file, inode, &st->op.file, now_ns);
+	note_file(st, file, inode, &st->op.file, now_ns, st->op.flags & OPF_CREATED);
 }
 
 static __always_inline void set_file2(struct task_state *st, struct file *file, __u16 flag, __u64 now_ns)
@@ -111,7 +111,7 @@ static __always_inline void set_file2(struct task_state *st, struct file *file, 
 	st->tail.ofd2 = (__u64)file;
 	st->tail.pos2_before = st->tail.pos2_after = file->f_pos;
 	st->op.flags |= flag;
-	note_file(st, file, inode, &st->tail.file2, now_ns);
+	note_file(st, file, inode, &st->tail.file2, now_ns, false);
 }
 
 /* Memory the call points to and that the kernel will only read. */
@@ -625,9 +625,11 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		if (ret >= 0) {
 			file = file_of_fd(bpf_get_current_task_btf(), (int)ret);
 			if (file) {
-				set_file(st, file, OPF_FILE, now_ns);
-				if (file->f_mode & FMODE_CREATED)
+				if (file->f_mode & FMODE_CREATED) {
 					st->op.flags |= OPF_CREATED;
+					forget_file(st, file->f_inode);
+				}
+				set_file(st, file, OPF_FILE, now_ns);
 			}
 		}
 	} else if ((st->op.flags & OPF_FILE) && desc.kind != CALL_URING) {

@@ -58,7 +58,7 @@ static long passed_step(__u32 i, void *context)
 		bits = task->files->fdt->close_on_exec;
 		bpf_probe_read_kernel(&word, sizeof(word), bits + (__u32)rec.fd / 64);
 		rec.cloexec = (word >> ((__u32)rec.fd % 64)) & 1;
-		note_file(w->st, file, file->f_inode, &rec.file, w->now_ns);
+		note_file(w->st, file, file->f_inode, &rec.file, w->now_ns, false);
 	}
 	emit_fixed(&rec, REC_PASSED, CLASS_OPS, w->now_ns);
 	return 0;

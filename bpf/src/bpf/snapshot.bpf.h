@@ -108,6 +108,7 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 	struct rec_fd rec = {};
+	struct dentry *real;
 	unsigned long *bits, word = 0;
 	struct inode *inode;
 	__u32 zero = 0, id, cut, len;
@@ -124,6 +125,7 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	rec.fd = ctx->fd;
 	rec.ofd = (__u64)file;
 	identify(inode, &rec.file);
+	identify_more(inode, &rec.more, &real);
 	rec.sb_dev = inode->i_sb->s_dev;
 	rec.mode = inode->i_mode;
 	rec.size_bytes = inode->i_size;
@@ -151,6 +153,7 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	struct task_struct *task = ctx->task;
 	struct vm_area_struct *vma = ctx->vma;
 	struct rec_map rec = {};
+	struct dentry *real;
 	__u32 zero = 0, id, cut, len;
 	struct inode *inode;
 	struct file *file;
@@ -172,6 +175,7 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	rec.offset_bytes = (__u64)vma->vm_pgoff << PAGE_SHIFT;
 	rec.vm_flags = vma->vm_flags;
 	identify(inode, &rec.file);
+	identify_more(inode, &rec.more, &real);
 	rec.sb_dev = inode->i_sb->s_dev;
 	rec.mode = inode->i_mode;
 	rec.size_bytes = inode->i_size;

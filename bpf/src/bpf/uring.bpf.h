@@ -159,7 +159,7 @@ static __always_inline void uring_set_file(struct uring_scratch *s, struct file 
 	r->flags |= flag;
 	if (file->f_flags & O_APPEND)
 		r->flags |= URF_APPEND;
-	note_file(&s->cache, file, inode, &r->file, now_ns);
+	note_file(&s->cache, file, inode, &r->file, now_ns, false);
 }
 
 /* What is the file so far is the second one. */

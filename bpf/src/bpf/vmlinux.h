@@ -95,6 +95,7 @@ struct qstr {
 };
 
 struct dentry {
+	struct inode *d_inode;
 	struct dentry *d_parent;
 	struct qstr d_name;
 };
@@ -118,6 +119,7 @@ struct inode {
 	u32 i_rdev;
 	long long i_size;
 	u32 i_generation;
+	unsigned int i_nlink;
 };
 
 struct file {
@@ -341,6 +343,29 @@ struct btrfs_key {
 struct btrfs_root {
 	struct btrfs_key root_key;
 	u32 anon_dev;
+};
+
+struct ovl_path {
+	struct dentry *dentry;
+};
+
+struct ovl_entry {
+	unsigned int __numlower;
+	struct ovl_path __lowerstack[];
+};
+
+struct ovl_inode {
+	struct inode vfs_inode;
+	struct dentry *__upperdentry;
+	struct ovl_entry *oe;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
 };
 
 struct btrfs_inode {

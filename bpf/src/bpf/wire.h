@@ -86,6 +86,17 @@ struct file_id {
 	__u32 generation;
 };
 
+/* What identifies a file beyond file_id. */
+struct file_more {
+	__u64 subvolume; /* btrfs: the id of the tree its inode is in; else 0 */
+	struct file_id real; /* overlay: the inode of the upper file, or of the topmost lower one; else 0 */
+	__u32 unlinked; /* it had no name left */
+	__u32 real_sb_dev;
+	__u32 created; /* the call that met it made it */
+	__u32
+	    fs_path_bytes; /* behind the path: the path from its file system's root, of the real file if there is one */
+};
+
 enum op_flags {
 	OPF_FILE = 1, /* file, ofd and positions are set */
 	OPF_FILE2 = 2, /* the same for the tail's file2 */
@@ -193,6 +204,7 @@ struct rec_file {
 	__s64 size_bytes;
 	__u32 path_bytes;
 	__u32 path_cut; /* 1: too deep or too long */
+	struct file_more more;
 };
 
 struct rec_task {
@@ -236,6 +248,7 @@ struct rec_map {
 	__u32 sb_dev;
 	__u32 mode;
 	__u32 path_bytes;
+	struct file_more more;
 };
 
 struct rec_exec {
@@ -261,6 +274,7 @@ struct rec_fd {
 	__u32 cloexec;
 	__u32 path_bytes;
 	__u32 path_cut;
+	struct file_more more;
 };
 
 /* How the file of a bio, or what it is instead, was told in the kernel. */

@@ -100,8 +100,9 @@ impl Assembler {
             size_bytes: rec.size_bytes,
             path_bytes: rec.path_bytes,
             path_cut: rec.path_cut,
+            more: rec.more,
         };
-        self.file(&described, path)?;
+        self.file(&described, path, &[])?;
         let file = self.file_of(rec.file);
         let ofd = self.ofd_of(rec.ofd, rec.file);
         let row = Fd {
@@ -128,8 +129,9 @@ impl Assembler {
             size_bytes: rec.size_bytes,
             path_bytes: rec.path_bytes,
             path_cut: 0,
+            more: rec.more,
         };
-        self.file(&described, path)?;
+        self.file(&described, path, &[])?;
         let file = self.file_of(rec.file);
         if let Some(life) = self.tasks.get(&rec.task_id) {
             self.mappings.map(life.row.pid, rec.start as i64, rec.len_bytes as i64, rec.file);

@@ -1,0 +1,130 @@
+//! Which file a record speaks of, and what is told of it.
+
+use ioreel_bpf::types::{file_id, file_more, rec_file};
+use ioreel_traces::{Result, Text, host::mount_of_device, rows::File};
+
+use crate::host;
+
+use super::{Assembler, FileKey, KnownFile, kind_of};
+
+impl Assembler {
+    pub(crate) fn file_of(&mut self, id: file_id) -> KnownFile {
+        if let Some(known) = self.files.get(&id.into()) {
+            return *known;
+        }
+        self.new_file(id, 0)
+    }
+
+    fn new_file(&mut self, id: file_id, made_ns: u64) -> KnownFile {
+        let new =
+            KnownFile { id: self.next_file, described: false, seekable: true, sb_dev: 0, regular: false, made_ns };
+        self.next_file += 1;
+        self.files.insert(id.into(), new);
+        new
+    }
+
+    /// A call that ended at this moment made the file. Where inodes have no generation, the number may have been another
+    /// file's before; the record of the call and that of the file come in any order.
+    pub(super) fn made(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
+        match self.files.get(&id.into()).copied() {
+            Some(known) if id.generation != 0 || known.made_ns == at_ns => Ok(known),
+            Some(known) => {
+                if !known.described {
+                    self.undescribed(id.into(), known)?;
+                }
+                Ok(self.new_file(id, at_ns))
+            }
+            None => Ok(self.new_file(id, at_ns)),
+        }
+    }
+
+    pub(super) fn file(&mut self, rec: &rec_file, path: &[u8], fs_path: &[u8]) -> Result<()> {
+        let known = if rec.more.created != 0 { self.made(rec.file, rec.hdr.end_ns)? } else { self.file_of(rec.file) };
+        if known.described {
+            return Ok(());
+        }
+        let kind = kind_of(rec.mode);
+        let sb_dev = i64::from(rec.sb_dev);
+        let seekable = matches!(kind, "regular" | "directory" | "block");
+        self.files.insert(rec.file.into(), KnownFile { described: true, seekable, sb_dev, ..known });
+        self.touched.insert(sb_dev);
+        let first_ns = self.since(rec.hdr.end_ns).max(0);
+        let more = &rec.more;
+        let real = (more.real.ino != 0).then(|| self.file_of(more.real));
+        let path = (!path.is_empty()).then(|| self.paths.get(path));
+        if let Some(sieve) = &mut self.sieve {
+            sieve.file(known.id, rec.file, path.as_ref());
+        }
+        let host_path = self.host_path(rec, fs_path).filter(|p| path.as_deref() != Some(p));
+        let row = File {
+            file: known.id,
+            dev: i64::from(rec.file.dev),
+            sb_dev,
+            ino: rec.file.ino as i64,
+            generation: i64::from(rec.file.generation),
+            kind: Text::word(kind),
+            first_ns,
+            size_bytes: Some(rec.size_bytes),
+            mode: Some((rec.mode & 0o7777) as i32),
+            path,
+            path_cut: rec.path_cut as i32,
+            subvolume: (more.subvolume != 0).then_some(more.subvolume as i64),
+            real_file: real.map(|r| r.id),
+            host_path: host_path.map(|p| self.paths.get(p.as_bytes())),
+            unlinked: Some(more.unlinked as i32),
+        };
+        if let Some(real) = real.filter(|r| !r.described) {
+            self.describe_real(more, real, &row)?;
+        }
+        self.writer.files.push(row)
+    }
+
+    /// The file under an overlay's: what its block requests carry.
+    fn describe_real(&mut self, more: &file_more, real: KnownFile, overlay: &File) -> Result<()> {
+        let sb_dev = i64::from(more.real_sb_dev);
+        self.files.insert(more.real.into(), KnownFile { described: true, sb_dev, ..real });
+        self.touched.insert(sb_dev);
+        self.writer.files.push(File {
+            file: real.id,
+            dev: i64::from(more.real.dev),
+            sb_dev,
+            ino: more.real.ino as i64,
+            generation: i64::from(more.real.generation),
+            path: overlay.host_path.clone(),
+            path_cut: 0,
+            real_file: None,
+            host_path: None,
+            subvolume: None,
+            unlinked: None,
+            ..overlay.clone()
+        })
+    }
+
+    /// Where the recorder's own mounts show the file; `None` where they do not.
+    fn host_path(&self, rec: &rec_file, fs_path: &[u8]) -> Option<String> {
+        if fs_path.is_empty() || rec.more.unlinked != 0 {
+            return None;
+        }
+        let dev = if rec.more.real.ino != 0 { rec.more.real_sb_dev } else { rec.sb_dev };
+        let fs_path = ioreel_traces::text::from_bytes(fs_path);
+        mount_of_device(&self.mounts, i64::from(dev), &fs_path)
+    }
+
+    /// The row of a file whose record was lost or never sent.
+    pub(super) fn undescribed(&mut self, key: FileKey, known: KnownFile) -> Result<()> {
+        // Of those that only bios told of, more is known.
+        let kind = if known.regular { "regular" } else { "other" };
+        let (sb_dev, kind, disk) = self.found.get(&key).copied().unwrap_or((known.sb_dev, kind, 0));
+        let path = (kind == "block").then(|| format!("/dev/{}", host::device(disk).name).into());
+        self.writer.files.push(File {
+            file: known.id,
+            dev: i64::from(key.dev),
+            sb_dev,
+            ino: key.ino as i64,
+            generation: i64::from(key.generation),
+            kind: kind.into(),
+            path,
+            ..File::default()
+        })
+    }
+}
