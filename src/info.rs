@@ -212,6 +212,9 @@ fn print_head(reel: &Reel, s: &Summary) {
             ),
         );
     }
+    if c.waited_ns > 0 {
+        fact("", &format!("events waited for {} to keep to the CPU budget", duration(c.waited_ns)));
+    }
 }
 
 /// Characters of a command line that are shown: scripts given to `sh -c` may be long. The JSON has it all.

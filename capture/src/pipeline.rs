@@ -69,6 +69,11 @@ pub(crate) struct Progress {
 const WIRE_TO_REEL: i64 = 12;
 
 impl Progress {
+    /// Whether something that was sent has not been taken.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.queued_bytes.load(Ordering::Acquire) > 0
+    }
+
     /// Bytes of the reel once all that was sent is written, as estimated.
     pub(crate) fn reel_bytes(&self) -> i64 {
         self.reel_bytes.load(Ordering::Relaxed) + self.queued_bytes.load(Ordering::Relaxed) / WIRE_TO_REEL

@@ -1,5 +1,6 @@
 //! A recording from start to end.
 
+mod budget;
 mod closing;
 mod config;
 mod follow;
@@ -29,6 +30,7 @@ pub use limits::{End, Limits, MinFree};
 pub(crate) use setup::hide_backing_files;
 
 use self::{
+    budget::Budget,
     closing::{Closing, close, on_disk, on_disks},
     follow::{Ended, TICK, follow},
     setup::{leave_own_output_out, take_snapshot},
@@ -167,11 +169,15 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         let _ = fs::remove_dir_all(&config.output);
         return Err(e);
     }
-    let Ended { why, signal } = follow(&session, &pipeline, config, command.as_mut(), started)?;
+    let mut budget = config.limits.cpu_share.map(Budget::new);
+    let Ended { why, signal } = follow(&session, &pipeline, config, command.as_mut(), started, budget.as_mut())?;
 
     config.tell(&Moment::Ending);
     // The unfinished are told first: what ends after this is not in the reel.
     session.end_operations();
+    if let Some(budget) = &mut budget {
+        budget.drain_all(&session, &pipeline);
+    }
     drain(&session, &pipeline);
     let changed = pipeline.end_of_operations(session.in_flight()?);
     let end_ns = host::monotonic_ns();
@@ -199,6 +205,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     if let Some(c) = &mut manifest.command {
         c.exit_status = status;
     }
+    manifest.cost.waited_ns = budget.map_or(0, |b| b.waited.as_nanos() as i64);
     manifest.ended = why.word().into();
     manifest.span.settle_ns = if config.settle { host::monotonic_ns() - end_ns } else { 0 };
     let Some(assembled) = pipeline.finish() else {
@@ -217,7 +224,12 @@ fn options(limits: &Limits) -> WriterOptions {
     const SEGMENTS: i64 = 16;
     const ROW_BYTES: i64 = 12;
     const LEAST_ROWS: usize = 4096;
+    const ROWS_ON_A_BUDGET: usize = 64 * 1024;
     let mut usual = WriterOptions::default();
+    if limits.cpu_share.is_some() {
+        // To close one takes some time at a stretch.
+        usual.segment_rows = ROWS_ON_A_BUDGET;
+    }
     if let Some(span) = limits.span {
         usual.segment_age = usual.segment_age.min(span / SEGMENTS as u32).max(Duration::from_millis(100));
     }

@@ -581,7 +581,12 @@ impl<'obj> Session<'obj> {
 
     /// Takes what the rings hold, after what is in `bytes`.
     pub fn drain(&self, bytes: Vec<u8>) -> Drained {
-        let share = (DRAIN_RECORDS / (self.op_rings.len() + self.rings.len())).max(MIN_DRAIN_RECORDS);
+        self.drain_some(bytes, DRAIN_RECORDS)
+    }
+
+    /// The same with about `records` taken at most.
+    pub(crate) fn drain_some(&self, bytes: Vec<u8>, records: usize) -> Drained {
+        let share = (records / (self.op_rings.len() + self.rings.len())).max(MIN_DRAIN_RECORDS);
         let mut out = Drained { bytes, complete_to_ns: i64::MAX, more: false };
         for cpu in 0..self.op_rings.len() {
             let before = host::monotonic_ns();

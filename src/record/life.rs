@@ -27,6 +27,10 @@ pub(super) struct Life {
     /// Ends the recording when the reel's file system has less free than this (bytes, 2G or 10%)
     #[arg(long, value_name = "SIZE|%", value_parser = min_free)]
     min_free: Option<MinFree>,
+    /// Holds the recorder itself to so much of one CPU (5, 12.5): events wait in the rings meanwhile, and what finds no
+    /// room is lost and counted
+    #[arg(long, value_name = "PERCENT", value_parser = cpu_percent, conflicts_with = "lossless")]
+    cpu_budget: Option<f64>,
     /// Stops the recorded processes while the rings are emptied, rather than losing an operation; stops are in the
     /// table `stops`, and parents see them (docs/modes.md)
     #[arg(long)]
@@ -43,6 +47,7 @@ impl Life {
             duration: self.duration,
             max_bytes: self.max_size,
             min_free: self.min_free,
+            cpu_share: self.cpu_budget.map(|percent| percent / 100.0),
             rotate: self.rotate.is_some() || self.flight_recorder.is_some(),
             span: self.rotate.flatten().or(self.flight_recorder),
             end_on_signal: self.flight_recorder.is_some(),
@@ -64,11 +69,19 @@ impl Life {
             self.duration.map(|d| format!("--duration {}", d.as_secs_f64())),
             self.max_size.map(|n| format!("--max-size {n}")),
             min_free,
+            self.cpu_budget.map(|percent| format!("--cpu-budget {percent}")),
             self.lossless.then(|| "--lossless".into()),
             self.strict.then(|| "--strict".into()),
         ]
         .into_iter()
         .flatten()
+    }
+}
+
+fn cpu_percent(s: &str) -> Result<f64, String> {
+    match s.strip_suffix('%').unwrap_or(s).parse::<f64>() {
+        Ok(p) if (1.0..=100_000.0).contains(&p) => Ok(p),
+        _ => Err("not a percentage of one CPU, 1 at least".into()),
     }
 }
 

@@ -1,6 +1,12 @@
 //! What ends a recording, what it may use, and what it does when that is too little.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 
 use ioreel_traces::{
     Reel,
@@ -8,7 +14,7 @@ use ioreel_traces::{
     rows::{Op, Task},
 };
 
-use crate::harness::{assert_valid, describe, ioreel, record, run, succeed, temp_dir, text};
+use crate::harness::{assert_valid, describe, finish, ioreel, record, run, succeed, temp_dir, text, wait_for};
 
 /// Calls `pread` on one file, each with another offset, while the recorder is stopped for parts of it: what it
 /// must lose is known to the row.
@@ -78,6 +84,66 @@ pub(crate) fn losses_are_exact() {
     let info = succeed(&mut ioreel(["info", text(reel.path())]));
     let info = String::from_utf8_lossy(&info.stdout).into_owned();
     assert!(info.contains("SOME WERE LOST") && info.contains("Where events were lost"), "{info}");
+}
+
+/// Calls as fast as can be for six seconds; writes how many, and a line when it begins.
+const BUSY: &str = "
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+end, n = time.monotonic() + 6, 0
+while time.monotonic() < end:
+    for _ in range(100): os.pread(fd, 1, n)
+    n += 100
+print(n)
+";
+
+/// CPU time of all threads of a process, s.
+fn cpu_time(pid: u32) -> Option<f64> {
+    let mut clock = 0;
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls fill what they are given.
+    let known =
+        unsafe { libc::clock_getcpuclockid(pid as i32, &mut clock) == 0 && libc::clock_gettime(clock, &mut t) == 0 };
+    known.then(|| t.tv_sec as f64 + t.tv_nsec as f64 / 1e9)
+}
+
+/// The recorder keeps to its share while a program does all it can; what that costs is told.
+pub(crate) fn a_cpu_budget() {
+    const SHARE: f64 = 0.05;
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    let options = ["--cpu-budget", "5", "--ring-mib", "2", "--settle", "none", "--no-snapshot"];
+    let mut command = record(&reel, &options, &["python3", "-c", BUSY, text(&file)]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    wait_for("the program to begin", || file.exists().then_some(()));
+    let look = || Some((Instant::now(), cpu_time(pid)?));
+    let begun = look().unwrap();
+    let mut worst: f64 = 0.0;
+    let mut last = begun;
+    // Two seconds at a time.
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_secs(2));
+        let now = look().unwrap();
+        worst = worst.max((now.1 - last.1) / (now.0 - last.0).as_secs_f64());
+        last = now;
+    }
+    let whole = (last.1 - begun.1) / (last.0 - begun.0).as_secs_f64();
+    let output = finish(child);
+    assert!(output.status.success(), "{}", describe(&output));
+    assert!(whole <= SHARE * 1.2 && worst <= SHARE * 1.5, "{whole} of a CPU, {worst} at worst");
+    assert!(whole >= SHARE * 0.5, "it uses what it may: {whole}");
+    let calls: i64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    succeed(&mut ioreel(["validate", text(&reel)]));
+    let reel = Reel::open(&reel).unwrap();
+    let m = &reel.manifest;
+    let found =
+        reel.read::<Op>().unwrap().iter().filter(|o| o.op == "pread64" && o.len_bytes == Some(1)).count() as i64;
+    let lost = m.ledger["ops"].lost;
+    assert!(lost > 0, "{:?}", m.ledger);
+    // Python's own calls may be lost as well.
+    assert!((0..300).contains(&(lost - (calls - found))), "{calls} calls, {found} found, {lost} lost");
+    assert!(m.cost.waited_ns > 2_000_000_000, "{:?}", m.cost);
 }
 
 pub(crate) fn strict_fails_on_loss() {

@@ -220,6 +220,7 @@ fn tests() -> Vec<Test> {
         daemon::as_systemd_keeps_it
         life::losses_are_exact
         life::strict_fails_on_loss
+        life::a_cpu_budget
         life::a_largest_size
         life::room_left_to_others
         life::few_capabilities

@@ -252,6 +252,8 @@ pub struct Cost {
     pub ring_bytes: i64,
     /// Bytes written to the reel.
     pub reel_bytes: i64,
+    /// How long events were left in the rings to keep to `--cpu-budget`.
+    pub waited_ns: i64,
 }
 
 /// A named moment.

@@ -10,6 +10,7 @@ use std::{
 use ioreel_bpf::types::rec_class;
 
 use super::{
+    budget::Budget,
     config::{Config, Observer, Progress, Target},
     limits::{End, Watchman},
 };
@@ -24,6 +25,8 @@ use crate::{
 
 /// How often the rings are looked at: at the fastest writer measured they fill in some hundred ms.
 pub(super) const TICK: Duration = Duration::from_millis(4);
+/// The same while a budget leaves something in them.
+const SHORT_TICK: Duration = Duration::from_micros(200);
 /// The writer hears of a quiet program this often, so that its segments close in time.
 const QUIET_MESSAGE: Duration = Duration::from_millis(500);
 /// After a signal the command has this long to end before the recording does.
@@ -78,6 +81,7 @@ pub(super) fn follow(
     config: &Config,
     mut command: Option<&mut Command>,
     started: Instant,
+    mut budget: Option<&mut Budget>,
 ) -> Result<Ended, CaptureError> {
     // Tasks may enter a control group as long as there is one.
     let for_ever = matches!(config.target, Target::Cgroup(_) | Target::All);
@@ -93,8 +97,14 @@ pub(super) fn follow(
             joined = now;
             pipeline.send(Message::Records { bytes: session.look()?, complete_to_ns: 0 });
         }
-        let complete_to_ns = drain(session, pipeline);
-        if told.elapsed() >= QUIET_MESSAGE {
+        // Nothing while the budget is used up.
+        let (complete_to_ns, more) = match &mut budget {
+            Some(budget) => budget.drain(session, pipeline).map_or((None, false), |(ns, more)| (Some(ns), more)),
+            None => (Some(drain(session, pipeline)), false),
+        };
+        if let Some(complete_to_ns) = complete_to_ns
+            && told.elapsed() >= QUIET_MESSAGE
+        {
             told = Instant::now();
             pipeline.send(Message::Records { bytes: Vec::new(), complete_to_ns });
         }
@@ -139,6 +149,6 @@ pub(super) fn follow(
         if let Some(why) = watchman.reached(pipeline.progress.reel_bytes()) {
             return Ok(Ended { why, signal });
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(if more { SHORT_TICK } else { TICK });
     }
 }

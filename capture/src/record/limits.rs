@@ -33,6 +33,8 @@ pub struct Limits {
     pub max_bytes: Option<i64>,
     /// Room left to others.
     pub min_free: Option<MinFree>,
+    /// CPU time of the recorder, as a share of one CPU.
+    pub cpu_share: Option<f64>,
     /// Go on at [`Limits::max_bytes`] and [`Limits::min_free`]: the oldest segments are dropped.
     pub rotate: bool,
     /// Drop what is older than this, with `rotate`.
