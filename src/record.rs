@@ -19,7 +19,7 @@ use crate::{anonymize::key, columns::count, units::bytes};
 use clap::ArgGroup;
 use ioreel_capture::{
     filter::Filter,
-    record::{Config, Herald, Layers, Observer, Progress, Target, record, wait_for},
+    record::{Config, Herald, Layers, Moment, Observer, Progress, Target, record, wait_for},
     session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
 };
 use ioreel_traces::text;
@@ -199,6 +199,20 @@ fn filter_words(args: &Args) -> Vec<String> {
     out
 }
 
+/// Tells of a recording into `reel` while it goes on.
+fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf) -> Herald {
+    Herald(Arc::new(move |moment| {
+        match moment {
+            Moment::Copied(path) => tell!("ioreel: what was kept is in {}; the recording goes on", path.display()),
+            Moment::NotCopied(why) => tell!("ioreel: what was kept could not be copied: {why}; the recording goes on"),
+            Moment::Begun | Moment::Ending => {}
+        }
+        if let Some(daemon) = &daemon {
+            daemon.hear(moment, &reel);
+        }
+    }))
+}
+
 /// Runs it.
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     // Before anything else: relative paths are this folder's, and who asked is still listening.
@@ -241,10 +255,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         observer: shown.then(|| Observer(Arc::new(status_line))),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
-        herald: daemon.map(|daemon| {
-            let reel = args.output.clone();
-            Herald(Arc::new(move |moment| daemon.hear(moment, &reel)))
-        }),
+        herald: Some(herald(daemon, args.output.clone())),
         ..Config::new(args.output.clone(), target)
     };
     let recorded = record(&config);

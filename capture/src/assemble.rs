@@ -8,14 +8,15 @@ mod identity;
 use std::{
     collections::{BTreeSet, HashMap},
     ops::Range,
+    path::Path,
 };
 
 use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_op, rec_passed, rec_rq};
 use ioreel_traces::{
-    ReelWriter, Result, Text,
+    Manifest, ReelWriter, Result, Text,
     manifest::Mount,
     rotate::Keep,
-    rows::{Exec, Op, Task},
+    rows::{Exec, File, Op, Task},
     text::Interner,
 };
 
@@ -621,12 +622,22 @@ impl Assembler {
         for life in lives {
             self.writer.tasks.push(life.row)?;
         }
+        self.undescribed().into_iter().try_for_each(|file| self.writer.files.push(file))
+    }
+
+    /// Makes another reel of what the writer holds, with what rows refer to and the writer does not have yet.
+    pub(crate) fn copy_to(&mut self, path: &Path, manifest: &Manifest) -> Result<()> {
+        let mut living: Vec<Task> = self.tasks.values().map(|l| l.row.clone()).collect();
+        living.sort_by_key(|t| t.task_id);
+        let files = self.undescribed();
+        self.writer.copy_to(path, manifest, living, files)
+    }
+
+    /// Rows of files that no record has described so far.
+    fn undescribed(&self) -> Vec<File> {
         let mut unknown: Vec<_> = self.files.iter().filter(|(_, f)| !f.described).map(|(k, f)| (*k, *f)).collect();
         unknown.sort_by_key(|(_, known)| known.id);
-        for (key, known) in unknown {
-            self.undescribed(key, known)?;
-        }
-        Ok(())
+        unknown.into_iter().map(|(key, known)| self.undescribed_file(key, known)).collect()
     }
 }
 

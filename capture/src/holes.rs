@@ -7,7 +7,7 @@ use ioreel_traces::manifest::Loss;
 /// Missing sequence numbers of one CPU's stream. Numbers come out of order within a pass over the rings - short and
 /// long operations lie in different ones - and, since a completion interrupts a call's probe between numbering and
 /// writing its record, slightly so across passes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Holes {
     next: u64,
     last_ns: i64,

@@ -3,11 +3,12 @@
 use ioreel_bpf::types::{cpu_ledger, filter_why, hide, rec_class};
 use ioreel_traces::{
     Manifest,
-    manifest::{Cost, Ledger},
+    manifest::{Cost, Ledger, Mount},
 };
 
 use crate::{
     assemble::Assembler,
+    host,
     sieve::{Sieve, Why},
 };
 
@@ -156,6 +157,23 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
             ));
         }
     }
+}
+
+/// The mounts and devices that rows speak of; `mounts` are those of the start.
+pub(crate) fn places(manifest: &mut Manifest, assembler: &Assembler, mounts: &[Mount]) {
+    // A mount may have come during the recording.
+    let now = host::mounts();
+    for mount in now.iter().chain(mounts) {
+        if assembler.touched.contains(&mount.sb_dev)
+            && !manifest.mounts.contains(mount)
+            && manifest.mount_of(mount.sb_dev).is_none()
+        {
+            manifest.mounts.push(mount.clone());
+        }
+    }
+    let mut disks = assembler.disks.clone();
+    disks.extend(manifest.mounts.iter().flat_map(host::disks_of));
+    manifest.devices = disks.iter().map(|d| host::device(*d)).collect();
 }
 
 /// The recorder's own use of the machine.

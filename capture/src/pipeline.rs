@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -11,12 +12,18 @@ use std::{
     time::Duration,
 };
 
-use ioreel_traces::{ReelError, manifest::Loss, rotate::Keep, rows::Stop};
+use ioreel_bpf::types::cpu_ledger;
+use ioreel_traces::{
+    Manifest, ReelError,
+    manifest::{Loss, Mount},
+    rotate::Keep,
+    rows::Stop,
+};
 
 use crate::{
     assemble::Assembler,
     holes::Holes,
-    host,
+    host, ledger,
     session::{STREAMS, Tables},
     wire,
 };
@@ -44,8 +51,27 @@ pub(crate) enum Message {
     },
     /// Processes were stopped (`--lossless`), and go on; times are monotonic.
     Stops(Vec<Stop>),
+    /// Make another reel of what is kept.
+    Copy(Box<Copy>),
     /// The operations have ended; these had not. Asks for the file systems changed.
     EndOfOperations(Vec<u8>, SyncSender<BTreeSet<i64>>),
+}
+
+/// What a copy of the reel needs beside the writer.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// The reel to make.
+    pub(crate) path: PathBuf,
+    /// What is known of it so far.
+    pub(crate) manifest: Manifest,
+    /// Mounts at the recording's start.
+    pub(crate) mounts: Vec<Mount>,
+    /// The kernel's counts.
+    pub(crate) ledgers: Vec<cpu_ledger>,
+    /// The monotonic time they are of.
+    pub(crate) at_ns: i64,
+    /// Gets the outcome.
+    pub(crate) reply: SyncSender<Result<(), ReelError>>,
 }
 
 /// What other threads may ask of the writer while it works.
@@ -239,6 +265,7 @@ impl Worker {
                     self.progress.queued_bytes.fetch_sub(taken, Ordering::AcqRel);
                 }
                 Message::Stops(stops) => self.stops(stops),
+                Message::Copy(copy) => self.copy(*copy),
                 Message::EndOfOperations(in_flight, reply) => {
                     // They ended, as far as the reel is concerned, after all else.
                     self.records(Vec::new(), i64::MAX);
@@ -280,6 +307,34 @@ impl Worker {
         {
             self.fail(e);
         }
+    }
+
+    fn copy(&mut self, copy: Copy) {
+        let Copy { path, mut manifest, mounts, ledgers, at_ns, reply } = copy;
+        if self.error.is_some() {
+            return;
+        }
+        if let Err(e) = self.assembler.writer.flush() {
+            self.fail(e);
+            return;
+        }
+        manifest.span.elapsed_ns = self.assembler.last_ns;
+        ledger::places(&mut manifest, &self.assembler, &mounts);
+        ledger::fill(&mut manifest, &ledgers, &mut self.assembler, 0);
+        // What the kernel has counted and this thread has not met yet is no part of the copy.
+        for l in manifest.ledger.values_mut() {
+            l.lost = l.lost.max(0);
+            l.seen = l.written + l.lost + l.filtered;
+        }
+        let t0_ns = self.assembler.t0_ns;
+        let holes = self.holes.iter().enumerate();
+        let losses = holes.flat_map(|(stream, holes)| holes.clone().losses((stream / STREAMS) as i32, t0_ns));
+        // Numbers that were only late by then come yet, or are lost after it.
+        manifest.losses = losses.filter(|l| l.to_ns + t0_ns < at_ns - SETTLED_NS).collect();
+        ledger::own_cost(&mut manifest.cost);
+        let done = self.assembler.copy_to(&path, &manifest);
+        // Whoever asked may have gone.
+        let _ = reply.send(done);
     }
 
     fn stops(&mut self, stops: Vec<Stop>) {
@@ -369,7 +424,7 @@ impl Worker {
 
     fn note_progress(&mut self) {
         self.rotate();
-        if self.assembler.slow_seen {
+        if std::mem::take(&mut self.assembler.slow_seen) {
             self.progress.slow.store(true, Ordering::Relaxed);
         }
         self.progress.reel_bytes.store(self.assembler.writer.bytes_about(), Ordering::Relaxed);

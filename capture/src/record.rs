@@ -3,6 +3,7 @@
 mod budget;
 mod closing;
 mod config;
+mod copies;
 mod follow;
 mod limits;
 mod setup;
@@ -26,12 +27,14 @@ use ioreel_traces::{
 };
 
 pub use config::{Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target};
+pub use copies::unused;
 pub use limits::{End, Limits, MinFree};
 pub(crate) use setup::hide_backing_files;
 
 use self::{
     budget::Budget,
     closing::{Closing, close, on_disk, on_disks},
+    copies::Copies,
     follow::{Ended, TICK, follow},
     setup::{leave_own_output_out, take_snapshot},
 };
@@ -136,7 +139,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     if let Some(waits) = config.waits {
         assembler.waits = Some(Waits::new(waits.min_ns, session.symbols()?));
     }
-    assembler.slow_ns = config.limits.end_on_latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
+    assembler.slow_ns = config.limits.latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
     let keep = config
         .limits
         .rotate
@@ -151,7 +154,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         .inspect_err(|e| manifest.warnings.push(format!("marks cannot be taken: {e}")))
         .ok();
     signals::install();
-    if config.limits.end_on_signal {
+    if config.limits.copies {
         signals::install_trigger();
     }
     session.activate();
@@ -170,7 +173,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         return Err(e);
     }
     let mut budget = config.limits.cpu_share.map(Budget::new);
-    let Ended { why, signal } = follow(&session, &pipeline, config, command.as_mut(), started, budget.as_mut())?;
+    let mut copies = Copies::new(config, &manifest, &mounts, marks.as_ref());
+    let Ended { why, signal } = follow(&session, &pipeline, &mut copies, command.as_mut(), started, budget.as_mut())?;
+    copies.finish(&session, &pipeline)?;
 
     config.tell(&Moment::Ending);
     // The unfinished are told first: what ends after this is not in the reel.

@@ -19,7 +19,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use ioreel_capture::{host::utc_stamp, record::Moment};
+use ioreel_capture::{
+    host::utc_stamp,
+    record::{Moment, unused},
+};
 
 use crate::output::tell;
 
@@ -79,10 +82,7 @@ impl Daemon {
 
     /// A name for a new reel: the present time.
     pub(super) fn reel(&self) -> PathBuf {
-        let stamp = utc_stamp();
-        let names = std::iter::once(format!("{stamp}.reel")).chain((2..).map(|n| format!("{stamp}-{n}.reel")));
-        let mut paths = names.map(|n| self.dir.join(n));
-        paths.find(|p| p.symlink_metadata().is_err()).unwrap_or_else(|| self.dir.join(stamp))
+        unused(&self.dir, &utc_stamp())
     }
 
     /// To be told how the recording into `reel` goes.
@@ -99,6 +99,7 @@ impl Daemon {
                 tell!("ioreel: {}: ending {}", utc_stamp(), reel.display());
                 self.notify("STOPPING=1");
             }
+            Moment::Copied(_) | Moment::NotCopied(_) => {}
         }
     }
 

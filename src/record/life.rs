@@ -18,10 +18,12 @@ pub(super) struct Life {
     /// Goes on at --max-size and --min-free, and drops the oldest segments; with a time, also what is older than that
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = quantity::duration)]
     rotate: Option<Option<Duration>>,
-    /// Keeps the last so much time (--rotate=TIME) until SIGUSR1, or --trigger-latency, ends the recording
+    /// Keeps the last so much time (--rotate=TIME); SIGUSR1, or --trigger-latency, puts it into a reel of its own beside
+    /// -o, called by the time in UTC, and the recording goes on
     #[arg(long, value_name = "TIME", value_parser = quantity::duration, conflicts_with = "rotate")]
     flight_recorder: Option<Duration>,
-    /// Ends the recording when an operation on a file has taken this long (100ms)
+    /// Ends the recording when an operation on a file has taken this long (100ms); with --flight-recorder, copies what is
+    /// kept, once in its time at most
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     trigger_latency: Option<Duration>,
     /// Ends the recording when the reel's file system has less free than this (bytes, 2G or 10%)
@@ -50,8 +52,8 @@ impl Life {
             cpu_share: self.cpu_budget.map(|percent| percent / 100.0),
             rotate: self.rotate.is_some() || self.flight_recorder.is_some(),
             span: self.rotate.flatten().or(self.flight_recorder),
-            end_on_signal: self.flight_recorder.is_some(),
-            end_on_latency: self.trigger_latency,
+            copies: self.flight_recorder.is_some(),
+            latency: self.trigger_latency,
         }
     }
 

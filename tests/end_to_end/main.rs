@@ -227,6 +227,7 @@ fn tests() -> Vec<Test> {
         life::sigpipe_as_inherited
         life::rotation_keeps_the_newest
         life::a_flight_recorder
+        life::a_flight_recorder_with_a_trigger
         life::a_slow_operation
         life::a_reel_removed_meanwhile
         lossless::loses_no_operation

@@ -465,6 +465,8 @@ macro_rules! each_table {
     }};
 }
 
+mod copy;
+
 impl ReelWriter {
     /// Makes the folder `path` and a manifest in state `recording`. An existing path is an error.
     pub fn create(path: &Path, manifest: &Manifest, options: WriterOptions) -> Result<Self> {

@@ -30,7 +30,8 @@ impl Assembler {
             Some(known) if id.generation != 0 || known.made_ns == at_ns => Ok(known),
             Some(known) => {
                 if !known.described {
-                    self.undescribed(id.into(), known)?;
+                    let row = self.undescribed_file(id.into(), known);
+                    self.writer.files.push(row)?;
                 }
                 Ok(self.new_file(id, at_ns))
             }
@@ -111,12 +112,12 @@ impl Assembler {
     }
 
     /// The row of a file whose record was lost or never sent.
-    pub(super) fn undescribed(&mut self, key: FileKey, known: KnownFile) -> Result<()> {
+    pub(super) fn undescribed_file(&self, key: FileKey, known: KnownFile) -> File {
         // Of those that only bios told of, more is known.
         let kind = if known.regular { "regular" } else { "other" };
         let (sb_dev, kind, disk) = self.found.get(&key).copied().unwrap_or((known.sb_dev, kind, 0));
         let path = (kind == "block").then(|| format!("/dev/{}", host::device(disk).name).into());
-        self.writer.files.push(File {
+        File {
             file: known.id,
             dev: i64::from(key.dev),
             sb_dev,
@@ -125,6 +126,6 @@ impl Assembler {
             kind: kind.into(),
             path,
             ..File::default()
-        })
+        }
     }
 }

@@ -61,19 +61,7 @@ pub(super) fn close(
     error = error.or(last);
     manifest.span.elapsed_ns =
         if assembler.last_ns > 0 { assembler.last_ns } else { closing.end_ns - manifest.clock.monotonic_ns };
-    // A mount may have come during the recording.
-    let now = host::mounts();
-    for mount in now.iter().chain(&closing.mounts) {
-        if assembler.touched.contains(&mount.sb_dev)
-            && !manifest.mounts.contains(mount)
-            && manifest.mount_of(mount.sb_dev).is_none()
-        {
-            manifest.mounts.push(mount.clone());
-        }
-    }
-    let mut disks = assembler.disks.clone();
-    disks.extend(manifest.mounts.iter().flat_map(host::disks_of));
-    manifest.devices = disks.iter().map(|d| host::device(*d)).collect();
+    ledger::places(&mut manifest, &assembler, &closing.mounts);
     manifest.probes = session.probes();
     manifest.warnings.extend(session.warnings.iter().cloned());
     for (dev, why) in &assembler.blocks.layouts.unreadable {

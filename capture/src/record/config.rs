@@ -57,6 +57,10 @@ pub enum Moment {
     Begun,
     /// Something ends the recording; what follows may take seconds.
     Ending,
+    /// What was kept is in this reel; the recording goes on.
+    Copied(PathBuf),
+    /// What was kept could not be put into a reel of its own, for this reason; the recording goes on.
+    NotCopied(String),
 }
 
 /// Is told of moments, on the recording's own thread: it should be quick.

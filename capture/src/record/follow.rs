@@ -12,6 +12,7 @@ use ioreel_bpf::types::rec_class;
 use super::{
     budget::Budget,
     config::{Config, Observer, Progress, Target},
+    copies::Copies,
     limits::{End, Watchman},
 };
 use crate::{
@@ -78,11 +79,12 @@ pub(super) struct Ended {
 pub(super) fn follow(
     session: &Session<'_>,
     pipeline: &Pipeline,
-    config: &Config,
+    copies: &mut Copies<'_>,
     mut command: Option<&mut Command>,
     started: Instant,
     mut budget: Option<&mut Budget>,
 ) -> Result<Ended, CaptureError> {
+    let config = copies.config;
     // Tasks may enter a control group as long as there is one.
     let for_ever = matches!(config.target, Target::Cgroup(_) | Target::All);
     let mut joined = 0;
@@ -122,12 +124,16 @@ pub(super) fn follow(
         if watchman.rotates() && watchman.too_little_free() {
             pipeline.progress.make_room.store(true, Ordering::Relaxed);
         }
-        if pipeline.progress.slow.load(Ordering::Relaxed) {
-            return Ok(Ended { why: End::Trigger, signal: None });
+        if pipeline.progress.slow.swap(false, Ordering::Relaxed) {
+            if !config.limits.copies {
+                return Ok(Ended { why: End::Trigger, signal: None });
+            }
+            copies.ask_if_new();
         }
-        let arrived = signals::take();
-        if config.limits.end_on_signal && arrived.is_some_and(|s| s.signal == libc::SIGUSR1) {
-            return Ok(Ended { why: End::Trigger, signal: None });
+        copies.look(session, pipeline)?;
+        let mut arrived = signals::take();
+        if arrived.take_if(|s| s.signal == libc::SIGUSR1).is_some() {
+            copies.ask();
         }
         if let Some(s) = arrived {
             match &command {

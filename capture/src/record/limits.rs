@@ -39,10 +39,10 @@ pub struct Limits {
     pub rotate: bool,
     /// Drop what is older than this, with `rotate`.
     pub span: Option<Duration>,
-    /// End when SIGUSR1 comes.
-    pub end_on_signal: bool,
-    /// End when an operation on a file took this long.
-    pub end_on_latency: Option<Duration>,
+    /// On SIGUSR1, and on [`Limits::latency`], make a reel of what is kept, and go on.
+    pub copies: bool,
+    /// End, or make a copy, when an operation on a file took this long.
+    pub latency: Option<Duration>,
 }
 
 /// Why a recording ended; the word goes into the manifest.
@@ -59,7 +59,7 @@ pub enum End {
     MaxSize,
     /// [`Limits::min_free`].
     MinFree,
-    /// [`Limits::end_on_signal`] or [`Limits::end_on_latency`].
+    /// [`Limits::latency`]; in a copy, whatever it was made for.
     Trigger,
     /// The reel could not be written on.
     Failed,

@@ -1,0 +1,80 @@
+//! A second reel of what a writer holds at a moment, while it writes on.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{ReelWriter, TableWriter, locked};
+use crate::{
+    Manifest, ReelError, Result,
+    manifest::{Segment, State},
+    rows::{File, Task},
+    table::Row,
+};
+
+impl ReelWriter {
+    /// Makes the reel `path` of the closed segments; call [`ReelWriter::flush`] before. They are linked where that can
+    /// be, and copied else. `living` and `files` are rows that the writer gets only at its end, and that others
+    /// refer to. `manifest` is written last, as that of a complete reel, its names mapped where names are.
+    ///
+    /// # Errors
+    /// When something cannot be linked or written; what is there of the copy is then removed again. This writer goes
+    /// on either way.
+    pub fn copy_to(&mut self, path: &Path, manifest: &Manifest, living: Vec<Task>, files: Vec<File>) -> Result<()> {
+        if path.symlink_metadata().is_ok() {
+            return Err(ReelError::Exists { path: path.into() });
+        }
+        fs::create_dir(path).map_err(ReelError::io(path, "creating the reel"))?;
+        self.fill_copy(path, manifest, living, files).inspect_err(|_| {
+            // Half a reel is of no use; on a full disk this makes room.
+            let _ = fs::remove_dir_all(path);
+        })
+    }
+
+    fn fill_copy(&mut self, path: &Path, manifest: &Manifest, living: Vec<Task>, files: Vec<File>) -> Result<()> {
+        let mut segments: BTreeMap<String, Vec<Segment>> = BTreeMap::new();
+        each_table!(self, t => { segments.insert(t.name().to_owned(), t.link_to(path)?); });
+        let tasks = self.tasks.add_to(path, living)?;
+        let files = self.files.add_to(path, files)?;
+        segments.entry(Task::TABLE.into()).or_default().extend(tasks);
+        segments.entry(File::TABLE.into()).or_default().extend(files);
+        segments.retain(|_, s| !s.is_empty());
+        let mut manifest = Manifest { state: State::Complete, segments, ..manifest.clone() };
+        manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
+        match &self.names {
+            Some(names) => locked(names).manifest(&manifest).write(path),
+            None => manifest.write(path),
+        }
+    }
+}
+
+impl<R: Row> TableWriter<R> {
+    /// Puts the closed segments into the reel at `to`.
+    fn link_to(&self, to: &Path) -> Result<Vec<Segment>> {
+        if !self.segments.is_empty() {
+            let dir = to.join(R::TABLE);
+            fs::create_dir(&dir).map_err(ReelError::io(&dir, "creating the table's folder"))?;
+        }
+        for segment in &self.segments {
+            let (from, to): (PathBuf, PathBuf) = (self.reel.join(&segment.file), to.join(&segment.file));
+            // A file system need not have links.
+            fs::hard_link(&from, &to)
+                .or_else(|_| fs::copy(&from, &to).map(drop))
+                .map_err(ReelError::io(&to, "copying the segment"))?;
+        }
+        Ok(self.segments.clone())
+    }
+
+    /// Writes rows that this table does not have into the reel at `to`, after what [`TableWriter::link_to`] put there.
+    fn add_to(&self, to: &Path, rows: Vec<R>) -> Result<Vec<Segment>> {
+        let mut table = Self::new(to, self.options);
+        table.on_create.clone_from(&self.on_create);
+        table.names.clone_from(&self.names);
+        (table.next_segment, table.next_id) = (self.next_segment, self.next_id);
+        rows.into_iter().try_for_each(|row| table.push(row))?;
+        table.flush()?;
+        Ok(table.into_segments())
+    }
+}
