@@ -176,6 +176,8 @@ pub(crate) struct Assembler {
     ofds: FxHashMap<u64, Description>,
     next_ofd: i64,
     tasks: FxHashMap<u32, Life>,
+    /// Every task that has or had a row, a bit each.
+    met: Vec<u64>,
     mappings: Mappings,
     start: Start,
     /// Set when waits are recorded.
@@ -236,6 +238,7 @@ impl Assembler {
             ofds: FxHashMap::default(),
             next_ofd: 0,
             tasks: FxHashMap::default(),
+            met: Vec::new(),
             mappings: Mappings::default(),
             start: Start::default(),
             waits: None,
@@ -269,6 +272,7 @@ impl Assembler {
             Record::Exec(rec, path) => {
                 self.counts.tasks += 1;
                 let comm = block::comm(&rec.comm);
+                self.task_met(rec.task_id, rec.hdr.end_ns);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
                     life.row.tid = rec.tid as i32;
                     life.row.comm = comm.clone();
@@ -481,6 +485,7 @@ impl Assembler {
     /// Writes an operation, unless it is left out. `other`: by a thread that was not asked for; `io`: bios were queued
     /// during it.
     fn write(&mut self, op: Op, other: bool, io: bool) -> Result<()> {
+        self.task_met(op.task_id as u32, (op.start_ns + self.t0_ns) as u64);
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
         let Some(sieve) = &mut self.sieve else {
             self.counts.ops += 1;
@@ -577,6 +582,7 @@ impl Assembler {
     fn bio(&mut self, rec: &rec_bio) -> Result<()> {
         self.counts.bio += 1;
         self.disks.insert(i64::from(rec.dev));
+        self.task_met(rec.task_id, rec.queue_ns);
         let told = classify(rec, &mut self.blocks.layouts);
         let mut row = self.blocks.bio(rec, told, self.t0_ns);
         if let Some(life) = self.tasks.get(&rec.task_id) {

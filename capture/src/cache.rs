@@ -24,6 +24,7 @@ impl Assembler {
             self.counts.strange += 1;
             return Ok(());
         };
+        self.task_met(rec.task_id, rec.hdr.end_ns);
         let file = self.file_met(rec.file, rec.sb_dev);
         self.counts.cache += 1;
         let time_ns = self.since(rec.hdr.end_ns).max(0);

@@ -340,6 +340,7 @@ impl Worker {
     fn stops(&mut self, stops: Vec<Stop>) {
         let t0_ns = self.assembler.t0_ns;
         for mut stop in stops {
+            self.assembler.task_met(stop.task_id as u32, stop.start_ns as u64);
             stop.start_ns -= t0_ns;
             if self.error.is_none()
                 && let Err(e) = self.assembler.writer.stops.push(stop)

@@ -254,7 +254,8 @@ table! {
         /// Thread id.
         tid: i32 as Dict,
         /// Task that made this one. Null for those the recording began with, except that a task there which shared its
-        /// descriptors with another (a thread) has that one here.
+        /// descriptors with another (a thread) has that one here; null, too, where the record of its beginning was lost: it then
+        /// starts when it was first met, and `pid` and `tid` are 0 unless its end was seen.
         parent: Option<i64> as Dict,
         /// When it was made, or 0 for those the recording began with.
         start_ns: i64 as Delta,

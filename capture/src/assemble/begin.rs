@@ -64,7 +64,28 @@ impl Assembler {
         if let Some(sieve) = &mut self.sieve {
             sieve.task_began(row.task_id, row.parent, row.clone_flags);
         }
+        self.note_met(rec.task_id);
         self.tasks.insert(rec.task_id, Life { row, table });
+    }
+
+    /// Whether this is the first time.
+    fn note_met(&mut self, task_id: u32) -> bool {
+        let (word, bit) = (task_id as usize / 64, 1 << (task_id % 64));
+        if word >= self.met.len() {
+            self.met.resize(word + 1, 0);
+        }
+        let first = self.met[word] & bit == 0;
+        self.met[word] |= bit;
+        first
+    }
+
+    /// A task is spoken of. One whose beginning was lost gets a row all the same, for others to refer to.
+    pub(crate) fn task_met(&mut self, task_id: u32, at_ns: u64) {
+        if task_id != 0 && self.note_met(task_id) {
+            let start_ns = self.since(at_ns).max(0);
+            let row = Task { task_id: i64::from(task_id), start_ns, ..Task::default() };
+            self.tasks.insert(task_id, Life { row, table: None });
+        }
     }
 
     /// What an adopted task had.
@@ -187,17 +208,12 @@ impl Assembler {
         if let Some(sieve) = &mut self.sieve {
             sieve.task_ended(i64::from(rec.task_id));
         }
-        // Its beginning may have been lost.
-        let mut life = self.tasks.remove(&rec.task_id).unwrap_or_else(|| Life {
-            row: Task {
-                task_id: i64::from(rec.task_id),
-                pid: rec.pid as i32,
-                tid: rec.tid as i32,
-                start_ns: at_ns.max(0),
-                ..Task::default()
-            },
-            table: None,
-        });
+        self.task_met(rec.task_id, rec.hdr.end_ns);
+        let Some(mut life) = self.tasks.remove(&rec.task_id) else { return Ok(()) };
+        if life.row.pid == 0 {
+            // Its beginning was lost.
+            (life.row.pid, life.row.tid) = (rec.pid as i32, rec.tid as i32);
+        }
         if life.row.tid == life.row.pid {
             self.mappings.forget(life.row.pid);
             self.leaders.remove(&life.row.pid);
@@ -218,6 +234,7 @@ impl Assembler {
 
 impl Assembler {
     pub(super) fn wait(&mut self, rec: &rec_wait, kernel: &[u8], user: &[u8]) {
+        self.task_met(rec.task_id, rec.op_start_ns);
         let Some(waits) = &mut self.waits else { return };
         let addresses = |bytes: &[u8]| -> Vec<u64> {
             bytes.chunks_exact(8).filter_map(|b| Some(u64::from_ne_bytes(b.try_into().ok()?))).collect()
