@@ -17,6 +17,7 @@ use crate::{
     marks::Listener,
     pipeline::{Copy, Message, Pipeline},
     session::Session,
+    settle::drain,
     signals,
 };
 
@@ -77,6 +78,9 @@ impl<'a> Copies<'a> {
     }
 
     fn begin(&mut self, session: &Session<'_>, pipeline: &Pipeline) -> Result<(), CaptureError> {
+        // What had ended when it was asked for lies in the rings, or waits for word that all before it is there.
+        let complete_to_ns = drain(session, pipeline);
+        pipeline.send(Message::Records { bytes: Vec::new(), complete_to_ns });
         let at_ns = host::monotonic_ns();
         let mut manifest = self.manifest.clone();
         manifest.ended = End::Trigger.word().into();
@@ -116,9 +120,8 @@ impl<'a> Copies<'a> {
                     Err(_) => self.running = None,
                 }
             }
-            if self.due.take().is_none() {
-                return Ok(());
-            }
+            let Some(due) = self.due.take() else { return Ok(()) };
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
             self.begin(session, pipeline)?;
         }
     }
