@@ -421,6 +421,8 @@ impl Worker {
         if let Err(e) = self.assembler.rotate(keep) {
             self.fail(e);
         }
+        // To rotate closes segments too.
+        self.closed = self.assembler.writer.closed_rows();
     }
 
     fn note_progress(&mut self) {

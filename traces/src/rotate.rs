@@ -5,10 +5,13 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     ReelWriter, Result,
-    rows::{Bio, Block, Op, Stop, Task},
+    manifest::Segment,
+    rows::{Bio, Block, Cache, Op, Stop, Task, Wait},
     table::Row,
     writer::TableWriter,
 };
+
+mod merge;
 
 /// What a rotating reel keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +29,8 @@ struct Drop {
     block: usize,
     bio: usize,
     stops: usize,
+    waits: usize,
+    cache: usize,
 }
 
 impl ReelWriter {
@@ -34,6 +39,7 @@ impl ReelWriter {
     /// ended stay as long as a row refers to them; their programs, descriptors and mappings go with them. Files stay.
     /// A crash at any point leaves a reel that a repair makes valid. Returns whether anything was dropped.
     pub fn rotate(&mut self, keep: Keep, now_ns: i64, living: &[Task]) -> Result<bool> {
+        self.merge_small()?;
         let drop = self.too_old(keep, now_ns);
         if drop == Drop::default() {
             return Ok(false);
@@ -56,18 +62,24 @@ impl ReelWriter {
             + of(self.block.written(), self.block.rotated)
             + of(self.bio.written(), self.bio.rotated)
             + of(self.stops.written(), self.stops.rotated)
+            + of(self.waits.written(), self.waits.rotated)
+            + of(self.cache.written(), self.cache.rotated)
     }
 
     fn too_old(&mut self, keep: Keep, now_ns: i64) -> Drop {
         let mut bytes = self.bytes_about();
         let mut drop = Drop::default();
         loop {
-            let next = |w: &[crate::manifest::Segment], n: usize| w.get(n).map(|s| (s.to_ns, s.bytes));
+            let next = |w: &[Segment], n: usize| w.get(n).map(|s| (s.to_ns, s.bytes));
+            // Whatever else takes the room, the newest operations are what the reel is for.
+            let ops = self.ops.segments.len().saturating_sub(usize::from(keep.max_bytes.is_some()));
             let oldest = [
-                next(&self.ops.segments, drop.ops).map(|s| (s, 0)),
+                next(&self.ops.segments[..ops], drop.ops).map(|s| (s, 0)),
                 next(&self.block.segments, drop.block).map(|s| (s, 1)),
                 next(&self.bio.segments, drop.bio).map(|s| (s, 2)),
                 next(&self.stops.segments, drop.stops).map(|s| (s, 3)),
+                next(&self.waits.segments, drop.waits).map(|s| (s, 4)),
+                next(&self.cache.segments, drop.cache).map(|s| (s, 5)),
             ];
             let Some(((to_ns, size), table)) = oldest.into_iter().flatten().min() else { return drop };
             let large = keep.max_bytes.is_some_and(|max| bytes > max);
@@ -80,7 +92,9 @@ impl ReelWriter {
                 0 => drop.ops += 1,
                 1 => drop.block += 1,
                 2 => drop.bio += 1,
-                _ => drop.stops += 1,
+                3 => drop.stops += 1,
+                4 => drop.waits += 1,
+                _ => drop.cache += 1,
             }
         }
     }
@@ -118,6 +132,8 @@ impl ReelWriter {
         drop_first(&mut self.bio, drop.bio)?;
         drop_first(&mut self.block, drop.block)?;
         drop_first(&mut self.stops, drop.stops)?;
+        drop_first(&mut self.waits, drop.waits)?;
+        drop_first(&mut self.cache, drop.cache)?;
         drop_first(&mut self.ops, drop.ops)
     }
 
@@ -128,6 +144,10 @@ impl ReelWriter {
         self.find_causes()?;
         self.bio.flush()?;
         self.stops.flush()?;
+        self.waits.flush()?;
+        self.cache.flush()?;
+        // The parents of these too have to stay.
+        self.tasks.flush()?;
         let mut tasks = HashSet::new();
         for i in 0..self.ops.segments.len() {
             tasks.extend(self.ops.rows_of(i)?.iter().map(|op: &Op| op.task_id));
@@ -137,6 +157,12 @@ impl ReelWriter {
         }
         for i in 0..self.stops.segments.len() {
             tasks.extend(self.stops.rows_of(i)?.iter().map(|s: &Stop| s.task_id));
+        }
+        for i in 0..self.waits.segments.len() {
+            tasks.extend(self.waits.rows_of(i)?.iter().map(|w: &Wait| w.task_id));
+        }
+        for i in 0..self.cache.segments.len() {
+            tasks.extend(self.cache.rows_of(i)?.iter().filter_map(|c: &Cache| c.task_id));
         }
         let mut parents: HashMap<i64, i64> = living.iter().filter_map(|t| Some((t.task_id, t.parent?))).collect();
         tasks.extend(parents.keys());

@@ -11,6 +11,7 @@ use std::{
 
 use parquet::arrow::ArrowWriter;
 
+use self::reserve::Reserve;
 use crate::{
     Manifest, ReelError, Result,
     anonymize::Anonymizer,
@@ -228,16 +229,31 @@ impl<R: Row> TableWriter<R> {
             self.segments.remove(index);
             return Ok(());
         }
+        let mut apart = self.apart(rows);
+        let bytes = apart.put_segment(&file, None)?;
+        self.segments[index] = span_of(file, bytes, rows);
+        Ok(())
+    }
+
+    /// A writer of these rows alone, which are sorted and have their ids.
+    fn apart(&self, rows: &[R]) -> Self {
         let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
         for row in rows {
             row.append(&mut apart.columns);
             apart.times.push(row.time_ns());
         }
-        let bytes = apart.put_segment(&file, None)?;
-        let from_ns = rows[0].time_ns();
-        let to_ns = rows.iter().map(Row::end_ns).max().unwrap_or(from_ns);
-        self.segments[index] = Segment { file, rows: rows.len() as i64, bytes, from_ns, to_ns };
-        Ok(())
+        apart
+    }
+
+    /// Writes rows, which are sorted and have their ids, to `path` as what will be the segment `file`.
+    pub(crate) fn write_rows(&self, path: &Path, file: &str, rows: &[R]) -> Result<Segment> {
+        let bytes = self.apart(rows).write_segment(path, None)?;
+        Ok(span_of(file.into(), bytes, rows))
+    }
+
+    /// The reel's folder.
+    pub(crate) fn reel(&self) -> &Path {
+        &self.reel
     }
 
     /// The rows of a closed segment.
@@ -366,6 +382,13 @@ impl<R: Row> TableWriter<R> {
     }
 }
 
+/// The entry of a segment of these rows.
+fn span_of<R: Row>(file: String, bytes: i64, rows: &[R]) -> Segment {
+    let from_ns = rows.first().map_or(0, Row::time_ns);
+    let to_ns = rows.iter().map(Row::end_ns).max().unwrap_or(from_ns);
+    Segment { file, rows: rows.len() as i64, bytes, from_ns, to_ns }
+}
+
 /// Writes a reel: one [`TableWriter`] per table and, at the end, the manifest.
 #[derive(Debug)]
 pub struct ReelWriter {
@@ -376,6 +399,7 @@ pub struct ReelWriter {
     closed: usize,
     names: Option<Names>,
     causes: Causes,
+    reserve: Reserve,
     /// The reel's folder, locked for as long as this writer lives: a repair keeps off.
     _lock: Option<File>,
     /// Operations.
@@ -466,6 +490,7 @@ macro_rules! each_table {
 }
 
 mod copy;
+mod reserve;
 
 impl ReelWriter {
     /// Makes the folder `path` and a manifest in state `recording`. An existing path is an error.
@@ -493,6 +518,7 @@ impl ReelWriter {
             each_table!(writer, t => t.names = names.clone());
         }
         writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() })?;
+        writer.reserve = Reserve::new(path);
         Ok(writer)
     }
 
@@ -503,6 +529,7 @@ impl ReelWriter {
             closed: 0,
             names: None,
             causes: Causes::default(),
+            reserve: Reserve::default(),
             _lock: lock,
             ops: TableWriter::new(path, options),
             block: TableWriter::new(path, options),
@@ -605,6 +632,7 @@ impl ReelWriter {
         let closed = self.ops.segments.len() + self.block.segments.len() + self.bio.segments.len();
         if closed != self.closed {
             self.closed = closed;
+            self.reserve.grow(closed);
             // Before the ended ones: a crash in between must not leave a task in both.
             self.tasks.write_apart(LIVING, living())?;
             self.tasks.flush()?;
@@ -615,6 +643,11 @@ impl ReelWriter {
             self.tree.flush()?;
         }
         Ok(())
+    }
+
+    /// Something could not be written: what was set aside for the small tables is left to them.
+    pub fn use_reserve(&self) {
+        self.reserve.give_way();
     }
 
     /// Closes every open segment. Tries all tables, then returns the first error.
@@ -672,6 +705,7 @@ impl ReelWriter {
         if !lost.is_empty() || flushed.is_err() || manifest.state == State::Truncated {
             self.settle_ledger(&mut manifest);
         }
+        self.reserve.release();
         manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
         if manifest.state == State::Recording {
             manifest.state = if lost.is_empty() && flushed.is_ok() { State::Complete } else { State::Truncated };

@@ -91,7 +91,9 @@ impl Repair<'_> {
     fn leftovers(&mut self, folder: &Path, table: &str) -> Result<()> {
         for (name, entry) in entries(folder)?.into_iter().filter(|(name, _)| name.ends_with(".tmp")) {
             let path = entry.path();
-            fs::remove_file(&path).map_err(ReelError::io(&path, "removing the leftover"))?;
+            // Segments are merged in a folder of their own.
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(ReelError::io(&path, "removing the leftover"))?;
             let slash = if table.is_empty() { "" } else { "/" };
             self.done.push(format!("{table}{slash}{name}: removed, it was left half written"));
         }

@@ -11,6 +11,7 @@ use arrow_schema::{DataType, Field, Schema};
 use ioreel_traces::{
     Manifest, Reel, ReelError, ReelWriter, TableWriter, WriterOptions,
     manifest::State,
+    rotate::Keep,
     rows::{self, Op},
     table::{Row, schema},
     text,
@@ -312,6 +313,35 @@ fn files_are_closed_with_the_operations_on_them() {
     w.ops.push(op(99)).unwrap();
     w.flush_if_old(Vec::new).unwrap();
     assert_eq!((w.ops.written(), w.files.written()), (100, 1));
+}
+
+/// Small segments of tasks, which a rotation keeps, become one; a merge that a crash cut short is no problem.
+#[test]
+fn a_rotating_reel_merges_small_segments() {
+    let (_dir, path) = place();
+    let mut w = ReelWriter::create(&path, &manifest(), small_segments()).unwrap();
+    for i in 0..40 {
+        w.tasks.push(common::task(i, (i > 0).then_some(0))).unwrap();
+        w.files.push(common::file(i)).unwrap();
+        w.tasks.flush().unwrap();
+        w.files.flush().unwrap();
+        w.ops.push(Op { task_id: i, file: Some(i), ..op(i) }).unwrap();
+        w.rotate(Keep { max_bytes: Some(1), span_ns: None }, i, &[]).unwrap();
+    }
+    w.ops.flush().unwrap();
+    w.rotate(Keep { max_bytes: Some(1), span_ns: None }, 40, &[]).unwrap();
+    let files = |table: &str| fs::read_dir(path.join(table)).unwrap().count();
+    assert!(files("tasks") <= 16 && files("files") <= 16, "{} and {}", files("tasks"), files("files"));
+    assert!(w.ops.written() > 0, "the newest operations stay, however small the reel is to be");
+    w.files.flush().unwrap();
+    let closed = w.close(manifest()).unwrap();
+    assert_eq!(closed.segments["files"].iter().map(|s| s.rows).sum::<i64>(), 40);
+    fs::create_dir(path.join("tasks.tmp")).unwrap();
+    fs::write(path.join("tasks.tmp/000000.parquet"), "half").unwrap();
+    let report = validate(&path, true).unwrap();
+    assert!(report.valid, "{:?}", report.problems);
+    assert!(!path.join("tasks.tmp").exists());
+    assert_eq!(Reel::open(&path).unwrap().read::<rows::File>().unwrap().len(), 40);
 }
 
 #[test]
