@@ -15,6 +15,7 @@
 #include "lossless.bpf.h"
 #include "calls.bpf.h"
 #include "filters.bpf.h"
+#include "op_memory.bpf.h"
 #include "ops.bpf.h"
 #include "tasks.bpf.h"
 #include "uring.bpf.h"

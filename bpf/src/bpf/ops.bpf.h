@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * File operations at the system call boundary. A table made in user space says which argument plays
- * which part, so these two programs know no single call; meaning is given in capture/src/decode.rs.
+ * which part, so these two programs know no single call; meaning is given in capture/src/calls/.
  */
 #ifndef IOREEL_OPS_H
 #define IOREEL_OPS_H
@@ -12,31 +12,6 @@
 #define RWF_APPEND 0x10
 #define EBUSY 16
 #define AT_FDCWD -100
-#define MAX_IOVECS 1024 /* UIO_MAXIOV */
-
-struct iovec_sum {
-	__u64 base;
-	__u64 sum;
-	__u32 count;
-	__u16 fault;
-	__u16 is32; /* struct compat_iovec */
-};
-
-static long iovec_step(__u32 i, void *context)
-{
-	struct iovec_sum *s = context;
-	__u64 len = 0;
-
-	if (i >= s->count)
-		return 1;
-	if (s->is32 ? bpf_probe_read_user(&len, 4, (void *)(s->base + i * 8 + 4))
-		    : bpf_probe_read_user(&len, sizeof(len), (void *)(s->base + i * 16 + 8))) {
-		s->fault = 1;
-		return 1;
-	}
-	s->sum += len;
-	return 0;
-}
 
 struct vma_file {
 	struct file *file;
@@ -112,149 +87,6 @@ static __always_inline void set_file2(struct task_state *st, struct file *file, 
 	st->tail.pos2_before = st->tail.pos2_after = file->f_pos;
 	st->op.flags |= flag;
 	note_file(st, file, inode, &st->tail.file2, now_ns, false);
-}
-
-/* Memory the call points to and that the kernel will only read. */
-static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u64 user, __u64 user2)
-{
-	struct op_tail *t = &st->tail;
-	long fault = 0;
-
-	if (kind == USER_IOVEC || kind == USER_IOVEC32) {
-		struct iovec_sum s = {
-		    .base = user,
-		    .count = user2 > MAX_IOVECS ? 0 : user2,
-		    .is32 = kind == USER_IOVEC32,
-		};
-
-		bpf_loop(MAX_IOVECS, iovec_step, &s, 0);
-		t->extra[0] = s.sum;
-		fault = s.fault;
-	} else if (kind == USER_OFFSETS || kind == USER_OFFSETS32) {
-		__u32 bytes = kind == USER_OFFSETS ? 8 : 4;
-
-		if (user)
-			fault |= bpf_probe_read_user(&t->extra[0], bytes, (void *)user);
-		else
-			t->extra[2] |= 1;
-		if (user2)
-			fault |= bpf_probe_read_user(&t->extra[1], bytes, (void *)user2);
-		else
-			t->extra[2] |= 2;
-	} else if (kind == USER_TIMESPEC || kind == USER_TIMEVAL) {
-		if (user)
-			fault = bpf_probe_read_user(t->extra, 32, (void *)user);
-		else
-			t->extra[1] = ~0ull;
-	} else if (kind == USER_UTIMBUF) {
-		if (user)
-			fault = bpf_probe_read_user(t->extra, 16, (void *)user);
-		else
-			t->extra[1] = ~0ull;
-	} else if (kind == USER_OPEN_HOW) {
-		fault = bpf_probe_read_user(t->extra, 24, (void *)user);
-	}
-	if (fault)
-		st->op.flags |= OPF_USER_FAULT;
-}
-
-/* Offsets of st_mode, st_size (uapi asm/stat.h, x86-64, i386's two) and of their like in struct statx. */
-static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64 user)
-{
-	struct op_tail *t = &st->tail;
-	__u32 mode = 0;
-	__u16 mode16 = 0;
-	long fault;
-
-	if (kind == USER_STAT) {
-		fault = bpf_probe_read_user(&mode, sizeof(mode), (void *)(user + 24));
-		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 48));
-	} else if (kind == USER_STAT32) {
-		fault = bpf_probe_read_user(&mode16, sizeof(mode16), (void *)(user + 8));
-		fault |= bpf_probe_read_user(&t->extra[1], 4, (void *)(user + 20));
-		mode = mode16;
-	} else if (kind == USER_STAT64) {
-		fault = bpf_probe_read_user(&mode, sizeof(mode), (void *)(user + 16));
-		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 44));
-	} else {
-		fault = bpf_probe_read_user(&mode16, sizeof(mode16), (void *)(user + 28));
-		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 40));
-		mode = mode16;
-	}
-	t->extra[0] = mode;
-	if (fault)
-		st->op.flags |= OPF_USER_FAULT;
-}
-
-#define OPF_FAULTS (OPF_PATH_FAULT | OPF_PATH2_FAULT)
-
-static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 path2)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	struct cpu_ledger *l;
-	__u32 used = 0;
-	long n;
-
-	st->op.flags &= ~OPF_FAULTS;
-	st->tail.path_bytes = st->tail.path2_bytes = 0;
-	if (!lo) {
-		/* No memory for paths: the operation itself is not lost. */
-		st->op.flags |= OPF_FAULTS;
-		l = cpu_ledger();
-		if (l)
-			l->no_path_state++;
-		return;
-	}
-	st->long_paths = 1;
-	if (path) {
-		n = bpf_probe_read_user_str(lo->strings, WIRE_PATH_BYTES, (void *)path);
-		if (n > 0 && n <= WIRE_PATH_BYTES)
-			used = n - 1;
-		else
-			st->op.flags |= OPF_PATH_FAULT;
-		st->tail.path_bytes = used;
-	}
-	if (path2) {
-		n = bpf_probe_read_user_str(lo->strings + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES,
-					    (void *)path2);
-		if (n > 0 && n <= WIRE_PATH_BYTES)
-			st->tail.path2_bytes = n - 1;
-		else
-			st->op.flags |= OPF_PATH2_FAULT;
-	}
-}
-
-/*
- * Reads the path arguments behind the operation: on entry, since the caller may overwrite them before the call
- * returns. What is not resident yet is tried again on exit.
- */
-static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2)
-{
-	__u32 used = 0;
-	long n = 0, n2 = 0;
-
-	st->long_paths = 0;
-	st->op.flags &= ~OPF_FAULTS;
-	st->tail.path_bytes = st->tail.path2_bytes = 0;
-	if (path) {
-		n = bpf_probe_read_user_str(st->paths, SHORT_PATH_BYTES, (void *)path);
-		if (n > 0 && n < SHORT_PATH_BYTES)
-			used = n - 1;
-		else if (n <= 0)
-			st->op.flags |= OPF_PATH_FAULT;
-		st->tail.path_bytes = used;
-	}
-	if (path2) {
-		n2 = bpf_probe_read_user_str(st->paths + (used & (SHORT_PATH_BYTES - 1)), SHORT_PATH_BYTES,
-					     (void *)path2);
-		if (n2 > 0 && n2 < SHORT_PATH_BYTES)
-			st->tail.path2_bytes = n2 - 1;
-		else if (n2 <= 0)
-			st->op.flags |= OPF_PATH2_FAULT;
-	}
-	if (n >= SHORT_PATH_BYTES || n2 >= SHORT_PATH_BYTES)
-		read_long_paths(st, path, path2);
 }
 
 /* The barrier keeps the compiler from dropping the mask, which the verifier needs to see. */
