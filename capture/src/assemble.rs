@@ -4,6 +4,7 @@
 
 mod begin;
 mod identity;
+mod known;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -53,7 +54,7 @@ impl From<file_id> for FileKey {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownFile {
     pub(crate) id: i64,
     described: bool,
@@ -62,6 +63,10 @@ pub(crate) struct KnownFile {
     pub(crate) sb_dev: i64,
     /// Known to be one, though nothing more is.
     regular: bool,
+    /// The same of block devices.
+    block: bool,
+    /// Where a bio was seen that tells of it; 0: none was.
+    disk: i64,
     /// When the call that made it ended; 0: unknown. See [`Assembler::made`].
     made_ns: u64,
 }
@@ -169,7 +174,7 @@ pub(crate) struct Assembler {
     pub(crate) in_flight: Text,
     midway: Text,
     paths: Interner,
-    files: FxHashMap<FileKey, KnownFile>,
+    files: known::KnownFiles,
     next_file: i64,
     /// As they were at the start.
     mounts: Vec<Mount>,
@@ -188,8 +193,6 @@ pub(crate) struct Assembler {
     sharing: HashMap<u64, begin::Shares>,
     /// Rows of the block layer.
     pub(crate) blocks: Blocks,
-    /// Files that bios told of: device of the file system, kind, disk.
-    found: HashMap<FileKey, (i64, &'static str, i64)>,
     /// Requests to io_uring.
     pub(crate) uring: Uring,
     /// Words of rows about mapped files.
@@ -232,7 +235,7 @@ impl Assembler {
             in_flight: Text::word("in_flight_at_end"),
             midway: Text::word("in_flight_at_start"),
             paths: Interner::new(INTERNED_PATHS),
-            files: FxHashMap::default(),
+            files: known::KnownFiles::default(),
             next_file: 0,
             mounts,
             ofds: FxHashMap::default(),
@@ -245,7 +248,6 @@ impl Assembler {
             leaders: HashMap::new(),
             sharing: HashMap::new(),
             blocks: Blocks::default(),
-            found: HashMap::new(),
             uring: Uring::default(),
             faults: fault::Words::default(),
         }
@@ -471,9 +473,8 @@ impl Assembler {
             self.note_start(rec, &op, call, &raw, has(op_flags::OPF_MIDWAY))?;
         }
         // What waits for a pipe, a socket or a terminal waits for somebody, not for a file system.
-        let at_file =
-            op.path.is_some() || op.file.is_some() && self.files.get(&rec.file.into()).is_some_and(|f| f.seekable);
-        self.slow_seen |= op.dur_ns >= self.slow_ns && at_file;
+        self.slow_seen |=
+            op.dur_ns >= self.slow_ns && (op.path.is_some() || op.file.is_some() && self.file_of(rec.file).seekable);
         self.waits_of(&op, rec.task_id, in_flight)?;
         if call.name.starts_with("io_") && !call.name.starts_with("io_uring") {
             self.aio_call(&raw, &mut op)?;
@@ -545,7 +546,7 @@ impl Assembler {
         if !known.described && !known.regular && sb_dev != 0 {
             (known.regular, known.sb_dev) = (true, i64::from(sb_dev));
             self.touched.insert(known.sb_dev);
-            self.files.insert(id.into(), known);
+            self.remember(id.into(), known);
         }
         known
     }
@@ -590,9 +591,10 @@ impl Assembler {
         }
         if told.of_file && rec.file.ino != 0 {
             let known = self.file_of(rec.file);
-            if !known.described && known.sb_dev == 0 {
-                let kind = if u32::from(rec.how) == bio_how::BIO_BDEV.0 { "block" } else { "regular" };
-                self.found.insert(rec.file.into(), (i64::from(rec.sb_dev), kind, row.dev));
+            if !known.described && known.disk == 0 {
+                let block = u32::from(rec.how) == bio_how::BIO_BDEV.0;
+                let sb_dev = if known.sb_dev == 0 { i64::from(rec.sb_dev) } else { known.sb_dev };
+                self.remember(rec.file.into(), KnownFile { sb_dev, block, regular: !block, disk: row.dev, ..known });
             }
             row.file = Some(known.id);
             row.file_offset_bytes = (rec.file_offset_bytes >= 0).then_some(rec.file_offset_bytes);
@@ -641,8 +643,7 @@ impl Assembler {
 
     /// Rows of files that no record has described so far.
     fn undescribed(&self) -> Vec<File> {
-        let mut unknown: Vec<_> = self.files.iter().filter(|(_, f)| !f.described).map(|(k, f)| (*k, *f)).collect();
-        unknown.sort_by_key(|(_, known)| known.id);
+        let unknown = self.files.undescribed();
         unknown.into_iter().map(|(key, known)| self.undescribed_file(key, known)).collect()
     }
 }

@@ -575,6 +575,18 @@ impl ReelWriter {
         each_table!(self, t => t.on_create = Some(f.clone()));
     }
 
+    /// A file in the reel's folder that has no name and goes when it is closed; told of as the reel's own files are.
+    pub fn scratch(&self) -> std::io::Result<File> {
+        if self.ops.discard {
+            return tempfile::tempfile();
+        }
+        let file = tempfile::tempfile_in(&self.path)?;
+        if let Some(OnCreate(f)) = &self.ops.on_create {
+            f(&file);
+        }
+        Ok(file)
+    }
+
     /// The reel's folder.
     pub fn path(&self) -> &Path {
         &self.path

@@ -9,24 +9,33 @@ use super::{Assembler, FileKey, KnownFile, kind_of};
 
 impl Assembler {
     pub(crate) fn file_of(&mut self, id: file_id) -> KnownFile {
-        if let Some(known) = self.files.get(&id.into()) {
-            return *known;
-        }
-        self.new_file(id, 0)
+        self.files.get(&id.into()).unwrap_or_else(|| self.new_file(id, 0))
     }
 
     fn new_file(&mut self, id: file_id, made_ns: u64) -> KnownFile {
-        let new =
-            KnownFile { id: self.next_file, described: false, seekable: true, sb_dev: 0, regular: false, made_ns };
+        let new = KnownFile {
+            id: self.next_file,
+            described: false,
+            seekable: true,
+            sb_dev: 0,
+            regular: false,
+            block: false,
+            disk: 0,
+            made_ns,
+        };
         self.next_file += 1;
-        self.files.insert(id.into(), new);
+        self.remember(id.into(), new);
         new
+    }
+
+    pub(super) fn remember(&mut self, key: FileKey, known: KnownFile) {
+        self.files.insert(key, known, || self.writer.scratch());
     }
 
     /// A call that ended at this moment made the file. Where inodes have no generation, the number may have been another
     /// file's before; the record of the call and that of the file come in any order.
     pub(super) fn made(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
-        match self.files.get(&id.into()).copied() {
+        match self.files.get(&id.into()) {
             Some(known) if id.generation != 0 || known.made_ns == at_ns => Ok(known),
             Some(known) => {
                 if !known.described {
@@ -47,7 +56,7 @@ impl Assembler {
         let kind = kind_of(rec.mode);
         let sb_dev = i64::from(rec.sb_dev);
         let seekable = matches!(kind, "regular" | "directory" | "block");
-        self.files.insert(rec.file.into(), KnownFile { described: true, seekable, sb_dev, ..known });
+        self.remember(rec.file.into(), KnownFile { described: true, seekable, sb_dev, ..known });
         self.touched.insert(sb_dev);
         let first_ns = self.since(rec.hdr.end_ns).max(0);
         let more = &rec.more;
@@ -83,7 +92,7 @@ impl Assembler {
     /// The file under an overlay's: what its block requests carry.
     fn describe_real(&mut self, more: &file_more, real: KnownFile, overlay: &File) -> Result<()> {
         let sb_dev = i64::from(more.real_sb_dev);
-        self.files.insert(more.real.into(), KnownFile { described: true, sb_dev, ..real });
+        self.remember(more.real.into(), KnownFile { described: true, sb_dev, ..real });
         self.touched.insert(sb_dev);
         self.writer.files.push(File {
             file: real.id,
@@ -114,13 +123,16 @@ impl Assembler {
     /// The row of a file whose record was lost or never sent.
     pub(super) fn undescribed_file(&self, key: FileKey, known: KnownFile) -> File {
         // Of those that only bios told of, more is known.
-        let kind = if known.regular { "regular" } else { "other" };
-        let (sb_dev, kind, disk) = self.found.get(&key).copied().unwrap_or((known.sb_dev, kind, 0));
-        let path = (kind == "block").then(|| format!("/dev/{}", host::device(disk).name).into());
+        let kind = match (known.block, known.regular) {
+            (true, _) => "block",
+            (_, true) => "regular",
+            _ => "other",
+        };
+        let path = known.block.then(|| format!("/dev/{}", host::device(known.disk).name).into());
         File {
             file: known.id,
             dev: i64::from(key.dev),
-            sb_dev,
+            sb_dev: known.sb_dev,
             ino: key.ino as i64,
             generation: i64::from(key.generation),
             kind: kind.into(),
