@@ -26,8 +26,8 @@ test-kill: ## kills the recorder at 50 instants; what it leaves must be valid (r
 	@scripts/setup test
 	IOREEL_KILLS=50 cargo test --test end_to_end killed::
 
-test-workloads: ## records a compile of 10000 files, SQLite, PostgreSQL and Dovecot; nothing may be lost (root)
-	@scripts/setup test
+test-workloads: ## records a compile of 10000 files, SQLite, PostgreSQL, Postfix with Dovecot; nothing may be lost (root)
+	@scripts/setup workloads
 	@scripts/test-workloads
 
 lint: ## rustfmt, clippy and clang-format, warnings as errors
