@@ -30,6 +30,7 @@ mod stats;
 mod top;
 mod units;
 mod validate;
+mod view;
 
 /// Records what programs ask of file systems and what file systems ask of disks, draws it, and replays
 /// it on other file systems.
@@ -79,6 +80,8 @@ enum Command {
     Anonymize(anonymize::Args),
     /// Draws reels
     Plot(plot::Args),
+    /// Shows a reel on the terminal, to move in
+    View(view::Args),
     /// Re-issues a reel's operations against a mounted file system
     Replay(replay::Args),
     /// Makes a reel of another tool's trace
@@ -96,7 +99,7 @@ impl Command {
             #[cfg(feature = "capture")]
             Self::Record(_) | Self::Mark(_) | Self::Top(_) => false,
             Self::Info(_) | Self::Stats(_) | Self::Validate(_) => true,
-            Self::Anonymize(_) | Self::Plot(_) | Self::Replay(_) | Self::Import(_) => false,
+            Self::Anonymize(_) | Self::Plot(_) | Self::View(_) | Self::Replay(_) | Self::Import(_) => false,
             Self::Export(args) => args.only_prints(),
         }
     }
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         Command::Validate(args) => validate::run(args),
         Command::Anonymize(args) => anonymize::run(args),
         Command::Plot(args) => plot::run(args),
+        Command::View(args) => view::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),

@@ -88,6 +88,39 @@ fn options_reach_the_picture() {
 }
 
 #[test]
+fn panels_themes_and_arrangements_reach_the_picture() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (sample(dir.path(), "a"), sample(dir.path(), "b"));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let out = dir.path().join("o.svg");
+    let svg = |args: &[&str]| {
+        let done = plot(&[args, &["-o", out.to_str().unwrap()]].concat());
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        fs::read_to_string(&out).unwrap()
+    };
+    let two = svg(&[a, "--panels", "sizes,depth", "--theme", "dark"]);
+    assert!(two.contains(">Sizes of requests<") && two.contains(">Queue depth<") && !two.contains(">Seeks<"));
+    assert!(two.contains("#11151b") && !two.contains("#ffffff"), "nothing white on black");
+    assert!(svg(&[a, b, "--overlay"]).contains(">b<"));
+    assert!(svg(&[a, b, "--diff"]).contains(">difference<"));
+    assert!(svg(&[a, "--color-by", "latency"]).contains(">below 1 ms<"));
+}
+
+#[test]
+fn the_terminal_gets_characters() {
+    let dir = tempfile::tempdir().unwrap();
+    let reel = sample(dir.path(), "a");
+    let done = plot(&[reel.to_str().unwrap(), "--terminal"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success() && !text.contains('\x1b'), "no colours on a pipe: {text}");
+    assert!(text.contains("sda (8:0)") && text.contains("read MiB/s") && text.contains("seeks/s"), "{text}");
+    assert!(text.lines().all(|l| l.chars().count() <= 120) && text.lines().count() <= 40);
+    // One sequential stream: the map is a line from the lower left to the upper right.
+    let inked: Vec<usize> = text.lines().filter_map(|l| l.chars().position(|c| "▀▄█".contains(c))).take(20).collect();
+    assert!(inked.len() > 15 && inked[0] > inked[15], "{text}");
+}
+
+#[test]
 fn bad_input_gets_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     let (reel, out) = (sample(dir.path(), "a"), dir.path().join("o.png"));
@@ -100,6 +133,9 @@ fn bad_input_gets_one_clear_line() {
         (&[reel, "-o", out, "--device", "sdz"], "no requests of device sdz; it has: sda (8:0)"),
         (&[reel, "-o", out, "--from", "3", "--to", "2"], "the window from 3 s to 1 s is empty"),
         (&[reel, "-o", out, "--width", "10"], "a picture 10 pixels wide"),
+        (&[reel, "-o", out, "--panels", "offsets,nice"], "there is no panel nice; there are: offsets, files"),
+        (&[reel, "-o", out, "--diff"], "a difference is of two reels, the second less the first; 1 given"),
+        (&[reel, reel, "--terminal"], "--terminal shows one reel"),
     ] {
         let done = plot(args);
         let said = String::from_utf8(done.stderr).unwrap();

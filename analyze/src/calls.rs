@@ -50,6 +50,8 @@ impl Kind {
 /// One operation; fields as in [`Op`].
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
+    /// Its id.
+    pub op_id: i64,
     /// The system call's name.
     pub op: &'a Text,
     /// What it is about.
@@ -98,8 +100,8 @@ impl Call<'_> {
     }
 }
 
-const COLUMNS: [&str; 11] =
-    ["start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "offset_bytes", "aux", "ret"];
+const COLUMNS: [&str; 12] =
+    ["op_id", "start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "offset_bytes", "aux", "ret"];
 
 /// Calls `each` with every operation, in the order of the segments. Memory: one batch.
 pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
@@ -107,6 +109,7 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
     for batch in reel.batches::<Op>(&COLUMNS) {
         let batch = batch?;
         let bad = |why| bad_column(Op::TABLE)(why);
+        let op_id = column::<i64>(&batch, "op_id").map_err(bad)?;
         let start_ns = column::<i64>(&batch, "start_ns").map_err(bad)?;
         let dur_ns = column::<i64>(&batch, "dur_ns").map_err(bad)?;
         let task_id = column::<i64>(&batch, "task_id").map_err(bad)?;
@@ -143,6 +146,7 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
             let Some((op, kind, op_index)) = op.key(i).and_then(|k| names.get(k).copied().flatten()) else { continue };
             let is = |which: &[bool], key: Option<usize>| key.and_then(|k| which.get(k).copied()).unwrap_or(false);
             each(&Call {
+                op_id: <i64 as Cell>::get(&op_id, i),
                 op,
                 kind,
                 op_index,

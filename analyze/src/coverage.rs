@@ -1,6 +1,6 @@
 //! Which part of an address space is in use: a bounded set of buckets, with the exact ends.
 
-use std::collections::BTreeSet;
+use rustc_hash::FxHashSet;
 
 /// Buckets kept; when there are more, buckets double in size. 16 Ki of them tell gaps of a few pixels
 /// apart on any picture.
@@ -15,7 +15,7 @@ const MOST_SECTORS: i64 = 1 << 55;
 #[derive(Clone, Debug)]
 pub struct Coverage {
     shift: u32,
-    buckets: BTreeSet<i64>,
+    buckets: FxHashSet<i64>,
     /// Range of buckets that were added last: sequential streams do not search.
     recent: Option<(i64, i64)>,
     ends: Option<(i64, i64)>,
@@ -23,7 +23,7 @@ pub struct Coverage {
 
 impl Default for Coverage {
     fn default() -> Self {
-        Self { shift: LEAST_SHIFT, buckets: BTreeSet::new(), recent: None, ends: None }
+        Self { shift: LEAST_SHIFT, buckets: FxHashSet::default(), recent: None, ends: None }
     }
 }
 
@@ -66,7 +66,9 @@ impl Coverage {
     pub fn ranges(&self) -> Vec<(i64, i64)> {
         let Some((least, most)) = self.ends else { return Vec::new() };
         let mut out: Vec<(i64, i64)> = Vec::new();
-        for b in &self.buckets {
+        let mut buckets: Vec<i64> = self.buckets.iter().copied().collect();
+        buckets.sort_unstable();
+        for b in buckets {
             let (start, end) = ((b << self.shift).max(least), ((b + 1) << self.shift).min(most));
             match out.last_mut() {
                 Some((_, last)) if *last == start => *last = end,

@@ -3,7 +3,7 @@
 //! A statistic has one name everywhere - struct field, JSON member, table head, plot legend - and one
 //! definition, given where it is computed:
 //!
-//! * [`requests`] streams a reel's requests in dispatch order, [`calls`] its operations;
+//! * [`requests`] streams a reel's requests in dispatch order, [`bios`] its bios, [`calls`] its operations;
 //! * [`seeks`] defines `seeks.exact` and `seeks.sw64k`;
 //! * [`depth`] is the queue depth, weighted with time;
 //! * [`latency`] keeps percentiles at three digits;
@@ -12,6 +12,7 @@
 
 pub mod actor;
 pub mod bins;
+pub mod bios;
 pub mod calls;
 pub mod coverage;
 pub mod depth;

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use ioreel_traces::{
     Reel, Text,
     reader::Batches,
-    rows::Block,
+    rows::{Bio, Block},
     table::{Cell, Column, Row, column},
 };
 use serde::Serialize;
@@ -107,7 +107,7 @@ pub struct Request {
 impl Request {
     /// The sector after its last one.
     pub fn end_sector(&self) -> i64 {
-        self.sector.saturating_add(self.len_bytes.max(0).saturating_add(SECTOR_BYTES - 1) / SECTOR_BYTES)
+        end_sector(self.sector, self.len_bytes)
     }
 
     /// When it ended or, where that is unknown, when it was issued: the last moment it speaks of.
@@ -116,71 +116,136 @@ impl Request {
     }
 }
 
+/// The sector after the last one of `len_bytes` from `sector` on.
+pub(crate) fn end_sector(sector: i64, len_bytes: i64) -> i64 {
+    sector.saturating_add(len_bytes.max(0).saturating_add(SECTOR_BYTES - 1) / SECTOR_BYTES)
+}
+
 const COLUMNS: [&str; 9] =
     ["queue_ns", "issue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error", "rq_id"];
+const BIO_COLUMNS: [&str; 7] = ["queue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error"];
 
 /// Streams the reel's requests in order of `issue_ns`: segments, each sorted by itself, are merged.
 /// Memory: one batch for each segment that overlaps the present moment.
 pub fn requests(reel: &Reel) -> Requests {
-    in_order(reel, &COLUMNS[..COLUMNS.len() - 1])
+    in_order(reel, Source::Block(&COLUMNS[..COLUMNS.len() - 1]))
 }
 
 /// The same, with ids: for passes that know requests by their bios.
 pub fn requests_with_ids(reel: &Reel) -> Requests {
-    in_order(reel, &COLUMNS)
+    in_order(reel, Source::Block(&COLUMNS))
 }
 
-fn in_order(reel: &Reel, columns: &'static [&'static str]) -> Requests {
-    let listed = reel.manifest.segments.get(Block::TABLE).map(Vec::as_slice).unwrap_or_default();
+/// The reel's bios as if each were a request that was issued when it was queued: for devices that work on bios and make no
+/// requests of them (zram, device mapper).
+pub fn bios_as_requests(reel: &Reel) -> Requests {
+    in_order(reel, Source::Bio)
+}
+
+/// Which table requests are read from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// `block`, these columns of it.
+    Block(&'static [&'static str]),
+    Bio,
+}
+
+impl Source {
+    fn table(self) -> &'static str {
+        match self {
+            Self::Block(_) => Block::TABLE,
+            Self::Bio => Bio::TABLE,
+        }
+    }
+
+    fn batches(self, reel: &Reel, segment: usize) -> Batches {
+        match self {
+            Self::Block(columns) => reel.segment_batches::<Block>(segment, columns),
+            Self::Bio => reel.segment_batches::<Bio>(segment, &BIO_COLUMNS),
+        }
+    }
+
+    fn decode(self, batch: &RecordBatch) -> Result<Vec<Request>> {
+        decode(batch, matches!(self, Self::Bio)).map_err(bad_column(self.table()))
+    }
+}
+
+fn in_order(reel: &Reel, source: Source) -> Requests {
+    let listed = reel.manifest.segments.get(source.table()).map(Vec::as_slice).unwrap_or_default();
     let mut waiting: Vec<(i64, usize)> = listed.iter().enumerate().map(|(i, s)| (s.from_ns, i)).collect();
     waiting.sort_unstable();
-    Requests { reel: reel.clone(), columns, waiting: waiting.into(), open: Vec::new(), failed: false }
+    Requests {
+        reel: reel.clone(),
+        source,
+        waiting: waiting.into(),
+        open: Vec::new(),
+        ready: Vec::new().into_iter(),
+        failed: false,
+    }
+}
+
+/// Calls `each` with the requests of one segment of `block`, batch by batch: for passes that need no order between segments,
+/// so that several threads may share the work.
+///
+/// # Errors
+/// When the segment cannot be read.
+pub fn each_of_segment(reel: &Reel, segment: usize, mut each: impl FnMut(&[Request])) -> Result<()> {
+    let source = Source::Block(&COLUMNS[1..COLUMNS.len() - 2]);
+    for batch in source.batches(reel, segment) {
+        each(&source.decode(&batch?)?);
+    }
+    Ok(())
 }
 
 /// Requests in dispatch order; see [`requests`]. Ends after the first error.
 #[derive(Debug)]
 pub struct Requests {
     reel: Reel,
-    columns: &'static [&'static str],
+    source: Source,
     /// Segments not yet opened, with the time of their first row.
     waiting: VecDeque<(i64, usize)>,
     open: Vec<Cursor>,
+    /// Rows in order that were not yet handed on.
+    ready: vec::IntoIter<Request>,
     failed: bool,
 }
 
+/// A segment being read: there is always a row at `at`.
 #[derive(Debug)]
 struct Cursor {
-    head: Request,
-    batch: vec::IntoIter<Request>,
+    batch: Vec<Request>,
+    at: usize,
     batches: Batches,
 }
 
 impl Cursor {
     /// None for an empty segment.
-    fn open(mut batches: Batches) -> Result<Option<Self>> {
-        let mut batch = Vec::new().into_iter();
-        Ok(next_row(&mut batch, &mut batches)?.map(|head| Self { head, batch, batches }))
+    fn open(source: Source, batches: Batches) -> Result<Option<Self>> {
+        let mut cursor = Self { batch: Vec::new(), at: 0, batches };
+        Ok(cursor.refill(source)?.then_some(cursor))
+    }
+
+    /// Whether there is a row at `at`, after reading on where the batch is at its end.
+    fn refill(&mut self, source: Source) -> Result<bool> {
+        while self.at >= self.batch.len() {
+            let Some(batch) = self.batches.next().transpose()? else { return Ok(false) };
+            (self.batch, self.at) = (source.decode(&batch)?, 0);
+        }
+        Ok(true)
+    }
+
+    fn head_ns(&self) -> i64 {
+        self.batch.get(self.at).map_or(i64::MAX, |r| r.issue_ns)
     }
 }
 
-fn next_row(batch: &mut vec::IntoIter<Request>, batches: &mut Batches) -> Result<Option<Request>> {
-    loop {
-        if let Some(r) = batch.next() {
-            return Ok(Some(r));
-        }
-        match batches.next().transpose()? {
-            Some(b) => *batch = decode(&b).map_err(bad_column(Block::TABLE))?.into_iter(),
-            None => return Ok(None),
-        }
-    }
-}
-
-fn decode(batch: &RecordBatch) -> Result<Vec<Request>, String> {
-    let [queue_ns, complete_ns] =
-        [column::<Option<i64>>(batch, "queue_ns")?, column::<Option<i64>>(batch, "complete_ns")?];
-    let [issue_ns, dev] = [column::<i64>(batch, "issue_ns")?, column::<i64>(batch, "dev")?];
+fn decode(batch: &RecordBatch, bios: bool) -> Result<Vec<Request>, String> {
+    let queue_ns = batch.column_by_name("queue_ns").map(|_| column::<Option<i64>>(batch, "queue_ns")).transpose()?;
+    let complete_ns = column::<Option<i64>>(batch, "complete_ns")?;
+    let issue_ns = column::<i64>(batch, if bios { "queue_ns" } else { "issue_ns" })?;
+    let dev = column::<i64>(batch, "dev")?;
     let [sector, len_bytes] = [column::<i64>(batch, "sector")?, column::<i64>(batch, "len_bytes")?];
-    let error = column::<i32>(batch, "error")?;
+    let error = batch.column_by_name("error").map(|_| column::<Option<i32>>(batch, "error")).transpose()?;
     let rq_id = batch.column_by_name("rq_id").map(|_| column::<i64>(batch, "rq_id")).transpose()?;
     let op = column::<Text>(batch, "op")?;
     let (keys, classes) = match &op {
@@ -192,43 +257,78 @@ fn decode(batch: &RecordBatch) -> Result<Vec<Request>, String> {
     Ok((0..batch.num_rows())
         .map(|i| Request {
             rq_id: rq_id.as_ref().map_or(-1, |c| number(c, i)),
-            queue_ns: maybe(&queue_ns, i),
+            queue_ns: queue_ns.as_ref().and_then(|c| maybe(c, i)),
             issue_ns: number(&issue_ns, i),
             complete_ns: maybe(&complete_ns, i),
             dev: number(&dev, i),
             sector: number(&sector, i),
             len_bytes: number(&len_bytes, i),
             class: keys.key(i).and_then(|k| classes.get(k).copied().flatten()).unwrap_or(Class::Other),
-            error: <i32 as Cell>::get(&error, i),
+            error: error.as_ref().and_then(|c| <Option<i32> as Cell>::get(c, i)).unwrap_or(0),
         })
         .collect())
 }
 
+/// Rows merged at a time where segments overlap.
+const MERGED: usize = 4096;
+
 impl Requests {
-    fn step(&mut self) -> Result<Option<Request>> {
-        // The earliest head, unless a segment that waits may hold something earlier still.
-        let first = loop {
-            let first = (0..self.open.len()).min_by_key(|i| self.open[*i].head.issue_ns);
-            let due = first.map_or(i64::MAX, |i| self.open[i].head.issue_ns);
-            match self.waiting.front() {
-                Some((from_ns, segment)) if *from_ns <= due => {
-                    let batches = self.reel.segment_batches::<Block>(*segment, self.columns);
-                    self.waiting.pop_front();
-                    self.open.extend(Cursor::open(batches)?);
+    /// The next requests in order, as many as are at hand; none at the end.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
+    pub fn next_batch(&mut self) -> Result<Option<Vec<Request>>> {
+        if self.ready.len() > 0 {
+            return Ok(Some(std::mem::take(&mut self.ready).collect()));
+        }
+        if self.failed {
+            return Ok(None);
+        }
+        let batch = self.read_on();
+        self.failed = batch.is_err();
+        batch
+    }
+
+    fn read_on(&mut self) -> Result<Option<Vec<Request>>> {
+        let mut merged = Vec::new();
+        while merged.len() < MERGED {
+            // The earliest head, unless a segment that waits may hold something earlier still.
+            let first = loop {
+                let first = (0..self.open.len()).min_by_key(|i| self.open[*i].head_ns());
+                let due = first.map_or(i64::MAX, |i| self.open[i].head_ns());
+                match self.waiting.front() {
+                    Some((from_ns, segment)) if *from_ns <= due => {
+                        let batches = self.source.batches(&self.reel, *segment);
+                        self.waiting.pop_front();
+                        self.open.extend(Cursor::open(self.source, batches)?);
+                    }
+                    _ => break first,
                 }
-                _ => break first,
+            };
+            let Some(i) = first else { break };
+            let alone = self.open.len() == 1;
+            let cursor = &mut self.open[i];
+            // A segment that no other overlaps is handed on as it is.
+            let until_ns = self.waiting.front().map_or(i64::MAX, |(from_ns, _)| *from_ns);
+            if alone && cursor.batch.iter().skip(cursor.at).all(|r| r.issue_ns < until_ns) {
+                if !merged.is_empty() {
+                    break;
+                }
+                merged = std::mem::take(&mut cursor.batch);
+                merged.drain(..cursor.at);
+                cursor.at = 0;
+                if !cursor.refill(self.source)? {
+                    self.open.remove(i);
+                }
+                break;
             }
-        };
-        let Some(i) = first else { return Ok(None) };
-        let cursor = &mut self.open[i];
-        let request = cursor.head;
-        match next_row(&mut cursor.batch, &mut cursor.batches)? {
-            Some(next) => cursor.head = next,
-            None => {
+            merged.extend(cursor.batch.get(cursor.at));
+            cursor.at += 1;
+            if !cursor.refill(self.source)? {
                 self.open.remove(i);
             }
         }
-        Ok(Some(request))
+        Ok((!merged.is_empty()).then_some(merged))
     }
 }
 
@@ -236,12 +336,16 @@ impl Iterator for Requests {
     type Item = Result<Request>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
+        if let Some(request) = self.ready.next() {
+            return Some(Ok(request));
         }
-        let step = self.step();
-        self.failed = step.is_err();
-        step.transpose()
+        match self.next_batch() {
+            Ok(batch) => {
+                self.ready = batch?.into_iter();
+                self.ready.next().map(Ok)
+            }
+            Err(e) => Some(Err(e)),
+        }
     }
 }
 

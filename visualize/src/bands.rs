@@ -89,6 +89,19 @@ impl OffsetAxis {
         Self { bands, rows, gap_rows, row_px }
     }
 
+    /// The same bands on `rows` rows of one pixel, with one row between them.
+    pub(crate) fn scaled(&self, rows: u32) -> Self {
+        let ranges: Vec<(i64, i64)> = self.bands.iter().map(|b| (b.sectors.from, b.sectors.to)).collect();
+        let mut row = 0;
+        let place = |(sectors, count): (&(i64, i64), u32)| {
+            let band = Band { sectors: Cells { from: sectors.0, to: sectors.1, count }, row };
+            row += count + 1;
+            band
+        };
+        let bands = ranges.iter().zip(heights(&ranges, rows, 1, 1)).map(place).collect();
+        Self { bands, rows, gap_rows: 1, row_px: 1 }
+    }
+
     /// Calls `each` with first and last row, counted from the top, of every piece of `[start, end)` that shows.
     pub fn spans(&self, start: i64, end: i64, mut each: impl FnMut((u32, u32))) {
         for band in &self.bands {

@@ -21,6 +21,9 @@ pub(crate) fn subtitle(s: &Survey) -> String {
         let settle = if s.settle_ns > 0 { format!(" + {} settling", duration(s.settle_ns)) } else { String::new() };
         parts.push(format!("{}{settle}", duration(s.elapsed_ns)));
     }
+    if s.window != (false, false) {
+        parts.push(format!("window from {} to {}", duration(s.from_ns), duration(s.to_ns)));
+    }
     parts.join("  ·  ")
 }
 
@@ -32,6 +35,12 @@ pub(crate) fn notes(s: &Survey) -> String {
     }
     if s.unfinished {
         out.push("the recording was not closed: its end is missing".into());
+    } else if !s.cut_short.is_empty() {
+        out.push(format!("the recording was ended {} before what it recorded", s.cut_short));
+    }
+    if s.clock_jumps > 0 {
+        let end = if s.clock_jumps == 1 { "request ends" } else { "requests end" };
+        out.push(format!("clocks jump: {} {end} before being issued (dotted)", count(s.clock_jumps)));
     }
     out.join("; ")
 }

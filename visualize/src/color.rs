@@ -1,27 +1,5 @@
-//! Colours: distinguishable with every common colour blindness (Okabe and Ito's set), on white.
-
-/// Reads.
-pub const READ: &str = "#0072b2";
-/// Writes.
-pub const WRITE: &str = "#d55e00";
-/// Flushes and syncs.
-pub const FLUSH: &str = "#b0308c";
-/// Discards, zeroing and whatever else has an address but moves no data; metadata calls.
-pub const OTHER: &str = "#009e73";
-/// What none of these is.
-pub const GREY: &str = "#8a8f98";
-/// Losses and errors.
-pub const ALARM: &str = "#c1121f";
-/// Text.
-pub const INK: &str = "#1c2530";
-/// Less important text.
-pub const FAINT: &str = "#66707c";
-/// Frames.
-pub const FRAME: &str = "#c3c9d1";
-/// Grid lines.
-pub const GRID: &str = "#e9ecf0";
-/// Background of plots.
-pub const PAPER: &str = "#ffffff";
+//! Colours as numbers, ramps from few to many, and what two of them make together. Which colour means what is in
+//! [`crate::theme`].
 
 /// An RGB colour.
 pub type Rgb = [u8; 3];
@@ -44,10 +22,19 @@ impl Ramp {
     pub fn at(&self, t: f64) -> Rgb {
         let t = t.clamp(0.0, 1.0) * 2.0;
         let i = if t < 1.0 { 0 } else { 1 };
-        let mix = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * (t - i as f64)).round() as u8;
-        let (a, b) = (self.0[i], self.0[i + 1]);
-        [mix(a[0], b[0]), mix(a[1], b[1]), mix(a[2], b[2])]
+        mix(self.0[i], self.0[i + 1], t - i as f64)
     }
+}
+
+/// `a` with the share `t` of `b` in it.
+pub fn mix(a: Rgb, b: Rgb, t: f64) -> Rgb {
+    std::array::from_fn(|i| (f64::from(a[i]) + (f64::from(b[i]) - f64::from(a[i])) * t).round() as u8)
+}
+
+/// The colour written as `#rrggbb`; black where it is not.
+pub fn rgb(hex: &str) -> Rgb {
+    let channel = |i: usize| hex.get(i..i + 2).and_then(|c| u8::from_str_radix(c, 16).ok()).unwrap_or(0);
+    [channel(1), channel(3), channel(5)]
 }
 
 /// Two inks on the same paper: where reads and writes overlap it is darker than either.

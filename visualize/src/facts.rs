@@ -1,38 +1,125 @@
-//! The table under the panels: one row per reel.
+//! The table under the panels: one row per reel, and one for the difference of two.
+
+use ioreel_analyze::{actor::Totals, device::DeviceSummary, latency::LatencySummary};
 
 use crate::{
-    color, font,
-    panel::SMALL,
+    font,
+    panel::{Pen, SMALL},
     scale::{bytes, count, duration},
     survey::Survey,
     svg::{Anchor, Area, Style, Svg},
 };
 
 /// Height of a row, px.
-pub const ROW: f64 = 22.0;
+const ROW: f64 = 22.0;
 /// Widest name of a reel, px.
 const NAME_ROOM: f64 = 260.0;
 
-/// Height of the table for so many reels, px.
-pub fn height(reels: usize) -> f64 {
-    ROW * (reels as f64 + 1.0) + 8.0
+/// What the table says of a reel.
+#[derive(Clone, Debug)]
+pub(crate) struct Sheet {
+    pub(crate) survey: Survey,
+    /// Totals of the device in the window.
+    pub(crate) device: Option<DeviceSummary>,
+    /// Totals of the operations in the window.
+    pub(crate) calls: Option<(Totals, LatencySummary)>,
+}
+
+impl Sheet {
+    /// This with what the other knows of operations.
+    pub(crate) fn join(&mut self, calls: &Self) {
+        if self.calls.is_none() {
+            self.calls.clone_from(&calls.calls);
+        }
+    }
+}
+
+/// How a number is written.
+#[derive(Clone, Copy)]
+enum As {
+    Ns,
+    Bytes,
+    Count,
+    Decimal,
+    Share,
+}
+
+impl As {
+    fn show(self, v: f64) -> String {
+        let whole = v.abs().round() as u64;
+        match self {
+            Self::Ns => duration(whole.min(i64::MAX as u64) as i64),
+            Self::Bytes => bytes(whole),
+            Self::Count => count(whole),
+            Self::Decimal => format!("{:.1}", v.abs()),
+            Self::Share => format!("{:.1} %", v.abs() * 100.0),
+        }
+    }
+}
+
+/// Height of the table for so many rows, px; `sections` of columns stand below each other.
+pub(crate) fn height(rows: usize, sections: usize) -> f64 {
+    (ROW * (rows as f64 + 1.0) + 8.0) * sections as f64
 }
 
 const NONE: &str = "–";
 
-/// Draws the table; `detailed` with all that is known of operations.
-pub fn draw(svg: &mut Svg, area: Area, surveys: &[Survey], detailed: bool) {
-    let columns = columns(surveys, detailed);
-    let wide = |(head, cells): &(String, Vec<String>)| {
-        let cells = cells.iter().map(|c| font::width(c, SMALL, false));
-        cells.fold(font::width(head, SMALL, true), f64::max)
-    };
+/// A column: its head, and a cell for each row.
+type Column = (String, Vec<String>);
+
+/// The table cut into sections as wide as the picture.
+pub(crate) struct Table {
+    sections: Vec<Vec<Column>>,
+    rows: usize,
+}
+
+impl Table {
+    /// Of the reels; with their difference, the second less the first, where `difference`. `detailed` with all that is known of
+    /// operations.
+    pub(crate) fn new(sheets: &[Sheet], detailed: bool, difference: bool, width: f64) -> Self {
+        let columns = columns(sheets, detailed, difference);
+        let mut sections: Vec<Vec<Column>> = Vec::new();
+        let mut left = 0.0;
+        for column in columns.iter().skip(1) {
+            let wide = wide(column) + 10.0;
+            if sections.is_empty() || left < wide {
+                // Each section begins with the names.
+                sections.push(columns.first().cloned().into_iter().collect());
+                left = width - 16.0 - columns.first().map_or(0.0, self::wide);
+            }
+            left -= wide;
+            if let Some(section) = sections.last_mut() {
+                section.push(column.clone());
+            }
+        }
+        Self { sections, rows: sheets.len() + usize::from(difference) }
+    }
+
+    pub(crate) fn height(&self) -> f64 {
+        height(self.rows, self.sections.len())
+    }
+
+    /// Draws it.
+    pub(crate) fn draw(&self, svg: &mut Svg, pen: &Pen, area: Area) {
+        let each = height(self.rows, 1);
+        for (i, section) in self.sections.iter().enumerate() {
+            draw(svg, pen, Area { y: area.y + each * i as f64, ..area }, section, self.rows);
+        }
+    }
+}
+
+fn wide((head, cells): &Column) -> f64 {
+    let cells = cells.iter().map(|c| font::width(c, SMALL, false));
+    cells.fold(font::width(head, SMALL, true), f64::max)
+}
+
+fn draw(svg: &mut Svg, pen: &Pen, area: Area, columns: &[Column], rows: usize) {
     let widths: Vec<f64> = columns.iter().map(wide).collect();
     let spare = area.w - widths.iter().sum::<f64>() - 16.0;
     let gap = (spare / (columns.len().max(2) - 1) as f64).clamp(6.0, 44.0);
-    svg.rect(Area { h: ROW, ..area }, "#f3f5f8", 1.0);
-    let head = Style { size: SMALL, bold: true, fill: color::FAINT };
-    let body = Style { size: SMALL, bold: false, fill: color::INK };
+    svg.rect(Area { h: ROW, ..area }, pen.theme.gap, 1.0);
+    let head = Style { size: SMALL, bold: true, fill: pen.theme.faint };
+    let body = Style { size: SMALL, bold: false, fill: pen.theme.ink };
     let mut x = area.x + 8.0;
     for (i, ((name, cells), width)) in columns.iter().zip(&widths).enumerate() {
         // Names flush left, quantities flush right.
@@ -44,55 +131,79 @@ pub fn draw(svg: &mut Svg, area: Area, surveys: &[Survey], detailed: bool) {
         }
         x += width + gap;
     }
-    let bottom = area.y + ROW * (surveys.len() as f64 + 1.0) + 3.0;
-    svg.line((area.x, bottom.round() + 0.5), (area.right(), bottom.round() + 0.5), color::FRAME, 1.0, "");
+    let bottom = area.y + ROW * (rows as f64 + 1.0) + 3.0;
+    svg.line((area.x, bottom.round() + 0.5), (area.right(), bottom.round() + 0.5), pen.theme.frame, 1.0, "");
 }
 
-fn columns(surveys: &[Survey], detailed: bool) -> Vec<(String, Vec<String>)> {
-    let ns = |n: u64| duration(i64::try_from(n).unwrap_or(i64::MAX));
-    let of = |head: &str, cell: &dyn Fn(&Survey) -> Option<String>| {
-        (head.to_owned(), surveys.iter().map(|s| cell(s).unwrap_or_else(|| NONE.into())).collect::<Vec<_>>())
+fn columns(sheets: &[Sheet], detailed: bool, difference: bool) -> Vec<Column> {
+    let text = |head: &str, cell: &dyn Fn(&Sheet) -> String, last: &str| {
+        let mut cells: Vec<String> = sheets.iter().map(cell).collect();
+        cells.iter_mut().filter(|c| c.is_empty()).for_each(|c| *c = NONE.into());
+        cells.extend(difference.then(|| last.to_owned()));
+        (head.to_owned(), cells)
     };
-    let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let of = |head: &str, unit: As, value: &dyn Fn(&Sheet) -> Option<f64>| {
+        let values: Vec<Option<f64>> = sheets.iter().map(value).collect();
+        let mut cells: Vec<String> = values.iter().map(|v| v.map_or(NONE.into(), |v| unit.show(v))).collect();
+        if difference {
+            let ends = values.first().copied().flatten().zip(values.last().copied().flatten());
+            cells.push(ends.map_or(NONE.into(), |(a, b)| {
+                let sign = if b > a {
+                    "+"
+                } else if b < a {
+                    "−"
+                } else {
+                    ""
+                };
+                format!("{sign}{}", unit.show(b - a))
+            }));
+        }
+        (head.to_owned(), cells)
+    };
     let mut out = vec![
-        of("reel", &|s| Some(font::fit(&s.name, SMALL, true, NAME_ROOM))),
-        of("file system", &|s| known(&s.fstype)),
-        of("elapsed", &|s| (s.elapsed_ns > 0).then(|| duration(s.elapsed_ns))),
-        of("settling", &|s| (s.settle_ns > 0).then(|| duration(s.settle_ns))),
+        text("reel", &|s| font::fit(&s.survey.name, SMALL, true, NAME_ROOM), "difference"),
+        text("file system", &|s| s.survey.fstype.clone(), ""),
+        of("elapsed", As::Ns, &|s| (s.survey.elapsed_ns > 0).then_some(s.survey.elapsed_ns as f64)),
+        of("settling", As::Ns, &|s| (s.survey.settle_ns > 0).then_some(s.survey.settle_ns as f64)),
     ];
-    if surveys.iter().any(|s| s.device.is_some()) {
-        let of = |head: &str, cell: &dyn Fn(&ioreel_analyze::device::DeviceSummary) -> Option<String>| {
-            of(head, &|s| s.device.as_ref().and_then(|d| cell(&d.summary)))
-        };
-        let data = |d: &ioreel_analyze::device::DeviceSummary| d.d2c.count;
+    if sheets.iter().any(|s| s.device.is_some()) {
+        type Of<'a> = &'a dyn Fn(&DeviceSummary) -> Option<f64>;
+        let of = |head: &str, unit: As, value: Of<'_>| of(head, unit, &|s| s.device.as_ref().and_then(value));
+        let data = |d: &DeviceSummary| d.d2c.count;
+        let latency = |d: &DeviceSummary, ns: u64| (d.d2c.count > 0).then_some(ns as f64);
         out.extend([
-            of("read", &|d| Some(bytes(d.read_bytes))),
-            of("written", &|d| Some(bytes(d.write_bytes))),
-            of("requests", &|d| Some(count(d.requests))),
-            of("mean size", &|d| (data(d) > 0).then(|| bytes(d.read_bytes.saturating_add(d.write_bytes) / data(d)))),
-            of("seeks.exact", &|d| Some(count(d.seeks.exact))),
-            of("seeks.sw64k", &|d| Some(count(d.seeks.sw64k))),
-            of("D2C p50", &|d| (data(d) > 0).then(|| ns(d.d2c.p50_ns))),
-            of("D2C p99", &|d| (data(d) > 0).then(|| ns(d.d2c.p99_ns))),
-            of("qd_mean", &|d| Some(format!("{:.1}", d.qd_mean))),
+            of("read", As::Bytes, &|d| Some(d.read_bytes as f64)),
+            of("written", As::Bytes, &|d| Some(d.write_bytes as f64)),
+            of("requests", As::Count, &|d| Some(d.requests as f64)),
+            of("mean size", As::Bytes, &|d| {
+                (data(d) > 0).then(|| d.read_bytes.saturating_add(d.write_bytes) as f64 / data(d) as f64)
+            }),
+            of("seeks.exact", As::Count, &|d| Some(d.seeks.exact as f64)),
+            of("seeks.sw64k", As::Count, &|d| Some(d.seeks.sw64k as f64)),
+            of("D2C p50", As::Ns, &|d| latency(d, d.d2c.p50_ns)),
+            of("p99", As::Ns, &|d| latency(d, d.d2c.p99_ns)),
+            of("p99.9", As::Ns, &|d| latency(d, d.d2c.p999_ns)),
+            of("max", As::Ns, &|d| latency(d, d.d2c.max_ns)),
+            of("qd_mean", As::Decimal, &|d| Some(d.qd_mean)),
+            of("util", As::Share, &|d| Some(d.util)),
         ]);
     }
-    if surveys.iter().any(|s| s.calls.is_some()) {
-        let of = |head: &str, cell: &dyn Fn(&crate::survey::CallSurvey) -> Option<String>| {
-            of(head, &|s| s.calls.as_ref().and_then(cell))
-        };
-        out.push(of("calls", &|c| Some(count(c.totals.calls))));
-        let details = [
-            of("failed", &|c| Some(count(c.totals.errors))),
-            of("calls read", &|c| Some(bytes(c.totals.read_bytes))),
-            of("calls wrote", &|c| Some(bytes(c.totals.write_bytes))),
-            of("call p50", &|c| (c.latency.count > 0).then(|| ns(c.latency.p50_ns))),
-            of("call p99", &|c| (c.latency.count > 0).then(|| ns(c.latency.p99_ns))),
-        ];
-        out.extend(details.into_iter().filter(|_| detailed));
+    if sheets.iter().any(|s| s.calls.is_some()) {
+        type Of<'a> = &'a dyn Fn(&(Totals, LatencySummary)) -> Option<f64>;
+        let of = |head: &str, unit: As, value: Of<'_>| of(head, unit, &|s| s.calls.as_ref().and_then(value));
+        out.push(of("calls", As::Count, &|(t, _)| Some(t.calls as f64)));
+        if detailed {
+            out.extend([
+                of("failed", As::Count, &|(t, _)| Some(t.errors as f64)),
+                of("calls read", As::Bytes, &|(t, _)| Some(t.read_bytes as f64)),
+                of("calls wrote", As::Bytes, &|(t, _)| Some(t.write_bytes as f64)),
+                of("call p50", As::Ns, &|(_, l)| (l.count > 0).then_some(l.p50_ns as f64)),
+                of("call p99", As::Ns, &|(_, l)| (l.count > 0).then_some(l.p99_ns as f64)),
+            ]);
+        }
     }
-    if surveys.iter().any(|s| s.lost > 0) {
-        out.push(of("events lost", &|s| Some(count(s.lost.max(0) as u64))));
+    if sheets.iter().any(|s| s.survey.lost > 0) {
+        out.push(of("events lost", As::Count, &|s| Some(s.survey.lost.max(0) as f64)));
     }
     out
 }

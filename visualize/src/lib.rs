@@ -1,29 +1,38 @@
 //! Pictures of reels.
 //!
 //! One way to a picture: [`survey`] reads each reel once to learn what there is (devices, address range,
-//! end), [`layers`] reads it again into grids and series of the picture's size, [`picture`] lays panels out
-//! as SVG, [`render`] turns the same SVG into a PNG. Size and memory are bounded by pixels, never by events;
+//! end); `gather` reads it again, once for all `panels`, which count it into grids and series of the picture's
+//! size; `draw` and `painter` make SVG of what they counted; [`render`] turns the same SVG into a PNG. Size and memory are bounded by pixels, never by events;
 //! the fonts are built in and nothing depends on the machine, so the same reels give the same bytes.
 
 pub mod bands;
 mod caption;
 pub mod color;
-pub mod facts;
+mod combine;
+mod draw;
+mod facts;
 pub mod font;
-pub mod layers;
+mod gather;
 mod marks;
 pub mod movie;
 mod painter;
-pub mod panel;
+mod palette;
+mod panel;
+mod panels;
 pub mod picture;
 pub mod raster;
-mod rates;
 pub mod render;
+mod rows;
 pub mod scale;
+mod shape;
 pub mod survey;
 pub mod svg;
+pub mod terminal;
+pub mod theme;
 
-pub use picture::{Picture, PlotOptions, plot};
+pub use palette::ColorBy;
+pub use panels::names as panel_names;
+pub use picture::{Arrange, Picture, PlotOptions, plot};
 
 use ioreel_traces::ReelError;
 
@@ -50,6 +59,20 @@ pub enum PlotError {
         from_s: f64,
         /// Its end, s.
         to_s: f64,
+    },
+    /// There is no such panel.
+    #[error("there is no panel {asked}; there are: {present}")]
+    UnknownPanel {
+        /// The name asked for.
+        asked: String,
+        /// Those there are.
+        present: String,
+    },
+    /// A difference is of two reels.
+    #[error("a difference is of two reels, the second less the first; {given} given")]
+    NotTwo {
+        /// Reels given.
+        given: usize,
     },
     /// The picture would be unreasonably small or large.
     #[error("a picture {width} pixels wide is not possible for {columns} reels: {least} to {most} are")]

@@ -3,9 +3,9 @@
 use ioreel_traces::manifest::Mark;
 
 use crate::{
-    color, font,
+    font,
     painter::{Column, Painter},
-    panel::{self, TICK},
+    panel::{self, SMALL},
     raster::Cells,
     svg::{Anchor, Area, Style},
 };
@@ -18,8 +18,6 @@ const MOST_ROWS: usize = 3;
 const NAME_ROOM: f64 = 180.0;
 /// Marks drawn at most, in each column: more would be a picture of lines.
 const MOST_MARKS: usize = 200;
-/// Colour of the lines and names.
-const COLOR: &str = "#5b3fa0";
 
 /// A mark with its place.
 #[derive(Clone, Debug)]
@@ -42,8 +40,8 @@ pub(crate) fn place(marks: &[Mark], time: Cells, width: f64) -> Vec<Placed> {
         .into_iter()
         .take(MOST_MARKS)
         .map(|m| {
-            let label = font::fit(&font::showable(&m.name), TICK.size, false, NAME_ROOM.min(width));
-            let wide = font::width(&label, TICK.size, false);
+            let label = font::fit(&font::showable(&m.name), SMALL, false, NAME_ROOM.min(width));
+            let wide = font::width(&label, SMALL, false);
             // At the right edge a name stands left of where it would.
             let left = (panel::time_x(axis, time, m.ns) - 2.0).min(width - wide);
             let row = ends.iter().position(|end| *end <= left);
@@ -63,27 +61,28 @@ pub(crate) fn height(columns: &[Column]) -> f64 {
 
 impl Painter {
     /// Draws them: names upwards from `bottom`, lines through `plots`.
-    pub(crate) fn named_moments(&mut self, bottom: f64, plots: &[Area]) {
+    pub(crate) fn named_moments(&mut self, bottom: f64) {
+        let theme = self.pen.theme;
         for c in &self.columns {
             for mark in &c.marks {
                 let column = Area { x: c.x, y: 0.0, w: c.w, h: 0.0 };
                 let x = panel::time_x(column, c.time, mark.ns).round() + 0.5;
-                for plot in plots.iter().filter(|p| p.x == c.x) {
-                    self.svg.line((x, plot.y), (x, plot.bottom()), COLOR, 1.0, "2 3");
+                for plot in self.plots.iter().filter(|p| p.x == c.x) {
+                    self.svg.line((x, plot.y), (x, plot.bottom()), theme.mark, 1.0, "2 3");
                 }
                 if let Some(row) = mark.row {
-                    self.svg.line((x, bottom - row as f64 * ROW + 1.0), (x, bottom + 4.0), COLOR, 1.0, "");
+                    self.svg.line((x, bottom - row as f64 * ROW + 1.0), (x, bottom + 4.0), theme.mark, 1.0, "");
                 }
             }
             for mark in &c.marks {
                 let Some(row) = mark.row else { continue };
                 let column = Area { x: c.x, y: 0.0, w: c.w, h: 0.0 };
-                let wide = font::width(&mark.label, TICK.size, false);
+                let wide = font::width(&mark.label, SMALL, false);
                 let left = (panel::time_x(column, c.time, mark.ns) - 2.0).min(c.x + c.w - wide).max(c.x);
                 let y = bottom - row as f64 * ROW;
                 // Names of upper rows have their stems pass behind those of lower ones.
-                self.svg.rect(Area { x: left - 1.0, y: y - 10.0, w: wide + 2.0, h: 13.0 }, color::PAPER, 0.85);
-                self.svg.text((left, y), &mark.label, Style { fill: COLOR, ..TICK }, Anchor::Start);
+                self.svg.rect(Area { x: left - 1.0, y: y - 10.0, w: wide + 2.0, h: 13.0 }, theme.paper, 0.85);
+                self.svg.text((left, y), &mark.label, Style { fill: theme.mark, ..self.pen.tick() }, Anchor::Start);
             }
         }
     }
@@ -107,7 +106,7 @@ mod tests {
         for row in 0..MOST_ROWS {
             let mut end = f64::MIN;
             for p in placed.iter().filter(|p| p.row == Some(row)) {
-                let wide = font::width(&p.label, TICK.size, false);
+                let wide = font::width(&p.label, SMALL, false);
                 let left = (p.ns as f64 / 2.0 - 2.0).min(500.0 - wide);
                 assert!(left >= end, "row {row}: {left} after {end}");
                 end = left + wide;

@@ -83,7 +83,7 @@ impl Film {
 /// # Errors
 /// When the reel cannot be read, holds no requests, or the movie cannot be written.
 pub fn movie(reel: &Reel, options: &MovieOptions, output: &Path) -> Result<PathBuf> {
-    let survey = survey(reel, &options.choice, false)?;
+    let survey = survey(reel, &options.choice)?;
     let Some(device) = &survey.device else { return Err(PlotError::NothingToShow { reel: reel.name() }) };
     let (format, path) = Format::for_output(output);
     let seconds = options.seconds.clamp(1, MOST_SECONDS);

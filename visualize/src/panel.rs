@@ -10,127 +10,178 @@ use crate::{
     raster::Cells,
     scale::{ValueScale, time_ticks},
     svg::{Anchor, Area, Style, Svg, number},
+    theme::Theme,
 };
 
 /// Size of tick labels and legends, px.
-pub const SMALL: f64 = 12.0;
-/// Text of axes and legends.
-pub const TICK: Style = Style { size: SMALL, bold: false, fill: color::FAINT };
-/// Names of panels.
-pub const HEADING: Style = Style { size: 13.5, bold: true, fill: color::INK };
+pub(crate) const SMALL: f64 = 12.0;
 /// Pixels between two labels of the time axis, about.
 const TIME_TICK_PX: f64 = 75.0;
 
+/// The theme, and the styles of text that follow from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pen {
+    pub(crate) theme: &'static Theme,
+}
+
+impl Pen {
+    /// Text of axes and legends.
+    pub(crate) fn tick(&self) -> Style {
+        Style { size: SMALL, bold: false, fill: self.theme.faint }
+    }
+
+    /// Names of panels.
+    pub(crate) fn heading(&self) -> Style {
+        Style { size: 13.5, bold: true, fill: self.theme.ink }
+    }
+}
+
 /// One entry of a legend.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// What the eye looks for.
-    pub key: Key,
+    pub(crate) key: Key,
     /// What it means.
-    pub label: String,
+    pub(crate) label: String,
 }
 
 /// The sign in a legend.
 #[derive(Clone, Copy, Debug)]
-pub enum Key {
-    /// A line of this colour.
-    Line(&'static str),
+pub(crate) enum Key {
+    /// A line of this colour, width and dashes.
+    Line(&'static str, f64, &'static str),
     /// A ramp from few to many.
     Ramp(Ramp),
-    /// Words alone.
-    None,
-}
-
-/// A line in a panel: a rate per bin.
-#[derive(Clone, Debug)]
-pub struct Line {
-    /// One value per bin.
-    pub values: Vec<f64>,
-    /// Its colour.
-    pub color: &'static str,
-    /// Its width, px.
-    pub width: f64,
-    /// How opaque the area under it is tinted, if it is.
-    pub fill: Option<f64>,
 }
 
 /// Pixel of a time.
-pub fn time_x(area: Area, time: Cells, t_ns: i64) -> f64 {
+pub(crate) fn time_x(area: Area, time: Cells, t_ns: i64) -> f64 {
     area.x + (t_ns - time.from) as f64 / (time.to - time.from).max(1) as f64 * area.w
 }
 
 /// Time ticks that fit the area.
-pub fn ticks_of(area: Area, time: Cells) -> Vec<(f64, String)> {
+pub(crate) fn ticks_of(area: Area, time: Cells) -> Vec<(f64, String)> {
     let count = (area.w / TIME_TICK_PX).max(2.0) as u32;
     time_ticks(time.from, time.to, count).into_iter().map(|(t, label)| (time_x(area, time, t), label)).collect()
 }
 
 /// Background and vertical grid of a panel.
-pub fn paper(svg: &mut Svg, area: Area, time: Cells) {
-    svg.rect(area, color::PAPER, 1.0);
+pub(crate) fn paper(svg: &mut Svg, pen: &Pen, area: Area, time: Cells) {
+    svg.rect(area, pen.theme.paper, 1.0);
     for (x, _) in ticks_of(area, time) {
-        svg.line((x.round() + 0.5, area.y), (x.round() + 0.5, area.bottom()), color::GRID, 1.0, "");
+        svg.line((x.round() + 0.5, area.y), (x.round() + 0.5, area.bottom()), pen.theme.grid, 1.0, "");
     }
 }
 
-/// Horizontal grid of rates, with labels on the left where `labels`.
-pub fn value_grid(svg: &mut Svg, area: Area, scale: ValueScale, labels: bool) {
+/// Horizontal grid of values, with labels on the left where `labels`.
+pub(crate) fn value_grid(svg: &mut Svg, pen: &Pen, area: Area, scale: ValueScale, labels: bool) {
     for v in scale.ticks() {
-        let y = area.bottom() - v / scale.top * area.h;
-        if v > 0.0 && v < scale.top {
-            svg.line((area.x, y.round() + 0.5), (area.right(), y.round() + 0.5), color::GRID, 1.0, "");
+        let y = area.bottom() - (v - scale.bottom) / (scale.top - scale.bottom) * area.h;
+        if v > scale.bottom && v < scale.top {
+            let color = if v == 0.0 { pen.theme.frame } else { pen.theme.grid };
+            svg.line((area.x, y.round() + 0.5), (area.right(), y.round() + 0.5), color, 1.0, "");
         }
         if labels {
-            svg.text((area.x - 8.0, y + SMALL * 0.36), &scale.label(v), TICK, Anchor::End);
+            svg.text((area.x - 8.0, y + SMALL * 0.36), &scale.label(v), pen.tick(), Anchor::End);
         }
     }
 }
 
-/// A line of steps, one per bin. Size is bounded by bins; neighbours of equal value are one step.
-pub fn steps(svg: &mut Svg, area: Area, time: Cells, bins: Bins, top: f64, line: &Line) {
-    if line.values.iter().all(|v| *v <= 0.0) {
-        return;
-    }
-    let y = |v: f64| area.bottom() - (v / top).clamp(0.0, 1.0) * area.h;
-    let mut d = String::new();
-    let mut last = f64::NAN;
-    for (i, v) in line.values.iter().enumerate() {
-        let (left, _) = bins.edges_ns(i);
-        if i == 0 {
-            let _ = write!(d, "M{} {}", number(time_x(area, time, left)), number(y(*v)));
-        } else if *v != last {
-            let _ = write!(d, "H{}V{}", number(time_x(area, time, left)), number(y(*v)));
+/// Where the steps of a line stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Places {
+    /// At bins of time.
+    Time(Cells, Bins),
+    /// At so many slots of equal width.
+    Slots(usize),
+}
+
+impl Places {
+    /// Left edge of place `i`, px; of the place after the last, its right edge.
+    pub(crate) fn x(&self, area: Area, i: usize) -> f64 {
+        match self {
+            Self::Time(time, bins) if i < bins.count() => time_x(area, *time, bins.edges_ns(i).0),
+            Self::Time(time, bins) => time_x(area, *time, bins.edges_ns(bins.count() - 1).1),
+            Self::Slots(n) => area.x + area.w * i as f64 / (*n).max(1) as f64,
         }
-        last = *v;
     }
-    let end = bins.edges_ns(line.values.len().saturating_sub(1)).1;
-    let _ = write!(d, "H{}", number(time_x(area, time, end)));
-    if let Some(opacity) = line.fill {
-        let base = number(area.bottom());
-        let start = number(time_x(area, time, bins.edges_ns(0).0));
-        svg.path(&format!("{d}V{base}H{start}Z"), line.color, opacity, "none", 0.0);
+}
+
+/// How steps look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stroke {
+    pub(crate) color: &'static str,
+    /// Its width, px; none where it is 0.
+    pub(crate) width: f64,
+    pub(crate) dash: &'static str,
+    /// How opaque the area between the line and its base is tinted, if it is.
+    pub(crate) fill: Option<f64>,
+}
+
+/// A line of steps, one per place, at heights `y` px from the top of the picture; where that is no number, there is a gap. The
+/// tinted area reaches to `base`. Size is bounded by places; neighbours of equal height are one step.
+pub(crate) fn steps(
+    svg: &mut Svg,
+    area: Area,
+    places: Places,
+    (y, base): (&[f64], &dyn Fn(usize) -> f64),
+    stroke: Stroke,
+) {
+    let mut at = 0;
+    while at < y.len() {
+        if !y[at].is_finite() {
+            at += 1;
+            continue;
+        }
+        let end = at + y[at..].iter().take_while(|v| v.is_finite()).count();
+        let mut d = String::new();
+        let mut last = f64::NAN;
+        for (i, v) in y.iter().enumerate().take(end).skip(at) {
+            if i == at {
+                let _ = write!(d, "M{} {}", number(places.x(area, i)), number(*v));
+            } else if *v != last {
+                let _ = write!(d, "H{}V{}", number(places.x(area, i)), number(*v));
+            }
+            last = *v;
+        }
+        let _ = write!(d, "H{}", number(places.x(area, end)));
+        if let Some(opacity) = stroke.fill {
+            let mut back = String::new();
+            let mut last = f64::NAN;
+            for i in (at..end).rev() {
+                let v = base(i);
+                if v != last {
+                    let _ = write!(back, "H{}V{}", number(places.x(area, i + 1)), number(v));
+                }
+                last = v;
+            }
+            let _ = write!(back, "H{}Z", number(places.x(area, at)));
+            svg.path(&format!("{d}{back}"), stroke.color, opacity, "none", 0.0, "");
+        }
+        if stroke.width > 0.0 {
+            svg.path(&d, "none", 0.0, stroke.color, stroke.width, stroke.dash);
+        }
+        at = end;
     }
-    svg.path(&d, "none", 0.0, line.color, line.width);
 }
 
 /// Name of a panel with its unit, on the left, and its legend on the right.
-pub fn heading(svg: &mut Svg, area: Area, name: &str, unit: &str, entries: &[Entry]) {
+pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &str, entries: &[Entry]) {
     let y = area.y - 9.0;
-    svg.text((area.x, y), name, HEADING, Anchor::Start);
-    let mut left = area.x + font::width(name, HEADING.size, true) + 8.0;
-    svg.text((left, y), unit, TICK, Anchor::Start);
+    svg.text((area.x, y), name, pen.heading(), Anchor::Start);
+    let mut left = area.x + font::width(name, pen.heading().size, true) + 8.0;
+    svg.text((left, y), unit, pen.tick(), Anchor::Start);
     left += font::width(unit, SMALL, false) + 24.0;
     let key_width = |k: Key| match k {
-        Key::Line(_) => 22.0,
+        Key::Line(..) => 22.0,
         Key::Ramp(_) => 46.0,
-        Key::None => 0.0,
     };
     let wide: f64 =
         entries.iter().map(|e| key_width(e.key) + font::width(&e.label, SMALL, false) + 18.0).sum::<f64>() - 18.0;
     let mut x = (area.right() - wide).max(left);
     for e in entries {
         match e.key {
-            Key::Line(c) => svg.line((x, y - 4.0), (x + 16.0, y - 4.0), c, 3.0, ""),
+            Key::Line(c, width, dash) => svg.line((x, y - 4.0), (x + 16.0, y - 4.0), c, width, dash),
             Key::Ramp(ramp) => {
                 let x = x.round();
                 for i in 0..20 {
@@ -138,34 +189,33 @@ pub fn heading(svg: &mut Svg, area: Area, name: &str, unit: &str, entries: &[Ent
                     svg.rect(cell, &color::hex(ramp.at(f64::from(i) / 19.0)), 1.0);
                 }
             }
-            Key::None => {}
         }
         x += key_width(e.key);
-        svg.text((x, y), &e.label, TICK, Anchor::Start);
+        svg.text((x, y), &e.label, pen.tick(), Anchor::Start);
         x += font::width(&e.label, SMALL, false) + 18.0;
     }
 }
 
 /// A note in a plot's upper right corner, on paper of its own.
-pub fn corner(svg: &mut Svg, area: Area, text: &str) {
+pub(crate) fn corner(svg: &mut Svg, pen: &Pen, area: Area, text: &str) {
     let wide = font::width(text, 11.0, false) + 6.0;
-    svg.rect(Area { x: area.right() - wide - 2.0, y: area.y + 2.0, w: wide, h: 15.0 }, color::PAPER, 0.75);
-    svg.text((area.right() - 5.0, area.y + 13.5), text, Style { size: 11.0, ..TICK }, Anchor::End);
+    svg.rect(Area { x: area.right() - wide - 2.0, y: area.y + 2.0, w: wide, h: 15.0 }, pen.theme.paper, 0.75);
+    svg.text((area.right() - 5.0, area.y + 13.5), text, Style { size: 11.0, ..pen.tick() }, Anchor::End);
 }
 
 /// What is said where a reel has nothing for a panel.
-pub fn nothing(svg: &mut Svg, area: Area, why: &str) {
-    svg.text((area.x + area.w / 2.0, area.y + area.h / 2.0 + 4.0), why, TICK, Anchor::Middle);
+pub(crate) fn nothing(svg: &mut Svg, pen: &Pen, area: Area, why: &str) {
+    svg.text((area.x + area.w / 2.0, area.y + area.h / 2.0 + 4.0), why, pen.tick(), Anchor::Middle);
 }
 
 /// Time labels under the last panel.
-pub fn time_axis(svg: &mut Svg, area: Area, time: Cells, caption: &str) {
+pub(crate) fn time_axis(svg: &mut Svg, pen: &Pen, area: Area, time: Cells, caption: &str) {
     for (x, label) in ticks_of(area, time) {
-        svg.line((x.round() + 0.5, area.bottom()), (x.round() + 0.5, area.bottom() + 5.0), color::FRAME, 1.0, "");
+        svg.line((x.round() + 0.5, area.bottom()), (x.round() + 0.5, area.bottom() + 5.0), pen.theme.frame, 1.0, "");
         // Labels at the edges stay inside, lest they meet those of the next column.
         let half = font::width(&label, SMALL, false) / 2.0;
         let x = x.clamp(area.x + half - 4.0, (area.right() - half).max(area.x + half - 4.0));
-        svg.text((x, area.bottom() + 19.0), &label, TICK, Anchor::Middle);
+        svg.text((x, area.bottom() + 19.0), &label, pen.tick(), Anchor::Middle);
     }
-    svg.text((area.x + area.w / 2.0, area.bottom() + 37.0), caption, TICK, Anchor::Middle);
+    svg.text((area.x + area.w / 2.0, area.bottom() + 37.0), caption, pen.tick(), Anchor::Middle);
 }

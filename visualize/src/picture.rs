@@ -1,7 +1,8 @@
-//! The picture: panels over one time axis, a column per reel, a table below.
+//! The picture: panels over one time axis, a column per reel - or all reels in one, or the difference of two - and a table below.
+
+use std::sync::Arc;
 
 use ioreel_analyze::{
-    Summary,
     bins::{Bins, nice_width_ns},
     coverage::Coverage,
 };
@@ -10,16 +11,22 @@ use ioreel_traces::Reel;
 use crate::{
     PlotError, Result,
     bands::OffsetAxis,
-    layers::{self, LatencyAxis},
+    combine, draw,
+    gather::gather,
     marks,
-    painter::{BETWEEN, Column, LATENCY_HEIGHT, LEFT, OFFSET_HEIGHT, Painter, RIGHT},
+    painter::{BETWEEN, Column, LEFT, OFFSET_HEIGHT, Painter, RIGHT},
+    palette::{ColorBy, Palette},
+    panel::Pen,
+    panels::{self, About, Setup, Spec, table::Table},
     raster::Cells,
     render,
+    shape::{Field, Shape},
     survey::{Choice, Survey, survey},
     svg::Svg,
+    theme::{DARK, LIGHT},
 };
 
-/// What is drawn, and how wide.
+/// What is drawn, and how.
 #[derive(Clone, Debug, Default)]
 pub struct PlotOptions {
     /// Heading; the reel's name when there is one reel, none otherwise.
@@ -28,6 +35,26 @@ pub struct PlotOptions {
     pub width: Option<u32>,
     /// Device and window.
     pub choice: Choice,
+    /// Names of panels, see [`panels::names`]; a default by what the reels hold where empty.
+    pub panels: Vec<String>,
+    /// Light on dark.
+    pub dark: bool,
+    /// What the colours of densities tell apart.
+    pub color_by: ColorBy,
+    /// How several reels are shown.
+    pub arrange: Arrange,
+}
+
+/// How several reels are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrange {
+    /// Each in a column of its own.
+    #[default]
+    SideBySide,
+    /// Over each other, each in a colour of its own.
+    Overlay,
+    /// The second less the first (P18).
+    Difference,
 }
 
 /// A finished picture.
@@ -67,57 +94,128 @@ const MARGIN_SHARE: i64 = 64;
 /// Reels whose lengths differ by more than this factor get time axes of their own.
 const SHARED_TIME_FACTOR: f64 = 8.0;
 
-/// Draws the reels side by side.
+/// Draws the reels.
+///
+/// # Errors
+/// When a reel cannot be read, or what was asked for cannot be drawn.
 pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
-    let n = reels.len().max(1);
+    if options.arrange == Arrange::Difference && reels.len() != 2 {
+        return Err(PlotError::NotTwo { given: reels.len() });
+    }
+    let together = options.arrange != Arrange::SideBySide && reels.len() > 1;
+    let n = if together { 1 } else { reels.len().max(1) };
     let width = options.width.unwrap_or(DEFAULT_WIDTH.max(140 + n as u32 * COLUMN_WIDTH));
     let least = (LEFT + RIGHT + BETWEEN * (n - 1) as f64) as u32 + LEAST_COLUMN * n as u32;
     if width < least || width > MOST_WIDTH {
         return Err(PlotError::Width { width, columns: n, least, most: MOST_WIDTH });
     }
-    // Operations are drawn in all detail where at least one reel has no device to draw: then for all, so that they
-    // compare. Elsewhere one panel of them says what the devices' work came from.
-    let detailed = reels.iter().any(|r| !Summary::has(r).0);
-    let calls = detailed || reels.iter().any(|r| Summary::has(r).1);
-    let surveys = reels.iter().map(|r| survey(r, &options.choice, calls)).collect::<Result<Vec<_>>>()?;
-    let cell_px = cell_px(&surveys, detailed);
+    let surveys = reels.iter().map(|r| survey(r, &options.choice)).collect::<Result<Vec<_>>>()?;
+    let specs = specs(&surveys, &options.panels)?;
+    let color_by = if together { ColorBy::Reel } else { options.color_by };
+    let palettes = Palette::of(reels, &options.choice, color_by)?;
+    let cell_px = cell_px(reels, &surveys, &specs);
     let offsets = offset_axis(&surveys, cell_px);
     let room = (f64::from(width) - LEFT - RIGHT - BETWEEN * (n - 1) as f64) / n as f64;
     let cells = (room / f64::from(cell_px)) as u32;
     let column_px = f64::from(cells * cell_px);
-    let latency = LatencyAxis::new(
-        surveys.iter().filter_map(|s| s.calls.as_ref()).map(|c| c.latency.min_ns).min().unwrap_or(1),
-        surveys.iter().filter_map(|s| s.calls.as_ref()).map(|c| c.latency.max_ns).max().unwrap_or(1),
-        LATENCY_HEIGHT / cell_px,
-    );
-    let shared = shared_end(&surveys);
-    let mut columns = Vec::new();
-    for (i, (reel, survey)) in reels.iter().zip(surveys).enumerate() {
+    let shared = if together { surveys.iter().map(|s| s.to_ns).max() } else { shared_end(&surveys) };
+    let mut shapes: Vec<Vec<Option<Shape>>> = Vec::new();
+    let mut axes = Vec::new();
+    for ((reel, survey), palette) in reels.iter().zip(&surveys).zip(palettes) {
         let end_ns = shared.unwrap_or(survey.to_ns).max(survey.to_ns);
         // What happens last should not stick to the frame.
         let margin_ns = if options.choice.to_ns.is_some() { 0 } else { (end_ns - survey.from_ns) / MARGIN_SHARE };
         let time = Cells { from: survey.from_ns, to: end_ns.saturating_add(margin_ns), count: cells };
         let bin_ns = nice_width_ns(time.to - time.from, (column_px / BIN_PX) as usize, 1);
-        let bins = Bins::new(survey.from_ns, survey.to_ns, bin_ns);
-        let device = match &survey.device {
-            Some(d) => Some(layers::device(reel, &options.choice, d.dev, time, &offsets, bins)?),
-            None => None,
-        };
-        let call_layers = if calls { Some(layers::calls(reel, time, latency, bins)?) } else { None };
-        let x = LEFT + i as f64 * (column_px + BETWEEN);
-        let marks = marks::place(&reel.manifest.marks, time, column_px);
-        columns.push(Column { survey, time, bins, x, w: column_px, device, calls: call_layers, marks });
+        // Reels that lie over each other need the same bins; otherwise there are none after a reel's end.
+        let bins = Bins::new(survey.from_ns, if together { end_ns } else { survey.to_ns }, bin_ns);
+        let setup = Setup { reel, survey, time, bins, offsets: &offsets, palette: Arc::new(palette) };
+        shapes.push(count(&setup, &options.choice, &specs)?);
+        axes.push((time, bins));
     }
-    let mut painter =
-        Painter { svg: Svg::default(), columns, width: f64::from(width), cell_px, detailed, y: 0.0, lane: None };
-    painter.draw(reels, options, &offsets, latency, shared.is_some())
+    for i in 0..specs.len() {
+        let fields = shapes.iter_mut().filter_map(|s| match &mut s[i] {
+            Some(Shape::Field(field)) => Some(field),
+            _ => None,
+        });
+        draw::fields::cut_to_use(&mut fields.collect::<Vec<&mut Field>>());
+    }
+    let manifests = reels.iter().map(|r| &r.manifest);
+    let parts = surveys.into_iter().zip(manifests).zip(shapes).zip(axes);
+    let mut columns: Vec<Column> = parts
+        .enumerate()
+        .map(|(i, (((survey, manifest), shapes), (time, bins)))| Column {
+            losses: manifest.losses.clone(),
+            marks: marks::place(&manifest.marks, time, column_px),
+            surveys: vec![survey],
+            time,
+            bins,
+            x: LEFT + i as f64 * (column_px + BETWEEN),
+            w: column_px,
+            shapes,
+        })
+        .collect();
+    if together {
+        columns = combine::one(columns, options.arrange);
+    }
+    let pen = Pen { theme: if options.dark { &DARK } else { &LIGHT } };
+    let title = options.title.clone().or_else(|| (reels.len() == 1).then(|| reels[0].name()));
+    Painter::new(pen, columns, f64::from(width), cell_px, options.arrange).draw(
+        title.as_deref(),
+        &specs,
+        shared.is_some(),
+    )
+}
+
+/// The panels to draw.
+fn specs(surveys: &[Survey], asked: &[String]) -> Result<Vec<&'static Spec>> {
+    if !asked.is_empty() {
+        return panels::chosen(asked);
+    }
+    let requests = surveys.iter().any(|s| s.device.is_some());
+    let calls = surveys.iter().any(|s| s.has_calls);
+    let mut names: Vec<&str> = panels::default_names(requests, calls || !requests).to_vec();
+    // Where one reel has no device to draw, operations are what all can be compared by.
+    if requests && calls && surveys.iter().any(|s| s.device.is_none()) {
+        let at = names.len() - 1;
+        names.splice(at..at, ["latency-calls", "call-throughput"]);
+    }
+    panels::chosen(&names.into_iter().map(String::from).collect::<Vec<_>>())
+}
+
+/// What each panel shows of a reel; nothing where the reel has nothing to show.
+fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<Vec<Option<Shape>>> {
+    let (device, calls) = (setup.survey.device.is_some(), setup.survey.has_calls);
+    let drawn = |spec: &Spec| match spec.about {
+        About::Device => device,
+        About::Calls => calls,
+        About::All => true,
+    };
+    let mut made = specs.iter().filter(|s| drawn(s)).map(|s| (s.make)(setup)).collect::<Result<Vec<_>>>()?;
+    let with_table = specs.iter().any(|s| s.name == "table");
+    if with_table {
+        made.push(Table::of_calls(setup)?);
+    }
+    let mut shapes = gather(setup.reel, setup.survey, choice, made)?;
+    let of_calls = if with_table { shapes.pop() } else { None };
+    let mut shapes = shapes.into_iter();
+    let mut out: Vec<Option<Shape>> = specs.iter().map(|s| drawn(s).then(|| shapes.next()).flatten()).collect();
+    if let Some(Shape::Table(calls)) = of_calls {
+        for shape in out.iter_mut().flatten() {
+            if let Shape::Table(sheets) = shape {
+                sheets.iter_mut().zip(&calls).for_each(|(sheet, calls)| sheet.join(calls));
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// Pixels of a raster's cell: few events are drawn larger, so that each can be seen; many as fine as can be.
-fn cell_px(surveys: &[Survey], detailed: bool) -> u32 {
-    let most = surveys.iter().map(|s| {
-        let requests = s.device.as_ref().map_or(0, |d| d.summary.requests);
-        requests.max(s.calls.as_ref().filter(|_| detailed).map_or(0, |c| c.totals.calls))
+fn cell_px(reels: &[Reel], surveys: &[Survey], specs: &[&'static Spec]) -> u32 {
+    let of_calls = specs.iter().any(|s| s.about == About::Calls && s.height > 100 || s.name == "files");
+    let most = reels.iter().zip(surveys).map(|(reel, s)| {
+        let calls = if of_calls { reel.count::<ioreel_traces::rows::Op>().max(0) as u64 } else { 0 };
+        calls.max(s.device.as_ref().map_or(0, |d| d.requests))
     });
     match most.max().unwrap_or(0) {
         0..4_000 => 3,

@@ -8,7 +8,8 @@ use resvg::tiny_skia::{Pixmap, PremultipliedColorU8};
 
 use crate::{
     PlotError, Result,
-    color::{Ramp, Rgb, overprint},
+    color::{Ramp, Rgb},
+    theme::Theme,
 };
 
 /// A range of values laid over a number of cells.
@@ -100,7 +101,7 @@ impl Grid {
 }
 
 /// Finished counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Columns.
     pub width: usize,
@@ -111,6 +112,18 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// The rows `from..to` alone.
+    pub fn rows(&self, from: usize, to: usize) -> Self {
+        let to = to.min(self.height);
+        let from = from.min(to);
+        Self { width: self.width, height: to - from, cells: self.cells[from * self.width..to * self.width].to_vec() }
+    }
+
+    /// Adds another's, of the same size.
+    pub fn add(&mut self, other: &Self) {
+        self.cells.iter_mut().zip(&other.cells).for_each(|(a, b)| *a = a.saturating_add(*b));
+    }
+
     /// The greatest count.
     pub fn max(&self) -> u32 {
         self.cells.iter().copied().max().unwrap_or(0)
@@ -122,21 +135,52 @@ pub fn log_density(count: u32, max: u32) -> f64 {
     if count <= 1 || max <= 1 { 0.0 } else { f64::from(count).ln() / f64::from(max).ln() }
 }
 
-/// A PNG of layers printed over each other, each with its ramp and the count that is its darkest; row 0
-/// of the counts is at the top. Cells with no event are transparent.
-pub fn png(layers: &[(&Counts, Ramp, u32)]) -> Result<Vec<u8>> {
-    let failed = |why: &str| PlotError::Render { why: why.into() };
-    let Some((first, ..)) = layers.first() else { return Err(failed("no layers")) };
-    let (width, height) = (first.width, first.height);
-    let mut map = Pixmap::new(width as u32, height as u32).ok_or_else(|| failed("the raster has no size"))?;
-    let mut colors: Vec<Option<Rgb>> = vec![None; width * height];
+/// What is seen where several layers have events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blend {
+    /// All of them, as inks over each other.
+    Overprint,
+    /// The one with most events; of equals the first.
+    Most,
+    /// The last that has any.
+    Last,
+}
+
+/// A layer of a raster: counts, their colours, and the count that is the far end of the ramp.
+pub type Inked<'a> = (&'a Counts, Ramp, u32);
+
+/// The colour of every cell, none where there is no event.
+pub fn colors(layers: &[Inked<'_>], blend: Blend, theme: &Theme) -> Vec<Option<Rgb>> {
+    let cells = layers.first().map_or(0, |(c, ..)| c.cells.len());
+    let mut colors: Vec<Option<Rgb>> = vec![None; cells];
+    let mut most = vec![0u32; if blend == Blend::Most { cells } else { 0 }];
     for (counts, ramp, max) in layers {
-        for (color, count) in colors.iter_mut().zip(&counts.cells).filter(|(_, n)| **n > 0) {
-            let ink = ramp.at(log_density(*count, *max));
-            *color = Some(color.map_or(ink, |under| overprint(under, ink)));
+        // Few counts are many cells: a logarithm each would cost more than reading the reel.
+        let mut known: Vec<Option<Rgb>> = vec![None; 256];
+        for (i, (color, count)) in colors.iter_mut().zip(&counts.cells).enumerate().filter(|(_, (_, n))| **n > 0) {
+            let paint = || ramp.at(log_density(*count, *max));
+            let ink = match known.get_mut(*count as usize) {
+                Some(ink) => *ink.get_or_insert_with(paint),
+                None => paint(),
+            };
+            match blend {
+                Blend::Overprint => *color = Some(color.map_or(ink, |under| theme.overprint(under, ink))),
+                Blend::Last => *color = Some(ink),
+                Blend::Most if *count > most[i] => (*color, most[i]) = (Some(ink), *count),
+                Blend::Most => {}
+            }
         }
     }
-    for (pixel, color) in map.pixels_mut().iter_mut().zip(&colors) {
+    colors
+}
+
+/// A PNG of layers; row 0 of the counts is at the top. Cells with no event are transparent.
+pub fn png(layers: &[Inked<'_>], blend: Blend, theme: &Theme) -> Result<Vec<u8>> {
+    let failed = |why: &str| PlotError::Render { why: why.into() };
+    let Some((first, ..)) = layers.first() else { return Err(failed("no layers")) };
+    let mut map =
+        Pixmap::new(first.width as u32, first.height as u32).ok_or_else(|| failed("the raster has no size"))?;
+    for (pixel, color) in map.pixels_mut().iter_mut().zip(&colors(layers, blend, theme)) {
         if let Some([r, g, b]) = *color {
             *pixel = PremultipliedColorU8::from_rgba(r, g, b, 255).ok_or_else(|| failed("a colour is out of range"))?;
         }

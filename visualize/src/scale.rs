@@ -10,9 +10,11 @@ pub fn nice_step(least: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * decade).find(|s| *s >= least * (1.0 - 1e-9)).unwrap_or(10.0 * decade)
 }
 
-/// An axis of rates or counts from 0 to a round number.
+/// An axis of rates or counts from 0 to a round number, or of differences from its negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValueScale {
+    /// The bottom: 0, or `-top`.
+    pub bottom: f64,
     /// The top.
     pub top: f64,
     /// Between ticks.
@@ -24,12 +26,20 @@ impl ValueScale {
     pub fn new(most: f64, ticks: u32) -> Self {
         let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
         let step = nice_step(most / f64::from(ticks.max(1)));
-        Self { top: (most / step * (1.0 - 1e-9)).ceil() * step, step }
+        Self { bottom: 0.0, top: (most / step * (1.0 - 1e-9)).ceil() * step, step }
     }
 
-    /// The ticks, from 0 to the top.
+    /// An axis of differences of up to `most` either way.
+    pub fn signed(most: f64, ticks: u32) -> Self {
+        let scale = Self::new(most, (ticks / 2).max(1));
+        Self { bottom: -scale.top, ..scale }
+    }
+
+    /// The ticks, from the bottom to the top.
     pub fn ticks(&self) -> Vec<f64> {
-        (0..=(self.top / self.step).round() as u32).map(|i| f64::from(i) * self.step).collect()
+        let steps = (self.top / self.step).round() as i64;
+        let first = if self.bottom < 0.0 { -steps } else { 0 };
+        (first..=steps).map(|i| i as f64 * self.step).collect()
     }
 
     /// A tick's label.

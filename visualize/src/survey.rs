@@ -1,19 +1,22 @@
-//! First reading of a reel: which device, which addresses, how long, and the totals of the summary row.
+//! First reading of a reel: which device, which addresses, how long, and what must not be missed.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, btree_map::Entry},
+};
 
 use ioreel_analyze::{
-    Summary,
-    actor::{ActorMeter, MountSummary, Totals},
+    actor::{ActorMeter, MountSummary},
+    bios::each_bio,
     calls::each_call,
     coverage::Coverage,
-    device::{DeviceMeter, DeviceSummary},
-    latency::{Latency, LatencySummary},
-    requests::{Class, requests},
+    requests::{Request, each_of_segment},
 };
 use ioreel_traces::{
     Reel,
     manifest::{State, dev_name},
+    rows::{Block, Op},
+    table::Row,
 };
 
 use crate::{PlotError, Result};
@@ -58,12 +61,20 @@ pub struct Survey {
     pub settle_ns: i64,
     /// The device to draw.
     pub device: Option<DeviceSurvey>,
-    /// The operations, where they are to be drawn.
-    pub calls: Option<CallSurvey>,
+    /// Whether there are operations.
+    pub has_calls: bool,
     /// Events lost, all classes.
     pub lost: i64,
     /// The reel was not closed by its writer.
     pub unfinished: bool,
+    /// It was closed early, by its writer or a limit; why, empty where it ended by itself.
+    pub cut_short: String,
+    /// What is drawn begins after the reel's start, ends before its end.
+    pub window: (bool, bool),
+    /// Moments at which clocks disagree: something ended before it began. The first of them, in order.
+    pub clock_jumps_ns: Vec<i64>,
+    /// How many there are.
+    pub clock_jumps: u64,
 }
 
 /// One device of a reel.
@@ -75,62 +86,159 @@ pub struct DeviceSurvey {
     pub label: String,
     /// Devices that the reel has requests of.
     pub devices: usize,
-    /// Totals in the window.
-    pub summary: DeviceSummary,
+    /// It works on bios: the reel has no requests of it, and each bio stands for one.
+    pub of_bios: bool,
+    /// Requests in the window.
+    pub requests: u64,
     /// Sectors read and written in the window.
     pub used: Coverage,
-    /// Whether there are flushes.
-    pub flushes: bool,
-    /// Whether there are discards, zeroing and the like.
-    pub others: bool,
 }
 
-/// The operations of a reel.
-#[derive(Clone, Debug)]
-pub struct CallSurvey {
-    /// Totals in the window.
-    pub totals: Totals,
-    /// Their durations.
-    pub latency: LatencySummary,
-}
-
-/// What the first pass keeps of a device.
-#[derive(Debug, Default)]
+/// What is kept of a device.
+#[derive(Clone, Debug, Default)]
 struct Seen {
-    meter: DeviceMeter,
+    of_bios: bool,
+    requests: u64,
+    data_bytes: u64,
     used: Coverage,
     /// When its last request ended, in the window or not.
     last_ns: i64,
+    jumps: u64,
+    jumps_ns: Vec<i64>,
 }
 
-/// Reads the reel. Operations are surveyed where `calls` says so.
-pub fn survey(reel: &Reel, choice: &Choice, calls: bool) -> Result<Survey> {
-    let m = &reel.manifest;
-    let mut devices: BTreeMap<i64, Seen> = BTreeMap::new();
-    for request in requests(reel) {
-        let request = request?;
-        let seen = devices.entry(request.dev).or_default();
-        seen.last_ns = seen.last_ns.max(request.last_ns());
-        if choice.holds(request.issue_ns) {
-            seen.meter.push(&request);
-            if request.class.is_data() {
-                seen.used.add(request.sector, request.end_sector());
+/// Moments of disagreeing clocks that are remembered.
+const MOST_JUMPS: usize = 500;
+
+impl Seen {
+    fn add(&mut self, choice: &Choice, r: &Request) {
+        self.last_ns = self.last_ns.max(r.last_ns());
+        if r.last_ns() < r.issue_ns {
+            self.jumps += 1;
+            if self.jumps_ns.len() < MOST_JUMPS {
+                self.jumps_ns.push(r.issue_ns);
+            }
+        }
+        if choice.holds(r.issue_ns) {
+            self.requests += 1;
+            if r.class.is_data() {
+                self.used.add(r.sector, r.end_sector());
+                self.data_bytes = self.data_bytes.saturating_add(u64::try_from(r.len_bytes).unwrap_or(0));
             }
         }
     }
-    // With several devices, what the operations worked on tells which one is meant.
-    let ambiguous = devices.len() > 1 && choice.device.is_none();
-    let (actors, call_survey, last_call_ns) =
-        if calls || ambiguous { operations(reel, choice)? } else { (ActorMeter::default(), None, 0) };
+
+    fn merge(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+        self.used.merge(&other.used);
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.jumps += other.jumps;
+        self.jumps_ns.extend(other.jumps_ns);
+    }
+}
+
+type Devices = BTreeMap<i64, Seen>;
+
+/// Threads that read segments.
+const READERS: usize = 2;
+
+/// All devices, segments shared out among threads: nothing that is learnt here depends on order.
+fn devices(reel: &Reel, choice: &Choice) -> Result<Devices> {
+    let segments = reel.segments::<Block>().len();
+    let part = |first: usize| -> Result<Devices> {
+        let mut devices = Devices::new();
+        for segment in (first..segments).step_by(READERS) {
+            each_of_segment(reel, segment, |batch| {
+                // Mostly there is one device: it is looked up once per run.
+                for run in batch.chunk_by(|a, b| a.dev == b.dev) {
+                    let seen = devices.entry(run[0].dev).or_default();
+                    run.iter().for_each(|r| seen.add(choice, r));
+                }
+            })?;
+        }
+        Ok(devices)
+    };
+    let parts = std::thread::scope(|threads| {
+        let part = &part;
+        let running: Vec<_> = (0..READERS).map(|first| threads.spawn(move || part(first))).collect();
+        running.into_iter().map(|t| t.join().map_err(|_| died())?).collect::<Result<Vec<_>>>()
+    })?;
+    let mut all = Devices::new();
+    for (dev, seen) in parts.into_iter().flatten() {
+        match all.entry(dev) {
+            Entry::Vacant(place) => _ = place.insert(seen),
+            Entry::Occupied(mut there) => there.get_mut().merge(seen),
+        }
+    }
+    // Devices that make no requests of their bios are told by those.
+    let mut of_bios = Devices::new();
+    each_bio(reel, |b| {
+        if !all.contains_key(&b.dev) {
+            let seen = of_bios.entry(b.dev).or_default();
+            seen.of_bios = true;
+            seen.add(
+                choice,
+                &Request {
+                    rq_id: -1,
+                    queue_ns: Some(b.queue_ns),
+                    issue_ns: b.queue_ns,
+                    complete_ns: b.complete_ns,
+                    dev: b.dev,
+                    sector: b.sector,
+                    len_bytes: b.len_bytes,
+                    class: b.class,
+                    error: 0,
+                },
+            );
+        }
+    })?;
+    all.append(&mut of_bios);
+    Ok(all)
+}
+
+fn died() -> PlotError {
+    PlotError::Render { why: "a thread that reads has died, which is a bug".into() }
+}
+
+/// The last moment that a table speaks of, by the manifest.
+fn last_row_ns<R: Row>(reel: &Reel) -> i64 {
+    reel.manifest.segments.get(R::TABLE).into_iter().flatten().map(|s| s.to_ns).max().unwrap_or(0)
+}
+
+/// Why a recording ended before what it recorded did.
+fn cut_short(reel: &Reel) -> String {
+    let why = match reel.manifest.ended.as_str() {
+        "duration" => "by --duration",
+        "max_size" => "by --max-size",
+        "min_free" => "by --min-free",
+        "signal" => "by a signal",
+        "failed" => "by a failure",
+        _ if reel.manifest.state == State::Truncated => "by its writer",
+        _ => return String::new(),
+    };
+    why.into()
+}
+
+/// Reads the reel.
+pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
+    let m = &reel.manifest;
+    let mut devices = devices(reel, choice)?;
+    let has_calls = reel.count::<Op>() > 0;
+    // With several devices, what the operations worked on tells which one is meant; with none, which file system.
+    let ambiguous = devices.len() != 1 && choice.device.is_none();
+    let actors = if has_calls && ambiguous { operations(reel, choice)? } else { ActorMeter::default() };
     let mounts = actors.files(reel, 0)?.mounts;
     let dev = pick_device(reel, choice, &devices, &mounts)?;
     let fstype = fstype(reel, dev, &mounts);
 
+    let last_call_ns = last_row_ns::<Op>(reel);
     let elapsed_ns = if m.span.elapsed_ns > 0 { m.span.elapsed_ns } else { last_call_ns };
     // Not the whole settling: the quiet at its end, and what other devices do then, would only push the rest together.
     let last_ns = match dev.and_then(|dev| devices.get(&dev)) {
         Some(seen) => seen.last_ns.max(elapsed_ns),
-        None => last_call_ns.max(elapsed_ns),
+        None if m.span.elapsed_ns > 0 => elapsed_ns,
+        None => last_call_ns,
     };
     let from_ns = choice.from_ns.unwrap_or(0).clamp(0, MOST_NS);
     let last_ns = last_ns.clamp(0, MOST_NS);
@@ -142,19 +250,18 @@ pub fn survey(reel: &Reel, choice: &Choice, calls: bool) -> Result<Survey> {
     // A reel of one moment is drawn as a millisecond; of several within less than a microsecond, as that.
     let to_ns = if to_ns <= from_ns { from_ns + 1_000_000 } else { to_ns.max(from_ns + 1_000) };
     let count = devices.len();
+    let (clock_jumps, mut clock_jumps_ns) = dev
+        .and_then(|dev| devices.get_mut(&dev))
+        .map_or((0, Vec::new()), |seen| (seen.jumps, std::mem::take(&mut seen.jumps_ns)));
+    clock_jumps_ns.sort_unstable();
     let device = dev.and_then(|dev| devices.remove(&dev).map(|seen| (dev, seen)));
-    let device = device.map(|(dev, seen)| {
-        let summary = seen.meter.summary(dev, m, to_ns - from_ns);
-        let has = |f: fn(Class) -> bool| summary.classes.iter().any(|c| f(c.op));
-        DeviceSurvey {
-            dev,
-            label: label(reel, dev),
-            devices: count,
-            used: seen.used,
-            flushes: has(|c| c == Class::Flush),
-            others: has(|c| !c.is_data() && c != Class::Flush),
-            summary,
-        }
+    let device = device.map(|(dev, seen)| DeviceSurvey {
+        dev,
+        label: label(reel, dev),
+        devices: count,
+        of_bios: seen.of_bios,
+        requests: seen.requests,
+        used: seen.used,
     });
     Ok(Survey {
         name: reel.name(),
@@ -165,35 +272,25 @@ pub fn survey(reel: &Reel, choice: &Choice, calls: bool) -> Result<Survey> {
         elapsed_ns,
         settle_ns: m.span.settle_ns,
         device,
-        calls: call_survey.filter(|_| calls),
+        has_calls,
         lost: m.lost(),
-        unfinished: m.state != State::Complete,
+        unfinished: m.state == State::Recording,
+        cut_short: cut_short(reel),
+        window: (from_ns > 0, choice.to_ns.is_some_and(|t| t < last_ns)),
+        clock_jumps_ns,
+        clock_jumps,
     })
 }
 
-/// One pass over the operations: by file, in sum, and when the last one ended.
-fn operations(reel: &Reel, choice: &Choice) -> Result<(ActorMeter, Option<CallSurvey>, i64)> {
+/// One pass over the operations: by file.
+fn operations(reel: &Reel, choice: &Choice) -> Result<ActorMeter> {
     let mut actors = ActorMeter::default();
-    let (mut totals, mut latency) = (Totals::default(), Latency::default());
-    let mut last_ns = 0;
     each_call(reel, |call| {
-        if call.by_tool {
-            return;
-        }
-        last_ns = last_ns.max(call.end_ns());
-        if !choice.holds(call.end_ns()) {
-            return;
-        }
-        actors.push(call);
-        totals.calls += 1;
-        totals.errors += u64::from(call.errno().is_some());
-        totals.add_bytes(call);
-        if let Some(ns) = call.dur_ns {
-            latency.record(ns);
+        if !call.by_tool && choice.holds(call.end_ns()) {
+            actors.push(call);
         }
     })?;
-    totals.time_ns = latency.total_ns();
-    Ok((actors, Some(CallSurvey { totals, latency: latency.summary() }), last_ns))
+    Ok(actors)
 }
 
 /// What a mount meant to the workload, in bytes: written ones count twice - the source of an unpacking is not
@@ -231,11 +328,11 @@ fn pick_device(
     let Some(asked) = &choice.device else {
         let below =
             |dev: i64| mounts.iter().filter(|m| lies_on(reel, m.sb_dev, &m.source, dev)).map(weight).max().unwrap_or(0);
-        let best = devices.iter().max_by_key(|(dev, d)| (below(**dev), d.meter.data_bytes(), Reverse(**dev)));
+        let best = devices.iter().max_by_key(|(dev, d)| (below(**dev), d.data_bytes, Reverse(**dev)));
         return Ok(best.map(|(dev, _)| *dev));
     };
     // A reel that holds no requests at all (tmpfs) is drawn by its operations, whatever device was asked for.
-    if !Summary::has(reel).0 {
+    if devices.is_empty() {
         return Ok(None);
     }
     let asked = asked.strip_prefix("/dev/").unwrap_or(asked);

@@ -114,11 +114,12 @@ impl Svg {
         ));
     }
 
-    /// A path with path data `d`.
-    pub fn path(&mut self, d: &str, fill: &str, fill_opacity: f64, stroke: &str, width: f64) {
+    /// A path with path data `d`; `dash` is empty for a solid line.
+    pub fn path(&mut self, d: &str, fill: &str, fill_opacity: f64, stroke: &str, width: f64, dash: &str) {
         let (o, w) = (number(fill_opacity), number(width));
+        let dash = if dash.is_empty() { String::new() } else { format!(r#" stroke-dasharray="{dash}""#) };
         self.put(format_args!(
-            r#"<path d="{d}" fill="{fill}" fill-opacity="{o}" stroke="{stroke}" stroke-width="{w}" stroke-linejoin="round"/>"#
+            r#"<path d="{d}" fill="{fill}" fill-opacity="{o}" stroke="{stroke}" stroke-width="{w}" stroke-linejoin="round"{dash}/>"#
         ));
     }
 

@@ -216,7 +216,7 @@ fn strip(svg: &mut Svg, top: f64, unit: &str, bins: Bins, lines: &[(Vec<f64>, &s
             d.push_str(&format!("L{x0} {y}H{x1}", y = number(y)));
         }
         d.push_str(&format!("V{}Z", number(area.bottom())));
-        svg.path(&d, color, 0.45, color, 1.0);
+        svg.path(&d, color, 0.45, color, 1.0, "");
     }
     let label = format!("{unit}, up to {}", scale.label(scale.top));
     svg.text((area.x, top - 6.0), &label, Style { size: 13.0, bold: false, fill: FAINT }, Anchor::Start);

@@ -9,7 +9,7 @@ use ioreel_traces::{
     manifest::{Kind, Ledger, Loss},
     rows::{Block, Op},
 };
-use ioreel_visualize::{PlotOptions, plot, survey::Choice};
+use ioreel_visualize::{Arrange, ColorBy, PlotOptions, panel_names, plot, survey::Choice};
 
 fn out(name: &str) -> PathBuf {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("gallery");
@@ -129,6 +129,33 @@ fn calls() -> Vec<Op> {
         }
     }
     rows
+}
+
+/// Each panel by itself, in both themes, and every arrangement of two reels.
+#[test]
+fn every_panel() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = reel(dir.path(), "one", manifest("ext4", 9 * S, S), mixed(1), calls());
+    let two = reel(dir.path(), "two", manifest("xfs", 7 * S, S), stretched(mixed(2), 7, 9, 0), calls());
+    for name in panel_names() {
+        for dark in [false, true] {
+            let options = PlotOptions { panels: vec![name.to_owned()], dark, ..PlotOptions::default() };
+            let theme = if dark { "dark" } else { "light" };
+            draw(&format!("panel-{name}-{theme}"), std::slice::from_ref(&one), &options);
+        }
+    }
+    let panels: Vec<String> = panel_names().into_iter().map(String::from).collect();
+    let all = PlotOptions { panels, ..PlotOptions::default() };
+    let both = [one, two];
+    draw("all-overlay", &both, &PlotOptions { arrange: Arrange::Overlay, ..all.clone() });
+    draw("all-diff", &both, &PlotOptions { arrange: Arrange::Difference, dark: true, ..all.clone() });
+    draw("all-side", &both, &all);
+    for (name, color_by) in [("latency", ColorBy::Latency), ("process", ColorBy::Process), ("reel", ColorBy::Reel)] {
+        draw(&format!("by-{name}"), &both, &PlotOptions { color_by, ..PlotOptions::default() });
+    }
+    let odd = PlotOptions { panels: vec!["offsets".into(), "nonsense".into()], ..PlotOptions::default() };
+    let error = plot(&both, &odd).unwrap_err().to_string();
+    assert!(error.starts_with("there is no panel nonsense; there are: offsets, files"), "{error}");
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! Plots with an x axis of their own, side by side in each column.
+
+use super::lines::{legend, stroke};
+use crate::{
+    font,
+    painter::Painter,
+    panel::{self, Places, SMALL},
+    panels::Spec,
+    scale::ValueScale,
+    shape::{Chart, Line, Shape},
+    svg::{Anchor, Area, Style},
+};
+
+/// Room left of a chart but the first for the labels of its values.
+const LABELS: f64 = 64.0;
+/// Below a chart, for the labels of its slots and what they are.
+const BELOW: f64 = 36.0;
+/// Between a heading and the charts, for their titles.
+const TITLES: f64 = 18.0;
+
+/// Draws one panel of them.
+pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
+    let theme = p.pen.theme;
+    let all: Vec<&[Chart]> =
+        shapes.iter().map(|s| if let Some(Shape::Charts(c)) = s { c.as_slice() } else { &[] }).collect();
+    let height = f64::from(spec.height);
+    let (y, heading) = p.panel(height, TITLES, false);
+    let entries = legend(theme, all.iter().copied().flatten().flat_map(|c| &c.series));
+    panel::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
+    let count = all.iter().map(|c| c.len()).max().unwrap_or(0);
+    let scales: Vec<ValueScale> = (0..count).map(|n| scale(all.iter().filter_map(|c| c.get(n)))).collect();
+    for (i, charts) in all.iter().enumerate() {
+        let whole = p.columns[i].area(y, height);
+        if charts.is_empty() {
+            panel::paper(&mut p.svg, &p.pen, whole, p.columns[i].time);
+            p.nothing(whole, spec.about);
+            p.svg.frame(whole, theme.frame);
+        }
+        let wide = (whole.w - LABELS * (charts.len().max(1) - 1) as f64) / charts.len().max(1) as f64;
+        for (n, (chart, scale)) in charts.iter().zip(&scales).enumerate() {
+            let area = Area { x: whole.x + (wide + LABELS) * n as f64, w: wide.max(1.0), ..whole };
+            one(p, area, chart, *scale, n > 0 || i == 0);
+        }
+    }
+    p.y += BELOW;
+}
+
+/// Sums of what lies on each other, slot by slot.
+fn stacked(chart: &Chart) -> Vec<f64> {
+    let slots = chart.series.iter().map(|s| s.values.len()).max().unwrap_or(0);
+    let of = |i: usize| chart.series.iter().filter_map(move |s| s.values.get(i));
+    (0..slots).map(|i| if chart.bars { of(i).sum() } else { of(i).copied().fold(0.0, f64::max) }).collect()
+}
+
+fn scale<'a>(charts: impl Iterator<Item = &'a Chart>) -> ValueScale {
+    let (mut most, mut top) = (0.0, None);
+    for chart in charts {
+        most = stacked(chart).into_iter().fold(most, f64::max);
+        top = top.or(chart.top);
+    }
+    match top {
+        Some(top) => ValueScale { bottom: 0.0, top, step: top / 4.0 },
+        None => ValueScale::new(most, 4),
+    }
+}
+
+fn one(p: &mut Painter, area: Area, chart: &Chart, scale: ValueScale, labels: bool) {
+    let theme = p.pen.theme;
+    p.svg.rect(area, theme.paper, 1.0);
+    panel::value_grid(&mut p.svg, &p.pen, area, scale, labels);
+    let title = Style { size: SMALL, bold: false, fill: theme.faint };
+    p.svg.text((area.x, area.y - 6.0), &font::fit(&chart.title, SMALL, false, area.w), title, Anchor::Start);
+    let slots = chart.series.iter().map(|s| s.values.len()).max().unwrap_or(0).max(1);
+    let y = |v: f64| area.bottom() - (v / scale.top).clamp(0.0, 1.0) * area.h;
+    if chart.bars {
+        bars(p, area, chart, slots, &y);
+    } else {
+        for line in &chart.series {
+            let values: Vec<f64> = line.values.iter().map(|v| y(*v)).collect();
+            panel::steps(&mut p.svg, area, Places::Slots(slots), (&values, &|_| area.bottom()), stroke(theme, line));
+        }
+    }
+    let mut right = f64::MIN;
+    for (slot, label) in &chart.ticks {
+        let x = area.x + area.w * slot / slots as f64;
+        p.svg.line((x.round() + 0.5, area.bottom()), (x.round() + 0.5, area.bottom() + 4.0), theme.frame, 1.0, "");
+        let half = font::width(label, 11.0, false) / 2.0;
+        let at = x.clamp(area.x + half - 6.0, (area.right() - half + 6.0).max(area.x + half - 6.0));
+        if at - half >= right + 6.0 {
+            let style = Style { size: 11.0, ..p.pen.tick() };
+            p.svg.text((at, area.bottom() + 16.0), label, style, Anchor::Middle);
+            right = at + half;
+        }
+    }
+    p.svg.text((area.x + area.w / 2.0, area.bottom() + 31.0), &chart.x, p.pen.tick(), Anchor::Middle);
+    if !chart.note.is_empty() {
+        panel::corner(&mut p.svg, &p.pen, area, &chart.note);
+    }
+    p.svg.frame(area, theme.frame);
+}
+
+fn bars(p: &mut Painter, area: Area, chart: &Chart, slots: usize, y: &dyn Fn(f64) -> f64) {
+    let theme = p.pen.theme;
+    let wide = area.w / slots as f64;
+    // Bars touch where there is no room between them.
+    let gap = if wide >= 6.0 { 1.5 } else { 0.0 };
+    let mut below = vec![0.0; slots];
+    for Line { ink, values, .. } in &chart.series {
+        for (slot, v) in values.iter().enumerate().filter(|(_, v)| **v > 0.0) {
+            let top = y(below[slot] + v);
+            // What is there at all is seen.
+            let h = (y(below[slot]) - top).max(1.0);
+            let bar =
+                Area { x: area.x + wide * slot as f64 + gap / 2.0, y: top.min(area.bottom() - h), w: wide - gap, h };
+            p.svg.rect(bar, theme.color(*ink), 1.0);
+            below[slot] += v;
+        }
+    }
+}

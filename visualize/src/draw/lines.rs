@@ -1,0 +1,101 @@
+//! Values over time: one scale for all columns.
+
+use super::settle_shade;
+use crate::{
+    painter::Painter,
+    panel::{self, Entry, Key, Places, Stroke},
+    panels::Spec,
+    scale::{ValueScale, quantity},
+    shape::{Line, Lines, Shape},
+    svg::Area,
+    theme::Theme,
+};
+
+/// Heights of a line in each bin, and of what is under it; the lines before it are what it may be stacked on.
+struct Heights {
+    top: Vec<f64>,
+    base: Vec<f64>,
+}
+
+fn heights(lines: &Lines, area: Area, scale: ValueScale) -> Vec<Heights> {
+    let y = |v: f64| {
+        let share = (v - scale.bottom) / (scale.top - scale.bottom);
+        if v.is_finite() { area.bottom() - share.clamp(0.0, 1.0) * area.h } else { f64::NAN }
+    };
+    let mut below = vec![0.0; lines.bins.count()];
+    lines
+        .lines
+        .iter()
+        .map(|line| {
+            let base = below.iter().map(|v| y(*v)).collect();
+            let top: Vec<f64> = line.values.iter().zip(&below).map(|(v, b)| v + b).collect();
+            if lines.stacked {
+                below.clone_from(&top);
+            }
+            Heights { top: top.into_iter().map(y).collect(), base }
+        })
+        .collect()
+}
+
+/// What a line is drawn with.
+pub(super) fn stroke(theme: &Theme, line: &Line) -> Stroke {
+    Stroke { color: theme.color(line.ink), width: line.width, dash: line.dash, fill: line.fill }
+}
+
+/// The legend of lines, each once.
+pub(super) fn legend<'a>(theme: &Theme, lines: impl Iterator<Item = &'a Line>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for line in lines {
+        if !line.label.is_empty() && !entries.iter().any(|e| e.label == line.label) {
+            let key = Key::Line(theme.color(line.ink), 3.0, line.dash);
+            entries.push(Entry { key, label: line.label.clone() });
+        }
+    }
+    entries
+}
+
+/// Draws one panel of them.
+pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
+    let theme = p.pen.theme;
+    let all: Vec<Option<&Lines>> =
+        shapes.iter().map(|s| if let Some(Shape::Lines(l)) = s { Some(l) } else { None }).collect();
+    let values = || all.iter().flatten().flat_map(|l| &l.lines).flat_map(|l| l.values.iter().copied());
+    let most = values().filter(|v| v.is_finite()).fold(0.0, |most: f64, v| most.max(v.abs()));
+    let top = all.iter().flatten().find_map(|l| l.top);
+    let scale = match top {
+        Some(top) => ValueScale { bottom: 0.0, top, step: top / 4.0 },
+        None if values().any(|v| v < 0.0) => ValueScale::signed(most, 4),
+        None => ValueScale::new(most, 4),
+    };
+    let height = f64::from(spec.height);
+    let (y, heading) = p.panel(height, 0.0, true);
+    let entries = legend(theme, all.iter().flatten().flat_map(|l| &l.lines));
+    panel::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
+    for (i, lines) in all.iter().enumerate() {
+        let area = p.columns[i].area(y, height);
+        let time = p.columns[i].time;
+        panel::paper(&mut p.svg, &p.pen, area, time);
+        panel::value_grid(&mut p.svg, &p.pen, area, scale, i == 0);
+        settle_shade(&mut p.svg, theme, area, &p.columns[i]);
+        let Some(lines) = lines else {
+            p.nothing(area, spec.about);
+            p.svg.frame(area, theme.frame);
+            continue;
+        };
+        for (line, h) in lines.lines.iter().zip(heights(lines, area, scale)) {
+            if line.values.iter().all(|v| *v == 0.0 || !v.is_finite()) {
+                continue;
+            }
+            let base = |i: usize| h.base.get(i).copied().unwrap_or(area.bottom());
+            panel::steps(&mut p.svg, area, Places::Time(time, lines.bins), (&h.top, &base), stroke(theme, line));
+        }
+        // One scale for all may leave little to see of a slower one.
+        if all.len() > 1 {
+            let peak = lines.lines.iter().flat_map(|l| l.values.iter().copied()).filter(|v| v.is_finite());
+            let text = format!("peak {}", quantity(peak.fold(0.0, f64::max)));
+            panel::corner(&mut p.svg, &p.pen, area, &text);
+        }
+        p.svg.frame(area, theme.frame);
+        p.plots.push(area);
+    }
+}

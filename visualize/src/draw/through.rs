@@ -1,0 +1,111 @@
+//! What goes through all panels over time: where events were lost, where clocks jump, where the work ended and settling began,
+//! where the recording or the window is cut off, and named moments.
+
+use crate::{
+    font, marks,
+    painter::{Column, MARK_LANE, Painter},
+    panel::{self, SMALL},
+    scale::duration,
+    svg::{Anchor, Area, Style, number},
+};
+
+/// Loss intervals drawn at most: shades beyond lie on each other.
+const MOST_LOSSES: usize = 2_000;
+/// Height of a tooth of a torn edge, px.
+const TOOTH: f64 = 6.0;
+
+/// Draws them all.
+pub(crate) fn draw(p: &mut Painter) {
+    for i in 0..p.columns.len() {
+        let plots: Vec<Area> = p.plots.iter().filter(|a| a.x == p.columns[i].x).copied().collect();
+        losses(p, i, &plots);
+        clocks(p, i, &plots);
+        ends(p, i, &plots);
+        cuts(p, i, &plots);
+    }
+    if let Some(lane) = p.lane {
+        let settling = if p.columns.iter().any(|c| c.settling().is_some()) { MARK_LANE } else { 0.0 };
+        p.named_moments(lane + settling + marks::height(&p.columns) - 4.0);
+    }
+}
+
+fn x(c: &Column, t_ns: i64) -> f64 {
+    panel::time_x(c.area(0.0, 0.0), c.time, t_ns)
+}
+
+fn losses(p: &mut Painter, i: usize, plots: &[Area]) {
+    let c = &p.columns[i];
+    for loss in c.losses.iter().take(MOST_LOSSES) {
+        let (from, to) = (loss.from_ns.max(c.time.from), loss.to_ns.min(c.time.to));
+        if from > to {
+            continue;
+        }
+        let (left, right) = (x(c, from), x(c, to));
+        for plot in plots {
+            let shade = Area { x: left.min(right - 2.0).max(plot.x), w: (right - left).max(2.0), ..*plot };
+            p.svg.rect(shade, p.pen.theme.alarm, 0.22);
+        }
+    }
+}
+
+/// A dotted line where something ended before it began.
+fn clocks(p: &mut Painter, i: usize, plots: &[Area]) {
+    let c = &p.columns[i];
+    let mut last = f64::MIN;
+    for t_ns in c.surveys.iter().flat_map(|s| &s.clock_jumps_ns) {
+        let at = x(c, *t_ns).round() + 0.5;
+        // As many as can be told apart.
+        if *t_ns < c.time.from || *t_ns > c.time.to || at <= last + 2.0 {
+            continue;
+        }
+        last = at;
+        for plot in plots {
+            p.svg.line((at, plot.y), (at, plot.bottom()), p.pen.theme.clock, 1.5, "1 3");
+        }
+    }
+}
+
+/// The end of the work, where settling follows.
+fn ends(p: &mut Painter, i: usize, plots: &[Area]) {
+    let c = &p.columns[i];
+    let Some((end, _)) = c.settling() else { return };
+    let at = x(c, end).round() + 0.5;
+    for plot in plots {
+        p.svg.line((at, plot.y), (at, plot.bottom()), p.pen.theme.ink, 1.0, "5 4");
+    }
+    let Some(lane) = p.lane else { return };
+    let text = format!("last operation {}", duration(end));
+    let half = font::width(&text, SMALL, false) / 2.0;
+    let at = at.clamp(c.x + half, (c.x + c.w - half).max(c.x + half));
+    let style = Style { fill: p.pen.theme.ink, ..p.pen.tick() };
+    p.svg.text((at, lane + MARK_LANE - 6.0), &text, style, Anchor::Middle);
+}
+
+/// Torn edges: of the window in the colour of text, of a recording that was cut off in that of losses.
+fn cuts(p: &mut Painter, i: usize, plots: &[Area]) {
+    let c = &p.columns[i];
+    let theme = p.pen.theme;
+    let mut torn: Vec<(f64, &'static str)> = Vec::new();
+    for s in &c.surveys {
+        torn.extend(s.window.0.then_some((c.x, theme.faint)));
+        torn.extend(s.window.1.then_some((c.x + c.w, theme.faint)));
+        // The end of a recording that goes on behind the window's edge is not in the picture.
+        if !s.window.1 && (s.unfinished || !s.cut_short.is_empty()) {
+            torn.push((x(c, s.to_ns), theme.alarm));
+        }
+    }
+    torn.dedup();
+    for (at, color) in torn {
+        for plot in plots {
+            let teeth = (plot.h / TOOTH) as u32;
+            let mut d = format!("M{} {}", number(at), number(plot.y));
+            for tooth in 0..teeth {
+                let out = if tooth % 2 == 0 { 2.5 } else { -2.5 };
+                let y = plot.y + (f64::from(tooth) + 0.5) * TOOTH;
+                d.push_str(&format!("L{} {}", number(at + out), number(y)));
+            }
+            d.push_str(&format!("L{} {}", number(at), number(plot.bottom())));
+            p.svg.path(&d, "none", 0.0, color, 1.6, "");
+        }
+    }
+}

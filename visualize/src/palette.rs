@@ -1,0 +1,272 @@
+//! What colours stand for: `--color-by`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use ioreel_analyze::{
+    bios::{Bio, each_bio},
+    calls::{Call, Kind, each_call},
+    requests::{Class, Request},
+};
+use ioreel_traces::{
+    Reel, Text,
+    rows::{Bio as BioRow, File, Task},
+};
+
+use crate::{
+    Result,
+    raster::{Blend, Grid},
+    shape::Layer,
+    survey::Choice,
+    theme::{HEATS, HUES, Ink},
+};
+
+/// What the colours of a picture tell apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColorBy {
+    /// Reads, writes, the rest.
+    #[default]
+    Op,
+    /// Names of processes.
+    Process,
+    /// What bios carry: data, journal, inode table, …
+    Class,
+    /// Files.
+    File,
+    /// How long it took.
+    Latency,
+    /// The reels.
+    Reel,
+}
+
+/// Colours of one reel's events. An event's colour is the place of its layer.
+#[derive(Clone, Debug)]
+pub(crate) struct Palette {
+    pub(crate) by: ColorBy,
+    /// Names by rank, those with most bytes first; the rest has the layer 0.
+    names: Arc<Vec<String>>,
+    files: HashMap<i64, usize>,
+    tasks: HashMap<i64, usize>,
+    texts: HashMap<Text, usize>,
+    reel: usize,
+}
+
+/// Ends of the steps of latency, ns.
+const STEPS_NS: [i64; HEATS - 1] = [100_000, 1_000_000, 10_000_000, 100_000_000];
+const STEP_LABELS: [&str; HEATS] = ["below 100 µs", "below 1 ms", "below 10 ms", "below 100 ms", "100 ms and more"];
+
+impl Palette {
+    /// One of each reel. Categories have the same colour in all of them.
+    pub(crate) fn of(reels: &[Reel], choice: &Choice, by: ColorBy) -> Result<Vec<Self>> {
+        let mut weights: BTreeMap<String, u64> = BTreeMap::new();
+        let mut named: Vec<(HashMap<i64, Text>, HashMap<i64, Text>)> = Vec::new();
+        for reel in reels {
+            named.push(match by {
+                ColorBy::File => (files(reel)?, HashMap::new()),
+                ColorBy::Process => (HashMap::new(), tasks(reel)?),
+                _ => Default::default(),
+            });
+            if let Some((files, tasks)) = named.last() {
+                weigh(reel, choice, by, files, tasks, &mut weights)?;
+            }
+        }
+        let mut ranked: Vec<(u64, String)> = weights.into_iter().map(|(name, n)| (n, name)).collect();
+        ranked.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        let names: Arc<Vec<String>> = Arc::new(ranked.into_iter().take(HUES).map(|(_, name)| name).collect());
+        let layer = |name: &Text| names.iter().position(|n| *n == **name).map_or(0, |i| i + 1);
+        Ok(named
+            .iter()
+            .enumerate()
+            .map(|(reel, (files, tasks))| Self {
+                by,
+                names: Arc::clone(&names),
+                files: files.iter().map(|(id, name)| (*id, layer(name))).collect(),
+                tasks: tasks.iter().map(|(id, name)| (*id, layer(name))).collect(),
+                texts: names.iter().enumerate().map(|(i, n)| (n.as_str().into(), i + 1)).collect(),
+                reel,
+            })
+            .collect())
+    }
+
+    /// Whether requests alone do not tell the colour.
+    pub(crate) fn needs_bios(&self) -> bool {
+        matches!(self.by, ColorBy::Process | ColorBy::Class | ColorBy::File)
+    }
+
+    /// What is seen where layers meet.
+    pub(crate) fn blend(&self) -> Blend {
+        match self.by {
+            ColorBy::Op | ColorBy::Reel => Blend::Overprint,
+            ColorBy::Process | ColorBy::Class | ColorBy::File => Blend::Most,
+            // The slowest is what is looked for.
+            ColorBy::Latency => Blend::Last,
+        }
+    }
+
+    /// Colour and name of each layer; `others`, `reads` and `writes` are the words for operations.
+    pub(crate) fn layers(&self, words: [&str; 3]) -> Vec<(Ink, String)> {
+        match self.by {
+            ColorBy::Op => [Ink::Other, Ink::Read, Ink::Write].into_iter().zip(words.map(String::from)).collect(),
+            ColorBy::Reel => vec![(Ink::Hue(self.reel), String::new())],
+            ColorBy::Latency => STEP_LABELS.iter().enumerate().map(|(i, l)| (Ink::Heat(i), (*l).to_owned())).collect(),
+            ColorBy::Process | ColorBy::Class | ColorBy::File => {
+                let named = self.names.iter().enumerate().map(|(i, n)| (Ink::Hue(i), n.clone()));
+                std::iter::once((Ink::Grey, "others".to_owned())).chain(named).collect()
+            }
+        }
+    }
+
+    fn class(class: Class) -> usize {
+        match class {
+            Class::Read => 1,
+            Class::Write => 2,
+            _ => 0,
+        }
+    }
+
+    fn step(dur_ns: Option<i64>) -> usize {
+        dur_ns.map_or(0, |d| STEPS_NS.iter().filter(|end| d >= **end).count())
+    }
+
+    /// The layer of a request.
+    pub(crate) fn of_request(&self, r: &Request) -> usize {
+        match self.by {
+            ColorBy::Op => Self::class(r.class),
+            ColorBy::Latency => Self::step(r.complete_ns.map(|c| c.saturating_sub(r.issue_ns))),
+            _ => 0,
+        }
+    }
+
+    /// The layer of a bio.
+    pub(crate) fn of_bio(&self, b: &Bio<'_>) -> usize {
+        match self.by {
+            ColorBy::Op => Self::class(b.class),
+            ColorBy::Latency => Self::step(b.complete_ns.map(|c| c.saturating_sub(b.queue_ns))),
+            ColorBy::Reel => 0,
+            ColorBy::Process => self.texts.get(b.comm).copied().unwrap_or(0),
+            ColorBy::Class => self.texts.get(b.content).copied().unwrap_or(0),
+            ColorBy::File => b.file.and_then(|f| self.files.get(&f)).copied().unwrap_or(0),
+        }
+    }
+
+    /// The layer of a call. Calls have no class of their own: they are data or not.
+    pub(crate) fn of_call(&self, c: &Call<'_>) -> usize {
+        match self.by {
+            ColorBy::Op => match c.kind {
+                Kind::Read => 1,
+                Kind::Write | Kind::Copy => 2,
+                Kind::Sync | Kind::Metadata | Kind::Other => 0,
+            },
+            ColorBy::Latency => Self::step(c.dur_ns),
+            ColorBy::Reel => 0,
+            ColorBy::Process => self.tasks.get(&c.task_id).copied().unwrap_or(0),
+            ColorBy::Class => match c.kind {
+                Kind::Read | Kind::Write | Kind::Copy => self.texts.get("data").copied().unwrap_or(0),
+                _ => 0,
+            },
+            ColorBy::File => c.file.and_then(|f| self.files.get(&f)).copied().unwrap_or(0),
+        }
+    }
+
+    /// The same, where bios are not looked at: by operation then.
+    pub(crate) fn of_requests_alone(&self) -> Self {
+        let by = if self.by == ColorBy::Reel { ColorBy::Reel } else { ColorBy::Op };
+        Self { by, ..self.clone() }
+    }
+}
+
+/// Grids of the layers of a palette, each made when it is first needed.
+#[derive(Debug)]
+pub(crate) struct Grids {
+    width: u32,
+    height: u32,
+    grids: Vec<Option<Grid>>,
+}
+
+impl Grids {
+    pub(crate) fn new(width: u32, height: u32, layers: usize) -> Self {
+        Self { width, height, grids: (0..layers).map(|_| None).collect() }
+    }
+
+    /// Adds an event to a layer; see [`Grid::add`].
+    pub(crate) fn add(&mut self, layer: usize, x: (u32, u32), y: (u32, u32)) {
+        let (width, height) = (self.width, self.height);
+        if let Some(grid) = self.grids.get_mut(layer) {
+            grid.get_or_insert_with(|| Grid::new(width, height)).add(x, y);
+        }
+    }
+
+    /// The layers. Those without events are left out of the legend, unless nothing is in any.
+    pub(crate) fn layers(self, inks: Vec<(Ink, String)>) -> Vec<Layer> {
+        let empty = Grid::new(self.width, self.height);
+        let grids = self.grids.into_iter().zip(inks);
+        grids
+            .map(|(grid, (ink, label))| Layer {
+                ink,
+                label: if grid.is_some() { label } else { String::new() },
+                counts: grid.as_ref().unwrap_or(&empty).counts(),
+                flat: false,
+            })
+            .collect()
+    }
+}
+
+fn files(reel: &Reel) -> Result<HashMap<i64, Text>> {
+    let mut out = HashMap::new();
+    for row in reel.rows::<File>() {
+        let row = row?;
+        let path = row.path.unwrap_or_default();
+        let name = path.rsplit('/').next().filter(|n| !n.is_empty()).map_or_else(|| path.clone(), Text::from);
+        out.insert(row.file, name);
+    }
+    Ok(out)
+}
+
+fn tasks(reel: &Reel) -> Result<HashMap<i64, Text>> {
+    reel.rows::<Task>().map(|t| Ok(t.map(|t| (t.task_id, t.comm))?)).collect()
+}
+
+/// Adds up the bytes of each category: of bios where there are any, of calls otherwise.
+fn weigh(
+    reel: &Reel,
+    choice: &Choice,
+    by: ColorBy,
+    files: &HashMap<i64, Text>,
+    tasks: &HashMap<i64, Text>,
+    weights: &mut BTreeMap<String, u64>,
+) -> Result<()> {
+    if !matches!(by, ColorBy::Process | ColorBy::Class | ColorBy::File) {
+        return Ok(());
+    }
+    let mut by_text: HashMap<Text, u64> = HashMap::new();
+    if reel.count::<BioRow>() > 0 {
+        each_bio(reel, |b| {
+            let name = match by {
+                ColorBy::Process => Some(b.comm),
+                ColorBy::Class => Some(b.content),
+                _ => b.file.and_then(|f| files.get(&f)),
+            };
+            if let Some(name) = name.filter(|n| !n.is_empty() && choice.holds(b.queue_ns)) {
+                *by_text.entry(name.clone()).or_default() += u64::try_from(b.len_bytes).unwrap_or(0);
+            }
+        })?;
+    } else {
+        each_call(reel, |c| {
+            let name = match by {
+                ColorBy::Process => tasks.get(&c.task_id),
+                _ => c.file.and_then(|f| files.get(&f)),
+            };
+            if let Some(name) = name.filter(|n| !n.is_empty() && !c.by_tool && choice.holds(c.end_ns())) {
+                // A call counts by itself too: what moves no bytes has a colour as well.
+                *by_text.entry(name.clone()).or_default() += c.bytes() + 1;
+            }
+        })?;
+    }
+    for (name, n) in by_text {
+        let sum = weights.entry(name.to_string()).or_default();
+        *sum = sum.saturating_add(n);
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! P5, latency: how many took how long, eight steps to the octave, with percentiles over time. Four variants: from issue, from
+//! queueing, between the two, and of system calls; each event counts when it ended (of `Q2D`, when it was issued).
+
+use std::sync::Arc;
+
+use ioreel_analyze::{bins::Bins, calls::Call, requests::Request};
+
+use super::{About, Needs, Panel, Setup, Spec};
+use crate::{
+    Result,
+    gather::Issue,
+    palette::{Grids, Palette},
+    raster::Cells,
+    rows::{OCTAVE_ROWS, Rows, octave_least, octave_row},
+    shape::{Field, Line, Shape},
+    theme::Ink,
+};
+
+pub(super) const D2C: Spec = Spec {
+    name: "latency",
+    title: "Latency",
+    unit: "D2C: issue to completion, at completion",
+    about: About::Device,
+    height: super::FIELD_HEIGHT,
+    make: |s| make(s, Span::D2c),
+};
+pub(super) const Q2C: Spec = Spec {
+    name: "latency-q2c",
+    title: "Latency with queueing",
+    unit: "Q2C: queueing to completion, at completion",
+    make: |s| make(s, Span::Q2c),
+    ..D2C
+};
+pub(super) const Q2D: Spec = Spec {
+    name: "latency-q2d",
+    title: "Time in the queue",
+    unit: "Q2D: queueing to issue, at issue",
+    make: |s| make(s, Span::Q2d),
+    ..D2C
+};
+pub(super) const CALLS: Spec = Spec {
+    name: "latency-calls",
+    title: "Duration of system calls",
+    unit: "at their return",
+    about: About::Calls,
+    make: |s| make(s, Span::Call),
+    ..D2C
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Span {
+    D2c,
+    Q2c,
+    Q2d,
+    Call,
+}
+
+impl Span {
+    /// When and how long.
+    fn of(self, r: &Request) -> Option<(i64, i64)> {
+        match self {
+            Self::D2c => r.complete_ns.map(|c| (c, c.saturating_sub(r.issue_ns))),
+            Self::Q2c => r.complete_ns.and_then(|c| Some((c, c.saturating_sub(r.queue_ns?)))),
+            Self::Q2d => r.queue_ns.map(|q| (r.issue_ns, r.issue_ns.saturating_sub(q))),
+            Self::Call => None,
+        }
+    }
+}
+
+/// Bins of percentiles over the bins of rates: fewer, since a percentile of three events is none.
+const COARSER: usize = 4;
+
+fn make(s: &Setup<'_>, span: Span) -> Result<Box<dyn Panel>> {
+    let palette = if span == Span::Call { s.palette.as_ref().clone() } else { s.palette.of_requests_alone() };
+    let words = if span == Span::Call {
+        ["all other calls", "read", "write, copy"]
+    } else {
+        ["flush, discard, other", "read", "write"]
+    };
+    let (from, to) = (s.bins.edges_ns(0).0, s.bins.edges_ns(s.bins.count() - 1).1);
+    let bins = Bins::new(from, to, s.bins.width_ns().saturating_mul(COARSER as i64));
+    let layers = palette.layers(words).len();
+    Ok(Box::new(Latency {
+        span,
+        time: s.time,
+        grids: Grids::new(s.time.count, OCTAVE_ROWS as u32, layers),
+        palette: Arc::new(palette),
+        words,
+        bins,
+        steps: vec![0; bins.count() * OCTAVE_ROWS],
+        most: vec![-1; bins.count()],
+    }))
+}
+
+struct Latency {
+    span: Span,
+    time: Cells,
+    palette: Arc<Palette>,
+    words: [&'static str; 3],
+    grids: Grids,
+    bins: Bins,
+    /// Events by bin and row of [`octave_row`].
+    steps: Vec<u32>,
+    /// The longest of each bin, exactly.
+    most: Vec<i64>,
+}
+
+impl Latency {
+    fn add(&mut self, layer: usize, t_ns: i64, dur_ns: i64) {
+        // Clocks of an import may disagree.
+        let dur_ns = dur_ns.max(0);
+        let step = octave_row(dur_ns as u64);
+        if let Some(column) = self.time.index(t_ns) {
+            let row = (OCTAVE_ROWS - 1 - step) as u32;
+            self.grids.add(layer, (column, column), (row, row));
+        }
+        if let Some(bin) = self.bins.index(t_ns) {
+            let count = &mut self.steps[bin * OCTAVE_ROWS + step];
+            *count = count.saturating_add(1);
+            self.most[bin] = self.most[bin].max(dur_ns);
+        }
+    }
+
+    /// The least value that the share `q` of a bin's events does not exceed, to an eighth of an octave.
+    fn quantile(&self, bin: usize, q: f64) -> f64 {
+        let steps = &self.steps[bin * OCTAVE_ROWS..(bin + 1) * OCTAVE_ROWS];
+        let all: u64 = steps.iter().map(|n| u64::from(*n)).sum();
+        let mut left = (q * all as f64).ceil().max(1.0) as u64;
+        for (step, n) in steps.iter().enumerate().filter(|(_, n)| **n > 0) {
+            left = left.saturating_sub(u64::from(*n));
+            if left == 0 {
+                return ((octave_least(step + 1) - 1) as f64).min(self.most[bin] as f64);
+            }
+        }
+        f64::NAN
+    }
+}
+
+impl Panel for Latency {
+    fn needs(&self) -> Needs {
+        if self.span == Span::Call { Needs::Calls } else { Needs::Requests }
+    }
+
+    fn cost(&self) -> u32 {
+        2
+    }
+
+    fn requests(&mut self, batch: &[Issue]) {
+        for r in batch.iter().map(|i| &i.request) {
+            if let Some((t_ns, dur_ns)) = self.span.of(r) {
+                let layer = self.palette.of_request(r);
+                self.add(layer, t_ns, dur_ns);
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call<'_>) {
+        if let Some(dur_ns) = call.dur_ns {
+            let layer = self.palette.of_call(call);
+            self.add(layer, call.end_ns(), dur_ns);
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Shape {
+        let quantiles = |q: f64| (0..self.bins.count()).map(|bin| self.quantile(bin, q)).collect();
+        let most = self.most.iter().map(|m| if *m < 0 { f64::NAN } else { *m as f64 }).collect();
+        let curve = |label: &str, values, width, dash| Line { width, dash, ..Line::plain(Ink::Text, label, values) };
+        let curves = vec![
+            curve("max", most, 0.9, "1 2"),
+            curve("p99.9", quantiles(0.999), 0.9, "2 2"),
+            curve("p99", quantiles(0.99), 1.0, "5 3"),
+            curve("p95", quantiles(0.95), 0.8, ""),
+            curve("p50", quantiles(0.5), 1.8, ""),
+        ];
+        Shape::Field(Field {
+            rows: Rows::durations(),
+            blend: self.palette.blend(),
+            layers: self.grids.layers(self.palette.layers(self.words)),
+            curves,
+            bins: self.bins,
+            strip: None,
+            flows: Vec::new(),
+            note: String::new(),
+        })
+    }
+}

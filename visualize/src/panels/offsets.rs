@@ -1,0 +1,114 @@
+//! P1, the offset map: the extent of every request over its time. Coloured by what only bios tell (process, class, file), it
+//! is of the bios' extents, from queueing to completion.
+
+use std::sync::Arc;
+
+use ioreel_analyze::{bios::Bio, requests::Class};
+
+use super::{About, Needs, Panel, Spec};
+use crate::{
+    bands::OffsetAxis,
+    gather::Issue,
+    painter::OFFSET_HEIGHT,
+    palette::{ColorBy, Grids, Palette},
+    raster::{Cells, Grid},
+    rows::Rows,
+    shape::{Field, Layer, Shape},
+    theme::Ink,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "offsets",
+    title: "Device offset",
+    unit: "",
+    about: About::Device,
+    height: OFFSET_HEIGHT,
+    make: |s| {
+        let words = ["discards, zeroing", "reads", "writes"];
+        let layers = s.palette.layers(words).len();
+        Ok(Box::new(Offsets {
+            time: s.time,
+            bins: s.bins,
+            axis: s.offsets.clone(),
+            dev: s.survey.device.as_ref().map_or(-1, |d| d.dev),
+            palette: Arc::clone(&s.palette),
+            words,
+            grids: Grids::new(s.time.count, s.offsets.rows, layers),
+            flushes: None,
+        }))
+    },
+};
+
+struct Offsets {
+    time: Cells,
+    bins: ioreel_analyze::bins::Bins,
+    axis: OffsetAxis,
+    dev: i64,
+    palette: Arc<Palette>,
+    words: [&'static str; 3],
+    grids: Grids,
+    flushes: Option<Grid>,
+}
+
+impl Offsets {
+    fn add(&mut self, class: Class, layer: usize, (from_ns, to_ns): (i64, i64), (start, end): (i64, i64)) {
+        let Some(columns) = self.time.span(from_ns, to_ns) else { return };
+        if class == Class::Flush || start < 0 {
+            // No address: a strip of its own.
+            self.flushes.get_or_insert_with(|| Grid::new(self.time.count, 1)).add(columns, (0, 0));
+        } else {
+            let grids = &mut self.grids;
+            self.axis.spans(start, end, |rows| grids.add(layer, columns, rows));
+        }
+    }
+}
+
+impl Panel for Offsets {
+    fn needs(&self) -> Needs {
+        if self.palette.needs_bios() { Needs::Bios } else { Needs::Requests }
+    }
+
+    fn cost(&self) -> u32 {
+        3
+    }
+
+    fn requests(&mut self, batch: &[Issue]) {
+        for i in batch {
+            let r = &i.request;
+            let layer = self.palette.of_request(r);
+            self.add(r.class, layer, (r.issue_ns, r.last_ns()), (r.sector, r.end_sector()));
+        }
+    }
+
+    fn bio(&mut self, b: &Bio<'_>) {
+        if b.dev == self.dev {
+            let layer = self.palette.of_bio(b);
+            self.add(b.class, layer, (b.queue_ns, b.last_ns()), (b.sector, b.end_sector()));
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Shape {
+        let mut layers = self.grids.layers(self.palette.layers(self.words));
+        if self.palette.by == ColorBy::Op {
+            // Discards lie below the data, in one tint: they say that space was given up, not that it was busy.
+            layers[0].flat = true;
+        }
+        let strip = self.flushes.map(|grid| Layer {
+            ink: Ink::Flush,
+            label: "flushes (strip on top)".into(),
+            counts: grid.counts(),
+            flat: false,
+        });
+        let note = if self.palette.needs_bios() { "of bios, queueing to completion".into() } else { String::new() };
+        Shape::Field(Field {
+            rows: Rows::Offsets(self.axis),
+            layers,
+            blend: self.palette.blend(),
+            curves: Vec::new(),
+            bins: self.bins,
+            strip,
+            flows: Vec::new(),
+            note,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! P13, the phase map (Gregg's sub-second offset heat map): when within each second, or each 5 s of a long recording, requests
+//! are issued. What runs by a clock - flushers, commits - is a horizontal line.
+
+use std::sync::Arc;
+
+use ioreel_analyze::bins::Bins;
+
+use super::{About, Needs, Panel, Spec};
+use crate::{
+    gather::Issue,
+    palette::{Grids, Palette},
+    raster::Cells,
+    rows::Rows,
+    shape::{Field, Shape},
+};
+
+/// Rows of the period.
+const ROWS: u32 = 68;
+/// Longest recording that is laid over seconds; longer ones over the 5 s of ext4's commit and the kernel's flusher.
+const SECONDS_UP_TO_NS: i64 = 60_000_000_000;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "phase",
+    title: "Phase",
+    unit: "time of issue within its period",
+    about: About::Device,
+    height: super::FIELD_HEIGHT,
+    make: |s| {
+        let second = 1_000_000_000;
+        let period_ns = if s.time.to - s.time.from <= SECONDS_UP_TO_NS { second } else { 5 * second };
+        let palette = s.palette.of_requests_alone();
+        let layers = palette.layers(WORDS).len();
+        Ok(Box::new(Phase {
+            time: s.time,
+            bins: s.bins,
+            period_ns,
+            palette: Arc::new(palette),
+            grids: Grids::new(s.time.count, ROWS, layers),
+        }))
+    },
+};
+
+const WORDS: [&str; 3] = ["flush, discard, other", "read", "write"];
+
+struct Phase {
+    time: Cells,
+    bins: Bins,
+    period_ns: i64,
+    palette: Arc<Palette>,
+    grids: Grids,
+}
+
+impl Panel for Phase {
+    fn needs(&self) -> Needs {
+        Needs::Requests
+    }
+
+    fn requests(&mut self, batch: &[Issue]) {
+        for r in batch.iter().map(|i| &i.request) {
+            if self.time.index(r.issue_ns).is_none() {
+                continue;
+            }
+            let within = r.issue_ns.rem_euclid(self.period_ns);
+            let start = r.issue_ns - within;
+            // A period is as wide as it is long; cells belong to the period that their beginning is in.
+            let Some(columns) = self.time.span(start, start + self.period_ns - 1) else { continue };
+            let row = (i128::from(within) * i128::from(ROWS) / i128::from(self.period_ns)) as u32;
+            let layer = self.palette.of_request(r);
+            self.grids.add(layer, columns, (ROWS - 1 - row, ROWS - 1 - row));
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Shape {
+        Shape::Field(Field {
+            rows: Rows::Phase { period_ns: self.period_ns, count: ROWS },
+            layers: self.grids.layers(self.palette.layers(WORDS)),
+            blend: self.palette.blend(),
+            curves: Vec::new(),
+            bins: self.bins,
+            strip: None,
+            flows: Vec::new(),
+            note: String::new(),
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! P11, the miss ratio of a cache of any size: how many requests for blocks of 4 KiB an LRU cache of so many would not have had.
+//! By reuse distances of a sample of blocks (SHARDS, Waldspurger and others, FAST'15), with the fixed number of blocks of its
+//! second form: memory is bounded, and up to that number the curve is exact.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rustc_hash::FxBuildHasher;
+
+use super::{About, Needs, Panel, Spec, rewrites::scatter};
+use crate::{
+    gather::Issue,
+    scale::bytes,
+    shape::{Chart, Line, Shape},
+    theme::Ink,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "reuse",
+    title: "Miss ratio of a cache",
+    unit: "of blocks of 4 KiB, reads and writes, least recently used leaves first",
+    about: About::Device,
+    height: super::CHART_HEIGHT,
+    make: |_| Ok(Box::new(Reuse::new(MOST_BLOCKS))),
+};
+
+/// Blocks in the sample at most: its error is then about a hundredth.
+const MOST_BLOCKS: usize = 1 << 16;
+/// Sectors of a block.
+const BLOCK: i64 = 8;
+/// Sizes of caches: powers of two of blocks.
+const SIZES: usize = 40;
+
+struct Reuse {
+    most: usize,
+    /// When each block of the sample was last used.
+    used: HashMap<i64, usize, FxBuildHasher>,
+    /// A one at each moment that is some block's last use, in a tree of sums (Fenwick).
+    tree: Vec<u32>,
+    now: usize,
+    /// Blocks whose hash is below this are in the sample.
+    below: u64,
+    /// Hashes of those, the greatest of which leaves first.
+    hashes: BTreeMap<u64, i64>,
+    /// Uses by the size that the cache would need, scaled by what share of the blocks is looked at.
+    hits: [f64; SIZES],
+    all: f64,
+}
+
+impl Reuse {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            used: HashMap::default(),
+            tree: vec![0; most * 4],
+            now: 0,
+            below: u64::MAX,
+            hashes: BTreeMap::new(),
+            hits: [0.0; SIZES],
+            all: 0.0,
+        }
+    }
+
+    fn put(&mut self, at: usize, n: i32) {
+        let mut i = at + 1;
+        while i < self.tree.len() {
+            self.tree[i] = self.tree[i].wrapping_add_signed(n);
+            i += i & i.wrapping_neg();
+        }
+    }
+
+    /// Ones at moments before `at`.
+    fn before(&self, at: usize) -> u32 {
+        let (mut i, mut sum) = (at, 0u32);
+        while i > 0 {
+            sum = sum.wrapping_add(self.tree[i]);
+            i -= i & i.wrapping_neg();
+        }
+        sum
+    }
+
+    /// Renumbers the moments when there is no room for another.
+    fn compact(&mut self) {
+        let mut order: Vec<(usize, i64)> = self.used.iter().map(|(block, at)| (*at, *block)).collect();
+        order.sort_unstable();
+        self.tree.fill(0);
+        for (now, (_, block)) in order.iter().enumerate() {
+            self.used.insert(*block, now);
+            self.put(now, 1);
+        }
+        self.now = order.len();
+    }
+
+    fn touch(&mut self, block: i64) {
+        let hash = scatter(block as u64);
+        if hash >= self.below {
+            return;
+        }
+        if self.now + 2 >= self.tree.len() {
+            self.compact();
+        }
+        let scale = u64::MAX as f64 / self.below as f64;
+        self.all += scale;
+        let now = self.now;
+        self.now += 1;
+        if let Some(at) = self.used.insert(block, now) {
+            // Different blocks used since then, and itself.
+            let distance = f64::from(self.before(now) - self.before(at)) * scale;
+            let size = distance.max(1.0).log2().ceil() as usize;
+            self.hits[size.min(SIZES - 1)] += scale;
+            self.put(at, -1);
+        } else {
+            self.hashes.insert(hash, block);
+        }
+        self.put(now, 1);
+        while self.used.len() > self.most {
+            let Some((hash, block)) = self.hashes.pop_last() else { break };
+            self.below = hash;
+            if let Some(at) = self.used.remove(&block) {
+                self.put(at, -1);
+            }
+        }
+    }
+
+    /// The share of uses that a cache of 2^i blocks would not have had.
+    fn misses(&self) -> Vec<f64> {
+        let mut left = self.all;
+        self.hits
+            .iter()
+            .map(|n| {
+                left -= n;
+                (left / self.all.max(1.0)).clamp(0.0, 1.0)
+            })
+            .collect()
+    }
+}
+
+impl Panel for Reuse {
+    fn needs(&self) -> Needs {
+        Needs::Requests
+    }
+
+    fn cost(&self) -> u32 {
+        8
+    }
+
+    fn requests(&mut self, batch: &[Issue]) {
+        for r in batch.iter().filter(|i| i.inside && i.request.class.is_data()).map(|i| &i.request) {
+            // What claims to be longer than any request is damage.
+            let end = r.end_sector().min(r.sector.saturating_add(1 << 20));
+            (r.sector / BLOCK..(end + BLOCK - 1) / BLOCK).for_each(|block| self.touch(block));
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Shape {
+        let misses = self.misses();
+        // Up to where more memory no longer helps.
+        let last = misses.last().copied().unwrap_or(0.0);
+        let until = misses.iter().position(|m| *m <= last + 1e-9).unwrap_or(0);
+        let shown = (until + 2).clamp(12, SIZES);
+        let values = misses.iter().take(shown).map(|m| m * 100.0).collect();
+        let ticks = (0..shown).step_by(2).map(|i| (i as f64 + 0.5, bytes(4096 << i))).collect();
+        let first = if self.all > 0.0 { format!("{:.1} % are first uses", last * 100.0) } else { String::new() };
+        let sampled = u64::MAX as f64 / self.below as f64;
+        let note = if sampled > 1.5 { format!("{first}, sample of 1 in {sampled:.0}") } else { first };
+        Shape::Charts(vec![Chart {
+            title: "% of uses that miss, by the size of the cache".into(),
+            ticks,
+            x: String::new(),
+            top: Some(100.0),
+            series: vec![Line::area(Ink::Hue(3), "", values)],
+            bars: false,
+            note,
+        }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_over_blocks_misses_until_the_cache_holds_them_all() {
+        let mut r = Reuse::new(1000);
+        for _ in 0..50 {
+            (0..100).for_each(|b| r.touch(b * 77));
+        }
+        let misses = r.misses();
+        // 128 blocks hold the loop of 100: only first uses miss; 64 hold none of it in time.
+        assert!((misses[7] - 0.02).abs() < 1e-9 && misses[6] > 0.999, "{misses:?}");
+    }
+
+    #[test]
+    fn a_sample_tells_the_same() {
+        let (mut exact, mut sampled) = (Reuse::new(1 << 20), Reuse::new(2000));
+        let mut x = 1u64;
+        for _ in 0..300_000 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1);
+            // Half of the uses go to a hundredth of the places.
+            let block = if x >> 63 == 0 { (x >> 20) % 300 } else { (x >> 20) % 30_000 };
+            exact.touch(block as i64);
+            sampled.touch(block as i64);
+        }
+        assert!(sampled.used.len() <= 2000 && sampled.below < u64::MAX);
+        for (a, b) in exact.misses().iter().zip(sampled.misses()) {
+            assert!((a - b).abs() < 0.06, "{a} {b}");
+        }
+    }
+}

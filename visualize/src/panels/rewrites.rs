@@ -1,0 +1,120 @@
+//! P12, the rewrite map: every 4 KiB block written, coloured by how long ago it was last written, as dark as often.
+
+use std::collections::HashMap;
+
+use ioreel_analyze::{bins::Bins, requests::Class};
+use rustc_hash::FxBuildHasher;
+
+use super::{About, Needs, Panel, Spec};
+use crate::{
+    bands::OffsetAxis,
+    gather::Issue,
+    palette::Grids,
+    raster::{Blend, Cells},
+    rows::Rows,
+    shape::{Field, Shape},
+    theme::Ink,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "rewrites",
+    title: "Rewrites",
+    unit: "blocks of 4 KiB by the time since they were last written",
+    about: About::Device,
+    height: crate::painter::OFFSET_HEIGHT,
+    make: |s| {
+        Ok(Box::new(Rewrites {
+            time: s.time,
+            bins: s.bins,
+            axis: s.offsets.clone(),
+            grids: Grids::new(s.time.count, s.offsets.rows, LABELS.len()),
+            written: HashMap::default(),
+            one_in: 1,
+        }))
+    },
+};
+
+const LABELS: [&str; 4] = ["first write", "again after more than 30 s", "within 30 s", "within 5 s"];
+const INKS: [Ink; 4] = [Ink::Grey, Ink::Hue(4), Ink::Hue(5), Ink::Write];
+/// Sectors of a block.
+const BLOCK: i64 = 8;
+/// Blocks remembered at most; beyond, every other is left out, by a hash of its place.
+const MOST_BLOCKS: usize = 8 << 20;
+
+struct Rewrites {
+    time: Cells,
+    bins: Bins,
+    axis: OffsetAxis,
+    grids: Grids,
+    /// When each block was last written.
+    written: HashMap<i64, i64, FxBuildHasher>,
+    /// Of so many blocks one is looked at, a power of two.
+    one_in: u64,
+}
+
+/// Mixes a block's number (the finaliser of MurmurHash3), so that what is left out follows no pattern.
+pub(super) fn scatter(mut x: u64) -> u64 {
+    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
+}
+
+impl Rewrites {
+    fn interval(since_ns: Option<i64>) -> usize {
+        const S: i64 = 1_000_000_000;
+        match since_ns {
+            None => 0,
+            Some(ns) if ns > 30 * S => 1,
+            Some(ns) if ns > 5 * S => 2,
+            Some(_) => 3,
+        }
+    }
+}
+
+impl Panel for Rewrites {
+    fn needs(&self) -> Needs {
+        Needs::Requests
+    }
+
+    fn cost(&self) -> u32 {
+        8
+    }
+
+    fn requests(&mut self, batch: &[Issue]) {
+        for r in batch.iter().map(|i| &i.request).filter(|r| r.class == Class::Write && r.sector >= 0) {
+            let Some(columns) = self.time.span(r.issue_ns, r.last_ns()) else { continue };
+            // What claims to be longer than any request is damage.
+            let end = r.end_sector().min(r.sector.saturating_add(1 << 20));
+            for block in r.sector / BLOCK..(end + BLOCK - 1) / BLOCK {
+                if scatter(block as u64) & (self.one_in - 1) != 0 {
+                    continue;
+                }
+                let before = self.written.insert(block, r.issue_ns);
+                let layer = Self::interval(before.map(|b| r.issue_ns.saturating_sub(b)));
+                let (start, end) = ((block * BLOCK).max(r.sector), (block * BLOCK + BLOCK).min(end));
+                let grids = &mut self.grids;
+                self.axis.spans(start, end, |rows| grids.add(layer, columns, rows));
+            }
+            if self.written.len() > MOST_BLOCKS {
+                self.one_in *= 2;
+                let one_in = self.one_in;
+                self.written.retain(|block, _| scatter(*block as u64) & (one_in - 1) == 0);
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Shape {
+        let inks = INKS.into_iter().zip(LABELS.map(String::from)).collect();
+        let note = if self.one_in > 1 { format!("1 in {} blocks", self.one_in) } else { String::new() };
+        Shape::Field(Field {
+            rows: Rows::Offsets(self.axis),
+            layers: self.grids.layers(inks),
+            blend: Blend::Last,
+            curves: Vec::new(),
+            bins: self.bins,
+            strip: None,
+            flows: Vec::new(),
+            note,
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! P4, seeks: in dispatch order, over reads and writes, by both definitions of [`ioreel_analyze::seeks`].
+
+use ioreel_analyze::bins::Bins;
+
+use super::{About, Needs, Panel, Spec};
+use crate::{
+    gather::Issue,
+    shape::{Line, Lines, Shape},
+    theme::Ink,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "seeks",
+    title: "Seeks",
+    unit: "per second, reads and writes in dispatch order",
+    about: About::Device,
+    height: super::RATE_HEIGHT,
+    make: |s| {
+        let zeroes = vec![0; s.bins.count()];
+        Ok(Box::new(Seeks { bins: s.bins, exact: zeroes.clone(), sw64k: zeroes }))
+    },
+};
+
+struct Seeks {
+    bins: Bins,
+    exact: Vec<u64>,
+    sw64k: Vec<u64>,
+}
+
+impl Panel for Seeks {
+    fn needs(&self) -> Needs {
+        Needs::Requests
+    }
+
+    fn requests(&mut self, batch: &[Issue]) {
+        for i in batch.iter().filter(|i| i.seek.exact) {
+            if let Some(bin) = self.bins.index(i.request.issue_ns) {
+                self.exact[bin] += 1;
+                self.sw64k[bin] += u64::from(i.seek.sw64k);
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Shape {
+        let rates = |counts: &[u64]| Line::rates(self.bins, counts, 1.0);
+        // Often they agree: then the one is seen as the outline of the other.
+        let area = Line::plain(Ink::Seek, "seeks.sw64k: more than 64 KiB from it", rates(&self.sw64k));
+        let area = Line { width: 0.0, fill: Some(1.0), ..area };
+        let line = Line::plain(Ink::Text, "seeks.exact: start ≠ previous end", rates(&self.exact));
+        Shape::Lines(Lines { bins: self.bins, lines: vec![area, line], stacked: false, top: None })
+    }
+}

@@ -1,0 +1,100 @@
+//! P7, sizes of requests: by powers of two, and the sixteen most frequent exactly.
+
+use std::collections::HashMap;
+
+use ioreel_analyze::requests::Class;
+
+use super::{About, Needs, Panel, Spec};
+use crate::{
+    gather::Issue,
+    scale::{bytes, count},
+    shape::{Chart, Line, Shape},
+    theme::Ink,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "sizes",
+    title: "Sizes of requests",
+    unit: "requests",
+    about: About::Device,
+    height: super::CHART_HEIGHT,
+    make: |_| Ok(Box::new(Sizes { counts: HashMap::new(), logs: [[0; 2]; 64] })),
+};
+
+/// Exact sizes shown.
+const TOP: usize = 16;
+/// Exact sizes counted at most: a real device has a few thousand, damage may have any.
+const MOST_SIZES: usize = 1 << 16;
+
+struct Sizes {
+    /// Reads and writes of each size.
+    counts: HashMap<i64, [u64; 2]>,
+    /// Reads and writes by the power of two that is at most their size.
+    logs: [[u64; 2]; 64],
+}
+
+impl Panel for Sizes {
+    fn needs(&self) -> Needs {
+        Needs::Requests
+    }
+
+    fn requests(&mut self, batch: &[Issue]) {
+        for i in batch.iter().filter(|i| i.inside && i.request.class.is_data() && i.request.len_bytes > 0) {
+            let (size, write) = (i.request.len_bytes, usize::from(i.request.class == Class::Write));
+            self.logs[size.ilog2() as usize][write] += 1;
+            if self.counts.len() < MOST_SIZES || self.counts.contains_key(&size) {
+                self.counts.entry(size).or_default()[write] += 1;
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Shape {
+        let used = |i: &usize| self.logs[*i] != [0, 0];
+        let (low, high) = (0..64).filter(used).fold((63, 9), |(low, high), i| (low.min(i), high.max(i)));
+        // From a sector to at least a megabyte, so that pictures compare.
+        let (low, high) = (low.min(9), high.max(20));
+        let side = |write: usize| (low..=high).map(|i| self.logs[i][write] as f64).collect();
+        let series =
+            |reads, writes| vec![Line::plain(Ink::Read, "read", reads), Line::plain(Ink::Write, "write", writes)];
+        let logs = Chart {
+            title: "powers of two".into(),
+            ticks: (low..=high).step_by(2).map(|i| ((i - low) as f64, bytes(1 << i))).collect(),
+            x: "at least".into(),
+            top: None,
+            series: series(side(0), side(1)),
+            bars: true,
+            note: String::new(),
+        };
+        let mut top: Vec<(i64, [u64; 2])> = self.counts.into_iter().collect();
+        let all: u64 = top.iter().map(|(_, n)| n[0] + n[1]).sum();
+        top.sort_by_key(|(size, n)| (std::cmp::Reverse(n[0] + n[1]), *size));
+        let more = top.len().saturating_sub(TOP);
+        top.truncate(TOP);
+        let shown: u64 = top.iter().map(|(_, n)| n[0] + n[1]).sum();
+        let slots = top.len().max(6);
+        let side = |write: usize| (0..slots).map(|i| top.get(i).map_or(0.0, |(_, n)| n[write] as f64)).collect();
+        let exact = Chart {
+            title: "most frequent, exactly".into(),
+            ticks: top.iter().enumerate().map(|(i, (size, _))| (i as f64 + 0.5, exactly(*size))).collect(),
+            x: String::new(),
+            top: None,
+            series: series(side(0), side(1)),
+            bars: true,
+            note: if more > 0 {
+                format!("{} other sizes, {} requests", count(more as u64), count(all - shown))
+            } else {
+                String::new()
+            },
+        };
+        Shape::Charts(vec![logs, exact])
+    }
+}
+
+/// A size without rounding.
+fn exactly(size: i64) -> String {
+    match size {
+        s if s % (1 << 20) == 0 => format!("{}M", s >> 20),
+        s if s % 1024 == 0 => format!("{}k", s >> 10),
+        s => format!("{s}"),
+    }
+}

@@ -1,0 +1,103 @@
+//! P9, the stages of a request as shares of their time: in the queue and at the device, in the bin of completion. An imported
+//! block trace also tells when the request was made (G) and handed to the scheduler (I).
+
+use std::collections::HashMap;
+
+use ioreel_analyze::{bins::Bins, requests::Request};
+use ioreel_traces::rows::Action;
+
+use super::{About, Needs, Panel, Setup, Spec};
+use crate::{
+    Result,
+    gather::Issue,
+    shape::{Line, Lines, Shape},
+    theme::Ink,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "stages",
+    title: "Stages",
+    unit: "share of the time of requests, % at completion",
+    about: About::Device,
+    height: super::RATE_HEIGHT,
+    make,
+};
+
+/// Colour and name of each stage, in time's order.
+const STAGES: [(Ink, &str); 4] = [
+    (Ink::Hue(5), "Q2G making the request"),
+    (Ink::Hue(4), "G2I to the scheduler"),
+    (Ink::Other, "Q2D in the queue (I2D)"),
+    (Ink::Read, "D2C at the device"),
+];
+
+/// Moments by device and sector, in order of time: of making, of insertion.
+type Moments = HashMap<(i64, i64), Vec<(i64, bool)>>;
+
+/// Actions remembered at most.
+const MOST_ACTIONS: i64 = 8_000_000;
+
+fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
+    let mut moments = Moments::new();
+    if (1..=MOST_ACTIONS).contains(&s.reel.count::<Action>()) {
+        for row in s.reel.rows::<Action>() {
+            let row = row?;
+            let made = row.event == *"getrq";
+            if made || row.event == *"insert" {
+                moments.entry((row.dev, row.sector)).or_default().push((row.time_ns, made));
+            }
+        }
+    }
+    let sums = std::array::from_fn(|_| vec![0u64; s.bins.count()]);
+    Ok(Box::new(Stages { bins: s.bins, moments, sums }))
+}
+
+struct Stages {
+    bins: Bins,
+    moments: Moments,
+    /// Time in each stage, by bin, ns.
+    sums: [Vec<u64>; 4],
+}
+
+impl Stages {
+    /// The moments of a request that its actions tell, within its own time in the queue.
+    fn moments(&self, r: &Request, queue_ns: i64) -> (Option<i64>, Option<i64>) {
+        let known = self.moments.get(&(r.dev, r.sector)).map(Vec::as_slice).unwrap_or_default();
+        let find = |made: bool| {
+            known.iter().filter(|(t, m)| *m == made && (queue_ns..=r.issue_ns).contains(t)).map(|(t, _)| *t).min()
+        };
+        (find(true), find(false))
+    }
+}
+
+impl Panel for Stages {
+    fn needs(&self) -> Needs {
+        Needs::Requests
+    }
+
+    fn requests(&mut self, batch: &[Issue]) {
+        for r in batch.iter().map(|i| &i.request) {
+            let Some(complete_ns) = r.complete_ns else { continue };
+            let Some(bin) = self.bins.index(complete_ns) else { continue };
+            let queue_ns = r.queue_ns.unwrap_or(r.issue_ns).min(r.issue_ns);
+            let (made, inserted) = self.moments(r, queue_ns);
+            let made_ns = made.unwrap_or(queue_ns);
+            let inserted_ns = inserted.unwrap_or(made_ns).max(made_ns);
+            let ends = [queue_ns, made_ns, inserted_ns, r.issue_ns, complete_ns.max(r.issue_ns)];
+            for (sum, stage) in self.sums.iter_mut().zip(ends.windows(2)) {
+                sum[bin] = sum[bin].saturating_add(stage[1].abs_diff(stage[0]));
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Shape {
+        let all: Vec<f64> = (0..self.bins.count()).map(|bin| self.sums.iter().map(|s| s[bin] as f64).sum()).collect();
+        let stages = STAGES.iter().zip(&self.sums).filter(|(_, sum)| sum.iter().any(|n| *n > 0));
+        let lines = stages.map(|((ink, label), sum)| {
+            let share = |(n, all): (&u64, &f64)| if *all > 0.0 { *n as f64 * 100.0 / all } else { 0.0 };
+            let values = sum.iter().zip(&all).map(share).collect();
+            Line { fill: Some(0.75), width: 0.0, ..Line::plain(*ink, label, values) }
+        });
+        Shape::Lines(Lines { bins: self.bins, lines: lines.collect(), stacked: true, top: Some(100.0) })
+    }
+}
