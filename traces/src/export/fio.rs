@@ -1,7 +1,7 @@
 //! I/O logs of fio (`read_iolog`), versions 2 and 3: the transfers and synchronisations of files.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Write as _,
     fs::File,
     io::{BufWriter, Write},
@@ -67,9 +67,9 @@ struct Log {
     version: u32,
     /// Paths of files that fio can work on, as bytes; none where they cannot be.
     paths: HashMap<i64, Option<Vec<u8>>>,
-    /// Files that were added, and whether each is open.
-    added: Vec<i64>,
-    known: std::collections::HashSet<i64>,
+    /// Names that were added and opened. fio knows a file by its name, which may have been several files' one after
+    /// another, and must not be told of it twice.
+    opened: BTreeSet<Vec<u8>>,
     now_us: i64,
     exported: Exported,
 }
@@ -85,8 +85,7 @@ impl Log {
                 path.map(|p| text::to_bytes(&p)).filter(|p| p.len() <= 255 && !p.iter().any(u8::is_ascii_whitespace));
             paths.insert(file.file, bytes);
         }
-        let known = std::collections::HashSet::new();
-        Ok(Self { version, paths, added: Vec::new(), known, now_us: 0, exported: Exported::default() })
+        Ok(Self { version, paths, opened: BTreeSet::new(), now_us: 0, exported: Exported::default() })
     }
 
     fn op(&mut self, op: &Op, out: &mut Vec<u8>) {
@@ -118,8 +117,7 @@ impl Log {
         };
         let Some(offset) = offset.filter(|o| *o >= 0) else { return self.skip("no position") };
         let (path, at_us) = (path.clone(), op.start_ns / 1000);
-        if self.known.insert(file) {
-            self.added.push(file);
+        if self.opened.insert(path.clone()) {
             self.line(at_us, &path, "add", None, out);
             self.line(at_us, &path, "open", None, out);
         }
@@ -154,11 +152,8 @@ impl Log {
     }
 
     fn close_all(&mut self, out: &mut Vec<u8>) {
-        for file in std::mem::take(&mut self.added) {
-            if let Some(Some(path)) = self.paths.get(&file) {
-                let path = path.clone();
-                self.line(self.now_us, &path, "close", None, out);
-            }
+        for path in std::mem::take(&mut self.opened) {
+            self.line(self.now_us, &path, "close", None, out);
         }
     }
 }

@@ -47,6 +47,20 @@ fn brief(reel: &Reel) -> Vec<Brief> {
     reel.read::<Op>().unwrap().into_iter().map(row).collect()
 }
 
+/// Several files had one name in turn: fio ends by an assertion when it is told to open a name that is open.
+#[test]
+fn a_name_is_opened_once_in_a_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    fio::export(&Reel::open("samples/mail.reel").unwrap(), &log, 3).unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    let mut names: Vec<&str> = text.lines().filter(|l| l.ends_with(" open")).collect();
+    let all = names.len();
+    names.sort_by_key(|l| l.split(' ').nth(1));
+    names.dedup_by_key(|l| l.split(' ').nth(1).map(str::to_owned));
+    assert!(all > 10 && names.len() == all, "{} of {all}", names.len());
+}
+
 #[test]
 fn a_log_of_fio_becomes_calls_and_a_log_again() {
     let dir = tempfile::tempdir().unwrap();
