@@ -18,6 +18,7 @@ use self::{daemon::Daemon, life::Life};
 use crate::{anonymize::key, columns::count, units::bytes};
 use clap::ArgGroup;
 use ioreel_capture::{
+    contents::Content,
     filter::Filter,
     record::{Config, Herald, Layers, Moment, Observer, Progress, Target, record, wait_for},
     session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
@@ -47,8 +48,8 @@ pub(crate) struct Args {
     /// Records every task of the machine but this recorder, until Ctrl-C or --duration
     #[arg(long)]
     all: bool,
-    /// Records only this disk (/dev/NAME, NAME or MAJOR:MINOR); repeatable. Default: the disks behind the
-    /// file systems touched
+    /// Records only this disk (/dev/NAME, NAME or MAJOR:MINOR), and only operations on it and on the file systems that lie on it;
+    /// repeatable. Default: the disks behind the file systems touched
     #[arg(long, value_name = "DEV")]
     device: Vec<String>,
     #[command(flatten)]
@@ -94,6 +95,10 @@ pub(crate) struct Args {
     /// 100 ns per page
     #[arg(long)]
     cache: bool,
+    /// Looks at the bytes of each write to a file: a hash, and how well they could be compressed, in its row of `ops`; with full
+    /// the bytes themselves too, in the table `contents`. Takes half of the rings' memory
+    #[arg(long, value_name = "WHAT", default_value = "none", conflicts_with = "block_only")]
+    content: What,
     /// Shows how it goes in a line on the terminal: events, losses, how full the rings are, size
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
@@ -132,6 +137,26 @@ fn ring_mib(s: &str) -> Result<usize, String> {
     match s.parse::<usize>() {
         Ok(n @ 1..=65536) => Ok(n),
         _ => Err("not a number of MiB from 1 to 65536".into()),
+    }
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// Not looked at
+    None,
+    /// A hash, and how well they could be compressed
+    Hash,
+    /// These, and the bytes: a reel that holds what was written
+    Full,
+}
+
+impl What {
+    fn content(self) -> Content {
+        match self {
+            Self::None => Content::None,
+            Self::Hash => Content::Hash,
+            Self::Full => Content::Full,
+        }
     }
 }
 
@@ -194,6 +219,11 @@ fn filter_words(args: &Args) -> Vec<String> {
     if !args.min_latency.is_zero() {
         out.push(format!("--min-latency {}ns", args.min_latency.as_nanos()));
     }
+    out.extend(match args.content {
+        What::None => None,
+        What::Hash => Some("--content hash".to_owned()),
+        What::Full => Some("--content full".to_owned()),
+    });
     out.extend(args.block_only.then(|| "--block-only".to_owned()));
     out.extend(args.ops_only.then(|| "--ops-only".to_owned()));
     out
@@ -249,6 +279,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         snapshot_cwd: !args.no_snapshot,
         ring_bytes: args.ring_mib.map_or_else(default_ring_bytes, |mib| mib << 20),
         cache: args.cache,
+        content: args.content.content(),
         waits: args.waits.then_some(WaitsPlan { min_ns: waits_min_ns, user_stacks: args.user_stacks }),
         layers,
         filter,

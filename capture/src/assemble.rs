@@ -29,6 +29,7 @@ use crate::{
     calls::{self, Call, Raw},
     changed::Changed,
     classify::classify,
+    contents::Contents,
     fault,
     mappings::Mappings,
     sieve::Sieve,
@@ -165,6 +166,8 @@ pub(crate) struct Assembler {
     pub(crate) slow_seen: bool,
     /// Requests of Linux AIO.
     pub(crate) aio: Aio,
+    /// Contents of writes, when they are wanted.
+    pub(crate) contents: Option<Contents>,
     /// Leaves operations out, where any are.
     pub(crate) sieve: Option<Sieve>,
     /// By number: of the 64-bit entry, of the 32-bit one.
@@ -228,6 +231,7 @@ impl Assembler {
             slow_seen: false,
             last_ns: 0,
             aio: Aio::default(),
+            contents: None,
             sieve: None,
             calls,
             syscall: Text::word("syscall"),
@@ -306,6 +310,10 @@ impl Assembler {
             Record::Rq(rec) => self.rq(&rec),
             Record::Fault(rec) => self.fault(&rec),
             Record::Cache(rec) => self.cache(&rec),
+            Record::Content(rec, bytes) => {
+                self.content(&rec, bytes);
+                Ok(())
+            }
             Record::Uring(rec) => self.uring_request(&rec, in_flight),
             Record::UringPaths(rec, path, path2) => {
                 self.counts.uring_facts += 1;
@@ -480,17 +488,25 @@ impl Assembler {
             self.aio_call(&raw, &mut op)?;
         }
         let other = has(op_flags::OPF_OTHER_THREAD);
-        self.write(op, other, has(op_flags::OPF_IO))
+        let contents = self.contents.as_mut().filter(|_| has(op_flags::OPF_CONTENT));
+        let told = contents.and_then(|c| c.of_op(rec.task_id, rec.hdr.end_ns - rec.dur_ns));
+        if let Some(told) = &told {
+            op.content_hash = Some(told.hash());
+            op.compressibility_permille = Some(told.permille());
+        }
+        let start_ns = op.start_ns;
+        let written = self.write(op, other, has(op_flags::OPF_IO))?;
+        told.map_or(Ok(()), |told| self.content_of(told, start_ns, written))
     }
 
-    /// Writes an operation, unless it is left out. `other`: by a thread that was not asked for; `io`: bios were queued
-    /// during it.
-    fn write(&mut self, op: Op, other: bool, io: bool) -> Result<()> {
+    /// Writes an operation, unless it is left out; whether it was written. `other`: by a thread that was not asked for;
+    /// `io`: bios were queued during it.
+    fn write(&mut self, op: Op, other: bool, io: bool) -> Result<bool> {
         self.task_met(op.task_id as u32, (op.start_ns + self.t0_ns) as u64);
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
         let Some(sieve) = &mut self.sieve else {
             self.counts.ops += 1;
-            return if io { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) };
+            return if io { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }.map(|()| true);
         };
         let mut rows = sieve.take(op, other);
         self.counts.ops += rows.len() as i64;
@@ -498,15 +514,15 @@ impl Assembler {
         let own = rows.pop();
         rows.into_iter().try_for_each(|row| self.writer.ops.push(row))?;
         match own {
-            Some(op) if io => self.writer.push_op_with_io(op),
-            Some(op) => self.writer.ops.push(op),
-            None => Ok(()),
+            Some(op) if io => self.writer.push_op_with_io(op).map(|()| true),
+            Some(op) => self.writer.ops.push(op).map(|()| true),
+            None => Ok(false),
         }
     }
 
     /// A row of another source than the calls.
     pub(crate) fn push(&mut self, op: Op) -> Result<()> {
-        self.write(op, false, false)
+        self.write(op, false, false).map(drop)
     }
 
     /// A row with what all rows of a task have.
@@ -606,7 +622,12 @@ impl Assembler {
     /// Drops what a rotating reel does not keep.
     pub(crate) fn rotate(&mut self, keep: Keep) -> Result<()> {
         let living: Vec<Task> = self.tasks.values().map(|l| l.row.clone()).collect();
-        self.writer.rotate(keep, self.last_ns, &living).map(drop)
+        let before = self.writer.contents.rotated();
+        self.writer.rotate(keep, self.last_ns, &living)?;
+        if let Some(contents) = self.contents.as_mut().filter(|_| self.writer.contents.rotated() != before) {
+            contents.rotated();
+        }
+        Ok(())
     }
 
     /// Closes segments that have waited long enough.

@@ -43,6 +43,14 @@ pub enum CaptureError {
         "--lossless: process ids here are not the kernel's (a container's own name space), so stopped processes could not be resumed; run it on the host"
     )]
     OtherProcessIds,
+    /// `--content full` with `--anonymize`.
+    #[error("--content full: the bytes of files would tell what --anonymize hides; use --content hash")]
+    ContentOfNobody,
+    /// `--lossless` for processes of others, without the right to resume them.
+    #[error(
+        "--lossless: without CAP_KILL processes of other users could not be resumed; run it as root, or record a command"
+    )]
+    NoKill,
     /// The command cannot be started.
     #[error("{program}: cannot be started: {source}")]
     Command {

@@ -94,6 +94,8 @@ pub struct Filter {
     uids: Vec<u32>,
     ops: Option<BTreeSet<&'static str>>,
     min_latency_ns: u64,
+    /// `--device`: of files on these disks.
+    disks: Vec<i64>,
 }
 
 impl Filter {
@@ -120,24 +122,36 @@ impl Filter {
             uids: users.iter().map(|u| uid(u)).collect::<Result<_, _>>()?,
             ops: if ops.is_empty() { None } else { Some(calls_named(ops)?) },
             min_latency_ns: min_latency.as_nanos().min(u128::from(u64::MAX)) as u64,
+            disks: Vec::new(),
         })
     }
 
     /// Whether anything is left out at all.
     pub(crate) fn is_any(&self) -> bool {
-        self.has_paths()
+        self.has_files()
             || !self.comms.is_empty()
             || !self.uids.is_empty()
             || self.ops.is_some()
             || self.min_latency_ns > 0
     }
 
-    pub(crate) fn has_paths(&self) -> bool {
-        !self.paths.is_empty()
+    /// The same, of files on these disks; none: wherever they are.
+    pub(crate) fn on_disks(self, disks: Vec<i64>) -> Self {
+        Self { disks, ..self }
+    }
+
+    /// Whether it matters which file an operation is on.
+    pub(crate) fn has_files(&self) -> bool {
+        !self.paths.is_empty() || !self.disks.is_empty()
+    }
+
+    /// Disks that files have to be on, if any.
+    pub(crate) fn disks(&self) -> &[i64] {
+        &self.disks
     }
 
     pub(crate) fn wants_path(&self, path: &str) -> bool {
-        self.paths.iter().any(|rule| rule.holds(path))
+        self.paths.is_empty() || self.paths.iter().any(|rule| rule.holds(path))
     }
 
     pub(crate) fn wants_call(&self, name: &str) -> bool {
@@ -170,7 +184,7 @@ impl Filter {
         for (to, from) in rodata.filter_uid.iter_mut().zip(&self.uids) {
             *to = *from;
         }
-        rodata.filter_files = self.has_paths();
+        rodata.filter_files = self.has_files();
         rodata.filter_least_ns = self.min_latency_ns;
     }
 }

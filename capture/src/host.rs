@@ -244,6 +244,8 @@ pub fn capabilities() -> u64 {
 /// include/uapi/linux/capability.h
 pub const CAP_DAC_READ_SEARCH: u32 = 2;
 /// include/uapi/linux/capability.h
+pub const CAP_KILL: u32 = 5;
+/// include/uapi/linux/capability.h
 pub const CAP_PERFMON: u32 = 38;
 /// include/uapi/linux/capability.h
 pub const CAP_BPF: u32 = 39;

@@ -93,6 +93,13 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     if cache.0 + own_cache != 0 {
         enter("cache", cache, own_cache, assembler.writer.cache.written(), counts.cache);
     }
+    let (unread, large) = (books.sum(|l| l.content_unread), books.sum(|l| l.content_large));
+    if let Some(contents) = &assembler.contents {
+        let (seen, lost) = books.class(rec_class::CLASS_CONTENT);
+        // Not lost in the ring: those whose operation was, or came too soon.
+        let (sifted, made) = (contents.sifted, contents.written);
+        enter("contents", (seen - sifted, lost), unread + large + sifted, made, (seen - lost - sifted).max(made));
+    }
     let facts = books.class(rec_class::CLASS_URING_FACTS);
     if facts.0 != 0 {
         enter("io_uring", facts, 0, counts.uring_facts, counts.uring_facts);
@@ -124,12 +131,16 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("cache events of the recorder's own output", own_cache);
     left_out("touches of mapped program code", books.sum(|l| l.code_faults));
     left_out("io_uring requests that are no file operations", books.sum(|l| l.uring_other));
+    left_out("contents of writes that could not be read from the caller's memory", unread);
+    left_out("contents of writes longer than is read", large);
+    let sifted = assembler.contents.as_ref().map_or(0, |c| c.sifted);
+    left_out("contents of operations left out by filters", sifted);
     left_out("further completions of io_uring requests that post several", books.sum(|l| l.uring_more));
     left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
     for (option, why) in [
         ("--op", filter_why::FILTER_CALL),
         ("--comm or --uid", filter_why::FILTER_THREAD),
-        ("--path", filter_why::FILTER_FILE),
+        ("--path or --device", filter_why::FILTER_FILE),
         ("--min-latency", filter_why::FILTER_QUICK),
     ] {
         left_out(&format!("calls left out by {option}, in the kernel"), books.sum(|l| l.left_out[why.0 as usize]));
@@ -139,7 +150,7 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
         for (option, n) in [
             ("--op", reasons[Why::Call as usize]),
             ("--comm or --uid", reasons[Why::Thread as usize]),
-            ("--path", reasons[Why::File as usize]),
+            ("--path or --device", reasons[Why::File as usize]),
             ("--min-latency", reasons[Why::Quick as usize]),
         ] {
             left_out(&format!("calls left out by {option}, by the recorder"), n);

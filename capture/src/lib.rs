@@ -13,6 +13,7 @@ pub mod calls;
 mod changed;
 mod classify;
 mod command;
+pub mod contents;
 mod derive;
 pub mod doctor;
 mod error;

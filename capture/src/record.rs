@@ -42,6 +42,7 @@ use crate::{
     CaptureError,
     assemble::Assembler,
     command::Command,
+    contents::{Content, Contents},
     host,
     lossless::{Guardian, sees_all_processes},
     marks::Listener,
@@ -76,8 +77,16 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         return Err(CaptureError::NoProcess { pid: *pid });
     }
 
+    if config.content == Content::Full && config.anonymize.is_some() {
+        return Err(CaptureError::ContentOfNobody);
+    }
     if config.lossless && !sees_all_processes() {
         return Err(CaptureError::OtherProcessIds);
+    }
+    // A command's own processes are of this session, and so may be resumed.
+    let others = !matches!(config.target, Target::Command(_));
+    if config.lossless && others && host::capabilities() >> host::CAP_KILL & 1 == 0 {
+        return Err(CaptureError::NoKill);
     }
 
     let mut manifest = Manifest::new(Kind::Recording, "tracepoint");
@@ -101,6 +110,8 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         (None, Target::Command(_)) => Targets::None,
     };
 
+    let filter =
+        config.filter.clone().on_disks(if config.layers == Layers::Block { Vec::new() } else { devices.clone() });
     let plan = Plan {
         target: targets,
         fixed_devices: !devices.is_empty(),
@@ -110,9 +121,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         ops: true,
         waits: config.waits,
         cache: config.cache,
+        content: config.content,
         calls: config.layers != Layers::Block,
         block: config.layers != Layers::Operations,
-        filter: config.filter.clone(),
+        filter: filter.clone(),
     };
     let mut storage = MaybeUninit::uninit();
     let mut session = Session::load(&plan, &mut storage)?;
@@ -139,13 +151,14 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     if let Some(waits) = config.waits {
         assembler.waits = Some(Waits::new(waits.min_ns, session.symbols()?));
     }
+    assembler.contents = Contents::of(config.content, &config.limits);
     assembler.slow_ns = config.limits.latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
     let keep = config
         .limits
         .rotate
         .then(|| Keep { max_bytes: config.limits.max_bytes, span_ns: config.limits.span.map(|d| d.as_nanos() as i64) });
-    if config.filter.is_any() {
-        assembler.sieve = Some(Sieve::new(config.filter.clone(), session.tables()?));
+    if filter.is_any() {
+        assembler.sieve = Some(Sieve::new(filter, session.tables()?));
     }
     let pipeline = Pipeline::start(assembler, tables, keep);
 

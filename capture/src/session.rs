@@ -22,14 +22,16 @@ use libbpf_rs::{
 };
 
 use crate::{
-    CaptureError, calls, fault,
+    CaptureError, calls,
+    contents::Content,
+    fault,
     filter::Filter,
     functions::Functions,
     host,
     lossless::{MAX_STOPS, Stops},
     op_rings::{OpRings, RECORD_BYTES},
     probes, symbols, uring,
-    wire::NO_CPU,
+    wire::{self, NO_CPU},
 };
 
 /// What the probes are told before they are loaded.
@@ -56,6 +58,8 @@ pub struct Plan {
     pub calls: bool,
     /// Record the block layer.
     pub block: bool,
+    /// What of the content of writes.
+    pub content: Content,
     /// Which operations.
     pub filter: Filter,
 }
@@ -74,6 +78,7 @@ impl Default for Plan {
             block: true,
             waits: None,
             cache: false,
+            content: Content::None,
             filter: Filter::default(),
         }
     }
@@ -175,9 +180,45 @@ pub fn default_ring_bytes() -> usize {
     RingSizes::default_total(host::possible_cpus())
 }
 
+/// The largest share of the rings' memory that is a power of two and half of it at most.
+fn half_of(total: usize) -> usize {
+    (total / 2 + 1).next_power_of_two() / 2
+}
+
+/// Whether the call writes the memory that it is given, and nothing else: `--content` reads it.
+fn writes(call: &str) -> bool {
+    matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
+}
+
+/// No longer write is read for its content: while it is copied, its CPU does nothing else.
+const MAX_CONTENT_BYTES: usize = 16 << 20;
+/// Records of contents taken in one pass, of 32 KiB at most each.
+const CONTENT_RECORDS: usize = 512;
+/// The smallest ring there can be.
+const LEAST_RING_BYTES: usize = 4096;
+
 struct CpuRing {
     ring: RingBuffer<'static>,
     bytes: Rc<RefCell<Vec<u8>>>,
+    /// No more records are taken in one pass.
+    most: usize,
+}
+
+impl CpuRing {
+    fn new(map: &impl MapCore, most: usize) -> Result<Self, CaptureError> {
+        let bytes = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&bytes);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(map, move |record: &[u8]| {
+                // Room is reserved in steps for some.
+                let len = wire::header(record).map_or(record.len(), |h| h.len_bytes as usize);
+                sink.borrow_mut().extend_from_slice(&record[..len]);
+                0
+            })
+            .map_err(CaptureError::bpf("mapping a ring"))?;
+        Ok(Self { ring: builder.build().map_err(CaptureError::bpf("mapping a ring"))?, bytes, most })
+    }
 }
 
 /// Loaded and attached probes.
@@ -290,6 +331,12 @@ impl<'obj> Session<'obj> {
                     rodata.calls32[c.nr] = c.desc;
                 }
                 plan.filter.tell(rodata);
+                for call in calls::all() {
+                    rodata.calls[call.nr as usize].data = u8::from(writes(call.name));
+                }
+                for c in calls::compat() {
+                    rodata.calls32[c.nr].data = u8::from(c.call.is_some_and(|call| writes(call.name)));
+                }
             }
             rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
             rodata.host_mnt_ns = host::mount_namespace();
@@ -344,6 +391,9 @@ impl<'obj> Session<'obj> {
         if !matches!(plan.target, Targets::Cgroup(_)) {
             open.progs.task_moved.set_autoload(false);
         }
+        if plan.content == Content::None || !plan.ops {
+            open.progs.content_exit.set_autoload(false);
+        }
         if !plan.lossless {
             open.progs.signal_sent.set_autoload(false);
             open.progs.held.set_autoload(false);
@@ -358,17 +408,19 @@ impl<'obj> Session<'obj> {
                 prog.set_autoload(false);
             }
         }
-        if plan.filter.has_paths() {
+        if plan.filter.has_files() {
             open.maps
                 .unwanted_files
                 .set_max_entries(UNWANTED_FILES)
                 .map_err(CaptureError::bpf("sizing the table of files left out"))?;
         }
-        let RingSizes { ring_bytes, op_records } = RingSizes::of(plan.ring_bytes, cpus, plan.ops)?;
+        let content_bytes = if plan.content == Content::None { 0 } else { half_of(plan.ring_bytes) };
+        let RingSizes { ring_bytes, op_records } = RingSizes::of(plan.ring_bytes - content_bytes, cpus, plan.ops)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.op_ring_records = op_records as u32;
             rodata.ring_bytes = ring_bytes as u32;
             rodata.lossless = plan.lossless;
+            rodata.content_limit = (content_bytes / 2).min(MAX_CONTENT_BYTES) as u32;
         }
         let sizing = CaptureError::bpf("sizing the rings");
         open.maps
@@ -377,6 +429,7 @@ impl<'obj> Session<'obj> {
             .and_then(|()| open.maps.op_ring_heads.set_max_entries(cpus as u32))
             .and_then(|()| open.maps.stops.set_max_entries(if plan.lossless { MAX_STOPS } else { 1 }))
             .and_then(|()| open.maps.op_rings.set_max_entries((cpus * op_records) as u32))
+            .and_then(|()| open.maps.contents.set_max_entries(content_bytes.max(LEAST_RING_BYTES) as u32))
             .map_err(sizing)?;
         let mut skel = open.load().map_err(CaptureError::bpf("loading them"))?;
 
@@ -394,16 +447,11 @@ impl<'obj> Session<'obj> {
                 .rings
                 .update(&(cpu as u32).to_ne_bytes(), &map.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
                 .map_err(CaptureError::bpf("installing a ring"))?;
-            let bytes = Rc::new(RefCell::new(Vec::new()));
-            let sink = Rc::clone(&bytes);
-            let mut builder = RingBufferBuilder::new();
-            builder
-                .add(&map, move |record: &[u8]| {
-                    sink.borrow_mut().extend_from_slice(record);
-                    0
-                })
-                .map_err(CaptureError::bpf("mapping a ring"))?;
-            rings.push(CpuRing { ring: builder.build().map_err(CaptureError::bpf("mapping a ring"))?, bytes });
+            rings.push(CpuRing::new(&map, usize::MAX)?);
+        }
+        if content_bytes > 0 {
+            // Last: when an operation is found in its ring, the content that it sent before is in this one.
+            rings.push(CpuRing::new(&skel.maps.contents, CONTENT_RECORDS)?);
         }
         let tables = Tables {
             devices: MapHandle::try_from(&skel.maps.devices).map_err(CaptureError::bpf("opening a table"))?,
@@ -426,7 +474,7 @@ impl<'obj> Session<'obj> {
             None
         };
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
-        let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus;
+        let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus + content_bytes;
         let warnings = end_ios.warning.into_iter().collect();
         Ok(Self {
             skel,
@@ -596,6 +644,7 @@ impl<'obj> Session<'obj> {
         }
         for r in &self.rings {
             let before = host::monotonic_ns();
+            let share = share.min(r.most);
             let taken = r.ring.consume_raw_n(share);
             let mut bytes = r.bytes.borrow_mut();
             let first = out.bytes.len();
@@ -696,7 +745,7 @@ fn log_line(level: PrintLevel, text: String) {
 fn last_end_ns(bytes: &[u8]) -> Option<i64> {
     let mut rest = bytes;
     let mut last = None;
-    while let Some(hdr) = crate::wire::header(rest) {
+    while let Some(hdr) = wire::header(rest) {
         last = Some(hdr.end_ns as i64);
         rest = &rest[hdr.len_bytes as usize..];
     }

@@ -9,10 +9,11 @@
 use std::collections::HashMap;
 
 use ioreel_bpf::types::file_id;
-use ioreel_traces::{Text, rows::Op};
+use ioreel_traces::{Text, manifest::Mount, rows::Op};
 
 use crate::{
     filter::{Filter, is_descriptor_call, is_place_call, normal},
+    host,
     session::Tables,
 };
 
@@ -97,6 +98,62 @@ impl Directories {
     }
 }
 
+/// Which file systems lie on disks that were asked for.
+#[derive(Debug, Default)]
+struct Disks {
+    mounts: Vec<Mount>,
+    known: HashMap<i64, bool>,
+}
+
+impl Disks {
+    /// Whether this file system does; any does where no disk was asked for.
+    fn hold(&mut self, sb_dev: i64, disks: &[i64]) -> bool {
+        if disks.is_empty() {
+            return true;
+        }
+        if let Some(known) = self.known.get(&sb_dev) {
+            return *known;
+        }
+        if !self.mounts.iter().any(|m| m.sb_dev == sb_dev) {
+            self.mounts = ioreel_traces::host::mounts();
+        }
+        let found = match self.mounts.iter().find(|m| m.sb_dev == sb_dev).cloned() {
+            Some(mount) if mount.fstype == "overlay" => self.holds_layer(&mount, disks),
+            Some(mount) => host::disks_of(&mount).iter().any(|d| disks.contains(d)),
+            // Mounted where the recorder cannot see it.
+            None => host::disk_of(sb_dev).is_some_and(|d| disks.contains(&d)),
+        };
+        self.known.insert(sb_dev, found);
+        found
+    }
+
+    fn holds_layer(&mut self, overlay: &Mount, disks: &[i64]) -> bool {
+        let layers =
+            overlay.options.split(',').filter_map(|o| o.strip_prefix("upperdir=").or(o.strip_prefix("lowerdir=")));
+        let layers: Vec<&str> = layers.flat_map(|dirs| dirs.split(':')).collect();
+        layers.into_iter().any(|dir| {
+            let below = host::mount_of_path(&self.mounts, dir).map(|m| m.sb_dev);
+            below.is_some_and(|dev| dev != overlay.sb_dev && self.hold(dev, disks))
+        })
+    }
+
+    /// Whether the file system that this absolute path leads into does.
+    fn hold_name(&mut self, path: &str, disks: &[i64]) -> bool {
+        if disks.is_empty() {
+            return true;
+        }
+        if self.mounts.is_empty() {
+            self.mounts = ioreel_traces::host::mounts();
+        }
+        host::mount_of_path(&self.mounts, path).map(|m| m.sb_dev).is_some_and(|dev| self.hold(dev, disks))
+    }
+
+    /// Whether the block device at this path is one, or a part of one.
+    fn hold_device(&self, node: &str, disks: &[i64]) -> bool {
+        disks.is_empty() || host::block_device(node).ok().and_then(host::disk_of).is_some_and(|d| disks.contains(&d))
+    }
+}
+
 /// The sieve.
 #[derive(Debug)]
 pub(crate) struct Sieve {
@@ -104,6 +161,7 @@ pub(crate) struct Sieve {
     tables: Tables,
     files: HashMap<i64, Place>,
     directories: Directories,
+    disks: Disks,
     held: HashMap<i64, Held>,
     /// Operations left out at once, by [`Why`].
     left_out: [i64; 4],
@@ -121,6 +179,7 @@ impl Sieve {
             tables,
             files: HashMap::new(),
             directories: Directories::default(),
+            disks: Disks::default(),
             held: HashMap::new(),
             left_out: [0; 4],
             others: 0,
@@ -130,11 +189,16 @@ impl Sieve {
     }
 
     /// Learns where a file is.
-    pub(crate) fn file(&mut self, file: i64, id: file_id, path: Option<&Text>) {
-        if !self.filter.has_paths() {
+    /// Its file system is `sb_dev`, or it is a `block` device itself.
+    pub(crate) fn file(&mut self, file: i64, id: file_id, path: Option<&Text>, sb_dev: i64, block: bool) {
+        if !self.filter.has_files() {
             return;
         }
-        let wanted = path.is_some_and(|p| self.filter.wants_path(p));
+        let wanted = path.is_some_and(|p| self.filter.wants_path(p))
+            && match path.filter(|_| block) {
+                Some(node) => self.disks.hold_device(node, self.filter.disks()),
+                None => self.disks.hold(sb_dev, self.filter.disks()),
+            };
         if !wanted && let Err(e) = self.tables.leave_out_file(id) {
             // Its calls are dropped here, then.
             log::debug!("{e}");
@@ -217,7 +281,7 @@ impl Sieve {
 
     fn judge(&mut self, op: &Op, other: bool) -> Result<(), Why> {
         // Directories change whether or not the change is asked for.
-        let file = self.filter.has_paths().then(|| self.on_wanted_file(op));
+        let file = self.filter.has_files().then(|| self.on_wanted_file(op));
         if other {
             return Err(Why::Thread);
         }
@@ -249,6 +313,9 @@ impl Sieve {
         let attribute = op.op.contains("xattr");
         let path2 =
             op.path2.as_ref().filter(|_| !attribute).and_then(|p| self.resolve(op.task_id, p, op.dirfd2, folder2));
+        if op.ret == Some(0) && matches!(&*op.op, "mount" | "move_mount" | "umount2") {
+            self.disks = Disks::default();
+        }
         if op.ret == Some(0) {
             let here = match &*op.op {
                 "chdir" => path.clone(),
@@ -263,7 +330,8 @@ impl Sieve {
         if !operands.is_empty() {
             return by_file;
         }
-        [path, path2].into_iter().flatten().any(|p| self.filter.wants_path(&p))
+        let Self { filter, disks, .. } = self;
+        [path, path2].into_iter().flatten().any(|p| filter.wants_path(&p) && disks.hold_name(&p, filter.disks()))
     }
 
     fn resolve(&self, task: i64, path: &str, dirfd: Option<i32>, folder: Option<i64>) -> Option<String> {

@@ -3,8 +3,9 @@
 use std::mem::size_of;
 
 use ioreel_bpf::types::{
-    op_tail, rec_aio, rec_aio_end, rec_bio, rec_cache, rec_exec, rec_fault, rec_fd, rec_file, rec_hdr, rec_map, rec_op,
-    rec_passed, rec_place, rec_rq, rec_task, rec_type, rec_uring, rec_uring_paths, rec_uring_ring, rec_wait,
+    op_tail, rec_aio, rec_aio_end, rec_bio, rec_cache, rec_content, rec_exec, rec_fault, rec_fd, rec_file, rec_hdr,
+    rec_map, rec_op, rec_passed, rec_place, rec_rq, rec_task, rec_type, rec_uring, rec_uring_paths, rec_uring_ring,
+    rec_wait,
 };
 
 /// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
@@ -52,6 +53,8 @@ pub enum Record<'a> {
     Fault(rec_fault),
     /// Something happened in the page cache.
     Cache(rec_cache),
+    /// Bytes that a write wrote.
+    Content(rec_content, &'a [u8]),
     /// A request to io_uring ended.
     Uring(rec_uring),
     /// The names one was submitted with.
@@ -124,6 +127,8 @@ unsafe impl Plain for rec_uring {}
 unsafe impl Plain for rec_uring_paths {}
 // SAFETY: as above.
 unsafe impl Plain for rec_uring_ring {}
+// SAFETY: as above.
+unsafe impl Plain for rec_content {}
 
 fn take<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
     let (head, rest) = bytes.split_at_checked(size_of::<T>())?;
@@ -220,6 +225,10 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         rec_type::REC_AIO_END => Record::AioEnd(take(bytes)?.0),
         rec_type::REC_FAULT => Record::Fault(take(bytes)?.0),
         rec_type::REC_CACHE => Record::Cache(take(bytes)?.0),
+        rec_type::REC_CONTENT => {
+            let (rec, bytes) = take::<rec_content>(bytes)?;
+            Record::Content(rec, bytes)
+        }
         rec_type::REC_URING => Record::Uring(take(bytes)?.0),
         rec_type::REC_URING_PATHS => {
             let (rec, rest) = take::<rec_uring_paths>(bytes)?;

@@ -45,7 +45,7 @@ exec 4>out/other; echo three >&4; exec 4>&-; \
 ln -s ../in/d out/link; cat out/link >/dev/null; chmod 600 in/d out/c; rm out/link";
 
 struct Truth {
-    _mounted: Mounted,
+    mounted: Mounted,
     out: tempfile::TempDir,
     whole: Reel,
     base: String,
@@ -58,7 +58,7 @@ impl Truth {
         let base = text(mounted.path()).to_owned();
         let reel = out.path().join("whole.reel");
         Self::run(&reel, &base, &[]);
-        Self { whole: assert_valid(&reel), _mounted: mounted, out, base }
+        Self { whole: assert_valid(&reel), mounted, out, base }
     }
 
     fn run(reel: &Path, base: &str, options: &[&str]) {
@@ -141,6 +141,32 @@ fn assert_needed(reel: &Reel, asked: impl Fn(&Op) -> bool) {
         });
         assert!(pipe || opened.contains(&op.ofd.unwrap()), "{op:?}: its opening is missing");
     }
+}
+
+/// Operations on the file systems of one disk, by descriptor and by name; and on the disk itself.
+pub(crate) fn by_device() {
+    let truth = Truth::new();
+    let device = text(truth.mounted.device().unwrap()).to_owned();
+    let reel = truth.filtered(&["--device", &device]);
+    let here = |p: Option<&str>| p.is_some_and(|p| p == truth.base || p.starts_with(&format!("{}/", truth.base)));
+    let operand = |op: &Op| op.ofd.is_some() && op.path.is_none() && op.ofd2.is_none();
+    let expected = rows(&truth.whole, |op, path| operand(op) && here(path));
+    assert_eq!(rows(&reel, |op, path| operand(op) && here(path)), expected);
+    let strangers = rows(&reel, |op, path| operand(op) && !here(path) && !is_context(&op.op));
+    assert!(strangers.is_empty(), "{strangers:?}");
+    let names = |reel: &Reel| rows(reel, |op, _| op.ofd.is_none() && op.path.is_some());
+    let of =
+        |reel: &Reel, call: &str| names(reel).into_iter().filter(|(k, _)| k.0.starts_with(call)).collect::<Vec<_>>();
+    for call in ["mkdir", "rename", "symlink", "fchmodat", "unlink"] {
+        assert_eq!(of(&reel, call), of(&truth.whole, call), "{call}");
+    }
+    assert!(of(&reel, "access").is_empty() && !of(&truth.whole, "access").is_empty(), "the dynamic linker's");
+    // Nothing lies on that one but what is read of it.
+    let bare = truth.out.path().join("bare.reel");
+    let script = format!("cat {}/in/d >/dev/null; dd if={device} of=/dev/null bs=4096 count=3 status=none", truth.base);
+    succeed(&mut record(&bare, &["--device", &device], &["sh", "-c", &script]));
+    let reads = rows(&assert_valid(&bare), |op, path| op.op == "read" && path == Some(&device));
+    assert_eq!(reads.values().sum::<usize>(), 3, "{reads:?}");
 }
 
 pub(crate) fn by_path() {

@@ -7,6 +7,7 @@ mod harness;
 
 mod attribution;
 mod bytes;
+mod contents;
 mod daemon;
 mod damaged;
 mod filters;
@@ -186,7 +187,12 @@ fn tests() -> Vec<Test> {
         follow::a_running_process_for_a_while
         follow::a_running_process_to_its_end
         follow::a_command_for_a_while
+        contents::hashes_are_those_of_the_bytes
+        contents::bytes_are_kept
+        contents::only_what_was_asked_for
+        contents::losses_of_contents_are_counted
         filters::by_path
+        filters::by_device
         filters::by_call
         filters::by_thread_name
         filters::by_user
@@ -211,6 +217,7 @@ fn tests() -> Vec<Test> {
         waits::a_writer_ahead_of_its_disk
         waits::nothing_unless_asked
         refusals::no_privileges
+        refusals::lossless_without_the_right_to_resume
         refusals::an_unknown_device
         refusals::an_unknown_process
         refusals::a_reel_that_is_there

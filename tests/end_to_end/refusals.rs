@@ -22,6 +22,24 @@ pub(crate) fn no_privileges() {
     assert!(!reel.exists(), "an empty reel stayed behind");
 }
 
+/// Who could not be resumed is not stopped; a command's own processes can be.
+pub(crate) fn lossless_without_the_right_to_resume() {
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    let program = env!("CARGO_BIN_EXE_ioreel");
+    let record = |rest: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-kill", "--inh-caps=-kill", program, "record", "--lossless", "-o", text(&reel)]);
+        command.args(rest);
+        command
+    };
+    for who in [&["--all"][..], &["--pid", "1"]] {
+        let line = one_line(&mut record(who), 1);
+        assert!(line.contains("--lossless") && line.contains("CAP_KILL") && !reel.exists(), "{line}");
+    }
+    succeed(&mut record(&["--", "true"]));
+}
+
 pub(crate) fn an_unknown_device() {
     let out = temp_dir();
     let reel = out.path().join("x.reel");

@@ -68,7 +68,8 @@ pub(crate) fn holds(column: &str) -> Holds {
         | "detail" | "how" => Holds::Word,
         "path" | "path2" | "host_path" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
-        "message" | "user_stack" => Holds::Message,
+        // A hash of what is known tells that it was written.
+        "message" | "user_stack" | "content_hash" => Holds::Message,
         "name" => Holds::Name,
         "value" => Holds::Value,
         _ => Holds::Other,

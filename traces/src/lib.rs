@@ -21,6 +21,7 @@
 pub mod anonymize;
 pub mod blktrace;
 pub mod build;
+pub mod bytes;
 pub mod causes;
 pub mod disk;
 pub mod error;

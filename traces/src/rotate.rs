@@ -31,6 +31,7 @@ struct Drop {
     stops: usize,
     waits: usize,
     cache: usize,
+    contents: usize,
 }
 
 impl ReelWriter {
@@ -64,6 +65,7 @@ impl ReelWriter {
             + of(self.stops.written(), self.stops.rotated)
             + of(self.waits.written(), self.waits.rotated)
             + of(self.cache.written(), self.cache.rotated)
+            + of(self.contents.written(), self.contents.rotated)
     }
 
     fn too_old(&mut self, keep: Keep, now_ns: i64) -> Drop {
@@ -80,6 +82,7 @@ impl ReelWriter {
                 next(&self.stops.segments, drop.stops).map(|s| (s, 3)),
                 next(&self.waits.segments, drop.waits).map(|s| (s, 4)),
                 next(&self.cache.segments, drop.cache).map(|s| (s, 5)),
+                next(&self.contents.segments, drop.contents).map(|s| (s, 6)),
             ];
             let Some(((to_ns, size), table)) = oldest.into_iter().flatten().min() else { return drop };
             let large = keep.max_bytes.is_some_and(|max| bytes > max);
@@ -94,7 +97,8 @@ impl ReelWriter {
                 2 => drop.bio += 1,
                 3 => drop.stops += 1,
                 4 => drop.waits += 1,
-                _ => drop.cache += 1,
+                5 => drop.cache += 1,
+                _ => drop.contents += 1,
             }
         }
     }
@@ -134,6 +138,7 @@ impl ReelWriter {
         drop_first(&mut self.stops, drop.stops)?;
         drop_first(&mut self.waits, drop.waits)?;
         drop_first(&mut self.cache, drop.cache)?;
+        drop_first(&mut self.contents, drop.contents)?;
         drop_first(&mut self.ops, drop.ops)
     }
 

@@ -1,7 +1,7 @@
 //! The tables of a reel, one struct each. Times are ns since the reel's start on the monotonic clock;
 //! all integers are signed (unsigned 64-bit kernel values are bit-cast); ids are unique within a reel.
 
-use crate::{Text, table::table};
+use crate::{Text, bytes::Bytes, table::table};
 
 table! {
     /// One row per file operation.
@@ -81,6 +81,12 @@ table! {
         sqe_flags: Option<i32> as Dict,
         /// Of a request to io_uring: its registered buffer, or the group of buffers it selects from.
         buf_index: Option<i32> as Dict,
+        /// Of a write recorded with `--content`: the first 128 bits of the BLAKE3 hash of the bytes it wrote, in hexadecimal; with
+        /// `--anonymize` a keyed hash of that. Null where they could not be read: see `docs/modes.md`.
+        content_hash: Option<Text> as Dict,
+        /// Likewise: how much smaller zstd makes these bytes, in thousandths: 0 not at all, 1000 to nothing. An estimate: of a long
+        /// write a part is tried.
+        compressibility_permille: Option<i32> as Dict,
         /// In a replay's reel: the `op_id` of the original.
         orig_op_id: Option<i64> as Delta,
         /// In a replay's reel: when the operation was to be issued; `start_ns - due_ns` is its lateness.
@@ -417,6 +423,19 @@ table! {
         flags: i64 as Dict,
         /// 1 when it closes on exec.
         cloexec: i32 as Dict,
+    }
+}
+
+table! {
+    /// The bytes of writes: `record --content full`. One row per content, however often it was written, as far as the
+    /// recorder remembers; `ops.content_hash` leads here.
+    pub struct Content in "contents", sorted by first_ns {
+        /// Start of the first write of it.
+        first_ns: i64 as Delta,
+        /// As in `ops`.
+        content_hash: Text as Dict,
+        /// The bytes.
+        data: Bytes as Plain,
     }
 }
 

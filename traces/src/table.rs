@@ -4,7 +4,7 @@
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
+    Array, ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
     cast::AsArray,
     types::{Int32Type, Int64Type},
 };
@@ -34,6 +34,8 @@ pub enum Layout {
     Split,
     /// [`Layout::Split`] in a segment that holds many values, each in bursts, [`Layout::Dict`] in others: ids of files.
     Ids,
+    /// As it is: bytes, which hardly ever repeat.
+    Plain,
 }
 
 /// A value a column can hold.
@@ -64,6 +66,8 @@ pub enum Column<'a> {
     /// Text with keys into a dictionary whose strings are shared by all rows of the batch; entries that
     /// no row of the batch uses are left empty.
     Text(&'a DictionaryArray<Int32Type>, Vec<Option<Text>>),
+    /// Bytes.
+    Bytes(&'a BinaryArray),
     /// The column is not in the file (it was made by an older version): all null.
     Absent,
 }
@@ -267,7 +271,7 @@ pub fn properties<R: Row>(shapes: &[Shape]) -> Result<WriterProperties, ReelErro
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for (i, c) in R::fields().into_iter().enumerate() {
         let path = ColumnPath::from(c.name);
-        if matches!(c.data_type, DataType::Dictionary(_, _)) {
+        if matches!(c.data_type, DataType::Dictionary(_, _) | DataType::Binary) {
             // Comparing every name costs more than it could ever save: names are not what a window is cut by.
             p = p.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
         }
@@ -278,6 +282,7 @@ pub fn properties<R: Row>(shapes: &[Shape]) -> Result<WriterProperties, ReelErro
             (Layout::Split, _) | (Layout::Ids, Some(Shape::Bursts)) | (Layout::Dict, Some(Shape::Many)) => {
                 Encoding::BYTE_STREAM_SPLIT
             }
+            (Layout::Plain, _) => Encoding::PLAIN,
             (Layout::Ids | Layout::Dict, _) => continue,
         };
         p = p.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
@@ -361,7 +366,7 @@ macro_rules! table {
                     vec![$( match Layout::$layout {
                         Layout::Ids => columns.$name.shape_of_ids(order),
                         Layout::Dict => columns.$name.shape(order),
-                        Layout::Delta | Layout::Split => Shape::Mixed,
+                        Layout::Delta | Layout::Split | Layout::Plain => Shape::Mixed,
                     }, )+]
                 }
                 fn take(

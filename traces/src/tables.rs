@@ -26,6 +26,7 @@ pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::Block>()?;
     visitor.table::<rows::Bio>()?;
     visitor.table::<rows::Cache>()?;
+    visitor.table::<rows::Content>()?;
     visitor.table::<rows::Action>()?;
     visitor.table::<rows::Stop>()
 }

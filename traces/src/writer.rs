@@ -426,6 +426,8 @@ pub struct ReelWriter {
     pub stops: TableWriter<rows::Stop>,
     /// The name space before the workload.
     pub tree: TableWriter<rows::Tree>,
+    /// Bytes of writes.
+    pub contents: TableWriter<rows::Content>,
     /// Records of an imported block trace.
     pub actions: TableWriter<rows::Action>,
 }
@@ -480,6 +482,10 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.cache;
+            $body
+        }
+        {
+            let $t = &mut $w.contents;
             $body
         }
         {
@@ -543,6 +549,7 @@ impl ReelWriter {
             stops: TableWriter::new(path, options),
             waits: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),
+            contents: TableWriter::new(path, options),
             actions: TableWriter::new(path, options),
         }
     }

@@ -66,6 +66,7 @@ struct wire_types {
 	struct rec_fault fault;
 	enum cache_event cache_event;
 	struct rec_cache cache;
+	struct rec_content content;
 };
 struct wire_types wire_types = {};
 
@@ -126,6 +127,7 @@ struct task_state {
 	__u8 long_paths; /* the paths are in long_ops */
 	__u8 pad;
 	__u64 start_ns;
+	__u64 ended_ns; /* when the call ended, where content_exit has looked */
 	__u64 seen_file;
 	__u64 seen_inode; /* the last inode whose file record is out: spares the lookup */
 	__u32 seen_generation;

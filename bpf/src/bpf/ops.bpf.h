@@ -104,6 +104,7 @@ static __always_inline bool is_long(const struct call_desc *d)
 }
 
 #include "aio.bpf.h"
+#include "contents.bpf.h"
 #include "passed.bpf.h"
 
 /*
@@ -428,7 +429,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	if (nr >= WIRE_CALLS || !r)
 		return 0;
 	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
-	now_ns = bpf_ktime_get_ns();
+	now_ns = content_limit && st->ended_ns ? st->ended_ns : bpf_ktime_get_ns();
 	st->op.task_id = st->task_id;
 	st->op.dur_ns = now_ns - st->start_ns;
 	if (too_quick(st, &desc))

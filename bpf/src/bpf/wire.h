@@ -44,6 +44,7 @@ enum rec_type {
 	REC_URING_RING = 34, /* rec_uring_ring: a ring was made */
 	REC_FAULT = 36, /* rec_fault */
 	REC_CACHE = 37, /* rec_cache */
+	REC_CONTENT = 38, /* rec_content, bytes */
 	REC_URING_OVERFLOW = 35, /* rec_uring_ring: a request ended, and the completion queue was full */
 };
 
@@ -60,7 +61,8 @@ enum rec_class {
 	CLASS_URING_FACTS = 8, /* paths, rings, overflows: what requests are completed with */
 	CLASS_FAULT = 9,
 	CLASS_CACHE = 10,
-	CLASS_COUNT = 11,
+	CLASS_CONTENT = 11, /* contents of writes */
+	CLASS_COUNT = 12,
 };
 
 /* Records are numbered per CPU and stream: a stream's numbers need no atomics, or do. */
@@ -110,6 +112,7 @@ enum op_flags {
 	OPF_AT_SIZE = 512, /* pos_after is the file's size after a call that may have appended */
 	OPF_MAP_BUSY = 1024, /* what is mapped there could not be looked up */
 	OPF_MIDWAY = 2048, /* in flight when its thread was adopted: the start is that moment */
+	OPF_CONTENT = 8192, /* what it wrote was sent, before it */
 	OPF_OTHER_THREAD = 16384, /* context, by a thread that was not asked for */
 	OPF_IO = 32768, /* bios were queued during the call */
 	OPF_COMPAT = 4096, /* by the 32-bit entry: nr and args are i386's */
@@ -152,6 +155,14 @@ struct op_tail {
 	__u16 in_bytes; /* of what the call was given; fewer than it took when there was more or it could not be read */
 	__u8 name_bytes;
 	__u8 out_bytes; /* of what the call wrote */
+};
+
+/* Bytes that an operation wrote, the next ones of task_id's operation that began at start_ns. */
+struct rec_content {
+	struct rec_hdr hdr;
+	__u64 start_ns;
+	__u32 task_id;
+	__u32 last; /* 1: these are the last, and the record is numbered */
 };
 
 /* One descriptor that a recvmsg or recvmmsg brought. */
@@ -535,6 +546,7 @@ struct call_desc {
 	__u8 out; /* memory that the kernel has written when the call succeeded */
 	__u8 out_words;
 	__u8 unwanted; /* left out by --op */
+	__u8 data; /* writes the bytes of argument 2: its memory, or with USER_IOVEC a vector */
 	__u8 context; /* keeps descriptors or directories in order: user space decides */
 };
 
@@ -609,6 +621,8 @@ struct cpu_ledger {
 	__u64 uring_other; /* requests to io_uring that are no file operations */
 	__u64 code_faults; /* touches of program code, which are not recorded */
 	__u64 hidden_cache; /* events of the recorder's own files */
+	__u64 content_unread; /* contents that could not be read */
+	__u64 content_large; /* contents of writes longer than is read */
 	__u64 uring_more; /* further completions of requests that post several */
 };
 

@@ -210,6 +210,9 @@ impl Assembler {
         }
         self.task_met(rec.task_id, rec.hdr.end_ns);
         let Some(mut life) = self.tasks.remove(&rec.task_id) else { return Ok(()) };
+        if let Some(contents) = &mut self.contents {
+            contents.ended(rec.task_id);
+        }
         if life.row.pid == 0 {
             // Its beginning was lost.
             (life.row.pid, life.row.tid) = (rec.pid as i32, rec.tid as i32);

@@ -63,7 +63,9 @@ impl Assembler {
         let real = (more.real.ino != 0).then(|| self.file_of(more.real));
         let path = (!path.is_empty()).then(|| self.paths.get(path));
         if let Some(sieve) = &mut self.sieve {
-            sieve.file(known.id, rec.file, path.as_ref());
+            // An overlay has no disk, the file under it may have.
+            let below = if more.real.ino != 0 { i64::from(more.real_sb_dev) } else { sb_dev };
+            sieve.file(known.id, rec.file, path.as_ref(), below, kind == "block");
         }
         let host_path = self.host_path(rec, fs_path).filter(|p| path.as_deref() != Some(p));
         let row = File {

@@ -21,6 +21,7 @@ pub(super) const PLAIN: call_desc = call_desc {
     out: 0,
     out_words: 0,
     unwanted: 0,
+    data: 0,
     context: 0,
 };
 /// One whose result is a new description.

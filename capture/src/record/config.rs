@@ -7,6 +7,7 @@ use ioreel_traces::{Manifest, anonymize::Key};
 use super::limits::{End, Limits};
 use crate::{
     CaptureError,
+    contents::Content,
     filter::Filter,
     session::{WaitsPlan, default_ring_bytes},
 };
@@ -36,6 +37,8 @@ pub struct Config {
     pub ring_bytes: usize,
     /// Record the page cache too.
     pub cache: bool,
+    /// Look at what writes write.
+    pub content: Content,
     /// Which layers.
     pub layers: Layers,
     /// Which operations.
@@ -93,6 +96,7 @@ impl Config {
             snapshot_cwd: true,
             waits: None,
             cache: false,
+            content: Content::None,
             layers: Layers::Both,
             filter: Filter::default(),
             observer: None,

@@ -6,10 +6,12 @@ use std::{
 };
 
 use arrow_array::{
-    Array, DictionaryArray, RecordBatch,
+    Array, BinaryArray, DictionaryArray, RecordBatch,
     cast::AsArray,
     types::{Int32Type, Int64Type},
 };
+
+use arrow_schema::DataType;
 
 use super::{ExportError, Result, ordered::Ordered};
 use crate::{
@@ -84,9 +86,11 @@ fn write<R: Row>(reel: &Reel, form: Form, out: &mut impl Write, path: &Path) -> 
     let mut rows = Ordered::<R>::new(reel);
     let mut columns = R::Columns::default();
     let mut total = 0;
+    // Bytes may be long.
+    let most = if schema.fields().iter().any(|f| *f.data_type() == DataType::Binary) { 16 } else { ROWS };
     loop {
         let mut count = 0;
-        while count < ROWS
+        while count < most
             && let Some(row) = rows.next()?
         {
             row.append(&mut columns);
@@ -101,7 +105,7 @@ fn write<R: Row>(reel: &Reel, form: Form, out: &mut impl Write, path: &Path) -> 
         }
         out.write_all(&text).map_err(failed)?;
         text.clear();
-        if count < ROWS {
+        if count < most {
             out.flush().map_err(failed)?;
             return Ok(total);
         }
@@ -113,6 +117,7 @@ enum Cells<'a> {
     I32(&'a arrow_array::Int32Array),
     I64(&'a arrow_array::Int64Array),
     Text(&'a DictionaryArray<Int32Type>, Vec<String>),
+    Bytes(&'a BinaryArray),
 }
 
 /// The entries of a dictionary as they are written.
@@ -137,6 +142,8 @@ fn lines(batch: &RecordBatch, form: Form, out: &mut Vec<u8>) -> Result<(), Strin
             Cells::I32(a)
         } else if let Some(a) = array.as_primitive_opt::<Int64Type>() {
             Cells::I64(a)
+        } else if let Some(a) = array.as_binary_opt::<i32>() {
+            Cells::Bytes(a)
         } else {
             let dict = array.as_dictionary_opt::<Int32Type>().ok_or("a column of an unknown type")?;
             Cells::Text(dict, texts(dict, form)?)
@@ -166,6 +173,14 @@ fn lines(batch: &RecordBatch, form: Form, out: &mut Vec<u8>) -> Result<(), Strin
             }
             match typed {
                 Cells::I32(a) => out.extend(a.value(i).to_string().bytes()),
+                Cells::Bytes(a) => {
+                    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                    let quote: &[u8] = if form == Form::JsonLines { b"\"" } else { b"" };
+                    out.extend(quote);
+                    let digit = |b: u8| DIGITS[usize::from(b)];
+                    out.extend(a.value(i).iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]));
+                    out.extend(quote);
+                }
                 Cells::I64(a) => out.extend(a.value(i).to_string().bytes()),
                 Cells::Text(dict, texts) => {
                     out.extend(dict.key(i).and_then(|k| texts.get(k)).into_iter().flat_map(|t| t.bytes()));

@@ -28,6 +28,7 @@ fn columns(table: &TableInfo) -> String {
             DataType::Int32 => "int32",
             DataType::Int64 => "int64",
             DataType::Dictionary(_, _) => "string",
+            DataType::Binary => "binary",
             other => panic!("name the type {other} for people"),
         };
         let layout = match c.layout {
@@ -35,6 +36,7 @@ fn columns(table: &TableInfo) -> String {
             Layout::Delta => "delta",
             Layout::Split => "split",
             Layout::Ids => "ids",
+            Layout::Plain => "plain",
         };
         let null = if c.nullable { "yes" } else { "" };
         // Links into the source mean nothing to readers of the document; a bar would end the cell.

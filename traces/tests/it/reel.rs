@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use crate::common::{self, good, manifest, op, place, small_segments};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray, cast::AsArray,
+    Array, ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray, cast::AsArray,
     types::Int32Type, types::Int64Type,
 };
 use arrow_schema::{DataType, Field, Schema};
@@ -58,6 +58,7 @@ fn varied<R: Row>(n: usize) -> Vec<R> {
                     let values = (0..n).map(|i| (!null(i)).then(|| texts[(i * 5 + c) % texts.len()].as_str()));
                     Arc::new(values.collect::<DictionaryArray<Int32Type>>())
                 }
+                DataType::Binary => Arc::new(BinaryArray::from_iter_values((0..n).map(|i| vec![i as u8; i * 7 % 300]))),
                 other => panic!("a column of type {other}: teach this test to make one"),
             }
         })
@@ -92,6 +93,7 @@ fn every_table_comes_back_with_nulls_and_extremes() {
     round_trip(|w| &mut w.files);
     round_trip(|w| &mut w.fds);
     round_trip(|w| &mut w.tree);
+    round_trip(|w| &mut w.contents);
 }
 
 #[test]

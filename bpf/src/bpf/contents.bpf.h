@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * --content: the bytes of a write, read from the caller's memory when the call has returned and the caller has not
+ * gone on. They have a ring of their own, so that contents that find no room cost no operation. What is not
+ * resident cannot be read here; a write has just read it, so that is rare.
+ */
+#ifndef IOREEL_CONTENTS_H
+#define IOREEL_CONTENTS_H
+
+const volatile __u32 content_limit = 0; /* the longest write that is read; 0: contents are not wanted */
+
+/* Shared by all CPUs: a long write needs much room at once, and is copied without the ring's lock. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* user space, when in use; full: the content of a write is lost, counted */
+} contents SEC(".maps");
+
+/* Records are reserved in these sizes; user space takes hdr.len_bytes of them. */
+#define CONTENT_SMALL 256
+#define CONTENT_PAGE 4096
+#define CONTENT_LARGE 32768
+
+struct content_small {
+	struct rec_content head;
+	char data[CONTENT_SMALL];
+};
+
+struct content_page {
+	struct rec_content head;
+	char data[CONTENT_PAGE];
+};
+
+struct content_large {
+	struct rec_content head;
+	char data[CONTENT_LARGE];
+};
+
+enum content_state {
+	CONTENT_GOING = 0,
+	CONTENT_UNREAD = 1,
+	CONTENT_LOST = 2,
+};
+
+struct content_walk {
+	__u64 vec; /* next piece of a vector */
+	__u64 base; /* what is left of the present piece, and of the write */
+	__u64 piece;
+	__u64 left;
+	__u64 start_ns;
+	__u64 end_ns;
+	__u32 vecs;
+	__u32 task_id;
+	__u16 is32; /* struct compat_iovec */
+	__u16 state; /* enum content_state */
+};
+
+/* In a map rather than on the stack: of what lies there the verifier follows every value through the loop. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct content_walk);
+} content_walks SEC(".maps");
+
+struct content_context {
+	struct content_walk *walk;
+};
+
+/* Only the last record of a write is numbered: one number for a write, whose loss leaves a hole. */
+static __always_inline void content_head(struct content_walk *w, struct rec_content *head, __u64 len)
+{
+	struct cpu_ledger *l = cpu_ledger();
+
+	head->start_ns = w->start_ns;
+	head->task_id = w->task_id;
+	head->last = len == w->left;
+	if (head->last && l) {
+		begin_record(l, &head->hdr, bpf_get_smp_processor_id(), REC_CONTENT, CLASS_CONTENT, sizeof(*head) + len,
+			     w->end_ns);
+		return;
+	}
+	head->hdr.seq = 0;
+	head->hdr.end_ns = w->end_ns;
+	head->hdr.len_bytes = sizeof(*head) + len;
+	head->hdr.cpu = WIRE_NO_CPU;
+	head->hdr.type = REC_CONTENT;
+	head->hdr.stream = STREAM_SHARED;
+}
+
+/* Sends the next bytes of a piece in a record of this size. */
+#define SEND_CONTENT(name, size)                                                                                       \
+	static __noinline long send_##name(struct content_walk *w, __u64 len)                                          \
+	{                                                                                                              \
+		struct name *rec;                                                                                      \
+                                                                                                                       \
+		if (len == 0 || len > size) {                                                                          \
+			w->state = CONTENT_UNREAD;                                                                     \
+			return 1;                                                                                      \
+		}                                                                                                      \
+		rec = bpf_ringbuf_reserve(&contents, sizeof(*rec), 0);                                                 \
+		if (!rec) {                                                                                            \
+			w->state = CONTENT_LOST;                                                                       \
+			return 1;                                                                                      \
+		}                                                                                                      \
+		barrier_var(len);                                                                                      \
+		if (len > size || bpf_probe_read_user(rec->data, len, (void *)w->base)) {                              \
+			bpf_ringbuf_discard(rec, BPF_RB_NO_WAKEUP);                                                    \
+			w->state = CONTENT_UNREAD;                                                                     \
+			return 1;                                                                                      \
+		}                                                                                                      \
+		content_head(w, &rec->head, len);                                                                      \
+		bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);                                                             \
+		w->base += len;                                                                                        \
+		w->piece -= len;                                                                                       \
+		w->left -= len;                                                                                        \
+		return 0;                                                                                              \
+	}
+
+SEND_CONTENT(content_small, CONTENT_SMALL)
+SEND_CONTENT(content_page, CONTENT_PAGE)
+SEND_CONTENT(content_large, CONTENT_LARGE)
+
+static long content_step(__u32 i, void *context)
+{
+	struct content_walk *w = ((struct content_context *)context)->walk;
+	__u64 vec[2] = {}, len;
+	__u32 vec32[2] = {};
+
+	if (!w->left)
+		return 1;
+	if (!w->piece) {
+		if (!w->vecs || (w->is32 ? bpf_probe_read_user(vec32, sizeof(vec32), (void *)w->vec)
+					 : bpf_probe_read_user(vec, sizeof(vec), (void *)w->vec))) {
+			w->state = CONTENT_UNREAD;
+			return 1;
+		}
+		w->base = w->is32 ? vec32[0] : vec[0];
+		w->piece = w->is32 ? vec32[1] : vec[1];
+		w->vec += w->is32 ? sizeof(vec32) : sizeof(vec);
+		w->vecs--;
+		return 0;
+	}
+	len = w->piece < w->left ? w->piece : w->left;
+	if (len <= CONTENT_SMALL)
+		return send_content_small(w, len);
+	if (len < CONTENT_LARGE)
+		return send_content_page(w, len < CONTENT_PAGE ? len : CONTENT_PAGE);
+	return send_content_large(w, CONTENT_LARGE);
+}
+
+/*
+ * The content of a write that has succeeded. A program of its own, attached before op_exit, which is near the limit of
+ * what the verifier follows. It takes the time at which the call ended, lest the copying counts as part of it.
+ */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
+{
+	struct task_state *st = recorded_here(regs);
+	struct content_context step = {};
+	struct content_walk *w;
+	struct rec_hdr hdr = {};
+	struct call_desc desc;
+	struct cpu_ledger *l;
+	struct inode *inode;
+	__u32 zero = 0;
+	__u16 kind;
+
+	if (!st || !st->in_call || st->in_call == IN_CALL_UNSEEN || !ops_active)
+		return 0;
+	st->ended_ns = 0;
+	desc = desc_of(st->in_call - 1, st->op.flags & OPF_COMPAT);
+	l = cpu_ledger();
+	if (!desc.data || !l || ret <= 0 || !(st->op.flags & OPF_FILE))
+		return 0;
+	inode = kernel_cast(struct file, (void *)st->op.ofd)->f_inode;
+	kind = inode ? inode->i_mode & S_IFMT : 0;
+	if (kind != S_IFREG && kind != S_IFBLK)
+		return 0;
+	st->ended_ns = bpf_ktime_get_ns();
+	if (filter_least_ns && st->ended_ns - st->start_ns < filter_least_ns)
+		return 0;
+	if ((__u64)ret > content_limit) {
+		__sync_fetch_and_add(&l->content_large, 1);
+		return 0;
+	}
+	w = bpf_map_lookup_elem(&content_walks, &zero);
+	if (!w)
+		return 0;
+	__builtin_memset(w, 0, sizeof(*w));
+	w->left = ret;
+	w->start_ns = st->start_ns;
+	/* Before the operation's own record in order of time. */
+	w->end_ns = st->ended_ns - 1;
+	w->task_id = st->task_id;
+	w->is32 = desc.user_kind == USER_IOVEC32;
+	if (desc.user_kind) {
+		w->vec = st->op.args[1];
+		w->vecs = st->op.args[2] > MAX_IOVECS ? MAX_IOVECS : st->op.args[2];
+	} else {
+		w->base = st->op.args[1];
+		w->piece = w->left;
+	}
+	step.walk = w;
+	bpf_loop(4 * MAX_IOVECS + content_limit / CONTENT_PAGE, content_step, &step, 0);
+	if (w->state == CONTENT_LOST) {
+		begin_record(l, &hdr, bpf_get_smp_processor_id(), REC_CONTENT, CLASS_CONTENT, 0, w->end_ns);
+		lost_record(l, CLASS_CONTENT);
+	} else if (w->left) {
+		__sync_fetch_and_add(&l->content_unread, 1);
+	} else {
+		st->op.flags |= OPF_CONTENT;
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,279 @@
+//! `--content`: the bytes of writes, as the probes read them (`contents.bpf.h`), to a hash and an estimate of how well
+//! they could be compressed; with `full`, to rows of `contents`.
+
+use std::collections::HashSet;
+
+use ioreel_bpf::types::rec_content;
+use ioreel_traces::{Result, Text, rows};
+use rustc_hash::FxHashMap;
+
+use crate::{assemble::Assembler, record::Limits};
+
+/// What is kept of the content of writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing.
+    #[default]
+    None,
+    /// A hash, and how well it could be compressed.
+    Hash,
+    /// These and the bytes.
+    Full,
+}
+
+/// Bytes of the hash that are kept: among a billion contents, the chance of any two falling together is one in 10^21.
+const HASH_BYTES: usize = 16;
+/// Bytes compressed at a time to find out how well they can be.
+const SAMPLE_BYTES: usize = 32 << 10;
+/// Of a long write all samples up to here are compressed, and then one in [`SPARSE`].
+const DENSE: usize = 4;
+const SPARSE: usize = 8;
+/// As fast as it gets; what is asked for is an estimate.
+const ZSTD_LEVEL: i32 = 1;
+/// Contents remembered as stored, 16 bytes each; after more, all of them are forgotten and may be stored again.
+const REMEMBERED: usize = 1 << 20;
+/// The open segment of contents is closed at this many bytes: they wait in memory.
+const SEGMENT_BYTES: usize = 16 << 20;
+
+/// What the bytes of a write told.
+#[derive(Debug)]
+pub(crate) struct Told {
+    hash: [u8; HASH_BYTES],
+    permille: i32,
+    bytes: Vec<u8>,
+}
+
+/// A write whose bytes are coming.
+#[derive(Debug)]
+struct Coming {
+    start_ns: u64,
+    hasher: blake3::Hasher,
+    sample: Vec<u8>,
+    samples: usize,
+    /// Bytes compressed, and what they were compressed to.
+    tried: usize,
+    came_to: usize,
+    bytes: Vec<u8>,
+    whole: bool,
+}
+
+impl Coming {
+    fn new(start_ns: u64) -> Self {
+        Self {
+            start_ns,
+            hasher: blake3::Hasher::new(),
+            sample: Vec::new(),
+            samples: 0,
+            tried: 0,
+            came_to: 0,
+            bytes: Vec::new(),
+            whole: false,
+        }
+    }
+
+    fn take(&mut self, mut data: &[u8], zstd: &mut Compressor, keep: bool) {
+        self.hasher.update(data);
+        if keep {
+            self.bytes.extend_from_slice(data);
+        }
+        while !data.is_empty() {
+            let (now, later) = data.split_at(data.len().min(SAMPLE_BYTES - self.sample.len()));
+            self.sample.extend_from_slice(now);
+            data = later;
+            if self.sample.len() == SAMPLE_BYTES {
+                self.try_sample(zstd);
+            }
+        }
+    }
+
+    fn try_sample(&mut self, zstd: &mut Compressor) {
+        if (self.samples < DENSE || self.samples.is_multiple_of(SPARSE)) && !self.sample.is_empty() {
+            self.tried += self.sample.len();
+            self.came_to += zstd.size(&self.sample);
+        }
+        self.samples += 1;
+        self.sample.clear();
+    }
+
+    fn told(mut self, zstd: &mut Compressor) -> Told {
+        self.try_sample(zstd);
+        let saved = self.tried.saturating_sub(self.came_to);
+        let mut hash = [0; HASH_BYTES];
+        hash.copy_from_slice(&self.hasher.finalize().as_bytes()[..HASH_BYTES]);
+        Told { hash, permille: (saved * 1000 / self.tried.max(1)) as i32, bytes: self.bytes }
+    }
+}
+
+/// Says how small zstd makes bytes.
+struct Compressor(Option<zstd::bulk::Compressor<'static>>);
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Compressor")
+    }
+}
+
+impl Compressor {
+    /// As long as they are when it cannot tell.
+    fn size(&mut self, bytes: &[u8]) -> usize {
+        /// The magic number and header of a frame, which are no content: they would tell on short writes.
+        const FRAME_BYTES: usize = 6;
+        let compressed = self.0.as_mut().and_then(|z| z.compress(bytes).ok());
+        compressed.map_or(bytes.len(), |c| c.len().saturating_sub(FRAME_BYTES).max(1))
+    }
+}
+
+/// Contents of writes on their way to rows.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    full: bool,
+    coming: FxHashMap<u32, Coming>,
+    zstd: Compressor,
+    stored: HashSet<[u8; HASH_BYTES]>,
+    /// Bytes in the open segment, and when it is closed.
+    waiting: usize,
+    segment: usize,
+    /// Contents that came whole; those that are told in a row of `ops`; those of operations that filters left out.
+    pub(crate) came: i64,
+    pub(crate) written: i64,
+    pub(crate) sifted: i64,
+}
+
+impl Contents {
+    /// None for [`Content::None`].
+    pub(crate) fn of(content: Content, limits: &Limits) -> Option<Self> {
+        /// A reel that may take little room is written in small segments.
+        const SEGMENTS: i64 = 16;
+        let segment = limits.max_bytes.map_or(SEGMENT_BYTES, |max| SEGMENT_BYTES.min((max / SEGMENTS) as usize));
+        (content != Content::None).then(|| Self {
+            full: content == Content::Full,
+            coming: FxHashMap::default(),
+            zstd: Compressor(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()),
+            stored: HashSet::new(),
+            waiting: 0,
+            segment,
+            came: 0,
+            written: 0,
+            sifted: 0,
+        })
+    }
+
+    fn take(&mut self, rec: &rec_content, data: &[u8]) {
+        let coming = self.coming.entry(rec.task_id).or_insert_with(|| Coming::new(rec.start_ns));
+        if coming.start_ns != rec.start_ns || coming.whole {
+            // The end of the one before was lost, or its operation was.
+            *coming = Coming::new(rec.start_ns);
+        }
+        coming.take(data, &mut self.zstd, self.full);
+        if rec.last != 0 {
+            coming.whole = true;
+            self.came += 1;
+        }
+    }
+
+    /// What came of the operation that this task began then.
+    pub(crate) fn of_op(&mut self, task_id: u32, start_ns: u64) -> Option<Told> {
+        let coming = self.coming.remove(&task_id)?;
+        (coming.whole && coming.start_ns == start_ns).then(|| coming.told(&mut self.zstd))
+    }
+
+    /// Some that were stored have been dropped again.
+    pub(crate) fn rotated(&mut self) {
+        self.stored.clear();
+    }
+
+    /// Forgets a task that has ended.
+    pub(crate) fn ended(&mut self, task_id: u32) {
+        self.coming.remove(&task_id);
+    }
+}
+
+impl Told {
+    /// As `ops` has it.
+    pub(crate) fn hash(&self) -> Text {
+        self.hash.iter().map(|b| format!("{b:02x}")).collect::<String>().into()
+    }
+
+    /// How much smaller zstd makes it, in thousandths.
+    pub(crate) fn permille(&self) -> i32 {
+        self.permille
+    }
+}
+
+impl Assembler {
+    pub(crate) fn content(&mut self, rec: &rec_content, data: &[u8]) {
+        if let Some(contents) = &mut self.contents {
+            contents.take(rec, data);
+        }
+    }
+
+    /// An operation with content was written, or (`written` false) left out.
+    pub(crate) fn content_of(&mut self, told: Told, start_ns: i64, written: bool) -> Result<()> {
+        let Some(contents) = &mut self.contents else { return Ok(()) };
+        if !written {
+            contents.sifted += 1;
+            return Ok(());
+        }
+        contents.written += 1;
+        if !contents.full {
+            return Ok(());
+        }
+        if contents.stored.len() >= REMEMBERED {
+            contents.stored.clear();
+        }
+        if !contents.stored.insert(told.hash) {
+            return Ok(());
+        }
+        contents.waiting += told.bytes.len();
+        let row = rows::Content { first_ns: start_ns, content_hash: told.hash(), data: told.bytes.into() };
+        self.writer.contents.push(row)?;
+        if contents.waiting >= contents.segment {
+            contents.waiting = 0;
+            self.writer.contents.flush()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(pieces: &[&[u8]]) -> Told {
+        let mut zstd = Compressor(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok());
+        let mut coming = Coming::new(7);
+        for piece in pieces {
+            coming.take(piece, &mut zstd, true);
+        }
+        coming.told(&mut zstd)
+    }
+
+    #[test]
+    fn pieces_do_not_matter() {
+        let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let whole = told(&[&bytes]);
+        let (left, right) = bytes.split_at(12_345);
+        let parts = told(&[left, right]);
+        assert_eq!((whole.hash, whole.permille), (parts.hash, parts.permille));
+        assert_eq!(whole.hash, blake3::hash(&bytes).as_bytes()[..HASH_BYTES]);
+        assert_eq!(parts.bytes, bytes);
+    }
+
+    #[test]
+    fn what_repeats_can_be_compressed() {
+        let mut state = 1_u64;
+        let random: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .take(1 << 20)
+        .collect();
+        let text = "so much depends upon a red wheel barrow glazed with rain water ".repeat(3000);
+        for len in [4096, 100_000] {
+            assert!(told(&[&random[..len]]).permille < 10);
+            assert!((500..=1000).contains(&told(&[&text.as_bytes()[..len]]).permille));
+            assert!(told(&[&vec![0; len]]).permille > 980);
+        }
+        assert_eq!(told(&[b"x"]).permille, 0);
+    }
+}

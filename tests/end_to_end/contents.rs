@@ -1,0 +1,184 @@
+//! What writes wrote: hashes, compressibility and bytes against the files themselves.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use ioreel_traces::{
+    Reel,
+    rows::{Content, File, Op},
+    table::Row,
+};
+
+use crate::harness::{assert_valid, ioreel, one_line, record, run, succeed, temp_dir, text};
+
+/// Writes files of known bytes by every call that writes memory, four processes at a time, each file once: what a write
+/// wrote can be looked up.
+const WORKLOAD: &str = "
+import os, sys
+base = sys.argv[1]
+kinds = {'zero': lambda n: bytes(n), 'random': os.urandom,
+         'text': lambda n: (b'so much depends upon a red wheel barrow glazed with rain water. ' * (n // 32 + 1))[:n]}
+sizes = [1, 255, 256, 257, 4095, 4096, 4097, 32767, 32768, 32769, 100000, 1 << 20]
+def all_of(name, kind):
+    make = kinds[kind]
+    fd = os.open(f'{base}/{name}-{kind}', os.O_RDWR | os.O_CREAT)
+    at = 0
+    for n in sizes:
+        b = make(n)
+        assert os.write(fd, b) == n
+        at += n
+        assert os.pwrite(fd, b, at) == n
+        at += n
+        os.lseek(fd, at, 0)
+        pieces = [b[:n // 3], b'', b[n // 3:n // 2], b[n // 2:]]
+        assert os.writev(fd, pieces) == n
+        at += n
+        assert os.pwritev(fd, pieces, at) == n
+        at += n
+        os.lseek(fd, at, 0)
+    # A thousand pieces, the most that a vector may have and what fits no page.
+    tiny = [bytes([65 + i % 26]) * (i % 7) for i in range(1024)]
+    os.writev(fd, tiny)
+    os.close(fd)
+pids = []
+for i in range(4):
+    pid = os.fork()
+    if not pid:
+        for kind in kinds: all_of(f'f{i}', kind)
+        os._exit(0)
+    pids.append(pid)
+for pid in pids: assert os.waitpid(pid, 0)[1] == 0
+r, w = os.pipe()
+os.write(w, b'to a pipe')
+";
+
+/// Enough for what the workload writes at once.
+const RINGS: &str = "256";
+
+fn recorded(reel: &Path, base: &Path, options: &[&str]) -> Reel {
+    let options = [&["--ring-mib", RINGS, "--settle", "none", "--no-snapshot"], options].concat();
+    succeed(&mut record(reel, &options, &["python3", "-c", WORKLOAD, text(base)]));
+    assert_valid(reel)
+}
+
+fn hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).as_bytes()[..16].iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Successful writes to files below `base`, with the path and what was written.
+fn writes(reel: &Reel, base: &Path) -> Vec<(Op, String, Vec<u8>)> {
+    let paths: HashMap<i64, String> =
+        reel.rows::<File>().map(|f| f.unwrap()).filter_map(|f| Some((f.file, f.path?.to_string()))).collect();
+    let mut files: HashMap<String, Vec<u8>> = HashMap::new();
+    let mut out = Vec::new();
+    for op in reel.read::<Op>().unwrap() {
+        let path = op.file.and_then(|f| paths.get(&f)).filter(|p| p.starts_with(text(base))).cloned();
+        let (Some(path), Some(at), Some(n @ 1..)) = (path, op.offset_bytes, op.ret) else { continue };
+        if op.op.contains("write") && op.source == "syscall" {
+            let bytes = files.entry(path.clone()).or_insert_with(|| fs::read(&path).unwrap());
+            let wrote = bytes[at as usize..(at + n) as usize].to_vec();
+            out.push((op, path, wrote));
+        }
+    }
+    out
+}
+
+pub(crate) fn hashes_are_those_of_the_bytes() {
+    let (out, dir) = (temp_dir(), temp_dir());
+    let reel = recorded(&out.path().join("x.reel"), dir.path(), &["--content", "hash"]);
+    let writes = writes(&reel, dir.path());
+    assert_eq!(writes.len(), 4 * 3 * (12 * 4 + 1));
+    // By length, then by kind.
+    let mut ratios: HashMap<usize, HashMap<&str, i32>> = HashMap::new();
+    for (op, path, bytes) in &writes {
+        assert_eq!(op.content_hash.as_deref(), Some(&*hash(bytes)), "{op:?} on {path}");
+        let permille = op.compressibility_permille.unwrap();
+        assert!((0..=1000).contains(&permille), "{op:?}");
+        let (_, kind) = path.rsplit_once('-').unwrap();
+        ratios.entry(bytes.len()).or_default().insert(kind, permille);
+    }
+    for (len, by) in ratios.iter().filter(|(len, _)| **len >= 4095) {
+        let (random, words, zero) = (by["random"], by["text"], by["zero"]);
+        assert!(random < 20 && random < words && words <= zero && zero > 950, "{len}: {by:?}");
+    }
+    let others = reel.read::<Op>().unwrap().into_iter().filter(|o| o.op == "write" && o.offset_bytes.is_none());
+    assert!(others.count() > 0, "a pipe's");
+    let ledger = reel.manifest.ledger["contents"];
+    assert_eq!((ledger.written, ledger.lost), (writes.len() as i64, 0), "{ledger:?}");
+    assert!(!reel.path().join(Content::TABLE).exists());
+}
+
+pub(crate) fn bytes_are_kept() {
+    let (out, dir) = (temp_dir(), temp_dir());
+    let reel = recorded(&out.path().join("x.reel"), dir.path(), &["--content", "full"]);
+    let kept: Vec<Content> = reel.read().unwrap();
+    let by_hash: HashMap<&str, &[u8]> = kept.iter().map(|c| (&*c.content_hash, &*c.data.0)).collect();
+    assert_eq!(by_hash.len(), kept.len(), "each once");
+    for (op, path, bytes) in writes(&reel, dir.path()) {
+        assert_eq!(by_hash.get(op.content_hash.as_deref().unwrap()), Some(&&*bytes), "{op:?} on {path}");
+    }
+    // Made to leave the house, it holds no bytes and no hashes that could be guessed from them.
+    let mapped = out.path().join("mapped.reel");
+    succeed(&mut ioreel(["anonymize", text(reel.path()), "-o", text(&mapped)]));
+    let mapped = assert_valid(&mapped);
+    assert!(mapped.read::<Content>().unwrap().is_empty());
+    assert!(
+        mapped.read::<Op>().unwrap().iter().filter_map(|o| o.content_hash.as_deref()).all(|h| !by_hash.contains_key(h))
+    );
+}
+
+/// Without the option nothing is looked at; with it, and names hashed, only a keyed hash is kept.
+pub(crate) fn only_what_was_asked_for() {
+    let (out, dir) = (temp_dir(), temp_dir());
+    let file = dir.path().join("file");
+    let script = format!("echo data >{}", text(&file));
+    let ops = |name: &str, options: &[&str]| {
+        let reel = out.path().join(name);
+        succeed(&mut record(&reel, options, &["sh", "-c", &script]));
+        let reel = assert_valid(&reel);
+        let told = reel.read::<Op>().unwrap().into_iter().filter_map(|o| o.content_hash).collect::<Vec<_>>();
+        (reel, told)
+    };
+    let (plain, told) = ops("plain.reel", &[]);
+    assert!(told.is_empty() && !plain.manifest.ledger.contains_key("contents"));
+    let (_, clear) = ops("clear.reel", &["--content", "hash"]);
+    assert!(clear.iter().any(|h| **h == hash(b"data\n")), "{clear:?}");
+    let (_, keyed) = ops("keyed.reel", &["--content", "hash", "--anonymize"]);
+    assert_eq!(keyed.len(), clear.len());
+    assert!(keyed.iter().all(|h| !clear.contains(h)));
+    let reel = out.path().join("x.reel");
+    let line = one_line(&mut record(&reel, &["--content", "full", "--anonymize"], &["true"]), 1);
+    assert!(line.contains("--content full") && !reel.exists(), "{line}");
+}
+
+/// Contents that find no room, or are longer than is read, are counted, and cost no operation.
+pub(crate) fn losses_of_contents_are_counted() {
+    let (out, dir) = (temp_dir(), temp_dir());
+    let file = dir.path().join("file");
+    let program = "import os, sys, signal, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.kill(os.getppid(), signal.SIGSTOP)
+for i in range(40): os.write(fd, os.urandom(100000))
+os.kill(os.getppid(), signal.SIGCONT)
+os.write(fd, bytes(1 << 20))
+";
+    let reel = out.path().join("x.reel");
+    let options = ["--content", "hash", "--ring-mib", "2", "--settle", "none", "--no-snapshot"];
+    let output = run(&mut record(&reel, &options, &["python3", "-c", program, text(&file)]));
+    assert!(output.status.success());
+    succeed(&mut ioreel(["validate", text(&reel)]));
+    let reel = Reel::open(&reel).unwrap();
+    let m = &reel.manifest;
+    assert_eq!(m.ledger["ops"].lost, 0, "{:?}", m.ledger);
+    let writes = writes(&reel, dir.path());
+    assert_eq!(writes.len(), 41);
+    let (told, untold): (Vec<_>, Vec<_>) = writes.iter().partition(|(op, ..)| op.content_hash.is_some());
+    for (op, _, bytes) in &told {
+        assert_eq!(op.content_hash.as_deref(), Some(&*hash(bytes)));
+    }
+    let ledger = m.ledger["contents"];
+    let large = m.left_out["contents of writes longer than is read"];
+    assert_eq!((large, ledger.lost), (1, untold.len() as i64 - 1), "{ledger:?}");
+    assert!(ledger.lost > 20 && !told.is_empty(), "{ledger:?}");
+    let located: i64 = m.losses.iter().map(|l| l.events).sum();
+    assert_eq!(located, m.lost(), "{:?}", m.losses);
+}
