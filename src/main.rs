@@ -25,6 +25,7 @@ mod quantity;
 #[cfg(feature = "capture")]
 mod record;
 mod replay;
+mod report;
 mod stats;
 #[cfg(feature = "capture")]
 mod top;
@@ -50,6 +51,7 @@ Examples:
   ioreel info tar.reel                            what is in a reel
   ioreel stats tar.reel                           its statistics
   ioreel plot tar.reel -o tar.png                 draw it
+  ioreel report tar.reel -o tar.html              a page to look into it with
   ioreel replay tar.reel --target /mnt/xfs --pace max -o on-xfs.reel
   ioreel plot tar.reel on-xfs.reel -o both.png    side by side
 
@@ -82,6 +84,8 @@ enum Command {
     Plot(plot::Args),
     /// Shows a reel on the terminal, to move in
     View(view::Args),
+    /// Makes a page of a reel, to look into with a browser
+    Report(report::Args),
     /// Re-issues a reel's operations against a mounted file system
     Replay(replay::Args),
     /// Makes a reel of another tool's trace
@@ -99,7 +103,12 @@ impl Command {
             #[cfg(feature = "capture")]
             Self::Record(_) | Self::Mark(_) | Self::Top(_) => false,
             Self::Info(_) | Self::Stats(_) | Self::Validate(_) => true,
-            Self::Anonymize(_) | Self::Plot(_) | Self::View(_) | Self::Replay(_) | Self::Import(_) => false,
+            Self::Anonymize(_)
+            | Self::Plot(_)
+            | Self::View(_)
+            | Self::Report(_)
+            | Self::Replay(_)
+            | Self::Import(_) => false,
             Self::Export(args) => args.only_prints(),
         }
     }
@@ -132,6 +141,7 @@ fn main() -> ExitCode {
         Command::Anonymize(args) => anonymize::run(args),
         Command::Plot(args) => plot::run(args),
         Command::View(args) => view::run(args),
+        Command::Report(args) => report::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),

@@ -5,7 +5,7 @@
 //!
 //! * [`requests`] streams a reel's requests in dispatch order, [`bios`] its bios, [`calls`] its operations;
 //! * [`seeks`] defines `seeks.exact` and `seeks.sw64k`;
-//! * [`depth`] is the queue depth, weighted with time;
+//! * [`depth`] is the queue depth, weighted with time, [`peaks`] its greatest per bin;
 //! * [`latency`] keeps percentiles at three digits;
 //! * [`bins`] and [`series`] are rates over time, [`coverage`] the used part of an address space;
 //! * [`device`], [`operation`], [`actor`] are the totals; [`summary`] is all of them for one reel.
@@ -19,6 +19,7 @@ pub mod depth;
 pub mod device;
 pub mod latency;
 pub mod operation;
+pub mod peaks;
 pub mod requests;
 pub mod scope;
 pub mod seeks;

@@ -22,6 +22,7 @@ mod panels;
 pub mod picture;
 pub mod raster;
 pub mod render;
+pub mod report;
 mod rows;
 pub mod scale;
 mod shape;
@@ -33,6 +34,7 @@ pub mod theme;
 pub use palette::ColorBy;
 pub use panels::names as panel_names;
 pub use picture::{Arrange, Picture, PlotOptions, plot};
+pub use report::{Finding, ReportOptions, report};
 
 use ioreel_traces::ReelError;
 

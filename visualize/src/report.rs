@@ -1,0 +1,353 @@
+//! `ioreel report`: one offline page of a reel.
+//!
+//! The page is data and the scripts that draw it. The data: rates in bins; tables; and the events, each by itself while they are few
+//! enough, else as rasters of counts with the slowest and a sample of the rest beside them. Its size is therefore bounded
+//! whatever the reel, and [`bundle`] of a window gives the same of a part of it, in more detail: that is what `ioreel serve` does.
+//!
+//! * [`window`] is what is looked at; [`requests`], [`calls`], [`carried`], [`lanes`] read the tables;
+//! * [`sample`] chooses single events, [`table`] and [`columns`] write them down, [`container`] packs all of it;
+//! * [`about`] is the reel as a whole, [`page`] the document.
+
+mod about;
+mod calls;
+mod carried;
+mod columns;
+mod container;
+mod lanes;
+mod page;
+mod requests;
+mod sample;
+mod table;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ioreel_analyze::{
+    Scope, Stats,
+    actor::FileSummary,
+    bins::{Bins, nice_width_ns},
+};
+use ioreel_traces::{
+    Reel,
+    rows::{Bio, Exec, Op, Task},
+    table::Row,
+};
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+use serde_json::json;
+
+pub use self::window::Window;
+use self::{
+    about::{About, FileRow, about},
+    calls::CallsView,
+    carried::{Carriage, carriage},
+    columns::Column,
+    container::{Part, Raster, pack},
+    requests::{DeviceView, Plan, Seen},
+    table::{CallTable, KIND_NAMES, RequestTable, class_names},
+    window::{MOST_NS, narrowed},
+};
+use crate::Result;
+
+/// Bytes of a page at most, whatever the reel.
+pub const MOST_PAGE_BYTES: usize = 15_000_000;
+/// Of these, for the scripts and the markup.
+const SCRIPT_BYTES: usize = 400_000;
+/// Single requests, and single calls, that a page holds; some 12 bytes each.
+pub const DEFAULT_SINGLES: usize = 200_000;
+/// The slowest of each that are held besides.
+const SLOWEST: usize = 20_000;
+/// Columns of the density maps in time.
+const MAP_COLUMNS: u32 = 4096;
+/// Bins of the rates.
+const BINS: usize = 4096;
+/// Files and processes in the tables.
+const TOP_FILES: usize = 1000;
+const TOP_PROCESSES: usize = 500;
+/// Threads that single events name.
+const MOST_TASKS: usize = 20_000;
+
+/// Something that was found in a reel, for the list of findings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is, in some words.
+    pub title: String,
+    /// `info`, `warning` or `critical`; its colour and place in the list.
+    pub severity: String,
+    /// What it costs, why, and what to do.
+    pub text: String,
+    /// Where it begins, ns since the reel's start.
+    pub from_ns: i64,
+    /// Where it ends.
+    pub to_ns: i64,
+}
+
+/// What a page is made with.
+#[derive(Clone, Debug, Default)]
+pub struct ReportOptions {
+    /// Heading; the reel's name otherwise.
+    pub title: Option<String>,
+    /// What was found, in the order to be listed; the page has no such list when there is nothing.
+    pub findings: Vec<Finding>,
+    /// The page is served and may ask its server for more.
+    pub served: bool,
+}
+
+/// The page.
+///
+/// # Errors
+/// When the reel cannot be read.
+pub fn report(reel: &Reel, options: &ReportOptions) -> Result<String> {
+    let room = (MOST_PAGE_BYTES - SCRIPT_BYTES) / 4 * 3;
+    let Bundle { bytes, .. } = bundle(reel, None, &options.findings, room)?;
+    Ok(page::html(&bytes, options.title.as_deref(), options.served))
+}
+
+/// What the scripts draw from.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// An index line and columns: see [`container`].
+    pub bytes: Vec<u8>,
+    /// What is shown.
+    pub window: Window,
+    /// The longest that a request took.
+    pub longest_ns: i64,
+}
+
+/// What of the reel is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Excerpt {
+    /// The time.
+    pub window: Window,
+    /// The longest that any request of the reel took, so that those in flight at the window's start are found.
+    pub longest_ns: i64,
+}
+
+/// Reads the reel, or a part of it, in at most `room` bytes.
+///
+/// # Errors
+/// When the reel cannot be read.
+pub fn bundle(reel: &Reel, part: Option<Excerpt>, findings: &[Finding], room: usize) -> Result<Bundle> {
+    let reel = &part.map_or_else(|| reel.clone(), |p| narrowed(reel, p.window, p.longest_ns));
+    let (stats, drawn) = std::thread::scope(|threads| {
+        // The statistics take a core of their own.
+        let stats = part.is_none().then(|| threads.spawn(|| Stats::of(reel, &Scope::default())));
+        let drawn = Drawn::of(reel, part.map(|p| p.window));
+        (stats.map(std::thread::ScopedJoinHandle::join), drawn)
+    });
+    let drawn = drawn?;
+    let mut about = about(reel, findings, drawn.window, [drawn.bins.width_ns(), drawn.bins.count() as i64]);
+    match stats {
+        Some(Ok(stats)) => about.take(stats?),
+        Some(Err(_)) => {
+            let why = "counting its statistics failed".into();
+            return Err(ioreel_traces::ReelError::BadSegment { path: reel.path().into(), why }.into());
+        }
+        None => {}
+    }
+    let (window, longest_ns) = (drawn.window, drawn.longest_ns);
+    let bytes = pack(drawn.parts(reel, about)?, room);
+    Ok(Bundle { bytes, window, longest_ns })
+}
+
+/// All that was read.
+struct Drawn {
+    window: Window,
+    bins: Bins,
+    longest_ns: i64,
+    seen: BTreeMap<i64, Seen>,
+    devices: Vec<DeviceView>,
+    calls: Option<CallsView>,
+    carriage: Carriage,
+}
+
+impl Drawn {
+    fn of(reel: &Reel, asked: Option<Window>) -> Result<Self> {
+        let seen = requests::survey(reel, asked)?;
+        let window = asked.unwrap_or_else(|| whole(reel, &seen));
+        let width_ns = nice_width_ns(window.to_ns - window.from_ns, BINS, 1);
+        let bins = Bins::new(window.from_ns, window.to_ns, width_ns);
+        let plan = Plan { window, bins, columns: MAP_COLUMNS, singles: DEFAULT_SINGLES, slowest: SLOWEST };
+        let devices = requests::draw(reel, &plan, &seen)?;
+        let calls = if reel.count::<Op>() > 0 { Some(calls::draw(reel, &plan)?) } else { None };
+        let wanted: FxHashSet<i64> =
+            devices.iter().flat_map(|d| &d.singles.events).map(|s| s.request.rq_id).filter(|id| *id >= 0).collect();
+        let carriage =
+            if reel.count::<Bio>() > 0 { carriage(reel, |id| wanted.contains(&id))? } else { Carriage::default() };
+        let longest_ns = seen.values().map(|s| s.longest_ns).max().unwrap_or(0);
+        Ok(Self { window, bins, longest_ns, seen, devices, calls, carriage })
+    }
+
+    fn parts(self, reel: &Reel, mut about: About) -> Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        let actors = self.calls.as_ref().map(|c| &c.actors);
+        if let Some(c) = &self.calls {
+            about.operations.clone_from(&c.operations);
+        }
+        if let Some(actors) = actors {
+            let totals = actors.files(reel, TOP_FILES)?;
+            let mut files: BTreeMap<i64, FileSummary> = BTreeMap::new();
+            files.extend(totals.by_time.into_iter().chain(totals.by_bytes).map(|f| (f.file, f)));
+            about.file_count = totals.count;
+            about.files = files.into_values().map(|calls| self.file_row(calls)).collect();
+            about.files.sort_by_key(|f| (std::cmp::Reverse(f.calls.totals.bytes()), f.calls.file));
+            (about.processes, about.process_count) = actors.processes(reel, TOP_PROCESSES)?;
+        }
+        let lanes = self.calls.as_ref().map(|c| &c.lanes);
+        let place = |file: i64| lanes.and_then(|l| l.place(file)).map_or(-1, |p| p as i64);
+        let tasks = Tasks::of(reel, &self)?;
+        let mut devices = Vec::new();
+        let labels = |dev: i64| {
+            let name = reel.manifest.device(dev).map(|d| d.name.as_str()).filter(|n| !n.is_empty());
+            let number = ioreel_traces::manifest::dev_name(dev);
+            name.map_or_else(|| number.clone(), |n| format!("{} ({number})", lanes::shortened(n, 64)))
+        };
+        let drawn = self.devices.len();
+        for (i, d) in self.devices.into_iter().enumerate() {
+            let prefix = format!("d{i}");
+            let bands: Vec<_> =
+                d.axis.bands.iter().map(|b| json!([b.sectors.from, b.sectors.to, b.row, b.sectors.count])).collect();
+            devices.push(json!({
+                "dev": d.dev, "label": labels(d.dev), "bands": bands, "rows": d.axis.rows,
+                "tiled": d.map.is_some(),
+            }));
+            let s = d.series;
+            let int = |name: &str, values: &[u64]| {
+                Part::Column(Column::integers(format!("{prefix}.{name}"), values.iter().map(|v| *v as i64)))
+            };
+            parts.extend([
+                int("read_bytes", &s.read_bytes),
+                int("write_bytes", &s.write_bytes),
+                int("reads", &s.reads),
+                int("writes", &s.writes),
+                int("others", &s.others),
+                int("seeks_exact", &s.seeks_exact),
+                int("seeks_sw64k", &s.seeks_sw64k),
+                int("depth_max", &d.peaks),
+                // Thousandths: finer than any line that is drawn.
+                int("depth_mean", &s.in_flight.means().iter().map(|m| (m * 1e3).round() as u64).collect::<Vec<_>>()),
+            ]);
+            let rasters = d.map.into_iter().flatten().zip(["map.read", "map.write", "map.other"]);
+            let rasters = rasters.chain(d.flushes.into_iter().map(|f| (f, "map.flush")));
+            let rasters = rasters.chain(d.heat.into_iter().flatten().zip(["heat.read", "heat.write", "heat.other"]));
+            parts.extend(rasters.map(|(counts, n)| Part::Raster(Raster { name: format!("{prefix}.{n}"), counts })));
+            let table = RequestTable::new(prefix, d.singles, &self.carriage, place, |t| tasks.place(t));
+            parts.push(Part::Singles(Box::new(table)));
+        }
+        let left_out = self.seen.len() - drawn;
+        let mut names: &[String] = &[];
+        let mut lane_count = 0;
+        let view = self.calls;
+        if let Some(c) = &view {
+            names = &c.names;
+            lane_count = c.lanes.lanes.len();
+        }
+        let index = json!({
+            "about": about, "devices": devices, "devices_not_drawn": left_out,
+            "classes": class_names(), "kinds": KIND_NAMES, "ops": names,
+            "carried": self.carriage.classes, "comms": self.carriage.comms,
+            "threads": thread_rows(&self.carriage),
+            "tasks": tasks.rows, "lanes": lane_count,
+        });
+        parts.push(Part::Column(Column::text("index", index.to_string())));
+        if let Some(c) = view {
+            parts.extend(call_parts(c, |t| tasks.place(t)));
+        }
+        Ok(parts)
+    }
+
+    fn file_row(&self, calls: FileSummary) -> FileRow {
+        let moved = self.carriage.files.get(&calls.file).copied().unwrap_or_default();
+        let path = calls.path.as_deref().map(|p| lanes::shortened(p, 400));
+        let calls = FileSummary { path, ..calls };
+        FileRow { calls, disk_read_bytes: moved.read_bytes, disk_write_bytes: moved.write_bytes }
+    }
+}
+
+fn call_parts(c: CallsView, task: impl Fn(i64) -> i64) -> Vec<Part> {
+    let s = &c.series;
+    let int = |name: String, values: &[u64]| Part::Column(Column::integers(name, values.iter().map(|v| *v as i64)));
+    let mut parts =
+        vec![int("calls.read_bytes".into(), &s.read_bytes), int("calls.write_bytes".into(), &s.write_bytes)];
+    let rows = ["read", "write", "sync", "metadata", "other"];
+    parts.extend(s.calls.iter().zip(rows).map(|(values, row)| int(format!("calls.count.{row}"), values)));
+    let heat = c.heat.into_iter().flatten().zip(rows);
+    parts.extend(heat.map(|(counts, n)| Part::Raster(Raster { name: format!("calls.heat.{n}"), counts })));
+    let map = c.map.into_iter().flatten().zip(["read", "write"]);
+    parts.extend(map.map(|(counts, n)| Part::Raster(Raster { name: format!("calls.map.{n}"), counts })));
+    let lanes = &c.lanes;
+    let lane = |name: &str, of: fn(&lanes::Lane) -> i64| {
+        Part::Column(Column::differences(format!("lanes.{name}"), lanes.lanes.iter().map(of)))
+    };
+    parts.extend([
+        lane("file", |l| l.file),
+        lane("from", |l| l.from),
+        lane("to", |l| l.to),
+        lane("y", |l| l.y),
+        lane("top", |l| l.top),
+        lane("bytes", |l| i64::try_from(l.bytes).unwrap_or(i64::MAX)),
+    ]);
+    let paths: Vec<_> = lanes.lanes.iter().map(|l| &l.path).collect();
+    let paths = json!({ "paths": paths, "others": lanes.others, "unnamed": lanes.unnamed, "height": lanes::HEIGHT });
+    parts.push(Part::Column(Column::text("lanes.index", paths.to_string())));
+    let table = CallTable::new(c.singles, |file| c.lanes.place(file).map_or(-1, |p| p as i64), task);
+    parts.push(Part::Singles(Box::new(table)));
+    parts
+}
+
+/// Bytes that devices moved for each name of a thread, most first.
+fn thread_rows(known: &Carriage) -> Vec<(String, u64, u64)> {
+    let mut rows: Vec<_> =
+        known.threads.iter().map(|(n, m)| (lanes::shortened(n, 64), m.read_bytes, m.write_bytes)).collect();
+    rows.sort_by(|a, b| (b.1.saturating_add(b.2), &a.0).cmp(&(a.1.saturating_add(a.2), &b.0)));
+    rows.truncate(TOP_PROCESSES);
+    rows
+}
+
+/// Threads that single events name.
+#[derive(Default)]
+struct Tasks {
+    places: HashMap<i64, i64>,
+    /// Process, thread, name, program.
+    rows: Vec<(i32, i32, String, Option<String>)>,
+}
+
+impl Tasks {
+    fn of(reel: &Reel, drawn: &Drawn) -> Result<Self> {
+        let calls = drawn.calls.iter().flat_map(|c| &c.singles.events).map(|c| c.task);
+        let wanted: BTreeSet<i64> = calls.chain(drawn.carriage.requests.values().filter_map(|r| r.task)).collect();
+        let mut tasks = Self::default();
+        if wanted.is_empty() {
+            return Ok(tasks);
+        }
+        let mut programs: HashMap<i64, String> = HashMap::new();
+        for row in reel.rows::<Exec>() {
+            let row = row?;
+            if wanted.contains(&row.task_id) {
+                programs.insert(row.task_id, lanes::shortened(&row.path, 200));
+            }
+        }
+        for row in reel.rows::<Task>() {
+            let row = row?;
+            if wanted.contains(&row.task_id) && tasks.rows.len() < MOST_TASKS {
+                tasks.places.insert(row.task_id, tasks.rows.len() as i64);
+                let comm = lanes::shortened(&row.comm, 64);
+                tasks.rows.push((row.pid, row.tid, comm, programs.remove(&row.task_id)));
+            }
+        }
+        Ok(tasks)
+    }
+
+    fn place(&self, task: i64) -> i64 {
+        self.places.get(&task).copied().unwrap_or(-1)
+    }
+}
+
+/// From 0 to the last moment that anything speaks of.
+fn whole(reel: &Reel, seen: &BTreeMap<i64, Seen>) -> Window {
+    let m = &reel.manifest;
+    let calls = m.segments.get(Op::TABLE).into_iter().flatten().map(|s| s.to_ns);
+    let last = seen.values().map(|s| s.last_ns).chain(calls).chain([m.span.elapsed_ns]).max().unwrap_or(0);
+    // A reel of one moment is a millisecond long.
+    Window { from_ns: 0, to_ns: if last <= 0 { 1_000_000 } else { last.clamp(1_000, MOST_NS) } }
+}

@@ -1,0 +1,173 @@
+//! What the page says of the reel as a whole: `about` in its data, read by the scripts under `page/`.
+
+use ioreel_analyze::{
+    Stats,
+    actor::{FileSummary, ProcessSummary},
+    operation::OperationSummary,
+    stats::flat::Value,
+};
+use ioreel_traces::{
+    Reel,
+    manifest::{Ledger, State},
+};
+use serde::Serialize;
+
+use super::{Finding, lanes::shortened, window::Window};
+
+/// Marks, losses and sentences at most; those that the page leaves out are counted.
+const MOST_LISTED: usize = 1000;
+/// Bytes of a sentence or command line.
+const LONGEST: usize = 2000;
+
+/// The reel as a whole.
+#[derive(Debug, Serialize)]
+pub(super) struct About {
+    /// Name for people.
+    pub(super) name: String,
+    /// Command line.
+    pub(super) command: String,
+    /// Exit status as wait(2) encodes it.
+    pub(super) exit_status: Option<i32>,
+    /// `recording`, `replay`, …
+    pub(super) kind: String,
+    /// The tool that made it.
+    pub(super) tool: String,
+    /// Time 0, ns since 1970.
+    pub(super) realtime_ns: i64,
+    /// Machine.
+    pub(super) host: String,
+    /// Kernel.
+    pub(super) kernel: String,
+    /// Processors.
+    pub(super) cpus: u32,
+    /// Memory.
+    pub(super) mem_bytes: i64,
+    /// To the last operation.
+    pub(super) elapsed_ns: i64,
+    /// From there until all was quiet.
+    pub(super) settle_ns: i64,
+    /// Not closed by its writer.
+    pub(super) unfinished: bool,
+    /// File systems: mount point, type, source.
+    pub(super) mounts: Vec<[String; 3]>,
+    /// Events by class.
+    pub(super) ledger: Vec<(String, Ledger)>,
+    /// Where events were lost: from, to, how many.
+    pub(super) losses: Vec<[i64; 3]>,
+    /// Left out on purpose, by reason.
+    pub(super) left_out: Vec<(String, i64)>,
+    /// Sentences.
+    pub(super) warnings: Vec<String>,
+    /// Named moments.
+    pub(super) marks: Vec<(i64, String)>,
+    /// Marks that are not listed.
+    pub(super) marks_left_out: usize,
+    /// What `diagnose` found.
+    pub(super) findings: Vec<Finding>,
+    /// What is shown, from and to.
+    pub(super) window: [i64; 2],
+    /// Bins of the rates: width and number; the last ends with the window.
+    pub(super) bins: [i64; 2],
+    /// What `ioreel stats` says; nothing for a part of a reel.
+    pub(super) stats: Vec<Value>,
+    /// Devices that are in the tables' sums alone: the page's tables are cut.
+    pub(super) devices_left_out: usize,
+    /// Operations by system call, most time first, as `ioreel info` has them.
+    pub(super) operations: Vec<OperationSummary>,
+    /// Top files.
+    pub(super) files: Vec<FileRow>,
+    /// Files that operations knew.
+    pub(super) file_count: u64,
+    /// Top processes.
+    pub(super) processes: Vec<ProcessSummary>,
+    /// Processes.
+    pub(super) process_count: u64,
+}
+
+/// A file in the table: what operations did to it, and the devices on its behalf.
+#[derive(Debug, Serialize)]
+pub(super) struct FileRow {
+    /// The operations.
+    #[serde(flatten)]
+    pub(super) calls: FileSummary,
+    /// Bytes that devices read for it.
+    pub(super) disk_read_bytes: u64,
+    /// Bytes that devices wrote for it.
+    pub(super) disk_write_bytes: u64,
+}
+
+/// Devices whose statistics the page holds.
+const MOST_DEVICES: usize = 32;
+
+/// What the manifest tells.
+pub(super) fn about(reel: &Reel, findings: &[Finding], window: Window, bins: [i64; 2]) -> About {
+    let m = &reel.manifest;
+    let text = |t: &str| shortened(t, LONGEST);
+    About {
+        name: text(&reel.name()),
+        command: text(&m.command.as_ref().map(|c| c.argv.join(" ")).unwrap_or_default()),
+        exit_status: m.command.as_ref().and_then(|c| c.exit_status),
+        kind: format!("{:?}", m.kind).to_lowercase(),
+        tool: text(&m.tool),
+        realtime_ns: m.clock.realtime_ns,
+        host: text(&m.host.name),
+        kernel: text(&m.host.kernel),
+        cpus: m.host.cpus,
+        mem_bytes: m.host.mem_bytes,
+        elapsed_ns: m.span.elapsed_ns,
+        settle_ns: m.span.settle_ns,
+        unfinished: m.state != State::Complete,
+        mounts: m.mounts.iter().take(64).map(|m| [text(&m.mountpoint), text(&m.fstype), text(&m.source)]).collect(),
+        ledger: m.ledger.iter().take(MOST_LISTED).map(|(k, v)| (text(k), *v)).collect(),
+        losses: losses(m.losses.iter().map(|l| [l.from_ns, l.to_ns, l.events]).collect()),
+        left_out: m.left_out.iter().take(MOST_LISTED).map(|(k, v)| (text(k), *v)).collect(),
+        warnings: m.warnings.iter().take(100).map(|w| text(w)).collect(),
+        marks: m.marks.iter().take(MOST_LISTED).map(|m| (m.ns, shortened(&m.name, 200))).collect(),
+        marks_left_out: m.marks.len().saturating_sub(MOST_LISTED),
+        findings: findings.iter().take(MOST_LISTED).cloned().collect(),
+        window: [window.from_ns, window.to_ns],
+        bins,
+        stats: Vec::new(),
+        operations: Vec::new(),
+        devices_left_out: 0,
+        files: Vec::new(),
+        file_count: 0,
+        processes: Vec::new(),
+        process_count: 0,
+    }
+}
+
+impl About {
+    /// Takes the statistics, of as many devices as the page can hold.
+    pub(super) fn take(&mut self, mut stats: Stats) {
+        self.devices_left_out = stats.devices.len().saturating_sub(MOST_DEVICES);
+        stats.devices.truncate(MOST_DEVICES);
+        self.stats = stats.values();
+    }
+}
+
+/// Holes in time, joined with their neighbours until they are few.
+fn losses(mut all: Vec<[i64; 3]>) -> Vec<[i64; 3]> {
+    all.sort_unstable();
+    while all.len() > MOST_LISTED {
+        all = all
+            .chunks(2)
+            .map(|pair| pair.iter().skip(1).fold(pair[0], |a, b| [a[0], a[1].max(b[1]), a[2].saturating_add(b[2])]))
+            .collect();
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_losses_hold_as_many_events() {
+        let all: Vec<[i64; 3]> = (0..5001).map(|i| [i * 10, i * 10 + 5, 2]).collect();
+        let few = losses(all);
+        assert!(few.len() <= MOST_LISTED);
+        assert_eq!(few.iter().map(|l| l[2]).sum::<i64>(), 10_002);
+        assert_eq!((few[0][0], few.last().map(|l| l[1])), (0, Some(50_005)));
+    }
+}

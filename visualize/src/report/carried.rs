@@ -1,0 +1,172 @@
+//! What bios tell of requests: whose they are, and what they carry.
+
+use std::collections::{BTreeSet, HashMap};
+
+use arrow_array::RecordBatch;
+use ioreel_analyze::requests::{Class, Request};
+use ioreel_traces::{
+    Reel, ReelError, Text,
+    rows::Bio,
+    table::{Cell, Column, Row, column},
+};
+use rustc_hash::FxHashMap;
+
+use crate::Result;
+
+/// What is known of a request by its bios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Carried {
+    /// File, key into `files`.
+    pub(super) file: Option<i64>,
+    /// Where in the file.
+    pub(super) offset_bytes: Option<i64>,
+    /// Thread, key into `tasks`.
+    pub(super) task: Option<i64>,
+    /// Name of the thread, a place in [`Carriage::comms`].
+    pub(super) comm: usize,
+    /// What it is, a place in [`Carriage::classes`].
+    pub(super) class: usize,
+}
+
+/// Bytes that a device moved on behalf of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// Read.
+    pub(super) read_bytes: u64,
+    /// Written.
+    pub(super) write_bytes: u64,
+}
+
+/// All that was learnt.
+#[derive(Debug, Default)]
+pub(super) struct Carriage {
+    /// By request.
+    pub(super) requests: FxHashMap<i64, Carried>,
+    /// Bytes by file.
+    pub(super) files: FxHashMap<i64, Moved>,
+    /// Bytes by name of the thread that queued them.
+    pub(super) threads: HashMap<String, Moved>,
+    /// Names of threads.
+    pub(super) comms: Vec<String>,
+    /// What bios carry.
+    pub(super) classes: Vec<String>,
+}
+
+/// Names in order of their first use.
+#[derive(Debug, Default)]
+struct Names(HashMap<Text, usize>, Vec<String>);
+
+impl Names {
+    fn place(&mut self, name: &Text) -> usize {
+        if let Some(at) = self.0.get(name) {
+            return *at;
+        }
+        let at = self.1.len();
+        self.1.push(name.to_string());
+        self.0.insert(name.clone(), at);
+        at
+    }
+}
+
+const COLUMNS: [&str; 11] =
+    ["rq_id", "queue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "task_id", "comm", "file", "class"];
+
+fn bad(why: String) -> ReelError {
+    ReelError::BadSegment { path: Bio::TABLE.into(), why }
+}
+
+/// Reads all bios: sums by file and thread, and what is known of the requests that `wanted` says.
+pub(super) fn carriage(reel: &Reel, wanted: impl Fn(i64) -> bool) -> Result<Carriage> {
+    let mut out = Carriage::default();
+    let (mut comms, mut classes) = (Names::default(), Names::default());
+    let mut threads: Vec<Moved> = Vec::new();
+    let mut columns = COLUMNS.to_vec();
+    columns.push("file_offset_bytes");
+    for batch in reel.batches::<Bio>(&columns) {
+        let batch = batch?;
+        let maybe = |name: &str| column::<Option<i64>>(&batch, name).map_err(bad);
+        let (rq_id, file, offset, task) =
+            (maybe("rq_id")?, maybe("file")?, maybe("file_offset_bytes")?, maybe("task_id")?);
+        let len = column::<i64>(&batch, "len_bytes").map_err(bad)?;
+        let texts = |name: &str| column::<Text>(&batch, name).map_err(bad);
+        let (op, comm, class) = (texts("op")?, texts("comm")?, texts("class")?);
+        let (op, comm, class) = (
+            keyed(&op, |t| usize::from(**t == *"read") + 2 * usize::from(**t == *"write")),
+            keyed(&comm, |t| comms.place(t)),
+            keyed(&class, |t| classes.place(t)),
+        );
+        threads.resize(comms.1.len(), Moved::default());
+        let get = <Option<i64> as Cell>::get;
+        for i in 0..batch.num_rows() {
+            let (file, comm) = (get(&file, i), comm(i).unwrap_or(0));
+            let bytes = u64::try_from(<i64 as Cell>::get(&len, i)).unwrap_or(0);
+            let add = |m: &mut Moved| match op(i) {
+                Some(1) => m.read_bytes = m.read_bytes.saturating_add(bytes),
+                Some(2) => m.write_bytes = m.write_bytes.saturating_add(bytes),
+                _ => {}
+            };
+            if let Some(file) = file {
+                add(out.files.entry(file).or_default());
+            }
+            threads.get_mut(comm).into_iter().for_each(add);
+            let Some(id) = get(&rq_id, i).filter(|id| wanted(*id)) else { continue };
+            let told = Carried {
+                file,
+                offset_bytes: get(&offset, i),
+                task: get(&task, i),
+                comm,
+                class: class(i).unwrap_or(0),
+            };
+            // The first bio that knows a file speaks for the request.
+            let known = out.requests.entry(id).or_insert(told);
+            if known.file.is_none() && file.is_some() {
+                *known = told;
+            }
+        }
+    }
+    out.threads = comms.1.iter().cloned().zip(threads).collect();
+    (out.comms, out.classes) = (comms.1, classes.1);
+    Ok(out)
+}
+
+/// A column of text by what `of` makes of each of its words.
+fn keyed<'a, T: Copy + 'a>(column: &'a Column<'a>, mut of: impl FnMut(&Text) -> T) -> impl Fn(usize) -> Option<T> + 'a {
+    let (keys, values) = match column {
+        Column::Text(keys, words) => (Some(keys), words.iter().map(|w| w.as_ref().map(&mut of)).collect::<Vec<_>>()),
+        _ => (None, Vec::new()),
+    };
+    move |i| keys.and_then(|k| k.key(i)).and_then(|k| values.get(k).copied().flatten())
+}
+
+/// Calls `each` with bios of devices that are not `queued`: those that work on bios and make no requests of them
+/// (zram, device mapper). A bio is its own request, issued when it is queued; its id is no request's.
+pub(super) fn each_unqueued_bio(reel: &Reel, queued: &BTreeSet<i64>, mut each: impl FnMut(&Request)) -> Result<()> {
+    for batch in reel.batches::<Bio>(&COLUMNS[..7]) {
+        let batch: RecordBatch = batch?;
+        let number = |name: &str| column::<i64>(&batch, name).map_err(bad);
+        let (queue, dev, sector, len) = (number("queue_ns")?, number("dev")?, number("sector")?, number("len_bytes")?);
+        let complete = column::<Option<i64>>(&batch, "complete_ns").map_err(bad)?;
+        let op = column::<Text>(&batch, "op").map_err(bad)?;
+        let class = keyed(&op, |t| Class::of(t));
+        let get = <i64 as Cell>::get;
+        for i in 0..batch.num_rows() {
+            let device = get(&dev, i);
+            if queued.contains(&device) {
+                continue;
+            }
+            let at = get(&queue, i);
+            each(&Request {
+                rq_id: -1,
+                queue_ns: Some(at),
+                issue_ns: at,
+                complete_ns: <Option<i64> as Cell>::get(&complete, i),
+                dev: device,
+                sector: get(&sector, i),
+                len_bytes: get(&len, i),
+                class: class(i).unwrap_or(Class::Other),
+                error: 0,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! The axis of the file map: files one above the other in the order of their paths, each as high as the root of what was
+//! used of it, so that a large one does not hide a thousand small ones; offsets within a file are to scale.
+
+use rustc_hash::FxHashMap;
+
+use ioreel_traces::{Reel, rows::File};
+
+use crate::Result;
+
+/// Files with a lane of their own; the rest share one.
+pub(super) const MOST_LANES: usize = 20_000;
+/// Bytes of paths that the page holds.
+const MOST_NAME_BYTES: usize = 2 << 20;
+/// Bytes of one path; its middle is cut.
+const LONGEST_NAME: usize = 400;
+/// Heights are told in this many parts of the whole.
+pub(super) const HEIGHT: i64 = 1 << 30;
+
+/// What was used of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Used {
+    /// First byte.
+    pub(super) from: i64,
+    /// After the last byte.
+    pub(super) to: i64,
+    /// Bytes moved.
+    pub(super) bytes: u64,
+}
+
+impl Default for Used {
+    fn default() -> Self {
+        Self { from: i64::MAX, to: 0, bytes: 0 }
+    }
+}
+
+impl Used {
+    /// Adds `[offset, offset + bytes)`.
+    pub(super) fn add(&mut self, offset: i64, bytes: u64) {
+        if offset < 0 {
+            return;
+        }
+        self.from = self.from.min(offset);
+        self.to = self.to.max(offset.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX)));
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// One file's place on the axis.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    /// Key into `files`; -1 for the lane of all others.
+    pub(super) file: i64,
+    /// Path, none where unknown or left out.
+    pub(super) path: Option<String>,
+    /// First byte.
+    pub(super) from: i64,
+    /// After the last byte.
+    pub(super) to: i64,
+    /// Bytes moved.
+    pub(super) bytes: u64,
+    /// Lower end, in parts of [`HEIGHT`].
+    pub(super) y: i64,
+    /// Upper end.
+    pub(super) top: i64,
+}
+
+/// The axis.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    /// Low to high.
+    pub(super) lanes: Vec<Lane>,
+    /// Place in `lanes` by file.
+    places: FxHashMap<i64, usize>,
+    /// Files in the lane of all others.
+    pub(super) others: u64,
+    /// Paths that were left out for want of room.
+    pub(super) unnamed: u64,
+}
+
+impl Lanes {
+    /// Lays out the files.
+    pub(super) fn new(reel: &Reel, used: &FxHashMap<i64, Used>) -> Result<Self> {
+        let mut files: Vec<(i64, Used)> = used.iter().map(|(f, u)| (*f, *u)).filter(|(_, u)| u.to > u.from).collect();
+        files.sort_unstable_by_key(|(file, u)| (std::cmp::Reverse(u.bytes), *file));
+        let rest = files.split_off(files.len().min(MOST_LANES));
+        let wanted: FxHashMap<i64, usize> = files.iter().enumerate().map(|(i, (f, _))| (*f, i)).collect();
+        let mut paths: Vec<Option<String>> = vec![None; files.len()];
+        if !wanted.is_empty() {
+            for row in reel.rows::<File>() {
+                let row = row?;
+                if let Some(path) = wanted.get(&row.file).and_then(|i| paths.get_mut(*i)) {
+                    *path = row.path.map(|p| shortened(&p, LONGEST_NAME));
+                }
+            }
+        }
+        let (mut room, mut unnamed) = (MOST_NAME_BYTES, 0);
+        let mut lanes: Vec<Lane> = files
+            .iter()
+            .zip(paths)
+            .map(|((file, u), path)| {
+                let path = path.filter(|p| {
+                    let fits = p.len() <= room;
+                    room -= if fits { p.len() } else { 0 };
+                    unnamed += u64::from(!fits);
+                    fits
+                });
+                Lane { file: *file, path, from: u.from, to: u.to, bytes: u.bytes, y: 0, top: 0 }
+            })
+            .collect();
+        lanes.sort_by(|a, b| (a.path.is_none(), &a.path, a.file).cmp(&(b.path.is_none(), &b.path, b.file)));
+        if !rest.is_empty() {
+            let mut all = Used::default();
+            for (_, u) in &rest {
+                all.from = all.from.min(u.from);
+                all.to = all.to.max(u.to);
+                all.bytes = all.bytes.saturating_add(u.bytes);
+            }
+            lanes.push(Lane { file: -1, path: None, from: all.from, to: all.to, bytes: all.bytes, y: 0, top: 0 });
+        }
+        let weight = |l: &Lane| ((l.to - l.from).max(1) as f64).sqrt();
+        // Even the least of few files can be seen; of very many, a lane is thinner than a pixel anyway.
+        let sum: f64 = lanes.iter().map(weight).sum();
+        let floor = sum / (lanes.len().max(1) as f64 * 6.0);
+        let sum: f64 = lanes.iter().map(|l| weight(l).max(floor)).sum();
+        let mut at = 0.0;
+        for lane in &mut lanes {
+            lane.y = (at / sum * HEIGHT as f64) as i64;
+            at += weight(lane).max(floor);
+            lane.top = ((at / sum * HEIGHT as f64) as i64).min(HEIGHT);
+        }
+        let places = lanes.iter().enumerate().filter(|(_, l)| l.file >= 0).map(|(i, l)| (l.file, i)).collect();
+        Ok(Self { lanes, places, others: rest.len() as u64, unnamed })
+    }
+
+    /// The lane of a file, if anything was laid out.
+    pub(super) fn place(&self, file: i64) -> Option<usize> {
+        self.places.get(&file).copied().or_else(|| (self.others > 0).then(|| self.lanes.len() - 1))
+    }
+
+    /// Lower and upper end of `[offset, offset + bytes)` in a lane, in parts of [`HEIGHT`].
+    pub(super) fn span(&self, place: usize, offset: i64, bytes: u64) -> Option<(i64, i64)> {
+        let lane = self.lanes.get(place)?;
+        let (span, height) = ((lane.to - lane.from).max(1) as f64, (lane.top - lane.y) as f64);
+        let at = |o: i64| lane.y + ((o.saturating_sub(lane.from)) as f64 / span * height) as i64;
+        let end = offset.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        Some((at(offset).clamp(lane.y, lane.top), at(end).clamp(lane.y, lane.top)))
+    }
+}
+
+/// A text of at most `most` bytes, its middle left out where it is longer.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let half = most.saturating_sub(3) / 2;
+    let head = (0..=half).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    let tail = (text.len() - half..text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
+    format!("{}…{}", &text[..head], &text[tail..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_lose_their_middle() {
+        assert_eq!(shortened("short", 5), "short");
+        let cut = shortened(&"äöü".repeat(1000), 100);
+        assert!(cut.len() <= 100 && cut.contains('…') && cut.ends_with('ü'), "{cut}");
+        assert_eq!(shortened("abcdef", 3), "…");
+    }
+
+    #[test]
+    fn what_is_used_has_ends() {
+        let mut u = Used::default();
+        u.add(-1, 10);
+        u.add(4096, 4096);
+        u.add(i64::MAX - 1, 10);
+        u.add(100, 0);
+        assert_eq!((u.from, u.to, u.bytes), (100, i64::MAX, 4106));
+    }
+}

@@ -1,0 +1,75 @@
+// Colours: told apart with every common colour blindness (Okabe and Ito's set, lighter on dark paper).
+
+const LIGHT = {
+  dark: false,
+  paper: [255, 255, 255],
+  ink: '#1c2530',
+  faint: '#66707c',
+  frame: '#c3c9d1',
+  grid: '#e9ecf0',
+  alarm: '#c1121f',
+  read: '#0072b2',
+  write: '#d55e00',
+  other: '#009e73',
+  flush: '#b0308c',
+  sync: '#b0308c',
+  metadata: '#009e73',
+  misc: '#7a818b',
+  line: '#1c2530',
+};
+const DARK = {
+  dark: true,
+  paper: [22, 26, 31],
+  ink: '#e4e8ee',
+  faint: '#98a2af',
+  frame: '#404954',
+  grid: '#2a3038',
+  alarm: '#ff6b6b',
+  read: '#58b4f0',
+  write: '#f5963c',
+  other: '#36c99c',
+  flush: '#e38bd0',
+  sync: '#e38bd0',
+  metadata: '#36c99c',
+  misc: '#a3abb6',
+  line: '#e4e8ee',
+};
+
+const darkQuery = window.matchMedia('(prefers-color-scheme: dark)');
+let theme = darkQuery.matches ? DARK : LIGHT;
+
+function rgb(hex) {
+  const n = parseInt(hex.slice(1), 16);
+  return [n >> 16, (n >> 8) & 255, n & 255];
+}
+
+function mix(a, b, t) {
+  return [0, 1, 2].map((i) => a[i] + (b[i] - a[i]) * t);
+}
+
+const RAMP_STEPS = 64;
+
+// From one event to most: a tint that one event can be seen by, the hue, and beyond it darker on white paper, lighter on dark.
+function ramp(hex) {
+  const hue = rgb(hex);
+  const far = theme.dark ? [255, 255, 255] : [0, 0, 0];
+  const near = mix(theme.paper, hue, theme.dark ? 0.62 : 0.6);
+  const end = mix(hue, far, theme.dark ? 0.65 : 0.62);
+  const out = [];
+  for (let i = 0; i < RAMP_STEPS; i += 1) {
+    const t = i / (RAMP_STEPS - 1);
+    out.push(t < 0.5 ? mix(near, hue, t * 2) : mix(hue, end, t * 2 - 1));
+  }
+  return out;
+}
+
+// Two inks on the same paper: on white darker than either, on dark paper lighter.
+function overprint(a, b) {
+  if (theme.dark) return [0, 1, 2].map((i) => 255 - ((255 - a[i]) * (255 - b[i])) / 255);
+  return [0, 1, 2].map((i) => (a[i] * b[i]) / 255);
+}
+
+function translucent(hex, alpha) {
+  const [r, g, b] = rgb(hex);
+  return `rgba(${r},${g},${b},${alpha})`;
+}

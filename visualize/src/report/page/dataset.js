@@ -1,0 +1,165 @@
+// What was read of the reel, as the panels use it.
+
+const FLAG = { seek: 1, seek64k: 2, slow: 4, queued: 8, complete: 16 };
+const ZERO = new Float64Array(0);
+
+// What the shades of a raster stand for: see `level` in container.rs.
+const SHADE = new Float64Array(256);
+for (let i = 1; i < 256; i += 1) SHADE[i] = 2 ** ((i - 1) / 8);
+
+function makeDataset(columns) {
+  const index = JSON.parse(columns.get('index'));
+  const about = index.about;
+  const [from, to] = about.window;
+  const data = { index, about, from, to, binWidth: about.bins[0], binCount: about.bins[1] };
+  data.devices = index.devices.map((device, i) => makeDevice(columns, device, `d${i}`, index));
+  data.calls = columns.has('calls.at') ? makeCalls(columns, index) : null;
+  return data;
+}
+
+// Edges of a bin; the last ends with the window.
+function binEdges(data, i) {
+  return [data.from + i * data.binWidth, i + 1 >= data.binCount ? data.to : data.from + (i + 1) * data.binWidth];
+}
+
+function pick(columns, prefix, names) {
+  const out = {};
+  for (const name of names) out[name] = columns.get(`${prefix}.${name}`);
+  return out;
+}
+
+function makeDevice(columns, device, prefix, index) {
+  const rates = ['read_bytes', 'write_bytes', 'reads', 'writes', 'others', 'seeks_exact', 'seeks_sw64k', 'depth_max', 'depth_mean'];
+  const names = ['at', 'took', 'waited', 'sector', 'bytes', 'class', 'flags', 'error', 'file', 'task', 'comm', 'what'];
+  const singles = pick(columns, prefix, names);
+  const [total, oneIn] = columns.get(`${prefix}.total`);
+  const layers = (kind, list) => (columns.has(`${prefix}.${kind}.${list[0]}`) ? list.map((l) => columns.get(`${prefix}.${kind}.${l}`)) : null);
+  const out = {
+    ...device,
+    kind: 'device',
+    rates: pick(columns, prefix, rates),
+    singles: { ...singles, n: singles.at.length, total, oneIn, complete: oneIn === 1, longest: greatest(singles.took) },
+    map: layers('map', ['read', 'write', 'other']),
+    flushes: columns.get(`${prefix}.map.flush`) || null,
+    heat: layers('heat', ['read', 'write', 'other']),
+    layerNames: ['read', 'write', 'other'],
+  };
+  out.rates.depth_mean = out.rates.depth_mean.map((n) => n / 1000);
+  // 0 read, 1 write, 2 the rest, 3 flushes, which have no address.
+  const byClass = index.classes.map((name) => (name === 'read' ? 0 : name === 'write' ? 1 : name === 'flush' ? 3 : 2));
+  out.singles.layer = Uint8Array.from(singles.class, (c) => byClass[c]);
+  out.span = heatSpan(out);
+  return out;
+}
+
+function makeCalls(columns, index) {
+  const names = ['at', 'took', 'kind', 'op', 'flags', 'file', 'offset', 'ret', 'task'];
+  const layerNames = ['read', 'write', 'sync', 'metadata', 'other'];
+  const singles = pick(columns, 'calls', names);
+  const [total, oneIn] = columns.get('calls.total');
+  const layers = (kind, list) => (columns.has(`calls.${kind}.${list[0]}`) ? list.map((l) => columns.get(`calls.${kind}.${l}`)) : null);
+  const byKind = index.kinds.map((k) => ({ read: 0, write: 1, copy: 1, sync: 2, metadata: 3 })[k] ?? 4);
+  const n = singles.at.length;
+  const lanes = pick(columns, 'lanes', ['file', 'from', 'to', 'y', 'top', 'bytes']);
+  const about = JSON.parse(columns.get('lanes.index'));
+  const out = {
+    kind: 'calls',
+    label: 'operations',
+    rates: { read_bytes: columns.get('calls.read_bytes'), write_bytes: columns.get('calls.write_bytes') },
+    counts: layerNames.map((l) => columns.get(`calls.count.${l}`)),
+    singles: { ...singles, n, total, oneIn, complete: oneIn === 1, longest: greatest(singles.took) },
+    heat: layers('heat', layerNames),
+    map: layers('map', ['read', 'write']),
+    layerNames,
+    lanes: { ...lanes, n: lanes.y.length, paths: about.paths, others: about.others, unnamed: about.unnamed, height: about.height },
+  };
+  out.singles.layer = Uint8Array.from(singles.kind, (k) => byKind[k]);
+  placeOnFiles(out, index);
+  out.span = heatSpan(out);
+  return out;
+}
+
+// Where each call lies on the axis of files: from low to high, 0 to 1; high < low where it has no place.
+function placeOnFiles(calls, index) {
+  const s = calls.singles;
+  const lanes = calls.lanes;
+  s.low = new Float64Array(s.n).fill(1);
+  s.high = new Float64Array(s.n).fill(0);
+  for (let i = 0; i < s.n; i += 1) {
+    const lane = s.file[i];
+    const moves = s.kind[i] <= 2 && s.ret[i] > 0 && (s.flags[i] & FLAG.queued) && s.offset[i] >= 0;
+    if (lane >= 0 && lane < lanes.n && moves) {
+      const scale = (lanes.top[lane] - lanes.y[lane]) / Math.max(1, lanes.to[lane] - lanes.from[lane]);
+      const at = (o) => Math.min(lanes.top[lane], Math.max(lanes.y[lane], lanes.y[lane] + (o - lanes.from[lane]) * scale)) / lanes.height;
+      s.low[i] = at(s.offset[i]);
+      s.high[i] = at(s.offset[i] + s.ret[i]);
+    }
+  }
+}
+
+function greatest(values) {
+  let most = 0;
+  for (let i = 0; i < values.length; i += 1) if (values[i] > most) most = values[i];
+  return most;
+}
+
+// Least and greatest row of the heat map that holds something: eight rows per doubling of ns.
+function heatSpan(source) {
+  let least = Infinity;
+  let most = -Infinity;
+  const s = source.singles;
+  for (let i = 0; i < s.n; i += 1) {
+    if (s.flags[i] & FLAG.complete) {
+      const row = heatRow(s.took[i]);
+      if (row < least) least = row;
+      if (row > most) most = row;
+    }
+  }
+  for (const raster of source.heat || []) {
+    for (let row = 0; row * raster.columns < raster.cells.length; row += 1) {
+      if (row >= least && row <= most) continue;
+      const cells = raster.cells.subarray(row * raster.columns, (row + 1) * raster.columns);
+      if (cells.some((c) => c > 0)) {
+        least = Math.min(least, row);
+        most = Math.max(most, row);
+      }
+    }
+  }
+  if (least > most) return [80, 160];
+  // Whole octaves, and at least four of them.
+  const low = Math.floor(least / 8) * 8;
+  return [low, Math.max(Math.ceil((most + 1) / 8) * 8, low + 32)];
+}
+
+function heatRow(ns) {
+  return ns <= 1 ? 0 : Math.log2(ns) * 8;
+}
+
+// First place in sorted values that is at least v.
+function lowerBound(values, v) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (values[mid] < v) low = mid + 1;
+    else high = mid;
+  }
+  return low;
+}
+
+// Calls `each(i)` with the single events that meet [from, to].
+function eachSingle(source, from, to, each) {
+  const s = source.singles;
+  if (s.sorted === undefined) {
+    s.sorted = true;
+    for (let i = 1; i < s.n && s.sorted; i += 1) s.sorted = s.at[i] >= s.at[i - 1];
+  }
+  const start = s.sorted ? lowerBound(s.at, from - s.longest) : 0;
+  for (let i = start; i < s.n; i += 1) {
+    if (s.at[i] > to) {
+      if (s.sorted) break;
+    } else if (s.at[i] + s.took[i] >= from) {
+      each(i);
+    }
+  }
+}

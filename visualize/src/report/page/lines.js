@@ -1,0 +1,187 @@
+// Lines over time: throughput, requests and seeks, queue depth.
+
+class LinePanel extends Panel {
+  constructor(options) {
+    super({ height: 96, ...options });
+  }
+
+  drawPlot(g, w, h) {
+    const lines = this.lines(w).filter((l) => this.on.get(l.key));
+    let top = 0;
+    for (const line of lines) {
+      for (let i = 0; i < line.values.length; i += 1) {
+        if (line.values[i] > top) top = line.values[i];
+      }
+    }
+    const step = top > 0 ? this.step((top / h) * 26) : 1;
+    const scale = Math.max(step, Math.ceil((top / step) * (1 - 1e-9)) * step);
+    const labels = [];
+    for (let k = 0; k * step <= scale * (1 + 1e-9); k += 1) labels.push([h - ((k * step) / scale) * h * 0.96, this.label(k * step)]);
+    this.yLabels(labels, w);
+    this.shownLines = lines;
+    for (const line of lines) {
+      const path = new Path2D();
+      const y = (v) => h - (v / scale) * h * 0.96;
+      let first = null;
+      for (let i = 0; i < line.values.length; i += 1) {
+        const [from, to] = ratesEdges(line.bins, i);
+        const x0 = xOf(from, w);
+        const x1 = xOf(to, w);
+        if (first === null) {
+          first = x0;
+          path.moveTo(x0, y(line.values[i]));
+        } else {
+          path.lineTo(x0, y(line.values[i]));
+        }
+        path.lineTo(x1, y(line.values[i]));
+      }
+      if (line.fill) {
+        const area = new Path2D(path);
+        area.lineTo(xOf(ratesEdges(line.bins, line.values.length - 1)[1], w), h + 1);
+        area.lineTo(first ?? 0, h + 1);
+        g.fillStyle = translucent(theme[line.color], 0.16);
+        g.fill(area);
+      }
+      g.setLineDash(line.dash || []);
+      g.strokeStyle = theme[line.color];
+      g.lineWidth = line.thin ? 1 : 1.5;
+      g.stroke(path);
+    }
+    g.setLineDash([]);
+    const bins = lines[0] && lines[0].bins;
+    this.told.textContent = bins ? `per ${moment(bins.step, bins.step)}` : '';
+  }
+
+  // What the lines are at a moment.
+  at(ns) {
+    return (this.shownLines || []).map((line) => {
+      const i = Math.floor((ns - line.bins.data.from) / line.bins.step) - line.bins.first;
+      const value = line.values[Math.max(0, Math.min(i, line.values.length - 1))];
+      return { label: line.label, color: line.color, text: this.text(value) };
+    });
+  }
+
+  step(least) {
+    return niceStep(least);
+  }
+  label(v) {
+    return brief(v);
+  }
+  text(v) {
+    return plain(v, v < 100 ? 1 : 0);
+  }
+}
+
+class Throughput extends LinePanel {
+  constructor() {
+    super({
+      id: 'throughput', title: 'Throughput',
+      legend: [
+        { key: 'read', label: 'device read', color: 'read' },
+        { key: 'write', label: 'device write', color: 'write' },
+        { key: 'callRead', label: 'read by programs', color: 'read', dashed: true },
+        { key: 'callWrite', label: 'written by programs', color: 'write', dashed: true },
+      ],
+    });
+  }
+  lines(w) {
+    const data = shownData();
+    const device = shownDevice();
+    const out = [];
+    if (device) {
+      const r = deviceRates(data, device, w);
+      out.push({ key: 'read', label: 'device read', values: r.read_bytes, bins: r.bins, color: 'read', fill: true });
+      out.push({ key: 'write', label: 'device write', values: r.write_bytes, bins: r.bins, color: 'write', fill: true });
+    }
+    if (data.calls) {
+      const r = callRates(data, data.calls, w);
+      out.push({ key: 'callRead', label: 'read by programs', values: r.read_bytes, bins: r.bins, color: 'read', dash: [2, 2], thin: true });
+      out.push({ key: 'callWrite', label: 'written by programs', values: r.write_bytes, bins: r.bins, color: 'write', dash: [2, 2], thin: true });
+    }
+    return out;
+  }
+  step(least) {
+    return niceStep(least / 1e6) * 1e6;
+  }
+  label(v) {
+    return v === 0 ? '0' : `${brief(v / 1e6)} MB/s`;
+  }
+  text(v) {
+    return `${plain(v / 1e6, v < 1e8 ? 2 : 1)} MB/s`;
+  }
+}
+
+class Seeks extends LinePanel {
+  constructor() {
+    super({
+      id: 'seeks', title: 'Requests and seeks',
+      legend: [
+        { key: 'requests', label: 'requests completed', color: 'misc' },
+        { key: 'exact', label: 'seeks.exact', color: 'flush', dashed: true },
+        { key: 'sw64k', label: 'seeks.sw64k', color: 'flush' },
+      ],
+    });
+  }
+  lines(w) {
+    const device = shownDevice();
+    if (!device) return [];
+    const r = deviceRates(shownData(), device, w);
+    const requests = r.reads.map((n, i) => n + r.writes[i] + r.others[i]);
+    return [
+      { key: 'requests', label: 'requests', values: requests, bins: r.bins, color: 'misc', thin: true, fill: true },
+      { key: 'exact', label: 'seeks.exact', values: r.seeks_exact, bins: r.bins, color: 'flush', thin: true, dash: [3, 2] },
+      { key: 'sw64k', label: 'seeks.sw64k', values: r.seeks_sw64k, bins: r.bins, color: 'flush' },
+    ];
+  }
+  label(v) {
+    return v === 0 ? '0' : `${brief(v)}/s`;
+  }
+  text(v) {
+    return `${plain(v, v < 100 ? 1 : 0)}/s`;
+  }
+}
+
+class Depth extends LinePanel {
+  constructor() {
+    super({
+      id: 'depth', title: 'Queue depth',
+      legend: [
+        { key: 'mean', label: 'mean', color: 'read' },
+        { key: 'most', label: 'most at once', color: 'misc', dashed: true },
+      ],
+    });
+  }
+  lines(w) {
+    const device = shownDevice();
+    if (!device) return [];
+    const r = deviceRates(shownData(), device, w);
+    return [
+      { key: 'most', label: 'most at once', values: r.depth_max, bins: r.bins, color: 'misc', thin: true },
+      { key: 'mean', label: 'mean', values: r.depth_mean, bins: r.bins, color: 'read', fill: true },
+    ];
+  }
+  step(least) {
+    return Math.max(1, niceStep(least));
+  }
+  text(v) {
+    return plain(v, Number.isInteger(v) ? 0 : 2);
+  }
+}
+
+class CallRate extends LinePanel {
+  constructor() {
+    super({ id: 'rate', title: 'Operations', legend: [{ key: 'calls', label: 'operations returned', color: 'misc' }] });
+  }
+  lines(w) {
+    const data = shownData();
+    if (!data.calls) return [];
+    const r = callRates(data, data.calls, w);
+    return [{ key: 'calls', label: 'operations', values: r.calls, bins: r.bins, color: 'misc', fill: true }];
+  }
+  label(v) {
+    return v === 0 ? '0' : `${brief(v)}/s`;
+  }
+  text(v) {
+    return `${plain(v, v < 100 ? 1 : 0)}/s`;
+  }
+}

@@ -1,0 +1,63 @@
+// Of a page that `ioreel serve` gives: asks for the window in more detail where the page itself holds but a sample.
+
+const served = { on: false, timer: 0, asking: null };
+
+function startServed() {
+  served.on = document.body.dataset.served === 'yes' && /^https?:$/.test(location.protocol);
+}
+
+function wantsDetail() {
+  const device = view.base.devices[view.device];
+  const sampled = (device && !device.singles.complete) || (view.base.calls && !view.base.calls.singles.complete);
+  if (!served.on || !sampled || view.to - view.from > (view.base.to - view.base.from) * 0.8) return false;
+  const d = view.detail;
+  // What is there is good enough while the window covers a fair part of it, or when it is all that there is.
+  const covers = d && d.from <= view.from && d.to >= view.to;
+  const whole = covers && [...d.devices, ...(d.calls ? [d.calls] : [])].every((s) => s.singles.complete);
+  return !(covers && (whole || view.to - view.from > (d.to - d.from) / 4));
+}
+
+function askForDetail() {
+  clearTimeout(served.timer);
+  if (!wantsDetail()) return;
+  served.timer = setTimeout(fetchDetail, 250);
+}
+
+async function fetchDetail() {
+  const margin = (view.to - view.from) * 0.25;
+  const from = Math.max(view.base.from, Math.floor(view.from - margin));
+  const to = Math.min(view.base.to, Math.ceil(view.to + margin));
+  if (served.asking) served.asking.abort();
+  const abort = new AbortController();
+  served.asking = abort;
+  byId('detail').textContent = 'reading the reel…';
+  try {
+    const answer = await fetch(`bundle?from_ns=${from}&to_ns=${to}`, { signal: abort.signal });
+    if (!answer.ok) throw new Error(await answer.text());
+    const data = makeDataset(await readBundle(new Uint8Array(await answer.arrayBuffer())));
+    adoptLanes(data, view.base);
+    view.detail = data;
+    byId('detail').textContent = `detail: ${moment(from, (to - from) / 100)} – ${moment(to, (to - from) / 100)}`;
+    changed();
+  } catch (e) {
+    if (e.name !== 'AbortError') byId('detail').textContent = `no detail: ${e.message}`;
+  } finally {
+    if (served.asking === abort) served.asking = null;
+  }
+}
+
+// Puts the detail's calls on the page's axis of files, so that nothing moves; rasters keep the axis they were made on.
+function adoptLanes(data, base) {
+  if (!data.calls || !base.calls || data.calls.map) return;
+  const { lanes } = base.calls;
+  const places = new Map();
+  for (let k = 0; k < lanes.n; k += 1) places.set(lanes.file[k], k);
+  const others = lanes.others > 0 ? lanes.n - 1 : -1;
+  const own = data.calls.lanes;
+  const moved = Float64Array.from(own.file, (file) => places.get(file) ?? others);
+  const translate = (list) => list.map((place) => (place >= 0 ? moved[place] : place));
+  data.calls.singles.file = translate(data.calls.singles.file);
+  for (const device of data.devices) device.singles.file = translate(device.singles.file);
+  data.calls.lanes = lanes;
+  placeOnFiles(data.calls, data.index);
+}

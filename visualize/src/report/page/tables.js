@@ -1,0 +1,159 @@
+// Tables: statistics, devices' threads, operations, files, processes. Sorted by a click on a heading, filtered by text.
+
+const UNITS = {
+  count: count,
+  ns: duration,
+  bytes: bytes,
+  per_second: (v) => `${plain(v, 1)}/s`,
+  mbps: (v) => `${plain(v, 1)} MB/s`,
+  ratio: (v) => plain(v, 2),
+  share: (v) => `${plain(v * 100, 2)}%`,
+  ms: (v) => `${plain(v, 1)} ms`,
+  sectors: count,
+};
+
+// {id, title, columns: [{name, value, text, wide}], rows, note, pick}
+const tables = [];
+
+function startTables() {
+  const { about, index } = view.base;
+  const col = (name, value, text) => ({ name, value, text: text || ((v) => readable(v ?? '')), number: text !== undefined });
+  if (about.files.length) {
+    tables.push({
+      id: 'files', title: `Files (${count(about.file_count)})`, rows: about.files,
+      note: about.file_count > about.files.length ? `The ${count(about.files.length)} with most bytes or time of ${count(about.file_count)}.` : '',
+      columns: [
+        col('file', (r) => r.path ?? `(file ${r.file})`),
+        col('type', (r) => r.kind), col('on', (r) => r.fstype),
+        col('operations', (r) => r.calls, count), col('errors', (r) => r.errors, count),
+        col('read', (r) => r.read_bytes, bytes), col('written', (r) => r.write_bytes, bytes), col('time', (r) => r.time_ns, duration),
+        col('disk read', (r) => r.disk_read_bytes, bytes), col('disk written', (r) => r.disk_write_bytes, bytes),
+      ],
+      pick: showFile,
+    });
+  }
+  if (about.processes.length) {
+    tables.push({
+      id: 'processes', title: `Processes (${count(about.process_count)})`, rows: about.processes,
+      note: about.process_count > about.processes.length ? `The ${count(about.processes.length)} with most time in operations of ${count(about.process_count)}.` : '',
+      columns: [
+        col('process', (r) => r.pid, String), col('name', (r) => r.comm), col('program', (r) => r.program ?? ''),
+        col('threads', (r) => r.threads, count), col('operations', (r) => r.calls, count), col('errors', (r) => r.errors, count),
+        col('read', (r) => r.read_bytes, bytes), col('written', (r) => r.write_bytes, bytes), col('time', (r) => r.time_ns, duration),
+        col('began', (r) => r.start_ns, (v) => moment(v, 1e6)),
+        col('ended', (r) => r.exit_ns ?? Infinity, (v) => (Number.isFinite(v) ? moment(v, 1e6) : 'after the recording')),
+      ],
+      pick: (r) => {
+        show(r.start_ns, r.exit_ns ?? view.base.to, true);
+        byId('bar').scrollIntoView({ block: 'start' });
+      },
+    });
+  }
+  if (about.operations.length) {
+    tables.push({
+      id: 'operations', title: 'Operations', rows: about.operations,
+      columns: [
+        col('operation', (r) => r.op), col('kind', (r) => r.kind),
+        col('count', (r) => r.count, count), col('errors', (r) => r.errors, count), col('bytes', (r) => r.bytes, bytes),
+        col('total time', (r) => r.latency.total_ns, duration), col('p50', (r) => r.latency.p50_ns, duration),
+        col('p99', (r) => r.latency.p99_ns, duration), col('p99.9', (r) => r.latency.p999_ns, duration), col('max', (r) => r.latency.max_ns, duration),
+      ],
+    });
+  }
+  if (index.threads.length) {
+    tables.push({
+      id: 'threads', title: 'Who queued bios', rows: index.threads,
+      note: 'Bytes of bios by the name of the thread that queued them: write-back is done by kernel threads.',
+      columns: [col('thread', (r) => r[0]), col('read', (r) => r[1], bytes), col('written', (r) => r[2], bytes)],
+    });
+  }
+  if (about.stats.length) {
+    tables.push({
+      id: 'statistics', title: 'Statistics', rows: about.stats,
+      note: 'The same names and numbers as `ioreel stats`; docs/statistics.md defines them.',
+      columns: [
+        col('device', (r) => r.device),
+        { ...col('statistic', (r) => r.name), data: (r) => ({ 'data-statistic': `${r.device}/${r.name}`, 'data-value': r.value }) },
+        { name: 'value', value: (r) => r.value, text: (v, r) => (UNITS[r.unit] || String)(v), number: true },
+      ],
+      mostRows: Infinity,
+    });
+  }
+  tables.push({
+    id: 'ledger', title: 'Events', rows: about.ledger,
+    note: 'seen = written + lost + left out',
+    columns: [col('class', (r) => r[0]), ...['seen', 'written', 'lost', 'filtered'].map((k) => col(k === 'filtered' ? 'left out' : k, (r) => r[1][k], count))],
+  });
+  for (const table of tables) {
+    byId('tabs').append(element('button', { type: 'button', role: 'tab', 'data-tab': table.id, on: { click: () => openTable(table) } }, table.title));
+  }
+  openTable(tables[0]);
+}
+
+const DEFAULT_ROWS = 200;
+
+function openTable(table) {
+  for (const tab of byId('tabs').children) tab.setAttribute('aria-selected', String(tab.dataset.tab === table.id));
+  const filter = element('input', { type: 'search', placeholder: 'filter', 'aria-label': `Filter ${table.title}`, on: { input: () => fillTable(table, filter.value) } });
+  const told = element('span', { class: 'told' });
+  const head = element('tr');
+  table.columns.forEach((c, k) => {
+    head.append(element('th', { class: c.number ? 'number' : '', on: { click: () => {
+      table.order = { k, down: table.order && table.order.k === k ? !table.order.down : Boolean(c.number) };
+      fillTable(table, filter.value);
+    } } }, c.name));
+  });
+  table.body = element('tbody');
+  table.told = told;
+  table.head = head;
+  byId('table').replaceChildren(
+    element('p', { class: 'table-bar' }, filter, table.note || '', ' ', told),
+    element('div', { class: 'scroll' }, element('table', { id: `table-${table.id}` }, element('thead', {}, head), table.body)),
+  );
+  fillTable(table, '');
+}
+
+function fillTable(table, filter) {
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const fits = (row) => {
+    const text = table.columns.map((c) => c.text(c.value(row), row)).join(' ').toLowerCase();
+    return words.every((word) => text.includes(word));
+  };
+  let rows = words.length ? table.rows.filter(fits) : [...table.rows];
+  if (table.order) {
+    const { value } = table.columns[table.order.k];
+    const sign = table.order.down ? -1 : 1;
+    rows.sort((a, b) => {
+      const [p, q] = [value(a), value(b)];
+      return sign * (p < q ? -1 : p > q ? 1 : 0);
+    });
+  }
+  [...table.head.children].forEach((th, k) => {
+    th.setAttribute('aria-sort', table.order && table.order.k === k ? (table.order.down ? 'descending' : 'ascending') : 'none');
+  });
+  const most = table.mostRows || DEFAULT_ROWS;
+  table.told.textContent = rows.length > most ? `first ${count(most)} of ${count(rows.length)}` : `${count(rows.length)} rows`;
+  rows = rows.slice(0, most);
+  table.body.replaceChildren(...rows.map((row) => {
+    const tr = element('tr', table.pick ? { class: 'pick', tabindex: 0, title: 'Show it', on: {
+      click: () => table.pick(row),
+      keydown: (e) => { if (e.key === 'Enter') table.pick(row); },
+    } } : {});
+    for (const c of table.columns) {
+      tr.append(element('td', { class: c.number ? 'number' : '', ...(c.data ? c.data(row) : {}) }, c.text(c.value(row), row)));
+    }
+    return tr;
+  }));
+}
+
+// Zooms the file map to a file's lane.
+function showFile(row) {
+  const panel = panels.find((p) => p.id === 'files');
+  const { lanes } = view.base.calls;
+  const k = lanes.file.indexOf(row.file);
+  if (!panel || k < 0) return;
+  const [y, top] = [lanes.y[k] / lanes.height, lanes.top[k] / lanes.height];
+  const margin = (top - y) * 0.08;
+  panel.showUnits(y - margin, top + margin);
+  panel.root.scrollIntoView({ block: 'center' });
+}

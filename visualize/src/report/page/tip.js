@@ -1,0 +1,128 @@
+// What is under the cursor: the moment, the place, and the single event or the lines there.
+
+function hideTip() {
+  byId('tip').hidden = true;
+  byId('cursor').hidden = true;
+}
+
+// Shows rows of [name, value] near a point of the window.
+function showTip(x, y, title, rows, color) {
+  const tip = byId('tip');
+  tip.replaceChildren();
+  const heading = element('b', {}, title);
+  if (color) heading.style.borderColor = color;
+  tip.append(heading);
+  const list = element('dl');
+  for (const [name, value] of rows) {
+    if (value === null || value === undefined || value === '') continue;
+    list.append(element('dt', {}, name), element('dd', {}, value));
+  }
+  tip.append(list);
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const right = x + 16 + box.width > window.innerWidth;
+  const below = y + 16 + box.height > window.innerHeight;
+  tip.style.left = `${Math.max(4, right ? x - box.width - 12 : x + 16)}px`;
+  tip.style.top = `${Math.max(4, below ? y - box.height - 12 : y + 16)}px`;
+}
+
+function taskName(place) {
+  const t = view.base && place >= 0 ? shownData().index.tasks[place] : null;
+  return t ? `${readable(t[2])} (process ${t[0]}${t[1] === t[0] ? '' : `, thread ${t[1]}`})` : '';
+}
+
+function taskShort(place) {
+  const t = place >= 0 ? shownData().index.tasks[place] : null;
+  return t ? `${readable(t[2])} ${t[0]}` : '';
+}
+
+// One request, in words.
+function requestRows(data, device, i) {
+  const s = device.singles;
+  const { index } = data;
+  const done = s.flags[i] & FLAG.complete;
+  const file = s.file[i] >= 0 && data.calls ? laneName(data.calls.lanes, s.file[i]) : '';
+  return [
+    ['issued', moment(s.at[i], 1)],
+    ['took (D2C)', done ? duration(s.took[i]) : 'not ended when the recording did'],
+    ['queued before (Q2D)', s.flags[i] & FLAG.queued ? duration(s.waited[i]) : ''],
+    ['sectors', s.sector[i] < 0 ? '' : `${count(s.sector[i])} + ${count(Math.ceil(s.bytes[i] / 512))} (at ${bytes(s.sector[i] * 512)})`],
+    ['size', bytes(s.bytes[i])],
+    ['seek', s.flags[i] & FLAG.seek64k ? 'yes, beyond 64 KiB' : s.flags[i] & FLAG.seek ? 'yes, within 64 KiB' : ''],
+    ['error', s.error[i] ? `errno ${s.error[i]}` : ''],
+    ['carries', s.what[i] >= 0 ? readable(index.carried[s.what[i]] || '') : ''],
+    ['file', file],
+    ['queued by', taskName(s.task[i]) || (s.comm[i] >= 0 ? readable(index.comms[s.comm[i]] || '') : '')],
+  ];
+}
+
+function requestTitle(data, device, i) {
+  return `${data.index.classes[device.singles.class[i]]} on ${readable(device.label)}`;
+}
+
+// One operation, in words.
+function callRows(data, calls, i) {
+  const s = calls.singles;
+  const moves = s.kind[i] <= 2;
+  return [
+    ['entered', moment(s.at[i], 1)],
+    ['took', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'its end was not seen'],
+    ['file', s.file[i] >= 0 ? laneName(calls.lanes, s.file[i]) : ''],
+    ['offset', s.flags[i] & FLAG.queued ? `${count(s.offset[i])} (${bytes(s.offset[i])})` : ''],
+    [moves && s.ret[i] >= 0 ? 'moved' : 'result', moves && s.ret[i] >= 0 ? bytes(s.ret[i]) : s.ret[i] < 0 && s.ret[i] > -4096 ? `errno ${-s.ret[i]}` : String(s.ret[i])],
+    ['by', taskName(s.task[i])],
+  ];
+}
+
+function callTitle(data, calls, i) {
+  return readable(data.index.ops[calls.singles.op[i]] || '');
+}
+
+// The cursor is over a panel, at a point of its plot.
+function tipAt(panel, x, y, pageX, pageY) {
+  const w = panel.plotWidth;
+  const line = byId('cursor');
+  line.hidden = false;
+  line.style.left = `${LEFT + x + byId('panels').offsetLeft}px`;
+  line.style.top = `${byId('panels').offsetTop}px`;
+  line.style.height = `${byId('panels').offsetHeight}px`;
+  const ns = timeAt(x, w);
+  const when = moment(ns, (view.to - view.from) / w);
+  if (panel instanceof LinePanel) {
+    showTip(pageX, pageY, when, panel.at(ns).map((l) => [l.label, l.text]));
+    return;
+  }
+  const data = shownData();
+  const source = panel.source();
+  if (!source) {
+    hideTip();
+    return;
+  }
+  const i = panel.nearest(x, y);
+  if (i >= 0) {
+    const calls = source.kind === 'calls';
+    const rows = calls ? callRows(data, source, i) : requestRows(data, source, i);
+    const key = source.layerNames[source.singles.layer[i]] || 'flush';
+    const color = theme[calls && key === 'other' ? 'misc' : key];
+    showTip(pageX, pageY, calls ? callTitle(data, source, i) : requestTitle(data, source, i), rows, color);
+    return;
+  }
+  const place = panel instanceof MapPanel ? panel.axisText(panel.unitAt(y)) : panel.axisText(y);
+  const rows = [['at', place]];
+  if (!source.singles.complete) rows.push(['here', `about ${count(cellCount(panel, source, x, y))} (per cell of the page's raster)`]);
+  showTip(pageX, pageY, when, rows);
+}
+
+// Events in the raster's cell under a point, all layers together.
+function cellCount(panel, source, x, y) {
+  const data = shownData();
+  const map = panel instanceof MapPanel;
+  let sum = 0;
+  for (const raster of (map ? source.map : source.heat) || []) {
+    const rows = raster.cells.length / raster.columns;
+    const column = Math.floor(((timeAt(x, panel.plotWidth) - data.from) / (data.to - data.from)) * raster.columns);
+    const row = map ? Math.floor((1 - panel.unitAt(y)) * rows) : Math.floor(heatRow(panel.nsAt(y)));
+    sum += SHADE[raster.cells[Math.min(rows - 1, Math.max(0, row)) * raster.columns + Math.min(raster.columns - 1, Math.max(0, column))]];
+  }
+  return sum;
+}

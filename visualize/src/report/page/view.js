@@ -1,0 +1,106 @@
+// What is looked at: a window in time, shared by all panels, a selection, and who wants to know of changes.
+
+const LEFT = 92;
+const RIGHT = 16;
+
+const view = {
+  base: null,
+  // Of a served page: a part of the reel in more detail.
+  detail: null,
+  from: 0,
+  to: 1,
+  // {from, to} in ns, and perhaps {panel, low, high} on a map's axis.
+  selection: null,
+  device: 0,
+  history: [],
+  listeners: [],
+};
+
+// The data to draw from: the detail where it covers what is shown.
+function shownData() {
+  const d = view.detail;
+  return d && d.from <= view.from && d.to >= view.to ? d : view.base;
+}
+
+function shownDevice() {
+  const data = shownData();
+  const base = view.base.devices[view.device];
+  return base ? data.devices.find((d) => d.dev === base.dev) || null : null;
+}
+
+let frame = 0;
+function changed() {
+  if (frame === 0) {
+    frame = requestAnimationFrame(() => {
+      frame = 0;
+      for (const listener of view.listeners) listener();
+    });
+  }
+}
+
+// Shows [from, to], moved and cut to what there is; at least 100 ns.
+function show(from, to, remember) {
+  const { from: first, to: last } = view.base;
+  const width = Math.min(Math.max(to - from, 100), last - first);
+  let start = (from + to) / 2 - width / 2;
+  start = Math.max(first, Math.min(start, last - width));
+  if (remember) pushHistory();
+  view.from = start;
+  view.to = start + width;
+  changed();
+}
+
+function pushHistory() {
+  const last = view.history[view.history.length - 1];
+  if (!last || last[0] !== view.from || last[1] !== view.to) view.history.push([view.from, view.to]);
+  if (view.history.length > 100) view.history.shift();
+}
+
+function goBack() {
+  const last = view.history.pop();
+  if (last) show(last[0], last[1], false);
+}
+
+function showWhole() {
+  show(view.base.from, view.base.to, true);
+}
+
+// Zooms so that the moment stays where it is.
+function zoomAt(ns, factor) {
+  const width = Math.min(Math.max((view.to - view.from) * factor, 100), view.base.to - view.base.from);
+  const share = (ns - view.from) / (view.to - view.from);
+  const from = Math.max(view.base.from, Math.min(ns - share * width, view.base.to - width));
+  view.from = from;
+  view.to = from + width;
+  changed();
+}
+
+function select(selection) {
+  view.selection = selection;
+  changed();
+}
+
+// A moment's place in a plot so wide, and back.
+function xOf(ns, width) {
+  return ((ns - view.from) / (view.to - view.from)) * width;
+}
+function timeAt(x, width) {
+  return view.from + (x / width) * (view.to - view.from);
+}
+
+// The window in the address, so that a page can be opened at a place.
+function readAddress() {
+  const found = /^#t=(-?[\d.]+)-([\d.]+)$/.exec(location.hash);
+  if (!found) return false;
+  show(Number(found[1]) * 1e9, Number(found[2]) * 1e9, false);
+  return true;
+}
+function writeAddress() {
+  const whole = view.from === view.base.from && view.to === view.base.to;
+  const hash = whole ? ' ' : `#t=${(view.from / 1e9).toFixed(9)}-${(view.to / 1e9).toFixed(9)}`;
+  try {
+    history.replaceState(null, '', whole ? location.pathname + location.search : hash);
+  } catch {
+    // Some browsers do not let a file's page change its address.
+  }
+}

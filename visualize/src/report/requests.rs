@@ -1,0 +1,221 @@
+//! The devices: which there are, and for each what the page draws of its requests.
+
+use std::collections::BTreeMap;
+
+use ioreel_analyze::{
+    bins::Bins,
+    coverage::Coverage,
+    peaks::DepthPeaks,
+    requests::{Class, Request, requests, requests_with_ids},
+    seeks::{Seek, SeekCounter},
+    series::DeviceSeries,
+};
+use ioreel_traces::{
+    Reel,
+    rows::{Bio, Block},
+};
+
+use super::{
+    carried::each_unqueued_bio,
+    sample::{Held, Sample},
+    window::{HEAT_ROWS, MOST_NS, Window, heat_row, layer},
+};
+use crate::{
+    Result,
+    bands::OffsetAxis,
+    raster::{Cells, Counts, Grid},
+};
+
+/// Devices that are drawn, those with most bytes; the others are in the tables.
+pub(super) const MOST_DEVICES: usize = 8;
+/// Rows of an offset map in the page.
+pub(super) const MAP_ROWS: u32 = 1024;
+
+/// What the first pass learns of a device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Sectors read and written.
+    pub(super) used: Coverage,
+    /// Bytes read and written.
+    pub(super) bytes: u64,
+    /// Requests that meet the window.
+    pub(super) count: u64,
+    /// The last moment they speak of.
+    pub(super) last_ns: i64,
+    /// The longest from issue to completion.
+    pub(super) longest_ns: i64,
+}
+
+/// Calls `each` with every request, in dispatch order; then with those of devices that make none of their bios.
+pub(super) fn each_request(reel: &Reel, mut each: impl FnMut(&Request)) -> Result<()> {
+    let with_bios = reel.count::<Bio>() > 0;
+    let mut known = std::collections::BTreeSet::new();
+    if reel.count::<Block>() > 0 {
+        let mut last = None;
+        for request in if with_bios { requests_with_ids(reel) } else { requests(reel) } {
+            let r = request?;
+            if last != Some(r.dev) {
+                known.insert(r.dev);
+                last = Some(r.dev);
+            }
+            each(&r);
+        }
+    }
+    if with_bios {
+        each_unqueued_bio(reel, &known, each)?;
+    }
+    Ok(())
+}
+
+/// First pass: the devices whose requests meet the window.
+pub(super) fn survey(reel: &Reel, window: Option<Window>) -> Result<BTreeMap<i64, Seen>> {
+    let mut devices: BTreeMap<i64, Seen> = BTreeMap::new();
+    each_request(reel, |r| {
+        if window.is_some_and(|w| !w.meets(r.issue_ns, r.last_ns())) {
+            return;
+        }
+        let seen = devices.entry(r.dev).or_default();
+        seen.count += 1;
+        seen.last_ns = seen.last_ns.max(r.last_ns().min(MOST_NS));
+        seen.longest_ns = seen.longest_ns.max(r.last_ns().saturating_sub(r.issue_ns));
+        if r.class.is_data() {
+            seen.used.add(r.sector, r.end_sector());
+            seen.bytes = seen.bytes.saturating_add(u64::try_from(r.len_bytes).unwrap_or(0));
+        }
+    })?;
+    Ok(devices)
+}
+
+/// One request as the page shows it by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Single {
+    /// The request.
+    pub(super) request: Request,
+    /// The seek it was.
+    pub(super) seek: Seek,
+}
+
+/// What the page draws of one device.
+#[derive(Debug)]
+pub(super) struct DeviceView {
+    /// Device number.
+    pub(super) dev: i64,
+    /// Where sectors are drawn.
+    pub(super) axis: OffsetAxis,
+    /// Requests per cell of time and offset, by [`layer`]; none when all requests are in the page by themselves.
+    pub(super) map: Option<[Counts; 3]>,
+    /// Flushes per column.
+    pub(super) flushes: Option<Counts>,
+    /// Requests per cell of completion time and D2C, rows from the bottom.
+    pub(super) heat: Option<[Counts; 3]>,
+    /// Rates.
+    pub(super) series: DeviceSeries,
+    /// Most in flight, per bin of the rates.
+    pub(super) peaks: Vec<u64>,
+    /// Single requests.
+    pub(super) singles: Held<Single>,
+}
+
+struct Meter {
+    axis: OffsetAxis,
+    grids: Option<Grids>,
+    series: DeviceSeries,
+    peaks: DepthPeaks,
+    seeks: SeekCounter,
+    singles: Sample<Single>,
+}
+
+struct Grids {
+    map: [Grid; 3],
+    flushes: Grid,
+    heat: [Grid; 3],
+}
+
+/// How much is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// What is shown.
+    pub(super) window: Window,
+    /// Bins of the rates.
+    pub(super) bins: Bins,
+    /// Columns of the maps of all devices together.
+    pub(super) columns: u32,
+    /// Single requests, of all devices together.
+    pub(super) singles: usize,
+    /// The slowest among them.
+    pub(super) slowest: usize,
+}
+
+/// Second pass: what is drawn of the devices in `seen`, most bytes first.
+pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Result<Vec<DeviceView>> {
+    let mut order: Vec<(&i64, &Seen)> = seen.iter().collect();
+    order.sort_by_key(|(dev, s)| (std::cmp::Reverse((s.bytes, s.count)), **dev));
+    order.truncate(MOST_DEVICES);
+    let share = order.len().max(1);
+    let columns = (plan.columns / share.next_power_of_two() as u32).max(512);
+    let time = Cells { from: plan.window.from_ns, to: plan.window.to_ns, count: columns };
+    let heat_time = Cells { count: columns.min(2048), ..time };
+    // Events are shared out by need, and what one device does not need is another's.
+    let total: u64 = order.iter().map(|(_, s)| s.count).sum();
+    let fits = total <= plan.singles as u64;
+    let mut meters: BTreeMap<i64, Meter> = order
+        .iter()
+        .map(|(dev, s)| {
+            let most =
+                if fits { plan.singles } else { plan.singles * (s.count as usize).max(1) / total.max(1) as usize };
+            let most = most.max(1024);
+            let complete = s.count <= most as u64;
+            let axis = OffsetAxis::new(&s.used.ranges(), MAP_ROWS, 1);
+            let grid = |rows: u32| Grid::new(time.count, rows);
+            let grids = (!complete).then(|| Grids {
+                map: std::array::from_fn(|_| grid(MAP_ROWS)),
+                flushes: grid(1),
+                heat: std::array::from_fn(|_| Grid::new(heat_time.count, HEAT_ROWS)),
+            });
+            let meter = Meter {
+                axis,
+                grids,
+                series: DeviceSeries::new(plan.bins),
+                peaks: DepthPeaks::new(plan.bins),
+                seeks: SeekCounter::default(),
+                singles: Sample::new(most, if complete { 0 } else { (plan.slowest / share).max(64) }),
+            };
+            (**dev, meter)
+        })
+        .collect();
+    each_request(reel, |r| {
+        let Some(m) = meters.get_mut(&r.dev) else { return };
+        // A seek is one whatever is shown.
+        let seek = if r.class.is_data() { m.seeks.push(r.sector, r.end_sector()) } else { Seek::default() };
+        if !plan.window.meets(r.issue_ns, r.last_ns()) {
+            return;
+        }
+        m.series.push(r, seek);
+        if let Some(complete_ns) = r.complete_ns {
+            m.peaks.push(r.issue_ns, complete_ns);
+        }
+        m.singles.push(r.last_ns().saturating_sub(r.issue_ns), Single { request: *r, seek });
+        let Some(grids) = &mut m.grids else { return };
+        let Some(columns) = time.span(r.issue_ns, r.last_ns()) else { return };
+        if r.class == Class::Flush {
+            grids.flushes.add(columns, (0, 0));
+        } else {
+            m.axis.spans(r.sector, r.end_sector(), |rows| grids.map[layer(r.class)].add(columns, rows));
+        }
+        if let Some(complete_ns) = r.complete_ns
+            && let Some(column) = heat_time.index(complete_ns)
+        {
+            let row = heat_row(complete_ns.saturating_sub(r.issue_ns));
+            grids.heat[layer(r.class)].add((column, column), (row, row));
+        }
+    })?;
+    let finished = order.iter().filter_map(|(dev, _)| meters.remove_entry(dev)).map(|(dev, m)| {
+        let (map, flushes, heat) = match m.grids {
+            Some(g) => (Some(g.map.map(|g| g.counts())), Some(g.flushes.counts()), Some(g.heat.map(|g| g.counts()))),
+            None => (None, None, None),
+        };
+        let (peaks, singles) = (m.peaks.peaks(), m.singles.finish());
+        DeviceView { dev, axis: m.axis, map, flushes, heat, series: m.series, peaks, singles }
+    });
+    Ok(finished.collect())
+}
