@@ -330,12 +330,12 @@ impl Assembler {
                 self.uring.overflowed(&rec);
                 Ok(())
             }
-            Record::Fd(rec, path) => self.descriptor(&rec, path),
+            Record::Fd(rec, path, fs_path) => self.descriptor(&rec, path, fs_path),
             Record::Place(rec, cwd, root) => {
                 self.place(&rec, cwd, root);
                 Ok(())
             }
-            Record::Map(rec, path) => self.mapping(&rec, path),
+            Record::Map(rec, path, fs_path) => self.mapping(&rec, path, fs_path),
             Record::Wait(rec, kernel, user) => {
                 self.wait(&rec, kernel, user);
                 Ok(())

@@ -196,7 +196,8 @@ impl Pipeline {
 /// A record that waits until all that ended before it is here.
 #[derive(Clone, Copy)]
 struct Waiting {
-    end_ns: i64,
+    /// When it ended, doubled; a file comes before the operation that met it, which ended at the same moment.
+    order: i64,
     /// Number of its pass.
     pass: usize,
     /// Where in the pass it begins.
@@ -281,12 +282,12 @@ impl Worker {
 
     fn records(&mut self, bytes: Vec<u8>, complete_to_ns: i64) {
         self.receive(bytes);
-        if !self.waiting.is_sorted_by_key(|w| w.end_ns) {
+        if !self.waiting.is_sorted_by_key(|w| w.order) {
             // Stable: records of one moment keep their ring's order. The rings are runs, which the sort merges.
-            self.waiting.sort_by_key(|w| w.end_ns);
+            self.waiting.sort_by_key(|w| w.order);
         }
         let until = complete_to_ns.saturating_sub(SETTLED_NS);
-        let ready = self.waiting.partition_point(|w| w.end_ns < until);
+        let ready = self.waiting.partition_point(|w| w.order / 2 < until);
         let mut passes = std::mem::take(&mut self.passes);
         let mut waiting = std::mem::take(&mut self.waiting);
         for w in waiting.drain(..ready) {
@@ -363,7 +364,8 @@ impl Worker {
                 }
                 self.holes[stream].see(hdr.seq, hdr.end_ns as i64);
             }
-            self.waiting.push(Waiting { end_ns: hdr.end_ns as i64, pass: number, at });
+            let order = 2 * hdr.end_ns as i64 + i64::from(!wire::is_file(&hdr));
+            self.waiting.push(Waiting { order, pass: number, at });
             at += hdr.len_bytes as usize;
         }
         self.holes.iter_mut().for_each(Holes::settle);

@@ -236,7 +236,11 @@ impl Assembler {
         let opens = matches!(known.name, "openat" | "openat2");
         let mut file_systems = Vec::new();
         if e.has(uring_flags::URF_FILE) || e.has(uring_flags::URF_DIR) {
-            let file = self.file_of(rec.file);
+            let file = if opens && e.has(uring_flags::URF_CREATED) {
+                self.made(rec.file, rec.hdr.end_ns)?
+            } else {
+                self.file_of(rec.file)
+            };
             op.file = Some(file.id);
             if e.has(uring_flags::URF_FILE) && rec.ofd != 0 {
                 op.ofd = Some(if opens { self.new_ofd(rec.ofd, rec.file) } else { self.ofd_of(rec.ofd, rec.file) });

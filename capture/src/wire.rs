@@ -31,12 +31,12 @@ pub enum Record<'a> {
     Bio(rec_bio),
     /// A request ended.
     Rq(rec_rq),
-    /// An open descriptor, and its path.
-    Fd(rec_fd, &'a [u8]),
+    /// An open descriptor; its file's paths.
+    Fd(rec_fd, &'a [u8], &'a [u8]),
     /// What an adopted task had; its working directory and root.
     Place(rec_place, &'a [u8], &'a [u8]),
-    /// A file that an adopted process had mapped, and its path.
-    Map(rec_map, &'a [u8]),
+    /// A file that an adopted process had mapped; its paths.
+    Map(rec_map, &'a [u8], &'a [u8]),
     /// A thread is no longer recorded.
     Left(rec_task),
     /// A thread was off its CPU; addresses on its kernel stack and its own, as bytes.
@@ -158,6 +158,11 @@ pub fn header(bytes: &[u8]) -> Option<rec_hdr> {
     (len >= size_of::<rec_hdr>() && len <= bytes.len()).then_some(hdr)
 }
 
+/// Whether it is the record of a file.
+pub fn is_file(hdr: &rec_hdr) -> bool {
+    u32::from(hdr.r#type) == rec_type::REC_FILE.0
+}
+
 /// The record that `bytes` begins with, when it is a plain operation: nearly all are, and this way they are copied once.
 pub fn plain_op(bytes: &[u8]) -> Option<rec_op> {
     let (hdr, _) = take::<rec_hdr>(bytes)?;
@@ -197,8 +202,9 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         rec_type::REC_BIO => Record::Bio(take_head(bytes, std::mem::offset_of!(rec_bio, comm))?),
         rec_type::REC_RQ => Record::Rq(take(bytes)?.0),
         rec_type::REC_FD => {
-            let (rec, path) = take::<rec_fd>(bytes)?;
-            Record::Fd(rec, path)
+            let (rec, rest) = take::<rec_fd>(bytes)?;
+            let (path, fs_path) = rest.split_at_checked(rec.path_bytes as usize)?;
+            Record::Fd(rec, path, fs_path)
         }
         rec_type::REC_PLACE => {
             let (rec, rest) = take::<rec_place>(bytes)?;
@@ -206,8 +212,9 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             Record::Place(rec, cwd, root)
         }
         rec_type::REC_MAP => {
-            let (rec, path) = take::<rec_map>(bytes)?;
-            Record::Map(rec, path)
+            let (rec, rest) = take::<rec_map>(bytes)?;
+            let (path, fs_path) = rest.split_at_checked(rec.path_bytes as usize)?;
+            Record::Map(rec, path, fs_path)
         }
         rec_type::REC_LEFT => Record::Left(take(bytes)?.0),
         rec_type::REC_WAIT => {

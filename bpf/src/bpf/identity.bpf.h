@@ -86,23 +86,22 @@ static __always_inline void note_code(struct inode *inode)
 	note_code_id(&id);
 }
 
-/* The file that an overlay's inode stands for: the upper one, or before a copy-up the topmost lower one. */
-static __always_inline struct dentry *overlaid(struct inode *inode)
+/* The upper file of an overlay's inode, NULL before a copy-up; and the topmost lower one, if any. */
+static __always_inline struct dentry *overlaid(struct inode *inode, struct dentry **lower)
 {
 	struct ovl_inode *oi = container_of(inode, struct ovl_inode, vfs_inode);
-	struct dentry *real = NULL;
 
+	*lower = NULL;
 	if (!bpf_core_type_exists(struct ovl_inode) || !bpf_core_field_exists(struct ovl_inode, __upperdentry))
 		return NULL;
-	real = BPF_CORE_READ(oi, __upperdentry);
 	/* 6.5 (0af950f57fef) moved the stack of lower layers to the inode. */
-	if (!real && bpf_core_field_exists(struct ovl_inode, oe)) {
+	if (bpf_core_field_exists(struct ovl_inode, oe)) {
 		struct ovl_entry *oe = BPF_CORE_READ(oi, oe);
 
 		if (oe && BPF_CORE_READ(oe, __numlower))
-			real = BPF_CORE_READ(oe, __lowerstack[0].dentry);
+			*lower = BPF_CORE_READ(oe, __lowerstack[0].dentry);
 	}
-	return real;
+	return BPF_CORE_READ(oi, __upperdentry);
 }
 
 static __always_inline void identify_more(struct inode *inode, struct file_more *more, struct dentry **real)
@@ -119,7 +118,7 @@ static __always_inline void identify_more(struct inode *inode, struct file_more 
 		if (bpf_core_field_exists(struct btrfs_root, root_key))
 			more->subvolume = BPF_CORE_READ(bi, root, root_key.objectid);
 	} else if (sb->s_magic == OVERLAYFS_SUPER_MAGIC) {
-		struct dentry *dentry = overlaid(inode);
+		struct dentry *lower, *dentry = overlaid(inode, &lower) ?: lower;
 		struct inode *under = dentry ? BPF_CORE_READ(dentry, d_inode) : NULL;
 
 		if (under) {
@@ -139,12 +138,12 @@ struct path_walk {
 };
 
 /*
- * Where the path's first byte so far is; it ends at WIRE_PATH_BYTES. Behind the path in the map: of a number on the
+ * Where the path's first byte so far is; it ends at WIRE_WALK_BYTES. Behind the path in the map: of a number on the
  * stack the verifier would look at every value that a walk can give it.
  */
 static __always_inline __u32 *path_off(char *buf)
 {
-	return (__u32 *)(buf + 2 * WIRE_PATH_BYTES - sizeof(__u32));
+	return (__u32 *)(buf + 2 * WIRE_WALK_BYTES - sizeof(__u32));
 }
 
 /* Puts a name before what is there; false when there is no room. */
@@ -154,12 +153,12 @@ static __always_inline bool add_component(struct path_walk *w, struct dentry *de
 
 	if (len > 255)
 		len = 255;
-	if (off < len + 1 || off > WIRE_PATH_BYTES)
+	if (off < len + 1 || off > WIRE_WALK_BYTES)
 		return false;
 	off -= len;
-	bpf_probe_read_kernel(w->buf + (off & (WIRE_PATH_BYTES - 1)), len & 255, dentry->d_name.name);
+	bpf_probe_read_kernel(w->buf + (off & (WIRE_WALK_BYTES - 1)), len & 255, dentry->d_name.name);
 	off -= 1;
-	w->buf[off & (WIRE_PATH_BYTES - 1)] = '/';
+	w->buf[off & (WIRE_WALK_BYTES - 1)] = '/';
 	*path_off(w->buf) = off;
 	return true;
 }
@@ -183,7 +182,7 @@ static long path_step(__u32 i, void *context)
 		__s64 ns = (__s64)BPF_CORE_READ(mnt, mnt_ns);
 		w->whole = ns != 0 && (ns < -4095 || ns > 0);
 		if (ns == 0 || (ns >= -4095 && ns < 0))
-			*path_off(w->buf) = WIRE_PATH_BYTES;
+			*path_off(w->buf) = WIRE_WALK_BYTES;
 		return 1;
 	}
 	if (!add_component(w, dentry))
@@ -219,15 +218,15 @@ static __always_inline __u32 walk_path(char *buf, struct vfsmount *vfsmnt, struc
 	walk.dentry = dentry;
 	walk.mnt = container_of(vfsmnt, struct mount, mnt);
 	walk.mnt_root = vfsmnt->mnt_root;
-	*path_off(buf) = WIRE_PATH_BYTES;
-	bpf_loop(WIRE_PATH_BYTES / 2, path_step, &walk, 0);
-	if (walk.whole && *path_off(buf) == WIRE_PATH_BYTES) { /* the root itself */
-		*path_off(buf) = WIRE_PATH_BYTES - 1;
-		buf[WIRE_PATH_BYTES - 1] = '/';
+	*path_off(buf) = WIRE_WALK_BYTES;
+	bpf_loop(WIRE_WALK_BYTES / 2, path_step, &walk, 0);
+	if (walk.whole && *path_off(buf) == WIRE_WALK_BYTES) { /* the root itself */
+		*path_off(buf) = WIRE_WALK_BYTES - 1;
+		buf[WIRE_WALK_BYTES - 1] = '/';
 	}
-	len = WIRE_PATH_BYTES - *path_off(buf);
-	if (len > WIRE_PATH_BYTES - 1)
-		len = WIRE_PATH_BYTES - 1;
+	len = WIRE_WALK_BYTES - *path_off(buf);
+	if (len > WIRE_WALK_BYTES - 1)
+		len = WIRE_WALK_BYTES - 1;
 	*cut = len && !walk.whole;
 	return len;
 }
@@ -247,25 +246,27 @@ static __always_inline __u32 walk_fs_path(char *buf, struct file *file, struct d
 	if (!real && root == root->d_parent && BPF_CORE_READ(mnt, mnt_ns, ns.inum) == host_mnt_ns)
 		return 0;
 	walk.dentry = real ? real : file->f_path.dentry;
-	*path_off(buf) = WIRE_PATH_BYTES;
-	bpf_loop(WIRE_PATH_BYTES / 2, fs_path_step, &walk, 0);
-	len = WIRE_PATH_BYTES - *path_off(buf);
-	return len > WIRE_PATH_BYTES - 1 ? WIRE_PATH_BYTES - 1 : len;
+	*path_off(buf) = WIRE_WALK_BYTES;
+	bpf_loop(WIRE_WALK_BYTES / 2, fs_path_step, &walk, 0);
+	len = WIRE_WALK_BYTES - *path_off(buf);
+	return len > WIRE_WALK_BYTES - 1 ? WIRE_WALK_BYTES - 1 : len;
 }
 
 /*
- * A file was just made. Where inodes have no generation (overlay, FUSE, tmpfs) its number may have been another's,
- * whose record is out.
+ * Tells apart the files that a number was given to one after another, where inodes have no generation of their own: of
+ * an overlay's file, the generation of the one that gave it the number, which is the lower one also after a copy-up.
  */
-static __always_inline void forget_file(struct task_state *st, struct inode *inode)
+static __always_inline __u32 version_of(struct inode *inode)
 {
-	struct file_id id;
+	struct super_block *sb = inode->i_sb;
+	struct dentry *upper, *lower;
 
-	if (!inode || inode->i_generation)
-		return;
-	identify(inode, &id);
-	bpf_map_delete_elem(&files_seen, &id);
-	st->seen_inode = 0;
+	if (inode->i_generation || !sb || sb->s_magic != OVERLAYFS_SUPER_MAGIC)
+		return 0;
+	upper = overlaid(inode, &lower);
+	if (!lower)
+		lower = upper;
+	return lower ? BPF_CORE_READ(lower, d_inode, i_generation) : 0;
 }
 
 /*
@@ -273,7 +274,7 @@ static __always_inline void forget_file(struct task_state *st, struct inode *ino
  * for every combination of operands that a call may have. Such functions take no kernel pointers, so these come as
  * numbers.
  */
-__noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, __u32 created)
+__noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, __u32 renewed)
 {
 	struct file *file = kernel_cast(struct file, (void *)file_address);
 	struct inode *inode = kernel_cast(struct inode, (void *)inode_address);
@@ -290,7 +291,7 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 		return 0;
 	identify(inode, &rec.file);
 	identify_more(inode, &rec.more, &real);
-	rec.more.created = created;
+	rec.more.renewed = renewed;
 	len = walk_path(buf, file->f_path.mnt, file->f_path.dentry, &rec.path_cut);
 	fs_len = len ? walk_fs_path(fs_buf, file, real) : 0;
 	rec.more.fs_path_bytes = fs_len;
@@ -305,29 +306,35 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 	} else {
 		bpf_dynptr_write(&out, 0, &rec, sizeof(rec), 0);
 		if (len)
-			bpf_dynptr_write(&out, sizeof(rec), buf + ((WIRE_PATH_BYTES - len) & (WIRE_PATH_BYTES - 1)),
+			bpf_dynptr_write(&out, sizeof(rec), buf + ((WIRE_WALK_BYTES - len) & (WIRE_WALK_BYTES - 1)),
 					 len, 0);
 		if (fs_len)
 			bpf_dynptr_write(&out, sizeof(rec) + len,
-					 fs_buf + ((WIRE_PATH_BYTES - fs_len) & (WIRE_PATH_BYTES - 1)), fs_len, 0);
+					 fs_buf + ((WIRE_WALK_BYTES - fs_len) & (WIRE_WALK_BYTES - 1)), fs_len, 0);
 	}
 	bpf_ringbuf_submit_dynptr(&out, BPF_RB_NO_WAKEUP);
 	return lost;
 }
 
-/* Sends a file's record the first time it is met. */
+/* Sends a file's record the first time it is met. `created`: by the call that ends. */
 static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
 				      const struct file_id *id, __u64 now_ns, bool created)
 {
-	__u8 one = 1;
+	__u32 version, *seen;
 
-	if (st->seen_inode == (__u64)inode && st->seen_generation == id->generation)
+	if (st->seen_inode == (__u64)inode && st->seen_ino == id->ino && st->seen_generation == id->generation &&
+	    !created)
 		return;
 	st->seen_inode = (__u64)inode;
+	st->seen_ino = id->ino;
 	st->seen_generation = id->generation;
-	if (bpf_map_lookup_elem(&files_seen, id))
+	seen = bpf_map_lookup_elem(&files_seen, id);
+	version = version_of(inode);
+	created = created && !id->generation;
+	if (seen && *seen == version && !created)
 		return;
-	bpf_map_update_elem(&files_seen, id, &one, BPF_ANY);
+	created = created || seen;
+	bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
 	/* Numbers, and no longer pointers, once they come back from memory. */
 	st->seen_file = (__u64)file;
 	if (tell_file(*(volatile __u64 *)&st->seen_file, *(volatile __u64 *)&st->seen_inode, now_ns, created) &&

@@ -130,6 +130,7 @@ struct task_state {
 	__u64 ended_ns; /* when the call ended, where content_exit has looked */
 	__u64 seen_file;
 	__u64 seen_inode; /* the last inode whose file record is out: spares the lookup */
+	__u64 seen_ino; /* and its number: without a generation the same memory may be another inode */
 	__u32 seen_generation;
 	__u32 held; /* 1: op, or the thread's long_op, waits for a place in a ring (--lossless) */
 	/* Built in place between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
@@ -228,15 +229,15 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 256 * 1024);
 	__type(key, struct file_id);
-	__type(value, __u8);
+	__type(value, __u32); /* see version_of() */
 } files_seen SEC(".maps");
 
-/* Room to build a path in, from its end backwards. */
+/* Room to build a path in, from its end backwards: 32 KiB twice per CPU, the most that the kernel gives at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, __u32);
-	__type(value, char[2 * WIRE_PATH_BYTES]);
+	__type(value, char[2 * WIRE_WALK_BYTES]);
 } path_scratch SEC(".maps");
 
 /* Disks being recorded, by dev_t. */

@@ -458,10 +458,8 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		if (ret >= 0) {
 			file = file_of_fd(bpf_get_current_task_btf(), (int)ret);
 			if (file) {
-				if (file->f_mode & FMODE_CREATED) {
+				if (file->f_mode & FMODE_CREATED)
 					st->op.flags |= OPF_CREATED;
-					forget_file(st, file->f_inode);
-				}
 				set_file(st, file, OPF_FILE, now_ns);
 			}
 		}

@@ -8,7 +8,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, __u32);
-	__type(value, char[2 * WIRE_PATH_BYTES]);
+	__type(value, char[2 * WIRE_WALK_BYTES]);
 } snapshot_scratch SEC(".maps");
 
 static __always_inline void begin_listed(struct rec_hdr *hdr, __u8 type, __u32 len_bytes)
@@ -17,6 +17,13 @@ static __always_inline void begin_listed(struct rec_hdr *hdr, __u8 type, __u32 l
 	hdr->cpu = WIRE_NO_CPU;
 	hdr->len_bytes = len_bytes;
 	hdr->end_ns = bpf_ktime_get_ns();
+}
+
+/* Adds a path that was walked. */
+static __always_inline void write_path(struct seq_file *seq, char *path, __u32 len)
+{
+	len &= WIRE_WALK_BYTES - 1;
+	bpf_seq_write(seq, path + ((WIRE_WALK_BYTES - len) & (2 * WIRE_WALK_BYTES - 1)), len);
 }
 
 /* Makes every thread of the target a recorded one and tells of it. */
@@ -94,10 +101,8 @@ int places(struct bpf_iter__task *ctx)
 	rec.root_bytes = root_bytes;
 	begin_listed(&rec.hdr, REC_PLACE, sizeof(rec) + cwd_bytes + root_bytes);
 	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
-	cwd_bytes &= WIRE_PATH_BYTES - 1;
-	root_bytes &= WIRE_PATH_BYTES - 1;
-	bpf_seq_write(ctx->meta->seq, cwd + ((WIRE_PATH_BYTES - cwd_bytes) & (2 * WIRE_PATH_BYTES - 1)), cwd_bytes);
-	bpf_seq_write(ctx->meta->seq, root + ((WIRE_PATH_BYTES - root_bytes) & (2 * WIRE_PATH_BYTES - 1)), root_bytes);
+	write_path(ctx->meta->seq, cwd, cwd_bytes);
+	write_path(ctx->meta->seq, root, root_bytes);
 	return 0;
 }
 
@@ -111,15 +116,16 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	struct dentry *real;
 	unsigned long *bits, word = 0;
 	struct inode *inode;
-	__u32 zero = 0, id, cut, len;
-	char *path;
+	__u32 zero = 0, one = 1, id, cut, len, fs_len;
+	char *path, *fs_path;
 
 	if (!task || !file || (task->pid != task->tgid && task->files == task->group_leader->files))
 		return 0;
 	id = to_look_at(task);
 	path = bpf_map_lookup_elem(&snapshot_scratch, &zero);
+	fs_path = bpf_map_lookup_elem(&snapshot_scratch, &one);
 	inode = file->f_inode;
-	if (!id || !path || !inode)
+	if (!id || !path || !fs_path || !inode)
 		return 0;
 	rec.task_id = id;
 	rec.fd = ctx->fd;
@@ -137,10 +143,12 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	len = walk_path(path, file->f_path.mnt, file->f_path.dentry, &cut);
 	rec.path_bytes = len;
 	rec.path_cut = cut;
-	begin_listed(&rec.hdr, REC_FD, sizeof(rec) + len);
+	fs_len = len ? walk_fs_path(fs_path, file, real) : 0;
+	rec.more.fs_path_bytes = fs_len;
+	begin_listed(&rec.hdr, REC_FD, sizeof(rec) + len + fs_len);
 	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
-	len &= WIRE_PATH_BYTES - 1;
-	bpf_seq_write(ctx->meta->seq, path + ((WIRE_PATH_BYTES - len) & (2 * WIRE_PATH_BYTES - 1)), len);
+	write_path(ctx->meta->seq, path, len);
+	write_path(ctx->meta->seq, fs_path, fs_len);
 	return 0;
 }
 
@@ -154,17 +162,18 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	struct vm_area_struct *vma = ctx->vma;
 	struct rec_map rec = {};
 	struct dentry *real;
-	__u32 zero = 0, id, cut, len;
+	__u32 zero = 0, one = 1, id, cut, len, fs_len;
 	struct inode *inode;
 	struct file *file;
-	char *path;
+	char *path, *fs_path;
 
 	if (!task || !vma || task->pid != task->tgid)
 		return 0;
 	file = vma->vm_file;
 	id = to_look_at(task);
 	path = bpf_map_lookup_elem(&snapshot_scratch, &zero);
-	if (!id || !path || !file)
+	fs_path = bpf_map_lookup_elem(&snapshot_scratch, &one);
+	if (!id || !path || !fs_path || !file)
 		return 0;
 	inode = file->f_inode;
 	if (!inode)
@@ -181,10 +190,12 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	rec.size_bytes = inode->i_size;
 	len = walk_path(path, file->f_path.mnt, file->f_path.dentry, &cut);
 	rec.path_bytes = len;
-	begin_listed(&rec.hdr, REC_MAP, sizeof(rec) + len);
+	fs_len = len ? walk_fs_path(fs_path, file, real) : 0;
+	rec.more.fs_path_bytes = fs_len;
+	begin_listed(&rec.hdr, REC_MAP, sizeof(rec) + len + fs_len);
 	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
-	len &= WIRE_PATH_BYTES - 1;
-	bpf_seq_write(ctx->meta->seq, path + ((WIRE_PATH_BYTES - len) & (2 * WIRE_PATH_BYTES - 1)), len);
+	write_path(ctx->meta->seq, path, len);
+	write_path(ctx->meta->seq, fs_path, fs_len);
 	return 0;
 }
 

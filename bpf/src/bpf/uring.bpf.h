@@ -95,7 +95,7 @@ static __always_inline void uring_set_file(struct uring_scratch *s, struct file 
 	r->flags |= flag;
 	if (file->f_flags & O_APPEND)
 		r->flags |= URF_APPEND;
-	note_file(&s->cache, file, inode, &r->file, now_ns, false);
+	note_file(&s->cache, file, inode, &r->file, now_ns, r->flags & URF_CREATED);
 }
 
 /* What is the file so far is the second one. */
@@ -422,9 +422,9 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct io_
 			r->flags &= ~(URF_DIR | URF_APPEND);
 			uring_second(r);
 		}
-		uring_set_file(s, file, URF_FILE, now_ns);
 		if (file->f_mode & FMODE_CREATED)
 			r->flags |= URF_CREATED;
+		uring_set_file(s, file, URF_FILE, now_ns);
 		return;
 	}
 	if (opcode == URING_STATX) {

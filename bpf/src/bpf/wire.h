@@ -10,6 +10,8 @@
 
 /* Longest path the kernel takes, PATH_MAX. */
 #define WIRE_PATH_BYTES 4096
+/* Longest path that is walked from a file to its root: folders can lie deeper than any path the kernel takes. */
+#define WIRE_WALK_BYTES 16384
 /* Call table size: a power of two above every x86-64 and arm64 system call number in use. */
 #define WIRE_CALLS 512
 #define WIRE_COMM_BYTES 16
@@ -94,7 +96,7 @@ struct file_more {
 	struct file_id real; /* overlay: the inode of the upper file, or of the topmost lower one; else 0 */
 	__u32 unlinked; /* it had no name left */
 	__u32 real_sb_dev;
-	__u32 created; /* the call that met it made it */
+	__u32 renewed; /* its number was another file's before, whose record is out, or it was made just now */
 	__u32
 	    fs_path_bytes; /* behind the path: the path from its file system's root, of the real file if there is one */
 };

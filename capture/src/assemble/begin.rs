@@ -112,7 +112,7 @@ impl Assembler {
         self.start.met(i64::from(rec.task_id));
     }
 
-    pub(super) fn descriptor(&mut self, rec: &rec_fd, path: &[u8]) -> Result<()> {
+    pub(super) fn descriptor(&mut self, rec: &rec_fd, path: &[u8], fs_path: &[u8]) -> Result<()> {
         let described = rec_file {
             hdr: rec.hdr,
             file: rec.file,
@@ -123,7 +123,7 @@ impl Assembler {
             path_cut: rec.path_cut,
             more: rec.more,
         };
-        self.file(&described, path, &[])?;
+        self.file(&described, path, fs_path)?;
         let file = self.file_of(rec.file);
         let ofd = self.ofd_of(rec.ofd, rec.file);
         let row = Fd {
@@ -141,7 +141,7 @@ impl Assembler {
         }
     }
 
-    pub(super) fn mapping(&mut self, rec: &rec_map, path: &[u8]) -> Result<()> {
+    pub(super) fn mapping(&mut self, rec: &rec_map, path: &[u8], fs_path: &[u8]) -> Result<()> {
         let described = rec_file {
             hdr: rec.hdr,
             file: rec.file,
@@ -152,7 +152,7 @@ impl Assembler {
             path_cut: 0,
             more: rec.more,
         };
-        self.file(&described, path, &[])?;
+        self.file(&described, path, fs_path)?;
         let file = self.file_of(rec.file);
         if let Some(life) = self.tasks.get(&rec.task_id) {
             self.mappings.map(life.row.pid, rec.start as i64, rec.len_bytes as i64, rec.file);

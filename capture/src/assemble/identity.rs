@@ -32,9 +32,9 @@ impl Assembler {
         self.files.insert(key, known, || self.writer.scratch());
     }
 
-    /// A call that ended at this moment made the file. Where inodes have no generation, the number may have been another
-    /// file's before; the record of the call and that of the file come in any order.
-    pub(super) fn made(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
+    /// A call that ended at this moment made the file, or found that it is another than the one that had the number.
+    /// Where inodes have a generation, the number says it all.
+    pub(crate) fn made(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
         match self.files.get(&id.into()) {
             Some(known) if id.generation != 0 || known.made_ns == at_ns => Ok(known),
             Some(known) => {
@@ -49,7 +49,7 @@ impl Assembler {
     }
 
     pub(super) fn file(&mut self, rec: &rec_file, path: &[u8], fs_path: &[u8]) -> Result<()> {
-        let known = if rec.more.created != 0 { self.made(rec.file, rec.hdr.end_ns)? } else { self.file_of(rec.file) };
+        let known = if rec.more.renewed != 0 { self.made(rec.file, rec.hdr.end_ns)? } else { self.file_of(rec.file) };
         if known.described {
             return Ok(());
         }
