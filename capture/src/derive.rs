@@ -3,6 +3,9 @@
 //! what is still there untouched is looked at now, what the workload changed is known as far as its
 //! results tell.
 
+mod history;
+mod places;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::{MutexGuard, PoisonError},
@@ -12,17 +15,20 @@ use ioreel_traces::{
     Manifest, Reel, ReelWriter, Result, Text,
     anonymize::Anonymizer,
     host,
-    rows::{File, Op, Task, Tree},
+    rows::{Fd, File, Map, Op, Tree},
     table::{Column, column},
     writer::Names as MappedNames,
 };
 
 use crate::{names::Names, snapshot::Snapshot};
 
+use history::{History, is};
+use places::{Place, Places};
+
 /// Paths that exist on every system in its own way and are never prepared.
 const VIRTUAL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// Writes the `tree` table. All other tables must have been flushed.
+/// Writes the tables `tree` and `names`. All other tables must have been flushed.
 pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snapshot: Snapshot) -> Result<()> {
     // What has been written so far is read back: the operations need not fit in memory.
     manifest.segments = writer.segments();
@@ -30,7 +36,7 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snaps
     let reel = Reel::open(writer.path())?;
     let disk = Disk { names: writer.names().cloned() };
     let snapshot = disk.mapped(snapshot);
-    let mut rows = derive(&reel, snapshot, &disk)?;
+    let mut rows = derive(&reel, snapshot, &disk, writer)?;
     rows.sort_by(|a, b| a.path.cmp(&b.path));
     for (order, mut row) in rows.into_iter().enumerate() {
         row.order = order as i64;
@@ -87,7 +93,7 @@ struct Clue {
     mode: Option<i32>,
 }
 
-fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk) -> Result<Vec<Tree>> {
+fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<Vec<Tree>> {
     let mut d = Deriver::new(reel, snapshot)?;
     for segment in 0..reel.segments::<Op>().len() {
         if !has_clues(reel, segment)? {
@@ -96,11 +102,14 @@ fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk) -> Result<Vec<Tree>> {
         for op in reel.segment_rows(segment) {
             let op: Op = op?;
             if matches!(&*op.source, "syscall" | "io_uring") && op.state != "in_flight_at_end" {
-                d.follow_forks(op.start_ns);
+                d.places.follow_forks(op.start_ns);
                 d.take(&op);
             }
         }
+        // The names in them are the reel's already.
+        d.history.take_gone().into_iter().try_for_each(|row| writer.file_names.push_as_is(row))?;
     }
+    std::mem::take(&mut d.history).into_held().try_for_each(|row| writer.file_names.push_as_is(row))?;
     Ok(d.rows(disk))
 }
 
@@ -124,6 +133,7 @@ fn has_clues(reel: &Reel, segment: usize) -> Result<bool> {
 
 struct Deriver {
     names: Names,
+    history: History,
     clues: HashMap<String, Clue>,
     /// Names whose content or attributes the workload changed: what is there now is not what was.
     changed: HashSet<String>,
@@ -134,52 +144,38 @@ struct Deriver {
     /// Folders that were not empty, though nothing in them was known then.
     filled: HashSet<String>,
     files: HashMap<i64, File>,
-    forks: std::iter::Peekable<std::vec::IntoIter<Task>>,
-    /// Task to the group of tasks it shares its working directory with.
-    group_of: HashMap<i64, usize>,
-    cwds: Vec<String>,
+    places: Places,
 }
 
 impl Deriver {
     fn new(reel: &Reel, snapshot: Snapshot) -> Result<Self> {
         let files = reel.rows::<File>().map(|f| f.map(|f| (f.file, f))).collect::<Result<HashMap<_, _>>>()?;
-        let mut tasks: Vec<Task> = reel.read()?;
-        tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
+        let mut there: HashSet<i64> = reel.read::<Fd>()?.iter().filter_map(|f| f.file).collect();
+        there.extend(reel.read::<Map>()?.iter().map(|m| m.file));
         Ok(Self {
             names: Names::new(snapshot.entries),
+            history: History::there(files.values().filter(|f| there.contains(&f.file))),
             clues: HashMap::new(),
             changed: HashSet::new(),
             same_file: HashMap::new(),
             written: HashSet::new(),
             filled: HashSet::new(),
             files,
-            forks: tasks.into_iter().peekable(),
-            group_of: HashMap::new(),
-            cwds: Vec::new(),
+            places: Places::new(reel.read()?),
         })
     }
 
-    fn follow_forks(&mut self, until_ns: i64) {
-        const CLONE_FS: i64 = 0x200;
-        while let Some(t) = self.forks.next_if(|t| t.start_ns <= until_ns) {
-            let parent = t.parent.and_then(|p| self.group_of.get(&p).copied());
-            let group = match parent {
-                Some(group) if t.clone_flags & CLONE_FS != 0 => group,
-                _ => {
-                    let cwd = t.cwd.as_deref().map(str::to_owned).or_else(|| Some(self.cwds[parent?].clone()));
-                    self.cwds.push(cwd.unwrap_or_else(|| "/".into()));
-                    self.cwds.len() - 1
-                }
-            };
-            self.group_of.insert(t.task_id, group);
-        }
+    /// The path of a file that is whole; the kernel tells of deeper ones only the end.
+    fn path_of(&self, file: i64) -> Option<&str> {
+        let file = self.files.get(&file).filter(|f| f.path_cut == 0)?;
+        file.path.as_deref()
     }
 
     /// The folder a relative path starts from.
-    fn base(&self, op: &Op, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
+    fn base(&self, place: &Place, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
         match dirfd {
-            None | Some(libc::AT_FDCWD) => Some(self.cwds[*self.group_of.get(&op.task_id)?].clone()),
-            Some(_) => Some(self.files.get(&dir?)?.path.as_deref()?.to_owned()),
+            None | Some(libc::AT_FDCWD) => Some(place.cwd.clone()),
+            Some(_) => Some(self.path_of(dir?)?.to_owned()),
         }
     }
 
@@ -191,33 +187,22 @@ impl Deriver {
         dir: Option<i64>,
         follow: bool,
     ) -> Option<String> {
-        let path = path?;
-        if path.is_empty() {
-            return None;
-        }
-        let base = if path.starts_with('/') { "/".to_owned() } else { self.base(op, dirfd, dir)? };
-        self.names.resolve(&base, path, follow)
+        let path = path.filter(|p| !p.is_empty())?;
+        let place = self.places.of(op.task_id).filter(|p| !p.elsewhere)?;
+        let top = place.top().to_owned();
+        let base = if path.starts_with('/') { top.clone() } else { self.base(place, dirfd, dir)? };
+        self.names.resolve(&top, &base, path, follow)
     }
 
     fn take(&mut self, op: &Op) {
         let Some(ret) = op.ret else { return };
         let flags = op.flags.unwrap_or(0) as i32;
-        let opens = matches!(&*op.op, "open" | "openat" | "openat2" | "creat");
-        let dir = if opens { op.file2 } else { op.file };
-        let nofollow = match &*op.op {
-            "lstat" | "lchown" | "readlink" | "readlinkat" | "unlink" | "unlinkat" | "rmdir" | "rename"
-            | "renameat" | "renameat2" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "link" => true,
-            "linkat" => flags & libc::AT_SYMLINK_FOLLOW == 0,
-            _ if opens => {
-                flags & libc::O_NOFOLLOW != 0 || flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL
-            }
-            _ => op.dirfd.is_some() && flags & libc::AT_SYMLINK_NOFOLLOW != 0,
-        };
-        let path = match &*op.op {
-            "symlink" | "symlinkat" => None,
-            _ => self.resolve(op, op.path.as_ref(), op.dirfd, dir, !nofollow),
-        };
-        let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, false);
+        let (first, second) = (names_file(op, flags), !matches!(&*op.op, "mount" | "pivot_root"));
+        let dir = if opens(op) { op.file2 } else { op.file };
+        let path = if first { self.resolve(op, op.path.as_ref(), op.dirfd, dir, follows(op, flags)) } else { None };
+        let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
+        let file = op.file.and_then(|f| self.files.get(&f));
+        self.history.take(op, file, path.as_deref(), path2.as_deref());
         match &*op.op {
             "open" | "openat" | "openat2" | "creat" => self.open(op, ret, flags, path),
             "mkdir" | "mkdirat" | "mknod" | "mknodat" => {
@@ -267,6 +252,28 @@ impl Deriver {
                     }
                 }
             }
+            "ioctl" if is(op, "SNAP_CREATE") => self.made(path2, ret),
+            "ioctl" if is(op, "SUBVOL_CREATE") => self.made(path, ret),
+            "ioctl" if is(op, "SNAP_DESTROY") => {
+                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
+                if let (Some(p), 0) = (path, ret) {
+                    self.changed.insert(p.clone());
+                    self.names.remove(&p);
+                }
+            }
+            "mount" | "move_mount" | "pivot_root" => {
+                self.seen(path, ret, Clue::default());
+                self.seen(path2, ret, Clue::default());
+                if let ("pivot_root", 0, Some(place)) = (&*op.op, ret, self.places.of_mut(op.task_id)) {
+                    place.elsewhere = true;
+                }
+            }
+            "chroot" => {
+                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
+                if let (Some(p), 0, Some(place)) = (path, ret, self.places.of_mut(op.task_id)) {
+                    place.root = p;
+                }
+            }
             "chdir" => {
                 self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
                 if let (Some(p), 0) = (path, ret) {
@@ -274,8 +281,8 @@ impl Deriver {
                 }
             }
             "fchdir" => {
-                if let (Some(p), 0) = (op.file.and_then(|f| self.files.get(&f)?.path.clone()), ret) {
-                    self.set_cwd(op.task_id, p.to_string());
+                if let (Some(p), 0) = (op.file.and_then(|f| self.path_of(f)).map(str::to_owned), ret) {
+                    self.set_cwd(op.task_id, p);
                 }
             }
             "readlink" | "readlinkat" => {
@@ -320,12 +327,12 @@ impl Deriver {
             _ => None,
         };
         if ret >= 0
-            && let Some(path) = target.and_then(|f| self.files.get(&f)?.path.as_deref())
+            && let Some(path) = target.and_then(|f| self.path_of(f)).map(str::to_owned)
         {
-            let first = self.same_file.get(path).map_or(path, String::as_str);
+            let first = self.same_file.get(&path).unwrap_or(&path).clone();
             for name in [path, first] {
-                self.changed.insert(name.to_owned());
-                self.written.insert(name.to_owned());
+                self.changed.insert(name.clone());
+                self.written.insert(name);
             }
         }
     }
@@ -384,8 +391,8 @@ impl Deriver {
     }
 
     fn set_cwd(&mut self, task: i64, path: String) {
-        if let Some(group) = self.group_of.get(&task) {
-            self.cwds[*group] = path;
+        if let Some(place) = self.places.of_mut(task) {
+            place.cwd = path;
         }
     }
 
@@ -413,6 +420,42 @@ impl Deriver {
             rows.push(found);
         }
         rows
+    }
+}
+
+/// Calls whose result is the file of their first path; the folder behind `dirfd` is their second file.
+fn opens(op: &Op) -> bool {
+    matches!(&*op.op, "open" | "openat" | "openat2" | "creat" | "open_tree" | "open_tree_attr" | "fspick")
+}
+
+/// Whether the first path of a call names something in the tree.
+fn names_file(op: &Op, flags: i32) -> bool {
+    match &*op.op {
+        // What a link leads to.
+        "symlink" | "symlinkat" => false,
+        // A device, or any word at all, but where part of the tree is mounted again.
+        "mount" => flags & (libc::MS_BIND | libc::MS_MOVE) as i32 != 0 && flags & libc::MS_REMOUNT as i32 == 0,
+        _ => true,
+    }
+}
+
+/// Whether a link at the end of a call's first path is followed.
+fn follows(op: &Op, flags: i32) -> bool {
+    // linux/mount.h
+    const FSPICK_SYMLINK_NOFOLLOW: i32 = 2;
+    const MOVE_MOUNT_F_SYMLINKS: i32 = 1;
+    match &*op.op {
+        "lstat" | "lchown" | "readlink" | "readlinkat" | "unlink" | "unlinkat" | "rmdir" | "rename" | "renameat"
+        | "renameat2" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "link" | "ioctl" | "lsetxattr" | "lgetxattr"
+        | "llistxattr" | "lremovexattr" => false,
+        "linkat" | "name_to_handle_at" => flags & libc::AT_SYMLINK_FOLLOW != 0,
+        "umount2" => flags & libc::UMOUNT_NOFOLLOW == 0,
+        "fspick" => flags & FSPICK_SYMLINK_NOFOLLOW == 0,
+        "move_mount" => flags & MOVE_MOUNT_F_SYMLINKS != 0,
+        "open" | "openat" | "openat2" | "creat" => {
+            flags & libc::O_NOFOLLOW == 0 && flags & (libc::O_CREAT | libc::O_EXCL) != libc::O_CREAT | libc::O_EXCL
+        }
+        _ => op.dirfd.is_none() || flags & libc::AT_SYMLINK_NOFOLLOW == 0,
     }
 }
 

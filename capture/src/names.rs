@@ -54,13 +54,17 @@ impl Names {
         Self { snapshot, states, links, ..Self::default() }
     }
 
-    /// The canonical absolute name of `path` seen from the folder `base`: no dots, no links (the last
-    /// component's only if `follow`). Links met on the way are noted as having been there. `None` for a loop.
-    pub(crate) fn resolve(&mut self, base: &str, path: &str, follow: bool) -> Option<String> {
+    /// The canonical absolute name of `path` seen from the folder `base` by whoever's root is `top` (empty: that of
+    /// all): no dots, no links (the last component's only if `follow`). Links met on the way are noted as having been
+    /// there. `None` for a loop.
+    pub(crate) fn resolve(&mut self, top: &str, base: &str, path: &str, follow: bool) -> Option<String> {
         let mut at = if base == "/" { String::new() } else { base.to_owned() };
         let mut waiting: Vec<String> = components(path);
         let mut followed = 0;
         while let Some(name) = waiting.pop() {
+            if name == ".." && at == top {
+                continue;
+            }
             if name == ".." {
                 at.truncate(at.rfind('/').unwrap_or(0));
                 continue;
@@ -77,7 +81,11 @@ impl Names {
                     return None;
                 }
                 self.exists(&at.clone());
-                at.truncate(if target.starts_with('/') { 0 } else { parent });
+                if target.starts_with('/') {
+                    top.clone_into(&mut at);
+                } else {
+                    at.truncate(parent);
+                }
                 waiting.extend(components(&target));
             }
         }
@@ -346,10 +354,16 @@ mod tests {
         n.make("/nowhere/dir");
         n.make_link("/nowhere/link", "dir/sub");
         n.make("/nowhere/link");
-        assert_eq!(n.resolve("/nowhere", "./link/../x", true).unwrap(), "/nowhere/dir/x");
-        assert_eq!(n.resolve("/nowhere", "link", false).unwrap(), "/nowhere/link");
-        assert_eq!(n.resolve("/nowhere", "../../..", true).unwrap(), "/");
+        assert_eq!(n.resolve("", "/nowhere", "./link/../x", true).unwrap(), "/nowhere/dir/x");
+        assert_eq!(n.resolve("", "/nowhere", "link", false).unwrap(), "/nowhere/link");
+        assert_eq!(n.resolve("", "/nowhere", "../../..", true).unwrap(), "/");
+        n.make_link("/nowhere/dir/up", "/sub/../../x");
+        assert_eq!(
+            n.resolve("/nowhere/dir", "/nowhere/dir/sub", "../../up", true).unwrap(),
+            "/nowhere/dir/x",
+            "a root"
+        );
         n.make_link("/nowhere/loop", "loop");
-        assert_eq!(n.resolve("/", "nowhere/loop/x", true), None);
+        assert_eq!(n.resolve("", "/", "nowhere/loop/x", true), None);
     }
 }

@@ -10,10 +10,12 @@ use std::{
 
 use ioreel_traces::{
     Reel,
-    rows::{Bio, Fd, File, Op},
+    rows::{Bio, Fd, File, Name, Op},
 };
 
 use tempfile::TempDir;
+
+use crate::uring::ring::{Ring, sqe};
 
 use crate::harness::{
     assert_valid, ioreel,
@@ -21,10 +23,32 @@ use crate::harness::{
     record, succeed, temp_dir, text,
 };
 
+/// The argument that makes the test program make and remove files through an io_uring instead.
+pub(crate) const WORD: &str = "io-uring-files";
+
+/// Makes and removes three files.
+pub(crate) fn work(dir: &Path) {
+    const OPENAT: u8 = 18;
+    let ring = Ring::new(4, 0);
+    for i in 0..3 {
+        let path = dir.join(format!("u{i}"));
+        let name = std::ffi::CString::new(text(&path)).unwrap();
+        let flags = (libc::O_CREAT | libc::O_RDWR) as u32;
+        let done = ring.submit(&[sqe(OPENAT, libc::AT_FDCWD, 0, name.as_ptr() as u64, 0o600, flags, 1)], 1);
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        drop(unsafe { <fs::File as std::os::fd::FromRawFd>::from_raw_fd(done[0].1) });
+        fs::remove_file(path).unwrap();
+    }
+}
+
 fn recorded(script: &str) -> (TempDir, Reel) {
+    recorded_command(&["sh", "-ec", script])
+}
+
+fn recorded_command(command: &[&str]) -> (TempDir, Reel) {
     let out = temp_dir();
     let reel = out.path().join("identity.reel");
-    succeed(&mut record(&reel, &["--no-snapshot"], &["sh", "-ec", script]));
+    succeed(&mut record(&reel, &["--no-snapshot"], command));
     let reel = assert_valid(&reel);
     (out, reel)
 }
@@ -132,14 +156,27 @@ pub(crate) fn reused_numbers() {
     let words: Vec<&str> = options.split(' ').collect();
     let merged = format!("{dir}/merged");
     succeed(Command::new("mount").args(["-t", "overlay", "overlay"]).args(words).arg(&merged));
-    let (_out, reel) =
-        recorded(&format!("cd {merged}; for i in 1 2 3 4 5 6; do echo $i$i$i >f$i; cat f$i >/dev/null; rm f$i; done"));
+    let own = std::env::current_exe().unwrap();
+    let (_out, reel) = recorded(&format!(
+        "cd {merged}; for i in 1 2 3 4 5 6; do echo $i$i$i >f$i; cat f$i >/dev/null; rm f$i; done; \
+         for i in 1 2 3; do mkdir d$i; ls d$i; rmdir d$i; done; {} {WORD} {merged}",
+        text(&own)
+    ));
     let files = reel.read::<File>().unwrap();
     let ours: Vec<&File> =
         files.iter().filter(|f| f.path.as_deref().is_some_and(|p| p.starts_with(&*format!("{merged}/f")))).collect();
     let numbers: BTreeSet<i64> = ours.iter().map(|f| f.ino).collect();
     assert_eq!(ours.len(), 6, "{ours:#?}");
-    eprintln!("6 files with {} inode numbers", numbers.len());
+    assert!(numbers.len() < 6, "the case that is to be tested: {numbers:?}");
+    let called = |name: &str| {
+        let prefix = format!("{merged}/{name}");
+        files.iter().filter(|f| f.path.as_deref().is_some_and(|p| p.starts_with(&*prefix))).collect::<Vec<_>>()
+    };
+    // Made by a call that does not open; made by a request.
+    for (name, kind) in [("d", "directory"), ("u", "regular")] {
+        let ours = called(name);
+        assert!(ours.len() == 3 && ours.iter().all(|f| &*f.kind == kind), "{ours:#?}");
+    }
     let ops = reel.read::<Op>().unwrap();
     for f in &ours {
         let on: Vec<&str> = ops.iter().filter(|o| o.file == Some(f.file)).map(|o| &*o.op).collect();
@@ -148,6 +185,102 @@ pub(crate) fn reused_numbers() {
         assert_eq!(writes, 1, "the writes of one file");
     }
     succeed(Command::new("umount").arg(&merged));
+}
+
+/// Names over renames, links, exchanges and removals.
+pub(crate) fn names_over_time(fs: Fs) {
+    let mounted = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let dir = text(mounted.path()).to_owned();
+    let (_out, reel) = recorded(&format!(
+        "cd {dir}; mkdir d; echo 1 >d/a; mv d e; ln e/a b; echo 2 >c; mv -f b c; rm e/a; cat c >/dev/null; rm c; rmdir e"
+    ));
+    let files: BTreeMap<i64, String> =
+        reel.read::<File>().unwrap().into_iter().filter_map(|f| Some((f.file, f.path?.to_string()))).collect();
+    let ops: BTreeMap<i64, Op> = reel.read::<Op>().unwrap().into_iter().map(|o| (o.op_id, o)).collect();
+    let short = |path: &str| path.strip_prefix(&dir).map(|p| p.trim_start_matches('/').to_owned());
+    let mut names: Vec<Name> = reel.read::<Name>().unwrap();
+    names.sort_by_key(|n| (n.until_ns, n.from_ns));
+    let mut told = Vec::new();
+    for n in names {
+        let Some(path) = short(&n.path).filter(|p| !p.is_empty()) else { continue };
+        let first = n.file.map_or("?".into(), |f| short(&files[&f]).unwrap());
+        let call = |id: Option<i64>| id.map_or("-".into(), |id| ops[&id].op.trim_end_matches("at2").to_owned());
+        assert_eq!(Some(n.from_ns), n.from_op.map(|id| ops[&id].start_ns + ops[&id].dur_ns), "{n:?}");
+        assert_eq!(n.until_ns, n.until_op.map(|id| ops[&id].start_ns + ops[&id].dur_ns), "{n:?}");
+        let (from, until) = (call(n.from_op), call(n.until_op));
+        told.push(format!("{first} {path} {}({from}) {}({until})", n.how, n.ended.as_deref().unwrap_or("-")));
+    }
+    let mut expected = [
+        "? d created(mkdir) renamed(rename)",
+        "d/a d/a created(openat) renamed(rename)",
+        "c c created(openat) replaced(rename)",
+        "d/a b linked(linkat) renamed(rename)",
+        "d/a e/a renamed(rename) unlinked(unlinkat)",
+        "d/a c renamed(rename) unlinked(unlinkat)",
+        "? e renamed(rename) unlinked(rmdir)",
+    ];
+    // Those that one call ended are in no order.
+    expected[..2].sort_unstable();
+    told.iter_mut().for_each(|t| *t = t.replace("(renameat)", "(rename)"));
+    told[..2].sort_unstable();
+    expected[2..4].sort_unstable();
+    told[2..4].sort_unstable();
+    assert_eq!(told, expected);
+}
+
+/// Folders below each other further than any path that the kernel takes.
+pub(crate) fn deep() {
+    let mounted = Mounted::new(Fs::Tmpfs, DEFAULT_SIZE_BYTES);
+    let dir = text(mounted.path()).to_owned();
+    let name = "n".repeat(200);
+    let (_out, reel) = recorded(&format!(
+        "cd {dir}; for i in $(seq 60); do mkdir {name}; cd -P {name}; done 2>/dev/null; echo deep >file; rm file"
+    ));
+    let path = format!("{dir}{}/file", format!("/{name}").repeat(60));
+    assert_eq!(file_at(&reel, &path).path_cut, 0);
+    let names = reel.read::<Name>().unwrap();
+    let told = names.iter().find(|n| *n.path == *path).unwrap();
+    assert_eq!((&*told.how, told.ended.as_deref()), ("created", Some("unlinked")));
+    let (_out, reel) = recorded(&format!(
+        "cd {dir}; for i in $(seq 60); do cd -P {name}; done 2>/dev/null; \
+         for i in $(seq 60); do mkdir {name}; cd -P {name}; done 2>/dev/null; echo deeper >file"
+    ));
+    let files = reel.read::<File>().unwrap();
+    let file =
+        files.iter().find(|f| f.size_bytes == Some(0) && f.path.as_deref().is_some_and(|p| p.ends_with("/file")));
+    let file = file.unwrap_or_else(|| panic!("{files:#?}"));
+    assert_eq!(file.path_cut, 1, "told to be cut where it is");
+}
+
+/// A container that was there before the recording.
+pub(crate) fn an_adopted_container() {
+    let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let dir = text(mounted.path()).to_owned();
+    let options = overlay(&dir);
+    fs::create_dir(format!("{dir}/lower/srv")).unwrap();
+    let inside = format!(
+        "mount --make-rprivate /; mount -t overlay overlay {options} {dir}/merged; cd {dir}/merged; mkdir old; \
+         exec 6>ready; pivot_root . old; exec 5>/srv/made; echo 1 >&6; read -r line"
+    );
+    let mut child = Command::new("unshare")
+        .args(["--mount", "sh", "-ec", &inside])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ready = format!("{dir}/upper/ready");
+    crate::harness::wait_for("the container", || fs::metadata(&ready).is_ok_and(|m| m.len() > 0).then_some(()));
+    let out = temp_dir();
+    let reel = out.path().join("adopted.reel");
+    let pid = child.id().to_string();
+    succeed(&mut ioreel(["record", "-o", text(&reel), "--pid", &pid, "--duration", "0.1", "--no-snapshot"]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let reel = assert_valid(&reel);
+    let made = file_at(&reel, "/srv/made");
+    assert_eq!(made.host_path.as_deref(), Some(&*format!("{dir}/upper/srv/made")));
+    let names = reel.read::<Name>().unwrap();
+    let name = names.iter().find(|n| n.file == Some(made.file)).unwrap();
+    assert_eq!((&*name.path, &*name.how, name.from_ns, &name.ended), ("/srv/made", "there", 0, &None));
 }
 
 /// Files without a name: removed while open, and never named.

@@ -65,6 +65,12 @@ fn main() -> ExitCode {
         mapped::work(file);
         return ExitCode::SUCCESS;
     }
+    if let [_, word, dir] = words.as_slice()
+        && word == identity::WORD
+    {
+        identity::work(Path::new(dir));
+        return ExitCode::SUCCESS;
+    }
     if let [_, word, base, log] = words.as_slice()
         && word == uring::WORD
     {
@@ -139,6 +145,7 @@ fn tests() -> Vec<Test> {
         attribution::data_goes_to_its_file
         attribution::counts_are_the_kernels
         uring::every_request_is_seen
+        identity::names_over_time
         mapped::touches_and_stores
         mapped::the_page_cache
         replays::an_unpacked_archive
@@ -169,6 +176,8 @@ fn tests() -> Vec<Test> {
         identity::bind_mounts
         identity::reused_numbers
         identity::nameless
+        identity::deep
+        identity::an_adopted_container
         attribution::ext4_metadata_is_what_debugfs_says
         attribution::xfs_log_is_where_xfs_db_says
         attribution::btrfs_trees_are_told_by_owner

@@ -1,6 +1,6 @@
 //! Requests to io_uring: a program that issues every kind of them, its rows held against what it was told.
 
-mod ring;
+pub(crate) mod ring;
 mod work;
 
 use std::{collections::HashMap, env, fs, path::Path};

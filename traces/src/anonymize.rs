@@ -65,7 +65,7 @@ pub(crate) enum Holds {
 pub(crate) fn holds(column: &str) -> Holds {
     match column {
         "op" | "source" | "state" | "kind" | "class" | "origin" | "event" | "payload" | "reason" | "stack"
-        | "detail" | "how" => Holds::Word,
+        | "detail" | "how" | "ended" => Holds::Word,
         "path" | "path2" | "host_path" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
         // A hash of what is known tells that it was written.

@@ -407,6 +407,30 @@ table! {
 }
 
 table! {
+    /// One row per name that a file had for a while.
+    pub struct Name in "names", sorted by from_ns {
+        /// The file, key into `files`; null where no recorded call had it open under this name.
+        file: Option<i64> as Ids,
+        /// The name, absolute and without links, as the task saw it.
+        path: Text as Dict,
+        /// From then on: when the call that gave it had ended, the one that found it had begun, or 0.
+        from_ns: i64 as Delta,
+        /// Until then; null when it still had it at the end.
+        until_ns: Option<i64> as Delta,
+        /// How it came to it: `there` (open or mapped at the start), `seen` (found when it was opened, moved, linked or
+        /// removed), `created`, `linked`, `renamed` (itself, or a folder above it).
+        how: Text as Dict,
+        /// How it lost it: `unlinked`, `renamed`, `replaced` (something else was renamed to it), `lost` (something
+        /// else was found under it, or its folder went: no recorded call did that). Null when it did not.
+        ended: Option<Text> as Dict,
+        /// The call that gave or found it, key into `ops`; null for `there`.
+        from_op: Option<i64> as Delta,
+        /// The call that took it, or found it gone, key into `ops`.
+        until_op: Option<i64> as Delta,
+    }
+}
+
+table! {
     /// One row per descriptor that was open when the recording, or that of its process, began.
     pub struct Fd in "fds", sorted by task_id {
         /// The task (the leader of its process).

@@ -22,6 +22,7 @@ pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::Map>()?;
     visitor.table::<rows::Tree>()?;
     visitor.table::<rows::Op>()?;
+    visitor.table::<rows::Name>()?;
     visitor.table::<rows::Wait>()?;
     visitor.table::<rows::Block>()?;
     visitor.table::<rows::Bio>()?;

@@ -420,6 +420,8 @@ pub struct ReelWriter {
     pub fds: TableWriter<rows::Fd>,
     /// What slow operations waited for.
     pub waits: TableWriter<rows::Wait>,
+    /// Names of files over time.
+    pub file_names: TableWriter<rows::Name>,
     /// Files mapped at the start.
     pub maps: TableWriter<rows::Map>,
     /// Stops by the recorder.
@@ -466,6 +468,10 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.ops;
+            $body
+        }
+        {
+            let $t = &mut $w.file_names;
             $body
         }
         {
@@ -546,6 +552,7 @@ impl ReelWriter {
             files: TableWriter::new(path, options),
             fds: TableWriter::new(path, options),
             maps: TableWriter::new(path, options),
+            file_names: TableWriter::new(path, options),
             stops: TableWriter::new(path, options),
             waits: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),

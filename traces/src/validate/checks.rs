@@ -60,6 +60,10 @@ const EVENTS: &[&str] = &[
 ];
 /// Words of `files.kind` and `tree.kind`.
 const KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other"];
+/// Words of `names.how`.
+const HOWS: &[&str] = &["there", "seen", "created", "linked", "renamed"];
+/// Words of `names.ended`.
+const ENDS: &[&str] = &["unlinked", "renamed", "replaced", "lost"];
 /// Words of `waits.reason`.
 const REASONS: &[&str] = &[
     "device",
@@ -132,6 +136,25 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
         "fds" => {
             references(batch, place, "task_id", "tasks", &mut known.tasks)?;
             references(batch, place, "file", "files", &mut known.files)
+        }
+        "names" => {
+            references(batch, place, "file", "files", &mut known.files)?;
+            references(batch, place, "from_op", "ops", &mut known.ops)?;
+            references(batch, place, "until_op", "ops", &mut known.ops)?;
+            in_order(batch, place, &["from_ns", "until_ns"])?;
+            words(batch, place, "how", HOWS)?;
+            let until = Ints::of(batch, "until_ns")?;
+            let ended = Words::of(batch, "ended", ENDS)?;
+            for i in 0..batch.num_rows() {
+                match (until.get(i), ended.code(i)) {
+                    (None, None) if ended.word(i) == "null" => {}
+                    (Some(_), Some(_)) => {}
+                    _ => place.bad(Check::Values, ended.name, i, || {
+                        format!("ended is {:?}, until_ns {:?}: both are there or neither", ended.word(i), until.get(i))
+                    }),
+                }
+            }
+            Ok(())
         }
         "waits" => {
             unique(batch, place, "wait_id", &mut known.waits)?;
