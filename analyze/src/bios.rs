@@ -1,5 +1,7 @@
 //! A reel's bios: what was asked of the block layer, and for whom.
 
+use std::collections::BTreeSet;
+
 use ioreel_traces::{
     Reel, Text,
     rows::Bio as Row,
@@ -63,6 +65,26 @@ const COLUMNS: [&str; 12] = [
     "class",
     "cause",
 ];
+
+/// The devices that bios were queued to.
+///
+/// # Errors
+/// When the reel cannot be read.
+pub fn devices_of_bios(reel: &Reel) -> Result<BTreeSet<i64>> {
+    let mut devices = BTreeSet::new();
+    let mut last = None;
+    for batch in reel.batches::<Row>(&["dev"]) {
+        let batch = batch?;
+        let dev = column::<i64>(&batch, "dev").map_err(bad_column(Row::TABLE))?;
+        for i in 0..batch.num_rows() {
+            let dev = <i64 as Cell>::get(&dev, i);
+            if last.replace(dev) != Some(dev) {
+                devices.insert(dev);
+            }
+        }
+    }
+    Ok(devices)
+}
 
 /// Calls `each` with every bio, in the order of the segments. Memory: one batch.
 ///

@@ -18,6 +18,9 @@ pub(crate) const SMALL: f64 = 12.0;
 /// Pixels between two labels of the time axis, about.
 const TIME_TICK_PX: f64 = 75.0;
 
+/// Width of a legend's label where there is no room for all of it, px.
+const CUT_LABEL: f64 = 120.0;
+
 /// The theme, and the styles of text that follow from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pen {
@@ -176,10 +179,20 @@ pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &s
         Key::Line(..) => 22.0,
         Key::Ramp(_) => 46.0,
     };
-    let wide: f64 =
-        entries.iter().map(|e| key_width(e.key) + font::width(&e.label, SMALL, false) + 18.0).sum::<f64>() - 18.0;
-    let mut x = (area.right() - wide).max(left);
-    for e in entries {
+    let wide = |entries: &[Entry]| -> f64 {
+        let each = entries.iter().map(|e| key_width(e.key) + font::width(&e.label, SMALL, false) + 18.0);
+        each.sum::<f64>() - 18.0
+    };
+    // Where there is no room for all, names are cut, and then the last are left out.
+    let mut entries = entries.to_vec();
+    if wide(&entries) > area.right() - left {
+        entries.iter_mut().for_each(|e| e.label = font::fit(&e.label, SMALL, false, CUT_LABEL));
+    }
+    while entries.len() > 1 && wide(&entries) > area.right() - left {
+        entries.pop();
+    }
+    let mut x = (area.right() - wide(&entries)).max(left);
+    for e in &entries {
         match e.key {
             Key::Line(c, width, dash) => svg.line((x, y - 4.0), (x + 16.0, y - 4.0), c, width, dash),
             Key::Ramp(ramp) => {

@@ -7,7 +7,7 @@ use std::{
 
 use ioreel_analyze::{
     actor::{ActorMeter, MountSummary},
-    bios::each_bio,
+    bios::{devices_of_bios, each_bio},
     calls::each_call,
     coverage::Coverage,
     requests::{Request, each_of_segment},
@@ -173,6 +173,9 @@ fn devices(reel: &Reel, choice: &Choice) -> Result<Devices> {
     }
     // Devices that make no requests of their bios are told by those.
     let mut of_bios = Devices::new();
+    if devices_of_bios(reel)?.iter().all(|dev| all.contains_key(dev)) {
+        return Ok(all);
+    }
     each_bio(reel, |b| {
         if !all.contains_key(&b.dev) {
             let seen = of_bios.entry(b.dev).or_default();

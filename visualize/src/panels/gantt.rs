@@ -93,6 +93,7 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
         axis,
         calls: HashMap::new(),
         flows: Vec::new(),
+        one_in: 1,
         caused: 0,
         rest,
     }))
@@ -115,6 +116,8 @@ struct Gantt {
     /// Start and lane of calls by their ids, for arrows.
     calls: HashMap<i64, (i64, u32)>,
     flows: Vec<[(i64, f64); 2]>,
+    /// Of so many arrows one is drawn, a power of two.
+    one_in: u64,
     /// Bios with a call that is shown.
     caused: u64,
     /// Threads without a lane.
@@ -148,10 +151,19 @@ impl Panel for Gantt {
         };
         self.grids.add(layer, columns, (row, row + self.rows - 1));
         if let Some((start_ns, from)) = b.cause.and_then(|c| self.calls.get(&c)) {
-            self.caused += 1;
-            if self.flows.len() < MOST_FLOWS {
+            if self.caused.is_multiple_of(self.one_in) {
                 let bottom = f64::from(from + self.rows);
                 self.flows.push([(*start_ns, bottom), (b.queue_ns, f64::from(row))]);
+            }
+            self.caused += 1;
+            if self.flows.len() > MOST_FLOWS {
+                // Every other, so that they are of the whole time.
+                self.one_in *= 2;
+                let mut place = 0;
+                self.flows.retain(|_| {
+                    place += 1;
+                    place % 2 == 1
+                });
             }
         }
     }

@@ -1,0 +1,240 @@
+//! Every panel of lines and charts against counting out: the heights drawn are turned back into values.
+
+use crate::{
+    brute::{Frame, bars, frames, steps},
+    common::{Lcg, MS, S, block, manifest, op, reel},
+};
+use ioreel_analyze::bins::{Bins, nice_width_ns};
+use ioreel_traces::{
+    Reel,
+    rows::{Block, Op},
+};
+use ioreel_visualize::{
+    PlotOptions, plot,
+    theme::{Ink, LIGHT},
+};
+
+const T: i64 = S;
+const MIB: f64 = 1024.0 * 1024.0;
+
+fn blocks() -> Vec<Block> {
+    let mut rng = Lcg(15);
+    let mut rows: Vec<Block> = (0..3000)
+        .map(|_| {
+            let class = ["read", "write", "discard", "flush", "write"][rng.below(5) as usize];
+            block(
+                class,
+                rng.below(T - 20 * MS),
+                1 + rng.below(15 * MS),
+                (1 << 40) + rng.below(1 << 24),
+                1 + rng.below(2000),
+            )
+        })
+        .collect();
+    rows.iter_mut().filter(|b| b.op == *"flush").for_each(|b| (b.sector, b.len_bytes) = (-1, 0));
+    rows.iter_mut().step_by(19).for_each(|b| b.error = 5);
+    rows.iter_mut().step_by(41).for_each(|b| b.complete_ns = None);
+    rows.sort_by_key(|b| b.issue_ns);
+    // Moments of issue are distinct, so that the order of dispatch is known.
+    (1..rows.len()).for_each(|i| rows[i].issue_ns = rows[i].issue_ns.max(rows[i - 1].issue_ns + 1));
+    rows
+}
+
+fn calls() -> Vec<Op> {
+    let mut rng = Lcg(16);
+    let name = |i: i64| ["read", "write", "fsync", "openat", "lseek"][i as usize];
+    (0..2000)
+        .map(|i| op(name(i % 5), rng.below(T - 20 * MS), 1 + rng.below(15 * MS), Some(1), rng.below(1 << 20)))
+        .collect()
+}
+
+/// The bins of a picture 500 pixels wide: of about 3.2 pixels, over the time axis with its margin.
+fn bins(width: u32) -> Bins {
+    let cells = (f64::from(width) - 78.0 - 28.0) as u32 / 3;
+    Bins::new(0, T, nice_width_ns(T + T / 64, (f64::from(cells * 3) / 3.2) as usize, 1))
+}
+
+struct Drawn {
+    svg: String,
+    frame: Frame,
+    bins: Bins,
+}
+
+fn draw(reel: &Reel, panel: &str) -> Drawn {
+    let options = PlotOptions { panels: vec![panel.into()], width: Some(500), ..PlotOptions::default() };
+    let svg = plot(std::slice::from_ref(reel), &options).unwrap().svg();
+    let frame = frames(&svg, &LIGHT)[0];
+    Drawn { svg, frame, bins: bins(500) }
+}
+
+impl Drawn {
+    /// The value at the top of the axis: its greatest label.
+    fn top(&self) -> f64 {
+        let label = |l: &&str| l.contains("text-anchor=\"end\"");
+        let number = |l: &str| {
+            let text = l.split('>').nth(1)?.split('<').next()?;
+            let (digits, factor) = match text.strip_suffix(['k', 'M']) {
+                Some(digits) => (digits, if text.ends_with('k') { 1e3 } else { 1e6 }),
+                None => (text, 1.0),
+            };
+            digits.parse::<f64>().ok().map(|v| v * factor)
+        };
+        self.svg.lines().filter(label).filter_map(number).fold(0.0, f64::max)
+    }
+
+    /// Holds the line of a colour against a value for each bin.
+    fn check(&self, name: &str, ink: Ink, want: &dyn Fn(i64, i64) -> f64) {
+        let top = self.top();
+        let lines = steps(&self.svg, LIGHT.color(ink), self.frame, top);
+        assert_eq!(lines.len(), 1, "{name}: one line");
+        let time_px = self.frame.w / (T + T / 64) as f64;
+        // A hundredth of a pixel is what the picture's numbers hold.
+        let precision = top / self.frame.h * 0.006;
+        for i in 0..self.bins.count() {
+            let (from, to) = self.bins.edges_ns(i);
+            let x = self.frame.x + (from as f64 + (to - from) as f64 / 2.0) * time_px;
+            let got = lines[0].iter().rfind(|(left, _)| *left <= x).unwrap().1;
+            let want = want(from, if i + 1 == self.bins.count() { to + 1 } else { to });
+            assert!((got - want).abs() <= precision + want * 1e-9, "{name}: bin {i}: {got} for {want}");
+        }
+    }
+}
+
+fn setup() -> (tempfile::TempDir, Reel, Vec<Block>, Vec<Op>) {
+    let dir = tempfile::tempdir().unwrap();
+    let (b, o) = (blocks(), calls());
+    let r = reel(dir.path(), "r", manifest("ext4", T, 0), b.clone(), o.clone());
+    (dir, r, b, o)
+}
+
+/// Rate per second of what `count` says of each row in a bin.
+fn rate<R>(rows: &[R], count: impl Fn(&R, i64, i64) -> f64) -> impl Fn(i64, i64) -> f64 {
+    move |from, to| {
+        // The last bin includes its end, and is no wider for it.
+        let width = if to > T { to - 1 - from } else { to - from };
+        rows.iter().map(|r| count(r, from, to)).sum::<f64>() * 1e9 / width as f64
+    }
+}
+
+fn within(t: Option<i64>, from: i64, to: i64) -> bool {
+    t.is_some_and(|t| (from..to).contains(&t))
+}
+
+#[test]
+fn rates_of_requests() {
+    let (_dir, r, blocks, _) = setup();
+    let done = |b: &Block, from, to| within(b.complete_ns, from, to);
+    let bytes = |op: &'static str| {
+        move |b: &Block, from, to| {
+            if b.op == *op && b.error == 0 && done(b, from, to) { b.len_bytes as f64 / MIB } else { 0.0 }
+        }
+    };
+    let d = draw(&r, "throughput");
+    d.check("read", Ink::Read, &rate(&blocks, bytes("read")));
+    d.check("written: no discard, no failure", Ink::Write, &rate(&blocks, bytes("write")));
+    let number = |op: &'static str| move |b: &Block, from, to| f64::from(u8::from(b.op == *op && done(b, from, to)));
+    let d = draw(&r, "iops");
+    for (op, ink) in [("read", Ink::Read), ("write", Ink::Write), ("flush", Ink::Flush), ("discard", Ink::Other)] {
+        d.check(op, ink, &rate(&blocks, number(op)));
+    }
+    // A seek is a read or write that does not begin where the one before ended.
+    let data: Vec<&Block> = blocks.iter().filter(|b| ["read", "write"].contains(&&*b.op)).collect();
+    let seeks: Vec<i64> =
+        data.windows(2).filter(|w| w[0].sector + w[0].len_bytes / 512 != w[1].sector).map(|w| w[1].issue_ns).collect();
+    draw(&r, "seeks").check(
+        "seeks",
+        Ink::Text,
+        &rate(&seeks, |t, from, to| f64::from(u8::from((from..to).contains(t)))),
+    );
+}
+
+#[test]
+fn rates_of_calls() {
+    let (_dir, r, _, ops) = setup();
+    let done = |o: &Op, from, to| within(Some(o.start_ns + o.dur_ns), from, to);
+    let d = draw(&r, "calls");
+    let inks = [Ink::Read, Ink::Write, Ink::Flush, Ink::Other, Ink::Grey];
+    for (name, ink) in ["read", "write", "fsync", "openat", "lseek"].into_iter().zip(inks) {
+        d.check(name, ink, &rate(&ops, |o, from, to| f64::from(u8::from(o.op == *name && done(o, from, to)))));
+    }
+    let d = draw(&r, "call-throughput");
+    for (name, ink) in [("read", Ink::Read), ("write", Ink::Write)] {
+        let bytes =
+            |o: &Op, from, to| if o.op == *name && done(o, from, to) { o.ret.unwrap() as f64 / MIB } else { 0.0 };
+        d.check(name, ink, &rate(&ops, bytes));
+    }
+}
+
+#[test]
+fn depth_is_of_every_moment() {
+    let (_dir, r, blocks, _) = setup();
+    let d = draw(&r, "depth");
+    let flights: Vec<(i64, i64)> = blocks.iter().filter_map(|b| Some((b.issue_ns, b.complete_ns?))).collect();
+    d.check("mean", Ink::Text, &|from, to| {
+        let to = to.min(T);
+        let held: i64 = flights.iter().map(|(a, b)| ((*b).min(to) - (*a).max(from)).max(0)).sum();
+        held as f64 / (to - from) as f64
+    });
+    d.check("most", Ink::Grey, &|from, to| {
+        // The depth changes at beginnings only upwards: the most is at the bin's start or at one of those within.
+        let starts = flights.iter().map(|f| f.0).filter(|t| (from..to.min(T)).contains(t));
+        let at = |t: i64| flights.iter().filter(|(a, b)| *a <= t && t < *b).count();
+        starts.chain([from]).map(at).max().unwrap_or(0) as f64
+    });
+}
+
+#[test]
+fn stages_are_shares() {
+    let (_dir, r, blocks, _) = setup();
+    let d = draw(&r, "stages");
+    // The tinted areas alone are drawn: the upper edge of the lower one is the share of the queue.
+    let path = d.svg.lines().find(|l| l.starts_with("<path") && l.contains(LIGHT.color(Ink::Other))).unwrap();
+    assert!(path.contains("fill-opacity=\"0.75\""));
+    let turned = d.svg.replace(
+        &format!("fill=\"{}\" fill-opacity=\"0.75\" stroke=\"none\"", LIGHT.color(Ink::Other)),
+        &format!("fill=\"none\" fill-opacity=\"0\" stroke=\"{}\"", LIGHT.color(Ink::Other)),
+    );
+    let upper: String =
+        turned.lines().map(|l| if l.starts_with("<path") { cut_back(l) } else { l.to_owned() } + "\n").collect();
+    let d = Drawn { svg: upper, ..d };
+    d.check("Q2D", Ink::Other, &|from, to| {
+        let done = || blocks.iter().filter(|b| within(b.complete_ns, from, to));
+        let queued: i64 = done().map(|b| b.issue_ns - b.queue_ns.unwrap().min(b.issue_ns)).sum();
+        let all: i64 = done().map(|b| b.complete_ns.unwrap() - b.queue_ns.unwrap().min(b.issue_ns)).sum();
+        if all == 0 { 0.0 } else { queued as f64 * 100.0 / all as f64 }
+    });
+}
+
+/// The way there of a closed area, without the way back along its base.
+fn cut_back(path: &str) -> String {
+    let d = crate::brute::attribute(path, "d");
+    let xs: Vec<f64> = d.split('H').skip(1).map(|p| p.split(['V', 'Z']).next().unwrap().parse().unwrap()).collect();
+    let end = xs.iter().copied().fold(0.0, f64::max);
+    let until = d.find(&format!("H{end}")).unwrap_or(d.len());
+    path.replace(&d, &d[..until])
+}
+
+#[test]
+fn sizes_and_distances_are_counted_out() {
+    let (_dir, r, blocks, _) = setup();
+    let data: Vec<&Block> = blocks.iter().filter(|b| ["read", "write"].contains(&&*b.op)).collect();
+    let d = draw(&r, "sizes");
+    let frames = frames(&d.svg, &LIGHT);
+    let top = d.top();
+    let drawn = bars(&d.svg, LIGHT.color(Ink::Write), frames[0], top);
+    let wide = frames[0].w / 12.0;
+    for (i, power) in (9..=20).enumerate() {
+        let want = data.iter().filter(|b| b.op == *"write" && b.len_bytes.ilog2() == power).count() as f64;
+        let at = frames[0].x + wide * i as f64;
+        let got = drawn.iter().find(|(x, _)| (at..at + wide).contains(x)).map_or(0.0, |(_, v)| *v);
+        // A bar is a pixel high at least.
+        assert!(
+            (got - want).abs() <= top / frames[0].h * 0.01 || want > 0.0 && want < top / frames[0].h,
+            "2^{power}: {got} for {want}"
+        );
+    }
+    let d = draw(&r, "distances");
+    let frames = crate::brute::frames(&d.svg, &LIGHT);
+    let none: f64 = bars(&d.svg, LIGHT.color(Ink::Text), frames[0], d.top()).iter().map(|(_, v)| v).sum();
+    assert!((none - (data.len() - 1) as f64).abs() <= 60.0 * d.top() / frames[0].h, "{none} for {}", data.len() - 1);
+}
