@@ -4,6 +4,7 @@
 //! results tell.
 
 mod history;
+mod met;
 mod places;
 
 use std::{
@@ -15,7 +16,7 @@ use ioreel_traces::{
     Manifest, Reel, ReelWriter, Result, Text,
     anonymize::Anonymizer,
     host,
-    rows::{Fd, File, Map, Op, Tree},
+    rows::{Fd, Map, Op, Tree},
     table::{Column, column},
     writer::Names as MappedNames,
 };
@@ -23,6 +24,7 @@ use ioreel_traces::{
 use crate::{names::Names, snapshot::Snapshot};
 
 use history::{History, is};
+use met::{MOST, MetFiles};
 use places::{Place, Places};
 
 /// Paths that exist on every system in its own way and are never prepared.
@@ -36,7 +38,13 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snaps
     let reel = Reel::open(writer.path())?;
     let disk = Disk { names: writer.names().cloned() };
     let snapshot = disk.mapped(snapshot);
-    let mut rows = derive(&reel, snapshot, &disk, writer)?;
+    let (mut rows, left_out) = derive(&reel, snapshot, &disk, writer)?;
+    if left_out > 0 {
+        manifest.warnings.push(format!(
+            "{left_out} files beyond the first {MOST} were not looked up by their descriptors when the tree before the recording \
+             and the names over time were derived"
+        ));
+    }
     rows.sort_by(|a, b| a.path.cmp(&b.path));
     for (order, mut row) in rows.into_iter().enumerate() {
         row.order = order as i64;
@@ -93,8 +101,8 @@ struct Clue {
     mode: Option<i32>,
 }
 
-fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<Vec<Tree>> {
-    let mut d = Deriver::new(reel, snapshot)?;
+fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<(Vec<Tree>, i64)> {
+    let (mut d, left_out) = Deriver::new(reel, snapshot)?;
     for segment in 0..reel.segments::<Op>().len() {
         if !has_clues(reel, segment)? {
             continue;
@@ -110,7 +118,7 @@ fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter)
         d.history.take_gone().into_iter().try_for_each(|row| writer.file_names.push_as_is(row))?;
     }
     std::mem::take(&mut d.history).into_held().try_for_each(|row| writer.file_names.push_as_is(row))?;
-    Ok(d.rows(disk))
+    Ok((d.rows(disk), left_out))
 }
 
 /// Operations that tell nothing of names and change nothing.
@@ -143,18 +151,18 @@ struct Deriver {
     written: HashSet<String>,
     /// Folders that were not empty, though nothing in them was known then.
     filled: HashSet<String>,
-    files: HashMap<i64, File>,
+    files: MetFiles,
     places: Places,
 }
 
 impl Deriver {
-    fn new(reel: &Reel, snapshot: Snapshot) -> Result<Self> {
-        let files = reel.rows::<File>().map(|f| f.map(|f| (f.file, f))).collect::<Result<HashMap<_, _>>>()?;
+    fn new(reel: &Reel, snapshot: Snapshot) -> Result<(Self, i64)> {
+        let (files, left_out) = MetFiles::of(reel)?;
         let mut there: HashSet<i64> = reel.read::<Fd>()?.iter().filter_map(|f| f.file).collect();
         there.extend(reel.read::<Map>()?.iter().map(|m| m.file));
-        Ok(Self {
+        let deriver = Self {
             names: Names::new(snapshot.entries),
-            history: History::there(files.values().filter(|f| there.contains(&f.file))),
+            history: History::there(files.iter().filter(|f| there.contains(&f.file))),
             clues: HashMap::new(),
             changed: HashSet::new(),
             same_file: HashMap::new(),
@@ -162,13 +170,13 @@ impl Deriver {
             filled: HashSet::new(),
             files,
             places: Places::new(reel.read()?),
-        })
+        };
+        Ok((deriver, left_out))
     }
 
     /// The path of a file that is whole; the kernel tells of deeper ones only the end.
     fn path_of(&self, file: i64) -> Option<&str> {
-        let file = self.files.get(&file).filter(|f| f.path_cut == 0)?;
-        file.path.as_deref()
+        self.files.get(file).filter(|f| f.whole_path)?.path.as_deref()
     }
 
     /// The folder a relative path starts from.
@@ -201,7 +209,7 @@ impl Deriver {
         let dir = if opens(op) { op.file2 } else { op.file };
         let path = if first { self.resolve(op, op.path.as_ref(), op.dirfd, dir, follows(op, flags)) } else { None };
         let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
-        let file = op.file.and_then(|f| self.files.get(&f));
+        let file = op.file.and_then(|f| self.files.get(f));
         self.history.take(op, file, path.as_deref(), path2.as_deref());
         match &*op.op {
             "open" | "openat" | "openat2" | "creat" => self.open(op, ret, flags, path),
@@ -234,20 +242,25 @@ impl Deriver {
                     self.filled.insert(before);
                 }
                 if let (Some(p), true) = (path, ret == 0) {
-                    self.changed.insert(p.clone());
+                    self.note_changed(&p);
                     self.names.remove(&p);
                 }
             }
             "rename" | "renameat" | "renameat2" => {
                 self.seen(path.clone(), ret, Clue::default());
                 if let (Some(from), Some(to), true) = (path, path2, ret == 0) {
-                    if flags & libc::RENAME_EXCHANGE as i32 != 0 {
+                    let exchange = flags & libc::RENAME_EXCHANGE as i32 != 0;
+                    if exchange {
                         self.names.exists(&to);
+                    }
+                    self.note_changed(&from);
+                    // A name that nothing is known of was not there.
+                    if self.names.is_known(&to) {
+                        self.note_changed(&to);
+                    }
+                    if exchange {
                         self.names.exchange(&from, &to);
-                        self.changed.extend([from, to]);
                     } else {
-                        self.changed.insert(from.clone());
-                        self.changed.insert(to.clone());
                         self.names.rename(&from, &to);
                     }
                 }
@@ -257,7 +270,7 @@ impl Deriver {
             "ioctl" if is(op, "SNAP_DESTROY") => {
                 self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
                 if let (Some(p), 0) = (path, ret) {
-                    self.changed.insert(p.clone());
+                    self.note_changed(&p);
                     self.names.remove(&p);
                 }
             }
@@ -302,9 +315,9 @@ impl Deriver {
                 self.seen(path.clone(), ret, Clue::default());
                 if let (Some(p), 0) = (path, ret) {
                     if op.op == "truncate" {
-                        self.written.insert(p.clone());
+                        self.note_written(&p);
                     }
-                    self.changed.insert(p);
+                    self.note_changed(&p);
                 }
             }
             _ if op.path.is_some() => self.seen(path, ret, Clue::default()),
@@ -330,10 +343,8 @@ impl Deriver {
             && let Some(path) = target.and_then(|f| self.path_of(f)).map(str::to_owned)
         {
             let first = self.same_file.get(&path).unwrap_or(&path).clone();
-            for name in [path, first] {
-                self.changed.insert(name.clone());
-                self.written.insert(name);
-            }
+            self.note_written(&path);
+            self.note_written(&first);
         }
     }
 
@@ -344,7 +355,7 @@ impl Deriver {
         if ret >= 0 && op.aux == Some(1) {
             return self.made(path, 0);
         }
-        let file = op.file.filter(|_| ret >= 0).and_then(|f| self.files.get(&f));
+        let file = op.file.filter(|_| ret >= 0).and_then(|f| self.files.get(f));
         let mut clue = file.map_or_else(Clue::default, |f| Clue {
             kind: Some(f.kind.clone()),
             size_bytes: f.size_bytes,
@@ -357,10 +368,23 @@ impl Deriver {
             && ret >= 0
             && let Some(p) = &path
         {
-            self.changed.insert(p.clone());
-            self.written.insert(p.clone());
+            self.note_written(p);
         }
         self.seen(path, ret.min(0), clue);
+    }
+
+    /// What is now under this name is not as it was before, if it was there: of what was not, nobody will ask.
+    fn note_changed(&mut self, path: &str) {
+        if !self.names.is_new(path) {
+            self.changed.insert(path.to_owned());
+        }
+    }
+
+    fn note_written(&mut self, path: &str) {
+        if !self.names.is_new(path) {
+            self.changed.insert(path.to_owned());
+            self.written.insert(path.to_owned());
+        }
     }
 
     /// A name was used and, if `ret` is 0 or tells so, was there.

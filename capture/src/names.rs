@@ -2,7 +2,7 @@
 //! the workload made, moved or removed, and where symbolic links lead.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
@@ -10,6 +10,16 @@ use std::{
 };
 
 use ioreel_traces::{rows::Tree, text};
+
+/// Names that were made and are gone again are remembered as such until so many others have gone: calls that overlap
+/// may be told of in another order than they took effect.
+const REMEMBERED_GONE: usize = 1 << 16;
+
+/// Names known to be no links are forgotten, all at once, when there are so many.
+const REMEMBERED_NO_LINKS: usize = 1 << 17;
+
+/// Moves beyond which it is not asked whether a name has to do with one.
+const FEW_MOVES: usize = 256;
 
 /// Links followed in one path (the kernel's MAXSYMLINKS).
 const MAX_LINKS: usize = 40;
@@ -40,8 +50,12 @@ pub(crate) struct Names {
     states: BTreeMap<String, State>,
     /// Names outside the snapshot that were there before.
     before: BTreeSet<String>,
-    /// Targets of links, as found now, in the snapshot or made; `None`: no link.
-    links: HashMap<String, Option<String>>,
+    /// Targets of links, as found now, in the snapshot or made.
+    links: HashMap<String, String>,
+    /// Names found to be none.
+    no_links: HashSet<String>,
+    /// Made and gone, oldest first.
+    gone: VecDeque<String>,
     /// What was there before and was moved, in order.
     moved: Vec<Move>,
 }
@@ -50,7 +64,8 @@ impl Names {
     /// A name space of which `snapshot` is known.
     pub(crate) fn new(snapshot: HashMap<String, Tree>) -> Self {
         let states = snapshot.keys().map(|p| (p.clone(), State::Before)).collect();
-        let links = snapshot.values().map(|t| (t.path.to_string(), t.target.as_deref().map(str::to_owned))).collect();
+        let links =
+            snapshot.values().filter_map(|t| Some((t.path.to_string(), t.target.as_deref()?.to_owned()))).collect();
         Self { snapshot, states, links, ..Self::default() }
     }
 
@@ -93,19 +108,48 @@ impl Names {
     }
 
     fn link(&mut self, path: &str) -> Option<String> {
-        if let Some(known) = self.links.get(path) {
-            return known.clone();
+        if let Some(target) = self.links.get(path) {
+            return Some(target.clone());
+        }
+        // A link that was made has been noted; what the snapshot saw, too.
+        let known =
+            matches!(self.states.get(path), Some(State::Made | State::Gone)) || self.snapshot.contains_key(path);
+        if known || self.no_links.contains(path) {
+            return None;
         }
         let bytes = text::to_bytes(path);
         let target = fs::read_link(Path::new(OsStr::from_bytes(&bytes))).ok();
         let target = target.map(|t| text::from_bytes(t.as_os_str().as_encoded_bytes()).to_string());
-        self.links.insert(path.to_owned(), target.clone());
+        if let Some(target) = &target {
+            self.links.insert(path.to_owned(), target.clone());
+        } else {
+            if self.no_links.len() >= REMEMBERED_NO_LINKS {
+                self.no_links.clear();
+            }
+            self.no_links.insert(path.to_owned());
+        }
         target
     }
 
-    /// The workload made a symbolic link.
+    /// The workload made a symbolic link, of which [`Self::make`] is told next.
     pub(crate) fn make_link(&mut self, path: &str, target: &str) {
-        self.links.insert(path.to_owned(), Some(target.to_owned()));
+        self.links.insert(path.to_owned(), target.to_owned());
+    }
+
+    /// Whether anything is known of this name.
+    pub(crate) fn is_known(&self, path: &str) -> bool {
+        self.states.contains_key(path)
+    }
+
+    /// Whether what is at this name is the workload's, and nothing that was there before has to do with it.
+    pub(crate) fn is_new(&self, path: &str) -> bool {
+        self.states.get(path) == Some(&State::Made) && self.is_unmoved(path)
+    }
+
+    /// Whether neither the name nor any above it took part in a move of what was there before.
+    fn is_unmoved(&self, path: &str) -> bool {
+        let within = |dir: &str| path.strip_prefix(dir).is_some_and(|r| r.is_empty() || r.starts_with('/'));
+        self.moved.len() <= FEW_MOVES && !self.moved.iter().any(|m| within(&m.new) || within(&m.old))
     }
 
     /// A name is there. Returns the name it had before the recording, if it was there then.
@@ -166,8 +210,6 @@ impl Names {
             self.exists(above);
         }
         self.states.insert(path.to_owned(), State::Made);
-        // A link is noted by `make_link` first; all else is none.
-        self.links.entry(path.to_owned()).or_insert(None);
     }
 
     /// What was moved to this name, and is still there, ends.
@@ -213,8 +255,25 @@ impl Names {
     /// The workload removed this name.
     pub(crate) fn remove(&mut self, path: &str) {
         self.end_moved(path);
-        self.states.insert(path.to_owned(), State::Gone);
-        self.links.insert(path.to_owned(), None);
+        let was = self.states.insert(path.to_owned(), State::Gone);
+        self.links.remove(path);
+        if was == Some(State::Made) {
+            self.forget_later(path);
+        }
+    }
+
+    /// Lets a name that was made and is gone be forgotten in time: a workload may make and remove millions.
+    fn forget_later(&mut self, path: &str) {
+        self.gone.push_back(path.to_owned());
+        if self.gone.len() > REMEMBERED_GONE
+            && let Some(old) = self.gone.pop_front()
+            && self.states.get(&old) == Some(&State::Gone)
+            && !self.before.contains(&old)
+            && !self.snapshot.contains_key(&old)
+            && self.is_unmoved(&old)
+        {
+            self.states.remove(&old);
+        }
     }
 
     /// The workload renamed, with all that is below.
@@ -235,14 +294,18 @@ impl Names {
             self.states.insert(new, if state == State::Gone { State::Gone } else { State::Made });
             self.states.insert(path, State::Gone);
         }
-        let link = self.links.remove(from).flatten();
-        self.links.insert(to.to_owned(), link);
-        self.links.insert(from.to_owned(), None);
-        let was_before = self.states.insert(from.to_owned(), State::Gone) == Some(State::Before);
+        match self.links.remove(from) {
+            Some(target) => self.links.insert(to.to_owned(), target),
+            None => self.links.remove(to),
+        };
+        let was = self.states.insert(from.to_owned(), State::Gone);
+        let was_before = was == Some(State::Before);
         self.states.insert(to.to_owned(), State::Made);
         // What lies in a folder that the workload made is the workload's too.
         if was_before || self.moved.iter().any(|m| m.new == from) {
             self.moved.push(Move { new: to.to_owned(), old: from.to_owned(), ended: false });
+        } else if was == Some(State::Made) {
+            self.forget_later(from);
         }
     }
 
@@ -346,6 +409,23 @@ mod tests {
         assert_eq!(n.name_now("/nowhere/a").unwrap(), "/nowhere/b");
         assert_eq!(n.name_now("/nowhere/b/f").unwrap(), "/nowhere/a/f");
         assert_eq!(n.exists("/nowhere/a/g"), Some("/nowhere/b/g".into()));
+    }
+
+    #[test]
+    fn names_that_come_and_go_are_forgotten_and_those_from_before_are_not() {
+        let mut n = Names::default();
+        n.exists("/nowhere/old");
+        n.remove("/nowhere/old");
+        for i in 0..REMEMBERED_GONE + 1000 {
+            let name = format!("/nowhere/new{i}");
+            assert_eq!(n.link(&name), None);
+            n.make(&name);
+            assert!(n.is_new(&name));
+            n.remove(&name);
+        }
+        assert!(n.states.len() < REMEMBERED_GONE + 10 && n.links.is_empty());
+        assert_eq!(n.exists(&format!("/nowhere/new{REMEMBERED_GONE}")), None, "not long ago");
+        assert_eq!(before(n), ["/", "/nowhere", "/nowhere/old"]);
     }
 
     #[test]

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ioreel_traces::rows::{File, Name, Op};
+use ioreel_traces::rows::{Name, Op};
+
+use super::met::Met;
 
 /// A name that is there.
 #[derive(Clone, Debug)]
@@ -35,9 +37,9 @@ struct Change {
 
 impl History {
     /// Files that were open or mapped at the start.
-    pub(super) fn there<'a>(files: impl Iterator<Item = &'a File>) -> Self {
+    pub(super) fn there<'a>(files: impl Iterator<Item = &'a Met>) -> Self {
         let mut h = Self::default();
-        let mut files: Vec<&File> = files.filter(|f| f.unlinked != Some(1) && f.path_cut == 0).collect();
+        let mut files: Vec<&Met> = files.filter(|f| !f.unlinked && f.whole_path).collect();
         files.sort_by_key(|f| (f.first_ns, f.file));
         for f in files {
             if let Some(path) = f.path.as_deref().filter(|p| p.starts_with('/')) {
@@ -59,7 +61,7 @@ impl History {
     }
 
     /// An operation ended; `path` and `path2` are canonical. `file`: what it opened.
-    pub(super) fn take(&mut self, op: &Op, file: Option<&File>, path: Option<&str>, path2: Option<&str>) {
+    pub(super) fn take(&mut self, op: &Op, file: Option<&Met>, path: Option<&str>, path2: Option<&str>) {
         let Some(ret) = op.ret.filter(|r| *r >= 0) else { return };
         let change = Change { at_ns: op.start_ns + op.dur_ns, op: op.op_id };
         let flags = op.flags.unwrap_or(0);
@@ -194,8 +196,8 @@ impl History {
 
 /// The path by which the kernel found the file, when it was this call that met it first. Right for tasks with another
 /// root, too.
-fn told_by_kernel<'a>(op: &Op, file: &'a File) -> Option<&'a str> {
-    let now = file.path_cut == 0 && (op.start_ns..=op.start_ns + op.dur_ns).contains(&file.first_ns);
+fn told_by_kernel<'a>(op: &Op, file: &'a Met) -> Option<&'a str> {
+    let now = file.whole_path && (op.start_ns..=op.start_ns + op.dur_ns).contains(&file.first_ns);
     file.path.as_deref().filter(|p| now && p.starts_with('/'))
 }
 
@@ -239,7 +241,7 @@ mod tests {
                 path: a.map(Into::into),
                 ..Op::default()
             };
-            let file = file.map(|f| File { file: f, first_ns: -1, ..File::default() });
+            let file = file.map(|f| Met { file: f, first_ns: -1, ..Met::default() });
             h.take(&op, file.as_ref(), *a, *b);
         }
         let mut rows = h.take_gone();
