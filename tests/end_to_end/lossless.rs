@@ -106,7 +106,9 @@ pub(crate) fn loses_no_operation() {
     succeed(&mut ioreel(["validate", text(&reel)]));
     let reel = Reel::open(&reel).unwrap();
     let ops = reel.manifest.ledger["ops"];
-    assert_eq!((ops.lost, ops.seen), (0, ops.written), "{:?}", reel.manifest.ledger);
+    // A map that another thread was changing cannot be asked whether the memory of a call is a file's.
+    let no_files = reel.manifest.left_out.get("unmappings of memory that is no recorded file's").copied().unwrap_or(0);
+    assert_eq!((ops.lost, ops.seen), (0, ops.written + no_files), "{:?}", reel.manifest);
     let stops = reel.read::<Stop>().unwrap();
     assert!(stops.len() > 3, "{} stops", stops.len());
     assert!(stops.iter().all(|s| s.dur_ns > 0 && s.start_ns > 0), "{stops:?}");
