@@ -316,10 +316,20 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 	return lost;
 }
 
+/* An open tells for sure which file has the number; from then on the file keeps it, and nobody need ask again. */
+static __always_inline void about_to_note(struct task_state *st, struct file *file)
+{
+	struct inode *inode = file->f_inode;
+
+	if (inode && !inode->i_generation)
+		st->seen_inode = 0;
+}
+
 /* Sends a file's record the first time it is met. `created`: by the call that ends. */
 static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
 				      const struct file_id *id, __u64 now_ns, bool created)
 {
+	bool asked = !st->seen_inode;
 	__u32 version, *seen;
 
 	if (st->seen_inode == (__u64)inode && st->seen_ino == id->ino && st->seen_generation == id->generation &&
@@ -329,8 +339,10 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	st->seen_ino = id->ino;
 	st->seen_generation = id->generation;
 	seen = bpf_map_lookup_elem(&files_seen, id);
-	version = version_of(inode);
 	created = created && !id->generation;
+	if (seen && !asked && !created)
+		return;
+	version = version_of(inode);
 	if (seen && *seen == version && !created)
 		return;
 	created = created || seen;

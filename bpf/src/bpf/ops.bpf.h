@@ -460,6 +460,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 			if (file) {
 				if (file->f_mode & FMODE_CREATED)
 					st->op.flags |= OPF_CREATED;
+				about_to_note(st, file);
 				set_file(st, file, OPF_FILE, now_ns);
 			}
 		}

@@ -424,6 +424,7 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct io_
 		}
 		if (file->f_mode & FMODE_CREATED)
 			r->flags |= URF_CREATED;
+		about_to_note(&s->cache, file);
 		uring_set_file(s, file, URF_FILE, now_ns);
 		return;
 	}
