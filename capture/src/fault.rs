@@ -67,7 +67,7 @@ impl Assembler {
         let start_ns = self.since(rec.start_ns);
         self.counts.ops += 1;
         self.last_ns = self.last_ns.max(start_ns + rec.dur_ns as i64);
-        self.writer.ops.push(Op {
+        let op = Op {
             op_id: -1,
             start_ns,
             dur_ns: rec.dur_ns as i64,
@@ -83,6 +83,7 @@ impl Assembler {
             len_bytes: Some(i64::from(rec.len_bytes)),
             ret: Some(0),
             ..Op::default()
-        })
+        };
+        if rec.io != 0 { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     io::Read,
-    mem::{MaybeUninit, size_of},
+    mem::{MaybeUninit, offset_of, size_of},
     os::fd::{AsFd, AsRawFd},
     path::Path,
     rc::Rc,
@@ -13,6 +13,7 @@ use ioreel_bpf::{
     IoreelSkel, IoreelSkelBuilder,
     types::{
         adoption, cpu_ledger, file_id, hidden_key, rec_class, rec_hdr, rec_stream, rec_type, rec_uring, target_kind,
+        uring_slot,
     },
 };
 use ioreel_traces::manifest::Probe;
@@ -562,15 +563,22 @@ impl<'obj> Session<'obj> {
     /// Records of operations that have begun and not ended.
     pub fn in_flight(&self) -> Result<Vec<u8>, CaptureError> {
         let mut records = self.iterate(self.skel.links.in_flight.as_ref(), "listing operations in flight")?;
-        let requests = &self.skel.maps.uring_requests;
         let mut left = Vec::new();
-        for key in requests.keys() {
-            // One may end at this very moment; its record came too late to be taken.
-            if let Some(state) =
-                requests.lookup(&key, MapFlags::ANY).map_err(CaptureError::bpf("listing requests in flight"))?
-                && let Some(rec) = state.get(..size_of::<rec_uring>())
-            {
-                left.push(uring::in_flight(rec));
+        for map in [&self.skel.maps.uring_slots, &self.skel.maps.uring_requests] {
+            if !self.skel.maps.bss_data.as_deref().is_some_and(|bss| bss.uring_met) {
+                break;
+            }
+            // A place in the array holds a request when its key is set; in the hash it has none.
+            let array = map.map_type() == MapType::Array;
+            for key in map.keys() {
+                // One may end at this very moment; its record came too late to be taken.
+                if let Some(slot) = map.lookup(&key, MapFlags::ANY).map_err(CaptureError::bpf("listing requests"))?
+                    && let Some((name, state)) = slot.split_at_checked(offset_of!(uring_slot, state))
+                    && (!array || name.iter().any(|b| *b != 0))
+                    && let Some(rec) = state.get(..size_of::<rec_uring>())
+                {
+                    left.push(uring::in_flight(rec));
+                }
             }
         }
         left.sort_by_key(|(start_ns, _)| *start_ns);

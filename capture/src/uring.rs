@@ -14,6 +14,8 @@ use ioreel_traces::{
     text::Interner,
 };
 
+use rustc_hash::FxHashMap;
+
 use crate::assemble::Assembler;
 pub(crate) use entry::sets;
 use entry::{Entry, OPS, UringOp, part};
@@ -60,7 +62,7 @@ pub(crate) struct Uring {
     source: Text,
     unreported: Text,
     /// Rings by address; addresses are used again.
-    rings: HashMap<u64, Vec<Ring>>,
+    rings: FxHashMap<u64, Vec<Ring>>,
     /// The latest ring a task made: its call returns next.
     made: HashMap<u32, rec_uring_ring>,
     paths: HashMap<(u64, u64), (Option<Text>, Option<Text>)>,
@@ -77,7 +79,7 @@ impl Default for Uring {
             names,
             source: "io_uring".into(),
             unreported: "unreported".into(),
-            rings: HashMap::new(),
+            rings: FxHashMap::default(),
             made: HashMap::new(),
             paths: HashMap::new(),
             overflows: HashMap::new(),
@@ -234,7 +236,8 @@ impl Assembler {
             op.path2 = path2.filter(|_| known.parts & (part::PATH2 | part::PATH3) != 0);
         }
         let opens = matches!(known.name, "openat" | "openat2");
-        let mut file_systems = Vec::new();
+        // Of one file or two; -1 is none.
+        let mut file_systems = [-1; 2];
         if e.has(uring_flags::URF_FILE) || e.has(uring_flags::URF_DIR) {
             let file = if opens && e.has(uring_flags::URF_CREATED) {
                 self.made(rec.file, rec.hdr.end_ns)?
@@ -245,7 +248,7 @@ impl Assembler {
             if e.has(uring_flags::URF_FILE) && rec.ofd != 0 {
                 op.ofd = Some(if opens { self.new_ofd(rec.ofd, rec.file) } else { self.ofd_of(rec.ofd, rec.file) });
             }
-            file_systems.push(file.sb_dev);
+            file_systems[0] = file.sb_dev;
         }
         if let Some((ofd, id)) = e.second() {
             let file = self.file_of(id);
@@ -253,7 +256,7 @@ impl Assembler {
             if known.parts & part::SPLICE != 0 && ofd != 0 {
                 op.ofd2 = Some(self.ofd_of(ofd, id));
             }
-            file_systems.push(file.sb_dev);
+            file_systems[1] = file.sb_dev;
         }
         if known.parts & part::SPLICE != 0 {
             // The probe's first file is the destination.
@@ -271,11 +274,15 @@ impl Assembler {
         if ret.is_some_and(|r| r >= 0) || (ret.is_none() && quiet) {
             let modifies = known.modifies
                 && (!opens || op.aux == Some(1) || op.flags.is_some_and(|f| f as i32 & libc::O_TRUNC != 0));
-            self.changed.note(&op, modifies, &file_systems);
+            if modifies {
+                let met: Vec<i64> = file_systems.into_iter().filter(|fs| *fs >= 0).collect();
+                self.changed.note(&op, true, &met);
+            }
         }
         self.counts.ops += 1;
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
-        self.writer.ops.push(op)
+        let io = rec.flags & uring_flags::URF_IO.0 != 0;
+        if io { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }
     }
 }
 

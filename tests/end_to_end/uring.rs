@@ -7,7 +7,7 @@ use std::{collections::HashMap, env, fs, path::Path};
 
 use ioreel_traces::{
     Reel,
-    rows::{File, Op, Task},
+    rows::{Bio, File, Op, Task},
 };
 
 use crate::harness::{
@@ -180,5 +180,38 @@ pub(crate) fn as_many_as_fio_says() {
             assert_eq!(Some(bytes), job["io_bytes"].as_i64(), "{options:?}: {side}");
             assert!(rows.iter().all(|o| o.file.is_some() && o.offset_bytes.is_some_and(|at| at % 4096 == 0)));
         }
+        requests_are_causes(&reel, &mounted, options);
+    }
+}
+
+/// Bios name the request that they were queued for, whichever thread carried it out.
+fn requests_are_causes(reel: &Reel, mounted: &Mounted, options: &[&str]) {
+    let ops: HashMap<i64, Op> = reel.read::<Op>().unwrap().into_iter().map(|o| (o.op_id, o)).collect();
+    let (mut caused, mut by_workers) = (0, 0);
+    for b in reel.read::<Bio>().unwrap().iter().filter(|b| Some(b.dev) == mounted.device_number()) {
+        let direct = b.how.as_deref() == Some("request");
+        let Some(op) = b.cause.map(|id| &ops[&id]) else {
+            assert!(!direct, "{options:?}: {b:?}");
+            continue;
+        };
+        if op.source != "io_uring" {
+            continue;
+        }
+        caused += 1;
+        // PUNTED
+        by_workers += i32::from(op.sqe_flags.unwrap() & 256 != 0);
+        assert_eq!((Some(op.task_id), &op.op), (b.task_id, &b.op), "{op:?} {b:?}");
+        assert!((op.start_ns..=op.start_ns + op.dur_ns).contains(&b.queue_ns), "{op:?} {b:?}");
+        if direct {
+            let from = op.offset_bytes.unwrap();
+            assert_eq!(op.file, b.file);
+            assert!((from..from + op.len_bytes.unwrap()).contains(&b.file_offset_bytes.unwrap()), "{op:?} {b:?}");
+        }
+    }
+    if options.contains(&"--direct=1") {
+        assert!(caused > 1000, "{options:?}: {caused}");
+    }
+    if options.contains(&"--force_async=3") {
+        assert!(by_workers > 100, "{by_workers}");
     }
 }

@@ -187,9 +187,10 @@ table! {
         op: Text as Dict,
         /// Bits of [`block_flags`].
         flags: i32 as Dict,
-        /// Thread that queued it, key into `tasks`; null when it is no recorded one (kernel threads).
+        /// Thread that queued it, key into `tasks`; for what a worker of io_uring queues, the one that submitted the
+        /// request; null when it is no recorded one (kernel threads).
         task_id: Option<i64> as Dict,
-        /// Name of the thread that queued it.
+        /// Name of that thread.
         comm: Text as Dict,
         /// File whose pages it carries, key into `files`; null where unknown.
         file: Option<i64> as Ids,
@@ -200,7 +201,8 @@ table! {
         class: Text as Dict,
         /// How sure `file` and `class` are, in percent.
         confidence: i32 as Dict,
-        /// Operation that caused it, where that is known: the one its thread was in when it was queued.
+        /// Operation that caused it, where that is known: the request to io_uring that it was queued for, the call its
+        /// thread was in, or the touch of a mapped page that was not there.
         cause: Option<i64> as Ids,
         /// Device it was queued on first when that is not `dev`: a partition, or a mapped or striped device above.
         orig_dev: Option<i64> as Dict,

@@ -48,6 +48,24 @@ static __always_inline void set_bio_file(struct rec_bio *b, struct inode *inode,
 	b->how = how;
 }
 
+/*
+ * A request to io_uring begins with the kiocb of its read or write, and is the cause of a bio that is queued for it
+ * whoever the thread is.
+ */
+static __always_inline void set_uring_cause(struct rec_bio *b, const void *kiocb)
+{
+	struct uring_slot *slot;
+
+	if (!uring_met || !kiocb)
+		return;
+	slot = uring_find(kiocb);
+	if (!slot)
+		return;
+	slot->state.rec.flags |= URF_IO;
+	b->task_id = slot->state.rec.task_id;
+	b->cause_ns = slot->state.rec.start_ns;
+}
+
 /* Direct I/O on a block device, of a request that is at hand or of the call the task is in. */
 static __always_inline void set_bdev_file(struct rec_bio *b, struct bio *bio, struct file *file)
 {
@@ -69,6 +87,7 @@ static __always_inline void direct(struct rec_bio *b, struct bio *owner, bool lo
 	if (!inode)
 		return;
 	set_bio_file(b, inode, BIO_DIRECT, look);
+	set_uring_cause(b, iocb);
 	/* iomap_dio_bio_iter: `size` counts what was submitted before and this bio; ki_pos stays at the start. */
 	b->file_offset_bytes = iocb->ki_pos + dio->size - b->len_bytes;
 	if (b->file_offset_bytes < 0)
@@ -303,7 +322,10 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 			: kernel_cast(struct blkdev_dio, container_of(owner, struct blkdev_dio, bio));
 
 		if (kind == END_BDEV_ASYNC || !(dio->flags & DIO_IS_SYNC)) {
-			set_bdev_file(b, bio, dio->iocb->ki_filp);
+			struct kiocb *iocb = dio->iocb;
+
+			set_bdev_file(b, bio, iocb->ki_filp);
+			set_uring_cause(b, iocb);
 			return;
 		}
 	}

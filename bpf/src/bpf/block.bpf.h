@@ -49,6 +49,8 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	struct task_struct *task;
 	struct remapped *from;
 	struct task_state *st;
+	struct uring_slot *request = NULL;
+	const void *worker_for;
 	struct task_ref *ref;
 	struct bio_slot *s;
 	struct rec_bio *b;
@@ -66,6 +68,8 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	} else if ((ref = recorded_ref(task))) {
 		task_id = ref->task_id;
 		st = state_of(task, ref);
+	} else if (uring_met && (worker_for = uring_of_worker(task)) && (request = uring_find(worker_for))) {
+		task_id = request->state.rec.task_id;
 	}
 	if (!is_recorded_device(dev) && (fixed_devices || !task_id))
 		return 0;
@@ -92,6 +96,9 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	if (st && st->in_call) {
 		b->cause_ns = st->start_ns;
 		st->op.flags |= OPF_IO;
+	} else if (request) {
+		b->cause_ns = request->state.rec.start_ns;
+		request->state.rec.flags |= URF_IO;
 	}
 	if (!task_id)
 		__builtin_memcpy(b->comm, task->comm, sizeof(b->comm));
@@ -105,6 +112,8 @@ int BPF_PROG(bio_queue, struct bio *bio)
 		b->orig_sector = b->sector - bdev->bd_start_sect;
 	}
 	attribute(bio, b, st);
+	if (st && !st->in_call)
+		set_fault_cause(b, task);
 	if ((__u32)task->tgid == self_tgid)
 		b->hide = HIDE_OWN;
 	if (cache_wanted && !b->hide)

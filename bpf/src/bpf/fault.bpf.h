@@ -80,6 +80,17 @@ static __always_inline bool fault_of(struct address_space *mapping, struct task_
 	return true;
 }
 
+/* A bio queued outside calls, for pages of the file that was touched last: it was not there. */
+static __always_inline void set_fault_cause(struct rec_bio *b, struct task_struct *task)
+{
+	struct fault_wait *w = bpf_task_storage_get(&faults, task, 0, 0);
+
+	if (!w || !w->rec.start_ns || w->rec.file.ino != b->file.ino || w->rec.file.dev != b->file.dev)
+		return;
+	b->cause_ns = w->rec.start_ns;
+	w->rec.io = 1;
+}
+
 SEC("tp_btf/mm_filemap_fault")
 int BPF_PROG(fault_touch, struct address_space *mapping, unsigned long index)
 {

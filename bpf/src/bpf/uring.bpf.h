@@ -14,130 +14,11 @@
 
 #include "uring_entry.bpf.h"
 
-struct uring_state {
-	struct rec_uring rec;
-	__u64 before; /* the request it is linked to */
-};
-
-/*
- * Requests submitted and not told of, by address: some 300 bytes each while in flight, taken when needed. A
- * request for which there is no room is lost, counted.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 256 * 1024);
-	__type(key, __u64);
-	__type(value, struct uring_state);
-} uring_requests SEC(".maps");
-
-/* Task that made a ring whose submitter is a kernel thread. Forgotten ones fall to the thread's process. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u64);
-	__type(value, __u32);
-} uring_owners SEC(".maps");
-
-struct uring_scratch {
-	struct uring_state state;
-	struct task_state cache; /* of the file met last: requests may end in any thread */
-	struct rec_uring_paths paths;
-	char names[2 * WIRE_PATH_BYTES];
-};
-
-/* Where a request is put together. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct uring_scratch);
-} uring_scratch SEC(".maps");
-
-/* The file in a slot of the ring's own table. */
-static __always_inline struct file *uring_slot(struct io_ring_ctx *ctx, __u32 slot)
-{
-	unsigned long file = 0;
-
-	if (bpf_core_field_exists(struct io_file_table, data)) {
-		struct io_rsrc_node **nodes = BPF_CORE_READ(ctx, file_table.data.nodes), *node = NULL;
-
-		if (!nodes || slot >= BPF_CORE_READ(ctx, file_table.data.nr))
-			return NULL;
-		bpf_probe_read_kernel(&node, sizeof(node), nodes + slot);
-		file = node ? BPF_CORE_READ(node, file_ptr) : 0;
-	} else {
-		struct io_ring_ctx___old *old = (void *)ctx;
-		struct io_fixed_file___old *files = BPF_CORE_READ(old, file_table.files);
-
-		if (!files || slot >= BPF_CORE_READ(old, nr_user_files))
-			return NULL;
-		bpf_probe_read_kernel(&file, sizeof(file), &files[slot].file_ptr);
-	}
-	file &= ~7ul;
-	return file ? kernel_cast(struct file, (void *)file) : NULL;
-}
-
-static __always_inline struct file *uring_file(struct io_ring_ctx *ctx, struct task_struct *task, __s32 fd, bool fixed)
-{
-	return fixed ? uring_slot(ctx, fd) : file_of_fd(task, fd);
-}
-
-static __always_inline void uring_set_file(struct uring_scratch *s, struct file *file, __u32 flag, __u64 now_ns)
-{
-	struct rec_uring *r = &s->state.rec;
-	struct inode *inode = file->f_inode;
-
-	if (!inode)
-		return;
-	identify(inode, &r->file);
-	r->ofd = (__u64)file;
-	r->flags |= flag;
-	if (file->f_flags & O_APPEND)
-		r->flags |= URF_APPEND;
-	note_file(&s->cache, file, inode, &r->file, now_ns, r->flags & URF_CREATED);
-}
-
-/* What is the file so far is the second one. */
-static __always_inline void uring_second(struct rec_uring *r)
-{
-	r->flags |= URF_FILE2;
-	r->extra[0] = r->ofd;
-	r->extra[1] = r->file.ino;
-	r->extra[2] = r->file.dev | (__u64)r->file.generation << 32;
-}
-
-static __noinline void uring_send(struct uring_state *s, __u64 now_ns)
-{
-	emit_fixed(&s->rec, REC_URING, CLASS_URING, now_ns);
-}
-
-/* A request that has ended without a word. `at_hand`: its memory still holds its result. */
-static __always_inline void uring_send_silent(struct uring_state *s, struct io_kiocb *req, bool at_hand, __u64 now_ns)
-{
-	s->rec.flags |= URF_SILENT;
-	if (s->rec.flags & URF_CANCELLED) {
-		s->rec.res = -ECANCELED;
-	} else if (at_hand) {
-		s->rec.res = BPF_CORE_READ(req, cqe.res);
-		s->rec.flags |= URF_RESULT;
-	}
-	uring_send(s, now_ns);
-}
-
-static __always_inline void uring_lose(void)
-{
-	struct cpu_ledger *l = cpu_ledger();
-	struct rec_hdr hdr;
-
-	if (!l)
-		return;
-	begin_record(l, &hdr, bpf_get_smp_processor_id(), REC_URING, CLASS_URING, 0, 0);
-	lost_record(l, CLASS_URING);
-}
+#include "uring_requests.bpf.h"
 
 /* Reads the names an entry points to, and sends them ahead: they do not wait for the request's end. */
-static __noinline void uring_paths(struct uring_scratch *s, __u64 path, __u64 path2, __u64 now_ns)
+static __always_inline void uring_paths(struct uring_scratch *s, struct rec_uring *r, __u64 path, __u64 path2,
+					__u64 now_ns)
 {
 	__u32 used = 0, len, cpu = bpf_get_smp_processor_id();
 	struct cpu_ledger *l = cpu_ledger();
@@ -146,8 +27,8 @@ static __noinline void uring_paths(struct uring_scratch *s, __u64 path, __u64 pa
 
 	if (!l || !ring)
 		return;
-	s->paths.start_ns = s->state.rec.start_ns;
-	s->paths.req = s->state.rec.req;
+	s->paths.start_ns = r->start_ns;
+	s->paths.req = r->req;
 	s->paths.path_bytes = s->paths.path2_bytes = 0;
 	s->paths.fault = 0;
 	if (path) {
@@ -174,13 +55,12 @@ static __noinline void uring_paths(struct uring_scratch *s, __u64 path, __u64 pa
 	begin_record(l, &s->paths.hdr, cpu, REC_URING_PATHS, CLASS_URING_FACTS, len, now_ns);
 	if (bpf_ringbuf_output(ring, &s->paths, len, BPF_RB_NO_WAKEUP))
 		lost_record(l, CLASS_URING_FACTS);
-	s->state.rec.flags |= URF_PATHS;
+	r->flags |= URF_PATHS;
 }
 
 /* Memory that the entry points to, as far as columns need it. */
-static __always_inline void uring_read_user(struct uring_scratch *s, __u8 opcode, __u64 now_ns)
+static __always_inline void uring_read_user(struct uring_scratch *s, struct rec_uring *r, __u8 opcode, __u64 now_ns)
 {
-	struct rec_uring *r = &s->state.rec;
 	__u64 addr2 = r->sqe[1], addr = r->sqe[2], addr3 = r->sqe[6];
 
 	if (uring_is(uring_vector_ops, opcode)) {
@@ -200,10 +80,15 @@ static __always_inline void uring_read_user(struct uring_scratch *s, __u8 opcode
 		r->sqe[2] = how[1];
 		r->sqe[6] = how[2];
 	}
-	if (uring_is(uring_path3_ops, opcode))
-		uring_paths(s, addr3, addr, now_ns);
-	else if (uring_is(uring_path_ops, opcode))
-		uring_paths(s, addr, uring_is(uring_path2_ops, opcode) ? addr2 : 0, now_ns);
+	if (!uring_is(uring_path3_ops | uring_path_ops, opcode))
+		return;
+	if (uring_is(uring_path3_ops, opcode)) {
+		addr2 = addr;
+		addr = addr3;
+	} else if (!uring_is(uring_path2_ops, opcode)) {
+		addr2 = 0;
+	}
+	uring_paths(s, r, addr, addr2, now_ns);
 }
 
 /* Who submits: a recorded thread, or a ring's kernel thread on behalf of one. `on_behalf` tells which. */
@@ -223,13 +108,13 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct io_ring_ctx *ctx = req->ctx;
-	struct uring_state *left;
 	struct uring_scratch *s;
+	struct uring_slot *slot;
 	struct cpu_ledger *l;
 	struct file *file = NULL;
 	struct rec_uring *r;
 	bool on_behalf;
-	__u64 now_ns, key = (__u64)req;
+	__u64 now_ns;
 	__u32 zero = 0, task_id, opcode = req->opcode;
 
 	if (!ops_active)
@@ -243,19 +128,34 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		return;
 	now_ns = bpf_ktime_get_ns();
 	/* The memory is used again: what was in flight there has ended. */
-	left = bpf_map_lookup_elem(&uring_requests, &key);
-	if (left) {
-		uring_send_silent(left, req, left->rec.ring == (__u64)ctx, now_ns);
-		bpf_map_delete_elem(&uring_requests, &key);
+	slot = uring_find(req);
+	if (slot) {
+		uring_send_silent(&slot->state, req, slot->state.rec.ring == (__u64)ctx, now_ns);
+		uring_free(req, slot);
 	}
 	if (!uring_is(uring_rows, opcode)) {
 		l->uring_other++;
 		return;
 	}
-	__builtin_memset(&s->state, 0, sizeof(s->state));
-	r = &s->state.rec;
+	slot = uring_take(req);
+	if (!slot) {
+		uring_lose();
+		return;
+	}
+	uring_met = true;
+	slot->state.before = 0;
+	r = &slot->state.rec;
+	r->hdr.cpu = bpf_get_smp_processor_id(); /* for a request that never ends */
 	r->start_ns = now_ns;
-	r->req = key;
+	r->done_ns = 0;
+	r->req = (__u64)req;
+	r->ofd = 0;
+	r->file = (struct file_id){};
+	r->pos_after = 0;
+	r->extra[0] = r->extra[1] = r->extra[2] = 0;
+	r->res = 0;
+	r->cflags = 0;
+	r->flags = 0;
 	r->ring = (__u64)ctx;
 	r->task_id = task_id;
 	if (on_behalf)
@@ -264,18 +164,21 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		r->flags |= URF_REFUSED;
 	if (!entry) {
 		/* As io_get_sqe() found it (io_uring/io_uring.c); the head has moved on by one since. */
-		__u32 setup = BPF_CORE_READ(ctx, flags), last = BPF_CORE_READ(ctx, sq_entries) - 1;
-		__u32 head = (BPF_CORE_READ(ctx, cached_sq_head) - 1) & last;
-		u32 *array = BPF_CORE_READ(ctx, sq_array);
+		__u32 setup = ctx->flags, last = ctx->sq_entries - 1;
+		__u32 head = (ctx->cached_sq_head - 1) & last;
+		u32 *array = ctx->sq_array;
 
 		if (!(setup & IORING_SETUP_NO_SQARRAY) && array)
-			bpf_probe_read_kernel(&head, sizeof(head), array + head);
+			head = (__u32)uring_word(array + head);
 		head &= last;
 		if (setup & IORING_SETUP_SQE128)
 			head <<= 1;
-		entry = (void *)((__u64)BPF_CORE_READ(ctx, sq_sqes) + head * 64ull);
+		/* As numbers: a pointer may not be added to a number that the verifier knows no bounds of. */
+		entry = (void *)(uring_word(&ctx->sq_sqes) + head * 64ull);
 	}
-	bpf_probe_read_kernel(r->sqe, sizeof(r->sqe), entry);
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		r->sqe[i] = uring_word((const __u64 *)entry + i);
 	if (sqe_opcode(r) != opcode || r->sqe[4] != req->cqe.user_data) {
 		r->flags |= URF_CHANGED;
 		r->sqe[0] = (r->sqe[0] & ~0xffull) | opcode;
@@ -285,7 +188,7 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 	if (uring_is(uring_dir_ops, opcode) && sqe_fd(r) != AT_FDCWD) {
 		file = file_of_fd(task, sqe_fd(r));
 		if (file)
-			uring_set_file(s, file, URF_DIR, now_ns);
+			uring_set_file(s, r, file, URF_DIR, now_ns);
 	} else if (opcode == URING_CLOSE) {
 		__u32 slot = sqe_file_index(r);
 
@@ -294,7 +197,7 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		file = uring_file(ctx, task, sqe_fd(r), sqe_flags(r) & IOSQE_FIXED_FILE);
 	}
 	if (file && !(r->flags & URF_DIR))
-		uring_set_file(s, file, URF_FILE, now_ns);
+		uring_set_file(s, r, file, URF_FILE, now_ns);
 	file = NULL;
 	if (uring_is(uring_splice_ops, opcode))
 		file = uring_file(ctx, task, sqe_file_index(r), sqe_op_flags(r) & SPLICE_F_FD_IN_FIXED);
@@ -304,14 +207,12 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		__u64 ofd = r->ofd;
 		struct file_id id = r->file;
 
-		uring_set_file(s, file, URF_FILE2, now_ns);
+		uring_set_file(s, r, file, URF_FILE2, now_ns);
 		uring_second(r);
 		r->ofd = ofd;
 		r->file = id;
 	}
-	uring_read_user(s, opcode, now_ns);
-	if (bpf_map_update_elem(&uring_requests, &key, &s->state, BPF_ANY))
-		uring_lose();
+	uring_read_user(s, r, opcode, now_ns);
 }
 
 SEC("tp_btf/io_uring_submit_req")
@@ -334,13 +235,6 @@ int BPF_PROG(uring_refused, const struct io_uring_sqe *sqe, struct io_kiocb *req
 {
 	uring_submitted(req, sqe, true);
 	return 0;
-}
-
-static __always_inline struct uring_state *uring_known(const void *req)
-{
-	__u64 key = (__u64)req;
-
-	return bpf_map_lookup_elem(&uring_requests, &key);
 }
 
 SEC("tp_btf/io_uring_queue_async_work")
@@ -398,10 +292,10 @@ int BPF_PROG(uring_cancel, struct io_kiocb *req, struct io_kiocb *link)
 }
 
 /* What is known only when the request has been carried out. */
-static __always_inline void uring_look_after(struct uring_scratch *s, struct io_kiocb *req, __u64 now_ns)
+static __always_inline void uring_look_after(struct uring_scratch *s, struct rec_uring *r, struct io_kiocb *req,
+					     __u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct rec_uring *r = &s->state.rec;
 	struct io_ring_ctx *ctx = (void *)r->ring;
 	__u8 opcode = sqe_opcode(r);
 	struct file *file = NULL;
@@ -425,7 +319,7 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct io_
 		if (file->f_mode & FMODE_CREATED)
 			r->flags |= URF_CREATED;
 		about_to_note(&s->cache, file);
-		uring_set_file(s, file, URF_FILE, now_ns);
+		uring_set_file(s, r, file, URF_FILE, now_ns);
 		return;
 	}
 	if (opcode == URING_STATX) {
@@ -444,14 +338,14 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct io_
 	if (!uring_is(uring_fd_ops, opcode) || (r->flags & URF_REFUSED))
 		return;
 	/* In a chain the descriptor may have been made by the request before; now the file is known for sure. */
-	file = BPF_CORE_READ(req, file);
+	file = req->file;
 	if (!file)
 		return;
 	if ((__u64)file != r->ofd) {
 		r->flags &= ~URF_APPEND;
-		uring_set_file(s, kernel_cast(struct file, file), URF_FILE, now_ns);
+		uring_set_file(s, r, kernel_cast(struct file, file), URF_FILE, now_ns);
 	}
-	r->pos_after = BPF_CORE_READ((struct kiocb *)req, ki_pos);
+	r->pos_after = kernel_cast(struct kiocb, req)->ki_pos;
 	r->flags |= URF_CURRENT;
 }
 
@@ -459,16 +353,16 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct io_
 static long uring_before_step(__u32 i, void *context)
 {
 	__u64 *key = context, at = *key;
-	struct uring_state *s;
+	struct uring_slot *slot;
 
 	if (!at)
 		return 1;
-	s = bpf_map_lookup_elem(&uring_requests, &at);
-	if (!s || !(sqe_flags(&s->rec) & IOSQE_CQE_SKIP_SUCCESS))
+	slot = uring_find((void *)at);
+	if (!slot || !(sqe_flags(&slot->state.rec) & IOSQE_CQE_SKIP_SUCCESS))
 		return 1;
-	*key = s->before;
-	uring_send_silent(s, (void *)at, true, bpf_ktime_get_ns());
-	bpf_map_delete_elem(&uring_requests, &at);
+	*key = slot->state.before;
+	uring_send_silent(&slot->state, (void *)at, true, bpf_ktime_get_ns());
+	uring_free((void *)at, slot);
 	return 0;
 }
 
@@ -476,25 +370,26 @@ static long uring_before_step(__u32 i, void *context)
 
 static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u32 cflags)
 {
-	struct uring_state *known = uring_known(req);
-	__u64 now_ns, key = (__u64)req, before;
+	struct uring_slot *slot = uring_find(req);
 	struct uring_scratch *s;
+	__u64 now_ns, before;
+	struct rec_uring *r;
 	__u32 zero = 0;
 
-	if (!known || !ops_active)
+	if (!slot || !ops_active)
 		return;
 	s = bpf_map_lookup_elem(&uring_scratch, &zero);
 	if (!s)
 		return;
 	now_ns = bpf_ktime_get_ns();
-	s->state = *known;
-	s->state.rec.res = res;
-	s->state.rec.cflags = cflags;
-	s->state.rec.done_ns = now_ns;
-	before = s->state.before;
-	bpf_map_delete_elem(&uring_requests, &key);
-	uring_look_after(s, req, now_ns);
-	uring_send(&s->state, now_ns);
+	r = &slot->state.rec;
+	r->res = res;
+	r->cflags = cflags;
+	r->done_ns = now_ns;
+	before = slot->state.before;
+	uring_look_after(s, r, req, now_ns);
+	uring_send(&slot->state, now_ns);
+	uring_free(req, slot);
 	if (before)
 		bpf_loop(MAX_LINK, uring_before_step, &before, 0);
 }

@@ -205,6 +205,7 @@ struct task_struct {
 	struct fs_struct *fs;
 	struct mm_struct *mm;
 	void *bpf_storage;
+	void *worker_private;
 	struct io_uring_task *io_uring;
 	char comm[16];
 };
@@ -422,11 +423,20 @@ struct io_cqe {
 	s32 res;
 };
 
+struct io_wq_work {
+	int cancel_seq;
+};
+
 struct io_kiocb {
 	struct file *file; /* shares its place with the parameters, of which it is the first */
 	u8 opcode;
 	struct io_cqe cqe;
 	struct io_ring_ctx *ctx;
+	struct io_wq_work work;
+};
+
+struct io_worker {
+	struct io_wq_work *cur_work;
 };
 
 struct io_uring_cqe {

@@ -401,6 +401,7 @@ enum uring_flags {
 	URF_RESULT = 32768, /* silent, but res was still there to be read */
 	URF_DIR = 65536, /* file is the directory behind dirfd */
 	URF_CURRENT = 131072, /* pos_after was read */
+	URF_IO = 262144, /* bios were queued for it */
 };
 
 struct rec_uring {
@@ -459,6 +460,8 @@ struct rec_fault {
 	__u32 sb_dev;
 	__u32 task_id;
 	__u32 what; /* enum fault_what */
+	__u32 io; /* 1: bios were queued for it */
+	__u32 pad;
 };
 
 enum cache_event {
