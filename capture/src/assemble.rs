@@ -601,10 +601,8 @@ impl Assembler {
         self.disks.insert(i64::from(rec.dev));
         self.task_met(rec.task_id, rec.queue_ns);
         let told = classify(rec, &mut self.blocks.layouts);
-        let mut row = self.blocks.bio(rec, told, self.t0_ns);
-        if let Some(life) = self.tasks.get(&rec.task_id) {
-            row.comm = life.row.comm.clone();
-        }
+        let comm = self.tasks.get(&rec.task_id).map(|life| life.row.comm.clone());
+        let mut row = self.blocks.bio(rec, told, comm, self.t0_ns);
         if told.of_file && rec.file.ino != 0 {
             let known = self.file_of(rec.file);
             if !known.described && known.disk == 0 {

@@ -48,8 +48,9 @@ impl Blocks {
         }
     }
 
-    /// The row of a bio that was taken for `told`, without its file and cause.
-    pub(crate) fn bio(&mut self, rec: &rec_bio, told: Told, t0_ns: i64) -> Bio {
+    /// The row of a bio that was taken for `told`, without its file and cause. `comm`: of the thread that queued it, if
+    /// that is a recorded one.
+    pub(crate) fn bio(&mut self, rec: &rec_bio, told: Told, comm: Option<Text>, t0_ns: i64) -> Bio {
         let (op, mut flags) = kind(rec.opf);
         for (bit, flag) in [(bio_flags::BIOF_SPLIT, block_flags::SPLIT), (bio_flags::BIOF_MERGED, block_flags::MERGED)]
         {
@@ -71,7 +72,7 @@ impl Blocks {
             op: Text::word(op),
             flags,
             task_id: (rec.task_id != 0).then_some(i64::from(rec.task_id)),
-            comm: self.comm(rec.comm.map(|b| b as u8)),
+            comm: comm.unwrap_or_else(|| self.comm(rec.comm.map(|b| b as u8))),
             file: None,
             file_offset_bytes: None,
             class: Text::word(told.class),

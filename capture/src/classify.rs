@@ -54,9 +54,8 @@ pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     }
     let end = end_io(u32::from(rec.end_io));
     let (dev, sector) = place(rec);
-    let mounted_kind = layouts.of(dev).at(sector).filter(|_| !matches!(op, DISCARD | SECURE_ERASE));
-    let mounted = layouts.is_mounted(dev);
-    let layout = layouts.of(dev);
+    let (layout, mounted) = layouts.of(dev);
+    let mounted_kind = layout.at(sector).filter(|_| !matches!(op, DISCARD | SECURE_ERASE));
     match end {
         end_io::END_XFS_LOG => return told("journal", "log", "end_io", 100),
         end_io::END_BTRFS_SUPER => return told("superblock", "superblock", "end_io", 100),

@@ -5,11 +5,12 @@ mod ext4;
 mod xfs;
 
 use std::{
-    collections::{HashMap, HashSet},
     fs::{File, OpenOptions},
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
 };
+
+use rustc_hash::FxHashMap;
 
 use crate::host;
 
@@ -84,44 +85,41 @@ impl Layout {
 /// The layouts of the devices met so far.
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
-    known: HashMap<i64, Layout>,
+    known: FxHashMap<i64, Known>,
     /// Devices (`dev_t`) whose content could not be read, with the reason.
     pub(crate) unreadable: Vec<(i64, String)>,
-    mounted: HashSet<i64>,
+}
+
+#[derive(Debug)]
+struct Known {
+    layout: Layout,
+    mounted: bool,
 }
 
 impl Layouts {
-    /// The layout of the device, partition or mapped device `dev`, read now if it was not yet.
-    pub(crate) fn of(&mut self, dev: i64) -> &Layout {
+    /// The layout of the device, partition or mapped device `dev`, read now if it was not yet, and whether a file system
+    /// on it was mounted then, as far as this process sees mounts.
+    pub(crate) fn of(&mut self, dev: i64) -> (&Layout, bool) {
         if !self.known.contains_key(&dev) {
-            let layout = self.read(dev);
-            self.known.insert(dev, layout);
+            let known = self.read(dev);
+            self.known.insert(dev, known);
         }
         // Just inserted.
-        self.known.get(&dev).unwrap_or(&Layout::Unknown)
+        self.known.get(&dev).map_or((&Layout::Unknown, false), |k| (&k.layout, k.mounted))
     }
 
-    /// Whether a file system on `dev` was mounted when it was first met, as far as this process sees mounts.
-    pub(crate) fn is_mounted(&self, dev: i64) -> bool {
-        self.mounted.contains(&dev)
-    }
-
-    fn read(&mut self, dev: i64) -> Layout {
+    fn read(&mut self, dev: i64) -> Known {
         let mounts = host::mounts();
         let mount = mounts.iter().find(|m| m.sb_dev == dev);
-        if mount.is_some() {
-            self.mounted.insert(dev);
-        }
+        let mounted = mount.is_some();
         if host::swap_devices().contains(&dev) {
-            return Layout::Swap;
+            return Known { layout: Layout::Swap, mounted };
         }
-        match self.sniff(dev, mount.is_some_and(|m| m.fstype.starts_with("ext"))) {
-            Ok(layout) => layout,
-            Err(e) => {
-                self.unreadable.push((dev, e.to_string()));
-                Layout::Unknown
-            }
-        }
+        let layout = self.sniff(dev, mount.is_some_and(|m| m.fstype.starts_with("ext"))).unwrap_or_else(|e| {
+            self.unreadable.push((dev, e.to_string()));
+            Layout::Unknown
+        });
+        Known { layout, mounted }
     }
 
     /// `ext`: it is known to be of the ext family, whose metadata lies in the device's page cache anyway.
@@ -139,7 +137,7 @@ impl Layouts {
             if let ext4::Found::FileSystem(layout) = &found
                 && let Some(journal) = layout.journal_dev
             {
-                self.known.insert(journal, Layout::Journal);
+                self.known.insert(journal, Known { layout: Layout::Journal, mounted: false });
             }
             return Ok(match found {
                 ext4::Found::FileSystem(layout) => Layout::Ext4(layout),

@@ -142,7 +142,7 @@ impl Rows {
                     Some(Record::Rq(rec)) => self.block.push(self.blocks.request(&rec, 0)),
                     Some(Record::Bio(rec)) => {
                         let told = classify(&rec, &mut self.blocks.layouts);
-                        self.bio.push(self.blocks.bio(&rec, told, 0));
+                        self.bio.push(self.blocks.bio(&rec, told, None, 0));
                     }
                     _ => {}
                 }

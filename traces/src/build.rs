@@ -311,9 +311,9 @@ impl Builder for Texts {
     }
 }
 
-/// Spreads addresses and ids, which are told apart by few of their bits. Not for keys that others choose.
+/// Spreads addresses, ids and times, which are told apart by few of their bits. Not for keys that others choose.
 #[derive(Debug, Default)]
-struct AddressHasher(u64);
+pub(crate) struct AddressHasher(u64);
 
 impl Hasher for AddressHasher {
     fn finish(&self) -> u64 {

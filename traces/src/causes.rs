@@ -2,7 +2,9 @@
 //! bios ended, or before: so both are remembered by what is known of them at once, the thread and the time at
 //! which the operation began.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::BuildHasherDefault};
+
+use crate::build::AddressHasher;
 
 /// A thread and the time at which its operation began, ns since the reel's start: no two operations share these.
 pub type OpKey = (i64, i64);
@@ -11,11 +13,13 @@ pub type OpKey = (i64, i64);
 /// bios only happen when their bios are on devices not recorded.
 const MAX_IDS: usize = 512 * 1024;
 
+type Ids = HashMap<OpKey, i64, BuildHasherDefault<AddressHasher>>;
+
 /// Ids of operations that may have caused a bio still to come, in two generations, and bios that wait for one.
 #[derive(Debug, Default)]
 pub(crate) struct Causes {
-    young: HashMap<OpKey, i64>,
-    old: HashMap<OpKey, i64>,
+    young: Ids,
+    old: Ids,
     /// For rows of the open segment of bios.
     waiting: Vec<(u32, OpKey)>,
     /// Segments of bios closed when the first of these came.
