@@ -7,7 +7,7 @@ use std::{
     fs::{self, File, OpenOptions},
     os::{
         fd::AsRawFd,
-        unix::fs::{FileExt, OpenOptionsExt},
+        unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
     process::Command,
@@ -20,7 +20,7 @@ use ioreel_traces::{
 
 use crate::harness::{
     assert_valid,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold},
     record, succeed, temp_dir, text,
 };
 
@@ -29,7 +29,8 @@ pub(crate) const WORD: &str = "stamp";
 const BLOCK: usize = 4096;
 /// Not a multiple of what one bio or one vector takes.
 const BLOCKS: usize = 771;
-const FILES: [&str; 3] = ["buffered", "direct", "mapped"];
+/// Written and read, each in the way its name says.
+pub(crate) const FILES: [&str; 3] = ["buffered", "direct", "mapped"];
 const MAGIC: &[u8; 8] = b"ioreel##";
 /// Extents of the compressed file.
 const FULL_EXTENTS: usize = 60;
@@ -130,30 +131,44 @@ pub(crate) fn run(what: &str, dir: &Path) {
     }
 }
 
-struct Recorded {
-    reel: Reel,
-    bios: Vec<Bio>,
-    names: HashMap<i64, String>,
+/// What was recorded of the stamps' writing or reading.
+pub(crate) struct Recorded {
+    pub(crate) reel: Reel,
+    /// On the devices in question.
+    pub(crate) bios: Vec<Bio>,
+    /// Last components of the files' names.
+    pub(crate) names: HashMap<i64, String>,
 }
 
-fn recorded(mount: &Mounted, out: &Path, what: &str) -> Recorded {
+/// A device's number as reels write it.
+pub(crate) fn number(device: &Path) -> i64 {
+    let dev = fs::metadata(device).unwrap().rdev();
+    i64::from(libc::major(dev)) << 20 | i64::from(libc::minor(dev))
+}
+
+/// Records `what` in the folder `at`, whose file system lies on these devices.
+pub(crate) fn recorded(at: &Path, devices: &[&Path], out: &Path, what: &str) -> Recorded {
     let path = out.join(format!("{what}.reel"));
     let program = env::current_exe().unwrap();
-    succeed(&mut record(&path, &[], &[text(&program), WORD, what, text(mount.path())]));
+    succeed(&mut record(&path, &[], &[text(&program), WORD, what, text(at)]));
     let reel = assert_valid(&path);
-    let dev = mount.device_number().unwrap();
-    let bios = reel.read::<Bio>().unwrap().into_iter().filter(|b| b.dev == dev).collect();
+    let devices: Vec<i64> = devices.iter().map(|d| number(d)).collect();
+    let bios = reel.read::<Bio>().unwrap().into_iter().filter(|b| devices.contains(&b.dev)).collect();
     let files = reel.read::<FileRow>().unwrap().into_iter();
     let names = files.filter_map(|f| Some((f.file, f.path?.rsplit('/').next()?.to_owned()))).collect();
     Recorded { reel, bios, names }
+}
+
+fn written(mount: &Mounted, out: &Path) -> Recorded {
+    recorded(mount.path(), &[mount.device().unwrap()], out, "write")
 }
 
 /// At least 995 of 1000 bytes that carry a stamp are told as that file's, at that place, in every way of writing
 /// and reading.
 pub(crate) fn data_goes_to_its_file(fs: Fs) {
     let mount = Mounted::new(fs, DEFAULT_SIZE_BYTES);
-    if mount.device().is_some() {
-        stamps_are_found(fs.name(), &mount);
+    if let Some(device) = mount.device() {
+        stamps_are_found(fs.name(), mount.path(), &[device]);
     }
 }
 
@@ -166,7 +181,8 @@ pub(crate) fn kinds_of_ext4() {
         (&["-O", "^has_journal,^extent,^64bit,meta_bg,^resize_inode"][..], "defaults"),
     ] {
         let mount = Mounted::with(Fs::Ext4, DEFAULT_SIZE_BYTES, made, mounted);
-        let written = stamps_are_found(&format!("ext4 {made:?} {mounted}"), &mount);
+        let name = format!("ext4 {made:?} {mounted}");
+        let written = stamps_are_found(&name, mount.path(), &[mount.device().unwrap()]);
         let journal = blocks_of(&mount, "<8>");
         if !journal.is_empty() {
             exactly(&written.bios, "journal", block_bytes(&mount), &journal);
@@ -175,14 +191,15 @@ pub(crate) fn kinds_of_ext4() {
     }
 }
 
-/// Returns what was recorded of the writing.
-fn stamps_are_found(name: &str, mount: &Mounted) -> Recorded {
+/// Writes the stamps, reads them cold, and looks for them on the devices, disks as a whole. Returns what was recorded of
+/// the writing.
+pub(crate) fn stamps_are_found(name: &str, at: &Path, devices: &[&Path]) -> Recorded {
     let out = temp_dir();
-    let device = mount.device().unwrap();
     let [written, _] = ["write", "read"].map(|what| {
-        let r = recorded(mount, out.path(), what);
-        mount.go_cold();
-        let disk = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device).unwrap();
+        let r = recorded(at, devices, out.path(), what);
+        go_cold();
+        let open = |d: &&Path| (number(d), OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(d).unwrap());
+        let disks: HashMap<i64, File> = devices.iter().map(open).collect();
         let mut seen: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
         let mut wrong = Vec::new();
         for b in r
@@ -191,7 +208,7 @@ fn stamps_are_found(name: &str, mount: &Mounted) -> Recorded {
             .filter(|b| b.op == what && b.class != "journal" && (b.len_bytes as usize).is_multiple_of(BLOCK))
         {
             let mut room = Aligned::new(b.len_bytes as usize);
-            disk.read_exact_at(room.bytes(), (b.sector * 512) as u64).unwrap();
+            disks[&b.dev].read_exact_at(room.bytes(), (b.sector * 512) as u64).unwrap();
             for (i, block) in room.bytes().chunks(BLOCK).enumerate() {
                 let Some((file, number)) = stamp(block) else { continue };
                 let told = b.file.and_then(|f| r.names.get(&f)).map(String::as_str) == Some(FILES[file])
@@ -225,18 +242,27 @@ fn stamps_are_found(name: &str, mount: &Mounted) -> Recorded {
 /// A cause is a call of the same thread during which the bio was queued; direct I/O always has one.
 fn causes_are_the_calls(r: &Recorded) {
     let ops: HashMap<i64, Op> = r.reel.read::<Op>().unwrap().into_iter().map(|o| (o.op_id, o)).collect();
-    let mut caused = 0;
+    let (mut caused, mut faults) = (0, 0);
     for b in &r.bios {
         if let Some(op) = b.cause.map(|id| &ops[&id]) {
             caused += 1;
             assert_eq!(Some(op.task_id), b.task_id);
-            assert!((op.start_ns..=op.start_ns + op.dur_ns).contains(&b.queue_ns), "{op:?} {b:?}");
+            // The end of a fault is not always known.
+            let end_ns = if op.source == "fault" && op.dur_ns == 0 { b.queue_ns } else { op.start_ns + op.dur_ns };
+            assert!((op.start_ns..=end_ns).contains(&b.queue_ns), "{op:?} {b:?}");
+            faults += usize::from(op.source == "fault" && op.file == b.file);
         }
         if b.how.as_deref() == Some("request") {
             assert!(b.cause.is_some(), "{b:?}");
         }
     }
     assert!(caused > 0);
+    // What was read of the mapped file, for want of a page.
+    let mapped = r
+        .bios
+        .iter()
+        .any(|b| b.op == "read" && b.file.and_then(|f| r.names.get(&f)).map(String::as_str) == Some("mapped"));
+    assert!(faults > 0 || !mapped, "no bio was caused by a fault");
 }
 
 fn output(command: &mut Command) -> String {
@@ -288,7 +314,7 @@ pub(crate) fn compressed_data_goes_to_its_file() {
         let path = out.path().join(format!("{op}.reel"));
         succeed(&mut record(&path, &[], &["cp", "--reflink=never", text(from), text(to)]));
         let reel = assert_valid(&path);
-        mount.go_cold();
+        go_cold();
         let files = reel.read::<FileRow>().unwrap();
         let file = files.iter().find(|f| f.path.as_deref() == Some(text(&copy))).unwrap().file;
         let bios = reel.read::<Bio>().unwrap();
@@ -305,8 +331,8 @@ pub(crate) fn compressed_data_goes_to_its_file() {
 pub(crate) fn ext4_metadata_is_what_debugfs_says() {
     let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
     let device = text(mount.device().unwrap()).to_owned();
-    let r = recorded(&mount, out.path(), "write");
-    mount.go_cold();
+    let r = written(&mount, out.path());
+    go_cold();
     let blocks = |what: &str| blocks_of(&mount, what);
     let bytes = BLOCK as i64;
     exactly(&r.bios, "journal", bytes, &blocks("<8>"));
@@ -328,7 +354,7 @@ pub(crate) fn ext4_metadata_is_what_debugfs_says() {
 
 pub(crate) fn xfs_log_is_where_xfs_db_says() {
     let (mount, out) = (Mounted::new(Fs::Xfs, DEFAULT_SIZE_BYTES), temp_dir());
-    let r = recorded(&mount, out.path(), "write");
+    let r = written(&mount, out.path());
     let names = ["logstart", "logblocks", "blocksize", "agblocks", "agblklog"];
     let print = format!("print {}", names.join(" "));
     let told = output(Command::new("xfs_db").args(["-r", "-c", "sb 0", "-c", &print, text(mount.device().unwrap())]));
@@ -344,8 +370,8 @@ pub(crate) fn xfs_log_is_where_xfs_db_says() {
 
 pub(crate) fn btrfs_trees_are_told_by_owner() {
     let (mount, out) = (Mounted::new(Fs::Btrfs, DEFAULT_SIZE_BYTES), temp_dir());
-    let r = recorded(&mount, out.path(), "write");
-    mount.go_cold();
+    let r = written(&mount, out.path());
+    go_cold();
     let disk = File::open(mount.device().unwrap()).unwrap();
     let mut checked = 0;
     for b in r.bios.iter().filter(|b| b.class == "tree" && b.op == "write") {

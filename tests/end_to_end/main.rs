@@ -10,6 +10,7 @@ mod bytes;
 mod contents;
 mod daemon;
 mod damaged;
+mod devices;
 mod filters;
 mod follow;
 mod ground_truth;
@@ -57,6 +58,12 @@ fn main() -> ExitCode {
         && word == attribution::WORD
     {
         attribution::run(what, Path::new(dir));
+        return ExitCode::SUCCESS;
+    }
+    if let [_, word] = words.as_slice()
+        && word == devices::WORD
+    {
+        devices::swap_out_and_in();
         return ExitCode::SUCCESS;
     }
     if let [_, word, file] = words.as_slice()
@@ -181,6 +188,14 @@ fn tests() -> Vec<Test> {
         attribution::ext4_metadata_is_what_debugfs_says
         attribution::xfs_log_is_where_xfs_db_says
         attribution::btrfs_trees_are_told_by_owner
+        devices::an_ext4_journal_elsewhere
+        devices::an_xfs_log_elsewhere
+        devices::a_btrfs_mirror
+        devices::btrfs_with_parity
+        devices::a_partition
+        devices::compressed_memory
+        devices::swap
+        devices::discards
         pass_through::exit_status_of_the_command
         pass_through::a_command_that_is_not_there
         pass_through::input_and_output

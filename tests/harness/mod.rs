@@ -1,6 +1,7 @@
 //! What tests of the program share: running it, reading what it made, file systems to work on.
 
 pub(crate) mod bpf;
+pub(crate) mod device;
 pub(crate) mod mount;
 
 use std::{

@@ -9,7 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{succeed, temp_dir, text};
+use super::{device::Device, succeed, temp_dir, text};
 
 /// The smallest size that mkfs.xfs takes, and enough for the tests.
 pub(crate) const DEFAULT_SIZE_BYTES: u64 = 512 << 20;
@@ -104,6 +104,19 @@ impl Mounted {
         Self { dir, device: Some(device), server: None, _below: None }
     }
 
+    /// A file system that `mkfs` makes on these devices; it is mounted from the first.
+    pub(crate) fn over(devices: &[&Device], mkfs: &[&str], mounted: &str) -> Self {
+        let dir = temp_dir();
+        let paths = || devices.iter().map(|d| d.path());
+        succeed(Command::new(mkfs[0]).args(&mkfs[1..]).args(paths()));
+        if devices.len() > 1 {
+            succeed(Command::new("btrfs").args(["device", "scan"]).args(paths()));
+        }
+        let device = devices[0].path().to_owned();
+        succeed(Command::new("mount").args(["-o", mounted]).arg(&device).arg(dir.path()));
+        Self { dir, device: Some(device), server: None, _below: None }
+    }
+
     /// A file system that keeps its files in another.
     fn above(below: Self, fs: Fs) -> Self {
         let dir = temp_dir();
@@ -131,6 +144,11 @@ impl Mounted {
         self.dir.path()
     }
 
+    /// Writes everything out and forgets it, so that what follows starts cold.
+    pub(crate) fn go_cold(&self) {
+        go_cold();
+    }
+
     /// The loop device; none for tmpfs.
     pub(crate) fn device(&self) -> Option<&Path> {
         self.device.as_deref()
@@ -143,12 +161,12 @@ impl Mounted {
             i64::from(libc::major(dev)) << 20 | i64::from(libc::minor(dev))
         })
     }
+}
 
-    /// Writes everything out and forgets it, so that what follows starts cold.
-    pub(crate) fn go_cold(&self) {
-        rustix::fs::sync();
-        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
-    }
+/// Writes out and forgets what every file system has in memory.
+pub(crate) fn go_cold() {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
 }
 
 impl Drop for Mounted {

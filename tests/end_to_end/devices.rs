@@ -1,0 +1,176 @@
+//! Attribution where more than one device, or another kind of device, lies below the file system. Truth is, as in
+//! `attribution`, what lies where the bios went.
+
+use std::{env, process::Command};
+
+use ioreel_traces::rows::Bio;
+
+use crate::{
+    attribution::{self, Recorded, number, stamps_are_found},
+    harness::{
+        assert_valid,
+        device::{Device, PARTITION_SECTOR},
+        mount::{DEFAULT_SIZE_BYTES, Mounted},
+        record, succeed, temp_dir, text,
+    },
+};
+
+/// First word of the command line by which this program puts memory into swap space and takes it back.
+pub(crate) const WORD: &str = "swap";
+/// Smaller ones are refused by some mkfs.
+const LOG_BYTES: u64 = 64 << 20;
+const SWAPPED_BYTES: usize = 16 << 20;
+
+const EXT4: &[&str] = &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+const XFS: &[&str] = &["mkfs.xfs", "-q", "-f"];
+
+fn of<'a>(r: &'a Recorded, device: &Device) -> impl Iterator<Item = &'a Bio> {
+    let dev = number(device.whole());
+    r.bios.iter().filter(move |b| b.dev == dev)
+}
+
+/// Each byte on the journal's device is the journal's, and none elsewhere.
+fn journal_is(r: &Recorded, data: &Device, journal: &Device) {
+    let mut bytes = 0;
+    for b in of(r, journal).filter(|b| b.len_bytes != 0) {
+        assert_eq!(b.class, "journal", "{b:?}");
+        bytes += b.len_bytes;
+    }
+    assert!(bytes > 0, "nothing went to the journal");
+    assert!(of(r, data).all(|b| b.class != "journal"));
+}
+
+pub(crate) fn an_ext4_journal_elsewhere() {
+    let (data, journal) = (Device::looped(DEFAULT_SIZE_BYTES), Device::looped(LOG_BYTES));
+    succeed(Command::new("mke2fs").args(["-q", "-F", "-O", "journal_dev"]).arg(journal.path()));
+    let at = format!("device={}", text(journal.path()));
+    let mount = Mounted::over(&[&data], &[EXT4, &["-J", &at]].concat(), "defaults");
+    let written = stamps_are_found("ext4, journal elsewhere", mount.path(), &[data.whole(), journal.whole()]);
+    journal_is(&written, &data, &journal);
+}
+
+pub(crate) fn an_xfs_log_elsewhere() {
+    let (data, log) = (Device::looped(DEFAULT_SIZE_BYTES), Device::looped(LOG_BYTES));
+    let at = format!("logdev={}", text(log.path()));
+    let mount = Mounted::over(&[&data], &[XFS, &["-l", &at]].concat(), &at);
+    let written = stamps_are_found("xfs, log elsewhere", mount.path(), &[data.whole(), log.whole()]);
+    journal_is(&written, &data, &log);
+}
+
+/// Every copy is the file's.
+pub(crate) fn a_btrfs_mirror() {
+    let devices = [Device::looped(DEFAULT_SIZE_BYTES), Device::looped(DEFAULT_SIZE_BYTES)];
+    let mkfs = ["mkfs.btrfs", "-q", "-f", "-d", "raid1", "-m", "raid1"];
+    let mount = Mounted::over(&[&devices[0], &devices[1]], &mkfs, "defaults");
+    let written = stamps_are_found("btrfs, raid1", mount.path(), &[devices[0].whole(), devices[1].whole()]);
+    let data = |d: &Device| of(&written, d).filter(|b| b.class == "data").map(|b| b.len_bytes).sum::<i64>();
+    assert_eq!(data(&devices[0]), data(&devices[1]));
+}
+
+pub(crate) fn a_partition() {
+    let device = Device::partition(DEFAULT_SIZE_BYTES);
+    let mount = Mounted::over(&[&device], EXT4, "defaults");
+    let written = stamps_are_found("ext4 on a partition", mount.path(), &[device.whole()]);
+    let dev = number(device.path());
+    for b in written.bios.iter().filter(|b| b.len_bytes != 0) {
+        assert_eq!((b.orig_dev, b.orig_sector), (Some(dev), Some(b.sector - PARTITION_SECTOR)), "{b:?}");
+    }
+}
+
+/// A device without requests.
+pub(crate) fn compressed_memory() {
+    let device = Device::zram(DEFAULT_SIZE_BYTES);
+    let mount = Mounted::over(&[&device], XFS, "defaults");
+    let written = stamps_are_found("xfs on zram", mount.path(), &[device.whole()]);
+    assert!(written.bios.iter().all(|b| b.rq_id.is_none()));
+}
+
+/// What is recorded: memory goes out and comes back.
+pub(crate) fn swap_out_and_in() {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: new memory.
+    let at = unsafe {
+        libc::mmap(std::ptr::null_mut(), SWAPPED_BYTES, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    };
+    assert_ne!(at, libc::MAP_FAILED);
+    // SAFETY: the memory just made, which nobody else has.
+    let memory = unsafe { std::slice::from_raw_parts_mut(at.cast::<u8>(), SWAPPED_BYTES) };
+    let mut state = 1u64;
+    for word in memory.chunks_exact_mut(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::madvise(at, SWAPPED_BYTES, libc::MADV_PAGEOUT) }, 0);
+    let mut state = 1u64;
+    for word in memory.chunks_exact(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        assert_eq!(word, state.to_le_bytes());
+    }
+}
+
+struct Swapping<'a>(&'a Device);
+
+impl Drop for Swapping<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(self.0.path()).status();
+    }
+}
+
+pub(crate) fn swap() {
+    let (device, out) = (Device::looped(8 * SWAPPED_BYTES as u64), temp_dir());
+    succeed(Command::new("mkswap").arg("-q").arg(device.path()));
+    succeed(Command::new("swapon").args(["--priority", "32767"]).arg(device.path()));
+    let _swapping = Swapping(&device);
+    let reel = out.path().join("swap.reel");
+    let own = env::current_exe().unwrap();
+    succeed(&mut record(&reel, &["--device", text(device.path())], &[text(&own), WORD]));
+    let mut written = 0;
+    for b in assert_valid(&reel).read::<Bio>().unwrap().iter().filter(|b| b.dev == number(device.path())) {
+        assert_eq!(b.class, "swap", "{b:?}");
+        written += if b.op == "write" { b.len_bytes } else { 0 };
+    }
+    // What comes back was mostly still in memory: nothing needs it meanwhile.
+    assert!(written >= SWAPPED_BYTES as i64 / 2, "{written} bytes");
+}
+
+/// What a file system gives back is told as that, whatever lay there.
+pub(crate) fn discards() {
+    let device = Device::looped(DEFAULT_SIZE_BYTES);
+    let mount = Mounted::over(&[&device], EXT4, "discard");
+    let (out, at) = (temp_dir(), text(mount.path()));
+    let reel = out.path().join("discard.reel");
+    let script = format!("head -c 8M /dev/urandom >{at}/f; sync {at}/f; rm {at}/f; sync -f {at}; fstrim {at}");
+    succeed(&mut record(&reel, &[], &["sh", "-c", &script]));
+    let mut discarded = 0;
+    for b in assert_valid(&reel).read::<Bio>().unwrap().iter().filter(|b| b.dev == number(device.path())) {
+        if b.op == "discard" {
+            discarded += b.len_bytes;
+            assert_eq!((&*b.class, b.detail.as_deref(), b.file), ("metadata", Some("discard"), None), "{b:?}");
+        }
+        assert_ne!(b.class, "unknown", "{b:?}");
+    }
+    assert!(discarded >= 8 << 20, "{discarded} bytes");
+}
+
+/// Buffered data of stripes with parity, and that the rest is told as what it is: direct data is copied into the stripe,
+/// whose pages do not say whose they are.
+pub(crate) fn btrfs_with_parity() {
+    let devices = [0; 3].map(|_| Device::looped(DEFAULT_SIZE_BYTES));
+    let mkfs = ["mkfs.btrfs", "-q", "-f", "-d", "raid5", "-m", "raid1"];
+    let mount = Mounted::over(&devices.each_ref(), &mkfs, "defaults");
+    let out = temp_dir();
+    let whole: Vec<_> = devices.iter().map(Device::whole).collect();
+    let r = attribution::recorded(mount.path(), &whole, out.path(), "write");
+    let (mut data, mut parity) = (0, 0);
+    for b in &r.bios {
+        assert_ne!(b.class, "unknown", "{b:?}");
+        data += if b.class == "data" { b.len_bytes } else { 0 };
+        parity += if b.detail.as_deref() == Some("parity") { b.len_bytes } else { 0 };
+        if let Some(name) = b.file.and_then(|f| r.names.get(&f)).filter(|_| b.class == "data" && b.op == "write") {
+            let small = name.starts_with("a name");
+            assert!(small || attribution::FILES.contains(&&**name), "{b:?} of {name}");
+        }
+    }
+    assert!(parity > 0 && data > parity, "{data} bytes of data, {parity} of parity");
+}
