@@ -1,5 +1,6 @@
 //! What recording costs the block layer: the most reads of 4 KiB a second that fio's io_uring reaches, recorded and not,
-//! on a device without requests (zram) and on one with (loop).
+//! on a device without requests (zram) and on one with (loop); once the block layer alone, once with the requests to
+//! io_uring and the calls above it.
 
 use std::{
     fs,
@@ -68,34 +69,79 @@ impl Drop for Device {
     }
 }
 
+/// What is recorded, and the options that ask for it.
+const MODES: [(&str, &[&str]); 2] = [("block", &["--block-only"]), ("block and calls", &[])];
+
+/// What one mode came to, over all rounds.
+#[derive(Default)]
+struct Came {
+    iops: Vec<f64>,
+    ratios: Vec<f64>,
+    /// CPU that the recorder used for each read, beyond what it uses to start and end.
+    own_ns: Vec<f64>,
+    lost: i64,
+}
+
 /// Measures both devices, `rounds` times in turn, and prints the table.
 pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
-    println!("\nBlock layer: fio, io_uring, random reads of 4 KiB, {SECONDS} s each, {rounds} rounds A B A B\n");
+    println!("\nBlock layer: fio, io_uring, random reads of 4 KiB, {SECONDS} s each, {rounds} rounds A B C A B C\n");
     println!(
-        "{:<16}{:>14}{:>14}{:>8}{:>20}{:>8}   aim",
-        "device", "IOPS", "recorded", "ratio", "(10 % to 90 %)", "lost"
+        "{:<24}{:>14}{:>14}{:>8}{:>20}{:>10}{:>8}   aim",
+        "device, recorded", "IOPS", "recorded", "ratio", "(10 % to 90 %)", "own ns", "lost"
     );
     for (name, device) in [("zram", Device::zram()?), ("loop", Device::looped(bench)?)] {
         fill(&device)?;
-        let (mut plain, mut recorded, mut lost) = (Vec::new(), Vec::new(), 0);
+        let idle_ns = MODES.iter().map(|(_, options)| idle(bench, &device, options)).collect::<Result<Vec<_>>>()?;
+        let mut plain = Vec::new();
+        let mut came = MODES.map(|_| Came::default());
         for _ in 0..rounds {
-            plain.push(fio(bench, &device, None)?);
-            let reel = bench.reels.path().join("block.reel");
-            recorded.push(fio(bench, &device, Some(&reel))?);
-            lost += ioreel_traces::Reel::open(&reel)?.manifest.lost();
-            remove(&reel)?;
+            let (without, _) = fio(bench, &device, None)?;
+            plain.push(without);
+            for (((_, options), idle_ns), came) in MODES.iter().zip(&idle_ns).zip(&mut came) {
+                let reel = bench.reels.path().join("block.reel");
+                let (with, reads) = fio(bench, &device, Some((&reel, options)))?;
+                let manifest = ioreel_traces::Reel::open(&reel)?.manifest;
+                came.iops.push(with);
+                came.ratios.push(with / without);
+                came.own_ns.push((manifest.cost.cpu_ns - idle_ns).max(0) as f64 / reads);
+                came.lost += manifest.lost();
+                remove(&reel)?;
+            }
         }
-        let ratios: Vec<f64> = plain.iter().zip(&recorded).map(|(without, with)| with / without).collect();
-        let spread = format!("({:.3} to {:.3})", quantile(&ratios, 0.1), quantile(&ratios, 0.9));
-        println!(
-            "{name:<16}{:>14.0}{:>14.0}{:>8.3}{spread:>20}{lost:>8}   at least {:.2}",
-            median(&plain),
-            median(&recorded),
-            median(&ratios),
-            1.0 - AIM_LESS
-        );
+        for ((what, _), came) in MODES.iter().zip(&came) {
+            let spread = format!("({:.3} to {:.3})", quantile(&came.ratios, 0.1), quantile(&came.ratios, 0.9));
+            println!(
+                "{:<24}{:>14.0}{:>14.0}{:>8.3}{spread:>20}{:>10.0}{:>8}   at least {:.2}",
+                format!("{name}, {what}"),
+                median(&plain),
+                median(&came.iops),
+                median(&came.ratios),
+                median(&came.own_ns),
+                came.lost,
+                1.0 - AIM_LESS
+            );
+        }
     }
     Ok(())
+}
+
+/// CPU time of a recording in which nothing happens.
+fn idle(bench: &Bench, device: &Device, options: &[&str]) -> Result<i64> {
+    let reel = bench.reels.path().join("idle.reel");
+    remove(&reel)?;
+    let status = recording(bench, device, &reel, options).arg("true").status().context("starting ioreel")?;
+    if !status.success() {
+        bail!("ioreel record -- true: {status}");
+    }
+    let cpu_ns = ioreel_traces::Reel::open(&reel)?.manifest.cost.cpu_ns;
+    remove(&reel)?;
+    Ok(cpu_ns)
+}
+
+fn recording(bench: &Bench, device: &Device, reel: &Path, options: &[&str]) -> Command {
+    let mut c = Command::new(&bench.ioreel);
+    c.args(RECORD).args(options).args(["--device", &device.path(), "-o"]).arg(reel).arg("--");
+    c
 }
 
 /// Reads of what was never written cost a device nothing.
@@ -108,13 +154,13 @@ fn fill(device: &Device) -> Result<()> {
     if status.success() { Ok(()) } else { bail!("filling {}: {status}", device.path()) }
 }
 
-/// One run of fio; its IOPS.
-fn fio(bench: &Bench, device: &Device, reel: Option<&Path>) -> Result<f64> {
+/// One run of fio; its IOPS and its reads.
+fn fio(bench: &Bench, device: &Device, reel: Option<(&Path, &[&str])>) -> Result<(f64, f64)> {
     let mut command = match reel {
-        Some(reel) => {
+        Some((reel, options)) => {
             remove(reel)?;
-            let mut c = Command::new(&bench.ioreel);
-            c.args(RECORD).args(["--device", &device.path(), "-o"]).arg(reel).args(["--", "fio"]);
+            let mut c = recording(bench, device, reel, options);
+            c.arg("fio");
             c
         }
         None => Command::new("fio"),
@@ -130,5 +176,6 @@ fn fio(bench: &Bench, device: &Device, reel: Option<&Path>) -> Result<f64> {
         bail!("fio on {}: {status}", device.path());
     }
     let told: serde_json::Value = serde_json::from_slice(&fs::read(&out)?).context("what fio tells")?;
-    told["jobs"][0]["read"]["iops"].as_f64().context("fio tells no IOPS")
+    let read = &told["jobs"][0]["read"];
+    read["iops"].as_f64().zip(read["total_ios"].as_f64()).context("fio tells no IOPS")
 }
