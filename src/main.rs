@@ -26,6 +26,7 @@ mod quantity;
 mod record;
 mod replay;
 mod report;
+mod serve;
 mod stats;
 #[cfg(feature = "capture")]
 mod top;
@@ -86,6 +87,8 @@ enum Command {
     View(view::Args),
     /// Makes a page of a reel, to look into with a browser
     Report(report::Args),
+    /// Shows that page from this machine, with every detail of the reel at hand
+    Serve(serve::Args),
     /// Re-issues a reel's operations against a mounted file system
     Replay(replay::Args),
     /// Makes a reel of another tool's trace
@@ -107,6 +110,7 @@ impl Command {
             | Self::Plot(_)
             | Self::View(_)
             | Self::Report(_)
+            | Self::Serve(_)
             | Self::Replay(_)
             | Self::Import(_) => false,
             Self::Export(args) => args.only_prints(),
@@ -142,6 +146,7 @@ fn main() -> ExitCode {
         Command::Plot(args) => plot::run(args),
         Command::View(args) => view::run(args),
         Command::Report(args) => report::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),

@@ -22,7 +22,7 @@ pub(crate) struct Page {
     pub(crate) requested: Vec<String>,
 }
 
-/// Shows a page (a path or a URL), with `script` run in it once it is ready: the body of an async function whose result is
+/// Shows a page, with `script` run in it once it is ready: the body of an async function whose result is
 /// JSON. `dir` is for the browser's own files.
 pub(crate) fn visit(page: &Path, script: &str, dir: &Path) -> Page {
     let html = fs::read_to_string(page).unwrap();
@@ -51,6 +51,17 @@ window.requestAnimationFrame = (run) => setTimeout(() => run(performance.now()),
     let (head, tail) = html.rsplit_once("</body>").expect("a page has a body");
     let tested = dir.join("tested.html");
     fs::write(&tested, format!("{head}{runner}{tail}")).unwrap();
+    let (dom, requested) = show(&format!("file://{}", tested.display()), dir);
+    let text = dom.split("<pre id=\"result\">").nth(1).and_then(|s| s.split("</pre>").next());
+    let text = text.unwrap_or_else(|| panic!("the test's script did not end: {}", &dom[..dom.len().min(2000)]));
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
+    let result: Value = serde_json::from_str(&text).unwrap();
+    assert!(result.get("error").is_none(), "in the page: {}", result["error"]);
+    Page { dom, result, requested }
+}
+
+/// The document at `url` after its scripts, and what it asked the network for.
+pub(crate) fn show(url: &str, dir: &Path) -> (String, Vec<String>) {
     let log = dir.join("net.json");
     let profile = tempfile::tempdir_in(dir).unwrap();
     let mut browser = Command::new("chromium");
@@ -62,11 +73,15 @@ window.requestAnimationFrame = (run) => setTimeout(() => run(performance.now()),
             "--disable-sync",
             "--disable-extensions",
         ])
-        .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=30000", "--window-size=1200,900"])
+        .args([
+            "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+            "--virtual-time-budget=30000",
+            "--window-size=1200,900",
+        ])
         .arg(format!("--log-net-log={}", log.display()))
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg("--dump-dom")
-        .arg(format!("file://{}", tested.display()));
+        .arg(url);
     let out = dir.join("dom.html");
     let mut child = browser
         .stdout(fs::File::create(&out).unwrap())
@@ -87,12 +102,7 @@ window.requestAnimationFrame = (run) => setTimeout(() => run(performance.now()),
         std::thread::sleep(Duration::from_millis(20));
     }
     let dom = fs::read_to_string(&out).unwrap();
-    let text = dom.split("<pre id=\"result\">").nth(1).and_then(|s| s.split("</pre>").next());
-    let text = text.unwrap_or_else(|| panic!("the test's script did not end: {}", &dom[..dom.len().min(2000)]));
-    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
-    let result: Value = serde_json::from_str(&text).unwrap();
-    assert!(result.get("error").is_none(), "in the page: {}", result["error"]);
-    Page { dom, result, requested: requested(&log) }
+    (dom, requested(&log))
 }
 
 /// What pages asked for; the browser itself asks its makers for updates, with no page as the initiator.

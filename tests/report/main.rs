@@ -3,6 +3,7 @@
 
 mod browser;
 mod reels;
+mod serve;
 
 use std::{
     fs,
@@ -10,7 +11,8 @@ use std::{
     process::Command,
 };
 
-use ioreel_traces::rows::Block;
+use ioreel_traces::{Reel, rows::Block};
+use ioreel_visualize::{Finding, ReportOptions, report};
 use serde_json::Value;
 
 use browser::visit;
@@ -163,8 +165,12 @@ fn reels_of_next_to_nothing_make_pages() {
     };
     for (name, rows, words) in [
         ("none", vec![], "There is nothing in this reel"),
-        ("one", vec![one.clone()], "every one of 1 requests is drawn"),
-        ("endless", vec![Block { complete_ns: None, ..one.clone() }], "every one of 1 requests is drawn"),
+        ("one", vec![one.clone()], "every one of 1 requests with an address is drawn"),
+        (
+            "endless",
+            vec![Block { complete_ns: None, ..one.clone() }],
+            "every one of 1 requests with an address is drawn",
+        ),
         // What no machine says, and damage may.
         (
             "damaged",
@@ -203,24 +209,7 @@ fn reels_of_next_to_nothing_make_pages() {
 #[test]
 fn a_page_is_bounded_and_says_what_it_leaves_out() {
     let dir = tempfile::tempdir().unwrap();
-    let mut state = 1u64;
-    let mut next = |below: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((state >> 20) % below) as i64
-    };
-    // Random everywhere: nothing that deflating could use. More than a page holds singly.
-    let rows = (0..600_000i64).map(|i| Block {
-        rq_id: -1,
-        queue_ns: Some(i * 10_000 - next(5_000)),
-        issue_ns: i * 10_000,
-        complete_ns: Some(i * 10_000 + if i == 345_678 { 50_000_000 } else { next(900_000) }),
-        dev: 8 << 20,
-        sector: next(1 << 40),
-        len_bytes: 512 * (1 + next(2048)),
-        op: if i % 2 == 0 { "read" } else { "write" }.into(),
-        ..Block::default()
-    });
-    let reel = reels::requests(dir.path(), "random", rows);
+    let reel = reels::many(dir.path());
     let html = page(&reel, dir.path(), &[]);
     let size = fs::metadata(&html).unwrap().len();
     assert!(size < 15_000_000, "{size} bytes");
@@ -234,6 +223,30 @@ fn a_page_is_bounded_and_says_what_it_leaves_out() {
     );
     assert!(r[1].as_str().unwrap().contains("50.00 ms"), "the slowest is there: {}", r[1]);
     assert!(r[2].as_str().unwrap().contains("600,000"), "sums are of all: {}", r[2]);
+}
+
+#[test]
+fn findings_are_listed_and_go_to_their_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    let reel = Reel::open(reels::full(dir.path(), "plain")).unwrap();
+    let finding = Finding {
+        title: format!("Seeks {}", reels::HOSTILE),
+        severity: "critical".into(),
+        text: "They cost half the time.".into(),
+        from_ns: 400_000_000,
+        to_ns: 600_000_000,
+    };
+    let html = dir.path().join("page.html");
+    let script = "document.querySelector('#findings button')?.click(); await pause(300); return [document.getElementById('findings').hidden, document.getElementById('findings').innerText, document.getElementById('shown').textContent];";
+    for findings in [vec![finding], vec![]] {
+        let there = !findings.is_empty();
+        fs::write(&html, report(&reel, &ReportOptions { findings, ..ReportOptions::default() }).unwrap()).unwrap();
+        let r = visit(&html, script, dir.path()).result;
+        let (list, shown) = (r[1].as_str().unwrap(), r[2].as_str().unwrap());
+        assert_eq!(r[0].as_bool(), Some(!there));
+        assert_eq!(list.contains("Seeks </script><img") && list.contains("half the time"), there, "{list}");
+        assert_eq!(shown.starts_with("370.0 ms – 630.0 ms"), there, "{shown}");
+    }
 }
 
 #[test]

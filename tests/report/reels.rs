@@ -144,3 +144,25 @@ pub(crate) fn requests(dir: &Path, name: &str, rows: impl Iterator<Item = Block>
     w.close(m).unwrap();
     path
 }
+
+/// 600,000 random requests, 10 us apart: more than a page holds singly. The 345,678th takes 50 ms.
+pub(crate) fn many(dir: &Path) -> PathBuf {
+    let mut state = 1u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((state >> 20) % below) as i64
+    };
+    // Random everywhere: nothing that deflating could use.
+    let rows = (0..600_000i64).map(|i| Block {
+        rq_id: -1,
+        queue_ns: Some(i * 10_000 - next(5_000)),
+        issue_ns: i * 10_000,
+        complete_ns: Some(i * 10_000 + if i == 345_678 { 50_000_000 } else { next(900_000) }),
+        dev: 8 << 20,
+        sector: next(1 << 40),
+        len_bytes: 512 * (1 + next(2048)),
+        op: if i % 2 == 0 { "read" } else { "write" }.into(),
+        ..Block::default()
+    });
+    requests(dir, "random", rows)
+}

@@ -25,6 +25,7 @@ pub mod render;
 pub mod report;
 mod rows;
 pub mod scale;
+pub mod serve;
 mod shape;
 pub mod survey;
 pub mod svg;

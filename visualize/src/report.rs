@@ -45,8 +45,9 @@ use self::{
     container::{Part, Raster, pack},
     requests::{DeviceView, Plan, Seen},
     table::{CallTable, KIND_NAMES, RequestTable, class_names},
-    window::{MOST_NS, narrowed},
+    window::MOST_NS,
 };
+pub(crate) use self::{page::html as page_of, requests::each_request, sample::Sample, window::narrowed};
 use crate::Result;
 
 /// Bytes of a page at most, whatever the reel.
@@ -89,8 +90,6 @@ pub struct ReportOptions {
     pub title: Option<String>,
     /// What was found, in the order to be listed; the page has no such list when there is nothing.
     pub findings: Vec<Finding>,
-    /// The page is served and may ask its server for more.
-    pub served: bool,
 }
 
 /// The page.
@@ -98,9 +97,13 @@ pub struct ReportOptions {
 /// # Errors
 /// When the reel cannot be read.
 pub fn report(reel: &Reel, options: &ReportOptions) -> Result<String> {
-    let room = (MOST_PAGE_BYTES - SCRIPT_BYTES) / 4 * 3;
-    let Bundle { bytes, .. } = bundle(reel, None, &options.findings, room)?;
-    Ok(page::html(&bytes, options.title.as_deref(), options.served))
+    let Bundle { bytes, .. } = whole_bundle(reel, &options.findings)?;
+    Ok(page_of(&bytes, options.title.as_deref(), false))
+}
+
+/// What a page holds of the whole reel.
+pub(crate) fn whole_bundle(reel: &Reel, findings: &[Finding]) -> Result<Bundle> {
+    bundle(reel, None, findings, (MOST_PAGE_BYTES - SCRIPT_BYTES) / 4 * 3)
 }
 
 /// What the scripts draw from.

@@ -30,8 +30,8 @@ const SCRIPTS: &[&str] = &[
     include_str!("page/main.js"),
 ];
 
-/// The whole document.
-pub(super) fn html(bundle: &[u8], title: Option<&str>, served: bool) -> String {
+/// The whole document; one that is `served` may ask its server for more.
+pub(crate) fn html(bundle: &[u8], title: Option<&str>, served: bool) -> String {
     let data = STANDARD.encode(bundle);
     // No handler or script that the markup does not name runs, whatever may have got into the page.
     let mut hasher = DefaultHasher::new();

@@ -47,7 +47,7 @@ pub(super) struct Seen {
 }
 
 /// Calls `each` with every request, in dispatch order; then with those of devices that make none of their bios.
-pub(super) fn each_request(reel: &Reel, mut each: impl FnMut(&Request)) -> Result<()> {
+pub(crate) fn each_request(reel: &Reel, mut each: impl FnMut(&Request)) -> Result<()> {
     let with_bios = reel.count::<Bio>() > 0;
     let mut known = std::collections::BTreeSet::new();
     if reel.count::<Block>() > 0 {

@@ -5,7 +5,7 @@ use std::{cmp::Ordering, collections::BinaryHeap};
 
 /// Events held, and those the page has to leave out.
 #[derive(Debug)]
-pub(super) struct Sample<T> {
+pub(crate) struct Sample<T> {
     most: usize,
     most_slow: usize,
     seen: u64,
@@ -42,25 +42,25 @@ impl<T> Eq for Slow<T> {}
 
 /// What was held at the end, in the order it came.
 #[derive(Debug)]
-pub(super) struct Held<T> {
+pub(crate) struct Held<T> {
     /// Events.
-    pub(super) events: Vec<T>,
+    pub(crate) events: Vec<T>,
     /// For each, whether it is here because it was slow.
-    pub(super) slow: Vec<bool>,
+    pub(crate) slow: Vec<bool>,
     /// Events there were.
-    pub(super) total: u64,
+    pub(crate) total: u64,
     /// One in so many is held, beside the slow.
-    pub(super) one_in: u64,
+    pub(crate) one_in: u64,
 }
 
 impl<T: Clone> Sample<T> {
     /// Holds at most `most` events by chance and `most_slow` besides.
-    pub(super) fn new(most: usize, most_slow: usize) -> Self {
+    pub(crate) fn new(most: usize, most_slow: usize) -> Self {
         Self { most: most.max(1), most_slow, seen: 0, mask: 0, kept: Vec::new(), slow: BinaryHeap::new() }
     }
 
     /// The next event, and how long it took.
-    pub(super) fn push(&mut self, took_ns: i64, event: T) {
+    pub(crate) fn push(&mut self, took_ns: i64, event: T) {
         let number = self.seen;
         self.seen += 1;
         let full = self.slow.len() >= self.most_slow;
@@ -82,7 +82,7 @@ impl<T: Clone> Sample<T> {
     }
 
     /// What is held.
-    pub(super) fn finish(self) -> Held<T> {
+    pub(crate) fn finish(self) -> Held<T> {
         let one_in = self.mask + 1;
         let mut all: Vec<(u64, bool, T)> = self.kept.into_iter().map(|(n, e)| (n, false, e)).collect();
         if one_in > 1 {
@@ -98,12 +98,20 @@ impl<T: Clone> Sample<T> {
 
 impl<T> Held<T> {
     /// Whether nothing is left out.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.one_in == 1
     }
 
+    /// All events, or, where they were not all held, the slowest of them; in the order they came. As many as were asked to be
+    /// held as slow.
+    pub(crate) fn slowest(self, most: usize) -> Vec<T> {
+        let complete = self.is_complete();
+        let both = self.events.into_iter().zip(self.slow);
+        both.filter(|(_, slow)| complete || *slow).map(|(e, _)| e).take(most).collect()
+    }
+
     /// Leaves out every second of those that are not slow; when those are few, of the slow too.
-    pub(super) fn halve(&mut self) {
+    pub(crate) fn halve(&mut self) {
         let few = self.slow.iter().filter(|s| !**s).count() < 512;
         let mut n = 0u64;
         let keep: Vec<bool> = self

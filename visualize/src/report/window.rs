@@ -28,7 +28,7 @@ impl Window {
 
 /// The reel with only those segments of events in which something of the window can be; `longest_ns` is the longest that a
 /// request took, since segments are listed by when requests were issued.
-pub(super) fn narrowed(reel: &Reel, window: Window, longest_ns: i64) -> Reel {
+pub(crate) fn narrowed(reel: &Reel, window: Window, longest_ns: i64) -> Reel {
     let mut narrow = reel.clone();
     for table in [Op::TABLE, Block::TABLE, Bio::TABLE] {
         if let Some(segments) = narrow.manifest.segments.get_mut(table) {

@@ -51,6 +51,11 @@ function moment(ns, step) {
   return `${plain(ns / unit[1], decimals)} ${unit[0]}`;
 }
 
+// A moment to the nanosecond.
+function exactly(ns) {
+  return `${(ns / 1e9).toFixed(9)} s`;
+}
+
 // The least of 1, 2, 5, 10, … that is at least so much.
 function niceStep(least) {
   if (!(least > 0) || !Number.isFinite(least)) return 1;

@@ -17,8 +17,10 @@ function drawHead() {
   fact('with settling', about.settle_ns > 0 ? duration(about.elapsed_ns + about.settle_ns) : '');
   if (view.base.calls) fact('operations', count(view.base.calls.singles.total));
   fact('requests', view.base.devices.length ? view.base.devices.map((d) => `${count(d.singles.total)} on ${readable(d.label)}`).slice(0, 3).join(', ') + (view.base.devices.length > 3 ? ', …' : '') : '');
-  const mounts = about.mounts.slice(0, 4).map(([where, type]) => `${readable(type)} at ${readable(where)}`);
-  fact('file systems', mounts.join(', ') + (about.mounts.length > 4 ? `, and ${about.mounts.length - 4} more` : ''));
+  const kinds = ['proc', 'sysfs', 'devtmpfs', 'devpts', 'cgroup2', 'cgroup', 'debugfs', 'tracefs', 'securityfs', 'mqueue', 'bpf', 'hugetlbfs', 'pstore', 'autofs'];
+  const real = about.mounts.filter(([, type]) => !kinds.includes(type));
+  const mounts = real.slice(0, 4).map(([where, type]) => `${readable(type)} at ${readable(where)}`);
+  fact('file systems', mounts.join(', ') + (real.length > 4 ? `, and ${real.length - 4} more` : ''));
   fact('made', about.realtime_ns > 0 ? new Date(about.realtime_ns / 1e6).toISOString().replace('T', ' ').slice(0, 19) + ' UTC' : '');
   fact('on', about.host ? `${readable(about.host)}, Linux ${readable(about.kernel)}, ${about.cpus} CPUs, ${bytes(about.mem_bytes)}` : '');
   notices(about, index).forEach(([kind, text]) => byId('notices').append(element('li', { class: kind }, text)));

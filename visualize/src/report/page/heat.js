@@ -1,5 +1,8 @@
 // Latency heat maps: how long events took, by the moment of their end; with the median, the 99th percentile and the longest over it.
 
+// Fewer events than this are seen by themselves; a line would only hide them.
+const LEAST_FOR_QUANTILES = 5;
+
 class HeatPanel extends Panel {
   constructor(options) {
     super({ height: 170, ...options });
@@ -58,7 +61,7 @@ class HeatPanel extends Panel {
     const s = source.singles;
     let n = 0;
     eachSingle(source, view.from, view.to, () => { n += 1; });
-    const size = (n < 3000 ? 3 : n < 60000 ? 2 : 1) * this.scale - 1;
+    const size = (n < 1000 ? 4 : n < 5000 ? 3 : n < 60000 ? 2 : 1) * this.scale - 1;
     eachSingle(source, view.from, view.to, (i) => {
       if (!(s.flags[i] & FLAG.complete)) return;
       const end = s.at[i] + s.took[i];
@@ -118,7 +121,7 @@ class HeatPanel extends Panel {
       const line = new Path2D();
       let last = -2;
       for (let b = 0; b < n; b += 1) {
-        if (lists[b].length === 0) continue;
+        if (lists[b].length === 0 || lists[b].reduce((n, [, weight]) => n + weight, 0) < LEAST_FOR_QUANTILES) continue;
         const at = y(quantileOf(lists[b], share));
         const x = (b + 0.5) * step;
         if (b - last > 8) line.moveTo(x - step / 2, at);

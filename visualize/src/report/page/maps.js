@@ -26,7 +26,7 @@ class MapPanel extends Panel {
 
   // Least size of an event, px: few are drawn larger, so that each can be seen.
   leastPx(n) {
-    return n < 3000 ? 3 : n < 60000 ? 2 : 1;
+    return n < 1000 ? 4 : n < 5000 ? 3 : n < 60000 ? 2 : 1;
   }
 
   drawPlot(g, w, h) {
@@ -60,7 +60,7 @@ class MapPanel extends Panel {
     if (source.singles.complete || !source.map) {
       const counts = keys.map(() => new Corners(width, height));
       let n = 0;
-      eachSingle(source, view.from, view.to, () => { n += 1; });
+      this.eachPlaced(source, (i, layer) => { n += layer < keys.length ? 1 : 0; });
       const least = this.leastPx(n) * this.scale - 1;
       this.eachPlaced(source, (i, layer, low, high) => {
         if (layer >= keys.length) return;
@@ -118,7 +118,7 @@ class MapPanel extends Panel {
   tell(source) {
     const s = source.singles;
     const zoomed = this.low > 0 || this.high < 1 ? ' · zoomed vertically, double click on the axis for all' : '';
-    if (s.complete || !source.map) this.told.textContent = `every one of ${count(this.drawn ?? s.n)} ${this.what} is drawn${zoomed}`;
+    if (s.complete || !source.map) this.told.textContent = this.drawn === 0 ? `none in this window${zoomed}` : `every one of ${count(this.drawn)} ${this.what} is drawn${zoomed}`;
     else this.told.textContent = `density of ${count(s.total)} ${this.what}; singly: the slowest and 1 in ${count(s.oneIn)}${zoomed}`;
   }
 
@@ -168,7 +168,7 @@ class MapPanel extends Panel {
 class OffsetMap extends MapPanel {
   constructor() {
     super({
-      id: 'offsets', title: 'Offsets on the device', height: 300, what: 'requests', nothing: 'no requests of a block device in this reel',
+      id: 'offsets', title: 'Offsets on the device', height: 300, what: 'requests with an address', nothing: 'no requests of a block device in this reel',
       legend: [
         { key: 'read', label: 'read', color: 'read' },
         { key: 'write', label: 'write', color: 'write' },
@@ -254,12 +254,15 @@ class OffsetMap extends MapPanel {
     const labels = [];
     for (const [from, to, row, n] of bands) {
       const perPx = ((to - from) * 512) / Math.max(1e-9, (n / rows / (this.high - this.low)) * this.height);
-      const step = niceBytes(perPx * 42);
+      const step = niceBytes(perPx * 30);
       const low = Math.max(from, this.sectorAt(this.low)) * 512;
       const high = Math.min(to, this.sectorAt(this.high)) * 512;
+      const before = labels.length;
       for (let k = Math.ceil(low / step); k * step <= high && labels.length < 200; k += 1) {
         labels.push([this.yOf(this.unitOf((k * step) / 512)), addressLabel(k * step, step)]);
       }
+      // A band too low for a round address tells where it begins.
+      if (labels.length === before && low <= high) labels.push([this.yOf(this.unitOf(low / 512)), `${bytes(low)}`, true]);
       if (row > 0) this.gapLine(row / rows, w);
     }
     labels.sort((a, b) => b[0] - a[0]);
@@ -298,7 +301,7 @@ function addressLabel(n, step) {
 class FileMap extends MapPanel {
   constructor() {
     super({
-      id: 'files', title: 'Places in files', height: 260, what: 'operations', nothing: 'no reads or writes of files in this reel',
+      id: 'files', title: 'Places in files', height: 260, what: 'reads and writes', nothing: 'no reads or writes of files in this reel',
       legend: [
         { key: 'read', label: 'read', color: 'read' },
         { key: 'write', label: 'write', color: 'write' },
@@ -319,11 +322,6 @@ class FileMap extends MapPanel {
 
   tell(source) {
     super.tell(source);
-    if (source.singles.complete) {
-      let n = 0;
-      this.eachPlaced(source, () => { n += 1; });
-      this.told.textContent = this.told.textContent.replace(/of [\d,]+ operations/, `of ${count(n)} reads and writes`);
-    }
     if (source.lanes.others > 0) this.told.textContent += ` · ${count(source.lanes.others)} files share the top lane`;
   }
 

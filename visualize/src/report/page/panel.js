@@ -149,10 +149,11 @@ class Panel {
         g.lineTo(w, Math.round(y) + 0.5);
         g.stroke();
       }
-      if (text && Math.abs(last - y) >= 12) {
+      const at = Math.max(6, Math.min(this.height - 5, y));
+      if (text && Math.abs(last - at) >= 12) {
         // Text stands outside of the plot's clip: drawn after it.
-        this.outside.push([y, text]);
-        last = y;
+        this.outside.push([at, text]);
+        last = at;
       }
     }
   }
@@ -167,7 +168,7 @@ class Panel {
     g.textBaseline = 'middle';
     for (const [y, text] of this.outside) {
       const cut = fitText(g, text, LEFT - 14);
-      g.fillText(cut, -7, Math.max(6, Math.min(this.height - 5, y)));
+      g.fillText(cut, -7, y);
     }
     g.restore();
     this.outside = [];

@@ -137,7 +137,7 @@ function jumpTo(at, took) {
 function requestCells(data, device, i) {
   const s = device.singles;
   return [
-    moment(s.at[i], 1000), data.index.classes[s.class[i]], s.sector[i] < 0 ? '' : count(s.sector[i]), bytes(s.bytes[i]),
+    exactly(s.at[i]), data.index.classes[s.class[i]], s.sector[i] < 0 ? '' : count(s.sector[i]), bytes(s.bytes[i]),
     s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended', s.flags[i] & FLAG.queued ? duration(s.waited[i]) : '',
     s.what[i] >= 0 ? readable(data.index.carried[s.what[i]] || '') : '',
     s.file[i] >= 0 && data.calls ? laneName(data.calls.lanes, s.file[i]) : '',
@@ -148,7 +148,7 @@ function requestCells(data, device, i) {
 function callCells(data, calls, i) {
   const s = calls.singles;
   return [
-    moment(s.at[i], 1000), readable(data.index.ops[s.op[i]] || ''), s.file[i] >= 0 ? laneName(calls.lanes, s.file[i]) : '',
+    exactly(s.at[i]), readable(data.index.ops[s.op[i]] || ''), s.file[i] >= 0 ? laneName(calls.lanes, s.file[i]) : '',
     s.flags[i] & FLAG.queued ? count(s.offset[i]) : '', count(s.ret[i]),
     s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended', taskShort(s.task[i]),
   ];

@@ -43,7 +43,7 @@ function requestRows(data, device, i) {
   const done = s.flags[i] & FLAG.complete;
   const file = s.file[i] >= 0 && data.calls ? laneName(data.calls.lanes, s.file[i]) : '';
   return [
-    ['issued', moment(s.at[i], 1)],
+    ['issued', exactly(s.at[i])],
     ['took (D2C)', done ? duration(s.took[i]) : 'not ended when the recording did'],
     ['queued before (Q2D)', s.flags[i] & FLAG.queued ? duration(s.waited[i]) : ''],
     ['sectors', s.sector[i] < 0 ? '' : `${count(s.sector[i])} + ${count(Math.ceil(s.bytes[i] / 512))} (at ${bytes(s.sector[i] * 512)})`],
@@ -65,7 +65,7 @@ function callRows(data, calls, i) {
   const s = calls.singles;
   const moves = s.kind[i] <= 2;
   return [
-    ['entered', moment(s.at[i], 1)],
+    ['entered', exactly(s.at[i])],
     ['took', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'its end was not seen'],
     ['file', s.file[i] >= 0 ? laneName(calls.lanes, s.file[i]) : ''],
     ['offset', s.flags[i] & FLAG.queued ? `${count(s.offset[i])} (${bytes(s.offset[i])})` : ''],
