@@ -146,13 +146,14 @@ impl State {
 fn show(terminal: &mut DefaultTerminal, reel: &Reel, state: &mut State) -> io::Result<()> {
     let mut reading = Some(state.read(reel, terminal.size()?));
     let mut shown: Option<Made> = None;
+    // What keys or the terminal's size ask for while a reading goes on: the last of it is read when that has ended.
+    let mut again = false;
     loop {
         terminal.draw(|frame| draw(frame, shown.as_ref(), state, reading.is_some()))?;
-        let mut again = false;
         if event::poll(PATIENCE)? {
             match event::read()? {
                 Event::Key(key) if key.kind == KeyEventKind::Press => {
-                    again = state.key(key.code, key.modifiers.contains(KeyModifiers::CONTROL));
+                    again |= state.key(key.code, key.modifiers.contains(KeyModifiers::CONTROL));
                 }
                 Event::Resize(..) => again = true,
                 _ => {}
@@ -161,7 +162,8 @@ fn show(terminal: &mut DefaultTerminal, reel: &Reel, state: &mut State) -> io::R
         if state.quit {
             return Ok(());
         }
-        if again {
+        if again && reading.is_none() {
+            again = false;
             reading = Some(state.read(reel, terminal.size()?));
         }
         match reading.as_ref().map(Receiver::try_recv) {

@@ -48,9 +48,11 @@ pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, panels: Vec<
     let count = panels.len();
     let mut counters: Vec<Placed> = (0..COUNTERS).map(|_| Vec::new()).collect();
     let mut others: Placed = Vec::new();
-    for (place, panel) in panels.into_iter().enumerate() {
+    let mut panels: Placed = panels.into_iter().enumerate().collect();
+    // The costly ones first, so that the others even out what these leave.
+    panels.sort_by_key(|(_, panel)| std::cmp::Reverse(panel.cost()));
+    for (place, panel) in panels {
         if panel.needs() == Needs::Requests {
-            // The fullest last: panels are listed with the costly ones first.
             let least = (0..COUNTERS).min_by_key(|i| counters[*i].iter().map(|(_, p)| p.cost()).sum::<u32>());
             counters[least.unwrap_or(0)].push((place, panel));
         } else {

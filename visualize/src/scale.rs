@@ -94,8 +94,9 @@ pub fn duration(ns: i64) -> String {
     let v = ns as f64;
     let (v, unit) = match ns.abs() {
         0..1_000 => (v, "ns"),
-        1_000..1_000_000 => (v / 1e3, "µs"),
-        1_000_000..1_000_000_000 => (v / 1e6, "ms"),
+        // What three digits round to a thousand is one of the next unit.
+        1_000..999_500 => (v / 1e3, "µs"),
+        999_500..999_500_000 => (v / 1e6, "ms"),
         _ => (v / 1e9, "s"),
     };
     if unit == "ns" { format!("{ns} ns") } else { format!("{} {unit}", three_digits(v)) }
@@ -178,6 +179,7 @@ mod tests {
     #[test]
     fn quantities_have_three_digits() {
         assert_eq!([999, 1_500, 12_345_678, 123_456_789_000].map(duration), ["999 ns", "1.50 µs", "12.3 ms", "123 s"]);
+        assert_eq!([999_499, 999_700].map(duration), ["999 µs", "1.00 ms"]);
         assert_eq!([512, 1000, 1536, 105 << 20].map(bytes), ["512 B", "0.98 KiB", "1.50 KiB", "105 MiB"]);
         assert_eq!(count(1_234_567), "1,234,567");
     }

@@ -134,6 +134,8 @@ impl Theme {
         match ink {
             // A step is its own colour, however many there are.
             Ink::Heat(_) => Ramp([c, c, c]),
+            // Hues stay what they are: two reels over each other must not end in black.
+            Ink::Hue(_) => Ramp([color::mix(c, few, share), c, color::mix(c, many, 0.3)]),
             _ => Ramp([color::mix(c, few, share), c, color::mix(c, many, 0.58)]),
         }
     }

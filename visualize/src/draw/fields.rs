@@ -63,6 +63,14 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
     let unit = some().map(|f| unit(spec, f)).find(|u| !u.is_empty()).unwrap_or_default();
     let entries = legend(p, &fields, most, row_px);
     panel::heading(&mut p.svg, &p.pen, heading, spec.title, &unit, &entries);
+    // The axis that all share is labelled left of the first column, whatever that has to show.
+    if let (Some(first), Some(column)) = (some().next(), p.columns.first()) {
+        let left = column.x - 8.0;
+        for (below, label) in first.rows.ticks(row_px) {
+            let at = y + below.round().min(f64::from(height) - 1.0) + 0.5;
+            p.svg.text((left, at + 4.0), &label, p.pen.tick(), Anchor::End);
+        }
+    }
     for (i, field) in fields.iter().enumerate() {
         let area = p.columns[i].area(y, f64::from(height));
         let time = p.columns[i].time;
@@ -139,12 +147,9 @@ fn one(p: &mut Painter, i: usize, (area, row_px): (Area, u32), field: &Field, mo
     let height = f64::from(field.rows.count() * row_px);
     // A shorter one of lanes does not fill its plot.
     let filled = Area { h: height, ..area };
-    for (from_top, label) in field.rows.ticks(row_px) {
-        let at = area.y + from_top.round().min(height - 1.0) + 0.5;
+    for (below, _) in field.rows.ticks(row_px) {
+        let at = area.y + below.round().min(height - 1.0) + 0.5;
         p.svg.line((area.x, at), (area.right(), at), theme.grid, 1.0, "");
-        if i == 0 {
-            p.svg.text((area.x - 8.0, at + 4.0), &label, p.pen.tick(), Anchor::End);
-        }
     }
     settle_shade(&mut p.svg, theme, area, &p.columns[i]);
     let inked: Vec<Inked<'_>> =
