@@ -9,20 +9,24 @@ pub struct Bins {
     from_ns: i64,
     to_ns: i64,
     width_ns: i64,
+    /// Kept, since it is asked for with every event.
+    count: usize,
 }
 
 impl Bins {
     /// Bins of `width_ns` over the window; an empty window becomes one bin of 1 ns.
     pub fn new(from_ns: i64, to_ns: i64, width_ns: i64) -> Self {
         let to_ns = to_ns.max(from_ns.saturating_add(1));
-        Self { from_ns, to_ns, width_ns: width_ns.clamp(1, to_ns - from_ns) }
+        let width_ns = width_ns.clamp(1, to_ns - from_ns);
+        let (span, width) = ((to_ns - from_ns) as u64, width_ns as u64);
+        let rest_is_a_bin = span % width >= width.div_ceil(2);
+        let count = (span / width + u64::from(rest_is_a_bin)).max(1) as usize;
+        Self { from_ns, to_ns, width_ns, count }
     }
 
     /// Number of bins, at least 1.
     pub fn count(&self) -> usize {
-        let (span, width) = (self.span_ns() as u64, self.width_ns as u64);
-        let rest_is_a_bin = span % width >= width.div_ceil(2);
-        (span / width + u64::from(rest_is_a_bin)).max(1) as usize
+        self.count
     }
 
     /// Width of all bins but perhaps the last, ns.

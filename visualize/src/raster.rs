@@ -185,7 +185,7 @@ pub fn png(layers: &[Inked<'_>], blend: Blend, theme: &Theme) -> Result<Vec<u8>>
             *pixel = PremultipliedColorU8::from_rgba(r, g, b, 255).ok_or_else(|| failed("a colour is out of range"))?;
         }
     }
-    map.encode_png().map_err(|e| failed(&e.to_string()))
+    crate::render::encode(&map)
 }
 
 #[cfg(test)]

@@ -41,6 +41,21 @@ pub fn png(svg: &str, width: u32, height: u32) -> Result<Vec<u8>> {
     pixels(svg, width, height)?.encode_png().map_err(|e| PlotError::Render { why: e.to_string() })
 }
 
+/// A raster as PNG. Its pixels must be opaque or nothing at all: then what tiny-skia holds, colours times opacity, is what PNG
+/// wants. Compressed quickly, since on its way to a picture it is unpacked again at once.
+pub(crate) fn encode(map: &Pixmap) -> Result<Vec<u8>> {
+    let failed = |e: png::EncodingError| PlotError::Render { why: e.to_string() };
+    let mut out = Vec::new();
+    let mut encoder = png::Encoder::new(&mut out, map.width(), map.height());
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_compression(png::Compression::Fast);
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(map.data()).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    Ok(out)
+}
+
 /// The picture as RGB, row by row; it must be opaque.
 pub(crate) fn rgb(svg: &str, width: u32, height: u32) -> Result<Vec<u8>> {
     Ok(pixels(svg, width, height)?.pixels().iter().flat_map(|p| [p.red(), p.green(), p.blue()]).collect())

@@ -61,7 +61,7 @@ impl Encoder {
                 let ffmpeg = Command::new("ffmpeg")
                     .args(["-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24"])
                     .args(["-s", &format!("{width}x{height}"), "-r", &rate.to_string(), "-i", "-"])
-                    .args(["-an", "-c:v", "libx264", "-preset", "veryfast", "-tune", "animation", "-crf", "20"])
+                    .args(["-an", "-c:v", "libx264", "-preset", "superfast", "-tune", "animation", "-crf", "20"])
                     .args(["-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4"])
                     .arg(target)
                     .stdin(Stdio::piped())
