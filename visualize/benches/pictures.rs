@@ -154,7 +154,8 @@ fn others(reel: &Path, dir: &Path, n: i64) -> Result<()> {
     }
     if there("btt") {
         let mut c = Command::new("btt");
-        measure("btt", n, c.arg("-i").arg(&dump).arg("-o").arg(dir.join("btt")))?;
+        // It leaves files where it runs.
+        measure("btt", n, c.current_dir(dir).arg("-i").arg(&dump).arg("-o").arg(dir.join("btt")))?;
     }
     fs::remove_file(dump)?;
     Ok(())
