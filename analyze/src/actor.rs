@@ -9,6 +9,7 @@ use ioreel_traces::{
     Reel, Text,
     rows::{Exec, File, Task},
 };
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::{
@@ -68,8 +69,8 @@ impl Totals {
 /// Collects calls by file and by thread. Memory: one entry per file and thread with a call.
 #[derive(Clone, Debug, Default)]
 pub struct ActorMeter {
-    files: HashMap<i64, Totals>,
-    tasks: HashMap<i64, Totals>,
+    files: FxHashMap<i64, Totals>,
+    tasks: FxHashMap<i64, Totals>,
 }
 
 /// Totals of one file: the calls that knew it, through a descriptor or by opening it.

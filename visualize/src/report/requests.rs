@@ -1,17 +1,17 @@
 //! The devices: which there are, and for each what the page draws of its requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ioreel_analyze::{
     bins::Bins,
     coverage::Coverage,
     peaks::DepthPeaks,
-    requests::{Class, Request, requests, requests_with_ids},
+    requests::{Class, Request, each_of_segment, requests, requests_with_ids},
     seeks::{Seek, SeekCounter},
     series::DeviceSeries,
 };
 use ioreel_traces::{
-    Reel,
+    Reel, ReelError,
     rows::{Bio, Block},
 };
 
@@ -49,16 +49,12 @@ pub(super) struct Seen {
 /// Calls `each` with every request, in dispatch order; then with those of devices that make none of their bios.
 pub(crate) fn each_request(reel: &Reel, mut each: impl FnMut(&Request)) -> Result<()> {
     let with_bios = reel.count::<Bio>() > 0;
-    let mut known = std::collections::BTreeSet::new();
-    if reel.count::<Block>() > 0 {
-        let mut last = None;
-        for request in if with_bios { requests_with_ids(reel) } else { requests(reel) } {
-            let r = request?;
-            if last != Some(r.dev) {
-                known.insert(r.dev);
-                last = Some(r.dev);
-            }
-            each(&r);
+    let mut known = BTreeSet::new();
+    let mut all = if with_bios { requests_with_ids(reel) } else { requests(reel) };
+    while let Some(batch) = all.next_batch()? {
+        for run in batch.chunk_by(|a, b| a.dev == b.dev) {
+            known.extend(run.first().map(|r| r.dev));
+            run.iter().for_each(&mut each);
         }
     }
     if with_bios {
@@ -67,14 +63,58 @@ pub(crate) fn each_request(reel: &Reel, mut each: impl FnMut(&Request)) -> Resul
     Ok(())
 }
 
-/// First pass: the devices whose requests meet the window.
-pub(super) fn survey(reel: &Reel, window: Option<Window>) -> Result<BTreeMap<i64, Seen>> {
-    let mut devices: BTreeMap<i64, Seen> = BTreeMap::new();
-    each_request(reel, |r| {
-        if window.is_some_and(|w| !w.meets(r.issue_ns, r.last_ns())) {
-            return;
+type Devices = BTreeMap<i64, Seen>;
+
+/// Threads that read segments in the first pass.
+const READERS: usize = 2;
+
+/// First pass: the devices whose requests meet the window. Segments are shared out among threads, since nothing here depends on
+/// order.
+pub(super) fn survey(reel: &Reel, window: Option<Window>) -> Result<Devices> {
+    let segments = reel.segments::<Block>().len();
+    let part = |first: usize| -> Result<(Devices, BTreeSet<i64>)> {
+        let (mut devices, mut known) = (Devices::new(), BTreeSet::new());
+        for segment in (first..segments).step_by(READERS) {
+            each_of_segment(reel, segment, |batch| {
+                for run in batch.chunk_by(|a, b| a.dev == b.dev) {
+                    known.extend(run.first().map(|r| r.dev));
+                    see(&mut devices, window, run);
+                }
+            })?;
         }
-        let seen = devices.entry(r.dev).or_default();
+        Ok((devices, known))
+    };
+    let parts = std::thread::scope(|threads| {
+        let part = &part;
+        let running: Vec<_> = (1..READERS).map(|first| threads.spawn(move || part(first))).collect();
+        let own = part(0);
+        let others = running.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(died(reel))));
+        std::iter::once(own).chain(others).collect::<Result<Vec<_>>>()
+    })?;
+    let (mut all, mut known) = (Devices::new(), BTreeSet::new());
+    for (devices, some) in parts {
+        known.extend(some);
+        for (dev, seen) in devices {
+            all.entry(dev).or_default().merge(&seen);
+        }
+    }
+    if reel.count::<Bio>() > 0 {
+        each_unqueued_bio(reel, &known, |r| see(&mut all, window, std::slice::from_ref(r)))?;
+    }
+    Ok(all)
+}
+
+/// A thread that died is a bug; there is nothing to tell then but that.
+fn died(reel: &Reel) -> crate::PlotError {
+    ReelError::BadSegment { path: reel.path().into(), why: "reading it failed".into() }.into()
+}
+
+/// Adds requests of one device.
+fn see(devices: &mut Devices, window: Option<Window>, run: &[Request]) {
+    let mut meeting = run.iter().filter(|r| window.is_none_or(|w| w.meets(r.issue_ns, r.last_ns()))).peekable();
+    let Some(first) = meeting.peek() else { return };
+    let seen = devices.entry(first.dev).or_default();
+    for r in meeting {
         seen.count += 1;
         seen.last_ns = seen.last_ns.max(r.last_ns().min(MOST_NS));
         seen.longest_ns = seen.longest_ns.max(r.last_ns().saturating_sub(r.issue_ns));
@@ -82,8 +122,17 @@ pub(super) fn survey(reel: &Reel, window: Option<Window>) -> Result<BTreeMap<i64
             seen.used.add(r.sector, r.end_sector());
             seen.bytes = seen.bytes.saturating_add(u64::try_from(r.len_bytes).unwrap_or(0));
         }
-    })?;
-    Ok(devices)
+    }
+}
+
+impl Seen {
+    fn merge(&mut self, other: &Self) {
+        self.used.merge(&other.used);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.count += other.count;
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
 }
 
 /// One request as the page shows it by itself.
@@ -158,7 +207,7 @@ pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Resu
     // Events are shared out by need, and what one device does not need is another's.
     let total: u64 = order.iter().map(|(_, s)| s.count).sum();
     let fits = total <= plan.singles as u64;
-    let mut meters: BTreeMap<i64, Meter> = order
+    let mut meters: Vec<(i64, Meter)> = order
         .iter()
         .map(|(dev, s)| {
             let most =
@@ -183,8 +232,16 @@ pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Resu
             (**dev, meter)
         })
         .collect();
+    // Requests of one device mostly follow each other.
+    let mut place = 0;
     each_request(reel, |r| {
-        let Some(m) = meters.get_mut(&r.dev) else { return };
+        if meters.get(place).is_none_or(|(dev, _)| *dev != r.dev) {
+            match meters.iter().position(|(dev, _)| *dev == r.dev) {
+                Some(there) => place = there,
+                None => return,
+            }
+        }
+        let Some((_, m)) = meters.get_mut(place) else { return };
         // A seek is one whatever is shown.
         let seek = if r.class.is_data() { m.seeks.push(r.sector, r.end_sector()) } else { Seek::default() };
         if !plan.window.meets(r.issue_ns, r.last_ns()) {
@@ -209,7 +266,7 @@ pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Resu
             grids.heat[layer(r.class)].add((column, column), (row, row));
         }
     })?;
-    let finished = order.iter().filter_map(|(dev, _)| meters.remove_entry(dev)).map(|(dev, m)| {
+    let finished = meters.into_iter().map(|(dev, m)| {
         let (map, flushes, heat) = match m.grids {
             Some(g) => (Some(g.map.map(|g| g.counts())), Some(g.flushes.counts()), Some(g.heat.map(|g| g.counts()))),
             None => (None, None, None),
