@@ -63,3 +63,11 @@ fn a_million_of_each() {
     let png = picture.png().unwrap();
     println!("plotted in {plotted:?}, with the PNG {:?}, {} bytes", start.elapsed(), png.len());
 }
+
+#[test]
+fn every_panel_is_documented() {
+    let text = include_str!("../../../docs/pictures.md");
+    for name in ioreel_visualize::panel_names() {
+        assert!(text.contains(&format!("`{name}`")), "{name}");
+    }
+}
