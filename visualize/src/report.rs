@@ -54,7 +54,7 @@ use crate::Result;
 pub const MOST_PAGE_BYTES: usize = 15_000_000;
 /// Of these, for the scripts and the markup.
 const SCRIPT_BYTES: usize = 400_000;
-/// Single requests, and single calls, that a page holds; some 12 bytes each.
+/// Single requests, and single calls, that a page holds.
 pub const DEFAULT_SINGLES: usize = 200_000;
 /// The slowest of each that are held besides.
 const SLOWEST: usize = 20_000;

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::columns::{Column, Kind};
 use crate::raster::Counts;
 
-/// Level 4: within some percent of level 6 on grids and columns, at twice its speed.
+/// Below the default: time is shorter than room, since what does not fit is made coarser.
 const LEVEL: u32 = 4;
 
 /// A raster of counts, which may be made coarser in time when the page gets too large.

@@ -11,7 +11,7 @@ use crate::{
 
 /// Events of each kind that are listed unless asked otherwise.
 pub(super) const DEFAULT_LIMIT: usize = 1000;
-/// And at most: some 20 MB of text.
+/// And at most, so that an answer's memory is bounded.
 pub(super) const MOST_LIMIT: usize = 100_000;
 
 /// What is asked for.
