@@ -20,7 +20,7 @@ mod sizes;
 
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
-    sync::mpsc::sync_channel,
+    sync::{Arc, mpsc::sync_channel},
 };
 
 use ioreel_traces::{Manifest, Reel, rows, table::Row};
@@ -42,6 +42,7 @@ use self::{
     bios::BioPass,
     block::{BlockMeter, Queued},
     operations::OperationPass,
+    regions::RegionMeter,
 };
 use crate::{
     Result,
@@ -68,11 +69,11 @@ pub struct Stats {
     pub readahead: ReadaheadStats,
 }
 
-/// Requests handed from the reading to the counting thread at a time.
+/// Requests handed from the reading to the counting threads at a time.
 const HANDED: usize = 16 * 1024;
 
 impl Stats {
-    /// Reads the reel on as many threads as it has tables of events.
+    /// Reads the reel on a thread for each table of events; requests are counted on two others.
     ///
     /// # Errors
     /// When the reel cannot be read.
@@ -83,10 +84,11 @@ impl Stats {
         let from_ns = scope.from_ns.unwrap_or(0).max(0);
         let to_ns = scope.to_ns.unwrap_or(whole_ns).min(whole_ns.max(from_ns));
         let wanted = scope.request_ids(reel)?;
-        let (meters, calls, bios) = std::thread::scope(|threads| {
+        let (meters, places, calls, bios) = std::thread::scope(|threads| {
             let calls = threads.spawn(|| OperationPass::of(reel, scope));
             let bios = threads.spawn(|| BioPass::of(reel, scope));
-            let (sender, receiver) = sync_channel::<Vec<Request>>(8);
+            let (sender, receiver) = sync_channel::<Arc<Vec<Request>>>(8);
+            let (to_places, for_places) = sync_channel::<Arc<Vec<Request>>>(8);
             let reader = threads.spawn(move || -> Result<()> {
                 let all = if scope.needs_bios() { requests_with_ids(reel) } else { requests(reel) };
                 let mut batch = Vec::with_capacity(HANDED);
@@ -98,28 +100,40 @@ impl Stats {
                     if inside {
                         batch.push(r);
                     }
-                    if batch.len() == HANDED
-                        && sender.send(std::mem::replace(&mut batch, Vec::with_capacity(HANDED))).is_err()
-                    {
-                        return Ok(());
+                    if batch.len() == HANDED {
+                        let full = Arc::new(std::mem::replace(&mut batch, Vec::with_capacity(HANDED)));
+                        // Nobody listens any more only when a counting thread is gone.
+                        if to_places.send(full.clone()).and(sender.send(full)).is_err() {
+                            return Ok(());
+                        }
                     }
                 }
-                // Nobody listens any more only when the counting thread is gone.
-                let _ = sender.send(batch);
+                let rest = Arc::new(batch);
+                let _ = to_places.send(rest.clone()).and(sender.send(rest));
                 Ok(())
             });
+            // Half of all the work: it waits for memory, not for the CPU.
+            let places = threads.spawn(move || {
+                let mut places = Places::default();
+                for_places.iter().for_each(|batch| batch.iter().for_each(|r| places.push(r)));
+                places
+            });
             let mut meters = Meters { manifest, window: (from_ns, to_ns), last_ns: 0, devices: BTreeMap::new() };
-            receiver.into_iter().flatten().for_each(|r| meters.push(&r));
-            (reader.join().map(|r| r.map(|()| meters)), calls.join(), bios.join())
+            receiver.iter().for_each(|batch| batch.iter().for_each(|r| meters.push(r)));
+            (reader.join().map(|r| r.map(|()| meters)), places.join(), calls.join(), bios.join())
         });
         // A thread that died is a bug; there is nothing to tell then but that.
         let died =
             |_| ioreel_traces::ReelError::BadSegment { path: reel.path().into(), why: "reading it failed".into() };
         let (mut meters, calls, mut bios) = (meters.map_err(died)??, calls.map_err(died)??, bios.map_err(died)??);
+        let mut places = places.map_err(died)?;
 
         let without: BTreeSet<i64> =
             bios.devices.keys().filter(|dev| !meters.devices.contains_key(dev)).copied().collect();
-        meters.push_bios(reel, scope, &without)?;
+        push_bios(reel, scope, &without, |r| {
+            meters.push(r);
+            places.push(r);
+        })?;
 
         OperationPass::reads_of(reel, &bios.files_read_ahead(), &mut bios.readahead)?;
         // What ended after the stated end belongs to the span, unless a window was asked for.
@@ -142,10 +156,12 @@ impl Stats {
         let mut devices: Vec<DeviceStats> = meters
             .devices
             .into_iter()
-            .map(|(dev, (meter, order))| {
+            .map(|(dev, meter)| {
+                let (blocks, order) = places.of(dev);
                 let seen = bios.devices.remove(&dev);
                 let known = seen.is_some();
-                let mut stats = meter.stats(dev, manifest, span_ns, Some(seen.unwrap_or_else(|| order.queued())));
+                let mut stats =
+                    meter.stats(dev, manifest, span_ns, Some(seen.unwrap_or_else(|| order.queued())), blocks);
                 if !known {
                     (stats.queued, stats.merge_ratio) = (None, None);
                 }
@@ -172,45 +188,63 @@ struct Meters<'a> {
     manifest: &'a Manifest,
     window: (i64, i64),
     last_ns: i64,
-    devices: BTreeMap<i64, (BlockMeter, QueueOrder)>,
+    devices: BTreeMap<i64, BlockMeter>,
 }
 
 impl Meters<'_> {
     fn push(&mut self, r: &Request) {
-        let (meter, queue) = self.devices.entry(r.dev).or_insert_with(|| {
+        let meter = self.devices.entry(r.dev).or_insert_with(|| {
             let phys = self.manifest.device(r.dev).map_or(0, |d| d.physical_block_bytes);
-            (BlockMeter::new(phys, self.window.0, self.window.1), QueueOrder::default())
+            BlockMeter::new(phys, self.window.0, self.window.1)
         });
         self.last_ns = self.last_ns.max(r.last_ns());
         meter.push(r);
+    }
+}
+
+/// What becomes of each place of each device, and when its requests were queued.
+#[derive(Debug, Default)]
+struct Places(BTreeMap<i64, (RegionMeter, QueueOrder)>);
+
+impl Places {
+    fn push(&mut self, r: &Request) {
+        let (meter, queue) = self.0.entry(r.dev).or_default();
         queue.push(r);
+        if r.class.is_data() {
+            meter.push(r.class == Class::Write, r.issue_ns, r.sector, r.end_sector());
+        }
     }
 
-    /// Devices that work on bios and make no requests of them (zram, device mapper): a bio is its own request, issued when
-    /// it is queued.
-    fn push_bios(&mut self, reel: &Reel, scope: &Scope, devices: &BTreeSet<i64>) -> Result<()> {
-        if devices.is_empty() {
-            return Ok(());
-        }
-        for bio in reel.rows::<rows::Bio>() {
-            let b = bio?;
-            let inside = scope.holds_time(b.queue_ns) && scope.holds(b.task_id, [b.file, None]);
-            if inside && devices.contains(&b.dev) && scope.holds_device(b.dev) {
-                self.push(&Request {
-                    rq_id: -1,
-                    queue_ns: Some(b.queue_ns),
-                    issue_ns: b.queue_ns,
-                    complete_ns: b.complete_ns,
-                    dev: b.dev,
-                    sector: b.sector,
-                    len_bytes: b.len_bytes,
-                    class: Class::of(&b.op),
-                    error: 0,
-                });
-            }
-        }
-        Ok(())
+    fn of(&mut self, dev: i64) -> (RegionStats, QueueOrder) {
+        let (meter, queue) = self.0.remove(&dev).unwrap_or_default();
+        (meter.stats(), queue)
     }
+}
+
+/// Devices that work on bios and make no requests of them (zram, device mapper): a bio is its own request, issued when
+/// it is queued.
+fn push_bios(reel: &Reel, scope: &Scope, devices: &BTreeSet<i64>, mut push: impl FnMut(&Request)) -> Result<()> {
+    if devices.is_empty() {
+        return Ok(());
+    }
+    for bio in reel.rows::<rows::Bio>() {
+        let b = bio?;
+        let inside = scope.holds_time(b.queue_ns) && scope.holds(b.task_id, [b.file, None]);
+        if inside && devices.contains(&b.dev) && scope.holds_device(b.dev) {
+            push(&Request {
+                rq_id: -1,
+                queue_ns: Some(b.queue_ns),
+                issue_ns: b.queue_ns,
+                complete_ns: b.complete_ns,
+                dev: b.dev,
+                sector: b.sector,
+                len_bytes: b.len_bytes,
+                class: Class::of(&b.op),
+                error: 0,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The last moment a segment of events speaks of.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{
     adjacent::AdjacentMeter,
     period::{Period, PeriodMeter},
-    regions::{RegionMeter, RegionStats},
+    regions::RegionStats,
     seek::{SeekMeter, SeekStats},
     sizes::{SizeMeter, SizeStats},
 };
@@ -28,7 +28,6 @@ pub(super) struct BlockMeter {
     q2d: Latency,
     depth: DepthMeter,
     seeks: SeekMeter,
-    regions: RegionMeter,
     adjacent: AdjacentMeter,
     sizes: SizeMeter,
     period: PeriodMeter,
@@ -122,7 +121,6 @@ impl BlockMeter {
             q2d: Latency::default(),
             depth: DepthMeter::default(),
             seeks: SeekMeter::default(),
-            regions: RegionMeter::default(),
             adjacent: AdjacentMeter::default(),
             sizes: SizeMeter::new(phys_bytes),
             period: PeriodMeter::new(from_ns, to_ns),
@@ -159,11 +157,18 @@ impl BlockMeter {
             self.seeks.push(r.sector, end);
             self.sizes.push(r.sector, r.len_bytes);
             self.adjacent.push(r.class, r.issue_ns, r.sector, end);
-            self.regions.push(r.class == Class::Write, r.issue_ns, r.sector, end);
         }
     }
 
-    pub(super) fn stats(self, dev: i64, manifest: &Manifest, span_ns: i64, queued: Option<Queued>) -> DeviceStats {
+    /// The statistics; those of `queued` bios and of `blocks` are collected apart.
+    pub(super) fn stats(
+        self,
+        dev: i64,
+        manifest: &Manifest,
+        span_ns: i64,
+        queued: Option<Queued>,
+        blocks: RegionStats,
+    ) -> DeviceStats {
         let span = span_ns.max(1) as f64;
         let some = |of: &[u64]| Class::ALL.into_iter().zip(of.iter().copied()).filter(|(_, n)| *n > 0).collect();
         let completed = self.counts.iter().sum::<u64>() - self.incomplete;
@@ -204,7 +209,7 @@ impl BlockMeter {
             unmerged_adjacent: self.adjacent.pairs(),
             seeks: self.seeks.stats(),
             sizes: self.sizes.stats(),
-            blocks: self.regions.stats(),
+            blocks,
             period: self.period.period(d2c.p99_ns),
             d2c,
         }
