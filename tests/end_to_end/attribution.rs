@@ -9,7 +9,7 @@ use std::{
         fd::AsRawFd,
         unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -20,7 +20,7 @@ use ioreel_traces::{
 
 use crate::harness::{
     assert_valid,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold, go_cold_with},
     record, succeed, temp_dir, text,
 };
 
@@ -197,7 +197,8 @@ pub(crate) fn stamps_are_found(name: &str, at: &Path, devices: &[&Path]) -> Reco
     let out = temp_dir();
     let [written, _] = ["write", "read"].map(|what| {
         let r = recorded(at, devices, out.path(), what);
-        go_cold();
+        let files = FILES.map(|f| at.join(f));
+        go_cold_with(&files.each_ref().map(PathBuf::as_path));
         let open = |d: &&Path| (number(d), OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(d).unwrap());
         let disks: HashMap<i64, File> = devices.iter().map(open).collect();
         let mut seen: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
@@ -314,7 +315,7 @@ pub(crate) fn compressed_data_goes_to_its_file() {
         let path = out.path().join(format!("{op}.reel"));
         succeed(&mut record(&path, &[], &["cp", "--reflink=never", text(from), text(to)]));
         let reel = assert_valid(&path);
-        go_cold();
+        go_cold_with(&[&copy]);
         let files = reel.read::<FileRow>().unwrap();
         let file = files.iter().find(|f| f.path.as_deref() == Some(text(&copy))).unwrap().file;
         let bios = reel.read::<Bio>().unwrap();

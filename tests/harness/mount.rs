@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::MetadataExt,
+    os::{fd::AsRawFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     process::{Child, Command},
 };
@@ -165,11 +165,34 @@ impl Mounted {
 
 /// Writes out and forgets what every file system has in memory.
 pub(crate) fn go_cold() {
-    // Twice: a page that somebody holds at that moment stays.
-    for _ in 0..2 {
-        rustix::fs::sync();
-        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+}
+
+/// The same until nothing of these files is left: a page that somebody holds at that moment stays.
+pub(crate) fn go_cold_with(files: &[&Path]) {
+    super::wait_for("the page cache to forget", || {
+        go_cold();
+        files.iter().all(|f| !is_cached(f)).then_some(())
+    });
+}
+
+/// Whether any page of the file is in the page cache.
+fn is_cached(file: &Path) -> bool {
+    let file = File::open(file).unwrap();
+    let len = file.metadata().unwrap().len() as usize;
+    if len == 0 {
+        return false;
     }
+    let mut pages = vec![0_u8; len.div_ceil(4096)];
+    // SAFETY: a mapping of its own that nobody touches, and a vector with a byte for each of its pages.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        assert_eq!(libc::mincore(at, len, pages.as_mut_ptr()), 0);
+        libc::munmap(at, len);
+    }
+    pages.iter().any(|p| p & 1 != 0)
 }
 
 impl Drop for Mounted {
