@@ -13,6 +13,8 @@ use crate::{Result, bad_column, requests::Class};
 /// One bio; fields as in [`Row`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bio<'a> {
+    /// The request that carried it; none on a device that makes none.
+    pub rq_id: Option<i64>,
     /// When it was queued.
     pub queue_ns: i64,
     /// When it ended; none when the recording ended first.
@@ -51,7 +53,8 @@ impl Bio<'_> {
     }
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
+    "rq_id",
     "queue_ns",
     "complete_ns",
     "dev",
@@ -100,7 +103,7 @@ pub fn each_bio(reel: &Reel, mut each: impl FnMut(&Bio<'_>)) -> Result<()> {
         let (queue_ns, dev, sector, len) =
             (number("queue_ns")?, number("dev")?, number("sector")?, number("len_bytes")?);
         let (complete_ns, task_id, file) = (maybe("complete_ns")?, maybe("task_id")?, maybe("file")?);
-        let (offset, cause) = (maybe("file_offset_bytes")?, maybe("cause")?);
+        let (offset, cause, rq_id) = (maybe("file_offset_bytes")?, maybe("cause")?, maybe("rq_id")?);
         let text = |name| column::<Text>(&batch, name).map_err(bad);
         let (op, comm, content) = (text("op")?, text("comm")?, text("class")?);
         let (Column::Text(op, ops), Column::Text(comm, comms), Column::Text(content, contents)) =
@@ -113,6 +116,7 @@ pub fn each_bio(reel: &Reel, mut each: impl FnMut(&Bio<'_>)) -> Result<()> {
         let option = <Option<i64> as Cell>::get;
         for i in 0..batch.num_rows() {
             each(&Bio {
+                rq_id: option(&rq_id, i),
                 queue_ns: get(&queue_ns, i),
                 complete_ns: option(&complete_ns, i),
                 dev: get(&dev, i),

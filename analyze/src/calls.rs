@@ -9,7 +9,7 @@ use ioreel_traces::{
 };
 use serde::Serialize;
 
-use crate::{Result, bad_column};
+use crate::{Result, bad_column, order::settled_ns};
 
 /// What a call is about, for totals and pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -104,9 +104,22 @@ const COLUMNS: [&str; 12] =
     ["op_id", "start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "offset_bytes", "aux", "ret"];
 
 /// Calls `each` with every operation, in the order of the segments. Memory: one batch.
+///
+/// # Errors
+/// When the reel cannot be read.
 pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
+    each_call_settled(reel, |call, _| each(call))
+}
+
+/// The same, each with the time before which nothing begins in the segments to come.
+pub(crate) fn each_call_settled(reel: &Reel, mut each: impl FnMut(&Call<'_>, i64)) -> Result<()> {
     let mut known: HashMap<Text, usize> = HashMap::new();
-    for batch in reel.batches::<Op>(&COLUMNS) {
+    let listed = reel.manifest.segments.get(Op::TABLE).map(Vec::as_slice).unwrap_or_default();
+    let batches = settled_ns(listed)
+        .into_iter()
+        .enumerate()
+        .flat_map(|(i, settled_ns)| reel.segment_batches::<Op>(i, &COLUMNS).map(move |batch| (settled_ns, batch)));
+    for (settled_ns, batch) in batches {
         let batch = batch?;
         let bad = |why| bad_column(Op::TABLE)(why);
         let op_id = column::<i64>(&batch, "op_id").map_err(bad)?;
@@ -145,7 +158,7 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
         for i in 0..batch.num_rows() {
             let Some((op, kind, op_index)) = op.key(i).and_then(|k| names.get(k).copied().flatten()) else { continue };
             let is = |which: &[bool], key: Option<usize>| key.and_then(|k| which.get(k).copied()).unwrap_or(false);
-            each(&Call {
+            let call = Call {
                 op_id: <i64 as Cell>::get(&op_id, i),
                 op,
                 kind,
@@ -160,7 +173,8 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
                 offset_bytes: <Option<i64> as Cell>::get(&offset_bytes, i),
                 aux: <Option<i64> as Cell>::get(&aux, i),
                 ret: <Option<i64> as Cell>::get(&ret, i),
-            });
+            };
+            each(&call, settled_ns);
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! definition, given where it is computed:
 //!
 //! * [`requests`] streams a reel's requests in dispatch order, [`bios`] its bios, [`calls`] its operations;
+//! * [`stages`] tells what came before a request's issue, of imported block traces;
 //! * [`seeks`] defines `seeks.exact` and `seeks.sw64k`;
 //! * [`depth`] is the queue depth, weighted with time, [`peaks`] its greatest per bin;
 //! * [`latency`] keeps percentiles at three digits;
@@ -19,11 +20,13 @@ pub mod depth;
 pub mod device;
 pub mod latency;
 pub mod operation;
+mod order;
 pub mod peaks;
 pub mod requests;
 pub mod scope;
 pub mod seeks;
 pub mod series;
+pub mod stages;
 pub mod stats;
 pub mod summary;
 pub mod waits;

@@ -123,7 +123,7 @@ pub(crate) fn end_sector(sector: i64, len_bytes: i64) -> i64 {
 
 const COLUMNS: [&str; 9] =
     ["queue_ns", "issue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error", "rq_id"];
-const BIO_COLUMNS: [&str; 7] = ["queue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error"];
+const BIO_COLUMNS: [&str; 8] = ["queue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error", "bio_id"];
 
 /// Streams the reel's requests in order of `issue_ns`: segments, each sorted by itself, are merged.
 /// Memory: one batch for each segment that overlaps the present moment.
@@ -139,7 +139,12 @@ pub fn requests_with_ids(reel: &Reel) -> Requests {
 /// The reel's bios as if each were a request that was issued when it was queued: for devices that work on bios and make no
 /// requests of them (zram, device mapper).
 pub fn bios_as_requests(reel: &Reel) -> Requests {
-    in_order(reel, Source::Bio)
+    in_order(reel, Source::Bio(&BIO_COLUMNS[..BIO_COLUMNS.len() - 1]))
+}
+
+/// The same, each with the id of its bio.
+pub fn bios_as_requests_with_ids(reel: &Reel) -> Requests {
+    in_order(reel, Source::Bio(&BIO_COLUMNS))
 }
 
 /// Which table requests are read from.
@@ -147,26 +152,27 @@ pub fn bios_as_requests(reel: &Reel) -> Requests {
 enum Source {
     /// `block`, these columns of it.
     Block(&'static [&'static str]),
-    Bio,
+    /// `bio`, likewise.
+    Bio(&'static [&'static str]),
 }
 
 impl Source {
     fn table(self) -> &'static str {
         match self {
             Self::Block(_) => Block::TABLE,
-            Self::Bio => Bio::TABLE,
+            Self::Bio(_) => Bio::TABLE,
         }
     }
 
     fn batches(self, reel: &Reel, segment: usize) -> Batches {
         match self {
             Self::Block(columns) => reel.segment_batches::<Block>(segment, columns),
-            Self::Bio => reel.segment_batches::<Bio>(segment, &BIO_COLUMNS),
+            Self::Bio(columns) => reel.segment_batches::<Bio>(segment, columns),
         }
     }
 
     fn decode(self, batch: &RecordBatch) -> Result<Vec<Request>> {
-        decode(batch, matches!(self, Self::Bio)).map_err(bad_column(self.table()))
+        decode(batch, matches!(self, Self::Bio(_))).map_err(bad_column(self.table()))
     }
 }
 
@@ -246,7 +252,8 @@ fn decode(batch: &RecordBatch, bios: bool) -> Result<Vec<Request>, String> {
     let dev = column::<i64>(batch, "dev")?;
     let [sector, len_bytes] = [column::<i64>(batch, "sector")?, column::<i64>(batch, "len_bytes")?];
     let error = batch.column_by_name("error").map(|_| column::<Option<i32>>(batch, "error")).transpose()?;
-    let rq_id = batch.column_by_name("rq_id").map(|_| column::<i64>(batch, "rq_id")).transpose()?;
+    let id = if bios { "bio_id" } else { "rq_id" };
+    let rq_id = batch.column_by_name(id).map(|_| column::<i64>(batch, id)).transpose()?;
     let op = column::<Text>(batch, "op")?;
     let (keys, classes) = match &op {
         Column::Text(keys, names) => (keys, names.iter().map(|n| n.as_ref().map(|n| Class::of(n))).collect::<Vec<_>>()),

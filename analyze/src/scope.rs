@@ -55,20 +55,32 @@ impl Scope {
     /// # Errors
     /// When the reel cannot be read.
     pub(crate) fn request_ids(&self, reel: &Reel) -> Result<Option<HashSet<i64>>> {
+        self.ids::<Option<i64>>(reel, "rq_id")
+    }
+
+    /// Ids of the bios within the scope; none when all are.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
+    pub(crate) fn bio_ids(&self, reel: &Reel) -> Result<Option<HashSet<i64>>> {
+        self.ids::<i64>(reel, "bio_id")
+    }
+
+    fn ids<C: Cell + Into<Option<i64>>>(&self, reel: &Reel, name: &str) -> Result<Option<HashSet<i64>>> {
         if !self.needs_bios() {
             return Ok(None);
         }
         let mut ids = HashSet::new();
-        for batch in reel.batches::<Bio>(&["rq_id", "file", "task_id"]) {
+        for batch in reel.batches::<Bio>(&[name, "file", "task_id"]) {
             let batch = batch?;
             let bad = |why| bad_column(Bio::TABLE)(why);
-            let rq_id = column::<Option<i64>>(&batch, "rq_id").map_err(bad)?;
+            let id = column::<C>(&batch, name).map_err(bad)?;
             let file = column::<Option<i64>>(&batch, "file").map_err(bad)?;
             let task_id = column::<Option<i64>>(&batch, "task_id").map_err(bad)?;
             let get = <Option<i64> as Cell>::get;
             for i in 0..batch.num_rows() {
                 if self.holds(get(&task_id, i), [get(&file, i), None])
-                    && let Some(id) = get(&rq_id, i)
+                    && let Some(id) = <C as Cell>::get(&id, i).into()
                 {
                     ids.insert(id);
                 }

@@ -46,8 +46,9 @@ use self::{
 };
 use crate::{
     Result,
-    requests::{Class, Request, requests, requests_with_ids},
+    requests::{Class, Request, bios_as_requests, bios_as_requests_with_ids, requests, requests_with_ids},
     scope::Scope,
+    stages::Moments,
 };
 
 /// Statistics of a reel. The members are the JSON of `ioreel stats --json`: see `docs/json.md`.
@@ -84,6 +85,7 @@ impl Stats {
         let from_ns = scope.from_ns.unwrap_or(0).max(0);
         let to_ns = scope.to_ns.unwrap_or(whole_ns).min(whole_ns.max(from_ns));
         let wanted = scope.request_ids(reel)?;
+        let moments = Moments::of(reel)?;
         let (meters, places, calls, bios) = std::thread::scope(|threads| {
             let calls = threads.spawn(|| OperationPass::of(reel, scope));
             let bios = threads.spawn(|| BioPass::of(reel, scope));
@@ -118,7 +120,8 @@ impl Stats {
                 for_places.iter().for_each(|batch| batch.iter().for_each(|r| places.push(r)));
                 places
             });
-            let mut meters = Meters { manifest, window: (from_ns, to_ns), last_ns: 0, devices: BTreeMap::new() };
+            let mut meters =
+                Meters { manifest, moments, window: (from_ns, to_ns), last_ns: 0, devices: BTreeMap::new() };
             receiver.iter().for_each(|batch| batch.iter().for_each(|r| meters.push(r)));
             (reader.join().map(|r| r.map(|()| meters)), places.join(), calls.join(), bios.join())
         });
@@ -186,6 +189,8 @@ impl Stats {
 
 struct Meters<'a> {
     manifest: &'a Manifest,
+    /// What the records of an imported block trace tell of stages.
+    moments: Option<Moments>,
     window: (i64, i64),
     last_ns: i64,
     devices: BTreeMap<i64, BlockMeter>,
@@ -199,6 +204,9 @@ impl Meters<'_> {
         });
         self.last_ns = self.last_ns.max(r.last_ns());
         meter.push(r);
+        if let Some(stages) = self.moments.as_ref().and_then(|m| m.stages(r)) {
+            meter.staged(r.issue_ns, &stages);
+        }
     }
 }
 
@@ -227,21 +235,14 @@ fn push_bios(reel: &Reel, scope: &Scope, devices: &BTreeSet<i64>, mut push: impl
     if devices.is_empty() {
         return Ok(());
     }
-    for bio in reel.rows::<rows::Bio>() {
-        let b = bio?;
-        let inside = scope.holds_time(b.queue_ns) && scope.holds(b.task_id, [b.file, None]);
-        if inside && devices.contains(&b.dev) && scope.holds_device(b.dev) {
-            push(&Request {
-                rq_id: -1,
-                queue_ns: Some(b.queue_ns),
-                issue_ns: b.queue_ns,
-                complete_ns: b.complete_ns,
-                dev: b.dev,
-                sector: b.sector,
-                len_bytes: b.len_bytes,
-                class: Class::of(&b.op),
-                error: 0,
-            });
+    let wanted = scope.bio_ids(reel)?;
+    let mut all = if wanted.is_some() { bios_as_requests_with_ids(reel) } else { bios_as_requests(reel) };
+    while let Some(batch) = all.next_batch()? {
+        for r in batch.iter().filter(|r| devices.contains(&r.dev)) {
+            let known = wanted.as_ref().is_none_or(|ids| ids.contains(&r.rq_id));
+            if known && scope.holds_time(r.issue_ns) && scope.holds_device(r.dev) {
+                push(r);
+            }
         }
     }
     Ok(())
@@ -272,10 +273,8 @@ impl QueueOrder {
     }
 
     fn pop(&mut self) {
-        if let Some(std::cmp::Reverse(t)) = self.waiting.pop()
-            && let Some(last) = self.queued.last_ns.replace(t)
-        {
-            self.queued.q2q.record(t.saturating_sub(last));
+        if let Some(std::cmp::Reverse(t)) = self.waiting.pop() {
+            self.queued.follow(t);
         }
     }
 

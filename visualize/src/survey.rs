@@ -7,10 +7,10 @@ use std::{
 
 use ioreel_analyze::{
     actor::{ActorMeter, MountSummary},
-    bios::{devices_of_bios, each_bio},
+    bios::devices_of_bios,
     calls::each_call,
     coverage::Coverage,
-    requests::{Request, each_of_segment},
+    requests::{Request, bios_as_requests, each_of_segment},
 };
 use ioreel_traces::{
     Reel,
@@ -176,26 +176,14 @@ fn devices(reel: &Reel, choice: &Choice) -> Result<Devices> {
     if devices_of_bios(reel)?.iter().all(|dev| all.contains_key(dev)) {
         return Ok(all);
     }
-    each_bio(reel, |b| {
-        if !all.contains_key(&b.dev) {
-            let seen = of_bios.entry(b.dev).or_default();
+    let mut bios = bios_as_requests(reel);
+    while let Some(batch) = bios.next_batch()? {
+        for r in batch.iter().filter(|r| !all.contains_key(&r.dev)) {
+            let seen = of_bios.entry(r.dev).or_default();
             seen.of_bios = true;
-            seen.add(
-                choice,
-                &Request {
-                    rq_id: -1,
-                    queue_ns: Some(b.queue_ns),
-                    issue_ns: b.queue_ns,
-                    complete_ns: b.complete_ns,
-                    dev: b.dev,
-                    sector: b.sector,
-                    len_bytes: b.len_bytes,
-                    class: b.class,
-                    error: 0,
-                },
-            );
+            seen.add(choice, r);
         }
-    })?;
+    }
     all.append(&mut of_bios);
     Ok(all)
 }

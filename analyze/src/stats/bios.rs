@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use serde::Serialize;
 
 use super::{block::Queued, extents::ExtentMeter, readahead::Readahead};
-use crate::{Result, bad_column, requests::Class, scope::Scope};
+use crate::{Result, bad_column, order::settled_ns, requests::Class, scope::Scope};
 
 /// Bytes and bios of one class (`data`, `journal`, …).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -63,7 +63,12 @@ impl BioPass {
             "file_offset_bytes",
             "class",
         ];
-        for batch in reel.batches::<Bio>(&columns) {
+        let listed = reel.manifest.segments.get(Bio::TABLE).map(Vec::as_slice).unwrap_or_default();
+        let batches = settled_ns(listed)
+            .into_iter()
+            .enumerate()
+            .flat_map(|(i, settled_ns)| reel.segment_batches::<Bio>(i, &columns).map(move |batch| (settled_ns, batch)));
+        for (settled_ns, batch) in batches {
             let batch = batch?;
             let bad = |why| bad_column(Bio::TABLE)(why);
             let number = |name| column::<i64>(&batch, name).map_err(bad);
@@ -106,9 +111,7 @@ impl BioPass {
                 let len = number(&len_bytes, i);
                 let q = pass.devices.entry(dev).or_default();
                 q.bios += 1;
-                if let Some(last) = q.last_ns.replace(queue_ns) {
-                    q.q2q.record(queue_ns.saturating_sub(last));
-                }
+                q.queued(queue_ns, settled_ns);
                 let op = op.key(i).and_then(|k| ops.get(k).copied()).unwrap_or(Class::Other);
                 q.data += u64::from(len > 0 && op.is_data());
                 let Some(class) = class.key(i).and_then(|k| classes.get(k).copied()) else { continue };
@@ -143,6 +146,7 @@ impl BioPass {
                 }
             }
         }
+        pass.devices.values_mut().for_each(Queued::settle);
         pass.classes.retain(|c| c.reads + c.writes > 0);
         pass.classes.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.class.cmp(&b.class)));
         Ok(pass)

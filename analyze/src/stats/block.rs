@@ -13,7 +13,9 @@ use super::{
 use crate::{
     depth::DepthMeter,
     latency::{Latency, LatencySummary},
+    order::InOrder,
     requests::{Class, Request},
+    stages::Stages,
 };
 
 /// Collects one device's requests in dispatch order.
@@ -26,6 +28,9 @@ pub(super) struct BlockMeter {
     d2c: [Latency; Class::ALL.len()],
     q2c: Latency,
     q2d: Latency,
+    q2g: Latency,
+    g2i: Latency,
+    i2d: Latency,
     depth: DepthMeter,
     seeks: SeekMeter,
     adjacent: AdjacentMeter,
@@ -78,6 +83,12 @@ pub struct DeviceStats {
     pub q2c: LatencySummary,
     /// `Q2D`: queueing of the first bio to issue.
     pub q2d: LatencySummary,
+    /// `Q2G`: queueing of the first bio to the making of the request; of imported block traces alone, as the next two.
+    pub q2g: LatencySummary,
+    /// `G2I`: making of the request to its handing over to the scheduler.
+    pub g2i: LatencySummary,
+    /// `I2D`: handing over to the scheduler to issue.
+    pub i2d: LatencySummary,
     /// `Q2Q`: from one queued bio to the next (of requests where there are no bios).
     pub q2q: LatencySummary,
     /// `#Q`: bios queued; null where the reel has none of this device.
@@ -107,6 +118,33 @@ pub(super) struct Queued {
     pub(super) q2q: Latency,
     /// When the last was queued.
     pub(super) last_ns: Option<i64>,
+    /// Those that may not be the next in order.
+    waiting: InOrder<()>,
+}
+
+impl Queued {
+    /// A bio was queued then; see [`InOrder::push`].
+    pub(super) fn queued(&mut self, queue_ns: i64, settled_ns: i64) {
+        self.waiting.push(queue_ns, (), settled_ns);
+        while let Some((t, ())) = self.waiting.pop() {
+            self.follow(t);
+        }
+    }
+
+    /// Nothing more is to come.
+    pub(super) fn settle(&mut self) {
+        self.waiting.end();
+        while let Some((t, ())) = self.waiting.pop() {
+            self.follow(t);
+        }
+    }
+
+    /// The next in order.
+    pub(super) fn follow(&mut self, t: i64) {
+        if let Some(last) = self.last_ns.replace(t) {
+            self.q2q.record(t.saturating_sub(last));
+        }
+    }
 }
 
 impl BlockMeter {
@@ -119,6 +157,9 @@ impl BlockMeter {
             d2c: Default::default(),
             q2c: Latency::default(),
             q2d: Latency::default(),
+            q2g: Latency::default(),
+            g2i: Latency::default(),
+            i2d: Latency::default(),
             depth: DepthMeter::default(),
             seeks: SeekMeter::default(),
             adjacent: AdjacentMeter::default(),
@@ -157,6 +198,19 @@ impl BlockMeter {
             self.seeks.push(r.sector, end);
             self.sizes.push(r.sector, r.len_bytes);
             self.adjacent.push(r.class, r.issue_ns, r.sector, end);
+        }
+    }
+
+    /// What is known of the stages of the request that was pushed last.
+    pub(super) fn staged(&mut self, issue_ns: i64, s: &Stages) {
+        if let Some(made_ns) = s.made_ns {
+            self.q2g.record(made_ns.saturating_sub(s.queue_ns));
+            if let Some(inserted_ns) = s.inserted_ns {
+                self.g2i.record(inserted_ns.saturating_sub(made_ns));
+            }
+        }
+        if let Some(inserted_ns) = s.inserted_ns {
+            self.i2d.record(issue_ns.saturating_sub(inserted_ns));
         }
     }
 
@@ -203,6 +257,9 @@ impl BlockMeter {
             d2c_flush: self.d2c[Class::Flush as usize].summary(),
             q2c: self.q2c.summary(),
             q2d: self.q2d.summary(),
+            q2g: self.q2g.summary(),
+            g2i: self.g2i.summary(),
+            i2d: self.i2d.summary(),
             queued: queued.as_ref().map(|q| q.bios),
             merge_ratio: queued.as_ref().filter(|_| data > 0).map(|q| q.data as f64 / data as f64),
             q2q: queued.map(|q| q.q2q.summary()).unwrap_or_default(),

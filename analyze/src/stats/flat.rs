@@ -156,6 +156,9 @@ fn device(out: &mut List, d: &super::DeviceStats) {
     out.latency("D2C.flush", &d.d2c_flush);
     out.latency("Q2C", &d.q2c);
     out.latency("Q2D", &d.q2d);
+    out.latency("Q2G", &d.q2g);
+    out.latency("G2I", &d.g2i);
+    out.latency("I2D", &d.i2d);
     out.latency("Q2Q", &d.q2q);
     out.add("qd_mean", Unit::Ratio, d.qd_mean);
     out.add("qd_max", Unit::Count, d.qd_max as f64);

@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::readahead::Readahead;
 use crate::{
     Result,
-    calls::{Call, Kind, each_call},
+    calls::{Call, Kind, each_call, each_call_settled},
     latency::{Latency, LatencySummary},
+    order::InOrder,
     scope::Scope,
 };
 
@@ -96,6 +97,33 @@ struct Writers {
     sum_ns: u64,
 }
 
+impl Writers {
+    /// The next write in order of beginnings.
+    fn wrote(&mut self, task: i64, (start_ns, end_ns): (i64, i64)) {
+        match self.first_task {
+            None => self.first_task = Some(task),
+            Some(t) if t == task => {}
+            Some(t) => self.tasks.extend([t, task]),
+        }
+        let length = |from: i64| u64::try_from(end_ns.saturating_sub(from)).unwrap_or(0);
+        let from = if self.union_ns == 0 { start_ns } else { self.busy_until_ns.max(start_ns) };
+        self.sum_ns = self.sum_ns.saturating_add(length(start_ns));
+        self.union_ns = self.union_ns.saturating_add(length(from));
+        self.busy_until_ns = self.busy_until_ns.max(end_ns);
+    }
+}
+
+/// What a call did to a file's data.
+#[derive(Debug)]
+enum Change {
+    /// Wrote it, in a call that lasted from then to then.
+    Written { file: i64, bytes: u64, by: i64, call_ns: Option<(i64, i64)> },
+    /// Wrote it by copying.
+    Copied { file: i64, bytes: u64 },
+    /// Waited for it to be safe.
+    Synced { file: i64 },
+}
+
 /// Everything collected from operations.
 #[derive(Debug, Default)]
 pub(super) struct OperationPass {
@@ -112,6 +140,7 @@ pub(super) struct OperationPass {
     /// When syncs ran.
     pub(super) sync_times: Vec<(i64, i64)>,
     writers: FxHashMap<i64, Writers>,
+    changes: InOrder<Change>,
     /// Files that were mapped.
     pub(super) mapped: HashSet<i64>,
     /// End of the last one.
@@ -146,18 +175,24 @@ fn changes_names(call: &Call<'_>) -> bool {
 impl OperationPass {
     pub(super) fn of(reel: &Reel, scope: &Scope) -> Result<Self> {
         let mut pass = Self::default();
-        each_call(reel, |call| {
+        each_call_settled(reel, |call, settled_ns| {
+            // Whoever mapped it, and whenever: what is then read of it is not seen.
+            if &**call.op == "mmap" {
+                pass.mapped.extend(call.file);
+            }
             if !call.by_tool
                 && scope.holds_time(call.start_ns)
                 && scope.holds(Some(call.task_id), [call.file, call.file2])
             {
-                pass.push(call);
+                pass.push(call, settled_ns);
             }
         })?;
+        pass.changes.end();
+        pass.follow();
         Ok(pass)
     }
 
-    fn push(&mut self, call: &Call<'_>) {
+    fn push(&mut self, call: &Call<'_>, settled_ns: i64) {
         self.ops += 1;
         self.last_ns = self.last_ns.max(call.end_ns());
         let op = &**call.op;
@@ -171,45 +206,43 @@ impl OperationPass {
             self.lookups_missed += u64::from(call.errno() == Some(2));
         }
         self.names_changed += u64::from(changes_names(call));
-        if op == "mmap" {
-            self.mapped.extend(call.file);
-        }
-        match (call.kind, call.file) {
+        let change = match (call.kind, call.file) {
             (Kind::Write, Some(file)) => {
-                *self.dirty.entry(file).or_default() += call.bytes();
-                self.wrote(file, call);
+                let call_ns = call.dur_ns.map(|_| (call.start_ns, call.end_ns()));
+                Change::Written { file, bytes: call.bytes(), by: call.task_id, call_ns }
             }
-            (Kind::Copy, _) => {
-                if let Some(file) = call.file2 {
-                    *self.dirty.entry(file).or_default() += call.bytes();
-                }
-            }
+            (Kind::Copy, _) => match call.file2 {
+                Some(file) => Change::Copied { file, bytes: call.bytes() },
+                None => return,
+            },
             (Kind::Sync, Some(file)) => {
-                if let Some(dur_ns) = call.dur_ns {
-                    self.sync.record(dur_ns);
-                    if self.sync_times.len() < MOST_SYNCS {
-                        self.sync_times.push((call.start_ns, call.end_ns()));
-                    }
+                let Some(dur_ns) = call.dur_ns else { return };
+                self.sync.record(dur_ns);
+                if self.sync_times.len() < MOST_SYNCS {
+                    self.sync_times.push((call.start_ns, call.end_ns()));
                 }
-                self.dirty_sum += self.dirty.remove(&file).unwrap_or(0);
+                Change::Synced { file }
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.changes.push(call.start_ns, change, settled_ns);
+        self.follow();
     }
 
-    fn wrote(&mut self, file: i64, call: &Call<'_>) {
-        let Some(dur_ns) = call.dur_ns.and_then(|d| u64::try_from(d).ok()) else { return };
-        let w = self.writers.entry(file).or_default();
-        match w.first_task {
-            None => w.first_task = Some(call.task_id),
-            Some(t) if t == call.task_id => {}
-            Some(t) => w.tasks.extend([t, call.task_id]),
+    /// Takes the changes of files that are in order by now.
+    fn follow(&mut self) {
+        while let Some((_, change)) = self.changes.pop() {
+            match change {
+                Change::Written { file, bytes, by, call_ns } => {
+                    *self.dirty.entry(file).or_default() += bytes;
+                    if let Some(call_ns) = call_ns {
+                        self.writers.entry(file).or_default().wrote(by, call_ns);
+                    }
+                }
+                Change::Copied { file, bytes } => *self.dirty.entry(file).or_default() += bytes,
+                Change::Synced { file } => self.dirty_sum += self.dirty.remove(&file).unwrap_or(0),
+            }
         }
-        let end = call.end_ns();
-        w.sum_ns = w.sum_ns.saturating_add(dur_ns);
-        let from = if w.union_ns == 0 { call.start_ns } else { w.busy_until_ns.max(call.start_ns) };
-        w.union_ns = w.union_ns.saturating_add(u64::try_from(end.saturating_sub(from)).unwrap_or(0));
-        w.busy_until_ns = w.busy_until_ns.max(end);
     }
 
     /// Tells the readahead meter what reads asked for.

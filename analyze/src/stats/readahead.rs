@@ -47,9 +47,12 @@ impl Readahead {
         for page in pages {
             if self.pages >= MOST_PAGES {
                 self.left_out += 1;
-            } else if map.insert(page, t_ns).is_none() {
-                self.pages += 1;
+                continue;
             }
+            let known = map.len();
+            let last = map.entry(page).or_insert(t_ns);
+            *last = (*last).max(t_ns);
+            self.pages += map.len() - known;
         }
     }
 

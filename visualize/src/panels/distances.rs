@@ -59,7 +59,9 @@ impl Panel for Distances {
             let end = r.end_sector();
             if let Some(last) = self.last.replace(end) {
                 self.plain[slot(r.sector.saturating_sub(last))] += 1;
-                let nearest = self.ends.iter().map(|e| r.sector.saturating_sub(*e)).min_by_key(|d| d.unsigned_abs());
+                // Of equally near ends the one that it begins behind, whichever came first.
+                let distances = self.ends.iter().map(|e| r.sector.saturating_sub(*e));
+                let nearest = distances.min_by_key(|d| (d.unsigned_abs(), *d < 0));
                 self.windowed[slot(nearest.unwrap_or(0))] += 1;
             }
             match self.ends.get_mut(self.next) {

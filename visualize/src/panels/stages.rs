@@ -1,10 +1,7 @@
 //! P9, the stages of a request as shares of their time: in the queue and at the device, in the bin of completion. An imported
 //! block trace also tells when the request was made (G) and handed to the scheduler (I).
 
-use std::collections::HashMap;
-
-use ioreel_analyze::{bins::Bins, requests::Request};
-use ioreel_traces::rows::Action;
+use ioreel_analyze::{bins::Bins, stages::Moments};
 
 use super::{About, Needs, Panel, Setup, Spec};
 use crate::{
@@ -31,43 +28,17 @@ const STAGES: [(Ink, &str); 4] = [
     (Ink::Read, "D2C at the device"),
 ];
 
-/// Moments by device and sector, in order of time: of making, of insertion.
-type Moments = HashMap<(i64, i64), Vec<(i64, bool)>>;
-
-/// Actions remembered at most.
-const MOST_ACTIONS: i64 = 8_000_000;
-
 fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
-    let mut moments = Moments::new();
-    if (1..=MOST_ACTIONS).contains(&s.reel.count::<Action>()) {
-        for row in s.reel.rows::<Action>() {
-            let row = row?;
-            let made = row.event == *"getrq";
-            if made || row.event == *"insert" {
-                moments.entry((row.dev, row.sector)).or_default().push((row.time_ns, made));
-            }
-        }
-    }
     let sums = std::array::from_fn(|_| vec![0u64; s.bins.count()]);
-    Ok(Box::new(Stages { bins: s.bins, moments, sums }))
+    Ok(Box::new(Stages { bins: s.bins, moments: Moments::of(s.reel)?, sums }))
 }
 
 struct Stages {
     bins: Bins,
-    moments: Moments,
+    /// What the records of an imported block trace tell.
+    moments: Option<Moments>,
     /// Time in each stage, by bin, ns.
     sums: [Vec<u64>; 4],
-}
-
-impl Stages {
-    /// The moments of a request that its actions tell, within its own time in the queue.
-    fn moments(&self, r: &Request, queue_ns: i64) -> (Option<i64>, Option<i64>) {
-        let known = self.moments.get(&(r.dev, r.sector)).map(Vec::as_slice).unwrap_or_default();
-        let find = |made: bool| {
-            known.iter().filter(|(t, m)| *m == made && (queue_ns..=r.issue_ns).contains(t)).map(|(t, _)| *t).min()
-        };
-        (find(true), find(false))
-    }
 }
 
 impl Panel for Stages {
@@ -80,9 +51,9 @@ impl Panel for Stages {
             let Some(complete_ns) = r.complete_ns else { continue };
             let Some(bin) = self.bins.index(complete_ns) else { continue };
             let queue_ns = r.queue_ns.unwrap_or(r.issue_ns).min(r.issue_ns);
-            let (made, inserted) = self.moments(r, queue_ns);
-            let made_ns = made.unwrap_or(queue_ns);
-            let inserted_ns = inserted.unwrap_or(made_ns).max(made_ns);
+            let known = self.moments.as_ref().and_then(|m| m.stages(r));
+            let made_ns = known.and_then(|k| k.made_ns).unwrap_or(queue_ns);
+            let inserted_ns = known.and_then(|k| k.inserted_ns).unwrap_or(made_ns);
             let ends = [queue_ns, made_ns, inserted_ns, r.issue_ns, complete_ns.max(r.issue_ns)];
             for (sum, stage) in self.sums.iter_mut().zip(ends.windows(2)) {
                 sum[bin] = sum[bin].saturating_add(stage[1].abs_diff(stage[0]));

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use arrow_array::RecordBatch;
-use ioreel_analyze::requests::{Class, Request};
+use ioreel_analyze::requests::{Request, bios_as_requests};
 use ioreel_traces::{
     Reel, ReelError, Text,
     rows::Bio,
@@ -68,8 +67,7 @@ impl Names {
     }
 }
 
-const COLUMNS: [&str; 11] =
-    ["rq_id", "queue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "task_id", "comm", "file", "class"];
+const COLUMNS: [&str; 8] = ["rq_id", "len_bytes", "op", "task_id", "comm", "file", "file_offset_bytes", "class"];
 
 fn bad(why: String) -> ReelError {
     ReelError::BadSegment { path: Bio::TABLE.into(), why }
@@ -80,9 +78,7 @@ pub(super) fn carriage(reel: &Reel, wanted: impl Fn(i64) -> bool) -> Result<Carr
     let mut out = Carriage::default();
     let (mut comms, mut classes) = (Names::default(), Names::default());
     let mut threads: Vec<Moved> = Vec::new();
-    let mut columns = COLUMNS.to_vec();
-    columns.push("file_offset_bytes");
-    for batch in reel.batches::<Bio>(&columns) {
+    for batch in reel.batches::<Bio>(&COLUMNS) {
         let batch = batch?;
         let maybe = |name: &str| column::<Option<i64>>(&batch, name).map_err(bad);
         let (rq_id, file, offset, task) =
@@ -138,35 +134,12 @@ fn keyed<'a, T: Copy + 'a>(column: &'a Column<'a>, mut of: impl FnMut(&Text) -> 
     move |i| keys.and_then(|k| k.key(i)).and_then(|k| values.get(k).copied().flatten())
 }
 
-/// Calls `each` with bios of devices that are not `queued`: those that work on bios and make no requests of them
-/// (zram, device mapper). A bio is its own request, issued when it is queued; its id is no request's.
+/// Calls `each` with bios of devices that are not `queued`, in the order of their queueing: those that work on bios and make no
+/// requests of them (zram, device mapper). A bio is its own request, issued when it is queued; its id is no request's.
 pub(super) fn each_unqueued_bio(reel: &Reel, queued: &BTreeSet<i64>, mut each: impl FnMut(&Request)) -> Result<()> {
-    for batch in reel.batches::<Bio>(&COLUMNS[..7]) {
-        let batch: RecordBatch = batch?;
-        let number = |name: &str| column::<i64>(&batch, name).map_err(bad);
-        let (queue, dev, sector, len) = (number("queue_ns")?, number("dev")?, number("sector")?, number("len_bytes")?);
-        let complete = column::<Option<i64>>(&batch, "complete_ns").map_err(bad)?;
-        let op = column::<Text>(&batch, "op").map_err(bad)?;
-        let class = keyed(&op, |t| Class::of(t));
-        let get = <i64 as Cell>::get;
-        for i in 0..batch.num_rows() {
-            let device = get(&dev, i);
-            if queued.contains(&device) {
-                continue;
-            }
-            let at = get(&queue, i);
-            each(&Request {
-                rq_id: -1,
-                queue_ns: Some(at),
-                issue_ns: at,
-                complete_ns: <Option<i64> as Cell>::get(&complete, i),
-                dev: device,
-                sector: get(&sector, i),
-                len_bytes: get(&len, i),
-                class: class(i).unwrap_or(Class::Other),
-                error: 0,
-            });
-        }
+    let mut all = bios_as_requests(reel);
+    while let Some(batch) = all.next_batch()? {
+        batch.iter().filter(|r| !queued.contains(&r.dev)).for_each(&mut each);
     }
     Ok(())
 }

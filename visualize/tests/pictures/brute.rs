@@ -195,17 +195,18 @@ pub(crate) fn steps(svg: &str, color: &str, frame: Frame, top: f64) -> Vec<Vec<(
         .collect()
 }
 
-/// Heights of the bars of a colour: left edge and value of each.
-pub(crate) fn bars(svg: &str, color: &str, frame: Frame, top: f64) -> Vec<(f64, f64)> {
-    svg.lines()
-        .filter(|l| l.starts_with("<rect") && l.contains(&format!(r#"fill="{color}""#)))
-        .map(|l| {
-            let n = |name| attribute(l, name).parse::<f64>().unwrap();
-            (n("x"), n("y"), n("height"))
-        })
-        .filter(|(x, y, _)| {
-            *x >= frame.x - 1.0 && *x < frame.x + frame.w && *y >= frame.y - 1.0 && *y < frame.y + frame.h
-        })
-        .map(|(x, _, h)| (x, h / frame.h * top))
-        .collect()
+/// Bins over `[0, to]` as a picture `px` wide has them for its rates, `times` as wide: of 3.2 pixels or somewhat more, with a round
+/// width; less than half a bin at the end belongs to the one before. The last holds its end, too.
+pub(crate) fn bins(to: i64, px: u32, times: i64) -> Vec<(i64, i64)> {
+    let most = (f64::from(px) / 3.2).floor();
+    let round = (0..18).flat_map(|power| [1, 2, 5].map(|m| m * 10i64.pow(power)));
+    let width = times * round.into_iter().find(|w| (to + to / 64) as f64 / *w as f64 <= most).unwrap();
+    let mut out = Vec::new();
+    let mut from = 0;
+    while to - from >= width + (width + 1) / 2 {
+        out.push((from, from + width));
+        from += width;
+    }
+    out.push((from, to + 1));
+    out
 }

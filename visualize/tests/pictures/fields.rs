@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    brute::{Mark, Want, cell},
+    brute::{Mark, Want, attribute, bins, cell, frames, steps},
     common::{LOOP0, Lcg, MS, S, block, manifest, op, reel},
 };
 use ioreel_traces::{
@@ -192,6 +192,75 @@ fn latencies() {
         _ => 0,
     };
     durations("latency-calls", &r, ops.iter().map(|o| (kind(o), o.start_ns + o.dur_ns, o.dur_ns)).collect());
+}
+
+/// The curves of a map of durations: each event counts in the bin of its moment, four times as wide as a bin of rates. A percentile
+/// is the least duration that so many do not exceed, told to the end of its eighth of an octave, the maximum exactly.
+fn percentiles(name: &str, reel: &Reel, events: &[(i64, i64)]) {
+    let svg = plot(std::slice::from_ref(reel), &options(name)).unwrap().svg();
+    let frame = frames(&svg, &LIGHT)[0];
+    let edges = edges();
+    let step = |ns: i64| edges.iter().rposition(|e| *e <= ns).unwrap();
+    let used: Vec<usize> = events.iter().map(|(_, ns)| step(*ns)).collect();
+    let low = used.iter().min().unwrap() / 8 * 8;
+    let high = ((used.iter().max().unwrap() / 8 + 1) * 8).max(low + 32);
+    let place = |ns: i64| {
+        let i = step(ns);
+        i as f64 + (ns - edges[i]) as f64 / (edges[i + 1] - edges[i]) as f64 - low as f64
+    };
+    let cells = (500 - 78 - 28) / 3;
+    let mut checked = 0;
+    for (share, width, dash) in
+        [(0.5, "1.8", ""), (0.95, "0.8", ""), (0.99, "1", "5 3"), (0.999, "0.9", "2 2"), (1.0, "0.9", "1 2")]
+    {
+        let ours = |l: &&str| {
+            let dashed =
+                if dash.is_empty() { !l.contains("dasharray") } else { l.contains(&format!("dasharray=\"{dash}\"")) };
+            l.starts_with("<path") && l.contains(&format!(" stroke-width=\"{width}\"")) && dashed
+        };
+        let curve: String = svg.lines().filter(ours).map(|l| format!("{l}\n")).collect();
+        let drawn = steps(&curve, LIGHT.color(Ink::Text), frame, (high - low) as f64);
+        assert!(!drawn.is_empty(), "{name}: p{share}");
+        for (from, to) in bins(T, cells * 3, 4) {
+            let mut inside: Vec<i64> =
+                events.iter().filter(|(t, _)| (from..to).contains(t)).map(|(_, ns)| *ns).collect();
+            inside.sort_unstable();
+            let x = |t: i64| frame.x + frame.w * t as f64 / TIME.1 as f64;
+            let middle = x(from) + (x(to) - x(from)) / 2.0;
+            let got = drawn.iter().find(|l| l[0].0 <= middle && middle < l[l.len() - 1].0.max(ends(&curve, l[0].0)));
+            let Some(last) = inside.last() else {
+                assert!(got.is_none(), "{name}: p{share} at {from}, where nothing is");
+                continue;
+            };
+            let at = inside[((share * inside.len() as f64).ceil() as usize).max(1) - 1];
+            let want = if share < 1.0 { place((edges[step(at) + 1] - 1).min(*last)) } else { place(*last) };
+            let got = got.unwrap().iter().rfind(|(left, _)| *left <= middle).unwrap().1;
+            let precision = (high - low) as f64 / frame.h * 0.006;
+            assert!((got - want).abs() <= precision, "{name}: p{share} at {from}: {got} for {want}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 50, "{name}: {checked}");
+}
+
+/// Right end of the piece of a curve that begins at `x`.
+fn ends(curve: &str, x: f64) -> f64 {
+    let pieces = curve.lines().map(|l| attribute(l, "d"));
+    let begins = |d: &String| (d[1..].split(' ').next().unwrap().parse::<f64>().unwrap() - x).abs() < 0.001;
+    let d = pieces.into_iter().find(begins).unwrap();
+    d.rsplit('H').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn percentiles_of_latencies() {
+    let (_dir, r, blocks, ops) = setup();
+    let d2c = blocks.iter().filter_map(|b| Some((b.complete_ns?, b.complete_ns? - b.issue_ns)));
+    percentiles("latency", &r, &d2c.collect::<Vec<_>>());
+    let q2c = blocks.iter().filter_map(|b| Some((b.complete_ns?, b.complete_ns? - b.queue_ns?)));
+    percentiles("latency-q2c", &r, &q2c.collect::<Vec<_>>());
+    let q2d = blocks.iter().filter_map(|b| Some((b.issue_ns, b.issue_ns - b.queue_ns?)));
+    percentiles("latency-q2d", &r, &q2d.collect::<Vec<_>>());
+    percentiles("latency-calls", &r, &ops.iter().map(|o| (o.start_ns + o.dur_ns, o.dur_ns)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -2,10 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod brute;
+mod charts;
 mod common;
 mod faults;
 mod fields;
 mod film;
 mod gallery;
+mod imported;
 mod lines;
 mod truth;

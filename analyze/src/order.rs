@@ -1,0 +1,92 @@
+//! Rows of segments that overlap in time, brought into order.
+//!
+//! A segment's rows are sorted; the next segment's first may be earlier than its last, since rows are written when what they tell
+//! of has ended. For what only order tells - what came next, what overlaps what - those at the border wait.
+
+use std::collections::BTreeMap;
+
+/// Events on their way into order. Memory: those of the borders of segments.
+#[derive(Clone, Debug)]
+pub(crate) struct InOrder<T> {
+    /// By time, then by arrival.
+    waiting: BTreeMap<(i64, u64), T>,
+    arrived: u64,
+    /// Nothing earlier is to come.
+    until_ns: i64,
+    /// The one that need not wait.
+    next: Option<(i64, T)>,
+}
+
+impl<T> Default for InOrder<T> {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new(), arrived: 0, until_ns: i64::MIN, next: None }
+    }
+}
+
+impl<T> InOrder<T> {
+    /// An event of a segment, later than those of the same segment before it. In the segments to come is nothing before
+    /// `settled_ns`. What is in order by then is to be taken out with [`InOrder::pop`] before the next is pushed.
+    pub(crate) fn push(&mut self, t_ns: i64, event: T, settled_ns: i64) {
+        self.until_ns = t_ns.min(settled_ns);
+        if self.waiting.is_empty() && t_ns <= settled_ns {
+            self.next = Some((t_ns, event));
+            return;
+        }
+        self.waiting.insert((t_ns, self.arrived), event);
+        self.arrived += 1;
+    }
+
+    /// Nothing more is to come.
+    pub(crate) fn end(&mut self) {
+        self.until_ns = i64::MAX;
+    }
+
+    /// The next in order, if it is certain which one that is.
+    pub(crate) fn pop(&mut self) -> Option<(i64, T)> {
+        if let Some(next) = self.next.take() {
+            return Some(next);
+        }
+        let first = self.waiting.first_entry()?;
+        if first.key().0 > self.until_ns {
+            return None;
+        }
+        let ((t_ns, _), event) = first.remove_entry();
+        Some((t_ns, event))
+    }
+}
+
+/// For each segment of a table the earliest time in those after it: what [`InOrder::push`] wants to know.
+pub(crate) fn settled_ns(listed: &[ioreel_traces::manifest::Segment]) -> Vec<i64> {
+    let mut least = i64::MAX;
+    let mut out: Vec<i64> = listed
+        .iter()
+        .rev()
+        .map(|segment| {
+            let after = least;
+            least = least.min(segment.from_ns);
+            after
+        })
+        .collect();
+    out.reverse();
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_segments_that_overlap_come_out_in_order() {
+        let segments: [&[i64]; 3] = [&[1, 5, 9, 20], &[3, 6, 6, 30], &[8, 25, 31]];
+        let (mut order, mut out) = (InOrder::default(), Vec::new());
+        for (rows, settled) in segments.iter().zip([3, 8, i64::MAX]) {
+            for t in *rows {
+                order.push(*t, *t, settled);
+                out.extend(std::iter::from_fn(|| order.pop()).map(|(_, t)| t));
+            }
+        }
+        order.end();
+        out.extend(std::iter::from_fn(|| order.pop()).map(|(_, t)| t));
+        assert_eq!(out, [1, 3, 5, 6, 6, 8, 9, 20, 25, 30, 31]);
+    }
+}

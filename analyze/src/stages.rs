@@ -1,0 +1,97 @@
+//! The stages of a request before its issue, as the records of an imported block trace tell them: when it was made (G) and when
+//! it was handed to the scheduler (I). A recording has no such records, and its requests no such stages.
+
+use std::collections::BTreeMap;
+
+use ioreel_traces::{
+    Reel, Text,
+    blktrace::category,
+    rows::Action,
+    table::{Cell, Column, Row, column},
+};
+
+use crate::{
+    Result, bad_column,
+    requests::{Class, Request},
+};
+
+/// Records looked at, at most: some 200 MB. Of longer traces these stages are not told.
+pub const MOST_ACTIONS: i64 = 8_000_000;
+
+/// One record: when, whether of a write, whether of the making.
+type Moment = (i64, bool, bool);
+
+/// The records G and I by device and sector, each place's in order of time.
+#[derive(Debug, Default)]
+pub struct Moments(BTreeMap<(i64, i64), Vec<Moment>>);
+
+/// When a request went from stage to stage. What comes first is never later than what comes after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// When its first bio was queued (Q).
+    pub queue_ns: i64,
+    /// When it was made (G), where that is told.
+    pub made_ns: Option<i64>,
+    /// When it was handed to the scheduler (I), where that is told.
+    pub inserted_ns: Option<i64>,
+}
+
+impl Moments {
+    /// Those of a reel; none where it has no such records, or too many.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
+    pub fn of(reel: &Reel) -> Result<Option<Self>> {
+        if !(1..=MOST_ACTIONS).contains(&reel.count::<Action>()) {
+            return Ok(None);
+        }
+        let mut all = Self::default();
+        for batch in reel.batches::<Action>(&["time_ns", "event", "action", "sector", "dev"]) {
+            let batch = batch?;
+            let bad = |why| bad_column(Action::TABLE)(why);
+            let number = |name| column::<i64>(&batch, name).map_err(bad);
+            let (time_ns, action, sector, dev) =
+                (number("time_ns")?, number("action")?, number("sector")?, number("dev")?);
+            let event = column::<Text>(&batch, "event").map_err(bad)?;
+            let Column::Text(event, events) = &event else { return Err(bad("column event is no text".into())) };
+            let made = |name: &Text| match &**name {
+                "G" => Some(true),
+                "I" => Some(false),
+                _ => None,
+            };
+            let made: Vec<Option<bool>> = events.iter().map(|n| n.as_ref().and_then(made)).collect();
+            let get = <i64 as Cell>::get;
+            for i in 0..batch.num_rows() {
+                if let Some(made) = event.key(i).and_then(|k| made.get(k).copied().flatten()) {
+                    let write = get(&action, i) & i64::from(category::WRITE) != 0;
+                    let place = (get(&dev, i), get(&sector, i));
+                    all.0.entry(place).or_default().push((get(&time_ns, i), write, made));
+                }
+            }
+        }
+        all.0.values_mut().for_each(|moments| moments.sort_unstable());
+        Ok((!all.0.is_empty()).then_some(all))
+    }
+
+    /// The stages of a request: the first G and the first I anywhere in its sectors (bios may have been merged to its front after
+    /// it was made) between its queueing and its issue. None where its queueing is not known.
+    pub fn stages(&self, r: &Request) -> Option<Stages> {
+        let queue_ns = r.queue_ns.filter(|q| *q <= r.issue_ns)?;
+        let mut first: [Option<i64>; 2] = [None, None];
+        if r.end_sector() > r.sector {
+            let write = r.class != Class::Read;
+            for moments in self.0.range((r.dev, r.sector)..(r.dev, r.end_sector())).map(|(_, m)| m) {
+                let from = moments.partition_point(|(t, ..)| *t < queue_ns);
+                let during = moments[from..].iter().take_while(|(t, ..)| *t <= r.issue_ns);
+                for (t, _, made) in during.filter(|(_, w, _)| *w == write) {
+                    let first = &mut first[usize::from(!made)];
+                    *first = Some(first.map_or(*t, |f| f.min(*t)));
+                }
+            }
+        }
+        let [made_ns, inserted_ns] = first;
+        // Handed over before it was made: of another request at the same place.
+        let inserted_ns = inserted_ns.filter(|i| made_ns.is_none_or(|g| g <= *i));
+        Some(Stages { queue_ns, made_ns, inserted_ns })
+    }
+}
