@@ -10,7 +10,7 @@ use ioreel_analyze::{
     operation::OperationSummary,
     summary::DEFAULT_TOP,
 };
-use ioreel_replay::verdict::errno_name;
+use ioreel_replay::errno::errno_name;
 use ioreel_traces::{
     Manifest, Reel,
     manifest::{Kind, State, dev_name},

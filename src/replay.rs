@@ -9,11 +9,20 @@ use std::{
 
 use clap::ValueEnum;
 use ioreel_replay::{
-    Config, Phase, Replay, ReplayError, Report, Summary, order::OrderMode, pace, verdict::Spread, watch::Unwatched,
+    Config, Phase, Replay, ReplayError, Report, Summary,
+    edge::{EdgeKind, Kinds, OrderMode},
+    pace::{self, Clockwork, Factor},
+    results::Class,
+    spread::Spread,
+    verdict::{DEFAULT_MAX_OWN_LATENESS_NS, Limits},
+    watch::Unwatched,
     world::DEFAULT_SPIN_NS,
 };
 
-use crate::units::{bytes, duration};
+use crate::{
+    quantity,
+    units::{bytes, duration},
+};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -24,18 +33,32 @@ pub(crate) struct Args {
     /// Directory on the file system to replay on; a path /a/b of the reel becomes DIR/a/b
     #[arg(long, value_name = "DIR")]
     target: PathBuf,
-    /// How time passes between operations
-    #[arg(long, value_enum, default_value = "max")]
-    pace: Pace,
+    /// How time passes: `original` (each operation at its recorded time), `scale=F` (the same, F times as slow), `think` (each thread
+    /// computes between operations for as long as it did), `load` (as many in flight as there were), `max` (only order is waited for)
+    #[arg(long, default_value = "max", value_parser = pace)]
+    pace: pace::Pace,
+    /// What happens to the schedule of `original` and `scale` after a stall of 1 ms or more
+    #[arg(long, value_enum, default_value = "compress")]
+    catch_up: CatchUp,
+    /// Spun away on the CPU before each deadline, where sleeping wakes up late: 50us; 0 for none
+    #[arg(long, value_name = "TIME", default_value_t = format!("{}us", DEFAULT_SPIN_NS / 1000))]
+    spin: String,
     /// What is kept in the recorded order beside each thread's own operations
     #[arg(long, value_enum, default_value = "resource")]
     order: Order,
+    /// Leaves out constraints of this kind: name, absent, tree, entries, size, position, descriptor, directory, life, global; may be
+    /// repeated
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    without: Vec<EdgeKind>,
     /// Writes the replay as a reel of its own, joined to the original by `orig_op_id`
     #[arg(short, value_name = "RESULT.reel")]
     output: Option<PathBuf>,
-    /// Differing results that are still success, a count
+    /// Wrong results that are still faithful, a count
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_mismatch: i64,
+    /// The replayer's own lateness that is still faithful: p99 where operations have times, the mean elsewhere
+    #[arg(long, value_name = "TIME", default_value_t = format!("{}ms", DEFAULT_MAX_OWN_LATENESS_NS / 1_000_000))]
+    max_own_lateness: String,
     /// Replays over what is in the target
     #[arg(long)]
     force: bool,
@@ -45,7 +68,7 @@ pub(crate) struct Args {
     /// Empties the page cache between preparation and replay (root)
     #[arg(long)]
     cold: bool,
-    /// Plans and reports; writes nothing
+    /// Plans, then measures the replayer itself, with calls skipped; writes nothing
     #[arg(long)]
     dry_run: bool,
     /// Prints JSON instead of text
@@ -60,64 +83,109 @@ numbers, addresses and how a directory is cut up differ by nature.
 Not replayed, and counted before the start: pipes, sockets, terminals and devices, /proc, /sys, /dev, calls in
 flight at the recording's end, and calls that failed for a cause the target does not have (EXDEV, EROFS, EINTR, …).
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 3 done, but more than --max-mismatch results differ.";
+Faithful is a replay that issued every operation, none early or out of order, with no more than --max-mismatch wrong
+results, no unsupported ones, within --max-own-lateness and 1000 ppm of drift, and that left the tree that the original
+left; and whose original lost no event. docs/replay.md has the definitions.
+
+Exit status: 0 faithful; 1 failed; 2 wrong usage; 3 done, but not faithful.";
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
-enum Pace {
-    /// Each operation at its recorded time, by absolute deadlines
-    Original,
-    /// Each thread computes between operations for as long as it did
-    Think,
-    /// Nothing is waited for but order
-    Max,
+enum CatchUp {
+    /// The schedule moves later for all threads
+    Shift,
+    /// What is late is issued as fast as order allows
+    Compress,
+    /// The schedule of the thread that stalled moves later, and that of no other
+    None,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Order {
     /// All that names, files, open file descriptions and descriptors demand
     Resource,
-    /// Only that a name is made before it is used
+    /// Only descriptors, ends of threads, and that a name is made before it is used
     Thread,
+    /// `resource`, and what had returned before a call was entered returns before it
+    Global,
+    /// Nothing
+    None,
+}
+
+fn pace(word: &str) -> Result<pace::Pace, String> {
+    match word {
+        "original" => Ok(pace::Pace::Original),
+        "think" => Ok(pace::Pace::Think),
+        "load" => Ok(pace::Pace::Load),
+        "max" => Ok(pace::Pace::Max),
+        other => other
+            .strip_prefix("scale=")
+            .and_then(|f| f.parse().ok())
+            .and_then(Factor::new)
+            .map(pace::Pace::Scale)
+            .ok_or_else(|| "not original, think, load, max or scale=F with F from 0.000001 to 1000000".into()),
+    }
+}
+
+fn kind(word: &str) -> Result<EdgeKind, String> {
+    EdgeKind::ALL.iter().find(|k| k.name() == word).copied().ok_or_else(|| {
+        let names: Vec<&str> = EdgeKind::ALL.iter().map(|k| k.name()).collect();
+        format!("not one of {}", names.join(", "))
+    })
+}
+
+fn ns(text: &str, flag: &str) -> anyhow::Result<i64> {
+    let time = quantity::duration(text).map_err(|why| anyhow::anyhow!("{flag} {text}: {why}"))?;
+    Ok(i64::try_from(time.as_nanos())?)
 }
 
 /// Runs it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let wants_reel = args.output.is_some();
+    let wants_reel = args.output.is_some() && !args.dry_run;
     let replay = Replay::plan(Config {
         reel: args.reel,
         target: args.target,
-        pace: match args.pace {
-            Pace::Original => pace::Pace::Original,
-            Pace::Think => pace::Pace::Think,
-            Pace::Max => pace::Pace::Max,
+        clockwork: Clockwork {
+            pace: args.pace,
+            catch_up: match args.catch_up {
+                CatchUp::Shift => pace::CatchUp::Shift,
+                CatchUp::Compress => pace::CatchUp::Compress,
+                CatchUp::None => pace::CatchUp::None,
+            },
         },
         order: match args.order {
             Order::Resource => OrderMode::Resource,
             Order::Thread => OrderMode::Thread,
+            Order::Global => OrderMode::Global,
+            Order::None => OrderMode::None,
         },
+        without: Kinds::of(&args.without),
         result: args.output,
         force: args.force,
         roots: args.root,
         cold: args.cold,
-        spin_ns: DEFAULT_SPIN_NS,
+        spin_ns: ns(&args.spin, "--spin")?,
+        limits: Limits { wrong: args.max_mismatch, own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")? },
+        dry_run: args.dry_run,
     })?;
     if !args.json {
         print_summary(&replay.summary);
-    } else if args.dry_run {
-        out!("{}", serde_json::to_string_pretty(&replay.summary)?);
-    }
-    if args.dry_run {
-        return Ok(ExitCode::SUCCESS);
     }
     let mut bar = Bar::default();
     let report = run_watched(replay, wants_reel, |phase| bar.show(phase))?;
     bar.clear();
     if args.json {
-        out!("{}", serde_json::to_string_pretty(&report)?);
+        out!("{}", serde_json::to_string_pretty(&Document { schema: "ioreel.replay/1", report: &report })?);
     } else {
         print_report(&report);
     }
-    Ok(if report.differing > args.max_mismatch { ExitCode::from(3) } else { ExitCode::SUCCESS })
+    Ok(if report.verdict.faithful { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+#[derive(serde::Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
 }
 
 /// Runs it, and where a result reel is wanted and BPF is allowed, records what the target's disks do.
@@ -184,10 +252,12 @@ impl Bar {
 
 fn print_summary(s: &Summary) {
     out!("to replay   {} operations of {} threads, on {}", s.operations, s.threads, s.fstype);
-    if !s.skipped.is_empty() {
-        out!("left out    {} operations", s.skipped.values().sum::<i64>());
+    let left: i64 = s.skipped.values().sum();
+    if left > 0 {
+        let all = (left + s.operations).max(1) as f64;
+        out!("left out    {left} operations, {:.1} %", left as f64 / all * 100.0);
         for (why, n) in &s.skipped {
-            out!("            {n:>9}  {why}");
+            out!("            {n:>9}  {:>5.1} %  {why}", *n as f64 / all * 100.0);
         }
     }
     out!("to prepare  {} names, of which {} files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
@@ -200,23 +270,71 @@ fn print_summary(s: &Summary) {
 }
 
 fn print_report(r: &Report) {
-    out!("done        {} operations, {} results differ", r.done, r.differing);
-    for d in &r.differences {
-        out!("            {:>9}  {}: {} -> {}", d.count, d.op, d.recorded, d.replayed);
+    let v = &r.verdict;
+    let c = v.results.classes;
+    if !r.dry_run {
+        let more = |n: i64, what: &str| if n > 0 { format!(", {n} {what}") } else { String::new() };
+        out!(
+            "done        {} operations: {} results the same{}{}, {} wrong",
+            r.done,
+            c.same,
+            more(c.benign, "differ that raced in the original"),
+            more(c.unsupported, "not supported"),
+            c.wrong
+        );
+    }
+    for d in &v.results.differences {
+        let class = if d.class == Class::Wrong { "" } else { "  (no fault)" };
+        out!("            {:>9}  {}: {} -> {}{class}", d.count, d.op, d.recorded, d.replayed);
         for e in &d.examples {
             let path = e.path.as_deref().unwrap_or("(no path)");
             out!("                         {} -> {}  {path}", e.recorded, e.replayed);
         }
     }
     out!("elapsed     {:>12} to the last call, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
-    out!("            {:>12} to the end of syncfs, original {}", duration(r.synced_ns), duration(r.original_synced_ns));
-    let line = |s: Spread| format!("p50 {}  p99 {}  max {}", duration(s.p50), duration(s.p99), duration(s.max));
-    out!("lateness    {}  against the schedule", line(r.lateness.schedule_ns));
-    out!("            {}  the replayer's own", line(r.lateness.own_ns));
-    if r.lateness.early + r.lateness.order_violations > 0 {
-        out!("            {} issued early, {} out of order", r.lateness.early, r.lateness.order_violations);
+    if let Some(synced) = r.synced_ns {
+        out!("            {:>12} to the end of syncfs, original {}", duration(synced), duration(r.original_synced_ns));
+    }
+    out!(
+        "            {:>12} inside calls, all threads together, original {}",
+        duration(v.replay_in_calls_ns),
+        duration(v.original_in_calls_ns)
+    );
+    let t = &v.timing;
+    let line = |s: Spread| {
+        format!("p50 {}  p90 {}  p99 {}  max {}", duration(s.p50), duration(s.p90), duration(s.p99), duration(s.max))
+    };
+    out!("lateness    {}  the replayer's own", line(t.own_ns));
+    out!("            {}  forced, by the target or by order", line(t.forced_ns));
+    if let Some(ppm) = t.drift_ppm {
+        out!("drift       {ppm:.1} ppm");
+    }
+    if let Some(gaps) = &t.gaps {
+        out!("gaps        {}  error of inter-arrival times", line(gaps.error_ns));
+    }
+    if let Some(think) = t.think_error_ns {
+        out!("thinking    {}  error of computing times", line(think));
+    }
+    if r.shift_ns > 0 {
+        out!("shifted     {} by stalls", duration(r.shift_ns));
+    }
+    let k = &v.concurrency;
+    out!(
+        "in flight   mean {:.2}, most {}; original mean {:.2}, most {}",
+        k.replay_mean,
+        k.replay_max,
+        k.original_mean,
+        k.original_max
+    );
+    out!("CPU         {}, of which {} spun before deadlines", duration(r.cpu_ns), duration(r.spun_ns));
+    if let Some(tree) = &v.tree {
+        out!("tree        {} names, {} differ; digest {}", tree.found, tree.differing, tree.full_digest);
+        for e in &tree.examples {
+            out!("            {e}");
+        }
     }
     for w in &r.warnings {
         tell!("ioreel: {w}");
     }
+    out!("{}", v.sentence);
 }

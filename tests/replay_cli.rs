@@ -91,12 +91,16 @@ fn a_dry_run_writes_nothing_and_json_is_json() {
     let reel = reel(dir.path(), false);
     let out = replay(&reel, &target, &["--dry-run", "--json"]).output().unwrap();
     let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!((out.status.code(), plan["operations"].as_i64()), (Some(0), Some(3)));
+    assert_eq!((out.status.code(), plan["summary"]["operations"].as_i64()), (Some(0), Some(3)));
+    assert_eq!((plan["schema"].as_str(), plan["dry_run"].as_bool()), (Some("ioreel.replay/1"), Some(true)));
     assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     let out = replay(&reel, &target, &["--json", "--pace", "original"]).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!((report["done"].as_i64(), report["differing"].as_i64()), (Some(3), Some(0)));
-    assert_eq!(report["lateness"]["early"].as_i64(), Some(0));
+    assert_eq!(report["done"].as_i64(), Some(3));
+    let verdict = &report["verdict"];
+    assert_eq!(verdict["results"]["classes"]["same"].as_i64(), Some(3));
+    assert_eq!(verdict["timing"]["early"].as_i64(), Some(0));
+    assert!(verdict["sentence"].as_str().unwrap().contains("faithful"), "{verdict}");
 }
 
 #[test]

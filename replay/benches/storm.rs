@@ -8,7 +8,13 @@ use std::{
     time::Instant,
 };
 
-use ioreel_replay::{Config, Replay, order::OrderMode, pace::Pace, world::DEFAULT_SPIN_NS};
+use ioreel_replay::{
+    Config, Replay,
+    edge::{Kinds, OrderMode},
+    pace::{CatchUp, Clockwork, Pace},
+    verdict::Limits,
+    world::DEFAULT_SPIN_NS,
+};
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     manifest::Kind,
@@ -118,18 +124,21 @@ fn main() {
             let replay = Replay::plan(Config {
                 reel: path.clone(),
                 target: target.clone(),
-                pace: Pace::Max,
+                clockwork: Clockwork { pace: Pace::Max, catch_up: CatchUp::Compress },
                 order: OrderMode::Resource,
+                without: Kinds::NONE,
                 result: None,
                 force: false,
                 roots: Vec::new(),
                 cold: false,
                 spin_ns: DEFAULT_SPIN_NS,
+                limits: Limits::default(),
+                dry_run: false,
             })
             .unwrap();
             plan = plan.min(begin.elapsed().as_secs_f64());
             let report = replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
-            assert_eq!(report.differing, 0);
+            assert_eq!(report.verdict.results.classes.wrong, 0);
             best = best.min(report.elapsed_ns as f64 / 1e9);
         }
         let ops = (FILES * threads * 4) as f64;

@@ -53,6 +53,8 @@ impl Planner {
         self.regular[index as usize] = self.is_regular(r, &v);
         // The order is taken before names change: the old meaning of a name is what it waits for.
         self.push(task, call, r.start_ns, |p| p.uses(r, &v, &call));
+        kept.turn_ns = self.turn(task, r.start_ns);
+        self.order.returned();
         self.modes_told(r, &v);
         self.names_change(r, &v);
         self.sizes_change(r, &v);

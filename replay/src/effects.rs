@@ -228,6 +228,7 @@ impl Planner {
                 self.sizes.read(file, r.offset_bytes, r.len_bytes, r.ret);
             }
             c if c.writes() && r.offset_bytes != NO_ID => self.sizes.wrote(file, r.offset_bytes, r.ret),
+            c if c.writes() => self.sizes.written_somewhere(file),
             c if c.copies() => {
                 if regular && r.offset_bytes != NO_ID {
                     // A short copy may have other causes than the end of the file.
@@ -235,6 +236,8 @@ impl Planner {
                 }
                 if r.offset2_bytes != NO_ID && r.file2 != NO_ID {
                     self.sizes.wrote(r.file2, r.offset2_bytes, r.ret);
+                } else if r.file2 != NO_ID {
+                    self.sizes.written_somewhere(r.file2);
                 }
             }
             Call::Mmap if regular && r.offset_bytes != NO_ID && r.len_bytes > 0 => {
@@ -246,6 +249,9 @@ impl Planner {
                 let len = whole.map_or(r.len_bytes, |size| size.saturating_sub(r.offset_bytes));
                 self.sizes.read(file, r.offset_bytes, len, len);
                 self.sizes.wrote(r.file2, r.offset2_bytes.max(0), len);
+                if r.len_bytes == 0 && self.sizes.exact(file).is_none() {
+                    self.sizes.written_somewhere(r.file2);
+                }
             }
             Call::Ftruncate => self.sizes.truncated(file, r.len_bytes),
             Call::Truncate => {
@@ -255,7 +261,16 @@ impl Planner {
             }
             Call::Fallocate => {
                 let punches = r.mode & !libc::FALLOC_FL_KEEP_SIZE != 0;
-                if !punches {
+                let by = match r.mode {
+                    libc::FALLOC_FL_COLLAPSE_RANGE => -r.len_bytes,
+                    libc::FALLOC_FL_INSERT_RANGE => r.len_bytes,
+                    _ => 0,
+                };
+                if let Some(size) = self.sizes.exact(file).filter(|_| by != 0) {
+                    self.sizes.truncated(file, size.saturating_add(by).max(0));
+                } else if r.mode & libc::FALLOC_FL_ZERO_RANGE != 0 {
+                    self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode & 1 != 0);
+                } else if !punches {
                     self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode != 0);
                 }
             }

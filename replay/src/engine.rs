@@ -2,8 +2,9 @@
 //! that the scheduling can be tested to the nanosecond.
 
 use crate::{
+    edge::Edge,
     order::{FINISH, Stamp},
-    pace::{Base, Pace},
+    pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
     plan::{Act, Plan},
 };
 
@@ -12,6 +13,8 @@ use crate::{
 pub struct Outcome {
     /// Index in [`Plan::recs`].
     pub rec: u32,
+    /// Its step in its thread's program.
+    pub step: u32,
     /// CPU it returned on.
     pub cpu: i32,
     /// When it was to be issued by the schedule; at pace max [`crate::verdict::lateness`] says. ns of the replay.
@@ -40,6 +43,15 @@ pub trait Engine {
     fn act(&mut self, act: &Act) -> i64;
     /// Starts a thread; `base` is what its computing time counts from.
     fn spawn(&mut self, task: u32, base: Base);
+    /// By how much the schedule has moved later for all threads.
+    fn shift_ns(&mut self) -> i64;
+    /// Moves it to at least that much.
+    fn shift_to(&mut self, ns: i64);
+    /// Returns when it is this turn's, and less than `together` operations are in flight; one more is then.
+    /// `next_ns` is the thread's next turn.
+    fn enter(&mut self, turn_ns: i64, together: u32, next_ns: Option<i64>);
+    /// One operation less is in flight.
+    fn leave(&mut self);
     /// When an ended thread's computing was over, ns of the replay.
     fn ended_ns(&mut self, task: u32) -> i64;
 }
@@ -48,25 +60,31 @@ pub trait Engine {
 pub fn run_program<E: Engine>(
     plan: &Plan,
     task: u32,
-    pace: Pace,
+    clockwork: Clockwork,
     birth: Base,
     engine: &mut E,
     outcomes: &mut Vec<Outcome>,
 ) -> Base {
+    let Clockwork { pace, catch_up } = clockwork;
     let mut base = birth;
-    for (i, step) in plan.tasks[task as usize].program.iter().enumerate() {
-        for s in step.after.of(&plan.edges) {
-            engine.wait_for(*s);
-            if s.step == FINISH && pace == Pace::Think {
-                let child = &plan.tasks[s.task as usize];
+    let program = &plan.tasks[task as usize].program;
+    for (i, step) in program.iter().enumerate() {
+        for Edge { on, .. } in step.after.of(&plan.edges) {
+            engine.wait_for(*on);
+            if on.step == FINISH && pace == Pace::Think {
+                let child = &plan.tasks[on.task as usize];
                 let recorded_ns = child.exit_ns.unwrap_or(base.recorded_ns);
-                base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(s.task) });
+                base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(on.task), lag_ns: base.lag_ns });
             }
         }
         match step.act {
             Act::Call { rec, .. } => {
                 let r = &plan.recs[rec as usize];
+                if pace == Pace::Load {
+                    engine.enter(r.turn_ns, r.together, plan.next_turn(task, i + 1));
+                }
                 let due_ns = match pace.due_ns(r.start_ns, base) {
+                    Some(due_ns) if pace.has_schedule() => on_schedule(engine, catch_up, due_ns, &mut base.lag_ns),
                     Some(due_ns) => {
                         engine.sleep_until(due_ns);
                         due_ns
@@ -76,13 +94,16 @@ pub fn run_program<E: Engine>(
                 let start_ns = engine.now_ns();
                 let ret = engine.act(&step.act);
                 let end_ns = engine.now_ns();
-                outcomes.push(Outcome { rec, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret });
-                base = Base { recorded_ns: r.end_ns, now_ns: end_ns };
+                if pace == Pace::Load {
+                    engine.leave();
+                }
+                outcomes.push(Outcome { rec, step: i as u32, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret });
+                base = Base { recorded_ns: r.end_ns, now_ns: end_ns, lag_ns: base.lag_ns };
             }
             Act::Spawn { task: child } => {
                 let recorded_ns = plan.tasks[child as usize].start_ns;
                 let now_ns = if pace == Pace::Think { base.due_ns(recorded_ns) } else { base.now_ns };
-                engine.spawn(child, Base { recorded_ns, now_ns });
+                engine.spawn(child, Base { recorded_ns, now_ns, lag_ns: base.lag_ns });
             }
             _ => {
                 engine.act(&step.act);
@@ -93,4 +114,36 @@ pub fn run_program<E: Engine>(
         }
     }
     base
+}
+
+/// Waits until an operation is due that would be at `nominal_ns` without stalls; the moment it was due.
+fn on_schedule<E: Engine>(engine: &mut E, catch_up: CatchUp, nominal_ns: i64, lag_ns: &mut i64) -> i64 {
+    match catch_up {
+        CatchUp::Compress => {
+            engine.sleep_until(nominal_ns);
+            nominal_ns
+        }
+        CatchUp::None => {
+            let late_ns = engine.now_ns() - nominal_ns;
+            if late_ns > lag_ns.saturating_add(STALL_NS) {
+                *lag_ns = late_ns;
+            }
+            engine.sleep_until(nominal_ns.saturating_add(*lag_ns));
+            nominal_ns.saturating_add(*lag_ns)
+        }
+        CatchUp::Shift => {
+            let late_ns = engine.now_ns() - nominal_ns;
+            if late_ns > engine.shift_ns().saturating_add(STALL_NS) {
+                engine.shift_to(late_ns);
+            }
+            loop {
+                let shift_ns = engine.shift_ns();
+                engine.sleep_until(nominal_ns.saturating_add(shift_ns));
+                // Another thread may have stalled meanwhile.
+                if engine.shift_ns() == shift_ns {
+                    return nominal_ns.saturating_add(shift_ns);
+                }
+            }
+        }
+    }
 }

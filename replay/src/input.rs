@@ -71,6 +71,14 @@ pub struct Rec {
     pub name: u32,
     /// Its value: index in [`Input::values`], or [`NONE`] where it is not recorded.
     pub value: u32,
+    /// Results do not tell whether it or another overlapping operation took effect first.
+    pub raced: bool,
+    /// Operations in flight when it was entered, itself included; 0 for what is in flight for other reasons than files.
+    pub together: u32,
+    /// Operations that had taken effect when it was entered.
+    pub ended_before: u32,
+    /// Its place among all when the recorded number is kept in flight.
+    pub turn_ns: i64,
 }
 
 /// Distinct paths, kept as NUL-terminated bytes one after the other.
@@ -222,6 +230,10 @@ impl Input {
             flags: op.flags.unwrap_or(0),
             aux: op.aux.unwrap_or(0),
             aux2: op.aux2.unwrap_or(0),
+            raced: false,
+            together: 0,
+            ended_before: 0,
+            turn_ns: 0,
         };
         self.recs.push(rec);
     }

@@ -5,23 +5,31 @@
 //!   [`names`] models the name space, [`procs`] the processes, [`order`] collects the edges, [`sizes`] the room;
 //! * [`prepare`] makes the tree that the workload found, [`contain`] keeps all of it inside the target;
 //! * [`engine`] runs a thread's program; [`world`] is the real one: threads, clock and, in [`issue`], the calls;
-//! * [`verdict`] holds the result against the original; [`Replay`] is all of it in a row.
+//! * [`verdict`] holds the result against the original: [`results`], [`timing`], [`concurrency`], [`latencies`],
+//!   [`endstate`]; [`Replay`] is all of it in a row.
 //!
 //! `docs/replay.md` says why it is so.
 
 pub mod buffers;
 pub mod call;
 mod commit;
+pub mod concurrency;
 pub mod contain;
+pub mod edge;
 mod effects;
+pub mod endstate;
 pub mod engine;
+pub mod errno;
 mod error;
 pub mod input;
 pub mod issue;
 mod kind;
+pub mod latencies;
 mod linear;
+mod load;
 pub mod names;
 pub mod order;
+pub mod outcomes;
 mod output;
 pub mod pace;
 pub mod plan;
@@ -30,9 +38,12 @@ pub mod prepare;
 pub mod procs;
 pub mod progress;
 mod replay;
+pub mod results;
 pub mod sizes;
 mod skip;
+pub mod spread;
 pub mod target;
+pub mod timing;
 mod uses;
 pub mod verdict;
 mod view;

@@ -128,30 +128,47 @@ impl Planner {
         out
     }
 
-    /// Whether the operation that touches `theirs` must have taken effect before the one that touches `mine`,
-    /// which is about to: it fits as things stand, and either mine does not until theirs has happened, or
-    /// theirs would not any more once mine has.
-    pub(crate) fn comes_first(&mut self, theirs: &[Touch], mine: &[Touch]) -> bool {
-        let mut first = false;
+    /// Which of two overlapping operations took effect first: one that touches `theirs`, or one that touches `mine`
+    /// and is about to. Theirs, when it fits as things stand, and either mine does not until theirs has
+    /// happened, or theirs would not any more once mine has.
+    pub(crate) fn order_of(&mut self, theirs: &[Touch], mine: &[Touch]) -> Known {
+        let (mut first, mut second, mut related) = (false, false, false);
         for t in theirs {
             let now = self.value(t.key);
             if now.is_some_and(|v| !t.needs.fits(v)) {
-                return false;
+                return Known::Second;
             }
             for m in mine.iter().filter(|m| m.key == t.key) {
-                if let Some(after) = t.becomes
-                    && now.is_some_and(|v| !m.needs.fits(v))
-                    && m.needs.fits(after)
-                {
-                    first = true;
+                let fits = now.is_none_or(|v| m.needs.fits(v));
+                if let Some(after) = t.becomes {
+                    first |= !fits && m.needs.fits(after);
+                    // Once theirs has happened, mine would not fit any more.
+                    second |= fits && !m.needs.fits(after);
                 }
-                if m.becomes.is_some_and(|after| !t.needs.fits(after)) && now.is_none_or(|v| m.needs.fits(v)) {
-                    first = true;
-                }
+                first |= m.becomes.is_some_and(|after| fits && !t.needs.fits(after));
+                related |= m.becomes != t.becomes && (m.becomes.is_some() || t.becomes.is_some());
             }
         }
-        first
+        match (first, second, related) {
+            (true, ..) => Known::First,
+            (_, true, _) => Known::Second,
+            (_, _, true) => Known::Unknown,
+            _ => Known::Unrelated,
+        }
     }
+}
+
+/// What results tell of the order of two operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// The other was first.
+    First,
+    /// The one at hand was first.
+    Second,
+    /// They touch the same, and either order fits.
+    Unknown,
+    /// They have nothing to do with each other.
+    Unrelated,
 }
 
 fn makes(r: &Rec) -> Needs {

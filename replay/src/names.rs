@@ -406,6 +406,40 @@ impl Names {
         out
     }
 
+    /// The node's own name.
+    pub fn name_of(&self, node: NodeId) -> &[u8] {
+        &self.texts[self.nodes[node as usize].name as usize]
+    }
+
+    /// What is at `node` now, once [`Self::unfold`] has been called.
+    pub fn now(&self, node: NodeId) -> &State {
+        &self.nodes[node as usize].state
+    }
+
+    /// The number that names of one file share, where it has several.
+    pub fn inode_of(&self, node: NodeId) -> Option<u32> {
+        Some(self.nodes[node as usize].inode).filter(|i| *i != NO_INODE)
+    }
+
+    /// Finds out for every node what is there, and makes nodes for what moved along with directories.
+    pub fn unfold(&mut self) {
+        let mut todo = vec![ROOT];
+        while let Some(node) = todo.pop() {
+            if let State::Present { pre, kind: Kind::Directory | Kind::Unknown, .. } = *self.state(node)
+                && pre != NO_NODE
+                && pre != node
+            {
+                for old in self.children_of(pre) {
+                    if matches!(self.nodes[old as usize].before, Before::Present { .. }) {
+                        let name = self.name_of(old).to_vec();
+                        self.child(node, &name);
+                    }
+                }
+            }
+            todo.extend(self.children_of(node));
+        }
+    }
+
     /// Where `node` is after `from` was renamed to `to`.
     pub fn moved(&mut self, node: NodeId, from: NodeId, to: NodeId) -> NodeId {
         let mut tail = Vec::new();

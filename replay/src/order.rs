@@ -5,19 +5,11 @@
 //! edges lead from earlier to later in that order, so no cycle and no deadlock can arise. Edges inside a
 //! thread are implied by its program, those that a thread already waited for are dropped.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::names::{Names, NodeId, ROOT};
 
-/// Which constraints are kept beside each thread's program order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OrderMode {
-    /// All that names, files, open file descriptions and descriptors demand.
-    #[default]
-    Resource,
-    /// Only that a name is made before it is used.
-    Thread,
-}
+pub use crate::edge::{Edge, EdgeKind, Kinds, OrderMode};
 
 /// A step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,8 +39,15 @@ pub enum Class {
 #[derive(Clone, Debug, Default)]
 struct Uses {
     class: Class,
-    now: Vec<Stamp>,
-    before: Vec<Stamp>,
+    now: Vec<Use>,
+    before: Vec<Use>,
+}
+
+/// One use of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Use {
+    by: Stamp,
+    kind: EdgeKind,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -63,9 +62,10 @@ struct Name {
 #[derive(Debug)]
 pub struct Order {
     mode: OrderMode,
+    kinds: Kinds,
     me: Stamp,
     /// All edges, those of one step in a row.
-    pub edges: Vec<Stamp>,
+    pub edges: Vec<Edge>,
     first: usize,
     /// Per thread: the latest step of every other thread it has waited for.
     seen: Vec<HashMap<u32, u32>>,
@@ -74,13 +74,23 @@ pub struct Order {
     ofds: Vec<Option<Stamp>>,
     slots: HashMap<u32, Uses>,
     places: HashMap<usize, Uses>,
+    /// Calls in the order in which they took effect, and how many of the first are forgotten: for the global order.
+    ended: VecDeque<Stamp>,
+    forgotten: u32,
+    /// Per thread: the last of those forgotten.
+    last: HashMap<u32, u32>,
 }
 
+/// Calls kept that had ended before others were entered; threads that entered one so long ago wait for more
+/// than they must.
+const ENDED: usize = 512;
+
 impl Order {
-    /// No edges yet.
-    pub fn new(mode: OrderMode) -> Self {
+    /// No edges yet; of those that `mode` keeps, not the kinds in `without`.
+    pub fn new(mode: OrderMode, without: Kinds) -> Self {
         Self {
             mode,
+            kinds: mode.kinds().without(without),
             me: Stamp { task: 0, step: 0 },
             edges: Vec::new(),
             first: 0,
@@ -90,6 +100,9 @@ impl Order {
             ofds: Vec::new(),
             slots: HashMap::new(),
             places: HashMap::new(),
+            ended: VecDeque::new(),
+            forgotten: 0,
+            last: HashMap::new(),
         }
     }
 
@@ -107,9 +120,14 @@ impl Order {
         (self.first as u32, (self.edges.len() - self.first) as u32)
     }
 
+    /// Whether edges of this kind are kept.
+    pub fn keeps(&self, kind: EdgeKind) -> bool {
+        self.kinds.has(kind)
+    }
+
     /// The step waits for `other`, unless that is implied.
-    pub fn after(&mut self, other: Stamp) {
-        if other.task == self.me.task {
+    pub fn after(&mut self, other: Stamp, kind: EdgeKind) {
+        if other.task == self.me.task || !self.keeps(kind) {
             return;
         }
         let seen = &mut self.seen[self.me.task as usize];
@@ -118,7 +136,7 @@ impl Order {
             return;
         }
         *known = other.step;
-        self.edges.push(other);
+        self.edges.push(Edge { on: other, kind });
     }
 
     /// A thread begins at its parent's step: it need not wait for what the parent waited for.
@@ -137,26 +155,29 @@ impl Order {
         self.seen[child] = HashMap::new();
     }
 
-    fn use_of(&mut self, take: impl Fn(&mut Self) -> &mut Uses, class: Class) {
-        if self.mode == OrderMode::Thread {
+    fn use_of(&mut self, take: impl Fn(&mut Self) -> &mut Uses, class: Class, kind: EdgeKind) {
+        if !self.keeps(kind) {
             return;
         }
-        let me = self.me;
+        let me = Use { by: self.me, kind };
         let uses = take(self);
         let join = uses.class == class && class != Class::Alone && !uses.now.is_empty();
         if join {
-            if let Some(mine) = uses.now.iter_mut().find(|s| s.task == me.task) {
-                mine.step = me.step;
-                return;
+            match uses.now.iter_mut().find(|s| s.by.task == me.by.task && s.kind == kind) {
+                Some(mine) => {
+                    mine.by.step = me.by.step;
+                    // Those before were waited for at its first use.
+                    return;
+                }
+                None => uses.now.push(me),
             }
-            uses.now.push(me);
         } else {
             uses.before = std::mem::replace(&mut uses.now, vec![me]);
             uses.class = class;
         }
         let before = std::mem::take(&mut uses.before);
         for b in &before {
-            self.after(*b);
+            self.after(b.by, between(b.kind, kind));
         }
         take(self).before = before;
     }
@@ -169,11 +190,12 @@ impl Order {
     }
 
     /// The step waits for what made the directories that lead to `node`, and `node` itself.
-    fn lineage(&mut self, names: &Names, node: NodeId) {
+    fn lineage(&mut self, names: &Names, node: NodeId, found: bool) {
         let mut at = node;
         loop {
             if let Some(changed) = self.names.get(at as usize).and_then(|n| n.changed) {
-                self.after(changed);
+                let kind = if at == node { EdgeKind::Name } else { EdgeKind::Tree };
+                self.after(changed, if found { kind } else { EdgeKind::Absent });
             }
             if at == ROOT {
                 return;
@@ -182,45 +204,86 @@ impl Order {
         }
     }
 
-    /// The step looks `node` up.
-    pub fn read_name(&mut self, names: &Names, node: NodeId) {
-        self.lineage(names, node);
-        self.use_of(|o| &mut o.name_mut(node).uses, Class::Read);
+    /// The step looks `node` up, and finds something there or not.
+    pub fn read_name(&mut self, names: &Names, node: NodeId, found: bool) {
+        self.lineage(names, node, found);
+        if self.mode != OrderMode::Thread {
+            let kind = if found { EdgeKind::Name } else { EdgeKind::Absent };
+            self.use_of(|o| &mut o.name_mut(node).uses, Class::Read, kind);
+        }
     }
 
     /// The step changes what `node` stands for, and with it all below.
     pub fn write_name(&mut self, names: &Names, node: NodeId) {
-        self.lineage(names, node);
-        if self.mode == OrderMode::Resource {
+        self.lineage(names, node, true);
+        if self.mode != OrderMode::Thread {
             for below in names.subtree(node).into_iter().skip(1) {
                 let uses = std::mem::take(&mut self.name_mut(below).uses);
                 for s in &uses.now {
-                    self.after(*s);
+                    self.after(s.by, between(s.kind, EdgeKind::Tree));
                 }
                 // Whoever comes next finds this step by `changed` above it.
             }
-            self.use_of(|o| &mut o.name_mut(node).entries, Class::Alone);
+            self.use_of(|o| &mut o.name_mut(node).entries, Class::Alone, EdgeKind::Entries);
+            self.use_of(|o| &mut o.name_mut(node).uses, Class::Alone, EdgeKind::Name);
         }
-        self.use_of(|o| &mut o.name_mut(node).uses, Class::Alone);
-        self.use_of(|o| &mut o.name_mut(names.parent(node)).entries, Class::Add);
+        self.use_of(|o| &mut o.name_mut(names.parent(node)).entries, Class::Add, EdgeKind::Entries);
         let me = self.me;
         self.name_mut(node).changed = Some(me);
     }
 
     /// The step's result depends on which names are in `node`.
     pub fn read_entries(&mut self, names: &Names, node: NodeId) {
-        self.lineage(names, node);
-        self.use_of(|o| &mut o.name_mut(node).entries, Class::Read);
+        self.lineage(names, node, true);
+        self.use_of(|o| &mut o.name_mut(node).entries, Class::Read, EdgeKind::Entries);
+    }
+
+    /// How many calls have taken effect so far.
+    pub fn ended(&self) -> u32 {
+        self.forgotten.wrapping_add(self.ended.len() as u32)
+    }
+
+    /// The step just taken is a call, and has taken effect.
+    pub fn returned(&mut self) {
+        if !self.keeps(EdgeKind::Global) {
+            return;
+        }
+        self.ended.push_back(self.me);
+        if self.ended.len() > ENDED
+            && let Some(old) = self.ended.pop_front()
+        {
+            self.last.insert(old.task, old.step);
+            self.forgotten = self.forgotten.wrapping_add(1);
+        }
+    }
+
+    /// The step waits for the calls that had ended when it was entered, of which there were `before`.
+    pub fn interval(&mut self, before: u32) {
+        if !self.keeps(EdgeKind::Global) {
+            return;
+        }
+        let recent = before.wrapping_sub(self.forgotten) as i32;
+        let mut waits: BTreeMap<u32, u32> = BTreeMap::new();
+        // A thread's latest call stands for its earlier ones.
+        for s in self.ended.iter().take(usize::try_from(recent).unwrap_or(0)).rev() {
+            waits.entry(s.task).or_insert(s.step);
+        }
+        for (task, step) in &self.last {
+            waits.entry(*task).or_insert(*step);
+        }
+        for (task, step) in waits {
+            self.after(Stamp { task, step }, EdgeKind::Global);
+        }
     }
 
     /// The step uses a file's size.
     pub fn file(&mut self, file: i64, class: Class) {
-        self.use_of(|o| o.files.entry(file).or_default(), class);
+        self.use_of(|o| o.files.entry(file).or_default(), class, EdgeKind::Size);
     }
 
     /// The step uses the position of an open file description.
     pub fn position(&mut self, ofd: u32) {
-        if self.mode == OrderMode::Thread {
+        if !self.keeps(EdgeKind::Position) {
             return;
         }
         if self.ofds.len() <= ofd as usize {
@@ -228,22 +291,24 @@ impl Order {
         }
         let me = self.me;
         if let Some(last) = self.ofds[ofd as usize].replace(me) {
-            self.after(last);
+            self.after(last, EdgeKind::Position);
         }
     }
 
-    /// The step uses (`Read`) or opens or closes (`Alone`) a descriptor of a shared table. Held in both modes:
-    /// a descriptor that is not there yet cannot be used.
+    /// The step uses (`Read`) or opens or closes (`Alone`) a descriptor of a shared table.
     pub fn slot(&mut self, slot: u32, class: Class) {
-        let mode = std::mem::replace(&mut self.mode, OrderMode::Resource);
-        self.use_of(|o| o.slots.entry(slot).or_default(), class);
-        self.mode = mode;
+        self.use_of(|o| o.slots.entry(slot).or_default(), class, EdgeKind::Descriptor);
     }
 
     /// The step uses (`Read`) or changes (`Alone`) the working directory or umask of threads that share them.
     pub fn place(&mut self, place: usize, class: Class) {
-        self.use_of(|o| o.places.entry(place).or_default(), class);
+        self.use_of(|o| o.places.entry(place).or_default(), class, EdgeKind::Directory);
     }
+}
+
+/// The kind of an edge between two uses of one name: a call that found nothing makes it a negative one.
+fn between(a: EdgeKind, b: EdgeKind) -> EdgeKind {
+    if a == EdgeKind::Absent { a } else { b }
 }
 
 #[cfg(test)]
@@ -254,38 +319,38 @@ mod tests {
         o.begin(task, step);
         f(o);
         let (from, n) = o.end();
-        o.edges[from as usize..(from + n) as usize].iter().map(|s| (s.task, s.step)).collect()
+        o.edges[from as usize..(from + n) as usize].iter().map(|e| (e.on.task, e.on.step)).collect()
     }
 
     #[test]
     fn readers_commute_and_writers_do_not() {
         let mut names = Names::new(&[]);
         let f = names.literal(b"/d/f");
-        let mut o = Order::new(OrderMode::Resource);
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
         assert_eq!(edges_of(&mut o, 0, 0, |o| o.write_name(&names, f)), []);
-        assert_eq!(edges_of(&mut o, 1, 0, |o| o.read_name(&names, f)), [(0, 0)]);
-        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, f)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.read_name(&names, f, true)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, f, true)), [(0, 0)]);
         assert_eq!(edges_of(&mut o, 0, 1, |o| o.write_name(&names, f)), [(1, 0), (2, 0)]);
         // Thread 1 has waited for 0:0 before; now for 0:1, once.
-        assert_eq!(edges_of(&mut o, 1, 1, |o| o.read_name(&names, f)), [(0, 1)]);
-        assert_eq!(edges_of(&mut o, 1, 2, |o| o.read_name(&names, f)), []);
+        assert_eq!(edges_of(&mut o, 1, 1, |o| o.read_name(&names, f, true)), [(0, 1)]);
+        assert_eq!(edges_of(&mut o, 1, 2, |o| o.read_name(&names, f, true)), []);
     }
 
     #[test]
     fn a_renamed_directory_waits_for_all_below_and_all_below_for_it() {
         let mut names = Names::new(&[]);
         let (d, f, g) = (names.literal(b"/d"), names.literal(b"/d/s/f"), names.literal(b"/d/s/g"));
-        let mut o = Order::new(OrderMode::Resource);
-        edges_of(&mut o, 0, 0, |o| o.read_name(&names, f));
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
+        edges_of(&mut o, 0, 0, |o| o.read_name(&names, f, true));
         assert_eq!(edges_of(&mut o, 1, 0, |o| o.write_name(&names, d)), [(0, 0)]);
-        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, g)), [(1, 0)]);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, g, true)), [(1, 0)]);
     }
 
     #[test]
     fn listing_waits_for_entries_and_entries_commute() {
         let mut names = Names::new(&[]);
         let (d, f, g) = (names.literal(b"/d"), names.literal(b"/d/f"), names.literal(b"/d/g"));
-        let mut o = Order::new(OrderMode::Resource);
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
         assert_eq!(edges_of(&mut o, 0, 0, |o| o.write_name(&names, f)), []);
         assert_eq!(edges_of(&mut o, 1, 0, |o| o.write_name(&names, g)), []);
         assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_entries(&names, d)), [(0, 0), (1, 0)]);
@@ -295,9 +360,9 @@ mod tests {
     fn thread_order_keeps_only_creations() {
         let mut names = Names::new(&[]);
         let f = names.literal(b"/d/f");
-        let mut o = Order::new(OrderMode::Thread);
+        let mut o = Order::new(OrderMode::Thread, Kinds::NONE);
         edges_of(&mut o, 0, 0, |o| o.write_name(&names, f));
-        assert_eq!(edges_of(&mut o, 1, 0, |o| o.read_name(&names, f)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.read_name(&names, f, true)), [(0, 0)]);
         assert_eq!(edges_of(&mut o, 2, 0, |o| o.file(1, Class::Alone)), []);
     }
 
@@ -305,11 +370,11 @@ mod tests {
     fn a_child_knows_what_its_parent_knew() {
         let mut names = Names::new(&[]);
         let f = names.literal(b"/f");
-        let mut o = Order::new(OrderMode::Resource);
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
         edges_of(&mut o, 0, 0, |o| o.write_name(&names, f));
-        edges_of(&mut o, 1, 0, |o| o.read_name(&names, f));
+        edges_of(&mut o, 1, 0, |o| o.read_name(&names, f, true));
         edges_of(&mut o, 1, 1, |_| ());
         o.fork(Stamp { task: 1, step: 1 }, 2);
-        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, f)), []);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, f, true)), []);
     }
 }

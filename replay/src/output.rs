@@ -10,7 +10,7 @@ use ioreel_traces::{
     rows,
 };
 
-use crate::{ReplayError, engine::Outcome, plan::Plan};
+use crate::{ReplayError, outcomes::Outcomes, plan::Plan};
 
 /// What the result reel says of its making.
 #[derive(Debug)]
@@ -38,18 +38,17 @@ pub(crate) fn write(
     mut writer: ReelWriter,
     original: &Reel,
     plan: &Plan,
-    outcomes: &[Outcome],
+    outcomes: &Outcomes,
     making: Making,
 ) -> Result<(), ReplayError> {
-    const NONE: u32 = u32::MAX;
     let rows = plan.recs.iter().map(|r| r.row as usize + 1).max().unwrap_or(0);
-    let mut by_row = vec![NONE; rows];
-    for (i, o) in outcomes.iter().enumerate() {
-        by_row[plan.recs[o.rec as usize].row as usize] = i as u32;
+    let mut by_row = vec![None; rows];
+    for o in outcomes.iter() {
+        by_row[plan.recs[o.rec as usize].row as usize] = Some(o);
     }
     for (row, op) in original.rows::<rows::Op>().enumerate().take(rows) {
         let op = op?;
-        let Some(o) = outcomes.get(by_row[row] as usize) else { continue };
+        let Some(o) = by_row[row] else { continue };
         writer.ops.push(rows::Op {
             orig_op_id: Some(op.op_id),
             op_id: -1,

@@ -7,9 +7,9 @@ use ioreel_traces::rows;
 
 use crate::{
     Skip,
+    edge::Edge,
     input::{Paths, Rec},
-    names::Names,
-    order::Stamp,
+    names::{Names, NodeId},
     procs::Slot,
     sizes::Sizes,
 };
@@ -88,6 +88,8 @@ pub struct TaskPlan {
     pub start_ns: i64,
     /// Ended, ns of the reel.
     pub exit_ns: Option<i64>,
+    /// The first turn of it and the threads it starts.
+    pub first_turn_ns: Option<i64>,
     /// Set when it was not started by another recorded thread.
     pub root: Option<Root>,
 }
@@ -134,7 +136,7 @@ pub struct Plan {
     /// Threads.
     pub tasks: Vec<TaskPlan>,
     /// Edges of all steps.
-    pub edges: Vec<Stamp>,
+    pub edges: Vec<Edge>,
     /// Lists of slots.
     pub lists: Vec<u32>,
     /// Pairs of slots.
@@ -151,6 +153,8 @@ pub struct Plan {
     pub skipped: BTreeMap<Skip, i64>,
     /// The name space as the workload left it, and what it says of the start.
     pub names: Names,
+    /// Lengths of files at the end, by place, where they are known for certain.
+    pub end_sizes: HashMap<NodeId, i64>,
     /// Sizes and room.
     pub sizes: Sizes,
     /// Whether the file of a byte-counting call is regular, by `recs` index: a bit each.
@@ -165,6 +169,27 @@ impl Plan {
     /// Operations that are not replayed, for people and manifests.
     pub fn skipped_by_label(&self) -> BTreeMap<String, i64> {
         self.skipped.iter().map(|(k, n)| (k.label().to_owned(), *n)).collect()
+    }
+
+    /// The turn of the first call that `task`, from this step on, or a thread that it starts before, issues.
+    pub fn next_turn(&self, task: u32, from: usize) -> Option<i64> {
+        let mut first: Option<i64> = None;
+        let mut at_most = |turn: i64| first = Some(first.map_or(turn, |f: i64| f.min(turn)));
+        for step in self.tasks[task as usize].program.iter().skip(from) {
+            match step.act {
+                Act::Call { rec, .. } => {
+                    at_most(self.recs[rec as usize].turn_ns);
+                    break;
+                }
+                Act::Spawn { task } => {
+                    if let Some(turn) = self.tasks[task as usize].first_turn_ns {
+                        at_most(turn);
+                    }
+                }
+                _ => {}
+            }
+        }
+        first
     }
 
     /// Removes threads that do nothing, and marks the steps that others wait for.
@@ -188,8 +213,12 @@ impl Plan {
                 self.tasks[i].program = Vec::new();
             }
         }
+        // Threads come after those that start them.
+        for task in (0..self.tasks.len()).rev() {
+            self.tasks[task].first_turn_ns = self.next_turn(task as u32, 0);
+        }
         for s in &self.edges {
-            if let Some(step) = self.tasks[s.task as usize].program.get_mut(s.step as usize) {
+            if let Some(step) = self.tasks[s.on.task as usize].program.get_mut(s.on.step as usize) {
                 step.awaited = true;
             }
         }

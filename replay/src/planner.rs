@@ -1,12 +1,18 @@
 //! Walks a reel in an order in which its results can recur, and makes the plan.
 
-use std::{collections::HashMap, mem};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    mem,
+};
 
 use ioreel_traces::text::to_bytes;
 
 use crate::{
     Skip,
+    edge::{EdgeKind, Kinds},
     input::{Input, NO_ID, Rec},
+    linear::Known,
     names::{Kind, Names, NodeId, ROOT},
     order::{FINISH, Order, OrderMode, Stamp},
     plan::{Act, OpenAtStart, Plan, Range, Root, Step, TaskPlan},
@@ -19,6 +25,8 @@ use crate::{
 pub struct PlanOptions {
     /// Which constraints to keep.
     pub order: OrderMode,
+    /// Of these, kinds to leave out.
+    pub without: Kinds,
     /// Absolute prefixes that the replay is limited to; none for no limit.
     pub roots: Vec<Vec<u8>>,
     /// Whether owners can be set.
@@ -34,6 +42,21 @@ enum Event {
     Exec(u32),
     /// A thread was born.
     Fork(u32),
+}
+
+/// How many operations are in flight.
+#[derive(Debug, Default)]
+struct Load(BinaryHeap<Reverse<i64>>);
+
+impl Load {
+    /// One is entered; entries come in order of time. How many are in flight then, itself included.
+    fn enter(&mut self, start_ns: i64, end_ns: i64) -> u32 {
+        while self.0.peek().is_some_and(|Reverse(end)| *end <= start_ns) {
+            self.0.pop();
+        }
+        self.0.push(Reverse(end_ns));
+        self.0.len() as u32
+    }
 }
 
 /// The planner at work.
@@ -56,6 +79,8 @@ pub(crate) struct Planner {
     pub(crate) more_names: HashMap<i64, i32>,
     /// Ended children whose parent has not acted since.
     joins: Vec<Vec<u32>>,
+    /// By thread: the turn of its latest step.
+    turns: Vec<i64>,
     calls: i64,
 }
 
@@ -66,7 +91,7 @@ pub fn plan(mut input: Input, options: PlanOptions) -> Plan {
     let last_end_ns = recs.iter().map(|r| r.end_ns).max().unwrap_or(0);
     let mut p = Planner {
         names: Names::new(&options.roots),
-        order: Order::new(options.order),
+        order: Order::new(options.order, options.without),
         procs: Procs::default(),
         sizes: Sizes::default(),
         tasks: vec![TaskPlan::default(); n],
@@ -78,6 +103,7 @@ pub fn plan(mut input: Input, options: PlanOptions) -> Plan {
         file_at: HashMap::new(),
         more_names: HashMap::new(),
         joins: vec![Vec::new(); n],
+        turns: vec![i64::MIN; n],
         calls: 0,
         options,
         input,
@@ -88,8 +114,11 @@ pub fn plan(mut input: Input, options: PlanOptions) -> Plan {
     p.load_tree();
     p.start_roots();
     let recs = p.walk(recs);
+    p.names.unfold();
+    let end_sizes = p.file_at.iter().filter_map(|(node, file)| Some((*node, p.sizes.exact(*file)?))).collect();
     let mut plan = Plan {
         recs,
+        end_sizes,
         file_paths: p.input.files.into_iter().filter_map(|(id, f)| Some((id, f.path?.to_string()))).collect(),
         paths: p.input.paths,
         values: p.input.values,
@@ -233,12 +262,19 @@ impl Planner {
         let mut done = vec![false; recs.len()];
         // Entered and not yet taken effect; no more than there are threads.
         let mut pool: Vec<u32> = Vec::new();
+        let mut load = Load::default();
         for i in 0..recs.len() {
             let end = recs[i].end_ns;
             while let Some((_, event)) = events.next_if(|(t, _)| *t < end) {
                 self.event(event);
             }
             while let Some(s) = starts.next_if(|s| recs[*s as usize].start_ns < end) {
+                let file = self.input.files.get(&recs[s as usize].file);
+                let r = &mut recs[s as usize];
+                r.ended_before = self.order.ended();
+                if r.call != crate::Call::Other && file.is_none_or(|f| Kind::from_name(&f.kind).skip().is_none()) {
+                    r.together = load.enter(r.start_ns, r.end_ns);
+                }
                 pool.push(s);
             }
             pool.retain(|p| !done[*p as usize]);
@@ -267,8 +303,14 @@ impl Planner {
                     continue;
                 }
                 let theirs = self.touches(&recs[p as usize]);
-                if self.comes_first(&theirs, &mine) {
-                    self.take_effect(recs, p, pool, done);
+                match self.order_of(&theirs, &mine) {
+                    Known::First => self.take_effect(recs, p, pool, done),
+                    Known::Second | Known::Unrelated => {}
+                    // Results fit either way: which was first nobody can tell, so another result is as good.
+                    Known::Unknown => {
+                        recs[i as usize].raced = true;
+                        recs[p as usize].raced = true;
+                    }
                 }
             }
         }
@@ -393,15 +435,30 @@ impl Planner {
             .partition(|c| self.tasks[*c as usize].exit_ns.is_none_or(|e| e <= start_ns));
         self.joins[task] = still;
         for child in ended {
-            self.order.after(Stamp { task: child, step: FINISH });
+            self.order.after(Stamp { task: child, step: FINISH }, EdgeKind::Life);
         }
         uses(self);
         let (from, len) = self.order.end();
+        self.take_turn(task, from, len);
         self.tasks[task].program.push(Step { act, after: Range { from, len }, awaited: false });
         if matches!(act, Act::Call { .. }) {
             self.calls += 1;
         }
         Stamp { task: task as u32, step: step as u32 }
+    }
+
+    /// Gives the step a turn: by recorded start, and later than all it waits for. What keeps the recorded
+    /// number in flight issues by turns, and cannot wait for one that waits for it.
+    fn take_turn(&mut self, task: usize, from: u32, len: u32) {
+        let after = self.order.edges[from as usize..(from + len) as usize].iter();
+        let last = after.map(|e| self.turns[e.on.task as usize].saturating_add(1)).max().unwrap_or(i64::MIN);
+        self.turns[task] = self.turns[task].max(last);
+    }
+
+    /// The turn of the call that `task` is about to be given.
+    pub(crate) fn turn(&mut self, task: usize, start_ns: i64) -> i64 {
+        self.turns[task] = self.turns[task].max(start_ns);
+        self.turns[task]
     }
 
     pub(crate) fn skip(&mut self, why: Skip) {

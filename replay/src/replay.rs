@@ -18,18 +18,18 @@ use crate::{
     ReplayError,
     buffers::Source,
     contain::{self, Privilege},
-    engine::Outcome,
+    edge::{Kinds, OrderMode},
+    endstate,
     input::Input,
-    order::OrderMode,
     output::{self, Making},
-    pace::Pace,
+    pace::{Clockwork, Pace},
     plan::Plan,
     planner::{PlanOptions, plan},
     prepare::{self, Preparation},
     target::{Target, drop_caches},
-    verdict::{Difference, Lateness, differences, lateness},
+    verdict::{Facts, Judgement, Limits, judge},
     watch::Watch,
-    world::{World, monotonic_ns},
+    world::{Manner, World, monotonic_ns},
 };
 
 /// Paced replays begin this long after the epoch is set, so that the first operation is not late.
@@ -45,9 +45,11 @@ pub struct Config {
     /// The directory.
     pub target: PathBuf,
     /// How time passes.
-    pub pace: Pace,
+    pub clockwork: Clockwork,
     /// What is kept in order.
     pub order: OrderMode,
+    /// Kinds of constraints that are not.
+    pub without: Kinds,
     /// Where the result goes, if anywhere.
     pub result: Option<PathBuf>,
     /// Replay over what is in the target.
@@ -58,6 +60,10 @@ pub struct Config {
     pub cold: bool,
     /// Spun away before each deadline.
     pub spin_ns: i64,
+    /// From where on the replay is not faithful.
+    pub limits: Limits,
+    /// Calls are skipped, and nothing is written: to measure the replayer itself.
+    pub dry_run: bool,
 }
 
 /// What is about to be done.
@@ -88,22 +94,32 @@ pub struct Summary {
 pub struct Report {
     /// What was planned.
     pub summary: Summary,
+    /// As on the command line.
+    pub pace: String,
+    /// Likewise.
+    pub order: &'static str,
+    /// Likewise.
+    pub catch_up: &'static str,
+    /// Calls were skipped.
+    pub dry_run: bool,
     /// Operations issued.
     pub done: i64,
-    /// Results that differ.
-    pub differing: i64,
-    /// The same by kind.
-    pub differences: Vec<Difference>,
     /// From the start to the end of the last operation.
     pub elapsed_ns: i64,
     /// The same in the original.
     pub original_elapsed_ns: i64,
-    /// From the start to the end of syncfs of the target.
-    pub synced_ns: i64,
+    /// From the start to the end of syncfs of the target; null in a dry run.
+    pub synced_ns: Option<i64>,
     /// From the start until the original's file systems were synced and quiet.
     pub original_synced_ns: i64,
-    /// Timing.
-    pub lateness: Lateness,
+    /// By how much stalls moved the schedule later.
+    pub shift_ns: i64,
+    /// CPU time spent spinning before deadlines, all threads together.
+    pub spun_ns: i64,
+    /// CPU time of the whole process while operations were issued, that of calls included.
+    pub cpu_ns: i64,
+    /// How it compares.
+    pub verdict: Judgement,
     /// What else there is to say.
     pub warnings: Vec<String>,
 }
@@ -142,7 +158,7 @@ impl Replay {
         let target = Target::open(&config.target, config.force)?;
         let privilege = contain::acquire()?;
         let roots = config.roots.iter().map(|r| normal(r)).collect();
-        let options = PlanOptions { order: config.order, roots, privileged: privilege.root };
+        let options = PlanOptions { order: config.order, without: config.without, roots, privileged: privilege.root };
         let plan = plan(Input::read(&reel)?, options);
         let preparation = Preparation::of(&plan, privilege.root);
         let summary = Summary {
@@ -178,26 +194,30 @@ impl Replay {
     /// Prepares the target, replays, settles, and writes the result.
     pub fn run(self, mut watch: impl Watch, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
         let Self { config, reel, plan, preparation, target, privilege, summary } = self;
-        let writer = config.result.as_deref().map(output::create).transpose()?;
+        let writer = config.result.as_deref().filter(|_| !config.dry_run).map(output::create).transpose()?;
         contain::lift_limits();
         let longest = plan.recs.iter().filter(|r| r.call.writes()).map(|r| r.len_bytes.max(0)).max().unwrap_or(0);
         let source = Source::new(1, longest as usize)?;
-        let world = Arc::new(World::new(plan, source, config.pace, config.spin_ns, privilege));
+        let manner = Manner { clockwork: config.clockwork, spin_ns: config.spin_ns, skip_calls: config.dry_run };
+        let world = Arc::new(World::new(plan, source, manner, privilege));
         let (told, phases) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let (items, directory, inner) = (preparation.items, target.path.clone(), world.clone());
-        let paced = config.pace != Pace::Max;
+        let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
+        let lead_ns = if free { 0 } else { LEAD_NS };
+        let dry = config.dry_run;
         let launcher = thread::Builder::new()
             .name("launcher".into())
             .spawn(move || {
-                launch(&inner, &directory, &items, &told, &may_go, if paced { LEAD_NS } else { 0 }, privilege)
+                if dry {
+                    inner.run(lead_ns);
+                    return Ok(Vec::new());
+                }
+                launch(&inner, &directory, &items, &told, &may_go, lead_ns, privilege)
             })
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
         let mut warnings = Vec::new();
-        if reel.manifest.lost() > 0 {
-            let lost = reel.manifest.lost();
-            warnings.push(format!("{lost} events were lost while recording: results that depended on them differ"));
-        }
+        let mut cpu_before_ns = cpu_ns();
         for phase in phases {
             tell(phase);
             if phase == Phase::Running {
@@ -209,15 +229,17 @@ impl Replay {
                 {
                     warnings.push(format!("the page cache could not be emptied: {e}; --cold needs root"));
                 }
+                cpu_before_ns = cpu_ns();
                 // Fails only when the launcher is gone, which its result tells.
                 let _ = go.send(());
             }
         }
         let failed = || ReplayError::Io { doing: "replaying", source: std::io::Error::other("a thread panicked") };
         warnings.extend(launcher.join().map_err(|_| failed())??);
+        let cpu_ns = cpu_ns() - cpu_before_ns;
         tell(Phase::Settling);
         let sync_start_ns = monotonic_ns() - world.epoch_ns();
-        let sync_ret = target.sync();
+        let sync_ret = if dry { 0 } else { target.sync() };
         let sync_end_ns = monotonic_ns() - world.epoch_ns();
         let seen = watch.end(world.epoch_ns()).unwrap_or_else(|why| {
             warnings.push(why);
@@ -225,14 +247,46 @@ impl Replay {
         });
         warnings.extend(world.take_warnings());
         let mut outcomes = world.take_outcomes();
-        let lateness = lateness(&world.plan, config.pace, &mut outcomes);
-        let report = judge(&world.plan, &reel, &outcomes, lateness, summary, sync_end_ns, warnings);
+        let tree = if dry {
+            None
+        } else {
+            endstate::check(&world.plan, &target.path, !config.force)
+                .map_err(|e| warnings.push(format!("the tree left behind could not be looked at: {e}")))
+                .ok()
+        };
+        let lost = reel.manifest.ledger.get("ops").map_or(0, |l| l.lost);
+        let facts = Facts { lost, tree, dry };
+        let verdict = judge(&world.plan, config.clockwork, &mut outcomes, config.limits, facts);
+        let span = &reel.manifest.span;
+        let report = Report {
+            pace: config.clockwork.pace.name(),
+            order: config.order.name(),
+            catch_up: config.clockwork.catch_up.name(),
+            dry_run: dry,
+            done: outcomes.len() as i64,
+            elapsed_ns: outcomes.iter().map(|o| o.end_ns).max().unwrap_or(0),
+            original_elapsed_ns: world.plan.last_end_ns,
+            synced_ns: (!dry).then_some(sync_end_ns),
+            original_synced_ns: span.elapsed_ns.max(world.plan.last_end_ns).saturating_add(span.settle_ns),
+            shift_ns: world.shift_ns(),
+            spun_ns: world.spun_ns(),
+            cpu_ns,
+            verdict,
+            warnings,
+            summary,
+        };
         if let Some(writer) = writer {
             let making = making(&config, &report, &world, &target, (sync_start_ns, sync_ret), seen);
             output::write(writer, &reel, &world.plan, &outcomes, making)?;
         }
         Ok(report)
     }
+}
+
+/// CPU time of this process so far.
+fn cpu_ns() -> i64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
 /// Runs in a thread of its own, which enters the target and never leaves it.
@@ -260,31 +314,6 @@ fn launch(
     Ok(warnings)
 }
 
-fn judge(
-    plan: &Plan,
-    reel: &Reel,
-    outcomes: &[Outcome],
-    lateness: Lateness,
-    summary: Summary,
-    sync_end_ns: i64,
-    warnings: Vec<String>,
-) -> Report {
-    let span = &reel.manifest.span;
-    let (differing, differences) = differences(plan, outcomes);
-    Report {
-        done: outcomes.len() as i64,
-        differing,
-        differences,
-        elapsed_ns: outcomes.iter().map(|o| o.end_ns).max().unwrap_or(0),
-        original_elapsed_ns: plan.last_end_ns,
-        synced_ns: sync_end_ns,
-        original_synced_ns: span.elapsed_ns.max(plan.last_end_ns).saturating_add(span.settle_ns),
-        lateness,
-        warnings,
-        summary,
-    }
-}
-
 fn making(
     config: &Config,
     report: &Report,
@@ -298,20 +327,22 @@ fn making(
     Making {
         replay: Made {
             original: config.reel.display().to_string(),
-            pace: config.pace.name().into(),
-            order: match config.order {
-                OrderMode::Resource => "resource".into(),
-                OrderMode::Thread => "thread".into(),
-            },
+            pace: report.pace.clone(),
+            order: report.order.into(),
             target: config.target.display().to_string(),
             fstype: target.mount.fstype.clone(),
             original_elapsed_ns: report.original_elapsed_ns,
             done: report.done,
-            differing: report.differing,
+            differing: report.verdict.results.classes.wrong,
+            faithful: Some(report.verdict.faithful),
+            verdict: report.verdict.sentence.clone(),
             skipped: report.summary.skipped.clone(),
         },
         clock: Clock { monotonic_ns: world.epoch_ns(), realtime_ns: now.tv_sec * 1_000_000_000 + now.tv_nsec - since },
-        span: Span { elapsed_ns: report.elapsed_ns, settle_ns: report.synced_ns - report.elapsed_ns },
+        span: Span {
+            elapsed_ns: report.elapsed_ns,
+            settle_ns: report.synced_ns.unwrap_or(report.elapsed_ns) - report.elapsed_ns,
+        },
         mount: target.mount.clone(),
         warnings: report.warnings.clone(),
         sync_start_ns,

@@ -18,6 +18,8 @@ struct FileSize {
     unlinked: bool,
     /// The workload made it: its inode is extra.
     made: bool,
+    /// `size` is what it is, rather than the least that results prove.
+    exact: bool,
 }
 
 /// Least and greatest size of a file before the workload, from what reads returned.
@@ -73,7 +75,7 @@ impl Sizes {
         let fresh = !self.files.contains_key(&file);
         let f = self.file(file);
         if created {
-            *f = FileSize { size: Some(0), modified: true, made: true, ..FileSize::default() };
+            *f = FileSize { size: Some(0), modified: true, made: true, exact: true, ..FileSize::default() };
             self.take(BLOCK_BYTES);
         } else if fresh && pre != NO_NODE {
             f.pre = Some(pre);
@@ -158,6 +160,7 @@ impl Sizes {
         let f = self.file(file);
         f.modified = true;
         f.size = Some(size);
+        f.exact = true;
         let alloc = f.alloc.min(blocks(size));
         let more = alloc - f.alloc;
         f.alloc = alloc;
@@ -199,6 +202,18 @@ impl Sizes {
         if let Some(f) = self.files.remove(&file) {
             self.take(-f.alloc.saturating_add(if f.made { BLOCK_BYTES } else { 0 }));
         }
+    }
+
+    /// It was written to at a place that is not known.
+    pub fn written_somewhere(&mut self, file: i64) {
+        let f = self.file(file);
+        f.modified = true;
+        f.exact = false;
+    }
+
+    /// The file's size, when it is known for certain.
+    pub fn exact(&self, file: i64) -> Option<i64> {
+        self.files.get(&file).filter(|f| f.exact).and_then(|f| f.size)
     }
 
     /// The file's size, when known.

@@ -14,6 +14,7 @@ use crate::{
 impl Planner {
     /// The resources a step uses.
     pub(crate) fn uses(&mut self, r: &Rec, v: &View, call: &Act) {
+        self.order.interval(r.ended_before);
         let u = self.procs.of(r.task as usize);
         let shared_table = self.procs.tables[u.table].users > 1;
         let shared_place = self.procs.places[u.place].users > 1;
@@ -93,7 +94,7 @@ impl Planner {
             if write {
                 self.order.write_name(&self.names, node);
             } else {
-                self.order.read_name(&self.names, node);
+                self.order.read_name(&self.names, node, r.ret != -i64::from(libc::ENOENT));
                 if r.ret == -i64::from(libc::ENOTEMPTY) || r.ret == -i64::from(libc::EEXIST) && r.call.renames() {
                     self.order.read_entries(&self.names, node);
                 }

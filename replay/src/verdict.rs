@@ -1,244 +1,181 @@
-//! Holds a replay against the original: results that differ, and how late operations were issued.
-
-use std::collections::BTreeMap;
+//! Whether a replay did what the original did, when it did it; and if not, why.
 
 use serde::Serialize;
 
 use crate::{
-    engine::Outcome,
-    order::FINISH,
-    pace::Pace,
-    plan::{Act, Plan, Step},
+    concurrency::{Concurrency, concurrency},
+    edge::EdgeKind,
+    endstate::TreeCheck,
+    latencies::{Latency, latencies},
+    outcomes::Outcomes,
+    pace::{Clockwork, Pace},
+    plan::Plan,
+    results::{Results, results},
+    timing::{Timing, timing},
 };
 
-/// Examples kept of each kind of difference.
-const EXAMPLES: usize = 3;
+/// Most that p99 of the replayer's own lateness may be, at paces that have times; at the others its mean.
+pub const DEFAULT_MAX_OWN_LATENESS_NS: i64 = 1_000_000;
+/// Most that issue times may drift against the schedule, parts per million.
+pub const MAX_DRIFT_PPM: f64 = 1_000.0;
 
-/// A kind of differing result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// The call.
-    pub op: String,
-    /// How it ended in the recording: `ok`, an errno's name, or `a byte count`.
-    pub recorded: String,
-    /// How it ended in the replay.
-    pub replayed: String,
-    /// How often.
-    pub count: i64,
-    /// The first ones.
-    pub examples: Vec<Example>,
+/// From where on a replay is not faithful.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Results that are wrong, a count.
+    pub wrong: i64,
+    /// The replayer's own lateness: p99 at paces that have times, the mean at the others.
+    pub own_lateness_ns: i64,
 }
 
-/// One differing operation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Example {
-    /// When it was issued, ns of the replay.
-    pub start_ns: i64,
-    /// Its path, or that of its file.
-    pub path: Option<String>,
-    /// Its recorded result.
-    pub recorded: i64,
-    /// Its result in the replay.
-    pub replayed: i64,
-}
-
-/// Percentiles of a lateness, ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Spread {
-    /// Median.
-    pub p50: i64,
-    /// 99th percentile.
-    pub p99: i64,
-    /// Greatest.
-    pub max: i64,
-}
-
-impl Spread {
-    /// Of these values, which are reordered.
-    pub fn of(values: &mut [i64]) -> Self {
-        if values.is_empty() {
-            return Self::default();
-        }
-        values.sort_unstable();
-        let at = |share: f64| values[((values.len() as f64 * share).ceil() as usize).clamp(1, values.len()) - 1];
-        Self { p50: at(0.5), p99: at(0.99), max: values[values.len() - 1] }
+impl Default for Limits {
+    fn default() -> Self {
+        Self { wrong: 0, own_lateness_ns: DEFAULT_MAX_OWN_LATENESS_NS }
     }
 }
 
-/// Timing of a replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Lateness {
-    /// Issue against schedule: what the target was too slow for is in it.
-    pub schedule_ns: Spread,
-    /// Issue against the moment it could have been issued (schedule, own thread and order allowing): the
-    /// replayer's own fault.
-    pub own_ns: Spread,
-    /// Operations issued before their time: always 0.
-    pub early: i64,
-    /// Operations issued before one they had to wait for had returned: always 0.
-    pub order_violations: i64,
+/// What is held against the original.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judgement {
+    /// One sentence: faithful or not, and why.
+    pub sentence: String,
+    /// Whether it is.
+    pub faithful: bool,
+    /// Why it is not.
+    pub reasons: Vec<String>,
+    /// Operations planned and never issued: always 0.
+    pub missing: i64,
+    /// Results.
+    pub results: Results,
+    /// When operations were issued.
+    pub timing: Timing,
+    /// How many were in flight.
+    pub concurrency: Concurrency,
+    /// Latencies by call.
+    pub latencies: Vec<Latency>,
+    /// Time inside the replayed calls, all threads together, in the original.
+    pub original_in_calls_ns: i64,
+    /// In the replay.
+    pub replay_in_calls_ns: i64,
+    /// The tree left behind; null when nobody looked.
+    pub tree: Option<TreeCheck>,
 }
 
-/// Whether a result counts as different: success against failure, another errno, another byte count on
-/// a regular file or link. Descriptors, addresses and how a directory is cut up differ by nature.
-pub fn differs(plan: &Plan, rec: u32, ret: i64) -> bool {
-    let r = &plan.recs[rec as usize];
-    if r.ret < 0 || ret < 0 {
-        return r.ret != ret;
+/// What the verdict cannot find in the outcomes.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Events of the original that its recorder lost.
+    pub lost: i64,
+    /// The tree left behind, if looked at.
+    pub tree: Option<TreeCheck>,
+    /// Calls were skipped: there are no results to speak of.
+    pub dry: bool,
+}
+
+/// Judges. Outcomes at paces without times are told when they were due.
+pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &mut Outcomes, limits: Limits, facts: Facts) -> Judgement {
+    let timing = timing(plan, clockwork.pace, outcomes);
+    let (latencies, (original_in_calls_ns, replay_in_calls_ns)) = latencies(plan, outcomes);
+    let mut out = Judgement {
+        sentence: String::new(),
+        faithful: false,
+        reasons: Vec::new(),
+        missing: plan.calls - outcomes.len() as i64,
+        results: results(plan, outcomes),
+        concurrency: concurrency(plan, outcomes),
+        timing,
+        latencies,
+        original_in_calls_ns,
+        replay_in_calls_ns,
+        tree: facts.tree,
+    };
+    out.reasons = reasons(&out, clockwork.pace, limits, facts.lost);
+    out.faithful = out.reasons.is_empty();
+    out.sentence = sentence(&out, plan, facts.dry);
+    out
+}
+
+fn reasons(j: &Judgement, pace: Pace, limits: Limits, lost: i64) -> Vec<String> {
+    let mut why = Vec::new();
+    if lost > 0 {
+        why.push(format!("{lost} events of the original were lost while recording"));
     }
-    r.call.counts_bytes() && plan.regular[rec as usize] && r.ret != ret
-}
-
-fn outcome_name(ret: i64) -> String {
-    if ret < 0 { errno_name(-ret) } else { "ok".into() }
-}
-
-/// The differing results, most frequent first, and their number.
-pub fn differences(plan: &Plan, outcomes: &[Outcome]) -> (i64, Vec<Difference>) {
-    let mut groups: BTreeMap<(String, String, String), Difference> = BTreeMap::new();
-    let mut count = 0;
-    for o in outcomes.iter().filter(|o| differs(plan, o.rec, o.ret)) {
-        count += 1;
-        let r = &plan.recs[o.rec as usize];
-        let counts = r.ret >= 0 && o.ret >= 0;
-        // Counts differ in endless ways: they are one group.
-        let (recorded, replayed) = if counts {
-            ("a byte count".to_owned(), if o.ret < r.ret { "fewer bytes" } else { "more bytes" }.to_owned())
-        } else {
-            (outcome_name(r.ret), outcome_name(o.ret))
-        };
-        let key = (r.call.name().to_owned(), recorded.clone(), replayed.clone());
-        let group = groups.entry(key).or_insert_with(|| Difference {
-            op: r.call.name().into(),
-            recorded,
-            replayed,
-            count: 0,
-            examples: Vec::new(),
-        });
-        group.count += 1;
-        if group.examples.len() < EXAMPLES {
-            let path =
-                |i: u32| (i != crate::input::NONE).then(|| String::from_utf8_lossy(plan.paths.bytes(i)).into_owned());
-            let of_file = || plan.file_paths.get(&r.file).cloned();
-            group.examples.push(Example {
-                start_ns: o.start_ns,
-                path: path(r.path).or_else(of_file),
-                recorded: r.ret,
-                replayed: o.ret,
-            });
-        }
+    if j.missing != 0 {
+        why.push(format!("{} operations were not issued", j.missing));
     }
-    let mut groups: Vec<Difference> = groups.into_values().collect();
-    groups.sort_by_key(|g| -g.count);
-    (count, groups)
+    let classes = j.results.classes;
+    if classes.wrong > limits.wrong {
+        why.push(format!("{} results are wrong", classes.wrong));
+    }
+    if classes.unsupported > 0 {
+        why.push(format!("{} calls are not supported here, or were not there", classes.unsupported));
+    }
+    if j.timing.early > 0 {
+        why.push(format!("{} operations were issued early", j.timing.early));
+    }
+    let broken: Vec<(&EdgeKind, i64)> =
+        j.timing.edges.iter().map(|(k, e)| (k, e.violations)).filter(|(_, n)| *n > 0).collect();
+    if !broken.is_empty() {
+        let kinds: Vec<String> = broken.iter().map(|(k, n)| format!("{n} of {k}")).collect();
+        why.push(format!("operations did not wait for others they depend on ({})", kinds.join(", ")));
+    }
+    let timed = pace.has_schedule() || pace == Pace::Think;
+    let own = if timed { j.timing.own_ns.p99 } else { j.timing.own_ns.mean };
+    if own > limits.own_lateness_ns {
+        let what = if timed { "p99" } else { "mean" };
+        why.push(format!("the replayer itself was late ({what} {})", time(own)));
+    }
+    if let Some(ppm) = j.timing.drift_ppm.filter(|ppm| ppm.abs() > MAX_DRIFT_PPM) {
+        let whose =
+            if j.timing.forced_ns.p50 > j.timing.own_ns.p50 { "the target is too slow" } else { "the replayer is" };
+        why.push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
+    }
+    if let Some(tree) = j.tree.as_ref().filter(|t| t.differing > 0) {
+        why.push(format!("{} names of the tree left behind differ", tree.differing));
+    }
+    why
 }
 
-/// How late operations were issued. At pace max nothing has a time: what could be issued was due, and the
-/// outcomes are told so.
-pub fn lateness(plan: &Plan, pace: Pace, outcomes: &mut [Outcome]) -> Lateness {
-    const NEVER: u32 = u32::MAX;
-    let mut by_rec = vec![NEVER; plan.recs.len()];
-    for (i, o) in outcomes.iter().enumerate() {
-        by_rec[o.rec as usize] = i as u32;
+fn sentence(j: &Judgement, plan: &Plan, dry: bool) -> String {
+    let skipped: i64 = plan.skipped.values().sum();
+    let share = skipped as f64 / (skipped + plan.calls).max(1) as f64 * 100.0;
+    let but = if skipped > 0 {
+        format!(", of what was replayed: {share:.1} % of operations were left out")
+    } else {
+        String::new()
+    };
+    let subject = if dry { "The replayer" } else { "The replay" };
+    if !j.faithful {
+        return format!("{subject} is not faithful: {}.", j.reasons.join("; "));
     }
-    let is_call = |step: &&Step| matches!(step.act, Act::Call { .. });
-    let mut late = Lateness::default();
-    let mut schedule = Vec::with_capacity(outcomes.len());
-    let mut own = Vec::with_capacity(outcomes.len());
-    // When each thread could begin; parents come before their children.
-    let mut free_at = vec![i64::MIN; plan.tasks.len()];
-    for (i, task) in plan.tasks.iter().enumerate() {
-        let mut free = free_at[i];
-        for step in &task.program {
-            for s in step.after.of(&plan.edges) {
-                let program = &plan.tasks[s.task as usize].program;
-                let before = if s.step == FINISH {
-                    program.iter().rev().find(is_call)
-                } else {
-                    program.get(s.step as usize).filter(is_call)
-                };
-                let Some(Act::Call { rec, .. }) = before.map(|s| s.act) else { continue };
-                let Some(o) = outcomes.get(by_rec[rec as usize] as usize) else { continue };
-                free = free.max(o.end_ns);
-            }
-            match step.act {
-                Act::Spawn { task } => free_at[task as usize] = free,
-                Act::Call { rec, .. } => {
-                    let Some(o) = outcomes.get_mut(by_rec[rec as usize] as usize) else { continue };
-                    if pace == Pace::Max {
-                        o.due_ns = free.max(0);
-                    }
-                    late.order_violations += i64::from(o.start_ns < free);
-                    late.early += i64::from(o.start_ns < o.due_ns);
-                    schedule.push(o.start_ns - o.due_ns);
-                    own.push(o.start_ns - free.max(o.due_ns));
-                    free = o.end_ns;
-                }
-                _ => {}
-            }
-        }
+    let own = time(j.timing.own_ns.p99);
+    if dry {
+        return format!("The replayer keeps up, with calls skipped: its own lateness is {own} at p99.");
     }
-    late.schedule_ns = Spread::of(&mut schedule);
-    late.own_ns = Spread::of(&mut own);
-    late
+    let n = outcomes_in_words(j);
+    format!("The replay is faithful{but}: {n}, none before its time or out of order, own lateness {own} at p99.")
 }
 
-/// An errno's name, or its number where it is a rare one.
-pub fn errno_name(errno: i64) -> String {
-    const NAMES: &[(i32, &str)] = &[
-        (libc::EPERM, "EPERM"),
-        (libc::ENOENT, "ENOENT"),
-        (libc::EINTR, "EINTR"),
-        (libc::EIO, "EIO"),
-        (libc::ENXIO, "ENXIO"),
-        (libc::EBADF, "EBADF"),
-        (libc::EAGAIN, "EAGAIN"),
-        (libc::ENOMEM, "ENOMEM"),
-        (libc::EACCES, "EACCES"),
-        (libc::EFAULT, "EFAULT"),
-        (libc::EBUSY, "EBUSY"),
-        (libc::EEXIST, "EEXIST"),
-        (libc::EXDEV, "EXDEV"),
-        (libc::ENODEV, "ENODEV"),
-        (libc::ENOTDIR, "ENOTDIR"),
-        (libc::EISDIR, "EISDIR"),
-        (libc::EINVAL, "EINVAL"),
-        (libc::ENFILE, "ENFILE"),
-        (libc::EMFILE, "EMFILE"),
-        (libc::ENOTTY, "ENOTTY"),
-        (libc::ETXTBSY, "ETXTBSY"),
-        (libc::EFBIG, "EFBIG"),
-        (libc::ENOSPC, "ENOSPC"),
-        (libc::ESPIPE, "ESPIPE"),
-        (libc::EROFS, "EROFS"),
-        (libc::EMLINK, "EMLINK"),
-        (libc::ENAMETOOLONG, "ENAMETOOLONG"),
-        (libc::ENOSYS, "ENOSYS"),
-        (libc::ENOTEMPTY, "ENOTEMPTY"),
-        (libc::ELOOP, "ELOOP"),
-        (libc::ENODATA, "ENODATA"),
-        (libc::EOVERFLOW, "EOVERFLOW"),
-        (libc::EOPNOTSUPP, "EOPNOTSUPP"),
-        (libc::ESTALE, "ESTALE"),
-        (libc::EDQUOT, "EDQUOT"),
-    ];
-    NAMES.iter().find(|(n, _)| i64::from(*n) == errno).map_or_else(|| format!("errno {errno}"), |(_, n)| (*n).into())
+fn outcomes_in_words(j: &Judgement) -> String {
+    let c = j.results.classes;
+    let mut out = format!("{} results are the same", c.same);
+    if c.benign > 0 {
+        out += &format!(", {} differ that raced in the original", c.benign);
+    }
+    if c.wrong > 0 {
+        out += &format!(", {} are wrong, which was allowed", c.wrong);
+    }
+    if j.tree.is_some() {
+        out += ", so is the tree left behind";
+    }
+    out
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_values_that_occurred() {
-        let mut v: Vec<i64> = (1..=100).rev().collect();
-        assert_eq!(Spread::of(&mut v), Spread { p50: 50, p99: 99, max: 100 });
-        assert_eq!(Spread::of(&mut []), Spread::default());
-    }
-
-    #[test]
-    fn errnos_have_names() {
-        assert_eq!(errno_name(2), "ENOENT");
-        assert_eq!(errno_name(200), "errno 200");
+fn time(ns: i64) -> String {
+    match ns {
+        ..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
     }
 }

@@ -18,10 +18,12 @@ use rustix::{
 use crate::{
     buffers::Source,
     contain::{Privilege, become_user},
-    engine::{Engine, Outcome, run_program},
+    engine::{Engine, run_program},
     issue::{Cells, Issuer},
+    load::LoadGate,
     order::Stamp,
-    pace::{Base, Pace},
+    outcomes::Outcomes,
+    pace::{Base, Clockwork, Pace},
     plan::{Act, Plan, Root},
     procs::clone,
     progress::Progress,
@@ -38,6 +40,17 @@ pub fn monotonic_ns() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
+/// How operations are issued.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// When they are due.
+    pub clockwork: Clockwork,
+    /// Spun away before each deadline.
+    pub spin_ns: i64,
+    /// They are not: to measure the replayer itself.
+    pub skip_calls: bool,
+}
+
 /// What all threads of a replay share.
 #[derive(Debug)]
 pub struct World {
@@ -46,13 +59,18 @@ pub struct World {
     cells: Cells,
     source: Source,
     progress: Progress,
-    pace: Pace,
+    clockwork: Clockwork,
     spin_ns: i64,
+    /// Nothing is issued: recorded results are taken for what the kernel would say.
+    skip_calls: bool,
     privilege: Privilege,
+    shift_ns: AtomicI64,
+    spun_ns: AtomicI64,
+    load: LoadGate,
     /// Time 0 on the monotonic clock.
     epoch_ns: AtomicI64,
     ended_ns: Box<[AtomicI64]>,
-    outcomes: Mutex<Vec<Outcome>>,
+    outcomes: Mutex<Outcomes>,
     warnings: Mutex<Vec<String>>,
     live: Mutex<usize>,
     none_live: Condvar,
@@ -63,18 +81,22 @@ type Group = Arc<()>;
 
 impl World {
     /// Ready to start.
-    pub fn new(plan: Plan, source: Source, pace: Pace, spin_ns: i64, privilege: Privilege) -> Self {
+    pub fn new(plan: Plan, source: Source, manner: Manner, privilege: Privilege) -> Self {
         let threads = plan.tasks.len();
         let world = Self {
             cells: Cells::new(&plan),
             progress: Progress::new(threads),
             ended_ns: (0..threads).map(|_| AtomicI64::new(0)).collect(),
             source,
-            pace,
-            spin_ns,
+            clockwork: manner.clockwork,
+            spin_ns: manner.spin_ns,
+            skip_calls: manner.skip_calls,
             privilege,
+            shift_ns: AtomicI64::new(0),
+            spun_ns: AtomicI64::new(0),
+            load: LoadGate::default(),
             epoch_ns: AtomicI64::new(0),
-            outcomes: Mutex::new(Vec::with_capacity(plan.calls.max(0) as usize)),
+            outcomes: Mutex::new(Outcomes::new(threads)),
             warnings: Mutex::default(),
             live: Mutex::new(0),
             none_live: Condvar::new(),
@@ -92,11 +114,15 @@ impl World {
     /// no descriptor open. Returns when the last thread has ended.
     pub fn run(self: &Arc<Self>, lead_ns: i64) {
         self.epoch_ns.store(monotonic_ns() + lead_ns, SeqCst);
-        let roots = self.plan.tasks.iter().enumerate().filter(|(_, t)| t.root.is_some() && !t.program.is_empty());
-        for (i, task) in roots {
+        let roots = || self.plan.tasks.iter().enumerate().filter(|(_, t)| t.root.is_some() && !t.program.is_empty());
+        if self.clockwork.pace == Pace::Load {
+            roots().for_each(|(i, t)| self.load.set(i as u32, t.first_turn_ns));
+        }
+        for (i, task) in roots() {
             // At pace max a thread without a recorded parent is free at once; else it computes until it acts.
-            let recorded_ns = if self.pace == Pace::Max { task.start_ns } else { 0 };
-            self.start(i as u32, Base { recorded_ns, now_ns: 0 }, None);
+            let free = matches!(self.clockwork.pace, Pace::Max | Pace::Load);
+            let recorded_ns = if free { task.start_ns } else { 0 };
+            self.start(i as u32, Base { recorded_ns, ..Base::default() }, None);
         }
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         while *live > 0 {
@@ -109,8 +135,18 @@ impl World {
         self.epoch_ns.load(SeqCst)
     }
 
-    /// What happened, by nobody's order; to be called after the end.
-    pub fn take_outcomes(&self) -> Vec<Outcome> {
+    /// By how much the schedule moved later for all threads.
+    pub fn shift_ns(&self) -> i64 {
+        self.shift_ns.load(SeqCst)
+    }
+
+    /// CPU time spent spinning before deadlines.
+    pub fn spun_ns(&self) -> i64 {
+        self.spun_ns.load(SeqCst)
+    }
+
+    /// What happened; to be called after the end.
+    pub fn take_outcomes(&self) -> Outcomes {
         std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -152,6 +188,7 @@ impl World {
     /// Those who wait for a thread that will never run must not wait for ever.
     fn abandon(&self, task: u32) {
         self.progress.finish(task);
+        self.load.set(task, None);
         for step in &self.plan.tasks[task as usize].program {
             if let Act::Spawn { task } = step.act {
                 self.abandon(task);
@@ -173,6 +210,9 @@ impl World {
         let mut flags = UnshareFlags::empty();
         flags.set(UnshareFlags::FS, is_root || plan.clone_flags & clone::FS == 0);
         flags.set(UnshareFlags::FILES, is_root || plan.clone_flags & clone::FILES == 0);
+        if self.skip_calls {
+            return;
+        }
         // SAFETY: descriptors are plain numbers to this thread, owned by no Rust value.
         if let Err(e) = unsafe { unshare_unsafe(flags) } {
             self.warn(format!("a thread could not get tables of its own: {e}"));
@@ -228,19 +268,23 @@ impl World {
         let calls = self.plan.tasks[task as usize].program.len();
         let mut outcomes = Vec::with_capacity(calls);
         let issuer = Issuer::new(&self.plan, &self.cells, &self.source);
-        let mut worker = Worker { world: &self, task, issuer, group };
-        let base = run_program(&self.plan, task, self.pace, base, &mut worker, &mut outcomes);
+        let mut worker = Worker { world: &self, task, issuer, group, spun_ns: 0 };
+        let base = run_program(&self.plan, task, self.clockwork, base, &mut worker, &mut outcomes);
         let recorded_end = self.plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
         self.ended_ns[task as usize].store(base.due_ns(recorded_end), SeqCst);
-        let Worker { group, .. } = worker;
-        if Arc::into_inner(group).is_some() {
+        let Worker { group, spun_ns, .. } = worker;
+        self.spun_ns.fetch_add(spun_ns, SeqCst);
+        if self.clockwork.pace == Pace::Load {
+            self.load.set(task, None);
+        }
+        if Arc::into_inner(group).is_some() && !self.skip_calls {
             // What a process leaves open closes at its end; done here, since a thread's own end may come
             // after those who wait for it go on.
             // SAFETY: closes numbers that only this group used.
             unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
         }
         self.progress.finish(task);
-        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).append(&mut outcomes);
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).put(task, outcomes);
         self.leave();
     }
 }
@@ -251,6 +295,7 @@ struct Worker<'a> {
     task: u32,
     issuer: Issuer<'a>,
     group: Group,
+    spun_ns: i64,
 }
 
 impl Engine for Worker<'_> {
@@ -271,9 +316,13 @@ impl Engine for Worker<'_> {
             // Interrupted, it is asked again.
             let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
         }
-        while monotonic_ns() < due {
+        let mut now = monotonic_ns();
+        let began = now;
+        while now < due {
             std::hint::spin_loop();
+            now = monotonic_ns();
         }
+        self.spun_ns += now - began;
     }
 
     fn wait_for(&mut self, step: Stamp) {
@@ -286,6 +335,12 @@ impl Engine for Worker<'_> {
 
     fn act(&mut self, act: &Act) -> i64 {
         let world = self.world;
+        if world.skip_calls {
+            return match *act {
+                Act::Call { rec, .. } => world.plan.recs[rec as usize].ret,
+                _ => 0,
+            };
+        }
         match *act {
             Act::Call { rec, fd, fd2, slot, list } => self.issuer.issue(rec, fd, fd2, slot, list),
             Act::Close(list) => {
@@ -315,8 +370,27 @@ impl Engine for Worker<'_> {
 
     fn spawn(&mut self, task: u32, base: Base) {
         if !self.world.plan.tasks[task as usize].program.is_empty() {
+            if self.world.clockwork.pace == Pace::Load {
+                self.world.load.set(task, self.world.plan.tasks[task as usize].first_turn_ns);
+            }
             self.world.start(task, base, Some(&self.group));
         }
+    }
+
+    fn shift_ns(&mut self) -> i64 {
+        self.world.shift_ns()
+    }
+
+    fn shift_to(&mut self, ns: i64) {
+        self.world.shift_ns.fetch_max(ns, SeqCst);
+    }
+
+    fn enter(&mut self, turn_ns: i64, together: u32, next_ns: Option<i64>) {
+        self.world.load.enter(self.task, turn_ns, together, next_ns);
+    }
+
+    fn leave(&mut self) {
+        self.world.load.leave();
     }
 
     fn ended_ns(&mut self, task: u32) -> i64 {

@@ -272,9 +272,9 @@ pub struct Mark {
 pub struct Replay {
     /// The original reel as named.
     pub original: String,
-    /// `original`, `think` or `max`.
+    /// `original`, `scale=F`, `think`, `load` or `max`.
     pub pace: String,
-    /// `resource` or `thread`.
+    /// `resource`, `thread`, `global` or `none`.
     pub order: String,
     /// The target directory.
     pub target: String,
@@ -284,8 +284,12 @@ pub struct Replay {
     pub original_elapsed_ns: i64,
     /// Operations issued.
     pub done: i64,
-    /// Results that differ from the original's.
+    /// Results that differ from the original's and should not.
     pub differing: i64,
+    /// Whether the replay was faithful; null where nobody judged.
+    pub faithful: Option<bool>,
+    /// The verdict in a sentence.
+    pub verdict: String,
     /// Operations of the original that were not issued, by reason.
     pub skipped: BTreeMap<String, i64>,
 }

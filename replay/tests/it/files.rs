@@ -239,7 +239,7 @@ fn names_made_out_of_sight_are_left_alone() {
     d.on(1, "unlink", "renamed", 0);
     d.create(1, "renamed", 1, 3);
     let (dir, report) = replay(d);
-    assert_eq!((report.done, report.differing), (3, 0), "{report:#?}");
+    assert_eq!((report.done, report.verdict.results.classes.wrong), (3, 0), "{report:#?}");
     assert_eq!(report.summary.skipped.get("name made out of sight"), Some(&4), "{report:#?}");
     assert!(dir.path().join("t/w/renamed").is_file());
 }
@@ -270,5 +270,5 @@ fn what_cannot_be_replayed_is_counted_by_reason() {
     ] {
         assert_eq!(s.get(why), Some(&n), "{why}: {s:?}");
     }
-    assert_eq!((report.done, report.differing), (0, 0));
+    assert_eq!((report.done, report.verdict.results.classes.wrong), (0, 0));
 }

@@ -10,3 +10,4 @@ mod processes;
 mod reel;
 mod results;
 mod schedule;
+mod verdict;

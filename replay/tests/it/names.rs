@@ -119,7 +119,7 @@ fn the_kind_shown_under_a_new_name_is_prepared_under_the_old() {
             d.on(1, "rename", "old", 0).path2 = Some("new".into());
             tell(&mut d);
             let (dir, report) = replay(d);
-            assert_eq!(report.differing, 0, "{what}: {:#?}", report.differences);
+            assert_eq!(report.verdict.results.classes.wrong, 0, "{what}: {:#?}", report.verdict.results.differences);
             let meta = fs::symlink_metadata(dir.path().join("t/w/new")).unwrap();
             assert_eq!((meta.is_dir(), meta.is_symlink()), (what != "read link", what == "read link"), "{what}");
         }
@@ -154,7 +154,12 @@ fn in_a_directory_that_is_not_replayed_nothing_relative_is() {
     d.on(1, "chdir", "/w", 0);
     d.create(1, "f", 1, 3);
     let (dir, report) = replay(d);
-    assert_eq!((report.done, report.differing), (2, 0), "{:#?}", report.differences);
+    assert_eq!(
+        (report.done, report.verdict.results.classes.wrong),
+        (2, 0),
+        "{:#?}",
+        report.verdict.results.differences
+    );
     assert_eq!(report.summary.skipped.get("under /proc"), Some(&4));
     assert!(exists(&dir, "f") && !exists(&dir, "status"));
 }

@@ -1,8 +1,8 @@
 //! Threads wait for each other as names, files and descriptors demand.
 
-use ioreel_replay::{Replay, order::OrderMode, pace::Pace};
+use ioreel_replay::{Replay, edge::OrderMode, pace::Pace};
 
-use crate::reel::{Draft, THREAD, config, replay_same};
+use crate::reel::{Draft, THREAD, at, config, replay_same};
 
 const ENOENT: i64 = -2;
 
@@ -104,9 +104,9 @@ fn original_pace_is_never_early_and_ends_on_time() {
     let target = dir.path().join("t");
     std::fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
-    let original = ioreel_replay::Config { pace: Pace::Original, ..config(reel, &target) };
+    let original = ioreel_replay::Config { clockwork: at(Pace::Original), ..config(reel, &target) };
     let report = Replay::plan(original).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
-    assert_eq!((report.lateness.early, report.differing, report.done), (0, 0, 200));
+    assert_eq!((report.verdict.timing.early, report.verdict.results.classes.wrong, report.done), (0, 0, 200));
     assert!(report.elapsed_ns >= last_ns, "{} < {last_ns}", report.elapsed_ns);
 }
 
@@ -126,5 +126,5 @@ fn thread_order_still_waits_for_creates() {
     let reel = d.write(dir.path());
     let by_thread = ioreel_replay::Config { order: OrderMode::Thread, ..config(reel, &target) };
     let report = Replay::plan(by_thread).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
-    assert_eq!(report.differing, 0, "{:#?}", report.differences);
+    assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
 }

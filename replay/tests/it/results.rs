@@ -45,9 +45,14 @@ fn differences_are_told_by_call_and_errno() {
     d.open(1, "f", libc::O_RDWR, 1, 3);
     d.io(1, "write", 3, 0, 10, 4);
     let (_, report) = replay(d);
-    let told: Vec<_> =
-        report.differences.iter().map(|d| (d.op.as_str(), d.recorded.as_str(), d.replayed.as_str(), d.count)).collect();
-    assert_eq!(report.differing, 3);
+    let told: Vec<_> = report
+        .verdict
+        .results
+        .differences
+        .iter()
+        .map(|d| (d.op.as_str(), d.recorded.as_str(), d.replayed.as_str(), d.count))
+        .collect();
+    assert_eq!(report.verdict.results.classes.wrong, 3);
     for want in [
         ("rmdir", "ENOTEMPTY", "ENOTDIR", 1),
         ("mkdir", "EACCES", "EEXIST", 1),
@@ -70,7 +75,17 @@ fn a_target_that_is_not_empty_is_left_alone() {
     let refused = Replay::plan(config(reel.clone(), &target)).unwrap_err();
     assert!(matches!(refused, ReplayError::NotEmpty { .. }) && refused.to_string().contains("--force"));
     let forced = Config { force: true, ..config(reel.clone(), &target) };
-    assert_eq!(Replay::plan(forced).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap().differing, 0);
+    assert_eq!(
+        Replay::plan(forced)
+            .unwrap()
+            .run(ioreel_replay::watch::Unwatched, |_| ())
+            .unwrap()
+            .verdict
+            .results
+            .classes
+            .wrong,
+        0
+    );
     assert_eq!(fs::read_to_string(target.join("mine")).unwrap(), "precious");
     let missing = Replay::plan(config(reel.clone(), &dir.path().join("none"))).unwrap_err();
     assert!(matches!(missing, ReplayError::Target { .. }), "{missing}");
@@ -126,7 +141,7 @@ fn a_target_may_be_a_link_to_a_directory() {
     fs::create_dir(&real).unwrap();
     std::os::unix::fs::symlink("t", &link).unwrap();
     let replay = Replay::plan(config(d.write(dir.path()), &link)).unwrap();
-    assert_eq!(replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap().differing, 0);
+    assert_eq!(replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap().verdict.results.classes.wrong, 0);
     assert!(real.join("w/f").is_file());
 }
 
@@ -142,7 +157,7 @@ fn a_recorded_user_meets_the_same_refusals() {
     d.create(1, "own", 1, 3);
     d.on(1, "chown", "own", -1).aux = Some(0);
     let (dir, report) = replay(d);
-    assert_eq!(report.differing, 0, "{:#?}", report.differences);
+    assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
     use std::os::unix::fs::MetadataExt;
     // Without root, everything belongs to whoever replays.
     if rustix::process::geteuid().is_root() {
@@ -178,7 +193,7 @@ fn roots_limit_what_is_prepared_and_replayed() {
     fs::create_dir(&target).unwrap();
     let c = Config { roots: vec!["/w/".into()], ..config(d.write(dir.path()), &target) };
     let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
-    assert_eq!((report.done, report.differing), (2, 0), "{report:#?}");
+    assert_eq!((report.done, report.verdict.results.classes.wrong), (2, 0), "{report:#?}");
     assert_eq!(report.summary.skipped.get("outside --root"), Some(&3));
     assert!(!target.join("lib").exists() && target.join("w/f").exists());
 }

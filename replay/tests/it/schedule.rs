@@ -13,13 +13,13 @@ use ioreel_replay::{
     engine::{Engine, Outcome, run_program},
     input::Input,
     order::{FINISH, Stamp},
-    pace::{Base, Pace},
+    pace::{Base, CatchUp, Clockwork, Factor, Pace},
     plan,
     plan::{Act, Plan},
 };
 use ioreel_traces::Reel;
 
-use crate::reel::{Draft, THREAD};
+use crate::reel::{Draft, THREAD, at};
 
 #[derive(Default)]
 struct Shared {
@@ -27,25 +27,29 @@ struct Shared {
     ends: Mutex<HashMap<(u32, u32), i64>>,
     changed: Condvar,
     outcomes: Mutex<Vec<Outcome>>,
+    shift_ns: Mutex<i64>,
 }
+
+/// What a call takes, ns, by its recorded start.
+type Cost = fn(i64) -> i64;
 
 struct Mock {
     plan: Arc<Plan>,
     shared: Arc<Shared>,
-    pace: Pace,
+    clockwork: Clockwork,
     task: u32,
     now_ns: i64,
-    /// What every call takes.
-    cost_ns: i64,
+    /// What a call takes, by when it was recorded.
+    cost_ns: Cost,
     children: Vec<thread::JoinHandle<()>>,
 }
 
 impl Mock {
-    fn run(plan: Arc<Plan>, shared: Arc<Shared>, pace: Pace, cost_ns: i64, task: u32, birth: Base) {
-        let mut m = Self { plan, shared, pace, task, now_ns: birth.now_ns, cost_ns, children: Vec::new() };
+    fn run(plan: Arc<Plan>, shared: Arc<Shared>, clockwork: Clockwork, cost_ns: Cost, task: u32, birth: Base) {
+        let mut m = Self { plan, shared, clockwork, task, now_ns: birth.now_ns, cost_ns, children: Vec::new() };
         let mut outcomes = Vec::new();
         let plan = m.plan.clone();
-        let base = run_program(&plan, task, pace, birth, &mut m, &mut outcomes);
+        let base = run_program(&plan, task, clockwork, birth, &mut m, &mut outcomes);
         let recorded = plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
         m.tell(FINISH, base.due_ns(recorded));
         m.shared.outcomes.lock().unwrap().append(&mut outcomes);
@@ -91,28 +95,41 @@ impl Engine for Mock {
     fn act(&mut self, act: &Act) -> i64 {
         match act {
             Act::Call { rec, .. } => {
-                self.now_ns += self.cost_ns;
+                self.now_ns += (self.cost_ns)(self.plan.recs[*rec as usize].start_ns);
                 self.plan.recs[*rec as usize].ret
             }
             _ => 0,
         }
     }
     fn spawn(&mut self, task: u32, base: Base) {
-        let (plan, shared, pace, cost) = (self.plan.clone(), self.shared.clone(), self.pace, self.cost_ns);
-        self.children.push(thread::spawn(move || Self::run(plan, shared, pace, cost, task, base)));
+        let (plan, shared, clockwork, cost) = (self.plan.clone(), self.shared.clone(), self.clockwork, self.cost_ns);
+        self.children.push(thread::spawn(move || Self::run(plan, shared, clockwork, cost, task, base)));
     }
+    fn shift_ns(&mut self) -> i64 {
+        *self.shared.shift_ns.lock().unwrap()
+    }
+    fn shift_to(&mut self, ns: i64) {
+        let mut shift = self.shared.shift_ns.lock().unwrap();
+        *shift = ns.max(*shift);
+    }
+    fn enter(&mut self, _: i64, _: u32, _: Option<i64>) {}
+    fn leave(&mut self) {}
     fn ended_ns(&mut self, task: u32) -> i64 {
         self.end_of(Stamp { task, step: FINISH })
     }
 }
 
 /// Issue times by recorded start.
-fn issued(draft: Draft, pace: Pace, cost_ns: i64) -> Vec<(i64, i64)> {
+fn issued(draft: Draft, pace: Pace, cost_ns: Cost) -> Vec<(i64, i64)> {
+    issued_after_stalls(draft, at(pace), cost_ns)
+}
+
+fn issued_after_stalls(draft: Draft, clockwork: Clockwork, cost_ns: Cost) -> Vec<(i64, i64)> {
     let dir = tempfile::tempdir().unwrap();
     let input = Input::read(&Reel::open(draft.write(dir.path())).unwrap()).unwrap();
     let plan = Arc::new(plan(input, PlanOptions { privileged: true, ..Default::default() }));
     let shared = Arc::new(Shared::default());
-    Mock::run(plan.clone(), shared.clone(), pace, cost_ns, 0, Base { recorded_ns: 0, now_ns: 0 });
+    Mock::run(plan.clone(), shared.clone(), clockwork, cost_ns, 0, Base::default());
     let mut out: Vec<_> =
         shared.outcomes.lock().unwrap().iter().map(|o| (plan.recs[o.rec as usize].start_ns, o.start_ns)).collect();
     out.sort_unstable();
@@ -141,20 +158,20 @@ fn two_threads() -> Draft {
 #[test]
 fn original_pace_catches_up_after_a_slow_call() {
     // Calls take 50 us instead of 1: the second thread waits for the create, the third call is on time again.
-    let got = issued(two_threads(), Pace::Original, 50_000);
+    let got = issued(two_threads(), Pace::Original, |_| 50_000);
     assert_eq!(got, [(1_000, 1_000), (11_000, 51_000), (1_000_000, 1_000_000)]);
 }
 
 #[test]
 fn think_keeps_computing_time_and_lets_fast_calls_win() {
     // Recorded: 1 us a call, so the third comes 998 us after the first's return.
-    let got = issued(two_threads(), Pace::Think, 100);
+    let got = issued(two_threads(), Pace::Think, |_| 100);
     assert_eq!(got, [(1_000, 1_000), (11_000, 11_000), (1_000_000, 1_000 + 100 + 998_000)]);
 }
 
 #[test]
 fn max_waits_for_order_alone() {
-    let got = issued(two_threads(), Pace::Max, 100);
+    let got = issued(two_threads(), Pace::Max, |_| 100);
     assert_eq!(got, [(1_000, 0), (11_000, 100), (1_000_000, 100)]);
 }
 
@@ -173,8 +190,87 @@ fn a_parent_that_waited_for_its_child_thinks_from_the_childs_end() {
     let last = d.now();
     d.on(1, "stat", "c", -2);
     // Its call takes 1 us here.
-    let got = issued(d, Pace::Think, 1_000);
+    let got = issued(d, Pace::Think, |_| 1_000);
     let child_end = first + 1_000;
     let child_exit = child_end + (exit - (first + 5_000_000));
     assert_eq!(got, [(1_000, 1_000), (first, first), (last, child_exit + (last - exit))]);
+}
+
+/// A thread stats every ms, 10 times; another beside it, 500 us later each time.
+fn two_clocks() -> Draft {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    for i in 1..=10 {
+        for (task, at) in [(1, i * 1_000_000), (2, i * 1_000_000 + 500_000)] {
+            d.on(task, "stat", "nothing", -2).start_ns = at;
+        }
+    }
+    d
+}
+
+/// The first thread's call at 3 ms takes 20 ms, all others 1 us.
+fn stall(recorded_ns: i64) -> i64 {
+    if recorded_ns == 3_000_000 { 20_000_000 } else { 1_000 }
+}
+
+fn by_thread(issued: &[(i64, i64)]) -> [Vec<i64>; 2] {
+    let of = |part: i64| issued.iter().filter(|(r, _)| r % 1_000_000 == part).map(|(_, at)| *at).collect();
+    [of(0), of(500_000)]
+}
+
+#[test]
+fn compress_makes_up_for_a_stall() {
+    let clockwork = Clockwork { pace: Pace::Original, catch_up: CatchUp::Compress };
+    let [first, second] = by_thread(&issued_after_stalls(two_clocks(), clockwork, stall));
+    // Seven calls are left when the stall ends, back to back.
+    let late = |i: i64| 23_000_000 + (i - 4) * 1_000;
+    let expected: Vec<i64> = (1..=10).map(|i| if i <= 3 { i * 1_000_000 } else { late(i) }).collect();
+    assert_eq!(first, expected);
+    assert_eq!(second, (1..=10).map(|i| i * 1_000_000 + 500_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn without_catching_up_only_the_thread_that_stalled_is_later() {
+    let clockwork = Clockwork { pace: Pace::Original, catch_up: CatchUp::None };
+    let [first, second] = by_thread(&issued_after_stalls(two_clocks(), clockwork, stall));
+    // The fourth was due at 4 ms and could go at 23: from there on all are 19 ms later.
+    let expected: Vec<i64> = (1..=10).map(|i| i * 1_000_000 + if i <= 3 { 0 } else { 19_000_000 }).collect();
+    assert_eq!(first, expected);
+    assert_eq!(second, (1..=10).map(|i| i * 1_000_000 + 500_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn shift_moves_the_schedule_of_all() {
+    let clockwork = Clockwork { pace: Pace::Original, catch_up: CatchUp::Shift };
+    // One thread alone: the mock's threads do not share a clock, so when another sees the shift is up to chance.
+    let mut d = Draft::new();
+    for i in 1..=10 {
+        d.on(1, "stat", "nothing", -2).start_ns = i * 1_000_000;
+    }
+    let issued = issued_after_stalls(d, clockwork, stall);
+    for (recorded, at) in &issued {
+        assert_eq!(*at, recorded + if *recorded <= 3_000_000 { 0 } else { 19_000_000 });
+    }
+}
+
+#[test]
+fn a_small_delay_is_no_stall() {
+    for catch_up in [CatchUp::Shift, CatchUp::None] {
+        let mut d = Draft::new();
+        for i in 1..=10 {
+            d.on(1, "stat", "nothing", -2).start_ns = i * 1_000_000;
+        }
+        let clockwork = Clockwork { pace: Pace::Original, catch_up };
+        // 900 us beyond the next one's time, each time: errors do not add up.
+        let issued = issued_after_stalls(d, clockwork, |at| if at % 2_000_000 == 0 { 1_900_000 } else { 1_000 });
+        for (recorded, at) in &issued {
+            assert_eq!(at - recorded, if recorded % 2_000_000 != 0 && *recorded > 2_000_000 { 900_000 } else { 0 });
+        }
+    }
+}
+
+#[test]
+fn scale_stretches_time() {
+    let issued = issued(two_clocks(), Pace::Scale(Factor::new(2.5).unwrap()), |_| 1_000);
+    assert!(issued.iter().all(|(recorded, at)| *at == recorded * 5 / 2), "{issued:?}");
 }

@@ -164,7 +164,19 @@ impl Anonymizer {
     }
 
     fn replay(&mut self, replay: Replay) -> Replay {
-        let Replay { original, pace, order, target, fstype, original_elapsed_ns, done, differing, skipped } = replay;
+        let Replay {
+            original,
+            pace,
+            order,
+            target,
+            fstype,
+            original_elapsed_ns,
+            done,
+            differing,
+            faithful,
+            verdict,
+            skipped,
+        } = replay;
         Replay {
             original: self.word(&original),
             pace,
@@ -174,6 +186,8 @@ impl Anonymizer {
             original_elapsed_ns,
             done,
             differing,
+            faithful,
+            verdict,
             skipped,
         }
     }

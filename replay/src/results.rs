@@ -1,0 +1,174 @@
+//! Results held against the original's.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{errno::errno_name, input::NONE, outcomes::Outcomes, plan::Plan};
+
+/// Examples kept of each kind of difference.
+const EXAMPLES: usize = 3;
+
+/// How a result compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// The same, or of a kind that differs by nature.
+    Same,
+    /// Another, of an operation that raced with one that decided its result: the original could have had it, too.
+    Benign,
+    /// One of the two file systems cannot do this at all.
+    Unsupported,
+    /// Another.
+    Wrong,
+}
+
+/// How many results are of each class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Classes {
+    /// Of [`Class::Same`].
+    pub same: i64,
+    /// Of [`Class::Benign`].
+    pub benign: i64,
+    /// Of [`Class::Unsupported`].
+    pub unsupported: i64,
+    /// Of [`Class::Wrong`].
+    pub wrong: i64,
+}
+
+/// A kind of differing result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Its class.
+    pub class: Class,
+    /// The call.
+    pub op: String,
+    /// How it ended in the recording: `ok`, an errno's name, or `a byte count`.
+    pub recorded: String,
+    /// How it ended in the replay.
+    pub replayed: String,
+    /// How often.
+    pub count: i64,
+    /// The first ones.
+    pub examples: Vec<Example>,
+}
+
+/// One differing operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Example {
+    /// When it was issued, ns of the replay.
+    pub start_ns: i64,
+    /// Its path, or that of its file.
+    pub path: Option<String>,
+    /// Its recorded result.
+    pub recorded: i64,
+    /// Its result in the replay.
+    pub replayed: i64,
+}
+
+/// Bytes that calls moved, by their results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Bytes {
+    /// Read.
+    pub read: i64,
+    /// Written.
+    pub written: i64,
+    /// Moved from file to file.
+    pub copied: i64,
+}
+
+/// All results.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Results {
+    /// How many are of each class.
+    pub classes: Classes,
+    /// Those that are not the same, by kind, most frequent first.
+    pub differences: Vec<Difference>,
+    /// Bytes of the replayed operations in the original.
+    pub original_bytes: Bytes,
+    /// Bytes of the replay.
+    pub replay_bytes: Bytes,
+}
+
+/// How a result compares. Different is success against failure, another errno, another byte count on a regular file or
+/// link; descriptors, addresses and how a directory is cut up differ by nature.
+pub fn class(plan: &Plan, rec: u32, ret: i64) -> Class {
+    let r = &plan.recs[rec as usize];
+    let differs = if r.ret < 0 || ret < 0 {
+        r.ret != ret
+    } else {
+        r.call.counts_bytes() && plan.regular[rec as usize] && r.ret != ret
+    };
+    let cannot = |ret: i64| [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTTY].iter().any(|e| ret == -i64::from(*e));
+    match differs {
+        false => Class::Same,
+        true if r.raced => Class::Benign,
+        true if cannot(ret) || cannot(r.ret) => Class::Unsupported,
+        true => Class::Wrong,
+    }
+}
+
+fn outcome_name(ret: i64) -> String {
+    if ret < 0 { errno_name(-ret) } else { "ok".into() }
+}
+
+fn moved(bytes: &mut Bytes, call: crate::Call, ret: i64) {
+    let ret = ret.max(0);
+    let to = match call {
+        c if c.reads() => &mut bytes.read,
+        c if c.writes() => &mut bytes.written,
+        c if c.copies() => &mut bytes.copied,
+        _ => return,
+    };
+    *to = to.saturating_add(ret);
+}
+
+/// Holds every result against the original's.
+pub fn results(plan: &Plan, outcomes: &Outcomes) -> Results {
+    let mut out = Results::default();
+    let mut groups: BTreeMap<(Class, &'static str, String, String), Difference> = BTreeMap::new();
+    for o in outcomes.iter() {
+        let r = &plan.recs[o.rec as usize];
+        moved(&mut out.original_bytes, r.call, r.ret);
+        moved(&mut out.replay_bytes, r.call, o.ret);
+        let class = class(plan, o.rec, o.ret);
+        match class {
+            Class::Same => out.classes.same += 1,
+            Class::Benign => out.classes.benign += 1,
+            Class::Unsupported => out.classes.unsupported += 1,
+            Class::Wrong => out.classes.wrong += 1,
+        }
+        if class == Class::Same {
+            continue;
+        }
+        // Counts differ in endless ways: they are one group.
+        let (recorded, replayed) = if r.ret >= 0 && o.ret >= 0 {
+            ("a byte count".to_owned(), if o.ret < r.ret { "fewer bytes" } else { "more bytes" }.to_owned())
+        } else {
+            (outcome_name(r.ret), outcome_name(o.ret))
+        };
+        let key = (class, r.call.name(), recorded.clone(), replayed.clone());
+        let group = groups.entry(key).or_insert_with(|| Difference {
+            class,
+            op: r.call.name().into(),
+            recorded,
+            replayed,
+            count: 0,
+            examples: Vec::new(),
+        });
+        group.count += 1;
+        if group.examples.len() < EXAMPLES {
+            let path = |i: u32| (i != NONE).then(|| String::from_utf8_lossy(plan.paths.bytes(i)).into_owned());
+            let of_file = || plan.file_paths.get(&r.file).cloned();
+            group.examples.push(Example {
+                start_ns: o.start_ns,
+                path: path(r.path).or_else(of_file),
+                recorded: r.ret,
+                replayed: o.ret,
+            });
+        }
+    }
+    out.differences = groups.into_values().collect();
+    out.differences.sort_by_key(|g| (std::cmp::Reverse(g.class), -g.count));
+    out
+}

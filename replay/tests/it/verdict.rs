@@ -1,0 +1,323 @@
+//! The verdict is honest: whatever is done wrong in the replayer's path turns it.
+
+use std::fs;
+
+use ioreel_replay::{
+    PlanOptions, Replay,
+    edge::{EdgeKind, Kinds, OrderMode},
+    engine::Outcome,
+    input::Input,
+    outcomes::Outcomes,
+    pace::{Factor, Pace},
+    plan,
+    plan::{Act, Plan},
+    results::Class,
+    verdict::{Facts, Judgement, Limits, judge},
+};
+use ioreel_traces::Reel;
+
+use crate::reel::{Draft, THREAD, at, config, replay};
+
+/// A producer renames, a consumer opens; 100 times, 2 ms each.
+fn draft() -> Draft {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    for i in 0..1000 {
+        let name = format!("done-{i}");
+        d.create(1, "tmp", 10 + i, 3);
+        d.fd(1, "close", 3, 0);
+        d.on(1, "rename", "tmp", 0).path2 = Some(name.as_str().into());
+        d.open(2, &name, libc::O_RDONLY, 10 + i, 4);
+        d.fd(2, "close", 4, 0);
+        d.pause(2_000_000);
+    }
+    d
+}
+
+fn planned(draft: Draft, order: OrderMode, without: Kinds) -> Plan {
+    let dir = tempfile::tempdir().unwrap();
+    let input = Input::read(&Reel::open(draft.write(dir.path())).unwrap()).unwrap();
+    plan(input, PlanOptions { privileged: true, order, without, ..Default::default() })
+}
+
+/// What a perfect replay at the original's pace gives: each call 5 us late, as long as it was.
+fn perfect(plan: &Plan, late_ns: i64) -> Outcomes {
+    let mut out = Outcomes::new(plan.tasks.len());
+    for (t, task) in plan.tasks.iter().enumerate() {
+        let mut done = Vec::new();
+        for (i, step) in task.program.iter().enumerate() {
+            if let Act::Call { rec, .. } = step.act {
+                let r = &plan.recs[rec as usize];
+                done.push(Outcome {
+                    rec,
+                    step: i as u32,
+                    cpu: 0,
+                    due_ns: r.start_ns,
+                    start_ns: r.start_ns + late_ns,
+                    end_ns: r.end_ns + late_ns,
+                    ret: r.ret,
+                });
+            }
+        }
+        out.put(t as u32, done);
+    }
+    out
+}
+
+fn judged(plan: &Plan, mut outcomes: Outcomes) -> Judgement {
+    judge(plan, at(Pace::Original), &mut outcomes, Limits::default(), Facts::default())
+}
+
+fn only_reason(j: &Judgement) -> &str {
+    assert!(!j.faithful && j.reasons.len() == 1, "{:#?}", j.reasons);
+    assert!(j.sentence.contains("not faithful") && j.sentence.contains(&j.reasons[0]), "{}", j.sentence);
+    &j.reasons[0]
+}
+
+#[test]
+fn a_perfect_replay_is_faithful_and_its_figures_are_exact() {
+    let plan = planned(draft(), OrderMode::Resource, Kinds::NONE);
+    let j = judged(&plan, perfect(&plan, 5_000));
+    assert!(j.faithful, "{:#?}", j.reasons);
+    let t = &j.timing;
+    assert_eq!((t.own_ns.p50, t.own_ns.max, t.forced_ns.max, t.early), (5_000, 5_000, 0, 0));
+    assert_eq!((t.within_10us, t.drift_ppm, t.end_late_ns), (1.0, Some(0.0), 5_000));
+    let gaps = t.gaps.as_ref().unwrap();
+    assert_eq!((gaps.error_ns.max, gaps.distance.unwrap().w1_ns), (0, 0));
+    assert_eq!((t.reordered, j.missing), (0.0, 0));
+    assert!(t.edges[&EdgeKind::Name].edges >= 1000, "{:?}", t.edges);
+    assert_eq!((j.concurrency.distance, j.concurrency.original_max), (0.0, 1));
+    assert_eq!(j.original_in_calls_ns, j.replay_in_calls_ns);
+    assert!(j.latencies.iter().all(|l| l.original_ns == l.replay_ns));
+}
+
+#[test]
+fn a_delay_in_the_replayer_turns_it() {
+    let plan = planned(draft(), OrderMode::Resource, Kinds::NONE);
+    let mut o = perfect(&plan, 5_000);
+    // One in fifty, for which nobody waits, is issued 1.2 ms late.
+    for (_, o) in o.iter_mut().enumerate().filter(|(i, _)| *i > 3000 && i % 20 == 1) {
+        o.start_ns += 1_200_000;
+        o.end_ns += 1_200_000;
+    }
+    let j = judged(&plan, o);
+    assert!(j.reasons.iter().any(|r| r.contains("the replayer itself was late")), "{:#?}", j.reasons);
+    assert!(!j.faithful && j.timing.own_ns.p99 > 1_000_000);
+}
+
+#[test]
+fn a_slow_target_is_told_apart_from_a_late_replayer() {
+    let plan = planned(draft(), OrderMode::Resource, Kinds::NONE);
+    let mut o = perfect(&plan, 5_000);
+    // Every call of the first thread takes 3 ms: it cannot keep up, through no fault of the replayer.
+    let mut free = 0;
+    for o in o.iter_mut().filter(|o| plan.recs[o.rec as usize].task == 0) {
+        o.start_ns = o.start_ns.max(free + 2_000);
+        o.end_ns = o.start_ns + 3_000_000;
+        free = o.end_ns;
+    }
+    // The other thread waits for it as the edges say.
+    let ends: Vec<i64> = o.iter().filter(|o| plan.recs[o.rec as usize].task == 0).map(|o| o.end_ns).collect();
+    let mut free = 0;
+    for (i, o) in o.iter_mut().filter(|o| plan.recs[o.rec as usize].task == 1).enumerate() {
+        o.start_ns = o.start_ns.max(ends[i / 2 * 3 + 2] + 2_000).max(free + 2_000);
+        o.end_ns = o.start_ns + 1_000;
+        free = o.end_ns;
+    }
+    let j = judged(&plan, o);
+    assert!(j.timing.own_ns.p99 <= 5_000 && j.timing.forced_ns.p99 > 1_000_000_000, "{:?}", j.timing);
+    assert!(only_reason(&j).contains("the target is too slow"), "{}", j.sentence);
+    assert!(j.timing.drift_ppm.unwrap() > 100_000.0);
+}
+
+#[test]
+fn a_dropped_operation_a_changed_result_a_reordered_edge_an_early_issue_turn_it() {
+    let plan = planned(draft(), OrderMode::Resource, Kinds::NONE);
+    let mut o = perfect(&plan, 5_000);
+    o.retain(|o| o.rec != 700);
+    let j = judged(&plan, o);
+    assert_eq!(j.missing, 1);
+    assert!(only_reason(&j).contains("not issued"));
+
+    let mut o = perfect(&plan, 5_000);
+    o.iter_mut().nth(700).unwrap().ret = -5;
+    let j = judged(&plan, o);
+    assert_eq!((j.results.classes.wrong, j.results.differences[0].class), (1, Class::Wrong));
+    assert!(only_reason(&j).contains("wrong"));
+
+    // The consumer opens while the rename it waits for is still at work.
+    let mut o = perfect(&plan, 5_000);
+    let rename = o.iter_mut().find(|o| plan.recs[o.rec as usize].call.renames()).unwrap();
+    rename.end_ns += 500_000;
+    let j = judged(&plan, o);
+    assert_eq!(j.timing.edges[&EdgeKind::Name].violations, 1);
+    assert!(only_reason(&j).contains("1 of name"), "{}", j.sentence);
+
+    let mut o = perfect(&plan, 0);
+    let early = o.iter_mut().nth(300).unwrap();
+    early.start_ns -= 1;
+    assert!(only_reason(&judged(&plan, o)).contains("early"));
+
+    let mut o = perfect(&plan, 5_000);
+    for o in o.iter_mut() {
+        o.start_ns += o.due_ns / 50;
+        o.end_ns += o.due_ns / 50;
+    }
+    let j = judged(&plan, o);
+    assert!((j.timing.drift_ppm.unwrap() - 20_000.0).abs() < 10.0 && j.sentence.contains("drift"), "{}", j.sentence);
+
+    let facts = Facts { lost: 3, ..Facts::default() };
+    let j = judge(&plan, at(Pace::Original), &mut perfect(&plan, 1_000), Limits::default(), facts);
+    assert!(only_reason(&j).contains("lost"));
+}
+
+#[test]
+fn what_raced_in_the_original_is_no_wrong_result() {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    d.create(1, "f", 1, 3);
+    d.io(1, "write", 3, 0, 1000, 1000);
+    // A read of the first bytes overlaps a truncation to more than it wants: either may have come first.
+    let t = d.now();
+    let o = d.io(1, "pread64", 3, 0, 100, 100);
+    (o.start_ns, o.dur_ns, o.file) = (t, 50_000, Some(1));
+    let o = d.fd(2, "ftruncate", 3, 0);
+    (o.start_ns, o.dur_ns, o.file, o.len_bytes, o.offset_bytes) = (t + 1000, 50_000, Some(1), Some(500), Some(0));
+    let plan = planned(d, OrderMode::Resource, Kinds::NONE);
+    let mut o = perfect(&plan, 0);
+    let read = o.iter_mut().find(|o| plan.recs[o.rec as usize].call.reads()).unwrap();
+    read.ret = 7;
+    let end = read.end_ns;
+    let truncate = o.iter_mut().last().unwrap();
+    truncate.start_ns = end;
+    let j = judged(&plan, o);
+    let (same, benign) = (j.results.classes.same, j.results.classes.benign);
+    assert_eq!((same, benign), (3, 1), "{:#?}", j.results);
+    assert_eq!((j.results.classes.benign, j.results.classes.wrong), (1, 0), "{:#?}", j.results);
+    assert!(j.faithful, "{}", j.sentence);
+}
+
+#[test]
+fn a_tree_that_differs_turns_it() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/old", "regular", 10);
+    d.create(1, "f", 1, 3);
+    d.io(1, "write", 3, 0, 100, 100);
+    d.on(1, "mkdir", "d", 0).mode = Some(0o777);
+    d.on(1, "rename", "old", 0).path2 = Some("d/new".into());
+    d.on(1, "link", "f", 0).path2 = Some("d/hard".into());
+    d.on(1, "symlink", "f", 0).path2 = Some("d/soft".into());
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let reel = d.write(dir.path());
+    let report =
+        Replay::plan(config(reel.clone(), &target)).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let tree = report.verdict.tree.unwrap();
+    assert_eq!((tree.differing, tree.expected, tree.found), (0, 6, 6), "{tree:#?}");
+    assert_eq!(tree.digest, tree.expected_digest);
+    // What somebody else does to the tree is found.
+    let input = Input::read(&Reel::open(&reel).unwrap()).unwrap();
+    let plan = plan(input, PlanOptions { privileged: true, ..Default::default() });
+    let look = || ioreel_replay::endstate::check(&plan, &target, true).unwrap();
+    assert_eq!(look().full_digest, tree.full_digest);
+    fs::write(target.join("w/f"), "short").unwrap();
+    assert_eq!(look().differing, 2, "{:#?}", look());
+    fs::write(target.join("w/f"), [0; 100]).unwrap();
+    fs::write(target.join("w/extra"), "").unwrap();
+    let seen = look();
+    assert!(seen.differing == 1 && seen.digest != seen.expected_digest && seen.examples[0].contains("/w/extra"));
+    fs::remove_file(target.join("w/extra")).unwrap();
+    fs::remove_file(target.join("w/d/hard")).unwrap();
+    fs::write(target.join("w/d/hard"), [0; 100]).unwrap();
+    assert_eq!(look().differing, 1, "a copy is no link: {:#?}", look());
+    fs::remove_file(target.join("w/d/soft")).unwrap();
+    std::os::unix::fs::symlink("g", target.join("w/d/soft")).unwrap();
+    fs::remove_file(target.join("w/d/new")).unwrap();
+    assert_eq!(look().differing, 3);
+}
+
+#[test]
+fn each_kind_of_constraint_can_be_left_out() {
+    let with = planned(draft(), OrderMode::Resource, Kinds::NONE);
+    let kinds = |p: &Plan| p.edges.iter().map(|e| e.kind).collect::<std::collections::BTreeSet<_>>();
+    assert!(kinds(&with).contains(&EdgeKind::Name));
+    for kind in EdgeKind::ALL {
+        let without = planned(draft(), OrderMode::Global, Kinds::of(&[*kind]));
+        assert!(!kinds(&without).contains(kind), "{kind}");
+    }
+    assert!(planned(draft(), OrderMode::None, Kinds::NONE).edges.is_empty());
+    let global = planned(draft(), OrderMode::Global, Kinds::NONE);
+    assert!(kinds(&global).contains(&EdgeKind::Global));
+    // In the global order every call waits for the one before it, which is the other thread's.
+    let waits = |p: &Plan| p.tasks[1].program.iter().filter(|s| s.after.len > 0).count();
+    assert!(waits(&global) >= 1000, "{}", waits(&global));
+}
+
+#[test]
+fn a_lookup_that_found_nothing_stays_before_the_making() {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    for i in 0..500 {
+        let name = format!("f{i}");
+        d.on(2, "stat", &name, -2);
+        d.create(1, &name, 10 + i, 3);
+        d.fd(1, "close", 3, 0);
+    }
+    let plan = planned(
+        {
+            let mut d = Draft::new();
+            d.fork(1, 2, THREAD);
+            d.on(2, "stat", "a", -2);
+            d.create(1, "a", 1, 3);
+            d
+        },
+        OrderMode::Resource,
+        Kinds::NONE,
+    );
+    assert_eq!(plan.edges.iter().map(|e| e.kind).collect::<Vec<_>>(), [EdgeKind::Absent]);
+    crate::reel::replay_same(d);
+}
+
+#[test]
+fn the_recorded_number_is_kept_in_flight() {
+    // Four threads, of which two are at work at any time.
+    let mut d = Draft::new();
+    for t in 2..=4 {
+        d.fork(1, t, THREAD);
+    }
+    for i in 0..400_i64 {
+        let task = i % 4 + 1;
+        let o = d.on(task, "stat", "nothing", -2);
+        (o.start_ns, o.dur_ns) = (100_000 + i * 10_000, 19_000);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let c = ioreel_replay::Config { clockwork: at(Pace::Load), ..config(d.write(dir.path()), &target) };
+    let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let c = report.verdict.concurrency;
+    assert!(report.verdict.faithful && report.done == 400, "{}", report.verdict.sentence);
+    assert_eq!((c.original_max, c.replay_max <= 2), (2, true), "{c:?}");
+    assert!(report.elapsed_ns < report.original_elapsed_ns * 20);
+}
+
+#[test]
+fn a_dry_run_issues_nothing() {
+    let mut d = Draft::new();
+    d.create(1, "f", 1, 3);
+    d.io(1, "write", 3, 0, 100, 100);
+    d.fd(1, "close", 3, 0);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let reel = d.write(dir.path());
+    for pace in [Pace::Max, Pace::Original, Pace::Scale(Factor::new(3.0).unwrap()), Pace::Think, Pace::Load] {
+        let c = ioreel_replay::Config { clockwork: at(pace), dry_run: true, ..config(reel.clone(), &target) };
+        let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+        assert!(report.done == 3 && report.verdict.faithful, "{}", report.verdict.sentence);
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    }
+    let _ = replay(Draft::new());
+}
