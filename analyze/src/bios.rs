@@ -13,6 +13,8 @@ use crate::{Result, bad_column, requests::Class};
 /// One bio; fields as in [`Row`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bio<'a> {
+    /// Its id.
+    pub bio_id: i64,
     /// The request that carried it; none on a device that makes none.
     pub rq_id: Option<i64>,
     /// When it was queued.
@@ -53,7 +55,8 @@ impl Bio<'_> {
     }
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
+    "bio_id",
     "rq_id",
     "queue_ns",
     "complete_ns",
@@ -102,6 +105,7 @@ pub fn each_bio(reel: &Reel, mut each: impl FnMut(&Bio<'_>)) -> Result<()> {
         let maybe = |name| column::<Option<i64>>(&batch, name).map_err(bad);
         let (queue_ns, dev, sector, len) =
             (number("queue_ns")?, number("dev")?, number("sector")?, number("len_bytes")?);
+        let bio_id = number("bio_id")?;
         let (complete_ns, task_id, file) = (maybe("complete_ns")?, maybe("task_id")?, maybe("file")?);
         let (offset, cause, rq_id) = (maybe("file_offset_bytes")?, maybe("cause")?, maybe("rq_id")?);
         let text = |name| column::<Text>(&batch, name).map_err(bad);
@@ -116,6 +120,7 @@ pub fn each_bio(reel: &Reel, mut each: impl FnMut(&Bio<'_>)) -> Result<()> {
         let option = <Option<i64> as Cell>::get;
         for i in 0..batch.num_rows() {
             each(&Bio {
+                bio_id: get(&bio_id, i),
                 rq_id: option(&rq_id, i),
                 queue_ns: get(&queue_ns, i),
                 complete_ns: option(&complete_ns, i),

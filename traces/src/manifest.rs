@@ -54,6 +54,8 @@ pub struct Manifest {
     pub ledger: BTreeMap<String, Ledger>,
     /// Where events were lost.
     pub losses: Vec<Loss>,
+    /// Where the clock of an imported trace went back: in one of its files, or of one of its threads.
+    pub clock_jumps: Vec<ClockJump>,
     /// Things left out by design, counted, by reason.
     pub left_out: BTreeMap<String, i64>,
     /// How finely a source of operations sees what it tells of, where that is not each call.
@@ -238,6 +240,16 @@ pub struct Loss {
     pub to_ns: i64,
     /// Events missing.
     pub events: i64,
+}
+
+/// A moment at which a clock went back.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct ClockJump {
+    /// When, by the clock before it jumped.
+    pub at_ns: i64,
+    /// How far it went back.
+    pub back_ns: i64,
 }
 
 /// What recording cost.

@@ -39,8 +39,13 @@ pub(crate) fn notes(s: &Survey) -> String {
         out.push(format!("the recording was ended {} before what it recorded", s.cut_short));
     }
     if s.clock_jumps > 0 {
-        let end = if s.clock_jumps == 1 { "request ends" } else { "requests end" };
-        out.push(format!("clocks jump: {} {end} before being issued (dotted)", count(s.clock_jumps)));
+        let what = if s.clock_jumps == 1 { "request is issued or ends" } else { "requests are issued or end" };
+        out.push(format!("clocks jump: {} {what} before it can (dotted)", count(s.clock_jumps)));
+    }
+    if s.clock_backs > 0 {
+        let times = if s.clock_backs == 1 { "once" } else { "times" };
+        let n = if s.clock_backs == 1 { String::new() } else { format!("{} ", count(s.clock_backs as u64)) };
+        out.push(format!("the trace's clock went back {n}{times} (dotted)"));
     }
     out.join("; ")
 }

@@ -1,12 +1,16 @@
 //! Several reels in one column: over each other, or the second less the first. Works on shapes, so that every panel can be
 //! compared without knowing of it.
 
+use std::collections::BTreeMap;
+
+use ioreel_analyze::bins::Bins;
+
 use crate::{
     painter::Column,
     picture::Arrange,
     raster::{Blend, Counts},
-    rows::Rows,
-    shape::{Chart, Field, Layer, Line, Lines, Shape},
+    rows::{Lane, Rows},
+    shape::{Chart, Field, Layer, Line, Lines, Shape, Slots},
     theme::Ink,
 };
 
@@ -77,7 +81,9 @@ fn of_fields(fields: Vec<(usize, Field)>, names: &[String], difference: bool) ->
         })
         .map(|(reel, c)| Line { ink: Ink::Hue(reel), ..c.clone() })
         .collect();
-    let lanes = fields.len() > 1 && matches!(fields.first(), Some((_, Field { rows: Rows::Lanes { .. }, .. })));
+    if fields.iter().all(|(_, f)| matches!(f.rows, Rows::Lanes { .. })) {
+        return of_lanes(fields, names);
+    }
     let layers = match (&sums[..], difference) {
         ([(_, a), (_, b)], true) if a.cells.len() == b.cells.len() => differences(a, b),
         _ => sums
@@ -91,15 +97,68 @@ fn of_fields(fields: Vec<(usize, Field)>, names: &[String], difference: bool) ->
             .collect(),
     };
     let Some((_, mut first)) = fields.into_iter().next() else { return empty() };
-    // Lanes are files or threads of one reel: those of another cannot lie on them.
-    first.layers = if lanes { layers.into_iter().take(1).collect() } else { layers };
-    if lanes {
-        first.note = "of the first reel alone".into();
-        first.flows.clear();
-    }
+    first.layers = layers;
     first.blend = Blend::Overprint;
     first.strip = strips;
     Field { curves, ..first }
+}
+
+/// Lanes are files or threads of one reel, which those of another cannot lie on: each has its own, in its reel's colour. Those of
+/// the same name stand together, in the order of the reel that has them first.
+fn of_lanes(fields: Vec<(usize, Field)>, names: &[String]) -> Field {
+    let lanes = |f: &Field| if let Rows::Lanes { lanes, .. } = &f.rows { lanes.clone() } else { Vec::new() };
+    let of: Vec<Vec<Lane>> = fields.iter().map(|(_, f)| lanes(f)).collect();
+    let mut keys: Vec<&str> = Vec::new();
+    of.iter().flatten().for_each(|lane| {
+        if !keys.contains(&lane.key.as_str()) {
+            keys.push(&lane.key);
+        }
+    });
+    let gaps = of.iter().filter_map(|lanes| lanes.get(..2)).map(|l| l[1].row.saturating_sub(l[0].row + l[0].rows));
+    let gap = gaps.max().unwrap_or(1);
+    let (mut placed, mut row) = (Vec::new(), 0);
+    // Where each field's lanes have come to.
+    let mut moved: Vec<Vec<(Lane, u32)>> = vec![Vec::new(); fields.len()];
+    for key in keys {
+        for (i, lanes) in of.iter().enumerate() {
+            for lane in lanes.iter().filter(|l| l.key == key) {
+                let reel = fields.get(i).and_then(|(reel, _)| names.get(*reel)).map_or("", String::as_str);
+                placed.push(Lane { label: format!("{}  ·  {reel}", lane.label), row, ..lane.clone() });
+                moved[i].push((lane.clone(), row));
+                row += lane.rows + gap;
+            }
+        }
+    }
+    let height = row.saturating_sub(gap).max(1) as usize;
+    let width = fields.iter().flat_map(|(_, f)| &f.layers).map(|l| l.counts.width).max().unwrap_or(1);
+    let mut layers = Vec::new();
+    let mut flows = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
+    for ((reel, field), moved) in fields.iter().zip(&moved) {
+        let all = sum(field);
+        let mut cells = vec![0; width * height];
+        for (lane, to) in moved.iter().filter(|_| all.width == width) {
+            let from = lane.row as usize * width;
+            let rows = (lane.rows as usize * width).min(all.cells.len().saturating_sub(from));
+            let to = *to as usize * width;
+            cells[to..to + rows].copy_from_slice(&all.cells[from..from + rows]);
+        }
+        let counts = Counts { width, height, cells };
+        let label = names.get(*reel).cloned().unwrap_or_default();
+        layers.push(Layer { ink: Ink::Hue(*reel), label, counts, flat: false });
+        let at = |row: f64| {
+            let holds = |l: &Lane| (f64::from(l.row)..=f64::from(l.row + l.rows)).contains(&row);
+            moved.iter().find(|(l, _)| holds(l)).map_or(row, |(l, to)| f64::from(*to) + row - f64::from(l.row))
+        };
+        flows.extend(field.flows.iter().map(|flow| flow.map(|(t_ns, row)| (t_ns, at(row)))));
+        if !field.note.is_empty() && !notes.contains(&field.note) {
+            notes.push(field.note.clone());
+        }
+    }
+    let row_px = fields.first().map_or(1, |(_, f)| f.rows.row_px(0));
+    let bins = fields.first().map_or(Bins::new(0, 1, 1), |(_, f)| f.bins);
+    let rows = Rows::Lanes { lanes: placed, row_px };
+    Field { layers, rows, bins, flows, note: notes.join(" / "), ..empty() }
 }
 
 fn empty() -> Field {
@@ -108,7 +167,7 @@ fn empty() -> Field {
         layers: Vec::new(),
         blend: Blend::Overprint,
         curves: Vec::new(),
-        bins: ioreel_analyze::bins::Bins::new(0, 1, 1),
+        bins: Bins::new(0, 1, 1),
         strip: None,
         flows: Vec::new(),
         note: String::new(),
@@ -165,29 +224,59 @@ fn of_lines(lines: Vec<(usize, Lines)>, difference: bool) -> Lines {
             None => out = Some(Lines { lines: recoloured, bins: of.bins, stacked: false, top: of.top }),
         }
     }
-    out.unwrap_or(Lines {
-        bins: ioreel_analyze::bins::Bins::new(0, 1, 1),
-        lines: Vec::new(),
-        stacked: false,
-        top: None,
-    })
+    out.unwrap_or(Lines { bins: Bins::new(0, 1, 1), lines: Vec::new(), stacked: false, top: None })
 }
 
 /// Outlines in the reels' colours; what was stacked is one line.
 fn of_charts(charts: Vec<(usize, Vec<Chart>)>) -> Vec<Chart> {
-    let mut out: Vec<Chart> = Vec::new();
-    for (reel, charts) in charts {
-        for (i, chart) in charts.into_iter().enumerate() {
-            let slots = chart.series.iter().map(|s| s.values.len()).max().unwrap_or(0);
-            let at = |slot: usize| chart.series.iter().filter_map(|s| s.values.get(slot)).sum();
-            let line = Line::plain(Ink::Hue(reel), "", (0..slots).map(at).collect());
-            match out.get_mut(i) {
-                // Categories of another reel have slots of their own: they cannot lie on these.
-                Some(there) if there.ticks == chart.ticks => there.series.push(line),
-                Some(there) => there.note = "of the first reel alone".into(),
-                None => out.push(Chart { series: vec![line], bars: false, ..chart }),
-            }
+    let count = charts.iter().map(|(_, c)| c.len()).max().unwrap_or(0);
+    let of = |i: usize| charts.iter().filter_map(|(reel, charts)| Some((*reel, charts.get(i)?))).collect();
+    (0..count).filter_map(|i| of_chart(of(i))).collect()
+}
+
+fn of_chart(parts: Vec<(usize, &Chart)>) -> Option<Chart> {
+    let (_, first) = parts.first()?;
+    let total = |chart: &Chart, slot: usize| -> f64 { chart.series.iter().filter_map(|s| s.values.get(slot)).sum() };
+    // Which slot of each is which slot of all.
+    let (slots, places): (Slots, Vec<Vec<Option<usize>>>) = match &first.slots {
+        Slots::Same(_) => {
+            let most = parts.iter().map(|(_, c)| c.count()).max().unwrap_or(0);
+            (first.slots.clone(), vec![(0..most).map(Some).collect(); parts.len()])
         }
-    }
-    out
+        Slots::Numbered { label, at, .. } => {
+            let from = |c: &Chart| if let Slots::Numbered { first, .. } = c.slots { first } else { 0 };
+            let least = parts.iter().map(|(_, c)| from(c)).min().unwrap_or(0);
+            let end = parts.iter().map(|(_, c)| from(c) + c.count() as i64).max().unwrap_or(0);
+            let place = |(_, c): &(usize, &Chart)| (least..end).map(|n| usize::try_from(n - from(c)).ok()).collect();
+            (Slots::Numbered { first: least, label: *label, at: *at }, parts.iter().map(place).collect())
+        }
+        Slots::Named { label, most, .. } => {
+            let keys = |c: &Chart| if let Slots::Named { keys, .. } = &c.slots { keys.clone() } else { Vec::new() };
+            let mut sums: BTreeMap<i64, f64> = BTreeMap::new();
+            for (_, c) in &parts {
+                keys(c).into_iter().enumerate().for_each(|(i, key)| *sums.entry(key).or_default() += total(c, i));
+            }
+            let mut ranked: Vec<(i64, f64)> = sums.into_iter().collect();
+            ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            let all: Vec<i64> = ranked.into_iter().map(|(key, _)| key).collect();
+            let place =
+                |(_, c): &(usize, &Chart)| all.iter().map(|k| keys(c).iter().position(|key| key == k)).collect();
+            let places = parts.iter().map(place).collect();
+            (Slots::Named { keys: all, label: *label, most: *most }, places)
+        }
+    };
+    let line = |((reel, chart), places): (&(usize, &Chart), &Vec<Option<usize>>)| {
+        let mut last = 0.0;
+        let value = |place: &Option<usize>| {
+            let here = place.filter(|slot| *slot < chart.count()).map(|slot| total(chart, slot));
+            // A curve goes on as it ended; where there is no bar there is nothing.
+            last = here.unwrap_or(if chart.bars { 0.0 } else { last });
+            last
+        };
+        Line::plain(Ink::Hue(*reel), "", places.iter().map(value).collect())
+    };
+    let series = parts.iter().zip(&places).map(line).collect();
+    let mut notes: Vec<&str> = parts.iter().map(|(_, c)| c.note.as_str()).filter(|n| !n.is_empty()).collect();
+    notes.dedup();
+    Some(Chart { slots, series, bars: false, note: notes.join(" / "), ..(*first).clone() })
 }

@@ -11,7 +11,7 @@ use std::{
 use ioreel_analyze::{
     bios::each_bio,
     calls::each_call,
-    requests::{Request, bios_as_requests, requests},
+    requests::{Request, bios_as_requests, bios_as_requests_with_ids, requests, requests_with_ids},
     seeks::{Seek, SeekCounter},
 };
 use ioreel_traces::Reel;
@@ -20,7 +20,7 @@ use crate::{
     PlotError, Result,
     panels::{Needs, Panel},
     shape::Shape,
-    survey::{Choice, Survey},
+    survey::{Choice, MOST_JUMPS, Survey},
 };
 
 /// A request of the drawn device, with what only the order of all of them tells.
@@ -33,6 +33,21 @@ pub(crate) struct Issue {
     pub(crate) inside: bool,
 }
 
+/// Requests of the drawn device that were issued before they were queued: clocks that jump.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Early {
+    pub(crate) count: u64,
+    /// When the first of them were issued.
+    pub(crate) at_ns: Vec<i64>,
+}
+
+/// What came of a pass.
+pub(crate) struct Gathered {
+    /// What each panel made.
+    pub(crate) shapes: Vec<Shape>,
+    pub(crate) early: Early,
+}
+
 type Boxed = Box<dyn Panel>;
 
 /// Panels with their places.
@@ -43,8 +58,8 @@ const COUNTERS: usize = 2;
 /// Batches on their way to a counter: enough that neither side waits for the other's last row.
 const AHEAD: usize = 4;
 
-/// Feeds the panels and returns what each made, in their order.
-pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, panels: Vec<Boxed>) -> Result<Vec<Shape>> {
+/// Feeds the panels and returns what each made, in their order. With `ids`, requests have theirs.
+pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, ids: bool, panels: Vec<Boxed>) -> Result<Gathered> {
     let count = panels.len();
     let mut counters: Vec<Placed> = (0..COUNTERS).map(|_| Vec::new()).collect();
     let mut others: Placed = Vec::new();
@@ -59,7 +74,7 @@ pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, panels: Vec<
             others.push((place, panel));
         }
     }
-    let done = thread::scope(|threads| -> Result<Placed> {
+    let (done, early) = thread::scope(|threads| -> Result<(Placed, Early)> {
         let mut senders = Vec::new();
         let mut running = Vec::new();
         for mut placed in counters.into_iter().filter(|c| !c.is_empty()) {
@@ -73,20 +88,22 @@ pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, panels: Vec<
             }));
         }
         let calls = threads.spawn(move || feed_others(reel, others));
-        let read = if senders.is_empty() { Ok(()) } else { read_requests(reel, survey, choice, &senders) };
+        let read =
+            if senders.is_empty() { Ok(Early::default()) } else { read_requests(reel, survey, choice, ids, &senders) };
         drop(senders);
         let mut done = Vec::new();
         for thread in running {
             done.extend(thread.join().map_err(|_| died())?);
         }
         done.extend(calls.join().map_err(|_| died())??);
-        read.map(|()| done)
+        read.map(|early| (done, early))
     })?;
     let mut shapes: Vec<Option<Shape>> = (0..count).map(|_| None).collect();
     for (place, panel) in done {
         shapes[place] = Some(panel.finish());
     }
-    shapes.into_iter().map(|s| s.ok_or_else(died)).collect()
+    let shapes = shapes.into_iter().map(|s| s.ok_or_else(died)).collect::<Result<_>>()?;
+    Ok(Gathered { shapes, early })
 }
 
 fn died() -> PlotError {
@@ -97,10 +114,18 @@ fn read_requests(
     reel: &Reel,
     survey: &Survey,
     choice: &Choice,
+    ids: bool,
     to: &[std::sync::mpsc::SyncSender<Arc<Vec<Issue>>>],
-) -> Result<()> {
-    let Some(device) = &survey.device else { return Ok(()) };
-    let mut all = if device.of_bios { bios_as_requests(reel) } else { requests(reel) };
+) -> Result<Early> {
+    let mut early = Early::default();
+    let Some(device) = &survey.device else { return Ok(early) };
+    // Ids, for the colours that bios tell, are read where they are needed alone.
+    let mut all = match (device.of_bios, ids) {
+        (true, true) => bios_as_requests_with_ids(reel),
+        (true, false) => bios_as_requests(reel),
+        (false, true) => requests_with_ids(reel),
+        (false, false) => requests(reel),
+    };
     let mut seeks = SeekCounter::default();
     while let Some(batch) = all.next_batch()? {
         let issue = |request: Request| {
@@ -109,13 +134,19 @@ fn read_requests(
             let seek = if counts { seeks.push(request.sector, request.end_sector()) } else { Seek::default() };
             Issue { request, seek, inside }
         };
+        for r in batch.iter().filter(|r| r.queue_ns > Some(r.issue_ns) && r.dev == device.dev) {
+            early.count += 1;
+            if early.at_ns.len() < MOST_JUMPS {
+                early.at_ns.push(r.issue_ns);
+            }
+        }
         let batch: Arc<Vec<Issue>> = Arc::new(batch.into_iter().filter(|r| r.dev == device.dev).map(issue).collect());
         for sender in to {
             // Nobody listens any more only when the counter has died, which is told when it is joined.
             let _ = sender.send(Arc::clone(&batch));
         }
     }
-    Ok(())
+    Ok(early)
 }
 
 /// Calls first, then bios: a panel of both knows the calls when their bios come.

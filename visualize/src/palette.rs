@@ -14,6 +14,7 @@ use ioreel_traces::{
     Reel, Text,
     rows::{Bio as BioRow, File, Task},
 };
+use rustc_hash::FxHashMap;
 
 use crate::{
     Result,
@@ -50,6 +51,8 @@ pub(crate) struct Palette {
     files: HashMap<i64, usize>,
     tasks: HashMap<i64, usize>,
     texts: HashMap<Text, usize>,
+    /// Layers of requests by what their bios tell, by id; of bios where those stand for requests.
+    requests: Arc<FxHashMap<i64, u8>>,
     reel: usize,
 }
 
@@ -85,6 +88,7 @@ impl Palette {
                 files: files.iter().map(|(id, name)| (*id, layer(name))).collect(),
                 tasks: tasks.iter().map(|(id, name)| (*id, layer(name))).collect(),
                 texts: names.iter().enumerate().map(|(i, n)| (n.as_str().into(), i + 1)).collect(),
+                requests: Arc::default(),
                 reel,
             })
             .collect())
@@ -130,12 +134,15 @@ impl Palette {
         dur_ns.map_or(0, |d| STEPS_NS.iter().filter(|end| d >= **end).count())
     }
 
-    /// The layer of a request.
+    /// The layer of a request; by process, class or file once [`Self::look_at_bios`] has looked.
     pub(crate) fn of_request(&self, r: &Request) -> usize {
         match self.by {
             ColorBy::Op => Self::class(r.class),
             ColorBy::Latency => Self::step(r.complete_ns.map(|c| c.saturating_sub(r.issue_ns))),
-            _ => 0,
+            ColorBy::Reel => 0,
+            ColorBy::Process | ColorBy::Class | ColorBy::File => {
+                self.requests.get(&r.rq_id).copied().map_or(0, usize::from)
+            }
         }
     }
 
@@ -170,10 +177,22 @@ impl Palette {
         }
     }
 
-    /// The same, where bios are not looked at: by operation then.
-    pub(crate) fn of_requests_alone(&self) -> Self {
-        let by = if self.by == ColorBy::Reel { ColorBy::Reel } else { ColorBy::Op };
-        Self { by, ..self.clone() }
+    /// Learns the colours of requests by process, class or file from their bios: the first bio that has one speaks for the
+    /// request. With `of_bios` each bio is its own request.
+    pub(crate) fn look_at_bios(&mut self, reel: &Reel, of_bios: bool) -> Result<()> {
+        if !self.needs_bios() {
+            return Ok(());
+        }
+        let mut known: FxHashMap<i64, u8> = FxHashMap::default();
+        each_bio(reel, |b| {
+            // Those without a colour are not remembered: theirs is that of the rest.
+            let id = if of_bios { Some(b.bio_id) } else { b.rq_id };
+            if let (Some(id), Ok(layer @ 1..)) = (id, u8::try_from(self.of_bio(b))) {
+                known.entry(id).or_insert(layer);
+            }
+        })?;
+        self.requests = Arc::new(known);
+        Ok(())
     }
 }
 

@@ -211,6 +211,7 @@ pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &s
 
 /// A note in a plot's upper right corner, on paper of its own.
 pub(crate) fn corner(svg: &mut Svg, pen: &Pen, area: Area, text: &str) {
+    let text = &font::fit(text, 11.0, false, (area.w - 12.0).max(0.0));
     let wide = font::width(text, 11.0, false) + 6.0;
     svg.rect(Area { x: area.right() - wide - 2.0, y: area.y + 2.0, w: wide, h: 15.0 }, pen.theme.paper, 0.75);
     svg.text((area.right() - 5.0, area.y + 13.5), text, Style { size: 11.0, ..pen.tick() }, Anchor::End);

@@ -12,7 +12,7 @@ use crate::{
     PlotError, Result,
     bands::OffsetAxis,
     combine, draw,
-    gather::gather,
+    gather::{Early, Gathered, gather},
     marks,
     painter::{BETWEEN, Column, LEFT, OFFSET_HEIGHT, Painter, RIGHT},
     palette::{ColorBy, Palette},
@@ -109,7 +109,7 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
     if width < least || width > MOST_WIDTH {
         return Err(PlotError::Width { width, columns: n, least, most: MOST_WIDTH });
     }
-    let surveys = reels.iter().map(|r| survey(r, &options.choice)).collect::<Result<Vec<_>>>()?;
+    let mut surveys = reels.iter().map(|r| survey(r, &options.choice)).collect::<Result<Vec<_>>>()?;
     let specs = specs(&surveys, &options.panels)?;
     let color_by = if together { ColorBy::Reel } else { options.color_by };
     let palettes = Palette::of(reels, &options.choice, color_by)?;
@@ -120,8 +120,11 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
     let column_px = f64::from(cells * cell_px);
     let shared = if together { surveys.iter().map(|s| s.to_ns).max() } else { shared_end(&surveys) };
     let mut shapes: Vec<Vec<Option<Shape>>> = Vec::new();
-    let mut axes = Vec::new();
-    for ((reel, survey), palette) in reels.iter().zip(&surveys).zip(palettes) {
+    let (mut axes, mut jumps) = (Vec::new(), Vec::new());
+    for ((reel, survey), mut palette) in reels.iter().zip(&surveys).zip(palettes) {
+        if let Some(device) = survey.device.as_ref().filter(|_| specs.iter().any(|s| panels::colors_requests(s))) {
+            palette.look_at_bios(reel, device.of_bios)?;
+        }
         let end_ns = shared.unwrap_or(survey.to_ns).max(survey.to_ns);
         // What happens last should not stick to the frame.
         let margin_ns = if options.choice.to_ns.is_some() { 0 } else { (end_ns - survey.from_ns) / MARGIN_SHARE };
@@ -130,8 +133,15 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
         // Reels that lie over each other need the same bins; otherwise there are none after a reel's end.
         let bins = Bins::new(survey.from_ns, if together { end_ns } else { survey.to_ns }, bin_ns);
         let setup = Setup { reel, survey, time, bins, offsets: &offsets, palette: Arc::new(palette) };
-        shapes.push(count(&setup, &options.choice, &specs)?);
+        let (counted, early) = count(&setup, &options.choice, &specs)?;
+        shapes.push(counted);
         axes.push((time, bins));
+        jumps.push(early);
+    }
+    for (survey, early) in surveys.iter_mut().zip(jumps) {
+        survey.clock_jumps += early.count;
+        survey.clock_jumps_ns.extend(early.at_ns);
+        survey.clock_jumps_ns.sort_unstable();
     }
     for i in 0..specs.len() {
         let fields = shapes.iter_mut().filter_map(|s| match &mut s[i] {
@@ -184,7 +194,7 @@ fn specs(surveys: &[Survey], asked: &[String]) -> Result<Vec<&'static Spec>> {
 }
 
 /// What each panel shows of a reel; nothing where the reel has nothing to show.
-fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<Vec<Option<Shape>>> {
+fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<(Vec<Option<Shape>>, Early)> {
     let (device, calls) = (setup.survey.device.is_some(), setup.survey.has_calls);
     let drawn = |spec: &Spec| match spec.about {
         About::Device => device,
@@ -196,7 +206,7 @@ fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<
     if with_table {
         made.push(Table::of_calls(setup)?);
     }
-    let mut shapes = gather(setup.reel, setup.survey, choice, made)?;
+    let Gathered { mut shapes, early } = gather(setup.reel, setup.survey, choice, setup.palette.needs_bios(), made)?;
     let of_calls = if with_table { shapes.pop() } else { None };
     let mut shapes = shapes.into_iter();
     let mut out: Vec<Option<Shape>> = specs.iter().map(|s| drawn(s).then(|| shapes.next()).flatten()).collect();
@@ -207,7 +217,7 @@ fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<
             }
         }
     }
-    Ok(out)
+    Ok((out, early))
 }
 
 /// Pixels of a raster's cell: few events are drawn larger, so that each can be seen; many as fine as can be.

@@ -53,6 +53,8 @@ pub(crate) enum Rows {
 /// Rows with a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
+    /// What it is in every reel: lanes of the same stand together.
+    pub(crate) key: String,
     /// Its name.
     pub(crate) label: String,
     /// Its first row from the top.

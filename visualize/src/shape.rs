@@ -108,8 +108,8 @@ impl Line {
 pub(crate) struct Chart {
     /// What it shows.
     pub(crate) title: String,
-    /// Labels under the x axis, with their place in slots.
-    pub(crate) ticks: Vec<(f64, String)>,
+    /// What the slots are.
+    pub(crate) slots: Slots,
     /// What the slots are.
     pub(crate) x: String,
     /// The axis' top, where it does not follow from the values.
@@ -120,4 +120,50 @@ pub(crate) struct Chart {
     pub(crate) bars: bool,
     /// What must be said of it.
     pub(crate) note: String,
+}
+
+/// What the slots of a chart are, and so how those of several reels lie on each other.
+#[derive(Clone, Debug)]
+pub(crate) enum Slots {
+    /// The same in all reels: labels under the x axis, with their place in slots.
+    Same(Vec<(f64, String)>),
+    /// Numbers that follow each other, from `first` on. A number's label, where it has one, stands at this share of its slot.
+    Numbered { first: i64, label: fn(i64) -> Option<String>, at: f64 },
+    /// Things, those with most first, each with the name that `label` gives it; so many of them are shown.
+    Named { keys: Vec<i64>, label: fn(i64) -> String, most: usize },
+}
+
+/// Slots of named things at least.
+const LEAST_NAMED: usize = 6;
+
+impl Chart {
+    /// Slots that there are.
+    pub(crate) fn count(&self) -> usize {
+        self.series.iter().map(|s| s.values.len()).max().unwrap_or(0)
+    }
+
+    /// This with as many slots as are shown.
+    pub(crate) fn cut(mut self) -> Self {
+        if let Slots::Named { keys, most, .. } = &mut self.slots {
+            keys.truncate(*most);
+            // Few are not drawn as wide as many.
+            let shown = keys.len().max(LEAST_NAMED);
+            self.series.iter_mut().for_each(|s| s.values.resize(shown, 0.0));
+        }
+        self
+    }
+
+    /// Labels under the x axis, with their place in slots.
+    pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
+        match &self.slots {
+            Slots::Same(ticks) => ticks.clone(),
+            Slots::Numbered { first, label, at } => {
+                let labels = (0..self.count()).map(|i| (i as f64 + at, label(first.saturating_add(i as i64))));
+                labels.filter_map(|(at, label)| Some((at, label?))).collect()
+            }
+            Slots::Named { keys, label, .. } => {
+                keys.iter().enumerate().map(|(i, key)| (i as f64 + 0.5, label(*key))).collect()
+            }
+        }
+    }
 }

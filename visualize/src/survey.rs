@@ -71,10 +71,12 @@ pub struct Survey {
     pub cut_short: String,
     /// What is drawn begins after the reel's start, ends before its end.
     pub window: (bool, bool),
-    /// Moments at which clocks disagree: something ended before it began. The first of them, in order.
+    /// Moments at which clocks disagree: the first of what is counted below, in order.
     pub clock_jumps_ns: Vec<i64>,
-    /// How many there are.
+    /// Requests that end before being issued, or are issued before being queued.
     pub clock_jumps: u64,
+    /// Times that the clock of an imported trace went back.
+    pub clock_backs: usize,
 }
 
 /// One device of a reel.
@@ -108,7 +110,7 @@ struct Seen {
 }
 
 /// Moments of disagreeing clocks that are remembered.
-const MOST_JUMPS: usize = 500;
+pub(crate) const MOST_JUMPS: usize = 500;
 
 impl Seen {
     fn add(&mut self, choice: &Choice, r: &Request) {
@@ -244,6 +246,7 @@ pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
     let (clock_jumps, mut clock_jumps_ns) = dev
         .and_then(|dev| devices.get_mut(&dev))
         .map_or((0, Vec::new()), |seen| (seen.jumps, std::mem::take(&mut seen.jumps_ns)));
+    clock_jumps_ns.extend(m.clock_jumps.iter().map(|j| j.at_ns));
     clock_jumps_ns.sort_unstable();
     let device = dev.and_then(|dev| devices.remove(&dev).map(|seen| (dev, seen)));
     let device = device.map(|(dev, seen)| DeviceSurvey {
@@ -270,6 +273,7 @@ pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
         window: (from_ns > 0, choice.to_ns.is_some_and(|t| t < last_ns)),
         clock_jumps_ns,
         clock_jumps,
+        clock_backs: m.clock_jumps.len(),
     })
 }
 

@@ -107,13 +107,13 @@ pub fn sketch(reel: &Reel, options: &SketchOptions) -> Result<Sketch> {
     let made = specs.iter().map(|s| (s.make)(&setup)).collect::<Result<Vec<_>>>()?;
     let (shapes, top) = std::thread::scope(|threads| {
         let top = threads.spawn(|| top_files(reel, &options.choice, files));
-        (gather(reel, &survey, &options.choice, made), top.join())
+        (gather(reel, &survey, &options.choice, false, made), top.join())
     });
     let top = top.unwrap_or_else(|_| Ok(Vec::new()))?;
     let mut page = Page { theme, width, lines: Vec::new() };
     page.title(reel, &survey);
     let mut rates: Vec<(String, Vec<f64>, Ink)> = Vec::new();
-    for shape in shapes? {
+    for shape in shapes?.shapes {
         match shape {
             Shape::Field(mut field) => {
                 cut_to_use(&mut [&mut field]);

@@ -21,11 +21,11 @@ const TITLES: f64 = 18.0;
 /// Draws one panel of them.
 pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     let theme = p.pen.theme;
-    let all: Vec<&[Chart]> =
-        shapes.iter().map(|s| if let Some(Shape::Charts(c)) = s { c.as_slice() } else { &[] }).collect();
+    let of = |s: &Option<&Shape>| if let Some(Shape::Charts(c)) = s { c.clone() } else { Vec::new() };
+    let all: Vec<Vec<Chart>> = shapes.iter().map(|s| of(s).into_iter().map(Chart::cut).collect()).collect();
     let height = f64::from(spec.height);
     let (y, heading) = p.panel(height, TITLES, false);
-    let entries = legend(theme, all.iter().copied().flatten().flat_map(|c| &c.series));
+    let entries = legend(theme, all.iter().flatten().flat_map(|c| &c.series));
     panel::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
     let count = all.iter().map(|c| c.len()).max().unwrap_or(0);
     let scales: Vec<ValueScale> = (0..count).map(|n| scale(all.iter().filter_map(|c| c.get(n)))).collect();
@@ -47,7 +47,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
 
 /// Sums of what lies on each other, slot by slot.
 fn stacked(chart: &Chart) -> Vec<f64> {
-    let slots = chart.series.iter().map(|s| s.values.len()).max().unwrap_or(0);
+    let slots = chart.count();
     let of = |i: usize| chart.series.iter().filter_map(move |s| s.values.get(i));
     (0..slots).map(|i| if chart.bars { of(i).sum() } else { of(i).copied().fold(0.0, f64::max) }).collect()
 }
@@ -70,7 +70,7 @@ fn one(p: &mut Painter, area: Area, chart: &Chart, scale: ValueScale, labels: bo
     panel::value_grid(&mut p.svg, &p.pen, area, scale, labels);
     let title = Style { size: SMALL, bold: false, fill: theme.faint };
     p.svg.text((area.x, area.y - 6.0), &font::fit(&chart.title, SMALL, false, area.w), title, Anchor::Start);
-    let slots = chart.series.iter().map(|s| s.values.len()).max().unwrap_or(0).max(1);
+    let slots = chart.count().max(1);
     let y = |v: f64| area.bottom() - (v / scale.top).clamp(0.0, 1.0) * area.h;
     if chart.bars {
         bars(p, area, chart, slots, &y);
@@ -81,7 +81,7 @@ fn one(p: &mut Painter, area: Area, chart: &Chart, scale: ValueScale, labels: bo
         }
     }
     let mut right = f64::MIN;
-    for (slot, label) in &chart.ticks {
+    for (slot, label) in &chart.ticks() {
         let x = area.x + area.w * slot / slots as f64;
         p.svg.line((x.round() + 0.5, area.bottom()), (x.round() + 0.5, area.bottom() + 4.0), theme.frame, 1.0, "");
         let half = font::width(label, 11.0, false) / 2.0;

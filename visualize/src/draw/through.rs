@@ -53,9 +53,12 @@ fn clocks(p: &mut Painter, i: usize, plots: &[Area]) {
     let c = &p.columns[i];
     let mut last = f64::MIN;
     for t_ns in c.surveys.iter().flat_map(|s| &s.clock_jumps_ns) {
-        let at = x(c, *t_ns).round() + 0.5;
+        if *t_ns < c.time.from || *t_ns > c.time.to {
+            continue;
+        }
         // As many as can be told apart.
-        if *t_ns < c.time.from || *t_ns > c.time.to || at <= last + 2.0 {
+        let at = x(c, *t_ns).round() + 0.5;
+        if at <= last + 2.0 {
             continue;
         }
         last = at;

@@ -5,7 +5,7 @@ use super::{About, Needs, Panel, Spec};
 use crate::{
     gather::Issue,
     scale::bytes,
-    shape::{Chart, Line, Shape},
+    shape::{Chart, Line, Shape, Slots},
     theme::Ink,
 };
 
@@ -45,6 +45,18 @@ fn slot(sectors: i64) -> usize {
     if sectors < 0 { SIDE - far } else { SIDE + far }
 }
 
+/// A slot's distance; every fourth power of two has a label.
+fn distance(slot: i64) -> Option<String> {
+    match slot {
+        0 => Some("0".into()),
+        _ if slot.abs() % 4 == 2 => {
+            let sign = if slot > 0 { '+' } else { '-' };
+            Some(format!("{sign}{}", bytes(512u64.checked_shl(slot.unsigned_abs() as u32 - 1)?)))
+        }
+        _ => None,
+    }
+}
+
 impl Panel for Distances {
     fn needs(&self) -> Needs {
         Needs::Requests
@@ -77,16 +89,9 @@ impl Panel for Distances {
         let far = used.map(|i| i.abs_diff(SIDE)).max().unwrap_or(0).clamp(12, SIDE);
         let cut = |counts: &[u64]| counts[SIDE - far..=SIDE + far].iter().map(|n| *n as f64).collect();
         let series = |ink, label: &str, counts: &[u64]| vec![Line::plain(ink, label, cut(counts))];
-        let mut ticks = vec![(far as f64 + 0.5, "0".to_owned())];
-        for power in (2..far).step_by(4) {
-            let label = bytes(512 << (power - 1));
-            ticks.push(((far + power) as f64 + 0.5, format!("+{label}")));
-            ticks.push(((far - power) as f64 + 0.5, format!("-{label}")));
-        }
-        ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
         let chart = |title: &str, series| Chart {
             title: title.into(),
-            ticks: ticks.clone(),
+            slots: Slots::Numbered { first: -(far as i64), label: distance, at: 0.5 },
             x: String::new(),
             top: None,
             series,

@@ -84,7 +84,7 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     let lanes = ranked.iter().enumerate().map(|(i, (file, u))| {
         let name = names.get(file).cloned().unwrap_or_else(|| format!("file {file}"));
         let label = format!("{name}, {} to {}", bytes(u.from as u64), bytes(u.to as u64));
-        Lane { label, row: i as u32 * (rows + gap), rows }
+        Lane { key: name, label, row: i as u32 * (rows + gap), rows }
     });
     let axis = Rows::Lanes { lanes: lanes.collect(), row_px: cell_px };
     let words = ["others", "reads", "writes"];

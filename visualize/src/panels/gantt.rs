@@ -54,11 +54,14 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     ranked.truncate(LANES);
     let mut tasks: Vec<i64> = ranked.into_iter().map(|(_, task)| task).collect();
     tasks.sort_unstable();
-    let mut names: HashMap<i64, String> = HashMap::new();
+    // By name alone threads of another reel are known again.
+    let mut names: HashMap<i64, (String, String)> = HashMap::new();
     for row in s.reel.rows::<Task>() {
         let row = row?;
         if tasks.contains(&row.task_id) {
-            names.insert(row.task_id, format!("{} {}", font::showable(&row.comm), row.tid));
+            let comm = font::showable(&row.comm);
+            let label = format!("{comm} {}", row.tid);
+            names.insert(row.task_id, (comm, label));
         }
     }
     let cell_px = s.offsets.row_px;
@@ -67,10 +70,14 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     let mut lanes: Vec<Lane> = tasks
         .iter()
         .enumerate()
-        .map(|(i, task)| Lane { label: names.remove(task).unwrap_or_default(), row: place(i), rows })
+        .map(|(i, task)| {
+            let (key, label) = names.remove(task).unwrap_or_default();
+            Lane { key, label, row: place(i), rows }
+        })
         .collect();
     if s.survey.device.is_some() {
-        lanes.push(Lane { label: "bios in flight".into(), row: place(tasks.len()), rows });
+        let label = "bios in flight".to_owned();
+        lanes.push(Lane { key: label.clone(), label, row: place(tasks.len()), rows });
     }
     let axis = Rows::Lanes { lanes, row_px: cell_px };
     // By operation a call has one of five colours here, since time goes into syncs and metadata as well.

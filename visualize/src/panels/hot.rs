@@ -10,8 +10,8 @@ use super::{About, Needs, Panel, Spec};
 use crate::{
     bands::OffsetAxis,
     gather::Issue,
-    scale::{bytes, time_ticks},
-    shape::{Chart, Line, Shape},
+    scale::{bytes, count, time_ticks},
+    shape::{Chart, Line, Shape, Slots},
     theme::Ink,
 };
 
@@ -119,7 +119,7 @@ impl Panel for Hot {
         let place = bytes(512 << self.shift);
         let chart = |title: String, ticks, x: &str, top, line: Line, bars, note: String| Chart {
             title,
-            ticks,
+            slots: Slots::Same(ticks),
             x: x.into(),
             top,
             series: vec![line],
@@ -146,9 +146,10 @@ impl Panel for Hot {
         });
         let line = Line::area(Ink::Hue(0), "", shares.collect());
         let ticks = (0..=4).map(|i| (f64::from(i) * 25.0, format!("{}", i * 25))).collect();
-        let zipf = theta(&counts).map_or(String::new(), |t| format!("Zipf theta {t:.2}"));
-        let title = format!("% of requests in the hottest % of {} places of {place}", counts.len());
-        let hottest = chart(title, ticks, "hottest places, %", Some(100.0), line, false, zipf);
+        let zipf = theta(&counts).map_or(String::new(), |t| format!(", Zipf theta {t:.2}"));
+        let note = format!("{} places of {place}{zipf}", count(counts.len() as u64));
+        let title = "% of requests in the hottest places".to_owned();
+        let hottest = chart(title, ticks, "hottest places, %", Some(100.0), line, false, note);
 
         let line = Line::area(Ink::Other, "", self.in_use.iter().take(self.bins.count()).map(|n| *n as f64).collect());
         let (from, to) = (self.bins.edges_ns(0).0, self.bins.edges_ns(self.bins.count() - 1).1);

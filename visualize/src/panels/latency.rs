@@ -25,27 +25,22 @@ pub(super) const D2C: Spec = Spec {
     make: |s| make(s, Span::D2c),
 };
 pub(super) const Q2C: Spec = Spec {
-    name: "latency-q2c",
-    title: "Latency with queueing",
-    unit: "Q2C: queueing to completion, at completion",
     make: |s| make(s, Span::Q2c),
-    ..D2C
+    ..named("latency-q2c", "Latency with queueing", "Q2C: queueing to completion, at completion")
 };
 pub(super) const Q2D: Spec = Spec {
-    name: "latency-q2d",
-    title: "Time in the queue",
-    unit: "Q2D: queueing to issue, at issue",
     make: |s| make(s, Span::Q2d),
-    ..D2C
+    ..named("latency-q2d", "Time in the queue", "Q2D: queueing to issue, at issue")
 };
 pub(super) const CALLS: Spec = Spec {
-    name: "latency-calls",
-    title: "Duration of system calls",
-    unit: "at their return",
     about: About::Calls,
     make: |s| make(s, Span::Call),
-    ..D2C
+    ..named("latency-calls", "Duration of system calls", "at their return")
 };
+
+const fn named(name: &'static str, title: &'static str, unit: &'static str) -> Spec {
+    Spec { name, title, unit, ..D2C }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Span {
@@ -71,7 +66,6 @@ impl Span {
 const COARSER: usize = 4;
 
 fn make(s: &Setup<'_>, span: Span) -> Result<Box<dyn Panel>> {
-    let palette = if span == Span::Call { s.palette.as_ref().clone() } else { s.palette.of_requests_alone() };
     let words = if span == Span::Call {
         ["all other calls", "read", "write, copy"]
     } else {
@@ -79,12 +73,12 @@ fn make(s: &Setup<'_>, span: Span) -> Result<Box<dyn Panel>> {
     };
     let (from, to) = (s.bins.edges_ns(0).0, s.bins.edges_ns(s.bins.count() - 1).1);
     let bins = Bins::new(from, to, s.bins.width_ns().saturating_mul(COARSER as i64));
-    let layers = palette.layers(words).len();
+    let layers = s.palette.layers(words).len();
     Ok(Box::new(Latency {
         span,
         time: s.time,
         grids: Grids::new(s.time.count, OCTAVE_ROWS as u32, layers),
-        palette: Arc::new(palette),
+        palette: Arc::clone(&s.palette),
         words,
         bins,
         steps: vec![0; bins.count() * OCTAVE_ROWS],

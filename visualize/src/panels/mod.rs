@@ -154,6 +154,11 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Spec>> {
     Ok(out)
 }
 
+/// Whether the panel is fed with requests and has them in colours, which by process, class or file only their bios tell.
+pub(crate) fn colors_requests(spec: &Spec) -> bool {
+    [latency::D2C.name, latency::Q2C.name, latency::Q2D.name, phase::SPEC.name].contains(&spec.name)
+}
+
 /// What is drawn unless asked otherwise, of reels with requests, with calls.
 pub(crate) fn default_names(requests: bool, calls: bool) -> &'static [&'static str] {
     match (requests, calls) {

@@ -28,13 +28,12 @@ pub(super) const SPEC: Spec = Spec {
     make: |s| {
         let second = 1_000_000_000;
         let period_ns = if s.time.to - s.time.from <= SECONDS_UP_TO_NS { second } else { 5 * second };
-        let palette = s.palette.of_requests_alone();
-        let layers = palette.layers(WORDS).len();
+        let layers = s.palette.layers(WORDS).len();
         Ok(Box::new(Phase {
             time: s.time,
             bins: s.bins,
             period_ns,
-            palette: Arc::new(palette),
+            palette: Arc::clone(&s.palette),
             grids: Grids::new(s.time.count, ROWS, layers),
         }))
     },

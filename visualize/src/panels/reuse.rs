@@ -10,7 +10,7 @@ use super::{About, Needs, Panel, Spec, rewrites::scatter};
 use crate::{
     gather::Issue,
     scale::bytes,
-    shape::{Chart, Line, Shape},
+    shape::{Chart, Line, Shape, Slots},
     theme::Ink,
 };
 
@@ -134,6 +134,11 @@ impl Reuse {
     }
 }
 
+/// A cache of so many blocks, as a power of two; every other has a label.
+fn size(power: i64) -> Option<String> {
+    (power % 2 == 0 && power < 50).then(|| bytes(4096 << power))
+}
+
 impl Panel for Reuse {
     fn needs(&self) -> Needs {
         Needs::Requests
@@ -158,13 +163,12 @@ impl Panel for Reuse {
         let until = misses.iter().position(|m| *m <= last + 1e-9).unwrap_or(0);
         let shown = (until + 2).clamp(12, SIZES);
         let values = misses.iter().take(shown).map(|m| m * 100.0).collect();
-        let ticks = (0..shown).step_by(2).map(|i| (i as f64 + 0.5, bytes(4096 << i))).collect();
         let first = if self.all > 0.0 { format!("{:.1} % are first uses", last * 100.0) } else { String::new() };
         let sampled = u64::MAX as f64 / self.below as f64;
         let note = if sampled > 1.5 { format!("{first}, sample of 1 in {sampled:.0}") } else { first };
         Shape::Charts(vec![Chart {
             title: "% of uses that miss, by the size of the cache".into(),
-            ticks,
+            slots: Slots::Numbered { first: 0, label: size, at: 0.5 },
             x: String::new(),
             top: Some(100.0),
             series: vec![Line::area(Ink::Hue(3), "", values)],

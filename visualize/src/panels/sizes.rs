@@ -8,7 +8,7 @@ use super::{About, Needs, Panel, Spec};
 use crate::{
     gather::Issue,
     scale::{bytes, count},
-    shape::{Chart, Line, Shape},
+    shape::{Chart, Line, Shape, Slots},
     theme::Ink,
 };
 
@@ -25,6 +25,9 @@ pub(super) const SPEC: Spec = Spec {
 const TOP: usize = 16;
 /// Exact sizes counted at most: a real device has a few thousand, damage may have any.
 const MOST_SIZES: usize = 1 << 16;
+
+/// Exact sizes handed on.
+const MOST_KEPT: usize = 4096;
 
 struct Sizes {
     /// Reads and writes of each size.
@@ -58,7 +61,7 @@ impl Panel for Sizes {
             |reads, writes| vec![Line::plain(Ink::Read, "read", reads), Line::plain(Ink::Write, "write", writes)];
         let logs = Chart {
             title: "powers of two".into(),
-            ticks: (low..=high).step_by(2).map(|i| ((i - low) as f64, bytes(1 << i))).collect(),
+            slots: Slots::Numbered { first: low as i64, label: power, at: 0.0 },
             x: "at least".into(),
             top: None,
             series: series(side(0), side(1)),
@@ -69,13 +72,13 @@ impl Panel for Sizes {
         let all: u64 = top.iter().map(|(_, n)| n[0] + n[1]).sum();
         top.sort_by_key(|(size, n)| (std::cmp::Reverse(n[0] + n[1]), *size));
         let more = top.len().saturating_sub(TOP);
-        top.truncate(TOP);
-        let shown: u64 = top.iter().map(|(_, n)| n[0] + n[1]).sum();
-        let slots = top.len().max(6);
-        let side = |write: usize| (0..slots).map(|i| top.get(i).map_or(0.0, |(_, n)| n[write] as f64)).collect();
+        let shown: u64 = top.iter().take(TOP).map(|(_, n)| n[0] + n[1]).sum();
+        // More than are shown: what is one of the sixteen beside another reel is not yet known.
+        top.truncate(MOST_KEPT);
+        let side = |write: usize| top.iter().map(|(_, n)| n[write] as f64).collect();
         let exact = Chart {
             title: "most frequent, exactly".into(),
-            ticks: top.iter().enumerate().map(|(i, (size, _))| (i as f64 + 0.5, exactly(*size))).collect(),
+            slots: Slots::Named { keys: top.iter().map(|(size, _)| *size).collect(), label: exactly, most: TOP },
             x: String::new(),
             top: None,
             series: series(side(0), side(1)),
@@ -88,6 +91,11 @@ impl Panel for Sizes {
         };
         Shape::Charts(vec![logs, exact])
     }
+}
+
+/// A power of two of bytes; every other has a label.
+fn power(i: i64) -> Option<String> {
+    (i % 2 == 1 && i < 63).then(|| bytes(1 << i))
 }
 
 /// A size without rounding.

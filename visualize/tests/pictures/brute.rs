@@ -50,6 +50,9 @@ pub(crate) struct Mark {
     pub(crate) rows: (u32, u32),
 }
 
+/// What is made of the counts of each layer.
+type Derived<'a> = &'a dyn Fn(Vec<Vec<u32>>) -> Vec<Vec<u32>>;
+
 /// A raster as it must be.
 pub(crate) struct Want {
     /// The time axis.
@@ -79,8 +82,8 @@ impl Want {
     }
 
     /// The colours of all cells, row by row.
-    fn colors(&self, width: u32, theme: &Theme) -> Vec<Option<Rgb>> {
-        let counts = self.counts(width);
+    fn colors(&self, width: u32, theme: &Theme, derived: Derived<'_>) -> Vec<Option<Rgb>> {
+        let counts = derived(self.counts(width));
         let ramped = counts.iter().zip(&self.layers).filter(|(_, (_, flat))| !flat);
         let most = ramped.flat_map(|(c, _)| c.iter().copied()).max().unwrap_or(0).max(1);
         let ink = |layer: usize, n: u32| {
@@ -115,6 +118,17 @@ impl Want {
 
     /// Holds the picture's raster number `index` against this, in the SVG and - where nothing may lie on it - in the PNG.
     pub(crate) fn check(&self, name: &str, picture: &Picture, index: usize, theme: &Theme, bare: bool) {
+        self.check_derived(name, picture, (index, theme, bare), &|counts| counts);
+    }
+
+    /// The same of counts that are made of those of the marks, as differences are.
+    pub(crate) fn check_derived(
+        &self,
+        name: &str,
+        picture: &Picture,
+        (index, theme, bare): (usize, &Theme, bool),
+        derived: Derived<'_>,
+    ) {
         let image = &images(&picture.svg())[index];
         let (w, h) = (image.map.width(), image.map.height());
         assert_eq!(h, self.rows, "{name}: rows");
@@ -126,7 +140,7 @@ impl Want {
             [p.red(), p.green(), p.blue()]
         };
         let mut drawn = 0;
-        for (i, want) in self.colors(w, theme).into_iter().enumerate() {
+        for (i, want) in self.colors(w, theme, derived).into_iter().enumerate() {
             let (x, y) = (i as u32 % w, i as u32 / w);
             let Some(want) = want else {
                 assert_eq!(image.map.pixel(x, y).unwrap().alpha(), 0, "{name}: {x},{y} is empty");

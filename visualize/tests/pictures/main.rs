@@ -4,6 +4,7 @@
 mod brute;
 mod charts;
 mod common;
+mod compare;
 mod faults;
 mod fields;
 mod film;

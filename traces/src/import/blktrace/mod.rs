@@ -13,7 +13,7 @@ use std::{
 use crate::{
     Manifest, ReelWriter, TableWriter, Text,
     blktrace::{Record, category, note, own_payload, padded},
-    manifest::{Clock, Device, Ledger, Loss, Span},
+    manifest::{Clock, ClockJump, Device, Ledger, Loss, Span},
     rows::{Action, Bio, Block, Task},
     text,
 };
@@ -56,14 +56,19 @@ pub fn import(inputs: &[PathBuf], out: &Path) -> Result<Manifest> {
         }
         converter.finish(manifest)?;
         manifest.clock = start.clock();
-        describe(manifest, &merge);
+        describe(manifest, &merge, start.base_ns);
         Ok(())
     })
 }
 
 /// Adds to the manifest what was not as it should be.
-fn describe(manifest: &mut Manifest, merge: &Merge) {
+fn describe(manifest: &mut Manifest, merge: &Merge, base_ns: u64) {
     for stream in &merge.streams {
+        let jump = |(at, back): &(u64, u64)| {
+            let ns = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+            ClockJump { at_ns: ns(at.saturating_sub(base_ns)), back_ns: ns(*back) }
+        };
+        manifest.clock_jumps.extend(stream.jumps.iter().map(jump));
         manifest.warnings.extend(stream.left_out.clone());
         if stream.backwards > 0 {
             let (n, path) = (stream.backwards, stream.path.display());
@@ -72,6 +77,7 @@ fn describe(manifest: &mut Manifest, merge: &Merge) {
             ));
         }
     }
+    manifest.clock_jumps.sort_by_key(|j| j.at_ns);
 }
 
 /// When the traces begin.

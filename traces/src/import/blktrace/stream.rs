@@ -16,6 +16,9 @@ use crate::{
 /// Read ahead per file: a machine may have hundreds of CPUs.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// Jumps of a file's clock that are told one by one.
+const MOST_JUMPS: usize = 1000;
+
 /// A file being read, with the record at hand.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -35,6 +38,8 @@ pub(super) struct Stream {
     key: u64,
     /// Records earlier than the one before them.
     pub(super) backwards: i64,
+    /// The first of these: the time that was reached before, and how much earlier the record is.
+    pub(super) jumps: Vec<(u64, u64)>,
     /// Why the rest of the file is left out.
     pub(super) left_out: Option<String>,
 }
@@ -54,6 +59,7 @@ impl Stream {
             payload: Vec::new(),
             key: 0,
             backwards: 0,
+            jumps: Vec::new(),
             left_out: None,
         })
     }
@@ -151,7 +157,12 @@ impl Stream {
         if self.record.is_silent_note() {
             self.key = if self.merged { self.key } else { self.key.max(time) };
         } else {
-            self.backwards += i64::from(time < self.key);
+            if time < self.key {
+                self.backwards += 1;
+                if self.jumps.len() < MOST_JUMPS {
+                    self.jumps.push((self.key, self.key - time));
+                }
+            }
             self.key = time;
         }
     }

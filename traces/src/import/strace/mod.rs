@@ -8,18 +8,24 @@ mod line;
 mod names;
 mod state;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
 
 use super::{ImportError, Result, lines::Lines, made};
 use crate::{
     Manifest,
-    manifest::{Clock, Ledger, Span},
+    manifest::{Clock, ClockJump, Ledger, Span},
 };
 use line::{Event, Line};
 use state::State;
 
 /// Lines that may be damaged before the input is taken for something else.
 const MOST_DAMAGED: i64 = 1000;
+
+/// Jumps of the clock that are told one by one.
+const MOST_JUMPS: usize = 1000;
 
 /// Makes a reel at `out` of the text in `input`.
 ///
@@ -50,12 +56,21 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
         let mut state = State::new(base_ns, writer);
         let mut damaged: i64 = 0;
         let mut example = String::new();
+        // When each thread was last heard of.
+        let mut heard: HashMap<i64, i64> = HashMap::new();
         while let Some(text) = lines.next()? {
             if noise(text) {
                 continue;
             }
             match line::parse(text) {
-                Ok(line) => take(&mut state, line)?,
+                Ok(line) => {
+                    let last_ns = heard.insert(i64::from(line.tid.unwrap_or(0)), line.at_ns).unwrap_or(line.at_ns);
+                    if line.at_ns < last_ns && manifest.clock_jumps.len() < MOST_JUMPS {
+                        let at_ns = last_ns.saturating_sub(base_ns);
+                        manifest.clock_jumps.push(ClockJump { at_ns, back_ns: last_ns.saturating_sub(line.at_ns) });
+                    }
+                    take(&mut state, line)?;
+                }
                 Err(why) => {
                     damaged += 1;
                     if damaged == 1 {
@@ -116,6 +131,10 @@ struct Told {
 
 fn describe(manifest: &mut Manifest, told: &Told, base_ns: i64) {
     let left_out: i64 = told.left_out.values().sum();
+    if !manifest.clock_jumps.is_empty() {
+        let n = manifest.clock_jumps.len();
+        manifest.warnings.push(format!("the clock went back {n} times within a thread; `clock_jumps` tells when"));
+    }
     manifest.clock = Clock { monotonic_ns: 0, realtime_ns: base_ns };
     manifest.span = Span { elapsed_ns: told.last_ns, settle_ns: 0 };
     manifest.left_out = told.left_out.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect();
