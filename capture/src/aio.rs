@@ -111,7 +111,7 @@ impl Assembler {
         op.dur_ns = self.since(rec.hdr.end_ns) - op.start_ns;
         op.cpu = i32::from(rec.hdr.cpu);
         op.ret = Some(rec.res);
-        self.push(op)
+        self.write_with_content(op, (rec.content != 0).then_some((rec.task_id, rec.iocb)), false, false)
     }
 
     /// One of the calls that work on contexts.

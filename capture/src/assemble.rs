@@ -488,20 +488,13 @@ impl Assembler {
             self.aio_call(&raw, &mut op)?;
         }
         let other = has(op_flags::OPF_OTHER_THREAD);
-        let contents = self.contents.as_mut().filter(|_| has(op_flags::OPF_CONTENT));
-        let told = contents.and_then(|c| c.of_op(rec.task_id, rec.hdr.end_ns - rec.dur_ns));
-        if let Some(told) = &told {
-            op.content_hash = Some(told.hash());
-            op.compressibility_permille = Some(told.permille());
-        }
-        let start_ns = op.start_ns;
-        let written = self.write(op, other, has(op_flags::OPF_IO))?;
-        told.map_or(Ok(()), |told| self.content_of(told, start_ns, written))
+        let content = has(op_flags::OPF_CONTENT).then(|| (rec.task_id, rec.hdr.end_ns - rec.dur_ns));
+        self.write_with_content(op, content, other, has(op_flags::OPF_IO))
     }
 
     /// Writes an operation, unless it is left out; whether it was written. `other`: by a thread that was not asked for;
     /// `io`: bios were queued during it.
-    fn write(&mut self, op: Op, other: bool, io: bool) -> Result<bool> {
+    pub(crate) fn write(&mut self, op: Op, other: bool, io: bool) -> Result<bool> {
         self.task_met(op.task_id as u32, (op.start_ns + self.t0_ns) as u64);
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
         let Some(sieve) = &mut self.sieve else {

@@ -4,7 +4,10 @@
 use std::collections::HashSet;
 
 use ioreel_bpf::types::rec_content;
-use ioreel_traces::{Result, Text, rows};
+use ioreel_traces::{
+    Result, Text,
+    rows::{self, Op},
+};
 use rustc_hash::FxHashMap;
 
 use crate::{assemble::Assembler, record::Limits};
@@ -32,6 +35,8 @@ const SPARSE: usize = 8;
 const ZSTD_LEVEL: i32 = 1;
 /// Contents remembered as stored, 16 bytes each; after more, all of them are forgotten and may be stored again.
 const REMEMBERED: usize = 1 << 20;
+/// Contents under way at a time: each is told of within the same nanosecond as its operation, so more are remains.
+const MOST_COMING: usize = 256;
 /// The open segment of contents is closed at this many bytes: they wait in memory.
 const SEGMENT_BYTES: usize = 16 << 20;
 
@@ -46,7 +51,6 @@ pub(crate) struct Told {
 /// A write whose bytes are coming.
 #[derive(Debug)]
 struct Coming {
-    start_ns: u64,
     hasher: blake3::Hasher,
     sample: Vec<u8>,
     samples: usize,
@@ -58,9 +62,8 @@ struct Coming {
 }
 
 impl Coming {
-    fn new(start_ns: u64) -> Self {
+    fn new() -> Self {
         Self {
-            start_ns,
             hasher: blake3::Hasher::new(),
             sample: Vec::new(),
             samples: 0,
@@ -127,7 +130,8 @@ impl Compressor {
 #[derive(Debug)]
 pub(crate) struct Contents {
     full: bool,
-    coming: FxHashMap<u32, Coming>,
+    /// By task, and which of its operations.
+    coming: FxHashMap<(u32, u64), Coming>,
     zstd: Compressor,
     stored: HashSet<[u8; HASH_BYTES]>,
     /// Bytes in the open segment, and when it is closed.
@@ -159,10 +163,14 @@ impl Contents {
     }
 
     fn take(&mut self, rec: &rec_content, data: &[u8]) {
-        let coming = self.coming.entry(rec.task_id).or_insert_with(|| Coming::new(rec.start_ns));
-        if coming.start_ns != rec.start_ns || coming.whole {
-            // The end of the one before was lost, or its operation was.
-            *coming = Coming::new(rec.start_ns);
+        let key = (rec.task_id, rec.of);
+        if self.coming.len() >= MOST_COMING && !self.coming.contains_key(&key) {
+            // The end of all these was lost, or their operations were.
+            self.coming.clear();
+        }
+        let coming = self.coming.entry(key).or_insert_with(Coming::new);
+        if coming.whole {
+            *coming = Coming::new();
         }
         coming.take(data, &mut self.zstd, self.full);
         if rec.last != 0 {
@@ -171,10 +179,10 @@ impl Contents {
         }
     }
 
-    /// What came of the operation that this task began then.
-    pub(crate) fn of_op(&mut self, task_id: u32, start_ns: u64) -> Option<Told> {
-        let coming = self.coming.remove(&task_id)?;
-        (coming.whole && coming.start_ns == start_ns).then(|| coming.told(&mut self.zstd))
+    /// What came of this operation of a task: a call by its start, a request by its address.
+    pub(crate) fn of_op(&mut self, task_id: u32, of: u64) -> Option<Told> {
+        let coming = self.coming.remove(&(task_id, of))?;
+        coming.whole.then(|| coming.told(&mut self.zstd))
     }
 
     /// Some that were stored have been dropped again.
@@ -184,7 +192,7 @@ impl Contents {
 
     /// Forgets a task that has ended.
     pub(crate) fn ended(&mut self, task_id: u32) {
-        self.coming.remove(&task_id);
+        self.coming.retain(|(task, _), _| *task != task_id);
     }
 }
 
@@ -201,6 +209,26 @@ impl Told {
 }
 
 impl Assembler {
+    /// Writes an operation with what came of it under this name, if anything did. `sent`, `other` and `io`: what the
+    /// record says of it.
+    pub(crate) fn write_with_content(
+        &mut self,
+        mut op: Op,
+        of: Option<(u32, u64)>,
+        other: bool,
+        io: bool,
+    ) -> Result<()> {
+        let contents = self.contents.as_mut();
+        let told = contents.zip(of).and_then(|(c, (task_id, of))| c.of_op(task_id, of));
+        if let Some(told) = &told {
+            op.content_hash = Some(told.hash());
+            op.compressibility_permille = Some(told.permille());
+        }
+        let start_ns = op.start_ns;
+        let written = self.write(op, other, io)?;
+        told.map_or(Ok(()), |told| self.content_of(told, start_ns, written))
+    }
+
     pub(crate) fn content(&mut self, rec: &rec_content, data: &[u8]) {
         if let Some(contents) = &mut self.contents {
             contents.take(rec, data);
@@ -241,7 +269,7 @@ mod tests {
 
     fn told(pieces: &[&[u8]]) -> Told {
         let mut zstd = Compressor(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok());
-        let mut coming = Coming::new(7);
+        let mut coming = Coming::new();
         for piece in pieces {
             coming.take(piece, &mut zstd, true);
         }

@@ -65,8 +65,6 @@ impl Assembler {
         }
         let (pid, tid) = self.thread(rec.task_id);
         let start_ns = self.since(rec.start_ns);
-        self.counts.ops += 1;
-        self.last_ns = self.last_ns.max(start_ns + rec.dur_ns as i64);
         let op = Op {
             op_id: -1,
             start_ns,
@@ -84,6 +82,6 @@ impl Assembler {
             ret: Some(0),
             ..Op::default()
         };
-        if rec.io != 0 { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }
+        self.write(op, rec.other != 0, rec.io != 0).map(drop)
     }
 }

@@ -78,6 +78,17 @@ impl Directories {
         self.group_of.insert(task, group);
     }
 
+    /// A task no longer shares its directory with others.
+    fn apart(&mut self, task: i64) {
+        let shared = self.group_of.get(&task).is_some_and(|g| self.users[*g] > 1);
+        if shared {
+            let parent = Some(task);
+            let group = self.group_of[&task];
+            self.began(task, parent, false);
+            self.users[group] -= 1;
+        }
+    }
+
     fn ended(&mut self, task: i64) {
         if let Some(group) = self.group_of.remove(&task) {
             self.users[group] -= 1;
@@ -315,6 +326,12 @@ impl Sieve {
             op.path2.as_ref().filter(|_| !attribute).and_then(|p| self.resolve(op.task_id, p, op.dirfd2, folder2));
         if op.ret == Some(0) && matches!(&*op.op, "mount" | "move_mount" | "umount2") {
             self.disks = Disks::default();
+        }
+        if op.ret == Some(0) && op.op == "unshare" {
+            const FS: i64 = (libc::CLONE_FS | libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as i64;
+            if op.flags.is_some_and(|f| f & FS != 0) {
+                self.directories.apart(op.task_id);
+            }
         }
         if op.ret == Some(0) {
             let here = match &*op.op {

@@ -279,10 +279,9 @@ impl Assembler {
                 self.changed.note(&op, true, &met);
             }
         }
-        self.counts.ops += 1;
-        self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
-        let io = rec.flags & uring_flags::URF_IO.0 != 0;
-        if io { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }
+        let has = |flag: uring_flags| rec.flags & flag.0 != 0;
+        let content = has(uring_flags::URF_CONTENT).then_some((rec.task_id, rec.req));
+        self.write_with_content(op, content, has(uring_flags::URF_OTHER_THREAD), has(uring_flags::URF_IO))
     }
 }
 

@@ -73,7 +73,7 @@ fn writes(reel: &Reel, base: &Path) -> Vec<(Op, String, Vec<u8>)> {
     for op in reel.read::<Op>().unwrap() {
         let path = op.file.and_then(|f| paths.get(&f)).filter(|p| p.starts_with(text(base))).cloned();
         let (Some(path), Some(at), Some(n @ 1..)) = (path, op.offset_bytes, op.ret) else { continue };
-        if op.op.contains("write") && op.source == "syscall" {
+        if op.op.contains("write") && op.source != "fault" {
             let bytes = files.entry(path.clone()).or_insert_with(|| fs::read(&path).unwrap());
             let wrote = bytes[at as usize..(at + n) as usize].to_vec();
             out.push((op, path, wrote));
@@ -105,6 +105,49 @@ pub(crate) fn hashes_are_those_of_the_bytes() {
     let ledger = reel.manifest.ledger["contents"];
     assert_eq!((ledger.written, ledger.lost), (writes.len() as i64, 0), "{ledger:?}");
     assert!(!reel.path().join(Content::TABLE).exists());
+}
+
+/// Requests to io_uring and to Linux AIO: each block of a file is written once, so the file tells what each wrote.
+pub(crate) fn asynchronous_writes() {
+    const BLOCKS: usize = 1024;
+    let (out, dir) = (temp_dir(), temp_dir());
+    let size = format!("--size={}", BLOCKS * 4096);
+    for (i, options) in [
+        &["--ioengine=io_uring"][..],
+        &["--ioengine=io_uring", "--nonvectored=0", "--direct=1"],
+        &["--ioengine=io_uring", "--fixedbufs", "--registerfiles", "--direct=1"],
+        &["--ioengine=io_uring", "--sqthread_poll"],
+        &["--ioengine=io_uring", "--force_async=2"],
+        &["--ioengine=libaio", "--direct=1"],
+        &["--ioengine=libaio", "--libaio_vectored"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = dir.path().join(format!("file{i}"));
+        let name = format!("--filename={}", text(&file));
+        let mut fio = vec!["fio", "--name=job", "--iodepth=16", "--rw=randwrite", "--bs=4k", "--refill_buffers"];
+        fio.extend([&*name, &*size, "--fallocate=none"]);
+        fio.extend(options);
+        let reel = out.path().join(format!("{i}.reel"));
+        let recording = ["--content", "hash", "--ring-mib", RINGS, "--settle", "none", "--no-snapshot"];
+        let output = run(&mut record(&reel, &recording, &fio));
+        if options.contains(&"--libaio_vectored") && !output.status.success() {
+            // Only newer versions of fio know it.
+            continue;
+        }
+        assert!(output.status.success(), "{options:?}: {}", crate::harness::describe(&output));
+        let reel = assert_valid(&reel);
+        let writes = writes(&reel, &file);
+        let own: Vec<_> = writes.iter().filter(|(op, ..)| op.source != "syscall").collect();
+        assert_eq!(own.len(), BLOCKS, "{options:?}: {:?}", reel.manifest.left_out);
+        let wrong = own.iter().filter(|(op, _, bytes)| op.content_hash.as_deref() != Some(&*hash(bytes)));
+        let untold = own.iter().filter(|(op, ..)| op.content_hash.is_none()).count();
+        let left_out = &reel.manifest.left_out;
+        assert_eq!((wrong.count(), untold), (0, 0), "{options:?}: {left_out:?} {:?}", own.first());
+        let ledger = reel.manifest.ledger["contents"];
+        assert_eq!((ledger.written, ledger.lost), (writes.len() as i64, 0), "{options:?}: {ledger:?}");
+    }
 }
 
 pub(crate) fn bytes_are_kept() {

@@ -306,6 +306,53 @@ pub(crate) fn by_layer() {
     assert!(rows(&calls, "ops") > 16);
 }
 
+/// What is no call is filtered like one: requests to io_uring and touches of mapped files.
+pub(crate) fn of_what_is_no_call() {
+    let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let (out, at) = (temp_dir(), text(mounted.path()));
+    let map =
+        "import mmap,sys\nfor p in sys.argv[1:]:\n with open(p,'r+b') as f:\n  m = mmap.mmap(f.fileno(), 0); m[5] = 7";
+    let job = |name: &str| {
+        format!(
+            "fio --name={name} --filename={at}/{name} --ioengine=io_uring --iodepth=4 --rw=randrw --size=1m --bs=4k >&2"
+        )
+    };
+    let script = format!("{}; {}; python3 -c \"{map}\" {at}/one {at}/two", job("one"), job("two"));
+    let found = |name: &str, options: &[&str]| {
+        let reel = out.path().join(format!("{name}.reel"));
+        succeed(&mut record(&reel, options, &["sh", "-c", &script]));
+        let reel = assert_valid(&reel);
+        let files: HashMap<i64, String> =
+            reel.rows::<File>().filter_map(|f| f.ok().and_then(|f| Some((f.file, f.path?.to_string())))).collect();
+        // By source, by operation and by the file's name.
+        let mut rows: BTreeMap<(String, String, String), i64> = BTreeMap::new();
+        for op in reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.source == "io_uring" || o.source == "fault") {
+            let path = op.file.and_then(|f| files.get(&f)).map_or("", String::as_str);
+            let name = path.strip_prefix(at).unwrap_or("elsewhere").to_owned();
+            *rows.entry((op.source.to_string(), op.op.to_string(), name)).or_default() += 1;
+        }
+        rows
+    };
+    let key = |source: &str, op: &str, name: &str| (source.to_owned(), op.to_owned(), name.to_owned());
+    let whole = found("whole", &[]);
+    for name in ["/one", "/two"] {
+        assert!(whole[&key("io_uring", "write", name)] + whole[&key("io_uring", "read", name)] == 256, "{whole:?}");
+        assert!(whole.contains_key(&key("fault", "dirty", name)), "{whole:?}");
+    }
+    let one = format!("{at}/one");
+    let by_path = found("path", &["--path", &one]);
+    assert!(by_path.keys().all(|k| k.2 == "/one"), "{by_path:?}");
+    assert_eq!(by_path[&key("io_uring", "write", "/one")], whole[&key("io_uring", "write", "/one")]);
+    assert!(by_path.contains_key(&key("fault", "dirty", "/one")));
+    let by_call = found("call", &["--op", "read"]);
+    let reads = |name: &str| (key("io_uring", "read", name), whole[&key("io_uring", "read", name)]);
+    assert_eq!(by_call, BTreeMap::from([reads("/one"), reads("/two")]));
+    let by_name = found("comm", &["--comm", "python3"]);
+    assert!(by_name.keys().all(|k| k.0 == "fault"), "{by_name:?}");
+    let slow = found("slow", &["--min-latency", "10s"]);
+    assert!(slow.is_empty(), "{slow:?}");
+}
+
 pub(crate) fn that_cannot_be() {
     let out = temp_dir();
     let reel = out.path().join("x.reel");

@@ -7,6 +7,7 @@
 #define IOREEL_AIO_H
 
 #define MAX_IOCBS 4096 /* of one io_submit or io_getevents */
+#define IOCB_CMD_PWRITE 1
 #define IOCB_CMD_POLL 5
 #define IOCB_CMD_PREADV 7
 #define IOCB_CMD_PWRITEV 8
@@ -88,6 +89,12 @@ static long submit_step(__u32 i, void *context)
 		if (file->f_flags & O_APPEND)
 			rec.flags |= OPF_APPEND;
 		note_file(w->st, file, file->f_inode, &rec.file, w->now_ns, false);
+		if (content_limit && has_content(file->f_inode)) {
+			if (iocb.opcode == IOCB_CMD_PWRITE)
+				note_write(w->ctx, rec.iocb, iocb.buf, 0);
+			else if (iocb.opcode == IOCB_CMD_PWRITEV && iocb.nbytes)
+				note_write(w->ctx, rec.iocb, iocb.buf, iocb.nbytes);
+		}
 	}
 	emit_fixed(&rec, REC_AIO, CLASS_OPS, w->now_ns);
 	return 0;
@@ -126,6 +133,8 @@ static long event_step(__u32 i, void *context)
 	rec.task_id = w->st->task_id;
 	rec.iocb = event.obj;
 	rec.res = event.res;
+	if (content_limit)
+		rec.content = content_later(w->ctx, event.obj, rec.task_id, event.res, w->now_ns);
 	emit_fixed(&rec, REC_AIO_END, CLASS_AIO, w->now_ns);
 	return 0;
 }

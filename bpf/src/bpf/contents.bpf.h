@@ -3,6 +3,9 @@
  * --content: the bytes of a write, read from the caller's memory when the call has returned and the caller has not
  * gone on. They have a ring of their own, so that contents that find no room cost no operation. What is not
  * resident cannot be read here; a write has just read it, so that is rare.
+ *
+ * Of an asynchronous write the buffers are noted when it is submitted, and read when its end is met and nobody has been
+ * told of it yet: until then they are the kernel's, and what links before it leave there is in them.
  */
 #ifndef IOREEL_CONTENTS_H
 #define IOREEL_CONTENTS_H
@@ -46,11 +49,12 @@ struct content_walk {
 	__u64 base; /* what is left of the present piece, and of the write */
 	__u64 piece;
 	__u64 left;
-	__u64 start_ns;
+	__u64 of;
 	__u64 end_ns;
 	__u32 vecs;
 	__u32 task_id;
-	__u16 is32; /* struct compat_iovec */
+	__u8 is32; /* struct compat_iovec */
+	__u8 noted; /* the vector is here, not in the caller's memory */
 	__u16 state; /* enum content_state */
 };
 
@@ -71,7 +75,7 @@ static __always_inline void content_head(struct content_walk *w, struct rec_cont
 {
 	struct cpu_ledger *l = cpu_ledger();
 
-	head->start_ns = w->start_ns;
+	head->of = w->of;
 	head->task_id = w->task_id;
 	head->last = len == w->left;
 	if (head->last && l) {
@@ -129,8 +133,9 @@ static long content_step(__u32 i, void *context)
 	if (!w->left)
 		return 1;
 	if (!w->piece) {
-		if (!w->vecs || (w->is32 ? bpf_probe_read_user(vec32, sizeof(vec32), (void *)w->vec)
-					 : bpf_probe_read_user(vec, sizeof(vec), (void *)w->vec))) {
+		if (!w->vecs || (w->noted  ? bpf_probe_read_kernel(vec, sizeof(vec), (void *)w->vec)
+				 : w->is32 ? bpf_probe_read_user(vec32, sizeof(vec32), (void *)w->vec)
+					   : bpf_probe_read_user(vec, sizeof(vec), (void *)w->vec))) {
 			w->state = CONTENT_UNREAD;
 			return 1;
 		}
@@ -148,6 +153,31 @@ static long content_step(__u32 i, void *context)
 	return send_content_large(w, CONTENT_LARGE);
 }
 
+/* Sends what a write wrote; whether it could. */
+static __always_inline bool content_sent(struct content_walk *w, struct cpu_ledger *l)
+{
+	struct content_context step = {.walk = w};
+	struct rec_hdr hdr = {};
+
+	bpf_loop(4 * MAX_IOVECS + content_limit / CONTENT_PAGE, content_step, &step, 0);
+	if (w->state == CONTENT_LOST) {
+		begin_record(l, &hdr, bpf_get_smp_processor_id(), REC_CONTENT, CLASS_CONTENT, 0, w->end_ns);
+		lost_record(l, CLASS_CONTENT);
+		return false;
+	}
+	if (w->left)
+		__sync_fetch_and_add(&l->content_unread, 1);
+	return !w->left;
+}
+
+/* Whether files of this kind have contents. */
+static __always_inline bool has_content(struct inode *inode)
+{
+	__u16 kind = inode ? inode->i_mode & S_IFMT : 0;
+
+	return kind == S_IFREG || kind == S_IFBLK;
+}
+
 /*
  * The content of a write that has succeeded. A program of its own, attached before op_exit, which is near the limit of
  * what the verifier follows. It takes the time at which the call ended, lest the copying counts as part of it.
@@ -156,14 +186,10 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 {
 	struct task_state *st = recorded_here(regs);
-	struct content_context step = {};
 	struct content_walk *w;
-	struct rec_hdr hdr = {};
 	struct call_desc desc;
 	struct cpu_ledger *l;
-	struct inode *inode;
 	__u32 zero = 0;
-	__u16 kind;
 
 	if (!st || !st->in_call || st->in_call == IN_CALL_UNSEEN || !ops_active)
 		return 0;
@@ -172,9 +198,7 @@ int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 	l = cpu_ledger();
 	if (!desc.data || !l || ret <= 0 || !(st->op.flags & OPF_FILE))
 		return 0;
-	inode = kernel_cast(struct file, (void *)st->op.ofd)->f_inode;
-	kind = inode ? inode->i_mode & S_IFMT : 0;
-	if (kind != S_IFREG && kind != S_IFBLK)
+	if (!has_content(kernel_cast(struct file, (void *)st->op.ofd)->f_inode))
 		return 0;
 	st->ended_ns = bpf_ktime_get_ns();
 	if (filter_least_ns && st->ended_ns - st->start_ns < filter_least_ns)
@@ -188,7 +212,7 @@ int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 		return 0;
 	__builtin_memset(w, 0, sizeof(*w));
 	w->left = ret;
-	w->start_ns = st->start_ns;
+	w->of = st->start_ns;
 	/* Before the operation's own record in order of time. */
 	w->end_ns = st->ended_ns - 1;
 	w->task_id = st->task_id;
@@ -200,17 +224,106 @@ int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 		w->base = st->op.args[1];
 		w->piece = w->left;
 	}
-	step.walk = w;
-	bpf_loop(4 * MAX_IOVECS + content_limit / CONTENT_PAGE, content_step, &step, 0);
-	if (w->state == CONTENT_LOST) {
-		begin_record(l, &hdr, bpf_get_smp_processor_id(), REC_CONTENT, CLASS_CONTENT, 0, w->end_ns);
-		lost_record(l, CLASS_CONTENT);
-	} else if (w->left) {
-		__sync_fetch_and_add(&l->content_unread, 1);
-	} else {
+	if (content_sent(w, l))
 		st->op.flags |= OPF_CONTENT;
-	}
 	return 0;
+}
+
+/* Pieces of a vector that are noted; of asynchronous writes with more the content is not read. */
+#define LATER_VECS 32
+
+struct later_key {
+	__u64 mm;
+	__u64 context; /* Linux AIO's, 0 for io_uring */
+	__u64 request; /* address of the control block, or of the kernel's request */
+};
+
+struct later_write {
+	__u64 vec[2 * LATER_VECS];
+	__u32 vecs;
+	__u32 pad;
+};
+
+/*
+ * Asynchronous writes in flight, with their buffers: some 600 bytes each while they are. Full: the content is not read,
+ * counted. What ends unseen stays until its address is used again.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1); /* user space, when in use */
+	__type(key, struct later_key);
+	__type(value, struct later_write);
+} later_writes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct later_write);
+} later_scratch SEC(".maps");
+
+/* Notes an asynchronous write. `vecs`: pieces of the vector at `base`; 0: `base` is the memory, for all there is. */
+__noinline int note_write(__u64 context, __u64 request, __u64 base, __u64 vecs)
+{
+	struct later_key key = {.context = context, .request = request};
+	struct cpu_ledger *l = cpu_ledger();
+	__u64 len = vecs * 2 * sizeof(__u64);
+	struct later_write *w;
+	__u32 zero = 0;
+
+	key.mm = (__u64)bpf_get_current_task_btf()->mm;
+	w = bpf_map_lookup_elem(&later_scratch, &zero);
+	if (!l || !w)
+		return 0;
+	if (!vecs) {
+		w->vec[0] = base;
+		w->vec[1] = ~0ull;
+		w->vecs = 1;
+	} else {
+		w->vecs = vecs;
+		barrier_var(len);
+		if (vecs > LATER_VECS || len > sizeof(w->vec) || bpf_probe_read_user(w->vec, len, (void *)base))
+			goto unread;
+	}
+	if (!bpf_map_update_elem(&later_writes, &key, w, BPF_ANY))
+		return 0;
+unread:
+	bpf_map_delete_elem(&later_writes, &key);
+	__sync_fetch_and_add(&l->content_unread, 1);
+	return 0;
+}
+
+/* One that was noted has ended: 1 when its content was sent. What was not noted is none, or was counted. */
+__noinline int content_later(__u64 context, __u64 request, __u32 task_id, __s64 ret, __u64 now_ns)
+{
+	struct later_key key = {.context = context, .request = request};
+	struct cpu_ledger *l = cpu_ledger();
+	struct later_write *noted;
+	struct content_walk *w;
+	__u32 zero = 0;
+	int sent = 0;
+
+	key.mm = (__u64)bpf_get_current_task_btf()->mm;
+	noted = bpf_map_lookup_elem(&later_writes, &key);
+	w = bpf_map_lookup_elem(&content_walks, &zero);
+	if (!noted || !l || !w)
+		return 0;
+	if (ret > 0 && (__u64)ret > content_limit) {
+		__sync_fetch_and_add(&l->content_large, 1);
+	} else if (ret > 0) {
+		__builtin_memset(w, 0, sizeof(*w));
+		w->left = ret;
+		w->of = request;
+		w->end_ns = now_ns - 1;
+		w->task_id = task_id;
+		w->noted = 1;
+		w->vec = (__u64)noted->vec;
+		w->vecs = noted->vecs;
+		sent = content_sent(w, l);
+	}
+	bpf_map_delete_elem(&later_writes, &key);
+	return sent;
 }
 
 #endif

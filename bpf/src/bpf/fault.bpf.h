@@ -77,6 +77,7 @@ static __always_inline bool fault_of(struct address_space *mapping, struct task_
 	}
 	rec->sb_dev = inode->i_sb->s_dev;
 	rec->task_id = st->task_id;
+	rec->other = other_thread(bpf_get_current_task_btf());
 	return true;
 }
 

@@ -35,7 +35,7 @@ static __always_inline bool left_out(enum filter_why why)
 	return true;
 }
 
-/* Whether the current thread is one that was asked for. */
+/* Whether this thread, the current one or one of its process, is one that was asked for. */
 static __noinline bool wanted_thread(struct task_struct *task)
 {
 	char comm[WIRE_COMM_BYTES] = {};
@@ -44,7 +44,7 @@ static __noinline bool wanted_thread(struct task_struct *task)
 	int i;
 
 	if (filter_comms) {
-		bpf_get_current_comm(comm, sizeof(comm));
+		bpf_probe_read_kernel_str(comm, sizeof(comm), task->comm);
 		for (i = 0; i < FILTER_WORDS && i < filter_comms; i++) {
 			const __u64 *a = (const __u64 *)comm;
 			/* Volatile, or the compiler takes the zeroes that stand above for the value. */
@@ -64,12 +64,18 @@ static __noinline bool wanted_thread(struct task_struct *task)
 	return false;
 }
 
+/* Whether rows of this thread that are no calls are told apart as not asked for. */
+static __always_inline bool other_thread(struct task_struct *task)
+{
+	return (filter_comms || filter_uids) && !wanted_thread(task);
+}
+
 /* On entry: whether this call is left out for what it is or for who makes it. */
 static __always_inline bool unwanted_call(struct task_struct *task, struct task_state *st, const struct call_desc *d)
 {
 	if (filter_calls && d->unwanted && !d->context)
 		return left_out(FILTER_CALL);
-	if ((filter_comms || filter_uids) && !wanted_thread(task)) {
+	if (other_thread(task)) {
 		if (!d->context)
 			return left_out(FILTER_THREAD);
 		st->op.flags |= OPF_OTHER_THREAD;

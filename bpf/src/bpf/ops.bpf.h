@@ -103,8 +103,8 @@ static __always_inline bool is_long(const struct call_desc *d)
 	return d->path || d->path2 || d->fd2 || d->user_kind || has_memory(d);
 }
 
-#include "aio.bpf.h"
 #include "contents.bpf.h"
+#include "aio.bpf.h"
 #include "passed.bpf.h"
 
 /*

@@ -104,6 +104,32 @@ static __always_inline __u32 uring_submitter(struct task_struct *task, struct io
 	return owner ? *owner : recorded_id(task->group_leader);
 }
 
+/* Notes what a write is about to write, for --content. In a chain its file may be made by the request before. */
+static __always_inline void uring_note_write(struct io_ring_ctx *ctx, const struct rec_uring *r)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	/* A number, and no longer a pointer, once it comes back from memory. */
+	__u64 req = *(const volatile __u64 *)&r->req;
+	__u8 opcode = sqe_opcode(r);
+
+	if (!uring_writes(opcode))
+		return;
+	if ((r->flags & URF_FILE) && !has_content(kernel_cast(struct file, (void *)r->ofd)->f_inode))
+		return;
+	/* Buffers that another process registered are not at these addresses here. */
+	if ((opcode == URING_WRITE_FIXED || opcode == URING_WRITEV_FIXED) && ctx->mm_account != task->mm) {
+		struct cpu_ledger *l = cpu_ledger();
+
+		if (l)
+			__sync_fetch_and_add(&l->content_unread, 1);
+		return;
+	}
+	if (opcode == URING_WRITE || opcode == URING_WRITE_FIXED)
+		note_write(0, req, r->sqe[2], 0);
+	else if (sqe_len(r))
+		note_write(0, req, r->sqe[2], sqe_len(r));
+}
+
 static __always_inline void uring_submitted(struct io_kiocb *req, const struct io_uring_sqe *entry, bool refused)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -160,6 +186,9 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 	r->task_id = task_id;
 	if (on_behalf)
 		r->flags |= URF_SQPOLL;
+	/* A ring's own thread has a name of its own: the process's counts. */
+	if (other_thread(on_behalf ? task->group_leader : task))
+		r->flags |= URF_OTHER_THREAD;
 	if (refused)
 		r->flags |= URF_REFUSED;
 	if (!entry) {
@@ -213,6 +242,8 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		r->file = id;
 	}
 	uring_read_user(s, r, opcode, now_ns);
+	if (content_limit)
+		uring_note_write(ctx, r);
 }
 
 SEC("tp_btf/io_uring_submit_req")
@@ -388,6 +419,15 @@ static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u
 	r->done_ns = now_ns;
 	before = slot->state.before;
 	uring_look_after(s, r, req, now_ns);
+	if (content_limit && uring_writes(sqe_opcode(r))) {
+		struct file *file = req->file;
+
+		/* Of a write to what has no content, the noting is undone. */
+		if (file && !has_content(kernel_cast(struct file, file)->f_inode))
+			res = 0;
+		if (content_later(0, *(volatile __u64 *)&r->req, r->task_id, res, now_ns))
+			r->flags |= URF_CONTENT;
+	}
 	uring_send(&slot->state, now_ns);
 	uring_free(req, slot);
 	if (before)

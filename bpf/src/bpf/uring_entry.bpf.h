@@ -19,10 +19,14 @@ const volatile __u64 uring_dir2_ops = 0; /* len is a second directory */
 
 #define URING_OP(name, nr) name = nr
 enum {
+	URING_OP(URING_WRITEV, 2),
+	URING_OP(URING_WRITE_FIXED, 5),
 	URING_OP(URING_OPENAT, 18),
 	URING_OP(URING_CLOSE, 19),
 	URING_OP(URING_STATX, 21),
+	URING_OP(URING_WRITE, 23),
 	URING_OP(URING_OPENAT2, 28),
+	URING_OP(URING_WRITEV_FIXED, 61),
 };
 
 #define IOSQE_FIXED_FILE 1u
@@ -38,6 +42,13 @@ enum {
 static __always_inline bool uring_is(__u64 set, __u8 opcode)
 {
 	return opcode < 64 && (set >> opcode & 1);
+}
+
+/* Whether it writes what memory of the program's holds. */
+static __always_inline bool uring_writes(__u8 opcode)
+{
+	return opcode == URING_WRITE || opcode == URING_WRITE_FIXED || opcode == URING_WRITEV ||
+	       opcode == URING_WRITEV_FIXED;
 }
 
 /* Fields of an entry, by their offsets. */

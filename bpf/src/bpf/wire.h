@@ -159,10 +159,10 @@ struct op_tail {
 	__u8 out_bytes; /* of what the call wrote */
 };
 
-/* Bytes that an operation wrote, the next ones of task_id's operation that began at start_ns. */
+/* Bytes that an operation wrote, the next ones. */
 struct rec_content {
 	struct rec_hdr hdr;
-	__u64 start_ns;
+	__u64 of; /* which one of task_id's: a call by its start, ns, an asynchronous one by the request's address */
 	__u32 task_id;
 	__u32 last; /* 1: these are the last, and the record is numbered */
 };
@@ -206,7 +206,7 @@ struct rec_aio_end {
 	__u64 iocb;
 	__s64 res;
 	__u32 task_id;
-	__u32 pad;
+	__u32 content; /* 1: what it wrote was sent, before it */
 };
 
 struct rec_file {
@@ -402,6 +402,8 @@ enum uring_flags {
 	URF_DIR = 65536, /* file is the directory behind dirfd */
 	URF_CURRENT = 131072, /* pos_after was read */
 	URF_IO = 262144, /* bios were queued for it */
+	URF_CONTENT = 524288, /* what it wrote was sent, before it */
+	URF_OTHER_THREAD = 1048576, /* submitted by a thread that was not asked for */
 };
 
 struct rec_uring {
@@ -461,7 +463,7 @@ struct rec_fault {
 	__u32 task_id;
 	__u32 what; /* enum fault_what */
 	__u32 io; /* 1: bios were queued for it */
-	__u32 pad;
+	__u32 other; /* 1: by a thread that was not asked for */
 };
 
 enum cache_event {
