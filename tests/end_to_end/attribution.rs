@@ -20,7 +20,7 @@ use ioreel_traces::{
 
 use crate::harness::{
     assert_valid,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold, go_cold_with},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
     record, succeed, temp_dir, text,
 };
 
@@ -203,11 +203,12 @@ pub(crate) fn stamps_are_found(name: &str, at: &Path, devices: &[&Path]) -> Reco
         let disks: HashMap<i64, File> = devices.iter().map(open).collect();
         let mut seen: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
         let mut wrong = Vec::new();
-        for b in r
-            .bios
-            .iter()
-            .filter(|b| b.op == what && b.class != "journal" && (b.len_bytes as usize).is_multiple_of(BLOCK))
-        {
+        for b in r.bios.iter().filter(|b| {
+            b.op == what
+                && b.class != "journal"
+                && b.detail.as_deref() != Some("parity")
+                && (b.len_bytes as usize).is_multiple_of(BLOCK)
+        }) {
             let mut room = Aligned::new(b.len_bytes as usize);
             disks[&b.dev].read_exact_at(room.bytes(), (b.sector * 512) as u64).unwrap();
             for (i, block) in room.bytes().chunks(BLOCK).enumerate() {
@@ -258,11 +259,12 @@ fn causes_are_the_calls(r: &Recorded) {
         }
     }
     assert!(caused > 0);
-    // What was read of the mapped file, for want of a page.
-    let mapped = r
-        .bios
-        .iter()
-        .any(|b| b.op == "read" && b.file.and_then(|f| r.names.get(&f)).map(String::as_str) == Some("mapped"));
+    // What the program read of the mapped file, for want of a page.
+    let mapped = r.bios.iter().any(|b| {
+        b.op == "read"
+            && b.task_id.is_some()
+            && b.file.and_then(|f| r.names.get(&f)).map(String::as_str) == Some("mapped")
+    });
     assert!(faults > 0 || !mapped, "no bio was caused by a fault");
 }
 
@@ -333,7 +335,7 @@ pub(crate) fn ext4_metadata_is_what_debugfs_says() {
     let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
     let device = text(mount.device().unwrap()).to_owned();
     let r = written(&mount, out.path());
-    go_cold();
+    go_cold_with(&FILES.map(|f| mount.path().join(f)).each_ref().map(PathBuf::as_path));
     let blocks = |what: &str| blocks_of(&mount, what);
     let bytes = BLOCK as i64;
     exactly(&r.bios, "journal", bytes, &blocks("<8>"));
@@ -372,7 +374,7 @@ pub(crate) fn xfs_log_is_where_xfs_db_says() {
 pub(crate) fn btrfs_trees_are_told_by_owner() {
     let (mount, out) = (Mounted::new(Fs::Btrfs, DEFAULT_SIZE_BYTES), temp_dir());
     let r = written(&mount, out.path());
-    go_cold();
+    go_cold_with(&FILES.map(|f| mount.path().join(f)).each_ref().map(PathBuf::as_path));
     let disk = File::open(mount.device().unwrap()).unwrap();
     let mut checked = 0;
     for b in r.bios.iter().filter(|b| b.class == "tree" && b.op == "write") {

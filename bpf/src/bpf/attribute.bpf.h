@@ -269,6 +269,100 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 	}
 }
 
+/* fs/btrfs: BTRFS_STRIPE_LEN. */
+#define STRIPE_BYTES 65536ull
+#define MAX_STRIPES 64
+#define MAX_STRIPE_BIOS 256
+
+struct stripe_walk {
+	struct bio *at;
+	__u64 logical;
+	__u64 inside; /* bytes from the found bio's first */
+	bool found;
+};
+
+static long stripe_step(__u32 i, void *context)
+{
+	struct stripe_walk *w = context;
+	struct bio *bio = w->at;
+	__u64 from;
+
+	if (!bio)
+		return 1;
+	from = BPF_CORE_READ(bio, bi_iter.bi_sector) << 9;
+	if (w->logical >= from && w->logical - from < BPF_CORE_READ(bio, bi_iter.bi_size)) {
+		w->inside = w->logical - from;
+		w->found = true;
+		return 1;
+	}
+	w->at = BPF_CORE_READ(bio, bi_next);
+	return 0;
+}
+
+struct column_walk {
+	struct btrfs_io_context *bioc;
+	struct block_device *bdev;
+	__u64 physical;
+	__u64 logical; /* 0: none */
+	__u32 columns;
+};
+
+static long column_step(__u32 i, void *context)
+{
+	struct column_walk *w = context;
+	struct btrfs_io_context *bioc = w->bioc;
+	struct btrfs_io_stripe *stripe;
+	__u64 from;
+
+	if (i >= w->columns)
+		return 1;
+	stripe = (void *)bioc + bpf_core_field_offset(struct btrfs_io_context, stripes) +
+		 i * bpf_core_type_size(struct btrfs_io_stripe);
+	from = BPF_CORE_READ(stripe, physical);
+	if (BPF_CORE_READ(stripe, dev, bdev) != w->bdev || w->physical < from || w->physical - from >= STRIPE_BYTES)
+		return 0;
+	w->logical = BPF_CORE_READ(bioc, full_stripe_logical) + i * STRIPE_BYTES + (w->physical - from);
+	return 1;
+}
+
+/*
+ * Part of a stripe with parity: the bio that holds what goes to this place, among those the stripe was made of
+ * (fs/btrfs/raid56.c, index_one_bio). None: parity, or what was read to make it. A global function, which takes no
+ * kernel pointers: the bio's address is in `peek`.
+ */
+__noinline int by_stripe(struct rec_bio *b)
+{
+	struct column_walk column = {};
+	struct stripe_walk stripe = {};
+	struct btrfs_raid_bio *rbio;
+	struct bio *bio;
+
+	if (!b)
+		return 0;
+	bio = kernel_cast(struct bio, (void *)*(__u64 *)b->peek);
+	*(__u64 *)b->peek = 0;
+	rbio = bio->bi_private;
+	if (!rbio || !bpf_core_type_exists(struct btrfs_raid_bio) ||
+	    !bpf_core_field_exists(struct btrfs_io_context, full_stripe_logical))
+		return 0;
+	column.bioc = BPF_CORE_READ(rbio, bioc);
+	column.bdev = bio->bi_bdev;
+	column.physical = (bio->bi_iter.bi_sector - bio->bi_bdev->bd_start_sect) << 9;
+	column.columns = BPF_CORE_READ(rbio, nr_data);
+	bpf_loop(MAX_STRIPES, column_step, &column, 0);
+	if (!column.logical)
+		return 0;
+	stripe.logical = column.logical;
+	stripe.at = BPF_CORE_READ(rbio, bio_list.head);
+	bpf_loop(MAX_STRIPE_BIOS, stripe_step, &stripe, 0);
+	if (!stripe.found)
+		return 0;
+	by_btrfs(b, stripe.at);
+	if (b->how)
+		b->file_offset_bytes += stripe.inside;
+	return b->how != 0;
+}
+
 /* A mapped device's clone carries what the bio carries that it was made from. */
 static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 {
@@ -360,6 +454,12 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 			by_page(b, bio, false, NULL);
 		return;
 	}
+	case END_BTRFS_RAID:
+		*(volatile __u64 *)b->peek = (__u64)bio;
+		by_stripe(b);
+		if (!b->how)
+			by_page(b, bio, false, NULL);
+		return;
 	case END_XFS_BUF: {
 		struct xfs_buf *bp = owner->bi_private;
 		const char *name;

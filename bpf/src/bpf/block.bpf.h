@@ -9,11 +9,6 @@
 /* In cache.bpf.h. */
 static __noinline void cache_writeback(const struct rec_bio *b);
 
-static __always_inline __u32 disk_dev(struct gendisk *disk)
-{
-	return disk ? (disk->major << 20) | disk->first_minor : 0;
-}
-
 /* The disk asked for last: devices are never taken off the list, so this needs no second look. */
 __u32 last_device = 0;
 

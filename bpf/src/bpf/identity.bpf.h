@@ -291,6 +291,8 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 		return 0;
 	identify(inode, &rec.file);
 	identify_more(inode, &rec.more, &real);
+	/* Of an overlay, those of the file below. */
+	add_disks(real ? kernel_cast(struct inode, BPF_CORE_READ(real, d_inode)) : inode);
 	rec.more.renewed = renewed;
 	len = walk_path(buf, file->f_path.mnt, file->f_path.dentry, &rec.path_cut);
 	fs_len = len ? walk_fs_path(fs_buf, file, real) : 0;

@@ -11,6 +11,7 @@
 #include "wire.h"
 #include "core_fixes.bpf.h"
 #include "maps.bpf.h"
+#include "disks.bpf.h"
 #include "identity.bpf.h"
 #include "lossless.bpf.h"
 #include "calls.bpf.h"

@@ -60,6 +60,10 @@ struct pt_regs {
 };
 
 /* One pointer: stands for an element of any array of pointers. */
+struct list_head {
+	struct list_head *next;
+};
+
 struct llist_node {
 	struct llist_node *next;
 };
@@ -110,6 +114,7 @@ struct super_block {
 	u32 s_dev;
 	unsigned long s_magic;
 	struct block_device *s_bdev;
+	void *s_fs_info;
 };
 
 struct inode {
@@ -381,12 +386,41 @@ struct btrfs_bio {
 	struct bio bio;
 };
 
-struct btrfs_io_context {
-	struct bio *orig_bio;
+struct btrfs_device {
+	struct list_head dev_list;
+	struct block_device *bdev;
 };
 
+struct btrfs_fs_devices {
+	struct list_head devices;
+};
+
+struct btrfs_fs_info {
+	struct btrfs_fs_devices *fs_devices;
+};
+
+struct btrfs_io_context;
+
 struct btrfs_io_stripe {
+	struct btrfs_device *dev;
+	u64 physical;
 	struct btrfs_io_context *bioc;
+};
+
+struct btrfs_io_context {
+	struct bio *orig_bio;
+	u64 full_stripe_logical;
+	struct btrfs_io_stripe stripes[];
+};
+
+struct bio_list {
+	struct bio *head;
+};
+
+struct btrfs_raid_bio {
+	struct btrfs_io_context *bioc;
+	struct bio_list bio_list;
+	u8 nr_data;
 };
 
 struct extent_buffer {
@@ -416,6 +450,7 @@ struct io_ring_ctx {
 	unsigned int cached_sq_head;
 	unsigned int sq_entries;
 	struct io_file_table file_table;
+	struct mm_struct *mm_account;
 };
 
 struct io_cqe {

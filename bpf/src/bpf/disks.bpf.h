@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Which disks are recorded: those behind the file systems of files that are met. They are put on the list here, when a
+ * file is told of, lest what the kernel's own threads do before the recorder has read of it goes by unseen. What is
+ * hidden from here (disks below mapped ones) the recorder adds.
+ */
+#ifndef IOREEL_DISKS_H
+#define IOREEL_DISKS_H
+
+#define MAX_POOL_DISKS 256 /* of one btrfs */
+
+static __always_inline __u32 disk_dev(struct gendisk *disk)
+{
+	return disk ? (disk->major << 20) | disk->first_minor : 0;
+}
+
+/* The file system met last: its disks are on the list. */
+__u32 last_fs = 0;
+
+static __always_inline void add_disk(struct block_device *bdev)
+{
+	struct gendisk *disk = bdev ? BPF_CORE_READ(bdev, bd_disk) : NULL;
+	__u8 one = 1;
+	__u32 dev;
+
+	if (!disk)
+		return;
+	dev = disk_dev(kernel_cast(struct gendisk, disk));
+	if (dev && !bpf_map_lookup_elem(&devices, &dev))
+		bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);
+}
+
+struct pool_walk {
+	struct list_head *at;
+	struct list_head *end;
+};
+
+static long pool_step(__u32 i, void *context)
+{
+	struct pool_walk *w = context;
+	struct list_head *at = w->at;
+	struct btrfs_device *device;
+
+	if (!at || at == w->end)
+		return 1;
+	device = (void *)at - bpf_core_field_offset(struct btrfs_device, dev_list);
+	add_disk(BPF_CORE_READ(device, bdev));
+	w->at = BPF_CORE_READ(at, next);
+	return 0;
+}
+
+/* Those of an inode's file system. */
+static __always_inline void add_disks(struct inode *inode)
+{
+	struct pool_walk pool = {};
+	struct super_block *sb;
+	__u32 dev;
+
+	if (fixed_devices)
+		return;
+	sb = inode->i_sb;
+	if (!sb)
+		return;
+	dev = sb->s_dev;
+	if (dev == last_fs)
+		return;
+	last_fs = dev;
+	add_disk(sb->s_bdev);
+	if (sb->s_magic == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_fs_devices)) {
+		struct btrfs_fs_info *fs = (void *)sb->s_fs_info;
+		struct btrfs_fs_devices *devices = BPF_CORE_READ(fs, fs_devices);
+
+		if (!devices)
+			return;
+		pool.end = (void *)devices + bpf_core_field_offset(struct btrfs_fs_devices, devices);
+		pool.at = BPF_CORE_READ(devices, devices.next);
+		bpf_loop(MAX_POOL_DISKS, pool_step, &pool, 0);
+	}
+}
+
+#endif
