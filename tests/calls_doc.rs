@@ -12,24 +12,6 @@ const UPDATE: &str = "IOREEL_UPDATE_DOCS=1 cargo test --test calls_doc";
 const BEGIN: &str = "<!-- calls -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// Commands of fcntl that are recorded, by name.
-const COMMANDS: [(&str, i32); 14] = [
-    ("F_DUPFD", libc::F_DUPFD),
-    ("F_DUPFD_CLOEXEC", libc::F_DUPFD_CLOEXEC),
-    ("F_SETFD", libc::F_SETFD),
-    ("F_SETFL", libc::F_SETFL),
-    ("F_GETLK", libc::F_GETLK),
-    ("F_SETLK", libc::F_SETLK),
-    ("F_SETLKW", libc::F_SETLKW),
-    ("F_OFD_GETLK", libc::F_OFD_GETLK),
-    ("F_OFD_SETLK", libc::F_OFD_SETLK),
-    ("F_OFD_SETLKW", libc::F_OFD_SETLKW),
-    ("F_SETLEASE", libc::F_SETLEASE),
-    ("F_NOTIFY", libc::F_NOTIFY),
-    ("F_ADD_SEALS", libc::F_ADD_SEALS),
-    ("F_SET_RW_HINT", 1036),
-];
-
 fn line(out: &mut String, title: &str, call: &Call, command: Option<i64>, replayed: bool) {
     let columns: Vec<String> = calls::columns(call, command).iter().map(|c| format!("`{c}`")).collect();
     let columns = if columns.is_empty() { "-".into() } else { columns.join(", ") };
@@ -53,7 +35,7 @@ fn table() -> String {
     for call in all {
         match call.name {
             "fcntl" => {
-                for (name, command) in COMMANDS {
+                for (name, command) in calls::COMMANDS {
                     let title = format!("fcntl {name}");
                     line(&mut out, &title, call, Some(command.into()), known("fcntl", command.into(), None));
                 }

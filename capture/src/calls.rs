@@ -21,6 +21,7 @@ use libc::c_long;
 pub use compat::{Compat, compat};
 pub use files::{TIME_NOW, TIME_OMIT};
 pub use ioctl::{REQUESTS, Request};
+pub use locks::COMMANDS;
 
 /// What a call brought, as far as filling columns needs it.
 #[derive(Clone, Copy, Debug, Default)]

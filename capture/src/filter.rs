@@ -27,7 +27,7 @@ const CLASSES: &[(&str, &[&str])] = &[
     ("write", &["write", "pwrite64", "writev", "pwritev", "pwritev2"]),
     ("copy", &["copy_file_range", "sendfile", "splice", "tee", "vmsplice"]),
     ("sync", &["fsync", "fdatasync", "sync_file_range", "msync", "sync", "syncfs"]),
-    ("map", &["mmap", "munmap", "mremap", "madvise"]),
+    ("map", &["mmap", "munmap", "mremap", "madvise", "process_madvise"]),
 ];
 /// All calls of no other class.
 const META: &str = "meta";

@@ -3,9 +3,11 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     env, fs,
+    os::unix::fs::MetadataExt,
     path::Path,
 };
 
+use ioreel_capture::calls;
 use ioreel_traces::{
     Reel,
     rows::{File, Op, Task},
@@ -14,11 +16,13 @@ use ioreel_traces::{
 use crate::{
     harness::{
         assert_valid,
+        device::Device,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
         record, succeed, temp_dir, text,
     },
     workload::{
         self, EXIT_CODES, THREADS,
+        caller::kernel_dev,
         log::{Entry, Identity, RECORD_HEAD_BYTES, ThreadLog, begin_mark, end_mark},
     },
 };
@@ -33,7 +37,8 @@ pub(crate) fn the_reel_holds_exactly_what_was_done(fs: Fs) {
     if !fs.has_everything() {
         command.push("lenient");
     }
-    succeed(&mut record(&reel, &[], &command));
+    let device = Device::looped(16 << 20);
+    succeed(record(&reel, &[], &command).env(workload::DEVICE, device.path()));
 
     let path = reel;
     let reel = Reel::open(&path).unwrap();
@@ -51,18 +56,40 @@ pub(crate) fn the_reel_holds_exactly_what_was_done(fs: Fs) {
             (entry.file, entry.file2) = (None, None);
         }
     }
+    every_row_of_the_document_was_met(&logs);
     let found = Found::read(&reel);
     let mut wrong = Vec::new();
     let mut matching = Matching::default();
     for log in &logs {
         found.compare(log, &mut matching, &mut wrong);
     }
-    found.nothing_else(&logs, &mut wrong);
+    let own = kernel_dev(fs::metadata(&base).unwrap().dev());
+    found.nothing_else(own, &logs, &mut wrong);
     assert!(wrong.is_empty(), "{} differences on {}:\n{}", wrong.len(), fs.name(), first(&wrong));
     found.tasks_match(&logs);
     let counted = workload::NOT_RECORDED_32.len() * logs.len();
     assert_eq!(reel.manifest.left_out["calls by the 32-bit entry that are not recorded"], counted as i64);
     assert_valid(&path);
+}
+
+/// The calls of `docs/calls.md`, by both entries, with the commands of fcntl and the requests of ioctl. Requests to
+/// io_uring have a test of their own.
+fn every_row_of_the_document_was_met(logs: &[ThreadLog]) {
+    let entries = || logs.iter().flat_map(|l| &l.entries);
+    let ops: HashSet<&str> = entries().map(|e| &*e.op).collect();
+    let mut missing: Vec<String> = calls::all()
+        .filter(|c| !ops.contains(c.name) && !c.name.starts_with("io_uring"))
+        .map(|c| c.name.to_owned())
+        .collect();
+    let numbers: HashSet<i64> = entries().filter_map(|e| e.nr32).collect();
+    let narrow = calls::compat().iter().filter(|c| c.call.is_some_and(|x| !x.name.starts_with("io_uring")));
+    missing.extend(narrow.filter(|c| !numbers.contains(&(c.nr as i64))).map(|c| format!("i386's {}", c.nr)));
+    let commands: HashSet<Option<i64>> = entries().filter(|e| e.op == "fcntl").map(|e| e.flags).collect();
+    let recorded = calls::COMMANDS.iter().filter(|(_, command)| !commands.contains(&Some((*command).into())));
+    missing.extend(recorded.map(|(name, _)| (*name).to_owned()));
+    let requests: HashSet<&str> = entries().filter_map(|e| e.name.as_deref()).collect();
+    missing.extend(calls::REQUESTS.iter().filter(|r| !requests.contains(r.name)).map(|r| r.name.to_owned()));
+    assert!(missing.is_empty(), "in docs/calls.md, and not in the workload: {missing:?}");
 }
 
 /// The start of a long list.
@@ -273,11 +300,10 @@ impl Found {
     }
 
     /// Nothing on the workload's file system happened outside the marks.
-    fn nothing_else(&self, logs: &[ThreadLog], wrong: &mut Vec<String>) {
-        let devices: HashSet<i64> = logs.iter().flat_map(|l| &l.entries).filter_map(|e| Some(e.file?.dev)).collect();
+    fn nothing_else(&self, own: i64, logs: &[ThreadLog], wrong: &mut Vec<String>) {
         let inside: HashSet<i64> = logs.iter().flat_map(|l| self.of_thread(l.thread).0).map(|op| op.op_id).collect();
         for op in self.ops.iter().filter(|o| o.source == "syscall" && !inside.contains(&o.op_id)) {
-            let on_device = op.file.and_then(|f| self.files.get(&f)).is_some_and(|f| devices.contains(&f.dev));
+            let on_device = op.file.and_then(|f| self.files.get(&f)).is_some_and(|f| f.dev == own);
             if on_device {
                 wrong.push(format!("not the workload's: {op:?}"));
             }

@@ -10,6 +10,7 @@ mod bytes;
 mod contents;
 mod daemon;
 mod damaged;
+mod derived;
 mod devices;
 mod filters;
 mod follow;
@@ -28,6 +29,7 @@ mod refusals;
 mod replays;
 mod samples;
 mod top;
+mod truth;
 mod uring;
 mod waits;
 mod workload;
@@ -163,6 +165,7 @@ fn tests() -> Vec<Test> {
         bytes::a_copy_is_seen_whole
         attribution::data_goes_to_its_file
         attribution::counts_are_the_kernels
+        truth::data_is_where_fiemap_says
         uring::every_request_is_seen
         identity::names_over_time
         mapped::touches_and_stores
@@ -172,9 +175,17 @@ fn tests() -> Vec<Test> {
         replays::moves_without_a_snapshot
         waits::a_sync
     }
+    for fs in [Fs::Overlay, Fs::Fuse] {
+        let name = format!("truth::little_device_time_is_nobodys::{}", fs.name());
+        all.push(Test { name, records: true, body: Box::new(move || truth::little_device_time_is_nobodys(fs)) });
+    }
     for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
         let name = format!("waits::one_file::{}", fs.name());
         all.push(Test { name, records: true, body: Box::new(move || waits::one_file(fs)) });
+    }
+    for fs in Fs::RECORDED {
+        let name = format!("life::few_capabilities_on::{}", fs.name());
+        all.push(Test { name, records: true, body: Box::new(move || life::few_capabilities_on(fs)) });
     }
     once! { false:
         daemon::the_unit_file
@@ -198,8 +209,13 @@ fn tests() -> Vec<Test> {
         identity::deep
         identity::an_adopted_container
         attribution::ext4_metadata_is_what_debugfs_says
+        truth::xfs_metadata_is_what_xfs_db_says
+        truth::btrfs_nodes_are_of_the_trees_that_dump_tree_says
         attribution::xfs_log_is_where_xfs_db_says
         attribution::btrfs_trees_are_told_by_owner
+        derived::roots_and_places
+        derived::mounts
+        derived::subvolumes
         devices::an_ext4_journal_elsewhere
         devices::an_xfs_log_elsewhere
         devices::a_btrfs_mirror
@@ -224,6 +240,7 @@ fn tests() -> Vec<Test> {
         follow::a_running_process_to_its_end
         follow::a_command_for_a_while
         contents::hashes_are_those_of_the_bytes
+        contents::asynchronous_writes
         contents::bytes_are_kept
         contents::only_what_was_asked_for
         contents::losses_of_contents_are_counted
@@ -234,11 +251,13 @@ fn tests() -> Vec<Test> {
         filters::by_user
         filters::by_latency
         filters::by_layer
+        filters::of_what_is_no_call
         filters::that_cannot_be
         marks::reach_the_manifest
         top::files_processes_and_totals
         top::refusals
         private::no_name_reaches_the_disk
+        private::whatever_a_call_is_given
         private::a_killed_recorder_leaves_no_name
         private::one_key_makes_reels_comparable_and_afterwards_is_the_same
         midway::a_process_with_threads
@@ -262,6 +281,7 @@ fn tests() -> Vec<Test> {
         daemon::in_the_background
         daemon::as_systemd_keeps_it
         life::losses_are_exact
+        life::losses_of_every_class
         life::strict_fails_on_loss
         life::a_cpu_budget
         life::a_largest_size
@@ -274,6 +294,7 @@ fn tests() -> Vec<Test> {
         life::a_slow_operation
         life::a_reel_removed_meanwhile
         lossless::loses_no_operation
+        lossless::loses_no_request
         lossless::a_guardian_resumes_when_the_recorder_is_killed
         lossless::a_stop_by_others_stays
         killed::at_random_instants

@@ -66,7 +66,7 @@ pub(crate) struct Mounted {
     /// The server of a FUSE file system; ends with the unmount.
     server: Option<Child>,
     /// What it lies on; dropped, and so unmounted, after it.
-    _below: Option<Box<Mounted>>,
+    below: Option<Box<Mounted>>,
 }
 
 impl Mounted {
@@ -86,7 +86,7 @@ impl Mounted {
         let Some(mkfs) = fs.mkfs() else {
             let size = format!("size={size_bytes}");
             succeed(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "ioreel-test", text(dir.path())]));
-            return Self { dir, device: None, server: None, _below: None };
+            return Self { dir, device: None, server: None, below: None };
         };
         let image = dir.path().join("image");
         File::create(&image).unwrap().set_len(size_bytes).unwrap();
@@ -101,7 +101,7 @@ impl Mounted {
         drop(detach);
         // Tests compare trees, and this one would be in the way.
         let _ = fs::remove_dir(dir.path().join("lost+found"));
-        Self { dir, device: Some(device), server: None, _below: None }
+        Self { dir, device: Some(device), server: None, below: None }
     }
 
     /// A file system that `mkfs` makes on these devices; it is mounted from the first.
@@ -114,7 +114,7 @@ impl Mounted {
         }
         let device = devices[0].path().to_owned();
         succeed(Command::new("mount").args(["-o", mounted]).arg(&device).arg(dir.path()));
-        Self { dir, device: Some(device), server: None, _below: None }
+        Self { dir, device: Some(device), server: None, below: None }
     }
 
     /// A file system that keeps its files in another.
@@ -137,7 +137,7 @@ impl Mounted {
             let under = fs::metadata(dir.path().parent().unwrap()).unwrap().dev();
             super::wait_for("bindfs", || (fs::metadata(dir.path()).unwrap().dev() != under).then_some(()));
         }
-        Self { dir, device: None, server, _below: Some(Box::new(below)) }
+        Self { dir, device: None, server, below: Some(Box::new(below)) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -152,6 +152,12 @@ impl Mounted {
     /// The loop device; none for tmpfs.
     pub(crate) fn device(&self) -> Option<&Path> {
         self.device.as_deref()
+    }
+
+    /// The loop device that it, or what it keeps its files in, lies on.
+    pub(crate) fn device_below(&self) -> &Path {
+        let below = self.below.as_ref().map(|b| b.device_below());
+        self.device().or(below).unwrap()
     }
 
     /// Its number as reels write it.

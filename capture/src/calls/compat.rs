@@ -106,9 +106,9 @@ same! {
     226 "setxattr" 227 "lsetxattr" 228 "fsetxattr" 229 "getxattr" 230 "lgetxattr" 231 "fgetxattr"
     232 "listxattr" 233 "llistxattr" 234 "flistxattr" 235 "removexattr" 236 "lremovexattr" 237 "fremovexattr"
     239 "sendfile" 257 "remap_file_pages" 295 "openat" 296 "mkdirat" 297 "mknodat" 298 "fchownat"
-    301 "unlinkat" 302 "renameat" 303 "linkat" 304 "symlinkat" 305 "readlinkat" 306 "fchmodat" 307 "faccessat"
+    301 "unlinkat" 302 "renameat" 303 "linkat" 304 "symlinkat" 305 "readlinkat" 306 "fchmodat" 307 "faccessat" 310 "unshare"
     313 "splice" 315 "tee" 316 "vmsplice" 330 "dup3" 341 "name_to_handle_at" 342 "open_by_handle_at"
-    344 "syncfs" 353 "renameat2" 356 "memfd_create" 377 "copy_file_range" 383 "statx" 412 "utimensat"
+    344 "syncfs" 346 "setns" 353 "renameat2" 356 "memfd_create" 377 "copy_file_range" 383 "statx" 412 "utimensat"
 }
 
 /// Calls that i386 passes otherwise.

@@ -309,6 +309,12 @@ calls! {
         op.len_bytes = Some(r.args[1]);
         op.flags = Some(i64::from(r.int(2)));
     };
+    SYS_process_madvise "process_madvise" user(FD, call_user::USER_IOVEC, 2, 3), false, |r, op| {
+        vector(r, op);
+        op.offset_bytes = None;
+        op.flags = Some(i64::from(r.int(3)));
+        op.aux2 = Some(r.args[4] & 0xffff_ffff);
+    };
     SYS_mincore "mincore" VMA, false, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);

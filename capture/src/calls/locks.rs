@@ -19,6 +19,8 @@ calls! {
         op.fd2 = Some(r.int(1));
         op.flags = Some(i64::from(r.int(2)));
     };
+    SYS_setns "setns" FD, false, |r, op| op.flags = Some(i64::from(r.int(1)));
+    SYS_unshare "unshare" PLAIN, false, |r, op| op.flags = Some(r.args[0] & 0xffff_ffff);
     SYS_flock "flock" FD, false, |r, op| op.flags = Some(i64::from(r.int(1)));
     SYS_fcntl "fcntl" kind(FD, call_kind::CALL_FCNTL), false, fcntl;
     SYS_sendmsg "sendmsg" kind(FD, call_kind::CALL_MSG), false, message;
@@ -26,6 +28,24 @@ calls! {
     SYS_sendmmsg "sendmmsg" call_desc { user2: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
     SYS_recvmmsg "recvmmsg" call_desc { user2: 2, out: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
 }
+
+/// Commands of fcntl that are recorded, by name.
+pub const COMMANDS: [(&str, c_int); 14] = [
+    ("F_DUPFD", F_DUPFD),
+    ("F_DUPFD_CLOEXEC", F_DUPFD_CLOEXEC),
+    ("F_SETFD", F_SETFD),
+    ("F_SETFL", F_SETFL),
+    ("F_GETLK", F_GETLK),
+    ("F_SETLK", F_SETLK),
+    ("F_SETLKW", F_SETLKW),
+    ("F_OFD_GETLK", F_OFD_GETLK),
+    ("F_OFD_SETLK", F_OFD_SETLK),
+    ("F_OFD_SETLKW", F_OFD_SETLKW),
+    ("F_SETLEASE", F_SETLEASE),
+    ("F_NOTIFY", F_NOTIFY),
+    ("F_ADD_SEALS", F_ADD_SEALS),
+    ("F_SET_RW_HINT", 1036),
+];
 
 fn message(r: &Raw<'_>, op: &mut Op) {
     op.flags = Some(i64::from(r.int(2)));

@@ -60,6 +60,14 @@ impl Places {
         }
     }
 
+    /// A task no longer shares its place with others.
+    pub(super) fn apart(&mut self, task: i64) {
+        if let Some(place) = self.of(task).cloned() {
+            self.places.push(place);
+            self.group_of.insert(task, self.places.len() - 1);
+        }
+    }
+
     /// Where a task stands; `None` when it is unknown.
     pub(super) fn of(&self, task: i64) -> Option<&Place> {
         self.places.get(*self.group_of.get(&task)?)

@@ -147,7 +147,8 @@ impl Caller {
             }
         };
         let after_ns = now_ns();
-        self.log.entries.push(Entry { op: op.into(), ret, before_ns, after_ns, ..entry });
+        let nr32 = matches!(way, Way::Narrow).then_some(nr);
+        self.log.entries.push(Entry { op: op.into(), ret, nr32, before_ns, after_ns, ..entry });
         ret
     }
 

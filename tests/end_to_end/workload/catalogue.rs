@@ -4,6 +4,7 @@
 use super::{
     caller::{Caller, Open, P},
     home,
+    log::Entry,
     names::{NOW, OMIT},
     ok,
 };
@@ -30,6 +31,8 @@ pub(crate) fn process_wide(c: &mut Caller, base: &str) {
     ok(i64::from(c.fstat(&masked).is_some()));
     ok(c.close(&masked));
     assert_eq!(c.umask(old as u32), 0o027);
+    let e = Entry { mode: Some(old as i32), ..Entry::default() };
+    assert_eq!(c.call32(60, "umask", [old], e), old);
     ok(c.on_path(libc::SYS_chdir, "chdir", base));
 }
 

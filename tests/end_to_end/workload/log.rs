@@ -44,6 +44,8 @@ pub(crate) struct Entry {
     pub(crate) ofd2: Option<u64>,
     pub(crate) file: Option<Identity>,
     pub(crate) file2: Option<Identity>,
+    /// i386's number, of a call by the 32-bit entry.
+    pub(crate) nr32: Option<i64>,
     /// The descriptor is known not to be open: the reel must not name a file.
     pub(crate) no_file: bool,
     /// The true position is where this record ended up in the shared file of that name.

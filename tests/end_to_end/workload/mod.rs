@@ -1,15 +1,18 @@
 //! The workload of the ground-truth test: eight threads in three processes issue a list of calls that is the
 //! same every time, successes and failures alike, and write down what the reel should say of each.
 
-mod caller;
+pub(crate) mod caller;
 mod calls;
 mod catalogue;
 mod failures;
 pub(crate) mod log;
 mod more;
+mod mounts;
 mod names;
 mod narrow;
+mod narrow_rest;
 mod passing;
+mod rare;
 
 use std::{
     fs,
@@ -23,6 +26,8 @@ use log::{ThreadLog, record};
 
 /// The argument that makes the test program run the workload instead.
 pub(crate) const WORD: &str = "workload";
+/// Variable of the environment that names a block device of the workload's own.
+pub(crate) const DEVICE: &str = "IOREEL_TEST_DEVICE";
 /// Threads by process; the first of each is its main thread.
 pub(crate) const THREADS: [&[u32]; 3] = [&[0, 1, 2], &[3, 4, 5], &[6, 7]];
 /// Exit codes of the processes.
@@ -98,7 +103,9 @@ fn one_thread(mut c: Caller, base: &str, shared: &Open, gate: &Gate) -> Caller {
     failures::run(&mut c, &own);
     more::run(&mut c, &own);
     passing::run(&mut c, &own);
+    rare::run(&mut c, &own);
     narrow::run(&mut c, &own);
+    narrow_rest::run(&mut c, &own);
     let appended = c.open(format!("{base}/{APPENDED}"), libc::O_WRONLY | libc::O_APPEND, 0, false);
     gate.wait();
     for i in 0..RECORDS {

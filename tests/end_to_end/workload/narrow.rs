@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Memory below 4 GiB, given out piece by piece.
-struct Low {
+pub(super) struct Low {
     base: *mut u8,
     used: usize,
 }
@@ -18,7 +18,7 @@ struct Low {
 const LOW_BYTES: usize = 1 << 20;
 
 impl Low {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
         // SAFETY: a fresh mapping.
         let base =
@@ -28,7 +28,7 @@ impl Low {
     }
 
     /// A copy of `bytes` and its address.
-    fn put(&mut self, bytes: &[u8]) -> i64 {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> i64 {
         assert!(self.used + bytes.len() + 16 < LOW_BYTES);
         // SAFETY: inside the mapping, as just checked; nobody else has this piece.
         let at = unsafe { self.base.add(self.used) };
@@ -38,16 +38,16 @@ impl Low {
         at as i64
     }
 
-    fn path(&mut self, path: &str) -> i64 {
+    pub(super) fn path(&mut self, path: &str) -> i64 {
         self.put(format!("{path}\0").as_bytes())
     }
 
-    fn words(&mut self, words: &[u32]) -> i64 {
+    pub(super) fn words(&mut self, words: &[u32]) -> i64 {
         self.put(&words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())
     }
 
     /// The bytes at an address that was put.
-    fn get(&self, at: i64, len: usize) -> &[u8] {
+    pub(super) fn get(&self, at: i64, len: usize) -> &[u8] {
         // SAFETY: a piece of the mapping.
         unsafe { std::slice::from_raw_parts(at as *const u8, len) }
     }
