@@ -6,21 +6,21 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use parquet::arrow::ArrowWriter;
+mod reserve;
+mod table;
 
 use self::reserve::Reserve;
+pub use self::table::{TableWriter, Tap};
 use crate::{
     Manifest, ReelError, Result,
     anonymize::Anonymizer,
-    build::Order,
     causes::{Causes, OpKey},
     manifest::{ROW_CLASSES, Segment, State},
-    reader::{next_batch, open_segment},
     rows,
-    table::{Row, batch, properties, schema},
+    table::Row,
 };
 
 /// When a segment is closed.
@@ -42,11 +42,6 @@ impl Default for WriterOptions {
 pub const DEFAULT_SEGMENT_ROWS: usize = 256 * 1024;
 /// One minute: what a crash may cost of a quiet recording.
 pub const DEFAULT_SEGMENT_AGE: Duration = Duration::from_secs(60);
-/// What a row takes on disk before one has been written.
-const ROW_BYTES_GUESS: i64 = 12;
-/// Rows turned into one Arrow batch at a time.
-const BATCH_ROWS: usize = 16 * 1024;
-
 /// The segment of tasks that have not ended; not in the manifest's list, and gone when the reel is closed.
 pub(crate) const LIVING: &str = "living.parquet";
 
@@ -65,329 +60,9 @@ fn locked(names: &Names) -> MutexGuard<'_, Anonymizer> {
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes one table.
-#[derive(Debug)]
-pub struct TableWriter<R: Row> {
-    reel: PathBuf,
-    options: WriterOptions,
-    columns: R::Columns,
-    /// Time of each waiting row; shorter than a row, and so cheap to sort by.
-    times: Vec<i64>,
-    /// Greatest time of a waiting row, its duration included.
-    to_ns: i64,
-    /// Waiting rows that events led to.
-    events: i64,
-    oldest: Option<Instant>,
-    next_id: i64,
-    next_segment: u32,
-    pub(crate) segments: Vec<Segment>,
-    /// Rows of events in closed segments, and those that could not be written.
-    pub(crate) events_written: i64,
-    /// Rows that a rotation has dropped again.
-    pub(crate) rotated: i64,
-    lost: i64,
-    on_create: Option<OnCreate>,
-    names: Option<Names>,
-    /// Waiting rows whose ids others ask for, and those that have got them.
-    asked: Vec<(u32, OpKey)>,
-    named: Vec<(OpKey, i64)>,
-    tap: Option<Tap<R>>,
-    /// Rows end here.
-    discard: bool,
-}
-
-/// Shown every row of a table as it is pushed.
-#[derive(Clone)]
-pub struct Tap<R>(pub Arc<dyn Fn(&R) + Send + Sync>);
-
-impl<R> std::fmt::Debug for Tap<R> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tap")
-    }
-}
-
 /// What maps the names of rows and manifests on their way to the disk, shared by all tables and whoever asks
 /// what a mapped name was.
 pub type Names = Arc<Mutex<Anonymizer>>;
-
-impl<R: Row> TableWriter<R> {
-    pub(crate) fn new(reel: &Path, options: WriterOptions) -> Self {
-        Self {
-            reel: reel.into(),
-            options,
-            columns: R::Columns::default(),
-            times: Vec::new(),
-            to_ns: i64::MIN,
-            events: 0,
-            oldest: None,
-            next_id: 0,
-            next_segment: 0,
-            segments: Vec::new(),
-            events_written: 0,
-            rotated: 0,
-            lost: 0,
-            on_create: None,
-            names: None,
-            asked: Vec::new(),
-            named: Vec::new(),
-            tap: None,
-            discard: false,
-        }
-    }
-
-    /// Shows every row from now on to `tap`, before its names are mapped.
-    pub fn tap(&mut self, tap: Tap<R>) {
-        self.tap = Some(tap);
-    }
-
-    /// Adds a row; closes the segment when it is full.
-    pub fn push(&mut self, mut row: R) -> Result<()> {
-        if let Some(Tap(tap)) = &self.tap {
-            tap(&row);
-        }
-        if self.discard {
-            return Ok(());
-        }
-        self.map_names(&mut row);
-        self.push_as_is(row)
-    }
-
-    fn map_names(&self, row: &mut R) {
-        if let Some(names) = &self.names {
-            locked(names).row(row);
-        }
-    }
-
-    /// The same of a row whose names are mapped already, where names are mapped at all.
-    pub fn push_as_is(&mut self, row: R) -> Result<()> {
-        self.add(row);
-        if self.is_full() { self.flush() } else { Ok(()) }
-    }
-
-    fn is_full(&self) -> bool {
-        self.times.len() >= self.options.segment_rows
-    }
-
-    fn add(&mut self, row: R) {
-        if self.times.is_empty() {
-            self.oldest = Some(Instant::now());
-        }
-        row.append(&mut self.columns);
-        self.times.push(row.time_ns());
-        self.to_ns = self.to_ns.max(row.end_ns());
-        self.events += i64::from(row.is_event());
-    }
-
-    /// Closes the segment if it is old enough; to be called now and then when no rows come.
-    pub fn flush_if_old(&mut self) -> Result<()> {
-        if self.is_old() { self.flush() } else { Ok(()) }
-    }
-
-    fn is_old(&self) -> bool {
-        self.oldest.is_some_and(|t| t.elapsed() >= self.options.segment_age)
-    }
-
-    /// The table's name.
-    pub fn name(&self) -> &'static str {
-        R::TABLE
-    }
-
-    /// Rows written and closed so far; rows of the open segment do not count.
-    pub fn written(&self) -> i64 {
-        self.segments.iter().map(|s| s.rows).sum()
-    }
-
-    /// Bytes of the table: what is closed, and what the open segment will take if its rows are like those before.
-    pub fn bytes_about(&self) -> i64 {
-        let closed: i64 = self.segments.iter().map(|s| s.bytes).sum();
-        let rows = self.written();
-        let waiting = self.times.len() as i64;
-        if rows == 0 { waiting * ROW_BYTES_GUESS } else { closed + waiting * closed / rows }
-    }
-
-    /// Rows waiting in the open segment.
-    pub fn waiting(&self) -> usize {
-        self.times.len()
-    }
-
-    /// Rows of events that were pushed but could not be written.
-    pub fn lost(&self) -> i64 {
-        self.lost
-    }
-
-    /// Rows that were written and that a rotation has dropped again.
-    pub fn rotated(&self) -> i64 {
-        self.rotated
-    }
-
-    /// Puts other rows in the place of a closed segment; without any, the segment goes. Ids stay as they are.
-    pub(crate) fn replace(&mut self, index: usize, rows: &[R]) -> Result<()> {
-        let file = self.segments[index].file.clone();
-        if rows.is_empty() {
-            let path = self.reel.join(&file);
-            fs::remove_file(&path).map_err(ReelError::io(&path, "dropping the segment"))?;
-            self.segments.remove(index);
-            return Ok(());
-        }
-        let mut apart = self.apart(rows);
-        let bytes = apart.put_segment(&file, None)?;
-        self.segments[index] = span_of(file, bytes, rows);
-        Ok(())
-    }
-
-    /// A writer of these rows alone, which are sorted and have their ids.
-    fn apart(&self, rows: &[R]) -> Self {
-        let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
-        for row in rows {
-            row.append(&mut apart.columns);
-            apart.times.push(row.time_ns());
-        }
-        apart
-    }
-
-    /// Writes rows, which are sorted and have their ids, to `path` as what will be the segment `file`.
-    pub(crate) fn write_rows(&self, path: &Path, file: &str, rows: &[R]) -> Result<Segment> {
-        let bytes = self.apart(rows).write_segment(path, None)?;
-        Ok(span_of(file.into(), bytes, rows))
-    }
-
-    /// The reel's folder.
-    pub(crate) fn reel(&self) -> &Path {
-        &self.reel
-    }
-
-    /// The rows of a closed segment.
-    pub(crate) fn rows_of(&self, index: usize) -> Result<Vec<R>> {
-        let path = self.reel.join(&self.segments[index].file);
-        let mut rows = Vec::new();
-        let mut reader = open_segment(&path, &[])?;
-        while let Some(batch) = next_batch(&mut reader) {
-            batch
-                .and_then(|b| R::read(&b, &mut rows))
-                .map_err(|why| ReelError::BadSegment { path: path.clone(), why })?;
-        }
-        Ok(rows)
-    }
-
-    /// The closed segments.
-    pub(crate) fn into_segments(self) -> Vec<Segment> {
-        self.segments
-    }
-
-    /// Closes the open segment. On failure its rows are gone, counted as lost, and nothing of it stays on disk.
-    pub fn flush(&mut self) -> Result<()> {
-        self.oldest = None;
-        if self.times.is_empty() {
-            return Ok(());
-        }
-        let done = self.close_segment();
-        match done {
-            Ok(()) => self.events_written += self.events,
-            Err(_) => self.lost += self.events,
-        }
-        R::clear(&mut self.columns);
-        self.asked.clear();
-        self.times.clear();
-        self.to_ns = i64::MIN;
-        self.events = 0;
-        done
-    }
-
-    fn close_segment(&mut self) -> Result<()> {
-        let times = &self.times;
-        // Calls are written when they end and sorted by when they began, so rows of one thread are sorted already.
-        let sorted: Option<Vec<u32>> = (!times.is_sorted()).then(|| {
-            let mut rows: Vec<u32> = (0..times.len() as u32).collect();
-            rows.sort_by_key(|row| times[*row as usize]);
-            rows
-        });
-        let order = sorted.as_deref();
-        let from_ns = times[order.map_or(0, |o| o[0] as usize)];
-        R::assign_ids(&mut self.columns, order, &mut self.next_id);
-        let columns = &self.columns;
-        let ids = self.asked.drain(..).filter_map(|(row, key)| Some((key, R::id_of(columns, row)?)));
-        self.named.extend(ids);
-        let name = format!("{}/{:06}.parquet", R::TABLE, self.next_segment);
-        let bytes = self.put_segment(&name, order)?;
-        self.next_segment += 1;
-        self.segments.push(Segment { file: name, rows: self.times.len() as i64, bytes, from_ns, to_ns: self.to_ns });
-        Ok(())
-    }
-
-    /// Writes rows of their own as the segment `name`, which replaces the one before. Not counted, not listed.
-    fn write_apart(&mut self, name: &str, mut rows: Vec<R>) -> Result<()> {
-        if rows.is_empty() {
-            return self.remove_apart(name);
-        }
-        rows.sort_by_key(Row::time_ns);
-        let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
-        for mut row in rows {
-            if let Some(names) = &self.names {
-                locked(names).row(&mut row);
-            }
-            row.append(&mut apart.columns);
-            apart.times.push(row.time_ns());
-        }
-        apart.put_segment(&format!("{}/{name}", R::TABLE), None).map(drop)
-    }
-
-    fn remove_apart(&self, name: &str) -> Result<()> {
-        let path = self.reel.join(R::TABLE).join(name);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(ReelError::io(&path, "removing the segment")(e)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Writes the waiting rows as the file `name` of the reel, whole or not at all; its size.
-    fn put_segment(&mut self, name: &str, order: Order<'_>) -> Result<i64> {
-        let dir = self.reel.join(R::TABLE);
-        match fs::create_dir(&dir) {
-            // Not the folders above: where somebody has removed the reel, that shall be told.
-            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(ReelError::io(&dir, "creating the table's folder")(e));
-            }
-            _ => {}
-        }
-        let path = self.reel.join(name);
-        let tmp = path.with_extension("parquet.tmp");
-        let bytes = self.write_segment(&tmp, order).inspect_err(|_| {
-            // Best effort: on a full disk this is what makes room for the manifest.
-            let _ = fs::remove_file(&tmp);
-        })?;
-        fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the segment in place"))?;
-        // The name, too, has to outlive a crash of the machine.
-        File::open(&dir).and_then(|d| d.sync_all()).map_err(ReelError::io(&dir, "syncing the table's folder"))?;
-        Ok(bytes)
-    }
-
-    fn write_segment(&mut self, tmp: &Path, order: Order<'_>) -> Result<i64> {
-        let bad = |why: String| ReelError::Write { path: tmp.into(), why };
-        let file = File::create(tmp).map_err(ReelError::io(tmp, "creating the segment"))?;
-        if let Some(OnCreate(f)) = &self.on_create {
-            f(&file);
-        }
-        let schema = schema::<R>();
-        let properties = properties::<R>(&R::shapes(&self.columns, order))?;
-        let mut w = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| bad(e.to_string()))?;
-        let rows = self.times.len();
-        for first in (0..rows).step_by(BATCH_ROWS) {
-            let places = first..rows.min(first + BATCH_ROWS);
-            let batch = batch::<R>(&schema, &mut self.columns, places, order).map_err(bad)?;
-            w.write(&batch).map_err(|e| bad(e.to_string()))?;
-        }
-        let file = w.into_inner().map_err(|e| bad(e.to_string()))?;
-        file.sync_all().map_err(ReelError::io(tmp, "syncing the segment"))?;
-        Ok(file.metadata().map_err(ReelError::io(tmp, "measuring the segment"))?.len() as i64)
-    }
-}
-
-/// The entry of a segment of these rows.
-fn span_of<R: Row>(file: String, bytes: i64, rows: &[R]) -> Segment {
-    let from_ns = rows.first().map_or(0, Row::time_ns);
-    let to_ns = rows.iter().map(Row::end_ns).max().unwrap_or(from_ns);
-    Segment { file, rows: rows.len() as i64, bytes, from_ns, to_ns }
-}
 
 /// Writes a reel: one [`TableWriter`] per table and, at the end, the manifest.
 #[derive(Debug)]
@@ -502,7 +177,6 @@ macro_rules! each_table {
 }
 
 mod copy;
-mod reserve;
 
 impl ReelWriter {
     /// Makes the folder `path` and a manifest in state `recording`. An existing path is an error.
@@ -532,6 +206,19 @@ impl ReelWriter {
         writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() })?;
         writer.reserve = Reserve::new(path);
         Ok(writer)
+    }
+
+    /// A writer of further tables of a reel that is there and was closed or repaired: of tables that it has none of.
+    /// [`Self::segments`] are theirs alone.
+    ///
+    /// # Errors
+    /// When somebody writes the reel.
+    pub fn beside(path: &Path) -> Result<Self> {
+        let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
+        if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
+            return Err(ReelError::Write { path: path.into(), why: "it is being written by another process".into() });
+        }
+        Ok(Self::tables(path, WriterOptions::default(), Some(lock)))
     }
 
     fn tables(path: &Path, options: WriterOptions, lock: Option<File>) -> Self {

@@ -1,0 +1,71 @@
+//! The maps that may be changed while recording, from any thread.
+
+use std::mem::size_of;
+
+use ioreel_bpf::{
+    IoreelSkel,
+    types::{file_id, hidden_key},
+};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::CaptureError;
+
+/// The maps that may be changed while recording, from any thread.
+#[derive(Debug)]
+pub struct Tables {
+    devices: MapHandle,
+    hidden_files: MapHandle,
+    unwanted_files: MapHandle,
+}
+
+impl Tables {
+    /// Those of loaded probes.
+    pub(super) fn of(skel: &IoreelSkel<'_>) -> Result<Self, CaptureError> {
+        let open = CaptureError::bpf("opening a table");
+        let all = || -> libbpf_rs::Result<Self> {
+            Ok(Self {
+                devices: MapHandle::try_from(&skel.maps.devices)?,
+                hidden_files: MapHandle::try_from(&skel.maps.hidden_files)?,
+                unwanted_files: MapHandle::try_from(&skel.maps.unwanted_files)?,
+            })
+        };
+        all().map_err(open)
+    }
+
+    /// Records this disk from now on.
+    pub fn add_device(&self, dev: i64) -> Result<(), CaptureError> {
+        self.devices
+            .update(&(dev as u32).to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(CaptureError::bpf("naming a device to record"))
+    }
+
+    /// Leaves this file's own device I/O out, for a reason of the wire format's `hide`.
+    pub fn hide_file(&self, ino: u64, sb_dev: u32, why: u32) -> Result<(), CaptureError> {
+        let mut key = [0u8; size_of::<hidden_key>()];
+        key[..8].copy_from_slice(&ino.to_ne_bytes());
+        key[8..12].copy_from_slice(&sb_dev.to_ne_bytes());
+        self.hidden_files
+            .update(&key, &[why as u8], MapFlags::ANY)
+            .map_err(CaptureError::bpf("hiding the recorder's own files"))
+    }
+
+    /// Leaves out, in the kernel, calls on this file alone.
+    pub(crate) fn leave_out_file(&self, file: file_id) -> Result<(), CaptureError> {
+        let mut key = [0u8; size_of::<file_id>()];
+        key[..8].copy_from_slice(&file.ino.to_ne_bytes());
+        key[8..12].copy_from_slice(&file.dev.to_ne_bytes());
+        key[12..16].copy_from_slice(&file.generation.to_ne_bytes());
+        self.unwanted_files
+            .update(&key, &[1], MapFlags::ANY)
+            .map_err(CaptureError::bpf("telling which files are left out"))
+    }
+
+    pub(super) fn duplicate(&self) -> Result<Self, CaptureError> {
+        let copy = |m: &MapHandle| MapHandle::try_from(m).map_err(CaptureError::bpf("sharing a table"));
+        Ok(Self {
+            devices: copy(&self.devices)?,
+            hidden_files: copy(&self.hidden_files)?,
+            unwanted_files: copy(&self.unwanted_files)?,
+        })
+    }
+}
