@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::{
     columns::{Columns, bold, count},
+    names::NameFacts,
     units::{bytes, duration},
 };
 
@@ -45,6 +46,7 @@ struct Document<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     bytes_per_event: Option<f64>,
+    names: &'a Option<NameFacts>,
     manifest: ManifestFacts<'a>,
 }
 
@@ -68,6 +70,7 @@ struct ManifestFacts<'a> {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reel = Reel::open(&args.reel)?;
     let summary = Summary::of(&reel, args.top)?;
+    let names = NameFacts::of(&reel)?;
     if args.json {
         let m = &reel.manifest;
         let document = Document {
@@ -77,6 +80,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             recorded_at: recorded_at(m),
             bytes_per_event: summary.bytes_per_event(),
             summary: &summary,
+            names: &names,
             manifest: ManifestFacts {
                 format: &m.format,
                 tool: &m.tool,
@@ -93,7 +97,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         out!("{}", serde_json::to_string_pretty(&document).context("encoding the JSON")?);
     } else {
-        print(&reel, &summary);
+        print(&reel, &summary, names.as_ref());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -106,8 +110,8 @@ fn recorded_at(m: &Manifest) -> Option<String> {
     jiff::Timestamp::from_second(whole_seconds).ok().map(|t| t.to_string())
 }
 
-fn print(reel: &Reel, s: &Summary) {
-    print_head(reel, s);
+fn print(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
+    print_head(reel, s, names);
     print_mounts(s);
     print_operations(s);
     print_block(reel, s);
@@ -121,7 +125,7 @@ fn print(reel: &Reel, s: &Summary) {
     }
 }
 
-fn print_head(reel: &Reel, s: &Summary) {
+fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
     let m = &reel.manifest;
     let fact = |name: &str, text: &str| out!("{} {text}", bold(&format!("{name:<10}")));
     let kind = match m.kind {
@@ -196,6 +200,11 @@ fn print_head(reel: &Reel, s: &Summary) {
             duration(t.totals.time_ns as i64)
         ),
     );
+    if let Some(names) = names {
+        fact("Names", &names.line());
+    } else if m.kind == Kind::Recording && m.state == State::Truncated && t.totals.calls > 0 {
+        fact("Names", "none: the recorder did not come to them; `ioreel validate --repair` derives what it can");
+    }
     let rows: i64 = s.tables.iter().map(|t| t.rows).sum();
     let size: i64 = s.tables.iter().map(|t| t.bytes).sum();
     let per_event = s.bytes_per_event().map_or(String::new(), |b| format!(", {b:.1} bytes per event"));

@@ -18,6 +18,7 @@ mod info;
 mod logger;
 #[cfg(feature = "capture")]
 mod mark;
+mod names;
 mod output;
 mod plot;
 #[cfg(feature = "capture")]

@@ -25,13 +25,34 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let report = validate(&args.reel, args.repair)?;
+    let mut report = validate(&args.reel, args.repair)?;
+    if args.repair && report.valid {
+        match completed(&args.reel) {
+            Ok(Some(done)) => {
+                report = Report { repaired: [report.repaired, vec![done]].concat(), ..validate(&args.reel, false)? };
+            }
+            Ok(None) => {}
+            Err(e) => report.notes.push(format!("the tables tree and names are missing and could not be derived: {e}")),
+        }
+    }
     if args.json {
         out!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print(&report);
     }
     Ok(if report.valid { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) })
+}
+
+/// Derives what a recorder that died did not come to.
+#[cfg(feature = "capture")]
+fn completed(reel: &std::path::Path) -> Result<Option<String>> {
+    Ok(ioreel_capture::derive::complete(reel)?)
+}
+
+/// Deriving is the recorder's.
+#[cfg(not(feature = "capture"))]
+fn completed(_: &std::path::Path) -> Result<Option<String>> {
+    Ok(None)
 }
 
 fn print(report: &Report) {

@@ -9,6 +9,7 @@ mod places;
 
 use std::{
     collections::{HashMap, HashSet},
+    path::Path,
     sync::{MutexGuard, PoisonError},
 };
 
@@ -16,8 +17,9 @@ use ioreel_traces::{
     Manifest, Reel, ReelWriter, Result, Text,
     anonymize::Anonymizer,
     host,
-    rows::{Fd, Map, Op, Tree},
-    table::{Column, column},
+    manifest::{Kind, State},
+    rows::{Fd, Map, Name, Op, Tree},
+    table::{Column, Row, column},
     writer::Names as MappedNames,
 };
 
@@ -36,7 +38,7 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snaps
     manifest.segments = writer.segments();
     writer.write_manifest(manifest)?;
     let reel = Reel::open(writer.path())?;
-    let disk = Disk { names: writer.names().cloned() };
+    let disk = Disk { names: writer.names().cloned(), unseen: false };
     let snapshot = disk.mapped(snapshot);
     let (mut rows, left_out) = derive(&reel, snapshot, &disk, writer)?;
     if left_out > 0 {
@@ -53,9 +55,44 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snaps
     Ok(())
 }
 
+/// Adds the tables `tree` and `names` to a repaired reel whose recorder died before it came to them, as far as what it
+/// wrote implies them; the disk is not looked at, since time has passed. One sentence, when there was anything to do.
+///
+/// # Errors
+/// When the reel cannot be read or written.
+pub fn complete(path: &Path) -> Result<Option<String>> {
+    let reel = Reel::open(path)?;
+    let mut manifest = reel.manifest.clone();
+    let derived = [Tree::TABLE, Name::TABLE].iter().any(|t| manifest.segments.contains_key(*t));
+    if manifest.kind != Kind::Recording || manifest.state != State::Truncated || derived || reel.count::<Op>() == 0 {
+        return Ok(None);
+    }
+    let mut writer = ReelWriter::beside(path)?;
+    let disk = Disk { names: None, unseen: true };
+    let (mut rows, _) = derive(&reel, Snapshot::default(), &disk, &mut writer)?;
+    rows.sort_by(|a, b| a.path.cmp(&b.path));
+    for (order, mut row) in rows.into_iter().enumerate() {
+        row.order = order as i64;
+        writer.tree.push_as_is(row)?;
+    }
+    writer.flush()?;
+    let done = format!(
+        "tree ({} names) and names ({}) derived from the operations, without looking at the disk: sizes are least sizes",
+        writer.tree.written(),
+        writer.file_names.written()
+    );
+    manifest.segments.extend(writer.segments());
+    manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
+    manifest.warnings.push(format!("repaired: {done}"));
+    writer.write_manifest(&manifest)?;
+    Ok(Some(done))
+}
+
 /// The disk as it is now, by the reel's names: they are hashes where the reel is anonymized.
 struct Disk {
     names: Option<MappedNames>,
+    /// Not to be looked at.
+    unseen: bool,
 }
 
 impl Disk {
@@ -65,6 +102,9 @@ impl Disk {
 
     /// What is at `path` now; `None` when nothing is, or it is not known what the name was.
     fn look(&self, path: &str, origin: &str) -> Option<Tree> {
+        if self.unseen {
+            return None;
+        }
         let clear = match self.names() {
             Some(names) => names.original(path)?,
             None => host::os_path(path),
@@ -103,6 +143,9 @@ struct Clue {
 
 fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<(Vec<Tree>, i64)> {
     let (mut d, left_out) = Deriver::new(reel, snapshot)?;
+    if disk.unseen {
+        d.names = std::mem::take(&mut d.names).unseen();
+    }
     for segment in 0..reel.segments::<Op>().len() {
         if !has_clues(reel, segment)? {
             continue;
@@ -291,6 +334,16 @@ impl Deriver {
                 self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
                 if let (Some(p), 0) = (path, ret) {
                     self.set_cwd(op.task_id, p);
+                }
+            }
+            // Each implies the first.
+            "unshare" if ret == 0 && flags & (libc::CLONE_FS | libc::CLONE_NEWNS | libc::CLONE_NEWUSER) != 0 => {
+                self.places.apart(op.task_id);
+            }
+            // Of any kind where none is named.
+            "setns" if ret == 0 && (flags == 0 || flags & libc::CLONE_NEWNS != 0) => {
+                if let Some(place) = self.places.of_mut(op.task_id) {
+                    place.elsewhere = true;
                 }
             }
             "fchdir" => {

@@ -14,7 +14,7 @@ mod changed;
 mod classify;
 mod command;
 pub mod contents;
-mod derive;
+pub mod derive;
 pub mod doctor;
 mod error;
 mod fault;

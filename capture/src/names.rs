@@ -58,6 +58,8 @@ pub(crate) struct Names {
     gone: VecDeque<String>,
     /// What was there before and was moved, in order.
     moved: Vec<Move>,
+    /// The disk is not asked: it may not be the one that was recorded.
+    unseen: bool,
 }
 
 impl Names {
@@ -107,9 +109,17 @@ impl Names {
         Some(if at.is_empty() { "/".into() } else { at })
     }
 
+    /// The same, without looking at the disk.
+    pub(crate) fn unseen(self) -> Self {
+        Self { unseen: true, ..self }
+    }
+
     fn link(&mut self, path: &str) -> Option<String> {
         if let Some(target) = self.links.get(path) {
             return Some(target.clone());
+        }
+        if self.unseen {
+            return None;
         }
         // A link that was made has been noted; what the snapshot saw, too.
         let known =

@@ -3,7 +3,11 @@
 
 use std::{fs, os::unix::process::CommandExt, path::Path, process::Stdio, time::Duration};
 
-use ioreel_traces::{Reel, manifest::State, rows::Op};
+use ioreel_traces::{
+    Reel,
+    manifest::State,
+    rows::{Name, Op, Tree},
+};
 
 use crate::harness::{bpf::left_behind, describe, ioreel, record, run, temp_dir, text, wait_for};
 
@@ -113,4 +117,16 @@ pub(crate) fn closed_segments_are_kept() {
     let kept = Reel::open(&reel).unwrap();
     assert!(kept.count::<Op>() >= 40_000, "{} operations", kept.count::<Op>());
     assert!(kept.read::<ioreel_traces::rows::Task>().unwrap().iter().any(|t| t.parent.is_none()), "the command's task");
+    // What the recorder writes at its end is derived of what it wrote before.
+    let names = kept.read::<Name>().unwrap();
+    let own = names.iter().find(|n| &*n.path == text(&file)).unwrap();
+    assert_eq!((&*own.how, &own.ended, own.file.is_some()), ("created", &None, true), "{own:?}");
+    let tree = kept.read::<Tree>().unwrap();
+    assert!(tree.iter().any(|t| &*t.path == text(out.path())) && tree.iter().all(|t| &*t.path != text(&file)));
+    assert!(tree.iter().all(|t| t.origin == "derived"), "the disk is not looked at");
+    // Once.
+    let rows = (names.len(), tree.len());
+    assert!(repaired(&reel));
+    let kept = Reel::open(&reel).unwrap();
+    assert_eq!((kept.read::<Name>().unwrap().len(), kept.read::<Tree>().unwrap().len()), rows);
 }
