@@ -136,6 +136,63 @@ pub(crate) fn no_name_reaches_the_disk() {
     assert!(ops.iter().any(|o| o.op.starts_with("rename") && o.path.as_ref().is_some_and(|p| p.ends_with(".txt"))));
 }
 
+/// Names, values and words of every kind that a call can be given, right or wrong; a thread's name, a mark, filters.
+pub(crate) fn whatever_a_call_is_given() {
+    let fs = Mounted::new(Fs::Xfs, DEFAULT_SIZE_BYTES);
+    let program = "
+import ctypes, os, sys, subprocess
+secret, at, ioreel, reel = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+b = secret.encode()
+os.chdir(at)
+open('x', 'w').write('x')
+def each(*names):
+    for name in names:
+        try: os.setxattr('x', name, b + b'-value')
+        except OSError: pass
+        try: os.getxattr('x', name)
+        except OSError: pass
+        try: os.removexattr('x', name)
+        except OSError: pass
+each('user.' + secret, secret, 'system.' + secret, 'system.posix_acl_access', 'system.posix_acl_' + secret, 'security.capability')
+os.symlink(secret + '-target', secret + '-link')
+for kind in (b, b'fuse.' + b, b'ext4'):
+    libc.mount(b + b'-source', b'/nowhere/' + b, kind, 0, b'opt=' + b)
+    libc.syscall(430, kind, 0)
+fd = libc.syscall(430, b'tmpfs', 0)
+for key in (b, b'source', b'size'): libc.syscall(431, fd, 1, key, b, 0)
+libc.syscall(319, b, 0)
+libc.prctl(15, b[:15], 0, 0, 0)
+label = ctypes.create_string_buffer(b, 256)
+f = os.open('x', os.O_RDWR)
+libc.ioctl(f, 0x41009432, label)
+libc.swapon(b'/' + b, 0)
+libc.syscall(179, 0x80000701, b'/dev/' + b, 0, 0)
+libc.umount2(b'/' + b, 0)
+libc.chroot(b'/' + b)
+subprocess.run([ioreel, 'mark', '--reel', reel, secret])
+subprocess.run(['/bin/true', secret, '--' + secret + '=1'])
+try: os.execv('/nowhere/' + secret, [secret])
+except OSError: pass
+";
+    let work = temp_dir();
+    let reel = work.path().join("r.reel");
+    let watch = watch(&reel);
+    let args = ["python3", "-c", program, SECRET, text(fs.path()), env!("CARGO_BIN_EXE_ioreel"), text(&reel)];
+    succeed(&mut record(&reel, &["--anonymize"], &args));
+    assert_eq!(watch.found(), Vec::<PathBuf>::new());
+    let opened = assert_valid(&reel);
+    assert_private(&reel);
+    assert_eq!(opened.manifest.marks.len(), 1);
+    // Words of the kernel stay.
+    let ops: Vec<Op> = opened.read().unwrap();
+    let named = |call: &str, name: &str| ops.iter().any(|o| o.op == call && o.name.as_deref() == Some(name));
+    for (call, name) in [("mount", "ext4"), ("fsopen", "tmpfs"), ("fsconfig", "size"), ("ioctl", "FS_IOC_SETFSLABEL")] {
+        assert!(named(call, name), "{call} {name}");
+    }
+    assert!(named("setxattr", "security.capability"));
+}
+
 pub(crate) fn a_killed_recorder_leaves_no_name() {
     let fs = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
     let program = script(fs.path());

@@ -222,16 +222,19 @@ impl Anonymizer {
                 value.clone()
             }
             Holds::Name => {
-                acl = value.starts_with("system.posix_acl_");
+                acl = words::ACLS.contains(&&**value);
                 match call.as_deref().unwrap_or_default() {
-                    // Requests, types of file systems, keys of their options: words of the kernel.
-                    "ioctl" | "mount" | "fsopen" | "fsconfig" => value.clone(),
+                    // The recorder's own word for the request.
+                    "ioctl" => value.clone(),
+                    // Words of the kernel, where it knows them: a call may be given any.
+                    "mount" | "fsopen" => self.fstype(value).into(),
+                    "fsconfig" if words::is_option(value) => value.clone(),
                     c if c.contains("xattr") => self.xattr(value).into(),
                     _ => self.other(value),
                 }
             }
             // An access list holds numbers; all else may hold anything.
-            Holds::Value if acl => value.clone(),
+            Holds::Value if acl && is_access_list(&text::to_bytes(value)) => value.clone(),
             Holds::Value => self.other(value),
             Holds::Path => self.path(value),
             Holds::Comm => self.comm(value),
@@ -258,11 +261,29 @@ impl Anonymizer {
     }
 }
 
+/// Whether these bytes are an access control list (include/uapi/linux/posix_acl_xattr.h): a version, then entries of
+/// a kind, permissions and a user or group.
+fn is_access_list(bytes: &[u8]) -> bool {
+    const KINDS: [u16; 6] = [1, 2, 4, 8, 16, 32];
+    let entry = |e: &[u8]| {
+        let word = |at: usize| u16::from_le_bytes([e[at], e[at + 1]]);
+        KINDS.contains(&word(0)) && word(2) <= 7
+    };
+    bytes.strip_prefix(&[2, 0, 0, 0]).is_some_and(|rest| rest.len().is_multiple_of(8) && rest.chunks(8).all(entry))
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::tables;
+
+    #[test]
+    fn only_access_lists_pass_as_such() {
+        assert!(is_access_list(b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff"));
+        assert!(!is_access_list(b"secret") && !is_access_list(b"\x02\0\0\0\x01\0\x06\0sec"));
+        assert!(!is_access_list(b"\x02\0\0\0password"));
+    }
 
     fn mapped(path: &str) -> String {
         Anonymizer::new(&Key::of(b"0123456789abcdef").unwrap()).path(&path.into()).to_string()

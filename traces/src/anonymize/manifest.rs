@@ -114,7 +114,7 @@ impl Anonymizer {
         }
     }
 
-    fn fstype(&mut self, fstype: &str) -> String {
+    pub(super) fn fstype(&mut self, fstype: &str) -> String {
         match fstype.split_once('.') {
             _ if fstype.is_empty() || words::FILE_SYSTEMS.binary_search(&fstype).is_ok() => fstype.to_owned(),
             // FUSE's subtype is whatever the mounting program says.

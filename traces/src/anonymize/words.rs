@@ -58,6 +58,17 @@ pub(super) const XATTR_SPACES: &[&str] = &["security.", "system.", "trusted.", "
 pub(super) const XATTRS: &[&str] =
     &["security.capability", "security.ima", "security.selinux", "system.posix_acl_access", "system.posix_acl_default"];
 
+/// Those of them that hold an access list.
+pub(super) const ACLS: &[&str] = &["system.posix_acl_access", "system.posix_acl_default"];
+
+/// Options that name a place: what they are given does, not what they are called.
+const PLACE_OPTIONS: &[&str] = &["lowerdir", "lowerdir+", "source", "upperdir", "workdir"];
+
+/// Whether a file system's option is called so.
+pub(super) fn is_option(name: &str) -> bool {
+    [OPTIONS, VALUED_OPTIONS, PLACE_OPTIONS].into_iter().any(|list| list.contains(&name))
+}
+
 /// File system types, as in mountinfo.
 pub(super) const FILE_SYSTEMS: &[&str] = &[
     "9p",
