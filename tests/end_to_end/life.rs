@@ -11,10 +11,16 @@ use std::{
 use ioreel_traces::{
     Reel,
     manifest::State,
-    rows::{Op, Task},
+    rows::{Bio, File, Op, Task},
 };
 
-use crate::harness::{assert_valid, describe, finish, ioreel, record, run, succeed, temp_dir, text, wait_for};
+use crate::harness::{
+    assert_valid, describe,
+    device::Device,
+    finish, ioreel,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
+    record, run, succeed, temp_dir, text, wait_for,
+};
 
 /// Calls `pread` on one file, each with another offset, while the recorder is stopped for parts of it: what it
 /// must lose is known to the row.
@@ -84,6 +90,53 @@ pub(crate) fn losses_are_exact() {
     let info = succeed(&mut ioreel(["info", text(reel.path())]));
     let info = String::from_utf8_lossy(&info.stdout).into_owned();
     assert!(info.contains("SOME WERE LOST") && info.contains("Where events were lost"), "{info}");
+}
+
+/// The other classes: requests and bios whose number is known, and waits and the page cache, of each of which more is seen
+/// than there is room for. Whatever is missing is counted and located.
+pub(crate) fn losses_of_every_class() {
+    const READS: i64 = 20_000;
+    const PROGRAM: &str = "
+import mmap, os, signal, sys
+device, path, reads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+recorder = os.getppid()
+raw = os.open(device, os.O_RDONLY | os.O_DIRECT)
+room = mmap.mmap(-1, 4096)
+f = os.open(path, os.O_RDWR)
+os.kill(recorder, signal.SIGSTOP)
+for i in range(reads): os.preadv(raw, [room], (i * 7919 % 100000) * 4096)
+for i in range(0, 64 << 20, 65536): os.pread(f, 65536, i)
+for i in range(0, 64 << 20, 4096): os.pwrite(f, b'x' * 4096, i)
+os.fsync(f)
+os.kill(recorder, signal.SIGCONT)
+";
+    let (disk, out) = (Device::looped(DEFAULT_SIZE_BYTES), temp_dir());
+    let mount = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let (reel, file) = (out.path().join("x.reel"), mount.path().join("file"));
+    fs::write(&file, vec![b'f'; 64 << 20]).unwrap();
+    go_cold_with(&[&file]);
+    let options = ["--cache", "--waits", "--ring-mib", "1", "--settle", "none", "--no-snapshot"];
+    let reads = READS.to_string();
+    let args = ["python3", "-c", PROGRAM, text(disk.path()), text(&file), &reads];
+    let output = run(&mut record(&reel, &options, &args));
+    assert!(output.status.success(), "{}", describe(&output));
+    succeed(&mut ioreel(["validate", text(&reel)]));
+    let reel = Reel::open(&reel).unwrap();
+    let m = &reel.manifest;
+    for class in ["ops", "block", "bio", "cache"] {
+        let l = m.ledger[class];
+        assert!(l.lost > 0, "nothing of {class} was lost: {:?}", m.ledger);
+        assert_eq!(l.seen, l.written + l.lost + l.filtered, "{class}: {l:?}");
+    }
+    // As many as were made on the disk that nobody else uses: those that are there, and those lost on all disks.
+    let dev = crate::attribution::number(disk.path());
+    let there = reel.rows::<Bio>().filter(|b| b.as_ref().unwrap().dev == dev).count() as i64;
+    let (bios, requests) = (m.ledger["bio"], m.ledger["block"]);
+    assert!(there < READS && there + bios.lost >= READS, "{there} of {READS} bios, {bios:?}");
+    let rest = reel.rows::<Bio>().filter(|b| b.as_ref().unwrap().dev != dev).count() as i64;
+    assert!(bios.seen - bios.filtered >= READS + rest && requests.seen >= READS, "{bios:?} {requests:?}");
+    let located: i64 = m.losses.iter().map(|l| l.events).sum();
+    assert_eq!(located, m.lost(), "{:?} {:?}", m.ledger, m.losses);
 }
 
 /// Calls as fast as can be for six seconds; writes how many, and a line when it begins.
@@ -226,6 +279,40 @@ pub(crate) fn few_capabilities() {
     assert!(ops.iter().any(|o| o.op == "write" && o.ret == Some(5) && o.file.is_some()));
     let task = reel.read::<Task>().unwrap().into_iter().find(|t| t.parent.is_none()).unwrap();
     assert_eq!(task.uid, Some(65534));
+}
+
+/// With these capabilities alone calls and disks are told of on every file system, by a user who may not read the disk.
+pub(crate) fn few_capabilities_on(fs: Fs) {
+    const BYTES: i64 = 2 << 20;
+    let (mount, dir) = (Mounted::new(fs, DEFAULT_SIZE_BYTES), temp_dir());
+    for open in [mount.path(), dir.path()] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let (program, reel) = (dir.path().join("ioreel"), dir.path().join("x.reel"));
+    succeed(Command::new("cp").arg(env!("CARGO_BIN_EXE_ioreel")).arg(&program));
+    let caps = "-all,+bpf,+perfmon,+dac_read_search";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.args([format!("--inh-caps={caps}"), format!("--ambient-caps={caps}")]);
+    let script = format!("cd {}; dd if=/dev/urandom of=f bs=64k count=32 conv=fsync 2>/dev/null", text(mount.path()));
+    command.arg(&program).args(["record", "-o", text(&reel), "--", "sh", "-ec", &script]);
+    succeed(command.current_dir(dir.path()));
+    let reel = assert_valid(&reel);
+    let file = format!("{}/f", text(mount.path()));
+    let files: Vec<File> = reel.read().unwrap();
+    let own = files.iter().find(|f| f.path.as_deref() == Some(&*file)).unwrap();
+    let ops = reel.read::<Op>().unwrap();
+    let written = ops.iter().filter(|o| o.op == "write" && o.file == Some(own.file));
+    assert_eq!(written.filter_map(|o| o.ret).sum::<i64>(), BYTES);
+    let Some(dev) = mount.device_number() else { return };
+    let bios: Vec<Bio> = reel.read::<Bio>().unwrap().into_iter().filter(|b| b.dev == dev && b.op == "write").collect();
+    let of_file = |b: &&Bio| b.class == "data" && b.file == Some(own.file);
+    assert_eq!(bios.iter().filter(of_file).map(|b| b.len_bytes).sum::<i64>(), BYTES, "{bios:?}");
+    let time = |class: Option<&str>| -> i64 {
+        let rows = bios.iter().filter(|b| class.is_none_or(|c| b.class == c));
+        rows.filter_map(|b| Some(b.complete_ns? - b.queue_ns)).sum()
+    };
+    assert!(time(Some("unknown")) * 100 <= time(None), "{bios:?}");
 }
 
 /// What the recorder was given, the command is given: SIGPIPE as it was.

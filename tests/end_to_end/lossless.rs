@@ -133,6 +133,48 @@ pub(crate) fn loses_no_operation() {
     assert_eq!((renames, children, creates), (threads * 150, threads * 6, threads * 15));
 }
 
+/// Requests to io_uring by several processes: those are the program's, and the program can be stopped.
+pub(crate) fn loses_no_request() {
+    const JOBS: i64 = 4;
+    const REQUESTS: i64 = 4096;
+    let out = temp_dir();
+    let (reel, base) = (out.path().join("x.reel"), out.path().join("base"));
+    fs::create_dir(&base).unwrap();
+    let (directory, jobs) = (format!("--directory={}", text(&base)), format!("--numjobs={JOBS}"));
+    let size = format!("--size={}", REQUESTS * 4096);
+    let fio = [
+        "fio",
+        "--name=job",
+        "--ioengine=io_uring",
+        "--iodepth=8",
+        "--rw=randwrite",
+        "--bs=4k",
+        "--fallocate=none",
+        &directory,
+        &jobs,
+        &size,
+    ];
+    let options = ["--ring-mib", "1", "--no-snapshot", "--lossless"];
+    let child = record(&reel, &options, &fio).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the recording to begin", || reel.join("manifest.json").exists().then_some(()));
+    let begun = || fs::read_dir(&base).is_ok_and(|mut d| d.next().is_some());
+    wait_for("fio to begin", || begun().then_some(()));
+    let stop_hindering = hinder(child.id());
+    std::thread::sleep(Duration::from_secs(3));
+    stop_hindering();
+    let output = finish(child);
+    assert!(output.status.success(), "{}", describe(&output));
+    succeed(&mut ioreel(["validate", text(&reel)]));
+    let reel = Reel::open(&reel).unwrap();
+    let m = &reel.manifest;
+    let writes = reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.source == "io_uring" && o.op == "write");
+    let mut per_process: BTreeMap<i32, i64> = BTreeMap::new();
+    writes.for_each(|o| *per_process.entry(o.pid).or_default() += 1);
+    assert_eq!(m.ledger["ops"].lost, 0, "{:?}", m.ledger);
+    assert_eq!(per_process.values().copied().collect::<Vec<_>>(), vec![REQUESTS; JOBS as usize], "{:?}", m.ledger);
+    assert!(!reel.read::<Stop>().unwrap().is_empty(), "the rings never filled");
+}
+
 /// The state of a process as in /proc/PID/stat: `T` stands still.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

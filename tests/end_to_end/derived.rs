@@ -1,0 +1,165 @@
+//! What the recording implies of names: roots that were changed, mounts, subvolumes, threads that part company. The tree
+//! before, and who had which name when.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use ioreel_traces::{
+    Reel,
+    rows::{File, Name, Tree},
+};
+
+use crate::harness::{
+    assert_valid,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    record, succeed, temp_dir, text,
+};
+
+fn recorded(reel: &Path, script: &str, args: &[&str]) -> Reel {
+    let command = [&["unshare", "--mount", "python3", "-c", script], args].concat();
+    succeed(&mut record(reel, &["--no-snapshot"], &command));
+    assert_valid(reel)
+}
+
+struct Found {
+    tree: HashMap<String, Tree>,
+    names: Vec<Name>,
+    files: HashMap<i64, File>,
+}
+
+impl Found {
+    fn of(reel: &Reel) -> Self {
+        Self {
+            tree: reel.rows::<Tree>().map(|t| t.unwrap()).map(|t| (t.path.to_string(), t)).collect(),
+            names: reel.read().unwrap(),
+            files: reel.rows::<File>().map(|f| f.unwrap()).map(|f| (f.file, f)).collect(),
+        }
+    }
+
+    #[track_caller]
+    fn was_there(&self, path: &str, kind: &str) {
+        assert_eq!(self.tree.get(path).map(|t| &*t.kind), Some(kind), "{path}");
+    }
+
+    #[track_caller]
+    fn was_not_there(&self, path: &str) {
+        assert!(!self.tree.contains_key(path), "{:?}", self.tree.get(path));
+    }
+
+    #[track_caller]
+    fn named(&self, path: &str) -> &Name {
+        let all: Vec<_> = self.names.iter().filter(|n| &*n.path == path).collect();
+        assert_eq!(all.len(), 1, "{path}: {all:?}");
+        all[0]
+    }
+}
+
+/// A root of its own, and where a thread stands when it no longer shares that with the others.
+pub(crate) fn roots_and_places() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let base = text(mount.path()).to_owned();
+    for dir in ["root/inside", "place", "other"] {
+        fs::create_dir_all(mount.path().join(dir)).unwrap();
+    }
+    fs::write(mount.path().join("root/inside/old"), "old").unwrap();
+    fs::write(mount.path().join("other/old"), "older").unwrap();
+    std::os::unix::fs::symlink("/inside", mount.path().join("root/link")).unwrap();
+    let script = "
+import ctypes, os, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+base = sys.argv[1]
+os.chdir(base)
+def apart():
+    assert libc.unshare(0x200) == 0
+    os.chdir('place')
+    open('by-thread', 'w').close()
+t = threading.Thread(target=apart); t.start(); t.join()
+open('by-main', 'w').close()
+pid = os.fork()
+if pid == 0:
+    os.chroot(base + '/root')
+    os.chdir('/')
+    open('/link/old').close()
+    open('/inside/new', 'w').close()
+    try: open('/../other/old')
+    except OSError: pass
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+";
+    let found = Found::of(&recorded(&out.path().join("x.reel"), script, &[&base]));
+    found.was_there(&format!("{base}/root"), "directory");
+    found.was_there(&format!("{base}/root/inside/old"), "regular");
+    found.was_there(&format!("{base}/root/link"), "symlink");
+    found.was_not_there("/inside/old");
+    found.was_not_there(&format!("{base}/other/old"));
+    for made in ["root/inside/new", "place/by-thread", "by-main"] {
+        found.was_not_there(&format!("{base}/{made}"));
+        let name = found.named(&format!("{base}/{made}"));
+        assert_eq!((&*name.how, &name.ended), ("created", &None), "{name:?}");
+        let file = &found.files[&name.file.unwrap()];
+        assert_eq!(&*file.kind, "regular", "{file:?}");
+    }
+}
+
+/// What is mounted where: the places must have been there, what lies behind them was not.
+pub(crate) fn mounts() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let base = text(mount.path()).to_owned();
+    for dir in ["empty", "from", "to"] {
+        fs::create_dir_all(mount.path().join(dir)).unwrap();
+    }
+    fs::write(mount.path().join("from/file"), "data").unwrap();
+    let script = "
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+base = sys.argv[1].encode()
+assert libc.mount(b'nothing', base + b'/empty', b'tmpfs', 0, b'') == 0
+open(base + b'/empty/new', 'w').close()
+assert libc.mount(base + b'/from', base + b'/to', None, 4096, None) == 0
+open(base + b'/to/file').close()
+assert libc.umount2(base + b'/to', 2) == 0
+assert libc.umount2(base + b'/empty', 2) == 0
+";
+    let found = Found::of(&recorded(&out.path().join("x.reel"), script, &[&base]));
+    for dir in ["empty", "from", "to"] {
+        found.was_there(&format!("{base}/{dir}"), "directory");
+    }
+    found.was_not_there(&format!("{base}/empty/new"));
+    found.was_not_there(&format!("{base}/nothing"));
+    assert!(!found.tree.contains_key("/nothing") && !found.tree.keys().any(|k| k.ends_with("/nothing")));
+    assert_eq!(&*found.named(&format!("{base}/empty/new")).how, "created");
+}
+
+/// Subvolumes and snapshots come and go like directories.
+pub(crate) fn subvolumes() {
+    let (mount, out) = (Mounted::new(Fs::Btrfs, DEFAULT_SIZE_BYTES), temp_dir());
+    let base = text(mount.path()).to_owned();
+    succeed(std::process::Command::new("btrfs").args(["-q", "subvolume", "create", &format!("{base}/old")]));
+    fs::write(mount.path().join("old/file"), "data").unwrap();
+    let script = "
+import os, subprocess, sys
+base = sys.argv[1]
+def btrfs(*words): subprocess.run(['btrfs', '-q', 'subvolume', *words], check=True)
+os.chdir(base)
+btrfs('create', 'new')
+open('new/file', 'w').close()
+btrfs('snapshot', 'old', 'snap')
+open('snap/file').close()
+btrfs('delete', 'old')
+btrfs('delete', 'new')
+";
+    let found = Found::of(&recorded(&out.path().join("x.reel"), script, &[&base]));
+    found.was_there(&format!("{base}/old"), "directory");
+    found.was_not_there(&format!("{base}/new"));
+    found.was_not_there(&format!("{base}/snap"));
+    found.was_not_there(&format!("{base}/new/file"));
+    let of = |name: &str| {
+        let n = found.named(&format!("{base}/{name}"));
+        (n.how.to_string(), n.ended.as_deref().map(str::to_owned))
+    };
+    let ended = |how: &str, ended: Option<&str>| (how.to_owned(), ended.map(str::to_owned));
+    assert_eq!(of("snap"), ended("created", None));
+    assert_eq!(of("new"), ended("created", Some("unlinked")));
+    assert_eq!(of("old").1.as_deref(), Some("unlinked"));
+    // It went with its folder: no call named it.
+    assert_eq!(of("new/file"), ended("created", Some("lost")));
+}
