@@ -25,12 +25,21 @@ mod generated {
 }
 use generated::types::ksym_rec;
 
+/// What the kernel's symbol iterator tells.
+#[derive(Debug)]
+pub struct Ksyms {
+    /// Functions with their addresses.
+    pub addresses: Vec<(String, u64)>,
+    /// This process's number in the first process id name space.
+    pub own_tgid: u32,
+}
+
 /// The addresses of these functions, modules' included. A name may have several (static functions of one name) or
 /// none.
 ///
 /// # Errors
 /// When the kernel refuses the iterator: no BTF, no privileges, older than 6.0.
-pub fn addresses(names: &[&str]) -> libbpf_rs::Result<Vec<(String, u64)>> {
+pub fn ask(names: &[&str]) -> libbpf_rs::Result<Ksyms> {
     let mut object = MaybeUninit::uninit();
     let mut skel = generated::KsymsSkelBuilder::default().open(&mut object)?.load()?;
     const NAME_BYTES: usize = size_of::<ksym_rec>() - size_of::<u64>();
@@ -43,7 +52,8 @@ pub fn addresses(names: &[&str]) -> libbpf_rs::Result<Vec<(String, u64)>> {
     let link = skel.links.ksyms.as_ref().ok_or_else(|| std::io::Error::other("iter/ksym has no link"))?;
     let mut bytes = Vec::new();
     Iter::new(link)?.read_to_end(&mut bytes).context("reading iter/ksym")?;
-    Ok(bytes
+    let own_tgid = skel.maps.bss_data.as_deref().map_or(0, |bss| bss.reader_tgid);
+    let addresses = bytes
         .chunks_exact(size_of::<ksym_rec>())
         .filter_map(|rec| {
             let (address, name) = rec.split_first_chunk::<8>()?;
@@ -51,5 +61,6 @@ pub fn addresses(names: &[&str]) -> libbpf_rs::Result<Vec<(String, u64)>> {
             Some((String::from_utf8_lossy(name).into_owned(), u64::from_ne_bytes(*address)))
         })
         .filter(|(_, address)| *address != 0)
-        .collect())
+        .collect();
+    Ok(Ksyms { addresses, own_tgid })
 }

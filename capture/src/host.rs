@@ -234,6 +234,15 @@ pub fn mount_namespace() -> u32 {
     fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino() as u32)
 }
 
+/// The number of this process's process id name space, 0 for the first one, in which the kernel counts.
+pub fn own_pid_namespace() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    /// include/linux/proc_ns.h, `PROC_PID_INIT_INO`.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    let number = fs::metadata("/proc/self/ns/pid").map_or(INITIAL, |m| m.ino());
+    if number == INITIAL { 0 } else { number as u32 }
+}
+
 /// Effective capabilities of this process, as in /proc/self/status.
 pub fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -109,10 +109,7 @@ pub(crate) fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &
 /// Whether process ids mean the same here and in the kernel: in a container's own process id name space the
 /// recorder would resume the wrong processes.
 pub(crate) fn sees_all_processes() -> bool {
-    /// include/linux/proc_ns.h, `PROC_PID_INIT_INO`.
-    const INITIAL: u64 = 0xEFFF_FFFC;
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|m| m.ino() == INITIAL)
+    crate::host::own_pid_namespace() == 0
 }
 
 /// How long the guardian looks for stopped processes after the recorder's death: the probes are detached within.

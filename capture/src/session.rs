@@ -134,7 +134,8 @@ impl<'obj> Session<'obj> {
             rodata.host_mnt_ns = host::mount_namespace();
             rodata.target_kind = plan.target.kind().0;
             rodata.target_cgroup = if let Targets::Cgroup(id) = plan.target { id } else { 0 };
-            rodata.self_tgid = if plan.ops { std::process::id() } else { 0 };
+            rodata.self_tgid = if plan.ops { end_ios.own_tgid } else { 0 };
+            rodata.own_pid_ns = host::own_pid_namespace();
             rodata.fixed_devices = plan.fixed_devices;
             for (slot, desc) in rodata.end_ios.iter_mut().zip(&end_ios.known) {
                 *slot = *desc;

@@ -51,15 +51,21 @@ pub(crate) struct EndIos {
     pub(crate) known: Vec<end_io_desc>,
     /// Why less will be told apart, if so.
     pub(crate) warning: Option<String>,
+    /// This process's number as the kernel counts, whatever name space it is in.
+    pub(crate) own_tgid: u32,
 }
 
 /// Asks the kernel's symbol iterator, and where it is refused /proc/kallsyms.
 pub(crate) fn end_ios() -> EndIos {
     let names: Vec<&str> = END_IOS.iter().map(|(name, _)| *name).collect();
-    let found = ksyms::addresses(&names).unwrap_or_else(|e| {
-        log::debug!("iter/ksym: {e}");
-        from_proc(&names)
-    });
+    let own = std::process::id();
+    let (found, own_tgid) = match ksyms::ask(&names) {
+        Ok(told) => (told.addresses, if told.own_tgid == 0 { own } else { told.own_tgid }),
+        Err(e) => {
+            log::debug!("iter/ksym: {e}");
+            (from_proc(&names), own)
+        }
+    };
     let missing: Vec<&str> =
         NEEDED.iter().copied().filter(|name| !found.iter().any(|(known, _)| known == name)).collect();
     let warning = (!missing.is_empty()).then(|| {
@@ -72,7 +78,7 @@ pub(crate) fn end_ios() -> EndIos {
         let same = found.iter().filter(move |(known, _)| known == name);
         same.map(move |(_, address)| end_io_desc { address: *address, kind: u64::from(kind.0) })
     });
-    EndIos { known: known.collect(), warning }
+    EndIos { known: known.collect(), warning, own_tgid }
 }
 
 fn from_proc(names: &[&str]) -> Vec<(String, u64)> {

@@ -56,6 +56,37 @@ pub(crate) fn forks_and_execs() {
 }
 
 /// More threads at a time than the probes have quick places for: every hundredth or so shares its place with another.
+/// Where the recorder's own numbers of processes are not the kernel's: a command, and a process named by the number that
+/// it has there.
+pub(crate) fn a_recorder_in_a_container() {
+    let out = temp_dir();
+    let (command, running) = (out.path().join("command.reel"), out.path().join("running.reel"));
+    let (file, other) = (out.path().join("file"), out.path().join("other"));
+    let recorder = env!("CARGO_BIN_EXE_ioreel");
+    // Some numbers are used up first, so that a mix-up of name spaces could not go unseen.
+    let script = format!(
+        "for i in 1 2 3 4 5 6 7; do /bin/true; done\n\
+         {recorder} record -o {command} -- sh -c 'cat /etc/hostname >{file}'\n\
+         (while :; do echo x >>{other}; sleep 0.01; done) &\n\
+         {recorder} record --pid $! --duration 1s -o {running}\nkill $!\n",
+        command = text(&command),
+        running = text(&running),
+        file = text(&file),
+        other = text(&other),
+    );
+    succeed(Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "sh", "-ec", &script]));
+    for (reel, path) in [(&command, &file), (&running, &other)] {
+        let reel = assert_valid(reel);
+        let own = reel.read::<File>().unwrap().into_iter().find(|f| f.path.as_deref() == Some(text(path)));
+        let own = own.unwrap_or_else(|| panic!("{path:?} was not met")).file;
+        let writes = reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.op == "write" && o.file == Some(own)).count();
+        assert!(writes > 0, "{path:?}");
+        // Its own reading of rings and writing of reels is nobody's.
+        let tasks: Vec<Task> = reel.read().unwrap();
+        assert!(tasks.iter().all(|t| t.comm != "ioreel"), "{tasks:?}");
+    }
+}
+
 pub(crate) fn very_many_at_a_time() {
     const CHILDREN: usize = 300;
     let out = temp_dir();

@@ -234,6 +234,7 @@ fn tests() -> Vec<Test> {
         pass_through::output_that_cannot_be_written
         pass_through::an_exec_by_a_thread
         follow::forks_and_execs
+        follow::a_recorder_in_a_container
         follow::very_many_at_a_time
         follow::a_daemon
         follow::a_running_process_for_a_while

@@ -24,12 +24,16 @@ struct {
 	__type(value, __u8);
 } wanted SEC(".maps");
 
+/* Whoever reads: the process by its number in the first name space, which it cannot know itself. */
+__u32 reader_tgid = 0;
+
 SEC("iter/ksym")
 int ksyms(struct bpf_iter__ksym *ctx)
 {
 	struct kallsym_iter *sym = ctx->ksym;
 	struct ksym_rec rec = {};
 
+	reader_tgid = bpf_get_current_pid_tgid() >> 32;
 	if (!sym)
 		return 0;
 	bpf_probe_read_kernel_str(rec.name, sizeof(rec.name), sym->name);

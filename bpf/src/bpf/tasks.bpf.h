@@ -59,6 +59,43 @@ static __always_inline bool in_target_cgroup(struct task_struct *task)
 	return s.found;
 }
 
+const volatile __u32 own_pid_ns = 0; /* the recorder's, where that is not the first one: the user names processes by it */
+
+struct pid_walk {
+	struct pid *pid;
+	__u32 found; /* 0: the process has no number there */
+};
+
+static long pid_step(__u32 i, void *context)
+{
+	struct pid_walk *w = context;
+	struct pid *pid = w->pid;
+	struct upid *upid;
+
+	if (i > BPF_CORE_READ(pid, level))
+		return 1;
+	upid = (void *)pid + bpf_core_field_offset(struct pid, numbers) + i * bpf_core_type_size(struct upid);
+	if (BPF_CORE_READ(upid, ns, ns.inum) != own_pid_ns)
+		return 0;
+	w->found = BPF_CORE_READ(upid, nr);
+	return 1;
+}
+
+#define MAX_PID_NS_LEVEL 32
+
+/* The process's number as the recorder sees it. */
+static __always_inline __u32 tgid_here(struct task_struct *task)
+{
+	struct pid_walk w = {};
+
+	if (!own_pid_ns)
+		return task->tgid;
+	w.pid = BPF_CORE_READ(task, group_leader, thread_pid);
+	if (w.pid)
+		bpf_loop(MAX_PID_NS_LEVEL + 1, pid_step, &w, 0);
+	return w.found;
+}
+
 /* Whether this task itself, not one it descends from, is what the user named. */
 static __noinline bool is_target(struct task_struct *task)
 {
@@ -70,7 +107,8 @@ static __noinline bool is_target(struct task_struct *task)
 		return true;
 	if (target_kind == TARGET_CGROUP)
 		return in_target_cgroup(task);
-	return bpf_map_lookup_elem(&targets, &tgid) != NULL;
+	tgid = tgid_here(task);
+	return tgid && bpf_map_lookup_elem(&targets, &tgid) != NULL;
 }
 
 static __always_inline void fill_task(struct rec_task *rec, struct task_struct *task, __u32 task_id)

@@ -195,6 +195,24 @@ struct kernel_siginfo {
 	int si_signo;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[];
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -205,6 +223,7 @@ struct task_struct {
 	struct sigpending pending;
 	int pid;
 	int tgid;
+	struct pid *thread_pid;
 	int exit_code;
 	struct files_struct *files;
 	struct fs_struct *fs;
@@ -364,10 +383,6 @@ struct ovl_inode {
 	struct inode vfs_inode;
 	struct dentry *__upperdentry;
 	struct ovl_entry *oe;
-};
-
-struct ns_common {
-	unsigned int inum;
 };
 
 struct mnt_namespace {
