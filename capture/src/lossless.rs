@@ -109,7 +109,7 @@ pub(crate) fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &
 /// Whether process ids mean the same here and in the kernel: in a container's own process id name space the
 /// recorder would resume the wrong processes.
 pub(crate) fn sees_all_processes() -> bool {
-    crate::host::own_pid_namespace() == 0
+    host::own_pid_namespace() == 0
 }
 
 /// How long the guardian looks for stopped processes after the recorder's death: the probes are detached within.

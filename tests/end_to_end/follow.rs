@@ -55,7 +55,6 @@ pub(crate) fn forks_and_execs() {
     assert!(tasks.values().all(|t| t.exit_ns.is_some() && t.exit_code == Some(0)), "{tasks:?}");
 }
 
-/// More threads at a time than the probes have quick places for: every hundredth or so shares its place with another.
 /// Where the recorder's own numbers of processes are not the kernel's: a command, and a process named by the number that
 /// it has there.
 pub(crate) fn a_recorder_in_a_container() {
@@ -66,7 +65,7 @@ pub(crate) fn a_recorder_in_a_container() {
     // Some numbers are used up first, so that a mix-up of name spaces could not go unseen.
     let script = format!(
         "for i in 1 2 3 4 5 6 7; do /bin/true; done\n\
-         {recorder} record -o {command} -- sh -c 'cat /etc/hostname >{file}'\n\
+         {recorder} record -o {command} -- sh -c 'echo data >{file}'\n\
          (while :; do echo x >>{other}; sleep 0.01; done) &\n\
          {recorder} record --pid $! --duration 1s -o {running}\nkill $!\n",
         command = text(&command),
@@ -87,6 +86,7 @@ pub(crate) fn a_recorder_in_a_container() {
     }
 }
 
+/// More threads at a time than the probes have quick places for: every hundredth or so shares its place with another.
 pub(crate) fn very_many_at_a_time() {
     const CHILDREN: usize = 300;
     let out = temp_dir();
