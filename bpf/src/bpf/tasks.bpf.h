@@ -59,7 +59,8 @@ static __always_inline bool in_target_cgroup(struct task_struct *task)
 	return s.found;
 }
 
-const volatile __u32 own_pid_ns = 0; /* the recorder's, where that is not the first one: the user names processes by it */
+const volatile __u32 own_pid_ns =
+    0; /* the recorder's, where that is not the first one: the user names processes by it */
 
 struct pid_walk {
 	struct pid *pid;
