@@ -225,6 +225,97 @@ fn a_page_is_bounded_and_says_what_it_leaves_out() {
     assert!(r[2].as_str().unwrap().contains("600,000"), "sums are of all: {}", r[2]);
 }
 
+/// Selects what colours stand for, and reads the keys and the different colours on the map.
+const COLOURS: &str = r#"
+  const select = document.getElementById('colors');
+  const canvas = document.querySelector('canvas[data-panel="offsets"]');
+  const out = { choices: [...select.options].map((o) => o.value), seen: {} };
+  for (const by of out.choices) {
+    select.value = by;
+    select.dispatchEvent(new Event('change'));
+    await pause(200);
+    const g = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    const colors = new Set();
+    for (let i = 0; i < g.length; i += 4) if (g[i + 3] === 255) colors.add((g[i] << 16) | (g[i + 1] << 8) | g[i + 2]);
+    const hue = (hex) => colors.has(parseInt(hex.slice(1), 16));
+    const keys = [...document.querySelectorAll('#panel-offsets .legend button')].map((b) => b.textContent);
+    out.seen[by] = { keys, told: document.querySelector('#panel-offsets .told').textContent, colors: colors.size, blue: hue('#0072b2') };
+  }
+  out.files = document.querySelector('#panel-files .told').textContent;
+  out.title = document.querySelector('#panel-files h2').textContent;
+  out.pwned = document.documentElement.dataset.pwned || 'no';
+  out.images = document.images.length;
+  out.notices = document.getElementById('notices').textContent;
+  return out;
+"#;
+
+#[test]
+fn offsets_are_coloured_by_what_is_asked_and_bios_have_places_in_files() {
+    let dir = tempfile::tempdir().unwrap();
+    // All of them in the page, and more than it holds by themselves.
+    for (n, all) in [(2000, true), (300_000, false)] {
+        let reel = reels::block_only(dir.path(), reels::HOSTILE, n);
+        let shown = visit(&page(&reel, dir.path(), &[]), COLOURS, dir.path());
+        let r = &shown.result;
+        let list = |v: &Value| v.as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+        assert_eq!(list(&r["choices"]), ["op", "process", "class", "file", "latency"]);
+        let keys = |by: &str| list(&r["seen"][by]["keys"]);
+        assert_eq!(keys("op"), ["read", "write", "discard, zeroing", "flush"]);
+        assert_eq!(keys("class"), ["others", "data", "journal", "flush"]);
+        let mut files = keys("file");
+        files.sort();
+        assert_eq!(files, ["1", "2", "3", "flush", "others"], "files by the ends of their paths");
+        assert_eq!((keys("process")[1].as_str(), keys("process").len()), ("writer", 4));
+        assert!(keys("process")[2].starts_with("</script><img"), "{:?}", keys("process"));
+        assert_eq!((r["pwned"].as_str(), r["images"].as_i64()), (Some("no"), Some(0)));
+        assert_eq!(keys("latency").len(), 6);
+        for by in ["op", "process", "class", "file", "latency"] {
+            assert!(r["seen"][by]["colors"].as_i64().unwrap() > 2, "{by}: {r}");
+        }
+        let told = |by: &str| r["seen"][by]["told"].as_str().unwrap();
+        assert_eq!(told("op").starts_with("every one of 2,000"), all, "{}", told("op"));
+        assert_eq!(told("class").starts_with("of 300,000 requests"), !all, "{}", told("class"));
+        let map = r["files"].as_str().unwrap();
+        let want = if all { "every one of 1,600 bios of files is drawn" } else { "density of 240,000 bios of files" };
+        assert!(map.starts_with(want), "{map}");
+        assert_eq!(r["title"], "Places in files, by bios");
+        assert!(r["notices"].as_str().unwrap().contains("clock goes back 1 times"), "{}", r["notices"]);
+        fs::remove_dir_all(reel).unwrap();
+    }
+}
+
+#[test]
+fn where_events_were_lost_is_red() {
+    let dir = tempfile::tempdir().unwrap();
+    let html = page(&reels::full(dir.path(), "plain"), dir.path(), &[]);
+    // The columns of each panel that are washed in the colour of alarm, as shares of its plot.
+    let script = r#"
+      return [...document.querySelectorAll('canvas[data-panel]')].map((c) => {
+        const scale = c.width / c.clientWidth;
+        const g = c.getContext('2d').getImageData(0, 0, c.width, c.height);
+        const red = [];
+        for (let x = 0; x < c.width; x += 1) {
+          let n = 0;
+          for (let y = 0; y < c.height; y += 1) {
+            const [r, green, b, a] = g.data.subarray((y * c.width + x) * 4, (y * c.width + x) * 4 + 4);
+            n += Math.abs(r - 193) < 8 && green < 40 && b < 50 && a > 30 && a < 80 ? 1 : 0;
+          }
+          if (n > 5) red.push((x / scale - 92) / (c.clientWidth - 92 - 16));
+        }
+        return [c.dataset.panel, red.length ? Math.min(...red) : null, red.length ? Math.max(...red) : null];
+      });
+    "#;
+    let shown = visit(&html, script, dir.path());
+    let panels = shown.result.as_array().unwrap();
+    assert_eq!(panels.len(), 8);
+    // The last request ends at 1199.4 ms.
+    let share = |ms: f64| ms / 1199.3999;
+    for p in panels {
+        let (from, to) = (p[1].as_f64().unwrap_or(-1.0), p[2].as_f64().unwrap_or(-1.0));
+        assert!((from - share(300.0)).abs() < 0.003 && (to - share(310.0)).abs() < 0.003, "{p}");
+    }
+}
+
 #[test]
 fn findings_are_listed_and_go_to_their_windows() {
     let dir = tempfile::tempdir().unwrap();

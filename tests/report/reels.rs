@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
-    manifest::{Clock, Command, Device, Host, Kind, Ledger, Loss, Mark, Mount, Span, State},
+    manifest::{Clock, ClockJump, Command, Device, Host, Kind, Ledger, Loss, Mark, Mount, Span, State},
     rows::{Bio, Block, File, Op, Task},
 };
 
@@ -81,51 +81,79 @@ pub(crate) fn full(dir: &Path, name: &str) -> PathBuf {
     for i in 0..1000i64 {
         let issue_ns = 200_000_000 + i * 1_000_000;
         let (dev, flush) = (if i % 10 == 0 { 9 << 20 } else { 8 << 20 }, i % 100 == 99);
-        w.block
-            .push(Block {
-                rq_id: i,
-                queue_ns: Some(issue_ns - 5_000),
-                issue_ns,
-                complete_ns: (i != 500).then_some(issue_ns + 300_000 + i * 100),
-                dev,
-                sector: if flush { -1 } else { 1_000_000 + i * 16 },
-                len_bytes: if flush { 0 } else { 8192 },
-                op: if flush {
-                    "flush"
-                } else if i % 3 == 0 {
-                    "read"
-                } else {
-                    "write"
-                }
-                .into(),
-                error: if i == 700 { 5 } else { 0 },
-                ..Block::default()
-            })
-            .unwrap();
-        w.bio
-            .push(Bio {
-                bio_id: -1,
-                rq_id: Some(i),
-                queue_ns: issue_ns - 5_000,
-                complete_ns: (i != 500).then_some(issue_ns + 300_000 + i * 100),
-                dev,
-                sector: if flush { -1 } else { 1_000_000 + i * 16 },
-                len_bytes: if flush { 0 } else { 8192 },
-                op: if flush {
-                    "flush"
-                } else if i % 3 == 0 {
-                    "read"
-                } else {
-                    "write"
-                }
-                .into(),
-                task_id: (i % 2 == 0).then_some(1),
-                comm: if i % 2 == 0 { name } else { "kworker/u8:0" }.into(),
-                file: (i % 3 != 0).then_some(i % 5),
-                class: "data".into(),
-                ..Bio::default()
-            })
-            .unwrap();
+        let op = if flush { "flush" } else { ["read", "write", "write"][i as usize % 3] };
+        let row = Block {
+            rq_id: i,
+            queue_ns: Some(issue_ns - 5_000),
+            issue_ns,
+            complete_ns: (i != 500).then_some(issue_ns + 300_000 + i * 100),
+            dev,
+            sector: if flush { -1 } else { 1_000_000 + i * 16 },
+            len_bytes: if flush { 0 } else { 8192 },
+            op: op.into(),
+            error: if i == 700 { 5 } else { 0 },
+            ..Block::default()
+        };
+        let carrier = Bio {
+            task_id: (i % 2 == 0).then_some(1),
+            comm: if i % 2 == 0 { name } else { "kworker/u8:0" }.into(),
+            file: (i % 3 != 0).then_some(i % 5),
+            class: "data".into(),
+            ..bio_of(&row)
+        };
+        w.block.push(row).unwrap();
+        w.bio.push(carrier).unwrap();
+    }
+    w.close(m).unwrap();
+    path
+}
+
+/// The only bio of a request.
+fn bio_of(b: &Block) -> Bio {
+    Bio {
+        bio_id: -1,
+        rq_id: Some(b.rq_id),
+        queue_ns: b.queue_ns.unwrap(),
+        complete_ns: b.complete_ns,
+        dev: b.dev,
+        sector: b.sector,
+        len_bytes: b.len_bytes,
+        op: b.op.clone(),
+        ..Bio::default()
+    }
+}
+
+/// `n` requests without any operation: two classes, two threads, and a file of 64 KiB pieces for every third.
+pub(crate) fn block_only(dir: &Path, name: &str, n: i64) -> PathBuf {
+    let path = dir.join("block.reel");
+    let m = Manifest { clock_jumps: vec![ClockJump { at_ns: 400_000_000, back_ns: 5 }], ..manifest(name) };
+    let mut w = ReelWriter::create(&path, &m, WriterOptions::default()).unwrap();
+    for file in 1..4i64 {
+        let path = Some(format!("/{name}/{file}").into());
+        w.files.push(File { file, path, kind: "regular".into(), ..File::default() }).unwrap();
+    }
+    for i in 0..n {
+        let issue_ns = i * 1_000_000_000 / n;
+        let row = Block {
+            rq_id: i,
+            queue_ns: Some(issue_ns),
+            issue_ns,
+            complete_ns: Some(issue_ns + 1000 + i % 7 * 500_000),
+            dev: 8 << 20,
+            sector: i % 1000 * 128,
+            len_bytes: 65_536,
+            op: if i % 2 == 0 { "read" } else { "write" }.into(),
+            ..Block::default()
+        };
+        let carrier = Bio {
+            comm: if i % 4 == 0 { name } else { "writer" }.into(),
+            class: if i % 5 == 0 { "journal" } else { "data" }.into(),
+            file: (i % 5 != 0).then_some(1 + i % 3),
+            file_offset_bytes: (i % 5 != 0).then_some(i % 50 * 65_536),
+            ..bio_of(&row)
+        };
+        w.block.push(row).unwrap();
+        w.bio.push(carrier).unwrap();
     }
     w.close(m).unwrap();
     path

@@ -158,7 +158,12 @@ fn of_lanes(fields: Vec<(usize, Field)>, names: &[String]) -> Field {
     let row_px = fields.first().map_or(1, |(_, f)| f.rows.row_px(0));
     let bins = fields.first().map_or(Bins::new(0, 1, 1), |(_, f)| f.bins);
     let rows = Rows::Lanes { lanes: placed, row_px };
-    Field { layers, rows, bins, flows, note: notes.join(" / "), ..empty() }
+    let note = match &notes[..] {
+        [note] => note.clone(),
+        [] => String::new(),
+        _ => "each reel's own, those with most; further ones are not shown".into(),
+    };
+    Field { layers, rows, bins, flows, note, ..empty() }
 }
 
 fn empty() -> Field {

@@ -151,15 +151,24 @@ fn read_requests(
 
 /// Calls first, then bios: a panel of both knows the calls when their bios come.
 fn feed_others(reel: &Reel, mut panels: Placed) -> Result<Placed> {
-    if panels.iter().any(|(_, p)| p.needs() != Needs::Bios) {
+    // Each gets what it needs alone: one that could count either must not count both because another panel does.
+    panels.sort_by_key(|(_, p)| match p.needs() {
+        Needs::Calls => 0,
+        Needs::Both => 1,
+        Needs::Bios | Needs::Requests => 2,
+    });
+    let calls = panels.iter().filter(|(_, p)| p.needs() == Needs::Calls).count();
+    let bios = panels.iter().filter(|(_, p)| p.needs() == Needs::Bios).count();
+    let (with_calls, with_bios) = (0..panels.len() - bios, calls..panels.len());
+    if !with_calls.is_empty() {
         each_call(reel, |call| {
             if !call.by_tool {
-                panels.iter_mut().for_each(|(_, panel)| panel.call(call));
+                panels[with_calls.clone()].iter_mut().for_each(|(_, panel)| panel.call(call));
             }
         })?;
     }
-    if panels.iter().any(|(_, p)| p.needs() != Needs::Calls) {
-        each_bio(reel, |bio| panels.iter_mut().for_each(|(_, panel)| panel.bio(bio)))?;
+    if !with_bios.is_empty() {
+        each_bio(reel, |bio| panels[with_bios.clone()].iter_mut().for_each(|(_, panel)| panel.bio(bio)))?;
     }
     Ok(panels)
 }

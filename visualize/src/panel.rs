@@ -18,6 +18,9 @@ pub(crate) const SMALL: f64 = 12.0;
 /// Pixels between two labels of the time axis, about.
 const TIME_TICK_PX: f64 = 75.0;
 
+/// Share of a heading's room that the unit may take; the rest is the legend's.
+const MOST_UNIT: f64 = 0.62;
+
 /// Width of a legend's label where there is no room for all of it, px.
 const CUT_LABEL: f64 = 120.0;
 
@@ -173,6 +176,7 @@ pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &s
     let y = area.y - 9.0;
     svg.text((area.x, y), name, pen.heading(), Anchor::Start);
     let mut left = area.x + font::width(name, pen.heading().size, true) + 8.0;
+    let unit = &font::fit(unit, SMALL, false, (area.right() - left).max(0.0) * MOST_UNIT);
     svg.text((left, y), unit, pen.tick(), Anchor::Start);
     left += font::width(unit, SMALL, false) + 24.0;
     let key_width = |k: Key| match k {

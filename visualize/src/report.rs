@@ -4,11 +4,12 @@
 //! enough, else as rasters of counts with the slowest and a sample of the rest beside them. Its size is therefore bounded
 //! whatever the reel, and [`bundle`] of a window gives the same of a part of it, in more detail: that is what `ioreel serve` does.
 //!
-//! * [`window`] is what is looked at; [`requests`], [`calls`], [`carried`], [`lanes`] read the tables;
+//! * [`window`] is what is looked at; [`requests`], [`calls`], [`bios`], [`carried`], [`lanes`] read the tables;
 //! * [`sample`] chooses single events, [`table`] and [`columns`] write them down, [`container`] packs all of it;
 //! * [`about`] is the reel as a whole, [`page`] the document.
 
 mod about;
+mod bios;
 mod calls;
 mod carried;
 mod columns;
@@ -39,6 +40,7 @@ use serde_json::json;
 pub use self::window::Window;
 use self::{
     about::{About, FileRow, about},
+    bios::{BioTable, BiosView},
     calls::CallsView,
     carried::{Carriage, carriage},
     columns::Column,
@@ -161,6 +163,8 @@ struct Drawn {
     seen: BTreeMap<i64, Seen>,
     devices: Vec<DeviceView>,
     calls: Option<CallsView>,
+    /// Of a reel without operations, where its bios lie in files.
+    bios: Option<BiosView>,
     carriage: Carriage,
 }
 
@@ -173,12 +177,13 @@ impl Drawn {
         let plan = Plan { window, bins, columns: MAP_COLUMNS, singles: DEFAULT_SINGLES, slowest: SLOWEST };
         let devices = requests::draw(reel, &plan, &seen)?;
         let calls = if reel.count::<Op>() > 0 { Some(calls::draw(reel, &plan)?) } else { None };
+        let with_bios = reel.count::<Bio>() > 0;
+        let bios = if with_bios && calls.is_none() { bios::draw(reel, &plan)? } else { None };
         let wanted: FxHashSet<i64> =
             devices.iter().flat_map(|d| &d.singles.events).map(|s| s.request.rq_id).filter(|id| *id >= 0).collect();
-        let carriage =
-            if reel.count::<Bio>() > 0 { carriage(reel, |id| wanted.contains(&id))? } else { Carriage::default() };
+        let carriage = if with_bios { carriage(reel, |id| wanted.contains(&id))? } else { Carriage::default() };
         let longest_ns = seen.values().map(|s| s.longest_ns).max().unwrap_or(0);
-        Ok(Self { window, bins, longest_ns, seen, devices, calls, carriage })
+        Ok(Self { window, bins, longest_ns, seen, devices, calls, bios, carriage })
     }
 
     fn parts(self, reel: &Reel, mut about: About) -> Result<Vec<Part>> {
@@ -196,7 +201,7 @@ impl Drawn {
             about.files.sort_by_key(|f| (std::cmp::Reverse(f.calls.totals.bytes()), f.calls.file));
             (about.processes, about.process_count) = actors.processes(reel, TOP_PROCESSES)?;
         }
-        let lanes = self.calls.as_ref().map(|c| &c.lanes);
+        let lanes = self.calls.as_ref().map(|c| &c.lanes).or(self.bios.as_ref().map(|b| &b.lanes));
         let place = |file: i64| lanes.and_then(|l| l.place(file)).map_or(-1, |p| p as i64);
         let tasks = Tasks::of(reel, &self)?;
         let mut devices = Vec::new();
@@ -256,6 +261,13 @@ impl Drawn {
         if let Some(c) = view {
             parts.extend(call_parts(c, |t| tasks.place(t)));
         }
+        if let Some(b) = self.bios {
+            parts.extend(lane_parts(&b.lanes));
+            let map = b.map.into_iter().flatten().zip(["read", "write"]);
+            parts.extend(map.map(|(counts, n)| Part::Raster(Raster { name: format!("bios.map.{n}"), counts })));
+            let table = BioTable::new(b.singles, |file| b.lanes.place(file).map_or(-1, |p| p as i64));
+            parts.push(Part::Singles(Box::new(table)));
+        }
         Ok(parts)
     }
 
@@ -278,23 +290,28 @@ fn call_parts(c: CallsView, task: impl Fn(i64) -> i64) -> Vec<Part> {
     parts.extend(heat.map(|(counts, n)| Part::Raster(Raster { name: format!("calls.heat.{n}"), counts })));
     let map = c.map.into_iter().flatten().zip(["read", "write"]);
     parts.extend(map.map(|(counts, n)| Part::Raster(Raster { name: format!("calls.map.{n}"), counts })));
-    let lanes = &c.lanes;
+    parts.extend(lane_parts(&c.lanes));
+    let table = CallTable::new(c.singles, |file| c.lanes.place(file).map_or(-1, |p| p as i64), task);
+    parts.push(Part::Singles(Box::new(table)));
+    parts
+}
+
+/// The axis of files.
+fn lane_parts(lanes: &lanes::Lanes) -> Vec<Part> {
     let lane = |name: &str, of: fn(&lanes::Lane) -> i64| {
         Part::Column(Column::differences(format!("lanes.{name}"), lanes.lanes.iter().map(of)))
     };
-    parts.extend([
+    let mut parts = vec![
         lane("file", |l| l.file),
         lane("from", |l| l.from),
         lane("to", |l| l.to),
         lane("y", |l| l.y),
         lane("top", |l| l.top),
         lane("bytes", |l| i64::try_from(l.bytes).unwrap_or(i64::MAX)),
-    ]);
+    ];
     let paths: Vec<_> = lanes.lanes.iter().map(|l| &l.path).collect();
     let paths = json!({ "paths": paths, "others": lanes.others, "unnamed": lanes.unnamed, "height": lanes::HEIGHT });
     parts.push(Part::Column(Column::text("lanes.index", paths.to_string())));
-    let table = CallTable::new(c.singles, |file| c.lanes.place(file).map_or(-1, |p| p as i64), task);
-    parts.push(Part::Singles(Box::new(table)));
     parts
 }
 

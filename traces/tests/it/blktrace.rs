@@ -9,6 +9,7 @@ use std::{
 
 use ioreel_traces::{
     Manifest, Reel,
+    blktrace::Record,
     export::blktrace::export,
     import::{self, ImportError},
     rows::{Action, Bio, Block, Task, block_flags},
@@ -314,19 +315,48 @@ fn what_is_cut_or_garbage_is_left_out_and_told() {
     }
     fs::write(dir.path().join("x.blktrace.0"), garbage).unwrap();
     fs::write(dir.path().join("y.blktrace.0"), "").unwrap();
-    let mut newer = whole[0].clone();
-    newer[0] = 8;
-    fs::write(dir.path().join("z.blktrace.0"), newer).unwrap();
+    // blkparse knows version 7 alone, too.
+    for (name, version) in [("older", 6), ("z", 8)] {
+        let mut other = whole[0].clone();
+        other[0] = version;
+        fs::write(dir.path().join(format!("{name}.blktrace.0")), other).unwrap();
+        let said = Command::new("blkparse").current_dir(dir.path()).args(["-i", name]).output().unwrap().stderr;
+        assert!(String::from_utf8_lossy(&said).contains(&format!("unsupported trace version {version}")));
+    }
     let out = dir.path().join("no.reel");
     for (name, told) in [
         ("x", "no record of a block trace"),
         ("y", "there is no record in it"),
         ("z", "a trace of version 8, ioreel reads 7"),
+        ("older", "a trace of version 6, ioreel reads 7"),
         ("nothing", "no nothing.blktrace.N either"),
     ] {
         let text = refused(&[dir.path().join(name)], &out);
         assert!(text.contains(told), "{name}: {text}");
     }
+}
+
+#[test]
+fn where_a_clock_goes_back_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |ns: u64, sequence: u32| {
+        let record = Record {
+            sequence,
+            time_ns: 1_000_000 + ns,
+            sector: 8,
+            bytes: 4096,
+            action: 1 << 16 | 1,
+            dev: 8 << 20,
+            ..Record::default()
+        };
+        record.to_bytes()
+    };
+    let bytes = [at(0, 1), at(5_000, 2), at(2_000, 3), at(9_000, 4), at(8_999, 5)].concat();
+    fs::write(dir.path().join("x.blktrace.0"), bytes).unwrap();
+    let m = imported(&[dir.path().join("x")], &dir.path().join("x.reel")).manifest;
+    let told: Vec<(i64, i64)> = m.clock_jumps.iter().map(|j| (j.at_ns, j.back_ns)).collect();
+    assert_eq!(told, [(5_000, 3_000), (9_000, 1)]);
+    assert!(m.warnings.iter().any(|w| w.contains("2 records are earlier")), "{:?}", m.warnings);
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub(super) struct About {
     pub(super) ledger: Vec<(String, Ledger)>,
     /// Where events were lost: from, to, how many.
     pub(super) losses: Vec<[i64; 3]>,
+    /// Where the clock of an imported trace went back, and how far.
+    pub(super) clock_jumps: Vec<[i64; 2]>,
     /// Left out on purpose, by reason.
     pub(super) left_out: Vec<(String, i64)>,
     /// Sentences.
@@ -120,6 +122,7 @@ pub(super) fn about(reel: &Reel, findings: &[Finding], window: Window, bins: [i6
         mounts: m.mounts.iter().take(64).map(|m| [text(&m.mountpoint), text(&m.fstype), text(&m.source)]).collect(),
         ledger: m.ledger.iter().take(MOST_LISTED).map(|(k, v)| (text(k), *v)).collect(),
         losses: losses(m.losses.iter().map(|l| [l.from_ns, l.to_ns, l.events]).collect()),
+        clock_jumps: m.clock_jumps.iter().take(MOST_LISTED).map(|j| [j.at_ns, j.back_ns]).collect(),
         left_out: m.left_out.iter().take(MOST_LISTED).map(|(k, v)| (text(k), *v)).collect(),
         warnings: m.warnings.iter().take(100).map(|w| text(w)).collect(),
         marks: m.marks.iter().take(MOST_LISTED).map(|m| (m.ns, shortened(&m.name, 200))).collect(),

@@ -10,7 +10,7 @@ use ioreel_traces::{Reel, Text, rows::Op};
 use rustc_hash::FxHashMap;
 
 use super::{
-    lanes::{HEIGHT, Lanes, Used},
+    lanes::{Lanes, Used},
     requests::{MAP_ROWS, Plan},
     sample::{Held, Sample},
     window::{HEAT_ROWS, heat_row},
@@ -138,17 +138,14 @@ fn moved(call: &Call<'_>) -> Option<(i64, i64, u64, bool)> {
 
 fn file_map(reel: &Reel, plan: &Plan, time: Cells, lanes: &Lanes) -> Result<[Counts; 2]> {
     let mut map: [Grid; 2] = std::array::from_fn(|_| Grid::new(time.count, MAP_ROWS));
-    let row = |y: i64| ((y as u64 * u64::from(MAP_ROWS) / HEIGHT as u64) as u32).min(MAP_ROWS - 1);
     each_call(reel, |call| {
         if call.by_tool || !plan.window.meets(call.start_ns, call.end_ns()) {
             return;
         }
         let Some((file, offset, bytes, writes)) = moved(call) else { return };
-        let span = lanes.place(file).and_then(|lane| lanes.span(lane, offset, bytes));
-        if let (Some((low, high)), Some(columns)) = (span, time.span(call.start_ns, call.end_ns())) {
-            // Rows from the top, as in all maps; the end of the bytes is no part of them.
-            let (bottom, top) = (row(low), row((high - 1).max(low)));
-            map[usize::from(writes)].add(columns, (MAP_ROWS - 1 - top, MAP_ROWS - 1 - bottom));
+        let rows = lanes.place(file).and_then(|lane| lanes.rows(lane, offset, bytes, MAP_ROWS));
+        if let (Some(rows), Some(columns)) = (rows, time.span(call.start_ns, call.end_ns())) {
+            map[usize::from(writes)].add(columns, rows);
         }
     })?;
     Ok(map.map(|g| g.counts()))

@@ -147,6 +147,15 @@ impl Lanes {
     }
 }
 
+impl Lanes {
+    /// Rows of `[offset, offset + bytes)` in a lane on a map of `rows` rows, from the top; the end of the bytes is no part of them.
+    pub(super) fn rows(&self, place: usize, offset: i64, bytes: u64, rows: u32) -> Option<(u32, u32)> {
+        let (low, high) = self.span(place, offset, bytes)?;
+        let row = |y: i64| ((y as u64 * u64::from(rows) / HEIGHT as u64) as u32).min(rows - 1);
+        Some((rows - 1 - row((high - 1).max(low)), rows - 1 - row(low)))
+    }
+}
+
 /// A text of at most `most` bytes, its middle left out where it is longer.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {

@@ -29,12 +29,12 @@ pub(super) struct RequestTable {
 }
 
 /// Bits of the column `flags`.
-mod bits {
-    pub(super) const SEEK: u8 = 1;
-    pub(super) const SEEK_64K: u8 = 2;
-    pub(super) const SLOW: u8 = 4;
-    pub(super) const QUEUED: u8 = 8;
-    pub(super) const COMPLETE: u8 = 16;
+pub(super) mod bits {
+    pub(in crate::report) const SEEK: u8 = 1;
+    pub(in crate::report) const SEEK_64K: u8 = 2;
+    pub(in crate::report) const SLOW: u8 = 4;
+    pub(in crate::report) const QUEUED: u8 = 8;
+    pub(in crate::report) const COMPLETE: u8 = 16;
 }
 
 impl RequestTable {

@@ -13,7 +13,7 @@ use ioreel_visualize::{
 };
 
 use crate::{
-    brute::{Mark, Want, bins, cell, frames, steps},
+    brute::{Mark, Want, bins, cell, frames, images, steps},
     common::{LOOP0, Lcg, MS, block, manifest, op, reel},
 };
 
@@ -252,6 +252,47 @@ fn carried(dir: &Path) -> (Reel, Vec<(Block, &'static str, &'static str, &'stati
     }
     w.close(m).unwrap();
     (Reel::open(dir.join("c.reel")).unwrap(), rows)
+}
+
+/// What a panel shows does not depend on which others there are.
+#[test]
+fn panels_do_not_change_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let m = manifest("ext4", T, 0);
+    let mut w = ReelWriter::create(&dir.path().join("all.reel"), &m, WriterOptions::default()).unwrap();
+    for (i, row) in blocks(51, 60).into_iter().enumerate() {
+        let bio = Bio {
+            bio_id: -1,
+            rq_id: Some(i as i64),
+            queue_ns: row.queue_ns.unwrap(),
+            complete_ns: row.complete_ns,
+            dev: LOOP0,
+            sector: row.sector,
+            len_bytes: row.len_bytes,
+            op: row.op.clone(),
+            file: Some(i as i64 % 3),
+            file_offset_bytes: Some(i as i64 % 40 * 4096),
+            class: ["data", "journal"][i % 2].into(),
+            cause: Some(i as i64 % 300),
+            ..Bio::default()
+        };
+        w.bio.push(bio).unwrap();
+        w.block.push(Block { rq_id: i as i64, ..row }).unwrap();
+    }
+    calls(52).into_iter().for_each(|o| w.ops.push(o).unwrap());
+    w.close(m).unwrap();
+    let reel = Reel::open(dir.path().join("all.reel")).unwrap();
+    let drawn = |panels: Vec<String>, color_by| {
+        let options = PlotOptions { panels, color_by, ..options("offsets", Arrange::SideBySide) };
+        let svg = plot(std::slice::from_ref(&reel), &options).unwrap().svg();
+        images(&svg).into_iter().map(|i| (i.w, i.h, i.map.data().to_vec())).collect::<Vec<_>>()
+    };
+    for by in [ColorBy::Op, ColorBy::Class, ColorBy::File, ColorBy::Process, ColorBy::Latency] {
+        let names: Vec<String> = ioreel_visualize::panel_names().into_iter().map(String::from).collect();
+        let alone: Vec<_> = names.iter().flat_map(|n| drawn(vec![n.clone()], by)).collect();
+        assert!(alone.len() >= 8);
+        assert!(drawn(names, by) == alone, "{by:?}");
+    }
 }
 
 #[test]

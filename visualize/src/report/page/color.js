@@ -16,6 +16,9 @@ const LIGHT = {
   metadata: '#009e73',
   misc: '#7a818b',
   line: '#1c2530',
+  clock: '#b0308c',
+  hues: ['#0072b2', '#d55e00', '#009e73', '#b0308c', '#56b4e9', '#e69f00', '#5d4037'],
+  heats: ['#a5d32f', '#35b779', '#21908d', '#3b528b', '#440154'],
 };
 const DARK = {
   dark: true,
@@ -33,7 +36,15 @@ const DARK = {
   metadata: '#36c99c',
   misc: '#a3abb6',
   line: '#e4e8ee',
+  clock: '#f08ad8',
+  hues: ['#56b4e9', '#f0883e', '#2fc79a', '#e07bcb', '#9ec5ff', '#f2cc3d', '#8d6e63'],
+  heats: ['#4a5fa5', '#21908d', '#35b779', '#a5d32f', '#fde725'],
 };
+// Categories and steps have numbers: hue0, heat3.
+for (const set of [LIGHT, DARK]) {
+  set.hues.forEach((hex, i) => { set[`hue${i}`] = hex; });
+  set.heats.forEach((hex, i) => { set[`heat${i}`] = hex; });
+}
 
 const darkQuery = window.matchMedia('(prefers-color-scheme: dark)');
 let theme = darkQuery.matches ? DARK : LIGHT;

@@ -13,7 +13,9 @@ function makeDataset(columns) {
   const [from, to] = about.window;
   const data = { index, about, from, to, binWidth: about.bins[0], binCount: about.bins[1] };
   data.devices = index.devices.map((device, i) => makeDevice(columns, device, `d${i}`, index));
-  data.calls = columns.has('calls.at') ? makeCalls(columns, index) : null;
+  data.lanes = columns.has('lanes.y') ? makeLanes(columns) : null;
+  data.calls = columns.has('calls.at') ? makeCalls(columns, index, data.lanes) : null;
+  data.bios = columns.has('bios.at') ? makeBios(columns, index, data.lanes) : null;
   return data;
 }
 
@@ -52,7 +54,31 @@ function makeDevice(columns, device, prefix, index) {
   return out;
 }
 
-function makeCalls(columns, index) {
+// The axis of files.
+function makeLanes(columns) {
+  const lanes = pick(columns, 'lanes', ['file', 'from', 'to', 'y', 'top', 'bytes']);
+  const about = JSON.parse(columns.get('lanes.index'));
+  return { ...lanes, n: lanes.y.length, paths: about.paths, others: about.others, unnamed: about.unnamed, height: about.height };
+}
+
+// Bios of files, in a reel without operations.
+function makeBios(columns, index, lanes) {
+  const singles = pick(columns, 'bios', ['at', 'took', 'class', 'flags', 'file', 'offset', 'bytes']);
+  const [total, oneIn] = columns.get('bios.total');
+  const out = {
+    kind: 'bios',
+    label: 'bios',
+    singles: { ...singles, n: singles.at.length, total, oneIn, complete: oneIn === 1, longest: greatest(singles.took) },
+    map: columns.has('bios.map.read') ? ['read', 'write'].map((l) => columns.get(`bios.map.${l}`)) : null,
+    layerNames: ['read', 'write'],
+    lanes,
+  };
+  out.singles.layer = Uint8Array.from(singles.class, (c) => (index.classes[c] === 'read' ? 0 : 1));
+  placeOnFiles(out);
+  return out;
+}
+
+function makeCalls(columns, index, lanes) {
   const names = ['at', 'took', 'kind', 'op', 'flags', 'file', 'offset', 'ret', 'task'];
   const layerNames = ['read', 'write', 'sync', 'metadata', 'other'];
   const singles = pick(columns, 'calls', names);
@@ -60,8 +86,6 @@ function makeCalls(columns, index) {
   const layers = (kind, list) => (columns.has(`calls.${kind}.${list[0]}`) ? list.map((l) => columns.get(`calls.${kind}.${l}`)) : null);
   const byKind = index.kinds.map((k) => ({ read: 0, write: 1, copy: 1, sync: 2, metadata: 3 })[k] ?? 4);
   const n = singles.at.length;
-  const lanes = pick(columns, 'lanes', ['file', 'from', 'to', 'y', 'top', 'bytes']);
-  const about = JSON.parse(columns.get('lanes.index'));
   const out = {
     kind: 'calls',
     label: 'operations',
@@ -71,28 +95,29 @@ function makeCalls(columns, index) {
     heat: layers('heat', layerNames),
     map: layers('map', ['read', 'write']),
     layerNames,
-    lanes: { ...lanes, n: lanes.y.length, paths: about.paths, others: about.others, unnamed: about.unnamed, height: about.height },
+    lanes,
   };
   out.singles.layer = Uint8Array.from(singles.kind, (k) => byKind[k]);
-  placeOnFiles(out, index);
+  placeOnFiles(out);
   out.span = heatSpan(out);
   return out;
 }
 
-// Where each call lies on the axis of files: from low to high, 0 to 1; high < low where it has no place.
-function placeOnFiles(calls, index) {
-  const s = calls.singles;
-  const lanes = calls.lanes;
+// Where each call, or bio, lies on the axis of files: from low to high, 0 to 1; high < low where it has no place.
+function placeOnFiles(source) {
+  const s = source.singles;
+  const { lanes } = source;
+  const calls = source.kind === 'calls';
   s.low = new Float64Array(s.n).fill(1);
   s.high = new Float64Array(s.n).fill(0);
   for (let i = 0; i < s.n; i += 1) {
     const lane = s.file[i];
-    const moves = s.kind[i] <= 2 && s.ret[i] > 0 && (s.flags[i] & FLAG.queued) && s.offset[i] >= 0;
-    if (lane >= 0 && lane < lanes.n && moves) {
+    const moved = !calls ? s.bytes[i] : s.kind[i] <= 2 && s.flags[i] & FLAG.queued ? s.ret[i] : 0;
+    if (lane >= 0 && lane < lanes.n && moved > 0 && s.offset[i] >= 0) {
       const scale = (lanes.top[lane] - lanes.y[lane]) / Math.max(1, lanes.to[lane] - lanes.from[lane]);
       const at = (o) => Math.min(lanes.top[lane], Math.max(lanes.y[lane], lanes.y[lane] + (o - lanes.from[lane]) * scale)) / lanes.height;
       s.low[i] = at(s.offset[i]);
-      s.high[i] = at(s.offset[i] + s.ret[i]);
+      s.high[i] = at(s.offset[i] + moved);
     }
   }
 }

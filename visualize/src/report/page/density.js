@@ -84,8 +84,9 @@ function resample(raster, width, height, x0, x1, y0, y1) {
   return out;
 }
 
-// Paints layers of counts over each other; each has its colour, and shades by the logarithm up to the greatest count of all.
-function paint(image, layers) {
+// Paints layers of counts over each other; each has its colour, and shades by the logarithm up to the greatest count of all. Where several
+// meet they lie over each other like ink; or the one with most is seen ('most'), or the last ('last').
+function paint(image, layers, blend) {
   const pixels = new Uint32Array(image.data.buffer);
   const inks = layers.map((layer) => {
     let most = 1;
@@ -101,11 +102,11 @@ function paint(image, layers) {
       const n = inks[k].counts[i];
       if (n > 0) {
         const step = n > 1 ? Math.min(RAMP_STEPS - 1, Math.round(Math.log(n) * inks[k].scale)) : 0;
-        if (under < 0) {
+        if (under < 0 || blend === 'last' || (blend === 'most' && n > inks[under].counts[i])) {
           pixels[i] = packed[k][step];
           under = k;
           shade = step;
-        } else {
+        } else if (!blend) {
           pixels[i] = pack(overprint(inks[under].ramp[shade], inks[k].ramp[step]));
         }
       }

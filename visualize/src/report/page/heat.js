@@ -30,16 +30,8 @@ class HeatPanel extends Panel {
       if (y > 0 && y < h) labels.push([y, duration(decade).replace(/\.0+ /, ' ')]);
     }
     this.yLabels(labels, w);
-    const width = Math.round(w * this.scale);
-    const height = Math.round(h * this.scale);
-    const image = g.createImageData(width, height);
-    const layers = this.layers(source, width, height).filter((l) => this.on.get(l.key));
-    paint(image, layers.map((l) => ({ counts: l.counts, color: theme[this.colors[l.key]] })));
-    const scratch = this.scratch || (this.scratch = document.createElement('canvas'));
-    scratch.width = width;
-    scratch.height = height;
-    scratch.getContext('2d').putImageData(image, 0, 0);
-    g.drawImage(scratch, 0, 0, w, h);
+    const layers = this.layers(source, Math.round(w * this.scale), Math.round(h * this.scale)).filter((l) => this.on.get(l.key));
+    this.paintLayers(g, w, h, layers.map((l) => ({ counts: l.counts, color: this.colors[l.key] })));
     this.drawQuantiles(g, w);
     const s = source.singles;
     this.told.textContent = s.complete ? '' : `counts of all ${count(s.total)}; singly: the slowest and 1 in ${count(s.oneIn)}`;

@@ -72,6 +72,16 @@ class LinePanel extends Panel {
   }
 }
 
+// What is counted per second.
+class RatePanel extends LinePanel {
+  label(v) {
+    return v === 0 ? '0' : `${brief(v)}/s`;
+  }
+  text(v) {
+    return `${plain(v, v < 100 ? 1 : 0)}/s`;
+  }
+}
+
 class Throughput extends LinePanel {
   constructor() {
     super({
@@ -111,7 +121,7 @@ class Throughput extends LinePanel {
   }
 }
 
-class Seeks extends LinePanel {
+class Seeks extends RatePanel {
   constructor() {
     super({
       id: 'seeks', title: 'Requests and seeks',
@@ -132,12 +142,6 @@ class Seeks extends LinePanel {
       { key: 'exact', label: 'seeks.exact', values: r.seeks_exact, bins: r.bins, color: 'flush', thin: true, dash: [3, 2] },
       { key: 'sw64k', label: 'seeks.sw64k', values: r.seeks_sw64k, bins: r.bins, color: 'flush' },
     ];
-  }
-  label(v) {
-    return v === 0 ? '0' : `${brief(v)}/s`;
-  }
-  text(v) {
-    return `${plain(v, v < 100 ? 1 : 0)}/s`;
   }
 }
 
@@ -168,7 +172,7 @@ class Depth extends LinePanel {
   }
 }
 
-class CallRate extends LinePanel {
+class CallRate extends RatePanel {
   constructor() {
     super({ id: 'rate', title: 'Operations', legend: [{ key: 'calls', label: 'operations returned', color: 'misc' }] });
   }
@@ -177,11 +181,5 @@ class CallRate extends LinePanel {
     if (!data.calls) return [];
     const r = callRates(data, data.calls, w);
     return [{ key: 'calls', label: 'operations', values: r.calls, bins: r.bins, color: 'misc', fill: true }];
-  }
-  label(v) {
-    return v === 0 ? '0' : `${brief(v)}/s`;
-  }
-  text(v) {
-    return `${plain(v, v < 100 ? 1 : 0)}/s`;
   }
 }

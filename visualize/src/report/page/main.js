@@ -10,7 +10,7 @@ async function start() {
   drawHead();
   const offsets = base.devices.length ? new OffsetMap() : null;
   if (offsets) offsets.fill();
-  if (base.calls && base.calls.lanes.n > 0) new FileMap();
+  if (base.lanes && base.lanes.n > 0) new FileMap();
   if (base.devices.length || base.calls) new Throughput();
   if (base.devices.length) {
     new DeviceHeat();

@@ -36,20 +36,23 @@ class MapPanel extends Panel {
       return;
     }
     this.axisLabels(w);
-    const scale = this.scale;
-    const width = Math.round(w * scale);
-    const height = Math.round(h * scale);
-    const image = g.createImageData(width, height);
-    const layers = this.layers(source, width, height).filter((l) => this.on.get(l.key));
-    paint(image, layers.map((l) => ({ counts: l.counts, color: theme[l.key] })));
-    const scratch = this.scratch || (this.scratch = document.createElement('canvas'));
-    scratch.width = width;
-    scratch.height = height;
-    scratch.getContext('2d').putImageData(image, 0, 0);
-    g.drawImage(scratch, 0, 0, w, h);
+    const layers = this.layers(source, Math.round(w * this.scale), Math.round(h * this.scale)).filter((l) => this.on.get(l.key));
+    this.paintLayers(g, w, h, layers.map((l) => ({ counts: l.counts, color: this.colorOf(l.key) })), this.blend);
     this.drawOver(g, w, h, source);
     this.drawBox(g, w);
     this.tell(source);
+  }
+
+  // Whether all that is drawn is drawn from single events.
+  bySingles(source) {
+    return source.singles.complete || !source.map;
+  }
+  // The layer of a single event, and the name of a layer's colour.
+  layerOf(source, i) {
+    return source.singles.layer[i];
+  }
+  colorOf(key) {
+    return key;
   }
 
   // Counts by layer for the plot.
@@ -57,7 +60,7 @@ class MapPanel extends Panel {
     const data = shownData();
     const keys = this.layerKeys;
     const toY = (unit) => (1 - (unit - this.low) / (this.high - this.low)) * height;
-    if (source.singles.complete || !source.map) {
+    if (this.bySingles(source)) {
       const counts = keys.map(() => new Corners(width, height));
       let n = 0;
       this.eachPlaced(source, (i, layer) => { n += layer < keys.length ? 1 : 0; });
@@ -85,7 +88,7 @@ class MapPanel extends Panel {
 
   // Of a sampled reel, zoomed beyond its rasters: the single events that the page holds.
   drawOver(g, w, h, source) {
-    if (source.singles.complete || !source.map) return;
+    if (this.bySingles(source)) return;
     const data = shownData();
     const cellPx = (w / source.map[0].columns) * ((data.to - data.from) / (view.to - view.from));
     if (cellPx < 2) return;
@@ -98,7 +101,7 @@ class MapPanel extends Panel {
       const y = this.yOf(high);
       const bottom = Math.max(this.yOf(low), y + 2);
       if (right < 0 || x > w || bottom < 0 || y > h) return;
-      g.fillStyle = theme[key];
+      g.fillStyle = theme[this.colorOf(key)];
       g.fillRect(x, y, right - x, bottom - y);
       g.strokeStyle = theme.ink;
       g.strokeRect(x - 0.5, y - 0.5, right - x + 1, bottom - y + 1);
@@ -118,7 +121,8 @@ class MapPanel extends Panel {
   tell(source) {
     const s = source.singles;
     const zoomed = this.low > 0 || this.high < 1 ? ' · zoomed vertically, double click on the axis for all' : '';
-    if (s.complete || !source.map) this.told.textContent = this.drawn === 0 ? `none in this window${zoomed}` : `every one of ${count(this.drawn)} ${this.what} is drawn${zoomed}`;
+    if (!s.complete && this.bySingles(source)) this.told.textContent = `of ${count(s.total)} ${this.what}: the slowest and 1 in ${count(s.oneIn)}${zoomed}`;
+    else if (this.bySingles(source)) this.told.textContent = this.drawn === 0 ? `none in this window${zoomed}` : `every one of ${count(this.drawn)} ${this.what} is drawn${zoomed}`;
     else this.told.textContent = `density of ${count(s.total)} ${this.what}; singly: the slowest and 1 in ${count(s.oneIn)}${zoomed}`;
   }
 
@@ -140,7 +144,7 @@ class MapPanel extends Panel {
     const slack = ((view.to - view.from) / w) * NEAR_PX;
     const at = timeAt(x, w);
     eachSingle(source, at - slack, at + slack, (i) => {
-      const key = this.layerKeys[source.singles.layer[i]];
+      const key = this.layerKeys[this.layerOf(source, i)];
       if (!key || !this.on.get(key)) return;
       const place = this.place(source, i);
       if (!place) return;
@@ -160,23 +164,38 @@ class MapPanel extends Panel {
   eachPlaced(source, each) {
     eachSingle(source, view.from, view.to, (i) => {
       const place = this.place(source, i);
-      if (place) each(i, source.singles.layer[i], place[0], place[1]);
+      if (place) each(i, this.layerOf(source, i), place[0], place[1]);
     });
   }
 }
+
+const OPERATION_KEYS = [
+  { key: 'read', label: 'read', color: 'read' },
+  { key: 'write', label: 'write', color: 'write' },
+  { key: 'other', label: 'discard, zeroing', color: 'other' },
+];
+const FLUSH_KEY = { key: 'flush', label: 'flush', color: 'flush' };
+// What else colours may stand for: the name of a request's category, by what its bios told.
+const CATEGORIES = {
+  process: (data, s, i) => (s.comm[i] >= 0 ? data.index.comms[s.comm[i]] : ''),
+  class: (data, s, i) => (s.what[i] >= 0 ? data.index.carried[s.what[i]] : ''),
+  file: (data, s, i) => (s.file[i] >= 0 && data.lanes ? laneName(data.lanes, s.file[i]) : ''),
+};
+const COLOR_WORDS = { op: 'operation', process: 'process', class: 'what it carries', file: 'file', latency: 'latency' };
+// Ends of the steps of latency, ns.
+const HEAT_STEPS = [[1e5, 'below 100 µs'], [1e6, 'below 1 ms'], [1e7, 'below 10 ms'], [1e8, 'below 100 ms'], [Infinity, '100 ms and more']];
 
 class OffsetMap extends MapPanel {
   constructor() {
     super({
       id: 'offsets', title: 'Offsets on the device', height: 300, what: 'requests with an address', nothing: 'no requests of a block device in this reel',
-      legend: [
-        { key: 'read', label: 'read', color: 'read' },
-        { key: 'write', label: 'write', color: 'write' },
-        { key: 'other', label: 'discard, zeroing', color: 'other' },
-        { key: 'flush', label: 'flush', color: 'flush' },
-      ],
+      legend: [...OPERATION_KEYS, FLUSH_KEY],
     });
-    this.layerKeys = ['read', 'write', 'other'];
+    this.by = 'op';
+    this.layerKeys = OPERATION_KEYS.map((k) => k.key);
+    this.colorNames = new Map();
+    this.places = new Map();
+    this.paletteChoice = element('select', { 'aria-label': 'Colours', id: 'colors', on: { change: () => this.colorBy(this.paletteChoice.value) } });
     this.choose = element('select', { 'aria-label': 'Device', on: { change: () => {
       view.device = Number(this.choose.value);
       this.low = 0;
@@ -190,6 +209,59 @@ class OffsetMap extends MapPanel {
     view.base.devices.forEach((d, i) => this.choose.append(element('option', { value: i }, readable(d.label))));
     if (view.base.devices.length > 1) this.controls.append(this.choose);
     else if (view.base.devices.length === 1) this.controls.append(element('b', {}, readable(view.base.devices[0].label)));
+    const told = (of) => view.base.devices.some((d) => d.singles.at.some((_, i) => of(view.base, d.singles, i) !== ''));
+    for (const [by, words] of Object.entries(COLOR_WORDS)) {
+      if (!CATEGORIES[by] || told(CATEGORIES[by])) this.paletteChoice.append(element('option', { value: by }, `by ${words}`));
+    }
+    this.controls.append(this.paletteChoice);
+  }
+
+  // Colours for something else: categories by their bytes, those with most first, the same on every device.
+  colorBy(by) {
+    this.by = by;
+    this.places = new Map();
+    let keys = OPERATION_KEYS;
+    if (by === 'latency') keys = HEAT_STEPS.map(([, label], i) => ({ key: `heat${i}`, label, color: `heat${i}` }));
+    if (CATEGORIES[by]) {
+      const sums = new Map();
+      for (const { singles: s } of view.base.devices) {
+        for (let i = 0; i < s.n; i += 1) {
+          const name = CATEGORIES[by](view.base, s, i);
+          if (name !== '') sums.set(name, (sums.get(name) || 0) + Math.max(0, s.bytes[i]) + 1);
+        }
+      }
+      const names = [...sums].sort((a, b) => b[1] - a[1]).slice(0, theme.hues.length).map(([name]) => name);
+      names.forEach((name, i) => this.places.set(name, i + 1));
+      const label = (name) => (by === 'file' ? baseName(name) : readable(name)).slice(0, 28);
+      keys = [{ key: 'rest', label: 'others', color: 'misc' }, ...names.map((name, i) => ({ key: `hue${i}`, label: label(name), color: `hue${i}` }))];
+    }
+    this.layerKeys = keys.map((k) => k.key);
+    this.colorNames = new Map(keys.map((k) => [k.key, k.color]));
+    this.blend = by === 'op' ? undefined : by === 'latency' ? 'last' : 'most';
+    this.setKeys([...keys, FLUSH_KEY]);
+    changed();
+  }
+
+  // Rasters tell operations alone.
+  bySingles(source) {
+    return this.by !== 'op' || super.bySingles(source);
+  }
+
+  colorOf(key) {
+    return this.colorNames.get(key) || key;
+  }
+
+  layerOf(source, i) {
+    const s = source.singles;
+    if (this.by === 'op' || s.layer[i] === 3) return s.layer[i];
+    if (this.by === 'latency') return s.flags[i] & FLAG.complete ? HEAT_STEPS.findIndex(([end]) => s.took[i] < end) : 0;
+    // Once for each event: names are looked up by text, since a detail numbers them anew.
+    if (!s.categories || s.categoriesBy !== this.by) {
+      s.categoriesBy = this.by;
+      s.categories = new Uint8Array(s.n).fill(255);
+    }
+    if (s.categories[i] === 255) s.categories[i] = this.places.get(CATEGORIES[this.by](shownData(), s, i)) ?? 0;
+    return s.categories[i];
   }
 
   source() {
@@ -301,7 +373,7 @@ function addressLabel(n, step) {
 class FileMap extends MapPanel {
   constructor() {
     super({
-      id: 'files', title: 'Places in files', height: 260, what: 'reads and writes', nothing: 'no reads or writes of files in this reel',
+      id: 'files', title: view.base.calls ? 'Places in files' : 'Places in files, by bios', height: 260, what: view.base.calls ? 'reads and writes' : 'bios of files', nothing: 'no reads or writes of files in this reel',
       legend: [
         { key: 'read', label: 'read', color: 'read' },
         { key: 'write', label: 'write', color: 'write' },
@@ -311,8 +383,9 @@ class FileMap extends MapPanel {
   }
 
   source() {
-    const { calls } = shownData();
-    return calls && calls.lanes.n > 0 ? calls : null;
+    const { calls, bios } = shownData();
+    const source = calls || bios;
+    return source && source.lanes.n > 0 ? source : null;
   }
 
   place(source, i) {
@@ -326,7 +399,7 @@ class FileMap extends MapPanel {
   }
 
   laneAt(unit) {
-    const { lanes } = shownData().calls;
+    const { lanes } = shownData();
     const v = unit * lanes.height;
     let low = 0;
     let high = lanes.n - 1;
@@ -339,18 +412,18 @@ class FileMap extends MapPanel {
   }
 
   offsetAt(unit) {
-    const { lanes } = shownData().calls;
+    const { lanes } = shownData();
     const k = this.laneAt(unit);
     const share = (unit * lanes.height - lanes.y[k]) / Math.max(1, lanes.top[k] - lanes.y[k]);
     return Math.round(lanes.from[k] + share * (lanes.to[k] - lanes.from[k]));
   }
 
   axisText(unit) {
-    return `${laneName(shownData().calls.lanes, this.laneAt(unit))} at ${bytes(this.offsetAt(unit))}`;
+    return `${laneName(shownData().lanes, this.laneAt(unit))} at ${bytes(this.offsetAt(unit))}`;
   }
 
   axisLabels(w) {
-    const { lanes } = shownData().calls;
+    const { lanes } = shownData();
     const labels = [];
     const first = this.laneAt(this.low);
     const last = this.laneAt(this.high);

@@ -13,13 +13,37 @@ class Panel {
     this.keys = element('span', { class: 'legend' });
     const heading = element('div', { class: 'panel-head' }, element('h2', {}, options.title), this.keys, this.controls, this.told);
     this.root = element('section', { class: 'panel', id: `panel-${options.id}` }, heading, this.canvas);
-    for (const l of options.legend || []) {
+    this.addKeys(options.legend || []);
+    panels.push(this);
+  }
+
+  // What can be shown and hidden, with its colours.
+  addKeys(legend) {
+    for (const l of legend) {
       const button = element('button', { type: 'button', 'aria-pressed': String(this.on.get(l.key)), title: `Show or hide ${l.label}`, on: { click: () => this.toggle(l.key, button) } });
       const swatch = element('i', { 'data-color': l.color, class: l.dashed ? 'dashed' : '' });
       button.append(swatch, l.label);
       this.keys.append(button);
     }
-    panels.push(this);
+  }
+
+  // Other keys in place of those there are; one that is in both stays as it is.
+  setKeys(legend) {
+    const before = this.on;
+    this.on = new Map(legend.map((l) => [l.key, before.get(l.key) ?? true]));
+    this.keys.replaceChildren();
+    this.addKeys(legend);
+  }
+
+  // Paints layers of counts, each with the colour of this name, over the whole plot.
+  paintLayers(g, w, h, layers, blend) {
+    const image = g.createImageData(Math.round(w * this.scale), Math.round(h * this.scale));
+    paint(image, layers.map((l) => ({ counts: l.counts, color: theme[l.color] })), blend);
+    const scratch = this.scratch || (this.scratch = document.createElement('canvas'));
+    scratch.width = image.width;
+    scratch.height = image.height;
+    scratch.getContext('2d').putImageData(image, 0, 0);
+    g.drawImage(scratch, 0, 0, w, h);
   }
 
   toggle(key, button) {
@@ -115,6 +139,9 @@ class Panel {
     g.setLineDash([3, 3]);
     g.textBaseline = 'top';
     g.textAlign = 'left';
+    for (const [ns] of about.clock_jumps) {
+      if (ns >= view.from && ns <= view.to) line(ns, theme.clock);
+    }
     for (const [ns, name] of about.marks) {
       if (ns < view.from || ns > view.to) continue;
       const x = line(ns, theme.line);

@@ -23,7 +23,7 @@ function summarise(source, range, panelId) {
     const key = source.layerNames[s.layer[i]] || 'flush';
     const layer = sum.layers.get(key) || { n: 0, bytes: 0 };
     layer.n += 1;
-    const failed = calls ? s.ret[i] < 0 && s.ret[i] > -4096 : s.error[i] !== 0;
+    const failed = calls ? s.ret[i] < 0 && s.ret[i] > -4096 : Boolean(s.error && s.error[i]);
     const moved = calls ? (s.kind[i] <= 2 ? Math.max(0, s.ret[i]) : 0) : Math.max(0, s.bytes[i]);
     if (!failed && (calls || s.flags[i] & FLAG.complete)) layer.bytes += moved;
     sum.layers.set(key, layer);
@@ -63,10 +63,12 @@ function drawSelection() {
   const tiles = element('div', { class: 'tiles' });
   const device = shownDevice();
   const lists = [];
-  for (const [source, panelId, name] of [[device, 'offsets', device ? `requests issued to ${readable(device.label)}` : ''], [data.calls, 'files', 'operations entered']]) {
+  for (const [source, panelId, name] of [[device, 'offsets', device ? `requests issued to ${readable(device.label)}` : ''], [data.calls, 'files', 'operations entered'], [data.bios, 'files', 'bios queued']]) {
+    // Of bios there are no rates: of a sample, only what a box holds is told.
+    if (source && source.kind === 'bios' && !source.singles.complete && !range.panel) continue;
     if (!source || (range.panel && range.panel !== panelId)) continue;
     const sum = summarise(source, range, panelId);
-    lists.push({ kind: source.kind === 'calls' ? 'operations' : 'requests', source, sum });
+    lists.push({ kind: { calls: 'operations', bios: 'bios', device: 'requests' }[source.kind], source, sum });
     tiles.append(tile(name, source, sum, range, seconds, data));
   }
   const chosen = lists.find((l) => l.kind === listed.kind) || lists[0];
@@ -85,7 +87,7 @@ function tile(name, source, sum, range, seconds, data) {
       const rate = layer.bytes > 0 ? `, ${bytes(layer.bytes)}, ${plain(layer.bytes / 1e6 / Math.max(seconds, 1e-9), 1)} MB/s` : '';
       rows.push([key, `${count(layer.n)}${rate}`]);
     }
-    if (source.kind !== 'calls') rows.push(['seeks.exact, sw64k', `${count(sum.seeks)}, ${count(sum.seeks64k)}`]);
+    if (source.kind === 'device') rows.push(['seeks.exact, sw64k', `${count(sum.seeks)}, ${count(sum.seeks64k)}`]);
     if (sum.errors) rows.push(['failed', count(sum.errors)]);
     rows.push(['p50, p99, max', `${quantile(0.5)}, ${quantile(0.99)}, ${quantile(1)}`]);
   } else if (range.panel) {
@@ -115,12 +117,14 @@ function eventList(data, chosen, lists) {
   bar.append(button('slowest first', slowest, () => { listed.order = 'took'; }), button('in time', !slowest, () => { listed.order = 'at'; }));
   const held = s.complete ? '' : ' of those that the page holds singly';
   bar.append(element('span', { class: 'told' }, sum.events.length > LISTED ? `${count(LISTED)} of ${count(sum.events.length)}${held}` : `${count(sum.events.length)}${held}`));
-  const calls = source.kind === 'calls';
-  const names = calls ? ['entered', 'operation', 'file', 'offset', 'result', 'took', 'process'] : ['issued', 'request', 'sector', 'size', 'took', 'queued', 'carries', 'file', 'queued by'];
-  const numbers = calls ? [0, 3, 4, 5] : [0, 2, 3, 4, 5];
+  const [names, numbers, cellsOf] = {
+    calls: [['entered', 'operation', 'file', 'offset', 'result', 'took', 'process'], [0, 3, 4, 5], callCells],
+    bios: [['queued', 'bio', 'file', 'offset', 'size', 'took'], [0, 3, 4, 5], bioCells],
+    device: [['issued', 'request', 'sector', 'size', 'took', 'queued', 'carries', 'file', 'queued by'], [0, 2, 3, 4, 5], requestCells],
+  }[source.kind];
   const body = element('tbody');
   for (const i of events.slice(0, LISTED)) {
-    const cells = calls ? callCells(data, source, i) : requestCells(data, source, i);
+    const cells = cellsOf(data, source, i);
     const tr = element('tr', { class: 'pick', title: 'Show it', on: { click: () => jumpTo(s.at[i], s.took[i]) } });
     cells.forEach((text, k) => tr.append(element('td', { class: numbers.includes(k) ? 'number' : '' }, text)));
     body.append(tr);
@@ -140,8 +144,16 @@ function requestCells(data, device, i) {
     exactly(s.at[i]), data.index.classes[s.class[i]], s.sector[i] < 0 ? '' : count(s.sector[i]), bytes(s.bytes[i]),
     s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended', s.flags[i] & FLAG.queued ? duration(s.waited[i]) : '',
     s.what[i] >= 0 ? readable(data.index.carried[s.what[i]] || '') : '',
-    s.file[i] >= 0 && data.calls ? laneName(data.calls.lanes, s.file[i]) : '',
+    s.file[i] >= 0 && data.lanes ? laneName(data.lanes, s.file[i]) : '',
     taskShort(s.task[i]) || (s.comm[i] >= 0 ? readable(data.index.comms[s.comm[i]] || '') : ''),
+  ];
+}
+
+function bioCells(data, bios, i) {
+  const s = bios.singles;
+  return [
+    exactly(s.at[i]), data.index.classes[s.class[i]], s.file[i] >= 0 ? laneName(bios.lanes, s.file[i]) : '', count(s.offset[i]), bytes(s.bytes[i]),
+    s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended',
   ];
 }
 

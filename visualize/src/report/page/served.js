@@ -8,12 +8,12 @@ function startServed() {
 
 function wantsDetail() {
   const device = view.base.devices[view.device];
-  const sampled = (device && !device.singles.complete) || (view.base.calls && !view.base.calls.singles.complete);
+  const sampled = (device && !device.singles.complete) || (view.base.calls && !view.base.calls.singles.complete) || (view.base.bios && !view.base.bios.singles.complete);
   if (!served.on || !sampled || view.to - view.from > (view.base.to - view.base.from) * 0.8) return false;
   const d = view.detail;
   // What is there is good enough while the window covers a fair part of it, or when it is all that there is.
   const covers = d && d.from <= view.from && d.to >= view.to;
-  const whole = covers && [...d.devices, ...(d.calls ? [d.calls] : [])].every((s) => s.singles.complete);
+  const whole = covers && [...d.devices, ...(d.calls ? [d.calls] : []), ...(d.bios ? [d.bios] : [])].every((s) => s.singles.complete);
   return !(covers && (whole || view.to - view.from > (d.to - d.from) / 4));
 }
 
@@ -46,18 +46,20 @@ async function fetchDetail() {
   }
 }
 
-// Puts the detail's calls on the page's axis of files, so that nothing moves; rasters keep the axis they were made on.
+// Puts the detail's calls, or bios, on the page's axis of files, so that nothing moves; rasters keep the axis they were made on.
 function adoptLanes(data, base) {
-  if (!data.calls || !base.calls || data.calls.map) return;
-  const { lanes } = base.calls;
+  const source = data.calls || data.bios;
+  if (!source || !base.lanes || source.map) return;
+  const { lanes } = base;
   const places = new Map();
   for (let k = 0; k < lanes.n; k += 1) places.set(lanes.file[k], k);
   const others = lanes.others > 0 ? lanes.n - 1 : -1;
-  const own = data.calls.lanes;
+  const own = source.lanes;
   const moved = Float64Array.from(own.file, (file) => places.get(file) ?? others);
   const translate = (list) => list.map((place) => (place >= 0 ? moved[place] : place));
-  data.calls.singles.file = translate(data.calls.singles.file);
+  source.singles.file = translate(source.singles.file);
   for (const device of data.devices) device.singles.file = translate(device.singles.file);
-  data.calls.lanes = lanes;
-  placeOnFiles(data.calls, data.index);
+  source.lanes = lanes;
+  data.lanes = lanes;
+  placeOnFiles(source);
 }

@@ -41,7 +41,7 @@ function requestRows(data, device, i) {
   const s = device.singles;
   const { index } = data;
   const done = s.flags[i] & FLAG.complete;
-  const file = s.file[i] >= 0 && data.calls ? laneName(data.calls.lanes, s.file[i]) : '';
+  const file = s.file[i] >= 0 && data.lanes ? laneName(data.lanes, s.file[i]) : '';
   return [
     ['issued', exactly(s.at[i])],
     ['took (D2C)', done ? duration(s.took[i]) : 'not ended when the recording did'],
@@ -74,6 +74,25 @@ function callRows(data, calls, i) {
   ];
 }
 
+// One bio, in words.
+function bioRows(data, bios, i) {
+  const s = bios.singles;
+  return [
+    ['queued', exactly(s.at[i])],
+    ['took (Q2C)', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended when the recording did'],
+    ['file', s.file[i] >= 0 ? laneName(data.lanes, s.file[i]) : ''],
+    ['offset', `${count(s.offset[i])} (${bytes(s.offset[i])})`],
+    ['size', bytes(s.bytes[i])],
+  ];
+}
+
+// What a single event is, in words, and what is told of it.
+function wordsOf(data, source, i) {
+  if (source.kind === 'calls') return [callTitle(data, source, i), callRows(data, source, i)];
+  if (source.kind === 'bios') return [`bio: ${data.index.classes[source.singles.class[i]]}`, bioRows(data, source, i)];
+  return [requestTitle(data, source, i), requestRows(data, source, i)];
+}
+
 function callTitle(data, calls, i) {
   return readable(data.index.ops[calls.singles.op[i]] || '');
 }
@@ -101,10 +120,10 @@ function tipAt(panel, x, y, pageX, pageY) {
   const i = panel.nearest(x, y);
   if (i >= 0) {
     const calls = source.kind === 'calls';
-    const rows = calls ? callRows(data, source, i) : requestRows(data, source, i);
+    const [title, rows] = wordsOf(data, source, i);
     const key = source.layerNames[source.singles.layer[i]] || 'flush';
     const color = theme[calls && key === 'other' ? 'misc' : key];
-    showTip(pageX, pageY, calls ? callTitle(data, source, i) : requestTitle(data, source, i), rows, color);
+    showTip(pageX, pageY, title, rows, color);
     return;
   }
   const place = panel instanceof MapPanel ? panel.axisText(panel.unitAt(y)) : panel.axisText(y);
