@@ -6,19 +6,17 @@ use serde::Serialize;
 /// Significant digits kept: a percentile is at most 0.1 % high. Two would be 1 %, four cost ten times the memory.
 pub const DEFAULT_DIGITS: u8 = 3;
 
-/// Collects durations; memory is bounded (16 KiB, growing with the logarithm of the longest).
-#[derive(Clone, Debug)]
+/// Collects durations; memory is bounded (16 KiB from the first on, growing with the logarithm of the longest).
+#[derive(Clone, Debug, Default)]
 pub struct Latency {
-    histogram: Histogram<u64>,
+    histogram: Option<Histogram<u64>>,
     total_ns: u64,
 }
 
-impl Default for Latency {
-    fn default() -> Self {
-        let mut histogram = Histogram::new(DEFAULT_DIGITS).expect("three digits are within the histogram's range");
-        histogram.auto(true);
-        Self { histogram, total_ns: 0 }
-    }
+fn histogram() -> Histogram<u64> {
+    let mut histogram = Histogram::new(DEFAULT_DIGITS).expect("three digits are within the histogram's range");
+    histogram.auto(true);
+    histogram
 }
 
 /// A distribution of durations, ns. All zero when `count` is.
@@ -49,14 +47,16 @@ impl Latency {
     pub fn record(&mut self, dur_ns: i64) {
         let ns = u64::try_from(dur_ns).unwrap_or(0);
         // Fails only where the histogram may not grow, which it may.
-        let _ = self.histogram.record(ns);
+        let _ = self.histogram.get_or_insert_with(histogram).record(ns);
         self.total_ns = self.total_ns.saturating_add(ns);
     }
 
     /// Adds all of another's.
     pub fn add(&mut self, other: &Self) {
-        // As above.
-        let _ = self.histogram.add(&other.histogram);
+        if let Some(histogram) = &other.histogram {
+            // As above.
+            let _ = self.histogram.get_or_insert_with(self::histogram).add(histogram);
+        }
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
     }
 
@@ -67,10 +67,7 @@ impl Latency {
 
     /// The distribution.
     pub fn summary(&self) -> LatencySummary {
-        let h = &self.histogram;
-        if h.is_empty() {
-            return LatencySummary::default();
-        }
+        let Some(h) = self.histogram.as_ref().filter(|h| !h.is_empty()) else { return LatencySummary::default() };
         // A bucket's upper edge may lie above the greatest value in it.
         let at = |q: f64| h.value_at_quantile(q).min(h.max());
         LatencySummary {

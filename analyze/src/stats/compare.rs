@@ -1,5 +1,7 @@
 //! Reels side by side: differences, and confidence intervals where runs were repeated.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Serialize;
 
 use super::flat::{Unit, Value};
@@ -35,22 +37,19 @@ pub struct Row {
 /// Lines the statistics of groups of reels up. Devices are matched by their place: the one with most bytes is the first.
 pub fn compare(groups: &[Vec<Vec<Value>>]) -> Vec<Row> {
     let mut keys: Vec<((usize, String), Value)> = Vec::new();
+    let mut known: HashSet<(usize, String)> = HashSet::new();
     let mut tables = Vec::new();
     for group in groups {
         let mut runs = Vec::new();
         for values in group {
-            let mut devices: Vec<&str> = Vec::new();
-            let mut run = std::collections::HashMap::new();
+            // By name, since a damaged reel may have any number of devices.
+            let mut devices: HashMap<&str, usize> = HashMap::new();
+            let mut run = HashMap::new();
             for v in values {
-                let place = match devices.iter().position(|d| *d == v.device) {
-                    Some(place) => place,
-                    None => {
-                        devices.push(&v.device);
-                        devices.len() - 1
-                    }
-                };
+                let next = devices.len();
+                let place = *devices.entry(&v.device).or_insert(next);
                 let key = (place, v.name.clone());
-                if !keys.iter().any(|(k, _)| *k == key) {
+                if known.insert(key.clone()) {
                     keys.push((key.clone(), v.clone()));
                 }
                 run.insert(key, v.value);

@@ -18,7 +18,12 @@ pub(super) struct PeriodMeter {
     width_ns: i64,
     bytes: Vec<u64>,
     slowest_ns: Vec<i64>,
+    /// The first requests, as long as they are few: most devices of a damaged reel have no more, and need no bins.
+    first: Vec<(i64, i64, u64)>,
 }
+
+/// Requests without which there are no bins.
+const LEAST_REQUESTS: usize = 64;
 
 /// A rhythm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -36,11 +41,24 @@ impl PeriodMeter {
     pub(super) fn new(from_ns: i64, to_ns: i64) -> Self {
         let span = to_ns.saturating_sub(from_ns).max(1);
         let width_ns = span / BINS as i64 + 1;
-        Self { from_ns, width_ns, bytes: vec![0; BINS], slowest_ns: vec![0; BINS] }
+        Self { from_ns, width_ns, bytes: Vec::new(), slowest_ns: Vec::new(), first: Vec::new() }
     }
 
     /// A request issued at `t_ns` that took `dur_ns`; `written`: bytes it wrote.
     pub(super) fn push(&mut self, t_ns: i64, dur_ns: i64, written: u64) {
+        if !self.bytes.is_empty() {
+            self.count(t_ns, dur_ns, written);
+        } else {
+            self.first.push((t_ns, dur_ns, written));
+            if self.first.len() >= LEAST_REQUESTS {
+                (self.bytes, self.slowest_ns) = (vec![0; BINS], vec![0; BINS]);
+                let first = std::mem::take(&mut self.first);
+                first.into_iter().for_each(|(t_ns, dur_ns, written)| self.count(t_ns, dur_ns, written));
+            }
+        }
+    }
+
+    fn count(&mut self, t_ns: i64, dur_ns: i64, written: u64) {
         let i = t_ns.saturating_sub(self.from_ns).div_euclid(self.width_ns);
         if let Ok(i) = usize::try_from(i)
             && i < BINS

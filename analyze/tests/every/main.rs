@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use ioreel_analyze::{Scope, Stats};
+use ioreel_analyze::{Scope, Stats, stats::compare::compare};
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
     manifest::{Device, Kind, Span},
@@ -297,6 +297,31 @@ fn of_nothing_one_event_and_a_nanosecond() {
     w.blocks.truncate(1);
     w.blocks.iter_mut().for_each(|b| (b.queue_ns, b.issue_ns, b.complete_ns) = (Some(0), 0, Some(1)));
     check("a nanosecond", &naive::stats(&w, &DEVICES), &told(&w, &Scope::default()));
+}
+
+/// Damage may tell of any number of devices.
+#[test]
+fn thousands_of_devices_are_told_apart() {
+    let mut w = World { span_ns: 1, ..World::default() };
+    for i in 0..2_000 {
+        let (op, complete_ns) = ("write".into(), Some(2 * i + 1));
+        w.blocks.push(Block {
+            rq_id: i,
+            issue_ns: i,
+            complete_ns,
+            dev: i,
+            sector: i,
+            len_bytes: 512,
+            op,
+            ..Block::default()
+        });
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let stats = Stats::of(&reel(dir.path(), &w), &Scope::default()).unwrap();
+    assert_eq!(stats.devices.len(), 2_000);
+    assert!(stats.devices.iter().all(|d| d.d2c.count == 1 && d.d2c.total_ns == d.dev as u64 + 1));
+    let rows = compare(&[vec![stats.values()]]);
+    assert_eq!(rows.iter().filter(|r| r.name == "iops").count(), 2_000);
 }
 
 /// 600 writes a second for 60 s, four times as large in the first tenth of every fifth second.
