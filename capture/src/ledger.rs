@@ -40,6 +40,8 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
         "ops" => assembler.writer.ops.rotated(),
         "block" => assembler.writer.block.rotated(),
         "bio" => assembler.writer.bio.rotated(),
+        "waits" => assembler.writer.waits.rotated(),
+        "cache" => assembler.writer.cache.rotated(),
         _ => 0,
     };
     let mut enter = |name: &str, (seen, dropped): (i64, i64), hidden: i64, written: i64, made: i64| {
@@ -118,6 +120,8 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("operations dropped again by rotation", assembler.writer.ops.rotated());
     left_out("requests dropped again by rotation", assembler.writer.block.rotated());
     left_out("bios dropped again by rotation", assembler.writer.bio.rotated());
+    left_out("waits dropped again by rotation", assembler.writer.waits.rotated());
+    left_out("events of the page cache dropped again by rotation", assembler.writer.cache.rotated());
     left_out("times a process could not be stopped (--lossless)", books.sum(|l| l.unstoppable));
     left_out("calls by the 32-bit entry that are not recorded", books.sum(|l| l.compat_calls));
     left_out("paths that could not be read from the caller's memory", books.sum(|l| l.path_faults));

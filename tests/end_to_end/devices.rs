@@ -1,7 +1,11 @@
 //! Attribution where more than one device, or another kind of device, lies below the file system. Truth is, as in
 //! `attribution`, what lies where the bios went.
 
-use std::{env, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use ioreel_traces::rows::Bio;
 
@@ -117,6 +121,29 @@ impl Drop for Swapping<'_> {
     }
 }
 
+/// A control group that may use so much memory, gone when its owner is.
+struct LittleMemory(PathBuf);
+
+impl LittleMemory {
+    fn new(bytes: usize) -> Self {
+        let name = format!("ioreel-test-{}", std::process::id());
+        let first = Path::new("/sys/fs/cgroup/memory");
+        // The first version of control groups where that has memory, else the second.
+        let (root, limit) =
+            if first.exists() { (first, "memory.limit_in_bytes") } else { (Path::new("/sys/fs/cgroup"), "memory.max") };
+        let group = root.join(name);
+        fs::create_dir(&group).unwrap();
+        fs::write(group.join(limit), bytes.to_string()).unwrap();
+        Self(group)
+    }
+}
+
+impl Drop for LittleMemory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
 pub(crate) fn swap() {
     let (device, out) = (Device::looped(8 * SWAPPED_BYTES as u64), temp_dir());
     succeed(Command::new("mkswap").arg("-q").arg(device.path()));
@@ -124,14 +151,18 @@ pub(crate) fn swap() {
     let _swapping = Swapping(&device);
     let reel = out.path().join("swap.reel");
     let own = env::current_exe().unwrap();
-    succeed(&mut record(&reel, &["--device", text(device.path())], &[text(&own), WORD]));
-    let mut written = 0;
+    // With half the memory that it uses, most of what it takes back is no longer there.
+    let little = LittleMemory::new(SWAPPED_BYTES / 2);
+    let script = format!("echo $$ >{}; exec {} {WORD}", text(&little.0.join("cgroup.procs")), text(&own));
+    succeed(&mut record(&reel, &["--device", text(device.path())], &["sh", "-ec", &script]));
+    let (mut written, mut read) = (0, 0);
     for b in assert_valid(&reel).read::<Bio>().unwrap().iter().filter(|b| b.dev == number(device.path())) {
         assert_eq!(b.class, "swap", "{b:?}");
         written += if b.op == "write" { b.len_bytes } else { 0 };
+        read += if b.op == "read" { b.len_bytes } else { 0 };
     }
-    // What comes back was mostly still in memory: nothing needs it meanwhile.
     assert!(written >= SWAPPED_BYTES as i64 / 2, "{written} bytes");
+    assert!(read >= SWAPPED_BYTES as i64 / 4, "{read} bytes");
 }
 
 /// What a file system gives back is told as that, whatever lay there.

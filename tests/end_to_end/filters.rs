@@ -306,6 +306,31 @@ pub(crate) fn by_layer() {
     assert!(rows(&calls, "ops") > 16);
 }
 
+/// Several at once: what all of them name, and what that needs.
+pub(crate) fn combined() {
+    let truth = Truth::new();
+    let inside = format!("{}/in", truth.base);
+    let options = ["--path", &inside, "--op", "write,read", "--comm", "dd", "--comm", "cat", "--uid", "0"];
+    let reel = truth.filtered(&options);
+    let asked = |reel: &Reel, wanted: bool| {
+        let (dd, cat) = (by_program(reel, "dd"), by_program(reel, "cat"));
+        rows(reel, |op, path| {
+            let below = path.is_some_and(|p| p.starts_with(&format!("{inside}/")));
+            let call = ["read", "write"].contains(&&*op.op);
+            (call && below && (dd(op) || cat(op))) == wanted
+        })
+    };
+    let expected = asked(&truth.whole, true);
+    assert!(expected.keys().any(|k| k.0 == "write") && expected.keys().any(|k| k.0 == "read"), "{expected:?}");
+    assert_eq!(asked(&reel, true), expected);
+    let strangers: Vec<_> = asked(&reel, false).into_keys().filter(|k| !is_context(&k.0)).collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
+    // Nothing is that slow: what is left is where threads stand.
+    let none = truth.filtered(&["--path", &inside, "--op", "write", "--min-latency", "10s"]);
+    let left = rows(&none, |_, _| true);
+    assert!(left.keys().all(|k| ["chdir", "fchdir", "umask", "close_range"].contains(&&*k.0)), "{left:?}");
+}
+
 /// What is no call is filtered like one: requests to io_uring and touches of mapped files.
 pub(crate) fn of_what_is_no_call() {
     let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);

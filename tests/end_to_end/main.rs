@@ -187,6 +187,10 @@ fn tests() -> Vec<Test> {
         let name = format!("life::few_capabilities_on::{}", fs.name());
         all.push(Test { name, records: true, body: Box::new(move || life::few_capabilities_on(fs)) });
     }
+    for fs in [Fs::Overlay, Fs::Fuse] {
+        let name = format!("uring::every_request_is_seen::{}", fs.name());
+        all.push(Test { name, records: true, body: Box::new(move || uring::every_request_is_seen(fs)) });
+    }
     once! { false:
         daemon::the_unit_file
         damaged::a_sound_reel_is_valid
@@ -252,6 +256,7 @@ fn tests() -> Vec<Test> {
         filters::by_user
         filters::by_latency
         filters::by_layer
+        filters::combined
         filters::of_what_is_no_call
         filters::that_cannot_be
         marks::reach_the_manifest
@@ -290,6 +295,7 @@ fn tests() -> Vec<Test> {
         life::few_capabilities
         life::sigpipe_as_inherited
         life::rotation_keeps_the_newest
+        life::rotation_is_no_loss
         life::a_flight_recorder
         life::a_flight_recorder_with_a_trigger
         life::a_slow_operation

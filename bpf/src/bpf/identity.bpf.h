@@ -254,15 +254,18 @@ static __always_inline __u32 walk_fs_path(char *buf, struct file *file, struct d
 
 /*
  * Tells apart the files that a number was given to one after another, where inodes have no generation of their own: of
- * an overlay's file, the generation of the one that gave it the number, which is the lower one also after a copy-up.
+ * an overlay's file, the generation of the one that gave it the number, which is the lower one also after a copy-up;
+ * of any other at least its type.
  */
 static __always_inline __u32 version_of(struct inode *inode)
 {
 	struct super_block *sb = inode->i_sb;
 	struct dentry *upper, *lower;
 
-	if (inode->i_generation || !sb || sb->s_magic != OVERLAYFS_SUPER_MAGIC)
+	if (inode->i_generation || !sb)
 		return 0;
+	if (sb->s_magic != OVERLAYFS_SUPER_MAGIC)
+		return inode->i_mode >> 12;
 	upper = overlaid(inode, &lower);
 	if (!lower)
 		lower = upper;

@@ -31,6 +31,7 @@ const MADVISE: u8 = 25;
 const OPENAT2: u8 = 28;
 const SPLICE: u8 = 30;
 const PROVIDE_BUFFERS: u8 = 31;
+const READ_MULTISHOT: u8 = 49;
 const RENAMEAT: u8 = 35;
 const UNLINKAT: u8 = 36;
 const MKDIRAT: u8 = 37;
@@ -251,6 +252,32 @@ impl Work {
             "read",
             &of("buf_index=7\tlen_bytes=600\thas=32"),
         );
+        self.many_times(from, to, a);
+    }
+
+    /// One request that reads whenever there is something, with a completion for each: one row, of the last.
+    fn many_times(&mut self, from: i32, to: i32, a: u64) {
+        const MORE: u32 = 2;
+        let ud = self.log.number();
+        self.ring.submit(&[with_buffer(sqe(PROVIDE_BUFFERS, 8, 0, a, 64, 0, ud), 8)], 1);
+        let ud = self.log.number();
+        self.ring.put(&[with_buffer(with_flags(sqe(READ_MULTISHOT, from, 0, 0, 0, 0, ud), SELECT), 8)]);
+        assert_eq!(self.ring.enter(1, 0, 0), 1);
+        for word in [c"one", c"three", c"fifteen"] {
+            let len = word.count_bytes();
+            // SAFETY: as many bytes of a literal.
+            assert_eq!(unsafe { libc::write(to, word.as_ptr().cast(), len) }, len as isize);
+            self.ring.enter(0, 1, 0);
+            let done = self.ring.reap();
+            assert!(done.iter().any(|d| d.1 == len as i32 && d.2 & MORE != 0), "{done:?}");
+        }
+        // SAFETY: the descriptor is this test's own.
+        unsafe { libc::close(to) };
+        self.ring.enter(0, 1, 0);
+        let done = self.ring.reap();
+        assert!(done.iter().all(|d| d.2 & MORE == 0), "{done:?}");
+        let ret = result(&done, ud);
+        self.log.expect(ud, "read", Some(ret), &format!("fd={from}\tbuf_index=8\thas=131104"));
     }
 
     fn names(&mut self) {
