@@ -150,6 +150,75 @@ pub(crate) fn asynchronous_writes() {
     }
 }
 
+/// A program of i386, by hand: opens `path` for writing, writes `data`, ends.
+fn program_of_i386(path: &str, data: &[u8]) -> Vec<u8> {
+    const BASE: u32 = 0x0804_8000;
+    const HEAD_BYTES: u32 = 52 + 32;
+    const CODE_BYTES: u32 = 50;
+    let path_at = BASE + HEAD_BYTES + CODE_BYTES;
+    let data_at = path_at + path.len() as u32 + 1;
+    let total = data_at - BASE + data.len() as u32;
+    let word = |w: u32| w.to_le_bytes();
+    let set = |register: u8, value: u32| [&[register][..], &word(value)].concat();
+    let (eax, ebx, ecx, edx) = (0xb8, 0xbb, 0xb9, 0xba);
+    let call = [0xcd, 0x80];
+    let code = [
+        &set(eax, 5)[..],
+        &set(ebx, path_at),
+        &set(ecx, (libc::O_CREAT | libc::O_WRONLY) as u32),
+        &set(edx, 0o644),
+        &call,
+        // What it opened is the first argument of the next.
+        &[0x89, 0xc3],
+        &set(eax, 4),
+        &set(ecx, data_at),
+        &set(edx, data.len() as u32),
+        &call,
+        &set(eax, 1),
+        &[0x31, 0xdb],
+        &call,
+    ]
+    .concat();
+    assert_eq!(code.len() as u32, CODE_BYTES);
+    // Elf32_Ehdr and the only Elf32_Phdr, which maps all of it to be read and run.
+    let head = [
+        &b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0\x01\0\0\0"[..],
+        &word(BASE + HEAD_BYTES),
+        &word(52),
+        &[0; 8],
+        &[52, 0, 32, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+        &word(1),
+        &word(0),
+        &word(BASE),
+        &word(BASE),
+        &word(total),
+        &word(total),
+        &word(5),
+        &word(0x1000),
+    ]
+    .concat();
+    assert_eq!(head.len() as u32, HEAD_BYTES);
+    [&head[..], &code, path.as_bytes(), b"\0", data].concat()
+}
+
+pub(crate) fn of_a_32_bit_program() {
+    let (out, dir) = (temp_dir(), temp_dir());
+    let (program, file) = (out.path().join("i386"), dir.path().join("file"));
+    let data: Vec<u8> = (0..3000_u32).flat_map(|i| i.to_le_bytes()).collect();
+    fs::write(&program, program_of_i386(text(&file), &data)).unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let reel = out.path().join("x.reel");
+    let options = ["--content", "hash", "--settle", "none", "--no-snapshot"];
+    succeed(&mut record(&reel, &options, &[text(&program)]));
+    assert_eq!(fs::read(&file).unwrap(), data);
+    let reel = assert_valid(&reel);
+    let ops: Vec<Op> = reel.read().unwrap();
+    let own: Vec<&str> = ops.iter().filter(|o| o.source == "syscall").map(|o| &*o.op).collect();
+    assert!(own.ends_with(&["open", "write"]), "{own:?}");
+    let writes = writes(&reel, dir.path());
+    assert_eq!((writes.len(), writes[0].0.content_hash.as_deref()), (1, Some(&*hash(&data))), "{writes:?}");
+}
+
 pub(crate) fn bytes_are_kept() {
     let (out, dir) = (temp_dir(), temp_dir());
     let reel = recorded(&out.path().join("x.reel"), dir.path(), &["--content", "full"]);

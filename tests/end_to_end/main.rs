@@ -246,6 +246,7 @@ fn tests() -> Vec<Test> {
         follow::a_command_for_a_while
         contents::hashes_are_those_of_the_bytes
         contents::asynchronous_writes
+        contents::of_a_32_bit_program
         contents::bytes_are_kept
         contents::only_what_was_asked_for
         contents::losses_of_contents_are_counted

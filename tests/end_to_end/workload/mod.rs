@@ -5,6 +5,7 @@ pub(crate) mod caller;
 mod calls;
 mod catalogue;
 mod failures;
+mod ioctls;
 pub(crate) mod log;
 mod more;
 mod mounts;
