@@ -8,7 +8,7 @@ use ioreel_bpf::{
 };
 
 /// Functions a bio's `bi_end_io` may be, the most frequent first: the probes compare in this order. Names are those
-/// of Linux 6.1 to 6.18; those that a kernel lacks are skipped. See `docs/attribution.md` for the sources.
+/// of Linux 6.1 to 7.3; those that a kernel lacks are skipped. See `docs/attribution.md` for the sources.
 const END_IOS: &[(&str, end_io)] = &[
     ("iomap_dio_bio_end_io", end_io::END_DIRECT),
     ("blkdev_bio_end_io_async", end_io::END_BDEV_ASYNC),
@@ -39,10 +39,26 @@ const END_IOS: &[(&str, end_io)] = &[
     ("end_swap_bio_read", end_io::END_SWAP),
     ("f2fs_read_end_io", end_io::END_PAGE),
     ("f2fs_write_end_io", end_io::END_PAGE),
+    // 7.x: names of their own for what several did, and direct I/O of one bio.
+    ("f2fs_write_end_bio", end_io::END_PAGE),
+    ("f2fs_dio_end_bio", end_io::END_DIRECT_F2FS),
+    ("iomap_dio_simple_end_io", end_io::END_DIRECT_SIMPLE),
+    ("bio_wait_end_io", end_io::END_WAIT),
+    ("swap_bio_read_end_io", end_io::END_SWAP),
+    ("bh_end_read", end_io::END_BUFFER),
+    ("bh_end_write", end_io::END_BUFFER),
+    ("bh_end_async_read", end_io::END_BUFFER),
+    ("bh_end_async_write", end_io::END_BUFFER),
+    ("ext4_end_bitmap_read", end_io::END_BUFFER),
+    ("journal_end_buffer_io_sync", end_io::END_BUFFER),
 ];
 
-/// Without these, bios of what they do stay of unknown class on any kernel that has them under another name.
-const NEEDED: &[&str] = &["iomap_dio_bio_end_io", "end_bio_bh_io_sync", "submit_bio_wait_endio"];
+/// Without one of each of these, bios of what they do stay of unknown class on any kernel that has them under another name.
+const NEEDED: &[&[&str]] = &[
+    &["iomap_dio_bio_end_io"],
+    &["end_bio_bh_io_sync", "bh_end_write"],
+    &["submit_bio_wait_endio", "bio_wait_end_io"],
+];
 
 /// What is known of `bi_end_io` functions, in the probes' form.
 #[derive(Debug)]
@@ -66,8 +82,8 @@ pub(crate) fn end_ios() -> EndIos {
             (from_proc(&names), own)
         }
     };
-    let missing: Vec<&str> =
-        NEEDED.iter().copied().filter(|name| !found.iter().any(|(known, _)| known == name)).collect();
+    let known = |name: &&str| found.iter().any(|(known, _)| known == name);
+    let missing: Vec<&str> = NEEDED.iter().filter(|names| !names.iter().any(known)).map(|names| names[0]).collect();
     let warning = (!missing.is_empty()).then(|| {
         format!(
             "the kernel does not tell the addresses of {}: direct and metadata I/O is told apart by the layout of file systems alone; run as root or lower kernel.kptr_restrict",
@@ -104,7 +120,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), END_IOS.len());
         // Room for names that several static functions share.
-        assert!(END_IOS.len() + 8 < 40);
-        assert!(NEEDED.iter().all(|n| END_IOS.iter().any(|(name, _)| name == n)));
+        assert!(END_IOS.len() + 8 < 56);
+        assert!(NEEDED.iter().flat_map(|n| n.iter()).all(|n| END_IOS.iter().any(|(name, _)| name == n)));
     }
 }

@@ -43,60 +43,80 @@ struct aio_walk {
 	__u64 count;
 };
 
+/* Room for one request and its record: they would not fit the stack. */
+struct aio_scratch {
+	struct rec_aio rec;
+	struct aio_iocb iocb;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct aio_scratch);
+} aio_scratch SEC(".maps");
+
 static long submit_step(__u32 i, void *context)
 {
 	struct aio_walk *w = context;
-	struct rec_aio rec = {.ctx = w->ctx};
 	struct iovec_sum sum = {};
-	struct aio_iocb iocb = {};
+	struct aio_scratch *s;
+	struct aio_iocb *iocb;
+	struct rec_aio *rec;
+	__u32 zero = 0;
 	struct task_struct *task;
 	struct cpu_ledger *l;
 	struct file *file;
 
-	if (i >= w->count)
+	s = bpf_map_lookup_elem(&aio_scratch, &zero);
+	if (!s || i >= w->count)
 		return 1;
-	if (bpf_probe_read_user(&rec.iocb, sizeof(rec.iocb), (void *)(w->at + i * 8)) ||
-	    bpf_probe_read_user(&iocb, sizeof(iocb), (void *)rec.iocb)) {
+	rec = &s->rec;
+	iocb = &s->iocb;
+	__builtin_memset(rec, 0, sizeof(*rec));
+	rec->ctx = w->ctx;
+	if (bpf_probe_read_user(&rec->iocb, sizeof(rec->iocb), (void *)(w->at + i * 8)) ||
+	    bpf_probe_read_user(iocb, sizeof(*iocb), (void *)rec->iocb)) {
 		l = cpu_ledger();
 		if (l)
 			__sync_fetch_and_add(&l->aio_unread, 1);
 		return 1;
 	}
 	task = bpf_get_current_task_btf();
-	rec.task_id = w->st->task_id;
-	rec.fd = iocb.fd;
-	rec.opcode = iocb.opcode;
-	rec.rw_flags = iocb.rw_flags;
-	rec.offset_bytes = iocb.offset;
-	rec.len_bytes = iocb.nbytes;
-	if (iocb.opcode == IOCB_CMD_POLL) {
-		rec.count = iocb.buf;
-		rec.len_bytes = 0;
-	} else if (iocb.opcode == IOCB_CMD_PREADV || iocb.opcode == IOCB_CMD_PWRITEV) {
-		sum.base = iocb.buf;
-		sum.count = iocb.nbytes > MAX_IOVECS ? 0 : iocb.nbytes;
+	rec->task_id = w->st->task_id;
+	rec->fd = iocb->fd;
+	rec->opcode = iocb->opcode;
+	rec->rw_flags = iocb->rw_flags;
+	rec->offset_bytes = iocb->offset;
+	rec->len_bytes = iocb->nbytes;
+	if (iocb->opcode == IOCB_CMD_POLL) {
+		rec->count = iocb->buf;
+		rec->len_bytes = 0;
+	} else if (iocb->opcode == IOCB_CMD_PREADV || iocb->opcode == IOCB_CMD_PWRITEV) {
+		sum.base = iocb->buf;
+		sum.count = iocb->nbytes > MAX_IOVECS ? 0 : iocb->nbytes;
 		bpf_loop(MAX_IOVECS, iovec_step, &sum, 0);
-		rec.count = iocb.nbytes;
-		rec.len_bytes = sum.sum;
+		rec->count = iocb->nbytes;
+		rec->len_bytes = sum.sum;
 		if (sum.fault)
-			rec.flags |= OPF_USER_FAULT;
+			rec->flags |= OPF_USER_FAULT;
 	}
-	file = file_of_fd(task, (int)iocb.fd);
-	if (file && file->f_inode) {
-		identify(file->f_inode, &rec.file);
-		rec.ofd = (__u64)file;
-		rec.flags |= OPF_FILE;
-		if (file->f_flags & O_APPEND)
-			rec.flags |= OPF_APPEND;
-		note_file(w->st, file, file->f_inode, &rec.file, w->now_ns, false);
-		if (content_limit && has_content(file->f_inode)) {
-			if (iocb.opcode == IOCB_CMD_PWRITE)
-				note_write(w->ctx, rec.iocb, iocb.buf, 0);
-			else if (iocb.opcode == IOCB_CMD_PWRITEV && iocb.nbytes)
-				note_write(w->ctx, rec.iocb, iocb.buf, iocb.nbytes);
+	file = file_of_fd(task, (int)iocb->fd);
+	if (file && peek(file, f_inode)) {
+		identify(peek(file, f_inode), &rec->file);
+		rec->ofd = (__u64)file;
+		rec->flags |= OPF_FILE;
+		if (peek(file, f_flags) & O_APPEND)
+			rec->flags |= OPF_APPEND;
+		note_file(w->st, file, peek(file, f_inode), &rec->file, w->now_ns, false);
+		if (content_limit && has_content(peek(file, f_inode))) {
+			if (iocb->opcode == IOCB_CMD_PWRITE)
+				note_write(w->ctx, rec->iocb, iocb->buf, 0);
+			else if (iocb->opcode == IOCB_CMD_PWRITEV && iocb->nbytes)
+				note_write(w->ctx, rec->iocb, iocb->buf, iocb->nbytes);
 		}
 	}
-	emit_fixed(&rec, REC_AIO, CLASS_OPS, w->now_ns);
+	emit_fixed(rec, REC_AIO, CLASS_OPS, w->now_ns);
 	return 0;
 }
 

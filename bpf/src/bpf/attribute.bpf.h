@@ -32,8 +32,8 @@ static __always_inline __u8 hidden_inode(struct inode *inode)
 	struct hidden_key key = {};
 	__u8 *hide;
 
-	key.ino = inode->i_ino;
-	key.sb_dev = inode->i_sb->s_dev;
+	key.ino = peek(inode, i_ino);
+	key.sb_dev = peek(peek(inode, i_sb), s_dev);
 	hide = bpf_map_lookup_elem(&hidden_files, &key);
 	return hide ? *hide : 0;
 }
@@ -44,7 +44,7 @@ static __always_inline void set_bio_file(struct rec_bio *b, struct inode *inode,
 	if (look)
 		b->hide = hidden_inode(inode);
 	identify(inode, &b->file);
-	b->sb_dev = inode->i_sb->s_dev;
+	b->sb_dev = peek(peek(inode, i_sb), s_dev);
 	b->how = how;
 }
 
@@ -69,27 +69,62 @@ static __always_inline void set_uring_cause(struct rec_bio *b, const void *kiocb
 /* Direct I/O on a block device, of a request that is at hand or of the call the task is in. */
 static __always_inline void set_bdev_file(struct rec_bio *b, struct bio *bio, struct file *file)
 {
-	struct inode *inode = file->f_inode;
+	struct inode *inode = peek(file, f_inode);
 
-	if (!inode || (inode->i_mode & S_IFMT) != S_IFBLK || inode->i_rdev != bio->bi_bdev->bd_dev)
+	if (!inode || (peek(inode, i_mode) & S_IFMT) != S_IFBLK || peek(inode, i_rdev) != bio->bi_bdev->bd_dev)
 		return;
 	set_bio_file(b, inode, BIO_DIRECT, false);
 	b->file_offset_bytes = (b->sector - bio->bi_bdev->bd_start_sect) << 9;
 }
 
-static __always_inline void direct(struct rec_bio *b, struct bio *owner, bool look)
+/* Direct I/O whose first bio is the only one: at ki_pos. False where that is of no file. */
+static __always_inline bool direct_simple(struct rec_bio *b, struct bio *owner, __u64 ofd, bool look)
 {
-	struct iomap_dio *dio = kernel_cast(struct iomap_dio, owner->bi_private);
-	struct kiocb *iocb = dio->iocb;
-	struct file *file = iocb->ki_filp;
-	struct inode *inode = file->f_inode;
+	struct iomap_dio_simple *dio = container_of(owner, struct iomap_dio_simple, bio);
+	struct inode *inode;
+	struct kiocb *iocb;
+	struct file *file;
+
+	if (!bpf_core_type_exists(struct iomap_dio_simple))
+		return false;
+	iocb = BPF_CORE_READ(dio, iocb);
+	file = iocb ? BPF_CORE_READ(iocb, ki_filp) : NULL;
+	/* With an open file at hand only if it is that one: whoever waits for a bio may have made it in any way. */
+	if (!file || (ofd && (__u64)file != ofd))
+		return false;
+	inode = BPF_CORE_READ(file, f_inode);
+	if (!inode)
+		return false;
+	set_bio_file(b, kernel_cast(struct inode, inode), BIO_DIRECT, look);
+	set_uring_cause(b, iocb);
+	b->file_offset_bytes = BPF_CORE_READ(iocb, ki_pos);
+	return true;
+}
+
+/* Where iomap keeps its request; f2fs may have put its own there, which leads on (7.1). */
+static __always_inline void *iomap_request(struct bio *owner, __u32 kind)
+{
+	void *request = peek(owner, bi_private);
+	struct bio_iostat_ctx *by_f2fs = request;
+
+	if (kind == END_DIRECT_F2FS && bpf_core_type_exists(struct bio_iostat_ctx))
+		request = BPF_CORE_READ(by_f2fs, post_read_ctx);
+	return request;
+}
+
+static __always_inline void direct(struct rec_bio *b, struct bio *owner, __u32 kind, bool look)
+{
+	struct iomap_dio *dio = kernel_cast(struct iomap_dio, iomap_request(owner, kind));
+	struct kiocb *iocb = peek(dio, iocb);
+	struct file *file = peek(iocb, ki_filp);
+	struct inode *inode = peek(file, f_inode);
 
 	if (!inode)
 		return;
 	set_bio_file(b, inode, BIO_DIRECT, look);
 	set_uring_cause(b, iocb);
 	/* iomap_dio_bio_iter: `size` counts what was submitted before and this bio; ki_pos stays at the start. */
-	b->file_offset_bytes = iocb->ki_pos + dio->size - b->len_bytes;
+	b->file_offset_bytes = peek(iocb, ki_pos) + peek(dio, size) - b->len_bytes;
 	if (b->file_offset_bytes < 0)
 		b->file_offset_bytes = -1;
 }
@@ -147,7 +182,7 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool tru
 {
 	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec);
 	struct address_space *mapping;
-	unsigned long head, address, first;
+	unsigned long address, first;
 	struct inode *inode;
 	struct folio *folio;
 	struct page *page;
@@ -158,25 +193,24 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool tru
 	page = BPF_CORE_READ(vec, bv_page);
 	if (!page)
 		return;
-	head = BPF_CORE_READ(page, compound_head);
-	folio = (struct folio *)(head & 1 ? head - 1 : (unsigned long)page);
+	folio = head_of(page);
 	address = (unsigned long)BPF_CORE_READ(folio, mapping);
 	if ((address & PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON)
 		b->flags |= BIOF_SWAP_PAGE;
 	if (!address || (address & PAGE_MAPPING_FLAGS))
 		return;
 	mapping = kernel_cast(struct address_space, (void *)address);
-	inode = mapping->host;
+	inode = peek(mapping, host);
 	if (!inode)
 		return;
-	if ((inode->i_mode & S_IFMT) == S_IFBLK) {
+	if ((peek(inode, i_mode) & S_IFMT) == S_IFBLK) {
 		/* A user buffer may be a page of some other device. */
-		if (!trusted && inode->i_rdev != (b->orig_dev ?: b->dev))
+		if (!trusted && peek(inode, i_rdev) != (b->orig_dev ?: b->dev))
 			return;
 		identify(inode, &b->file);
 		b->how = BIO_BDEV;
 		if (bh) {
-			const void *address = kernel_cast(struct buffer_head, bh)->b_data;
+			const void *address = peek(kernel_cast(struct buffer_head, bh), b_data);
 
 			learn_distance(page, address - BPF_CORE_READ(vec, bv_offset));
 			peek_at(b, address);
@@ -187,16 +221,16 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool tru
 				peek_at(b, address + BPF_CORE_READ(vec, bv_offset));
 		}
 	} else {
-		struct super_block *sb = inode->i_sb;
+		struct super_block *sb = peek(inode, i_sb);
 
-		if (!trusted && sb->s_dev != (b->orig_dev ?: b->dev) && sb->s_magic != BTRFS_SUPER_MAGIC)
+		if (!trusted && peek(sb, s_dev) != (b->orig_dev ?: b->dev) && peek(sb, s_magic) != BTRFS_SUPER_MAGIC)
 			return;
 		set_bio_file(b, inode, BIO_PAGE, true);
 	}
 	/* A large folio's vector starts anywhere in it. */
-	first = head & 1 ? ((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page) : 0;
-	b->file_offset_bytes = ((__s64)(BPF_CORE_READ(folio, index) + first) << page_shift) +
-			       BPF_CORE_READ(vec, bv_offset) + bio->bi_iter.bi_bvec_done;
+	first = ((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page);
+	b->file_offset_bytes =
+	    ((__s64)(BPF_CORE_READ(folio, index) + first) << page_shift) + BPF_CORE_READ(vec, bv_offset) + done_of(bio);
 }
 
 static __always_inline void peek_node(struct rec_bio *b, const void *address)
@@ -401,31 +435,35 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 	/* Part of another bio, which says whose it is. */
 	if (kind == END_CHAIN) {
 		owner = kernel_cast(struct bio, bio->bi_private);
-		kind = end_io_kind((__u64)owner->bi_end_io);
+		kind = end_io_kind((__u64)peek(owner, bi_end_io));
 	}
 	b->end_io = kind;
 	switch (kind) {
 	case END_DIRECT:
-		direct(b, owner, !st);
+	case END_DIRECT_F2FS:
+		direct(b, owner, kind, !st);
+		return;
+	case END_DIRECT_SIMPLE:
+		direct_simple(b, owner, 0, !st);
 		return;
 	case END_BDEV_DIRECT:
 	case END_BDEV_ASYNC: {
 		struct blkdev_dio *dio =
 		    kind == END_BDEV_DIRECT
-			? kernel_cast(struct blkdev_dio, owner->bi_private)
+			? kernel_cast(struct blkdev_dio, peek(owner, bi_private))
 			: kernel_cast(struct blkdev_dio, container_of(owner, struct blkdev_dio, bio));
 
-		if (kind == END_BDEV_ASYNC || !(dio->flags & DIO_IS_SYNC)) {
-			struct kiocb *iocb = dio->iocb;
+		if (kind == END_BDEV_ASYNC || !(peek(dio, flags) & DIO_IS_SYNC)) {
+			struct kiocb *iocb = peek(dio, iocb);
 
-			set_bdev_file(b, bio, iocb->ki_filp);
+			set_bdev_file(b, bio, peek(iocb, ki_filp));
 			set_uring_cause(b, iocb);
 			return;
 		}
 	}
 		/* fallthrough */
 	case END_WAIT:
-		if (st && st->in_call && st->op.ofd)
+		if (st && st->in_call && st->op.ofd && !direct_simple(b, owner, st->op.ofd, false))
 			set_bdev_file(b, bio, kernel_cast(struct file, (void *)st->op.ofd));
 		if (!b->how)
 			by_page(b, bio, false, NULL);
@@ -434,7 +472,7 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 		by_page(b, bio, true, NULL);
 		return;
 	case END_BUFFER:
-		by_page(b, bio, true, owner->bi_private);
+		by_page(b, bio, true, peek(owner, bi_private));
 		return;
 	case END_BTRFS:
 		by_btrfs(b, owner);
@@ -442,7 +480,7 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 			by_page(b, bio, false, NULL);
 		return;
 	case END_BTRFS_CLONE: {
-		struct btrfs_io_stripe *stripe = owner->bi_private;
+		struct btrfs_io_stripe *stripe = peek(owner, bi_private);
 		struct bio *orig;
 
 		if (!bpf_core_type_exists(struct btrfs_io_stripe))
@@ -461,7 +499,7 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 			by_page(b, bio, false, NULL);
 		return;
 	case END_XFS_BUF: {
-		struct xfs_buf *bp = owner->bi_private;
+		struct xfs_buf *bp = peek(owner, bi_private);
 		const char *name;
 
 		if (!bpf_core_type_exists(struct xfs_buf) || !bpf_core_field_exists(bp->b_ops))

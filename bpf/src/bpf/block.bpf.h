@@ -156,7 +156,7 @@ int BPF_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
 SEC("tp_btf/block_split")
 int BPF_PROG(bio_split, struct bio *front, unsigned int sector)
 {
-	struct bio *parent = kernel_cast(struct bio, front->bi_private);
+	const void *parent = front->bi_private;
 	struct rec_bio *from, *b;
 	struct bio_slot *s;
 	__u32 len;
@@ -331,6 +331,14 @@ static long look_step(__u32 i, void *context)
 	return 0;
 }
 
+/* Room for the record of a bio that nothing is known of, which would not fit the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rec_bio);
+} unknown_bio SEC(".maps");
+
 static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct bio_slot *s, __u32 size)
 {
 	if (s) {
@@ -343,16 +351,20 @@ static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct b
 		free_bio_slot(bio, s);
 	} else if (w->rq_id && !w->keep) {
 		/* Queued before the recording began, or not remembered. */
-		struct rec_bio unknown = {};
+		__u32 zero = 0;
+		struct rec_bio *unknown = bpf_map_lookup_elem(&unknown_bio, &zero);
 
-		unknown.rq_id = w->rq_id;
-		unknown.dev = w->dev;
-		unknown.sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
-		unknown.len_bytes = size;
-		unknown.opf = w->opf;
-		unknown.file_offset_bytes = -1;
-		unknown.error = w->error;
-		send_bio(&unknown, w->now_ns);
+		if (!unknown)
+			return;
+		__builtin_memset(unknown, 0, sizeof(*unknown));
+		unknown->rq_id = w->rq_id;
+		unknown->dev = w->dev;
+		unknown->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
+		unknown->len_bytes = size;
+		unknown->opf = w->opf;
+		unknown->file_offset_bytes = -1;
+		unknown->error = w->error;
+		send_bio(unknown, w->now_ns);
 	}
 }
 

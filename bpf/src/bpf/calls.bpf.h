@@ -64,10 +64,10 @@ struct call_memory {
 
 static __always_inline __u64 arg_of(const struct rec_op *op, __u8 which);
 
-static __always_inline bool is_file(const struct file *file)
+static __always_inline bool is_file(struct file *file)
 {
-	struct inode *inode = file->f_inode;
-	__u16 kind = inode ? inode->i_mode & S_IFMT : 0;
+	struct inode *inode = peek(file, f_inode);
+	__u16 kind = inode ? peek(inode, i_mode) & S_IFMT : 0;
 
 	return kind == S_IFREG || kind == S_IFDIR || kind == S_IFBLK;
 }

@@ -173,7 +173,7 @@ static __always_inline bool content_sent(struct content_walk *w, struct cpu_ledg
 /* Whether files of this kind have contents. */
 static __always_inline bool has_content(struct inode *inode)
 {
-	__u16 kind = inode ? inode->i_mode & S_IFMT : 0;
+	__u16 kind = inode ? peek(inode, i_mode) & S_IFMT : 0;
 
 	return kind == S_IFREG || kind == S_IFBLK;
 }
@@ -198,7 +198,7 @@ int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 	l = cpu_ledger();
 	if (!desc.data || !l || ret <= 0 || !(st->op.flags & OPF_FILE))
 		return 0;
-	if (!has_content(kernel_cast(struct file, (void *)st->op.ofd)->f_inode))
+	if (!has_content(peek(kernel_cast(struct file, (void *)st->op.ofd), f_inode)))
 		return 0;
 	st->ended_ns = bpf_ktime_get_ns();
 	if (filter_least_ns && st->ended_ns - st->start_ns < filter_least_ns)

@@ -24,6 +24,43 @@
 	     ? 1u << bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ)                                              \
 	     : 1u << 4)
 
+/*
+ * Of a page that is not the first of its folio, bit 0 of this word is set and the rest leads to the first: its address,
+ * or, since d6746190bbf3 (7.1) on many configurations, a mask that makes it of the page's own. No page lies in the last
+ * 4 GiB of addresses, where all masks do. The word has been renamed on the way.
+ */
+struct page___head {
+	unsigned long compound_head;
+} __attribute__((preserve_access_index));
+
+struct page___info {
+	unsigned long compound_info;
+} __attribute__((preserve_access_index));
+
+#define head_of(page)                                                                                                  \
+	({                                                                                                             \
+		unsigned long __info = bpf_core_field_exists(struct page___info, compound_info)                        \
+					   ? BPF_CORE_READ((struct page___info *)(page), compound_info)                \
+					   : BPF_CORE_READ((struct page___head *)(page), compound_head);               \
+		(struct folio *)(!(__info & 1)			? (unsigned long)(page)                                \
+				 : __info >> 32 == 0xfffffffful ? (unsigned long)(page)&__info                         \
+								: __info - 1);                                         \
+	})
+
+/* How far into its present vector a bio has come. bi_offset since 7.3. */
+struct bvec_iter___done {
+	unsigned int bi_bvec_done;
+} __attribute__((preserve_access_index));
+
+struct bvec_iter___offset {
+	unsigned int bi_offset;
+} __attribute__((preserve_access_index));
+
+#define done_of(bio)                                                                                                   \
+	(bpf_core_field_exists(struct bvec_iter___done, bi_bvec_done)                                                  \
+	     ? BPF_CORE_READ((struct bvec_iter___done *)&(bio)->bi_iter, bi_bvec_done)                                 \
+	     : BPF_CORE_READ((struct bvec_iter___offset *)&(bio)->bi_iter, bi_offset))
+
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630ul
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
 
@@ -51,14 +88,34 @@ struct io_ring_ctx___old {
 
 /*
  * Reads through a pointer that the verifier does not know as a kernel object, at the price of a plain
- * load (bpf_rdonly_cast, a35b9af4ec2c, 6.2); bpf_probe_read_kernel costs some 70 ns more a call.
+ * load (bpf_rdonly_cast, a35b9af4ec2c, 6.2); bpf_probe_read_kernel costs some 70 ns more a call, and is what older
+ * kernels get. Whether the function is there is told by the verifier's own list of such functions, a constant once the
+ * program is loaded: what is not for this kernel is gone by then.
  */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
-#define kernel_cast(type, ptr) ((type *)bpf_rdonly_cast((ptr), bpf_core_type_id_kernel(type)))
+#define CAN_CAST bpf_core_enum_value_exists(enum special_kfunc_type, KF_bpf_rdonly_cast)
+
+#define kernel_cast(type, ptr)                                                                                         \
+	({                                                                                                             \
+		const void *__address = (ptr);                                                                         \
+		CAN_CAST ? (type *)bpf_rdonly_cast(__address, bpf_core_type_id_kernel(type)) : (type *)__address;      \
+	})
+
+/* A member of what lies behind a pointer that kernel_cast made, or may have made. */
+#define peek(ptr, member)                                                                                              \
+	({                                                                                                             \
+		typeof(ptr) __from = (ptr);                                                                            \
+		typeof(__from->member) __value;                                                                        \
+		if (CAN_CAST)                                                                                          \
+			__value = __from->member;                                                                      \
+		else                                                                                                   \
+			bpf_core_read(&__value, sizeof(__value), &__from->member);                                     \
+		__value;                                                                                               \
+	})
 
 /* The pointer at an address. The verifier knows no arrays of pointers, so it is told of a list's node. */
-#define kernel_pointer_at(address) ((void *)kernel_cast(struct llist_node, address)->next)
+#define kernel_pointer_at(address) ((void *)peek(kernel_cast(struct llist_node, address), next))
 
 /*
  * Makes what was stored before visible before this store. On x86 stores are seen in order, so only the

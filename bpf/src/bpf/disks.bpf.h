@@ -11,7 +11,7 @@
 
 static __always_inline __u32 disk_dev(struct gendisk *disk)
 {
-	return disk ? (disk->major << 20) | disk->first_minor : 0;
+	return disk ? (peek(disk, major) << 20) | peek(disk, first_minor) : 0;
 }
 
 /* The file system met last: its disks are on the list. */
@@ -58,16 +58,16 @@ static __always_inline void add_disks(struct inode *inode)
 
 	if (fixed_devices)
 		return;
-	sb = inode->i_sb;
+	sb = peek(inode, i_sb);
 	if (!sb)
 		return;
-	dev = sb->s_dev;
+	dev = peek(sb, s_dev);
 	if (dev == last_fs)
 		return;
 	last_fs = dev;
-	add_disk(sb->s_bdev);
-	if (sb->s_magic == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_fs_devices)) {
-		struct btrfs_fs_info *fs = (void *)sb->s_fs_info;
+	add_disk(peek(sb, s_bdev));
+	if (peek(sb, s_magic) == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_fs_devices)) {
+		struct btrfs_fs_info *fs = (void *)peek(sb, s_fs_info);
 		struct btrfs_fs_devices *devices = BPF_CORE_READ(fs, fs_devices);
 
 		if (!devices)

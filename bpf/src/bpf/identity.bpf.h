@@ -39,25 +39,25 @@ static __always_inline struct file *ring_file(struct task_struct *task, int fd, 
 /* stat(2)'s device: btrfs answers with one per subvolume, and inode numbers repeat among those. */
 static __always_inline __u32 inode_dev(struct inode *inode)
 {
-	struct super_block *sb = inode->i_sb;
+	struct super_block *sb = peek(inode, i_sb);
 
 	if (!sb)
 		return 0;
-	if (sb->s_magic == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_inode)) {
+	if (peek(sb, s_magic) == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_inode)) {
 		struct btrfs_inode *bi = container_of(inode, struct btrfs_inode, vfs_inode);
 		__u32 dev = BPF_CORE_READ(bi, root, anon_dev);
 
 		if (dev)
 			return dev;
 	}
-	return sb->s_dev;
+	return peek(sb, s_dev);
 }
 
 static __always_inline void identify(struct inode *inode, struct file_id *id)
 {
-	id->ino = inode->i_ino;
+	id->ino = peek(inode, i_ino);
 	id->dev = inode_dev(inode);
-	id->generation = inode->i_generation;
+	id->generation = peek(inode, i_generation);
 }
 
 /* Files that are program code, 16 Ki of them. A forgotten one only makes rows. */
@@ -106,18 +106,18 @@ static __always_inline struct dentry *overlaid(struct inode *inode, struct dentr
 
 static __always_inline void identify_more(struct inode *inode, struct file_more *more, struct dentry **real)
 {
-	struct super_block *sb = inode->i_sb;
+	struct super_block *sb = peek(inode, i_sb);
 
 	*real = NULL;
 	if (!sb)
 		return;
-	more->unlinked = !inode->i_nlink;
-	if (sb->s_magic == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_inode)) {
+	more->unlinked = !peek(inode, i_nlink);
+	if (peek(sb, s_magic) == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_inode)) {
 		struct btrfs_inode *bi = container_of(inode, struct btrfs_inode, vfs_inode);
 
 		if (bpf_core_field_exists(struct btrfs_root, root_key))
 			more->subvolume = BPF_CORE_READ(bi, root, root_key.objectid);
-	} else if (sb->s_magic == OVERLAYFS_SUPER_MAGIC) {
+	} else if (peek(sb, s_magic) == OVERLAYFS_SUPER_MAGIC) {
 		struct dentry *lower, *dentry = overlaid(inode, &lower) ?: lower;
 		struct inode *under = dentry ? BPF_CORE_READ(dentry, d_inode) : NULL;
 
@@ -149,14 +149,14 @@ static __always_inline __u32 *path_off(char *buf)
 /* Puts a name before what is there; false when there is no room. */
 static __always_inline bool add_component(struct path_walk *w, struct dentry *dentry)
 {
-	__u32 len = dentry->d_name.len, off = *path_off(w->buf);
+	__u32 len = peek(dentry, d_name.len), off = *path_off(w->buf);
 
 	if (len > 255)
 		len = 255;
 	if (off < len + 1 || off > WIRE_WALK_BYTES)
 		return false;
 	off -= len;
-	bpf_probe_read_kernel(w->buf + (off & (WIRE_WALK_BYTES - 1)), len & 255, dentry->d_name.name);
+	bpf_probe_read_kernel(w->buf + (off & (WIRE_WALK_BYTES - 1)), len & 255, peek(dentry, d_name.name));
 	off -= 1;
 	w->buf[off & (WIRE_WALK_BYTES - 1)] = '/';
 	*path_off(w->buf) = off;
@@ -167,15 +167,15 @@ static __always_inline bool add_component(struct path_walk *w, struct dentry *de
 static long path_step(__u32 i, void *context)
 {
 	struct path_walk *w = context;
-	struct dentry *dentry = kernel_cast(struct dentry, w->dentry), *parent = dentry->d_parent;
+	struct dentry *dentry = kernel_cast(struct dentry, w->dentry), *parent = peek(dentry, d_parent);
 
 	if (dentry == w->mnt_root || dentry == parent) {
-		struct mount *mnt = kernel_cast(struct mount, w->mnt), *up = mnt->mnt_parent;
+		struct mount *mnt = kernel_cast(struct mount, w->mnt), *up = peek(mnt, mnt_parent);
 
 		if (dentry == w->mnt_root && mnt != up) {
-			w->dentry = mnt->mnt_mountpoint;
+			w->dentry = peek(mnt, mnt_mountpoint);
 			w->mnt = up;
-			w->mnt_root = up->mnt.mnt_root;
+			w->mnt_root = peek(up, mnt.mnt_root);
 			return 0;
 		}
 		/* Pipes, sockets and memfds live on mounts that are in no name space: they have no path. */
@@ -195,7 +195,7 @@ static long path_step(__u32 i, void *context)
 static long fs_path_step(__u32 i, void *context)
 {
 	struct path_walk *w = context;
-	struct dentry *dentry = kernel_cast(struct dentry, w->dentry), *parent = dentry->d_parent;
+	struct dentry *dentry = kernel_cast(struct dentry, w->dentry), *parent = peek(dentry, d_parent);
 
 	if (dentry == parent)
 		return 1;
@@ -217,7 +217,7 @@ static __always_inline __u32 walk_path(char *buf, struct vfsmount *vfsmnt, struc
 	walk.buf = buf;
 	walk.dentry = dentry;
 	walk.mnt = container_of(vfsmnt, struct mount, mnt);
-	walk.mnt_root = vfsmnt->mnt_root;
+	walk.mnt_root = peek(vfsmnt, mnt_root);
 	*path_off(buf) = WIRE_WALK_BYTES;
 	bpf_loop(WIRE_WALK_BYTES / 2, path_step, &walk, 0);
 	if (walk.whole && *path_off(buf) == WIRE_WALK_BYTES) { /* the root itself */
@@ -237,15 +237,15 @@ static __always_inline __u32 walk_path(char *buf, struct vfsmount *vfsmnt, struc
  */
 static __always_inline __u32 walk_fs_path(char *buf, struct file *file, struct dentry *real)
 {
-	struct vfsmount *vfsmnt = file->f_path.mnt;
+	struct vfsmount *vfsmnt = peek(file, f_path.mnt);
 	struct mount *mnt = container_of(vfsmnt, struct mount, mnt);
 	struct path_walk walk = {.buf = buf};
-	struct dentry *root = vfsmnt->mnt_root;
+	struct dentry *root = peek(vfsmnt, mnt_root);
 	__u32 len;
 
-	if (!real && root == root->d_parent && BPF_CORE_READ(mnt, mnt_ns, ns.inum) == host_mnt_ns)
+	if (!real && root == peek(root, d_parent) && BPF_CORE_READ(mnt, mnt_ns, ns.inum) == host_mnt_ns)
 		return 0;
-	walk.dentry = real ? real : file->f_path.dentry;
+	walk.dentry = real ? real : peek(file, f_path.dentry);
 	*path_off(buf) = WIRE_WALK_BYTES;
 	bpf_loop(WIRE_WALK_BYTES / 2, fs_path_step, &walk, 0);
 	len = WIRE_WALK_BYTES - *path_off(buf);
@@ -259,13 +259,13 @@ static __always_inline __u32 walk_fs_path(char *buf, struct file *file, struct d
  */
 static __always_inline __u32 version_of(struct inode *inode)
 {
-	struct super_block *sb = inode->i_sb;
+	struct super_block *sb = peek(inode, i_sb);
 	struct dentry *upper, *lower;
 
-	if (inode->i_generation || !sb)
+	if (peek(inode, i_generation) || !sb)
 		return 0;
-	if (sb->s_magic != OVERLAYFS_SUPER_MAGIC)
-		return inode->i_mode >> 12;
+	if (peek(sb, s_magic) != OVERLAYFS_SUPER_MAGIC)
+		return peek(inode, i_mode) >> 12;
 	upper = overlaid(inode, &lower);
 	if (!lower)
 		lower = upper;
@@ -281,40 +281,49 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 {
 	struct file *file = kernel_cast(struct file, (void *)file_address);
 	struct inode *inode = kernel_cast(struct inode, (void *)inode_address);
-	__u32 zero = 0, one = 1, cpu = bpf_get_smp_processor_id(), len, fs_len;
+	__u32 zero = 0, one = 1, cpu, len, fs_len;
 	char *buf = bpf_map_lookup_elem(&path_scratch, &zero), *fs_buf = bpf_map_lookup_elem(&path_scratch, &one);
-	struct cpu_ledger *l = cpu_ledger();
-	void *ring = cpu_ring(cpu);
-	struct rec_file rec = {};
+	struct rec_file *rec;
 	struct bpf_dynptr out;
+	struct cpu_ledger *l;
 	struct dentry *real;
+	void *ring;
 	int lost = 0;
 
-	if (!buf || !fs_buf || !ring || !l)
+	if (!buf || !fs_buf)
 		return 0;
-	identify(inode, &rec.file);
-	identify_more(inode, &rec.more, &real);
+	/* Behind what a path may take: the stack of all who may call this is short. */
+	rec = (void *)(buf + WIRE_WALK_BYTES + 512);
+	__builtin_memset(rec, 0, sizeof(*rec));
+	rec->more.renewed = renewed;
+	rec->hdr.end_ns = now_ns;
+	identify(inode, &rec->file);
+	identify_more(inode, &rec->more, &real);
 	/* Of an overlay, those of the file below. */
 	add_disks(real ? kernel_cast(struct inode, BPF_CORE_READ(real, d_inode)) : inode);
-	rec.more.renewed = renewed;
-	len = walk_path(buf, file->f_path.mnt, file->f_path.dentry, &rec.path_cut);
+	len = walk_path(buf, peek(file, f_path.mnt), peek(file, f_path.dentry), &rec->path_cut);
 	fs_len = len ? walk_fs_path(fs_buf, file, real) : 0;
-	rec.more.fs_path_bytes = fs_len;
-	rec.sb_dev = inode->i_sb->s_dev;
-	rec.mode = inode->i_mode;
-	rec.size_bytes = inode->i_size;
-	rec.path_bytes = len;
-	begin_record(l, &rec.hdr, cpu, REC_FILE, CLASS_FILES, sizeof(rec) + len + fs_len, now_ns);
-	if (bpf_ringbuf_reserve_dynptr(ring, sizeof(rec) + len + fs_len, 0, &out)) {
+	rec->more.fs_path_bytes = fs_len;
+	rec->sb_dev = peek(peek(inode, i_sb), s_dev);
+	rec->mode = peek(inode, i_mode);
+	rec->size_bytes = peek(inode, i_size);
+	rec->path_bytes = len;
+	cpu = bpf_get_smp_processor_id();
+	ring = cpu_ring(cpu);
+	l = cpu_ledger();
+	if (!ring || !l)
+		return 0;
+	begin_record(l, &rec->hdr, cpu, REC_FILE, CLASS_FILES, sizeof(*rec) + len + fs_len, rec->hdr.end_ns);
+	if (bpf_ringbuf_reserve_dynptr(ring, sizeof(*rec) + len + fs_len, 0, &out)) {
 		lost_record(l, CLASS_FILES);
 		lost = 1;
 	} else {
-		bpf_dynptr_write(&out, 0, &rec, sizeof(rec), 0);
+		bpf_dynptr_write(&out, 0, rec, sizeof(*rec), 0);
 		if (len)
-			bpf_dynptr_write(&out, sizeof(rec), buf + ((WIRE_WALK_BYTES - len) & (WIRE_WALK_BYTES - 1)),
+			bpf_dynptr_write(&out, sizeof(*rec), buf + ((WIRE_WALK_BYTES - len) & (WIRE_WALK_BYTES - 1)),
 					 len, 0);
 		if (fs_len)
-			bpf_dynptr_write(&out, sizeof(rec) + len,
+			bpf_dynptr_write(&out, sizeof(*rec) + len,
 					 fs_buf + ((WIRE_WALK_BYTES - fs_len) & (WIRE_WALK_BYTES - 1)), fs_len, 0);
 	}
 	bpf_ringbuf_submit_dynptr(&out, BPF_RB_NO_WAKEUP);
@@ -324,9 +333,9 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 /* An open tells for sure which file has the number; from then on the file keeps it, and nobody need ask again. */
 static __always_inline void about_to_note(struct task_state *st, struct file *file)
 {
-	struct inode *inode = file->f_inode;
+	struct inode *inode = peek(file, f_inode);
 
-	if (inode && !inode->i_generation)
+	if (inode && !peek(inode, i_generation))
 		st->seen_inode = 0;
 }
 

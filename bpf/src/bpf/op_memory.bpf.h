@@ -131,6 +131,8 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 		st->tail.path_bytes = used;
 	}
 	if (path2) {
+		/* The compiler knows the bounds and would drop the mask, without which not every verifier does. */
+		barrier_var(used);
 		n = bpf_probe_read_user_str(lo->strings + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES,
 					    (void *)path2);
 		if (n > 0 && n <= WIRE_PATH_BYTES)
@@ -161,6 +163,7 @@ static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2
 		st->tail.path_bytes = used;
 	}
 	if (path2) {
+		barrier_var(used);
 		n2 = bpf_probe_read_user_str(st->paths + (used & (SHORT_PATH_BYTES - 1)), SHORT_PATH_BYTES,
 					     (void *)path2);
 		if (n2 > 0 && n2 < SHORT_PATH_BYTES)

@@ -61,32 +61,49 @@ static __always_inline __u64 arg_of(const struct rec_op *op, __u8 which)
 	return 0;
 }
 
-static __always_inline void set_file(struct task_state *st, struct file *file, __u16 flag, __u64 now_ns)
+/* Fills in the operation's file; NULL where there is none. */
+static __always_inline struct inode *take_file(struct task_state *st, struct file *file, __u16 flag)
 {
-	struct inode *inode = file->f_inode;
+	struct inode *inode = peek(file, f_inode);
 
 	if (!inode)
-		return;
+		return NULL;
 	identify(inode, &st->op.file);
 	st->op.ofd = (__u64)file;
-	st->op.pos_before = st->op.pos_after = file->f_pos;
+	st->op.pos_before = st->op.pos_after = peek(file, f_pos);
 	st->op.flags |= flag;
-	if (file->f_flags & O_APPEND)
+	if (peek(file, f_flags) & O_APPEND)
 		st->op.flags |= OPF_APPEND;
-	note_file(st, file, inode, &st->op.file, now_ns, st->op.flags & OPF_CREATED);
+	return inode;
+}
+
+static __always_inline struct inode *take_file2(struct task_state *st, struct file *file, __u16 flag)
+{
+	struct inode *inode = peek(file, f_inode);
+
+	if (!inode)
+		return NULL;
+	identify(inode, &st->tail.file2);
+	st->tail.ofd2 = (__u64)file;
+	st->tail.pos2_before = st->tail.pos2_after = peek(file, f_pos);
+	st->op.flags |= flag;
+	return inode;
+}
+
+static __always_inline void set_file(struct task_state *st, struct file *file, __u16 flag, __u64 now_ns)
+{
+	struct inode *inode = take_file(st, file, flag);
+
+	if (inode)
+		note_file(st, file, inode, &st->op.file, now_ns, st->op.flags & OPF_CREATED);
 }
 
 static __always_inline void set_file2(struct task_state *st, struct file *file, __u16 flag, __u64 now_ns)
 {
-	struct inode *inode = file->f_inode;
+	struct inode *inode = take_file2(st, file, flag);
 
-	if (!inode)
-		return;
-	identify(inode, &st->tail.file2);
-	st->tail.ofd2 = (__u64)file;
-	st->tail.pos2_before = st->tail.pos2_after = file->f_pos;
-	st->op.flags |= flag;
-	note_file(st, file, inode, &st->tail.file2, now_ns, false);
+	if (inode)
+		note_file(st, file, inode, &st->tail.file2, now_ns, false);
 }
 
 /* The barrier keeps the compiler from dropping the mask, which the verifier needs to see. */
@@ -115,7 +132,9 @@ __noinline int enter_special(struct task_state *st, const struct call_desc *d, _
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct call_memory m = {};
+	struct inode *inode = NULL;
 	struct long_op *lo;
+	struct file_id id;
 	struct file *file;
 
 	if (!st || !d)
@@ -123,11 +142,9 @@ __noinline int enter_special(struct task_state *st, const struct call_desc *d, _
 	if (d->kind == CALL_MSG) {
 		/* What is sent is known now, what is received is not. */
 		if (!d->out)
-			st->tail.extra[0] = descriptors_in(st, d->user2, st->op.args[2], 0, now_ns);
+			st->tail.extra[0] = descriptors_in(st, d->user2, st->op.args[2]);
 		return d->out || st->tail.extra[0];
 	}
-	if (d->kind == CALL_AIO_SUBMIT)
-		aio_submitted(st, now_ns);
 	if (d->kind == CALL_IOCTL) {
 		file = file_of_fd(task, ioctl_fd(&st->op));
 		if (argument_is_source(st->op.args[1])) {
@@ -136,11 +153,15 @@ __noinline int enter_special(struct task_state *st, const struct call_desc *d, _
 			if (st->op.flags & OPF_FILE)
 				st->op.flags |= OPF_FILE2;
 			st->op.flags &= ~OPF_FILE;
-			if (file)
-				set_file(st, file, OPF_FILE, now_ns);
+			inode = file ? take_file(st, file, OPF_FILE) : NULL;
+			id = st->op.file;
 		} else if (file) {
-			set_file2(st, file, OPF_FILE2, now_ns);
+			inode = take_file2(st, file, OPF_FILE2);
+			id = st->tail.file2;
 		}
+		/* By an id of its own: 6.1 does not let a global function look up by what its caller gave it. */
+		if (inode)
+			note_file(st, file, inode, &id, now_ns, false);
 	}
 	memory_of(&st->op, d, &m);
 	if (!m.name && !m.in)
@@ -245,7 +266,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		file = ring_file(task, (int)arg_of(&st->op, desc.fd), own);
 		if (file) {
 			set_file(st, file, OPF_FILE, now_ns);
-			st->op.pos_before = (__s64)file->private_data;
+			st->op.pos_before = (__s64)peek(file, private_data);
 		}
 	} else if (desc.fd) {
 		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd));
@@ -281,6 +302,9 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 			read_long_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
 			if (!enter_special(st, &desc, now_ns))
 				return 0;
+			/* Not from there: see passed.bpf.h on the stack. */
+			if (desc.kind == CALL_AIO_SUBMIT)
+				aio_submitted(st, now_ns);
 		} else if (desc.path || desc.path2) {
 			read_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
 		}
@@ -437,7 +461,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	st->op.ret = ret;
 	if (desc.kind == CALL_MSG && desc.out) {
 		/* Without descriptors it is no file operation. */
-		st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc.user2, ret, 0, now_ns);
+		st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc.user2, ret);
 		if (!st->tail.extra[0])
 			return 0;
 	}
@@ -452,13 +476,13 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 			   : ring_file(bpf_get_current_task_btf(), (int)ret, setup & IORING_SETUP_REGISTERED_FD_ONLY);
 		if (file) {
 			set_file(st, file, OPF_FILE, now_ns);
-			st->op.pos_before = (__s64)file->private_data;
+			st->op.pos_before = (__s64)peek(file, private_data);
 		}
 	} else if (desc.kind == CALL_OPEN || desc.kind == CALL_FD || desc.kind == CALL_HANDLE_OPEN) {
 		if (ret >= 0) {
 			file = file_of_fd(bpf_get_current_task_btf(), (int)ret);
 			if (file) {
-				if (file->f_mode & FMODE_CREATED)
+				if (peek(file, f_mode) & FMODE_CREATED)
 					st->op.flags |= OPF_CREATED;
 				about_to_note(st, file);
 				set_file(st, file, OPF_FILE, now_ns);
@@ -466,17 +490,17 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		}
 	} else if ((st->op.flags & OPF_FILE) && desc.kind != CALL_URING) {
 		file = kernel_cast(struct file, (void *)st->op.ofd);
-		st->op.pos_after = file->f_pos;
+		st->op.pos_after = peek(file, f_pos);
 		/*
 		 * A positioned write that appends (O_APPEND overrides its offset) leaves the position alone: it ended
 		 * where the file does. Which calls these are, user space knows; the sixth argument is pwritev2's.
 		 */
 		if (ret > 0 && st->op.pos_after == st->op.pos_before &&
 		    ((st->op.flags & OPF_APPEND) || (desc.user_kind == USER_IOVEC && (st->op.args[5] & RWF_APPEND)))) {
-			struct inode *inode = file->f_inode;
+			struct inode *inode = peek(file, f_inode);
 
-			if (inode && (inode->i_mode & S_IFMT) == S_IFREG) {
-				st->op.pos_after = inode->i_size;
+			if (inode && (peek(inode, i_mode) & S_IFMT) == S_IFREG) {
+				st->op.pos_after = peek(inode, i_size);
 				st->op.flags |= OPF_AT_SIZE;
 			}
 		}
@@ -487,7 +511,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		return 0;
 	}
 	if (st->op.flags & OPF_FILE2)
-		st->tail.pos2_after = kernel_cast(struct file, (void *)st->tail.ofd2)->f_pos;
+		st->tail.pos2_after = peek(kernel_cast(struct file, (void *)st->tail.ofd2), f_pos);
 	/* What was not resident on entry has been faulted in by the call itself; offsets it has changed since. */
 	if ((st->op.flags & OPF_USER_FAULT) && desc.user_kind && desc.user_kind < USER_STAT &&
 	    desc.user_kind != USER_OFFSETS) {
@@ -498,7 +522,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 		read_stat_on_exit(st, desc.user_kind, arg_of(&st->op, desc.user));
 	emit_long(r, st, &desc, cpu, now_ns);
 	if (desc.kind == CALL_MSG && desc.out)
-		descriptors_in(st, desc.user2, ret, 1, now_ns);
+		tell_descriptors(st, desc.user2, ret, now_ns);
 	else if (desc.kind == CALL_AIO_GET)
 		aio_ended(st, ret, now_ns);
 	hold_if_nearly_full(r, st->task_id, cpu);

@@ -40,6 +40,7 @@ static __always_inline void uring_paths(struct uring_scratch *s, struct rec_urin
 		s->paths.path_bytes = used;
 	}
 	if (path2) {
+		barrier_var(used); /* as in read_long_paths() */
 		n = bpf_probe_read_user_str(s->names + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES, (void *)path2);
 		if (n > 0 && n <= WIRE_PATH_BYTES)
 			s->paths.path2_bytes = n - 1;
@@ -114,7 +115,7 @@ static __always_inline void uring_note_write(struct io_ring_ctx *ctx, const stru
 
 	if (!uring_writes(opcode))
 		return;
-	if ((r->flags & URF_FILE) && !has_content(kernel_cast(struct file, (void *)r->ofd)->f_inode))
+	if ((r->flags & URF_FILE) && !has_content(peek(kernel_cast(struct file, (void *)r->ofd), f_inode)))
 		return;
 	/* Buffers that another process registered are not at these addresses here. */
 	if ((opcode == URING_WRITE_FIXED || opcode == URING_WRITEV_FIXED) && ctx->mm_account != task->mm) {
@@ -347,7 +348,7 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct rec
 			r->flags &= ~(URF_DIR | URF_APPEND);
 			uring_second(r);
 		}
-		if (file->f_mode & FMODE_CREATED)
+		if (peek(file, f_mode) & FMODE_CREATED)
 			r->flags |= URF_CREATED;
 		about_to_note(&s->cache, file);
 		uring_set_file(s, r, file, URF_FILE, now_ns);
@@ -369,14 +370,14 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct rec
 	if (!uring_is(uring_fd_ops, opcode) || (r->flags & URF_REFUSED))
 		return;
 	/* In a chain the descriptor may have been made by the request before; now the file is known for sure. */
-	file = req->file;
+	file = peek(req, file);
 	if (!file)
 		return;
 	if ((__u64)file != r->ofd) {
 		r->flags &= ~URF_APPEND;
 		uring_set_file(s, r, kernel_cast(struct file, file), URF_FILE, now_ns);
 	}
-	r->pos_after = kernel_cast(struct kiocb, req)->ki_pos;
+	r->pos_after = peek(kernel_cast(struct kiocb, req), ki_pos);
 	r->flags |= URF_CURRENT;
 }
 
@@ -423,7 +424,7 @@ static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u
 		struct file *file = req->file;
 
 		/* Of a write to what has no content, the noting is undone. */
-		if (file && !has_content(kernel_cast(struct file, file)->f_inode))
+		if (file && !has_content(peek(kernel_cast(struct file, file), f_inode)))
 			res = 0;
 		if (content_later(0, *(volatile __u64 *)&r->req, r->task_id, res, now_ns))
 			r->flags |= URF_CONTENT;

@@ -113,7 +113,7 @@ struct {
 /* The number at an address in a ring: such is the first member of a completion, a type that the verifier knows. */
 static __always_inline __u64 uring_word(const void *address)
 {
-	return kernel_cast(struct io_uring_cqe, address)->user_data;
+	return peek(kernel_cast(struct io_uring_cqe, address), user_data);
 }
 
 /* The file in a slot of the ring's own table. */
@@ -148,14 +148,14 @@ static __always_inline struct file *uring_file(struct io_ring_ctx *ctx, struct t
 static __always_inline void uring_set_file(struct uring_scratch *s, struct rec_uring *r, struct file *file, __u32 flag,
 					   __u64 now_ns)
 {
-	struct inode *inode = file->f_inode;
+	struct inode *inode = peek(file, f_inode);
 
 	if (!inode)
 		return;
 	identify(inode, &r->file);
 	r->ofd = (__u64)file;
 	r->flags |= flag;
-	if (file->f_flags & O_APPEND)
+	if (peek(file, f_flags) & O_APPEND)
 		r->flags |= URF_APPEND;
 	note_file(&s->cache, file, inode, &r->file, now_ns, r->flags & URF_CREATED);
 }
@@ -213,7 +213,7 @@ static __always_inline const void *uring_of_worker(struct task_struct *task)
 
 	if (!(task->flags & PF_IO_WORKER) || !worker || !bpf_core_type_exists(struct io_worker))
 		return NULL;
-	work = kernel_cast(struct io_worker, worker)->cur_work;
+	work = peek(kernel_cast(struct io_worker, worker), cur_work);
 	return work ? container_of(work, struct io_kiocb, work) : NULL;
 }
 

@@ -268,7 +268,6 @@ struct file_ra_state {
 
 struct page {
 	unsigned long flags;
-	unsigned long compound_head;
 };
 
 struct folio {
@@ -287,7 +286,6 @@ struct bvec_iter {
 	unsigned long long bi_sector;
 	unsigned int bi_size;
 	unsigned int bi_idx;
-	unsigned int bi_bvec_done;
 };
 
 struct bio {
@@ -324,6 +322,10 @@ enum rqf_flags {
 	__RQF_FLUSH_SEQ = 1,
 };
 
+enum special_kfunc_type {
+	KF_bpf_rdonly_cast = 1,
+};
+
 struct kiocb {
 	struct file *ki_filp;
 	long long ki_pos;
@@ -338,6 +340,19 @@ struct blkdev_dio {
 	struct kiocb *iocb;
 	unsigned int flags;
 	struct bio bio;
+};
+
+/* Since 7.2 (fs/iomap/direct-io.c). */
+struct iomap_dio_simple {
+	struct kiocb *iocb;
+	struct bio bio;
+};
+
+struct bio_post_read_ctx;
+
+/* fs/f2fs/iostat.h */
+struct bio_iostat_ctx {
+	struct bio_post_read_ctx *post_read_ctx;
 };
 
 struct buffer_head {

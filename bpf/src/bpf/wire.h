@@ -318,6 +318,8 @@ enum end_io {
 	END_CHAIN = 13, /* the end of part of another bio */
 	END_DM = 14, /* a device mapper clone */
 	END_BTRFS_RAID = 15, /* part of a RAID5 or RAID6 stripe */
+	END_DIRECT_SIMPLE = 16, /* iomap direct I/O of one bio, the request around it */
+	END_DIRECT_F2FS = 17, /* iomap direct I/O by way of f2fs's statistics */
 };
 
 enum bio_flags {
@@ -490,7 +492,7 @@ struct rec_cache {
 /* ---- what user space tells the probes ---- */
 
 /* Addresses of functions with their meaning, the most frequent first, ended by an address of 0. */
-#define WIRE_END_IOS 40
+#define WIRE_END_IOS 56
 
 struct end_io_desc {
 	__u64 address;
