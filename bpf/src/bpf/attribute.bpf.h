@@ -375,13 +375,13 @@ __noinline int by_stripe(struct rec_bio *b)
 		return 0;
 	bio = kernel_cast(struct bio, (void *)*(__u64 *)b->peek);
 	*(__u64 *)b->peek = 0;
-	rbio = bio->bi_private;
+	rbio = peek(bio, bi_private);
 	if (!rbio || !bpf_core_type_exists(struct btrfs_raid_bio) ||
 	    !bpf_core_field_exists(struct btrfs_io_context, full_stripe_logical))
 		return 0;
 	column.bioc = BPF_CORE_READ(rbio, bioc);
-	column.bdev = bio->bi_bdev;
-	column.physical = (bio->bi_iter.bi_sector - bio->bi_bdev->bd_start_sect) << 9;
+	column.bdev = peek(bio, bi_bdev);
+	column.physical = (peek(bio, bi_iter.bi_sector) - peek(peek(bio, bi_bdev), bd_start_sect)) << 9;
 	column.columns = BPF_CORE_READ(rbio, nr_data);
 	bpf_loop(MAX_STRIPES, column_step, &column, 0);
 	if (!column.logical)
