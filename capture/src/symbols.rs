@@ -39,7 +39,7 @@ const END_IOS: &[(&str, end_io)] = &[
     ("end_swap_bio_read", end_io::END_SWAP),
     ("f2fs_read_end_io", end_io::END_PAGE),
     ("f2fs_write_end_io", end_io::END_PAGE),
-    // 7.x: names of their own for what several did, and direct I/O of one bio.
+    // Of 7.3, or a little older: names of their own for what several did, and direct I/O of one bio.
     ("f2fs_write_end_bio", end_io::END_PAGE),
     ("f2fs_dio_end_bio", end_io::END_DIRECT_F2FS),
     ("iomap_dio_simple_end_io", end_io::END_DIRECT_SIMPLE),

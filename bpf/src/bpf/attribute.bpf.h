@@ -101,7 +101,7 @@ static __always_inline bool direct_simple(struct rec_bio *b, struct bio *owner, 
 	return true;
 }
 
-/* Where iomap keeps its request; f2fs may have put its own there, which leads on (7.1). */
+/* Where iomap keeps its request; f2fs may have put its own there, which leads on. */
 static __always_inline void *iomap_request(struct bio *owner, __u32 kind)
 {
 	void *request = peek(owner, bi_private);

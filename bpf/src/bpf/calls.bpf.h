@@ -199,16 +199,16 @@ static __noinline void read_given(struct task_state *st, struct long_op *lo, con
 	t->in_bytes = 0;
 	if (m->name && at < LONG_STRINGS_BYTES - 1024) {
 		n = bpf_probe_read_user_str(lo->strings + at, WIRE_NAME_BYTES + 1, (void *)m->name);
-		if (n > 0 && n <= WIRE_NAME_BYTES + 1)
-			t->name_bytes = n - 1;
+		if (n >= 0 && n <= WIRE_NAME_BYTES + 1)
+			t->name_bytes = string_bytes(n);
 	}
 	at = paths_bytes(t) + t->name_bytes;
 	if (!m->in || at >= LONG_STRINGS_BYTES - 512)
 		return;
 	if (!len) {
 		n = bpf_probe_read_user_str(lo->strings + at, WIRE_IN_BYTES, (void *)m->in);
-		if (n > 0 && n <= WIRE_IN_BYTES)
-			t->in_bytes = n - 1;
+		if (n >= 0 && n <= WIRE_IN_BYTES)
+			t->in_bytes = string_bytes(n);
 		return;
 	}
 	if (len > WIRE_IN_BYTES)

@@ -26,8 +26,8 @@
 
 /*
  * Of a page that is not the first of its folio, bit 0 of this word is set and the rest leads to the first: its address,
- * or, since d6746190bbf3 (7.1) on many configurations, a mask that makes it of the page's own. No page lies in the last
- * 4 GiB of addresses, where all masks do. The word has been renamed on the way.
+ * or, since "mm: rework compound_head() for power-of-2 sizeof(struct page)" (after 6.18), a mask that makes it of the
+ * page's own. No page lies in the last 4 GiB of addresses, where all masks do. The word has been renamed on the way.
  */
 struct page___head {
 	unsigned long compound_head;
@@ -47,7 +47,7 @@ struct page___info {
 								: __info - 1);                                         \
 	})
 
-/* How far into its present vector a bio has come. bi_offset since 7.3. */
+/* How far into its present vector a bio has come. Renamed between 6.18 and 7.3. */
 struct bvec_iter___done {
 	unsigned int bi_bvec_done;
 } __attribute__((preserve_access_index));
@@ -116,6 +116,12 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 /* The pointer at an address. The verifier knows no arrays of pointers, so it is told of a list's node. */
 #define kernel_pointer_at(address) ((void *)peek(kernel_cast(struct llist_node, address), next))
+
+/*
+ * Length of what reading a string from user space gave, without the NUL. An empty one gives 0 on kernels before
+ * "maccess: fix strncpy_from_user_nofault() empty string handling" (6.1 and 6.12 among them), else 1.
+ */
+#define string_bytes(n) ((n) > 0 ? (n)-1 : 0)
 
 /*
  * Makes what was stored before visible before this store. On x86 stores are seen in order, so only the

@@ -124,8 +124,8 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 	st->long_paths = 1;
 	if (path) {
 		n = bpf_probe_read_user_str(lo->strings, WIRE_PATH_BYTES, (void *)path);
-		if (n > 0 && n <= WIRE_PATH_BYTES)
-			used = n - 1;
+		if (n >= 0 && n <= WIRE_PATH_BYTES)
+			used = string_bytes(n);
 		else
 			st->op.flags |= OPF_PATH_FAULT;
 		st->tail.path_bytes = used;
@@ -135,8 +135,8 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 		barrier_var(used);
 		n = bpf_probe_read_user_str(lo->strings + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES,
 					    (void *)path2);
-		if (n > 0 && n <= WIRE_PATH_BYTES)
-			st->tail.path2_bytes = n - 1;
+		if (n >= 0 && n <= WIRE_PATH_BYTES)
+			st->tail.path2_bytes = string_bytes(n);
 		else
 			st->op.flags |= OPF_PATH2_FAULT;
 	}
@@ -156,9 +156,9 @@ static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2
 	st->tail.path_bytes = st->tail.path2_bytes = 0;
 	if (path) {
 		n = bpf_probe_read_user_str(st->paths, SHORT_PATH_BYTES, (void *)path);
-		if (n > 0 && n < SHORT_PATH_BYTES)
-			used = n - 1;
-		else if (n <= 0)
+		if (n >= 0 && n < SHORT_PATH_BYTES)
+			used = string_bytes(n);
+		else if (n < 0)
 			st->op.flags |= OPF_PATH_FAULT;
 		st->tail.path_bytes = used;
 	}
@@ -166,9 +166,9 @@ static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2
 		barrier_var(used);
 		n2 = bpf_probe_read_user_str(st->paths + (used & (SHORT_PATH_BYTES - 1)), SHORT_PATH_BYTES,
 					     (void *)path2);
-		if (n2 > 0 && n2 < SHORT_PATH_BYTES)
-			st->tail.path2_bytes = n2 - 1;
-		else if (n2 <= 0)
+		if (n2 >= 0 && n2 < SHORT_PATH_BYTES)
+			st->tail.path2_bytes = string_bytes(n2);
+		else if (n2 < 0)
 			st->op.flags |= OPF_PATH2_FAULT;
 	}
 	if (n >= SHORT_PATH_BYTES || n2 >= SHORT_PATH_BYTES)

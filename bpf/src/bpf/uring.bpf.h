@@ -33,8 +33,8 @@ static __always_inline void uring_paths(struct uring_scratch *s, struct rec_urin
 	s->paths.fault = 0;
 	if (path) {
 		n = bpf_probe_read_user_str(s->names, WIRE_PATH_BYTES, (void *)path);
-		if (n > 0 && n <= WIRE_PATH_BYTES)
-			used = n - 1;
+		if (n >= 0 && n <= WIRE_PATH_BYTES)
+			used = string_bytes(n);
 		else
 			s->paths.fault |= 1;
 		s->paths.path_bytes = used;
@@ -42,8 +42,8 @@ static __always_inline void uring_paths(struct uring_scratch *s, struct rec_urin
 	if (path2) {
 		barrier_var(used); /* as in read_long_paths() */
 		n = bpf_probe_read_user_str(s->names + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES, (void *)path2);
-		if (n > 0 && n <= WIRE_PATH_BYTES)
-			s->paths.path2_bytes = n - 1;
+		if (n >= 0 && n <= WIRE_PATH_BYTES)
+			s->paths.path2_bytes = string_bytes(n);
 		else
 			s->paths.fault |= 2;
 	}

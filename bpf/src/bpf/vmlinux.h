@@ -342,7 +342,7 @@ struct blkdev_dio {
 	struct bio bio;
 };
 
-/* Since 7.2 (fs/iomap/direct-io.c). */
+/* fs/iomap/direct-io.c; came between 6.18 and 7.3. */
 struct iomap_dio_simple {
 	struct kiocb *iocb;
 	struct bio bio;
