@@ -1,5 +1,5 @@
 //! The rings of operations: one per CPU, in memory shared with the probes (`op_rings` in `maps.bpf.h`), and
-//! read by copying whole stretches of records.
+//! read by copying whole stretches of records. A record takes one place, or several where it has a tail.
 
 use std::{
     mem::size_of,
@@ -11,7 +11,7 @@ use std::{
 use ioreel_bpf::types::{op_ring, rec_op};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::CaptureError;
+use crate::{CaptureError, wire};
 
 /// Bytes of one record.
 pub(crate) const RECORD_BYTES: usize = size_of::<rec_op>();
@@ -114,12 +114,14 @@ impl OpRings {
         usize::try_from(waiting).map_or(self.size, |n| n.min(self.size))
     }
 
-    /// Moves at most `limit` records of this CPU's ring to the end of `out`; returns how many.
+    /// Moves the records in at most `limit` places of this CPU's ring to the end of `out`; returns how many places.
     pub(crate) fn take(&self, cpu: usize, limit: usize, out: &mut Vec<u8>) -> usize {
-        let n = self.waiting(cpu).min(limit);
+        let waiting = self.waiting(cpu);
+        let mut n = waiting.min(limit);
         if n == 0 {
             return 0;
         }
+        let before = out.len();
         // SAFETY: only the field's address is taken.
         let tail = self.counter(cpu, |r| unsafe { &raw mut (*r).tail });
         let taken = tail.load(Ordering::Relaxed);
@@ -134,7 +136,43 @@ impl OpRings {
             };
             out.extend_from_slice(bytes);
         }
+        // All that waits ends with a record; less may end in the midst of one.
+        if n < waiting {
+            n = whole_records(&out[before..]) / RECORD_BYTES;
+            out.truncate(before + n * RECORD_BYTES);
+        }
         tail.store(taken.wrapping_add(n as u64), Ordering::Release);
         n
+    }
+}
+
+/// Bytes of the whole records that `places` begins with.
+fn whole_records(places: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(hdr) = wire::header(&places[at..]) {
+        at += hdr.len_bytes as usize;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(counts: &[usize]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for n in counts {
+            let at = bytes.len() + std::mem::offset_of!(ioreel_bpf::types::rec_hdr, len_bytes);
+            bytes.resize(bytes.len() + n * RECORD_BYTES, 0);
+            bytes[at..at + 4].copy_from_slice(&((n * RECORD_BYTES) as u32).to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_record_over_several_places_is_not_cut() {
+        let bytes = places(&[1, 3, 2]);
+        let whole: Vec<usize> = (0..=6).map(|n| whole_records(&bytes[..n * RECORD_BYTES]) / RECORD_BYTES).collect();
+        assert_eq!(whole, [0, 1, 1, 1, 4, 4, 6]);
     }
 }

@@ -232,9 +232,12 @@ static __noinline void read_gotten(struct task_state *st, struct long_op *lo, co
 		t->out_bytes = len;
 }
 
-static __always_inline bool has_memory(const struct call_desc *d)
+/* Whether the call needs a look by what is below; of fcntl only locks do, and those are no part of most programs. */
+static __always_inline bool has_memory(const struct rec_op *op, const struct call_desc *d)
 {
-	return d->name || d->in || d->out || d->kind >= CALL_FCNTL;
+	if (d->kind == CALL_FCNTL)
+		return is_lock(op->args[1]);
+	return d->name || d->in || d->out || (d->kind > CALL_FCNTL && d->kind != CALL_URING);
 }
 
 /* Whether the call's argument is where data comes from: sources are told first. */

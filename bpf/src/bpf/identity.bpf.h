@@ -336,25 +336,27 @@ static __always_inline void about_to_note(struct task_state *st, struct file *fi
 	struct inode *inode = peek(file, f_inode);
 
 	if (inode && !peek(inode, i_generation))
-		st->seen_inode = 0;
+		st->ask = 1;
 }
 
 /* Sends a file's record the first time it is met. `created`: by the call that ends. */
 static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
 				      const struct file_id *id, __u64 now_ns, bool created)
 {
-	bool asked = !st->seen_inode;
+	struct seen_inode *mine = &st->seen[id->ino & (SEEN_INODES - 1)];
+	bool ask = st->ask;
 	__u32 version, *seen;
 
-	if (st->seen_inode == (__u64)inode && st->seen_ino == id->ino && st->seen_generation == id->generation &&
-	    !created)
+	if (!ask && !created && mine->inode == (__u64)inode && mine->ino == id->ino &&
+	    mine->generation == id->generation)
 		return;
-	st->seen_inode = (__u64)inode;
-	st->seen_ino = id->ino;
-	st->seen_generation = id->generation;
+	st->ask = 0;
+	mine->inode = (__u64)inode;
+	mine->ino = id->ino;
+	mine->generation = id->generation;
 	seen = bpf_map_lookup_elem(&files_seen, id);
 	created = created && !id->generation;
-	if (seen && !asked && !created)
+	if (seen && !ask && !created)
 		return;
 	version = version_of(inode);
 	if (seen && *seen == version && !created)
@@ -362,11 +364,12 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	created = created || seen;
 	bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
 	/* Numbers, and no longer pointers, once they come back from memory. */
-	st->seen_file = (__u64)file;
-	if (tell_file(*(volatile __u64 *)&st->seen_file, *(volatile __u64 *)&st->seen_inode, now_ns, created) &&
+	st->told_file = (__u64)file;
+	st->told_inode = (__u64)inode;
+	if (tell_file(*(volatile __u64 *)&st->told_file, *(volatile __u64 *)&st->told_inode, now_ns, created) &&
 	    lossless) {
 		bpf_map_delete_elem(&files_seen, id); /* Told again when it is met again. */
-		st->seen_inode = 0;
+		mine->inode = 0;
 	}
 }
 

@@ -120,6 +120,17 @@ const volatile __u32 op_ring_records = 1; /* records each of op_rings holds */
 /* Adopted while it may have been in a call whose entry nobody saw. */
 #define IN_CALL_UNSEEN 0xffff
 
+/* An inode whose file record is out. Without a generation the same memory, and number, may be another's later. */
+struct seen_inode {
+	__u64 inode;
+	__u64 ino;
+	__u32 generation;
+	__u32 pad;
+};
+
+/* Remembered by each thread, which spares the lookup: a folder and a few files are in use at a time. */
+#define SEEN_INODES 4
+
 /* What is known of a recorded thread, and the operation it is in. */
 struct task_state {
 	__u32 task_id;
@@ -128,10 +139,10 @@ struct task_state {
 	__u8 pad;
 	__u64 start_ns;
 	__u64 ended_ns; /* when the call ended, where content_exit has looked */
-	__u64 seen_file;
-	__u64 seen_inode; /* the last inode whose file record is out: spares the lookup */
-	__u64 seen_ino; /* and its number: without a generation the same memory may be another inode */
-	__u32 seen_generation;
+	__u64 told_file; /* whose record is being made */
+	__u64 told_inode;
+	struct seen_inode seen[SEEN_INODES];
+	__u32 ask; /* 1: which file has the number is to be looked up, whatever was seen */
 	__u32 held; /* 1: op, or the thread's long_op, waits for a place in a ring (--lossless) */
 	/* Built in place between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
 	struct rec_op op;

@@ -77,13 +77,15 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64 user)
 {
 	struct op_tail *t = &st->tail;
+	__u32 words[8] = {}; /* From the mode on: one look at the caller's memory costs as much as twenty loads. */
 	__u32 mode = 0;
 	__u16 mode16 = 0;
 	long fault;
 
 	if (kind == USER_STAT) {
-		fault = bpf_probe_read_user(&mode, sizeof(mode), (void *)(user + 24));
-		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 48));
+		fault = bpf_probe_read_user(words, 32, (void *)(user + 24));
+		mode = words[0];
+		t->extra[1] = (__u64)words[7] << 32 | words[6];
 	} else if (kind == USER_STAT32) {
 		fault = bpf_probe_read_user(&mode16, sizeof(mode16), (void *)(user + 8));
 		fault |= bpf_probe_read_user(&t->extra[1], 4, (void *)(user + 20));
@@ -92,9 +94,9 @@ static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64
 		fault = bpf_probe_read_user(&mode, sizeof(mode), (void *)(user + 16));
 		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 44));
 	} else {
-		fault = bpf_probe_read_user(&mode16, sizeof(mode16), (void *)(user + 28));
-		fault |= bpf_probe_read_user(&t->extra[1], 8, (void *)(user + 40));
-		mode = mode16;
+		fault = bpf_probe_read_user(words, 20, (void *)(user + 28));
+		mode = words[0] & 0xffff;
+		t->extra[1] = (__u64)words[4] << 32 | words[3];
 	}
 	t->extra[0] = mode;
 	if (fault)

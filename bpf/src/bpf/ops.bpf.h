@@ -115,9 +115,9 @@ static __always_inline struct call_desc desc_of(__u64 nr, bool compat)
 	return *(const struct call_desc *)&calls[nr & (WIRE_CALLS - 1)];
 }
 
-static __always_inline bool is_long(const struct call_desc *d)
+static __always_inline bool is_long(const struct rec_op *op, const struct call_desc *d)
 {
-	return d->path || d->path2 || d->fd2 || d->user_kind || has_memory(d);
+	return d->path || d->path2 || d->fd2 || d->user_kind || has_memory(op, d);
 }
 
 #include "contents.bpf.h"
@@ -275,7 +275,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	}
 	if (unwanted_file(st, &desc))
 		return 0;
-	if (is_long(&desc)) {
+	if (is_long(&st->op, &desc)) {
 		__builtin_memset(&st->tail, 0, sizeof(st->tail));
 		if (desc.fd2) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc.fd2));
@@ -297,7 +297,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		}
 		if (desc.user_kind && desc.user_kind < USER_STAT)
 			read_user_on_entry(st, desc.user_kind, arg_of(&st->op, desc.user), arg_of(&st->op, desc.user2));
-		if (has_memory(&desc)) {
+		if (has_memory(&st->op, &desc)) {
 			st->long_paths = 0;
 			read_long_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
 			if (!enter_special(st, &desc, now_ns))
@@ -344,7 +344,7 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 	if (!ring)
 		return;
 	if (st->op.flags & OPF_FAULTS) {
-		if (has_memory(d)) {
+		if (has_memory(&st->op, d)) {
 			/* What lies behind the paths moves with them. */
 			st->tail.name_bytes = st->tail.in_bytes = 0;
 			read_long_paths(st, arg_of(&st->op, d->path), arg_of(&st->op, d->path2));
@@ -362,14 +362,14 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 		len = fixed + (st->tail.path_bytes & (SHORT_PATH_BYTES - 1)) +
 		      (st->tail.path2_bytes & (SHORT_PATH_BYTES - 1));
 		begin_op(r, &st->op, cpu, REC_OP_LONG, len, now_ns);
-		if (bpf_ringbuf_output(ring, &st->op, len, BPF_RB_NO_WAKEUP))
+		if (!put_tailed(r, st, ring, cpu))
 			no_room(r, st);
 		return;
 	}
 	lo = bpf_task_storage_get(&long_ops, bpf_get_current_task_btf(), 0, 0);
 	if (!lo)
 		return;
-	if (has_memory(d))
+	if (has_memory(&st->op, d))
 		exit_special(st, d);
 	len = fixed + strings_bytes(&st->tail);
 	if (len > sizeof(*lo))
@@ -424,7 +424,7 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 			set_file2(st, file, OPF_FILE2, st->start_ns);
 	}
 	/* What it pointed to is read now. */
-	if (has_memory(&desc))
+	if (has_memory(&st->op, &desc))
 		st->op.flags |= OPF_PATH_FAULT;
 	if (desc.user_kind && desc.user_kind < USER_STAT && desc.user_kind != USER_OFFSETS)
 		st->op.flags |= OPF_USER_FAULT;
@@ -505,7 +505,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 			}
 		}
 	}
-	if (!is_long(&desc)) {
+	if (!is_long(&st->op, &desc)) {
 		emit_short(r, st, cpu, now_ns);
 		hold_if_nearly_full(r, st->task_id, cpu);
 		return 0;
