@@ -50,7 +50,7 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snaps
     rows.sort_by(|a, b| a.path.cmp(&b.path));
     for (order, mut row) in rows.into_iter().enumerate() {
         row.order = order as i64;
-        writer.tree.push_as_is(row)?;
+        writer.tree.push_as_is(&row)?;
     }
     Ok(())
 }
@@ -158,9 +158,9 @@ fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter)
             }
         }
         // The names in them are the reel's already.
-        d.history.take_gone().into_iter().try_for_each(|row| writer.file_names.push_as_is(row))?;
+        d.history.take_gone().into_iter().try_for_each(|row| writer.file_names.push_as_is(&row))?;
     }
-    std::mem::take(&mut d.history).into_held().try_for_each(|row| writer.file_names.push_as_is(row))?;
+    std::mem::take(&mut d.history).into_held().try_for_each(|row| writer.file_names.push_as_is(&row))?;
     Ok((d.rows(disk), left_out))
 }
 

@@ -5,8 +5,8 @@
 //! told apart by address, since rows share it.
 
 use std::{
-    collections::{HashMap, HashSet},
-    hash::{BuildHasherDefault, Hasher},
+    collections::HashSet,
+    hash::{BuildHasher, BuildHasherDefault, Hasher},
     ops::Range,
     sync::Arc,
 };
@@ -16,6 +16,8 @@ use arrow_array::{
     types::{Int32Type, Int64Type},
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+
+use rustc_hash::FxBuildHasher;
 
 use crate::Text;
 
@@ -52,9 +54,7 @@ pub enum Shape {
 /// Collects integers, null or not.
 #[derive(Debug)]
 pub struct Integers<T: ArrowPrimitiveType> {
-    /// Rows so far.
-    rows: usize,
-    /// Values up to the last one that is not null; nulls after it are not written down.
+    /// Values up to the last one that is not null; nulls after it are not written down, and so cost nothing.
     values: Vec<T::Native>,
     /// Whether each of the values is one; empty when all are.
     valid: Vec<bool>,
@@ -64,36 +64,29 @@ pub struct Integers<T: ArrowPrimitiveType> {
 
 impl<T: ArrowPrimitiveType> Default for Integers<T> {
     fn default() -> Self {
-        Self { rows: 0, values: Vec::new(), valid: Vec::new(), absent: None }
+        Self { values: Vec::new(), valid: Vec::new(), absent: None }
     }
 }
 
 impl<T: ArrowPrimitiveType> Integers<T> {
-    /// Adds a value.
-    pub fn push(&mut self, value: T::Native) {
-        if self.values.len() < self.rows {
-            self.pad();
+    /// Puts a value into this row; the rows before it that have none are null.
+    #[inline]
+    pub fn put(&mut self, row: usize, value: T::Native) {
+        if self.values.len() < row {
+            self.pad(row);
         }
         if !self.valid.is_empty() {
             self.valid.push(true);
         }
         self.values.push(value);
-        self.rows += 1;
     }
 
-    /// Adds a value or a null.
-    pub fn push_option(&mut self, value: Option<T::Native>) {
-        match value {
-            Some(v) => self.push(v),
-            None => self.rows += 1,
-        }
-    }
-
-    /// Writes down the nulls since the last value.
-    fn pad(&mut self) {
+    /// Writes down the nulls before this row.
+    #[cold]
+    fn pad(&mut self, row: usize) {
         self.valid.resize(self.values.len(), true);
-        self.valid.resize(self.rows, false);
-        self.values.resize(self.rows, T::Native::default());
+        self.valid.resize(row, false);
+        self.values.resize(row, T::Native::default());
     }
 
     fn collect(&mut self, places: Range<usize>, order: Order<'_>) -> PrimitiveArray<T> {
@@ -104,8 +97,9 @@ impl<T: ArrowPrimitiveType> Integers<T> {
                 _ => self.absent.insert(PrimitiveArray::new_null(wanted)).clone(),
             };
         }
-        if self.values.len() < self.rows {
-            self.pad();
+        let rows = order.map_or(places.end, <[u32]>::len);
+        if self.values.len() < rows {
+            self.pad(rows);
         }
         let (values, nulls) = match order {
             None => {
@@ -177,7 +171,11 @@ impl Integers<Int64Type> {
     /// Puts these values in place of all that are there.
     pub fn replace(&mut self, values: impl Iterator<Item = Option<i64>>) {
         self.clear();
-        values.for_each(|v| self.push_option(v));
+        for (row, value) in values.enumerate() {
+            if let Some(value) = value {
+                self.put(row, value);
+            }
+        }
     }
 
     /// Gives each row without an id (a negative one) the next, in order.
@@ -201,7 +199,6 @@ where
     }
 
     fn clear(&mut self) {
-        self.rows = 0;
         self.values.clear();
         self.valid.clear();
     }
@@ -227,7 +224,7 @@ where
         let mut distinct = HashSet::<i64, BuildHasherDefault<AddressHasher>>::default();
         let mut near = [None; NEAR];
         let (mut rows, mut repeated) = (0, 0);
-        for place in 0..self.rows {
+        for place in 0..order.map_or(self.values.len(), <[u32]>::len) {
             let row = order.map_or(place, |o| o[place] as usize);
             // Nulls after the last value are not written down.
             let Some(value) = self.values.get(row).filter(|_| self.valid.get(row) != Some(&false)) else { continue };
@@ -248,40 +245,48 @@ where
 #[derive(Debug, Default)]
 pub struct Texts {
     keys: Integers<Int32Type>,
+    /// Text may stand here several times: Parquet makes one of equal ones, and looking each up would be done twice.
     entries: Vec<Text>,
-    /// Entries by address. Equal text at two addresses makes two entries, which Parquet joins again.
-    known: HashMap<usize, i32, BuildHasherDefault<AddressHasher>>,
-    /// The entry used last.
-    last: Option<(usize, i32)>,
+    /// Addresses met lately with their entries, each at a place that its address tells: words of a program's own find
+    /// themselves here.
+    recent: Vec<(usize, i32)>,
     /// The entries as Arrow takes them, made when the first values are taken.
     values: Option<ArrayRef>,
 }
 
+/// Places of [`Texts::recent`].
+const RECENT: usize = 256;
+
 impl Texts {
-    /// Adds a text.
-    pub fn push(&mut self, text: &Text) {
+    /// Puts a text into this row; the rows before it that have none are null.
+    #[inline]
+    pub fn put(&mut self, row: usize, text: &Text) {
         let address = text.address();
-        let key = match self.last {
-            Some((last, key)) if last == address => key,
-            _ => {
-                let entries = &mut self.entries;
-                *self.known.entry(address).or_insert_with(|| {
-                    // Kept alive here, so its address stays its own.
-                    entries.push(text.clone());
-                    entries.len() as i32 - 1
-                })
-            }
-        };
-        self.last = Some((address, key));
-        self.keys.push(key);
+        if self.recent.is_empty() {
+            self.recent.resize(RECENT, (0, 0));
+        }
+        let place = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
+        let recent = &mut self.recent[place as usize % RECENT];
+        if recent.0 != address {
+            *recent = (address, self.entries.len() as i32);
+            // Kept alive here, so its address stays its own.
+            self.entries.push(text.clone());
+        }
+        self.keys.put(row, recent.1);
     }
 
-    /// Adds a text or a null.
-    pub fn push_option(&mut self, text: Option<&Text>) {
-        match text {
-            Some(text) => self.push(text),
-            None => self.keys.push_option(None),
+    /// How many of the entries differ, about: bits set by their hashes, and from the share of those left what would
+    /// have been set twice (Whang et al., A Linear-Time Probabilistic Counting Algorithm, 1990).
+    fn distinct(&self) -> usize {
+        let bits = (self.entries.len() * 2).next_multiple_of(64).max(64);
+        let mut set = vec![0u64; bits / 64];
+        for entry in &self.entries {
+            let hash = FxBuildHasher.hash_one(&**entry);
+            let bit = ((u128::from(hash) * bits as u128) >> 64) as usize;
+            set[bit / 64] |= 1 << (bit % 64);
         }
+        let left = bits - set.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        (bits as f64 * (bits as f64 / left.max(1) as f64).ln()) as usize
     }
 }
 
@@ -299,14 +304,14 @@ impl Builder for Texts {
         /// Where there are fewer, it does not matter.
         const FEW: usize = 256;
         let rows = self.keys.values.len() - self.keys.valid.iter().filter(|valid| !**valid).count();
-        if self.entries.len() > FEW && self.entries.len() * 2 > rows { Shape::Many } else { Shape::Mixed }
+        let many = self.entries.len() > FEW && self.entries.len() * 2 > rows && self.distinct() * 2 > rows;
+        if many { Shape::Many } else { Shape::Mixed }
     }
 
     fn clear(&mut self) {
         self.keys.clear();
         self.entries.clear();
-        self.known.clear();
-        self.last = None;
+        self.recent.clear();
         self.values = None;
     }
 }
@@ -345,7 +350,7 @@ mod tests {
 
     fn integers(values: &[Option<i64>]) -> Integers<Int64Type> {
         let mut b = Integers::default();
-        values.iter().for_each(|v| b.push_option(*v));
+        b.replace(values.iter().copied());
         b
     }
 
@@ -370,7 +375,7 @@ mod tests {
                 assert_eq!(taken, expected);
             }
             b.clear();
-            b.push_option(Some(9));
+            b.put(0, 9);
             assert_eq!(b.take(0..1, None).as_primitive::<Int64Type>().value(0), 9);
         }
     }
@@ -388,12 +393,25 @@ mod tests {
     fn text_is_shared_by_address() {
         let (a, b) = (Text::from("a"), Text::from("b"));
         let mut t = Texts::default();
-        [Some(&a), Some(&b), None, Some(&a)].into_iter().for_each(|x| t.push_option(x));
+        [(0, &a), (1, &b), (3, &a)].into_iter().for_each(|(row, x)| t.put(row, x));
         let taken = t.take(0..4, Some(&[3, 2, 1, 0]));
         let taken = taken.as_dictionary::<Int32Type>();
         assert_eq!(taken.values().len(), 2);
         let words: Vec<_> = taken.downcast_dict::<StringArray>().map(|d| d.into_iter().collect()).unwrap_or_default();
         assert_eq!(words, [Some("a"), None, Some("b"), Some("a")]);
+    }
+
+    #[test]
+    fn names_that_return_are_told_from_many() {
+        let shape = |of: &dyn Fn(usize) -> usize| {
+            let mut t = Texts::default();
+            (0..20_000).for_each(|row| t.put(row, &Text::from(format!("/some/folder/{}", of(row)))));
+            t.shape(None)
+        };
+        assert_eq!(shape(&|row| row), Shape::Many);
+        assert_eq!(shape(&|row| row / 3), Shape::Mixed);
+        assert_eq!(shape(&|row| row * 7919 % 9000), Shape::Mixed);
+        assert_eq!(shape(&|row| row * 7919 % 11_000), Shape::Many);
     }
 
     #[test]
@@ -404,8 +422,7 @@ mod tests {
         let returning: Vec<_> = (0..10_000).map(|i| Some(i * 7919 % 400)).collect();
         assert_eq!(integers(&returning).shape_of_ids(None), Shape::Mixed);
         // Nulls at the end, met before values in time order: the order is that of all rows.
-        let mut cut = integers(&unpacking);
-        cut.push_option(None);
+        let cut = integers(&unpacking);
         let backwards: Vec<u32> = (0..=10_000).rev().collect();
         assert_eq!(cut.shape_of_ids(Some(&backwards)), Shape::Bursts);
         let few: Vec<_> = (0..10_000).map(|i| Some(i / 50)).collect();

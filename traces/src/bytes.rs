@@ -58,7 +58,7 @@ impl Cell for Bytes {
     fn data_type() -> DataType {
         DataType::Binary
     }
-    fn append(&self, to: &mut Blobs) {
+    fn append(&self, to: &mut Blobs, _row: usize) {
         to.bytes.extend_from_slice(&self.0);
         to.ends.push(to.bytes.len());
     }

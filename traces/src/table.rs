@@ -46,8 +46,8 @@ pub trait Cell: Sized {
     fn data_type() -> DataType;
     /// Whether the column may hold nulls.
     const NULLABLE: bool;
-    /// Adds this value to the column.
-    fn append(&self, to: &mut Self::Builder);
+    /// Puts this value into a row of the column, the rows before it being there.
+    fn append(&self, to: &mut Self::Builder, row: usize);
     /// The typed column, or why this is not one.
     fn column(array: &ArrayRef) -> Result<Column<'_>, String>;
     /// The value in row `i`.
@@ -80,8 +80,9 @@ macro_rules! integer_cell {
             fn data_type() -> DataType {
                 $data
             }
-            fn append(&self, to: &mut Self::Builder) {
-                to.push(*self);
+            #[inline]
+            fn append(&self, to: &mut Self::Builder, row: usize) {
+                to.put(row, *self);
             }
             fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
                 let typed = array.as_primitive_opt::<$arrow>().ok_or_else(|| wrong_type::<Self>(array))?;
@@ -100,8 +101,11 @@ macro_rules! integer_cell {
             fn data_type() -> DataType {
                 $data
             }
-            fn append(&self, to: &mut Self::Builder) {
-                to.push_option(*self);
+            #[inline]
+            fn append(&self, to: &mut Self::Builder, row: usize) {
+                if let Some(value) = *self {
+                    to.put(row, value);
+                }
             }
             fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
                 <$t as Cell>::column(array)
@@ -133,8 +137,9 @@ impl Cell for Text {
     fn data_type() -> DataType {
         text_type()
     }
-    fn append(&self, to: &mut Self::Builder) {
-        to.push(self);
+    #[inline]
+    fn append(&self, to: &mut Self::Builder, row: usize) {
+        to.put(row, self);
     }
     fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
         let dict = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| wrong_type::<Self>(array))?;
@@ -164,8 +169,11 @@ impl Cell for Option<Text> {
     fn data_type() -> DataType {
         text_type()
     }
-    fn append(&self, to: &mut Self::Builder) {
-        to.push_option(self.as_ref());
+    #[inline]
+    fn append(&self, to: &mut Self::Builder, row: usize) {
+        if let Some(text) = self {
+            to.put(row, text);
+        }
     }
     fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
         Text::column(array)
@@ -210,8 +218,8 @@ pub trait Row: Clone + Send + Sync + 'static {
     }
     /// Replaces every text of the row by what `map` makes of its column's name and value, in the order of columns.
     fn map_text(&mut self, map: &mut dyn FnMut(&'static str, &Text) -> Text);
-    /// Adds the row to the builders.
-    fn append(&self, to: &mut Self::Columns);
+    /// Adds the row, which is number `row`, to the builders.
+    fn append(&self, to: &mut Self::Columns, row: usize);
     /// Gives each row its id that has none (whose id is negative), in order.
     fn assign_ids(_columns: &mut Self::Columns, _order: Order<'_>, _next: &mut i64) {}
     /// The id in row `row`, once it was given.
@@ -349,8 +357,8 @@ macro_rules! table {
                 fn map_text(&mut self, map: &mut dyn FnMut(&'static str, &$crate::Text) -> $crate::Text) {
                     $( $crate::table::Cell::map_text(&mut self.$name, stringify!($name), map); )+
                 }
-                fn append(&self, to: &mut Columns) {
-                    $( $crate::table::Cell::append(&self.$name, &mut to.$name); )+
+                fn append(&self, to: &mut Columns, row: usize) {
+                    $( $crate::table::Cell::append(&self.$name, &mut to.$name, row); )+
                 }
                 $( fn assign_ids(columns: &mut Columns, order: $crate::build::Order<'_>, next: &mut i64) {
                     columns.$id.assign_ids(order, next);

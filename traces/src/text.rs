@@ -2,12 +2,13 @@
 
 use std::{
     cmp::Ordering,
-    collections::HashMap,
     fmt,
-    hash::{Hash, Hasher},
+    hash::{BuildHasher, Hash, Hasher},
     ops::Deref,
     sync::Arc,
 };
+
+use rustc_hash::FxBuildHasher;
 
 /// A cheap-to-clone string.
 #[derive(Clone)]
@@ -131,7 +132,7 @@ const ESCAPE_BASE: u32 = 0xF700;
 /// Text of a file name or path; see [`to_bytes`] for the way back. `name` may hold any bytes.
 pub fn from_bytes(name: &[u8]) -> Text {
     if let Ok(s) = std::str::from_utf8(name)
-        && !s.chars().any(is_escape)
+        && (s.is_ascii() || !s.chars().any(is_escape))
     {
         return s.into();
     }
@@ -172,31 +173,36 @@ fn escape(byte: u8) -> char {
     char::from_u32(ESCAPE_BASE + u32::from(byte)).unwrap_or('\u{FFFD}')
 }
 
-/// Hands out one [`Text`] per distinct string, forgetting all when `limit` is reached so that memory
-/// stays bounded; forgetting costs sharing, never correctness.
+/// Hands out one [`Text`] for equal strings that come soon after each other. Each string has one place, which the next
+/// one of that place takes over: a table of all would miss the processor's cache at every turn, and grow.
 #[derive(Debug)]
 pub struct Interner {
-    known: HashMap<Vec<u8>, Text>,
-    limit: usize,
+    places: Vec<Option<Text>>,
 }
 
 impl Interner {
-    /// An interner that remembers at most `limit` strings.
-    pub fn new(limit: usize) -> Self {
-        Self { known: HashMap::new(), limit }
+    /// An interner with at least so many places.
+    pub fn new(places: usize) -> Self {
+        Self { places: vec![None; places.next_power_of_two()] }
     }
 
     /// The text of these bytes; see [`from_bytes`].
     pub fn get(&mut self, bytes: &[u8]) -> Text {
-        if let Some(t) = self.known.get(bytes) {
-            return t.clone();
+        let hash = FxBuildHasher.hash_one(bytes);
+        let mask = self.places.len() - 1;
+        // The upper bits are the well mixed ones.
+        let place = &mut self.places[(hash >> 32) as usize & mask];
+        match place {
+            Some(text) if text.as_bytes() == bytes => text.clone(),
+            _ => {
+                let text = from_bytes(bytes);
+                // Else other bytes would look like it.
+                if text.as_bytes() == bytes {
+                    *place = Some(text.clone());
+                }
+                text
+            }
         }
-        if self.known.len() >= self.limit {
-            self.known.clear();
-        }
-        let text = from_bytes(bytes);
-        self.known.insert(bytes.to_vec(), text.clone());
-        text
     }
 }
 
@@ -214,12 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn interner_shares_and_stays_bounded() {
-        let mut i = Interner::new(2);
+    fn interner_shares_what_returns_soon() {
+        let mut i = Interner::new(64);
         let a = i.get(b"a");
         assert_eq!(a.address(), i.get(b"a").address());
-        i.get(b"b");
-        i.get(b"c");
-        assert!(i.known.len() <= 2);
+        for n in 0..1000 {
+            assert_eq!(&*i.get(n.to_string().as_bytes()), n.to_string());
+        }
+        // What stands for bytes that are no text is not taken for itself.
+        let escaped = i.get(b"\xff");
+        assert_eq!(to_bytes(&i.get(escaped.as_bytes())), escaped.as_bytes());
     }
 }

@@ -312,7 +312,7 @@ impl ReelWriter {
         if let Some(key) = cause {
             self.causes.wait(self.bio.next_segment as usize, self.bio.times.len() as u32, key);
         }
-        self.bio.add(bio);
+        self.bio.add(&bio);
         if self.bio.is_full() {
             self.find_causes()?;
             self.bio.flush()?;

@@ -93,7 +93,7 @@ fn write<R: Row>(reel: &Reel, form: Form, out: &mut impl Write, path: &Path) -> 
         while count < most
             && let Some(row) = rows.next()?
         {
-            row.append(&mut columns);
+            row.append(&mut columns, count);
             count += 1;
         }
         let bad = |why| ReelError::BadSegment { path: R::TABLE.into(), why };

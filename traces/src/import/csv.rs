@@ -139,7 +139,7 @@ impl<'a> Maker<'a> {
             known: HashMap::new(),
             new_task: None,
             new_path: None,
-            words: text::Interner::new(1 << 18),
+            words: text::Interner::new(1 << 14),
             names: BTreeMap::new(),
             numbers: BTreeMap::new(),
             count: 0,

@@ -104,7 +104,7 @@ impl<R: Row> TableWriter<R> {
             return Ok(());
         }
         self.map_names(&mut row);
-        self.push_as_is(row)
+        self.push_as_is(&row)
     }
 
     pub(super) fn map_names(&self, row: &mut R) {
@@ -114,7 +114,7 @@ impl<R: Row> TableWriter<R> {
     }
 
     /// The same of a row whose names are mapped already, where names are mapped at all.
-    pub fn push_as_is(&mut self, row: R) -> Result<()> {
+    pub fn push_as_is(&mut self, row: &R) -> Result<()> {
         self.add(row);
         if self.is_full() { self.flush() } else { Ok(()) }
     }
@@ -123,11 +123,11 @@ impl<R: Row> TableWriter<R> {
         self.times.len() >= self.options.segment_rows
     }
 
-    pub(super) fn add(&mut self, row: R) {
+    pub(super) fn add(&mut self, row: &R) {
         if self.times.is_empty() {
             self.oldest = Some(Instant::now());
         }
-        row.append(&mut self.columns);
+        row.append(&mut self.columns, self.times.len());
         self.times.push(row.time_ns());
         self.to_ns = self.to_ns.max(row.end_ns());
         self.events += i64::from(row.is_event());
@@ -194,7 +194,7 @@ impl<R: Row> TableWriter<R> {
     fn apart(&self, rows: &[R]) -> Self {
         let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
         for row in rows {
-            row.append(&mut apart.columns);
+            row.append(&mut apart.columns, apart.times.len());
             apart.times.push(row.time_ns());
         }
         apart
@@ -280,7 +280,7 @@ impl<R: Row> TableWriter<R> {
             if let Some(names) = &self.names {
                 locked(names).row(&mut row);
             }
-            row.append(&mut apart.columns);
+            row.append(&mut apart.columns, apart.times.len());
             apart.times.push(row.time_ns());
         }
         apart.put_segment(&format!("{}/{name}", R::TABLE), None).map(drop)

@@ -73,7 +73,7 @@ impl<'a> State<'a> {
             next_ofd: 0,
             next_task: 0,
             pending: HashMap::new(),
-            words: text::Interner::new(1 << 18),
+            words: text::Interner::new(1 << 14),
             regular: "regular".into(),
             directory: "directory".into(),
             other: "other".into(),
