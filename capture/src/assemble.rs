@@ -39,8 +39,8 @@ use crate::{
     wire::{Record, Tail},
 };
 
-/// Paths remembered for sharing; more only costs memory for duplicates.
-const INTERNED_PATHS: usize = 1 << 18;
+/// Paths shared: those that the calls of a moment name.
+const INTERNED_PATHS: usize = 1 << 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct FileKey {
@@ -156,6 +156,8 @@ pub(crate) struct Assembler {
     pub(crate) changed: Changed,
     /// Disks met in the block tables.
     pub(crate) disks: BTreeSet<i64>,
+    /// The last of these.
+    last_disk: i64,
     /// Rows of the recorder's own doing (source `tool`).
     pub(crate) tool_rows: i64,
     /// End of the last operation or task, ns since the reel's start.
@@ -226,6 +228,7 @@ impl Assembler {
             touched: BTreeSet::new(),
             changed: Changed::new(mounts.clone()),
             disks: BTreeSet::new(),
+            last_disk: -1,
             tool_rows: 0,
             slow_ns: i64::MAX,
             slow_seen: false,
@@ -582,16 +585,23 @@ impl Assembler {
         self.tasks.get(&task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid))
     }
 
+    fn disk_met(&mut self, dev: i64) {
+        if self.last_disk != dev {
+            self.disks.insert(dev);
+            self.last_disk = dev;
+        }
+    }
+
     fn rq(&mut self, rec: &rec_rq) -> Result<()> {
         self.counts.block += 1;
-        self.disks.insert(i64::from(rec.dev));
+        self.disk_met(i64::from(rec.dev));
         let row = self.blocks.request(rec, self.t0_ns);
         self.writer.block.push(row)
     }
 
-    fn bio(&mut self, rec: &rec_bio) -> Result<()> {
+    pub(crate) fn bio(&mut self, rec: &rec_bio) -> Result<()> {
         self.counts.bio += 1;
-        self.disks.insert(i64::from(rec.dev));
+        self.disk_met(i64::from(rec.dev));
         self.task_met(rec.task_id, rec.queue_ns);
         let told = classify(rec, &mut self.blocks.layouts);
         let comm = self.tasks.get(&rec.task_id).map(|life| life.row.comm.clone());

@@ -1,12 +1,11 @@
 //! Records of the block layer to rows.
 
-use std::collections::HashMap;
-
 use ioreel_bpf::types::{bio_flags, rec_bio, rec_rq};
 use ioreel_traces::{
     Text,
     rows::{Bio, Block, block_flags},
 };
+use rustc_hash::FxHashMap;
 
 use crate::{classify::Told, layout::Layouts};
 
@@ -15,7 +14,7 @@ use crate::{classify::Told, layout::Layouts};
 pub(crate) struct Blocks {
     /// What lies where on the devices met.
     pub(crate) layouts: Layouts,
-    comms: HashMap<[u8; 16], Text>,
+    comms: FxHashMap<[u8; 16], Text>,
 }
 
 impl Blocks {

@@ -73,7 +73,7 @@ pub fn complete(path: &Path) -> Result<Option<String>> {
     rows.sort_by(|a, b| a.path.cmp(&b.path));
     for (order, mut row) in rows.into_iter().enumerate() {
         row.order = order as i64;
-        writer.tree.push_as_is(row)?;
+        writer.tree.push_as_is(&row)?;
     }
     writer.flush()?;
     let done = format!(

@@ -227,6 +227,8 @@ struct Worker {
     holes: Vec<Holes>,
     known_fs: usize,
     block_events: BTreeMap<i64, i64>,
+    /// The entry of the disk met last.
+    last_block: Option<(i64, i64)>,
     error: Option<ReelError>,
     in_flight: i64,
 }
@@ -252,6 +254,7 @@ impl Worker {
             holes: Vec::new(),
             known_fs: 0,
             block_events: BTreeMap::new(),
+            last_block: None,
             error: None,
             in_flight: 0,
         }
@@ -378,12 +381,16 @@ impl Worker {
         if self.error.is_some() {
             return;
         }
-        let taken = if let Some(op) = wire::plain_op(bytes) {
-            self.assembler.op(&op, None, in_flight)
-        } else if let Some(record) = wire::parse(bytes) {
-            if let wire::Record::Bio(bio) = &record {
-                self.block_events.insert(i64::from(bio.dev), bio.hdr.end_ns as i64);
+        let taken = if let Some((op, tail)) = wire::op(bytes) {
+            self.assembler.op(&op, tail.as_ref(), in_flight)
+        } else if let Some(bio) = wire::bio(bytes) {
+            let (dev, end_ns) = (i64::from(bio.dev), bio.hdr.end_ns as i64);
+            match &mut self.last_block {
+                Some((last, at_ns)) if *last == dev => *at_ns = end_ns,
+                last => self.block_events.extend(last.replace((dev, end_ns))),
             }
+            self.assembler.bio(&bio)
+        } else if let Some(record) = wire::parse(bytes) {
             self.assembler.take(record, in_flight)
         } else {
             self.assembler.counts.strange += 1;
@@ -433,6 +440,7 @@ impl Worker {
             self.progress.slow.store(true, Ordering::Relaxed);
         }
         self.progress.reel_bytes.store(self.assembler.writer.bytes_about(), Ordering::Relaxed);
+        self.block_events.extend(self.last_block.take());
         if let Ok(mut events) = self.progress.block_events.lock() {
             events.append(&mut self.block_events);
         }

@@ -163,13 +163,35 @@ pub fn is_file(hdr: &rec_hdr) -> bool {
     u32::from(hdr.r#type) == rec_type::REC_FILE.0
 }
 
-/// The record that `bytes` begins with, when it is a plain operation: nearly all are, and this way they are copied once.
-pub fn plain_op(bytes: &[u8]) -> Option<rec_op> {
-    let (hdr, _) = take::<rec_hdr>(bytes)?;
-    if u32::from(hdr.r#type) != rec_type::REC_OP.0 || hdr.len_bytes as usize != size_of::<rec_op>() {
+/// The record that `bytes` begins with, when it is an operation: most are, and this way they are copied once.
+pub fn op(bytes: &[u8]) -> Option<(rec_op, Option<Tail<'_>>)> {
+    let hdr = header(bytes)?;
+    let (op, rest) = take::<rec_op>(&bytes[..hdr.len_bytes as usize])?;
+    match rec_type(u32::from(hdr.r#type)) {
+        rec_type::REC_OP => Some((op, None)),
+        rec_type::REC_OP_LONG => tail(rest).map(|t| (op, Some(t))),
+        _ => None,
+    }
+}
+
+/// The same when it is a bio.
+pub fn bio(bytes: &[u8]) -> Option<rec_bio> {
+    let hdr = header(bytes)?;
+    if u32::from(hdr.r#type) != rec_type::REC_BIO.0 {
         return None;
     }
-    take(bytes).map(|(op, _)| op)
+    take_head(&bytes[..hdr.len_bytes as usize], std::mem::offset_of!(rec_bio, comm))
+}
+
+/// What follows an operation; there may be more behind it, to fill its place in a ring.
+fn tail(bytes: &[u8]) -> Option<Tail<'_>> {
+    let (fixed, rest) = take::<op_tail>(bytes)?;
+    let (path, rest) = rest.split_at_checked(usize::from(fixed.path_bytes))?;
+    let (path2, rest) = rest.split_at_checked(usize::from(fixed.path2_bytes))?;
+    let (name, rest) = rest.split_at_checked(usize::from(fixed.name_bytes))?;
+    let (input, rest) = rest.split_at_checked(usize::from(fixed.in_bytes))?;
+    let (output, _) = rest.split_at_checked(usize::from(fixed.out_bytes))?;
+    Some(Tail { fixed, path, path2, name, input, output })
 }
 
 /// The record that `bytes` begins with; `None` when it is cut short or of unknown type.
@@ -180,13 +202,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         rec_type::REC_OP => Record::Op(take(bytes)?.0, None),
         rec_type::REC_OP_LONG => {
             let (op, rest) = take::<rec_op>(bytes)?;
-            let (fixed, rest) = take::<op_tail>(rest)?;
-            let (path, rest) = rest.split_at_checked(usize::from(fixed.path_bytes))?;
-            let (path2, rest) = rest.split_at_checked(usize::from(fixed.path2_bytes))?;
-            let (name, rest) = rest.split_at_checked(usize::from(fixed.name_bytes))?;
-            let (input, rest) = rest.split_at_checked(usize::from(fixed.in_bytes))?;
-            let (output, _) = rest.split_at_checked(usize::from(fixed.out_bytes))?;
-            Record::Op(op, Some(Tail { fixed, path, path2, name, input, output }))
+            Record::Op(op, Some(tail(rest)?))
         }
         rec_type::REC_FILE => {
             let (rec, rest) = take::<rec_file>(bytes)?;

@@ -85,6 +85,8 @@ pub(super) struct KnownFiles {
     older: FxHashMap<FileKey, KnownFile>,
     /// The generations before that.
     stored: Option<Database>,
+    /// The file asked for last: most records speak of the file that the one before spoke of.
+    last: Option<(FileKey, KnownFile)>,
     generation: usize,
     /// Nothing more can be stored, as has been told: memory is taken instead.
     full: bool,
@@ -98,12 +100,25 @@ impl Default for KnownFiles {
 
 impl KnownFiles {
     fn of_generations(generation: usize) -> Self {
-        Self { recent: FxHashMap::default(), older: FxHashMap::default(), stored: None, generation, full: false }
+        Self {
+            recent: FxHashMap::default(),
+            older: FxHashMap::default(),
+            stored: None,
+            last: None,
+            generation,
+            full: false,
+        }
     }
 
     /// What is known of a file.
     pub(super) fn get(&mut self, k: &FileKey) -> Option<KnownFile> {
+        if let Some((last, known)) = &self.last
+            && last == k
+        {
+            return Some(*known);
+        }
         if let Some(known) = self.recent.get(k) {
+            self.last = Some((*k, *known));
             return Some(*known);
         }
         let found = self.older.get(k).copied().or_else(|| self.look(k))?;
@@ -125,6 +140,7 @@ impl KnownFiles {
     /// Remembers a file, or what is newly known of it. `scratch` makes the file to keep others in.
     pub(super) fn insert(&mut self, k: FileKey, file: KnownFile, scratch: impl FnOnce() -> io::Result<File>) {
         self.recent.insert(k, file);
+        self.last = Some((k, file));
         if self.recent.len() < self.generation || self.full {
             return;
         }
