@@ -14,6 +14,7 @@ use ioreel_replay::{
     pace::{self, Clockwork, Factor},
     results::Class,
     spread::Spread,
+    store::DEFAULT_MEMORY_BYTES,
     verdict::{DEFAULT_MAX_OWN_LATENESS_NS, Limits},
     watch::Unwatched,
     world::DEFAULT_SPIN_NS,
@@ -166,6 +167,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         spin_ns: ns(&args.spin, "--spin")?,
         limits: Limits { wrong: args.max_mismatch, own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")? },
         dry_run: args.dry_run,
+        memory_bytes: DEFAULT_MEMORY_BYTES,
     })?;
     if !args.json {
         print_summary(&replay.summary);

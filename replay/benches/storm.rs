@@ -12,6 +12,7 @@ use ioreel_replay::{
     Config, Replay,
     edge::{Kinds, OrderMode},
     pace::{CatchUp, Clockwork, Pace},
+    store::DEFAULT_MEMORY_BYTES,
     verdict::Limits,
     world::DEFAULT_SPIN_NS,
 };
@@ -134,6 +135,7 @@ fn main() {
                 spin_ns: DEFAULT_SPIN_NS,
                 limits: Limits::default(),
                 dry_run: false,
+                memory_bytes: DEFAULT_MEMORY_BYTES,
             })
             .unwrap();
             plan = plan.min(begin.elapsed().as_secs_f64());

@@ -15,6 +15,8 @@ macro_rules! calls {
             pub fn from_name(name: &str) -> Self {
                 match name { $($name => Self::$variant,)+ _ => Self::Other }
             }
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+ Self::Other];
             /// Its name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ Self::Other => "other" }

@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Planner {
-    /// `kept` is the record in the plan, which learns what only planning can tell.
-    pub(crate) fn commit(&mut self, index: u32, r: &Rec, kept: &mut Rec) {
+    /// The record in the plan learns what only planning can tell.
+    pub(crate) fn commit(&mut self, r: &Rec) {
         let task = r.task as usize;
         let u = self.procs.of(task);
         if u.ended {
@@ -25,7 +25,9 @@ impl Planner {
             self.start_root(task);
         }
         let v = self.view(r);
-        let mut call = Act::Call { rec: index, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
+        let mut kept = r.clone();
+        let kept = &mut kept;
+        let mut call = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         let mut skip = v.skip;
         let untouched = matches!(skip, Some(Skip::InFlight | Skip::Unsupported | Skip::ForeignCause));
         if !untouched && let Err(why) = self.descriptors(r, &v, &mut call, kept) {
@@ -44,17 +46,15 @@ impl Planner {
         }
         if let Some(same) = through_descriptor(r.call).filter(|_| v.magic) {
             kept.call = same;
-            kept.path = self.input.paths.intern(&"".into());
+            kept.path = self.input.texts.intern(&"".into());
             kept.flags = match same {
                 Call::Linkat => libc::AT_EMPTY_PATH.into(),
                 _ => r.flags | i64::from(libc::AT_EMPTY_PATH),
             };
         }
-        self.regular[index as usize] = self.is_regular(r, &v);
+        kept.regular = self.is_regular(r, &v);
         // The order is taken before names change: the old meaning of a name is what it waits for.
-        self.push(task, call, r.start_ns, |p| p.uses(r, &v, &call));
-        kept.turn_ns = self.turn(task, r.start_ns);
-        self.order.returned();
+        self.push_call(call, kept.clone(), |p, call| p.uses(r, &v, call));
         self.modes_told(r, &v);
         self.names_change(r, &v);
         self.sizes_change(r, &v);
@@ -80,7 +80,7 @@ impl Planner {
             c if c.opens() => {
                 let flags =
                     if c == Call::Creat { libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY } else { r.flags as i32 };
-                let mut kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| Kind::from_name(&f.kind));
+                let mut kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
                 if kind == Kind::Unknown && flags & libc::O_DIRECTORY != 0 && flags & libc::O_TMPFILE != libc::O_TMPFILE
                 {
                     kind = Kind::Directory;
@@ -89,7 +89,7 @@ impl Planner {
                     kind = self.names.kind(v.node);
                 }
                 let node = if v.node == NO_NODE { crate::names::ROOT } else { v.node };
-                let ofd = self.procs.new_ofd(node, r.file, kind, Some(0), flags & libc::O_APPEND != 0);
+                let ofd = self.new_ofd(node, r.file, kind, Some(0), flags & libc::O_APPEND != 0);
                 let new = match v.skip {
                     None => {
                         *slot = self.procs.new_slot(task);
@@ -100,14 +100,17 @@ impl Planner {
                 self.install(r, r.ret as i32, Entry { slot: new, ofd, cloexec: flags & libc::O_CLOEXEC != 0 });
             }
             Call::Close => {
-                let (_, last) = self.procs.remove(task, r.fd);
+                let (old, last) = self.procs.remove(task, r.fd);
+                if let Some(Ok(slot)) = old.map(|e| e.slot).filter(|_| v.skip.is_none()) {
+                    self.procs.free_slot(task, slot);
+                }
                 self.closed(last);
             }
             Call::CloseRange => {
                 if r.flags as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
                     let copies = self.procs.unshare_table(task);
                     if !copies.is_empty() {
-                        let range = self.pair_list(&copies);
+                        let range = self.pair_list(task, &copies);
                         self.push(task, Act::Unshare(range), i64::MAX, |_| ());
                     }
                 }
@@ -132,7 +135,7 @@ impl Planner {
                     slots.extend(old.and_then(|e| e.slot.ok()));
                     self.closed(last);
                 }
-                *list = self.slot_list(slots);
+                *list = self.slot_list(task, slots);
             }
             c if c.duplicates() => {
                 let Some(entry) = v.entry else { return Ok(()) };
@@ -175,9 +178,11 @@ impl Planner {
         Ok(())
     }
 
-    fn closed(&mut self, last: Option<i64>) {
-        if let Some(file) = last {
-            self.sizes.closed(file);
+    pub(crate) fn closed(&mut self, last: Option<i64>) {
+        if let Some(file) = last
+            && self.sizes.closed(file)
+        {
+            self.forget(file);
         }
     }
 
@@ -191,7 +196,7 @@ impl Planner {
         let (old, last) = self.procs.install(r.task as usize, fd, entry);
         self.closed(last);
         if !replaced_by_call && let Some(Ok(slot)) = old.map(|e| e.slot) {
-            let list = self.slot_list([slot]);
+            let list = self.slot_list(r.task as usize, [slot]);
             self.push(r.task as usize, Act::Close(list), i64::MAX, |p| p.order.slot(slot, Class::Alone));
         }
     }
@@ -202,8 +207,7 @@ impl Planner {
         match r.call {
             Call::Mmap if r.ret > 0 => {
                 if v.skip.is_none() {
-                    *slot = self.map_bytes.len() as u32;
-                    self.map_bytes.push(r.len_bytes);
+                    *slot = self.procs.new_map(r.task as usize);
                     self.procs.maps[maps].value.insert(r.ret, (r.len_bytes, *slot));
                 }
                 Ok(())
@@ -220,6 +224,7 @@ impl Planner {
                 kept.len_bytes = r.len_bytes.min(at.saturating_add(len) - r.aux).max(0);
                 if r.call == Call::Munmap && r.ret == 0 && r.aux == at && kept.len_bytes >= len {
                     known.remove(&at);
+                    self.procs.free_map(r.task as usize, s);
                 }
                 Ok(())
             }

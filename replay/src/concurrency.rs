@@ -1,8 +1,10 @@
 //! How many operations were in flight, then and now.
 
+use std::{cmp::Reverse, collections::BinaryHeap};
+
 use serde::Serialize;
 
-use crate::{order::Stamp, outcomes::Outcomes, plan::Plan, timing::by_recorded_start};
+use crate::{merge::by_recorded_start, outcomes::Outcomes, plan::Plan};
 
 /// Of the operations in flight when one is entered, so many are looked at for whether they overlap again.
 const PARTNERS: usize = 16;
@@ -24,43 +26,52 @@ pub struct Concurrency {
     pub overlapping_again: Option<f64>,
 }
 
-/// Share of time with n in flight, by n.
-fn shares(mut spans: Vec<(i64, i64)>) -> Vec<f64> {
-    spans.sort_unstable();
-    let mut ends: Vec<i64> = spans.iter().map(|s| s.1).collect();
-    ends.sort_unstable();
-    let mut time: Vec<f64> = Vec::new();
-    let (mut next_end, mut now, mut at) = (0, 0_usize, spans.first().map_or(0, |s| s.0));
-    let mut pass = |n: usize, ns: i64| {
-        if time.len() <= n {
-            time.resize(n + 1, 0.0);
+/// Time with n in flight, by n, from operations by entry.
+#[derive(Default)]
+struct InFlight {
+    time: Vec<f64>,
+    ends: BinaryHeap<Reverse<i64>>,
+    at: i64,
+}
+
+impl InFlight {
+    fn pass(&mut self, to: i64) {
+        let n = self.ends.len();
+        if self.time.len() <= n {
+            self.time.resize(n + 1, 0.0);
         }
-        time[n] += ns as f64;
-    };
-    for (start, _) in &spans {
-        while ends.get(next_end).is_some_and(|e| e <= start) {
-            pass(now, ends[next_end] - at);
-            at = ends[next_end];
-            now = now.saturating_sub(1);
-            next_end += 1;
+        self.time[n] += (to - self.at).max(0) as f64;
+        self.at = to;
+    }
+
+    fn end_until(&mut self, ns: i64) {
+        while let Some(Reverse(end)) = self.ends.peek().copied().filter(|Reverse(end)| *end <= ns) {
+            self.pass(end);
+            self.ends.pop();
         }
-        pass(now, start - at);
-        at = *start;
-        now += 1;
     }
-    for end in &ends[next_end..] {
-        pass(now, end - at);
-        at = *end;
-        now = now.saturating_sub(1);
+
+    fn add(&mut self, start: i64, end: i64) {
+        if self.time.is_empty() {
+            self.at = start;
+        }
+        self.end_until(start);
+        self.pass(start);
+        self.ends.push(Reverse(end));
     }
-    if let Some(none) = time.first_mut() {
-        *none = 0.0;
+
+    /// Shares of the time in which any were.
+    fn shares(mut self) -> Vec<f64> {
+        self.end_until(i64::MAX);
+        if let Some(none) = self.time.first_mut() {
+            *none = 0.0;
+        }
+        let all: f64 = self.time.iter().sum();
+        if all > 0.0 {
+            self.time.iter_mut().for_each(|t| *t /= all);
+        }
+        self.time
     }
-    let all: f64 = time.iter().sum();
-    if all > 0.0 {
-        time.iter_mut().for_each(|t| *t /= all);
-    }
-    time
 }
 
 fn mean(shares: &[f64]) -> f64 {
@@ -73,26 +84,22 @@ fn most(shares: &[f64]) -> i64 {
 
 /// Finds it out.
 pub fn concurrency(plan: &Plan, outcomes: &Outcomes) -> Concurrency {
-    let all = by_recorded_start(plan, outcomes);
-    let issued = |at: &Stamp| outcomes.of(at.task, at.step);
-    let mut now: Vec<(i64, i64)> = Vec::with_capacity(all.len());
-    let mut then: Vec<(i64, i64)> = Vec::with_capacity(all.len());
+    let (mut then, mut now) = (InFlight::default(), InFlight::default());
     // In flight in the original: recorded end, and when it was in the replay.
     let mut open: Vec<(i64, (i64, i64))> = Vec::new();
     let (mut pairs, mut again) = (0_i64, 0_i64);
-    for (start, end, at) in &all {
-        let Some(o) = issued(at) else { continue };
+    by_recorded_start(plan, outcomes, |_, _, r, o| {
         let me = (o.start_ns, o.end_ns);
-        open.retain(|(until, _)| until > start);
+        open.retain(|(until, _)| *until > r.start_ns);
         for (_, other) in open.iter().take(PARTNERS) {
             pairs += 1;
             again += i64::from(me.0 < other.1 && other.0 < me.1);
         }
-        open.push((*end, me));
-        then.push((*start, *end));
-        now.push(me);
-    }
-    let (then, now) = (shares(then), shares(now));
+        open.push((r.end_ns, me));
+        then.add(r.start_ns, r.end_ns);
+    });
+    outcomes.by_issue().for_each(|o| now.add(o.start_ns, o.end_ns));
+    let (then, now) = (then.shares(), now.shares());
     let (mut apart, mut distance) = (0.0, 0.0);
     for n in 0..then.len().max(now.len()) {
         apart += then.get(n).unwrap_or(&0.0) - now.get(n).unwrap_or(&0.0);
@@ -115,9 +122,11 @@ mod tests {
     #[test]
     fn time_is_shared_out_by_the_number_in_flight() {
         // One for 10, two for 10, none for 10 (left out), one for 20.
-        let s = shares(vec![(0, 20), (10, 20), (30, 50)]);
+        let mut flight = InFlight::default();
+        [(0, 20), (10, 20), (30, 50)].iter().for_each(|(start, end)| flight.add(*start, *end));
+        let s = flight.shares();
         assert_eq!(s, [0.0, 0.75, 0.25]);
         assert_eq!((mean(&s), most(&s)), (1.25, 2));
-        assert_eq!(shares(Vec::new()), Vec::<f64>::new());
+        assert_eq!(InFlight::default().shares(), Vec::<f64>::new());
     }
 }

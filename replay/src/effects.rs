@@ -24,7 +24,7 @@ impl Planner {
                 self.made(node, kind, None);
             }
             c if c.symlinks() => {
-                let text = self.input.paths.bytes(r.path).into();
+                let text = self.input.texts.paths.bytes(r.path).into();
                 self.made(node2, Kind::Symlink, Some(text));
             }
             c if c.links() => {
@@ -128,7 +128,7 @@ impl Planner {
         if created {
             self.made(node, Kind::Regular, None);
         } else {
-            let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| Kind::from_name(&f.kind));
+            let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
             let kind = if kind == Kind::Unknown && flags & libc::O_DIRECTORY != 0 { Kind::Directory } else { kind };
             self.names.prove_present(node, kind, None);
         }

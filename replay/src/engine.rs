@@ -1,18 +1,19 @@
 //! Runs a thread's program. All that touches a clock, a file or another thread is behind [`Engine`], so
 //! that the scheduling can be tested to the nanosecond.
 
+use std::sync::Arc;
+
 use crate::{
+    chunk::Chunk,
     edge::Edge,
     order::{FINISH, Stamp},
     pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
-    plan::{Act, Plan},
+    plan::{Act, Plan, Program},
 };
 
 /// How one operation went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Index in [`Plan::recs`].
-    pub rec: u32,
     /// Its step in its thread's program.
     pub step: u32,
     /// CPU it returned on.
@@ -39,10 +40,14 @@ pub trait Engine {
     fn wait_for(&mut self, step: Stamp);
     /// Tells those who wait.
     fn publish(&mut self, step: u32);
+    /// The piece of the thread's program with this index; `None` at its end.
+    fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>>;
+    /// Some outcomes, in order.
+    fn happened(&mut self, outcomes: Vec<Outcome>);
     /// Does it; for a call, its result.
-    fn act(&mut self, act: &Act) -> i64;
-    /// Starts a thread; `base` is what its computing time counts from.
-    fn spawn(&mut self, task: u32, base: Base);
+    fn act(&mut self, chunk: &Chunk, act: &Act) -> i64;
+    /// Starts a thread; `base` is what its computing time counts from, `next_ns` the next turn of the one that starts it.
+    fn spawn(&mut self, task: u32, base: Base, next_ns: Option<i64>);
     /// By how much the schedule has moved later for all threads.
     fn shift_ns(&mut self) -> i64;
     /// Moves it to at least that much.
@@ -57,33 +62,46 @@ pub trait Engine {
 }
 
 /// Runs thread `task` from birth to end. Returns what its computing time after its end counts from.
-pub fn run_program<E: Engine>(
+pub fn run_program<E: Engine>(plan: &Plan, task: u32, clockwork: Clockwork, birth: Base, engine: &mut E) -> Base {
+    let mut base = birth;
+    let program = &plan.tasks[task as usize].program;
+    let mut index = 0;
+    while let Some(chunk) = engine.chunk(index) {
+        run_chunk(plan, task, clockwork, &chunk, &mut base, engine, program);
+        index += 1;
+    }
+    base
+}
+
+/// Runs one piece of it.
+fn run_chunk<E: Engine>(
     plan: &Plan,
     task: u32,
     clockwork: Clockwork,
-    birth: Base,
+    chunk: &Chunk,
+    base: &mut Base,
     engine: &mut E,
-    outcomes: &mut Vec<Outcome>,
-) -> Base {
+    program: &Program,
+) {
     let Clockwork { pace, catch_up } = clockwork;
-    let mut base = birth;
-    let program = &plan.tasks[task as usize].program;
-    for (i, step) in program.iter().enumerate() {
-        for Edge { on, .. } in step.after.of(&plan.edges) {
+    let mut outcomes = Vec::with_capacity(chunk.recs.len());
+    for (i, step) in chunk.steps.iter().enumerate() {
+        let number = chunk.first + i as u32;
+        for Edge { on, .. } in step.after.of(&chunk.edges) {
             engine.wait_for(*on);
             if on.step == FINISH && pace == Pace::Think {
                 let child = &plan.tasks[on.task as usize];
                 let recorded_ns = child.exit_ns.unwrap_or(base.recorded_ns);
-                base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(on.task), lag_ns: base.lag_ns });
+                *base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(on.task), lag_ns: base.lag_ns });
             }
         }
         match step.act {
             Act::Call { rec, .. } => {
-                let r = &plan.recs[rec as usize];
+                let r = &chunk.recs[rec as usize];
                 if pace == Pace::Load {
-                    engine.enter(r.turn_ns, r.together, plan.next_turn(task, i + 1));
+                    engine.enter(r.turn_ns, r.together, plan.next_turn(task, chunk, i + 1));
                 }
-                let due_ns = match pace.due_ns(r.start_ns, base) {
+                let due_ns = match pace.due_ns(r.start_ns, *base) {
                     Some(due_ns) if pace.has_schedule() => on_schedule(engine, catch_up, due_ns, &mut base.lag_ns),
                     Some(due_ns) => {
                         engine.sleep_until(due_ns);
@@ -92,28 +110,29 @@ pub fn run_program<E: Engine>(
                     None => base.now_ns,
                 };
                 let start_ns = engine.now_ns();
-                let ret = engine.act(&step.act);
+                let ret = engine.act(chunk, &step.act);
                 let end_ns = engine.now_ns();
                 if pace == Pace::Load {
                     engine.leave();
                 }
-                outcomes.push(Outcome { rec, step: i as u32, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret });
-                base = Base { recorded_ns: r.end_ns, now_ns: end_ns, lag_ns: base.lag_ns };
+                outcomes.push(Outcome { step: number, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret });
+                *base = Base { recorded_ns: r.end_ns, now_ns: end_ns, lag_ns: base.lag_ns };
             }
             Act::Spawn { task: child } => {
                 let recorded_ns = plan.tasks[child as usize].start_ns;
                 let now_ns = if pace == Pace::Think { base.due_ns(recorded_ns) } else { base.now_ns };
-                engine.spawn(child, Base { recorded_ns, now_ns, lag_ns: base.lag_ns });
+                let next_ns = (pace == Pace::Load).then(|| plan.next_turn(task, chunk, i + 1)).flatten();
+                engine.spawn(child, Base { recorded_ns, now_ns, lag_ns: base.lag_ns }, next_ns);
             }
             _ => {
-                engine.act(&step.act);
+                engine.act(chunk, &step.act);
             }
         }
-        if step.awaited {
-            engine.publish(i as u32);
+        if program.is_awaited(number) {
+            engine.publish(number);
         }
     }
-    base
+    engine.happened(outcomes);
 }
 
 /// Waits until an operation is due that would be at `nominal_ns` without stalls; the moment it was due.

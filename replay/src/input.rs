@@ -1,6 +1,9 @@
-//! The reel as a replay needs it: compact records in memory, paths as the kernel's bytes.
+//! The reel as a replay needs it: compact records, paths as the kernel's bytes, and no more of it in memory than is in use.
 
-use std::{collections::HashMap, ffi::CStr};
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::CStr,
+};
 
 use ioreel_traces::{
     Reel, Text,
@@ -8,7 +11,12 @@ use ioreel_traces::{
     text::to_bytes,
 };
 
-use crate::{Call, ReplayError};
+use crate::{
+    Call, ReplayError,
+    bytes::{Get, Put},
+    feed::{Feed, FileFeed, Waiting},
+    names::Kind,
+};
 
 /// No descriptor given.
 pub const NO_FD: i32 = i32::MIN;
@@ -17,8 +25,7 @@ pub const NONE: u32 = u32::MAX;
 /// No id, or no result.
 pub const NO_ID: i64 = i64::MIN;
 
-/// One recorded operation: the columns of `ops` that a call is made of. A reel of a million operations
-/// takes some 150 MB of these.
+/// One recorded operation: the columns of `ops` that a call is made of.
 #[derive(Clone, Debug)]
 pub struct Rec {
     /// The call.
@@ -69,8 +76,10 @@ pub struct Rec {
     pub aux2: i64,
     /// Attribute name: index in [`Paths`], or [`NONE`].
     pub name: u32,
-    /// Its value: index in [`Input::values`], or [`NONE`] where it is not recorded.
+    /// Its value: likewise.
     pub value: u32,
+    /// A byte count it returns is one of a regular file or a link.
+    pub regular: bool,
     /// Results do not tell whether it or another overlapping operation took effect first.
     pub raced: bool,
     /// Operations in flight when it was entered, itself included; 0 for what is in flight for other reasons than files.
@@ -81,77 +90,148 @@ pub struct Rec {
     pub turn_ns: i64,
 }
 
-/// Distinct paths, kept as NUL-terminated bytes one after the other.
+impl Rec {
+    /// One with no column given.
+    pub fn none() -> Self {
+        Self {
+            call: Call::Other,
+            in_flight: false,
+            raced: false,
+            regular: false,
+            task: 0,
+            row: 0,
+            start_ns: 0,
+            end_ns: 0,
+            together: 0,
+            ended_before: 0,
+            turn_ns: 0,
+            ret: 0,
+            fd: NO_FD,
+            fd2: NO_FD,
+            dirfd: NO_FD,
+            dirfd2: NO_FD,
+            mode: 0,
+            path: NONE,
+            path2: NONE,
+            name: NONE,
+            value: NONE,
+            ofd: NO_ID,
+            file: NO_ID,
+            file2: NO_ID,
+            offset_bytes: NO_ID,
+            offset2_bytes: NO_ID,
+            len_bytes: 0,
+            flags: 0,
+            aux: 0,
+            aux2: 0,
+        }
+    }
+}
+
+/// Paths and other bytes, NUL-terminated, one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     bytes: Vec<u8>,
     starts: Vec<u32>,
-    known: HashMap<Text, u32>,
 }
 
 impl Paths {
+    /// Adds these bytes; their index.
+    pub fn push(&mut self, bytes: &[u8]) -> u32 {
+        self.starts.push(self.bytes.len() as u32);
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.push(0);
+        self.starts.len() as u32 - 1
+    }
+
+    fn with_nul(&self, i: u32) -> &[u8] {
+        let Some(from) = self.starts.get(i as usize) else { return &[0] };
+        let to = self.starts.get(i as usize + 1).map_or(self.bytes.len(), |s| *s as usize);
+        self.bytes.get(*from as usize..to).unwrap_or(&[0])
+    }
+
+    /// The path with this index, as a call takes it.
+    pub fn c_str(&self, i: u32) -> &CStr {
+        CStr::from_bytes_until_nul(self.with_nul(i)).unwrap_or(c"")
+    }
+
+    /// The bytes with this index.
+    pub fn bytes(&self, i: u32) -> &[u8] {
+        self.with_nul(i).split_last().map_or(&[], |(_, bytes)| bytes)
+    }
+
+    /// What it takes in memory.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len() + 4 * self.starts.len()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Put) {
+        out.bytes(&self.bytes);
+        out.list(&self.starts, |out, s| out.number((*s).into()));
+    }
+
+    pub(crate) fn decode(get: &mut Get<'_>) -> Option<Self> {
+        Some(Self { bytes: get.bytes()?.to_vec(), starts: get.list(|get| Some(get.number()? as u32))? })
+    }
+}
+
+/// Distinct texts of the operations at hand.
+#[derive(Debug, Default)]
+pub struct Texts {
+    /// Their bytes.
+    pub paths: Paths,
+    known: HashMap<Text, u32>,
+}
+
+impl Texts {
     /// The index of `text`; a path with a NUL inside, which no kernel takes, ends there.
     pub fn intern(&mut self, text: &Text) -> u32 {
         if let Some(i) = self.known.get(text) {
             return *i;
         }
-        let i = self.starts.len() as u32;
-        self.starts.push(self.bytes.len() as u32);
         let raw = to_bytes(text);
-        self.bytes.extend(raw.iter().take_while(|b| **b != 0));
-        self.bytes.push(0);
+        let i = self.paths.push(raw.split(|b| *b == 0).next().unwrap_or_default());
         self.known.insert(text.clone(), i);
         i
     }
-
-    /// The path with this index, as a call takes it.
-    pub fn c_str(&self, i: u32) -> &CStr {
-        let from = self.starts.get(i as usize).map_or(self.bytes.len(), |s| *s as usize);
-        CStr::from_bytes_until_nul(self.bytes.get(from..).unwrap_or_default()).unwrap_or(c"")
-    }
-
-    /// The same without the NUL.
-    pub fn bytes(&self, i: u32) -> &[u8] {
-        self.c_str(i).to_bytes()
-    }
-
-    /// Forgets what is only needed while interning.
-    pub fn freeze(&mut self) {
-        self.known = HashMap::new();
-    }
 }
 
-/// A reel in memory.
-#[derive(Debug, Default)]
+/// Texts kept before those that are no longer needed are forgotten, bytes.
+const TEXT_BYTES: usize = 48 << 20;
+
+/// A reel as it is planned from.
+#[derive(Debug)]
 pub struct Input {
-    /// Operations of source `syscall`, in the order of their return.
-    pub recs: Vec<Rec>,
     /// Operations of other sources, which are not replayed; ioreel's own are none of them.
     pub other_layers: i64,
-    /// Threads, by start.
+    /// Threads, by start; those that only operations tell of are added as they come.
     pub tasks: Vec<rows::Task>,
     /// Program starts, by time.
     pub execs: Vec<rows::Exec>,
     /// Descriptors at the start.
     pub fds: Vec<rows::Fd>,
-    /// Files by id.
+    /// Files by id: those seen so far that are still there.
     pub files: HashMap<i64, FileInfo>,
     /// Name space before the workload.
     pub tree: Vec<rows::Tree>,
-    /// The paths of `recs`.
-    pub paths: Paths,
-    /// Values of extended attributes.
-    pub values: Vec<Box<[u8]>>,
+    /// The texts of the operations at hand.
+    pub texts: Texts,
     /// Index in `tasks` by task id.
     pub task_index: HashMap<i64, u32>,
+    /// Operations of source `syscall` that were read and have not taken effect, by number.
+    pub(crate) recs: Vec<Option<Box<Rec>>>,
+    free: Vec<u32>,
+    waiting: Waiting,
+    feed: Option<Feed>,
+    file_feed: FileFeed,
 }
 
 /// What the plan asks of a file.
 #[derive(Clone, Debug)]
 pub struct FileInfo {
-    /// As in `files.kind`.
-    pub kind: Text,
-    /// Absolute path when first seen.
+    /// Its kind.
+    pub kind: Kind,
+    /// Absolute path when first seen, where it had been opened before the recording began.
     pub path: Option<Text>,
     /// Permission bits when first seen.
     pub mode: Option<i32>,
@@ -160,34 +240,137 @@ pub struct FileInfo {
 }
 
 impl Input {
-    /// Reads everything a replay needs of `reel`.
+    /// Opens everything a replay needs of `reel`.
     pub fn read(reel: &Reel) -> Result<Self, ReplayError> {
+        let mut tasks = reel.read::<rows::Task>()?;
+        // Of those there from the start, threads follow the task whose descriptors they share.
+        tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
         let mut input = Self {
-            tasks: reel.read::<rows::Task>()?,
+            other_layers: 0,
+            task_index: tasks.iter().enumerate().map(|(i, t)| (t.task_id, i as u32)).collect(),
+            tasks,
             execs: reel.read::<rows::Exec>()?,
             fds: reel.read::<rows::Fd>()?,
-            ..Self::default()
+            files: HashMap::new(),
+            tree: reel.rows::<rows::Tree>().collect::<Result<_, _>>()?,
+            texts: Texts::default(),
+            recs: Vec::new(),
+            free: Vec::new(),
+            waiting: Waiting::default(),
+            feed: Some(Feed::new(reel)?),
+            file_feed: FileFeed::new(reel)?,
         };
-        for t in reel.rows::<rows::Tree>() {
-            input.tree.push(t?);
-        }
-        for f in reel.rows::<rows::File>() {
-            let f = f?;
-            input.files.insert(f.file, FileInfo { kind: f.kind, path: f.path, mode: f.mode, size_bytes: f.size_bytes });
-        }
-        // Of those there from the start, threads follow the task whose descriptors they share.
-        input.tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
-        input.task_index = input.tasks.iter().enumerate().map(|(i, t)| (t.task_id, i as u32)).collect();
-        input.recs.reserve(usize::try_from(reel.count::<Op>()).unwrap_or(0));
-        for (row, op) in reel.rows::<Op>().enumerate() {
-            input.push(row as u32, &op?);
-        }
-        input.recs.sort_by_key(|r| (r.end_ns, r.start_ns, r.row));
+        input.first_files(reel)?;
         Ok(input)
     }
 
+    /// Reads until the next operation to return is known, and all that were entered before it returned.
+    fn fill(&mut self) -> Result<(), ReplayError> {
+        loop {
+            let Some(mut feed) = self.feed.take() else { return Ok(()) };
+            let left_ns = feed.left_ns();
+            let until_ns = self.waiting.by_end.peek().map_or(left_ns, |r| r.0.0.0);
+            let more = until_ns >= left_ns && !feed.is_empty();
+            let read = if more { feed.read(until_ns, |row, op| self.push(row, op)) } else { Ok(()) };
+            self.feed = Some(feed);
+            read?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next operation to return, and when.
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, i64)>, ReplayError> {
+        loop {
+            self.fill()?;
+            let Some(std::cmp::Reverse(((end_ns, ..), id))) = self.waiting.by_end.pop() else { return Ok(None) };
+            // Taken already, before its return.
+            if self.free_later(id) {
+                continue;
+            }
+            let files = &mut self.files;
+            // A file is first seen while a call on it is at work, or shortly after.
+            self.file_feed.read(end_ns.saturating_add(1_000_000_000), |f| {
+                let kind = Kind::from_name(&f.kind);
+                files.insert(f.file, FileInfo { kind, path: None, mode: f.mode, size_bytes: f.size_bytes });
+            })?;
+            return Ok(Some((id, end_ns)));
+        }
+    }
+
+    /// The next operation that was entered before `until_ns`: its number and row.
+    pub(crate) fn entered(&mut self, until_ns: i64) -> Option<(u32, u32)> {
+        while self.waiting.by_start.peek()?.0.0 < until_ns {
+            let (_, row, id) = self.waiting.by_start.pop()?.0;
+            if self.is_at_hand(id, row) {
+                return Some((id, row));
+            }
+        }
+        None
+    }
+
+    /// Whether the operation in this row has not taken effect; numbers are used again.
+    pub(crate) fn is_at_hand(&self, id: u32, row: u32) -> bool {
+        self.recs[id as usize].as_ref().is_some_and(|r| r.row == row)
+    }
+
+    /// Takes an operation out; its number stays its own until its return has passed.
+    pub(crate) fn take(&mut self, id: u32) -> Option<Box<Rec>> {
+        self.recs.get_mut(id as usize)?.take()
+    }
+
+    /// Whether the operation is gone; its number then is free again.
+    fn free_later(&mut self, id: u32) -> bool {
+        let gone = self.recs[id as usize].is_none();
+        if gone {
+            self.free.push(id);
+        }
+        gone
+    }
+
+    /// The number of an operation that was taken at its return is free again.
+    pub(crate) fn free(&mut self, id: u32) {
+        self.free.push(id);
+    }
+
+    /// Reads the files that tasks had open at their start.
+    pub(crate) fn first_files(&mut self, reel: &Reel) -> Result<(), ReplayError> {
+        let mut wanted: HashSet<i64> = self.fds.iter().filter_map(|f| f.file).collect();
+        let mut rows = reel.rows::<rows::File>();
+        while !wanted.is_empty()
+            && let Some(f) = rows.next().transpose()?
+        {
+            if wanted.remove(&f.file) {
+                let kind = Kind::from_name(&f.kind);
+                self.files.insert(f.file, FileInfo { kind, path: f.path, mode: f.mode, size_bytes: f.size_bytes });
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets texts that no operation at hand needs, when there are many; whether it did, and all indices changed.
+    pub(crate) fn forget_texts(&mut self) -> bool {
+        if self.texts.paths.size_bytes() < TEXT_BYTES {
+            return false;
+        }
+        let old = std::mem::take(&mut self.texts);
+        let words: HashMap<u32, Text> = old.known.into_iter().map(|(text, i)| (i, text)).collect();
+        for r in self.recs.iter_mut().flatten() {
+            for index in [&mut r.path, &mut r.path2, &mut r.name] {
+                if let Some(text) = words.get(index) {
+                    *index = self.texts.intern(text);
+                }
+            }
+            if r.value != NONE {
+                r.value = self.texts.paths.push(old.paths.bytes(r.value));
+            }
+        }
+        true
+    }
+
     /// Adds an operation; one of an unknown thread brings its thread along.
-    pub fn push(&mut self, row: u32, op: &Op) {
+    fn push(&mut self, row: u32, op: &Op) {
         if op.source != *"syscall" {
             self.other_layers += i64::from(op.source != *"tool");
             return;
@@ -197,16 +380,15 @@ impl Input {
         if task == next {
             self.tasks.push(rows::Task { task_id: op.task_id, pid: op.pid, tid: op.tid, ..Default::default() });
         }
-        let mut path = |p: &Option<Text>| p.as_ref().map_or(NONE, |t| self.paths.intern(t));
+        let texts = &mut self.texts;
+        let mut path = |p: &Option<Text>| p.as_ref().map_or(NONE, |t| texts.intern(t));
         let call = Call::of(&op.op, op.flags.unwrap_or(0), op.name.as_deref());
+        let (first, second, name) = (path(&op.path), path(&op.path2), path(&op.name));
         let value = op.value.as_ref().filter(|_| call.sets_attribute());
         let rec = Rec {
             call,
-            name: path(&op.name),
-            value: value.map_or(NONE, |v| {
-                self.values.push(to_bytes(v).into());
-                self.values.len() as u32 - 1
-            }),
+            name,
+            value: value.map_or(NONE, |v| texts.paths.push(&to_bytes(v))),
             // What was in flight at the start has ended, with a result like any other.
             in_flight: op.state == *"in_flight_at_end" || op.ret.is_none(),
             task,
@@ -219,8 +401,8 @@ impl Input {
             dirfd: op.dirfd.unwrap_or(NO_FD),
             dirfd2: op.dirfd2.unwrap_or(NO_FD),
             mode: op.mode.unwrap_or(0),
-            path: path(&op.path),
-            path2: path(&op.path2),
+            path: first,
+            path2: second,
             ofd: op.ofd.unwrap_or(NO_ID),
             file: op.file.unwrap_or(NO_ID),
             file2: op.file2.unwrap_or(NO_ID),
@@ -230,11 +412,15 @@ impl Input {
             flags: op.flags.unwrap_or(0),
             aux: op.aux.unwrap_or(0),
             aux2: op.aux2.unwrap_or(0),
-            raced: false,
-            together: 0,
-            ended_before: 0,
-            turn_ns: 0,
+            ..Rec::none()
         };
-        self.recs.push(rec);
+        let (start_ns, end_ns) = (rec.start_ns, rec.end_ns);
+        let id = self.free.pop().unwrap_or(self.recs.len() as u32);
+        if id as usize == self.recs.len() {
+            self.recs.push(None);
+        }
+        self.recs[id as usize] = Some(Box::new(rec));
+        self.waiting.by_end.push(std::cmp::Reverse(((end_ns, start_ns, row), id)));
+        self.waiting.by_start.push(std::cmp::Reverse((start_ns, row, id)));
     }
 }

@@ -14,6 +14,7 @@ use libc::{c_long, c_void};
 use crate::{
     Call,
     buffers::{MAX_CALL_BYTES, Sink, Source},
+    chunk::Chunk,
     input::{NO_ID, NONE, Rec},
     plan::{BAD_FD, Plan, Range},
 };
@@ -25,6 +26,8 @@ pub struct Cells {
     pub fds: Box<[AtomicI32]>,
     /// Real addresses of mappings; 0 where none is.
     pub maps: Box<[AtomicI64]>,
+    /// Their lengths.
+    map_bytes: Box<[AtomicI64]>,
 }
 
 impl Cells {
@@ -32,7 +35,8 @@ impl Cells {
     pub fn new(plan: &Plan) -> Self {
         Self {
             fds: (0..plan.fd_slots).map(|_| AtomicI32::new(-1)).collect(),
-            maps: (0..plan.map_bytes.len()).map(|_| AtomicI64::new(0)).collect(),
+            maps: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
+            map_bytes: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
         }
     }
 
@@ -60,8 +64,14 @@ impl Cells {
         }
     }
 
+    /// The length of the mapping in a cell.
+    fn mapped_bytes(&self, cell: u32) -> i64 {
+        self.map_bytes.get(cell as usize).map_or(0, |c| c.load(Relaxed))
+    }
+
     /// Unmaps what is in a cell.
-    pub fn unmap(&self, cell: u32, len: i64) -> i64 {
+    pub fn unmap(&self, cell: u32) -> i64 {
+        let len = self.mapped_bytes(cell);
         match self.maps.get(cell as usize).map_or(0, |c| c.swap(0, Relaxed)) {
             0 => -i64::from(libc::ENOMEM),
             at => call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]),
@@ -83,7 +93,6 @@ fn call(number: c_long, args: [i64; 6]) -> i64 {
 /// One thread's means of issuing calls.
 #[derive(Debug)]
 pub struct Issuer<'a> {
-    plan: &'a Plan,
     cells: &'a Cells,
     source: &'a Source,
     sink: Sink,
@@ -100,16 +109,16 @@ struct OpenHow {
 
 impl<'a> Issuer<'a> {
     /// For one thread.
-    pub fn new(plan: &'a Plan, cells: &'a Cells, source: &'a Source) -> Self {
-        Self { plan, cells, source, sink: Sink::default(), iov: Vec::new() }
+    pub fn new(cells: &'a Cells, source: &'a Source) -> Self {
+        Self { cells, source, sink: Sink::default(), iov: Vec::new() }
     }
 
-    /// Issues record `rec` on the descriptors in these slots.
-    pub fn issue(&mut self, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
-        let r = &self.plan.recs[rec as usize];
+    /// Issues operation `rec` of this piece on the descriptors in these slots.
+    pub fn issue(&mut self, chunk: &Chunk, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
+        let r = &chunk.recs[rec as usize];
         let fd = i64::from(self.cells.fd(slot_fd));
         let fd2 = i64::from(self.cells.fd(slot_fd2));
-        let path = |i: u32| if i == NONE { 0 } else { self.plan.paths.c_str(i).as_ptr() as i64 };
+        let path = |i: u32| if i == NONE { 0 } else { chunk.paths.c_str(i).as_ptr() as i64 };
         let (p, p2) = (path(r.path), path(r.path2));
         let mode = i64::from(r.mode);
         let len = r.len_bytes.clamp(0, MAX_CALL_BYTES as i64);
@@ -123,17 +132,17 @@ impl<'a> Issuer<'a> {
                 self.cells.close(slot_fd as u32)
             }
             Call::CloseRange => {
-                for slot in list.of(&self.plan.lists) {
+                for slot in list.of(&chunk.lists) {
                     self.cells.close(*slot);
                 }
                 0
             }
             Call::Read => call(libc::SYS_read, [fd, self.sink.at(len as usize) as i64, len, 0, 0, 0]),
             Call::Pread64 => call(libc::SYS_pread64, [fd, self.sink.at(len as usize) as i64, len, offset, 0, 0]),
-            Call::Write => call(libc::SYS_write, [fd, self.source.at(rec) as i64, len, 0, 0, 0]),
-            Call::Pwrite64 => call(libc::SYS_pwrite64, [fd, self.source.at(rec) as i64, len, offset, 0, 0]),
+            Call::Write => call(libc::SYS_write, [fd, self.source.at(r.row) as i64, len, 0, 0, 0]),
+            Call::Pwrite64 => call(libc::SYS_pwrite64, [fd, self.source.at(r.row) as i64, len, offset, 0, 0]),
             Call::Readv | Call::Preadv | Call::Preadv2 | Call::Writev | Call::Pwritev | Call::Pwritev2 => {
-                self.vector(rec, r, fd, len as usize, offset)
+                self.vector(r, fd, len as usize, offset)
             }
             Call::Lseek => call(libc::SYS_lseek, [fd, r.aux, r.flags, 0, 0, 0]),
             Call::Fsync => call(libc::SYS_fsync, [fd, 0, 0, 0, 0, 0]),
@@ -180,7 +189,9 @@ impl<'a> Issuer<'a> {
             Call::SetFd => call(libc::SYS_fcntl, [fd, libc::F_SETFD.into(), r.aux, 0, 0, 0]),
             Call::SetFl => call(libc::SYS_fcntl, [fd, libc::F_SETFL.into(), r.aux, 0, 0, 0]),
             Call::Ficlone | Call::Ficlonerange => clone(r, fd, fd2, offset),
-            Call::Setxattr | Call::Lsetxattr | Call::Fsetxattr => self.set_attribute(r, fd, p, path(r.name)),
+            Call::Setxattr | Call::Lsetxattr | Call::Fsetxattr => {
+                set_attribute(r, chunk.paths.bytes(r.value), fd, p, path(r.name))
+            }
             Call::Removexattr => call(libc::SYS_removexattr, [p, path(r.name), 0, 0, 0, 0]),
             Call::Lremovexattr => call(libc::SYS_lremovexattr, [p, path(r.name), 0, 0, 0, 0]),
             Call::Fremovexattr => call(libc::SYS_fremovexattr, [fd, path(r.name), 0, 0, 0, 0]),
@@ -228,10 +239,10 @@ impl<'a> Issuer<'a> {
         ret
     }
 
-    fn vector(&mut self, rec: u32, r: &Rec, fd: i64, len: usize, offset: i64) -> i64 {
+    fn vector(&mut self, r: &Rec, fd: i64, len: usize, offset: i64) -> i64 {
         let count = r.aux.clamp(0, 1024) as usize;
         let writes = r.call.writes();
-        let base = if writes { self.source.at(rec).cast_mut() } else { self.sink.at(len) };
+        let base = if writes { self.source.at(r.row).cast_mut() } else { self.sink.at(len) };
         // How the bytes were spread is not recorded: evenly, in whole pages where that is possible, which
         // is what direct I/O needs.
         let mut piece = len / count.max(1);
@@ -293,16 +304,6 @@ impl<'a> Issuer<'a> {
         ret
     }
 
-    fn set_attribute(&self, r: &Rec, fd: i64, path: i64, name: i64) -> i64 {
-        let Some(value) = self.plan.values.get(r.value as usize) else { return -i64::from(libc::EINVAL) };
-        let (number, on) = match r.call {
-            Call::Setxattr => (libc::SYS_setxattr, path),
-            Call::Lsetxattr => (libc::SYS_lsetxattr, path),
-            _ => (libc::SYS_fsetxattr, fd),
-        };
-        call(number, [on, name, value.as_ptr() as i64, value.len() as i64, r.aux, 0])
-    }
-
     fn map(&self, r: &Rec, fd: i64, offset: i64, new: u32) -> i64 {
         // Addresses are not repeated, nothing is executed, and nothing private is charged in advance.
         let unwanted = libc::MAP_FIXED
@@ -316,7 +317,10 @@ impl<'a> Issuer<'a> {
         let ret = call(libc::SYS_mmap, [0, r.len_bytes, prot.into(), flags.into(), fd, offset]);
         if ret > 0 {
             match self.cells.maps.get(new as usize) {
-                Some(c) => c.store(ret, Relaxed),
+                Some(c) => {
+                    c.store(ret, Relaxed);
+                    self.cells.map_bytes[new as usize].store(r.len_bytes, Relaxed);
+                }
                 None => {
                     call(libc::SYS_munmap, [ret, r.len_bytes, 0, 0, 0, 0]);
                 }
@@ -334,19 +338,28 @@ impl<'a> Issuer<'a> {
             // The mapping itself failed here.
             return -i64::from(libc::ENOMEM);
         }
-        let whole = self.plan.map_bytes[slot as usize];
+        let whole = self.cells.mapped_bytes(slot as u32);
         let at = base.saturating_add(r.offset2_bytes);
         if r.call == Call::Msync {
             return call(libc::SYS_msync, [at, r.len_bytes, r.flags, 0, 0, 0]);
         }
         if r.offset2_bytes == 0 && r.len_bytes >= whole {
-            return self.cells.unmap(slot as u32, whole);
+            return self.cells.unmap(slot as u32);
         }
         // A part: the file goes, the address range stays reserved until the rest is unmapped, since another
         // thread's mapping in the gap would be unmapped with it.
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         call(libc::SYS_mmap, [at, r.len_bytes, libc::PROT_NONE.into(), flags.into(), -1, 0]).min(0)
     }
+}
+
+fn set_attribute(r: &Rec, value: &[u8], fd: i64, path: i64, name: i64) -> i64 {
+    let (number, on) = match r.call {
+        Call::Setxattr => (libc::SYS_setxattr, path),
+        Call::Lsetxattr => (libc::SYS_lsetxattr, path),
+        _ => (libc::SYS_fsetxattr, fd),
+    };
+    call(number, [on, name, value.as_ptr() as i64, value.len() as i64, r.aux, 0])
 }
 
 fn stat(r: &Rec, fd: i64, path: i64) -> i64 {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     outcomes::Outcomes,
     plan::Plan,
+    results::each_call,
     spread::{Distance, Spread, Times},
 };
 
@@ -26,12 +27,11 @@ pub struct Latency {
 /// Latencies by call, most of the replay's time first, and all time inside calls, original and replay, ns.
 pub fn latencies(plan: &Plan, outcomes: &Outcomes) -> (Vec<Latency>, (i64, i64)) {
     let mut by_call: BTreeMap<&'static str, (Times, Times)> = BTreeMap::new();
-    for o in outcomes.iter() {
-        let r = &plan.recs[o.rec as usize];
+    each_call(plan, outcomes, |r, o, _| {
         let (then, now) = by_call.entry(r.call.name()).or_default();
         then.add(r.end_ns - r.start_ns);
         now.add(o.end_ns - o.start_ns);
-    }
+    });
     let sum = |which: fn(&(Times, Times)) -> i64| by_call.values().map(which).fold(0, i64::saturating_add);
     let sums = (sum(|c| c.0.sum()), sum(|c| c.1.sum()));
     let mut out: Vec<(i64, Latency)> = by_call

@@ -64,9 +64,8 @@ pub struct Order {
     mode: OrderMode,
     kinds: Kinds,
     me: Stamp,
-    /// All edges, those of one step in a row.
+    /// The edges of the step begun last.
     pub edges: Vec<Edge>,
-    first: usize,
     /// Per thread: the latest step of every other thread it has waited for.
     seen: Vec<HashMap<u32, u32>>,
     names: Vec<Name>,
@@ -93,7 +92,6 @@ impl Order {
             kinds: mode.kinds().without(without),
             me: Stamp { task: 0, step: 0 },
             edges: Vec::new(),
-            first: 0,
             seen: Vec::new(),
             names: Vec::new(),
             files: HashMap::new(),
@@ -109,15 +107,10 @@ impl Order {
     /// The following uses are this step's.
     pub fn begin(&mut self, task: usize, step: usize) {
         self.me = Stamp { task: task as u32, step: step as u32 };
-        self.first = self.edges.len();
+        self.edges.clear();
         if self.seen.len() <= task {
             self.seen.resize_with(task + 1, HashMap::new);
         }
-    }
-
-    /// The edges of the step begun last: first index in [`Order::edges`] and number.
-    pub fn end(&self) -> (u32, u32) {
-        (self.first as u32, (self.edges.len() - self.first) as u32)
     }
 
     /// Whether edges of this kind are kept.
@@ -281,6 +274,18 @@ impl Order {
         self.use_of(|o| o.files.entry(file).or_default(), class, EdgeKind::Size);
     }
 
+    /// Nothing uses the file any more.
+    pub fn forget_file(&mut self, file: i64) {
+        self.files.remove(&file);
+    }
+
+    /// A new open file description has this number.
+    pub fn forget_position(&mut self, ofd: u32) {
+        if let Some(last) = self.ofds.get_mut(ofd as usize) {
+            *last = None;
+        }
+    }
+
     /// The step uses the position of an open file description.
     pub fn position(&mut self, ofd: u32) {
         if !self.keeps(EdgeKind::Position) {
@@ -318,8 +323,7 @@ mod tests {
     fn edges_of(o: &mut Order, task: usize, step: usize, f: impl FnOnce(&mut Order)) -> Vec<(u32, u32)> {
         o.begin(task, step);
         f(o);
-        let (from, n) = o.end();
-        o.edges[from as usize..(from + n) as usize].iter().map(|e| (e.on.task, e.on.step)).collect()
+        o.edges.iter().map(|e| (e.on.task, e.on.step)).collect()
     }
 
     #[test]

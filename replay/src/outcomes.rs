@@ -1,57 +1,220 @@
-//! What happened, by thread and step.
+//! What happened, by thread and step: in memory as far as that goes, then in a file.
 
-use crate::engine::Outcome;
+use std::{
+    cell::RefCell,
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    io,
+    ops::RangeBounds,
+    sync::Arc,
+};
+
+use crate::{
+    engine::Outcome,
+    store::{DEFAULT_MEMORY_BYTES, Kept, Piece, Store},
+};
+
+/// Pieces that were read back and are kept at hand.
+const AT_HAND: usize = 64;
+/// An outcome as bytes.
+const OUTCOME_BYTES: usize = 40;
+
+/// Some outcomes of a thread, in the order of its program.
+type Pieces = Vec<(u32, Kept<Vec<Outcome>>)>;
+
+/// Pieces read back, by thread and first step.
+type AtHand = HashMap<(u32, u32), Arc<Vec<Outcome>>>;
 
 /// The outcomes of a replay: each thread's in the order of its program.
-#[derive(Clone, Debug, Default)]
-pub struct Outcomes(Vec<Vec<Outcome>>);
+#[derive(Debug)]
+pub struct Outcomes {
+    store: Store,
+    /// By thread: the first step of each piece, and where it is.
+    by_task: Vec<Pieces>,
+    at_hand: RefCell<AtHand>,
+    count: i64,
+}
+
+impl Piece for Vec<Outcome> {
+    fn size_bytes(&self) -> usize {
+        self.len() * size_of::<Outcome>()
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len() * OUTCOME_BYTES);
+        for o in self {
+            out.extend_from_slice(&o.step.to_le_bytes());
+            out.extend_from_slice(&o.cpu.to_le_bytes());
+            [o.due_ns, o.start_ns, o.end_ns, o.ret].iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+        }
+        out
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let word = |b: &[u8], at: usize| b.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+        let long = |b: &[u8], at: usize| b.get(at..at + 8)?.try_into().ok().map(i64::from_le_bytes);
+        bytes
+            .chunks(OUTCOME_BYTES)
+            .map(|b| {
+                Some(Outcome {
+                    step: word(b, 0)?,
+                    cpu: word(b, 4)? as i32,
+                    due_ns: long(b, 8)?,
+                    start_ns: long(b, 16)?,
+                    end_ns: long(b, 24)?,
+                    ret: long(b, 32)?,
+                })
+            })
+            .collect()
+    }
+}
 
 impl Outcomes {
     /// Of so many threads, nothing yet.
     pub fn new(threads: usize) -> Self {
-        Self(vec![Vec::new(); threads])
+        Self::within(threads, DEFAULT_MEMORY_BYTES)
     }
 
-    /// A thread's, in the order of its program.
-    pub fn put(&mut self, task: u32, outcomes: Vec<Outcome>) {
-        if let Some(place) = self.0.get_mut(task as usize) {
-            *place = outcomes;
+    /// The same with so much in memory.
+    pub fn within(threads: usize, memory_bytes: usize) -> Self {
+        Self {
+            store: Store::new(memory_bytes),
+            by_task: vec![Vec::new(); threads],
+            at_hand: RefCell::default(),
+            count: 0,
         }
     }
 
+    /// The next of a thread's, in the order of its program.
+    pub fn put(&mut self, task: u32, outcomes: Vec<Outcome>) -> io::Result<()> {
+        let Some(first) = outcomes.first().map(|o| o.step) else { return Ok(()) };
+        self.count += outcomes.len() as i64;
+        let kept = self.store.put(outcomes)?;
+        if let Some(pieces) = self.by_task.get_mut(task as usize) {
+            pieces.push((first, kept));
+        }
+        Ok(())
+    }
+
+    fn piece(&self, task: u32, index: usize) -> Option<Arc<Vec<Outcome>>> {
+        let (first, kept) = self.by_task.get(task as usize)?.get(index)?;
+        if let Kept::Memory(piece) = kept {
+            return Some(piece.clone());
+        }
+        let key = (task, *first);
+        if let Some(piece) = self.at_hand.borrow().get(&key) {
+            return Some(piece.clone());
+        }
+        let piece = self.store.get(kept).map_err(|e| log::error!("outcomes cannot be read back: {e}")).ok()?;
+        let mut at_hand = self.at_hand.borrow_mut();
+        if at_hand.len() >= AT_HAND {
+            at_hand.clear();
+        }
+        at_hand.insert(key, piece.clone());
+        Some(piece)
+    }
+
     /// What became of a step; `None` when it is no call, or was never issued.
-    pub fn of(&self, task: u32, step: u32) -> Option<&Outcome> {
-        let all = self.0.get(task as usize)?;
-        all.binary_search_by_key(&step, |o| o.step).ok().map(|i| &all[i])
+    pub fn of(&self, task: u32, step: u32) -> Option<Outcome> {
+        let index = self.by_task.get(task as usize)?.partition_point(|(first, _)| *first <= step).checked_sub(1)?;
+        let piece = self.piece(task, index)?;
+        piece.binary_search_by_key(&step, |o| o.step).ok().map(|i| piece[i])
     }
 
     /// The last thing a thread issued.
-    pub fn last(&self, task: u32) -> Option<&Outcome> {
-        self.0.get(task as usize)?.last()
+    pub fn last(&self, task: u32) -> Option<Outcome> {
+        let pieces = self.by_task.get(task as usize)?.len();
+        self.piece(task, pieces.checked_sub(1)?)?.last().copied()
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
+    pub fn len(&self) -> i64 {
+        self.count
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Vec::is_empty)
+        self.count == 0
     }
 
-    /// All of them, thread after thread.
-    pub fn iter(&self) -> impl Iterator<Item = &Outcome> {
-        self.0.iter().flatten()
+    /// All of a thread's.
+    pub fn of_task(&self, task: u32) -> impl Iterator<Item = Outcome> {
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let piece = self.piece(task, index)?;
+            index += 1;
+            Some(piece)
+        })
+        .flat_map(|piece| (0..piece.len()).map(move |i| piece[i]))
     }
 
-    /// Likewise, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Outcome> {
-        self.0.iter_mut().flatten()
+    /// All of them, by issue.
+    pub fn by_issue(&self) -> impl Iterator<Item = Outcome> {
+        let mut threads: Vec<_> = (0..self.by_task.len() as u32).map(|t| self.of_task(t)).collect();
+        let mut heads: Vec<Option<Outcome>> = threads.iter_mut().map(Iterator::next).collect();
+        let key = |(i, o): (usize, &Option<Outcome>)| o.map(|o| Reverse((o.start_ns, i)));
+        let mut next: BinaryHeap<Reverse<(i64, usize)>> = heads.iter().enumerate().filter_map(key).collect();
+        std::iter::from_fn(move || {
+            let Reverse((_, thread)) = next.pop()?;
+            let following = threads[thread].next();
+            next.extend(key((thread, &following)));
+            std::mem::replace(&mut heads[thread], following)
+        })
     }
 
-    /// Forgets those for which `keep` says no.
-    pub fn retain(&mut self, mut keep: impl FnMut(&Outcome) -> bool) {
-        self.0.iter_mut().for_each(|t| t.retain(&mut keep));
+    /// Changes those of a thread that are in pieces which begin at one of these steps, in order.
+    pub fn change(
+        &mut self,
+        task: u32,
+        steps: impl RangeBounds<u32>,
+        mut change: impl FnMut(&mut Outcome),
+    ) -> io::Result<()> {
+        for index in 0..self.by_task.get(task as usize).map_or(0, Vec::len) {
+            if !steps.contains(&self.by_task[task as usize][index].0) {
+                continue;
+            }
+            let Some(piece) = self.piece(task, index) else { continue };
+            let mut piece = piece.to_vec();
+            piece.iter_mut().for_each(&mut change);
+            let (first, kept) = &mut self.by_task[task as usize][index];
+            self.at_hand.borrow_mut().remove(&(task, *first));
+            self.store.replace(kept, piece)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_come_back_from_the_file_as_from_memory() {
+        for memory in [0, 1 << 20] {
+            let mut all = Outcomes::within(3, memory);
+            let outcome = |task: u32, step: u32| Outcome {
+                step,
+                cpu: -1,
+                due_ns: i64::MIN,
+                start_ns: i64::from(step * 10 + task),
+                end_ns: i64::from(step * 10 + task + 3),
+                ret: -2,
+            };
+            for task in 0..3 {
+                for piece in 0..10 {
+                    // Steps that are no calls have no outcome.
+                    let steps = (piece * 100..piece * 100 + 100).filter(|s| s % 7 != 0);
+                    all.put(task, steps.map(|s| outcome(task, s)).collect()).unwrap();
+                }
+            }
+            assert_eq!((all.of(1, 456), all.of(1, 455), all.of(2, 5000)), (Some(outcome(1, 456)), None, None));
+            assert_eq!(all.last(2), Some(outcome(2, 999)));
+            let issued: Vec<i64> = all.by_issue().map(|o| o.start_ns).collect();
+            assert!(issued.len() as i64 == all.len() && issued.is_sorted());
+            all.change(1, .., |o| o.due_ns = o.start_ns).unwrap();
+            assert_eq!(all.of(1, 456).unwrap().due_ns, 4561);
+            assert_eq!(all.of(0, 456).unwrap().due_ns, i64::MIN);
+        }
     }
 }

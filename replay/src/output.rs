@@ -1,6 +1,6 @@
 //! The result of a replay as a reel: the original's rows with the replay's times and results.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
@@ -10,7 +10,13 @@ use ioreel_traces::{
     rows,
 };
 
-use crate::{ReplayError, outcomes::Outcomes, plan::Plan};
+use crate::{
+    ReplayError,
+    chunk::Chunk,
+    engine::Outcome,
+    outcomes::Outcomes,
+    plan::{Act, Plan},
+};
 
 /// What the result reel says of its making.
 #[derive(Debug)]
@@ -41,14 +47,12 @@ pub(crate) fn write(
     outcomes: &Outcomes,
     making: Making,
 ) -> Result<(), ReplayError> {
-    let rows = plan.recs.iter().map(|r| r.row as usize + 1).max().unwrap_or(0);
-    let mut by_row = vec![None; rows];
-    for o in outcomes.iter() {
-        by_row[plan.recs[o.rec as usize].row as usize] = Some(o);
-    }
-    for (row, op) in original.rows::<rows::Op>().enumerate().take(rows) {
+    let mut cursors: Vec<Cursor> = Vec::new();
+    cursors.resize_with(plan.tasks.len(), Cursor::default);
+    for (row, op) in original.rows::<rows::Op>().enumerate() {
         let op = op?;
-        let Some(o) = by_row[row] else { continue };
+        let Some(task) = plan.task_index.get(&op.task_id) else { continue };
+        let Some(o) = cursors[*task as usize].outcome(plan, outcomes, *task, row as u32) else { continue };
         writer.ops.push(rows::Op {
             orig_op_id: Some(op.op_id),
             op_id: -1,
@@ -87,7 +91,7 @@ pub(crate) fn write(
     let seen = making.seen;
     seen.block.into_iter().try_for_each(|row| writer.block.push(row))?;
     seen.bio.into_iter().try_for_each(|row| writer.bio.push(row))?;
-    let done = outcomes.len() as i64;
+    let done = outcomes.len();
     let mut manifest = Manifest::new(Kind::Replay, "replay");
     manifest.host = host();
     manifest.command = original.manifest.command.clone();
@@ -103,4 +107,49 @@ pub(crate) fn write(
     manifest.replay = Some(making.replay);
     writer.close(manifest)?;
     Ok(())
+}
+
+/// A thread's place while its rows are read once more.
+#[derive(Debug, Default)]
+struct Cursor {
+    chunk: Option<Arc<Chunk>>,
+    index: usize,
+    at: usize,
+    /// Calls that were passed before their row came.
+    passed: Vec<(u32, u32)>,
+}
+
+/// A thread's rows come in the order of its program, but for neighbours that a migration between CPUs put into
+/// different segments: so far one may be away from its place.
+const NEIGHBOURS: usize = 8;
+
+impl Cursor {
+    /// The outcome of the operation in this row, if it was issued.
+    fn outcome(&mut self, plan: &Plan, outcomes: &Outcomes, task: u32, row: u32) -> Option<Outcome> {
+        if let Some(i) = self.passed.iter().position(|(r, _)| *r == row) {
+            return outcomes.of(task, self.passed.swap_remove(i).1);
+        }
+        loop {
+            let chunk = match &self.chunk {
+                Some(chunk) => chunk.clone(),
+                None => self.chunk.insert(plan.chunk(task, self.index)?).clone(),
+            };
+            let calls = chunk.steps.iter().enumerate().skip(self.at).filter_map(|(i, s)| match s.act {
+                Act::Call { rec, .. } => Some((i, chunk.recs[rec as usize].row)),
+                _ => None,
+            });
+            let ahead: Vec<(usize, u32)> = calls.take(NEIGHBOURS).collect();
+            if let Some(found) = ahead.iter().position(|(_, r)| *r == row) {
+                let number = |i: usize| chunk.first + i as u32;
+                self.passed.extend(ahead[..found].iter().map(|(i, r)| (*r, number(*i))));
+                self.at = ahead[found].0 + 1;
+                return outcomes.of(task, number(ahead[found].0));
+            }
+            if !ahead.is_empty() {
+                // Not replayed.
+                return None;
+            }
+            (self.chunk, self.index, self.at) = (None, self.index + 1, 0);
+        }
+    }
 }

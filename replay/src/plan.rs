@@ -1,17 +1,20 @@
 //! The plan: what each thread does, and what each step waits for. Made from a reel alone, without
 //! touching any file system.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use ioreel_traces::rows;
 
 use crate::{
     Skip,
-    edge::Edge,
-    input::{Paths, Rec},
+    chunk::{CHUNK_STEPS, Chunk},
     names::{Names, NodeId},
     procs::Slot,
     sizes::Sizes,
+    store::{Kept, Store},
 };
 
 /// In place of a slot: no valid descriptor, the call is to fail with EBADF.
@@ -19,7 +22,7 @@ pub const BAD_FD: i32 = -1;
 /// In place of a slot: the working directory.
 pub const CWD: i32 = libc::AT_FDCWD;
 
-/// A range of one of the plan's lists.
+/// A range of one of the lists of a [`Chunk`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     /// First index.
@@ -40,7 +43,7 @@ impl Range {
 pub enum Act {
     /// Issues a recorded call.
     Call {
-        /// Index in [`Plan::recs`].
+        /// Index in [`Chunk::recs`].
         rec: u32,
         /// Slot of the descriptor, or of the directory that the path is relative to; [`BAD_FD`], [`CWD`].
         fd: i32,
@@ -48,7 +51,7 @@ pub enum Act {
         fd2: i32,
         /// Slot that receives the new descriptor or address.
         slot: u32,
-        /// Open descriptors (`close_range`) or mappings it acts on, in [`Plan::lists`].
+        /// Open descriptors (`close_range`) or mappings it acts on, in [`Chunk::lists`].
         list: Range,
     },
     /// Starts a thread.
@@ -58,7 +61,7 @@ pub enum Act {
     },
     /// Closes descriptors that closed without a call (exec, replaced by one that is not replayed).
     Close(Range),
-    /// Unmaps what an exec or exit unmapped; cells in [`Plan::lists`].
+    /// Unmaps what an exec or exit unmapped; cells in [`Chunk::lists`].
     Unmap(Range),
     /// Makes the thread's descriptor table its own: exec of a thread that shared it. Pairs (old, new slot).
     Unshare(Range),
@@ -69,21 +72,99 @@ pub enum Act {
 pub struct Step {
     /// What it does.
     pub act: Act,
-    /// What it waits for, in [`Plan::edges`].
+    /// What it waits for, in [`Chunk::edges`].
     pub after: Range,
-    /// Someone waits for it.
-    pub awaited: bool,
+}
+
+/// A thread's program, in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// The pieces, each of [`CHUNK_STEPS`] steps but the last.
+    pub chunks: Vec<Kept<Chunk>>,
+    /// Of each piece, what comes first in it.
+    heads: Vec<Head>,
+    /// Steps that others wait for: a bit each.
+    awaited: Vec<u64>,
+    /// Number of steps.
+    pub steps: u32,
+    /// Of these, calls.
+    pub calls: u32,
+    /// Entry of the first call, ns of the reel.
+    pub first_ns: i64,
+    /// Threads it starts.
+    spawned: Vec<u32>,
+}
+
+/// The beginning of a piece.
+#[derive(Clone, Debug, Default)]
+struct Head {
+    /// Turn of its first call.
+    turn_ns: Option<i64>,
+    /// Threads started before that.
+    spawns: Vec<u32>,
+}
+
+impl Program {
+    /// A step was added.
+    pub(crate) fn added(&mut self, act: Act, turn_ns: i64, start_ns: i64) {
+        let chunk = self.steps as usize / CHUNK_STEPS;
+        if self.heads.len() <= chunk {
+            self.heads.push(Head::default());
+        }
+        let head = &mut self.heads[chunk];
+        match act {
+            Act::Call { .. } => {
+                head.turn_ns.get_or_insert(turn_ns);
+                if self.calls == 0 {
+                    self.first_ns = start_ns;
+                }
+                self.calls += 1;
+            }
+            Act::Spawn { task } => {
+                self.spawned.push(task);
+                if head.turn_ns.is_none() {
+                    head.spawns.push(task);
+                }
+            }
+            _ => {}
+        }
+        self.steps += 1;
+    }
+
+    /// Somebody waits for a step.
+    pub(crate) fn await_step(&mut self, step: u32) {
+        let word = step as usize / 64;
+        if self.awaited.len() <= word {
+            self.awaited.resize(word + 1, 0);
+        }
+        self.awaited[word] |= 1 << (step % 64);
+    }
+
+    /// Whether somebody waits for a step.
+    pub fn is_awaited(&self, step: u32) -> bool {
+        self.awaited.get(step as usize / 64).is_some_and(|w| w & 1 << (step % 64) != 0)
+    }
+
+    /// Threads it starts.
+    pub fn spawned(&self) -> &[u32] {
+        &self.spawned
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps == 0
+    }
 }
 
 /// A recorded thread as it is replayed.
 #[derive(Clone, Debug, Default)]
 pub struct TaskPlan {
     /// Its steps.
-    pub program: Vec<Step>,
+    pub program: Program,
     /// `CLONE_*` flags.
     pub clone_flags: i64,
-    /// Descriptors it inherits by copy: pairs (parent's slot, own slot) in [`Plan::pairs`].
-    pub copies: Range,
+    /// Descriptors it inherits by copy: parent's slot, own slot.
+    pub copies: Box<[(Slot, Slot)]>,
     /// Born, ns of the reel.
     pub start_ns: i64,
     /// Ended, ns of the reel.
@@ -127,24 +208,16 @@ pub struct OpenAtStart {
 /// All that is to be done, and what is not.
 #[derive(Debug)]
 pub struct Plan {
-    /// Recorded operations, by return.
-    pub recs: Vec<Rec>,
-    /// Paths of `recs`.
-    pub paths: Paths,
-    /// Values of extended attributes.
-    pub values: Vec<Box<[u8]>>,
     /// Threads.
     pub tasks: Vec<TaskPlan>,
-    /// Edges of all steps.
-    pub edges: Vec<Edge>,
-    /// Lists of slots.
-    pub lists: Vec<u32>,
-    /// Pairs of slots.
-    pub pairs: Vec<(Slot, Slot)>,
+    /// Index in `tasks` by task id.
+    pub task_index: HashMap<i64, u32>,
+    /// Where their programs are.
+    pub store: Store,
     /// Number of descriptor cells.
     pub fd_slots: usize,
-    /// Mapping cells: the length of each mapping.
-    pub map_bytes: Vec<i64>,
+    /// Number of mapping cells.
+    pub map_slots: usize,
     /// The reel's name space before the workload.
     pub tree: Vec<rows::Tree>,
     /// Number of operations to issue.
@@ -157,10 +230,8 @@ pub struct Plan {
     pub end_sizes: HashMap<NodeId, i64>,
     /// Sizes and room.
     pub sizes: Sizes,
-    /// Whether the file of a byte-counting call is regular, by `recs` index: a bit each.
-    pub regular: Vec<bool>,
-    /// Names of files by id, where known: for messages.
-    pub file_paths: HashMap<i64, String>,
+    /// The longest write, bytes.
+    pub longest_write_bytes: i64,
     /// When the last recorded operation returned, ns of the reel.
     pub last_end_ns: i64,
 }
@@ -171,57 +242,67 @@ impl Plan {
         self.skipped.iter().map(|(k, n)| (k.label().to_owned(), *n)).collect()
     }
 
-    /// The turn of the first call that `task`, from this step on, or a thread that it starts before, issues.
-    pub fn next_turn(&self, task: u32, from: usize) -> Option<i64> {
+    /// A piece of a thread's program; `None` at its end, or when it cannot be read any more.
+    pub fn chunk(&self, task: u32, index: usize) -> Option<Arc<Chunk>> {
+        let kept = self.tasks[task as usize].program.chunks.get(index)?;
+        self.store.get(kept).map_err(|e| log::error!("the plan cannot be read back: {e}")).ok()
+    }
+
+    /// Each step of a thread's program.
+    pub fn each_step(&self, task: u32, mut each: impl FnMut(u32, &Step, &Chunk)) {
+        let mut index = 0;
+        while let Some(chunk) = self.chunk(task, index) {
+            for (i, step) in chunk.steps.iter().enumerate() {
+                each(chunk.first + i as u32, step, &chunk);
+            }
+            index += 1;
+        }
+    }
+
+    /// The turn of the first call that `task`, from step `from` of this piece on, or a thread that it starts before, issues.
+    pub fn next_turn(&self, task: u32, chunk: &Chunk, from: usize) -> Option<i64> {
         let mut first: Option<i64> = None;
-        let mut at_most = |turn: i64| first = Some(first.map_or(turn, |f: i64| f.min(turn)));
-        for step in self.tasks[task as usize].program.iter().skip(from) {
+        for step in chunk.steps.iter().skip(from) {
             match step.act {
-                Act::Call { rec, .. } => {
-                    at_most(self.recs[rec as usize].turn_ns);
-                    break;
-                }
-                Act::Spawn { task } => {
-                    if let Some(turn) = self.tasks[task as usize].first_turn_ns {
-                        at_most(turn);
-                    }
-                }
+                Act::Call { rec, .. } => return at_most(first, Some(chunk.recs[rec as usize].turn_ns)),
+                Act::Spawn { task } => first = at_most(first, self.tasks[task as usize].first_turn_ns),
                 _ => {}
+            }
+        }
+        at_most(first, self.turn_from(task, chunk.first as usize / CHUNK_STEPS + 1))
+    }
+
+    fn turn_from(&self, task: u32, chunk: usize) -> Option<i64> {
+        let mut first = None;
+        for head in self.tasks[task as usize].program.heads.iter().skip(chunk) {
+            for child in &head.spawns {
+                first = at_most(first, self.tasks[*child as usize].first_turn_ns);
+            }
+            if head.turn_ns.is_some() {
+                return at_most(first, head.turn_ns);
             }
         }
         first
     }
 
-    /// Removes threads that do nothing, and marks the steps that others wait for.
+    /// Removes threads that do nothing, and finds first turns.
     pub(crate) fn finish(&mut self) {
-        for i in (0..self.tasks.len()).rev() {
-            let empty: Vec<bool> = self.tasks[i]
-                .program
-                .iter()
-                .map(|s| match s.act {
-                    Act::Spawn { task } => self.tasks[task as usize].program.is_empty(),
-                    _ => false,
-                })
-                .collect();
-            // Steps keep their index, which edges name: a program goes only as a whole.
-            if self.tasks[i]
-                .program
-                .iter()
-                .zip(&empty)
-                .all(|(s, e)| *e || !matches!(s.act, Act::Call { .. } | Act::Spawn { .. }))
-            {
-                self.tasks[i].program = Vec::new();
-            }
-        }
         // Threads come after those that start them.
-        for task in (0..self.tasks.len()).rev() {
-            self.tasks[task].first_turn_ns = self.next_turn(task as u32, 0);
-        }
-        for s in &self.edges {
-            if let Some(step) = self.tasks[s.on.task as usize].program.get_mut(s.on.step as usize) {
-                step.awaited = true;
+        for i in (0..self.tasks.len()).rev() {
+            let program = &self.tasks[i].program;
+            let busy = |task: &u32| !self.tasks[*task as usize].program.is_empty();
+            // Steps keep their index, which edges name: a program goes only as a whole.
+            if program.calls == 0 && !program.spawned.iter().any(busy) {
+                self.tasks[i].program = Program::default();
             }
+            self.tasks[i].first_turn_ns = self.turn_from(i as u32, 0);
         }
-        self.paths.freeze();
+    }
+}
+
+fn at_most(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }

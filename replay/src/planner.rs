@@ -3,25 +3,26 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
-    mem,
 };
 
 use ioreel_traces::text::to_bytes;
 
 use crate::{
-    Skip,
-    edge::{EdgeKind, Kinds},
+    ReplayError, Skip,
+    draft::Draft,
+    edge::Kinds,
     input::{Input, NO_ID, Rec},
     linear::Known,
     names::{Kind, Names, NodeId, ROOT},
-    order::{FINISH, Order, OrderMode, Stamp},
-    plan::{Act, OpenAtStart, Plan, Range, Root, Step, TaskPlan},
+    order::{Order, OrderMode},
+    plan::{Act, OpenAtStart, Plan, Root, TaskPlan},
     procs::{Entry, Maps, Place, Procs},
     sizes::Sizes,
+    store::{DEFAULT_MEMORY_BYTES, Store},
 };
 
 /// What the plan depends on beside the reel.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PlanOptions {
     /// Which constraints to keep.
     pub order: OrderMode,
@@ -31,6 +32,20 @@ pub struct PlanOptions {
     pub roots: Vec<Vec<u8>>,
     /// Whether owners can be set.
     pub privileged: bool,
+    /// Of the plan, so much is kept in memory, the rest in an unnamed file.
+    pub memory_bytes: usize,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            order: OrderMode::default(),
+            without: Kinds::NONE,
+            roots: Vec::new(),
+            privileged: false,
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+        }
+    }
 }
 
 /// Moments at which something other than an operation happens.
@@ -68,76 +83,82 @@ pub(crate) struct Planner {
     pub(crate) order: Order,
     pub(crate) sizes: Sizes,
     pub(crate) tasks: Vec<TaskPlan>,
-    pub(crate) lists: Vec<u32>,
-    pub(crate) pairs: Vec<(u32, u32)>,
-    pub(crate) map_bytes: Vec<i64>,
+    /// By thread: the piece of its program that is being made.
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) store: Store,
     pub(crate) skipped: std::collections::BTreeMap<Skip, i64>,
-    pub(crate) regular: Vec<bool>,
     /// File now behind a name, as far as an open or stat told.
     pub(crate) file_at: HashMap<NodeId, i64>,
     /// Names a file has beyond the first.
     pub(crate) more_names: HashMap<i64, i32>,
     /// Ended children whose parent has not acted since.
-    joins: Vec<Vec<u32>>,
+    pub(crate) joins: Vec<Vec<u32>>,
     /// By thread: the turn of its latest step.
-    turns: Vec<i64>,
-    calls: i64,
+    pub(crate) turns: Vec<i64>,
+    pub(crate) calls: i64,
+    pub(crate) longest_write_bytes: i64,
+    last_end_ns: i64,
+    /// A piece could not be kept.
+    pub(crate) failed: Option<std::io::Error>,
 }
 
 /// Makes the plan of a reel.
-pub fn plan(mut input: Input, options: PlanOptions) -> Plan {
-    let recs = mem::take(&mut input.recs);
-    let n = input.tasks.len();
-    let last_end_ns = recs.iter().map(|r| r.end_ns).max().unwrap_or(0);
+///
+/// # Errors
+/// When the reel cannot be read, or the plan not be kept.
+pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
     let mut p = Planner {
         names: Names::new(&options.roots),
         order: Order::new(options.order, options.without),
         procs: Procs::default(),
         sizes: Sizes::default(),
-        tasks: vec![TaskPlan::default(); n],
-        lists: Vec::new(),
-        pairs: Vec::new(),
-        map_bytes: Vec::new(),
+        store: Store::new(options.memory_bytes),
+        tasks: Vec::new(),
+        drafts: Vec::new(),
         skipped: Default::default(),
-        regular: vec![false; recs.len()],
         file_at: HashMap::new(),
         more_names: HashMap::new(),
-        joins: vec![Vec::new(); n],
-        turns: vec![i64::MIN; n],
+        joins: Vec::new(),
+        turns: Vec::new(),
         calls: 0,
+        longest_write_bytes: 0,
+        last_end_ns: 0,
+        failed: None,
         options,
         input,
     };
+    p.grow();
+    p.load_tree();
+    p.start_roots();
+    p.walk()?;
+    for task in 0..p.tasks.len() {
+        p.seal(task);
+    }
+    if let Some(source) = p.failed {
+        return Err(ReplayError::Io { doing: "keeping the plan in the folder for temporary files", source });
+    }
     if p.input.other_layers > 0 {
         p.skipped.insert(Skip::OtherLayer, p.input.other_layers);
     }
-    p.load_tree();
-    p.start_roots();
-    let recs = p.walk(recs);
     p.names.unfold();
     let end_sizes = p.file_at.iter().filter_map(|(node, file)| Some((*node, p.sizes.exact(*file)?))).collect();
     let mut plan = Plan {
-        recs,
         end_sizes,
-        file_paths: p.input.files.into_iter().filter_map(|(id, f)| Some((id, f.path?.to_string()))).collect(),
-        paths: p.input.paths,
-        values: p.input.values,
         tasks: p.tasks,
-        edges: p.order.edges,
-        lists: p.lists,
-        pairs: p.pairs,
+        task_index: p.input.task_index,
+        store: p.store,
         fd_slots: p.procs.slots as usize,
-        map_bytes: p.map_bytes,
+        map_slots: p.procs.map_slots as usize,
         tree: p.input.tree,
         calls: p.calls,
         skipped: p.skipped,
         names: p.names,
         sizes: p.sizes,
-        regular: p.regular,
-        last_end_ns,
+        longest_write_bytes: p.longest_write_bytes,
+        last_end_ns: p.last_end_ns,
     };
     plan.finish();
-    plan
+    Ok(plan)
 }
 
 impl Planner {
@@ -190,7 +211,7 @@ impl Planner {
         let mine: Vec<_> = self.input.fds.iter().filter(|f| f.task_id == t.task_id).cloned().collect();
         for f in mine {
             let info = f.file.and_then(|f| self.input.files.get(&f)).cloned();
-            let kind = info.as_ref().map_or(Kind::Unknown, |i| Kind::from_name(&i.kind));
+            let kind = info.as_ref().map_or(Kind::Unknown, |i| i.kind);
             let path = info.and_then(|i| i.path);
             let node = path.as_ref().map(|p| self.names.literal(&to_bytes(p)));
             let skip = kind
@@ -203,7 +224,7 @@ impl Planner {
                     let node = node.unwrap_or(ROOT);
                     let append = f.flags as i32 & libc::O_APPEND != 0;
                     let file = f.file.unwrap_or(NO_ID);
-                    let ofd = self.procs.new_ofd(node, file, kind, Some(f.offset_bytes), append);
+                    let ofd = self.new_ofd(node, file, kind, Some(f.offset_bytes), append);
                     if skip.is_none() {
                         self.names.prove_present(node, kind, None);
                         let pre = self.names.pre(node);
@@ -243,7 +264,7 @@ impl Planner {
     }
 
     /// Goes through operations and events in the order in which they took effect.
-    fn walk(&mut self, mut recs: Vec<Rec>) -> Vec<Rec> {
+    fn walk(&mut self) -> Result<(), ReplayError> {
         let mut events: Vec<(i64, Event)> = Vec::new();
         for (i, t) in self.input.tasks.iter().enumerate() {
             if self.tasks[i].root.is_none() {
@@ -256,66 +277,80 @@ impl Planner {
         events.extend(self.input.execs.iter().enumerate().map(|(i, e)| (e.exec_ns, Event::Exec(i as u32))));
         events.sort_unstable();
         let mut events = events.into_iter().peekable();
-        let mut by_start: Vec<u32> = (0..recs.len() as u32).collect();
-        by_start.sort_by_key(|i| recs[*i as usize].start_ns);
-        let mut starts = by_start.into_iter().peekable();
-        let mut done = vec![false; recs.len()];
-        // Entered and not yet taken effect; no more than there are threads.
-        let mut pool: Vec<u32> = Vec::new();
+        // Entered and not yet taken effect, by number and row; no more than there are threads.
+        let mut pool: Vec<(u32, u32)> = Vec::new();
         let mut load = Load::default();
-        for i in 0..recs.len() {
-            let end = recs[i].end_ns;
+        while let Some((id, end)) = self.input.next()? {
+            self.grow();
+            self.last_end_ns = end;
             while let Some((_, event)) = events.next_if(|(t, _)| *t < end) {
                 self.event(event);
             }
-            while let Some(s) = starts.next_if(|s| recs[*s as usize].start_ns < end) {
-                let file = self.input.files.get(&recs[s as usize].file);
-                let r = &mut recs[s as usize];
-                r.ended_before = self.order.ended();
-                if r.call != crate::Call::Other && file.is_none_or(|f| Kind::from_name(&f.kind).skip().is_none()) {
+            while let Some((s, row)) = self.input.entered(end) {
+                let ended = self.order.ended();
+                let Some(r) = &mut self.input.recs[s as usize] else { continue };
+                r.ended_before = ended;
+                let skip = self.input.files.get(&r.file).and_then(|f| f.kind.skip());
+                if r.call != crate::Call::Other && skip.is_none() {
                     r.together = load.enter(r.start_ns, r.end_ns);
                 }
-                pool.push(s);
+                pool.push((s, row));
             }
-            pool.retain(|p| !done[*p as usize]);
-            if !done[i] {
-                self.take_effect(&mut recs, i as u32, &pool, &mut done);
+            pool.retain(|(id, row)| self.input.is_at_hand(*id, *row));
+            if let Some(rec) = self.input.take(id) {
+                self.take_effect(*rec, &pool);
+            }
+            self.input.free(id);
+            if self.input.forget_texts() {
+                self.drafts.iter_mut().for_each(|d| d.texts.clear());
             }
         }
         for (_, event) in events {
             self.event(event);
         }
-        recs
+        Ok(())
     }
 
-    /// Commits operation `i`, and before it those among the ones in flight that must have come first.
-    fn take_effect(&mut self, recs: &mut [Rec], i: u32, pool: &[u32], done: &mut [bool]) {
-        done[i as usize] = true;
-        let rivals: Vec<u32> = pool
-            .iter()
-            .copied()
-            .filter(|p| !done[*p as usize] && recs[*p as usize].task != recs[i as usize].task)
-            .collect();
-        if !rivals.is_empty() {
-            let mine = self.touches(&recs[i as usize]);
-            for p in rivals {
-                if done[p as usize] {
+    /// Makes room for threads that only operations tell of.
+    fn grow(&mut self) {
+        let n = self.input.tasks.len();
+        if self.tasks.len() < n {
+            self.tasks.resize_with(n, TaskPlan::default);
+            self.drafts.resize_with(n, Draft::default);
+            self.joins.resize_with(n, Vec::new);
+            self.turns.resize(n, i64::MIN);
+        }
+    }
+
+    /// Commits an operation, and before it those among the ones in flight that must have come first.
+    fn take_effect(&mut self, mut rec: Rec, pool: &[(u32, u32)]) {
+        if !pool.is_empty() {
+            let mine = self.touches(&rec);
+            for (id, row) in pool {
+                if !self.input.is_at_hand(*id, *row) {
                     continue;
                 }
-                let theirs = self.touches(&recs[p as usize]);
-                match self.order_of(&theirs, &mine) {
-                    Known::First => self.take_effect(recs, p, pool, done),
-                    Known::Second | Known::Unrelated => {}
+                let Some(other) = self.input.take(*id) else { continue };
+                let theirs = if other.task == rec.task { Vec::new() } else { self.touches(&other) };
+                let known = self.order_of(&theirs, &mine);
+                if known == Known::First {
+                    self.take_effect(*other, pool);
+                    continue;
+                }
+                self.input.recs[*id as usize] = Some(other);
+                match known {
+                    Known::First | Known::Second | Known::Unrelated => {}
                     // Results fit either way: which was first nobody can tell, so another result is as good.
                     Known::Unknown => {
-                        recs[i as usize].raced = true;
-                        recs[p as usize].raced = true;
+                        rec.raced = true;
+                        if let Some(other) = &mut self.input.recs[*id as usize] {
+                            other.raced = true;
+                        }
                     }
                 }
             }
         }
-        let rec = recs[i as usize].clone();
-        self.commit(i, &rec, &mut recs[i as usize]);
+        self.commit(&rec);
     }
 
     fn event(&mut self, event: Event) {
@@ -346,19 +381,16 @@ impl Planner {
         });
         self.order.fork(at, c);
         let copies = self.procs.fork(parent as usize, c, flags);
-        self.tasks[c].copies = self.pair_list(&copies);
+        self.tasks[c].copies = copies.into();
+        // Nothing the child does goes before what its making waits for.
+        self.turns[c] = self.turns[parent as usize];
     }
 
-    pub(crate) fn pair_list(&mut self, pairs: &[(u32, u32)]) -> Range {
-        let from = self.pairs.len() as u32;
-        self.pairs.extend_from_slice(pairs);
-        Range { from, len: pairs.len() as u32 }
-    }
-
-    pub(crate) fn slot_list(&mut self, slots: impl IntoIterator<Item = u32>) -> Range {
-        let from = self.lists.len() as u32;
-        self.lists.extend(slots);
-        Range { from, len: self.lists.len() as u32 - from }
+    /// A new open file description; numbers of those that are closed are used again.
+    pub(crate) fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, append: bool) -> u32 {
+        let ofd = self.procs.new_ofd(node, file, kind, pos, append);
+        self.order.forget_position(ofd);
+        ofd
     }
 
     fn exec(&mut self, i: u32) {
@@ -377,7 +409,7 @@ impl Planner {
         }
         let copies = self.procs.unshare_table(task);
         if !copies.is_empty() {
-            let range = self.pair_list(&copies);
+            let range = self.pair_list(task, &copies);
             self.push(task, Act::Unshare(range), i64::MAX, |_| ());
         }
         let table = self.procs.of(task).table;
@@ -387,12 +419,10 @@ impl Planner {
         for fd in gone {
             let (old, last) = self.procs.remove(task, fd);
             slots.extend(old.and_then(|e| e.slot.ok()));
-            if let Some(file) = last {
-                self.sizes.closed(file);
-            }
+            self.closed(last);
         }
         if !slots.is_empty() {
-            let range = self.slot_list(slots);
+            let range = self.slot_list(task, slots);
             self.push(task, Act::Close(range), i64::MAX, |_| ());
         }
         let maps = self.procs.drop_maps(task);
@@ -402,7 +432,7 @@ impl Planner {
 
     fn unmap(&mut self, task: usize, maps: Maps) {
         if !maps.is_empty() {
-            let range = self.slot_list(maps.into_values().map(|(_, slot)| slot));
+            let range = self.slot_list(task, maps.into_values().map(|(_, slot)| slot));
             self.push(task, Act::Unmap(range), i64::MAX, |_| ());
         }
     }
@@ -414,7 +444,10 @@ impl Planner {
         let (last, maps) = self.procs.exit(task);
         self.unmap(task, maps);
         for file in last {
-            self.sizes.closed(file);
+            self.closed(Some(file));
+        }
+        if self.drafts[task].chunk.steps.is_empty() {
+            self.drafts[task] = Draft::default();
         }
         let parent = self.input.tasks[task].parent.and_then(|p| self.input.task_index.get(&p)).copied();
         if let Some(parent) = parent
@@ -425,44 +458,14 @@ impl Planner {
         }
     }
 
-    /// Adds a step to a thread's program; `uses` names its resources.
-    pub(crate) fn push(&mut self, task: usize, act: Act, start_ns: i64, uses: impl FnOnce(&mut Self)) -> Stamp {
-        let step = self.tasks[task].program.len();
-        self.order.begin(task, step);
-        // What began before the child's end cannot have waited for it.
-        let (ended, still): (Vec<u32>, Vec<u32>) = mem::take(&mut self.joins[task])
-            .into_iter()
-            .partition(|c| self.tasks[*c as usize].exit_ns.is_none_or(|e| e <= start_ns));
-        self.joins[task] = still;
-        for child in ended {
-            self.order.after(Stamp { task: child, step: FINISH }, EdgeKind::Life);
-        }
-        uses(self);
-        let (from, len) = self.order.end();
-        self.take_turn(task, from, len);
-        self.tasks[task].program.push(Step { act, after: Range { from, len }, awaited: false });
-        if matches!(act, Act::Call { .. }) {
-            self.calls += 1;
-        }
-        Stamp { task: task as u32, step: step as u32 }
-    }
-
-    /// Gives the step a turn: by recorded start, and later than all it waits for. What keeps the recorded
-    /// number in flight issues by turns, and cannot wait for one that waits for it.
-    fn take_turn(&mut self, task: usize, from: u32, len: u32) {
-        let after = self.order.edges[from as usize..(from + len) as usize].iter();
-        let last = after.map(|e| self.turns[e.on.task as usize].saturating_add(1)).max().unwrap_or(i64::MIN);
-        self.turns[task] = self.turns[task].max(last);
-    }
-
-    /// The turn of the call that `task` is about to be given.
-    pub(crate) fn turn(&mut self, task: usize, start_ns: i64) -> i64 {
-        self.turns[task] = self.turns[task].max(start_ns);
-        self.turns[task]
-    }
-
     pub(crate) fn skip(&mut self, why: Skip) {
         *self.skipped.entry(why).or_default() += 1;
+    }
+
+    /// Nothing can be heard of a file any more.
+    pub(crate) fn forget(&mut self, file: i64) {
+        self.input.files.remove(&file);
+        self.order.forget_file(file);
     }
 
     pub(crate) fn forget_file(&mut self, node: NodeId) {
@@ -472,7 +475,10 @@ impl Planner {
                 *more -= 1;
             } else {
                 let open = self.procs.opens.get(&file).is_some_and(|n| *n > 0);
-                self.sizes.unlinked(file, open);
+                self.more_names.remove(&file);
+                if self.sizes.unlinked(file, open) {
+                    self.forget(file);
+                }
             }
         }
     }

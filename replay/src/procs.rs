@@ -1,7 +1,7 @@
 //! A model of the recorded processes: descriptor tables, working directories and mappings, shared and
 //! inherited as fork and exec do it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     Skip,
@@ -87,7 +87,9 @@ pub struct Procs {
     /// Open file descriptions.
     pub ofds: Vec<Ofd>,
     /// Of these, open directories: what moves when a directory is renamed.
-    directories: Vec<u32>,
+    directories: BTreeSet<u32>,
+    /// Numbers of those that are closed.
+    free_ofds: Vec<u32>,
     /// By thread.
     pub uses: Vec<Use>,
     /// Descriptors open per file: an unlinked file keeps its space until the last goes.
@@ -96,6 +98,12 @@ pub struct Procs {
     pub slots: u32,
     /// The rest of each thread's block.
     blocks: HashMap<usize, std::ops::Range<Slot>>,
+    /// By thread: cells of descriptors it closed. It alone may use them again: whoever else would have to wait for it.
+    free_slots: HashMap<usize, Vec<Slot>>,
+    /// Mapping cells handed out.
+    pub map_slots: u32,
+    /// Likewise.
+    free_maps: HashMap<usize, Vec<Slot>>,
 }
 
 /// Cells that a thread takes at a time: a cache line of them, so that threads do not share lines.
@@ -114,6 +122,9 @@ pub mod clone {
 impl Procs {
     /// A new cell, to be filled by thread `task`.
     pub fn new_slot(&mut self, task: usize) -> Slot {
+        if let Some(slot) = self.free_slots.get_mut(&task).and_then(Vec::pop) {
+            return slot;
+        }
         let block = self.blocks.entry(task).or_default();
         if block.start >= block.end {
             *block = self.slots..self.slots + BLOCK_SLOTS;
@@ -121,6 +132,24 @@ impl Procs {
         }
         block.start += 1;
         block.start - 1
+    }
+
+    /// Thread `task` has closed what is in the cell.
+    pub fn free_slot(&mut self, task: usize, slot: Slot) {
+        self.free_slots.entry(task).or_default().push(slot);
+    }
+
+    /// A new cell for a mapping that thread `task` makes.
+    pub fn new_map(&mut self, task: usize) -> Slot {
+        self.free_maps.get_mut(&task).and_then(Vec::pop).unwrap_or_else(|| {
+            self.map_slots += 1;
+            self.map_slots - 1
+        })
+    }
+
+    /// Thread `task` has unmapped it.
+    pub fn free_map(&mut self, task: usize, slot: Slot) {
+        self.free_maps.entry(task).or_default().push(slot);
     }
 
     /// Starts thread `task` with tables of its own.
@@ -205,10 +234,19 @@ impl Procs {
     /// A new open file description.
     pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, append: bool) -> u32 {
         *self.opens.entry(file).or_default() += 1;
-        let id = self.ofds.len() as u32;
-        self.ofds.push(Ofd { node, file, kind, pos, append, refs: 0 });
+        let new = Ofd { node, file, kind, pos, append, refs: 0 };
+        let id = match self.free_ofds.pop() {
+            Some(id) => {
+                self.ofds[id as usize] = new;
+                id
+            }
+            None => {
+                self.ofds.push(new);
+                self.ofds.len() as u32 - 1
+            }
+        };
         if matches!(kind, Kind::Directory | Kind::Unknown) {
-            self.directories.push(id);
+            self.directories.insert(id);
         }
         id
     }
@@ -236,9 +274,15 @@ impl Procs {
             return None;
         }
         let file = o.file;
+        self.directories.remove(&ofd);
+        self.free_ofds.push(ofd);
         let opens = self.opens.get_mut(&file)?;
         *opens = opens.saturating_sub(1);
-        (*opens == 0).then_some(file)
+        let last = *opens == 0;
+        if last {
+            self.opens.remove(&file);
+        }
+        last.then_some(file)
     }
 
     /// Ends a thread. Returns the files whose last descriptor went with it, and the mappings that end.
@@ -250,6 +294,8 @@ impl Procs {
         self.uses[task].alive = false;
         self.uses[task].ended = true;
         self.blocks.remove(&task);
+        self.free_slots.remove(&task);
+        self.free_maps.remove(&task);
         let mut last = Vec::new();
         let table = &mut self.tables[u.table];
         table.users -= 1;
@@ -282,7 +328,6 @@ impl Procs {
                 place.value.cwd = Ok(moved(cwd));
             }
         }
-        self.directories.retain(|d| self.ofds[*d as usize].refs > 0);
         for d in &self.directories {
             let ofd = &mut self.ofds[*d as usize];
             ofd.node = moved(ofd.node);

@@ -1,7 +1,7 @@
 //! A replay from reel to report.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
@@ -11,6 +11,7 @@ use ioreel_traces::{
     Reel,
     disk::DiskActivity,
     manifest::{Clock, Mount, Replay as Made, Span, State},
+    rows::File,
 };
 use serde::Serialize;
 
@@ -27,6 +28,7 @@ use crate::{
     planner::{PlanOptions, plan},
     prepare::{self, Preparation},
     target::{Target, drop_caches},
+    timing::tell_dues,
     verdict::{Facts, Judgement, Limits, judge},
     watch::Watch,
     world::{Manner, World, monotonic_ns},
@@ -64,6 +66,8 @@ pub struct Config {
     pub limits: Limits,
     /// Calls are skipped, and nothing is written: to measure the replayer itself.
     pub dry_run: bool,
+    /// Of the plan, and of what became of it, so much each is kept in memory, the rest in unnamed files.
+    pub memory_bytes: usize,
 }
 
 /// What is about to be done.
@@ -158,8 +162,14 @@ impl Replay {
         let target = Target::open(&config.target, config.force)?;
         let privilege = contain::acquire()?;
         let roots = config.roots.iter().map(|r| normal(r)).collect();
-        let options = PlanOptions { order: config.order, without: config.without, roots, privileged: privilege.root };
-        let plan = plan(Input::read(&reel)?, options);
+        let options = PlanOptions {
+            order: config.order,
+            without: config.without,
+            memory_bytes: config.memory_bytes,
+            roots,
+            privileged: privilege.root,
+        };
+        let plan = plan(Input::read(&reel)?, options)?;
         let preparation = Preparation::of(&plan, privilege.root);
         let summary = Summary {
             operations: plan.calls,
@@ -196,10 +206,14 @@ impl Replay {
         let Self { config, reel, plan, preparation, target, privilege, summary } = self;
         let writer = config.result.as_deref().filter(|_| !config.dry_run).map(output::create).transpose()?;
         contain::lift_limits();
-        let longest = plan.recs.iter().filter(|r| r.call.writes()).map(|r| r.len_bytes.max(0)).max().unwrap_or(0);
-        let source = Source::new(1, longest as usize)?;
-        let manner = Manner { clockwork: config.clockwork, spin_ns: config.spin_ns, skip_calls: config.dry_run };
-        let world = Arc::new(World::new(plan, source, manner, privilege));
+        let source = Source::new(1, plan.longest_write_bytes as usize)?;
+        let manner = Manner {
+            clockwork: config.clockwork,
+            spin_ns: config.spin_ns,
+            skip_calls: config.dry_run,
+            memory_bytes: config.memory_bytes,
+        };
+        let world = Arc::new(World::new(plan, source, manner, privilege)?);
         let (told, phases) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let (items, directory, inner) = (preparation.items, target.path.clone(), world.clone());
@@ -246,7 +260,7 @@ impl Replay {
             DiskActivity::default()
         });
         warnings.extend(world.take_warnings());
-        let mut outcomes = world.take_outcomes();
+        let mut outcomes = world.take_outcomes()?;
         let tree = if dry {
             None
         } else {
@@ -256,15 +270,18 @@ impl Replay {
         };
         let lost = reel.manifest.ledger.get("ops").map_or(0, |l| l.lost);
         let facts = Facts { lost, tree, dry };
-        let verdict = judge(&world.plan, config.clockwork, &mut outcomes, config.limits, facts);
+        let mut verdict = judge(&world.plan, config.clockwork, &outcomes, config.limits, facts);
+        name_files(&reel, &mut verdict)?;
+        let last = world.plan.tasks.iter().enumerate().filter_map(|(i, _)| outcomes.last(i as u32));
+        let elapsed_ns = last.map(|o| o.end_ns).max().unwrap_or(0);
         let span = &reel.manifest.span;
         let report = Report {
             pace: config.clockwork.pace.name(),
             order: config.order.name(),
             catch_up: config.clockwork.catch_up.name(),
             dry_run: dry,
-            done: outcomes.len() as i64,
-            elapsed_ns: outcomes.iter().map(|o| o.end_ns).max().unwrap_or(0),
+            done: outcomes.len(),
+            elapsed_ns,
             original_elapsed_ns: world.plan.last_end_ns,
             synced_ns: (!dry).then_some(sync_end_ns),
             original_synced_ns: span.elapsed_ns.max(world.plan.last_end_ns).saturating_add(span.settle_ns),
@@ -276,11 +293,35 @@ impl Replay {
             summary,
         };
         if let Some(writer) = writer {
+            if matches!(config.clockwork.pace, Pace::Max | Pace::Load) {
+                tell_dues(&world.plan, &mut outcomes)
+                    .map_err(|source| ReplayError::Io { doing: "keeping outcomes", source })?;
+            }
             let making = making(&config, &report, &world, &target, (sync_start_ns, sync_ret), seen);
             output::write(writer, &reel, &world.plan, &outcomes, making)?;
         }
         Ok(report)
     }
+}
+
+/// Gives examples that have no path the one of their file.
+fn name_files(reel: &Reel, verdict: &mut Judgement) -> Result<(), ReplayError> {
+    let examples = || verdict.results.differences.iter().flat_map(|d| &d.examples);
+    let wanted: HashSet<i64> = examples().filter(|e| e.path.is_none()).filter_map(|e| e.file).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let mut paths = HashMap::new();
+    for file in reel.rows::<File>() {
+        let file = file?;
+        if wanted.contains(&file.file) {
+            paths.insert(file.file, file.path.map(|p| p.to_string()));
+        }
+    }
+    for e in verdict.results.differences.iter_mut().flat_map(|d| &mut d.examples).filter(|e| e.path.is_none()) {
+        e.path = e.file.and_then(|f| paths.get(&f).cloned().flatten());
+    }
+    Ok(())
 }
 
 /// CPU time of this process so far.

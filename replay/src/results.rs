@@ -4,7 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{errno::errno_name, input::NONE, outcomes::Outcomes, plan::Plan};
+use crate::{
+    chunk::Chunk,
+    engine::Outcome,
+    errno::errno_name,
+    input::{NO_ID, NONE, Rec},
+    outcomes::Outcomes,
+    plan::{Act, Plan},
+};
 
 /// Examples kept of each kind of difference.
 const EXAMPLES: usize = 3;
@@ -60,6 +67,8 @@ pub struct Example {
     pub start_ns: i64,
     /// Its path, or that of its file.
     pub path: Option<String>,
+    /// Its file: key into the reel's `files`.
+    pub file: Option<i64>,
     /// Its recorded result.
     pub recorded: i64,
     /// Its result in the replay.
@@ -92,13 +101,8 @@ pub struct Results {
 
 /// How a result compares. Different is success against failure, another errno, another byte count on a regular file or
 /// link; descriptors, addresses and how a directory is cut up differ by nature.
-pub fn class(plan: &Plan, rec: u32, ret: i64) -> Class {
-    let r = &plan.recs[rec as usize];
-    let differs = if r.ret < 0 || ret < 0 {
-        r.ret != ret
-    } else {
-        r.call.counts_bytes() && plan.regular[rec as usize] && r.ret != ret
-    };
+pub fn class(r: &Rec, ret: i64) -> Class {
+    let differs = if r.ret < 0 || ret < 0 { r.ret != ret } else { r.call.counts_bytes() && r.regular && r.ret != ret };
     let cannot = |ret: i64| [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTTY].iter().any(|e| ret == -i64::from(*e));
     match differs {
         false => Class::Same,
@@ -123,15 +127,28 @@ fn moved(bytes: &mut Bytes, call: crate::Call, ret: i64) {
     *to = to.saturating_add(ret);
 }
 
+/// Tells each operation that was replayed, thread after thread.
+pub(crate) fn each_call(plan: &Plan, outcomes: &Outcomes, mut each: impl FnMut(&Rec, &Outcome, &Chunk)) {
+    for task in 0..plan.tasks.len() as u32 {
+        let mut next = outcomes.of_task(task).peekable();
+        plan.each_step(task, |number, step, chunk| {
+            if let Act::Call { rec, .. } = step.act
+                && let Some(o) = next.next_if(|o| o.step == number)
+            {
+                each(&chunk.recs[rec as usize], &o, chunk);
+            }
+        });
+    }
+}
+
 /// Holds every result against the original's.
 pub fn results(plan: &Plan, outcomes: &Outcomes) -> Results {
     let mut out = Results::default();
     let mut groups: BTreeMap<(Class, &'static str, String, String), Difference> = BTreeMap::new();
-    for o in outcomes.iter() {
-        let r = &plan.recs[o.rec as usize];
+    each_call(plan, outcomes, |r, o, chunk| {
         moved(&mut out.original_bytes, r.call, r.ret);
         moved(&mut out.replay_bytes, r.call, o.ret);
-        let class = class(plan, o.rec, o.ret);
+        let class = class(r, o.ret);
         match class {
             Class::Same => out.classes.same += 1,
             Class::Benign => out.classes.benign += 1,
@@ -139,7 +156,7 @@ pub fn results(plan: &Plan, outcomes: &Outcomes) -> Results {
             Class::Wrong => out.classes.wrong += 1,
         }
         if class == Class::Same {
-            continue;
+            return;
         }
         // Counts differ in endless ways: they are one group.
         let (recorded, replayed) = if r.ret >= 0 && o.ret >= 0 {
@@ -158,16 +175,16 @@ pub fn results(plan: &Plan, outcomes: &Outcomes) -> Results {
         });
         group.count += 1;
         if group.examples.len() < EXAMPLES {
-            let path = |i: u32| (i != NONE).then(|| String::from_utf8_lossy(plan.paths.bytes(i)).into_owned());
-            let of_file = || plan.file_paths.get(&r.file).cloned();
+            let path = |i: u32| (i != NONE).then(|| String::from_utf8_lossy(chunk.paths.bytes(i)).into_owned());
             group.examples.push(Example {
                 start_ns: o.start_ns,
-                path: path(r.path).or_else(of_file),
+                path: path(r.path),
+                file: Some(r.file).filter(|f| *f != NO_ID),
                 recorded: r.ret,
                 replayed: o.ret,
             });
         }
-    }
+    });
     out.differences = groups.into_values().collect();
     out.differences.sort_by_key(|g| (std::cmp::Reverse(g.class), -g.count));
     out

@@ -182,20 +182,24 @@ impl Sizes {
     }
 
     /// Its last name went; `open` says whether descriptors still hold it.
-    pub fn unlinked(&mut self, file: i64, open: bool) {
+    /// True when that was the end of the file.
+    pub fn unlinked(&mut self, file: i64, open: bool) -> bool {
         if let Some(f) = self.files.get_mut(&file) {
             f.unlinked = true;
-            if !open {
-                self.freed(file);
-            }
         }
-    }
-
-    /// Its last descriptor went.
-    pub fn closed(&mut self, file: i64) {
-        if self.files.get(&file).is_some_and(|f| f.unlinked) {
+        if !open {
             self.freed(file);
         }
+        !open
+    }
+
+    /// Its last descriptor went. True when that was the end of the file.
+    pub fn closed(&mut self, file: i64) -> bool {
+        let unlinked = self.files.get(&file).is_some_and(|f| f.unlinked);
+        if unlinked {
+            self.freed(file);
+        }
+        unlinked
     }
 
     fn freed(&mut self, file: i64) {

@@ -1,11 +1,14 @@
 //! When operations were issued, against when they should have been. `docs/replay.md` has the definitions.
 
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeMap, io};
 
 use serde::Serialize;
 
 use crate::{
+    chunk::CHUNK_STEPS,
     edge::EdgeKind,
+    engine::Outcome,
+    merge::by_recorded_start,
     order::{FINISH, Stamp},
     outcomes::Outcomes,
     pace::Pace,
@@ -79,77 +82,104 @@ struct Shares {
     within: [i64; 3],
 }
 
-/// Finds it out. At paces without a schedule what could be issued was due, and the outcomes are told so.
-pub fn timing(plan: &Plan, pace: Pace, outcomes: &mut Outcomes) -> Timing {
+/// Finds it out.
+pub fn timing(plan: &Plan, pace: Pace, outcomes: &Outcomes) -> Timing {
     let mut t = Timing::default();
-    dues(plan, pace, outcomes);
-    lateness(plan, outcomes, &mut t);
+    lateness(plan, pace, outcomes, &mut t);
     in_order_of_recording(plan, pace, outcomes, &mut t);
     t
 }
 
 /// When each step's thread and its edges allowed it; told thread after thread, step after step.
-fn each_ready(plan: &Plan, outcomes: &Outcomes, mut tell: impl FnMut(Stamp, i64, &[(EdgeKind, i64)])) {
+fn each_ready(
+    plan: &Plan,
+    of: impl Fn(Stamp) -> Option<Outcome>,
+    mut tell: impl FnMut(Stamp, i64, &[(EdgeKind, i64)]),
+) {
     // Parents come before their children.
     let mut free_at = vec![i64::MIN; plan.tasks.len()];
     let mut ends = Vec::new();
-    for (i, task) in plan.tasks.iter().enumerate() {
-        let mut free = free_at[i];
-        for (at, step) in task.program.iter().enumerate() {
+    for task in 0..plan.tasks.len() as u32 {
+        let mut free = free_at[task as usize];
+        plan.each_step(task, |number, step, chunk| {
             ends.clear();
-            for e in step.after.of(&plan.edges) {
-                let before = match e.on.step {
-                    FINISH => outcomes.last(e.on.task),
-                    step => outcomes.of(e.on.task, step),
-                };
-                ends.extend(before.map(|o| (e.kind, o.end_ns)));
+            for e in step.after.of(&chunk.edges) {
+                ends.extend(of(e.on).map(|o| (e.kind, o.end_ns)));
             }
             free = ends.iter().map(|(_, end)| *end).fold(free, i64::max);
-            let me = Stamp { task: i as u32, step: at as u32 };
+            let me = Stamp { task, step: number };
             match step.act {
                 Act::Spawn { task } => free_at[task as usize] = free,
                 Act::Call { .. } => {
                     tell(me, free, &ends);
-                    if let Some(o) = outcomes.of(me.task, me.step) {
+                    if let Some(o) = of(me) {
                         free = o.end_ns;
                     }
                 }
                 _ => {}
             }
-        }
+        });
     }
 }
 
-/// What has no schedule is due when it can be issued.
-fn dues(plan: &Plan, pace: Pace, outcomes: &mut Outcomes) {
-    if matches!(pace, Pace::Max | Pace::Load) {
-        let mut due: Vec<Vec<i64>> = vec![Vec::new(); plan.tasks.len()];
-        each_ready(plan, outcomes, |me, free, _| {
-            if outcomes.of(me.task, me.step).is_some() {
-                due[me.task as usize].push(free.max(0));
+/// When an operation was due: at paces without a schedule, as soon as it could be issued.
+fn due(pace: Pace, free_ns: i64, o: &Outcome) -> i64 {
+    if matches!(pace, Pace::Max | Pace::Load) { free_ns.max(0) } else { o.due_ns }
+}
+
+/// At paces without a schedule what could be issued was due: tells the outcomes so.
+pub fn tell_dues(plan: &Plan, outcomes: &mut Outcomes) -> io::Result<()> {
+    let outcomes = RefCell::new(outcomes);
+    let mut dues: Vec<(Stamp, i64)> = Vec::new();
+    let mut told = Ok(());
+    let mut flush = |dues: &mut Vec<(Stamp, i64)>| {
+        let (Some((first, _)), Some((last, _))) = (dues.first(), dues.last()) else { return };
+        let steps = first.step..=last.step;
+        let mut next = dues.iter();
+        let changed = outcomes.borrow_mut().change(first.task, steps, |o| {
+            if let Some((_, due)) = next.find(|(s, _)| s.step == o.step) {
+                o.due_ns = *due;
             }
         });
-        for (o, due) in outcomes.iter_mut().zip(due.into_iter().flatten()) {
-            o.due_ns = due;
+        told = std::mem::replace(&mut told, Ok(())).and(changed);
+        dues.clear();
+    };
+    let of = |s: Stamp| match s.step {
+        FINISH => outcomes.borrow().last(s.task),
+        step => outcomes.borrow().of(s.task, step),
+    };
+    each_ready(plan, of, |me, free, _| {
+        // Pieces of outcomes are those of programs: a flush never cuts one in two.
+        let fresh = (me.step as usize).is_multiple_of(CHUNK_STEPS) && dues.len() > DUES;
+        if fresh || dues.last().is_some_and(|(s, _)| s.task != me.task) {
+            flush(&mut dues);
         }
-    }
+        dues.push((me, free.max(0)));
+    });
+    flush(&mut dues);
+    told
 }
 
-fn lateness(plan: &Plan, outcomes: &Outcomes, t: &mut Timing) {
+/// Dues told at a time.
+const DUES: usize = 1 << 16;
+
+fn lateness(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut Timing) {
     let (mut schedule, mut own, mut forced) = (Times::default(), Times::default(), Times::default());
     let mut shares = Shares::default();
-    each_ready(plan, outcomes, |me, free, ends| {
+    let of = |s: Stamp| if s.step == FINISH { outcomes.last(s.task) } else { outcomes.of(s.task, s.step) };
+    each_ready(plan, of, |me, free, ends| {
         let Some(o) = outcomes.of(me.task, me.step) else { return };
         for (kind, end) in ends {
             let edges = t.edges.entry(*kind).or_default();
             edges.edges += 1;
             edges.violations += i64::from(o.start_ns < *end);
         }
-        t.early += i64::from(o.start_ns < o.due_ns);
-        let late = o.start_ns.saturating_sub(o.due_ns);
+        let due_ns = due(pace, free, &o);
+        t.early += i64::from(o.start_ns < due_ns);
+        let late = o.start_ns.saturating_sub(due_ns);
         schedule.add(late);
-        own.add(o.start_ns.saturating_sub(free.max(o.due_ns)));
-        forced.add(free.max(o.due_ns).saturating_sub(o.due_ns));
+        own.add(o.start_ns.saturating_sub(free.max(due_ns)));
+        forced.add(free.max(due_ns).saturating_sub(due_ns));
         shares.all += 1;
         for (n, limit) in shares.within.iter_mut().zip([10_000, 100_000, 1_000_000]) {
             *n += i64::from(late.abs() <= limit);
@@ -160,25 +190,9 @@ fn lateness(plan: &Plan, outcomes: &Outcomes, t: &mut Timing) {
     [t.within_10us, t.within_100us, t.within_1ms] = shares.within.map(share);
 }
 
-/// All replayed operations as (recorded start, recorded end, thread, step), by recorded start.
-pub(crate) fn by_recorded_start(plan: &Plan, outcomes: &Outcomes) -> Vec<(i64, i64, Stamp)> {
-    let mut all = Vec::with_capacity(outcomes.len());
-    for (i, task) in plan.tasks.iter().enumerate() {
-        for (at, step) in task.program.iter().enumerate() {
-            if let Act::Call { rec, .. } = step.act {
-                let r = &plan.recs[rec as usize];
-                all.push((r.start_ns, r.end_ns, Stamp { task: i as u32, step: at as u32 }));
-            }
-        }
-    }
-    all.sort_unstable();
-    all
-}
-
 fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut Timing) {
-    let all = by_recorded_start(plan, outcomes);
-    let issued = |at: &Stamp| outcomes.of(at.task, at.step);
-    let mut drift = Drift::new(all.first().map_or(0, |a| a.0), all.last().map_or(0, |a| a.0));
+    let first = plan.tasks.iter().filter(|t| t.program.calls > 0).map(|t| t.program.first_ns).min().unwrap_or(0);
+    let mut drift = Drift::new(first, plan.last_end_ns);
     let (mut gap_error, mut gaps_then, mut gaps_now) = (Times::default(), Times::default(), Times::default());
     let (mut own_error, mut own_then, mut own_now) = (Times::default(), Times::default(), Times::default());
     let (mut think, mut displaced) = (Times::default(), Times::default());
@@ -186,18 +200,16 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
     // By thread: recorded entry and return of its last operation, and those of the replay.
     let mut last_of: Vec<Option<[i64; 4]>> = vec![None; plan.tasks.len()];
     let mut latest = i64::MIN;
-    let mut starts: Vec<i64> = Vec::with_capacity(all.len());
-    for (start, end, at) in &all {
-        let Some(o) = issued(at) else { continue };
-        let step = &plan.tasks[at.task as usize].program[at.step as usize];
-        drift.add(*start, o.due_ns, o.start_ns);
+    by_recorded_start(plan, outcomes, |at, step, r, o| {
+        let (start, end) = (r.start_ns, r.end_ns);
+        drift.add(start, o.due_ns, o.start_ns);
         t.end_late_ns = o.start_ns - o.due_ns;
         if let Some((then, now)) = last {
             let was = pace.stretched_ns(start - then);
             gap_error.add((o.start_ns - now - was).abs());
             gaps_then.add(was);
         }
-        last = Some((*start, o.start_ns));
+        last = Some((start, o.start_ns));
         let mine = &mut last_of[at.task as usize];
         if let Some([a, c, issue, done]) = *mine {
             let was = pace.stretched_ns(start - a);
@@ -208,16 +220,19 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
                 think.add((o.start_ns - done - pace.stretched_ns(start - c)).abs());
             }
         }
-        *mine = Some([*start, *end, o.start_ns, o.end_ns]);
+        *mine = Some([start, end, o.start_ns, o.end_ns]);
         if o.start_ns < latest {
             displaced.add(latest - o.start_ns);
         }
         latest = latest.max(o.start_ns);
-        starts.push(o.start_ns);
+    });
+    let mut before = None;
+    for o in outcomes.by_issue() {
+        if let Some(before) = before.replace(o.start_ns) {
+            gaps_now.add(o.start_ns - before);
+        }
     }
-    starts.sort_unstable();
-    starts.windows(2).for_each(|w| gaps_now.add(w[1] - w[0]));
-    t.reordered = displaced.count() as f64 / starts.len().max(1) as f64;
+    t.reordered = displaced.count() as f64 / outcomes.len().max(1) as f64;
     t.displacement_ns = displaced.spread();
     if pace.has_schedule() {
         t.drift_ppm = drift.ppm();

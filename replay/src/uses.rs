@@ -45,7 +45,7 @@ impl Planner {
             if slot != NONE && r.call != Call::Mmap {
                 self.order.slot(slot, Class::Alone);
             }
-            for s in list.of(&self.lists).to_vec() {
+            for s in list.of(&self.drafts[r.task as usize].chunk.lists).to_vec() {
                 self.order.slot(s, Class::Alone);
             }
         }

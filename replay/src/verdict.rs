@@ -72,15 +72,15 @@ pub struct Facts {
     pub dry: bool,
 }
 
-/// Judges. Outcomes at paces without times are told when they were due.
-pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &mut Outcomes, limits: Limits, facts: Facts) -> Judgement {
+/// Judges.
+pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Limits, facts: Facts) -> Judgement {
     let timing = timing(plan, clockwork.pace, outcomes);
     let (latencies, (original_in_calls_ns, replay_in_calls_ns)) = latencies(plan, outcomes);
     let mut out = Judgement {
         sentence: String::new(),
         faithful: false,
         reasons: Vec::new(),
-        missing: plan.calls - outcomes.len() as i64,
+        missing: plan.calls - outcomes.len(),
         results: results(plan, outcomes),
         concurrency: concurrency(plan, outcomes),
         timing,

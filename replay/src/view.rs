@@ -153,12 +153,7 @@ impl Planner {
         match self.procs.entry(r.task as usize, fd) {
             Some(e) => e.slot.map(|s| (s as i32, Some(e))),
             None if failed_with(r, libc::EBADF) => Ok((BAD_FD, None)),
-            None => Err(self
-                .input
-                .files
-                .get(&file)
-                .and_then(|f| Kind::from_name(&f.kind).skip())
-                .unwrap_or(Skip::UnknownFd)),
+            None => Err(self.input.files.get(&file).and_then(|f| f.kind.skip()).unwrap_or(Skip::UnknownFd)),
         }
     }
 
@@ -257,7 +252,7 @@ impl Planner {
         if r.call.opens()
             && r.ret >= 0
             && r.file != NO_ID
-            && let Some(why) = self.input.files.get(&r.file).and_then(|f| Kind::from_name(&f.kind).skip())
+            && let Some(why) = self.input.files.get(&r.file).and_then(|f| f.kind.skip())
         {
             return Err(why);
         }
@@ -269,7 +264,7 @@ impl Planner {
         if path == NONE {
             return Err(Skip::NoPath);
         }
-        let text = self.input.paths.bytes(path).to_vec();
+        let text = self.input.texts.paths.bytes(path).to_vec();
         let place = self.procs.places[self.procs.of(r.task as usize).place].value;
         if let Some(fd) = magic_link(&text).filter(|_| through_descriptor(r.call).is_some()) {
             let (slot, entry) = self.descriptor(r, fd, NO_ID)?;

@@ -16,14 +16,17 @@ use rustix::{
 };
 
 use crate::{
+    ReplayError,
     buffers::Source,
+    chunk::Chunk,
     contain::{Privilege, become_user},
-    engine::{Engine, run_program},
+    engine::{Engine, Outcome, run_program},
     issue::{Cells, Issuer},
     load::LoadGate,
     order::Stamp,
     outcomes::Outcomes,
     pace::{Base, Clockwork, Pace},
+    pieces::{Pieces, Scribe},
     plan::{Act, Plan, Root},
     procs::clone,
     progress::Progress,
@@ -49,13 +52,16 @@ pub struct Manner {
     pub spin_ns: i64,
     /// They are not: to measure the replayer itself.
     pub skip_calls: bool,
+    /// Of what happened, so much is kept in memory, the rest in an unnamed file.
+    pub memory_bytes: usize,
 }
 
 /// What all threads of a replay share.
 #[derive(Debug)]
 pub struct World {
     /// The plan.
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
+    pieces: Pieces,
     cells: Cells,
     source: Source,
     progress: Progress,
@@ -70,7 +76,7 @@ pub struct World {
     /// Time 0 on the monotonic clock.
     epoch_ns: AtomicI64,
     ended_ns: Box<[AtomicI64]>,
-    outcomes: Mutex<Outcomes>,
+    scribe: Scribe,
     warnings: Mutex<Vec<String>>,
     live: Mutex<usize>,
     none_live: Condvar,
@@ -81,8 +87,9 @@ type Group = Arc<()>;
 
 impl World {
     /// Ready to start.
-    pub fn new(plan: Plan, source: Source, manner: Manner, privilege: Privilege) -> Self {
+    pub fn new(plan: Plan, source: Source, manner: Manner, privilege: Privilege) -> Result<Self, ReplayError> {
         let threads = plan.tasks.len();
+        let plan = Arc::new(plan);
         let world = Self {
             cells: Cells::new(&plan),
             progress: Progress::new(threads),
@@ -96,7 +103,8 @@ impl World {
             spun_ns: AtomicI64::new(0),
             load: LoadGate::default(),
             epoch_ns: AtomicI64::new(0),
-            outcomes: Mutex::new(Outcomes::new(threads)),
+            scribe: Scribe::start(threads, manner.memory_bytes)?,
+            pieces: Pieces::start(&plan)?,
             warnings: Mutex::default(),
             live: Mutex::new(0),
             none_live: Condvar::new(),
@@ -107,7 +115,7 @@ impl World {
                 world.progress.finish(i as u32);
             }
         }
-        world
+        Ok(world)
     }
 
     /// Runs everything from time 0, which is `lead_ns` from now; called by a thread inside the target that has
@@ -145,9 +153,9 @@ impl World {
         self.spun_ns.load(SeqCst)
     }
 
-    /// What happened; to be called after the end.
-    pub fn take_outcomes(&self) -> Outcomes {
-        std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What happened; to be called after the end, once.
+    pub fn take_outcomes(&self) -> Result<Outcomes, ReplayError> {
+        self.scribe.finish()
     }
 
     /// What went wrong beside results.
@@ -189,10 +197,8 @@ impl World {
     fn abandon(&self, task: u32) {
         self.progress.finish(task);
         self.load.set(task, None);
-        for step in &self.plan.tasks[task as usize].program {
-            if let Act::Spawn { task } = step.act {
-                self.abandon(task);
-            }
+        for child in self.plan.tasks[task as usize].program.spawned() {
+            self.abandon(*child);
         }
     }
 
@@ -217,7 +223,7 @@ impl World {
         if let Err(e) = unsafe { unshare_unsafe(flags) } {
             self.warn(format!("a thread could not get tables of its own: {e}"));
         }
-        for (from, to) in plan.copies.of(&self.plan.pairs) {
+        for (from, to) in &plan.copies {
             self.cells.set(*to, self.cells.fd(*from as i32));
         }
         if let Some(root) = &plan.root {
@@ -265,11 +271,9 @@ impl World {
         // Sleeps end on time rather than up to 50 us late; threads made from here inherit it.
         // SAFETY: plain integers.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        let calls = self.plan.tasks[task as usize].program.len();
-        let mut outcomes = Vec::with_capacity(calls);
-        let issuer = Issuer::new(&self.plan, &self.cells, &self.source);
+        let issuer = Issuer::new(&self.cells, &self.source);
         let mut worker = Worker { world: &self, task, issuer, group, spun_ns: 0 };
-        let base = run_program(&self.plan, task, self.clockwork, base, &mut worker, &mut outcomes);
+        let base = run_program(&self.plan, task, self.clockwork, base, &mut worker);
         let recorded_end = self.plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
         self.ended_ns[task as usize].store(base.due_ns(recorded_end), SeqCst);
         let Worker { group, spun_ns, .. } = worker;
@@ -284,7 +288,6 @@ impl World {
             unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
         }
         self.progress.finish(task);
-        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).put(task, outcomes);
         self.leave();
     }
 }
@@ -333,25 +336,33 @@ impl Engine for Worker<'_> {
         self.world.progress.publish(self.task, step);
     }
 
-    fn act(&mut self, act: &Act) -> i64 {
+    fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>> {
+        self.world.pieces.get(&self.world.plan, self.task, index)
+    }
+
+    fn happened(&mut self, outcomes: Vec<Outcome>) {
+        self.world.scribe.note(self.task, outcomes);
+    }
+
+    fn act(&mut self, chunk: &Chunk, act: &Act) -> i64 {
         let world = self.world;
         if world.skip_calls {
             return match *act {
-                Act::Call { rec, .. } => world.plan.recs[rec as usize].ret,
+                Act::Call { rec, .. } => chunk.recs[rec as usize].ret,
                 _ => 0,
             };
         }
         match *act {
-            Act::Call { rec, fd, fd2, slot, list } => self.issuer.issue(rec, fd, fd2, slot, list),
+            Act::Call { rec, fd, fd2, slot, list } => self.issuer.issue(chunk, rec, fd, fd2, slot, list),
             Act::Close(list) => {
-                for slot in list.of(&world.plan.lists) {
+                for slot in list.of(&chunk.lists) {
                     world.cells.close(*slot);
                 }
                 0
             }
             Act::Unmap(list) => {
-                for cell in list.of(&world.plan.lists) {
-                    world.cells.unmap(*cell, world.plan.map_bytes[*cell as usize]);
+                for cell in list.of(&chunk.lists) {
+                    world.cells.unmap(*cell);
                 }
                 0
             }
@@ -359,7 +370,7 @@ impl Engine for Worker<'_> {
                 // SAFETY: descriptors are plain numbers to this thread, owned by no Rust value.
                 let made = unsafe { unshare_unsafe(UnshareFlags::FILES) };
                 self.group = Group::default();
-                for (from, to) in pairs.of(&world.plan.pairs) {
+                for (from, to) in pairs.of(&chunk.pairs) {
                     world.cells.set(*to, world.cells.fd(*from as i32));
                 }
                 made.map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
@@ -368,10 +379,11 @@ impl Engine for Worker<'_> {
         }
     }
 
-    fn spawn(&mut self, task: u32, base: Base) {
+    fn spawn(&mut self, task: u32, base: Base, next_ns: Option<i64>) {
         if !self.world.plan.tasks[task as usize].program.is_empty() {
             if self.world.clockwork.pace == Pace::Load {
                 self.world.load.set(task, self.world.plan.tasks[task as usize].first_turn_ns);
+                self.world.load.set(self.task, next_ns);
             }
             self.world.start(task, base, Some(&self.group));
         }

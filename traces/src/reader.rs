@@ -176,3 +176,39 @@ impl<R: Row> Iterator for Rows<R> {
         }
     }
 }
+
+/// The times of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSpan {
+    /// Rows.
+    pub rows: usize,
+    /// Least time, ns.
+    pub first_ns: i64,
+    /// Least time at which one ended.
+    pub first_end_ns: i64,
+}
+
+impl Reel {
+    /// The times of the segment that [`Reel::segments`] lists at `index`: two columns are read. `None` when it is empty.
+    pub fn segment_span<R: Row>(&self, index: usize) -> Result<Option<SegmentSpan>> {
+        let columns: Vec<&str> = std::iter::once(R::TIME).chain(R::DURATION).collect();
+        let path = self.segments::<R>().into_iter().nth(index).unwrap_or_default();
+        let bad = |why: String| ReelError::BadSegment { path: path.clone(), why };
+        let mut out: Option<SegmentSpan> = None;
+        for batch in self.segment_batches::<R>(index, &columns) {
+            let batch = batch?;
+            let time = crate::table::column::<i64>(&batch, R::TIME).map_err(bad)?;
+            let lasted = R::DURATION.map(|d| crate::table::column::<i64>(&batch, d)).transpose().map_err(bad)?;
+            for row in 0..batch.num_rows() {
+                let first_ns = <i64 as crate::table::Cell>::get(&time, row);
+                let lasted_ns = lasted.as_ref().map_or(0, |l| <i64 as crate::table::Cell>::get(l, row).max(0));
+                let end_ns = first_ns.saturating_add(lasted_ns);
+                let span = out.get_or_insert(SegmentSpan { rows: 0, first_ns, first_end_ns: end_ns });
+                span.rows += 1;
+                span.first_ns = span.first_ns.min(first_ns);
+                span.first_end_ns = span.first_end_ns.min(end_ns);
+            }
+        }
+        Ok(out)
+    }
+}

@@ -10,4 +10,5 @@ mod processes;
 mod reel;
 mod results;
 mod schedule;
+mod streams;
 mod verdict;

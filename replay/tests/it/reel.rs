@@ -184,9 +184,14 @@ impl Draft {
 
     /// Writes it.
     pub(crate) fn write(self, dir: &Path) -> PathBuf {
+        self.write_in(dir, WriterOptions::default())
+    }
+
+    /// The same, cut into segments as these options say.
+    pub(crate) fn write_in(self, dir: &Path, options: WriterOptions) -> PathBuf {
         let path = dir.join("hand.reel");
         let manifest = Manifest::new(Kind::Synthetic, "by hand");
-        let mut w = ReelWriter::create(&path, &manifest, WriterOptions::default()).unwrap();
+        let mut w = ReelWriter::create(&path, &manifest, options).unwrap();
         self.ops.into_iter().for_each(|r| w.ops.push(r).unwrap());
         self.tasks.into_iter().for_each(|r| w.tasks.push(r).unwrap());
         self.execs.into_iter().for_each(|r| w.execs.push(r).unwrap());
@@ -214,6 +219,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         // These tests run beside others: how late is not what they ask.
         limits: Limits { own_lateness_ns: i64::MAX, ..Limits::default() },
         dry_run: false,
+        memory_bytes: ioreel_replay::store::DEFAULT_MEMORY_BYTES,
     }
 }
 

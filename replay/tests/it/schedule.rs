@@ -10,6 +10,7 @@ use std::{
 
 use ioreel_replay::{
     PlanOptions,
+    chunk::Chunk,
     engine::{Engine, Outcome, run_program},
     input::Input,
     order::{FINISH, Stamp},
@@ -26,7 +27,8 @@ struct Shared {
     /// When each step ended.
     ends: Mutex<HashMap<(u32, u32), i64>>,
     changed: Condvar,
-    outcomes: Mutex<Vec<Outcome>>,
+    /// When each was recorded, and issued.
+    issued: Mutex<Vec<(i64, i64)>>,
     shift_ns: Mutex<i64>,
 }
 
@@ -47,12 +49,10 @@ struct Mock {
 impl Mock {
     fn run(plan: Arc<Plan>, shared: Arc<Shared>, clockwork: Clockwork, cost_ns: Cost, task: u32, birth: Base) {
         let mut m = Self { plan, shared, clockwork, task, now_ns: birth.now_ns, cost_ns, children: Vec::new() };
-        let mut outcomes = Vec::new();
         let plan = m.plan.clone();
-        let base = run_program(&plan, task, clockwork, birth, &mut m, &mut outcomes);
+        let base = run_program(&plan, task, clockwork, birth, &mut m);
         let recorded = plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
         m.tell(FINISH, base.due_ns(recorded));
-        m.shared.outcomes.lock().unwrap().append(&mut outcomes);
         m.children.into_iter().for_each(|c| c.join().unwrap());
     }
 
@@ -92,16 +92,22 @@ impl Engine for Mock {
     fn publish(&mut self, step: u32) {
         self.tell(step, self.now_ns);
     }
-    fn act(&mut self, act: &Act) -> i64 {
+    fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>> {
+        self.plan.chunk(self.task, index)
+    }
+    fn happened(&mut self, _: Vec<Outcome>) {}
+    fn act(&mut self, chunk: &Chunk, act: &Act) -> i64 {
         match act {
             Act::Call { rec, .. } => {
-                self.now_ns += (self.cost_ns)(self.plan.recs[*rec as usize].start_ns);
-                self.plan.recs[*rec as usize].ret
+                let r = &chunk.recs[*rec as usize];
+                self.shared.issued.lock().unwrap().push((r.start_ns, self.now_ns));
+                self.now_ns += (self.cost_ns)(r.start_ns);
+                r.ret
             }
             _ => 0,
         }
     }
-    fn spawn(&mut self, task: u32, base: Base) {
+    fn spawn(&mut self, task: u32, base: Base, _: Option<i64>) {
         let (plan, shared, clockwork, cost) = (self.plan.clone(), self.shared.clone(), self.clockwork, self.cost_ns);
         self.children.push(thread::spawn(move || Self::run(plan, shared, clockwork, cost, task, base)));
     }
@@ -127,11 +133,10 @@ fn issued(draft: Draft, pace: Pace, cost_ns: Cost) -> Vec<(i64, i64)> {
 fn issued_after_stalls(draft: Draft, clockwork: Clockwork, cost_ns: Cost) -> Vec<(i64, i64)> {
     let dir = tempfile::tempdir().unwrap();
     let input = Input::read(&Reel::open(draft.write(dir.path())).unwrap()).unwrap();
-    let plan = Arc::new(plan(input, PlanOptions { privileged: true, ..Default::default() }));
+    let plan = Arc::new(plan(input, PlanOptions { privileged: true, ..Default::default() }).unwrap());
     let shared = Arc::new(Shared::default());
     Mock::run(plan.clone(), shared.clone(), clockwork, cost_ns, 0, Base::default());
-    let mut out: Vec<_> =
-        shared.outcomes.lock().unwrap().iter().map(|o| (plan.recs[o.rec as usize].start_ns, o.start_ns)).collect();
+    let mut out = shared.issued.lock().unwrap().clone();
     out.sort_unstable();
     out
 }

@@ -4,9 +4,9 @@ use std::fs;
 
 use ioreel_replay::{
     PlanOptions, Replay,
-    edge::{EdgeKind, Kinds, OrderMode},
+    edge::{Edge, EdgeKind, Kinds, OrderMode},
     engine::Outcome,
-    input::Input,
+    input::{Input, Rec},
     outcomes::Outcomes,
     pace::{Factor, Pace},
     plan,
@@ -37,35 +37,51 @@ fn draft() -> Draft {
 fn planned(draft: Draft, order: OrderMode, without: Kinds) -> Plan {
     let dir = tempfile::tempdir().unwrap();
     let input = Input::read(&Reel::open(draft.write(dir.path())).unwrap()).unwrap();
-    plan(input, PlanOptions { privileged: true, order, without, ..Default::default() })
+    plan(input, PlanOptions { privileged: true, order, without, ..Default::default() }).unwrap()
 }
 
-/// What a perfect replay at the original's pace gives: each call 5 us late, as long as it was.
-fn perfect(plan: &Plan, late_ns: i64) -> Outcomes {
-    let mut out = Outcomes::new(plan.tasks.len());
-    for (t, task) in plan.tasks.iter().enumerate() {
-        let mut done = Vec::new();
-        for (i, step) in task.program.iter().enumerate() {
-            if let Act::Call { rec, .. } = step.act {
-                let r = &plan.recs[rec as usize];
-                done.push(Outcome {
-                    rec,
-                    step: i as u32,
-                    cpu: 0,
-                    due_ns: r.start_ns,
-                    start_ns: r.start_ns + late_ns,
-                    end_ns: r.end_ns + late_ns,
-                    ret: r.ret,
-                });
+/// An operation and what became of it.
+struct Did {
+    task: u32,
+    r: Rec,
+    o: Outcome,
+}
+
+/// What a perfect replay at the original's pace gives: each call so late, as long as it was.
+fn perfect(plan: &Plan, late_ns: i64) -> Vec<Did> {
+    let mut out = Vec::new();
+    for task in 0..plan.tasks.len() as u32 {
+        plan.each_step(task, |step, s, chunk| {
+            if let Act::Call { rec, .. } = s.act {
+                let r = chunk.recs[rec as usize].clone();
+                let (start_ns, end_ns) = (r.start_ns + late_ns, r.end_ns + late_ns);
+                let o = Outcome { step, cpu: 0, due_ns: r.start_ns, start_ns, end_ns, ret: r.ret };
+                out.push(Did { task, r, o });
             }
-        }
-        out.put(t as u32, done);
+        });
     }
     out
 }
 
-fn judged(plan: &Plan, mut outcomes: Outcomes) -> Judgement {
-    judge(plan, at(Pace::Original), &mut outcomes, Limits::default(), Facts::default())
+fn outcomes(plan: &Plan, did: Vec<Did>) -> Outcomes {
+    let mut out = Outcomes::new(plan.tasks.len());
+    for task in 0..plan.tasks.len() as u32 {
+        out.put(task, did.iter().filter(|d| d.task == task).map(|d| d.o).collect()).unwrap();
+    }
+    out
+}
+
+fn judged(plan: &Plan, did: Vec<Did>) -> Judgement {
+    judge(plan, at(Pace::Original), &outcomes(plan, did), Limits::default(), Facts::default())
+}
+
+/// The edges of all steps.
+fn edges(plan: &Plan) -> Vec<Edge> {
+    let mut out = Vec::new();
+    for task in 0..plan.tasks.len() as u32 {
+        plan.each_step(task, |_, s, chunk| out.extend_from_slice(s.after.of(&chunk.edges)));
+    }
+    out
 }
 
 fn only_reason(j: &Judgement) -> &str {
@@ -96,9 +112,9 @@ fn a_delay_in_the_replayer_turns_it() {
     let plan = planned(draft(), OrderMode::Resource, Kinds::NONE);
     let mut o = perfect(&plan, 5_000);
     // One in fifty, for which nobody waits, is issued 1.2 ms late.
-    for (_, o) in o.iter_mut().enumerate().filter(|(i, _)| *i > 3000 && i % 20 == 1) {
-        o.start_ns += 1_200_000;
-        o.end_ns += 1_200_000;
+    for (_, d) in o.iter_mut().enumerate().filter(|(i, _)| *i > 3000 && i % 20 == 1) {
+        d.o.start_ns += 1_200_000;
+        d.o.end_ns += 1_200_000;
     }
     let j = judged(&plan, o);
     assert!(j.reasons.iter().any(|r| r.contains("the replayer itself was late")), "{:#?}", j.reasons);
@@ -111,15 +127,15 @@ fn a_slow_target_is_told_apart_from_a_late_replayer() {
     let mut o = perfect(&plan, 5_000);
     // Every call of the first thread takes 3 ms: it cannot keep up, through no fault of the replayer.
     let mut free = 0;
-    for o in o.iter_mut().filter(|o| plan.recs[o.rec as usize].task == 0) {
+    for o in o.iter_mut().filter(|d| d.task == 0).map(|d| &mut d.o) {
         o.start_ns = o.start_ns.max(free + 2_000);
         o.end_ns = o.start_ns + 3_000_000;
         free = o.end_ns;
     }
     // The other thread waits for it as the edges say.
-    let ends: Vec<i64> = o.iter().filter(|o| plan.recs[o.rec as usize].task == 0).map(|o| o.end_ns).collect();
+    let ends: Vec<i64> = o.iter().filter(|d| d.task == 0).map(|d| d.o.end_ns).collect();
     let mut free = 0;
-    for (i, o) in o.iter_mut().filter(|o| plan.recs[o.rec as usize].task == 1).enumerate() {
+    for (i, o) in o.iter_mut().filter(|d| d.task == 1).map(|d| &mut d.o).enumerate() {
         o.start_ns = o.start_ns.max(ends[i / 2 * 3 + 2] + 2_000).max(free + 2_000);
         o.end_ns = o.start_ns + 1_000;
         free = o.end_ns;
@@ -134,32 +150,30 @@ fn a_slow_target_is_told_apart_from_a_late_replayer() {
 fn a_dropped_operation_a_changed_result_a_reordered_edge_an_early_issue_turn_it() {
     let plan = planned(draft(), OrderMode::Resource, Kinds::NONE);
     let mut o = perfect(&plan, 5_000);
-    o.retain(|o| o.rec != 700);
+    o.remove(700);
     let j = judged(&plan, o);
     assert_eq!(j.missing, 1);
     assert!(only_reason(&j).contains("not issued"));
 
     let mut o = perfect(&plan, 5_000);
-    o.iter_mut().nth(700).unwrap().ret = -5;
+    o[700].o.ret = -5;
     let j = judged(&plan, o);
     assert_eq!((j.results.classes.wrong, j.results.differences[0].class), (1, Class::Wrong));
     assert!(only_reason(&j).contains("wrong"));
 
     // The consumer opens while the rename it waits for is still at work.
     let mut o = perfect(&plan, 5_000);
-    let rename = o.iter_mut().find(|o| plan.recs[o.rec as usize].call.renames()).unwrap();
-    rename.end_ns += 500_000;
+    o.iter_mut().find(|d| d.r.call.renames()).unwrap().o.end_ns += 500_000;
     let j = judged(&plan, o);
     assert_eq!(j.timing.edges[&EdgeKind::Name].violations, 1);
     assert!(only_reason(&j).contains("1 of name"), "{}", j.sentence);
 
     let mut o = perfect(&plan, 0);
-    let early = o.iter_mut().nth(300).unwrap();
-    early.start_ns -= 1;
+    o[300].o.start_ns -= 1;
     assert!(only_reason(&judged(&plan, o)).contains("early"));
 
     let mut o = perfect(&plan, 5_000);
-    for o in o.iter_mut() {
+    for o in o.iter_mut().map(|d| &mut d.o) {
         o.start_ns += o.due_ns / 50;
         o.end_ns += o.due_ns / 50;
     }
@@ -167,7 +181,7 @@ fn a_dropped_operation_a_changed_result_a_reordered_edge_an_early_issue_turn_it(
     assert!((j.timing.drift_ppm.unwrap() - 20_000.0).abs() < 10.0 && j.sentence.contains("drift"), "{}", j.sentence);
 
     let facts = Facts { lost: 3, ..Facts::default() };
-    let j = judge(&plan, at(Pace::Original), &mut perfect(&plan, 1_000), Limits::default(), facts);
+    let j = judge(&plan, at(Pace::Original), &outcomes(&plan, perfect(&plan, 1_000)), Limits::default(), facts);
     assert!(only_reason(&j).contains("lost"));
 }
 
@@ -185,11 +199,10 @@ fn what_raced_in_the_original_is_no_wrong_result() {
     (o.start_ns, o.dur_ns, o.file, o.len_bytes, o.offset_bytes) = (t + 1000, 50_000, Some(1), Some(500), Some(0));
     let plan = planned(d, OrderMode::Resource, Kinds::NONE);
     let mut o = perfect(&plan, 0);
-    let read = o.iter_mut().find(|o| plan.recs[o.rec as usize].call.reads()).unwrap();
+    let read = &mut o.iter_mut().find(|d| d.r.call.reads()).unwrap().o;
     read.ret = 7;
     let end = read.end_ns;
-    let truncate = o.iter_mut().last().unwrap();
-    truncate.start_ns = end;
+    o.last_mut().unwrap().o.start_ns = end;
     let j = judged(&plan, o);
     let (same, benign) = (j.results.classes.same, j.results.classes.benign);
     assert_eq!((same, benign), (3, 1), "{:#?}", j.results);
@@ -219,7 +232,7 @@ fn a_tree_that_differs_turns_it() {
     assert_eq!(tree.digest, tree.expected_digest);
     // What somebody else does to the tree is found.
     let input = Input::read(&Reel::open(&reel).unwrap()).unwrap();
-    let plan = plan(input, PlanOptions { privileged: true, ..Default::default() });
+    let plan = plan(input, PlanOptions { privileged: true, ..Default::default() }).unwrap();
     let look = || ioreel_replay::endstate::check(&plan, &target, true).unwrap();
     assert_eq!(look().full_digest, tree.full_digest);
     fs::write(target.join("w/f"), "short").unwrap();
@@ -241,18 +254,19 @@ fn a_tree_that_differs_turns_it() {
 #[test]
 fn each_kind_of_constraint_can_be_left_out() {
     let with = planned(draft(), OrderMode::Resource, Kinds::NONE);
-    let kinds = |p: &Plan| p.edges.iter().map(|e| e.kind).collect::<std::collections::BTreeSet<_>>();
+    let kinds = |p: &Plan| edges(p).iter().map(|e| e.kind).collect::<std::collections::BTreeSet<_>>();
     assert!(kinds(&with).contains(&EdgeKind::Name));
     for kind in EdgeKind::ALL {
         let without = planned(draft(), OrderMode::Global, Kinds::of(&[*kind]));
         assert!(!kinds(&without).contains(kind), "{kind}");
     }
-    assert!(planned(draft(), OrderMode::None, Kinds::NONE).edges.is_empty());
+    assert!(edges(&planned(draft(), OrderMode::None, Kinds::NONE)).is_empty());
     let global = planned(draft(), OrderMode::Global, Kinds::NONE);
     assert!(kinds(&global).contains(&EdgeKind::Global));
     // In the global order every call waits for the one before it, which is the other thread's.
-    let waits = |p: &Plan| p.tasks[1].program.iter().filter(|s| s.after.len > 0).count();
-    assert!(waits(&global) >= 1000, "{}", waits(&global));
+    let mut waits = 0;
+    global.each_step(1, |_, s, _| waits += i32::from(s.after.len > 0));
+    assert!(waits >= 1000, "{waits}");
 }
 
 #[test]
@@ -276,7 +290,7 @@ fn a_lookup_that_found_nothing_stays_before_the_making() {
         OrderMode::Resource,
         Kinds::NONE,
     );
-    assert_eq!(plan.edges.iter().map(|e| e.kind).collect::<Vec<_>>(), [EdgeKind::Absent]);
+    assert_eq!(edges(&plan).iter().map(|e| e.kind).collect::<Vec<_>>(), [EdgeKind::Absent]);
     crate::reel::replay_same(d);
 }
 
