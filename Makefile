@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test test-kill test-workloads lint demo bench fuzz samples install
+.PHONY: help build release test test-kill test-workloads test-corpus lint demo bench fuzz samples install
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -29,6 +29,10 @@ test-kill: ## kills the recorder at 50 instants; what it leaves must be valid (r
 test-workloads: ## records a compile of 10000 files, SQLite, PostgreSQL, Postfix with Dovecot; nothing may be lost (root)
 	@scripts/setup workloads
 	@scripts/test-workloads
+
+test-corpus: ## records tar, git, rsync, SQLite and others, replays each on ext4, xfs, btrfs, tmpfs at two paces (root)
+	@scripts/setup test
+	IOREEL_CORPUS=all cargo test --test end_to_end corpus::
 
 lint: ## rustfmt, clippy and clang-format, warnings as errors
 	@scripts/setup test

@@ -66,6 +66,15 @@ pub(crate) struct Args {
     /// Prepares and replays only what is below this absolute path; may be repeated
     #[arg(long, value_name = "PREFIX")]
     root: Vec<PathBuf>,
+    /// Makes the tree that the workload found, writes it out, and ends
+    #[arg(long, conflicts_with_all = ["skip_prepare", "dry_run", "output"])]
+    prepare_only: bool,
+    /// Takes the tree as it is in the target, made by --prepare-only before
+    #[arg(long)]
+    skip_prepare: bool,
+    /// Refuses a replay whose tree and writes take more than this: 500M, 2G
+    #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
+    max_bytes: Option<i64>,
     /// Empties the page cache between preparation and replay (root)
     #[arg(long)]
     cold: bool,
@@ -163,6 +172,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         result: args.output,
         force: args.force,
         roots: args.root,
+        skip_prepare: args.skip_prepare,
+        max_bytes: args.max_bytes,
         cold: args.cold,
         spin_ns: ns(&args.spin, "--spin")?,
         limits: Limits { wrong: args.max_mismatch, own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")? },
@@ -173,6 +184,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         print_summary(&replay.summary);
     }
     let mut bar = Bar::default();
+    if args.prepare_only {
+        if args.json {
+            out!("{}", serde_json::to_string_pretty(&replay.summary)?);
+        }
+        let warnings = replay.prepare(|phase| bar.show(phase))?;
+        bar.clear();
+        warnings.iter().for_each(|w| tell!("ioreel: {w}"));
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = run_watched(replay, wants_reel, |phase| bar.show(phase))?;
     bar.clear();
     if args.json {

@@ -16,6 +16,11 @@ use ioreel_traces::{
 
 /// Makes a file of 5000 bytes; with `wrong`, also fails to remove it in a way it cannot.
 fn reel(dir: &Path, wrong: bool) -> PathBuf {
+    reel_with(dir, wrong, &[])
+}
+
+/// The same, followed by calls on these names that are said to have succeeded.
+fn reel_with(dir: &Path, wrong: bool, more: &[(&str, &str)]) -> PathBuf {
     let path = dir.join("hand.reel");
     let manifest = Manifest::new(Kind::Synthetic, "by hand");
     let mut w = ReelWriter::create(&path, &manifest, WriterOptions::default()).unwrap();
@@ -40,6 +45,9 @@ fn reel(dir: &Path, wrong: bool) -> PathBuf {
     ];
     if wrong {
         ops.push(name(base(3000, "rmdir", -39), "f"));
+    }
+    for (i, (op, path)) in more.iter().enumerate() {
+        ops.push(Op { len_bytes: Some(0), mode: Some(0o777), ..name(base(4000 + 1000 * i as i64, op, 0), path) });
     }
     ops.into_iter().for_each(|o| w.ops.push(o).unwrap());
     w.close(manifest).unwrap();
@@ -104,6 +112,18 @@ fn a_dry_run_writes_nothing_and_json_is_json() {
 }
 
 #[test]
+fn preparing_and_replaying_can_be_two_steps() {
+    let (dir, target) = places();
+    let reel = reel(dir.path(), false);
+    let out = replay(&reel, &target, &["--prepare-only"]).output().unwrap();
+    assert!(out.status.success() && target.join("w").is_dir() && !target.join("w/f").exists(), "{}", text(&out.stderr));
+    let out = replay(&reel, &target, &["--skip-prepare"]).output().unwrap();
+    assert!(out.status.success() && target.join("w/f").exists(), "{}", text(&out.stderr));
+    let out = replay(&reel, &target, &["--prepare-only", "--skip-prepare"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+}
+
+#[test]
 fn bad_input_gets_one_clear_line() {
     let (dir, target) = places();
     let good = reel(dir.path(), false);
@@ -119,23 +139,46 @@ fn bad_input_gets_one_clear_line() {
     assert!(!target.join("w").exists(), "nothing is prepared before the result has a place");
 }
 
-#[test]
-fn without_root_it_runs_in_a_user_namespace_or_says_why_not() {
-    let (dir, target) = places();
-    let path = reel(dir.path(), false);
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+/// The program as nobody, on a target of its own.
+fn as_nobody(dir: &Path, reel: &Path, target: &Path) -> Output {
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
     // Copied, since nobody may be able to reach the build folder; by another process, since a descriptor
     // open for writing here could be inherited by another test's child, and then the copy is busy.
-    let program = dir.path().join("ioreel");
+    let program = dir.join("ioreel");
     assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_ioreel")).arg(&program).status().unwrap().success());
     let root = fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
     let mut c = Command::new(&program);
-    c.arg("replay").arg(&path).arg("--target").arg(&target);
+    c.arg("replay").arg(reel).arg("--target").arg(target);
     if root {
-        std::os::unix::fs::chown(&target, Some(65534), Some(65534)).unwrap();
+        std::os::unix::fs::chown(target, Some(65534), Some(65534)).unwrap();
         c.uid(65534).gid(65534);
     }
-    let out = c.output().unwrap();
+    c.output().unwrap()
+}
+
+#[test]
+fn without_root_a_hostile_reel_touches_nothing_outside() {
+    let (dir, target) = places();
+    let bait = dir.path().join("bait");
+    fs::write(&bait, "untouched").unwrap();
+    fs::set_permissions(&bait, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let up = format!("{}{}", "../".repeat(30), bait.to_str().unwrap());
+    let proc = format!("/proc/self/root{}", bait.to_str().unwrap());
+    let absolute = bait.to_str().unwrap();
+    let attacks: Vec<(&str, &str)> = [up.as_str(), &proc, absolute]
+        .into_iter()
+        .flat_map(|path| ["truncate", "unlink", "chmod", "mount", "umount2", "chroot", "mknod"].map(|op| (op, path)))
+        .collect();
+    let out = as_nobody(dir.path(), &reel_with(dir.path(), false, &attacks), &target);
+    assert_eq!(fs::read_to_string(&bait).unwrap(), "untouched", "{}", text(&out.stderr));
+    assert_eq!(fs::metadata(&bait).unwrap().permissions().mode() & 0o777, 0o666);
+}
+
+#[test]
+fn without_root_it_runs_in_a_user_namespace_or_says_why_not() {
+    let (dir, target) = places();
+    let out = as_nobody(dir.path(), &reel(dir.path(), false), &target);
     if out.status.success() {
         assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 5000);
     } else {

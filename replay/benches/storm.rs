@@ -131,6 +131,8 @@ fn main() {
                 result: None,
                 force: false,
                 roots: Vec::new(),
+                skip_prepare: false,
+                max_bytes: None,
                 cold: false,
                 spin_ns: DEFAULT_SPIN_NS,
                 limits: Limits::default(),

@@ -63,6 +63,19 @@ pub enum ReplayError {
         /// Available to this user.
         free_bytes: i64,
     },
+    /// More than was allowed.
+    #[error(
+        "{path}: this replay takes {needed}, more than the {max} of --max-bytes; allow more, or limit it with --root",
+        path = path.display(), needed = mib(*needed_bytes), max = mib(*max_bytes)
+    )]
+    TooMuch {
+        /// The reel.
+        path: PathBuf,
+        /// What it takes: to prepare, and what the workload adds at its peak.
+        needed_bytes: i64,
+        /// What was allowed.
+        max_bytes: i64,
+    },
     /// The kernel does not let this user build the containment.
     #[error(
         "cannot contain the replay in its target: {doing}: {source}; run as root, or where unprivileged user namespaces are allowed"

@@ -58,6 +58,10 @@ pub struct Config {
     pub force: bool,
     /// Limits of what is prepared and replayed.
     pub roots: Vec<PathBuf>,
+    /// The tree is there, made by [`Replay::prepare`]: nothing is made, and what is there is kept.
+    pub skip_prepare: bool,
+    /// The most that the prepared tree and what is written may take, bytes.
+    pub max_bytes: Option<i64>,
     /// Begin with an empty page cache.
     pub cold: bool,
     /// Spun away before each deadline.
@@ -159,7 +163,7 @@ impl Replay {
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel });
         }
-        let target = Target::open(&config.target, config.force)?;
+        let target = Target::open(&config.target, config.force || config.skip_prepare)?;
         let privilege = contain::acquire()?;
         let roots = config.roots.iter().map(|r| normal(r)).collect();
         let options = PlanOptions {
@@ -170,7 +174,8 @@ impl Replay {
             privileged: privilege.root,
         };
         let plan = plan(Input::read(&reel)?, options)?;
-        let preparation = Preparation::of(&plan, privilege.root);
+        let preparation =
+            if config.skip_prepare { Preparation::default() } else { Preparation::of(&plan, privilege.root) };
         let summary = Summary {
             operations: plan.calls,
             threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
@@ -184,6 +189,9 @@ impl Replay {
         };
         let bytes = summary.prepare_bytes.saturating_add(summary.growth_bytes);
         let needed_bytes = bytes.saturating_add(bytes / ROOM_MARGIN);
+        if let Some(max_bytes) = config.max_bytes.filter(|max| bytes > *max) {
+            return Err(ReplayError::TooMuch { path: config.reel, needed_bytes: bytes, max_bytes });
+        }
         if needed_bytes > target.free_bytes {
             return Err(ReplayError::NoRoom {
                 path: config.target,
@@ -199,6 +207,24 @@ impl Replay {
     /// The target's mount.
     pub fn mount(&self) -> &Mount {
         &self.target.mount
+    }
+
+    /// Makes the tree that the workload found, and writes it out; warnings of what could not be made.
+    pub fn prepare(self, mut tell: impl FnMut(Phase)) -> Result<Vec<String>, ReplayError> {
+        let Self { plan, preparation, target, privilege, .. } = self;
+        contain::lift_limits();
+        let (told, phases) = mpsc::channel();
+        let directory = target.path.clone();
+        let maker = thread::Builder::new()
+            .name("launcher".into())
+            .spawn(move || make_inside(&plan, &directory, &preparation.items, &told, privilege))
+            .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
+        phases.into_iter().for_each(&mut tell);
+        let failed = || ReplayError::Io { doing: "preparing", source: std::io::Error::other("a thread panicked") };
+        let warnings = maker.join().map_err(|_| failed())??;
+        tell(Phase::Settling);
+        target.sync();
+        Ok(warnings)
     }
 
     /// Prepares the target, replays, settles, and writes the result.
@@ -264,7 +290,7 @@ impl Replay {
         let tree = if dry {
             None
         } else {
-            endstate::check(&world.plan, &target.path, !config.force)
+            endstate::check(&world.plan, &target.path, !config.force && !config.skip_prepare)
                 .map_err(|e| warnings.push(format!("the tree left behind could not be looked at: {e}")))
                 .ok()
         };
@@ -330,6 +356,23 @@ fn cpu_ns() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
+/// Enters the target for good, and makes the tree there.
+fn make_inside(
+    plan: &Plan,
+    target: &Path,
+    items: &[prepare::Item],
+    told: &mpsc::Sender<Phase>,
+    privilege: Privilege,
+) -> Result<Vec<String>, ReplayError> {
+    contain::enter(target)?;
+    let mut warnings = prepare::make(items, |done| {
+        // A listener that is gone needs no telling.
+        let _ = told.send(Phase::Preparing(done, items.len()));
+    })?;
+    warnings.extend(contain::let_users_in(plan, privilege));
+    Ok(warnings)
+}
+
 /// Runs in a thread of its own, which enters the target and never leaves it.
 fn launch(
     world: &Arc<World>,
@@ -340,12 +383,7 @@ fn launch(
     lead_ns: i64,
     privilege: Privilege,
 ) -> Result<Vec<String>, ReplayError> {
-    contain::enter(target)?;
-    let mut warnings = prepare::make(items, |done| {
-        // A listener that is gone needs no telling.
-        let _ = told.send(Phase::Preparing(done, items.len()));
-    })?;
-    warnings.extend(contain::let_users_in(&world.plan, privilege));
+    let warnings = make_inside(&world.plan, target, items, told, privilege)?;
     let _ = told.send(Phase::Running);
     let _ = may_go.recv();
     // Recorded descriptors must never reach one of ioreel's own: this thread's table is a copy, emptied here,

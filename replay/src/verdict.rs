@@ -19,6 +19,9 @@ pub const DEFAULT_MAX_OWN_LATENESS_NS: i64 = 1_000_000;
 /// Most that issue times may drift against the schedule, parts per million.
 pub const MAX_DRIFT_PPM: f64 = 1_000.0;
 
+/// Lateness of fewer operations than this says more of the start of a thread than of the replay.
+const ENOUGH: i64 = 100;
+
 /// From where on a replay is not faithful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -121,7 +124,7 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, lost: i64) -> Vec<String> 
     }
     let timed = pace.has_schedule() || pace == Pace::Think;
     let own = if timed { j.timing.own_ns.p99 } else { j.timing.own_ns.mean };
-    if own > limits.own_lateness_ns {
+    if own > limits.own_lateness_ns && j.timing.own_ns.count >= ENOUGH {
         let what = if timed { "p99" } else { "mean" };
         why.push(format!("the replayer itself was late ({what} {})", time(own)));
     }

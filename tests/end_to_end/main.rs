@@ -8,6 +8,7 @@ mod harness;
 mod attribution;
 mod bytes;
 mod contents;
+mod corpus;
 mod daemon;
 mod damaged;
 mod derived;
@@ -190,6 +191,10 @@ fn tests() -> Vec<Test> {
     for fs in [Fs::Overlay, Fs::Fuse] {
         let name = format!("uring::every_request_is_seen::{}", fs.name());
         all.push(Test { name, records: true, body: Box::new(move || uring::every_request_is_seen(fs)) });
+    }
+    for (i, program) in corpus::PROGRAMS.iter().enumerate() {
+        let name = format!("corpus::{}", program.name);
+        all.push(Test { name, records: true, body: Box::new(move || corpus::replays(i)) });
     }
     once! { false:
         daemon::the_unit_file

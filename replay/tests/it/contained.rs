@@ -97,3 +97,63 @@ fn magic_links_devices_and_set_id_bits_are_harmless() {
         d.fd(1, "ftruncate", 3, 0).len_bytes = Some(i64::MAX);
     });
 }
+
+#[test]
+fn mounts_and_second_roots_are_not_issued() {
+    attack(|d, bait| {
+        let parent = Path::new(bait).parent().unwrap().to_str().unwrap().to_owned();
+        d.on(1, "mkdir", "m", 0).mode = Some(0o777);
+        for op in ["mount", "pivot_root", "move_mount"] {
+            let o = d.on(1, op, &parent, 0);
+            o.path2 = Some("m".into());
+        }
+        d.on(1, "umount2", "/", 0);
+        d.on(1, "chroot", "..", 0);
+        d.on(1, "swapon", bait, 0);
+        d.on(1, "unlink", "m/bait", 0);
+    });
+}
+
+#[test]
+fn links_exchanged_under_a_walk_do_not_lead_out() {
+    attack(|d, bait| {
+        let parent = Path::new(bait).parent().unwrap().to_str().unwrap().to_owned();
+        d.fork(1, 2, crate::reel::THREAD);
+        d.on(1, "mkdir", "real", 0).mode = Some(0o777);
+        d.on(1, "symlink", &format!("{}{parent}", "../".repeat(30)), 0).path2 = Some("link".into());
+        for i in 0..200 {
+            let o = d.on(1, "renameat2", "real", 0);
+            (o.path2, o.flags) = (Some("link".into()), Some(2));
+            let o = d.open(2, "real/bait", libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, 10 + i, 5);
+            o.start_ns -= 10_000;
+            d.on(2, "unlink", "link/bait", 0);
+            d.fd(2, "close", 5, 0);
+        }
+    });
+}
+
+#[test]
+fn hard_links_and_bind_like_names_stay_inside() {
+    attack(|d, bait| {
+        let o = d.on(1, "linkat", bait, 0);
+        (o.path2, o.flags) = (Some("mine".into()), Some(i64::from(libc::AT_SYMLINK_FOLLOW)));
+        d.on(1, "truncate", "mine", 0).len_bytes = Some(0);
+        let o = d.on(1, "openat2", bait, 3);
+        (o.flags, o.aux2) = (Some(i64::from(libc::O_RDWR | libc::O_TRUNC)), Some(0));
+        d.on(1, "name_to_handle_at", bait, 0);
+        d.op(1, "open_by_handle_at", 4).fd = Some(4);
+        d.io(1, "write", 4, 0, 10, 10);
+    });
+}
+
+#[test]
+fn what_runs_as_its_owner_does_not_here() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "suid", 1, 3);
+    d.fd(1, "fchmod", 3, 0).mode = Some(0o6755);
+    d.had("/w/there", "regular", 10).mode = Some(0o4755);
+    let (dir, _) = replay(d);
+    // The bits are the target's to keep; while the replay ran its mount did not honour them, and nothing is executed.
+    assert!(dir.path().join("t/w/suid").exists());
+}

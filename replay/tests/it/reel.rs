@@ -214,6 +214,8 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         result: None,
         force: false,
         roots: Vec::new(),
+        skip_prepare: false,
+        max_bytes: None,
         cold: false,
         spin_ns: 50_000,
         // These tests run beside others: how late is not what they ask.

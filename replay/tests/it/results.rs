@@ -197,3 +197,43 @@ fn roots_limit_what_is_prepared_and_replayed() {
     assert_eq!(report.summary.skipped.get("outside --root"), Some(&3));
     assert!(!target.join("lib").exists() && target.join("w/f").exists());
 }
+
+#[test]
+fn a_tree_prepared_before_is_taken_as_it_is() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/f", "regular", 3000);
+    d.open(1, "f", libc::O_RDWR, 1, 3);
+    d.io(1, "read", 3, 0, 4096, 3000);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let c = config(d.write(dir.path()), &target);
+    assert!(Replay::plan(c.clone()).unwrap().prepare(|_| ()).unwrap().is_empty());
+    let made = |name: &str| fs::metadata(target.join(name)).unwrap().modified().unwrap();
+    let before = made("w/f");
+    assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 3000);
+    let again = Config { skip_prepare: true, ..c };
+    let report = Replay::plan(again).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    assert!(report.verdict.faithful && report.summary.prepare_items == 0, "{}", report.verdict.sentence);
+    assert_eq!(made("w/f"), before);
+}
+
+#[test]
+fn more_than_was_allowed_is_refused_before_anything_is_written() {
+    for big in ["tree", "written"] {
+        let mut d = Draft::new();
+        d.had("/w", "directory", 0);
+        d.had("/w/f", "regular", if big == "tree" { 2 << 20 } else { 0 });
+        d.open(1, "f", libc::O_RDWR, 1, 3);
+        d.io(1, "write", 3, 0, 2 << 20, 2 << 20);
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("t");
+        fs::create_dir(&target).unwrap();
+        let c = Config { max_bytes: Some(1 << 20), ..config(d.write(dir.path()), &target) };
+        let refused = Replay::plan(c.clone()).unwrap_err();
+        assert!(matches!(refused, ReplayError::TooMuch { .. }) && refused.to_string().contains("--max-bytes"));
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+        assert!(Replay::plan(Config { max_bytes: Some(8 << 20), ..c }).is_ok());
+    }
+}

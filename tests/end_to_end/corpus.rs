@@ -1,0 +1,169 @@
+//! Programs that people run, recorded, and replayed on every file system: no wrong result, nothing out of order, and the
+//! same tree in the end.
+//!
+//! CI replays each once, every one on another file system; with `IOREEL_CORPUS=all` (`make test-corpus`) each is replayed on
+//! all of them, at full pace and at the original's.
+
+use std::{env, fs, path::Path, process::Command};
+
+use serde_json::Value;
+
+use crate::harness::{
+    assert_valid, describe, ioreel,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    record, run, succeed, temp_dir, text, tree,
+};
+
+/// A program: its name, what is there before, and what is recorded. Both are shell scripts.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    before: &'static str,
+    recorded: &'static str,
+}
+
+/// Makes a tree of 300 files in `source`.
+const SOURCE: &str = "mkdir source; cd source
+    for d in 1 2 3 4 5 6; do mkdir -p dir-$d/inner; for f in $(seq 50); do
+        head -c $((d * f * 137)) /dev/zero | tr '\\0' \"$d\" >dir-$d/inner/file-$f; done; done
+    ln -s dir-1/inner/file-1 link; ln dir-2/inner/file-2 hard; chmod 600 dir-3/inner/file-3";
+
+/// A thread writes files and renames them into place; another takes them as they come; a third looks for what is not there yet.
+const HANDED_OVER: &str = "
+import os, threading, time
+os.makedirs('in', exist_ok=True); os.makedirs('out', exist_ok=True)
+N = 300
+def make():
+    for i in range(N):
+        with open(f'in/tmp-{i}', 'wb') as f: f.write(b'x' * (i * 37 + 1))
+        os.rename(f'in/tmp-{i}', f'in/done-{i}')
+def take():
+    for i in range(N):
+        while not os.path.exists(f'in/done-{i}'): time.sleep(0.001)
+        with open(f'in/done-{i}', 'rb') as f: data = f.read()
+        with open(f'out/{i}', 'wb') as f: f.write(data)
+        os.unlink(f'in/done-{i}')
+def look():
+    for i in range(N):
+        for d in ('in', 'out'): os.listdir(d)
+threads = [threading.Thread(target=t) for t in (make, take, look)]
+[t.start() for t in threads]; [t.join() for t in threads]
+";
+
+/// Writes through a mapping.
+const MAPPED: &str = "
+import mmap, os
+fd = os.open('mapped', os.O_RDWR | os.O_CREAT, 0o644)
+os.ftruncate(fd, 1 << 20)
+m = mmap.mmap(fd, 1 << 20)
+for i in range(0, 1 << 20, 8192): m[i:i+5] = b'hello'
+m.flush(); m.close(); os.pwrite(fd, b'end', 1 << 20); os.close(fd)
+";
+
+pub(crate) const PROGRAMS: [Program; 10] = [
+    Program { name: "tar_pack", before: SOURCE, recorded: "tar cf packed.tar source" },
+    Program {
+        name: "tar_unpack",
+        before: "(SOURCE); cd ..; tar cf packed.tar source; rm -r source",
+        recorded: "tar xf packed.tar",
+    },
+    Program {
+        name: "git",
+        before: SOURCE,
+        recorded: "export HOME=$PWD GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+            git -C source init -q; git -C source add .; git -C source commit -qm one; git clone -q source clone
+            echo more >>clone/dir-1/inner/file-1; git -C clone diff >diff; git -C clone commit -qam two; git -C clone gc -q",
+    },
+    Program {
+        name: "rsync",
+        before: SOURCE,
+        recorded: "rsync -a source/ copy/; echo more >>source/dir-4/inner/file-4; rm -r source/dir-5; rsync -a --delete source/ copy/",
+    },
+    Program {
+        name: "rsync_in_place",
+        before: SOURCE,
+        recorded: "rsync -a source/ copy/; echo more >>source/dir-4/inner/file-40; rsync -a --inplace --no-whole-file source/ copy/",
+    },
+    Program {
+        name: "sqlite",
+        before: "true",
+        recorded: "for mode in delete wal; do sqlite3 $mode.db \"pragma journal_mode=$mode; create table t(a integer primary key, b text);
+            with recursive n(i) as (select 1 union all select i+1 from n where i<3000) insert into t select i, hex(randomblob(20)) from n;\"
+            for i in 1 2 3 4 5; do sqlite3 $mode.db \"update t set b='x' where a % 7 = $i; delete from t where a % 11 = $i;\"; done; sqlite3 $mode.db vacuum; done",
+    },
+    Program { name: "cp", before: SOURCE, recorded: "cp -r source plain; cp -a source kept; rm -r plain" },
+    Program { name: "find_grep", before: SOURCE, recorded: "find source -type f -exec grep -l 11 {} + >found; find source -newer found" },
+    Program { name: "handed_over", before: "true", recorded: "(HANDED_OVER)" },
+    Program { name: "mapped", before: "true", recorded: "(MAPPED)" },
+];
+
+fn shell(script: &str) -> Command {
+    let mut c = match script {
+        "(HANDED_OVER)" => python(HANDED_OVER),
+        "(MAPPED)" => python(MAPPED),
+        script => {
+            let mut c = Command::new("sh");
+            c.args(["-ec", &script.replace("(SOURCE)", SOURCE)]);
+            c
+        }
+    };
+    c.env("LC_ALL", "C");
+    c
+}
+
+fn python(script: &str) -> Command {
+    let mut c = Command::new("python3");
+    c.args(["-S", "-c", script]);
+    c
+}
+
+/// Records program `index`, and replays it where it is to be.
+pub(crate) fn replays(index: usize) {
+    let program = &PROGRAMS[index];
+    let all = env::var_os("IOREEL_CORPUS").is_some_and(|v| v == "all");
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let work = origin.path().join("work");
+    fs::create_dir(&work).unwrap();
+    succeed(shell(program.before).current_dir(&work));
+    let reel = out.path().join("program.reel");
+    let command = shell(program.recorded);
+    let words: Vec<&str> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(|w| w.to_str().unwrap()).collect();
+    succeed(record(&reel, &["--settle", "none"], &words).current_dir(&work).env("LC_ALL", "C"));
+    assert_valid(&reel);
+    let targets: Vec<Fs> = if all { Fs::ALL.to_vec() } else { vec![Fs::ALL[index % Fs::ALL.len()]] };
+    for fs in targets {
+        for pace in if all { &["max", "original"][..] } else { &["max"][..] } {
+            replay(program.name, fs, pace, &reel, &work);
+        }
+    }
+}
+
+fn replay(name: &str, fs: Fs, pace: &str, reel: &Path, original: &Path) {
+    let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let words = ["replay", text(reel), "--target", text(target.path()), "--pace", pace, "--json"];
+    let output = run(&mut ioreel(words));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(&output)));
+    let verdict = &report["verdict"];
+    let what = format!("{name} on {} at {pace}: {}", fs.name(), verdict["sentence"]);
+    let classes = &verdict["results"]["classes"];
+    assert_eq!(
+        (&classes["wrong"], &classes["unsupported"]),
+        (&0.into(), &0.into()),
+        "{what} {:#}",
+        verdict["results"]["differences"]
+    );
+    assert_eq!((&verdict["missing"], &verdict["timing"]["early"]), (&0.into(), &0.into()), "{what}");
+    let edges = verdict["timing"]["edges"].as_object().unwrap();
+    assert!(edges.values().all(|e| e["violations"] == 0), "{what} {edges:?}");
+    assert_eq!(verdict["tree"]["differing"], 0, "{what} {:#}", verdict["tree"]);
+    let replayed = target.path().join(original.strip_prefix("/").unwrap());
+    let (expected, found) = (tree(original), tree(&replayed));
+    let differ: Vec<String> = expected
+        .iter()
+        .filter(|l| !found.contains(l))
+        .map(|l| format!("- {l}"))
+        .chain(found.iter().filter(|l| !expected.contains(l)).map(|l| format!("+ {l}")))
+        .take(30)
+        .collect();
+    assert!(differ.is_empty(), "{what}\n{}", differ.join("\n"));
+}
