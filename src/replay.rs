@@ -348,7 +348,7 @@ fn print_report(r: &Report) {
         k.original_mean,
         k.original_max
     );
-    out!("CPU         {}, of which {} spun before deadlines", duration(r.cpu_ns), duration(r.spun_ns));
+    out!("CPU         {}; {} spun before deadlines, waits for a CPU included", duration(r.cpu_ns), duration(r.spun_ns));
     if let Some(tree) = &v.tree {
         out!("tree        {} names, {} differ; digest {}", tree.found, tree.differing, tree.full_digest);
         for e in &tree.examples {

@@ -122,7 +122,7 @@ pub struct Report {
     pub original_synced_ns: i64,
     /// By how much stalls moved the schedule later.
     pub shift_ns: i64,
-    /// CPU time spent spinning before deadlines, all threads together.
+    /// Time spent spinning before deadlines, all threads together; times without a CPU meanwhile are in it.
     pub spun_ns: i64,
     /// CPU time of the whole process while operations were issued, that of calls included.
     pub cpu_ns: i64,

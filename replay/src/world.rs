@@ -148,7 +148,7 @@ impl World {
         self.shift_ns.load(SeqCst)
     }
 
-    /// CPU time spent spinning before deadlines.
+    /// Time spent spinning before deadlines; times without a CPU meanwhile are in it.
     pub fn spun_ns(&self) -> i64 {
         self.spun_ns.load(SeqCst)
     }
