@@ -5,7 +5,7 @@
 
 static __always_inline struct file *file_of_fd(struct task_struct *task, int fd)
 {
-	struct files_struct *files = task->files;
+	struct files_struct *files = plain_member(struct task_struct, task, files);
 	struct fdtable *fdt;
 	struct file *file;
 
@@ -25,7 +25,7 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, int fd)
 /* The file of an io_uring: by descriptor, or by its number among those the thread registered as its own. */
 static __always_inline struct file *ring_file(struct task_struct *task, int fd, bool own)
 {
-	struct io_uring_task *rings = task->io_uring;
+	struct io_uring_task *rings = plain_member(struct task_struct, task, io_uring);
 	struct file *file = NULL;
 
 	if (!own)
