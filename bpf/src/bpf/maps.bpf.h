@@ -294,7 +294,8 @@ static __always_inline __u32 hot_slot(__u64 key)
 /* What is known of any task; NULL unless it is recorded. */
 static __always_inline struct task_ref *recorded_ref(struct task_struct *task)
 {
-	return plain_member(struct task_struct, task, bpf_storage) ? bpf_task_storage_get(&task_refs, task, 0, 0) : NULL;
+	return plain_member(struct task_struct, task, bpf_storage) ? bpf_task_storage_get(&task_refs, task, 0, 0)
+								   : NULL;
 }
 
 /* The id of a recorded thread, 0 of others. */
