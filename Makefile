@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test test-kill test-workloads test-corpus lint demo bench fuzz samples install
+.PHONY: help build release test test-kernels test-kill test-workloads test-corpus lint demo bench fuzz samples install
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -21,6 +21,10 @@ release: ## the optimised build
 test: ## linters and all tests; root runs those that need BPF and loop mounts, others see them ignored
 	@scripts/setup test
 	@scripts/test
+
+test-kernels: ## the capture tests in QEMU guests with stock kernels from 6.1 on; prints a table (docs/kernel-support.md)
+	@scripts/setup kernels
+	@tests/vm/matrix
 
 test-kill: ## kills the recorder at 50 instants; what it leaves must be valid (root)
 	@scripts/setup test

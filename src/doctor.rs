@@ -3,7 +3,7 @@
 use crate::output::out;
 use std::process::ExitCode;
 
-use ioreel_capture::doctor::{Verdict, examine};
+use ioreel_capture::doctor::{Verdict, examine, programs};
 
 /// What this machine allows.
 #[derive(clap::Args, Debug)]
@@ -12,10 +12,18 @@ pub(crate) struct Args {
     /// Prints JSON
     #[arg(long)]
     json: bool,
+
+    /// Lists the programs that are loaded into the kernel, with their sizes and how many instructions its verifier went
+    /// through, of a million at most
+    #[arg(long)]
+    programs: bool,
 }
 
 /// Runs it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.programs {
+        return list_programs(args.json);
+    }
     let checks = examine();
     if args.json {
         out!("{}", serde_json::to_string_pretty(&checks)?);
@@ -41,4 +49,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+fn list_programs(json: bool) -> anyhow::Result<ExitCode> {
+    let (programs, missing) = programs()?;
+    if json {
+        let all = serde_json::json!({ "programs": programs, "missing": missing });
+        out!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    out!("{:>9} {:>12} {:>8}  {:<20} attached to", "verified", "instructions", "bytes", "program");
+    for p in &programs {
+        out!("{:>9} {:>12} {:>8}  {:<20} {}", p.verified, p.instructions, p.native_bytes, p.name, p.place);
+    }
+    for line in &missing {
+        out!("{line}");
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,12 +2,15 @@
 
 use std::{fs, path::Path, process::Command};
 
-use libbpf_rs::{MapHandle, MapType, OpenObject};
+use libbpf_rs::{MapHandle, MapType};
 use serde::Serialize;
 
 use crate::{
+    CaptureError,
+    contents::Content,
     host,
-    session::{Plan, Session, Targets, WaitsPlan},
+    probes::Missing,
+    session::{Plan, Program, Session, Storage, Targets, WaitsPlan},
     symbols,
 };
 
@@ -120,24 +123,58 @@ fn rings() -> Check {
     }
 }
 
-/// Loads and attaches the very programs that a recording uses; they stay inert.
-fn probes() -> Check {
-    let what = "probes (tracepoints, iterators)";
-    let plan = Plan {
-        target: Targets::All,
+/// Every program that any recording uses: with all options, no program is larger than here.
+fn everything() -> Plan {
+    Plan {
+        target: Targets::Cgroup(0),
         fixed_devices: true,
         waits: Some(WaitsPlan { min_ns: 0, user_stacks: true }),
         cache: true,
+        content: Content::Full,
+        lossless: true,
         ..Plan::default()
-    };
-    let mut storage = std::mem::MaybeUninit::<OpenObject>::uninit();
-    match Session::load(&plan, &mut storage) {
-        Ok(session) => Check::ok(what, format!("all {} load and attach", session.probes().len())),
+    }
+}
+
+/// The programs as this kernel has them, the largest to verify first, and those that it lacks or refuses.
+///
+/// # Errors
+/// When one is refused without which there is no recording.
+pub fn programs() -> Result<(Vec<Program>, Vec<String>), CaptureError> {
+    let mut storage = Storage::default();
+    let session = Session::load(&everything(), &mut storage)?;
+    let mut programs = session.programs();
+    programs.sort_by_key(|p| std::cmp::Reverse(p.verified));
+    Ok((programs, session.missing.iter().map(Missing::tell).collect()))
+}
+
+/// Loads and attaches the very programs that a recording uses; they stay inert.
+fn probes() -> Check {
+    let what = "probes (tracepoints, iterators)";
+    let mut storage = Storage::default();
+    match Session::load(&everything(), &mut storage) {
+        Ok(session) => {
+            let loaded = format!("{} load and attach", session.probes().len());
+            let missing: Vec<String> = session.missing.iter().map(Missing::tell).collect();
+            if session.missing.iter().any(|m| m.refused.is_some()) {
+                let remedy = "recordings go on without; `ioreel -vv doctor` shows the verifier's log";
+                return Check::not(what, Verdict::Limited, format!("{loaded}; {}", missing.join("; ")), remedy);
+            }
+            if missing.is_empty() {
+                return Check::ok(what, format!("all {loaded}"));
+            }
+            Check::not(
+                what,
+                Verdict::Limited,
+                format!("{loaded}; {}", missing.join("; ")),
+                "a newer kernel has them; recordings go on without",
+            )
+        }
         Err(e) => Check::not(
             what,
             Verdict::Missing,
             e.to_string(),
-            "needs Linux 6.2 or newer with BTF tracepoints; `ioreel -vv doctor` shows the verifier's log",
+            "needs Linux 6.1 or newer with BTF tracepoints; `ioreel -vv doctor` shows the verifier's log",
         ),
     }
 }

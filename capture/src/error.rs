@@ -18,6 +18,21 @@ pub enum CaptureError {
         "/sys/kernel/btf/vmlinux is missing: this kernel was built without CONFIG_DEBUG_INFO_BTF; use one that has it"
     )]
     NoBtf,
+    /// Kernel memory may not be read.
+    #[error(
+        "the kernel is locked down to confidentiality: probes may not read its memory; boot with lockdown=integrity or without"
+    )]
+    Confidential,
+    /// A program was refused without which there is no recording.
+    #[error(
+        "the kernel refused the probe {program}: {why}; `ioreel doctor` says what is missing, -vv shows the verifier's log"
+    )]
+    Refused {
+        /// Its name.
+        program: String,
+        /// The verifier's last words, or the system's.
+        why: String,
+    },
     /// A BPF program or map was refused.
     #[error(
         "the kernel refused the probes while {doing}: {why}; `ioreel doctor` says what is missing, -vv shows the verifier's log"

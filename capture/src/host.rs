@@ -259,6 +259,12 @@ pub const CAP_PERFMON: u32 = 38;
 /// include/uapi/linux/capability.h
 pub const CAP_BPF: u32 = 39;
 
+/// Whether the kernel is locked down so far that BPF programs may not read its memory. Not where nobody can tell.
+pub fn is_confidential() -> bool {
+    let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    text.contains("[confidentiality]")
+}
+
 /// Whether this process holds what loading the probes takes.
 pub fn may_use_bpf() -> bool {
     let caps = capabilities();

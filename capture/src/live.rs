@@ -4,7 +4,6 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    mem::MaybeUninit,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -26,7 +25,7 @@ use crate::{
     filter::Filter,
     host,
     pipeline::{Message, Pipeline},
-    session::{Plan, Session, Targets},
+    session::{Plan, Session, Storage, Targets},
     settle::drain,
     sieve::Sieve,
 };
@@ -261,7 +260,7 @@ impl Live {
         let thread = std::thread::spawn(move || {
             let ends = matches!(target, Targets::Command(_) | Targets::Processes(_));
             let plan = Plan { target, filter: filter.clone(), ..Plan::default() };
-            let mut storage = MaybeUninit::uninit();
+            let mut storage = Storage::default();
             let begun = Session::load(&plan, &mut storage).and_then(|s| begin(s, filter, &sums));
             match begun {
                 Ok((session, pipeline)) => {

@@ -7,7 +7,7 @@ use libbpf_rs::{
     OpenObject,
     btf::{
         Btf,
-        types::{FuncProto, Ptr, Typedef},
+        types::{Func, FuncProto, Ptr, Typedef},
     },
 };
 
@@ -29,6 +29,8 @@ struct Optional {
     group: Group,
     /// Arguments of the tracepoint that the program understands.
     arguments: std::ops::RangeInclusive<usize>,
+    /// In its place a function, for kernels without this tracepoint.
+    instead_of: Option<&'static str>,
     /// What is not recorded without it; `None` where another program does the same on other kernels.
     without: Option<&'static str>,
 }
@@ -46,8 +48,10 @@ const OPTIONAL: &[Optional] = &[
     uring("uring_complete_old", "io_uring_complete", 5..=9, None),
     uring("uring_overflow", "io_uring_cqe_overflow", 4..=9, Some("results of io_uring requests whose queue was full")),
     uring("uring_create", "io_uring_create", 5..=9, Some("how io_uring instances were set up")),
-    other("fault_touch", "mm_filemap_fault", Group::Fault, 2..=9, "first touches of pages of mapped files"),
-    other("fault_around", "mm_filemap_map_pages", Group::Fault, 3..=9, "touches of cached pages of mapped files"),
+    variant("fault_touch", "mm_filemap_fault", 2..=9, None),
+    variant("fault_touch_entry", "filemap_fault", 1..=1, Some("mm_filemap_fault")),
+    variant("fault_around", "mm_filemap_map_pages", 3..=9, None),
+    variant("fault_around_exit", "filemap_map_pages", 3..=3, Some("mm_filemap_map_pages")),
     other("fault_dirty", "writeback_dirty_folio", Group::Fault, 2..=9, "first stores to pages of mapped files"),
     other("cache_fill", "mm_filemap_add_to_page_cache", Group::Cache, 1..=9, "what enters the page cache"),
     other("cache_evict", "mm_filemap_delete_from_page_cache", Group::Cache, 1..=9, "what leaves the page cache"),
@@ -63,7 +67,7 @@ const fn other(
     arguments: std::ops::RangeInclusive<usize>,
     what: &'static str,
 ) -> Optional {
-    Optional { program, tracepoint, group, arguments, without: Some(what) }
+    Optional { program, tracepoint, group, arguments, without: Some(what), instead_of: None }
 }
 
 const fn uring(
@@ -72,22 +76,102 @@ const fn uring(
     arguments: std::ops::RangeInclusive<usize>,
     without: Option<&'static str>,
 ) -> Optional {
-    Optional { program, tracepoint, group: Group::Uring, arguments, without }
+    Optional { program, tracepoint, group: Group::Uring, arguments, without, instead_of: None }
+}
+
+const fn variant(
+    program: &'static str,
+    tracepoint: &'static str,
+    arguments: std::ops::RangeInclusive<usize>,
+    instead_of: Option<&'static str>,
+) -> Optional {
+    Optional { program, tracepoint, group: Group::Fault, arguments, without: None, instead_of }
 }
 
 /// Of these sets of programs one must fit, or what they are for is not recorded.
 const ONE_OF: &[(&[&str], Group, &str)] = &[
     (&["uring_submit", "uring_submit_old"], Group::Uring, "io_uring requests"),
     (&["uring_complete", "uring_complete_old"], Group::Uring, "io_uring requests"),
+    (&["fault_touch", "fault_touch_entry"], Group::Fault, "first touches of pages of mapped files"),
+    (&["fault_around", "fault_around_exit"], Group::Fault, "touches of cached pages of mapped files"),
 ];
 
-/// A probe that is not in use because the kernel has no place for it.
+/// A probe that is not in use because the kernel has no place for it, or refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The tracepoint.
     pub tracepoint: &'static str,
     /// What is not recorded for want of it.
     pub what: &'static str,
+    /// The kernel's reason, where it has refused.
+    pub refused: Option<String>,
+    programs: &'static [&'static str],
+}
+
+impl Missing {
+    /// In one line.
+    pub fn tell(&self) -> String {
+        let Self { tracepoint, what, .. } = self;
+        match &self.refused {
+            None => format!("this kernel has no tracepoint {tracepoint} that fits: {what} are not recorded"),
+            Some(why) => format!("this kernel refuses the probe of {tracepoint} ({why}): {what} are not recorded"),
+        }
+    }
+}
+
+/// Programs that a recording can do without when the kernel refuses one of them, with the tracepoint and what is then
+/// not recorded.
+const SPARED: &[(&[&str], &str, &str)] = &[
+    (&["bio_backmerge", "bio_frontmerge"], "block_bio_backmerge", "which bios joined a request"),
+    (&["bio_remap"], "block_bio_remap", "where bios came from that a mapped device passed on"),
+    (&["bio_split"], "block_split", "files of bios that were split"),
+    (&["rq_requeue"], "block_rq_requeue", "requests that were given back"),
+    (&["task_moved"], "cgroup_attach_task", "moves between control groups"),
+    (&["content_exit"], "sys_exit", "contents of writes"),
+    (&["wait_switch", "wait_waking", "symbols"], "sched_switch", "waits"),
+    (&["mappings"], "iter/task_vma", "files that adopted processes have mapped"),
+];
+
+/// Without any of these no request and no bio can be told of.
+const BLOCK: &[&str] = &[
+    "bio_queue",
+    "bio_complete",
+    "rq_issue",
+    "rq_complete",
+    "bio_remap",
+    "bio_split",
+    "bio_backmerge",
+    "bio_frontmerge",
+    "rq_requeue",
+];
+const BLOCK_NEEDED: usize = 4;
+
+/// What goes without a program that the kernel refuses; `None` where nothing does. `ops`: operations are recorded too,
+/// so that the block layer can be spared.
+pub(crate) fn when_refused(program: &str, why: &str, ops: bool) -> Option<Missing> {
+    let missing = |programs, tracepoint, what| Missing { tracepoint, what, refused: Some(why.to_owned()), programs };
+    if let Some((programs, _, what)) = ONE_OF.iter().find(|(programs, ..)| programs.contains(&program)) {
+        let tracepoint = OPTIONAL.iter().find(|o| o.program == program)?.tracepoint;
+        return Some(missing(programs, tracepoint, what));
+    }
+    if let Some(o) = OPTIONAL.iter().find(|o| o.program == program) {
+        return Some(missing(std::slice::from_ref(&o.program), o.tracepoint, o.without?));
+    }
+    if BLOCK[..BLOCK_NEEDED].contains(&program) {
+        return ops.then(|| missing(BLOCK, "block_rq_complete", "bios and requests"));
+    }
+    let (programs, tracepoint, what) = SPARED.iter().find(|(programs, ..)| programs.contains(&program))?;
+    Some(missing(programs, tracepoint, what))
+}
+
+/// Switches off what has been refused.
+pub(crate) fn leave_out(object: &mut OpenObject, refused: &[Missing]) {
+    for mut program in object.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        if refused.iter().any(|m| m.programs.contains(&name.as_str())) {
+            program.set_autoload(false);
+        }
+    }
 }
 
 /// Switches off the optional programs that `wanted` does not ask for or that do not fit this kernel; tells which
@@ -95,7 +179,12 @@ pub struct Missing {
 pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) -> Vec<Missing> {
     let btf = Btf::from_vmlinux().ok();
     let fits = |o: &Optional| {
-        let arguments = btf.as_ref().and_then(|btf| arguments(btf, o.tracepoint));
+        let Some(btf) = btf.as_ref() else { return false };
+        let arguments = match o.instead_of {
+            None => arguments(btf, o.tracepoint),
+            Some(tracepoint) if arguments(btf, tracepoint).is_some() => None,
+            Some(_) => function_arguments(btf, o.tracepoint),
+        };
         arguments.is_some_and(|n| o.arguments.contains(&n))
     };
     let used: Vec<(&Optional, bool)> = OPTIONAL.iter().map(|o| (o, fits(o))).collect();
@@ -111,14 +200,14 @@ pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) ->
 }
 
 fn missing(used: &[(&Optional, bool)]) -> Vec<(Missing, Group)> {
-    let single = used
-        .iter()
-        .filter(|(_, fits)| !fits)
-        .filter_map(|(o, _)| o.without.map(|what| (Missing { tracepoint: o.tracepoint, what }, o.group)));
+    let single = used.iter().filter(|(_, fits)| !fits).filter_map(|(o, _)| {
+        o.without.map(|what| (Missing { tracepoint: o.tracepoint, what, refused: None, programs: &[] }, o.group))
+    });
     let sets = ONE_OF.iter().filter_map(|(programs, group, what)| {
         let of_set = || used.iter().filter(|(o, _)| programs.contains(&o.program));
         let tracepoint = of_set().next()?.0.tracepoint;
-        (!of_set().any(|(_, fits)| *fits)).then_some((Missing { tracepoint, what }, *group))
+        let missing = Missing { tracepoint, what, refused: None, programs: &[] };
+        (!of_set().any(|(_, fits)| *fits)).then_some((missing, *group))
     });
     single.chain(sets).collect()
 }
@@ -132,6 +221,12 @@ fn arguments(btf: &Btf<'_>, tracepoint: &str) -> Option<usize> {
     Some(prototype.iter().count().saturating_sub(1))
 }
 
+/// How many arguments a function of the kernel has; `None` when it has no such function.
+fn function_arguments(btf: &Btf<'_>, function: &str) -> Option<usize> {
+    let function: Func<'_> = btf.type_by_name(function)?;
+    Some(FuncProto::try_from(function.next_type()?).ok()?.iter().count())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,9 +237,25 @@ mod tests {
             let used: Vec<_> = OPTIONAL.iter().map(|o| (o, fit(o.program))).collect();
             missing(&used).into_iter().map(|(m, _)| m).collect()
         };
-        assert!(all(&|p| p != "uring_complete_old" && p != "uring_submit_old").is_empty());
+        assert!(
+            all(&|p| p != "uring_complete_old" && p != "uring_submit_old" && !p.starts_with("fault_touch_")).is_empty()
+        );
         assert!(all(&|p| p != "uring_complete" && p != "uring_submit").is_empty());
         let none = all(&|p| !p.starts_with("uring_complete"));
-        assert_eq!(none, [Missing { tracepoint: "io_uring_complete", what: "io_uring requests" }]);
+        let expected =
+            Missing { tracepoint: "io_uring_complete", what: "io_uring requests", refused: None, programs: &[] };
+        assert_eq!(none, [expected]);
+    }
+
+    #[test]
+    fn what_is_refused_takes_along_what_is_no_use_without_it() {
+        let programs = |p: &str, ops| when_refused(p, "no", ops).map(|m| m.programs.len());
+        assert_eq!(programs("cache_fill", true), Some(1));
+        assert_eq!(programs("uring_complete", true), Some(2));
+        assert_eq!(programs("rq_issue", true), Some(BLOCK.len()));
+        assert_eq!(programs("rq_issue", false), None, "nothing would be left");
+        assert_eq!(programs("op_exit", true), None);
+        let told = when_refused("bio_split", "too large", true).map(|m| m.tell());
+        assert!(told.is_some_and(|t| t.contains("block_split (too large)")));
     }
 }

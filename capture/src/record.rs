@@ -11,7 +11,6 @@ mod setup;
 use std::{
     ffi::OsStr,
     fs,
-    mem::MaybeUninit,
     os::unix::ffi::OsStrExt,
     path::Path,
     sync::{Arc, Mutex},
@@ -47,7 +46,7 @@ use crate::{
     lossless::{Guardian, sees_all_processes},
     marks::Listener,
     pipeline::{Message, Pipeline},
-    session::{Plan, Session, Targets},
+    session::{Plan, Session, Storage, Targets},
     settle::{drain, settle},
     sieve::Sieve,
     signals,
@@ -126,7 +125,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         block: config.layers != Layers::Operations,
         filter: filter.clone(),
     };
-    let mut storage = MaybeUninit::uninit();
+    let mut storage = Storage::default();
     let mut session = Session::load(&plan, &mut storage)?;
     // While this process has one thread.
     let guardian = session.stops.as_ref().map(Guardian::start).transpose()?;

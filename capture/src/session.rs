@@ -12,15 +12,18 @@ use ioreel_bpf::{
     types::{cpu_ledger, rec_class, rec_stream},
 };
 use ioreel_traces::manifest::Probe;
+use libbpf_rs::libbpf_sys::bpf_prog_info;
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
+use serde::Serialize;
 
 mod look;
 mod plan;
 mod rings;
 mod tables;
+mod trial;
 
 pub use plan::{DEFAULT_WAITS_MIN_NS, Plan, Targets, WaitsPlan};
 use rings::{CpuRing, RingSizes, half_of};
@@ -80,6 +83,50 @@ pub struct Session<'obj> {
     fullest: Cell<usize>,
 }
 
+/// Where a session's programs are kept; room for a second attempt without those that the kernel refuses.
+#[derive(Debug)]
+pub struct Storage([MaybeUninit<OpenObject>; 2]);
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self([const { MaybeUninit::uninit() }; 2])
+    }
+}
+
+/// A loaded program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// What it is attached to, `tp_btf/…` or `iter/…`.
+    pub place: String,
+    /// Instructions as the kernel keeps them.
+    pub instructions: u32,
+    /// Instructions that the verifier went through, of the million that it would at most.
+    pub verified: u32,
+    /// Machine code.
+    pub native_bytes: u32,
+}
+
+/// Which optional programs the kernel refuses: left out one after another until the rest can be had. An error when a
+/// program is refused without which there is no recording.
+fn refused(plan: &Plan, mut error: CaptureError) -> Result<Vec<probes::Missing>, CaptureError> {
+    let mut refused: Vec<probes::Missing> = Vec::new();
+    loop {
+        let Some(refusal) = trial::take() else { return Err(error) };
+        log::info!("{} is refused: {}", refusal.program, refusal.why);
+        match probes::when_refused(&refusal.program, &refusal.why, plan.ops) {
+            Some(missing) if !refused.contains(&missing) => refused.push(missing),
+            _ => return Err(CaptureError::Refused { program: refusal.program, why: refusal.why }),
+        }
+        let mut storage = MaybeUninit::uninit();
+        match Session::attempt(plan, &mut storage, &refused) {
+            Ok(_) => return Ok(refused),
+            Err(e) => error = e,
+        }
+    }
+}
+
 /// What one pass over the rings brought.
 #[derive(Debug)]
 pub struct Drained {
@@ -105,14 +152,32 @@ impl Drained {
 }
 
 impl<'obj> Session<'obj> {
-    /// Opens, loads and attaches; everything stays inert until [`Session::activate`].
-    pub fn load(plan: &Plan, storage: &'obj mut MaybeUninit<OpenObject>) -> Result<Self, CaptureError> {
+    /// Opens, loads and attaches; everything stays inert until [`Session::activate`]. Optional programs that the kernel
+    /// refuses are left out, and told of in `missing`.
+    pub fn load(plan: &Plan, storage: &'obj mut Storage) -> Result<Self, CaptureError> {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
         }
+        if host::is_confidential() {
+            return Err(CaptureError::Confidential);
+        }
         libbpf_rs::set_print(Some((PrintLevel::Debug, log_line)));
+        let [first, second] = &mut storage.0;
+        match Self::attempt(plan, first, &[]) {
+            Ok(session) => Ok(session),
+            Err(e) => Self::attempt(plan, second, &refused(plan, e)?),
+        }
+    }
+
+    /// The same without what has been refused before.
+    fn attempt(
+        plan: &Plan,
+        storage: &'obj mut MaybeUninit<OpenObject>,
+        refused: &[probes::Missing],
+    ) -> Result<Self, CaptureError> {
         let cpus = host::possible_cpus();
         let end_ios = symbols::end_ios();
+        trial::take();
         let mut open = IoreelSkelBuilder::default().open(storage).map_err(CaptureError::bpf("opening them"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             if plan.ops {
@@ -154,7 +219,7 @@ impl<'obj> Session<'obj> {
             rodata.uring_splice_ops = sets.splice;
             rodata.uring_dir2_ops = sets.dir2;
         }
-        let missing = probes::choose(open.open_object_mut(), &|group| match group {
+        let mut missing = probes::choose(open.open_object_mut(), &|group| match group {
             probes::Group::Uring | probes::Group::Fault => plan.ops,
             probes::Group::Cache => plan.cache,
         });
@@ -201,6 +266,8 @@ impl<'obj> Session<'obj> {
                 prog.set_autoload(false);
             }
         }
+        missing.extend_from_slice(refused);
+        probes::leave_out(open.open_object_mut(), refused);
         if plan.filter.has_files() {
             open.maps
                 .unwanted_files
@@ -394,27 +461,47 @@ impl<'obj> Session<'obj> {
 
     /// Every program with the number of times the kernel skipped it.
     pub fn probes(&self) -> Vec<Probe> {
-        let missed = |program: &libbpf_rs::Program<'_>| {
-            let mut info = libbpf_rs::libbpf_sys::bpf_prog_info::default();
+        self.loaded(|program, info| Probe {
+            name: program.name().to_string_lossy().into_owned(),
+            missed: info.recursion_misses as i64,
+        })
+    }
+
+    /// Every loaded program with its size.
+    pub fn programs(&self) -> Vec<Program> {
+        self.loaded(|program, info| Program {
+            name: program.name().to_string_lossy().into_owned(),
+            place: program.section().to_string_lossy().into_owned(),
+            instructions: info.xlated_prog_len / INSTRUCTION_BYTES,
+            verified: info.verified_insns,
+            native_bytes: info.jited_prog_len,
+        })
+    }
+
+    fn loaded<T>(&self, tell: impl Fn(&libbpf_rs::Program<'_>, &bpf_prog_info) -> T) -> Vec<T> {
+        let told = |program: libbpf_rs::Program<'_>| {
+            let mut info = bpf_prog_info::default();
             let mut len = size_of_val(&info) as u32;
             // By descriptor: to go through the ids of all programs takes CAP_SYS_ADMIN.
             // SAFETY: `info` is `len` bytes of plain integers, which the kernel fills.
             let failed = unsafe {
                 libbpf_rs::libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut len)
             };
-            (failed == 0).then_some(info.recursion_misses as i64)
+            (failed == 0).then(|| tell(&program, &info))
         };
-        let object = self.skel.object();
-        object
-            .progs()
-            .filter_map(|p| Some(Probe { name: p.name().to_string_lossy().into_owned(), missed: missed(&p)? }))
-            .collect()
+        self.skel.object().progs().filter_map(told).collect()
     }
 }
+
+/// Of a BPF instruction as the kernel keeps it.
+const INSTRUCTION_BYTES: u32 = 8;
 
 /// libbpf's own words, the verifier's log among them. Failures come back as errors as well, so even its
 /// warnings are told only when asked for.
 fn log_line(level: PrintLevel, text: String) {
+    if matches!(level, PrintLevel::Warn) {
+        trial::note(&text);
+    }
     let text = text.trim_end();
     match level {
         PrintLevel::Debug => log::trace!("{text}"),

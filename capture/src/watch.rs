@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    mem::MaybeUninit,
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -22,7 +21,7 @@ use crate::{
     host,
     ledger::Books,
     record::hide_backing_files,
-    session::{DEFAULT_RING_BYTES, Plan, Session, Targets},
+    session::{DEFAULT_RING_BYTES, Plan, Session, Storage, Targets},
     settle::{DEFAULT_SETTLE, QUIET},
     wire::{self, Record},
 };
@@ -59,7 +58,7 @@ impl DiskWatch {
                 ops: false,
                 ..Plan::default()
             };
-            let mut storage = MaybeUninit::uninit();
+            let mut storage = Storage::default();
             let session = Session::load(&plan, &mut storage)
                 .and_then(|s| hide_backing_files(&s.tables()?, &host::mounts()).map(|()| s));
             match session {

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use ioreel_traces::{Reel, manifest::State, rows::Op};
 
-use crate::harness::{describe, ioreel, one_line, record, run, succeed, temp_dir, text};
+use crate::harness::{assert_valid, describe, ioreel, one_line, record, run, succeed, temp_dir, text};
 
 pub(crate) fn no_privileges() {
     // The build folder may be out of reach for nobody.
@@ -38,6 +38,80 @@ pub(crate) fn lossless_without_the_right_to_resume() {
         assert!(line.contains("--lossless") && line.contains("CAP_KILL") && !reel.exists(), "{line}");
     }
     succeed(&mut record(&["--", "true"]));
+}
+
+/// A kernel that refuses these programs, as the recorder meets it: in the place of libc's function.
+const REFUSING: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/syscall.h>
+long syscall(long nr, ...)
+{
+    static long (*real)(long, ...);
+    long a[6];
+    va_list args;
+    va_start(args, nr);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(args, long);
+    va_end(args);
+    if (!real)
+        real = dlsym(RTLD_NEXT, "syscall");
+    /* BPF_PROG_LOAD; the name is at 48 in union bpf_attr. */
+    if (nr == SYS_bpf && a[0] == 5 && a[2] > 64 && strncmp((char *)a[1] + 48, REFUSED, strlen(REFUSED)) == 0) {
+        errno = EACCES;
+        return -1;
+    }
+    return real(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+"#;
+
+/// What is recorded without a probe that the kernel refuses, and that the reel and `doctor` tell of it.
+pub(crate) fn a_probe() {
+    let out = temp_dir();
+    let library = |program: &str| {
+        let (source, path) = (out.path().join("refusing.c"), out.path().join(format!("{program}.so")));
+        fs::write(&source, REFUSING).unwrap();
+        let define = format!("-DREFUSED=\"{program}\"");
+        let mut gcc = Command::new("gcc");
+        succeed(gcc.args(["-shared", "-fPIC", "-O1", &define, "-o", text(&path), text(&source), "-ldl"]));
+        path
+    };
+    let file = out.path().join("file");
+    let script = format!("echo hello >{0}; sync {0}", text(&file));
+    for (program, said) in [("bio_split", "block_split"), ("uring_create", "io_uring"), ("rq_complete", "bios")] {
+        let reel = out.path().join(format!("{program}.reel"));
+        let mut command = record(&reel, &[], &["sh", "-c", &script]);
+        succeed(command.env("LD_PRELOAD", library(program)));
+        let reel = assert_valid(&reel);
+        let told = |w: &&String| w.contains("refuses") && w.contains(said);
+        assert_eq!(reel.manifest.warnings.iter().filter(told).count(), 1, "{:?}", reel.manifest.warnings);
+        let ops: Vec<Op> = reel.read().unwrap();
+        assert!(ops.iter().any(|o| &*o.op == "write" && o.ret == Some(6)), "the rest is recorded");
+    }
+    let mut doctor = ioreel(["doctor"]);
+    let said = run(doctor.env("LD_PRELOAD", library("cache_fill")));
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("limited") && said.contains("mm_filemap_add_to_page_cache"), "{said}");
+    // Without this there is no recording.
+    let reel = out.path().join("none.reel");
+    let mut command = record(&reel, &[], &["true"]);
+    let line = one_line(command.env("LD_PRELOAD", library("op_exit")), 1);
+    assert!(line.contains("op_exit") && line.contains("doctor") && !reel.exists(), "{line}");
+}
+
+/// No program is near what the kernel's verifier goes through at most.
+pub(crate) fn no_program_is_large() {
+    let told = succeed(&mut ioreel(["doctor", "--programs", "--json"]));
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let programs = told["programs"].as_array().unwrap();
+    assert!(programs.len() > 30, "{told}");
+    for p in programs {
+        assert!((1..750_000).contains(&p["verified"].as_u64().unwrap()), "of a million at most: {p}");
+        assert!(p["instructions"].as_u64().unwrap() > 0 && p["native_bytes"].as_u64().unwrap() > 0, "{p}");
+    }
 }
 
 pub(crate) fn an_unknown_device() {

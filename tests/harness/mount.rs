@@ -5,6 +5,7 @@ use std::{
     os::{fd::AsRawFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     process::{Child, Command},
+    sync::{LazyLock, Mutex, PoisonError},
 };
 
 use tempfile::TempDir;
@@ -20,6 +21,8 @@ pub(crate) enum Fs {
     Ext4,
     Xfs,
     Btrfs,
+    /// Where the kernel knows it.
+    F2fs,
     Tmpfs,
     /// Upper and lower layer on one ext4.
     Overlay,
@@ -31,10 +34,24 @@ impl Fs {
     pub(crate) const ALL: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::Tmpfs];
     /// Those that recording must be right on.
     pub(crate) const RECORDED: [Self; 6] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::Tmpfs, Self::Overlay, Self::Fuse];
+    /// What few kernels are built with; tests on stock kernels load its module first.
+    const SELDOM: [Self; 1] = [Self::F2fs];
+
+    /// Those of `usual`, and the seldom ones that this kernel knows.
+    pub(crate) fn here(usual: &[Self]) -> Vec<Self> {
+        let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        let seldom = Self::SELDOM.into_iter().filter(|fs| known.split_whitespace().any(|w| w == fs.name()));
+        usual.iter().copied().chain(seldom).collect()
+    }
 
     /// Whether the workload's plain calls all succeed there.
     pub(crate) fn has_everything(self) -> bool {
         Self::ALL.contains(&self)
+    }
+
+    /// Whether it lies on others' files.
+    fn is_above_another(self) -> bool {
+        matches!(self, Self::Overlay | Self::Fuse)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -42,6 +59,7 @@ impl Fs {
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
+            Self::F2fs => "f2fs",
             Self::Tmpfs => "tmpfs",
             Self::Overlay => "overlay",
             Self::Fuse => "fuse",
@@ -54,6 +72,7 @@ impl Fs {
             Self::Ext4 => Some(&["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
             Self::Xfs => Some(&["mkfs.xfs", "-q", "-f"]),
             Self::Btrfs => Some(&["mkfs.btrfs", "-q", "-f"]),
+            Self::F2fs => Some(&["mkfs.f2fs", "-q", "-f"]),
             Self::Tmpfs | Self::Overlay | Self::Fuse => None,
         }
     }
@@ -67,6 +86,30 @@ pub(crate) struct Mounted {
     server: Option<Child>,
     /// What it lies on; dropped, and so unmounted, after it.
     below: Option<Box<Mounted>>,
+    /// Given back after the unmount.
+    _scratch: Option<Scratch>,
+}
+
+/// A real disk that tests may overwrite, one of those that `IOREEL_TEST_DISKS` names; used before loop devices.
+struct Scratch(PathBuf);
+
+/// Disks that nobody uses now.
+static SCRATCH: LazyLock<Mutex<Vec<PathBuf>>> = LazyLock::new(|| {
+    let named = std::env::var("IOREEL_TEST_DISKS").unwrap_or_default();
+    Mutex::new(named.split_whitespace().map(PathBuf::from).collect())
+});
+
+impl Scratch {
+    fn take() -> Option<Self> {
+        let disk = SCRATCH.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(Self(disk))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        SCRATCH.lock().unwrap_or_else(PoisonError::into_inner).push(self.0.clone());
+    }
 }
 
 impl Mounted {
@@ -79,15 +122,22 @@ impl Mounted {
 
     /// The same with further options to mkfs and mount; for those with a device.
     pub(crate) fn with(fs: Fs, size_bytes: u64, made: &[&str], mounted: &str) -> Self {
-        if !fs.has_everything() {
+        if fs.is_above_another() {
             return Self::above(Self::new(Fs::Ext4, size_bytes), fs);
         }
         let dir = temp_dir();
         let Some(mkfs) = fs.mkfs() else {
             let size = format!("size={size_bytes}");
             succeed(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "ioreel-test", text(dir.path())]));
-            return Self { dir, device: None, server: None, below: None };
+            return Self { dir, device: None, server: None, below: None, _scratch: None };
         };
+        if let Some(scratch) = Scratch::take() {
+            let disk = scratch.0.clone();
+            succeed(Command::new(mkfs[0]).args(&mkfs[1..]).args(made).arg(&disk));
+            succeed(Command::new("mount").args(["-o", mounted]).arg(&disk).arg(dir.path()));
+            let _ = fs::remove_dir(dir.path().join("lost+found"));
+            return Self { dir, device: Some(disk), server: None, below: None, _scratch: Some(scratch) };
+        }
         let image = dir.path().join("image");
         File::create(&image).unwrap().set_len(size_bytes).unwrap();
         let attach = ["--find", "--show", "--direct-io=on", text(&image)];
@@ -101,7 +151,7 @@ impl Mounted {
         drop(detach);
         // Tests compare trees, and this one would be in the way.
         let _ = fs::remove_dir(dir.path().join("lost+found"));
-        Self { dir, device: Some(device), server: None, below: None }
+        Self { dir, device: Some(device), server: None, below: None, _scratch: None }
     }
 
     /// A file system that `mkfs` makes on these devices; it is mounted from the first.
@@ -114,7 +164,7 @@ impl Mounted {
         }
         let device = devices[0].path().to_owned();
         succeed(Command::new("mount").args(["-o", mounted]).arg(&device).arg(dir.path()));
-        Self { dir, device: Some(device), server: None, below: None }
+        Self { dir, device: Some(device), server: None, below: None, _scratch: None }
     }
 
     /// A file system that keeps its files in another.
@@ -137,7 +187,7 @@ impl Mounted {
             let under = fs::metadata(dir.path().parent().unwrap()).unwrap().dev();
             super::wait_for("bindfs", || (fs::metadata(dir.path()).unwrap().dev() != under).then_some(()));
         }
-        Self { dir, device: None, server, below: Some(Box::new(below)) }
+        Self { dir, device: None, server, below: Some(Box::new(below)), _scratch: None }
     }
 
     pub(crate) fn path(&self) -> &Path {

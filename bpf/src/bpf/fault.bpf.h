@@ -92,8 +92,7 @@ static __always_inline void set_fault_cause(struct rec_bio *b, struct task_struc
 	w->rec.io = 1;
 }
 
-SEC("tp_btf/mm_filemap_fault")
-int BPF_PROG(fault_touch, struct address_space *mapping, unsigned long index)
+static __always_inline int touched(struct address_space *mapping, unsigned long index)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *st = recorded(task);
@@ -124,8 +123,20 @@ int BPF_PROG(fault_touch, struct address_space *mapping, unsigned long index)
 	return 0;
 }
 
-SEC("tp_btf/mm_filemap_map_pages")
-int BPF_PROG(fault_around, struct address_space *mapping, unsigned long first, unsigned long last)
+SEC("tp_btf/mm_filemap_fault")
+int BPF_PROG(fault_touch, struct address_space *mapping, unsigned long index)
+{
+	return touched(mapping, index);
+}
+
+/* The same where there is no tracepoint yet (6.12). */
+SEC("fentry/filemap_fault")
+int BPF_PROG(fault_touch_entry, struct vm_fault *vmf)
+{
+	return touched(vmf->vma->vm_file->f_mapping, vmf->pgoff);
+}
+
+static __always_inline int touched_around(struct address_space *mapping, unsigned long first, unsigned long last)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *st = recorded(task);
@@ -149,6 +160,22 @@ int BPF_PROG(fault_around, struct address_space *mapping, unsigned long first, u
 	rec.len_bytes = (last - first + 1) << 12;
 	fault_send(&rec);
 	return 0;
+}
+
+SEC("tp_btf/mm_filemap_map_pages")
+int BPF_PROG(fault_around, struct address_space *mapping, unsigned long first, unsigned long last)
+{
+	return touched_around(mapping, first, last);
+}
+
+#define VM_FAULT_NOPAGE 0x100 /* the page that was asked for is mapped */
+
+SEC("fexit/filemap_map_pages")
+int BPF_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, unsigned long last, unsigned int ret)
+{
+	if (!(ret & VM_FAULT_NOPAGE))
+		return 0;
+	return touched_around(vmf->vma->vm_file->f_mapping, first, last);
 }
 
 /*

@@ -134,6 +134,7 @@ struct file {
 	long long f_pos;
 	struct path f_path;
 	void *private_data;
+	struct address_space *f_mapping;
 };
 
 struct fdtable {
@@ -260,6 +261,11 @@ struct rb_root_cached {
 struct address_space {
 	struct inode *host;
 	struct rb_root_cached i_mmap;
+};
+
+struct vm_fault {
+	struct vm_area_struct *vma;
+	unsigned long pgoff;
 };
 
 struct file_ra_state {

@@ -10,7 +10,8 @@ use ioreel_traces::{
 
 use super::{config::Config, name_of};
 use crate::{
-    CaptureError, assemble::Assembler, derive, host, ledger, pipeline::Assembled, session::Session, snapshot::Snapshot,
+    CaptureError, assemble::Assembler, derive, host, ledger, pipeline::Assembled, probes::Missing, session::Session,
+    snapshot::Snapshot,
 };
 
 /// One mount of each of these file systems that has a disk.
@@ -74,11 +75,7 @@ pub(super) fn close(
         ));
     }
     manifest.resolution = crate::fault::resolution();
-    for m in &session.missing {
-        manifest
-            .warnings
-            .push(format!("this kernel has no tracepoint {} that fits: {} are not recorded", m.tracepoint, m.what));
-    }
+    manifest.warnings.extend(session.missing.iter().map(Missing::tell));
     if error.is_none() {
         error = derive::write_tree(&mut assembler.writer, &mut manifest, closing.snapshot).err();
     }

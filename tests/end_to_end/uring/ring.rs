@@ -149,6 +149,17 @@ impl Ring {
     }
 
     /// `io_uring_register`; its result.
+    /// Whether this kernel has the operation (IORING_REGISTER_PROBE).
+    pub(crate) fn knows(&self, opcode: u8) -> bool {
+        const PROBE: u32 = 8;
+        const SUPPORTED: u8 = 1;
+        const OPERATIONS: usize = 256;
+        // struct io_uring_probe: 16 bytes, then 8 for each operation, whose flags are the third.
+        let mut probe = vec![0u8; 16 + OPERATIONS * 8];
+        assert_eq!(self.register(PROBE, probe.as_mut_ptr().cast(), OPERATIONS as u32), 0);
+        probe[16 + usize::from(opcode) * 8 + 2] & SUPPORTED != 0
+    }
+
     pub(crate) fn register(&self, opcode: u32, arg: *const libc::c_void, count: u32) -> i64 {
         // SAFETY: the caller passes what the opcode asks for.
         unsafe { libc::syscall(libc::SYS_io_uring_register, self.fd, opcode, arg, count) }

@@ -252,7 +252,10 @@ impl Work {
             "read",
             &of("buf_index=7\tlen_bytes=600\thas=32"),
         );
-        self.many_times(from, to, a);
+        // Linux 6.7.
+        if self.ring.knows(READ_MULTISHOT) {
+            self.many_times(from, to, a);
+        }
     }
 
     /// One request that reads whenever there is something, with a completion for each: one row, of the last.

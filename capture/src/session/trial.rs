@@ -1,0 +1,73 @@
+//! Which program the kernel refuses, and why: libbpf tells of it in words alone.
+
+use std::sync::{Mutex, PoisonError};
+
+/// A program that the kernel refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) program: String,
+    /// The verifier's last words, or the system's.
+    pub(super) why: String,
+}
+
+/// The last one, of whoever loads programs.
+static LAST: Mutex<Option<Refusal>> = Mutex::new(None);
+
+/// Takes account of a message of libbpf's.
+pub(super) fn note(text: &str) {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(refusal) = read(text, last.as_ref()) {
+        *last = Some(refusal);
+    }
+}
+
+/// The last refusal since this was asked before.
+pub(super) fn take() -> Option<Refusal> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// What a message adds to what is known: `prog 'NAME': …: CAUSE`, the verifier's log among them.
+fn read(text: &str, known: Option<&Refusal>) -> Option<Refusal> {
+    let (program, rest) = text.strip_prefix("libbpf: ").unwrap_or(text).strip_prefix("prog '")?.split_once("': ")?;
+    let known = known.filter(|k| k.program == program);
+    let why = if let Some((_, log)) = rest.split_once("-- BEGIN PROG LOAD LOG --") {
+        let log = log.split("-- END PROG LOAD LOG --").next().unwrap_or(log);
+        let said = log.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("processed "));
+        said.last()?.to_owned()
+    } else if rest.contains("failed") {
+        // What the verifier said tells more than an error's number.
+        known.map_or_else(|| rest.trim_end().to_owned(), |k| k.why.clone())
+    } else {
+        return None;
+    };
+    Some(Refusal { program: program.to_owned(), why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(texts: &[&str]) -> Option<Refusal> {
+        texts.iter().fold(None, |known, text| read(text, known.as_ref()).or(known))
+    }
+
+    #[test]
+    fn the_verifiers_last_words_are_the_reason() {
+        let refusal = of(&[
+            "libbpf: prog 'op_enter': relo #4: matching candidate #0\n",
+            "libbpf: prog 'op_exit': BPF program load failed: -EACCES\n",
+            "libbpf: prog 'op_exit': -- BEGIN PROG LOAD LOG --\n0: r1 = 1\nR9 invalid mem access 'scalar'\nprocessed 19 insns\n-- END PROG LOAD LOG --\n",
+            "libbpf: prog 'op_exit': failed to load: -EACCES\n",
+            "libbpf: failed to load object 'ioreel_bpf'\n",
+        ]);
+        let why = "R9 invalid mem access 'scalar'".into();
+        assert_eq!(refusal, Some(Refusal { program: "op_exit".into(), why }));
+    }
+
+    #[test]
+    fn without_a_log_the_error_is() {
+        let refusal = of(&["libbpf: prog 'cache_fill': failed to load: -EPERM\n"]);
+        assert_eq!(refusal.map(|r| r.why), Some("failed to load: -EPERM".into()));
+        assert_eq!(of(&["libbpf: prog 'cache_fill': relo #1: patched\n"]), None);
+    }
+}
