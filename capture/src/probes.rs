@@ -20,6 +20,8 @@ pub enum Group {
     Fault,
     /// The page cache.
     Cache,
+    /// Moves between control groups.
+    Moves,
 }
 
 /// A probe that may be absent.
@@ -88,6 +90,9 @@ const fn variant(
     Optional { program, tracepoint, group: Group::Fault, arguments, without: None, instead_of }
 }
 
+/// What `task_moved` goes through the threads of a process by.
+const TASK_ITERATOR: &str = "bpf_iter_task_new";
+
 /// Of these sets of programs one must fit, or what they are for is not recorded.
 const ONE_OF: &[(&[&str], Group, &str)] = &[
     (&["uring_submit", "uring_submit_old"], Group::Uring, "io_uring requests"),
@@ -113,7 +118,7 @@ impl Missing {
     pub fn tell(&self) -> String {
         let Self { tracepoint, what, .. } = self;
         match &self.refused {
-            None => format!("this kernel has no tracepoint {tracepoint} that fits: {what} are not recorded"),
+            None => format!("this kernel has no {tracepoint} that fits: {what} are not recorded"),
             Some(why) => format!("this kernel refuses the probe of {tracepoint} ({why}): {what} are not recorded"),
         }
     }
@@ -195,6 +200,16 @@ pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) ->
         }
     }
     let mut missing = missing(&used);
+    if !btf.as_ref().is_some_and(|btf| function_arguments(btf, TASK_ITERATOR).is_some()) {
+        let moved = Missing {
+            tracepoint: TASK_ITERATOR,
+            what: "moves between control groups",
+            refused: None,
+            programs: &["task_moved"],
+        };
+        leave_out(object, std::slice::from_ref(&moved));
+        missing.push((moved, Group::Moves));
+    }
     missing.retain(|(_, group)| wanted(*group));
     missing.into_iter().map(|(m, _)| m).collect()
 }

@@ -222,6 +222,7 @@ impl<'obj> Session<'obj> {
         let mut missing = probes::choose(open.open_object_mut(), &|group| match group {
             probes::Group::Uring | probes::Group::Fault => plan.ops,
             probes::Group::Cache => plan.cache,
+            probes::Group::Moves => matches!(plan.target, Targets::Cgroup(_)),
         });
         if !plan.ops {
             let progs = &mut open.progs;

@@ -43,7 +43,7 @@ static long passed_step(__u32 i, void *context)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rec_passed *rec;
 	__u32 zero = 0;
-	unsigned long *bits, word = 0;
+	unsigned long *bits;
 	struct file *file;
 
 	if (i >= w->fds_count)
@@ -65,8 +65,9 @@ static long passed_step(__u32 i, void *context)
 		rec->ofd = (__u64)file;
 		rec->flags |= OPF_FILE;
 		bits = task->files->fdt->close_on_exec;
-		bpf_probe_read_kernel(&word, sizeof(word), bits + (__u32)rec->fd / 64);
-		rec->cloexec = (word >> ((__u32)rec->fd % 64)) & 1;
+		/* The place of what is put in last is free until then: the stack is short. */
+		bpf_probe_read_kernel(&rec->hdr.seq, sizeof(rec->hdr.seq), bits + (__u32)rec->fd / 64);
+		rec->cloexec = (rec->hdr.seq >> ((__u32)rec->fd % 64)) & 1;
 		note_file(w->st, file, peek(file, f_inode), &rec->file, w->now_ns, false);
 	}
 	emit_fixed(rec, REC_PASSED, CLASS_OPS, w->now_ns);

@@ -421,7 +421,7 @@ static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u
 	before = slot->state.before;
 	uring_look_after(s, r, req, now_ns);
 	if (content_limit && uring_writes(sqe_opcode(r))) {
-		struct file *file = req->file;
+		struct file *file = peek(req, file);
 
 		/* Of a write to what has no content, the noting is undone. */
 		if (file && !has_content(peek(kernel_cast(struct file, file), f_inode)))
