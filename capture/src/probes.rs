@@ -200,7 +200,7 @@ pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) ->
         }
     }
     let mut missing = missing(&used);
-    if !btf.as_ref().is_some_and(|btf| function_arguments(btf, TASK_ITERATOR).is_some()) {
+    if btf.as_ref().is_none_or(|btf| function_arguments(btf, TASK_ITERATOR).is_none()) {
         let moved = Missing {
             tracepoint: TASK_ITERATOR,
             what: "moves between control groups",

@@ -11,21 +11,20 @@ use ioreel_bpf::{
     IoreelSkel, IoreelSkelBuilder,
     types::{cpu_ledger, rec_class, rec_stream},
 };
-use ioreel_traces::manifest::Probe;
-use libbpf_rs::libbpf_sys::bpf_prog_info;
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
-use serde::Serialize;
 
 mod look;
 mod plan;
+mod programs;
 mod rings;
 mod tables;
 mod trial;
 
 pub use plan::{DEFAULT_WAITS_MIN_NS, Plan, Targets, WaitsPlan};
+pub use programs::Program;
 use rings::{CpuRing, RingSizes, half_of};
 pub use rings::{DEFAULT_RING_BYTES, default_ring_bytes};
 pub use tables::Tables;
@@ -91,21 +90,6 @@ impl Default for Storage {
     fn default() -> Self {
         Self([const { MaybeUninit::uninit() }; 2])
     }
-}
-
-/// A loaded program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Program {
-    /// Its name.
-    pub name: String,
-    /// What it is attached to, `tp_btf/…` or `iter/…`.
-    pub place: String,
-    /// Instructions as the kernel keeps them.
-    pub instructions: u32,
-    /// Instructions that the verifier went through, of the million that it would at most.
-    pub verified: u32,
-    /// Machine code.
-    pub native_bytes: u32,
 }
 
 /// Which optional programs the kernel refuses: left out one after another until the rest can be had. An error when a
@@ -459,43 +443,7 @@ impl<'obj> Session<'obj> {
             .map(|v| unsafe { v.as_ptr().cast::<cpu_ledger>().read_unaligned() })
             .collect())
     }
-
-    /// Every program with the number of times the kernel skipped it.
-    pub fn probes(&self) -> Vec<Probe> {
-        self.loaded(|program, info| Probe {
-            name: program.name().to_string_lossy().into_owned(),
-            missed: info.recursion_misses as i64,
-        })
-    }
-
-    /// Every loaded program with its size.
-    pub fn programs(&self) -> Vec<Program> {
-        self.loaded(|program, info| Program {
-            name: program.name().to_string_lossy().into_owned(),
-            place: program.section().to_string_lossy().into_owned(),
-            instructions: info.xlated_prog_len / INSTRUCTION_BYTES,
-            verified: info.verified_insns,
-            native_bytes: info.jited_prog_len,
-        })
-    }
-
-    fn loaded<T>(&self, tell: impl Fn(&libbpf_rs::Program<'_>, &bpf_prog_info) -> T) -> Vec<T> {
-        let told = |program: libbpf_rs::Program<'_>| {
-            let mut info = bpf_prog_info::default();
-            let mut len = size_of_val(&info) as u32;
-            // By descriptor: to go through the ids of all programs takes CAP_SYS_ADMIN.
-            // SAFETY: `info` is `len` bytes of plain integers, which the kernel fills.
-            let failed = unsafe {
-                libbpf_rs::libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut len)
-            };
-            (failed == 0).then(|| tell(&program, &info))
-        };
-        self.skel.object().progs().filter_map(told).collect()
-    }
 }
-
-/// Of a BPF instruction as the kernel keeps it.
-const INSTRUCTION_BYTES: u32 = 8;
 
 /// libbpf's own words, the verifier's log among them. Failures come back as errors as well, so even its
 /// warnings are told only when asked for.

@@ -32,8 +32,8 @@ fn read(text: &str, known: Option<&Refusal>) -> Option<Refusal> {
     let known = known.filter(|k| k.program == program);
     let why = if let Some((_, log)) = rest.split_once("-- BEGIN PROG LOAD LOG --") {
         let log = log.split("-- END PROG LOAD LOG --").next().unwrap_or(log);
-        let said = log.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("processed "));
-        said.last()?.to_owned()
+        let mut said = log.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("processed "));
+        said.next_back()?.to_owned()
     } else if rest.contains("failed") {
         // What the verifier said tells more than an error's number.
         known.map_or_else(|| rest.trim_end().to_owned(), |k| k.why.clone())

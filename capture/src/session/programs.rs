@@ -1,0 +1,62 @@
+//! The loaded programs: how often they were skipped, and how large they are.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use ioreel_traces::manifest::Probe;
+use libbpf_rs::{libbpf_sys::bpf_prog_info, skel::Skel};
+use serde::Serialize;
+
+use super::Session;
+
+/// A loaded program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// What it is attached to, `tp_btf/…` or `iter/…`.
+    pub place: String,
+    /// Instructions as the kernel keeps them.
+    pub instructions: u32,
+    /// Instructions that the verifier went through, of the million that it would at most.
+    pub verified: u32,
+    /// Machine code.
+    pub native_bytes: u32,
+}
+
+/// Of a BPF instruction as the kernel keeps it.
+const INSTRUCTION_BYTES: u32 = 8;
+
+impl Session<'_> {
+    /// Every program with the number of times the kernel skipped it.
+    pub fn probes(&self) -> Vec<Probe> {
+        self.loaded(|program, info| Probe {
+            name: program.name().to_string_lossy().into_owned(),
+            missed: info.recursion_misses as i64,
+        })
+    }
+
+    /// Every loaded program with its size.
+    pub fn programs(&self) -> Vec<Program> {
+        self.loaded(|program, info| Program {
+            name: program.name().to_string_lossy().into_owned(),
+            place: program.section().to_string_lossy().into_owned(),
+            instructions: info.xlated_prog_len / INSTRUCTION_BYTES,
+            verified: info.verified_insns,
+            native_bytes: info.jited_prog_len,
+        })
+    }
+
+    fn loaded<T>(&self, tell: impl Fn(&libbpf_rs::Program<'_>, &bpf_prog_info) -> T) -> Vec<T> {
+        let told = |program: libbpf_rs::Program<'_>| {
+            let mut info = bpf_prog_info::default();
+            let mut len = size_of_val(&info) as u32;
+            // By descriptor: to go through the ids of all programs takes CAP_SYS_ADMIN.
+            // SAFETY: `info` is `len` bytes of plain integers, which the kernel fills.
+            let failed = unsafe {
+                libbpf_rs::libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut len)
+            };
+            (failed == 0).then(|| tell(&program, &info))
+        };
+        self.skel.object().progs().filter_map(told).collect()
+    }
+}
