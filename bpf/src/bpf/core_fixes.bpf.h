@@ -116,10 +116,10 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 /*
  * A pointer member of what the verifier trusts, without its trust: whether that covers the member it finds out by
- * looking a type's name up in all of the kernel's, half a millisecond at each visit, which was half the time of loading.
+ * looking a type's name up in all of the kernel's, half a millisecond at each visit, which was half the time of
+ * loading.
  */
-#define plain_member(type, ptr, member)                                                                                \
-	({ CAN_CAST ? peek(kernel_cast(type, ptr), member) : (ptr)->member; })
+#define plain_member(type, ptr, member) ({ CAN_CAST ? peek(kernel_cast(type, ptr), member) : (ptr)->member; })
 
 /* The pointer at an address. The verifier knows no arrays of pointers, so it is told of a list's node. */
 #define kernel_pointer_at(address) ((void *)peek(kernel_cast(struct llist_node, address), next))
