@@ -297,3 +297,44 @@ fn a_real_strace_of_known_commands() {
     assert!(ops.iter().any(|o| o.op.starts_with("unlink") && o.path.as_deref() == Some("one") && o.ret == Some(0)));
     assert!(reel.read::<Exec>().unwrap().iter().any(|e| e.comm == "cat"));
 }
+
+/// The clock of the day may be set back under strace: the calls stay where their text has them, and the jumps are told.
+#[test]
+fn a_clock_that_goes_back_under_strace_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let fsync = |tid: i64, at: &str| format!("{tid} {at} fsync(3</f>) = 0 <0.001000>\n");
+    let text = [
+        fsync(100, "1000.000000"),
+        fsync(100, "1005.000000"),
+        // Another thread's line is late, which is no jump.
+        fsync(101, "1001.000000"),
+        // Back by 2.5 s, and by 3.5 s to before the first line.
+        fsync(100, "1002.500000"),
+        fsync(100, "999.000000"),
+        fsync(101, "1000.500000"),
+        // Between the beginning and the end of a call.
+        "102 1006.000000 fsync(3</f> <unfinished ...>\n102 1004.000000 <... fsync resumed>) = 0\n".into(),
+    ];
+    let reel = made(dir.path(), "back", &text.concat(), import::strace::import).unwrap();
+    let m = &reel.manifest;
+    let jumps: Vec<(i64, i64)> = m.clock_jumps.iter().map(|j| (j.at_ns, j.back_ns)).collect();
+    let ms = 1_000_000;
+    assert_eq!(jumps, [(5000, 2500), (2500, 3500), (1000, 500), (6000, 2000)].map(|(at, by)| (at * ms, by * ms)));
+    let told = |m: &Manifest, words: &str| m.warnings.iter().any(|w| w == words);
+    assert!(told(m, "the clock went back 4 times within a thread; `clock_jumps` tells when"), "{:?}", m.warnings);
+    let mut calls: Vec<(i64, i64)> = reel.read::<Op>().unwrap().iter().map(|o| (o.start_ns, o.dur_ns)).collect();
+    calls.sort_unstable();
+    // What is before the first line is at the start; a call that ends before it begins took no time.
+    let want = [(0, 1), (0, 1), (500, 1), (1000, 1), (2500, 1), (5000, 1), (6000, 0)].map(|(at, d)| (at * ms, d * ms));
+    assert_eq!(calls, want);
+    assert_eq!(m.span.elapsed_ns, 6000 * ms);
+
+    // To and fro: the first thousand are listed, all of them counted.
+    let text: String = (0..3001).map(|i| fsync(1, if i % 2 == 0 { "7.5" } else { "7.25" })).collect();
+    let reel = made(dir.path(), "often", &text, import::strace::import).unwrap();
+    let m = &reel.manifest;
+    assert_eq!(m.clock_jumps.len(), 1000);
+    assert!(m.clock_jumps.iter().all(|j| (j.at_ns, j.back_ns) == (0, 250 * ms)));
+    let words = "the clock went back 1500 times within a thread; `clock_jumps` tells when of the first 1000";
+    assert!(told(m, words), "{:?}", m.warnings);
+}

@@ -55,6 +55,7 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
     made::reel(out, made::manifest("strace", &[input.to_path_buf()]), |writer, manifest| {
         let mut state = State::new(base_ns, writer);
         let mut damaged: i64 = 0;
+        let mut jumps: usize = 0;
         let mut example = String::new();
         // When each thread was last heard of.
         let mut heard: HashMap<i64, i64> = HashMap::new();
@@ -65,9 +66,13 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
             match line::parse(text) {
                 Ok(line) => {
                     let last_ns = heard.insert(i64::from(line.tid.unwrap_or(0)), line.at_ns).unwrap_or(line.at_ns);
-                    if line.at_ns < last_ns && manifest.clock_jumps.len() < MOST_JUMPS {
-                        let at_ns = last_ns.saturating_sub(base_ns);
-                        manifest.clock_jumps.push(ClockJump { at_ns, back_ns: last_ns.saturating_sub(line.at_ns) });
+                    if line.at_ns < last_ns {
+                        jumps += 1;
+                        if manifest.clock_jumps.len() < MOST_JUMPS {
+                            let (at_ns, back_ns) =
+                                (last_ns.saturating_sub(base_ns), last_ns.saturating_sub(line.at_ns));
+                            manifest.clock_jumps.push(ClockJump { at_ns, back_ns });
+                        }
                     }
                     take(&mut state, line)?;
                 }
@@ -83,7 +88,7 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
             }
         }
         state.finish()?;
-        describe(manifest, &state.told, base_ns);
+        describe(manifest, &state.told, base_ns, jumps);
         if damaged > 0 {
             manifest.warnings.push(format!("{damaged} lines could not be read and are left out ({example})"));
         }
@@ -129,11 +134,12 @@ struct Told {
     cut_paths: i64,
 }
 
-fn describe(manifest: &mut Manifest, told: &Told, base_ns: i64) {
+fn describe(manifest: &mut Manifest, told: &Told, base_ns: i64, jumps: usize) {
     let left_out: i64 = told.left_out.values().sum();
-    if !manifest.clock_jumps.is_empty() {
-        let n = manifest.clock_jumps.len();
-        manifest.warnings.push(format!("the clock went back {n} times within a thread; `clock_jumps` tells when"));
+    if jumps > 0 {
+        let first = if jumps > MOST_JUMPS { format!(" of the first {MOST_JUMPS}") } else { String::new() };
+        let told = format!("the clock went back {jumps} times within a thread; `clock_jumps` tells when{first}");
+        manifest.warnings.push(told);
     }
     manifest.clock = Clock { monotonic_ns: 0, realtime_ns: base_ns };
     manifest.span = Span { elapsed_ns: told.last_ns, settle_ns: 0 };
