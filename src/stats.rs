@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use ioreel_analyze::{
     Scope, Stats,
     scope::{device_named, files_below, tasks_named},
+    stages::MOST_ACTIONS,
     stats::{
         compare::{Mean, Row, compare},
         flat::Unit,
@@ -91,6 +92,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     print(&groups, &comparison);
+    for one in groups.iter().flatten() {
+        if let Some(records) = one.stats.stages_not_told {
+            out!(
+                "\n  {}: Q2G, G2I and I2D are not told, since {} records of the trace are more than {}",
+                one.reel,
+                count(records.unsigned_abs()),
+                count(MOST_ACTIONS.unsigned_abs())
+            );
+        }
+    }
     if let [group] = &groups[..]
         && let [one] = &group[..]
     {

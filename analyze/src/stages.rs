@@ -15,8 +15,13 @@ use crate::{
     requests::{Class, Request},
 };
 
-/// Records looked at, at most: some 200 MB. Of longer traces these stages are not told.
+/// Records looked at, at most: some 200 MB. Of longer traces these stages are not told, which [`too_many`] says.
 pub const MOST_ACTIONS: i64 = 8_000_000;
+
+/// The records of an imported block trace that has more than `most` of them, so that [`Moments`] tells nothing.
+pub fn too_many(reel: &Reel, most: i64) -> Option<i64> {
+    Some(reel.count::<Action>()).filter(|n| *n > most)
+}
 
 /// One record: when, whether of a write, whether of the making.
 type Moment = (i64, bool, bool);
@@ -37,12 +42,12 @@ pub struct Stages {
 }
 
 impl Moments {
-    /// Those of a reel; none where it has no such records, or too many.
+    /// Those of a reel; none where it has no such records, or more than `most`.
     ///
     /// # Errors
     /// When the reel cannot be read.
-    pub fn of(reel: &Reel) -> Result<Option<Self>> {
-        if !(1..=MOST_ACTIONS).contains(&reel.count::<Action>()) {
+    pub fn of(reel: &Reel, most: i64) -> Result<Option<Self>> {
+        if !(1..=most).contains(&reel.count::<Action>()) {
             return Ok(None);
         }
         let mut all = Self::default();

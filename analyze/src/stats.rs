@@ -48,7 +48,7 @@ use crate::{
     Result,
     requests::{Class, Request, bios_as_requests, bios_as_requests_with_ids, requests, requests_with_ids},
     scope::Scope,
-    stages::Moments,
+    stages::{MOST_ACTIONS, Moments, too_many},
 };
 
 /// Statistics of a reel. The members are the JSON of `ioreel stats --json`: see `docs/json.md`.
@@ -68,6 +68,9 @@ pub struct Stats {
     pub layout: LayoutStats,
     /// Reading ahead.
     pub readahead: ReadaheadStats,
+    /// Records of an imported block trace that has more than [`MOST_ACTIONS`]: `Q2G`, `G2I` and `I2D` are not told then. Null
+    /// where they are, and where there are no such records.
+    pub stages_not_told: Option<i64>,
 }
 
 /// Requests handed from the reading to the counting threads at a time.
@@ -85,7 +88,7 @@ impl Stats {
         let from_ns = scope.from_ns.unwrap_or(0).max(0);
         let to_ns = scope.to_ns.unwrap_or(whole_ns).min(whole_ns.max(from_ns));
         let wanted = scope.request_ids(reel)?;
-        let moments = Moments::of(reel)?;
+        let moments = Moments::of(reel, MOST_ACTIONS)?;
         let (meters, places, calls, bios) = std::thread::scope(|threads| {
             let calls = threads.spawn(|| OperationPass::of(reel, scope));
             let bios = threads.spawn(|| BioPass::of(reel, scope));
@@ -183,6 +186,7 @@ impl Stats {
             layout: bios.layout.stats(),
             classes: bios.classes,
             readahead,
+            stages_not_told: too_many(reel, MOST_ACTIONS),
         })
     }
 }

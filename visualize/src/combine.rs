@@ -194,6 +194,9 @@ fn differences(a: &Counts, b: &Counts) -> Vec<Layer> {
 }
 
 fn of_lines(lines: Vec<(usize, Lines)>, difference: bool) -> Lines {
+    let mut notes: Vec<&str> = lines.iter().map(|(_, l)| l.note.as_str()).filter(|n| !n.is_empty()).collect();
+    notes.dedup();
+    let note = notes.join(" / ");
     if let ([(_, a), (_, b)], true) = (&lines[..], difference) {
         let minus = |(b, a): (&Line, &Line)| Line {
             values: b.values.iter().zip(&a.values).map(|(b, a)| b - a).collect(),
@@ -208,7 +211,7 @@ fn of_lines(lines: Vec<(usize, Lines)>, difference: bool) -> Lines {
             .filter_map(|line| Some((line, a.lines.iter().find(|other| other.label == line.label)?)))
             .map(minus)
             .collect();
-        return Lines { bins: b.bins, lines, stacked: false, top: None };
+        return Lines { bins: b.bins, lines, stacked: false, top: None, note };
     }
     let mut out: Option<Lines> = None;
     for (reel, of) in lines {
@@ -226,10 +229,10 @@ fn of_lines(lines: Vec<(usize, Lines)>, difference: bool) -> Lines {
             .collect();
         match &mut out {
             Some(all) => all.lines.extend(recoloured),
-            None => out = Some(Lines { lines: recoloured, bins: of.bins, stacked: false, top: of.top }),
+            None => out = Some(Lines { lines: recoloured, stacked: false, note: note.clone(), ..of }),
         }
     }
-    out.unwrap_or(Lines { bins: Bins::new(0, 1, 1), lines: Vec::new(), stacked: false, top: None })
+    out.unwrap_or(Lines { bins: Bins::new(0, 1, 1), lines: Vec::new(), stacked: false, top: None, note })
 }
 
 /// Outlines in the reels' colours; what was stacked is one line.

@@ -67,6 +67,8 @@ pub(crate) struct Lines {
     pub(crate) stacked: bool,
     /// The axis' top, where it does not follow from the values.
     pub(crate) top: Option<f64>,
+    /// What must be said of it.
+    pub(crate) note: String,
 }
 
 /// One line.

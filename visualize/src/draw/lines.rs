@@ -90,10 +90,14 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
             panel::steps(&mut p.svg, area, Places::Time(time, lines.bins), (&h.top, &base), stroke(theme, line));
         }
         // One scale for all may leave little to see of a slower one.
-        if all.len() > 1 {
+        let peak = (all.len() > 1).then(|| {
             let peak = lines.lines.iter().flat_map(|l| l.values.iter().copied()).filter(|v| v.is_finite());
-            let text = format!("peak {}", quantity(peak.fold(0.0, f64::max)));
-            panel::corner(&mut p.svg, &p.pen, area, &text);
+            format!("peak {}", quantity(peak.fold(0.0, f64::max)))
+        });
+        let note = Some(lines.note.clone()).filter(|n| !n.is_empty());
+        let words: Vec<String> = note.into_iter().chain(peak).collect();
+        if !words.is_empty() {
+            panel::corner(&mut p.svg, &p.pen, area, &words.join("; "));
         }
         p.svg.frame(area, theme.frame);
         p.plots.push(area);

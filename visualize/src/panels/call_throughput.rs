@@ -48,6 +48,6 @@ impl Panel for CallThroughput {
     fn finish(self: Box<Self>) -> Shape {
         let line = |ink, label, counts: &[u64]| Line::area(ink, label, Line::rates(self.bins, counts, MIB));
         let lines = vec![line(Ink::Read, "read", &self.read), line(Ink::Write, "write", &self.written)];
-        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None })
+        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None, note: String::new() })
     }
 }

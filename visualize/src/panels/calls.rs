@@ -39,6 +39,6 @@ impl Panel for Calls {
     fn finish(self: Box<Self>) -> Shape {
         let rows = CallSeries::ROWS.iter().zip(INKS).zip(&self.counts);
         let lines = rows.map(|((name, ink), n)| Line::plain(ink, name, Line::rates(self.bins, n, 1.0))).collect();
-        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None })
+        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None, note: String::new() })
     }
 }

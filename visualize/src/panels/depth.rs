@@ -91,6 +91,6 @@ impl Panel for Depth {
             Line { width: 1.0, ..Line::plain(Ink::Grey, "most", most) },
             Line::area(Ink::Text, "mean over time", self.mean.means()),
         ];
-        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None })
+        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None, note: String::new() })
     }
 }

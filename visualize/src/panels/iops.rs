@@ -53,6 +53,6 @@ impl Panel for Iops {
         }
         lines.push(Line::area(Ink::Read, "read", rates(2)));
         lines.push(Line::area(Ink::Write, "write", rates(3)));
-        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None })
+        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None, note: String::new() })
     }
 }

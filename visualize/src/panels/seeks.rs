@@ -47,6 +47,6 @@ impl Panel for Seeks {
         let area = Line::plain(Ink::Seek, "seeks.sw64k: more than 64 KiB from it", rates(&self.sw64k));
         let area = Line { width: 0.0, fill: Some(1.0), ..area };
         let line = Line::plain(Ink::Text, "seeks.exact: start ≠ previous end", rates(&self.exact));
-        Shape::Lines(Lines { bins: self.bins, lines: vec![area, line], stacked: false, top: None })
+        Shape::Lines(Lines { bins: self.bins, lines: vec![area, line], stacked: false, top: None, note: String::new() })
     }
 }

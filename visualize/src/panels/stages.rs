@@ -1,12 +1,16 @@
 //! P9, the stages of a request as shares of their time: in the queue and at the device, in the bin of completion. An imported
 //! block trace also tells when the request was made (G) and handed to the scheduler (I).
 
-use ioreel_analyze::{bins::Bins, stages::Moments};
+use ioreel_analyze::{
+    bins::Bins,
+    stages::{MOST_ACTIONS, Moments, too_many},
+};
 
 use super::{About, Needs, Panel, Setup, Spec};
 use crate::{
     Result,
     gather::Issue,
+    scale::count,
     shape::{Line, Lines, Shape},
     theme::Ink,
 };
@@ -30,7 +34,10 @@ const STAGES: [(Ink, &str); 4] = [
 
 fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     let sums = std::array::from_fn(|_| vec![0u64; s.bins.count()]);
-    Ok(Box::new(Stages { bins: s.bins, moments: Moments::of(s.reel)?, sums }))
+    let note = too_many(s.reel, MOST_ACTIONS).map_or_else(String::new, |n| {
+        format!("no Q2G, G2I: {} records, told up to {}", count(n.unsigned_abs()), count(MOST_ACTIONS.unsigned_abs()))
+    });
+    Ok(Box::new(Stages { bins: s.bins, moments: Moments::of(s.reel, MOST_ACTIONS)?, sums, note }))
 }
 
 struct Stages {
@@ -39,6 +46,8 @@ struct Stages {
     moments: Option<Moments>,
     /// Time in each stage, by bin, ns.
     sums: [Vec<u64>; 4],
+    /// Why stages are missing, where they are.
+    note: String,
 }
 
 impl Panel for Stages {
@@ -69,6 +78,7 @@ impl Panel for Stages {
             let values = sum.iter().zip(&all).map(share).collect();
             Line { fill: Some(0.75), width: 0.0, ..Line::plain(*ink, label, values) }
         });
-        Shape::Lines(Lines { bins: self.bins, lines: lines.collect(), stacked: true, top: Some(100.0) })
+        let lines = lines.collect();
+        Shape::Lines(Lines { bins: self.bins, lines, stacked: true, top: Some(100.0), note: self.note })
     }
 }

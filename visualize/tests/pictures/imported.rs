@@ -2,7 +2,12 @@
 
 use std::{fs, path::Path};
 
-use ioreel_analyze::{Scope, Stats, latency::LatencySummary, stats::DeviceStats};
+use ioreel_analyze::{
+    Scope, Stats,
+    latency::LatencySummary,
+    stages::{MOST_ACTIONS, Moments, too_many},
+    stats::DeviceStats,
+};
 use ioreel_traces::{
     Reel,
     blktrace::{Record, act, category},
@@ -249,4 +254,28 @@ fn splits_lost_records_and_next_to_nothing() {
         assert!(told.iter().all(|d| d.incomplete == 1 && d.q2g.count == 0 && d.d2c.count == 0), "{action:x}");
         draw(&reel, "stages");
     }
+}
+
+#[test]
+fn of_too_many_records_it_is_said_that_stages_are_not_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut sda = Trace { dev: 8 << 20, records: Vec::new() };
+    let n = 50;
+    (0..n).for_each(|i| sda.plain(i * MS, W, i * 8, 8));
+    sda.write(dir.path(), "sda", 0..0);
+    let mut reel = imported(dir.path(), &["sda"]);
+    // Five records of each: as many as are looked at, and one more.
+    assert!(Moments::of(&reel, 5 * n).unwrap().is_some() && too_many(&reel, 5 * n).is_none());
+    assert!(Moments::of(&reel, 5 * n - 1).unwrap().is_none() && too_many(&reel, 5 * n - 1) == Some(5 * n));
+    let stats = Stats::of(&reel, &Scope::default()).unwrap();
+    assert_eq!((stats.devices[0].q2g.count as i64, stats.stages_not_told), (n, None));
+    assert!(!draw(&reel, "stages").svg.contains("no Q2G"));
+    // A reel of so many is told by its manifest, before any record is read.
+    reel.manifest.segments.get_mut("actions").unwrap()[0].rows = MOST_ACTIONS + 1;
+    let stats = Stats::of(&reel, &Scope::default()).unwrap();
+    let d = &stats.devices[0];
+    assert_eq!((d.q2g.count, d.g2i.count, d.i2d.count), (0, 0, 0));
+    assert_eq!((d.q2d.count as i64, stats.stages_not_told), (n, Some(8_000_001)));
+    let svg = draw(&reel, "stages").svg;
+    assert!(svg.contains("no Q2G, G2I: 8,000,001 records, told up to 8,000,000"), "{svg}");
 }
