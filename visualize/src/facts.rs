@@ -169,7 +169,10 @@ fn columns(sheets: &[Sheet], detailed: bool, difference: bool) -> Vec<Column> {
     if sheets.iter().any(|s| s.device.is_some()) {
         type Of<'a> = &'a dyn Fn(&DeviceSummary) -> Option<f64>;
         let of = |head: &str, unit: As, value: Of<'_>| of(head, unit, &|s| s.device.as_ref().and_then(value));
-        let data = |d: &DeviceSummary| d.d2c.count;
+        // Those whose bytes count: what failed moved none that is known.
+        let data = |d: &DeviceSummary| -> u64 {
+            d.classes.iter().filter(|c| c.op.is_data()).map(|c| c.count - c.errors - c.incomplete).sum()
+        };
         let latency = |d: &DeviceSummary, ns: u64| (d.d2c.count > 0).then_some(ns as f64);
         out.extend([
             of("read", As::Bytes, &|d| Some(d.read_bytes as f64)),

@@ -11,4 +11,5 @@ mod film;
 mod gallery;
 mod imported;
 mod lines;
+mod table;
 mod truth;
