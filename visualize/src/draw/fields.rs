@@ -60,11 +60,19 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
     let (y, heading) = p.panel(f64::from(height), if strip { STRIP + 4.0 } else { 0.0 }, true);
     let most = some().flat_map(|f| &f.layers).filter(|l| !l.flat).map(|l| l.counts.max()).max().unwrap_or(0).max(1);
     let most_strip = some().filter_map(|f| f.strip.as_ref()).map(|l| l.counts.max()).max().unwrap_or(0);
-    let unit = some().map(|f| unit(spec, f)).find(|u| !u.is_empty()).unwrap_or_default();
+    // Reels of very different lengths have axes of their own: what stands beside the heading must be true of all.
+    let mut periods: Vec<i64> = some().filter_map(|f| period(f)).collect();
+    periods.dedup();
+    let own_axes = periods.len() > 1;
+    let unit = if own_axes {
+        spec.unit.into()
+    } else {
+        some().map(|f| unit(spec, f)).find(|u| !u.is_empty()).unwrap_or_default()
+    };
     let entries = legend(p, &fields, most, row_px);
     panel::heading(&mut p.svg, &p.pen, heading, spec.title, &unit, &entries);
     // The axis that all share is labelled left of the first column, whatever that has to show.
-    if let (Some(first), Some(column)) = (some().next(), p.columns.first()) {
+    if let (Some(first), Some(column), false) = (some().next(), p.columns.first(), own_axes) {
         let left = column.x - 8.0;
         for (below, label) in first.rows.ticks(row_px) {
             let at = y + below.round().min(f64::from(height) - 1.0) + 0.5;
@@ -82,9 +90,17 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
             continue;
         };
         one(p, i, (area, row_px), field, (most, most_strip))?;
+        if own_axes {
+            panel::corner(&mut p.svg, &p.pen, area, &field.note);
+        }
         p.plots.push(area);
     }
     Ok(())
+}
+
+/// The period of an axis of phases.
+fn period(field: &Field) -> Option<i64> {
+    if let Rows::Phase { period_ns, .. } = field.rows { Some(period_ns) } else { None }
 }
 
 /// What stands beside the heading.

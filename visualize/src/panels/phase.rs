@@ -1,9 +1,10 @@
 //! P13, the phase map (Gregg's sub-second offset heat map): when within each second, or each 5 s of a long recording, requests
-//! are issued. What runs by a clock - flushers, commits - is a horizontal line.
+//! are issued; of shorter ones, within each of some twenty parts. What runs by a clock - flushers, commits - is a horizontal
+//! line.
 
 use std::sync::Arc;
 
-use ioreel_analyze::bins::Bins;
+use ioreel_analyze::bins::{Bins, nice_width_ns};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
     palette::{Grids, Palette},
     raster::Cells,
     rows::Rows,
+    scale::duration,
     shape::{Field, Shape},
 };
 
@@ -18,6 +20,19 @@ use crate::{
 const ROWS: u32 = 68;
 /// Longest recording that is laid over seconds; longer ones over the 5 s of ext4's commit and the kernel's flusher.
 const SECONDS_UP_TO_NS: i64 = 60_000_000_000;
+/// Shortest recording that is laid over seconds: of fewer there would be nothing to compare.
+const SECONDS_FROM_NS: i64 = 5_000_000_000;
+/// Periods that a shorter one is cut into at most.
+const MOST_PARTS: usize = 20;
+
+/// The period that a window of this length is laid over.
+fn period_ns(span_ns: i64) -> i64 {
+    match span_ns {
+        ..SECONDS_FROM_NS => nice_width_ns(span_ns, MOST_PARTS, 1),
+        SECONDS_FROM_NS..=SECONDS_UP_TO_NS => 1_000_000_000,
+        _ => 5_000_000_000,
+    }
+}
 
 pub(super) const SPEC: Spec = Spec {
     name: "phase",
@@ -26,8 +41,7 @@ pub(super) const SPEC: Spec = Spec {
     about: About::Device,
     height: super::FIELD_HEIGHT,
     make: |s| {
-        let second = 1_000_000_000;
-        let period_ns = if s.time.to - s.time.from <= SECONDS_UP_TO_NS { second } else { 5 * second };
+        let period_ns = period_ns(s.time.to - s.time.from);
         let layers = s.palette.layers(WORDS).len();
         Ok(Box::new(Phase {
             time: s.time,
@@ -78,7 +92,7 @@ impl Panel for Phase {
             bins: self.bins,
             strip: None,
             flows: Vec::new(),
-            note: String::new(),
+            note: format!("each {}", duration(self.period_ns)),
         })
     }
 }

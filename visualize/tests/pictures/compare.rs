@@ -331,10 +331,11 @@ fn requests_have_the_colours_of_their_bios() {
             plot(std::slice::from_ref(&reel), &options).unwrap()
         };
         want.check(&format!("latency by {by:?}"), &draw("latency"), 0, &LIGHT, false);
-        // All of this is within one period of a second: a row each, over the whole.
+        // Ten milliseconds are too short for seconds: twenty parts of 10.15 ms are less than a millisecond each.
         let mark = |r: &(Block, &str, &str, &str)| {
-            let row = 67 - cell(r.0.issue_ns, 0, 1_000_000_000, 68);
-            Mark { layer: layer(r), time: TIME, rows: (row, row) }
+            let (part, within) = (r.0.issue_ns / MS, r.0.issue_ns % MS);
+            let row = 67 - cell(within, 0, MS, 68);
+            Mark { layer: layer(r), time: (part * MS, part * MS + MS - 1), rows: (row, row) }
         };
         let want = Want { time: TIME, rows: 68, layers, blend: Blend::Most, marks: rows.iter().map(mark).collect() };
         want.check(&format!("phase by {by:?}"), &draw("phase"), 0, &LIGHT, false);

@@ -263,6 +263,37 @@ fn percentiles_of_latencies() {
     percentiles("latency-calls", &r, &ops.iter().map(|o| (o.start_ns + o.dur_ns, o.dur_ns)).collect::<Vec<_>>());
 }
 
+/// Less than some seconds has a period of its own, of which there are several: 300 ms and its margin in parts of 20 ms.
+#[test]
+fn phases_of_less_than_seconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = Lcg(9);
+    let end_ns = 300 * MS;
+    // Once every 20 ms, at their seventh, and anywhere.
+    let mut rows: Vec<Block> = (0..15).map(|i| block("write", i * 20 * MS + 7 * MS, MS, i * 8, 8)).collect();
+    rows.extend((0..40).map(|_| block("read", rng.below(299 * MS), MS, rng.below(1 << 20), 8)));
+    let r = reel(dir.path(), "r", manifest("ext4", end_ns, 0), rows.clone(), Vec::new());
+    let mark = |b: &Block| {
+        let (part, within) = (b.issue_ns / (20 * MS), b.issue_ns % (20 * MS));
+        let row = 67 - cell(within, 0, 20 * MS, 68);
+        Mark { layer: class(b), time: (part * 20 * MS, part * 20 * MS + 20 * MS - 1), rows: (row, row) }
+    };
+    let want = Want {
+        time: (0, end_ns + end_ns / 64),
+        rows: 68,
+        layers: OPS.to_vec(),
+        blend: Blend::Overprint,
+        marks: rows.iter().map(mark).collect(),
+    };
+    check("phase", &r, &options("phase"), &want, true);
+    let svg = plot(std::slice::from_ref(&r), &options("phase")).unwrap().svg();
+    assert!(svg.contains("each 20.0 ms"), "the period is named");
+    // Beside a reel of a minute, each names its own.
+    let long = reel(dir.path(), "long", manifest("ext4", 60 * S, 0), vec![block("read", 0, 59 * S, 0, 8)], Vec::new());
+    let svg = plot(&[r, long], &PlotOptions { width: None, ..options("phase") }).unwrap().svg();
+    assert!(svg.contains("each 20.0 ms<") && svg.contains("each 5.00 s<"), "a minute and its margin are over a minute");
+}
+
 #[test]
 fn phases() {
     let dir = tempfile::tempdir().unwrap();
