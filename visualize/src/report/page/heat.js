@@ -172,9 +172,9 @@ function quantileOf(list, share) {
 }
 
 const QUANTILE_KEYS = [
-  { key: 'p50', label: 'p50', color: 'line' },
-  { key: 'p99', label: 'p99', color: 'line', dashed: true },
-  { key: 'max', label: 'max', color: 'line', dashed: true, off: true },
+  { key: 'p50', label: 'p50', color: 'line', always: true },
+  { key: 'p99', label: 'p99', color: 'line', dashed: true, always: true },
+  { key: 'max', label: 'max', color: 'line', dashed: true, off: true, always: true },
 ];
 
 class DeviceHeat extends HeatPanel {
@@ -189,6 +189,8 @@ class DeviceHeat extends HeatPanel {
         ...QUANTILE_KEYS,
       ],
     });
+    const used = layersIn(view.base.devices, 3, (d) => d.heat);
+    this.keepKeys((k) => used[k]);
   }
   source() {
     return shownDevice();
@@ -212,6 +214,8 @@ class CallHeat extends HeatPanel {
         ...QUANTILE_KEYS,
       ],
     });
+    const used = layersIn([view.base.calls], 5, (c) => c.heat);
+    this.keepKeys((k) => used[k]);
   }
   source() {
     return shownData().calls;

@@ -93,6 +93,10 @@ class Throughput extends LinePanel {
         { key: 'callWrite', label: 'written by programs', color: 'write', dashed: true },
       ],
     });
+    const { devices, calls } = view.base;
+    const rates = { read: devices.map((d) => d.rates.read_bytes), write: devices.map((d) => d.rates.write_bytes) };
+    Object.assign(rates, { callRead: calls ? [calls.rates.read_bytes] : [], callWrite: calls ? [calls.rates.write_bytes] : [] });
+    this.keepKeys((_, key) => rates[key].some((bins) => bins.some((n) => n > 0)));
   }
   lines(w) {
     const data = shownData();

@@ -195,6 +195,10 @@ class OffsetMap extends MapPanel {
     this.layerKeys = OPERATION_KEYS.map((k) => k.key);
     this.colorNames = new Map();
     this.places = new Map();
+    const used = layersIn(view.base.devices, 4, (d) => d.map && [...d.map, d.flushes]);
+    this.usedKeys = this.legend.filter((_, k) => used[k]);
+    this.setKeys(this.usedKeys);
+    this.colored = element('span', { id: 'colored' });
     this.paletteChoice = element('select', { 'aria-label': 'Colours', id: 'colors', on: { change: () => this.colorBy(this.paletteChoice.value) } });
     this.choose = element('select', { 'aria-label': 'Device', on: { change: () => {
       view.device = Number(this.choose.value);
@@ -213,7 +217,7 @@ class OffsetMap extends MapPanel {
     for (const [by, words] of Object.entries(COLOR_WORDS)) {
       if (!CATEGORIES[by] || told(CATEGORIES[by])) this.paletteChoice.append(element('option', { value: by }, `by ${words}`));
     }
-    this.controls.append(this.paletteChoice);
+    this.controls.append(this.paletteChoice, this.colored);
   }
 
   // Colours for something else: categories by their bytes, those with most first, the same on every device.
@@ -238,8 +242,25 @@ class OffsetMap extends MapPanel {
     this.layerKeys = keys.map((k) => k.key);
     this.colorNames = new Map(keys.map((k) => [k.key, k.color]));
     this.blend = by === 'op' ? undefined : by === 'latency' ? 'last' : 'most';
-    this.setKeys([...keys, FLUSH_KEY]);
+    const flushes = this.usedKeys.filter((k) => k.key === 'flush');
+    // Where all are in the page, only what there is; a detail of a sample may bring what the sample has not.
+    const all = view.base.devices.every((d) => d.singles.complete);
+    const used = new Set();
+    for (const device of view.base.devices) {
+      const s = device.singles;
+      for (let i = 0; i < s.n && all; i += 1) {
+        if (s.layer[i] !== 3) used.add(CATEGORIES[by] ? this.places.get(CATEGORIES[by](view.base, s, i)) ?? 0 : this.layerOf(device, i));
+      }
+    }
+    this.setKeys(by === 'op' ? this.usedKeys : [...keys.filter((_, k) => !all || used.has(k)), ...flushes]);
     changed();
+  }
+
+  // What is coloured stands beside the choice of colours: of more events than the page holds, those that it holds alone.
+  tell(source) {
+    super.tell(source);
+    const s = source.singles;
+    this.colored.textContent = this.by === 'op' || s.complete ? '' : `coloured, and drawn: ${count(s.n)} of ${count(s.total)} requests; all of them by operation only`;
   }
 
   // Rasters tell operations alone.
@@ -380,6 +401,11 @@ class FileMap extends MapPanel {
       ],
     });
     this.layerKeys = ['read', 'write'];
+    const source = view.base.calls || view.base.bios;
+    // Calls of other kinds have no place in files.
+    const placed = { singles: { layer: source.singles.layer.filter((_, i) => source.singles.high[i] >= source.singles.low[i]) }, map: source.map };
+    const used = layersIn([placed], 2, (s) => s.map);
+    this.keepKeys((k) => used[k]);
   }
 
   source() {

@@ -30,9 +30,14 @@ class Panel {
   // Other keys in place of those there are; one that is in both stays as it is.
   setKeys(legend) {
     const before = this.on;
-    this.on = new Map(legend.map((l) => [l.key, before.get(l.key) ?? true]));
+    this.on = new Map(legend.map((l) => [l.key, before.get(l.key) ?? l.off !== true]));
     this.keys.replaceChildren();
     this.addKeys(legend);
+  }
+
+  // Only those keys whose layer holds something; `used` tells by the place of the key in its list.
+  keepKeys(used) {
+    this.setKeys(this.legend.filter((l, k) => l.always || used(k, l.key)));
   }
 
   // Paints layers of counts, each with the colour of this name, over the whole plot.
@@ -202,6 +207,16 @@ class Panel {
   }
 
   drawPlot() {}
+}
+
+// Which of so many layers hold an event of any of the sources: by the single ones, and by what rasters count.
+function layersIn(sources, n, rastersOf) {
+  const used = new Array(n).fill(false);
+  for (const source of sources) {
+    for (const layer of source.singles.layer) used[Math.min(layer, n - 1)] = true;
+    (rastersOf(source) || []).forEach((raster, k) => { used[k] = used[k] || Boolean(raster) && raster.cells.some((c) => c > 0); });
+  }
+  return used;
 }
 
 // The end of a text that fits, since paths differ at their ends.
