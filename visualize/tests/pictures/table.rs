@@ -157,7 +157,7 @@ fn read(cell: &str) -> (f64, f64) {
     ];
     let (digits, unit) = cell.split_once(' ').unwrap_or((cell, ""));
     let factor = units.iter().find(|(u, _)| *u == unit).map_or(1.0, |(_, f)| *f);
-    let digits = digits.replace(',', "").replace('+', "").replace('−', "-");
+    let digits = digits.replace([',', '+'], "").replace('−', "-");
     let decimals = digits.split_once('.').map_or(0, |(_, d)| d.len());
     (digits.parse::<f64>().unwrap() * factor, 0.5 * factor / 10f64.powi(decimals as i32))
 }
