@@ -19,7 +19,7 @@ mod seek;
 mod sizes;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, mpsc::sync_channel},
 };
 
@@ -261,7 +261,8 @@ fn last_row_ns(reel: &Reel) -> i64 {
 /// Puts requests back into the order of their queueing, for a reel without bios. They were dispatched nearly in that order.
 #[derive(Debug, Default)]
 struct QueueOrder {
-    waiting: BinaryHeap<std::cmp::Reverse<i64>>,
+    /// In order.
+    waiting: VecDeque<i64>,
     queued: Queued,
 }
 
@@ -270,22 +271,23 @@ const HELD_BACK: usize = 4096;
 
 impl QueueOrder {
     fn push(&mut self, r: &Request) {
-        self.waiting.extend(r.queue_ns.map(std::cmp::Reverse));
-        if self.waiting.len() > HELD_BACK {
-            self.pop();
+        let Some(queue_ns) = r.queue_ns else { return };
+        // Most come last: a heap would look at a dozen others.
+        if self.waiting.back().is_none_or(|last| *last <= queue_ns) {
+            self.waiting.push_back(queue_ns);
+        } else {
+            let at = self.waiting.partition_point(|t| *t <= queue_ns);
+            self.waiting.insert(at, queue_ns);
         }
-    }
-
-    fn pop(&mut self) {
-        if let Some(std::cmp::Reverse(t)) = self.waiting.pop() {
-            self.queued.follow(t);
+        if self.waiting.len() > HELD_BACK
+            && let Some(first) = self.waiting.pop_front()
+        {
+            self.queued.follow(first);
         }
     }
 
     fn queued(mut self) -> Queued {
-        while !self.waiting.is_empty() {
-            self.pop();
-        }
+        self.waiting.into_iter().for_each(|t| self.queued.follow(t));
         self.queued
     }
 }

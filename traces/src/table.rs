@@ -88,6 +88,7 @@ macro_rules! integer_cell {
                 let typed = array.as_primitive_opt::<$arrow>().ok_or_else(|| wrong_type::<Self>(array))?;
                 Ok(Column::$view(typed))
             }
+            #[inline]
             fn get(column: &Column<'_>, i: usize) -> Self {
                 match column {
                     Column::$view(a) => a.value(i),
@@ -110,6 +111,7 @@ macro_rules! integer_cell {
             fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
                 <$t as Cell>::column(array)
             }
+            #[inline]
             fn get(column: &Column<'_>, i: usize) -> Self {
                 match column {
                     Column::$view(a) if a.is_valid(i) => Some(a.value(i)),

@@ -1,8 +1,6 @@
 //! `unmerged_adjacent`: pairs of requests of one kind that touch (one ends where the other starts) and that were dispatched
 //! separately at most 10 ms apart. A request counts in at most one pair as the later one.
 
-use std::collections::VecDeque;
-
 use rustc_hash::FxHashMap;
 
 use crate::requests::Class;
@@ -10,26 +8,41 @@ use crate::requests::Class;
 /// How far apart in time two requests may be dispatched to count as a pair that could have been one.
 pub const ADJACENT_NS: i64 = 10_000_000;
 
-/// Follows one device, in dispatch order. Memory: requests of the last 10 ms, at most [`MOST`].
+/// Follows one device, in dispatch order. Memory: requests of the last 10 ms, at most [`MOST`], and as many that are over.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdjacentMeter {
-    recent: VecDeque<(i64, Class, i64, i64)>,
-    ends: FxHashMap<(Class, i64), u32>,
-    starts: FxHashMap<(Class, i64), u32>,
+    /// For each class, the sectors between requests.
+    edges: [FxHashMap<i64, Edge>; Class::ALL.len()],
+    seen: u64,
     pairs: u64,
+    /// What is over is thrown out when there is more than this.
+    room: usize,
+}
+
+/// The last request that ended at a sector, and the last that started there: only the last matters, which is near when any is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Edge {
+    ended: Met,
+    started: Met,
+}
+
+/// When a request was dispatched, and its number from [`MOST`] on: 0 is none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    t_ns: i64,
+    number: u64,
+}
+
+impl Met {
+    fn is_near(self, now: Self) -> bool {
+        now.t_ns.saturating_sub(self.t_ns) <= ADJACENT_NS && now.number - self.number < MOST
+    }
 }
 
 /// Requests remembered: 10 ms at 6 M requests/s.
-const MOST: usize = 1 << 16;
-
-fn release(map: &mut FxHashMap<(Class, i64), u32>, key: (Class, i64)) {
-    if let Some(n) = map.get_mut(&key) {
-        *n -= 1;
-        if *n == 0 {
-            map.remove(&key);
-        }
-    }
-}
+const MOST: u64 = 1 << 16;
+/// Edges that are kept without a look at which are over.
+const LEAST_ROOM: usize = 256;
 
 impl AdjacentMeter {
     /// The next request: sectors `[start, end)` dispatched at `t_ns`.
@@ -37,19 +50,22 @@ impl AdjacentMeter {
         if end <= start {
             return;
         }
-        while let Some((then, class, start, end)) = self.recent.front().copied() {
-            if t_ns.saturating_sub(then) <= ADJACENT_NS && self.recent.len() < MOST {
-                break;
-            }
-            self.recent.pop_front();
-            release(&mut self.ends, (class, end));
-            release(&mut self.starts, (class, start));
+        let now = Met { t_ns, number: self.seen + MOST };
+        self.seen += 1;
+        let edges = &mut self.edges[class as usize];
+        let first = edges.entry(start).or_default();
+        first.started = now;
+        let follows = first.ended.is_near(now);
+        let last = edges.entry(end).or_default();
+        last.ended = now;
+        let precedes = last.started.is_near(now);
+        self.pairs += u64::from(follows || precedes);
+        if edges.len() > self.room.max(LEAST_ROOM) {
+            let is_near = |edge: &Edge| edge.ended.is_near(now) || edge.started.is_near(now);
+            self.edges.iter_mut().for_each(|edges| edges.retain(|_, edge| is_near(edge)));
+            // Twice what is near: an edge is looked at once or twice before it goes.
+            self.room = 2 * self.edges.iter().map(FxHashMap::len).max().unwrap_or(0);
         }
-        let touches = self.ends.contains_key(&(class, start)) || self.starts.contains_key(&(class, end));
-        self.pairs += u64::from(touches);
-        self.recent.push_back((t_ns, class, start, end));
-        *self.ends.entry((class, end)).or_default() += 1;
-        *self.starts.entry((class, start)).or_default() += 1;
     }
 
     /// Pairs so far.
@@ -85,7 +101,7 @@ mod tests {
     fn memory_is_bounded() {
         let mut m = AdjacentMeter::default();
         (0..1_000_000).for_each(|i| m.push(Class::Read, 0, i * 8, i * 8 + 8));
-        assert!(m.recent.len() <= MOST && m.ends.len() <= MOST);
+        assert!(m.edges.iter().all(|edges| edges.len() <= 4 * MOST as usize + 2));
         assert_eq!(m.pairs(), 999_999);
     }
 }

@@ -24,15 +24,67 @@ const WINDOW: usize = 32;
 pub(super) struct SeekMeter {
     counter: SeekCounter,
     previous: Option<(i64, i64)>,
-    /// Ends of the last requests, a ring.
-    ends: [i64; WINDOW],
-    seen: usize,
+    recent: Recent,
     win16: u64,
     win32_128k: u64,
     btt: u64,
     distance_sum: i128,
     distances: Sample,
     head_ms: f64,
+}
+
+/// Where the last requests ended.
+#[derive(Clone, Debug)]
+struct Recent {
+    /// A ring.
+    ends: [i64; WINDOW],
+    seen: usize,
+    /// How many of them lie in the places of this hash: most requests of a random load are known not to be near by two looks.
+    in_places: [u8; 256],
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { ends: [0; WINDOW], seen: 0, in_places: [0; 256] }
+    }
+}
+
+impl Recent {
+    /// Whether any ended at most [`WIN32_SECTORS`] from `start`, and whether one of the last 16 did so exactly there.
+    fn near(&self, start: i64) -> (bool, bool) {
+        let reach = WIN32_SECTORS as i64;
+        let places = [start.saturating_sub(reach), start.saturating_add(reach)].map(place);
+        if places.iter().all(|p| self.in_places[*p] == 0) {
+            return (false, false);
+        }
+        let (have, mut near) = (self.seen.min(WINDOW), false);
+        for back in 1..=have {
+            let distance = self.ends[(self.seen - back) % WINDOW].abs_diff(start);
+            near |= distance <= WIN32_SECTORS;
+            if distance == 0 && back <= 16 {
+                return (true, true);
+            }
+            if near && back >= 16 {
+                break;
+            }
+        }
+        (near, false)
+    }
+
+    fn push(&mut self, end: i64) {
+        let slot = &mut self.ends[self.seen % WINDOW];
+        let gone = std::mem::replace(slot, end);
+        if self.seen >= WINDOW {
+            self.in_places[place(gone)] -= 1;
+        }
+        self.in_places[place(end)] += 1;
+        self.seen += 1;
+    }
+}
+
+/// The hash of a place of 512 KiB: what is in reach of a sector is in one or two of them.
+fn place(sector: i64) -> usize {
+    ((sector >> 10).unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
 /// The statistics. Distances are in sectors of 512 bytes.
@@ -83,19 +135,11 @@ impl SeekMeter {
             if moved != 0 {
                 self.head_ms += HEAD_MS.0 + HEAD_MS.1 * (moved as f64).sqrt();
             }
-            let have = self.seen.min(WINDOW);
-            let mut near = [u64::MAX; WINDOW];
-            for (n, e) in near.iter_mut().zip(&self.ends[..have]) {
-                *n = e.abs_diff(start);
-            }
-            let all = near.iter().copied().min().unwrap_or(u64::MAX);
-            self.win32_128k += u64::from(all > WIN32_SECTORS);
-            // The last 16 in the ring; only looked for when any of 32 fits exactly.
-            let exact = all == 0 && (1..=have.min(16)).any(|back| near[(self.seen - back) % WINDOW] == 0);
+            let (near, exact) = self.recent.near(start);
+            self.win32_128k += u64::from(!near);
             self.win16 += u64::from(!exact);
         }
-        self.ends[self.seen % WINDOW] = end;
-        self.seen += 1;
+        self.recent.push(end);
     }
 
     /// The statistics.
@@ -139,6 +183,33 @@ mod tests {
         let s = of(streams(17), 8);
         assert_eq!((s.exact, s.win16, s.win32_128k), (1699, 1699, 16));
         assert_eq!(of(streams(33), 8).win32_128k, 3299);
+    }
+
+    #[test]
+    fn windows_are_as_counted_out() {
+        let (mut m, mut seed, mut ends) = (SeekMeter::default(), 9u64, Vec::<i64>::new());
+        let (mut win16, mut win32) = (0, 0);
+        for i in 0..20_000i64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let random = (seed >> 40) as i64;
+            let start = match random % 4 {
+                0 => ends
+                    .get(ends.len().wrapping_sub(1 + random as usize / 4 % 40))
+                    .map_or(0, |e| (*e).min(i64::MAX - 8)),
+                1 => ends.last().copied().unwrap_or(0).saturating_add(random / 4 % 600 - 300).min(i64::MAX - 8),
+                2 => random - (1 << 23),
+                _ => [i64::MIN, -1, 0, i64::MAX - 8][random as usize / 4 % 4],
+            };
+            let last = |n: usize| ends[ends.len().saturating_sub(n)..].iter();
+            if i > 0 {
+                win16 += u64::from(!last(16).any(|e| *e == start));
+                win32 += u64::from(!last(32).any(|e| e.abs_diff(start) <= WIN32_SECTORS));
+            }
+            m.push(start, start + 8);
+            ends.push(start + 8);
+        }
+        let s = m.stats();
+        assert_eq!((s.win16, s.win32_128k), (win16, win32));
     }
 
     #[test]

@@ -35,6 +35,16 @@ pub struct SizeStats {
     pub align_erase: f64,
 }
 
+/// Whether `len_bytes` from `sector` on begin and end at a multiple of `unit`.
+fn aligned(sector: i64, len_bytes: i64, unit: i64) -> bool {
+    if unit.count_ones() == 1 {
+        // The bits below a power of two are the same whether the address overflowed or not.
+        return (sector.wrapping_shl(9) | len_bytes) & (unit - 1) == 0;
+    }
+    // In i128 no address overflows.
+    (i128::from(sector) << 9) % i128::from(unit) == 0 && len_bytes % unit == 0
+}
+
 impl SizeMeter {
     /// For a device with physical blocks of `phys_bytes` (512 where 0).
     pub(super) fn new(phys_bytes: i64) -> Self {
@@ -57,11 +67,8 @@ impl SizeMeter {
             None => {}
         }
         self.log2[len_bytes.max(1).ilog2() as usize] += 1;
-        // In i128 no address overflows.
-        let start = i128::from(sector) << 9;
         for (n, unit) in self.misaligned.iter_mut().zip([4096, self.phys_bytes, ERASE_BYTES]) {
-            let off = |v: i128| v % i128::from(unit) != 0;
-            *n += u64::from(off(start) || off(i128::from(len_bytes)));
+            *n += u64::from(!aligned(sector, len_bytes, unit));
         }
     }
 
@@ -93,5 +100,18 @@ mod tests {
         assert_eq!(s.log2, [(512, 1), (4096, 150), (4 << 20, 25)]);
         assert_eq!((s.align4k, s.align_phys), (51.0 / 176.0, 51.0 / 176.0));
         assert_eq!(s.align_erase, 151.0 / 176.0);
+    }
+
+    #[test]
+    fn alignment_is_true_at_any_address_and_for_any_block() {
+        for sector in [0, 1, 7, 8, -8, 8192, (1 << 40) + 8, i64::MAX - 7, i64::MAX, i64::MIN] {
+            for len_bytes in [0, 512, 4096, 4160, 520, 4 << 20, i64::MAX] {
+                for unit in [512, 520, 4096, 4160, 1 << 20, i64::MAX] {
+                    let off = |v: i128| v % i128::from(unit) != 0;
+                    let want = !off(i128::from(sector) << 9) && !off(i128::from(len_bytes));
+                    assert_eq!(aligned(sector, len_bytes, unit), want, "{sector} {len_bytes} {unit}");
+                }
+            }
+        }
     }
 }
