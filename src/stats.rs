@@ -9,6 +9,7 @@ use ioreel_analyze::{
     scope::{device_named, files_below, tasks_named},
     stages::MOST_ACTIONS,
     stats::{
+        MOST_DEVICES,
         compare::{Mean, Row, compare},
         flat::Unit,
     },
@@ -99,6 +100,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 one.reel,
                 count(records.unsigned_abs()),
                 count(MOST_ACTIONS.unsigned_abs())
+            );
+        }
+        if one.stats.requests_not_told > 0 {
+            out!(
+                "\n  {}: {} requests are not told, of devices beyond the first {MOST_DEVICES}",
+                one.reel,
+                count(one.stats.requests_not_told)
             );
         }
     }

@@ -71,6 +71,19 @@ pub struct Stats {
     /// Records of an imported block trace that has more than [`MOST_ACTIONS`]: `Q2G`, `G2I` and `I2D` are not told then. Null
     /// where they are, and where there are no such records.
     pub stages_not_told: Option<i64>,
+    /// Requests of devices beyond the first [`MOST_DEVICES`] that requests were dispatched to, which are not in `devices`.
+    pub requests_not_told: u64,
+}
+
+/// Devices that are told of: more than a machine has. A reel that is damaged or of ill will may name one per request.
+pub const MOST_DEVICES: usize = 4096;
+
+/// What is collected for `dev`; none where that would be one device too many.
+fn of_device<T>(all: &mut BTreeMap<i64, T>, dev: i64, new: impl FnOnce() -> T) -> Option<&mut T> {
+    if all.len() >= MOST_DEVICES && !all.contains_key(&dev) {
+        return None;
+    }
+    Some(all.entry(dev).or_insert_with(new))
 }
 
 /// Requests handed from the reading to the counting threads at a time.
@@ -123,8 +136,14 @@ impl Stats {
                 for_places.iter().for_each(|batch| batch.iter().for_each(|r| places.push(r)));
                 places
             });
-            let mut meters =
-                Meters { manifest, moments, window: (from_ns, to_ns), last_ns: 0, devices: BTreeMap::new() };
+            let mut meters = Meters {
+                manifest,
+                moments,
+                window: (from_ns, to_ns),
+                last_ns: 0,
+                devices: BTreeMap::new(),
+                left_out: 0,
+            };
             receiver.iter().for_each(|batch| batch.iter().for_each(|r| meters.push(r)));
             (reader.join().map(|r| r.map(|()| meters)), places.join(), calls.join(), bios.join())
         });
@@ -159,6 +178,7 @@ impl Stats {
             s.fsync.journal_per_data = (journal > 0 && data > 0).then(|| journal as f64 / data as f64);
             s
         });
+        let requests_not_told = meters.left_out;
         let mut devices: Vec<DeviceStats> = meters
             .devices
             .into_iter()
@@ -187,6 +207,7 @@ impl Stats {
             classes: bios.classes,
             readahead,
             stages_not_told: too_many(reel, MOST_ACTIONS),
+            requests_not_told,
         })
     }
 }
@@ -198,15 +219,20 @@ struct Meters<'a> {
     window: (i64, i64),
     last_ns: i64,
     devices: BTreeMap<i64, BlockMeter>,
+    /// Requests of further devices.
+    left_out: u64,
 }
 
 impl Meters<'_> {
     fn push(&mut self, r: &Request) {
-        let meter = self.devices.entry(r.dev).or_insert_with(|| {
-            let phys = self.manifest.device(r.dev).map_or(0, |d| d.physical_block_bytes);
-            BlockMeter::new(phys, self.window.0, self.window.1)
-        });
         self.last_ns = self.last_ns.max(r.last_ns());
+        let (manifest, (from_ns, to_ns)) = (self.manifest, self.window);
+        let Some(meter) = of_device(&mut self.devices, r.dev, || {
+            BlockMeter::new(manifest.device(r.dev).map_or(0, |d| d.physical_block_bytes), from_ns, to_ns)
+        }) else {
+            self.left_out += 1;
+            return;
+        };
         meter.push(r);
         if let Some(stages) = self.moments.as_ref().and_then(|m| m.stages(r)) {
             meter.staged(r.issue_ns, &stages);
@@ -220,7 +246,7 @@ struct Places(BTreeMap<i64, (RegionMeter, QueueOrder)>);
 
 impl Places {
     fn push(&mut self, r: &Request) {
-        let (meter, queue) = self.0.entry(r.dev).or_default();
+        let Some((meter, queue)) = of_device(&mut self.0, r.dev, Default::default) else { return };
         queue.push(r);
         if r.class.is_data() {
             meter.push(r.class == Class::Write, r.issue_ns, r.sector, r.end_sector());

@@ -3,7 +3,11 @@
 
 use std::{collections::HashSet, path::Path, time::Duration};
 
-use ioreel_analyze::{Scope, Stats, scope::files_below, stats::DeviceStats};
+use ioreel_analyze::{
+    Scope, Stats,
+    scope::files_below,
+    stats::{DeviceStats, MOST_DEVICES},
+};
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
     manifest::{Device, Kind, Span},
@@ -292,4 +296,20 @@ fn reels_of_nothing_and_of_one_event_have_statistics() {
     assert_eq!((d.seeks.candidates, d.seeks.seq_ratio, d.qd_max), (0, 1.0, 1));
     assert!((d.iops - 2e6).abs() < 1.0 && (d.util - 1.0).abs() < 1e-12);
     assert!(d.seeks.hdd_ms == 0.0);
+}
+
+#[test]
+fn a_reel_of_more_devices_than_there_are_is_told_in_part_and_says_of_how_much() {
+    let dir = tempfile::tempdir().unwrap();
+    let reel = reel(dir.path(), S, |w| {
+        for i in 0..10_000 {
+            // The first 96 do two requests each.
+            let dev = 1 + i % 9904;
+            w.block.push(Block { dev, ..request("write", i, i * 10, i * 10 + 5, i * 8, 8) }).unwrap();
+        }
+    });
+    let stats = Stats::of(&reel, &Scope::default()).unwrap();
+    assert_eq!(stats.devices.len(), MOST_DEVICES);
+    let told: u64 = stats.devices.iter().flat_map(|d| &d.dispatched).map(|(_, n)| n).sum();
+    assert_eq!((told, stats.requests_not_told), (MOST_DEVICES as u64 + 96, 10_000 - MOST_DEVICES as u64 - 96));
 }

@@ -10,7 +10,7 @@ use ioreel_traces::{
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
-use super::{block::Queued, extents::ExtentMeter, readahead::Readahead};
+use super::{block::Queued, extents::ExtentMeter, of_device, readahead::Readahead};
 use crate::{Result, bad_column, order::settled_ns, requests::Class, scope::Scope};
 
 /// Bytes and bios of one class (`data`, `journal`, …).
@@ -109,11 +109,12 @@ impl BioPass {
                     continue;
                 }
                 let len = number(&len_bytes, i);
-                let q = pass.devices.entry(dev).or_default();
-                q.bios += 1;
-                q.queued(queue_ns, settled_ns);
                 let op = op.key(i).and_then(|k| ops.get(k).copied()).unwrap_or(Class::Other);
-                q.data += u64::from(len > 0 && op.is_data());
+                if let Some(q) = of_device(&mut pass.devices, dev, Queued::default) {
+                    q.bios += 1;
+                    q.queued(queue_ns, settled_ns);
+                    q.data += u64::from(len > 0 && op.is_data());
+                }
                 let Some(class) = class.key(i).and_then(|k| classes.get(k).copied()) else { continue };
                 if !op.is_data() {
                     continue;

@@ -428,5 +428,6 @@ pub(crate) fn stats(w: &World, devices: &[(i64, &str, i64)]) -> Value {
         "from_ns": w.from_ns, "span_ns": w.span_ns, "operations": operations(w), "devices": all,
         "classes": classes(&w.bios), "layout": layout(&w.bios), "readahead": readahead(w),
         "stages_not_told": null,
+        "requests_not_told": 0,
     })
 }
