@@ -62,9 +62,16 @@ impl DepthMeter {
         self.in_flight_ns
     }
 
-    /// Time with at least one request in flight; divided by the time observed this is `util`.
+    /// Time with at least one request in flight.
     pub fn busy_ns(&self) -> u64 {
         self.busy_ns
+    }
+
+    /// The same up to `until_ns`, before which the last request was issued; divided by the time observed this is `util`.
+    pub fn busy_until(&self, until_ns: i64) -> u64 {
+        // After the last issue there are only ends: what lies beyond is one piece.
+        let beyond = self.busy_until_ns.map_or(0, |end| end.saturating_sub(until_ns).max(0));
+        self.busy_ns.saturating_sub(beyond.unsigned_abs())
     }
 }
 
@@ -81,6 +88,7 @@ mod tests {
         assert_eq!(m.max(), 3);
         assert_eq!(m.in_flight_ns(), 10 + 2 + 17 + 5 + 10);
         assert_eq!(m.busy_ns(), 25 + 10);
+        assert_eq!([m.busy_until(60), m.busy_until(50), m.busy_until(44)], [35, 35, 29]);
         // [4,10) is two, [0,2), [10,20), [20,25), [40,50) one at a time; [2,3) two, [3,4) three.
         assert_eq!(m.alone_ns(), 2 + 10 + 5 + 10);
     }

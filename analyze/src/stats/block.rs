@@ -36,6 +36,7 @@ pub(super) struct BlockMeter {
     adjacent: AdjacentMeter,
     sizes: SizeMeter,
     period: PeriodMeter,
+    from_ns: i64,
 }
 
 /// The statistics of one device.
@@ -165,6 +166,7 @@ impl BlockMeter {
             adjacent: AdjacentMeter::default(),
             sizes: SizeMeter::new(phys_bytes),
             period: PeriodMeter::new(from_ns, to_ns),
+            from_ns,
         }
     }
 
@@ -246,7 +248,7 @@ impl BlockMeter {
             write_mbps: mbps(self.bytes[write]),
             qd_mean: self.depth.in_flight_ns() as f64 / span,
             qd_max: self.depth.max(),
-            util: self.depth.busy_ns() as f64 / span,
+            util: self.depth.busy_until(self.from_ns.saturating_add(span_ns)) as f64 / span,
             sync_qd1: if self.depth.busy_ns() == 0 {
                 0.0
             } else {

@@ -186,6 +186,8 @@ fn device(w: &World, dev: i64, name: &str, phys_bytes: i64) -> Value {
     let flights: Vec<(i64, i64)> =
         rows.iter().filter_map(|b| Some((b.issue_ns, b.complete_ns?.max(b.issue_ns)))).collect();
     let (busy_ns, alone_ns) = busy(&flights);
+    let end_ns = w.from_ns + w.span_ns;
+    let inside: Vec<_> = flights.iter().map(|(a, b)| (*a, (*b).min(end_ns))).collect();
     let deep = (0..flights.len())
         .map(|i| 1 + flights[..i].iter().filter(|(_, e)| *e > flights[i].0).count())
         .max()
@@ -218,7 +220,7 @@ fn device(w: &World, dev: i64, name: &str, phys_bytes: i64) -> Value {
         "incomplete": rows.len() - done, "iops": done as f64 * 1e9 / span, "mbps": mbps("read") + mbps("write"),
         "read_mbps": mbps("read"), "write_mbps": mbps("write"),
         "qd_mean": flights.iter().map(|(a, b)| b - a).sum::<i64>() as f64 / span, "qd_max": deep,
-        "util": busy_ns as f64 / span, "sync_qd1": share(alone_ns as f64, busy_ns as f64, 0.0),
+        "util": busy(&inside).0 as f64 / span, "sync_qd1": share(alone_ns as f64, busy_ns as f64, 0.0),
         "d2c": d2c(&moving), "d2c_read": d2c(&of("read")), "d2c_write": d2c(&of("write")), "d2c_flush": d2c(&of("flush")),
         "q2c": latency(all.iter().filter_map(|b| Some(b.complete_ns? - b.queue_ns?))),
         "q2d": latency(all.iter().filter_map(|b| Some(b.issue_ns - b.queue_ns?))),
