@@ -9,7 +9,7 @@ use std::{
 
 use clap::ValueEnum;
 use ioreel_replay::{
-    Config, Phase, Replay, ReplayError, Report, Summary,
+    Config, Phase, Replay, ReplayError, Report, Slice, Summary,
     edge::{EdgeKind, Kinds, OrderMode},
     pace::{self, Clockwork, Factor},
     results::Class,
@@ -66,6 +66,13 @@ pub(crate) struct Args {
     /// Prepares and replays only what is below this absolute path; may be repeated
     #[arg(long, value_name = "PREFIX")]
     root: Vec<PathBuf>,
+    /// Replays only what took effect from this moment on, counted from the reel's start: 10s, 250ms; what came before is followed,
+    /// and the tree and the descriptors are prepared as they stood then
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<i64>,
+    /// Replays only what took effect before this moment
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<i64>,
     /// Makes the tree that the workload found, writes it out, and ends
     #[arg(long, conflicts_with_all = ["skip_prepare", "dry_run", "output"])]
     prepare_only: bool,
@@ -143,6 +150,12 @@ fn kind(word: &str) -> Result<EdgeKind, String> {
     })
 }
 
+/// A time of the reel, ns.
+fn time(text: &str) -> Result<i64, String> {
+    let time = quantity::duration(text)?;
+    i64::try_from(time.as_nanos()).map_err(|_| "longer than any reel".into())
+}
+
 fn ns(text: &str, flag: &str) -> anyhow::Result<i64> {
     let time = quantity::duration(text).map_err(|why| anyhow::anyhow!("{flag} {text}: {why}"))?;
     Ok(i64::try_from(time.as_nanos())?)
@@ -172,6 +185,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         result: args.output,
         force: args.force,
         roots: args.root,
+        slice: Slice { from_ns: args.from.unwrap_or(0), to_ns: args.to.unwrap_or(i64::MAX) },
         skip_prepare: args.skip_prepare,
         max_bytes: args.max_bytes,
         cold: args.cold,
@@ -315,7 +329,8 @@ fn print_report(r: &Report) {
     }
     out!("elapsed     {:>12} to the last call, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
     if let Some(synced) = r.synced_ns {
-        out!("            {:>12} to the end of syncfs, original {}", duration(synced), duration(r.original_synced_ns));
+        let original = r.original_synced_ns.map_or_else(|| "unknown".to_owned(), duration);
+        out!("            {:>12} to the end of syncfs, original {original}", duration(synced));
     }
     out!(
         "            {:>12} inside calls, all threads together, original {}",

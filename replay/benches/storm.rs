@@ -9,7 +9,7 @@ use std::{
 };
 
 use ioreel_replay::{
-    Config, Replay,
+    Config, Replay, Slice,
     edge::{Kinds, OrderMode},
     pace::{CatchUp, Clockwork, Pace},
     store::DEFAULT_MEMORY_BYTES,
@@ -131,6 +131,7 @@ fn main() {
                 result: None,
                 force: false,
                 roots: Vec::new(),
+                slice: Slice::default(),
                 skip_prepare: false,
                 max_bytes: None,
                 cold: false,

@@ -8,7 +8,7 @@ use crate::{
     order::Class,
     plan::{Act, Range},
     planner::Planner,
-    procs::Entry,
+    procs::{Entry, Mapped},
     view::{View, through_descriptor},
 };
 
@@ -57,6 +57,8 @@ impl Planner {
         self.push_call(call, kept.clone(), |p, call| p.uses(r, &v, call));
         self.modes_told(r, &v);
         self.names_change(r, &v);
+        self.masks_change(r);
+        self.traits_change(r, &v);
         self.sizes_change(r, &v);
     }
 
@@ -89,7 +91,7 @@ impl Planner {
                     kind = self.names.kind(v.node);
                 }
                 let node = if v.node == NO_NODE { crate::names::ROOT } else { v.node };
-                let ofd = self.new_ofd(node, r.file, kind, Some(0), flags & libc::O_APPEND != 0);
+                let ofd = self.new_ofd(node, r.file, kind, Some(0), flags);
                 let new = match v.skip {
                     None => {
                         *slot = self.procs.new_slot(task);
@@ -160,7 +162,9 @@ impl Planner {
             }
             Call::SetFl => {
                 if let Some(e) = v.entry {
-                    self.procs.ofds[e.ofd as usize].append = r.aux as i32 & libc::O_APPEND != 0;
+                    let changeable = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
+                    let flags = &mut self.procs.ofds[e.ofd as usize].flags;
+                    *flags = (*flags & !changeable) | (r.aux as i32 & changeable);
                 }
             }
             Call::Lseek => {
@@ -208,14 +212,24 @@ impl Planner {
             Call::Mmap if r.ret > 0 => {
                 if v.skip.is_none() {
                     *slot = self.procs.new_map(r.task as usize);
-                    self.procs.maps[maps].value.insert(r.ret, (r.len_bytes, *slot));
+                    let ofd = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]);
+                    let mapped = Mapped {
+                        len_bytes: r.len_bytes,
+                        slot: *slot,
+                        file: ofd.map_or(NO_ID, |o| o.file),
+                        node: ofd.map_or(NO_NODE, |o| o.node),
+                        offset_bytes: r.offset_bytes.max(0),
+                        prot: r.mode,
+                        flags: r.flags as i32,
+                    };
+                    self.procs.maps[maps].value.insert(r.ret, mapped);
                 }
                 Ok(())
             }
             Call::Munmap | Call::Msync => {
                 let known = &mut self.procs.maps[maps].value;
-                let hit = known.range(..=r.aux).next_back().filter(|(at, (len, _))| r.aux < at.saturating_add(*len));
-                let Some((at, (len, s))) = hit.map(|(at, (len, s))| (*at, (*len, *s))) else {
+                let hit = known.range(..=r.aux).next_back().filter(|(at, m)| r.aux < at.saturating_add(m.len_bytes));
+                let Some((at, len, s)) = hit.map(|(at, m)| (*at, m.len_bytes, m.slot)) else {
                     return Err(Skip::NoMapping);
                 };
                 *fd = s as i32;

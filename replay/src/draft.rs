@@ -36,6 +36,10 @@ impl Planner {
 
     /// Adds a step to a thread's program; `uses` names its resources.
     pub(crate) fn push(&mut self, task: usize, act: Act, start_ns: i64, uses: impl FnOnce(&mut Self)) -> Stamp {
+        if self.silent {
+            self.drafts[task] = Draft::default();
+            return Stamp { task: task as u32, step: 0 };
+        }
         let step = self.tasks[task].program.steps;
         self.order.begin(task, step as usize);
         // What began before the child's end cannot have waited for it.
@@ -67,7 +71,13 @@ impl Planner {
 
     /// Adds the step that issues `rec`, whose texts are the input's.
     pub(crate) fn push_call(&mut self, mut act: Act, mut rec: Rec, uses: impl FnOnce(&mut Self, &Act)) {
+        if self.silent {
+            return;
+        }
         let task = rec.task as usize;
+        // What had begun before the slice is entered with its beginning.
+        rec.start_ns = rec.start_ns.saturating_sub(self.zero_ns).max(0);
+        rec.end_ns = rec.end_ns.saturating_sub(self.zero_ns).max(0);
         let draft = &mut self.drafts[task];
         for index in [&mut rec.path, &mut rec.path2, &mut rec.name, &mut rec.value] {
             if *index != NONE {

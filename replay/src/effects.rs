@@ -38,12 +38,16 @@ impl Planner {
                 self.names.prove_present(parent, Kind::Directory, None);
                 if node != NO_NODE {
                     self.names.link(node, node2);
-                    if let Some(file) = self.file_at.get(&node).copied() {
-                        self.file_at.insert(node2, file);
-                        *self.more_names.entry(file).or_default() += 1;
+                    if let Some(file) = self.held.get(node) {
+                        self.held.insert(node2, file);
                     }
                 } else {
                     self.names.make(node2, Kind::Regular, None);
+                    // A file without a name gets one.
+                    let file = v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);
+                    if file != NO_ID {
+                        self.held.insert(node2, file);
+                    }
                 }
             }
             c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
@@ -87,7 +91,7 @@ impl Planner {
             Call::Unlink | Call::Unlinkat | Call::Rmdir => self.names.clear(v.node),
             c if c.renames() && v.node2 != NO_NODE => {
                 self.names.make(v.node, Kind::Foreign, None);
-                self.file_at.remove(&v.node2);
+                self.held.remove(v.node2);
                 self.names.rename(v.node, v.node2);
             }
             c if c.links() && v.node2 != NO_NODE => self.names.make(v.node2, Kind::Foreign, None),
@@ -139,7 +143,7 @@ impl Planner {
             if let Some(size) = seen.filter(|_| !created && flags & libc::O_TRUNC == 0) {
                 self.sizes.told(pre, Some(r.file), size);
             }
-            self.file_at.insert(node, r.file);
+            self.held.insert(node, r.file);
             if flags & libc::O_TRUNC != 0 || r.call == Call::Creat {
                 self.sizes.truncated(r.file, 0);
             }
@@ -155,7 +159,7 @@ impl Planner {
         }
         let parent = self.names.parent(node);
         self.names.prove_present(parent, Kind::Directory, None);
-        self.file_at.remove(&node);
+        self.held.remove(node);
         self.names.make(node, kind, target);
         if kind != Kind::Regular {
             self.sizes.made();
@@ -170,19 +174,20 @@ impl Planner {
         }
         if r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 {
             self.names.prove_present(to, Kind::Unknown, None);
+            let (a, b) = (self.held.lift(&self.names, from), self.held.lift(&self.names, to));
             self.names.exchange(from, to);
-            let (a, b) = (self.file_at.remove(&from), self.file_at.remove(&to));
-            self.file_at.extend(a.map(|f| (to, f)).into_iter().chain(b.map(|f| (from, f))));
+            self.lower(a, from, to);
+            self.lower(b, to, from);
         } else {
             let parent = self.names.parent(to);
             self.names.prove_present(parent, Kind::Directory, None);
             if r.flags & i64::from(libc::RENAME_NOREPLACE) != 0 && self.names.exists(to) != Some(false) {
                 self.names.prove_absent(to);
             }
-            let file = self.file_at.remove(&from);
+            let files = self.held.lift(&self.names, from);
             self.forget_file(to);
             self.names.rename(from, to);
-            self.file_at.extend(file.map(|f| (to, f)));
+            self.lower(files, from, to);
         }
         let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
         let names = &mut self.names;
@@ -192,6 +197,14 @@ impl Planner {
                 there if there == n && exchange => names.moved(n, to, from),
                 there => there,
             });
+        }
+    }
+
+    /// Files below `from` are below `to` now.
+    fn lower(&mut self, files: Vec<(NodeId, i64)>, from: NodeId, to: NodeId) {
+        for (node, file) in files {
+            let there = self.names.moved(node, from, to);
+            self.held.insert(there, file);
         }
     }
 
@@ -255,7 +268,7 @@ impl Planner {
             }
             Call::Ftruncate => self.sizes.truncated(file, r.len_bytes),
             Call::Truncate => {
-                if let Some(file) = self.file_at.get(&v.node).copied() {
+                if let Some(file) = self.held.get(v.node) {
                     self.sizes.truncated(file, r.len_bytes);
                 }
             }
@@ -282,7 +295,7 @@ impl Planner {
                 };
                 if node != NO_NODE {
                     let pre = self.names.pre(node);
-                    let file = self.file_at.get(&node).copied();
+                    let file = self.held.get(node);
                     self.sizes.told(pre, file, r.len_bytes);
                 }
             }

@@ -123,6 +123,8 @@ struct Walk<'a> {
     hashes: [blake3::Hasher; 3],
     /// First names of files with several, by the plan's number and by inode number.
     firsts: (HashMap<u32, i64>, HashMap<u64, i64>),
+    /// The same by inode number, counted by what is found alone: other plans know other names.
+    found_firsts: HashMap<u64, i64>,
     names: i64,
 }
 
@@ -134,6 +136,7 @@ impl<'a> Walk<'a> {
             out: TreeCheck::default(),
             hashes: [blake3::Hasher::new(), blake3::Hasher::new(), blake3::Hasher::new()],
             firsts: Default::default(),
+            found_firsts: HashMap::new(),
             names: 0,
         }
     }
@@ -189,9 +192,10 @@ impl<'a> Walk<'a> {
         let found = stat.as_ref().map(|s| self.found(level, name, s));
         if let Some(found) = &found {
             self.out.found += 1;
-            let stat = stat.as_ref().map_or((0, 0), |s| (s.st_mode, s.st_nlink));
+            let stat = stat.as_ref().map_or((0, 0, 0), |s| (s.st_mode, s.st_nlink, s.st_ino));
             let links = if found.kind == Some(Kind::Directory) { 0 } else { stat.1 };
-            self.hash(2, path, Some(found), &format!("{:o} {links}", stat.0));
+            let first = found.first.map(|_| *self.found_firsts.entry(stat.2).or_insert(self.out.found));
+            self.hash(2, path, Some(&Line { first, ..found.clone() }), &format!("{:o} {links}", stat.0));
         }
         let known_above = level.node != NO_NODE;
         let told = match node {

@@ -8,6 +8,10 @@ fn mib(bytes: i64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
+
 /// What can keep a replay from happening.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
@@ -62,6 +66,22 @@ pub enum ReplayError {
         growth_bytes: i64,
         /// Available to this user.
         free_bytes: i64,
+    },
+    /// The slice begins after the last operation.
+    #[error("--from {}s: nothing was recorded from then on: the last operation returned at {}s", seconds(*from_ns), seconds(*last_ns))]
+    NothingAfter {
+        /// The slice's start, ns of the reel.
+        from_ns: i64,
+        /// The last return, ns of the reel.
+        last_ns: i64,
+    },
+    /// The slice is none.
+    #[error("--from {}s --to {}s: nothing lies between; let --to be later than --from", seconds(*from_ns), seconds(*to_ns))]
+    NoSlice {
+        /// The slice's start, ns of the reel.
+        from_ns: i64,
+        /// Its end.
+        to_ns: i64,
     },
     /// More than was allowed.
     #[error(

@@ -210,6 +210,8 @@ pub struct Input {
     pub execs: Vec<rows::Exec>,
     /// Descriptors at the start.
     pub fds: Vec<rows::Fd>,
+    /// Mappings at the start.
+    pub maps: Vec<rows::Map>,
     /// Files by id: those seen so far that are still there.
     pub files: HashMap<i64, FileInfo>,
     /// Name space before the workload.
@@ -237,6 +239,20 @@ pub struct FileInfo {
     pub mode: Option<i32>,
     /// Size when first seen.
     pub size_bytes: Option<i64>,
+    /// It had no name any more when first seen.
+    pub unlinked: bool,
+}
+
+impl FileInfo {
+    fn of(row: rows::File) -> Self {
+        Self {
+            kind: Kind::from_name(&row.kind),
+            path: row.path,
+            mode: row.mode,
+            size_bytes: row.size_bytes,
+            unlinked: row.unlinked == Some(1),
+        }
+    }
 }
 
 impl Input {
@@ -251,6 +267,7 @@ impl Input {
             tasks,
             execs: reel.read::<rows::Exec>()?,
             fds: reel.read::<rows::Fd>()?,
+            maps: reel.read::<rows::Map>()?,
             files: HashMap::new(),
             tree: reel.rows::<rows::Tree>().collect::<Result<_, _>>()?,
             texts: Texts::default(),
@@ -292,8 +309,8 @@ impl Input {
             let files = &mut self.files;
             // A file is first seen while a call on it is at work, or shortly after.
             self.file_feed.read(end_ns.saturating_add(1_000_000_000), |f| {
-                let kind = Kind::from_name(&f.kind);
-                files.insert(f.file, FileInfo { kind, path: None, mode: f.mode, size_bytes: f.size_bytes });
+                // What was open at the start is known already, with its path.
+                files.entry(f.file).or_insert_with(|| FileInfo { path: None, ..FileInfo::of(f) });
             })?;
             return Ok(Some((id, end_ns)));
         }
@@ -336,14 +353,14 @@ impl Input {
 
     /// Reads the files that tasks had open at their start.
     pub(crate) fn first_files(&mut self, reel: &Reel) -> Result<(), ReplayError> {
-        let mut wanted: HashSet<i64> = self.fds.iter().filter_map(|f| f.file).collect();
+        let mut wanted: HashSet<i64> =
+            self.fds.iter().filter_map(|f| f.file).chain(self.maps.iter().map(|m| m.file)).collect();
         let mut rows = reel.rows::<rows::File>();
         while !wanted.is_empty()
             && let Some(f) = rows.next().transpose()?
         {
             if wanted.remove(&f.file) {
-                let kind = Kind::from_name(&f.kind);
-                self.files.insert(f.file, FileInfo { kind, path: f.path, mode: f.mode, size_bytes: f.size_bytes });
+                self.files.insert(f.file, FileInfo::of(f));
             }
         }
         Ok(())

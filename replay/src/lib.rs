@@ -10,6 +10,8 @@
 //!
 //! `docs/replay.md` says why it is so.
 
+pub mod begin;
+mod border;
 pub mod buffers;
 mod bytes;
 pub mod call;
@@ -25,6 +27,10 @@ pub mod engine;
 pub mod errno;
 mod error;
 mod feed;
+pub mod fill;
+pub mod followed;
+mod held;
+
 pub mod input;
 pub mod issue;
 mod kind;
@@ -48,6 +54,7 @@ pub mod results;
 pub mod sizes;
 mod skip;
 pub mod spread;
+mod start;
 pub mod store;
 pub mod target;
 pub mod timing;
@@ -57,6 +64,7 @@ mod view;
 pub mod watch;
 pub mod world;
 
+pub use border::Slice;
 pub use call::Call;
 pub use error::ReplayError;
 pub use planner::{PlanOptions, plan};

@@ -101,7 +101,7 @@ impl Planner {
         }
         if let Some(entry) = v.entry.filter(|_| ok) {
             let ofd = &self.procs.ofds[entry.ofd as usize];
-            let (append, file) = (ofd.append, ofd.file);
+            let (append, file) = (ofd.appends(), ofd.file);
             let moves = moves_position(r) && r.offset_bytes != NO_ID;
             if moves && !append {
                 let to = r.offset_bytes.saturating_add(r.ret);

@@ -9,6 +9,9 @@ use std::collections::HashMap;
 
 use crate::Skip;
 pub use crate::kind::Kind;
+pub use rebase::There;
+pub use traits::Trait;
+use traits::{NO_TRAITS, Traits};
 
 /// A path in the model.
 pub type NodeId = u32;
@@ -77,6 +80,10 @@ struct Node {
     inode_before: u32,
     /// Likewise now.
     inode: u32,
+    /// The workload made it before the start of the slice that is replayed: names in it that are not listed were absent.
+    made: bool,
+    /// What the workload set of it: number in [`Names::traits`].
+    traits: u32,
 }
 
 /// The model.
@@ -91,6 +98,10 @@ pub struct Names {
     inodes: u32,
     /// Numbers of those that the reel's `tree` lists.
     listed: HashMap<i64, u32>,
+    /// Their names.
+    links: HashMap<u32, Vec<NodeId>>,
+    /// What the workload set of names, where that is followed: values that many names share.
+    traits: Traits,
 }
 
 impl Names {
@@ -106,6 +117,8 @@ impl Names {
             state: State::Present { kind: Kind::Directory, target: None, pre: ROOT },
             inode_before: NO_INODE,
             inode: NO_INODE,
+            made: false,
+            traits: NO_TRAITS,
         };
         Self {
             nodes: vec![root],
@@ -115,6 +128,8 @@ impl Names {
             roots: roots.to_vec(),
             inodes: 0,
             listed: HashMap::new(),
+            links: HashMap::new(),
+            traits: Traits::default(),
         }
     }
 
@@ -180,6 +195,8 @@ impl Names {
             state: State::Unset,
             inode_before: NO_INODE,
             inode: NO_INODE,
+            made: false,
+            traits: NO_TRAITS,
         };
         if dir == ROOT {
             match name {
@@ -268,6 +285,7 @@ impl Names {
                 };
                 inode = self.nodes[pre as usize].inode_before;
                 match &self.nodes[pre as usize].before {
+                    Before::Unknown if self.nodes[inherited as usize].made => State::Absent,
                     Before::Unknown => State::Unknown { pre },
                     Before::Absent => State::Absent,
                     Before::Present { kind, target, .. } => State::Present { kind: *kind, target: target.clone(), pre },
@@ -374,6 +392,7 @@ impl Names {
         for n in self.subtree(node) {
             self.nodes[n as usize].state = State::Absent;
             self.nodes[n as usize].inode = NO_INODE;
+            self.nodes[n as usize].traits = NO_TRAITS;
         }
     }
 
@@ -382,6 +401,7 @@ impl Names {
         // Not `clear`: names below are absent because nothing is there before, and unset ones stay cheap.
         self.nodes[node as usize].state = State::Present { kind, target, pre: NO_NODE };
         self.nodes[node as usize].inode = NO_INODE;
+        self.nodes[node as usize].traits = NO_TRAITS;
     }
 
     /// Nodes directly below.
@@ -461,5 +481,7 @@ impl Names {
 }
 
 mod moves;
+mod rebase;
 #[cfg(test)]
 mod tests;
+mod traits;

@@ -10,7 +10,10 @@ use ioreel_traces::rows;
 
 use crate::{
     Skip,
+    begin::Begin,
+    border::Slice,
     chunk::{CHUNK_STEPS, Chunk},
+    followed::Attributes,
     names::{Names, NodeId},
     procs::Slot,
     sizes::Sizes,
@@ -171,8 +174,10 @@ pub struct TaskPlan {
     pub exit_ns: Option<i64>,
     /// The first turn of it and the threads it starts.
     pub first_turn_ns: Option<i64>,
-    /// Set when it was not started by another recorded thread.
+    /// Set when it was not started by another recorded thread, or before the slice that is replayed.
     pub root: Option<Root>,
+    /// It is there from the start, not made by a step of another.
+    pub at_start: bool,
 }
 
 /// The state of a thread that the recording began with.
@@ -188,21 +193,10 @@ pub struct Root {
     pub uid: u32,
     /// Effective group.
     pub gid: u32,
-    /// Files it had open.
-    pub fds: Vec<OpenAtStart>,
-}
-
-/// An open file description at the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenAtStart {
-    /// Absolute path.
-    pub path: Vec<u8>,
-    /// Open flags.
-    pub flags: i32,
-    /// Position.
-    pub offset_bytes: i64,
-    /// Cells of the descriptors that refer to it.
-    pub slots: Vec<Slot>,
+    /// Working directory, in place of `cwd`, where it has no name: index in [`Begin::opens`].
+    pub cwd_open: Option<u32>,
+    /// Open file descriptions that its descriptor table refers to, by index in [`Begin::opens`], and the cells.
+    pub fds: Vec<(u32, Slot)>,
 }
 
 /// All that is to be done, and what is not.
@@ -232,8 +226,14 @@ pub struct Plan {
     pub sizes: Sizes,
     /// The longest write, bytes.
     pub longest_write_bytes: i64,
-    /// When the last recorded operation returned, ns of the reel.
+    /// When the last operation returned, ns after the start of what is replayed.
     pub last_end_ns: i64,
+    /// Extended attributes before the start, by place.
+    pub attributes: HashMap<NodeId, Attributes>,
+    /// What threads have open, and mapped, before their first step.
+    pub begin: Begin,
+    /// The part of the reel that is replayed: times of the plan count from its start.
+    pub slice: Slice,
 }
 
 impl Plan {

@@ -9,14 +9,18 @@ use ioreel_traces::text::to_bytes;
 
 use crate::{
     ReplayError, Skip,
+    begin::Begin,
+    border::Slice,
     draft::Draft,
     edge::Kinds,
-    input::{Input, NO_ID, Rec},
+    followed::Attributes,
+    held::Held,
+    input::{Input, Rec},
     linear::Known,
     names::{Kind, Names, NodeId, ROOT},
     order::{Order, OrderMode},
-    plan::{Act, OpenAtStart, Plan, Root, TaskPlan},
-    procs::{Entry, Maps, Place, Procs},
+    plan::{Act, Plan, TaskPlan},
+    procs::{Maps, Procs},
     sizes::Sizes,
     store::{DEFAULT_MEMORY_BYTES, Store},
 };
@@ -34,6 +38,8 @@ pub struct PlanOptions {
     pub privileged: bool,
     /// Of the plan, so much is kept in memory, the rest in an unnamed file.
     pub memory_bytes: usize,
+    /// The part of the reel to replay.
+    pub slice: Slice,
 }
 
 impl Default for PlanOptions {
@@ -44,6 +50,7 @@ impl Default for PlanOptions {
             roots: Vec::new(),
             privileged: false,
             memory_bytes: DEFAULT_MEMORY_BYTES,
+            slice: Slice::default(),
         }
     }
 }
@@ -88,9 +95,7 @@ pub(crate) struct Planner {
     pub(crate) store: Store,
     pub(crate) skipped: std::collections::BTreeMap<Skip, i64>,
     /// File now behind a name, as far as an open or stat told.
-    pub(crate) file_at: HashMap<NodeId, i64>,
-    /// Names a file has beyond the first.
-    pub(crate) more_names: HashMap<i64, i32>,
+    pub(crate) held: Held,
     /// Ended children whose parent has not acted since.
     pub(crate) joins: Vec<Vec<u32>>,
     /// By thread: the turn of its latest step.
@@ -98,6 +103,16 @@ pub(crate) struct Planner {
     pub(crate) calls: i64,
     pub(crate) longest_write_bytes: i64,
     last_end_ns: i64,
+    /// What threads have open, and mapped, before their first step.
+    /// Extended attributes before the start, by place.
+    pub(crate) attributes: HashMap<NodeId, Attributes>,
+    pub(crate) begin: Begin,
+    /// Files without a name among them, by file.
+    pub(crate) unnamed: HashMap<i64, u32>,
+    /// Before the slice: what happens is followed, and nothing is planned.
+    pub(crate) silent: bool,
+    /// Time 0 of the plan, ns of the reel.
+    pub(crate) zero_ns: i64,
     /// A piece could not be kept.
     pub(crate) failed: Option<std::io::Error>,
 }
@@ -107,22 +122,32 @@ pub(crate) struct Planner {
 /// # Errors
 /// When the reel cannot be read, or the plan not be kept.
 pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
+    let silent = options.slice.from_ns > 0;
     let mut p = Planner {
         names: Names::new(&options.roots),
-        order: Order::new(options.order, options.without),
+        // What is only followed waits for nothing.
+        order: if silent {
+            Order::new(OrderMode::None, Kinds::NONE)
+        } else {
+            Order::new(options.order, options.without)
+        },
         procs: Procs::default(),
         sizes: Sizes::default(),
         store: Store::new(options.memory_bytes),
         tasks: Vec::new(),
         drafts: Vec::new(),
         skipped: Default::default(),
-        file_at: HashMap::new(),
-        more_names: HashMap::new(),
+        held: Held::default(),
         joins: Vec::new(),
         turns: Vec::new(),
         calls: 0,
         longest_write_bytes: 0,
         last_end_ns: 0,
+        attributes: HashMap::new(),
+        begin: Begin::default(),
+        unnamed: HashMap::new(),
+        silent,
+        zero_ns: 0,
         failed: None,
         options,
         input,
@@ -131,6 +156,9 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
     p.load_tree();
     p.start_roots();
     p.walk()?;
+    if p.silent {
+        return Err(ReplayError::NothingAfter { from_ns: p.options.slice.from_ns, last_ns: p.last_end_ns });
+    }
     for task in 0..p.tasks.len() {
         p.seal(task);
     }
@@ -141,7 +169,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         p.skipped.insert(Skip::OtherLayer, p.input.other_layers);
     }
     p.names.unfold();
-    let end_sizes = p.file_at.iter().filter_map(|(node, file)| Some((*node, p.sizes.exact(*file)?))).collect();
+    let end_sizes = p.held.iter().filter_map(|(node, file)| Some((node, p.sizes.exact(file)?))).collect();
     let mut plan = Plan {
         end_sizes,
         tasks: p.tasks,
@@ -156,8 +184,12 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         sizes: p.sizes,
         longest_write_bytes: p.longest_write_bytes,
         last_end_ns: p.last_end_ns,
+        begin: p.begin,
+        attributes: p.attributes,
+        slice: p.options.slice,
     };
     plan.finish();
+    plan.finish_begin();
     Ok(plan)
 }
 
@@ -182,87 +214,6 @@ impl Planner {
         }
     }
 
-    fn start_roots(&mut self) {
-        for i in 0..self.input.tasks.len() {
-            let t = &self.input.tasks[i];
-            let parent = t.parent.and_then(|p| self.input.task_index.get(&p)).copied();
-            self.tasks[i].clone_flags = t.clone_flags;
-            self.tasks[i].start_ns = t.start_ns;
-            self.tasks[i].exit_ns = t.exit_ns;
-            if parent.is_none_or(|p| p as usize == i) {
-                self.start_root(i);
-            }
-        }
-    }
-
-    pub(crate) fn start_root(&mut self, i: usize) {
-        let t = self.input.tasks[i].clone();
-        let bytes = |t: &Option<ioreel_traces::Text>| t.as_ref().map_or_else(|| b"/".to_vec(), |t| to_bytes(t));
-        let (cwd, root) = (bytes(&t.cwd), bytes(&t.root));
-        let root_node = self.names.literal(&root);
-        let cwd_node = self.names.literal(&cwd);
-        let place = self.names.area(cwd_node).filter(|a| *a != Skip::Outside);
-        self.procs.start_root(i, Place { cwd: place.map_or(Ok(cwd_node), Err), root: root_node });
-        if place.is_none() {
-            self.names.prove_present(cwd_node, Kind::Directory, None);
-        }
-        let mut fds: Vec<OpenAtStart> = Vec::new();
-        let mut known: HashMap<i64, (u32, usize)> = HashMap::new();
-        let mine: Vec<_> = self.input.fds.iter().filter(|f| f.task_id == t.task_id).cloned().collect();
-        for f in mine {
-            let info = f.file.and_then(|f| self.input.files.get(&f)).cloned();
-            let kind = info.as_ref().map_or(Kind::Unknown, |i| i.kind);
-            let path = info.and_then(|i| i.path);
-            let node = path.as_ref().map(|p| self.names.literal(&to_bytes(p)));
-            let skip = kind
-                .skip()
-                .or(if node.is_none() { Some(Skip::UnknownFd) } else { None })
-                .or(node.and_then(|n| self.names.area(n)));
-            let (ofd, at) = match known.get(&f.ofd) {
-                Some(k) => *k,
-                None => {
-                    let node = node.unwrap_or(ROOT);
-                    let append = f.flags as i32 & libc::O_APPEND != 0;
-                    let file = f.file.unwrap_or(NO_ID);
-                    let ofd = self.new_ofd(node, file, kind, Some(f.offset_bytes), append);
-                    if skip.is_none() {
-                        self.names.prove_present(node, kind, None);
-                        let pre = self.names.pre(node);
-                        self.sizes.opened(file, pre, false);
-                        self.file_at.insert(node, file);
-                        fds.push(OpenAtStart {
-                            path: path.map(|p| to_bytes(&p)).unwrap_or_default(),
-                            flags: f.flags as i32 & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC),
-                            offset_bytes: f.offset_bytes,
-                            slots: Vec::new(),
-                        });
-                    }
-                    known.insert(f.ofd, (ofd, fds.len().saturating_sub(1)));
-                    (ofd, fds.len().saturating_sub(1))
-                }
-            };
-            let slot = match skip {
-                Some(s) => Err(s),
-                None => {
-                    let slot = self.procs.new_slot(i);
-                    if let Some(o) = fds.get_mut(at) {
-                        o.slots.push(slot);
-                    }
-                    Ok(slot)
-                }
-            };
-            self.procs.install(i, f.fd, Entry { slot, ofd, cloexec: f.cloexec != 0 });
-        }
-        self.tasks[i].root = Some(Root {
-            cwd: if place.is_some() { b"/".to_vec() } else { cwd },
-            root,
-            umask: t.umask.unwrap_or(0o022),
-            uid: t.uid.unwrap_or(0) as u32,
-            gid: t.gid.unwrap_or(0) as u32,
-            fds,
-        });
-    }
-
     /// Goes through operations and events in the order in which they took effect.
     fn walk(&mut self) -> Result<(), ReplayError> {
         let mut events: Vec<(i64, Event)> = Vec::new();
@@ -280,9 +231,22 @@ impl Planner {
         // Entered and not yet taken effect, by number and row; no more than there are threads.
         let mut pool: Vec<(u32, u32)> = Vec::new();
         let mut load = Load::default();
+        let Slice { from_ns, to_ns } = self.options.slice;
         while let Some((id, end)) = self.input.next()? {
             self.grow();
-            self.last_end_ns = end;
+            if self.silent && end >= from_ns {
+                while let Some((_, event)) = events.next_if(|(t, _)| *t < from_ns) {
+                    self.event(event);
+                }
+                self.border(from_ns);
+            }
+            if end >= to_ns {
+                while let Some((_, event)) = events.next_if(|(t, _)| *t < to_ns) {
+                    self.event(event);
+                }
+                return Ok(());
+            }
+            self.last_end_ns = end - self.zero_ns;
             while let Some((_, event)) = events.next_if(|(t, _)| *t < end) {
                 self.event(event);
             }
@@ -387,8 +351,8 @@ impl Planner {
     }
 
     /// A new open file description; numbers of those that are closed are used again.
-    pub(crate) fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, append: bool) -> u32 {
-        let ofd = self.procs.new_ofd(node, file, kind, pos, append);
+    pub(crate) fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, flags: i32) -> u32 {
+        let ofd = self.procs.new_ofd(node, file, kind, pos, flags);
         self.order.forget_position(ofd);
         ofd
     }
@@ -432,7 +396,7 @@ impl Planner {
 
     fn unmap(&mut self, task: usize, maps: Maps) {
         if !maps.is_empty() {
-            let range = self.slot_list(task, maps.into_values().map(|(_, slot)| slot));
+            let range = self.slot_list(task, maps.into_values().map(|m| m.slot));
             self.push(task, Act::Unmap(range), i64::MAX, |_| ());
         }
     }
@@ -459,6 +423,9 @@ impl Planner {
     }
 
     pub(crate) fn skip(&mut self, why: Skip) {
+        if self.silent {
+            return;
+        }
         *self.skipped.entry(why).or_default() += 1;
     }
 
@@ -469,17 +436,14 @@ impl Planner {
     }
 
     pub(crate) fn forget_file(&mut self, node: NodeId) {
-        if let Some(file) = self.file_at.remove(&node) {
-            let more = self.more_names.entry(file).or_default();
-            if *more > 0 {
-                *more -= 1;
-            } else {
-                let open = self.procs.opens.get(&file).is_some_and(|n| *n > 0);
-                self.more_names.remove(&file);
-                if self.sizes.unlinked(file, open) {
-                    self.forget(file);
-                }
-            }
+        let Some(file) = self.held.remove(node).filter(|f| !self.held.is_named(*f)) else { return };
+        // A name that the reel lists, and nobody opened it by.
+        if let Some(other) = self.names.other_name(node) {
+            return self.held.insert(other, file);
+        }
+        let open = self.procs.opens.get(&file).is_some_and(|n| *n > 0);
+        if self.sizes.unlinked(file, open) {
+            self.forget(file);
         }
     }
 }

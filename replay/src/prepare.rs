@@ -1,24 +1,20 @@
 //! Makes the tree that the workload found: first what is to be made, then the making.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::{collections::HashMap, io, path::PathBuf};
 
 use ioreel_traces::rows::Tree;
 use rustix::{
     fs::{
-        AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chmod, chownat, ftruncate, linkat,
-        mkdir, open, symlink, unlink, utimensat,
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmod, chownat,
+        linkat, lsetxattr, mkdir, mknodat, open, symlink, unlink, utimensat,
     },
     io::Errno,
 };
 
 use crate::{
     ReplayError,
-    buffers::{PATTERN_BYTES, pattern},
+    fill::{Filler, SEED},
+    followed::Attributes,
     names::{Before, Kind, NodeId},
     plan::Plan,
     sizes::BLOCK_BYTES,
@@ -37,6 +33,8 @@ pub struct Item {
     pub owner: Option<(u32, u32)>,
     /// Modification time, ns since 1970.
     pub mtime_ns: Option<i64>,
+    /// Extended attributes.
+    pub attributes: Attributes,
 }
 
 /// Kinds of things to make.
@@ -51,6 +49,8 @@ pub enum What {
         /// Filled part.
         data_bytes: i64,
     },
+    /// A FIFO that the workload made before the slice.
+    Fifo,
     /// A symbolic link.
     Symlink(Vec<u8>),
     /// Another name for the file at this path.
@@ -106,6 +106,7 @@ impl Preparation {
                         regular(plan, *node, row)
                     }
                 },
+                Kind::Fifo if plan.names.was_made(*node) => What::Fifo,
                 Kind::Symlink => What::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
                 _ => {
                     out.left_out += 1;
@@ -128,11 +129,13 @@ impl Preparation {
                 mode: row.and_then(|r| r.mode).unwrap_or_else(|| plan.sizes.mode(*node, default_mode)) as u32 & 0o7777,
                 owner: privileged.then_some(owner),
                 mtime_ns: row.and_then(|r| r.mtime_ns),
+                attributes: plan.attributes.get(node).cloned().unwrap_or_default(),
             });
             if directory {
                 wanted.insert(path.clone(), ());
             }
         }
+        out.bytes = out.bytes.saturating_add(plan.begin.bytes());
         for root in plan.tasks.iter().filter_map(|t| t.root.as_ref()) {
             for dir in [&root.cwd, &root.root] {
                 let mut inside = dir.clone();
@@ -155,6 +158,7 @@ impl Preparation {
                     mode: 0o755,
                     owner,
                     mtime_ns: None,
+                    attributes: Attributes::new(),
                 });
             }
         }
@@ -197,11 +201,10 @@ fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {
 /// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot
 /// be made for its own sake (a name below a file, a name too long here) is returned as a warning.
 pub fn make(items: &[Item], mut progress: impl FnMut(usize)) -> Result<Vec<String>, ReplayError> {
-    let mut data = vec![0; PATTERN_BYTES];
-    pattern(0x1F5_EED, &mut data);
+    let filler = Filler::new(SEED);
     let mut warnings = Vec::new();
     for (i, item) in items.iter().enumerate() {
-        if let Err(source) = make_one(item, &data, i) {
+        if let Err(source) = make_one(item, &filler, i) {
             let path = PathBuf::from(String::from_utf8_lossy(&item.path).into_owned());
             if matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EROFS)) {
                 return Err(ReplayError::Prepare { path, source });
@@ -221,7 +224,7 @@ pub fn make(items: &[Item], mut progress: impl FnMut(usize)) -> Result<Vec<Strin
     Ok(warnings)
 }
 
-fn make_one(item: &Item, data: &[u8], salt: usize) -> io::Result<()> {
+fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<()> {
     let path = item.path.as_slice();
     let again = |e: Errno| match e {
         // Left by an earlier replay (--force): it makes way unless it is a directory.
@@ -245,19 +248,11 @@ fn make_one(item: &Item, data: &[u8], salt: usize) -> io::Result<()> {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let make = || open(path, flags, Mode::from_bits_truncate(0o600));
             let fd = make().or_else(|e| again(e).and_then(|()| make()))?;
-            let mut file = File::from(fd);
-            let mut left = *data_bytes as usize;
-            // Files differ from each other, so that no file system shares their blocks.
-            let mut at = salt.wrapping_mul(8 * 37) % (data.len() / 2);
-            while left > 0 {
-                let n = left.min(data.len() - at);
-                file.write_all(&data[at..at + n])?;
-                left -= n;
-                at = 0;
-            }
-            if size_bytes != data_bytes {
-                ftruncate(&file, *size_bytes as u64)?;
-            }
+            filler.fill(&fd, *size_bytes, *data_bytes, salt)?;
+        }
+        What::Fifo => {
+            let make = || mknodat(CWD, path, FileType::Fifo, Mode::from_bits_truncate(0o600), 0);
+            make().or_else(|e| again(e).and_then(|()| make()))?;
         }
     }
     if let Some((uid, gid)) = item.owner
@@ -265,7 +260,10 @@ fn make_one(item: &Item, data: &[u8], salt: usize) -> io::Result<()> {
     {
         chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)?;
     }
-    if matches!(item.what, What::Regular { .. }) {
+    for (name, value) in &item.attributes {
+        lsetxattr(path, &**name, value, XattrFlags::empty())?;
+    }
+    if matches!(item.what, What::Regular { .. } | What::Fifo) {
         chmod(path, Mode::from_bits_truncate(item.mode))?;
     }
     if item.what != What::Directory {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     Skip,
-    names::{Kind, NodeId},
+    names::{Kind, NO_NODE, NodeId},
 };
 
 /// A cell that holds the real descriptor at run time; each opening gets its own.
@@ -33,10 +33,17 @@ pub struct Ofd {
     pub kind: Kind,
     /// Position, when known.
     pub pos: Option<i64>,
-    /// Opened with `O_APPEND`.
-    pub append: bool,
+    /// Flags it was opened with, as `fcntl` left them.
+    pub flags: i32,
     /// Descriptors that refer to it.
     pub refs: u32,
+}
+
+impl Ofd {
+    /// Writes go to the end.
+    pub fn appends(&self) -> bool {
+        self.flags & libc::O_APPEND != 0
+    }
 }
 
 /// A table with its number of users.
@@ -55,10 +62,31 @@ pub struct Place {
     pub cwd: Result<NodeId, Skip>,
     /// Root directory.
     pub root: NodeId,
+    /// File creation mask.
+    pub umask: i32,
 }
 
-/// A replayed file mapping: recorded address -> length and the cell of the real address.
-pub type Maps = BTreeMap<i64, (i64, Slot)>;
+/// A replayed file mapping.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped {
+    /// Length.
+    pub len_bytes: i64,
+    /// The cell of the real address.
+    pub slot: Slot,
+    /// File id, or `NO_ID`.
+    pub file: i64,
+    /// Name it was opened by.
+    pub node: NodeId,
+    /// Where in the file it begins.
+    pub offset_bytes: i64,
+    /// `PROT_*`.
+    pub prot: i32,
+    /// `MAP_*`.
+    pub flags: i32,
+}
+
+/// Replayed file mappings by recorded address.
+pub type Maps = BTreeMap<i64, Mapped>;
 
 /// One thread: which tables it uses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -232,9 +260,9 @@ impl Procs {
     }
 
     /// A new open file description.
-    pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, append: bool) -> u32 {
+    pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, flags: i32) -> u32 {
         *self.opens.entry(file).or_default() += 1;
-        let new = Ofd { node, file, kind, pos, append, refs: 0 };
+        let new = Ofd { node, file, kind, pos, flags, refs: 0 };
         let id = match self.free_ofds.pop() {
             Some(id) => {
                 self.ofds[id as usize] = new;
@@ -330,7 +358,9 @@ impl Procs {
         }
         for d in &self.directories {
             let ofd = &mut self.ofds[*d as usize];
-            ofd.node = moved(ofd.node);
+            if ofd.node != NO_NODE {
+                ofd.node = moved(ofd.node);
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::{
     ReplayError,
+    border::Slice,
     buffers::Source,
     contain::{self, Privilege},
     edge::{Kinds, OrderMode},
@@ -56,6 +57,8 @@ pub struct Config {
     pub result: Option<PathBuf>,
     /// Replay over what is in the target.
     pub force: bool,
+    /// The part of the reel to replay.
+    pub slice: Slice,
     /// Limits of what is prepared and replayed.
     pub roots: Vec<PathBuf>,
     /// The tree is there, made by [`Replay::prepare`]: nothing is made, and what is there is kept.
@@ -110,6 +113,8 @@ pub struct Report {
     pub catch_up: &'static str,
     /// Calls were skipped.
     pub dry_run: bool,
+    /// The part of the reel that was replayed; null for all of it.
+    pub slice: Option<Slice>,
     /// Operations issued.
     pub done: i64,
     /// From the start to the end of the last operation.
@@ -118,8 +123,8 @@ pub struct Report {
     pub original_elapsed_ns: i64,
     /// From the start to the end of syncfs of the target; null in a dry run.
     pub synced_ns: Option<i64>,
-    /// From the start until the original's file systems were synced and quiet.
-    pub original_synced_ns: i64,
+    /// From the start until the original's file systems were synced and quiet; null for a slice that ends before that.
+    pub original_synced_ns: Option<i64>,
     /// By how much stalls moved the schedule later.
     pub shift_ns: i64,
     /// Time spent spinning before deadlines, all threads together; times without a CPU meanwhile are in it.
@@ -163,6 +168,10 @@ impl Replay {
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel });
         }
+        if config.slice.from_ns >= config.slice.to_ns {
+            let Slice { from_ns, to_ns } = config.slice;
+            return Err(ReplayError::NoSlice { from_ns, to_ns });
+        }
         let target = Target::open(&config.target, config.force || config.skip_prepare)?;
         let privilege = contain::acquire()?;
         let roots = config.roots.iter().map(|r| normal(r)).collect();
@@ -170,6 +179,7 @@ impl Replay {
             order: config.order,
             without: config.without,
             memory_bytes: config.memory_bytes,
+            slice: config.slice,
             roots,
             privileged: privilege.root,
         };
@@ -306,11 +316,12 @@ impl Replay {
             order: config.order.name(),
             catch_up: config.clockwork.catch_up.name(),
             dry_run: dry,
+            slice: Some(config.slice).filter(|s| !s.is_whole()),
             done: outcomes.len(),
             elapsed_ns,
             original_elapsed_ns: world.plan.last_end_ns,
             synced_ns: (!dry).then_some(sync_end_ns),
-            original_synced_ns: span.elapsed_ns.max(world.plan.last_end_ns).saturating_add(span.settle_ns),
+            original_synced_ns: original_synced_ns(span, &config.slice, world.plan.last_end_ns),
             shift_ns: world.shift_ns(),
             spun_ns: world.spun_ns(),
             cpu_ns,
@@ -328,6 +339,12 @@ impl Replay {
         }
         Ok(report)
     }
+}
+
+/// When the original's file systems were quiet, after the start of what was replayed.
+fn original_synced_ns(span: &Span, slice: &Slice, last_end_ns: i64) -> Option<i64> {
+    let end_ns = span.elapsed_ns.saturating_sub(slice.from_ns).max(last_end_ns);
+    (slice.to_ns > span.elapsed_ns).then(|| end_ns.saturating_add(span.settle_ns))
 }
 
 /// Gives examples that have no path the one of their file.
@@ -383,12 +400,13 @@ fn launch(
     lead_ns: i64,
     privilege: Privilege,
 ) -> Result<Vec<String>, ReplayError> {
-    let warnings = make_inside(&world.plan, target, items, told, privilege)?;
-    let _ = told.send(Phase::Running);
-    let _ = may_go.recv();
+    let mut warnings = make_inside(&world.plan, target, items, told, privilege)?;
     // Recorded descriptors must never reach one of ioreel's own: this thread's table is a copy, emptied here,
     // and all others descend from it.
     contain::close_all();
+    warnings.extend(world.begin());
+    let _ = told.send(Phase::Running);
+    let _ = may_go.recv();
     world.run(lead_ns);
     Ok(warnings)
 }
@@ -416,6 +434,8 @@ fn making(
             faithful: Some(report.verdict.faithful),
             verdict: report.verdict.sentence.clone(),
             skipped: report.summary.skipped.clone(),
+            from_ns: report.slice.map(|s| s.from_ns),
+            to_ns: report.slice.map(|s| s.to_ns).filter(|to| *to < i64::MAX),
         },
         clock: Clock { monotonic_ns: world.epoch_ns(), realtime_ns: now.tv_sec * 1_000_000_000 + now.tv_nsec - since },
         span: Span {

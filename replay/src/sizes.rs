@@ -84,6 +84,56 @@ impl Sizes {
         }
     }
 
+    /// A file without a name was open at the start.
+    pub fn nameless(&mut self, file: i64, size: Option<i64>) {
+        let f = self.file(file);
+        f.size = size;
+        f.alloc = blocks(size.unwrap_or(0));
+        f.unlinked = true;
+    }
+
+    /// From here on, what results tell of a file's size at the start is told of this place.
+    pub fn rehome(&mut self, file: i64, place: NodeId) {
+        let Some(f) = self.files.get_mut(&file) else { return };
+        f.pre = Some(place);
+        if let Some(size) = f.size {
+            self.listed.insert(place, size);
+        }
+    }
+
+    /// The file as it is now is how it is at the start: at this place, if it has a name.
+    pub fn begin_anew(&mut self, file: i64, place: Option<NodeId>) {
+        let Some(f) = self.files.get_mut(&file) else { return };
+        f.pre = place;
+        f.modified = f.exact;
+    }
+
+    /// What has been counted so far is there from the start.
+    pub fn begin_counting(&mut self) {
+        self.room = 0;
+        self.peak_bytes = 0;
+    }
+
+    /// Ids of all files.
+    pub fn files(&self) -> Vec<i64> {
+        self.files.keys().copied().collect()
+    }
+
+    /// Whether a file's data is not what it was at the start.
+    pub fn is_modified(&self, file: i64) -> bool {
+        self.files.get(&file).is_some_and(|f| f.modified)
+    }
+
+    /// Bytes of a file that take room, as far as known.
+    pub fn allocated(&self, file: i64) -> Option<i64> {
+        self.files.get(&file).map(|f| f.alloc)
+    }
+
+    /// What results told of permission bits: places in one order become places in another.
+    pub fn take_modes(&mut self) -> (HashMap<NodeId, i32>, HashSet<NodeId>) {
+        (std::mem::take(&mut self.modes), std::mem::take(&mut self.runnable))
+    }
+
     /// A directory or link was made.
     pub fn made(&mut self) {
         self.take(BLOCK_BYTES);

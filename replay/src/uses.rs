@@ -115,7 +115,7 @@ impl Planner {
             let class = match r.call {
                 c if c.reads() => Some(Class::Read),
                 c if c.writes() => {
-                    let append = v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].append);
+                    let append = v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends());
                     if append || grows(self, file, r.offset_bytes) { Some(Class::Add) } else { Some(Class::Read) }
                 }
                 c if c.copies() => Some(Class::Read),
@@ -138,7 +138,7 @@ impl Planner {
             self.order.file(r.file2, Class::Alone);
         }
         if r.call == Call::Truncate
-            && let Some(file) = self.file_at.get(&v.node).copied()
+            && let Some(file) = self.held.get(v.node)
         {
             self.order.file(file, Class::Alone);
         }

@@ -232,7 +232,7 @@ impl Planner {
             if kind == Kind::Foreign || self.names.kind(parent) == Kind::Foreign {
                 return Err(Skip::OutOfSight);
             }
-            let ours = self.names.pre(node) == NO_NODE;
+            let ours = self.names.is_made(node);
             if let Some(why) = kind.skip()
                 && (!ours || r.call.opens())
             {
@@ -245,7 +245,7 @@ impl Planner {
         if r.call.stats()
             && r.ret >= 0
             && let Some(why) = Kind::from_mode(r.mode).skip()
-            && !(v.node != NO_NODE && self.names.exists(v.node) == Some(true) && self.names.pre(v.node) == NO_NODE)
+            && !(v.node != NO_NODE && self.names.exists(v.node) == Some(true) && self.names.is_made(v.node))
         {
             return Err(why);
         }

@@ -1,8 +1,9 @@
 //! The real engine: threads, the monotonic clock, system calls.
 
 use std::{
+    collections::HashSet,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicI64, AtomicU32, Ordering::SeqCst},
     },
     thread,
@@ -17,9 +18,10 @@ use rustix::{
 
 use crate::{
     ReplayError,
+    begin::open_all,
     buffers::Source,
     chunk::Chunk,
-    contain::{Privilege, become_user},
+    contain::{Privilege, become_user, close_all},
     engine::{Engine, Outcome, run_program},
     issue::{Cells, Issuer},
     load::LoadGate,
@@ -80,6 +82,8 @@ pub struct World {
     warnings: Mutex<Vec<String>>,
     live: Mutex<usize>,
     none_live: Condvar,
+    /// Descriptors of [`Begin::opens`](crate::begin::Begin::opens), in the table of the thread that starts all.
+    opened: OnceLock<Vec<i32>>,
 }
 
 /// A descriptor table in use; whoever drops it last closes what is open.
@@ -107,6 +111,7 @@ impl World {
             pieces: Pieces::start(&plan)?,
             warnings: Mutex::default(),
             live: Mutex::new(0),
+            opened: OnceLock::new(),
             none_live: Condvar::new(),
             plan,
         };
@@ -118,11 +123,20 @@ impl World {
         Ok(world)
     }
 
+    /// Opens and maps what threads have before their first step. Called by the thread inside the target that is to call
+    /// [`Self::run`], and that has no descriptor open. What could not be done.
+    pub fn begin(&self) -> Vec<String> {
+        let (fds, warnings) = open_all(&self.plan, &self.cells);
+        // Asked once.
+        let _ = self.opened.set(fds);
+        warnings
+    }
+
     /// Runs everything from time 0, which is `lead_ns` from now; called by a thread inside the target that has
-    /// no descriptor open. Returns when the last thread has ended.
+    /// no descriptor open but what [`Self::begin`] opened. Returns when the last thread has ended.
     pub fn run(self: &Arc<Self>, lead_ns: i64) {
         self.epoch_ns.store(monotonic_ns() + lead_ns, SeqCst);
-        let roots = || self.plan.tasks.iter().enumerate().filter(|(_, t)| t.root.is_some() && !t.program.is_empty());
+        let roots = || self.plan.tasks.iter().enumerate().filter(|(_, t)| t.at_start && !t.program.is_empty());
         if self.clockwork.pace == Pace::Load {
             roots().for_each(|(i, t)| self.load.set(i as u32, t.first_turn_ns));
         }
@@ -131,6 +145,10 @@ impl World {
             let free = matches!(self.clockwork.pace, Pace::Max | Pace::Load);
             let recorded_ns = if free { task.start_ns } else { 0 };
             self.start(i as u32, Base { recorded_ns, ..Base::default() }, None);
+        }
+        if !self.skip_calls {
+            // Those who need what was open at the start have it.
+            close_all();
         }
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         while *live > 0 {
@@ -227,34 +245,40 @@ impl World {
             self.cells.set(*to, self.cells.fd(*from as i32));
         }
         if let Some(root) = &plan.root {
-            self.be_root(root);
+            self.be_root(root, is_root);
         }
     }
 
-    fn be_root(&self, root: &Root) {
+    fn be_root(&self, root: &Root, is_root: bool) {
         let told = |doing: &str, path: &[u8], e: Errno| {
             self.warn(format!("{doing} {}: {e}", String::from_utf8_lossy(path)));
         };
-        for open in &root.fds {
-            // Positions and access modes as they were; contents are the prepared ones.
-            let flags = rustix::fs::OFlags::from_bits_retain(open.flags as u32) | rustix::fs::OFlags::NONBLOCK;
-            match rustix::fs::open(open.path.as_slice(), flags, Mode::empty()) {
-                Ok(fd) => {
-                    let _ = rustix::fs::seek(&fd, rustix::fs::SeekFrom::Start(open.offset_bytes.max(0) as u64));
-                    for slot in open.slots.iter().skip(1) {
-                        if let Ok(copy) = rustix::io::dup(&fd) {
-                            self.cells.set(*slot, std::os::fd::IntoRawFd::into_raw_fd(copy));
-                        }
-                    }
-                    if let Some(slot) = open.slots.first() {
-                        self.cells.set(*slot, std::os::fd::IntoRawFd::into_raw_fd(fd));
-                    }
-                }
-                Err(e) => told("opening what was open at the start,", &open.path, e),
+        let opened = self.opened.get().map_or(&[][..], Vec::as_slice);
+        if let Some(fd) = root.cwd_open.and_then(|i| opened.get(i as usize)) {
+            // SAFETY: open in the table this thread has got a copy of.
+            let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw((*fd).max(0)) };
+            if let Err(e) = rustix::process::fchdir(fd) {
+                told("entering the working directory, which was removed,", &root.cwd, e);
+            }
+        } else if let Err(e) = rustix::process::chdir(root.cwd.as_slice()) {
+            told("entering the working directory", &root.cwd, e);
+        }
+        // Tables begin with all that anybody has open: what is not this one's closes.
+        let mut mine = HashSet::new();
+        for (open, slot) in &root.fds {
+            let Some(fd) = opened.get(*open as usize).copied().filter(|fd| *fd >= 0) else { continue };
+            if mine.insert(fd) {
+                self.cells.set(*slot, fd);
+            } else {
+                // SAFETY: plain numbers; open in this thread's table.
+                self.cells.set(*slot, unsafe { libc::dup(fd) });
             }
         }
-        if let Err(e) = rustix::process::chdir(root.cwd.as_slice()) {
-            told("entering the working directory", &root.cwd, e);
+        if is_root {
+            for fd in opened.iter().filter(|fd| **fd >= 0 && !mine.contains(fd)) {
+                // SAFETY: likewise.
+                unsafe { libc::close(*fd) };
+            }
         }
         if root.root != b"/"
             && let Err(e) = rustix::process::chroot(root.root.as_slice())

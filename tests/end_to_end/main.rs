@@ -29,6 +29,7 @@ mod private;
 mod refusals;
 mod replays;
 mod samples;
+mod slices;
 mod top;
 mod truth;
 mod uring;
@@ -292,6 +293,7 @@ fn tests() -> Vec<Test> {
         refusals::a_reel_that_is_there
         refusals::a_full_disk
         replays::a_target_that_does_not_do
+        slices::parts_of_a_program
         daemon::in_the_background
         daemon::as_systemd_keeps_it
         life::losses_are_exact

@@ -304,6 +304,10 @@ pub struct Replay {
     pub verdict: String,
     /// Operations of the original that were not issued, by reason.
     pub skipped: BTreeMap<String, i64>,
+    /// Where the replayed part of the original begins, ns; null for all of it. Times in the tables count from there.
+    pub from_ns: Option<i64>,
+    /// Where it ends; null for the original's end.
+    pub to_ns: Option<i64>,
 }
 
 /// What an imported reel knows of its making.

@@ -1,6 +1,6 @@
 //! Files under several names, and names that move.
 
-use super::{Kind, NO_INODE, NO_NODE, Names, NodeId, State};
+use super::{Kind, NO_INODE, NO_NODE, NO_TRAITS, Names, NodeId, State};
 
 /// A node taken out of the model, to be put in elsewhere.
 #[derive(Debug)]
@@ -10,6 +10,7 @@ struct Lifted {
     name: u32,
     state: State,
     inode: u32,
+    traits: u32,
 }
 
 impl Names {
@@ -19,6 +20,7 @@ impl Names {
         let inode = *self.listed.entry(link_id).or_insert(fresh);
         self.inodes = self.inodes.max(inode + 1);
         self.nodes[node as usize].inode_before = inode;
+        self.links.entry(inode).or_default().push(node);
     }
 
     /// Whether both names are known to be the same, or hard links of one file: renaming one to the other
@@ -33,6 +35,13 @@ impl Names {
         a == b || (inode(a) != NO_INODE && inode(a) == inode(b))
     }
 
+    /// Another name of the file at `node`, of those that the reel's `tree` lists.
+    pub fn other_name(&mut self, node: NodeId) -> Option<NodeId> {
+        let inode = self.inode_of(node)?;
+        let listed = self.links.get(&inode).cloned().unwrap_or_default();
+        listed.into_iter().find(|n| *n != node && self.exists(*n) == Some(true) && self.inode_of(*n) == Some(inode))
+    }
+
     /// What is at `from` is now also at `to` (a hard link).
     pub fn link(&mut self, from: NodeId, to: NodeId) {
         let state = match self.state(from) {
@@ -41,9 +50,11 @@ impl Names {
         };
         if self.nodes[from as usize].inode == NO_INODE {
             self.nodes[from as usize].inode = self.inodes;
+            self.share_traits(self.inodes, self.nodes[from as usize].traits);
             self.inodes += 1;
         }
         self.nodes[to as usize].inode = self.nodes[from as usize].inode;
+        self.nodes[to as usize].traits = NO_TRAITS;
         self.nodes[to as usize].state = state;
     }
 
@@ -90,7 +101,8 @@ impl Names {
             let node = &mut self.nodes[ids[next] as usize];
             let state = std::mem::replace(&mut node.state, State::Unset);
             let inode = std::mem::replace(&mut node.inode, NO_INODE);
-            out.push(Lifted { above: above[next], name: node.name, state, inode });
+            let traits = std::mem::replace(&mut node.traits, NO_TRAITS);
+            out.push(Lifted { above: above[next], name: node.name, state, inode, traits });
             for child in self.children_of(ids[next]) {
                 ids.push(child);
                 above.push(next);
@@ -106,6 +118,7 @@ impl Names {
         for n in self.subtree(to) {
             self.nodes[n as usize].state = State::Unset;
             self.nodes[n as usize].inode = NO_INODE;
+            self.nodes[n as usize].traits = NO_TRAITS;
         }
         // Nodes are made only where there is something to say there or below.
         let mut told: Vec<bool> = lifted.iter().map(|l| l.state != State::Unset).collect();
@@ -125,6 +138,7 @@ impl Names {
             };
             self.nodes[ids[i] as usize].state = l.state;
             self.nodes[ids[i] as usize].inode = l.inode;
+            self.nodes[ids[i] as usize].traits = l.traits;
         }
     }
 }

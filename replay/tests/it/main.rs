@@ -10,5 +10,6 @@ mod processes;
 mod reel;
 mod results;
 mod schedule;
+mod slices;
 mod streams;
 mod verdict;

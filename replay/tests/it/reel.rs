@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ioreel_replay::{
-    Config, Report,
+    Config, Report, Slice,
     edge::{Kinds, OrderMode},
     pace::{CatchUp, Clockwork, Pace},
     verdict::Limits,
@@ -11,7 +11,7 @@ use ioreel_replay::{
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     manifest::Kind,
-    rows::{Exec, Fd, File, Op, Task, Tree},
+    rows::{Exec, Fd, File, Map, Op, Task, Tree},
 };
 
 /// `CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_THREAD`, as pthread_create has it.
@@ -24,6 +24,7 @@ pub(crate) struct Draft {
     pub(crate) execs: Vec<Exec>,
     pub(crate) files: Vec<File>,
     pub(crate) fds: Vec<Fd>,
+    pub(crate) maps: Vec<Map>,
     pub(crate) tree: Vec<Tree>,
     now_ns: i64,
 }
@@ -49,6 +50,7 @@ impl Draft {
             execs: Vec::new(),
             files: Vec::new(),
             fds: Vec::new(),
+            maps: Vec::new(),
             tree: Vec::new(),
             now_ns: 1000,
         }
@@ -196,6 +198,7 @@ impl Draft {
         self.tasks.into_iter().for_each(|r| w.tasks.push(r).unwrap());
         self.execs.into_iter().for_each(|r| w.execs.push(r).unwrap());
         self.files.into_iter().for_each(|r| w.files.push(r).unwrap());
+        self.maps.into_iter().for_each(|r| w.maps.push(r).unwrap());
         self.fds.into_iter().for_each(|r| w.fds.push(r).unwrap());
         self.tree.into_iter().for_each(|r| w.tree.push(r).unwrap());
         w.close(manifest).unwrap();
@@ -215,6 +218,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         force: false,
         roots: Vec::new(),
         skip_prepare: false,
+        slice: Slice::default(),
         max_bytes: None,
         cold: false,
         spin_ns: 50_000,

@@ -178,6 +178,8 @@ impl Anonymizer {
             faithful,
             verdict,
             skipped,
+            from_ns,
+            to_ns,
         } = replay;
         Replay {
             original: self.word(&original),
@@ -191,6 +193,8 @@ impl Anonymizer {
             faithful,
             verdict,
             skipped,
+            from_ns,
+            to_ns,
         }
     }
 }

@@ -1,0 +1,235 @@
+//! What threads have open, and mapped, before their first step: found by planning, made by the thread that starts them.
+//!
+//! That thread opens each open file description once. Those it starts inherit all of them and close what is not theirs,
+//! so that descriptions which processes share are shared again.
+
+use std::{io, os::fd::IntoRawFd};
+
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, mkdir, open, openat, seek, unlinkat},
+    io::{Errno, close},
+};
+
+use crate::{
+    fill::{Filler, SEED},
+    issue::Cells,
+    names::NodeId,
+    plan::Plan,
+    procs::Slot,
+};
+
+/// A file that is open or mapped at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// It has a name: the absolute path.
+    Path(Vec<u8>),
+    /// It has none: index in [`Begin::unnamed`].
+    Unnamed(u32),
+}
+
+/// Kinds of files without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnnamedKind {
+    /// A regular file whose last name went.
+    Removed,
+    /// One that never had a name, and may get one (`O_TMPFILE`).
+    Temporary,
+    /// A directory that was removed.
+    Directory,
+}
+
+/// A file without a name that somebody has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unnamed {
+    /// The place that stands for it in the model, and whose name it has while it is made.
+    pub node: NodeId,
+    /// What it is.
+    pub kind: UnnamedKind,
+    /// Length, bytes.
+    pub size_bytes: i64,
+}
+
+/// An open file description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenAtStart {
+    /// Of which file.
+    pub file: Where,
+    /// Open flags.
+    pub flags: i32,
+    /// Position.
+    pub offset_bytes: i64,
+    /// Somebody who has something to do has it.
+    pub needed: bool,
+}
+
+/// A file mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapAtStart {
+    /// Of which file.
+    pub file: Where,
+    /// Where in it it begins.
+    pub offset_bytes: i64,
+    /// Length.
+    pub len_bytes: i64,
+    /// `PROT_*`.
+    pub prot: i32,
+    /// `MAP_*`.
+    pub flags: i32,
+    /// The cell of its address.
+    pub slot: Slot,
+    /// Threads that have it.
+    pub tasks: Vec<u32>,
+    /// One of them has something to do.
+    pub needed: bool,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Begin {
+    /// Files without a name.
+    pub unnamed: Vec<Unnamed>,
+    /// Open file descriptions.
+    pub opens: Vec<OpenAtStart>,
+    /// Mappings.
+    pub maps: Vec<MapAtStart>,
+}
+
+impl Begin {
+    /// Bytes that files without a name take.
+    pub fn bytes(&self) -> i64 {
+        self.unnamed.iter().fold(0, |sum: i64, u| sum.saturating_add(u.size_bytes))
+    }
+}
+
+impl Plan {
+    /// Once programs and sizes are known: what nobody needs is left out.
+    pub(crate) fn finish_begin(&mut self) {
+        let busy = |task: &u32| !self.tasks[*task as usize].program.is_empty();
+        for (i, task) in self.tasks.iter().enumerate() {
+            let Some(root) = task.root.as_ref().filter(|_| busy(&(i as u32))) else { continue };
+            for open in root.fds.iter().map(|(open, _)| *open).chain(root.cwd_open) {
+                self.begin.opens[open as usize].needed = true;
+            }
+        }
+        for map in &mut self.begin.maps {
+            map.needed = map.tasks.iter().any(busy);
+        }
+        for u in &mut self.begin.unnamed {
+            let listed = self.sizes.listed.get(&u.node).copied();
+            u.size_bytes = self.sizes.bounds.get(&u.node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
+        }
+    }
+}
+
+/// Opens and maps all; the calling thread is inside the target, and its descriptor table is its own. Descriptors by index in
+/// [`Begin::opens`], -1 for none, and what could not be done.
+pub(crate) fn open_all(plan: &Plan, cells: &Cells) -> (Vec<i32>, Vec<String>) {
+    let mut warnings = Vec::new();
+    let mut fds = vec![-1; plan.begin.opens.len()];
+    // Named ones first: making others needs a name for a moment.
+    let mut todo: Vec<Vec<usize>> = vec![Vec::new(); plan.begin.unnamed.len()];
+    for (i, o) in plan.begin.opens.iter().enumerate().filter(|(_, o)| o.needed) {
+        match &o.file {
+            Where::Path(path) => match open_at(path, o.flags, o.offset_bytes) {
+                Ok(fd) => fds[i] = fd,
+                Err(e) => warnings.push(told(path, e)),
+            },
+            Where::Unnamed(u) => todo[*u as usize].push(i),
+        }
+    }
+    let mut maps: Vec<Vec<&MapAtStart>> = vec![Vec::new(); plan.begin.unnamed.len()];
+    for m in plan.begin.maps.iter().filter(|m| m.needed) {
+        match &m.file {
+            Where::Path(path) => map(path, m, cells).unwrap_or_else(|e| warnings.push(told(path, e))),
+            Where::Unnamed(u) => maps[*u as usize].push(m),
+        }
+    }
+    for (u, (opens, maps)) in todo.iter().zip(&maps).enumerate() {
+        if opens.is_empty() && maps.is_empty() {
+            continue;
+        }
+        if let Err(e) = unnamed(plan, u, opens, maps, cells, &mut fds) {
+            warnings.push(format!("a file without a name that was open at the start could not be made: {e}"));
+        }
+    }
+    (fds, warnings)
+}
+
+fn told(path: &[u8], e: Errno) -> String {
+    format!("opening what was open at the start, {}: {e}", String::from_utf8_lossy(path))
+}
+
+fn open_at(path: &[u8], flags: i32, offset_bytes: i64) -> Result<i32, Errno> {
+    // Contents are the prepared ones. What makes or empties files is not repeated.
+    let making = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC;
+    let flags = OFlags::from_bits_retain((flags & !making) as u32) | OFlags::NONBLOCK;
+    let fd = open(path, flags, Mode::empty())?;
+    // What has no position (a directory on some file systems) begins at its start.
+    let _ = seek(&fd, SeekFrom::Start(offset_bytes.max(0) as u64));
+    Ok(fd.into_raw_fd())
+}
+
+fn map(path: &[u8], m: &MapAtStart, cells: &Cells) -> Result<(), Errno> {
+    let writes = m.prot & libc::PROT_WRITE != 0 && m.flags & libc::MAP_SHARED != 0;
+    let fd = open_at(path, if writes { libc::O_RDWR } else { libc::O_RDONLY }, 0)?;
+    let ret = cells.map(m.slot, m.len_bytes, m.prot, m.flags, fd, m.offset_bytes);
+    // SAFETY: opened above, known to nobody else.
+    unsafe { close(fd) };
+    if ret < 0 { Err(Errno::from_raw_os_error(-ret as i32)) } else { Ok(()) }
+}
+
+/// Makes a file without a name: it has one while it is opened.
+fn unnamed(
+    plan: &Plan,
+    number: usize,
+    opens: &[usize],
+    maps: &[&MapAtStart],
+    cells: &Cells,
+    fds: &mut [i32],
+) -> io::Result<()> {
+    let u = &plan.begin.unnamed[number];
+    let path = plan.names.path(u.node);
+    let filler = Filler::new(SEED);
+    match u.kind {
+        UnnamedKind::Directory => mkdir(path.as_slice(), Mode::from_raw_mode(0o755))?,
+        UnnamedKind::Temporary
+            if let [only] = opens
+                && maps.is_empty() =>
+        {
+            let o = &plan.begin.opens[*only];
+            let flags = OFlags::from_bits_retain((o.flags & !libc::O_ACCMODE) as u32) | OFlags::TMPFILE | OFlags::RDWR;
+            match openat(CWD, "/", flags, Mode::from_raw_mode(0o600)) {
+                Ok(fd) => {
+                    filler.fill(&fd, u.size_bytes, u.size_bytes, number)?;
+                    seek(&fd, SeekFrom::Start(o.offset_bytes.max(0) as u64))?;
+                    fds[*only] = fd.into_raw_fd();
+                    return Ok(());
+                }
+                // Not known to this file system: it cannot get a name, and else serves as well.
+                Err(Errno::OPNOTSUPP | Errno::ISDIR) => regular(&path, u, &filler, number)?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        UnnamedKind::Removed | UnnamedKind::Temporary => regular(&path, u, &filler, number)?,
+    }
+    let mut result = Ok(());
+    for i in opens {
+        let o = &plan.begin.opens[*i];
+        match open_at(&path, o.flags, o.offset_bytes) {
+            Ok(fd) => fds[*i] = fd,
+            Err(e) => result = Err(e),
+        }
+    }
+    for m in maps {
+        result = result.and(map(&path, m, cells));
+    }
+    let flags = if u.kind == UnnamedKind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    unlinkat(CWD, path.as_slice(), flags)?;
+    Ok(result?)
+}
+
+fn regular(path: &[u8], u: &Unnamed, filler: &Filler, salt: usize) -> io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
+    let fd = open(path, flags, Mode::from_raw_mode(0o600))?;
+    filler.fill(fd, u.size_bytes, u.size_bytes, salt)
+}

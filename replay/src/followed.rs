@@ -1,0 +1,197 @@
+//! What is followed before a slice beside names and sizes: modes, owners, masks, extended attributes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    Call,
+    input::{NO_ID, NONE, Rec},
+    names::{Before, Kind, NO_NODE, NodeId, There, Trait},
+    planner::Planner,
+    procs::Ofd,
+    view::View,
+};
+
+/// Extended attributes of a file, by name.
+pub type Attributes = BTreeMap<Box<[u8]>, Box<[u8]>>;
+
+/// The attribute that holds permission bits and a list of further users.
+const ACL: &[u8] = b"system.posix_acl_access";
+
+impl Planner {
+    /// A mask is changed, also by what is replayed.
+    pub(crate) fn masks_change(&mut self, r: &Rec) {
+        if r.call == Call::Umask && r.ret >= 0 {
+            let place = self.procs.of(r.task as usize).place;
+            self.procs.places[place].value.umask = r.mode & 0o777;
+        }
+    }
+
+    /// After names changed: what the operation made of its file's attributes. Nothing but a slice asks.
+    pub(crate) fn traits_change(&mut self, r: &Rec, v: &View) {
+        if !self.silent || r.ret < 0 {
+            return;
+        }
+        let at = self.subject(v);
+        match r.call {
+            c if c.opens() && r.aux & 1 != 0 && r.flags as i32 & libc::O_TMPFILE != libc::O_TMPFILE => {
+                self.born(r, v.node, r.mode, false);
+            }
+            Call::Mkdir | Call::Mkdirat => self.born(r, v.node, r.mode, true),
+            Call::Mknod | Call::Mknodat => self.born(r, v.node, r.mode, false),
+            c if c.symlinks() => self.born(r, v.node2, 0o777, false),
+            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 if at != NO_NODE => {
+                self.names.set(at, |t| t.mode = Some(r.mode as u32 & 0o7777));
+            }
+            c if c.chowns() && at != NO_NODE => {
+                let id = |n: i64| (n as u32 != u32::MAX).then_some(n as u32);
+                self.names.set(at, |t| {
+                    t.uid = id(r.aux).or(t.uid);
+                    t.gid = id(r.aux2).or(t.gid);
+                });
+            }
+            c if c.sets_attribute() && at != NO_NODE && r.name != NONE => {
+                let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
+                let value: Box<[u8]> = self.input.texts.paths.bytes(r.value).into();
+                self.names.set(at, |t| set_attribute(t, name, value));
+            }
+            Call::Removexattr | Call::Lremovexattr | Call::Fremovexattr if at != NO_NODE && r.name != NONE => {
+                let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
+                self.names.set(at, |t| {
+                    t.attributes.insert(name, None);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// The name of what an operation is on.
+    fn subject(&self, v: &View) -> NodeId {
+        let of_descriptor = |o: &Ofd| self.held.name_of(o.file).filter(|_| o.file != NO_ID).unwrap_or(o.node);
+        match v.entry {
+            Some(e) => of_descriptor(&self.procs.ofds[e.ofd as usize]),
+            None => v.node,
+        }
+    }
+
+    fn born(&mut self, r: &Rec, node: NodeId, mode: i32, directory: bool) {
+        if node == NO_NODE {
+            return;
+        }
+        let umask = self.procs.places[self.procs.of(r.task as usize).place].value.umask;
+        let parent = self.names.parent(node);
+        let above = self.names.set_of(parent);
+        let above_pre = self.names.pre(parent);
+        let (above_mode, above_gid) = self.listed_mode(above_pre);
+        let above_mode = above.mode.unwrap_or(above_mode);
+        let (uid, gid) = self.owner_of(r.task as usize);
+        // Entries of a set-group-ID directory are of its group, and directories in it are such, too.
+        let inherits = above_mode & libc::S_ISGID != 0;
+        let special = if inherits && directory { libc::S_ISGID } else { 0 };
+        self.names.set(node, |t| {
+            t.mode = Some(mode as u32 & 0o7777 & !(umask as u32) | special);
+            t.uid = Some(uid);
+            t.gid = if inherits { above.gid.or(above_gid) } else { Some(gid) };
+        });
+    }
+
+    fn listed_mode(&self, pre: NodeId) -> (u32, Option<u32>) {
+        if pre == NO_NODE {
+            return (0, None);
+        }
+        let Before::Present { row, .. } = self.names.before(pre) else { return (0, None) };
+        let row = self.input.tree.get(*row as usize);
+        (row.and_then(|r| r.mode).unwrap_or(0) as u32, row.and_then(|r| r.gid).map(|g| g as u32))
+    }
+
+    /// Whose files a thread makes: those of whom its first recorded ancestor was.
+    pub(crate) fn owner_of(&self, task: usize) -> (u32, u32) {
+        let mut at = task;
+        // A reel may claim that tasks are each other's parents.
+        for _ in 0..self.input.tasks.len() {
+            let t = &self.input.tasks[at];
+            if let Some(uid) = t.uid {
+                return (uid as u32, t.gid.unwrap_or(0) as u32);
+            }
+            match t.parent.and_then(|p| self.input.task_index.get(&p)) {
+                Some(parent) if *parent as usize != at => at = *parent as usize,
+                _ => break,
+            }
+        }
+        (0, 0)
+    }
+
+    /// A working directory that was removed is held open.
+    pub(crate) fn open_removed_directory(&mut self, node: NodeId) -> u32 {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let ofd = Ofd { node, file: NO_ID, kind: Kind::Directory, pos: Some(0), flags, refs: 0 };
+        self.open_at_start(&ofd)
+    }
+
+    /// Extended attributes of what is there, by place: those that were there before, and what was made of them.
+    pub(crate) fn attributes_now(&self, there: &[There]) -> HashMap<NodeId, Attributes> {
+        let mut out = HashMap::new();
+        for t in there {
+            let mut all = self.attributes.get(&t.pre).cloned().unwrap_or_default();
+            for (name, value) in self.names.set_of(t.node).attributes {
+                match value {
+                    Some(value) => all.insert(name, value),
+                    None => all.remove(&name),
+                };
+            }
+            if !all.is_empty() {
+                out.insert(t.node, all);
+            }
+        }
+        out
+    }
+}
+
+/// What setting this attribute does; of the list of users, the permission bits are part.
+fn set_attribute(t: &mut Trait, name: Box<[u8]>, value: Box<[u8]>) {
+    if *name == *ACL
+        && let Some((mode, minimal)) = acl_mode(&value)
+    {
+        t.mode = Some(t.mode.unwrap_or(0) & 0o7000 | mode);
+        if minimal {
+            t.attributes.insert(name, None);
+            return;
+        }
+    }
+    t.attributes.insert(name, Some(value));
+}
+
+/// Permission bits of an access list as the attribute holds it (include/uapi/linux/posix_acl_xattr.h), and whether
+/// they are all of it.
+fn acl_mode(value: &[u8]) -> Option<(u32, bool)> {
+    const USER_OBJ: u16 = 1;
+    const GROUP_OBJ: u16 = 4;
+    const MASK: u16 = 0x10;
+    const OTHER: u16 = 0x20;
+    let entries = value.get(4..)?.chunks_exact(8);
+    let entries: Vec<(u16, u32)> =
+        entries.map(|e| (u16::from_le_bytes([e[0], e[1]]), u32::from(u16::from_le_bytes([e[2], e[3]])))).collect();
+    let of = |tag: u16| entries.iter().find(|(t, _)| *t == tag).map(|(_, perm)| perm & 7);
+    let group = of(MASK).or(of(GROUP_OBJ))?;
+    Some((of(USER_OBJ)? << 6 | group << 3 | of(OTHER)?, entries.len() <= 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_list_tells_the_mode() {
+        let list = |entries: &[(u16, u16)]| {
+            let mut out = vec![2, 0, 0, 0];
+            for (tag, perm) in entries {
+                out.extend(tag.to_le_bytes());
+                out.extend(perm.to_le_bytes());
+                out.extend([0xff; 4]);
+            }
+            out
+        };
+        assert_eq!(acl_mode(&list(&[(1, 6), (4, 4), (0x20, 0)])), Some((0o640, true)));
+        assert_eq!(acl_mode(&list(&[(1, 7), (2, 7), (4, 4), (0x10, 5), (0x20, 1)])), Some((0o751, false)));
+        assert_eq!(acl_mode(&[2, 0]), None);
+    }
+}
