@@ -73,6 +73,10 @@ pub(crate) struct Args {
     /// Replays only what took effect before this moment
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<i64>,
+    /// Puts what the reel has below FROM into the directory TO, which may lie on another file system; also where --root leaves FROM
+    /// out; may be repeated
+    #[arg(long, value_name = "FROM=TO", value_parser = map)]
+    map: Vec<(PathBuf, PathBuf)>,
     /// Makes the tree that the workload found, writes it out, and ends
     #[arg(long, conflicts_with_all = ["skip_prepare", "dry_run", "output"])]
     prepare_only: bool,
@@ -150,6 +154,13 @@ fn kind(word: &str) -> Result<EdgeKind, String> {
     })
 }
 
+fn map(text: &str) -> Result<(PathBuf, PathBuf), String> {
+    match text.split_once('=') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
+        _ => Err("not FROM=TO, such as /var/log=/mnt/other".into()),
+    }
+}
+
 /// A time of the reel, ns.
 fn time(text: &str) -> Result<i64, String> {
     let time = quantity::duration(text)?;
@@ -185,6 +196,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         result: args.output,
         force: args.force,
         roots: args.root,
+        maps: args.map,
         slice: Slice { from_ns: args.from.unwrap_or(0), to_ns: args.to.unwrap_or(i64::MAX) },
         skip_prepare: args.skip_prepare,
         max_bytes: args.max_bytes,

@@ -131,6 +131,7 @@ fn main() {
                 result: None,
                 force: false,
                 roots: Vec::new(),
+                maps: Vec::new(),
                 slice: Slice::default(),
                 skip_prepare: false,
                 max_bytes: None,

@@ -8,7 +8,7 @@
 use std::{ffi::CString, fs, io, path::Path};
 
 use rustix::{
-    fs::{CWD, Mode, chmod, stat},
+    fs::{CWD, Mode, chmod, mkdir, stat},
     io::Errno,
     mount::{
         MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_change, mount_move, move_mount,
@@ -18,7 +18,7 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 
-use crate::{ReplayError, plan::Plan};
+use crate::{ReplayError, maps::Place, plan::Plan};
 
 fn refused(doing: &'static str) -> impl Fn(Errno) -> ReplayError {
     move |e| ReplayError::Contain { doing, source: e.into() }
@@ -55,8 +55,9 @@ pub fn acquire() -> Result<Privilege, ReplayError> {
     Ok(Privilege { root: false })
 }
 
-/// Makes the calling thread's root `target`, and nothing else reachable. Threads it makes are inside too.
-pub fn enter(target: &Path) -> Result<(), ReplayError> {
+/// Makes the calling thread's root `target`, with the mapped directories in their places, and nothing else reachable.
+/// Threads it makes are inside too.
+pub fn enter(target: &Path, maps: &[Place]) -> Result<(), ReplayError> {
     // SAFETY: this thread gets a descriptor table and directories of its own; no descriptor of another
     // thread is used by it afterwards.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS | UnshareFlags::FILES) }
@@ -66,6 +67,13 @@ pub fn enter(target: &Path) -> Result<(), ReplayError> {
     let tree = open_tree(CWD, target, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
         .map_err(refused("binding the target"))?;
     restrict(&tree)?;
+    let mut mapped = Vec::new();
+    for (from, to) in maps {
+        let other = open_tree(CWD, to.as_path(), OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+            .map_err(refused("binding a mapped directory"))?;
+        restrict(&other)?;
+        mapped.push((from, other));
+    }
     move_mount(&tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .map_err(refused("mounting the target"))?;
     fchdir(&tree).map_err(refused("entering the target"))?;
@@ -83,7 +91,19 @@ pub fn enter(target: &Path) -> Result<(), ReplayError> {
     }
     // Modes are the reel's: this thread's mask is its own.
     umask(Mode::empty());
-    chdir("/").map_err(refused("entering the target"))
+    chdir("/").map_err(refused("entering the target"))?;
+    // From here on every path leads to something inside.
+    for (from, other) in mapped {
+        for end in (1..=from.len()).filter(|end| *end == from.len() || from[*end] == b'/') {
+            match mkdir(&from[..end], Mode::from_bits_truncate(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(e) => return Err(refused("making the place of a mapped directory")(e)),
+            }
+        }
+        move_mount(&other, "", CWD, from.as_slice(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map_err(refused("mounting a mapped directory"))?;
+    }
+    Ok(())
 }
 
 /// No set-id bits, no devices.

@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, readli
 use serde::Serialize;
 
 use crate::{
+    maps::{Place, hidden},
     names::{Kind, NO_NODE, NodeId, ROOT, State},
     plan::Plan,
 };
@@ -86,13 +87,15 @@ struct Level {
     known: BTreeMap<Vec<u8>, NodeId>,
 }
 
-/// Looks at what `target` holds. `exclusive`: nothing was there before the replay.
-pub fn check(plan: &Plan, target: &Path, exclusive: bool) -> std::io::Result<TreeCheck> {
-    let mut walk = Walk::new(plan, exclusive);
+/// Looks at what `target` holds, and at what mapped directories hold in their places. `exclusive`: nothing was there
+/// before the replay.
+pub fn check(plan: &Plan, target: &Path, maps: &[Place], exclusive: bool) -> std::io::Result<TreeCheck> {
+    let mut walk = Walk::new(plan, maps, exclusive);
+    walk.hidden = hidden(maps, target);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, target, flags, Mode::empty())?;
     let mut path = Vec::new();
-    let mut levels = vec![walk.level(root, ROOT, 0)?];
+    let mut levels = vec![walk.level(root, ROOT, b"")?];
     while let Some(level) = levels.last_mut() {
         let Some(name) = level.todo.pop() else {
             path.truncate(level.path_len);
@@ -102,9 +105,12 @@ pub fn check(plan: &Plan, target: &Path, exclusive: bool) -> std::io::Result<Tre
         path.truncate(level.path_len);
         path.push(b'/');
         path.extend_from_slice(&name);
+        if walk.hidden.contains(&path) && !maps.iter().any(|(from, _)| *from == path) {
+            continue;
+        }
         let node = level.known.get(&name).copied();
         if let Some(below) = walk.look(level, &path, &name, node) {
-            let next = walk.level(below, node.unwrap_or(NO_NODE), path.len())?;
+            let next = walk.level(below, node.unwrap_or(NO_NODE), &path)?;
             levels.push(next);
         }
     }
@@ -117,6 +123,9 @@ pub fn check(plan: &Plan, target: &Path, exclusive: bool) -> std::io::Result<Tre
 
 struct Walk<'a> {
     plan: &'a Plan,
+    maps: &'a [Place],
+    /// Where the mapped directories lie, as far as in the target.
+    hidden: Vec<Vec<u8>>,
     exclusive: bool,
     out: TreeCheck,
     /// Expected, found as far as expected tells, found.
@@ -129,9 +138,11 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(plan: &'a Plan, exclusive: bool) -> Self {
+    fn new(plan: &'a Plan, maps: &'a [Place], exclusive: bool) -> Self {
         Self {
             plan,
+            maps,
+            hidden: Vec::new(),
             exclusive,
             out: TreeCheck::default(),
             hashes: [blake3::Hasher::new(), blake3::Hasher::new(), blake3::Hasher::new()],
@@ -141,12 +152,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn level(&self, fd: OwnedFd, node: NodeId, path_len: usize) -> std::io::Result<Level> {
+    fn level(&self, fd: OwnedFd, node: NodeId, path: &[u8]) -> std::io::Result<Level> {
         let mut todo: Vec<Vec<u8>> = Vec::new();
+        let top = node == ROOT || self.maps.iter().any(|(from, _)| from == path);
         for entry in Dir::read_from(&fd)? {
             let name = entry?.file_name().to_bytes().to_vec();
             // mkfs makes it, nobody else.
-            if name != b"." && name != b".." && !(node == ROOT && name == b"lost+found") {
+            if name != b"." && name != b".." && !(top && name == b"lost+found") {
                 todo.push(name);
             }
         }
@@ -159,7 +171,7 @@ impl<'a> Walk<'a> {
         todo.extend(known.keys().cloned());
         todo.sort_unstable_by(|a, b| b.cmp(a));
         todo.dedup();
-        Ok(Level { fd, node, path_len, todo, known })
+        Ok(Level { fd, node, path_len: path.len(), todo, known })
     }
 
     /// What the recording's results say of a name: `None` when they say nothing, an empty line when there is nothing.
@@ -188,7 +200,11 @@ impl<'a> Walk<'a> {
     /// Compares one name; the directory there, if it is one.
     fn look(&mut self, level: &Level, path: &[u8], name: &[u8], node: Option<NodeId>) -> Option<OwnedFd> {
         self.names += 1;
-        let stat = statat(&level.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let mapped = self.maps.iter().find(|(from, _)| from == path).map(|(_, to)| to);
+        let stat = match mapped {
+            Some(to) => statat(CWD, to, AtFlags::empty()).ok(),
+            None => statat(&level.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok(),
+        };
         let found = stat.as_ref().map(|s| self.found(level, name, s));
         if let Some(found) = &found {
             self.out.found += 1;
@@ -201,7 +217,7 @@ impl<'a> Walk<'a> {
         let told = match node {
             Some(node) => self.told(node),
             // Nobody made this, as far as the plan knows.
-            None if self.exclusive && known_above => Some(None),
+            None if self.exclusive && known_above && !self.leads_to_maps(path) => Some(None),
             None => None,
         };
         if let Some(expected) = told {
@@ -225,7 +241,10 @@ impl<'a> Walk<'a> {
             return None;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(&level.fd, name, flags, Mode::empty()).ok()
+        match mapped {
+            Some(to) => openat(CWD, to, flags, Mode::empty()).ok(),
+            None => openat(&level.fd, name, flags, Mode::empty()).ok(),
+        }
     }
 
     fn found(&mut self, level: &Level, name: &[u8], stat: &Stat) -> Line {
@@ -246,6 +265,11 @@ impl<'a> Walk<'a> {
                 .then(|| readlinkat(&level.fd, name, Vec::new()).map(|t| t.into_bytes()).unwrap_or_default()),
             first: (kind != Kind::Directory).then(|| *self.firsts.1.entry(stat.st_ino).or_insert(number)),
         }
+    }
+
+    /// Whether a directory is only there for what is mapped.
+    fn leads_to_maps(&self, path: &[u8]) -> bool {
+        self.maps.iter().map(|(from, _)| from).chain(&self.hidden).any(|p| p.starts_with(path))
     }
 
     fn hash(&mut self, which: usize, path: &[u8], line: Option<&Line>, more: &str) {

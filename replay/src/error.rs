@@ -96,6 +96,16 @@ pub enum ReplayError {
         /// What was allowed.
         max_bytes: i64,
     },
+    /// A directory cannot take the place of one of the reel's.
+    #[error("--map {from}={to}: {why}; name a directory of the reel and an empty one to take its place", from = from.display(), to = to.display())]
+    Map {
+        /// The reel's.
+        from: PathBuf,
+        /// The other.
+        to: PathBuf,
+        /// The cause.
+        why: &'static str,
+    },
     /// The kernel does not let this user build the containment.
     #[error(
         "cannot contain the replay in its target: {doing}: {source}; run as root, or where unprivileged user namespaces are allowed"

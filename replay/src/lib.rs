@@ -37,6 +37,7 @@ mod kind;
 pub mod latencies;
 mod linear;
 mod load;
+pub mod maps;
 mod merge;
 pub mod names;
 pub mod order;

@@ -37,6 +37,18 @@ pub struct Item {
     pub attributes: Attributes,
 }
 
+impl Item {
+    /// Room it takes: data in whole blocks, and a block for its inode and name.
+    pub fn bytes(&self) -> i64 {
+        match self.what {
+            What::Regular { data_bytes, .. } => {
+                data_bytes.saturating_add(2 * BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES
+            }
+            _ => BLOCK_BYTES,
+        }
+    }
+}
+
 /// Kinds of things to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -114,23 +126,19 @@ impl Preparation {
                 }
             };
             out.parents(path, &mut wanted, privileged.then_some(default_owner));
-            out.bytes = out.bytes.saturating_add(match &what {
-                What::Regular { data_bytes, .. } => {
-                    data_bytes.saturating_add(2 * BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES
-                }
-                _ => BLOCK_BYTES,
-            });
             let directory = what == What::Directory;
             let default_mode = if directory { 0o755 } else { 0o644 };
             let owner = row.and_then(|r| Some((r.uid? as u32, r.gid? as u32))).unwrap_or(default_owner);
-            out.items.push(Item {
+            let item = Item {
                 path: path.clone(),
                 what,
                 mode: row.and_then(|r| r.mode).unwrap_or_else(|| plan.sizes.mode(*node, default_mode)) as u32 & 0o7777,
                 owner: privileged.then_some(owner),
                 mtime_ns: row.and_then(|r| r.mtime_ns),
                 attributes: plan.attributes.get(node).cloned().unwrap_or_default(),
-            });
+            };
+            out.bytes = out.bytes.saturating_add(item.bytes());
+            out.items.push(item);
             if directory {
                 wanted.insert(path.clone(), ());
             }

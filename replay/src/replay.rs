@@ -23,6 +23,7 @@ use crate::{
     edge::{Kinds, OrderMode},
     endstate,
     input::Input,
+    maps::{Map, Place, map_of, open_maps},
     output::{self, Making},
     pace::{Clockwork, Pace},
     plan::Plan,
@@ -61,6 +62,8 @@ pub struct Config {
     pub slice: Slice,
     /// Limits of what is prepared and replayed.
     pub roots: Vec<PathBuf>,
+    /// Directories of the reel, and others that take their places: see [`crate::maps`].
+    pub maps: Vec<(PathBuf, PathBuf)>,
     /// The tree is there, made by [`Replay::prepare`]: nothing is made, and what is there is kept.
     pub skip_prepare: bool,
     /// The most that the prepared tree and what is written may take, bytes.
@@ -156,6 +159,7 @@ pub struct Replay {
     plan: Plan,
     preparation: Preparation,
     target: Target,
+    maps: Vec<Map>,
     privilege: Privilege,
     /// What is about to be done.
     pub summary: Summary,
@@ -172,9 +176,15 @@ impl Replay {
             let Slice { from_ns, to_ns } = config.slice;
             return Err(ReplayError::NoSlice { from_ns, to_ns });
         }
-        let target = Target::open(&config.target, config.force || config.skip_prepare)?;
+        let force = config.force || config.skip_prepare;
+        let others: Vec<PathBuf> = config.maps.iter().filter_map(|(_, to)| to.canonicalize().ok()).collect();
+        let target = Target::open_around(&config.target, force, &others)?;
+        let maps = open_maps(&config.maps, &target, normal, force)?;
         let privilege = contain::acquire()?;
-        let roots = config.roots.iter().map(|r| normal(r)).collect();
+        let mut roots: Vec<Vec<u8>> = config.roots.iter().map(|r| normal(r)).collect();
+        if !roots.is_empty() {
+            roots.extend(maps.iter().map(|m| m.from.clone()));
+        }
         let options = PlanOptions {
             order: config.order,
             without: config.without,
@@ -197,6 +207,7 @@ impl Replay {
             free_bytes: target.free_bytes,
             fstype: target.mount.fstype.clone(),
         };
+        check_rooms(&maps, &preparation)?;
         let bytes = summary.prepare_bytes.saturating_add(summary.growth_bytes);
         let needed_bytes = bytes.saturating_add(bytes / ROOM_MARGIN);
         if let Some(max_bytes) = config.max_bytes.filter(|max| bytes > *max) {
@@ -211,7 +222,7 @@ impl Replay {
                 free_bytes: target.free_bytes,
             });
         }
-        Ok(Self { config, reel, plan, preparation, target, privilege, summary })
+        Ok(Self { config, reel, plan, preparation, target, maps, privilege, summary })
     }
 
     /// The target's mount.
@@ -221,10 +232,10 @@ impl Replay {
 
     /// Makes the tree that the workload found, and writes it out; warnings of what could not be made.
     pub fn prepare(self, mut tell: impl FnMut(Phase)) -> Result<Vec<String>, ReplayError> {
-        let Self { plan, preparation, target, privilege, .. } = self;
+        let Self { plan, preparation, target, maps, privilege, .. } = self;
         contain::lift_limits();
         let (told, phases) = mpsc::channel();
-        let directory = target.path.clone();
+        let directory = places(&target, &maps);
         let maker = thread::Builder::new()
             .name("launcher".into())
             .spawn(move || make_inside(&plan, &directory, &preparation.items, &told, privilege))
@@ -233,13 +244,13 @@ impl Replay {
         let failed = || ReplayError::Io { doing: "preparing", source: std::io::Error::other("a thread panicked") };
         let warnings = maker.join().map_err(|_| failed())??;
         tell(Phase::Settling);
-        target.sync();
+        sync(&target, &maps);
         Ok(warnings)
     }
 
     /// Prepares the target, replays, settles, and writes the result.
     pub fn run(self, mut watch: impl Watch, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
-        let Self { config, reel, plan, preparation, target, privilege, summary } = self;
+        let Self { config, reel, plan, preparation, target, maps, privilege, summary } = self;
         let writer = config.result.as_deref().filter(|_| !config.dry_run).map(output::create).transpose()?;
         contain::lift_limits();
         let source = Source::new(1, plan.longest_write_bytes as usize)?;
@@ -252,7 +263,7 @@ impl Replay {
         let world = Arc::new(World::new(plan, source, manner, privilege)?);
         let (told, phases) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
-        let (items, directory, inner) = (preparation.items, target.path.clone(), world.clone());
+        let (items, directory, inner) = (preparation.items, places(&target, &maps), world.clone());
         let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
         let lead_ns = if free { 0 } else { LEAD_NS };
         let dry = config.dry_run;
@@ -272,7 +283,7 @@ impl Replay {
             tell(phase);
             if phase == Phase::Running {
                 // What was prepared must not be written out while the replay is measured.
-                target.sync();
+                sync(&target, &maps);
                 watch.begin();
                 if config.cold
                     && let Err(e) = drop_caches()
@@ -289,7 +300,7 @@ impl Replay {
         let cpu_ns = cpu_ns() - cpu_before_ns;
         tell(Phase::Settling);
         let sync_start_ns = monotonic_ns() - world.epoch_ns();
-        let sync_ret = if dry { 0 } else { target.sync() };
+        let sync_ret = if dry { 0 } else { sync(&target, &maps) };
         let sync_end_ns = monotonic_ns() - world.epoch_ns();
         let seen = watch.end(world.epoch_ns()).unwrap_or_else(|why| {
             warnings.push(why);
@@ -300,7 +311,7 @@ impl Replay {
         let tree = if dry {
             None
         } else {
-            endstate::check(&world.plan, &target.path, !config.force && !config.skip_prepare)
+            endstate::check(&world.plan, &target.path, &places(&target, &maps).1, !config.force && !config.skip_prepare)
                 .map_err(|e| warnings.push(format!("the tree left behind could not be looked at: {e}")))
                 .ok()
         };
@@ -373,15 +384,45 @@ fn cpu_ns() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
+/// The target, and where mapped directories are mounted in it.
+type Places = (PathBuf, Vec<Place>);
+
+fn places(target: &Target, maps: &[Map]) -> Places {
+    (target.path.clone(), maps.iter().map(|m| (m.from.clone(), m.to.path.clone())).collect())
+}
+
+/// Writes all out; 0 or -errno.
+fn sync(target: &Target, maps: &[Map]) -> i64 {
+    maps.iter().map(|m| m.to.sync()).fold(target.sync(), i64::min)
+}
+
+/// Whether what is prepared in mapped directories has room where they lie.
+fn check_rooms(maps: &[Map], preparation: &Preparation) -> Result<(), ReplayError> {
+    for map in maps {
+        let mine = |i: &&prepare::Item| map_of(maps, &i.path).is_some_and(|m| m.from == map.from);
+        let bytes = preparation.items.iter().filter(mine).fold(0, |sum: i64, i| sum.saturating_add(i.bytes()));
+        if bytes > map.to.free_bytes {
+            return Err(ReplayError::NoRoom {
+                path: map.to.path.clone(),
+                needed_bytes: bytes,
+                prepare_bytes: bytes,
+                growth_bytes: 0,
+                free_bytes: map.to.free_bytes,
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Enters the target for good, and makes the tree there.
 fn make_inside(
     plan: &Plan,
-    target: &Path,
+    target: &Places,
     items: &[prepare::Item],
     told: &mpsc::Sender<Phase>,
     privilege: Privilege,
 ) -> Result<Vec<String>, ReplayError> {
-    contain::enter(target)?;
+    contain::enter(&target.0, &target.1)?;
     let mut warnings = prepare::make(items, |done| {
         // A listener that is gone needs no telling.
         let _ = told.send(Phase::Preparing(done, items.len()));
@@ -393,7 +434,7 @@ fn make_inside(
 /// Runs in a thread of its own, which enters the target and never leaves it.
 fn launch(
     world: &Arc<World>,
-    target: &Path,
+    target: &Places,
     items: &[prepare::Item],
     told: &mpsc::Sender<Phase>,
     may_go: &mpsc::Receiver<()>,

@@ -30,6 +30,11 @@ impl Target {
     /// Opens `path`; refuses what is no directory, what this user may not write to, and what is not empty
     /// unless `force`.
     pub fn open(path: &Path, force: bool) -> Result<Self, ReplayError> {
+        Self::open_around(path, force, &[])
+    }
+
+    /// The same for a directory in which these others lie: what leads to them does not make it one in use.
+    pub fn open_around(path: &Path, force: bool, others: &[PathBuf]) -> Result<Self, ReplayError> {
         let bad = |why: String| ReplayError::Target { path: path.into(), why };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = open(path, flags, Mode::empty()).map_err(|e| bad(e.to_string()))?;
@@ -44,7 +49,8 @@ impl Target {
             for name in names {
                 let name = name.map_err(|e| bad(e.to_string()))?.file_name();
                 // Every new ext4 has it.
-                if name != "lost+found" {
+                let entry = resolved.join(&name);
+                if name != "lost+found" && !others.iter().any(|o| o.starts_with(&entry)) {
                     return Err(ReplayError::NotEmpty {
                         path: path.into(),
                         found: name.to_string_lossy().into_owned(),
@@ -65,6 +71,12 @@ impl Target {
     pub fn sync(&self) -> i64 {
         syncfs(&self.dir).map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
     }
+}
+
+/// Where `path` is inside `target`, as an absolute path there; both without symbolic links.
+pub(crate) fn inside(target: &Path, path: &Path) -> Option<Vec<u8>> {
+    let rest = path.strip_prefix(target).ok()?;
+    Some([b"/", rest.as_os_str().as_bytes()].concat())
 }
 
 /// Empties the page cache, so that a replay begins as cold as it can.

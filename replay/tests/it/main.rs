@@ -4,6 +4,7 @@
 mod attributes;
 mod contained;
 mod files;
+mod maps;
 mod names;
 mod order;
 mod processes;

@@ -217,6 +217,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         result: None,
         force: false,
         roots: Vec::new(),
+        maps: Vec::new(),
         skip_prepare: false,
         slice: Slice::default(),
         max_bytes: None,

@@ -233,7 +233,7 @@ fn a_tree_that_differs_turns_it() {
     // What somebody else does to the tree is found.
     let input = Input::read(&Reel::open(&reel).unwrap()).unwrap();
     let plan = plan(input, PlanOptions { privileged: true, ..Default::default() }).unwrap();
-    let look = || ioreel_replay::endstate::check(&plan, &target, true).unwrap();
+    let look = || ioreel_replay::endstate::check(&plan, &target, &[], true).unwrap();
     assert_eq!(look().full_digest, tree.full_digest);
     fs::write(target.join("w/f"), "short").unwrap();
     assert_eq!(look().differing, 2, "{:#?}", look());
