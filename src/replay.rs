@@ -2,6 +2,7 @@
 
 use crate::output::{out, tell};
 use std::{
+    collections::BTreeMap,
     io::{IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -9,7 +10,7 @@ use std::{
 
 use clap::ValueEnum;
 use ioreel_replay::{
-    Config, Phase, Replay, ReplayError, Report, Slice, Summary,
+    Config, Phase, Replay, ReplayError, Report, Skip, Slice, Summary,
     edge::{EdgeKind, Kinds, OrderMode},
     pace::{self, Clockwork, Factor},
     results::Class,
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     /// What is kept in the recorded order beside each thread's own operations
     #[arg(long, value_enum, default_value = "resource")]
     order: Order,
-    /// Leaves out constraints of this kind: name, absent, tree, entries, size, position, descriptor, directory, life, global; may be
+    /// Leaves out constraints of this kind: name, absent, tree, entries, size, position, descriptor, directory, lock, life, global; may be
     /// repeated
     #[arg(long, value_name = "KIND", value_parser = kind)]
     without: Vec<EdgeKind>,
@@ -57,6 +58,9 @@ pub(crate) struct Args {
     /// Wrong results that are still faithful, a count
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_mismatch: i64,
+    /// Calls that this file system cannot do (EOPNOTSUPP, ENOTTY, ENOSYS) and that are still faithful, a count
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    max_unsupported: i64,
     /// The replayer's own lateness that is still faithful: p99 where operations have times, the mean elsewhere
     #[arg(long, value_name = "TIME", default_value_t = format!("{}ms", DEFAULT_MAX_OWN_LATENESS_NS / 1_000_000))]
     max_own_lateness: String,
@@ -105,7 +109,7 @@ Not replayed, and counted before the start: pipes, sockets, terminals and device
 flight at the recording's end, and calls that failed for a cause the target does not have (EXDEV, EROFS, EINTR, …).
 
 Faithful is a replay that issued every operation, none early or out of order, with no more than --max-mismatch wrong
-results, no unsupported ones, within --max-own-lateness and 1000 ppm of drift, and that left the tree that the original
+results and --max-unsupported calls that this file system cannot do, within --max-own-lateness and 1000 ppm of drift, and that left the tree that the original
 left; and whose original lost no event. docs/replay.md has the definitions.
 
 Exit status: 0 faithful; 1 failed; 2 wrong usage; 3 done, but not faithful.";
@@ -124,7 +128,7 @@ enum CatchUp {
 enum Order {
     /// All that names, files, open file descriptions and descriptors demand
     Resource,
-    /// Only descriptors, ends of threads, and that a name is made before it is used
+    /// Only descriptors, locks, ends of threads, and that a name is made before it is used
     Thread,
     /// `resource`, and what had returned before a call was entered returns before it
     Global,
@@ -202,7 +206,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         max_bytes: args.max_bytes,
         cold: args.cold,
         spin_ns: ns(&args.spin, "--spin")?,
-        limits: Limits { wrong: args.max_mismatch, own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")? },
+        limits: Limits {
+            wrong: args.max_mismatch,
+            unsupported: args.max_unsupported,
+            own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")?,
+        },
         dry_run: args.dry_run,
         memory_bytes: DEFAULT_MEMORY_BYTES,
     })?;
@@ -305,7 +313,8 @@ fn print_summary(s: &Summary) {
         let all = (left + s.operations).max(1) as f64;
         out!("left out    {left} operations, {:.1} %", left as f64 / all * 100.0);
         for (why, n) in &s.skipped {
-            out!("            {n:>9}  {:>5.1} %  {why}", *n as f64 / all * 100.0);
+            let calls = if why == Skip::Unsupported.label() { most(&s.unknown) } else { String::new() };
+            out!("            {n:>9}  {:>5.1} %  {why}{calls}", *n as f64 / all * 100.0);
         }
     }
     out!("to prepare  {} names, of which {} files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
@@ -315,6 +324,16 @@ fn print_summary(s: &Summary) {
         bytes(s.growth_bytes),
         bytes(s.free_bytes)
     );
+}
+
+/// The most frequent of these calls.
+fn most(calls: &BTreeMap<String, i64>) -> String {
+    const TOLD: usize = 5;
+    let mut calls: Vec<(&String, i64)> = calls.iter().map(|(name, n)| (name, *n)).collect();
+    calls.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let words: Vec<String> = calls.iter().take(TOLD).map(|(name, n)| format!("{name} {n}")).collect();
+    let more = if calls.len() > TOLD { ", …" } else { "" };
+    if words.is_empty() { String::new() } else { format!(": {}{more}", words.join(", ")) }
 }
 
 fn print_report(r: &Report) {

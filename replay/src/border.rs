@@ -6,6 +6,7 @@ use ioreel_traces::{rows::Tree, text::from_bytes};
 use serde::Serialize;
 
 use crate::{
+    locked::Locked,
     names::{Before, Kind, NO_NODE, NodeId, There},
     order::Order,
     plan::{Act, Root},
@@ -50,6 +51,8 @@ impl Planner {
         self.input.tree = tree;
         self.order = Order::new(self.options.order, self.options.without);
         self.silent = false;
+        // Locks from before are not taken.
+        self.locked = Locked::default();
         self.zero_ns = from_ns;
         self.turns.fill(i64::MIN);
         self.joins.iter_mut().for_each(Vec::clear);

@@ -114,6 +114,49 @@ calls! {
     Syncfs = "syncfs",
     Statfs = "statfs",
     Fstatfs = "fstatfs",
+    Getxattr = "getxattr",
+    Lgetxattr = "lgetxattr",
+    Fgetxattr = "fgetxattr",
+    Getxattrat = "getxattrat",
+    Listxattr = "listxattr",
+    Llistxattr = "llistxattr",
+    Flistxattr = "flistxattr",
+    Listxattrat = "listxattrat",
+    Setxattrat = "setxattrat",
+    Removexattrat = "removexattrat",
+    FileGetattr = "file_getattr",
+    FileSetattr = "file_setattr",
+    GetFlags = "FS_IOC_GETFLAGS",
+    SetFlags = "FS_IOC_SETFLAGS",
+    GetVersion = "FS_IOC_GETVERSION",
+    SetVersion = "FS_IOC_SETVERSION",
+    GetXflags = "FS_IOC_FSGETXATTR",
+    SetXflags = "FS_IOC_FSSETXATTR",
+    GetLabel = "FS_IOC_GETFSLABEL",
+    Fiemap = "FS_IOC_FIEMAP",
+    Fibmap = "FIBMAP",
+    Figetbsz = "FIGETBSZ",
+    Fideduperange = "FIDEDUPERANGE",
+    Cachestat = "cachestat",
+    Getcwd = "getcwd",
+    Chroot = "chroot",
+    Sync = "sync",
+    Splice = "splice",
+    NameToHandleAt = "name_to_handle_at",
+    OpenByHandleAt = "open_by_handle_at",
+    Flock = "flock",
+    GetLk = "F_GETLK",
+    SetLk = "F_SETLK",
+    SetLkw = "F_SETLKW",
+    OfdGetLk = "F_OFD_GETLK",
+    OfdSetLk = "F_OFD_SETLK",
+    OfdSetLkw = "F_OFD_SETLKW",
+    Madvise = "madvise",
+    Mincore = "mincore",
+    Mremap = "mremap",
+    Fault = "fault",
+    MapPages = "map_pages",
+    Dirty = "dirty",
 }
 
 impl Call {
@@ -125,15 +168,98 @@ impl Call {
                 libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Self::Fcntl,
                 libc::F_SETFD => Self::SetFd,
                 libc::F_SETFL => Self::SetFl,
+                libc::F_GETLK => Self::GetLk,
+                libc::F_SETLK => Self::SetLk,
+                libc::F_SETLKW => Self::SetLkw,
+                libc::F_OFD_GETLK => Self::OfdGetLk,
+                libc::F_OFD_SETLK => Self::OfdSetLk,
+                libc::F_OFD_SETLKW => Self::OfdSetLkw,
                 _ => Self::Other,
             },
-            "ioctl" => match name.map_or(Self::Other, Self::from_name) {
-                clone if clone.clones() => clone,
-                _ => Self::Other,
-            },
-            "F_SETFD" | "F_SETFL" | "FICLONE" | "FICLONERANGE" => Self::Other,
-            _ => Self::from_name(op),
+            "ioctl" => name.map(Self::from_name).filter(|c| c.is_request()).unwrap_or(Self::Other),
+            _ => Some(Self::from_name(op))
+                .filter(|c| !c.is_request() && !c.is_command() && !c.touches())
+                .unwrap_or(Self::Other),
         }
+    }
+
+    /// A touch of a mapped file.
+    pub fn of_touch(op: &str) -> Self {
+        Some(Self::from_name(op)).filter(|c| c.touches()).unwrap_or(Self::Other)
+    }
+
+    /// A command of fcntl, by its own name.
+    fn is_command(self) -> bool {
+        matches!(self, Self::SetFd | Self::SetFl) || self.locks_range() || self.asks_for_lock()
+    }
+
+    /// A request of ioctl.
+    pub fn is_request(self) -> bool {
+        self.clones()
+            || self.dedupes()
+            || matches!(
+                self,
+                Self::GetFlags
+                    | Self::SetFlags
+                    | Self::GetVersion
+                    | Self::SetVersion
+                    | Self::GetXflags
+                    | Self::SetXflags
+                    | Self::GetLabel
+                    | Self::Fiemap
+                    | Self::Fibmap
+                    | Self::Figetbsz
+            )
+    }
+
+    /// Sets or drops a lock on a range of a file.
+    pub fn locks_range(self) -> bool {
+        matches!(self, Self::SetLk | Self::SetLkw | Self::OfdSetLk | Self::OfdSetLkw)
+    }
+
+    /// Asks who holds a lock.
+    pub fn asks_for_lock(self) -> bool {
+        matches!(self, Self::GetLk | Self::OfdGetLk)
+    }
+
+    /// Sets or drops a lock of any kind.
+    pub fn locks(self) -> bool {
+        self.locks_range() || self == Self::Flock
+    }
+
+    /// Shares what is equal in two files.
+    pub fn dedupes(self) -> bool {
+        self == Self::Fideduperange
+    }
+
+    /// Acts on a range of memory where a file is mapped.
+    pub fn on_mapping(self) -> bool {
+        matches!(self, Self::Munmap | Self::Msync | Self::Madvise | Self::Mincore | Self::Mremap)
+    }
+
+    /// Reads the value of an extended attribute.
+    pub fn gets_attribute(self) -> bool {
+        matches!(self, Self::Getxattr | Self::Lgetxattr | Self::Fgetxattr | Self::Getxattrat)
+    }
+
+    /// Gets a handle, or opens by one.
+    pub fn has_handle(self) -> bool {
+        matches!(self, Self::NameToHandleAt | Self::OpenByHandleAt)
+    }
+
+    /// Lists the names of extended attributes.
+    pub fn lists_attributes(self) -> bool {
+        matches!(self, Self::Listxattr | Self::Llistxattr | Self::Flistxattr | Self::Listxattrat)
+    }
+
+    /// A load from, or store to, a mapped file: no call at all.
+    pub fn touches(self) -> bool {
+        matches!(self, Self::Fault | Self::MapPages | Self::Dirty)
+    }
+
+    /// Takes an extended attribute away.
+    pub fn removes_attribute(self) -> bool {
+        matches!(self, Self::Removexattr | Self::Lremovexattr | Self::Fremovexattr | Self::Removexattrat)
     }
 
     /// Makes a file share data with another.
@@ -143,12 +269,12 @@ impl Call {
 
     /// Sets an extended attribute.
     pub fn sets_attribute(self) -> bool {
-        matches!(self, Self::Setxattr | Self::Lsetxattr | Self::Fsetxattr)
+        matches!(self, Self::Setxattr | Self::Lsetxattr | Self::Fsetxattr | Self::Setxattrat)
     }
 
     /// Opens a name.
     pub fn opens(self) -> bool {
-        matches!(self, Self::Open | Self::Openat | Self::Openat2 | Self::Creat)
+        matches!(self, Self::Open | Self::Openat | Self::Openat2 | Self::Creat | Self::OpenByHandleAt)
     }
 
     /// Makes another descriptor of the same open file description.
@@ -168,7 +294,7 @@ impl Call {
 
     /// Moves data between two files.
     pub fn copies(self) -> bool {
-        matches!(self, Self::CopyFileRange | Self::Sendfile)
+        matches!(self, Self::CopyFileRange | Self::Sendfile | Self::Splice)
     }
 
     /// Lists a directory.
@@ -213,13 +339,24 @@ impl Call {
             Self::Open | Self::Openat | Self::Openat2 => {
                 flags & libc::O_NOFOLLOW == 0 && flags & (libc::O_CREAT | libc::O_EXCL) != libc::O_CREAT | libc::O_EXCL
             }
-            Self::Newfstatat | Self::Statx | Self::Faccessat2 | Self::Fchmodat2 | Self::Fchownat | Self::Utimensat => {
-                flags & libc::AT_SYMLINK_NOFOLLOW == 0
-            }
-            Self::Linkat => flags & libc::AT_SYMLINK_FOLLOW != 0,
+            Self::Newfstatat
+            | Self::Statx
+            | Self::Faccessat2
+            | Self::Fchmodat2
+            | Self::Fchownat
+            | Self::Utimensat
+            | Self::Getxattrat
+            | Self::Listxattrat
+            | Self::Setxattrat
+            | Self::Removexattrat
+            | Self::FileGetattr
+            | Self::FileSetattr => flags & libc::AT_SYMLINK_NOFOLLOW == 0,
+            Self::NameToHandleAt | Self::Linkat => flags & libc::AT_SYMLINK_FOLLOW != 0,
             Self::Lstat
             | Self::Lsetxattr
             | Self::Lremovexattr
+            | Self::Lgetxattr
+            | Self::Llistxattr
             | Self::Lchown
             | Self::Readlink
             | Self::Readlinkat
@@ -256,9 +393,10 @@ mod tests {
     #[test]
     fn one_word_for_many_calls() {
         assert_eq!(Call::of("fcntl", libc::F_DUPFD_CLOEXEC.into(), None), Call::Fcntl);
-        assert_eq!(Call::of("fcntl", libc::F_SETLK.into(), None), Call::Other, "a lock is no descriptor");
+        assert_eq!(Call::of("fcntl", libc::F_SETLK.into(), None), Call::SetLk, "a lock is no descriptor");
+        assert_eq!(Call::of("F_SETLK", 0, None), Call::Other);
         assert_eq!(Call::of("ioctl", 0x4004_9409, Some("FICLONE")), Call::Ficlone);
-        assert_eq!(Call::of("ioctl", 0x4008_6602, Some("FS_IOC_SETFLAGS")), Call::Other);
+        assert_eq!(Call::of("ioctl", 0xc004_5877, Some("FIFREEZE")), Call::Other);
         assert_eq!(Call::of("ioctl", 0, Some("read")), Call::Other, "an ioctl is nothing but an ioctl");
         assert_eq!(Call::of("FICLONE", 0, None), Call::Other);
     }

@@ -12,6 +12,9 @@ use crate::{
     view::{View, through_descriptor},
 };
 
+/// Mappings end with their last page.
+const PAGE_BYTES: i64 = 4096;
+
 impl Planner {
     /// The record in the plan learns what only planning can tell.
     pub(crate) fn commit(&mut self, r: &Rec) {
@@ -29,6 +32,7 @@ impl Planner {
         let kept = &mut kept;
         let mut call = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         let mut skip = v.skip;
+        let unlocks = self.unlocks(r);
         let untouched = matches!(skip, Some(Skip::InFlight | Skip::Unsupported | Skip::ForeignCause));
         if !untouched && let Err(why) = self.descriptors(r, &v, &mut call, kept) {
             skip = skip.or(Some(why));
@@ -42,7 +46,13 @@ impl Planner {
                 let place = self.procs.of(task).place;
                 self.procs.places[place].value.cwd = Err(why);
             }
+            // What was not closed here has let go all the same.
+            unlocks.iter().for_each(|(file, owner)| self.locked.release(*file, *owner));
             return self.skip(why);
+        }
+        if r.call == Call::OpenByHandleAt {
+            let path = self.names.path(v.node);
+            (kept.call, kept.path, kept.dirfd) = (Call::Openat, self.input.texts.paths.push(&path), libc::AT_FDCWD);
         }
         if let Some(same) = through_descriptor(r.call).filter(|_| v.magic) {
             kept.call = same;
@@ -54,7 +64,12 @@ impl Planner {
         }
         kept.regular = self.is_regular(r, &v);
         // The order is taken before names change: the old meaning of a name is what it waits for.
-        self.push_call(call, kept.clone(), |p, call| p.uses(r, &v, call));
+        self.push_call(call, kept.clone(), |p, call| {
+            p.uses(r, &v, call);
+            p.uses_of_locks(r, &v, &unlocks);
+        });
+        self.locks_change(r, &v);
+        self.attributes_change(r, &v);
         self.modes_told(r, &v);
         self.names_change(r, &v);
         self.masks_change(r);
@@ -67,7 +82,8 @@ impl Planner {
             return true;
         }
         // Of a two-file call the source decides: what is read is what there is to write.
-        v.entry.is_some_and(|e| matches!(self.procs.ofds[e.ofd as usize].kind, Kind::Regular | Kind::Unknown))
+        let entry = if r.call.copies() { v.entry.or(v.entry2) } else { v.entry };
+        entry.is_some_and(|e| matches!(self.procs.ofds[e.ofd as usize].kind, Kind::Regular | Kind::Unknown))
     }
 
     /// Descriptor tables, positions, mappings. Also done for operations that are not replayed, since what
@@ -226,20 +242,43 @@ impl Planner {
                 }
                 Ok(())
             }
-            Call::Munmap | Call::Msync => {
+            c if c.on_mapping() => {
                 let known = &mut self.procs.maps[maps].value;
                 let hit = known.range(..=r.aux).next_back().filter(|(at, m)| r.aux < at.saturating_add(m.len_bytes));
-                let Some((at, len, s)) = hit.map(|(at, m)| (*at, m.len_bytes, m.slot)) else {
+                let Some((at, m)) = hit.map(|(at, m)| (*at, *m)) else {
                     return Err(Skip::NoMapping);
                 };
-                *fd = s as i32;
+                *fd = m.slot as i32;
                 // Where in the mapping it begins.
                 kept.offset2_bytes = r.aux - at;
-                kept.len_bytes = r.len_bytes.min(at.saturating_add(len) - r.aux).max(0);
-                if r.call == Call::Munmap && r.ret == 0 && r.aux == at && kept.len_bytes >= len {
-                    known.remove(&at);
-                    self.procs.free_map(r.task as usize, s);
+                kept.len_bytes = r.len_bytes.min(at.saturating_add(m.len_bytes) - r.aux).max(0);
+                let whole = r.aux == at && r.len_bytes.saturating_add(PAGE_BYTES - 1) >= m.len_bytes;
+                if r.call == Call::Mremap {
+                    if !whole || r.flags & !i64::from(libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) != 0 {
+                        return Err(Skip::NoMapping);
+                    }
+                    if r.ret > 0 {
+                        known.remove(&at);
+                        known.insert(r.ret, Mapped { len_bytes: r.aux2, ..m });
+                    }
                 }
+                if r.call == Call::Munmap && r.ret == 0 && whole {
+                    known.remove(&at);
+                    self.procs.free_map(r.task as usize, m.slot);
+                }
+                Ok(())
+            }
+            c if c.touches() => {
+                let known = &self.procs.maps[maps].value;
+                let holds = |m: &&Mapped| {
+                    m.file == r.file
+                        && (c != Call::Dirty || m.stores())
+                        && r.offset_bytes >= m.offset_bytes
+                        && r.offset_bytes - m.offset_bytes < m.len_bytes
+                };
+                let m = known.values().filter(holds).max_by_key(|m| m.stores()).copied().ok_or(Skip::NoMapping)?;
+                *fd = m.slot as i32;
+                kept.offset2_bytes = r.offset_bytes - m.offset_bytes;
                 Ok(())
             }
             _ => Ok(()),

@@ -54,6 +54,8 @@ kinds! {
     Descriptor = "descriptor",
     /// Working directory and umask of threads that share them.
     Directory = "directory",
+    /// Locks on a file: one that is dropped, or refused, and the next that is asked for.
+    Lock = "lock",
     /// A thread's end before what its parent did next.
     Life = "life",
     /// Whatever had returned before another call was entered.
@@ -96,7 +98,7 @@ pub enum OrderMode {
     /// All that names, files, open file descriptions and descriptors demand.
     #[default]
     Resource,
-    /// Only descriptors, ends of threads, and that a name is made before it is used.
+    /// Only descriptors, locks, ends of threads, and that a name is made before it is used.
     Thread,
     /// What `Resource` keeps, and that whatever had returned before a call was entered has returned before it.
     Global,
@@ -120,7 +122,7 @@ impl OrderMode {
         use EdgeKind::*;
         match self {
             Self::Resource => Kinds::of(EdgeKind::ALL).without(Kinds::of(&[Global])),
-            Self::Thread => Kinds::of(&[Name, Tree, Descriptor, Life]),
+            Self::Thread => Kinds::of(&[Name, Tree, Descriptor, Lock, Life]),
             Self::Global => Kinds::of(EdgeKind::ALL),
             Self::None => Kinds::NONE,
         }

@@ -8,6 +8,15 @@ use crate::{
     view::View,
 };
 
+/// Whose extended attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AttributesOf {
+    /// A file that was opened.
+    File(i64),
+    /// A name whose file never was.
+    Place(NodeId),
+}
+
 impl Planner {
     pub(crate) fn names_change(&mut self, r: &Rec, v: &View) {
         let (ok, node, node2) = (r.ret >= 0, v.node, v.node2);
@@ -65,6 +74,11 @@ impl Planner {
                 self.names.prove_present(node, Kind::Directory, None);
                 let place = self.procs.of(r.task as usize).place;
                 self.procs.places[place].value.cwd = Ok(node);
+            }
+            Call::Chroot if node != NO_NODE => {
+                self.names.prove_present(node, Kind::Directory, None);
+                let place = self.procs.of(r.task as usize).place;
+                self.procs.places[place].value.root = node;
             }
             // A directory that was removed while open lists nothing, and proves nothing of the name.
             c if c.lists() && node != NO_NODE && self.names.exists(node) != Some(false) => {
@@ -208,6 +222,30 @@ impl Planner {
         }
     }
 
+    /// Attributes that came and went, and what a handle stands for.
+    pub(crate) fn attributes_change(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 {
+            return;
+        }
+        if r.call == Call::NameToHandleAt && r.value != NONE {
+            let by_fd = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+            let node = if v.node == NO_NODE { by_fd } else { v.node };
+            if node != NO_NODE {
+                self.handles.insert(self.input.texts.paths.bytes(r.value).into(), node);
+            }
+        }
+        let (sets, removes) = (r.call.sets_attribute(), r.call.removes_attribute());
+        if r.name == NONE || !(sets || removes) {
+            return;
+        }
+        let name = self.input.texts.paths.bytes(r.name);
+        let all = self.named.entry(self.attributes_of(r, v)).or_default();
+        all.retain(|n| **n != *name);
+        if sets {
+            all.push(name.into());
+        }
+    }
+
     /// What results say of permission bits; before names change.
     pub(crate) fn modes_told(&mut self, r: &Rec, v: &View) {
         if r.ret < 0 || v.node == NO_NODE {
@@ -236,6 +274,8 @@ impl Planner {
             v.entry.is_some_and(|e| matches!(self.procs.ofds[e.ofd as usize].kind, Kind::Regular | Kind::Unknown));
         let file =
             if r.file != NO_ID { r.file } else { v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file) };
+        let behind2 = || v.entry2.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);
+        let file2 = if r.file2 != NO_ID { r.file2 } else { behind2() };
         match r.call {
             c if c.reads() && regular && r.offset_bytes != NO_ID => {
                 self.sizes.read(file, r.offset_bytes, r.len_bytes, r.ret);
@@ -247,12 +287,13 @@ impl Planner {
                     // A short copy may have other causes than the end of the file.
                     self.sizes.read(file, r.offset_bytes, r.ret, r.ret);
                 }
-                if r.offset2_bytes != NO_ID && r.file2 != NO_ID {
-                    self.sizes.wrote(r.file2, r.offset2_bytes, r.ret);
-                } else if r.file2 != NO_ID {
-                    self.sizes.written_somewhere(r.file2);
+                if r.offset2_bytes != NO_ID && file2 != NO_ID {
+                    self.sizes.wrote(file2, r.offset2_bytes, r.ret);
+                } else if file2 != NO_ID {
+                    self.sizes.written_somewhere(file2);
                 }
             }
+            c if c.touches() => self.sizes.read(r.file, r.offset_bytes.max(0), 1, 1),
             Call::Mmap if regular && r.offset_bytes != NO_ID && r.len_bytes > 0 => {
                 // A mapping reaches into the file's last page at least.
                 self.sizes.read(file, r.offset_bytes, 1, 1);

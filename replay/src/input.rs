@@ -1,7 +1,7 @@
 //! The reel as a replay needs it: compact records, paths as the kernel's bytes, and no more of it in memory than is in use.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     ffi::CStr,
 };
 
@@ -12,7 +12,7 @@ use ioreel_traces::{
 };
 
 use crate::{
-    Call, ReplayError,
+    Call, ReplayError, Skip,
     bytes::{Get, Put},
     feed::{Feed, FileFeed, Waiting},
     names::Kind,
@@ -202,8 +202,10 @@ const TEXT_BYTES: usize = 48 << 20;
 /// A reel as it is planned from.
 #[derive(Debug)]
 pub struct Input {
-    /// Operations of other sources, which are not replayed; ioreel's own are none of them.
-    pub other_layers: i64,
+    /// Operations of other sources, which are not replayed, by source; ioreel's own are none of them.
+    pub other_layers: BTreeMap<Skip, i64>,
+    /// Calls that a replay does not know, by name.
+    pub unknown: BTreeMap<String, i64>,
     /// Threads, by start; those that only operations tell of are added as they come.
     pub tasks: Vec<rows::Task>,
     /// Program starts, by time.
@@ -262,7 +264,8 @@ impl Input {
         // Of those there from the start, threads follow the task whose descriptors they share.
         tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
         let mut input = Self {
-            other_layers: 0,
+            other_layers: BTreeMap::new(),
+            unknown: BTreeMap::new(),
             task_index: tasks.iter().enumerate().map(|(i, t)| (t.task_id, i as u32)).collect(),
             tasks,
             execs: reel.read::<rows::Exec>()?,
@@ -388,8 +391,11 @@ impl Input {
 
     /// Adds an operation; one of an unknown thread brings its thread along.
     fn push(&mut self, row: u32, op: &Op) {
-        if op.source != *"syscall" {
-            self.other_layers += i64::from(op.source != *"tool");
+        let touch = op.source == *"fault";
+        if op.source != *"syscall" && !touch {
+            if op.source != *"tool" {
+                *self.other_layers.entry(Skip::of_source(&op.source)).or_default() += 1;
+            }
             return;
         }
         let next = self.tasks.len() as u32;
@@ -399,9 +405,16 @@ impl Input {
         }
         let texts = &mut self.texts;
         let mut path = |p: &Option<Text>| p.as_ref().map_or(NONE, |t| texts.intern(t));
-        let call = Call::of(&op.op, op.flags.unwrap_or(0), op.name.as_deref());
+        let call = match touch {
+            true => Call::of_touch(&op.op),
+            false => Call::of(&op.op, op.flags.unwrap_or(0), op.name.as_deref()),
+        };
+        if call == Call::Other {
+            let name = op.name.as_ref().filter(|_| op.op == *"ioctl").unwrap_or(&op.op).to_string();
+            *self.unknown.entry(name).or_default() += 1;
+        }
         let (first, second, name) = (path(&op.path), path(&op.path2), path(&op.name));
-        let value = op.value.as_ref().filter(|_| call.sets_attribute());
+        let value = op.value.as_ref().filter(|_| call.sets_attribute() || call.has_handle());
         let rec = Rec {
             call,
             name,
@@ -427,7 +440,8 @@ impl Input {
             offset2_bytes: op.offset2_bytes.unwrap_or(NO_ID),
             len_bytes: op.len_bytes.unwrap_or(0),
             flags: op.flags.unwrap_or(0),
-            aux: op.aux.unwrap_or(0),
+            // Of an open it says whether that made the file; of one by handle, the handle's type.
+            aux: op.aux.filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
             aux2: op.aux2.unwrap_or(0),
             ..Rec::none()
         };

@@ -11,6 +11,11 @@ use std::{
 
 use libc::{c_long, c_void};
 
+mod attributes;
+mod locks;
+mod memory;
+mod requests;
+
 use crate::{
     Call,
     buffers::{MAX_CALL_BYTES, Sink, Source},
@@ -104,6 +109,23 @@ fn call(number: c_long, args: [i64; 6]) -> i64 {
     -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
+fn ioctl(fd: i64, request: i64, argument: i64) -> i64 {
+    call(libc::SYS_ioctl, [fd, request, argument, 0, 0, 0])
+}
+
+const FICLONERANGE: i64 = 0x4020_940d;
+
+/// What most calls are made of.
+#[derive(Clone, Copy)]
+struct Arguments<'a> {
+    rec: &'a Rec,
+    fd: i64,
+    fd2: i64,
+    /// Addresses of NUL-terminated texts; 0 for none.
+    path: i64,
+    name: i64,
+}
+
 /// One thread's means of issuing calls.
 #[derive(Debug)]
 pub struct Issuer<'a> {
@@ -137,6 +159,9 @@ impl<'a> Issuer<'a> {
         let mode = i64::from(r.mode);
         let len = r.len_bytes.clamp(0, MAX_CALL_BYTES as i64);
         let offset = if r.offset_bytes == NO_ID { 0 } else { r.offset_bytes };
+        // ERANGE: an attribute's name was empty.
+        let name = if r.name == NONE && r.ret == -i64::from(libc::ERANGE) { c"".as_ptr() as i64 } else { path(r.name) };
+        let a = Arguments { rec: r, fd, fd2, path: p, name };
         match r.call {
             Call::Open | Call::Openat | Call::Creat | Call::Openat2 => self.open(r, fd, p, new),
             Call::Close => {
@@ -145,6 +170,8 @@ impl<'a> Issuer<'a> {
                 }
                 self.cells.close(slot_fd as u32)
             }
+            // Refused for a range that is none: none is given again.
+            Call::CloseRange if r.ret < 0 => call(libc::SYS_close_range, [1, 0, 0, 0, 0, 0]),
             Call::CloseRange => {
                 for slot in list.of(&chunk.lists) {
                     self.cells.close(*slot);
@@ -198,17 +225,27 @@ impl<'a> Issuer<'a> {
             Call::Dup | Call::Dup2 | Call::Dup3 | Call::Fcntl => self.duplicate(r, fd, slot_fd, slot_fd2, new),
             Call::Chdir => call(libc::SYS_chdir, [p, 0, 0, 0, 0, 0]),
             Call::Fchdir => call(libc::SYS_fchdir, [fd, 0, 0, 0, 0, 0]),
-            Call::CopyFileRange | Call::Sendfile => copy(r, fd, fd2, len, offset),
+            c if c.copies() && r.ret >= 0 && (slot_fd == BAD_FD || slot_fd2 == BAD_FD) => {
+                self.half_copy(r, slot_fd == BAD_FD, fd, fd2)
+            }
+            Call::CopyFileRange | Call::Sendfile | Call::Splice => copy(r, fd, fd2, len, offset),
             // Numbers close on exec as the plan says; nothing is executed here.
             Call::SetFd => call(libc::SYS_fcntl, [fd, libc::F_SETFD.into(), r.aux, 0, 0, 0]),
             Call::SetFl => call(libc::SYS_fcntl, [fd, libc::F_SETFL.into(), r.aux, 0, 0, 0]),
             Call::Ficlone | Call::Ficlonerange => clone(r, fd, fd2, offset),
-            Call::Setxattr | Call::Lsetxattr | Call::Fsetxattr => {
-                set_attribute(r, chunk.paths.bytes(r.value), fd, p, path(r.name))
+            c if c.sets_attribute() => attributes::set(a, chunk.paths.bytes(r.value)),
+            c if c.gets_attribute() || c.removes_attribute() || c.lists_attributes() => {
+                let room = if len == 0 { 0 } else { self.sink.at(len as usize) as i64 };
+                attributes::other(a, room, len)
             }
-            Call::Removexattr => call(libc::SYS_removexattr, [p, path(r.name), 0, 0, 0, 0]),
-            Call::Lremovexattr => call(libc::SYS_lremovexattr, [p, path(r.name), 0, 0, 0, 0]),
-            Call::Fremovexattr => call(libc::SYS_fremovexattr, [fd, path(r.name), 0, 0, 0, 0]),
+            _ if attributes::has_flags(r) => attributes::flags(a),
+            c if c.is_request() => requests::request(a, &mut self.sink),
+            c if c.locks() || c.asks_for_lock() => locks::lock(r, fd),
+            Call::NameToHandleAt => requests::handle(a),
+            Call::Cachestat => requests::cached(a, offset),
+            Call::Getcwd => call(libc::SYS_getcwd, [self.sink.at(len as usize) as i64, len, 0, 0, 0, 0]),
+            Call::Chroot => call(libc::SYS_chroot, [p, 0, 0, 0, 0, 0]),
+            Call::Sync => requests::sync_all(),
             Call::Fadvise64 => call(libc::SYS_fadvise64, [fd, offset, r.len_bytes, r.flags, 0, 0]),
             Call::Readahead => call(libc::SYS_readahead, [fd, offset, r.len_bytes, 0, 0, 0]),
             Call::Syncfs => call(libc::SYS_syncfs, [fd, 0, 0, 0, 0, 0]),
@@ -220,9 +257,10 @@ impl<'a> Issuer<'a> {
                     _ => call(libc::SYS_fstatfs, [fd, at, 0, 0, 0, 0]),
                 }
             }
-            Call::Mmap => self.map(r, fd, offset, new),
-            Call::Munmap | Call::Msync => self.unmap(r, slot_fd),
-            Call::Other => -i64::from(libc::ENOSYS),
+            Call::Mmap => self.cells.map_again(r, fd, offset, new),
+            c if c.on_mapping() || c.touches() => self.cells.on_mapping(r, slot_fd, &mut self.sink),
+            // Of a splice only one end is a file; an open by handle is planned as one by name.
+            _ => -i64::from(libc::ENOSYS),
         }
     }
 
@@ -269,7 +307,9 @@ impl<'a> Issuer<'a> {
             let iov_len = if i + 1 == count { len - from } else { piece };
             self.iov.push(libc::iovec { iov_base: base.wrapping_add(from).cast::<c_void>(), iov_len });
         }
-        let (iov, n) = (self.iov.as_ptr() as i64, count as i64);
+        // A number that the kernel refuses is passed on: it is looked at before the vector.
+        let n = if (0..=1024).contains(&r.aux) { count as i64 } else { r.aux };
+        let iov = self.iov.as_ptr() as i64;
         // The position is passed as two halves; on 64-bit kernels the low half is all of it.
         match r.call {
             Call::Readv => call(libc::SYS_readv, [fd, iov, n, 0, 0, 0]),
@@ -282,6 +322,21 @@ impl<'a> Issuer<'a> {
                 call(number, [fd, iov, n, at, 0, r.flags])
             }
         }
+    }
+
+    /// A copy between a file and something that is none (a pipe, a socket): the file's side of it, as much as was moved.
+    fn half_copy(&mut self, r: &Rec, writes: bool, fd: i64, fd2: i64) -> i64 {
+        let len = r.ret.clamp(0, MAX_CALL_BYTES as i64);
+        let (fd, at, position) =
+            if writes { (fd2, r.offset2_bytes, r.aux & 2 != 0) } else { (fd, r.offset_bytes, r.aux & 1 != 0) };
+        let data = if writes { self.source.at(r.row) as i64 } else { self.sink.at(len as usize) as i64 };
+        let number = match (writes, position || at == NO_ID) {
+            (false, true) => libc::SYS_read,
+            (false, false) => libc::SYS_pread64,
+            (true, true) => libc::SYS_write,
+            (true, false) => libc::SYS_pwrite64,
+        };
+        call(number, [fd, data, len, at, 0, 0])
     }
 
     fn duplicate(&self, r: &Rec, fd: i64, slot_fd: i32, slot_fd2: i32, new: u32) -> i64 {
@@ -297,8 +352,8 @@ impl<'a> Issuer<'a> {
         } else if matches!(r.call, Call::Dup2 | Call::Dup3) && slot_fd2 >= 0 && onto >= 0 && r.ret >= 0 {
             let flags = if cloexec { i64::from(libc::O_CLOEXEC) } else { 0 };
             call(libc::SYS_dup3, [fd, onto.into(), flags, 0, 0, 0])
-        } else if r.ret < 0 && slot_fd >= 0 && r.ret != -i64::from(libc::EBADF) {
-            // A refused number (EINVAL): numbers are not replayed, so the refusal is repeated.
+        } else if r.ret < 0 && slot_fd >= 0 && fd >= 0 {
+            // A refused number (EINVAL, EBADF): numbers are not replayed, so the refusal is repeated.
             return r.ret;
         } else {
             // The number asked for is free in the recording and may be taken here: any other will do.
@@ -317,63 +372,6 @@ impl<'a> Issuer<'a> {
         }
         ret
     }
-
-    fn map(&self, r: &Rec, fd: i64, offset: i64, new: u32) -> i64 {
-        // Addresses are not repeated, nothing is executed, and nothing private is charged in advance.
-        let unwanted = libc::MAP_FIXED
-            | libc::MAP_FIXED_NOREPLACE
-            | libc::MAP_32BIT
-            | libc::MAP_GROWSDOWN
-            | libc::MAP_LOCKED
-            | libc::MAP_HUGETLB;
-        let flags = (r.flags as i32 & !unwanted) | libc::MAP_NORESERVE;
-        let prot = r.mode & !libc::PROT_EXEC;
-        let ret = call(libc::SYS_mmap, [0, r.len_bytes, prot.into(), flags.into(), fd, offset]);
-        if ret > 0 {
-            match self.cells.maps.get(new as usize) {
-                Some(c) => {
-                    c.store(ret, Relaxed);
-                    self.cells.map_bytes[new as usize].store(r.len_bytes, Relaxed);
-                }
-                None => {
-                    call(libc::SYS_munmap, [ret, r.len_bytes, 0, 0, 0, 0]);
-                }
-            }
-        }
-        ret
-    }
-
-    fn unmap(&self, r: &Rec, slot: i32) -> i64 {
-        let Some(cell) = usize::try_from(slot).ok().and_then(|s| self.cells.maps.get(s)) else {
-            return -i64::from(libc::EINVAL);
-        };
-        let base = cell.load(Relaxed);
-        if base == 0 {
-            // The mapping itself failed here.
-            return -i64::from(libc::ENOMEM);
-        }
-        let whole = self.cells.mapped_bytes(slot as u32);
-        let at = base.saturating_add(r.offset2_bytes);
-        if r.call == Call::Msync {
-            return call(libc::SYS_msync, [at, r.len_bytes, r.flags, 0, 0, 0]);
-        }
-        if r.offset2_bytes == 0 && r.len_bytes >= whole {
-            return self.cells.unmap(slot as u32);
-        }
-        // A part: the file goes, the address range stays reserved until the rest is unmapped, since another
-        // thread's mapping in the gap would be unmapped with it.
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        call(libc::SYS_mmap, [at, r.len_bytes, libc::PROT_NONE.into(), flags.into(), -1, 0]).min(0)
-    }
-}
-
-fn set_attribute(r: &Rec, value: &[u8], fd: i64, path: i64, name: i64) -> i64 {
-    let (number, on) = match r.call {
-        Call::Setxattr => (libc::SYS_setxattr, path),
-        Call::Lsetxattr => (libc::SYS_lsetxattr, path),
-        _ => (libc::SYS_fsetxattr, fd),
-    };
-    call(number, [on, name, value.as_ptr() as i64, value.len() as i64, r.aux, 0])
 }
 
 fn stat(r: &Rec, fd: i64, path: i64) -> i64 {
@@ -411,13 +409,12 @@ fn times(r: &Rec, fd: i64, path: i64) -> i64 {
 /// FICLONE and FICLONERANGE; where the target cannot share data it is copied, since what follows needs it.
 fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
     const FICLONE: i64 = 0x4004_9409;
-    const FICLONERANGE: i64 = 0x4020_940d;
     let to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
     // `struct file_clone_range`
     let range = [fd, offset, r.len_bytes, to];
     let ret = match r.call {
-        Call::Ficlone => call(libc::SYS_ioctl, [fd2, FICLONE, fd, 0, 0, 0]),
-        _ => call(libc::SYS_ioctl, [fd2, FICLONERANGE, range.as_ptr() as i64, 0, 0, 0]),
+        Call::Ficlone => ioctl(fd2, FICLONE, fd),
+        _ => ioctl(fd2, FICLONERANGE, range.as_ptr() as i64),
     };
     let cannot = [libc::EOPNOTSUPP, libc::EXDEV, libc::EINVAL, libc::ENOTTY].map(|e| -i64::from(e)).contains(&ret);
     if r.ret < 0 || !cannot {
@@ -445,5 +442,9 @@ fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
         return call(libc::SYS_sendfile, [fd2, fd, from, len, 0, 0]);
     }
     let to = if r.aux & 2 != 0 { 0 } else { ptr::from_mut(&mut to) as i64 };
+    if r.call == Call::Splice {
+        // Between two files: it fails.
+        return call(libc::SYS_splice, [fd, from, fd2, to, len, r.flags]);
+    }
     call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags])
 }

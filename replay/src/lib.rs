@@ -30,13 +30,15 @@ mod feed;
 pub mod fill;
 pub mod followed;
 mod held;
-
+mod in_flight;
 pub mod input;
 pub mod issue;
 mod kind;
 pub mod latencies;
 mod linear;
 mod load;
+pub mod locked;
+mod locking;
 pub mod maps;
 mod merge;
 pub mod names;

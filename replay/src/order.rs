@@ -73,6 +73,7 @@ pub struct Order {
     ofds: Vec<Option<Stamp>>,
     slots: HashMap<u32, Uses>,
     places: HashMap<usize, Uses>,
+    locks: HashMap<i64, Uses>,
     /// Calls in the order in which they took effect, and how many of the first are forgotten: for the global order.
     ended: VecDeque<Stamp>,
     forgotten: u32,
@@ -98,6 +99,7 @@ impl Order {
             ofds: Vec::new(),
             slots: HashMap::new(),
             places: HashMap::new(),
+            locks: HashMap::new(),
             ended: VecDeque::new(),
             forgotten: 0,
             last: HashMap::new(),
@@ -274,9 +276,15 @@ impl Order {
         self.use_of(|o| o.files.entry(file).or_default(), class, EdgeKind::Size);
     }
 
+    /// The step depends on who holds locks on a file (`Read`), or changes it.
+    pub fn lock(&mut self, file: i64, class: Class) {
+        self.use_of(|o| o.locks.entry(file).or_default(), class, EdgeKind::Lock);
+    }
+
     /// Nothing uses the file any more.
     pub fn forget_file(&mut self, file: i64) {
         self.files.remove(&file);
+        self.locks.remove(&file);
     }
 
     /// A new open file description has this number.

@@ -218,6 +218,8 @@ pub struct Plan {
     pub calls: i64,
     /// Operations that are not replayed.
     pub skipped: BTreeMap<Skip, i64>,
+    /// Of these, calls that a replay does not know, by name.
+    pub unknown: BTreeMap<String, i64>,
     /// The name space as the workload left it, and what it says of the start.
     pub names: Names,
     /// Lengths of files at the end, by place, where they are known for certain.

@@ -1,9 +1,6 @@
 //! Walks a reel in an order in which its results can recur, and makes the plan.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-};
+use std::collections::HashMap;
 
 use ioreel_traces::text::to_bytes;
 
@@ -13,14 +10,17 @@ use crate::{
     border::Slice,
     draft::Draft,
     edge::Kinds,
+    effects::AttributesOf,
     followed::Attributes,
     held::Held,
+    in_flight::Load,
     input::{Input, Rec},
     linear::Known,
+    locked::Locked,
     names::{Kind, Names, NodeId, ROOT},
     order::{Order, OrderMode},
     plan::{Act, Plan, TaskPlan},
-    procs::{Maps, Procs},
+    procs::{Entry, Maps, Procs},
     sizes::Sizes,
     store::{DEFAULT_MEMORY_BYTES, Store},
 };
@@ -66,21 +66,6 @@ enum Event {
     Fork(u32),
 }
 
-/// How many operations are in flight.
-#[derive(Debug, Default)]
-struct Load(BinaryHeap<Reverse<i64>>);
-
-impl Load {
-    /// One is entered; entries come in order of time. How many are in flight then, itself included.
-    fn enter(&mut self, start_ns: i64, end_ns: i64) -> u32 {
-        while self.0.peek().is_some_and(|Reverse(end)| *end <= start_ns) {
-            self.0.pop();
-        }
-        self.0.push(Reverse(end_ns));
-        self.0.len() as u32
-    }
-}
-
 /// The planner at work.
 pub(crate) struct Planner {
     pub(crate) options: PlanOptions,
@@ -89,6 +74,11 @@ pub(crate) struct Planner {
     pub(crate) procs: Procs,
     pub(crate) order: Order,
     pub(crate) sizes: Sizes,
+    pub(crate) locked: Locked,
+    /// Extended attributes that the workload set, by file and name.
+    pub(crate) named: HashMap<AttributesOf, Vec<Box<[u8]>>>,
+    /// What handles were for: by their bytes, the place.
+    pub(crate) handles: HashMap<Box<[u8]>, NodeId>,
     pub(crate) tasks: Vec<TaskPlan>,
     /// By thread: the piece of its program that is being made.
     pub(crate) drafts: Vec<Draft>,
@@ -103,9 +93,9 @@ pub(crate) struct Planner {
     pub(crate) calls: i64,
     pub(crate) longest_write_bytes: i64,
     last_end_ns: i64,
-    /// What threads have open, and mapped, before their first step.
     /// Extended attributes before the start, by place.
     pub(crate) attributes: HashMap<NodeId, Attributes>,
+    /// What threads have open, and mapped, before their first step.
     pub(crate) begin: Begin,
     /// Files without a name among them, by file.
     pub(crate) unnamed: HashMap<i64, u32>,
@@ -133,6 +123,9 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         },
         procs: Procs::default(),
         sizes: Sizes::default(),
+        locked: Locked::default(),
+        named: HashMap::new(),
+        handles: HashMap::new(),
         store: Store::new(options.memory_bytes),
         tasks: Vec::new(),
         drafts: Vec::new(),
@@ -165,8 +158,8 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
     if let Some(source) = p.failed {
         return Err(ReplayError::Io { doing: "keeping the plan in the folder for temporary files", source });
     }
-    if p.input.other_layers > 0 {
-        p.skipped.insert(Skip::OtherLayer, p.input.other_layers);
+    for (why, n) in std::mem::take(&mut p.input.other_layers) {
+        *p.skipped.entry(why).or_default() += n;
     }
     p.names.unfold();
     let end_sizes = p.held.iter().filter_map(|(node, file)| Some((node, p.sizes.exact(file)?))).collect();
@@ -180,6 +173,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         tree: p.input.tree,
         calls: p.calls,
         skipped: p.skipped,
+        unknown: p.input.unknown,
         names: p.names,
         sizes: p.sizes,
         longest_write_bytes: p.longest_write_bytes,
@@ -314,6 +308,10 @@ impl Planner {
                 }
             }
         }
+        while let Some(id) = self.before_lock(&rec, pool) {
+            let Some(other) = self.input.take(id) else { break };
+            self.take_effect(*other, pool);
+        }
         self.commit(&rec);
     }
 
@@ -379,6 +377,8 @@ impl Planner {
         let table = self.procs.of(task).table;
         let gone: Vec<i32> =
             self.procs.tables[table].value.iter().filter(|(_, e)| e.cloexec).map(|(fd, _)| *fd).collect();
+        let entries: Vec<Entry> = gone.iter().filter_map(|fd| self.procs.entry(task, *fd)).collect();
+        let unlocks = self.unlocks_of(task, &entries);
         let mut slots = Vec::new();
         for fd in gone {
             let (old, last) = self.procs.remove(task, fd);
@@ -387,7 +387,7 @@ impl Planner {
         }
         if !slots.is_empty() {
             let range = self.slot_list(task, slots);
-            self.push(task, Act::Close(range), i64::MAX, |_| ());
+            self.push(task, Act::Close(range), i64::MAX, |p| p.drop_locks(&unlocks));
         }
         let maps = self.procs.drop_maps(task);
         self.unmap(task, maps);
@@ -405,6 +405,7 @@ impl Planner {
         if !self.procs.of(task).alive {
             return;
         }
+        self.exit_drops_locks(task);
         let (last, maps) = self.procs.exit(task);
         self.unmap(task, maps);
         for file in last {
@@ -432,6 +433,7 @@ impl Planner {
     /// Nothing can be heard of a file any more.
     pub(crate) fn forget(&mut self, file: i64) {
         self.input.files.remove(&file);
+        self.named.remove(&AttributesOf::File(file));
         self.order.forget_file(file);
     }
 

@@ -85,6 +85,13 @@ pub struct Mapped {
     pub flags: i32,
 }
 
+impl Mapped {
+    /// Whether stores reach the file.
+    pub fn stores(&self) -> bool {
+        self.prot & libc::PROT_WRITE != 0 && self.flags & libc::MAP_SHARED != 0
+    }
+}
+
 /// Replayed file mappings by recorded address.
 pub type Maps = BTreeMap<i64, Mapped>;
 

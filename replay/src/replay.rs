@@ -89,6 +89,8 @@ pub struct Summary {
     pub threads: i64,
     /// Operations that cannot be, by reason.
     pub skipped: BTreeMap<String, i64>,
+    /// Of these, calls that a replay does not know, by name.
+    pub unknown: BTreeMap<String, i64>,
     /// Files, directories and links to make first.
     pub prepare_items: i64,
     /// Of these, regular files.
@@ -200,6 +202,7 @@ impl Replay {
             operations: plan.calls,
             threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
             skipped: plan.skipped_by_label(),
+            unknown: plan.unknown.clone(),
             prepare_items: preparation.items.len() as i64,
             prepare_files: preparation.files().0,
             prepare_bytes: preparation.bytes,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
+    Call,
     chunk::Chunk,
     engine::Outcome,
     errno::errno_name,
@@ -99,11 +100,16 @@ pub struct Results {
     pub replay_bytes: Bytes,
 }
 
+/// What says that a file system or kernel cannot do a call at all.
+const CANNOT: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTTY];
+
 /// How a result compares. Different is success against failure, another errno, another byte count on a regular file or
 /// link; descriptors, addresses and how a directory is cut up differ by nature.
 pub fn class(r: &Rec, ret: i64) -> Class {
     let differs = if r.ret < 0 || ret < 0 { r.ret != ret } else { r.call.counts_bytes() && r.regular && r.ret != ret };
-    let cannot = |ret: i64| [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTTY].iter().any(|e| ret == -i64::from(*e));
+    // A file system without FIBMAP says EINVAL.
+    let bmap = |ret: i64| r.call == Call::Fibmap && ret == -i64::from(libc::EINVAL);
+    let cannot = |ret: i64| CANNOT.iter().any(|e| ret == -i64::from(*e)) || bmap(ret);
     match differs {
         false => Class::Same,
         true if r.raced => Class::Benign,
@@ -116,7 +122,7 @@ fn outcome_name(ret: i64) -> String {
     if ret < 0 { errno_name(-ret) } else { "ok".into() }
 }
 
-fn moved(bytes: &mut Bytes, call: crate::Call, ret: i64) {
+fn moved(bytes: &mut Bytes, call: Call, ret: i64) {
     let ret = ret.max(0);
     let to = match call {
         c if c.reads() => &mut bytes.read,

@@ -45,11 +45,30 @@ pub enum Skip {
     Impossible,
     /// Recorded after its thread's end.
     AfterExit,
-    /// No system call of its own: a request to io_uring, a touch of mapped memory.
+    /// A request to io_uring that is none of those a replay makes.
+    Uring,
+    /// A request of Linux AIO.
+    Aio,
+    /// A touch of mapped memory.
+    Touch,
+    /// A descriptor that a message brought.
+    Message,
+    /// Seen by something else than the calls, requests and touches that a replay makes.
     OtherLayer,
 }
 
 impl Skip {
+    /// Why a row that is no system call is left out.
+    pub fn of_source(source: &str) -> Self {
+        match source {
+            "io_uring" => Self::Uring,
+            "aio" => Self::Aio,
+            "fault" => Self::Touch,
+            "scm" => Self::Message,
+            _ => Self::OtherLayer,
+        }
+    }
+
     /// For people, and key in reports and manifests.
     pub fn label(self) -> &'static str {
         match self {
@@ -74,7 +93,11 @@ impl Skip {
             Self::NoMapping => "mapping made out of sight",
             Self::Impossible => "result that cannot be",
             Self::AfterExit => "after its thread's end",
-            Self::OtherLayer => "by io_uring or mapped memory",
+            Self::Uring => "request to io_uring",
+            Self::Aio => "request of Linux AIO",
+            Self::Touch => "touch of mapped memory",
+            Self::Message => "descriptor that a message brought",
+            Self::OtherLayer => "by another layer",
         }
     }
 

@@ -11,6 +11,10 @@ use crate::{
     view::View,
 };
 
+fn changes_place(call: Call) -> bool {
+    matches!(call, Call::Chdir | Call::Fchdir | Call::Umask | Call::Chroot)
+}
+
 impl Planner {
     /// The resources a step uses.
     pub(crate) fn uses(&mut self, r: &Rec, v: &View, call: &Act) {
@@ -25,14 +29,15 @@ impl Planner {
             // Mapping cells share the number space of descriptor cells from the other end.
             match r.call {
                 Call::Mmap if slot != NONE => self.order.slot(!slot, Class::Alone),
-                Call::Munmap => self.order.slot(!(fd as u32), Class::Alone),
-                Call::Msync => self.order.slot(!(fd as u32), Class::Read),
+                Call::Munmap | Call::Mremap => self.order.slot(!(fd as u32), Class::Alone),
+                c if c.on_mapping() || c.touches() => self.order.slot(!(fd as u32), Class::Read),
                 _ => {}
             }
         }
         if let Act::Call { fd, fd2, slot, list, .. } = *call
             && shared_table
-            && !matches!(r.call, Call::Munmap | Call::Msync)
+            && !r.call.on_mapping()
+            && !r.call.touches()
         {
             let closes = r.call == Call::Close && ok;
             if fd >= 0 {
@@ -49,12 +54,8 @@ impl Planner {
                 self.order.slot(s, Class::Alone);
             }
         }
-        if shared_place && (v.relative || matches!(r.call, Call::Chdir | Call::Fchdir | Call::Umask)) {
-            let class = if ok && matches!(r.call, Call::Chdir | Call::Fchdir | Call::Umask) {
-                Class::Alone
-            } else {
-                Class::Read
-            };
+        if shared_place && (v.relative || changes_place(r.call)) {
+            let class = if ok && changes_place(r.call) { Class::Alone } else { Class::Read };
             self.order.place(u.place, class);
         }
         if let Some(e) = v.entry {
@@ -118,7 +119,7 @@ impl Planner {
                     let append = v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends());
                     if append || grows(self, file, r.offset_bytes) { Some(Class::Add) } else { Some(Class::Read) }
                 }
-                c if c.copies() => Some(Class::Read),
+                c if c.copies() || c.dedupes() || c.touches() => Some(Class::Read),
                 // All that was written before is shared.
                 c if c.clones() => Some(Class::Alone),
                 c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => Some(Class::Alone),

@@ -1,5 +1,7 @@
 //! Whether a replay did what the original did, when it did it; and if not, why.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::{
@@ -10,7 +12,7 @@ use crate::{
     outcomes::Outcomes,
     pace::{Clockwork, Pace},
     plan::Plan,
-    results::{Results, results},
+    results::{Class, Results, results},
     timing::{Timing, timing},
 };
 
@@ -27,13 +29,15 @@ const ENOUGH: i64 = 100;
 pub struct Limits {
     /// Results that are wrong, a count.
     pub wrong: i64,
+    /// Results of calls that one of the two file systems cannot do, a count.
+    pub unsupported: i64,
     /// The replayer's own lateness: p99 at paces that have times, the mean at the others.
     pub own_lateness_ns: i64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { wrong: 0, own_lateness_ns: DEFAULT_MAX_OWN_LATENESS_NS }
+        Self { wrong: 0, unsupported: 0, own_lateness_ns: DEFAULT_MAX_OWN_LATENESS_NS }
     }
 }
 
@@ -110,8 +114,8 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, lost: i64) -> Vec<String> 
     if classes.wrong > limits.wrong {
         why.push(format!("{} results are wrong", classes.wrong));
     }
-    if classes.unsupported > 0 {
-        why.push(format!("{} calls are not supported here, or were not there", classes.unsupported));
+    if classes.unsupported > limits.unsupported {
+        why.push(unsupported(j));
     }
     if j.timing.early > 0 {
         why.push(format!("{} operations were issued early", j.timing.early));
@@ -137,6 +141,19 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, lost: i64) -> Vec<String> 
         why.push(format!("{} names of the tree left behind differ", tree.differing));
     }
     why
+}
+
+/// Which calls this file system cannot do, and how many that are. What the original's could not is left out beforehand.
+fn unsupported(j: &Judgement) -> String {
+    let mut by_call: BTreeMap<String, i64> = BTreeMap::new();
+    for d in j.results.differences.iter().filter(|d| d.class == Class::Unsupported) {
+        *by_call.entry(format!("{} ({})", d.op, d.replayed)).or_default() += d.count;
+    }
+    let words: Vec<String> = by_call.into_iter().map(|(call, n)| format!("{n} {call}")).collect();
+    let c = j.results.classes;
+    let all = (c.same + c.benign + c.unsupported + c.wrong).max(1) as f64;
+    let share = c.unsupported as f64 / all * 100.0;
+    format!("{} calls ({share:.2} %) cannot be done on this file system: {}", c.unsupported, words.join(", "))
 }
 
 fn sentence(j: &Judgement, plan: &Plan, dry: bool) -> String {
@@ -167,6 +184,9 @@ fn outcomes_in_words(j: &Judgement) -> String {
     }
     if c.wrong > 0 {
         out += &format!(", {} are wrong, which was allowed", c.wrong);
+    }
+    if c.unsupported > 0 {
+        out += &format!(", {} cannot be done on this file system, which was allowed", c.unsupported);
     }
     if j.tree.is_some() {
         out += ", so is the tree left behind";

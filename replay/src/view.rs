@@ -2,8 +2,9 @@
 
 use crate::{
     Call, Skip,
+    effects::AttributesOf,
     input::{NO_FD, NO_ID, NONE, Rec},
-    names::{Kind, NO_NODE, NodeId},
+    names::{Kind, NO_NODE, NodeId, ROOT},
     plan::{BAD_FD, CWD},
     planner::Planner,
     procs::Entry,
@@ -85,9 +86,13 @@ impl Planner {
             Some(Skip::Unsupported)
         } else {
             // Where it happened says more than how it failed: EAGAIN is a pipe's everyday answer.
-            let foreign = Skip::foreign_cause(r.ret)
-                // Another file system may well have attributes, or share data.
-                || failed_with(r, libc::EOPNOTSUPP) && (r.name != NONE || r.call.clones());
+            let refused = r.call.locks() && failed_with(r, libc::EAGAIN) && self.is_refused(r, &v);
+            let foreign = Skip::foreign_cause(r.ret) && !refused
+                // What the original's file system could not do, another one may.
+                || failed_with(r, libc::EOPNOTSUPP) || failed_with(r, libc::ENOTTY)
+                || r.call.locks() && failed_with(r, libc::EDEADLK)
+                // A 32-bit program that had not asked for large files.
+                || r.call == Call::Ftruncate && failed_with(r, libc::EINVAL) && r.len_bytes > i32::MAX.into();
             skip.or(foreign.then_some(Skip::ForeignCause))
         };
         v
@@ -97,12 +102,61 @@ impl Planner {
         if r.call.sets_attribute() && r.value == NONE {
             return Err(Skip::NoValue);
         }
+        if r.call == Call::OpenByHandleAt {
+            return self.look_at_handle(r, v);
+        }
         let path_call = match r.call {
-            Call::Close | Call::CloseRange | Call::Umask | Call::Munmap | Call::Msync => false,
+            Call::Close | Call::CloseRange | Call::Umask => false,
+            c if c.on_mapping() || c.touches() => false,
             Call::Utimensat | Call::Futimesat | Call::Statx if r.path == NONE => false,
             c => self.takes_path(c),
         };
-        if path_call { self.look_at_paths(r, v) } else { self.look_at_fds(r, v) }
+        if path_call { self.look_at_paths(r, v) } else { self.look_at_fds(r, v) }?;
+        let gets = r.call.gets_attribute() || r.call.removes_attribute();
+        let must_be_there = gets || r.call.sets_attribute() && r.aux & i64::from(libc::XATTR_REPLACE) != 0;
+        let shows = r.ret >= 0 && must_be_there || failed_with(r, libc::ERANGE) || failed_with(r, libc::EEXIST);
+        if r.name != NONE && shows && !r.call.is_request() && !self.has_attribute(r, v) {
+            return Err(Skip::NoValue);
+        }
+        Ok(())
+    }
+
+    /// A handle stands for the place that it was asked for by; what is opened by one is opened by name.
+    fn look_at_handle(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+        if r.ret < 0 {
+            return Err(Skip::ForeignCause);
+        }
+        let value = if r.value == NONE { &[][..] } else { self.input.texts.paths.bytes(r.value) };
+        let node = self.handles.get(value).copied().ok_or(Skip::OutOfSight)?;
+        // It may have been renamed since.
+        let here = r.file == NO_ID || self.held.get(node) == Some(r.file);
+        let node = if here { node } else { self.held.name_of(r.file).unwrap_or(node) };
+        let root = self.procs.places[self.procs.of(r.task as usize).place].value.root;
+        if root != ROOT || self.names.exists(node) != Some(true) {
+            return Err(Skip::OutOfSight);
+        }
+        v.node = node;
+        self.names.area(node).map_or(Ok(()), Err)
+    }
+
+    /// Whose attributes a call is about.
+    pub(crate) fn attributes_of(&self, r: &Rec, v: &View) -> AttributesOf {
+        let by_fd = v.entry.filter(|_| v.node == NO_NODE || r.path == NONE);
+        match by_fd.map(|e| self.procs.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID) {
+            Some(file) => AttributesOf::File(file),
+            None => self.held.get(v.node).map_or(AttributesOf::Place(v.node), AttributesOf::File),
+        }
+    }
+
+    fn has_attribute(&mut self, r: &Rec, v: &View) -> bool {
+        let by_fd = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+        let node = if v.node == NO_NODE { by_fd } else { v.node };
+        let pre = if node == NO_NODE { NO_NODE } else { self.names.pre(node) };
+        let name = self.input.texts.paths.bytes(r.name);
+        if self.attributes.get(&pre).is_some_and(|all| all.contains_key(name)) {
+            return true;
+        }
+        self.named.get(&self.attributes_of(r, v)).is_some_and(|all| all.iter().any(|n| **n == *name))
     }
 
     fn takes_path(&self, call: Call) -> bool {
@@ -145,6 +199,18 @@ impl Planner {
                     | Call::Removexattr
                     | Call::Lremovexattr
                     | Call::Statfs
+                    | Call::Getxattr
+                    | Call::Lgetxattr
+                    | Call::Getxattrat
+                    | Call::Listxattr
+                    | Call::Llistxattr
+                    | Call::Listxattrat
+                    | Call::Setxattrat
+                    | Call::Removexattrat
+                    | Call::FileGetattr
+                    | Call::FileSetattr
+                    | Call::NameToHandleAt
+                    | Call::Chroot
             )
     }
 
@@ -162,16 +228,20 @@ impl Planner {
         v.entry = self.procs.entry(r.task as usize, fd);
         v.entry2 = self.procs.entry(r.task as usize, r.fd2);
         match r.call {
-            Call::Umask => Ok(()),
+            Call::Umask | Call::Sync | Call::Getcwd => {
+                v.relative = r.call == Call::Getcwd;
+                Ok(())
+            }
             // Handled where the mappings are.
-            Call::Munmap | Call::Msync => Ok(()),
+            c if c.on_mapping() || c.touches() => Ok(()),
             Call::CloseRange => Ok(()),
             Call::Mmap if r.flags as i32 & libc::MAP_ANONYMOUS != 0 || fd < 0 => Err(Skip::NoFile),
+            c if c.copies() => self.look_at_both_ends(r, v),
             _ => {
                 let (slot, _) = self.descriptor(r, fd, r.file)?;
                 v.fd = slot;
                 v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
-                if r.call.copies() || r.call.clones() {
+                if r.call.clones() || r.call.dedupes() {
                     let (slot2, _) = self.descriptor(r, r.fd2, r.file2)?;
                     v.fd2 = slot2;
                 } else if matches!(r.call, Call::Dup2 | Call::Dup3) {
@@ -189,6 +259,23 @@ impl Planner {
                 Ok(())
             }
         }
+    }
+
+    /// Of a copy between a file and a pipe or socket the file's side is replayed.
+    fn look_at_both_ends(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+        let (from, to) = (self.descriptor(r, r.fd, r.file), self.descriptor(r, r.fd2, r.file2));
+        let flows = |why: &Skip| matches!(why, Skip::Pipe | Skip::Socket | Skip::Device);
+        (v.fd, v.fd2) = match (from, to) {
+            (Ok(from), Ok(to)) => (from.0, to.0),
+            (Ok(from), Err(why)) if flows(&why) && r.ret >= 0 => (from.0, BAD_FD),
+            (Err(why), Ok(to)) if flows(&why) && r.ret >= 0 => (BAD_FD, to.0),
+            (Err(why), _) | (_, Err(why)) => return Err(why),
+        };
+        // A pipe has no place, and no position.
+        v.entry = v.entry.filter(|_| v.fd != BAD_FD);
+        v.entry2 = v.entry2.filter(|_| v.fd2 != BAD_FD);
+        v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+        Ok(())
     }
 
     fn look_at_paths(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {

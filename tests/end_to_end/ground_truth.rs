@@ -15,10 +15,11 @@ use ioreel_traces::{
 
 use crate::{
     harness::{
-        assert_valid,
+        assert_valid, describe,
         device::Device,
+        ioreel,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-        record, succeed, temp_dir, text,
+        record, run, succeed, temp_dir, text,
     },
     workload::{
         self, EXIT_CODES, THREADS,
@@ -70,7 +71,86 @@ pub(crate) fn the_reel_holds_exactly_what_was_done(fs: Fs) {
     let counted = workload::NOT_RECORDED_32.len() * logs.len();
     assert_eq!(reel.manifest.left_out["calls by the 32-bit entry that are not recorded"], counted as i64);
     assert_valid(&path);
+    replays(fs, &path);
 }
+
+/// All that a replay issues of these calls ends as it did, in its order, and leaves the same tree.
+fn replays(fs: Fs, reel: &Path) {
+    let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let output = run(&mut ioreel(["replay", text(reel), "--target", text(target.path()), "--json"]));
+    let report: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(&output)));
+    let verdict = &report["verdict"];
+    let classes = &verdict["results"]["classes"];
+    let differing = &verdict["results"]["differences"];
+    assert_eq!((&classes["wrong"], &classes["unsupported"]), (&0.into(), &0.into()), "{} {differing:#}", fs.name());
+    let edges = verdict["timing"]["edges"].as_object().unwrap();
+    assert!(edges.values().all(|e| e["violations"] == 0), "{edges:?}");
+    assert_eq!((&verdict["tree"]["differing"], &verdict["missing"]), (&0.into(), &0.into()), "{:#}", verdict["tree"]);
+    let left_out = report["summary"]["unknown"].as_object().unwrap();
+    for (call, _) in left_out {
+        assert!(NOT_REPLAYED.contains(&call.as_str()), "{call} is not replayed: {left_out:?}");
+    }
+}
+
+/// Calls that a replay leaves out: they reach beyond the target (mounts, quotas, whole devices and file systems), are about no
+/// file, or hand out descriptors of other processes.
+const NOT_REPLAYED: [&str; 54] = [
+    "BLKDISCARD",
+    "BLKFLSBUF",
+    "BLKGETSIZE64",
+    "BLKZEROOUT",
+    "BTRFS_IOC_SNAP_CREATE",
+    "BTRFS_IOC_SNAP_CREATE_V2",
+    "BTRFS_IOC_SNAP_DESTROY",
+    "BTRFS_IOC_SNAP_DESTROY_V2",
+    "BTRFS_IOC_SUBVOL_CREATE",
+    "BTRFS_IOC_SUBVOL_CREATE_V2",
+    "FIFREEZE",
+    "FITHAW",
+    "FITRIM",
+    "FS_IOC_ENABLE_VERITY",
+    "FS_IOC_SETFSLABEL",
+    "fcntl",
+    "fsconfig",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "io_cancel",
+    "io_destroy",
+    "io_getevents",
+    "io_pgetevents",
+    "io_setup",
+    "io_submit",
+    "ioctl",
+    "listmount",
+    "memfd_create",
+    "memfd_secret",
+    "mount",
+    "mount_setattr",
+    "move_mount",
+    "open_tree",
+    "open_tree_attr",
+    "pidfd_getfd",
+    "pivot_root",
+    "process_madvise",
+    "quotactl",
+    "quotactl_fd",
+    "recvmmsg",
+    "recvmsg",
+    "remap_file_pages",
+    "sendmmsg",
+    "sendmsg",
+    "setns",
+    "statmount",
+    "swapoff",
+    "swapon",
+    "tee",
+    "umount2",
+    "unshare",
+    "ustat",
+    "vmsplice",
+];
 
 /// The calls of `docs/calls.md`, by both entries, with the commands of fcntl and the requests of ioctl. Requests to
 /// io_uring have a test of their own.

@@ -80,6 +80,6 @@ fn flags_of_descriptors_change() {
     d.io(1, "write", 4, 0, 1, -i64::from(libc::EBADF));
     let (dir, report) = replay(d);
     assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
-    assert_eq!(report.summary.skipped.values().sum::<i64>(), 1, "the lock alone: {:?}", report.summary.skipped);
+    assert!(report.summary.skipped.is_empty(), "{:?}", report.summary.skipped);
     assert_eq!(fs::metadata(dir.path().join("t/w/kept")).unwrap().len(), 12);
 }

@@ -1,0 +1,194 @@
+//! Lets locks take effect in the model, and with them what closes descriptors.
+
+use crate::{
+    Call,
+    input::{NO_ID, Rec},
+    locked::{Lock, Owner},
+    order::{Class, FINISH},
+    plan::{Act, Range},
+    planner::Planner,
+    procs::Entry,
+    view::View,
+};
+
+impl Planner {
+    /// The lock that a call asks for, and on which file.
+    pub(crate) fn lock_of(&self, r: &Rec, v: &View) -> Option<(i64, Lock)> {
+        let entry = v.entry?;
+        let ofd = &self.procs.ofds[entry.ofd as usize];
+        let file = ofd.file;
+        if r.call == Call::Flock {
+            let exclusive = match r.flags as i32 & !libc::LOCK_NB {
+                libc::LOCK_SH => Some(false),
+                libc::LOCK_EX => Some(true),
+                _ => None,
+            };
+            return Some((file, Lock { owner: Owner::Flock(entry.ofd), from: 0, to: i64::MAX, exclusive }));
+        }
+        let base = match r.aux2 as i32 {
+            libc::SEEK_CUR => ofd.pos.unwrap_or(0),
+            libc::SEEK_END => self.sizes.size(file).unwrap_or(0),
+            _ => 0,
+        };
+        let start = base.saturating_add(if r.offset_bytes == NO_ID { 0 } else { r.offset_bytes });
+        let (from, to) = match r.len_bytes {
+            0 => (start, i64::MAX),
+            len if len < 0 => (start.saturating_add(len), start),
+            len => (start, start.saturating_add(len)),
+        };
+        let owner = match r.call {
+            Call::OfdSetLk | Call::OfdSetLkw | Call::OfdGetLk => Owner::Ofd(entry.ofd),
+            _ => Owner::Table(self.procs.of(r.task as usize).table),
+        };
+        let exclusive = match r.mode {
+            libc::F_WRLCK => Some(true),
+            libc::F_RDLCK => Some(false),
+            _ => None,
+        };
+        Some((file, Lock { owner, from, to, exclusive }))
+    }
+
+    /// Whether somebody stands in the way of this lock as things are.
+    pub(crate) fn is_refused(&self, r: &Rec, v: &View) -> bool {
+        self.lock_of(r, v).is_some_and(|(file, lock)| self.locked.conflict(file, lock).is_some())
+    }
+
+    /// A lock was granted while somebody else's stands in its way: among the calls in flight are those that dropped it.
+    /// Their numbers, those that come first.
+    pub(crate) fn before_lock(&mut self, r: &Rec, pool: &[(u32, u32)]) -> Option<u32> {
+        if !r.call.locks() || r.ret < 0 || self.locked.is_empty() {
+            return None;
+        }
+        let v = self.view(r);
+        let (file, lock) = self.lock_of(r, &v)?;
+        let owner = self.locked.conflict(file, lock)?;
+        let found = pool.iter().find_map(|(id, row)| {
+            if !self.input.is_at_hand(*id, *row) {
+                return None;
+            }
+            let other = self.input.take(*id)?;
+            let drops = self.drops(&other, file, owner);
+            self.input.recs[*id as usize] = Some(other);
+            drops.then_some(*id)
+        });
+        if found.is_none() {
+            // Dropped out of sight.
+            self.locked.release(file, owner);
+        }
+        found
+    }
+
+    /// Whether a call takes a lock on the file away from this owner.
+    fn drops(&mut self, r: &Rec, file: i64, owner: Owner) -> bool {
+        if r.ret < 0 {
+            return false;
+        }
+        if r.call.locks() {
+            let v = self.view(r);
+            return self.lock_of(r, &v).is_some_and(|(f, lock)| (f, lock.owner) == (file, owner));
+        }
+        self.closes(r).into_iter().any(|e| self.dropped_with(r.task as usize, e).contains(&(file, owner)))
+    }
+
+    /// Descriptors that a call is about to close.
+    fn closes(&self, r: &Rec) -> Vec<Entry> {
+        let task = r.task as usize;
+        let one = |fd: i32| self.procs.entry(task, fd).into_iter().collect();
+        match r.call {
+            _ if r.ret < 0 || self.locked.is_empty() => Vec::new(),
+            Call::Close => one(r.fd),
+            Call::Dup2 | Call::Dup3 if r.fd != r.fd2 => one(r.fd2),
+            Call::CloseRange if r.flags == 0 => {
+                let table = &self.procs.tables[self.procs.of(task).table].value;
+                table
+                    .iter()
+                    .filter(|(fd, _)| (r.fd as u32..=r.fd2 as u32).contains(&(**fd as u32)))
+                    .map(|(_, e)| *e)
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Locks that go with a descriptor of a task.
+    fn dropped_with(&self, task: usize, entry: Entry) -> Vec<(i64, Owner)> {
+        let ofd = &self.procs.ofds[entry.ofd as usize];
+        let mut owners = vec![Owner::Table(self.procs.of(task).table)];
+        if ofd.refs <= 1 {
+            owners.extend([Owner::Ofd(entry.ofd), Owner::Flock(entry.ofd)]);
+        }
+        owners.into_iter().filter(|o| self.locked.holds(ofd.file, *o)).map(|o| (ofd.file, o)).collect()
+    }
+
+    /// Locks that go with what a call closes; to be asked before it closes them.
+    pub(crate) fn unlocks(&self, r: &Rec) -> Vec<(i64, Owner)> {
+        let closed = self.closes(r);
+        closed.into_iter().flat_map(|e| self.dropped_with(r.task as usize, e)).collect()
+    }
+
+    /// The same of descriptors that close by themselves.
+    pub(crate) fn unlocks_of(&self, task: usize, entries: &[Entry]) -> Vec<(i64, Owner)> {
+        if self.locked.is_empty() {
+            return Vec::new();
+        }
+        entries.iter().flat_map(|e| self.dropped_with(task, *e)).collect()
+    }
+
+    /// The step that is being made uses locks.
+    pub(crate) fn uses_of_locks(&mut self, r: &Rec, v: &View, unlocks: &[(i64, Owner)]) {
+        if r.call.locks() || r.call.asks_for_lock() {
+            let changes = r.call.locks() && r.ret >= 0;
+            if let Some((file, _)) = self.lock_of(r, v) {
+                self.order.lock(file, if changes { Class::Alone } else { Class::Read });
+            }
+        }
+        self.drop_locks(unlocks);
+    }
+
+    /// The step that is being made drops these locks.
+    pub(crate) fn drop_locks(&mut self, unlocks: &[(i64, Owner)]) {
+        for (file, owner) in unlocks {
+            self.order.lock(*file, Class::Alone);
+            self.locked.release(*file, *owner);
+        }
+    }
+
+    /// A lock call took effect.
+    pub(crate) fn locks_change(&mut self, r: &Rec, v: &View) {
+        if r.call.locks()
+            && r.ret >= 0
+            && let Some((file, lock)) = self.lock_of(r, v)
+        {
+            self.locked.set(file, lock);
+        }
+    }
+
+    /// The last thread of a descriptor table is about to end: what the table holds is dropped when all its threads have ended.
+    pub(crate) fn exit_drops_locks(&mut self, task: usize) {
+        let table = self.procs.of(task).table;
+        if self.locked.is_empty() || self.procs.tables[table].users > 1 {
+            return;
+        }
+        let entries: Vec<Entry> = self.procs.tables[table].value.values().copied().collect();
+        let unlocks = self.unlocks_of(task, &entries);
+        if unlocks.is_empty() {
+            return;
+        }
+        // A step that does nothing: the end waits for whoever was refused because of these locks.
+        self.push(task, Act::Close(Range::default()), i64::MAX, |p| {
+            unlocks.iter().for_each(|(file, _)| p.order.lock(*file, Class::Alone));
+        });
+        let threads = (0..self.procs.uses.len()).filter(|t| self.procs.uses[*t].table == table);
+        for thread in threads.collect::<Vec<_>>() {
+            self.order.begin(thread, FINISH as usize);
+            for (file, _) in &unlocks {
+                // Together: whoever locks next waits for all of them.
+                self.order.lock(*file, Class::Add);
+            }
+        }
+        self.order.edges.clear();
+        for (file, owner) in unlocks {
+            self.locked.release(file, owner);
+        }
+    }
+}
