@@ -136,6 +136,7 @@ calls! {
     Fiemap = "FS_IOC_FIEMAP",
     Fibmap = "FIBMAP",
     Figetbsz = "FIGETBSZ",
+    Tcgets = "TCGETS",
     Fideduperange = "FIDEDUPERANGE",
     Cachestat = "cachestat",
     Getcwd = "getcwd",
@@ -176,6 +177,8 @@ impl Call {
                 libc::F_OFD_SETLKW => Self::OfdSetLkw,
                 _ => Self::Other,
             },
+            // Whether it is a terminal: what libc asks of every file that it prints to.
+            "ioctl" if flags == 0x5401 => Self::Tcgets,
             "ioctl" => name.map(Self::from_name).filter(|c| c.is_request()).unwrap_or(Self::Other),
             _ => Some(Self::from_name(op))
                 .filter(|c| !c.is_request() && !c.is_command() && !c.touches())
@@ -209,6 +212,7 @@ impl Call {
                     | Self::Fiemap
                     | Self::Fibmap
                     | Self::Figetbsz
+                    | Self::Tcgets
             )
     }
 

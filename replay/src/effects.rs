@@ -3,7 +3,7 @@
 use crate::{
     Call,
     input::{NO_FD, NO_ID, NONE, Rec},
-    names::{Kind, NO_NODE, NodeId},
+    names::{Kind, NO_NODE, NodeId, ROOT},
     planner::Planner,
     view::View,
 };
@@ -126,12 +126,33 @@ impl Planner {
         if is(libc::ENOTEMPTY) && node != NO_NODE && !r.call.renames() {
             self.names.prove_present(node, Kind::Directory, None);
         }
+        if is(libc::EACCES) && r.call.stats() && node != NO_NODE && self.options.privileged {
+            self.closed_to_others(node);
+        }
         // Which component is missing is only certain when all but the last are there.
         if is(libc::ENOENT) && node != NO_NODE && !makes && !r.call.renames() && !r.call.links() {
             let parent = self.names.parent(node);
             if self.names.exists(parent) == Some(true) {
                 self.names.prove_absent(node);
             }
+        }
+    }
+
+    /// A user other than root may not search one of the directories that lead to a name: where nothing is known of them, the
+    /// first is made so.
+    fn closed_to_others(&mut self, node: NodeId) {
+        let mut first = None;
+        let mut at = self.names.parent(node);
+        while at != ROOT {
+            if self.names.exists(at).is_none() {
+                first = Some(at);
+            }
+            at = self.names.parent(at);
+        }
+        if let Some(first) = first {
+            self.names.prove_present(first, Kind::Directory, None);
+            let pre = self.names.pre(first);
+            self.sizes.told_mode(pre, 0o700);
         }
     }
 

@@ -108,6 +108,8 @@ pub struct Use {
     pub alive: bool,
     /// It has ended.
     pub ended: bool,
+    /// Effective user at its birth.
+    pub uid: u32,
 }
 
 /// All processes.
@@ -193,7 +195,7 @@ impl Procs {
         self.tables.push(Shared { value: BTreeMap::new(), users: 1 });
         self.places.push(Shared { value: place, users: 1 });
         self.maps.push(Shared { value: Maps::new(), users: 1 });
-        self.set(task, Use { table: tables.0, place: tables.1, maps: tables.2, alive: true, ended: false });
+        self.set(task, Use { table: tables.0, place: tables.1, maps: tables.2, alive: true, ended: false, uid: 0 });
     }
 
     fn set(&mut self, task: usize, u: Use) {

@@ -41,6 +41,8 @@ pub enum Skip {
     DirPosition,
     /// On a mapping that is not a replayed one (made before the recording, or inherited by fork).
     NoMapping,
+    /// It was refused for lack of rights, to a task that was root when last heard of: it had become another user.
+    OtherUser,
     /// No kernel gives such a result: a directory moved into itself.
     Impossible,
     /// Recorded after its thread's end.
@@ -91,6 +93,7 @@ impl Skip {
             Self::NeedsRoot => "change of owner needs root",
             Self::DirPosition => "position inside a directory",
             Self::NoMapping => "mapping made out of sight",
+            Self::OtherUser => "refused to a user who is not recorded",
             Self::Impossible => "result that cannot be",
             Self::AfterExit => "after its thread's end",
             Self::Uring => "request to io_uring",

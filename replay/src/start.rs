@@ -66,6 +66,7 @@ impl Planner {
         let area = self.names.area(cwd_node).filter(|a| *a != Skip::Outside);
         let umask = t.umask.unwrap_or(DEFAULT_UMASK);
         self.procs.start_root(i, Place { cwd: area.map_or(Ok(cwd_node), Err), root: root_node, umask });
+        self.procs.uses[i].uid = t.uid.unwrap_or(0) as u32;
         if area.is_none() {
             self.names.prove_present(cwd_node, Kind::Directory, None);
         }

@@ -89,13 +89,23 @@ impl Planner {
             let refused = r.call.locks() && failed_with(r, libc::EAGAIN) && self.is_refused(r, &v);
             let foreign = Skip::foreign_cause(r.ret) && !refused
                 // What the original's file system could not do, another one may.
-                || failed_with(r, libc::EOPNOTSUPP) || failed_with(r, libc::ENOTTY)
+                || failed_with(r, libc::EOPNOTSUPP) || failed_with(r, libc::ENOTTY) && r.call != Call::Tcgets
                 || r.call.locks() && failed_with(r, libc::EDEADLK)
                 // A 32-bit program that had not asked for large files.
                 || r.call == Call::Ftruncate && failed_with(r, libc::EINVAL) && r.len_bytes > i32::MAX.into();
-            skip.or(foreign.then_some(Skip::ForeignCause))
+            let foreign = foreign.then_some(Skip::ForeignCause);
+            skip.or(foreign).or(self.refused_to_other(r, &v).then_some(Skip::OtherUser))
         };
         v
+    }
+
+    /// Root is refused nothing but to execute what nobody may: whoever was, had become another user, by a call that is not recorded.
+    fn refused_to_other(&mut self, r: &Rec, v: &View) -> bool {
+        let root = self.options.privileged && self.procs.of(r.task as usize).uid == 0;
+        let asks_to_execute = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
+            && r.mode & libc::X_OK != 0
+            && (v.node == NO_NODE || self.names.exists(v.node) == Some(true));
+        root && (failed_with(r, libc::EACCES) && !asks_to_execute || failed_with(r, libc::EPERM) && r.call.chowns())
     }
 
     fn look(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {

@@ -59,7 +59,40 @@ for i in range(0, 1 << 20, 8192): m[i:i+5] = b'hello'
 m.flush(); m.close(); os.pwrite(fd, b'end', 1 << 20); os.close(fd)
 ";
 
-pub(crate) const PROGRAMS: [Program; 10] = [
+/// A C project of 24 files, with an archive and a program.
+const PROJECT: &str = r#"mkdir src; cd src; echo '#define A 3' >a.h; echo 'int main(void) { return f1(2) - 5; }' >body
+    for i in $(seq 24); do echo "int f$i(int);"; printf '#include <stdio.h>\n#include "a.h"\nint f%d(int x) { printf("%%d", x); return x * %d + A; }\n' $i $i >f$i.c; done >main.c
+    cat body >>main.c; rm body
+    printf 'OBJ := $(patsubst %%.c,%%.o,$(wildcard *.c))\nall: libf.a prog\nprog: $(OBJ)\n\tgcc -o $@ $^\nlibf.a: $(OBJ)\n\trm -f $@; ar rcs $@ $^\n%%.o: %%.c a.h\n\tgcc -c -O1 $< -o $@\n' >Makefile"#;
+
+/// PostMark, 200 files and 800 transactions.
+const POSTMARK: &str = r#"mkdir mails
+    printf 'set location mails\nset number 200\nset transactions 800\nset seed 7\nset subdirectories 5\nrun\nquit\n' | postmark"#;
+
+/// Lets other users into the folder, and write there.
+const LET_IN: &str = "chmod 777 .; d=$PWD; while [ $d != / ]; do chmod a+x $d; d=$(dirname $d); done";
+
+/// A PostgreSQL server with two clients, as the user that it demands to be.
+const POSTGRES: &str = "PG=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)
+    exec setpriv --reuid=postgres --regid=postgres --clear-groups sh -ec \"
+    $PG/initdb -D data -A trust -U bench >/dev/null
+    $PG/pg_ctl -D data -w -l log -o '-k $PWD -c listen_addresses=' start >/dev/null
+    pgbench -h $PWD -U bench -i -q postgres >/dev/null 2>&1
+    pgbench -h $PWD -U bench -c 2 -t 100 postgres >/dev/null
+    $PG/pg_ctl -D data -w -m fast stop >/dev/null\"";
+
+const MAIL_CONFIG: &str = "(LET_IN)
+    printf 'mail_location = maildir:~/Maildir\nlog_path = %s/log\nmail_fsync = always\nbase_dir = %s/run\n' $PWD $PWD >dovecot.conf
+    for n in $(seq 30); do { printf 'From: a@example.org\nTo: b@example.org\nSubject: %d\n\n' $n; seq $n $((n + 300)); } >message-$n; done";
+
+/// Dovecot delivers messages, and fetches, deletes, searches and copies them by IMAP.
+const DOVECOT: &str = "exec setpriv --reuid=mail --regid=mail --clear-groups env HOME=$PWD/home USER=mail sh -ec '
+    mkdir home; for n in $(seq 30); do /usr/lib/dovecot/dovecot-lda -c dovecot.conf -f a@example.org <message-$n; done
+    doveadm -c dovecot.conf fetch \"uid size.virtual hdr.subject\" all >fetched
+    printf \"a SELECT INBOX\\r\\nb FETCH 1:* (FLAGS BODY[])\\r\\nc STORE 1:5 +FLAGS (\\\\Deleted)\\r\\nd EXPUNGE\\r\\ne SEARCH BODY 77\\r\\nf COPY 1:3 INBOX\\r\\ng LOGOUT\\r\\n\" |
+        /usr/lib/dovecot/imap -c dovecot.conf >told'";
+
+pub(crate) const PROGRAMS: [Program; 14] = [
     Program { name: "tar_pack", before: SOURCE, recorded: "tar cf packed.tar source" },
     Program {
         name: "tar_unpack",
@@ -94,6 +127,10 @@ pub(crate) const PROGRAMS: [Program; 10] = [
     Program { name: "find_grep", before: SOURCE, recorded: "find source -type f -exec grep -l 11 {} + >found; find source -newer found" },
     Program { name: "handed_over", before: "true", recorded: "(HANDED_OVER)" },
     Program { name: "mapped", before: "true", recorded: "(MAPPED)" },
+    Program { name: "compile", before: PROJECT, recorded: "make -s -j2 -C src" },
+    Program { name: "postmark", before: "true", recorded: POSTMARK },
+    Program { name: "postgresql", before: LET_IN, recorded: POSTGRES },
+    Program { name: "dovecot", before: MAIL_CONFIG, recorded: DOVECOT },
 ];
 
 fn shell(script: &str) -> Command {
@@ -102,7 +139,7 @@ fn shell(script: &str) -> Command {
         "(MAPPED)" => python(MAPPED),
         script => {
             let mut c = Command::new("sh");
-            c.args(["-ec", &script.replace("(SOURCE)", SOURCE)]);
+            c.args(["-ec", &script.replace("(SOURCE)", SOURCE).replace("(LET_IN)", LET_IN)]);
             c
         }
     };

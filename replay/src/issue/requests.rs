@@ -58,6 +58,7 @@ pub(super) fn request(a: Arguments<'_>, sink: &mut Sink) -> i64 {
     let at = ptr::from_mut(&mut word) as i64;
     match r.call {
         Call::Fibmap => ioctl(a.fd, FIBMAP, at),
+        Call::Tcgets => ioctl(a.fd, 0x5401, sink.at(64) as i64),
         Call::Figetbsz => ioctl(a.fd, FIGETBSZ, at),
         Call::GetVersion => ioctl(a.fd, FS_IOC_GETVERSION, at),
         Call::SetVersion => ioctl(a.fd, FS_IOC_SETVERSION, at),
