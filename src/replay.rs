@@ -14,6 +14,7 @@ use ioreel_replay::{
     edge::{EdgeKind, Kinds, OrderMode},
     pace::{self, Clockwork, Factor},
     results::Class,
+    scale::Scale,
     spread::Spread,
     store::DEFAULT_MEMORY_BYTES,
     verdict::{DEFAULT_MAX_OWN_LATENESS_NS, Limits},
@@ -81,6 +82,10 @@ pub(crate) struct Args {
     /// out; may be repeated
     #[arg(long, value_name = "FROM=TO", value_parser = map)]
     map: Vec<(PathBuf, PathBuf)>,
+    /// Makes files F times as large, from 0.000001 to 1, and moves what is read and written with them, so that a large tree fits
+    /// a small disk
+    #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
+    scale_footprint: Scale,
     /// Makes the tree that the workload found, writes it out, and ends
     #[arg(long, conflicts_with_all = ["skip_prepare", "dry_run", "output"])]
     prepare_only: bool,
@@ -158,6 +163,10 @@ fn kind(word: &str) -> Result<EdgeKind, String> {
     })
 }
 
+fn scale(text: &str) -> Result<Scale, String> {
+    text.parse().ok().and_then(Scale::new).ok_or_else(|| "not a number from 0.000001 to 1".into())
+}
+
 fn map(text: &str) -> Result<(PathBuf, PathBuf), String> {
     match text.split_once('=') {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
@@ -201,6 +210,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         force: args.force,
         roots: args.root,
         maps: args.map,
+        scale: args.scale_footprint,
         slice: Slice { from_ns: args.from.unwrap_or(0), to_ns: args.to.unwrap_or(i64::MAX) },
         skip_prepare: args.skip_prepare,
         max_bytes: args.max_bytes,

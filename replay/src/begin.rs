@@ -117,6 +117,7 @@ impl Plan {
         for u in &mut self.begin.unnamed {
             let listed = self.sizes.listed.get(&u.node).copied();
             u.size_bytes = self.sizes.bounds.get(&u.node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
+            u.size_bytes = self.sizes.scale().size(u.size_bytes);
         }
     }
 }

@@ -104,7 +104,9 @@ impl Chunk {
         let mut last = 0;
         out.list(&self.recs, |out, r| {
             out.number(r.call as i64);
-            out.number(i64::from(r.in_flight) | i64::from(r.raced) << 1 | i64::from(r.regular) << 2);
+            out.number(
+                i64::from(r.in_flight) | i64::from(r.raced) << 1 | i64::from(r.regular) << 2 | i64::from(r.loose) << 3,
+            );
             out.numbers([
                 r.task.into(),
                 r.row.into(),
@@ -168,6 +170,7 @@ impl Chunk {
                 in_flight: bits & 1 != 0,
                 raced: bits & 2 != 0,
                 regular: bits & 4 != 0,
+                loose: bits & 8 != 0,
                 task,
                 row,
                 start_ns,
@@ -251,6 +254,7 @@ mod tests {
                 call,
                 raced: i % 3 == 0,
                 regular: i % 4 == 0,
+                loose: i % 5 == 0,
                 task: i as u32,
                 row: 7 * i as u32,
                 start_ns: i64::MAX / 2 - 5 * i as i64,

@@ -78,6 +78,7 @@ impl Planner {
         // What had begun before the slice is entered with its beginning.
         rec.start_ns = rec.start_ns.saturating_sub(self.zero_ns).max(0);
         rec.end_ns = rec.end_ns.saturating_sub(self.zero_ns).max(0);
+        self.options.scale.apply(&mut rec);
         let draft = &mut self.drafts[task];
         for index in [&mut rec.path, &mut rec.path2, &mut rec.name, &mut rec.value] {
             if *index != NONE {

@@ -80,6 +80,8 @@ pub struct Rec {
     pub value: u32,
     /// A byte count it returns is one of a regular file or a link.
     pub regular: bool,
+    /// Of a byte count only whether it is 0 is compared: files are not as large as they were.
+    pub loose: bool,
     /// Results do not tell whether it or another overlapping operation took effect first.
     pub raced: bool,
     /// Operations in flight when it was entered, itself included; 0 for what is in flight for other reasons than files.
@@ -98,6 +100,7 @@ impl Rec {
             in_flight: false,
             raced: false,
             regular: false,
+            loose: false,
             task: 0,
             row: 0,
             start_ns: 0,

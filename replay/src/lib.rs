@@ -54,6 +54,7 @@ pub mod procs;
 pub mod progress;
 mod replay;
 pub mod results;
+pub mod scale;
 pub mod sizes;
 mod skip;
 pub mod spread;

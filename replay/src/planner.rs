@@ -21,6 +21,7 @@ use crate::{
     order::{Order, OrderMode},
     plan::{Act, Plan, TaskPlan},
     procs::{Entry, Maps, Procs},
+    scale::Scale,
     sizes::Sizes,
     store::{DEFAULT_MEMORY_BYTES, Store},
 };
@@ -40,6 +41,8 @@ pub struct PlanOptions {
     pub memory_bytes: usize,
     /// The part of the reel to replay.
     pub slice: Slice,
+    /// How much smaller files are.
+    pub scale: Scale,
 }
 
 impl Default for PlanOptions {
@@ -51,6 +54,7 @@ impl Default for PlanOptions {
             privileged: false,
             memory_bytes: DEFAULT_MEMORY_BYTES,
             slice: Slice::default(),
+            scale: Scale::NONE,
         }
     }
 }
@@ -122,7 +126,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
             Order::new(options.order, options.without)
         },
         procs: Procs::default(),
-        sizes: Sizes::default(),
+        sizes: Sizes::new(options.scale),
         locked: Locked::default(),
         named: HashMap::new(),
         handles: HashMap::new(),
@@ -162,7 +166,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         *p.skipped.entry(why).or_default() += n;
     }
     p.names.unfold();
-    let end_sizes = p.held.iter().filter_map(|(node, file)| Some((node, p.sizes.exact(file)?))).collect();
+    let end_sizes = p.held.iter().filter_map(|(node, file)| Some((node, p.sizes.exact_scaled(file)?))).collect();
     let mut plan = Plan {
         end_sizes,
         tasks: p.tasks,

@@ -203,7 +203,9 @@ fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {
         Some(alloc) if size_bytes >= BLOCK_BYTES && alloc <= size_bytes - BLOCK_BYTES => alloc.max(0),
         _ => size_bytes,
     };
-    What::Regular { size_bytes, data_bytes }
+    let scale = plan.sizes.scale();
+    let size = scale.size(size_bytes);
+    What::Regular { size_bytes: size, data_bytes: scale.size(data_bytes).min(size) }
 }
 
 /// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot

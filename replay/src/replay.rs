@@ -29,6 +29,7 @@ use crate::{
     plan::Plan,
     planner::{PlanOptions, plan},
     prepare::{self, Preparation},
+    scale::Scale,
     target::{Target, drop_caches},
     timing::tell_dues,
     verdict::{Facts, Judgement, Limits, judge},
@@ -60,6 +61,8 @@ pub struct Config {
     pub force: bool,
     /// The part of the reel to replay.
     pub slice: Slice,
+    /// How much smaller files are than they were.
+    pub scale: Scale,
     /// Limits of what is prepared and replayed.
     pub roots: Vec<PathBuf>,
     /// Directories of the reel, and others that take their places: see [`crate::maps`].
@@ -118,6 +121,8 @@ pub struct Report {
     pub catch_up: &'static str,
     /// Calls were skipped.
     pub dry_run: bool,
+    /// How much smaller files were made; 1 for not.
+    pub scale_footprint: f64,
     /// The part of the reel that was replayed; null for all of it.
     pub slice: Option<Slice>,
     /// Operations issued.
@@ -192,6 +197,7 @@ impl Replay {
             without: config.without,
             memory_bytes: config.memory_bytes,
             slice: config.slice,
+            scale: config.scale,
             roots,
             privileged: privilege.root,
         };
@@ -330,6 +336,7 @@ impl Replay {
             order: config.order.name(),
             catch_up: config.clockwork.catch_up.name(),
             dry_run: dry,
+            scale_footprint: config.scale.get(),
             slice: Some(config.slice).filter(|s| !s.is_whole()),
             done: outcomes.len(),
             elapsed_ns,

@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::names::{NO_NODE, NodeId};
+use crate::{
+    names::{NO_NODE, NodeId},
+    scale::Scale,
+};
 
 /// What a file takes at least on the target: its data in whole blocks.
 pub const BLOCK_BYTES: i64 = 4096;
@@ -10,7 +13,9 @@ pub const BLOCK_BYTES: i64 = 4096;
 #[derive(Clone, Debug, Default)]
 struct FileSize {
     size: Option<i64>,
-    /// Bytes that take room.
+    /// Its size on the target, where files may be smaller.
+    scaled: i64,
+    /// Bytes that take room there.
     alloc: i64,
     /// Its data is no longer what it was at the start.
     modified: bool,
@@ -51,6 +56,7 @@ pub struct Sizes {
     /// Places that could be executed or searched.
     runnable: HashSet<NodeId>,
     room: i64,
+    scale: Scale,
     /// Most bytes the workload adds at any one time.
     pub peak_bytes: i64,
 }
@@ -60,6 +66,11 @@ fn blocks(bytes: i64) -> i64 {
 }
 
 impl Sizes {
+    /// With files this much smaller.
+    pub fn new(scale: Scale) -> Self {
+        Self { scale, ..Self::default() }
+    }
+
     fn file(&mut self, file: i64) -> &mut FileSize {
         self.files.entry(file).or_default()
     }
@@ -73,6 +84,7 @@ impl Sizes {
     pub fn opened(&mut self, file: i64, pre: NodeId, created: bool) {
         let listed = self.listed.get(&pre).copied();
         let fresh = !self.files.contains_key(&file);
+        let scale = self.scale;
         let f = self.file(file);
         if created {
             *f = FileSize { size: Some(0), modified: true, made: true, exact: true, ..FileSize::default() };
@@ -80,15 +92,18 @@ impl Sizes {
         } else if fresh && pre != NO_NODE {
             f.pre = Some(pre);
             f.size = listed;
-            f.alloc = blocks(listed.unwrap_or(0));
+            f.scaled = scale.size(listed.unwrap_or(0));
+            f.alloc = blocks(f.scaled);
         }
     }
 
     /// A file without a name was open at the start.
     pub fn nameless(&mut self, file: i64, size: Option<i64>) {
+        let scaled = self.scale.size(size.unwrap_or(0));
         let f = self.file(file);
         f.size = size;
-        f.alloc = blocks(size.unwrap_or(0));
+        f.scaled = scaled;
+        f.alloc = blocks(scaled);
         f.unlinked = true;
     }
 
@@ -193,11 +208,14 @@ impl Sizes {
 
     /// `n` bytes were written at `offset`.
     pub fn wrote(&mut self, file: i64, offset: i64, n: i64) {
+        let scale = self.scale;
         let f = self.file(file);
         f.modified = true;
         let end = offset.max(0).saturating_add(n);
         f.size = Some(f.size.unwrap_or(0).max(end));
-        let whole = blocks(f.size.unwrap_or(0));
+        let n = scale.length(offset, n);
+        f.scaled = f.scaled.max(scale.position(offset).max(0).saturating_add(n));
+        let whole = blocks(f.scaled);
         // Whatever lies in a hole takes room for the first time; more than the size it never takes.
         let alloc = f.alloc.saturating_add(blocks(n)).min(whole).max(f.alloc.min(whole));
         let more = alloc - f.alloc;
@@ -207,11 +225,13 @@ impl Sizes {
 
     /// The file's length was set.
     pub fn truncated(&mut self, file: i64, size: i64) {
+        let scaled = self.scale.size(size);
         let f = self.file(file);
         f.modified = true;
         f.size = Some(size);
+        f.scaled = scaled;
         f.exact = true;
-        let alloc = f.alloc.min(blocks(size));
+        let alloc = f.alloc.min(blocks(scaled));
         let more = alloc - f.alloc;
         f.alloc = alloc;
         self.take(more);
@@ -219,12 +239,16 @@ impl Sizes {
 
     /// Room was reserved.
     pub fn reserved(&mut self, file: i64, offset: i64, len: i64, keeps_size: bool) {
+        let scale = self.scale;
         let f = self.file(file);
         f.modified = true;
         let end = offset.max(0).saturating_add(len);
+        let len = scale.length(offset, len);
         if !keeps_size {
             f.size = Some(f.size.unwrap_or(0).max(end));
+            f.scaled = f.scaled.max(scale.position(offset).max(0).saturating_add(len));
         }
+        let end = scale.position(offset).max(0).saturating_add(len);
         let alloc = f.alloc.max(blocks(f.alloc.saturating_add(len).min(end)));
         let more = alloc - f.alloc;
         f.alloc = alloc;
@@ -268,6 +292,16 @@ impl Sizes {
     /// The file's size, when it is known for certain.
     pub fn exact(&self, file: i64) -> Option<i64> {
         self.files.get(&file).filter(|f| f.exact).and_then(|f| f.size)
+    }
+
+    /// The same on the target.
+    pub fn exact_scaled(&self, file: i64) -> Option<i64> {
+        self.files.get(&file).filter(|f| f.exact).map(|f| f.scaled)
+    }
+
+    /// How much smaller files are.
+    pub fn scale(&self) -> Scale {
+        self.scale
     }
 
     /// The file's size, when known.

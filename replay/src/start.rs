@@ -176,7 +176,11 @@ impl Planner {
     pub(crate) fn open_at_start(&mut self, ofd: &Ofd) -> u32 {
         let file = self.where_is(ofd.file, ofd.node, ofd.kind, ofd.flags);
         let temporary = ofd.flags & libc::O_TMPFILE == libc::O_TMPFILE;
-        let flags = if temporary { ofd.flags & !libc::O_TMPFILE } else { ofd.flags };
+        let mut flags = if temporary { ofd.flags & !libc::O_TMPFILE } else { ofd.flags };
+        if !self.options.scale.is_none() {
+            // Positions are given.
+            flags &= !libc::O_APPEND;
+        }
         self.begin.opens.push(OpenAtStart { file, flags, offset_bytes: ofd.pos.unwrap_or(0), needed: false });
         self.begin.opens.len() as u32 - 1
     }

@@ -11,6 +11,7 @@ mod order;
 mod processes;
 mod reel;
 mod results;
+mod scaled;
 mod schedule;
 mod slices;
 mod streams;

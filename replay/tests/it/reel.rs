@@ -6,6 +6,7 @@ use ioreel_replay::{
     Config, Report, Slice,
     edge::{Kinds, OrderMode},
     pace::{CatchUp, Clockwork, Pace},
+    scale::Scale,
     verdict::Limits,
 };
 use ioreel_traces::{
@@ -220,6 +221,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         maps: Vec::new(),
         skip_prepare: false,
         slice: Slice::default(),
+        scale: Scale::NONE,
         max_bytes: None,
         cold: false,
         spin_ns: 50_000,
