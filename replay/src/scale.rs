@@ -109,18 +109,24 @@ impl Scale {
             }
             Call::Lseek if r.ret >= 0 => r.aux = self.position(r.aux),
             Call::Ftruncate | Call::Truncate => r.len_bytes = self.size(r.len_bytes),
-            c if c.copies() || c.clones() => {
+            // Between files it fails, wherever.
+            Call::Splice => {}
+            c if c.copies() || c.clones() || c.dedupes() => {
                 r.loose = true;
                 if known {
                     r.len_bytes = self.length(at, r.len_bytes);
                     if !(c.copies() && r.ret == 0) {
                         r.offset_bytes = self.position(at);
                     }
-                    r.aux &= !1;
+                    if c.copies() {
+                        r.aux &= !1;
+                    }
                 }
                 if r.offset2_bytes != NO_ID && c != Call::Sendfile {
                     r.offset2_bytes = self.position(r.offset2_bytes);
-                    r.aux &= !2;
+                    if c.copies() {
+                        r.aux &= !2;
+                    }
                 }
             }
             Call::Fallocate | Call::Fadvise64 | Call::Readahead | Call::SyncFileRange => {
@@ -128,6 +134,13 @@ impl Scale {
                 r.offset_bytes = self.position(at);
             }
             Call::Mmap if known => r.offset_bytes = self.position(at),
+            c if c.touches() => {
+                // `offset2_bytes` is where in the mapping that is, whose own beginning moved, too.
+                let base = at.saturating_sub(r.offset2_bytes);
+                r.offset2_bytes = self.position(at) - self.position(base);
+                r.len_bytes = self.length(at, r.len_bytes);
+                r.offset_bytes = self.position(at);
+            }
             _ => {}
         }
     }
