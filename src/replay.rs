@@ -1,5 +1,7 @@
 //! `ioreel replay`: re-issues a reel's operations against a mounted file system.
 
+mod block;
+
 use crate::output::{out, tell};
 use std::{
     collections::BTreeMap,
@@ -34,8 +36,8 @@ pub(crate) struct Args {
     /// The reel to replay
     reel: PathBuf,
     /// Directory on the file system to replay on; a path /a/b of the reel becomes DIR/a/b
-    #[arg(long, value_name = "DIR")]
-    target: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "device")]
+    target: Option<PathBuf>,
     /// How time passes: `original` (each operation at its recorded time), `scale=F` (the same, F times as slow), `think` (each thread
     /// computes between operations for as long as it did), `load` (as many in flight as there were), `max` (only order is waited for)
     #[arg(long, default_value = "max", value_parser = pace)]
@@ -104,6 +106,8 @@ pub(crate) struct Args {
     /// Prints JSON instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    block: block::BlockArgs,
 }
 
 const HELP: &str = "\
@@ -187,24 +191,41 @@ fn ns(text: &str, flag: &str) -> anyhow::Result<i64> {
 
 /// Runs it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let clockwork = Clockwork {
+        pace: args.pace,
+        catch_up: match args.catch_up {
+            CatchUp::Shift => pace::CatchUp::Shift,
+            CatchUp::Compress => pace::CatchUp::Compress,
+            CatchUp::None => pace::CatchUp::None,
+        },
+    };
+    let order = match args.order {
+        Order::Resource => OrderMode::Resource,
+        Order::Thread => OrderMode::Thread,
+        Order::Global => OrderMode::Global,
+        Order::None => OrderMode::None,
+    };
+    let spin_ns = ns(&args.spin, "--spin")?;
+    let limits = Limits {
+        wrong: args.max_mismatch,
+        unsupported: args.max_unsupported,
+        own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")?,
+    };
+    let target = match (args.target, args.block.device.clone()) {
+        (_, Some(device)) if args.block.layer == block::Layer::Block => {
+            let (reel, result, dry_run, json) = (args.reel, args.output, args.dry_run, args.json);
+            let common = block::Common { reel, clockwork, order, result, spin_ns, limits, dry_run, json };
+            return block::run(args.block, device, common);
+        }
+        (Some(target), None) => target,
+        _ => anyhow::bail!("--device is what bios are issued on: add --layer block, or name a directory by --target"),
+    };
     let wants_reel = args.output.is_some() && !args.dry_run;
     let replay = Replay::plan(Config {
         reel: args.reel,
-        target: args.target,
-        clockwork: Clockwork {
-            pace: args.pace,
-            catch_up: match args.catch_up {
-                CatchUp::Shift => pace::CatchUp::Shift,
-                CatchUp::Compress => pace::CatchUp::Compress,
-                CatchUp::None => pace::CatchUp::None,
-            },
-        },
-        order: match args.order {
-            Order::Resource => OrderMode::Resource,
-            Order::Thread => OrderMode::Thread,
-            Order::Global => OrderMode::Global,
-            Order::None => OrderMode::None,
-        },
+        target,
+        clockwork,
+        order,
         without: Kinds::of(&args.without),
         result: args.output,
         force: args.force,
@@ -215,12 +236,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         skip_prepare: args.skip_prepare,
         max_bytes: args.max_bytes,
         cold: args.cold,
-        spin_ns: ns(&args.spin, "--spin")?,
-        limits: Limits {
-            wrong: args.max_mismatch,
-            unsupported: args.max_unsupported,
-            own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")?,
-        },
+        spin_ns,
+        limits,
         dry_run: args.dry_run,
         memory_bytes: DEFAULT_MEMORY_BYTES,
     })?;
@@ -379,9 +396,6 @@ fn print_report(r: &Report) {
         duration(v.original_in_calls_ns)
     );
     let t = &v.timing;
-    let line = |s: Spread| {
-        format!("p50 {}  p90 {}  p99 {}  max {}", duration(s.p50), duration(s.p90), duration(s.p99), duration(s.max))
-    };
     out!("lateness    {}  the replayer's own", line(t.own_ns));
     out!("            {}  forced, by the target or by order", line(t.forced_ns));
     if let Some(ppm) = t.drift_ppm {
@@ -415,4 +429,9 @@ fn print_report(r: &Report) {
         tell!("ioreel: {w}");
     }
     out!("{}", v.sentence);
+}
+
+/// Percentiles of a time in a line.
+fn line(s: Spread) -> String {
+    format!("p50 {}  p90 {}  p99 {}  max {}", duration(s.p50), duration(s.p90), duration(s.p99), duration(s.max))
 }

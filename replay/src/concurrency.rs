@@ -26,43 +26,30 @@ pub struct Concurrency {
     pub overlapping_again: Option<f64>,
 }
 
-/// Time with n in flight, by n, from operations by entry.
-#[derive(Default)]
-struct InFlight {
+/// Time with n in flight, by n.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Level {
     time: Vec<f64>,
-    ends: BinaryHeap<Reverse<i64>>,
+    n: usize,
     at: i64,
 }
 
-impl InFlight {
-    fn pass(&mut self, to: i64) {
-        let n = self.ends.len();
-        if self.time.len() <= n {
-            self.time.resize(n + 1, 0.0);
-        }
-        self.time[n] += (to - self.at).max(0) as f64;
-        self.at = to;
-    }
-
-    fn end_until(&mut self, ns: i64) {
-        while let Some(Reverse(end)) = self.ends.peek().copied().filter(|Reverse(end)| *end <= ns) {
-            self.pass(end);
-            self.ends.pop();
-        }
-    }
-
-    fn add(&mut self, start: i64, end: i64) {
+impl Level {
+    /// From now on so many are in flight.
+    pub(crate) fn set(&mut self, now_ns: i64, n: usize) {
         if self.time.is_empty() {
-            self.at = start;
+            self.at = now_ns;
         }
-        self.end_until(start);
-        self.pass(start);
-        self.ends.push(Reverse(end));
+        if self.time.len() <= self.n {
+            self.time.resize(self.n + 1, 0.0);
+        }
+        self.time[self.n] += now_ns.saturating_sub(self.at).max(0) as f64;
+        self.at = self.at.max(now_ns);
+        self.n = n;
     }
 
     /// Shares of the time in which any were.
-    fn shares(mut self) -> Vec<f64> {
-        self.end_until(i64::MAX);
+    pub(crate) fn shares(mut self) -> Vec<f64> {
         if let Some(none) = self.time.first_mut() {
             *none = 0.0;
         }
@@ -71,6 +58,40 @@ impl InFlight {
             self.time.iter_mut().for_each(|t| *t /= all);
         }
         self.time
+    }
+}
+
+/// The same from operations by entry.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    level: Level,
+    ends: BinaryHeap<Reverse<i64>>,
+}
+
+impl InFlight {
+    fn end_until(&mut self, ns: i64) {
+        while let Some(Reverse(end)) = self.ends.peek().copied().filter(|Reverse(end)| *end <= ns) {
+            self.ends.pop();
+            self.level.set(end, self.ends.len());
+        }
+    }
+
+    /// The next by entry; how many are in flight then, itself included.
+    pub(crate) fn add(&mut self, start: i64, end: i64) -> usize {
+        self.end_until(start);
+        self.ends.push(Reverse(end));
+        self.level.set(start, self.ends.len());
+        self.ends.len()
+    }
+
+    /// All have been added.
+    pub(crate) fn level(mut self) -> Level {
+        self.end_until(i64::MAX);
+        self.level
+    }
+
+    fn shares(self) -> Vec<f64> {
+        self.level().shares()
     }
 }
 
@@ -98,20 +119,26 @@ pub fn concurrency(plan: &Plan, outcomes: &Outcomes) -> Concurrency {
         open.push((r.end_ns, me));
         then.add(r.start_ns, r.end_ns);
     });
-    outcomes.by_issue().for_each(|o| now.add(o.start_ns, o.end_ns));
-    let (then, now) = (then.shares(), now.shares());
-    let (mut apart, mut distance) = (0.0, 0.0);
-    for n in 0..then.len().max(now.len()) {
-        apart += then.get(n).unwrap_or(&0.0) - now.get(n).unwrap_or(&0.0);
-        distance += f64::abs(apart);
-    }
-    Concurrency {
-        original_mean: mean(&then),
-        original_max: most(&then),
-        replay_mean: mean(&now),
-        replay_max: most(&now),
-        distance,
-        overlapping_again: (pairs > 0).then(|| again as f64 / pairs as f64),
+    outcomes.by_issue().for_each(|o| _ = now.add(o.start_ns, o.end_ns));
+    Concurrency::of(&then.shares(), &now.shares(), (pairs > 0).then(|| again as f64 / pairs as f64))
+}
+
+impl Concurrency {
+    /// From the shares of time with n in flight, by n, then and now.
+    pub(crate) fn of(then: &[f64], now: &[f64], overlapping_again: Option<f64>) -> Self {
+        let (mut apart, mut distance) = (0.0, 0.0);
+        for n in 0..then.len().max(now.len()) {
+            apart += then.get(n).unwrap_or(&0.0) - now.get(n).unwrap_or(&0.0);
+            distance += f64::abs(apart);
+        }
+        Self {
+            original_mean: mean(then),
+            original_max: most(then),
+            replay_mean: mean(now),
+            replay_max: most(now),
+            distance,
+            overlapping_again,
+        }
     }
 }
 
@@ -123,7 +150,7 @@ mod tests {
     fn time_is_shared_out_by_the_number_in_flight() {
         // One for 10, two for 10, none for 10 (left out), one for 20.
         let mut flight = InFlight::default();
-        [(0, 20), (10, 20), (30, 50)].iter().for_each(|(start, end)| flight.add(*start, *end));
+        [(0, 20), (10, 20), (30, 50)].iter().for_each(|(start, end)| _ = flight.add(*start, *end));
         let s = flight.shares();
         assert_eq!(s, [0.0, 0.75, 0.25]);
         assert_eq!((mean(&s), most(&s)), (1.25, 2));

@@ -124,6 +124,14 @@ pub enum ReplayError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Bios cannot be replayed: what, and what to do.
+    #[error("{path}: {why}", path = path.display())]
+    Block {
+        /// The reel, or the device.
+        path: PathBuf,
+        /// The cause and the remedy.
+        why: String,
+    },
     /// Something else the kernel refused.
     #[error("{doing}: {source}")]
     Io {

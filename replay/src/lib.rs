@@ -6,11 +6,13 @@
 //! * [`prepare`] makes the tree that the workload found, [`contain`] keeps all of it inside the target;
 //! * [`engine`] runs a thread's program; [`world`] is the real one: threads, clock and, in [`issue`], the calls;
 //! * [`verdict`] holds the result against the original: [`results`], [`timing`], [`concurrency`], [`latencies`],
-//!   [`endstate`]; [`Replay`] is all of it in a row.
+//!   [`endstate`]; [`Replay`] is all of it in a row;
+//! * [`block`] does the same with what a file system asked of a disk.
 //!
 //! `docs/replay.md` says why it is so.
 
 pub mod begin;
+pub mod block;
 mod border;
 pub mod buffers;
 mod bytes;

@@ -246,7 +246,7 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
 
 /// The slope of lateness over the schedule, by the median of the slopes between any two of some points: a stall, however
 /// long, does not count as drift when it was caught up with.
-struct Drift {
+pub(crate) struct Drift {
     from_ns: i64,
     part_ns: i64,
     /// Of each part: due, and lateness.
@@ -254,19 +254,19 @@ struct Drift {
 }
 
 impl Drift {
-    fn new(from_ns: i64, to_ns: i64) -> Self {
+    pub(crate) fn new(from_ns: i64, to_ns: i64) -> Self {
         let part_ns = (to_ns.saturating_sub(from_ns) / DRIFT_POINTS as i64).max(1);
         Self { from_ns, part_ns, points: vec![None; DRIFT_POINTS + 1] }
     }
 
-    fn add(&mut self, recorded_ns: i64, due_ns: i64, issued_ns: i64) {
+    pub(crate) fn add(&mut self, recorded_ns: i64, due_ns: i64, issued_ns: i64) {
         let part = (recorded_ns.saturating_sub(self.from_ns) / self.part_ns).max(0) as usize;
         if let Some(point @ None) = self.points.get_mut(part) {
             *point = Some((due_ns, issued_ns - due_ns));
         }
     }
 
-    fn ppm(&self) -> Option<f64> {
+    pub(crate) fn ppm(&self) -> Option<f64> {
         let points: Vec<(i64, i64)> = self.points.iter().flatten().copied().collect();
         let span = points.last()?.0 - points.first()?.0;
         if span < DRIFT_SPAN_NS {

@@ -22,7 +22,7 @@ pub const DEFAULT_MAX_OWN_LATENESS_NS: i64 = 1_000_000;
 pub const MAX_DRIFT_PPM: f64 = 1_000.0;
 
 /// Lateness of fewer operations than this says more of the start of a thread than of the replay.
-const ENOUGH: i64 = 100;
+pub(crate) const ENOUGH: i64 = 100;
 
 /// From where on a replay is not faithful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +194,8 @@ fn outcomes_in_words(j: &Judgement) -> String {
     out
 }
 
-fn time(ns: i64) -> String {
+/// A time in words.
+pub(crate) fn time(ns: i64) -> String {
     match ns {
         ..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),

@@ -6,6 +6,7 @@
 mod harness;
 
 mod attribution;
+mod block_replay;
 mod bytes;
 mod contents;
 mod corpus;
@@ -163,6 +164,10 @@ fn tests() -> Vec<Test> {
             body: Box::new(move || ground_truth::the_reel_holds_exactly_what_was_done(fs)),
         });
     }
+    for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
+        let name = format!("block_replay::the_same_places::{}", fs.name());
+        all.push(Test { name, records: true, body: Box::new(move || block_replay::the_same_places(fs)) });
+    }
     on_each_file_system! {
         bytes::a_copy_is_seen_whole
         attribution::data_goes_to_its_file
@@ -293,6 +298,7 @@ fn tests() -> Vec<Test> {
         refusals::a_reel_that_is_there
         refusals::a_full_disk
         replays::a_target_that_does_not_do
+        block_replay::what_is_in_use_is_left_alone
         slices::parts_of_a_program
         daemon::in_the_background
         daemon::as_systemd_keeps_it

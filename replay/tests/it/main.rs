@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod attributes;
+mod bios;
 mod calls;
 mod contained;
 mod files;

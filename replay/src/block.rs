@@ -1,0 +1,179 @@
+//! Replays what a file system asked of a disk: bios, issued again by io_uring on a block device or a file.
+//!
+//! * [`bios`] reads them in the order of their queueing, from a reel's `bio` table or, without one, from its requests;
+//! * [`fit`] finds their place on a device of another size;
+//! * [`order`] says which of the earlier ones each waits for;
+//! * [`device`] opens what they are issued on, and refuses what is in use;
+//! * [`run`] is the loop that issues them, [`ring`] its io_uring;
+//! * [`report`] holds what became of them against the original.
+//!
+//! `docs/replay.md` says why it is so.
+
+mod bios;
+mod device;
+mod fit;
+mod order;
+mod report;
+mod result;
+mod ring;
+mod run;
+
+use std::path::PathBuf;
+
+use ioreel_traces::{
+    Reel,
+    manifest::{Kind, State},
+};
+use serde::Serialize;
+
+use self::{bios::Bios, device::Device, fit::Fitting};
+pub use self::{
+    bios::{Kind as IoKind, Survey},
+    fit::Fit,
+    order::Edge,
+    report::{Difference, Report},
+};
+use crate::{
+    ReplayError,
+    edge::OrderMode,
+    pace::{CatchUp, Clockwork, Pace},
+    verdict::Limits,
+};
+
+/// What to replay, and how.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The reel.
+    pub reel: PathBuf,
+    /// Block device or regular file to replay on.
+    pub device: PathBuf,
+    /// The recorded device whose bios are replayed, by name or number; the one that most bytes were moved on otherwise.
+    pub source: Option<String>,
+    /// Writes, discards and flushes are issued as well.
+    pub allow_writes: bool,
+    /// What becomes of addresses.
+    pub fit: Fit,
+    /// How time passes.
+    pub clockwork: Clockwork,
+    /// What is kept in order.
+    pub order: OrderMode,
+    /// Where the result goes, if anywhere.
+    pub result: Option<PathBuf>,
+    /// Spun away before each deadline.
+    pub spin_ns: i64,
+    /// From where on the replay is not faithful.
+    pub limits: Limits,
+    /// Nothing is issued: to measure the replayer itself.
+    pub dry_run: bool,
+}
+
+/// What is about to be done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The recorded device.
+    pub source: String,
+    /// Its size; what its bios reach to where that is not known.
+    pub source_bytes: i64,
+    /// Where it is replayed.
+    pub device: String,
+    /// Its size.
+    pub device_bytes: i64,
+    /// Its logical block.
+    pub device_block_bytes: i64,
+    /// Whether `bio` or `block` is replayed.
+    pub table: &'static str,
+    #[serde(flatten)]
+    /// What is to be issued.
+    pub survey: Survey,
+}
+
+/// A replay that may begin.
+#[derive(Debug)]
+pub struct BlockReplay {
+    config: Config,
+    reel: Reel,
+    dev: i64,
+    device: Device,
+    fitting: Fitting,
+    /// What will happen.
+    pub summary: Summary,
+}
+
+impl BlockReplay {
+    /// Reads the reel once and opens the device; nothing is issued yet.
+    ///
+    /// # Errors
+    /// When the reel has nothing to replay, when the device will not do, when the recorded addresses do not fit.
+    pub fn plan(config: Config) -> Result<Self, ReplayError> {
+        let reel = Reel::open(&config.reel)?;
+        if reel.manifest.state == State::Recording {
+            return Err(ReplayError::Unfinished { path: config.reel.clone() });
+        }
+        let for_threads = match config.clockwork {
+            Clockwork { catch_up: CatchUp::None, pace } if pace.has_schedule() => Some("--catch-up none"),
+            Clockwork { pace: Pace::Think, .. } => Some("--pace think"),
+            _ => None,
+        };
+        if let Some(option) = for_threads {
+            let why = format!("{option} is for threads, and bios have one schedule for all; leave it out");
+            return Err(ReplayError::Block { path: config.reel, why });
+        }
+        let (table, dev, mut survey) = bios::survey(&reel, config.source.as_deref(), config.allow_writes)?;
+        let known = reel.manifest.device(dev);
+        let source_bytes = known.map_or(0, |d| d.size_bytes).max(survey.reach_bytes);
+        let device = Device::open(&config.device, config.allow_writes, survey.writes > 0)?;
+        let name = known.map(|d| d.name.clone()).filter(|n| !n.is_empty());
+        let source = name.unwrap_or_else(|| ioreel_traces::manifest::dev_name(dev));
+        let fitting = Fitting::new(config.fit, &source, source_bytes, survey.reach_bytes, &device, &config.device)?;
+        survey.longest_bytes = survey.longest_bytes.saturating_add(2 * device.block_bytes);
+        let summary = Summary {
+            source,
+            source_bytes,
+            device: config.device.display().to_string(),
+            device_bytes: device.size_bytes,
+            device_block_bytes: device.block_bytes,
+            table: table.name(),
+            survey,
+        };
+        Ok(Self { config, reel, dev, device, fitting, summary })
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// When io_uring is refused, or the reel cannot be read to its end.
+    pub fn run(self) -> Result<Report, ReplayError> {
+        let writer = match &self.config.result {
+            Some(path) if !self.config.dry_run => Some(result::Result::create(path)?),
+            _ => None,
+        };
+        let bios = Bios::new(&self.reel, self.dev, self.config.allow_writes)?;
+        let outcome = run::run(
+            bios,
+            run::Manner {
+                device: &self.device,
+                fitting: &self.fitting,
+                clockwork: self.config.clockwork,
+                order: self.config.order,
+                spin_ns: self.config.spin_ns,
+                longest_bytes: self.summary.survey.longest_bytes,
+                dry_run: self.config.dry_run,
+                span_ns: (self.summary.survey.first_ns, self.summary.survey.last_ns),
+            },
+            writer.as_ref(),
+        )?;
+        let lost = self.reel.manifest.ledger.get(self.summary.table).map_or(0, |l| l.lost);
+        let made_up = matches!(self.reel.manifest.kind, Kind::Import | Kind::Synthetic);
+        let direct = self.device.direct;
+        let report = Report::new(self.summary, &self.config, outcome, if made_up { 0 } else { lost }, direct);
+        if let Some(writer) = writer {
+            writer.close(&self.reel, &self.config, &self.device, &report, self.dev)?;
+        }
+        Ok(report)
+    }
+}
+
+/// As many at the pace with a number in flight; the others are bounded by the ring alone.
+pub(crate) fn keeps_depth(pace: Pace) -> bool {
+    pace == Pace::Load
+}

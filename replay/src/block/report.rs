@@ -1,0 +1,224 @@
+//! What became of bios, against the original. `docs/replay.md` has the definitions.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Config, Summary, bios::Kind, order::Edge, run::Outcome};
+use crate::{
+    concurrency::Concurrency,
+    errno,
+    latencies::Latency,
+    pace::Pace,
+    spread::{Distance, Spread},
+    verdict::{ENOUGH, MAX_DRIFT_PPM, time},
+};
+
+/// Bios that did not do what they did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Difference {
+    /// What they ask.
+    pub kind: Kind,
+    /// The error's name; `short` for a transfer of less than was asked.
+    pub error: String,
+    /// How many.
+    pub count: i64,
+    /// The device cannot do it at all (EOPNOTSUPP); anything else is wrong.
+    pub unsupported: bool,
+}
+
+/// How a replay of bios went. The members are the JSON: `docs/json.md`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What was to be done.
+    pub summary: Summary,
+    /// As on the command line.
+    pub pace: String,
+    /// As on the command line.
+    pub order: &'static str,
+    /// As on the command line.
+    pub fit: &'static str,
+    /// Nothing was issued.
+    pub dry_run: bool,
+    /// Bios issued and ended.
+    pub done: i64,
+    /// Bytes they moved, discarded or zeroed.
+    pub bytes: i64,
+    /// Those that failed, or moved less.
+    pub differences: Vec<Difference>,
+    /// Of these, all but the unsupported.
+    pub wrong: i64,
+    /// Places that were widened to this device's blocks or shortened to its size.
+    pub adjusted: i64,
+    /// From time 0 to the last end.
+    pub elapsed_ns: i64,
+    /// The same of the original.
+    pub original_elapsed_ns: i64,
+    /// Issue against schedule.
+    pub schedule_ns: Spread,
+    /// Issue against the moment it could have been issued.
+    pub own_ns: Spread,
+    /// That moment against the schedule.
+    pub forced_ns: Spread,
+    /// Share of bios issued within 10 us, 100 us and 1 ms of the schedule.
+    pub within: [f64; 3],
+    /// Issued before their time: always 0.
+    pub early: i64,
+    /// See [`crate::timing::Timing::drift_ppm`].
+    pub drift_ppm: Option<f64>,
+    /// How far inter-arrival times are from the recorded ones; null at paces that do not keep them.
+    pub gaps: Option<Distance>,
+    /// Constraints kept, by kind.
+    pub edges: BTreeMap<Edge, i64>,
+    /// In flight, original against replay.
+    pub concurrency: Concurrency,
+    /// By kind, most of the replay's time first.
+    pub latencies: Vec<Latency>,
+    /// CPU time of the replay, reading the reel included.
+    pub cpu_ns: i64,
+    /// Of which spun before deadlines.
+    pub spun_ns: i64,
+    /// By how much stalls moved the schedule.
+    pub shift_ns: i64,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// Whether it did what the original did, when it did it.
+    pub faithful: bool,
+    /// Why not.
+    pub reasons: Vec<String>,
+    /// All of it in a sentence.
+    pub sentence: String,
+    #[serde(skip)]
+    pub(super) epoch_ns: i64,
+    /// Some had to wait for room in the ring.
+    #[serde(skip)]
+    held: bool,
+}
+
+impl Report {
+    pub(super) fn new(summary: Summary, config: &Config, o: Outcome, lost: i64, direct: bool) -> Self {
+        let differences: Vec<Difference> = o
+            .differing
+            .iter()
+            .map(|((kind, errno), count)| Difference {
+                kind: *kind,
+                error: if *errno == 0 { "short".into() } else { errno::errno_name(i64::from(*errno)) },
+                count: *count,
+                unsupported: *errno == libc::EOPNOTSUPP,
+            })
+            .collect();
+        let mut latencies: Vec<(i64, Latency)> = o
+            .latencies
+            .iter()
+            .map(|(kind, (then, now))| {
+                let (original_ns, replay_ns) = (then.spread(), now.spread());
+                (now.sum(), Latency { op: kind.name(), original_ns, replay_ns, distance: then.distance(now) })
+            })
+            .collect();
+        latencies.sort_by_key(|(sum, _)| -sum);
+        let pace = config.clockwork.pace;
+        let share = |n: i64| n as f64 / o.done.max(1) as f64;
+        let mut out = Self {
+            pace: pace.name(),
+            order: config.order.name(),
+            fit: config.fit.name(),
+            dry_run: config.dry_run,
+            done: o.done,
+            bytes: o.bytes,
+            wrong: differences.iter().filter(|d| !d.unsupported).map(|d| d.count).sum(),
+            differences,
+            adjusted: o.adjusted,
+            elapsed_ns: o.last_end_ns,
+            original_elapsed_ns: o.original_last_end_ns,
+            schedule_ns: o.schedule.spread(),
+            own_ns: o.own.spread(),
+            forced_ns: o.forced.spread(),
+            within: o.within.map(share),
+            early: o.early,
+            drift_ppm: o.drift_ppm,
+            gaps: pace.has_schedule().then(|| o.gaps.0.distance(&o.gaps.1)).flatten(),
+            edges: o.edges.iter().map(|(kind, e)| (*kind, e.edges)).collect(),
+            concurrency: Concurrency::of(&o.then.shares(), &o.now.shares(), None),
+            latencies: latencies.into_iter().map(|(_, l)| l).collect(),
+            cpu_ns: o.cpu_ns,
+            spun_ns: o.spun_ns,
+            shift_ns: o.shift_ns,
+            warnings: Vec::new(),
+            faithful: false,
+            reasons: Vec::new(),
+            sentence: String::new(),
+            epoch_ns: o.epoch_ns,
+            held: o.held > 0,
+            summary,
+        };
+        if !direct {
+            out.warnings.push("this file cannot be reached past the page cache: times are the cache's".into());
+        }
+        if o.held > 0 {
+            out.warnings.push(format!(
+                "no more than {} bios are in flight at once: {} times one had to wait for that",
+                super::ring::MOST_IN_FLIGHT,
+                o.held
+            ));
+        }
+        out.reasons = out.reasons(config, lost);
+        out.faithful = out.reasons.is_empty();
+        out.sentence = out.sentence();
+        out
+    }
+
+    fn reasons(&self, config: &Config, lost: i64) -> Vec<String> {
+        let mut why = Vec::new();
+        if lost > 0 {
+            why.push(format!("{lost} events of the original were lost while recording"));
+        }
+        let missing = self.summary.survey.ios - self.done;
+        if missing != 0 {
+            why.push(format!("{missing} bios were not issued"));
+        }
+        if self.wrong > config.limits.wrong {
+            why.push(format!("{} bios failed or moved less than was asked", self.wrong));
+        }
+        let unsupported: i64 = self.differences.iter().filter(|d| d.unsupported).map(|d| d.count).sum();
+        if unsupported > config.limits.unsupported {
+            why.push(format!("{unsupported} bios ask for what this device cannot do"));
+        }
+        if self.early > 0 {
+            why.push(format!("{} bios were issued early", self.early));
+        }
+        let timed = config.clockwork.pace.has_schedule();
+        let own = if timed { self.own_ns.p99 } else { self.own_ns.mean };
+        // At the pace of a number in flight, and at the most that is held, waiting is not the replayer's doing.
+        let counts = timed || config.clockwork.pace == Pace::Max && !self.held;
+        if counts && own > config.limits.own_lateness_ns && self.own_ns.count >= ENOUGH {
+            why.push(format!("the replayer itself was late ({} {})", if timed { "p99" } else { "mean" }, time(own)));
+        }
+        if let Some(ppm) = self.drift_ppm.filter(|ppm| ppm.abs() > MAX_DRIFT_PPM) {
+            let whose = if self.forced_ns.p50 > self.own_ns.p50 { "the device is too slow" } else { "the replayer is" };
+            why.push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
+        }
+        why
+    }
+
+    fn sentence(&self) -> String {
+        let subject = if self.dry_run { "The replayer" } else { "The replay" };
+        if !self.faithful {
+            return format!("{subject} is not faithful: {}.", self.reasons.join("; "));
+        }
+        let own = time(self.own_ns.p99);
+        if self.dry_run {
+            return format!("The replayer keeps up, with nothing issued: its own lateness is {own} at p99.");
+        }
+        let left: i64 = self.summary.survey.skipped.values().sum();
+        let but = if left > 0 {
+            let share = left as f64 / (left + self.done).max(1) as f64 * 100.0;
+            format!(", of what was replayed: {share:.1} % of bios were left out")
+        } else {
+            String::new()
+        };
+        format!(
+            "The replay is faithful{but}: {} bios did what they did, none before its time or out of order, own lateness {own} at p99.",
+            self.done
+        )
+    }
+}

@@ -1,0 +1,145 @@
+//! The io_uring that bios are issued by.
+
+use std::{io, os::fd::AsRawFd, time::Duration};
+
+use io_uring::{
+    IoUring, opcode, squeue,
+    types::{Fd, FsyncFlags, SubmitArgs, Timespec},
+};
+use rustix::fs::FallocateFlags;
+
+use super::{bios::Kind, device::Device, fit::Place};
+use crate::{
+    ReplayError,
+    buffers::{Sink, Source},
+};
+
+/// Most in flight at once.
+pub(super) const MOST_IN_FLIGHT: usize = 4096;
+/// `BLOCK_URING_CMD_DISCARD` of `include/uapi/linux/blkdev.h`, Linux 6.12: `_IO(0x12, 0)`.
+const BLOCK_URING_CMD_DISCARD: u32 = 0x12 << 8;
+/// `BLKDISCARD` of `include/uapi/linux/fs.h`.
+const BLKDISCARD: libc::c_ulong = 0x1277;
+
+/// Issues, and tells of ends.
+pub(super) struct Ring {
+    uring: IoUring,
+    fd: Fd,
+    is_device: bool,
+    /// The kernel has no way to discard by io_uring: it is done at once, with all else waiting.
+    discards_here: bool,
+    source: Source,
+    sink: *mut u8,
+    /// What `sink` points into.
+    _sink: Sink,
+}
+
+fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> ReplayError {
+    move |source| ReplayError::Io { doing, source }
+}
+
+impl Ring {
+    /// For transfers of up to `longest_bytes`.
+    pub(super) fn new(device: &Device, longest_bytes: i64) -> Result<Self, ReplayError> {
+        let longest = usize::try_from(longest_bytes).unwrap_or(0).max(4096);
+        let make = || {
+            let quick = IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(MOST_IN_FLIGHT as u32);
+            // Linux before 6.0 has no such setup.
+            quick.or_else(|_| IoUring::new(MOST_IN_FLIGHT as u32))
+        };
+        let uring = make().map_err(failed("setting up io_uring (is kernel.io_uring_disabled set?)"))?;
+        let mut sink = Sink::default();
+        let at = sink.at(longest);
+        Ok(Self {
+            uring,
+            fd: Fd(device.file.as_raw_fd()),
+            is_device: device.dev != 0,
+            discards_here: false,
+            source: Source::new(1, longest)?,
+            sink: at,
+            _sink: sink,
+        })
+    }
+
+    fn push(&mut self, number: u64, entry: squeue::Entry) -> Result<(), ReplayError> {
+        let entry = entry.user_data(number);
+        loop {
+            // SAFETY: buffers of reads and writes are mappings that live as long as the ring, at least as long as the transfer:
+            // its length was found by the survey that they were made for. What reads leave there is never looked at.
+            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+                return Ok(());
+            }
+            self.submit()?;
+        }
+    }
+
+    /// Queues a transfer; [`Ring::submit`] hands it to the kernel.
+    pub(super) fn issue(&mut self, number: u64, kind: Kind, place: Place, fua: bool) -> Result<(), ReplayError> {
+        let (offset, len) = (place.offset as u64, place.len as u64);
+        let entry = match kind {
+            Kind::Read => opcode::Read::new(self.fd, self.sink, len as u32).offset(offset).build(),
+            Kind::Write => {
+                let flags = if fua { libc::RWF_DSYNC } else { 0 };
+                let data = self.source.at(number as u32);
+                opcode::Write::new(self.fd, data, len as u32).offset(offset).rw_flags(flags).build()
+            }
+            Kind::Discard if self.is_device => {
+                let mut cmd = [0; 16];
+                cmd[..8].copy_from_slice(&len.to_ne_bytes());
+                opcode::UringCmd16::new(self.fd, BLOCK_URING_CMD_DISCARD).cmd(cmd).addr(Some(offset)).build()
+            }
+            Kind::Discard => self.fallocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len),
+            Kind::WriteZeroes => self.fallocate(FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, offset, len),
+            Kind::Flush => opcode::Fsync::new(self.fd).flags(FsyncFlags::DATASYNC).build(),
+        };
+        self.push(number, entry)
+    }
+
+    fn fallocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> squeue::Entry {
+        opcode::Fallocate::new(self.fd, len).offset(offset).mode(mode.bits().cast_signed()).build()
+    }
+
+    /// A discard that io_uring refused: `Some(result)` where that was for want of a way to do it.
+    pub(super) fn discard_again(&mut self, place: Place, refused: i32) -> Option<i32> {
+        let unknown = refused == -libc::EOPNOTSUPP || refused == -libc::EINVAL;
+        if !self.is_device || !(unknown || self.discards_here) {
+            return None;
+        }
+        let range = [place.offset as u64, place.len as u64];
+        // SAFETY: the ioctl reads two numbers from where it is pointed to.
+        let done = unsafe { libc::ioctl(self.fd.0, BLKDISCARD, range.as_ptr()) };
+        self.discards_here |= done == 0;
+        Some(if done == 0 { 0 } else { -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) })
+    }
+
+    /// Hands all that is queued to the kernel.
+    pub(super) fn submit(&mut self) -> Result<(), ReplayError> {
+        match self.uring.submit() {
+            // The kernel is short of memory or of room for ends: these are taken out next, and it is asked again.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)) => Ok(()),
+            other => other.map(|_| ()).map_err(failed("submitting to io_uring")),
+        }
+    }
+
+    /// Waits for an end, `at_most` so long; hands over what is queued too.
+    pub(super) fn wait(&mut self, at_most: Option<Duration>) -> Result<(), ReplayError> {
+        let done = match at_most {
+            Some(time) => {
+                let time = Timespec::from(time);
+                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+            None => self.uring.submit_and_wait(1),
+        };
+        match done {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ETIME | libc::EAGAIN | libc::EBUSY | libc::EINTR)) => {
+                Ok(())
+            }
+            other => other.map(|_| ()).map_err(failed("waiting for io_uring")),
+        }
+    }
+
+    /// Numbers and results of what has ended since.
+    pub(super) fn ends(&mut self, out: &mut Vec<(u64, i32)>) {
+        out.extend(self.uring.completion().map(|c| (c.user_data(), c.result())));
+    }
+}

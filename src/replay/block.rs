@@ -1,0 +1,179 @@
+//! `ioreel replay --layer block`: re-issues a reel's bios on a device or a file.
+
+use crate::output::{out, tell};
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::ValueEnum;
+use ioreel_replay::block::{self, BlockReplay, Config, Report};
+
+use super::line;
+use crate::{
+    columns::count,
+    units::{bytes, duration},
+};
+
+/// Arguments of this layer.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Replay of bios")]
+pub(crate) struct BlockArgs {
+    /// What is replayed: calls on a mounted file system, or what a file system asked of a disk
+    #[arg(long, value_enum, default_value = "file")]
+    pub(super) layer: Layer,
+    /// Block device or file to issue bios on; reads alone, unless --allow-writes
+    #[arg(
+        long,
+        value_name = "PATH",
+        required_if_eq("layer", "block"),
+        conflicts_with_all = ["target", "force", "root", "from", "to", "map", "prepare_only", "skip_prepare", "max_bytes", "cold", "without", "scale_footprint"]
+    )]
+    pub(super) device: Option<PathBuf>,
+    /// Issues writes, discards and flushes as well: what is on the device is lost
+    #[arg(long, requires = "device")]
+    allow_writes: bool,
+    /// The recorded device, by name or number; the one that moved most bytes otherwise
+    #[arg(long, value_name = "NAME", requires = "device")]
+    source: Option<String>,
+    /// What becomes of addresses on a device of another size
+    #[arg(long, value_enum, default_value = "exact", requires = "device")]
+    fit: Fit,
+}
+
+/// What is replayed.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    /// Calls
+    File,
+    /// Bios
+    Block,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Fit {
+    /// They stay; a device that is too small is refused
+    Exact,
+    /// Pieces of 16 MiB move closer together in the proportion of the sizes
+    Scale,
+    /// Those beyond the end begin again at the start
+    Wrap,
+}
+
+/// What both layers have.
+pub(super) struct Common {
+    pub(super) reel: PathBuf,
+    pub(super) clockwork: ioreel_replay::pace::Clockwork,
+    pub(super) order: ioreel_replay::edge::OrderMode,
+    pub(super) result: Option<PathBuf>,
+    pub(super) spin_ns: i64,
+    pub(super) limits: ioreel_replay::verdict::Limits,
+    pub(super) dry_run: bool,
+    pub(super) json: bool,
+}
+
+#[derive(serde::Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Runs it.
+pub(super) fn run(args: BlockArgs, device: PathBuf, common: Common) -> anyhow::Result<ExitCode> {
+    let replay = BlockReplay::plan(Config {
+        reel: common.reel,
+        device,
+        source: args.source,
+        allow_writes: args.allow_writes,
+        fit: match args.fit {
+            Fit::Exact => block::Fit::Exact,
+            Fit::Scale => block::Fit::Scale,
+            Fit::Wrap => block::Fit::Wrap,
+        },
+        clockwork: common.clockwork,
+        order: common.order,
+        result: common.result,
+        spin_ns: common.spin_ns,
+        limits: common.limits,
+        dry_run: common.dry_run,
+    })?;
+    if !common.json {
+        print_summary(&replay.summary);
+    }
+    let report = replay.run()?;
+    if common.json {
+        out!("{}", serde_json::to_string_pretty(&Document { schema: "ioreel.replay-block/1", report: &report })?);
+    } else {
+        print_report(&report);
+    }
+    Ok(if report.faithful { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+fn print_summary(s: &block::Summary) {
+    let survey = &s.survey;
+    out!(
+        "to replay   {} bios of {} ({}), on {} ({}, blocks of {})",
+        count(survey.ios.unsigned_abs()),
+        s.source,
+        bytes(s.source_bytes),
+        s.device,
+        bytes(s.device_bytes),
+        s.device_block_bytes
+    );
+    for (kind, (n, moved)) in &survey.kinds {
+        out!("            {:>12}  {:<12} {}", count(n.unsigned_abs()), kind.name(), bytes(*moved));
+    }
+    let left: i64 = survey.skipped.values().sum();
+    if left > 0 {
+        let all = (left + survey.ios).max(1) as f64;
+        out!("left out    {} bios, {:.1} %", count(left.unsigned_abs()), left as f64 / all * 100.0);
+        for (why, n) in &survey.skipped {
+            out!("            {:>12}  {:>5.1} %  {why}", count(n.unsigned_abs()), *n as f64 / all * 100.0);
+        }
+    }
+}
+
+fn print_report(r: &Report) {
+    if !r.dry_run {
+        out!("done        {} bios, {}; {} wrong", count(r.done.unsigned_abs()), bytes(r.bytes), r.wrong);
+    }
+    for d in &r.differences {
+        let why = if d.unsupported { "  (this device cannot)" } else { "" };
+        out!("            {:>12}  {}: {}{why}", count(d.count.unsigned_abs()), d.kind.name(), d.error);
+    }
+    if r.adjusted > 0 {
+        out!(
+            "            {:>12}  widened to this device's blocks, or cut to its size",
+            count(r.adjusted.unsigned_abs())
+        );
+    }
+    out!("elapsed     {:>12} to the last end, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
+    out!("lateness    {}  the replayer's own", line(r.own_ns));
+    out!("            {}  forced, by the device or by order", line(r.forced_ns));
+    if let Some(ppm) = r.drift_ppm {
+        out!("drift       {ppm:.1} ppm");
+    }
+    if r.shift_ns > 0 {
+        out!("shifted     {} by stalls", duration(r.shift_ns));
+    }
+    let k = &r.concurrency;
+    out!(
+        "in flight   mean {:.2}, most {}; original mean {:.2}, most {}",
+        k.replay_mean,
+        k.replay_max,
+        k.original_mean,
+        k.original_max
+    );
+    for l in &r.latencies {
+        out!("took        {}  {}", line(l.replay_ns), l.op);
+        out!("            {}  original", line(l.original_ns));
+    }
+    if !r.edges.is_empty() {
+        let kinds: Vec<String> =
+            r.edges.iter().map(|(kind, n)| format!("{} {}", count(n.unsigned_abs()), kind.name())).collect();
+        out!("waited for  {}", kinds.join(", "));
+    }
+    out!("CPU         {}; {} spun before deadlines", duration(r.cpu_ns), duration(r.spun_ns));
+    for w in &r.warnings {
+        tell!("ioreel: {w}");
+    }
+    out!("{}", r.sentence);
+}
