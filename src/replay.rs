@@ -13,6 +13,7 @@ use std::{
 use clap::ValueEnum;
 use ioreel_replay::{
     Config, Phase, Replay, ReplayError, Report, Skip, Slice, Summary,
+    data::{DEFAULT_SEED, DataOptions},
     edge::{EdgeKind, Kinds, OrderMode},
     pace::{self, Clockwork, Factor},
     results::Class,
@@ -88,6 +89,19 @@ pub(crate) struct Args {
     /// a small disk
     #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
     scale_footprint: Scale,
+    /// What a compressor saves of the data in files, from 0 (nothing) to 1 (all) [default: as recorded with --content, else 0]
+    #[arg(long, value_name = "R", value_parser = share)]
+    compressibility: Option<u16>,
+    /// How much of the data that is written repeats other data, in blocks of 4 KiB, from 0 to 1 [default: as recorded with --content,
+    /// else one pattern serves all writes]
+    #[arg(long, value_name = "S", value_parser = share)]
+    duplicates: Option<u16>,
+    /// Makes other data for another number
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    seed: u64,
+    /// Makes data depend on file and position, and checks what is read
+    #[arg(long)]
+    verify: bool,
     /// Makes the tree that the workload found, writes it out, and ends
     #[arg(long, conflicts_with_all = ["skip_prepare", "dry_run", "output"])]
     prepare_only: bool,
@@ -167,6 +181,12 @@ fn kind(word: &str) -> Result<EdgeKind, String> {
     })
 }
 
+/// A share from 0 to 1, in thousandths.
+fn share(text: &str) -> Result<u16, String> {
+    let share = text.parse::<f64>().ok().filter(|s| (0.0..=1.0).contains(s));
+    share.map(|s| (s * 1000.0).round() as u16).ok_or_else(|| "not a number from 0 to 1".into())
+}
+
 fn scale(text: &str) -> Result<Scale, String> {
     text.parse().ok().and_then(Scale::new).ok_or_else(|| "not a number from 0.000001 to 1".into())
 }
@@ -231,6 +251,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         force: args.force,
         roots: args.root,
         maps: args.map,
+        data: DataOptions {
+            seed: args.seed,
+            saved_permille: args.compressibility,
+            repeated_permille: args.duplicates,
+            verify: args.verify,
+        },
         scale: args.scale_footprint,
         slice: Slice { from_ns: args.from.unwrap_or(0), to_ns: args.to.unwrap_or(i64::MAX) },
         skip_prepare: args.skip_prepare,
@@ -419,6 +445,23 @@ fn print_report(r: &Report) {
         k.original_max
     );
     out!("CPU         {}; {} spun before deadlines, waits for a CPU included", duration(r.cpu_ns), duration(r.spun_ns));
+    if let Some(d) = &r.data {
+        let foreign = if d.unchecked_bytes > 0 {
+            format!(", {} copied or moved, not checked", bytes(d.unchecked_bytes))
+        } else {
+            String::new()
+        };
+        out!(
+            "data        {} read as written, {} of them holes; {} wrong{foreign}",
+            bytes(d.good_bytes),
+            bytes(d.hole_bytes),
+            bytes(d.bad_bytes)
+        );
+        for e in &d.examples {
+            let path = e.path.as_deref().unwrap_or("(no path)");
+            out!("            {} wrong from {} on  {path}", bytes(e.bytes), e.offset_bytes);
+        }
+    }
     if let Some(tree) = &v.tree {
         out!("tree        {} names, {} differ; digest {}", tree.found, tree.differing, tree.full_digest);
         for e in &tree.examples {

@@ -10,6 +10,7 @@ use std::{
 
 use ioreel_replay::{
     Config, Replay, Slice,
+    data::DataOptions,
     edge::{Kinds, OrderMode},
     pace::{CatchUp, Clockwork, Pace},
     scale::Scale,
@@ -134,6 +135,7 @@ fn main() {
                 roots: Vec::new(),
                 maps: Vec::new(),
                 slice: Slice::default(),
+                data: DataOptions::default(),
                 scale: Scale::NONE,
                 skip_prepare: false,
                 max_bytes: None,

@@ -10,13 +10,7 @@ use rustix::{
     io::{Errno, close},
 };
 
-use crate::{
-    fill::{Filler, SEED},
-    issue::Cells,
-    names::NodeId,
-    plan::Plan,
-    procs::Slot,
-};
+use crate::{fill::Filler, issue::Cells, names::NodeId, plan::Plan, procs::Slot};
 
 /// A file that is open or mapped at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +41,8 @@ pub struct Unnamed {
     pub kind: UnnamedKind,
     /// Length, bytes.
     pub size_bytes: i64,
+    /// What its data depends on.
+    pub key: u64,
 }
 
 /// An open file description.
@@ -124,7 +120,7 @@ impl Plan {
 
 /// Opens and maps all; the calling thread is inside the target, and its descriptor table is its own. Descriptors by index in
 /// [`Begin::opens`], -1 for none, and what could not be done.
-pub(crate) fn open_all(plan: &Plan, cells: &Cells) -> (Vec<i32>, Vec<String>) {
+pub(crate) fn open_all(plan: &Plan, cells: &Cells, filler: &Filler) -> (Vec<i32>, Vec<String>) {
     let mut warnings = Vec::new();
     let mut fds = vec![-1; plan.begin.opens.len()];
     // Named ones first: making others needs a name for a moment.
@@ -149,7 +145,7 @@ pub(crate) fn open_all(plan: &Plan, cells: &Cells) -> (Vec<i32>, Vec<String>) {
         if opens.is_empty() && maps.is_empty() {
             continue;
         }
-        if let Err(e) = unnamed(plan, u, opens, maps, cells, &mut fds) {
+        if let Err(e) = unnamed(plan, u, opens, maps, (cells, filler), &mut fds) {
             warnings.push(format!("a file without a name that was open at the start could not be made: {e}"));
         }
     }
@@ -185,12 +181,11 @@ fn unnamed(
     number: usize,
     opens: &[usize],
     maps: &[&MapAtStart],
-    cells: &Cells,
+    (cells, filler): (&Cells, &Filler),
     fds: &mut [i32],
 ) -> io::Result<()> {
     let u = &plan.begin.unnamed[number];
     let path = plan.names.path(u.node);
-    let filler = Filler::new(SEED);
     match u.kind {
         UnnamedKind::Directory => mkdir(path.as_slice(), Mode::from_raw_mode(0o755))?,
         UnnamedKind::Temporary
@@ -201,17 +196,17 @@ fn unnamed(
             let flags = OFlags::from_bits_retain((o.flags & !libc::O_ACCMODE) as u32) | OFlags::TMPFILE | OFlags::RDWR;
             match openat(CWD, "/", flags, Mode::from_raw_mode(0o600)) {
                 Ok(fd) => {
-                    filler.fill(&fd, u.size_bytes, u.size_bytes, number)?;
+                    filler.fill(&fd, u.size_bytes, u.size_bytes, (number, u.key))?;
                     seek(&fd, SeekFrom::Start(o.offset_bytes.max(0) as u64))?;
                     fds[*only] = fd.into_raw_fd();
                     return Ok(());
                 }
                 // Not known to this file system: it cannot get a name, and else serves as well.
-                Err(Errno::OPNOTSUPP | Errno::ISDIR) => regular(&path, u, &filler, number)?,
+                Err(Errno::OPNOTSUPP | Errno::ISDIR) => regular(&path, u, filler, number)?,
                 Err(e) => return Err(e.into()),
             }
         }
-        UnnamedKind::Removed | UnnamedKind::Temporary => regular(&path, u, &filler, number)?,
+        UnnamedKind::Removed | UnnamedKind::Temporary => regular(&path, u, filler, number)?,
     }
     let mut result = Ok(());
     for i in opens {
@@ -232,5 +227,5 @@ fn unnamed(
 fn regular(path: &[u8], u: &Unnamed, filler: &Filler, salt: usize) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
     let fd = open(path, flags, Mode::from_raw_mode(0o600))?;
-    filler.fill(fd, u.size_bytes, u.size_bytes, salt)
+    filler.fill(fd, u.size_bytes, u.size_bytes, (salt, u.key))
 }

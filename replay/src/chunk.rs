@@ -34,7 +34,7 @@ pub struct Chunk {
 }
 
 /// Columns of a [`Rec`] that most operations leave empty, in the order in which they are written.
-fn optional(r: &Rec) -> [(i64, i64); 19] {
+fn optional(r: &Rec) -> [(i64, i64); 21] {
     let none = i64::from(NONE);
     [
         (r.fd.into(), NO_FD.into()),
@@ -56,6 +56,8 @@ fn optional(r: &Rec) -> [(i64, i64); 19] {
         (r.name.into(), none),
         (r.value.into(), none),
         (r.ret, 0),
+        (r.content as i64, 0),
+        (r.saved_permille.into(), -1),
     ]
 }
 
@@ -197,6 +199,8 @@ impl Chunk {
                 name: column(16, none)? as u32,
                 value: column(17, none)? as u32,
                 ret: column(18, 0)?,
+                content: column(19, 0)? as u64,
+                saved_permille: column(20, -1)? as i16,
             })
         })?;
         let edges = get.list(|get| {
@@ -266,6 +270,8 @@ mod tests {
                 file: id,
                 offset_bytes: id,
                 len_bytes: i64::MAX,
+                content: if i % 2 == 0 { u64::MAX - 7 } else { 0 },
+                saved_permille: (i as i16 % 3) * 300,
                 aux2: i64::MIN,
                 ..Rec::none()
             });

@@ -63,6 +63,12 @@ impl Planner {
             };
         }
         kept.regular = self.is_regular(r, &v);
+        if kept.file == NO_ID {
+            kept.file = v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);
+        }
+        if r.call == Call::Truncate {
+            kept.file2 = self.held.get(v.node).unwrap_or(NO_ID);
+        }
         // The order is taken before names change: the old meaning of a name is what it waits for.
         self.push_call(call, kept.clone(), |p, call| {
             p.uses(r, &v, call);

@@ -90,6 +90,7 @@ impl Planner {
             *rec = draft.chunk.recs.len() as u32;
         }
         if rec.call.writes() {
+            self.told.add(&rec);
             self.longest_write_bytes = self.longest_write_bytes.max(rec.len_bytes);
         }
         self.push(task, act, rec.start_ns, |p| uses(p, &act));

@@ -173,7 +173,7 @@ impl Planner {
         }
         if r.file != NO_ID {
             let pre = self.names.pre(node);
-            self.sizes.opened(r.file, pre, created);
+            self.file_opened(r.file, pre, created);
             let seen = self.input.files.get(&r.file).and_then(|f| f.size_bytes);
             if let Some(size) = seen.filter(|_| !created && flags & libc::O_TRUNC == 0) {
                 self.sizes.told(pre, Some(r.file), size);

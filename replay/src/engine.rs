@@ -44,6 +44,10 @@ pub trait Engine {
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>>;
     /// Some outcomes, in order.
     fn happened(&mut self, outcomes: Vec<Outcome>);
+    /// Makes ready what it needs, before it is due.
+    fn ready(&mut self, _chunk: &Chunk, _act: &Act) {}
+    /// Looks at what it did, once that is timed.
+    fn done(&mut self, _chunk: &Chunk, _act: &Act, _ret: i64) {}
     /// Does it; for a call, its result.
     fn act(&mut self, chunk: &Chunk, act: &Act) -> i64;
     /// Starts a thread; `base` is what its computing time counts from, `next_ns` the next turn of the one that starts it.
@@ -98,6 +102,7 @@ fn run_chunk<E: Engine>(
         match step.act {
             Act::Call { rec, .. } => {
                 let r = &chunk.recs[rec as usize];
+                engine.ready(chunk, &step.act);
                 if pace == Pace::Load {
                     engine.enter(r.turn_ns, r.together, plan.next_turn(task, chunk, i + 1));
                 }
@@ -115,6 +120,7 @@ fn run_chunk<E: Engine>(
                 if pace == Pace::Load {
                     engine.leave();
                 }
+                engine.done(chunk, &step.act, ret);
                 outcomes.push(Outcome { step: number, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret });
                 *base = Base { recorded_ns: r.end_ns, now_ns: end_ns, lag_ns: base.lag_ns };
             }

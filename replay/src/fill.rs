@@ -4,37 +4,70 @@ use std::{io, os::fd::AsFd};
 
 use rustix::{fs::ftruncate, io::write};
 
-use crate::buffers::{PATTERN_BYTES, pattern};
+use crate::{
+    buffers::{PATTERN_BYTES, pattern},
+    data::{Look, make},
+};
 
 /// Seed of what files hold, other than that of what is written.
-pub const SEED: u64 = 0x1F5_EED;
+const SEED: u64 = 0x1F5_EED;
+/// Made and written at a time.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Data to fill files with.
 #[derive(Debug)]
-pub struct Filler(Vec<u8>);
+pub struct Filler {
+    pattern: Vec<u8>,
+    made: Option<(u64, Look)>,
+}
 
 impl Filler {
-    /// Pseudo-random data without zeros, the same for the same seed.
-    pub fn new(seed: u64) -> Self {
-        let mut data = vec![0; PATTERN_BYTES];
-        pattern(seed, &mut data);
-        Self(data)
+    /// One pattern without zeros, from different places on; or data that is made, of this seed and look.
+    pub fn new(made: Option<(u64, Look)>) -> Self {
+        let mut data = vec![0; if made.is_some() { PIECE_BYTES } else { PATTERN_BYTES }];
+        pattern(SEED, &mut data);
+        Self { pattern: data, made }
     }
 
-    /// Writes data and, up to `size_bytes`, leaves a hole after it. Files with different `salt` differ, so that no file
+    /// Writes data and, up to `size_bytes`, leaves a hole after it. Files with different `salt`, or key, differ, so that no file
     /// system shares their blocks.
-    pub fn fill(&self, fd: impl AsFd, size_bytes: i64, data_bytes: i64, salt: usize) -> io::Result<()> {
-        let data = &self.0;
-        let mut left = data_bytes as usize;
-        let mut at = salt.wrapping_mul(8 * 37) % (data.len() / 2);
-        while left > 0 {
-            let n = write(&fd, &data[at..at + left.min(data.len() - at)])?;
-            left -= n;
-            at = (at + n) % data.len();
+    pub fn fill(&self, fd: impl AsFd, size_bytes: i64, data_bytes: i64, (salt, key): (usize, u64)) -> io::Result<()> {
+        match self.made {
+            Some((seed, look)) => {
+                let mut buffer = vec![0; PIECE_BYTES.min(data_bytes.max(0) as usize)];
+                let mut at = 0;
+                while at < data_bytes {
+                    let n = buffer.len().min((data_bytes - at) as usize);
+                    make(seed, key, look, at, &mut buffer[..n]);
+                    all(&fd, &buffer[..n])?;
+                    at += n as i64;
+                }
+            }
+            None => {
+                let data = &self.pattern;
+                let mut left = data_bytes as usize;
+                let mut at = salt.wrapping_mul(8 * 37) % (data.len() / 2);
+                while left > 0 {
+                    let n = left.min(data.len() - at);
+                    all(&fd, &data[at..at + n])?;
+                    left -= n;
+                    at = (at + n) % data.len();
+                }
+            }
         }
         if size_bytes != data_bytes {
             ftruncate(&fd, size_bytes as u64)?;
         }
         Ok(())
     }
+}
+
+fn all(fd: impl AsFd, mut data: &[u8]) -> io::Result<()> {
+    while !data.is_empty() {
+        match write(&fd, data)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => data = &data[n..],
+        }
+    }
+    Ok(())
 }

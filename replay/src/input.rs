@@ -78,6 +78,10 @@ pub struct Rec {
     pub name: u32,
     /// Its value: likewise.
     pub value: u32,
+    /// Of a write: the beginning of the hash of what it wrote, or 0.
+    pub content: u64,
+    /// Of a write: what a compressor saved of it, in thousandths, or -1.
+    pub saved_permille: i16,
     /// A byte count it returns is one of a regular file or a link.
     pub regular: bool,
     /// Of a byte count only whether it is 0 is compared: files are not as large as they were.
@@ -99,6 +103,8 @@ impl Rec {
             call: Call::Other,
             in_flight: false,
             raced: false,
+            content: 0,
+            saved_permille: -1,
             regular: false,
             loose: false,
             task: 0,
@@ -197,6 +203,11 @@ impl Texts {
         self.known.insert(text.clone(), i);
         i
     }
+}
+
+/// The first 64 bits of a hash in hexadecimal.
+fn content_key(hash: &str) -> u64 {
+    hash.get(..16).and_then(|h| u64::from_str_radix(h, 16).ok()).unwrap_or(0)
 }
 
 /// Texts kept before those that are no longer needed are forgotten, bytes.
@@ -446,6 +457,8 @@ impl Input {
             // Of an open it says whether that made the file; of one by handle, the handle's type.
             aux: op.aux.filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
             aux2: op.aux2.unwrap_or(0),
+            content: op.content_hash.as_deref().map_or(0, content_key),
+            saved_permille: op.compressibility_permille.map_or(-1, |p| p.clamp(0, 1000) as i16),
             ..Rec::none()
         };
         let (start_ns, end_ns) = (rec.start_ns, rec.end_ns);

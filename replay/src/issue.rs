@@ -20,6 +20,7 @@ use crate::{
     Call,
     buffers::{MAX_CALL_BYTES, Sink, Source},
     chunk::Chunk,
+    data::Data,
     input::{NO_ID, NONE, Rec},
     plan::{BAD_FD, Plan, Range},
 };
@@ -131,6 +132,9 @@ struct Arguments<'a> {
 pub struct Issuer<'a> {
     cells: &'a Cells,
     source: &'a Source,
+    data: &'a Data,
+    /// Made data, of the operation in this row.
+    made: (Sink, Option<u32>),
     sink: Sink,
     iov: Vec<libc::iovec>,
 }
@@ -145,8 +149,8 @@ struct OpenHow {
 
 impl<'a> Issuer<'a> {
     /// For one thread.
-    pub fn new(cells: &'a Cells, source: &'a Source) -> Self {
-        Self { cells, source, sink: Sink::default(), iov: Vec::new() }
+    pub fn new(cells: &'a Cells, source: &'a Source, data: &'a Data) -> Self {
+        Self { cells, source, data, made: (Sink::default(), None), sink: Sink::default(), iov: Vec::new() }
     }
 
     /// Issues operation `rec` of this piece on the descriptors in these slots.
@@ -180,8 +184,8 @@ impl<'a> Issuer<'a> {
             }
             Call::Read => call(libc::SYS_read, [fd, self.sink.at(len as usize) as i64, len, 0, 0, 0]),
             Call::Pread64 => call(libc::SYS_pread64, [fd, self.sink.at(len as usize) as i64, len, offset, 0, 0]),
-            Call::Write => call(libc::SYS_write, [fd, self.source.at(r.row) as i64, len, 0, 0, 0]),
-            Call::Pwrite64 => call(libc::SYS_pwrite64, [fd, self.source.at(r.row) as i64, len, offset, 0, 0]),
+            Call::Write => call(libc::SYS_write, [fd, self.written(r, len as usize) as i64, len, 0, 0, 0]),
+            Call::Pwrite64 => call(libc::SYS_pwrite64, [fd, self.written(r, len as usize) as i64, len, offset, 0, 0]),
             Call::Readv | Call::Preadv | Call::Preadv2 | Call::Writev | Call::Pwritev | Call::Pwritev2 => {
                 self.vector(r, fd, len as usize, offset)
             }
@@ -291,10 +295,41 @@ impl<'a> Issuer<'a> {
         ret
     }
 
+    /// Makes what an operation is to write.
+    pub fn make_ready(&mut self, r: &Rec) {
+        let len = r.len_bytes.clamp(0, MAX_CALL_BYTES as i64) as usize;
+        if !self.data.is_made() || !r.call.writes() || len == 0 {
+            return;
+        }
+        let at = self.made.0.at(len);
+        if at.is_null() {
+            return;
+        }
+        // SAFETY: the mapping is this thread's own, at least so long, and nobody else refers to it.
+        let out = unsafe { std::slice::from_raw_parts_mut(at, len) };
+        self.data.make(r, r.file, r.offset_bytes, out);
+        self.made.1 = Some(r.row);
+    }
+
+    /// What an operation writes.
+    fn written(&mut self, r: &Rec, len: usize) -> *const u8 {
+        if self.made.1.take() == Some(r.row) { self.made.0.at(len) } else { self.source.at(r.row) }
+    }
+
+    /// The bytes that a read got.
+    pub fn got(&mut self, n: usize) -> &[u8] {
+        let at = self.sink.at(n);
+        if at.is_null() {
+            return &[];
+        }
+        // SAFETY: the mapping is this thread's own and at least so long; the call that wrote it has returned.
+        unsafe { std::slice::from_raw_parts(at, n) }
+    }
+
     fn vector(&mut self, r: &Rec, fd: i64, len: usize, offset: i64) -> i64 {
         let count = r.aux.clamp(0, 1024) as usize;
         let writes = r.call.writes();
-        let base = if writes { self.source.at(r.row).cast_mut() } else { self.sink.at(len) };
+        let base = if writes { self.written(r, len).cast_mut() } else { self.sink.at(len) };
         // How the bytes were spread is not recorded: evenly, in whole pages where that is possible, which
         // is what direct I/O needs.
         let mut piece = len / count.max(1);

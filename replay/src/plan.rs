@@ -13,7 +13,9 @@ use crate::{
     begin::Begin,
     border::Slice,
     chunk::{CHUNK_STEPS, Chunk},
+    data::Told,
     followed::Attributes,
+    keys::Keys,
     names::{Names, NodeId},
     procs::Slot,
     sizes::Sizes,
@@ -230,6 +232,10 @@ pub struct Plan {
     pub longest_write_bytes: i64,
     /// When the last operation returned, ns after the start of what is replayed.
     pub last_end_ns: i64,
+    /// What the data of files depends on.
+    pub keys: Keys,
+    /// What the reel tells of the data that was written.
+    pub told: Told,
     /// Extended attributes before the start, by place.
     pub attributes: HashMap<NodeId, Attributes>,
     /// What threads have open, and mapped, before their first step.

@@ -8,6 +8,7 @@ use crate::{
     ReplayError, Skip,
     begin::Begin,
     border::Slice,
+    data::Told,
     draft::Draft,
     edge::Kinds,
     effects::AttributesOf,
@@ -15,6 +16,7 @@ use crate::{
     held::Held,
     in_flight::Load,
     input::{Input, Rec},
+    keys::Keys,
     linear::Known,
     locked::Locked,
     names::{Kind, Names, NodeId, ROOT},
@@ -43,6 +45,8 @@ pub struct PlanOptions {
     pub slice: Slice,
     /// How much smaller files are.
     pub scale: Scale,
+    /// Data is to depend on files and positions.
+    pub keep_keys: bool,
 }
 
 impl Default for PlanOptions {
@@ -55,6 +59,7 @@ impl Default for PlanOptions {
             memory_bytes: DEFAULT_MEMORY_BYTES,
             slice: Slice::default(),
             scale: Scale::NONE,
+            keep_keys: false,
         }
     }
 }
@@ -97,6 +102,10 @@ pub(crate) struct Planner {
     pub(crate) calls: i64,
     pub(crate) longest_write_bytes: i64,
     last_end_ns: i64,
+    /// What the data of files depends on.
+    pub(crate) keys: Keys,
+    /// What the reel tells of the data that was written.
+    pub(crate) told: Told,
     /// Extended attributes before the start, by place.
     pub(crate) attributes: HashMap<NodeId, Attributes>,
     /// What threads have open, and mapped, before their first step.
@@ -140,6 +149,8 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         calls: 0,
         longest_write_bytes: 0,
         last_end_ns: 0,
+        keys: Keys::default(),
+        told: Told::default(),
         attributes: HashMap::new(),
         begin: Begin::default(),
         unnamed: HashMap::new(),
@@ -183,6 +194,8 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         longest_write_bytes: p.longest_write_bytes,
         last_end_ns: p.last_end_ns,
         begin: p.begin,
+        keys: p.keys,
+        told: p.told,
         attributes: p.attributes,
         slice: p.options.slice,
     };

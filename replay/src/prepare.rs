@@ -13,7 +13,7 @@ use rustix::{
 
 use crate::{
     ReplayError,
-    fill::{Filler, SEED},
+    fill::Filler,
     followed::Attributes,
     names::{Before, Kind, NodeId},
     plan::Plan,
@@ -35,6 +35,8 @@ pub struct Item {
     pub mtime_ns: Option<i64>,
     /// Extended attributes.
     pub attributes: Attributes,
+    /// What its data depends on.
+    pub key: u64,
 }
 
 impl Item {
@@ -136,6 +138,7 @@ impl Preparation {
                 owner: privileged.then_some(owner),
                 mtime_ns: row.and_then(|r| r.mtime_ns),
                 attributes: plan.attributes.get(node).cloned().unwrap_or_default(),
+                key: plan.keys.of_place(&plan.names, *node),
             };
             out.bytes = out.bytes.saturating_add(item.bytes());
             out.items.push(item);
@@ -167,9 +170,19 @@ impl Preparation {
                     owner,
                     mtime_ns: None,
                     attributes: Attributes::new(),
+                    key: 0,
                 });
             }
         }
+    }
+
+    /// Bytes of data by key, of regular files.
+    pub fn data(&self) -> HashMap<u64, i64> {
+        let data = self.items.iter().filter_map(|i| match i.what {
+            What::Regular { data_bytes, .. } => Some((i.key, data_bytes)),
+            _ => None,
+        });
+        data.collect()
     }
 
     /// Regular files, and their lengths together.
@@ -210,11 +223,10 @@ fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {
 
 /// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot
 /// be made for its own sake (a name below a file, a name too long here) is returned as a warning.
-pub fn make(items: &[Item], mut progress: impl FnMut(usize)) -> Result<Vec<String>, ReplayError> {
-    let filler = Filler::new(SEED);
+pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) -> Result<Vec<String>, ReplayError> {
     let mut warnings = Vec::new();
     for (i, item) in items.iter().enumerate() {
-        if let Err(source) = make_one(item, &filler, i) {
+        if let Err(source) = make_one(item, filler, i) {
             let path = PathBuf::from(String::from_utf8_lossy(&item.path).into_owned());
             if matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EROFS)) {
                 return Err(ReplayError::Prepare { path, source });
@@ -258,7 +270,7 @@ fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<()> {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let make = || open(path, flags, Mode::from_bits_truncate(0o600));
             let fd = make().or_else(|e| again(e).and_then(|()| make()))?;
-            filler.fill(&fd, *size_bytes, *data_bytes, salt)?;
+            filler.fill(&fd, *size_bytes, *data_bytes, (salt, item.key))?;
         }
         What::Fifo => {
             let make = || mknodat(CWD, path, FileType::Fifo, Mode::from_bits_truncate(0o600), 0);

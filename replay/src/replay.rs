@@ -1,7 +1,7 @@
 //! A replay from reel to report.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
@@ -13,26 +13,26 @@ use ioreel_traces::{
     manifest::{Clock, Mount, Replay as Made, Span, State},
     rows::File,
 };
-use serde::Serialize;
 
 use crate::{
     ReplayError,
     border::Slice,
     buffers::Source,
+    config::{Config, Phase, Report, Summary},
     contain::{self, Privilege},
-    edge::{Kinds, OrderMode},
+    data::Data,
     endstate,
+    fill::Filler,
     input::Input,
     maps::{Map, Place, map_of, open_maps},
     output::{self, Making},
-    pace::{Clockwork, Pace},
+    pace::Pace,
     plan::Plan,
     planner::{PlanOptions, plan},
     prepare::{self, Preparation},
-    scale::Scale,
     target::{Target, drop_caches},
     timing::tell_dues,
-    verdict::{Facts, Judgement, Limits, judge},
+    verdict::{Facts, Judgement, judge},
     watch::Watch,
     world::{Manner, World, monotonic_ns},
 };
@@ -42,122 +42,6 @@ const LEAD_NS: i64 = 20_000_000;
 /// Part of the needed room that is kept free beside it: a file system's own structures.
 const ROOM_MARGIN: i64 = 32;
 
-/// What to replay, and how.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The reel.
-    pub reel: PathBuf,
-    /// The directory.
-    pub target: PathBuf,
-    /// How time passes.
-    pub clockwork: Clockwork,
-    /// What is kept in order.
-    pub order: OrderMode,
-    /// Kinds of constraints that are not.
-    pub without: Kinds,
-    /// Where the result goes, if anywhere.
-    pub result: Option<PathBuf>,
-    /// Replay over what is in the target.
-    pub force: bool,
-    /// The part of the reel to replay.
-    pub slice: Slice,
-    /// How much smaller files are than they were.
-    pub scale: Scale,
-    /// Limits of what is prepared and replayed.
-    pub roots: Vec<PathBuf>,
-    /// Directories of the reel, and others that take their places: see [`crate::maps`].
-    pub maps: Vec<(PathBuf, PathBuf)>,
-    /// The tree is there, made by [`Replay::prepare`]: nothing is made, and what is there is kept.
-    pub skip_prepare: bool,
-    /// The most that the prepared tree and what is written may take, bytes.
-    pub max_bytes: Option<i64>,
-    /// Begin with an empty page cache.
-    pub cold: bool,
-    /// Spun away before each deadline.
-    pub spin_ns: i64,
-    /// From where on the replay is not faithful.
-    pub limits: Limits,
-    /// Calls are skipped, and nothing is written: to measure the replayer itself.
-    pub dry_run: bool,
-    /// Of the plan, and of what became of it, so much each is kept in memory, the rest in unnamed files.
-    pub memory_bytes: usize,
-}
-
-/// What is about to be done.
-#[derive(Clone, Debug, Serialize)]
-pub struct Summary {
-    /// Operations to issue.
-    pub operations: i64,
-    /// Threads that issue them.
-    pub threads: i64,
-    /// Operations that cannot be, by reason.
-    pub skipped: BTreeMap<String, i64>,
-    /// Of these, calls that a replay does not know, by name.
-    pub unknown: BTreeMap<String, i64>,
-    /// Files, directories and links to make first.
-    pub prepare_items: i64,
-    /// Of these, regular files.
-    pub prepare_files: i64,
-    /// Their room.
-    pub prepare_bytes: i64,
-    /// Room the workload takes beyond, at its peak.
-    pub growth_bytes: i64,
-    /// Room there is.
-    pub free_bytes: i64,
-    /// The target's file system.
-    pub fstype: String,
-}
-
-/// How it went.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// What was planned.
-    pub summary: Summary,
-    /// As on the command line.
-    pub pace: String,
-    /// Likewise.
-    pub order: &'static str,
-    /// Likewise.
-    pub catch_up: &'static str,
-    /// Calls were skipped.
-    pub dry_run: bool,
-    /// How much smaller files were made; 1 for not.
-    pub scale_footprint: f64,
-    /// The part of the reel that was replayed; null for all of it.
-    pub slice: Option<Slice>,
-    /// Operations issued.
-    pub done: i64,
-    /// From the start to the end of the last operation.
-    pub elapsed_ns: i64,
-    /// The same in the original.
-    pub original_elapsed_ns: i64,
-    /// From the start to the end of syncfs of the target; null in a dry run.
-    pub synced_ns: Option<i64>,
-    /// From the start until the original's file systems were synced and quiet; null for a slice that ends before that.
-    pub original_synced_ns: Option<i64>,
-    /// By how much stalls moved the schedule later.
-    pub shift_ns: i64,
-    /// Time spent spinning before deadlines, all threads together; times without a CPU meanwhile are in it.
-    pub spun_ns: i64,
-    /// CPU time of the whole process while operations were issued, that of calls included.
-    pub cpu_ns: i64,
-    /// How it compares.
-    pub verdict: Judgement,
-    /// What else there is to say.
-    pub warnings: Vec<String>,
-}
-
-/// What to tell while it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// So many of so many things are made.
-    Preparing(usize, usize),
-    /// Operations are being issued.
-    Running,
-    /// The file system writes out.
-    Settling,
-}
-
 /// A replay, planned and checked, not begun.
 #[derive(Debug)]
 pub struct Replay {
@@ -165,6 +49,8 @@ pub struct Replay {
     reel: Reel,
     plan: Plan,
     preparation: Preparation,
+    /// Bytes of data that files hold at the start, by key.
+    prepared: HashMap<u64, i64>,
     target: Target,
     maps: Vec<Map>,
     privilege: Privilege,
@@ -198,12 +84,16 @@ impl Replay {
             memory_bytes: config.memory_bytes,
             slice: config.slice,
             scale: config.scale,
+            keep_keys: config.data.verify,
             roots,
             privileged: privilege.root,
         };
         let plan = plan(Input::read(&reel)?, options)?;
-        let preparation =
-            if config.skip_prepare { Preparation::default() } else { Preparation::of(&plan, privilege.root) };
+        let mut preparation = Preparation::of(&plan, privilege.root);
+        let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
+        if config.skip_prepare {
+            preparation = Preparation::default();
+        }
         let summary = Summary {
             operations: plan.calls,
             threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
@@ -231,7 +121,7 @@ impl Replay {
                 free_bytes: target.free_bytes,
             });
         }
-        Ok(Self { config, reel, plan, preparation, target, maps, privilege, summary })
+        Ok(Self { config, reel, plan, preparation, prepared, target, maps, privilege, summary })
     }
 
     /// The target's mount.
@@ -241,13 +131,14 @@ impl Replay {
 
     /// Makes the tree that the workload found, and writes it out; warnings of what could not be made.
     pub fn prepare(self, mut tell: impl FnMut(Phase)) -> Result<Vec<String>, ReplayError> {
-        let Self { plan, preparation, target, maps, privilege, .. } = self;
+        let Self { config, plan, preparation, target, maps, privilege, .. } = self;
+        let filler = Data::new(config.data, plan.told, HashMap::new()).filler();
         contain::lift_limits();
         let (told, phases) = mpsc::channel();
         let directory = places(&target, &maps);
         let maker = thread::Builder::new()
             .name("launcher".into())
-            .spawn(move || make_inside(&plan, &directory, &preparation.items, &told, privilege))
+            .spawn(move || make_inside(&plan, &directory, (&preparation.items, &filler), &told, privilege))
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
         phases.into_iter().for_each(&mut tell);
         let failed = || ReplayError::Io { doing: "preparing", source: std::io::Error::other("a thread panicked") };
@@ -259,7 +150,7 @@ impl Replay {
 
     /// Prepares the target, replays, settles, and writes the result.
     pub fn run(self, mut watch: impl Watch, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
-        let Self { config, reel, plan, preparation, target, maps, privilege, summary } = self;
+        let Self { config, reel, plan, preparation, prepared, target, maps, privilege, summary } = self;
         let writer = config.result.as_deref().filter(|_| !config.dry_run).map(output::create).transpose()?;
         contain::lift_limits();
         let source = Source::new(1, plan.longest_write_bytes as usize)?;
@@ -269,7 +160,9 @@ impl Replay {
             skip_calls: config.dry_run,
             memory_bytes: config.memory_bytes,
         };
-        let world = Arc::new(World::new(plan, source, manner, privilege)?);
+        let data = Data::new(config.data, plan.told, plan.keys.files().clone());
+        let filler = data.filler();
+        let world = Arc::new(World::new(plan, source, (data, prepared), manner, privilege)?);
         let (told, phases) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let (items, directory, inner) = (preparation.items, places(&target, &maps), world.clone());
@@ -283,7 +176,7 @@ impl Replay {
                     inner.run(lead_ns);
                     return Ok(Vec::new());
                 }
-                launch(&inner, &directory, &items, &told, &may_go, lead_ns, privilege)
+                launch(&inner, &directory, (&items, &filler), &told, &may_go, lead_ns, privilege)
             })
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
         let mut warnings = Vec::new();
@@ -325,7 +218,13 @@ impl Replay {
                 .ok()
         };
         let lost = reel.manifest.ledger.get("ops").map_or(0, |l| l.lost);
-        let facts = Facts { lost, tree, dry };
+        let mut data = world.checked();
+        let bad_reads = data.as_ref().map_or(0, |d| d.bad_reads);
+        name_examples(
+            &reel,
+            data.iter_mut().flat_map(|d| &mut d.examples).map(|e| (Some(e.file), &mut e.path)).collect(),
+        )?;
+        let facts = Facts { lost, bad_reads, tree, dry };
         let mut verdict = judge(&world.plan, config.clockwork, &outcomes, config.limits, facts);
         name_files(&reel, &mut verdict)?;
         let last = world.plan.tasks.iter().enumerate().filter_map(|(i, _)| outcomes.last(i as u32));
@@ -347,6 +246,7 @@ impl Replay {
             spun_ns: world.spun_ns(),
             cpu_ns,
             verdict,
+            data,
             warnings,
             summary,
         };
@@ -370,8 +270,14 @@ fn original_synced_ns(span: &Span, slice: &Slice, last_end_ns: i64) -> Option<i6
 
 /// Gives examples that have no path the one of their file.
 fn name_files(reel: &Reel, verdict: &mut Judgement) -> Result<(), ReplayError> {
-    let examples = || verdict.results.differences.iter().flat_map(|d| &d.examples);
-    let wanted: HashSet<i64> = examples().filter(|e| e.path.is_none()).filter_map(|e| e.file).collect();
+    let examples = verdict.results.differences.iter_mut().flat_map(|d| &mut d.examples);
+    name_examples(reel, examples.map(|e| (e.file, &mut e.path)).collect())
+}
+
+/// Likewise, of files and where their paths go.
+fn name_examples(reel: &Reel, mut examples: Vec<(Option<i64>, &mut Option<String>)>) -> Result<(), ReplayError> {
+    examples.retain(|(file, path)| path.is_none() && file.is_some());
+    let wanted: HashSet<i64> = examples.iter().filter_map(|(file, _)| *file).collect();
     if wanted.is_empty() {
         return Ok(());
     }
@@ -382,8 +288,8 @@ fn name_files(reel: &Reel, verdict: &mut Judgement) -> Result<(), ReplayError> {
             paths.insert(file.file, file.path.map(|p| p.to_string()));
         }
     }
-    for e in verdict.results.differences.iter_mut().flat_map(|d| &mut d.examples).filter(|e| e.path.is_none()) {
-        e.path = e.file.and_then(|f| paths.get(&f).cloned().flatten());
+    for (file, path) in examples {
+        *path = file.and_then(|f| paths.get(&f).cloned().flatten());
     }
     Ok(())
 }
@@ -428,12 +334,12 @@ fn check_rooms(maps: &[Map], preparation: &Preparation) -> Result<(), ReplayErro
 fn make_inside(
     plan: &Plan,
     target: &Places,
-    items: &[prepare::Item],
+    (items, filler): (&[prepare::Item], &Filler),
     told: &mpsc::Sender<Phase>,
     privilege: Privilege,
 ) -> Result<Vec<String>, ReplayError> {
     contain::enter(&target.0, &target.1)?;
-    let mut warnings = prepare::make(items, |done| {
+    let mut warnings = prepare::make(items, filler, |done| {
         // A listener that is gone needs no telling.
         let _ = told.send(Phase::Preparing(done, items.len()));
     })?;
@@ -445,17 +351,17 @@ fn make_inside(
 fn launch(
     world: &Arc<World>,
     target: &Places,
-    items: &[prepare::Item],
+    (items, filler): (&[prepare::Item], &Filler),
     told: &mpsc::Sender<Phase>,
     may_go: &mpsc::Receiver<()>,
     lead_ns: i64,
     privilege: Privilege,
 ) -> Result<Vec<String>, ReplayError> {
-    let mut warnings = make_inside(&world.plan, target, items, told, privilege)?;
+    let mut warnings = make_inside(&world.plan, target, (items, filler), told, privilege)?;
     // Recorded descriptors must never reach one of ioreel's own: this thread's table is a copy, emptied here,
     // and all others descend from it.
     contain::close_all();
-    warnings.extend(world.begin());
+    warnings.extend(world.begin(filler));
     let _ = told.send(Phase::Running);
     let _ = may_go.recv();
     world.run(lead_ns);

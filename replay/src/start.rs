@@ -89,7 +89,7 @@ impl Planner {
                         Some(node) if skip.is_none() => {
                             self.names.prove_present(node, kind, None);
                             let pre = self.names.pre(node);
-                            self.sizes.opened(file, pre, false);
+                            self.file_opened(file, pre, false);
                             self.held.insert(node, file);
                         }
                         None if skip.is_none() => self.sizes.nameless(file, size_bytes),
@@ -131,7 +131,7 @@ impl Planner {
             }
             self.names.prove_present(node, info.kind, None);
             let pre = self.names.pre(node);
-            self.sizes.opened(m.file, pre, false);
+            self.file_opened(m.file, pre, false);
             self.sizes.read(m.file, m.offset_bytes, 1, 1);
             self.held.insert(node, m.file);
             let slot = self.procs.new_map(task);
@@ -229,7 +229,8 @@ impl Planner {
         };
         self.sizes.rehome(file, stand_in);
         self.unnamed.insert(file, number);
-        self.begin.unnamed.push(Unnamed { node: stand_in, kind, size_bytes: 0 });
+        let key = self.keys.of_file(file);
+        self.begin.unnamed.push(Unnamed { node: stand_in, kind, size_bytes: 0, key });
         Where::Unnamed(number)
     }
 }

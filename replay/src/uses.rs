@@ -117,7 +117,14 @@ impl Planner {
                 c if c.reads() => Some(Class::Read),
                 c if c.writes() => {
                     let append = v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends());
-                    if append || grows(self, file, r.offset_bytes) { Some(Class::Add) } else { Some(Class::Read) }
+                    // Checked data depends on where it lies.
+                    if append && self.options.keep_keys {
+                        Some(Class::Alone)
+                    } else if append || grows(self, file, r.offset_bytes) {
+                        Some(Class::Add)
+                    } else {
+                        Some(Class::Read)
+                    }
                 }
                 c if c.copies() || c.dedupes() || c.touches() => Some(Class::Read),
                 // All that was written before is shared.

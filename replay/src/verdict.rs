@@ -75,6 +75,8 @@ pub struct Facts {
     pub lost: i64,
     /// The tree left behind, if looked at.
     pub tree: Option<TreeCheck>,
+    /// Reads that got other data than was written.
+    pub bad_reads: i64,
     /// Calls were skipped: there are no results to speak of.
     pub dry: bool,
 }
@@ -94,18 +96,22 @@ pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Lim
         latencies,
         original_in_calls_ns,
         replay_in_calls_ns,
-        tree: facts.tree,
+        tree: facts.tree.clone(),
     };
-    out.reasons = reasons(&out, clockwork.pace, limits, facts.lost);
+    out.reasons = reasons(&out, clockwork.pace, limits, &facts);
     out.faithful = out.reasons.is_empty();
     out.sentence = sentence(&out, plan, facts.dry);
     out
 }
 
-fn reasons(j: &Judgement, pace: Pace, limits: Limits, lost: i64) -> Vec<String> {
+fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<String> {
     let mut why = Vec::new();
+    let lost = facts.lost;
     if lost > 0 {
         why.push(format!("{lost} events of the original were lost while recording"));
+    }
+    if facts.bad_reads > 0 {
+        why.push(format!("{} reads got other data than was written", facts.bad_reads));
     }
     if j.missing != 0 {
         why.push(format!("{} operations were not issued", j.missing));

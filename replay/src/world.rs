@@ -1,7 +1,7 @@
 //! The real engine: threads, the monotonic clock, system calls.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicI64, AtomicU32, Ordering::SeqCst},
@@ -20,9 +20,12 @@ use crate::{
     ReplayError,
     begin::open_all,
     buffers::Source,
+    checks::{Checks, DataCheck},
     chunk::Chunk,
     contain::{Privilege, become_user, close_all},
+    data::Data,
     engine::{Engine, Outcome, run_program},
+    fill::Filler,
     issue::{Cells, Issuer},
     load::LoadGate,
     order::Stamp,
@@ -66,6 +69,9 @@ pub struct World {
     pieces: Pieces,
     cells: Cells,
     source: Source,
+    /// What is written, and checked.
+    pub data: Data,
+    checks: Option<Checks>,
     progress: Progress,
     clockwork: Clockwork,
     spin_ns: i64,
@@ -91,7 +97,17 @@ type Group = Arc<()>;
 
 impl World {
     /// Ready to start.
-    pub fn new(plan: Plan, source: Source, manner: Manner, privilege: Privilege) -> Result<Self, ReplayError> {
+    pub fn new(
+        plan: Plan,
+        source: Source,
+        (data, prepared): (Data, HashMap<u64, i64>),
+        manner: Manner,
+        privilege: Privilege,
+    ) -> Result<Self, ReplayError> {
+        let checks = data.is_checked().then(|| {
+            let files = plan.keys.files().iter();
+            Checks::new(files.filter_map(|(file, key)| Some((*file, *prepared.get(key)?))))
+        });
         let threads = plan.tasks.len();
         let plan = Arc::new(plan);
         let world = Self {
@@ -99,6 +115,8 @@ impl World {
             progress: Progress::new(threads),
             ended_ns: (0..threads).map(|_| AtomicI64::new(0)).collect(),
             source,
+            data,
+            checks,
             clockwork: manner.clockwork,
             spin_ns: manner.spin_ns,
             skip_calls: manner.skip_calls,
@@ -125,8 +143,8 @@ impl World {
 
     /// Opens and maps what threads have before their first step. Called by the thread inside the target that is to call
     /// [`Self::run`], and that has no descriptor open. What could not be done.
-    pub fn begin(&self) -> Vec<String> {
-        let (fds, warnings) = open_all(&self.plan, &self.cells);
+    pub fn begin(&self, filler: &Filler) -> Vec<String> {
+        let (fds, warnings) = open_all(&self.plan, &self.cells, filler);
         // Asked once.
         let _ = self.opened.set(fds);
         warnings
@@ -174,6 +192,11 @@ impl World {
     /// What happened; to be called after the end, once.
     pub fn take_outcomes(&self) -> Result<Outcomes, ReplayError> {
         self.scribe.finish()
+    }
+
+    /// What checking of data found; `None` when it was not wanted.
+    pub fn checked(&self) -> Option<DataCheck> {
+        self.checks.as_ref().map(Checks::found)
     }
 
     /// What went wrong beside results.
@@ -295,7 +318,7 @@ impl World {
         // Sleeps end on time rather than up to 50 us late; threads made from here inherit it.
         // SAFETY: plain integers.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        let issuer = Issuer::new(&self.cells, &self.source);
+        let issuer = Issuer::new(&self.cells, &self.source, &self.data);
         let mut worker = Worker { world: &self, task, issuer, group, spun_ns: 0 };
         let base = run_program(&self.plan, task, self.clockwork, base, &mut worker);
         let recorded_end = self.plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
@@ -366,6 +389,23 @@ impl Engine for Worker<'_> {
 
     fn happened(&mut self, outcomes: Vec<Outcome>) {
         self.world.scribe.note(self.task, outcomes);
+    }
+
+    fn ready(&mut self, chunk: &Chunk, act: &Act) {
+        if let Act::Call { rec, .. } = *act
+            && !self.world.skip_calls
+        {
+            self.issuer.make_ready(&chunk.recs[rec as usize]);
+        }
+    }
+
+    fn done(&mut self, chunk: &Chunk, act: &Act, ret: i64) {
+        let (Some(checks), Act::Call { rec, .. }) = (&self.world.checks, *act) else { return };
+        let r = &chunk.recs[rec as usize];
+        checks.changed(r, ret);
+        if r.call.reads() && r.regular && ret > 0 && !self.world.skip_calls {
+            checks.read(&self.world.data, r, self.issuer.got(ret as usize));
+        }
     }
 
     fn act(&mut self, chunk: &Chunk, act: &Act) -> i64 {

@@ -1,6 +1,6 @@
 //! The model begins anew: what is there now is what stood there at the start.
 
-use super::{Before, Kind, NO_NODE, NO_TRAITS, Names, NodeId, ROOT, State, traits::Traits};
+use super::{Before, Kind, NO_INODE, NO_NODE, NO_TRAITS, Names, NodeId, ROOT, State, traits::Traits};
 
 /// What is at a node when the model begins anew.
 #[derive(Clone, Debug)]
@@ -41,6 +41,11 @@ impl Names {
             NO_NODE => true,
             pre => self.nodes[pre as usize].made,
         }
+    }
+
+    /// The number that names of one file shared at the start, where it had several.
+    pub fn inode_before(&self, node: NodeId) -> Option<u32> {
+        Some(self.nodes[node as usize].inode_before).filter(|i| *i != NO_INODE)
     }
 
     /// Whether the workload made what was at `node` at the start of the slice.

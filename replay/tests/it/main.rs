@@ -5,6 +5,7 @@ mod attributes;
 mod bios;
 mod calls;
 mod contained;
+mod data;
 mod files;
 mod maps;
 mod names;

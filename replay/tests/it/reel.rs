@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ioreel_replay::{
     Config, Report, Slice,
+    data::DataOptions,
     edge::{Kinds, OrderMode},
     pace::{CatchUp, Clockwork, Pace},
     scale::Scale,
@@ -221,6 +222,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         maps: Vec::new(),
         skip_prepare: false,
         slice: Slice::default(),
+        data: DataOptions::default(),
         scale: Scale::NONE,
         max_bytes: None,
         cold: false,
