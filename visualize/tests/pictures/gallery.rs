@@ -258,3 +258,26 @@ fn a_device_can_be_chosen() {
     let error = plot(&[r], &choose("sdz")).unwrap_err().to_string();
     assert_eq!(error, "two: no requests of device sdz; it has: loop0 (7:0), 8:0");
 }
+
+#[test]
+fn legends_name_what_is_drawn_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    for (there, missing) in [("read", "write"), ("write", "read")] {
+        let rows = (0..500).map(|i| block(there, i * MS, MS, i * 8, 8)).collect();
+        let ops = (0..500).map(|i| op(there, i * MS, 1000, Some(1), 4096)).collect();
+        let r = reel(dir.path(), there, manifest("ext4", S, 0), rows, ops);
+        for panel in ["offsets", "files", "latency", "phase", "throughput"] {
+            let options = PlotOptions { panels: vec![panel.into()], ..PlotOptions::default() };
+            let svg = plot(std::slice::from_ref(&r), &options).unwrap().svg();
+            let legend = |word: &str| {
+                let labels = svg.split("</text>").filter_map(|t| t.rsplit('>').next());
+                let word = [word.to_owned(), format!("{word}s")];
+                labels.filter(|l| l.split([',', ' ']).next().is_some_and(|w| word.iter().any(|x| x == w))).count()
+            };
+            // Lines of nothing are lines all the same.
+            let line = usize::from(panel == "throughput");
+            assert!(legend(there) > 0, "{panel} of {there}s");
+            assert_eq!((legend(missing), legend("discard")), (line, 0), "{panel} of {there}s");
+        }
+    }
+}
