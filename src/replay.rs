@@ -1,34 +1,30 @@
 //! `ioreel replay`: re-issues a reel's operations against a mounted file system.
 
 mod block;
+mod print;
 
 use crate::output::{out, tell};
 use std::{
-    collections::BTreeMap,
     io::{IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use clap::ValueEnum;
 use ioreel_replay::{
-    Config, Phase, Replay, ReplayError, Report, Skip, Slice, Summary,
+    Config, Phase, Replay, ReplayError, Report, Slice,
     data::{DEFAULT_SEED, DataOptions},
     edge::{EdgeKind, Kinds, OrderMode},
     pace::{self, Clockwork, Factor},
-    results::Class,
+    restore::Memory,
     scale::Scale,
-    spread::Spread,
     store::DEFAULT_MEMORY_BYTES,
     verdict::{DEFAULT_MAX_OWN_LATENESS_NS, Limits},
     watch::Unwatched,
     world::DEFAULT_SPIN_NS,
 };
 
-use crate::{
-    quantity,
-    units::{bytes, duration},
-};
+use crate::quantity;
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -108,6 +104,12 @@ pub(crate) struct Args {
     /// Takes the tree as it is in the target, made by --prepare-only before
     #[arg(long)]
     skip_prepare: bool,
+    /// Replays so many times; after each but the last, what changed in the target is restored
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeat: u32,
+    /// Restores what changed in the target after the last replay, too
+    #[arg(long, conflicts_with = "prepare_only")]
+    restore: bool,
     /// Refuses a replay whose tree and writes take more than this: 500M, 2G
     #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
     max_bytes: Option<i64>,
@@ -240,8 +242,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(target), None) => target,
         _ => anyhow::bail!("--device is what bios are issued on: add --layer block, or name a directory by --target"),
     };
-    let wants_reel = args.output.is_some() && !args.dry_run;
-    let replay = Replay::plan(Config {
+    let config = Config {
         reel: args.reel,
         target,
         clockwork,
@@ -260,34 +261,83 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         scale: args.scale_footprint,
         slice: Slice { from_ns: args.from.unwrap_or(0), to_ns: args.to.unwrap_or(i64::MAX) },
         skip_prepare: args.skip_prepare,
+        memory: None,
+        restored: false,
         max_bytes: args.max_bytes,
         cold: args.cold,
         spin_ns,
         limits,
         dry_run: args.dry_run,
         memory_bytes: DEFAULT_MEMORY_BYTES,
-    })?;
-    if !args.json {
-        print_summary(&replay.summary);
-    }
+    };
     let mut bar = Bar::default();
     if args.prepare_only {
+        let replay = Replay::plan(config)?;
         if args.json {
             out!("{}", serde_json::to_string_pretty(&replay.summary)?);
+        } else {
+            print::summary(&replay.summary);
         }
         let warnings = replay.prepare(|phase| bar.show(phase))?;
         bar.clear();
         warnings.iter().for_each(|w| tell!("ioreel: {w}"));
         return Ok(ExitCode::SUCCESS);
     }
-    let report = run_watched(replay, wants_reel, |phase| bar.show(phase))?;
-    bar.clear();
-    if args.json {
-        out!("{}", serde_json::to_string_pretty(&Document { schema: "ioreel.replay/1", report: &report })?);
-    } else {
-        print_report(&report);
+    runs(&config, args.repeat, args.restore, args.json)
+}
+
+/// Replays so many times, from the same state each time.
+fn runs(config: &Config, times: u32, restore: bool, json: bool) -> anyhow::Result<ExitCode> {
+    let mut bar = Bar::default();
+    let mut reports = Vec::new();
+    let mut elapsed_ns = Vec::new();
+    let mut faithful = true;
+    for run in 1..=times {
+        let memory = (restore || run < times).then(Memory::default);
+        let result = config.result.as_deref().map(|path| if times > 1 { numbered(path, run) } else { path.into() });
+        let config = Config { memory: memory.clone(), restored: run > 1, result, ..config.clone() };
+        let wants_reel = config.result.is_some() && !config.dry_run;
+        let replay = Replay::plan(config)?;
+        if !json && run == 1 {
+            print::summary(&replay.summary);
+        }
+        if !json && times > 1 {
+            out!("run         {run} of {times}");
+        }
+        let mut report = run_watched(replay, wants_reel, |phase| bar.show(phase))?;
+        if let Some(memory) = memory {
+            bar.say("restoring");
+            let (restored, warnings) = memory.restore()?;
+            report.restored = Some(restored);
+            report.warnings.extend(warnings);
+        }
+        bar.clear();
+        faithful &= report.verdict.faithful;
+        elapsed_ns.push(report.elapsed_ns);
+        if json {
+            reports.push(serde_json::to_value(Document { schema: "ioreel.replay/1", report: &report })?);
+        } else {
+            print::report(&report);
+        }
     }
-    Ok(if report.verdict.faithful { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    if json {
+        let all = if times > 1 { serde_json::Value::Array(reports) } else { reports.pop().unwrap_or_default() };
+        out!("{}", serde_json::to_string_pretty(&all)?);
+    } else if times > 1 {
+        print::runs(elapsed_ns);
+    }
+    Ok(if faithful { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+/// `x.reel` of run 2 is `x.2.reel`.
+fn numbered(path: &Path, run: u32) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{run}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
 }
 
 #[derive(serde::Serialize)]
@@ -339,16 +389,19 @@ struct Bar {
 
 impl Bar {
     fn show(&mut self, phase: Phase) {
-        let text = match phase {
+        self.say(&match phase {
             Phase::Preparing(done, all) => format!("preparing {:3} %", done * 100 / all.max(1)),
             Phase::Running => "replaying".into(),
             Phase::Settling => "syncing".into(),
-        };
+        });
+    }
+
+    fn say(&mut self, text: &str) {
         if text != self.shown && std::io::stderr().is_terminal() {
             eprint!("\r\x1b[K{text}");
             // A terminal that is gone shows nothing.
             let _ = std::io::stderr().flush();
-            self.shown = text;
+            text.clone_into(&mut self.shown);
         }
     }
 
@@ -357,124 +410,4 @@ impl Bar {
             eprint!("\r\x1b[K");
         }
     }
-}
-
-fn print_summary(s: &Summary) {
-    out!("to replay   {} operations of {} threads, on {}", s.operations, s.threads, s.fstype);
-    let left: i64 = s.skipped.values().sum();
-    if left > 0 {
-        let all = (left + s.operations).max(1) as f64;
-        out!("left out    {left} operations, {:.1} %", left as f64 / all * 100.0);
-        for (why, n) in &s.skipped {
-            let calls = if why == Skip::Unsupported.label() { most(&s.unknown) } else { String::new() };
-            out!("            {n:>9}  {:>5.1} %  {why}{calls}", *n as f64 / all * 100.0);
-        }
-    }
-    out!("to prepare  {} names, of which {} files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
-    out!(
-        "room        {} to prepare and {} written, of {} free",
-        bytes(s.prepare_bytes),
-        bytes(s.growth_bytes),
-        bytes(s.free_bytes)
-    );
-}
-
-/// The most frequent of these calls.
-fn most(calls: &BTreeMap<String, i64>) -> String {
-    const TOLD: usize = 5;
-    let mut calls: Vec<(&String, i64)> = calls.iter().map(|(name, n)| (name, *n)).collect();
-    calls.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let words: Vec<String> = calls.iter().take(TOLD).map(|(name, n)| format!("{name} {n}")).collect();
-    let more = if calls.len() > TOLD { ", …" } else { "" };
-    if words.is_empty() { String::new() } else { format!(": {}{more}", words.join(", ")) }
-}
-
-fn print_report(r: &Report) {
-    let v = &r.verdict;
-    let c = v.results.classes;
-    if !r.dry_run {
-        let more = |n: i64, what: &str| if n > 0 { format!(", {n} {what}") } else { String::new() };
-        out!(
-            "done        {} operations: {} results the same{}{}, {} wrong",
-            r.done,
-            c.same,
-            more(c.benign, "differ that raced in the original"),
-            more(c.unsupported, "not supported"),
-            c.wrong
-        );
-    }
-    for d in &v.results.differences {
-        let class = if d.class == Class::Wrong { "" } else { "  (no fault)" };
-        out!("            {:>9}  {}: {} -> {}{class}", d.count, d.op, d.recorded, d.replayed);
-        for e in &d.examples {
-            let path = e.path.as_deref().unwrap_or("(no path)");
-            out!("                         {} -> {}  {path}", e.recorded, e.replayed);
-        }
-    }
-    out!("elapsed     {:>12} to the last call, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
-    if let Some(synced) = r.synced_ns {
-        let original = r.original_synced_ns.map_or_else(|| "unknown".to_owned(), duration);
-        out!("            {:>12} to the end of syncfs, original {original}", duration(synced));
-    }
-    out!(
-        "            {:>12} inside calls, all threads together, original {}",
-        duration(v.replay_in_calls_ns),
-        duration(v.original_in_calls_ns)
-    );
-    let t = &v.timing;
-    out!("lateness    {}  the replayer's own", line(t.own_ns));
-    out!("            {}  forced, by the target or by order", line(t.forced_ns));
-    if let Some(ppm) = t.drift_ppm {
-        out!("drift       {ppm:.1} ppm");
-    }
-    if let Some(gaps) = &t.gaps {
-        out!("gaps        {}  error of inter-arrival times", line(gaps.error_ns));
-    }
-    if let Some(think) = t.think_error_ns {
-        out!("thinking    {}  error of computing times", line(think));
-    }
-    if r.shift_ns > 0 {
-        out!("shifted     {} by stalls", duration(r.shift_ns));
-    }
-    let k = &v.concurrency;
-    out!(
-        "in flight   mean {:.2}, most {}; original mean {:.2}, most {}",
-        k.replay_mean,
-        k.replay_max,
-        k.original_mean,
-        k.original_max
-    );
-    out!("CPU         {}; {} spun before deadlines, waits for a CPU included", duration(r.cpu_ns), duration(r.spun_ns));
-    if let Some(d) = &r.data {
-        let foreign = if d.unchecked_bytes > 0 {
-            format!(", {} copied or moved, not checked", bytes(d.unchecked_bytes))
-        } else {
-            String::new()
-        };
-        out!(
-            "data        {} read as written, {} of them holes; {} wrong{foreign}",
-            bytes(d.good_bytes),
-            bytes(d.hole_bytes),
-            bytes(d.bad_bytes)
-        );
-        for e in &d.examples {
-            let path = e.path.as_deref().unwrap_or("(no path)");
-            out!("            {} wrong from {} on  {path}", bytes(e.bytes), e.offset_bytes);
-        }
-    }
-    if let Some(tree) = &v.tree {
-        out!("tree        {} names, {} differ; digest {}", tree.found, tree.differing, tree.full_digest);
-        for e in &tree.examples {
-            out!("            {e}");
-        }
-    }
-    for w in &r.warnings {
-        tell!("ioreel: {w}");
-    }
-    out!("{}", v.sentence);
-}
-
-/// Percentiles of a time in a line.
-fn line(s: Spread) -> String {
-    format!("p50 {}  p90 {}  p99 {}  max {}", duration(s.p50), duration(s.p90), duration(s.p99), duration(s.max))
 }

@@ -138,6 +138,8 @@ fn main() {
                 data: DataOptions::default(),
                 scale: Scale::NONE,
                 skip_prepare: false,
+                memory: None,
+                restored: false,
                 max_bytes: None,
                 cold: false,
                 spin_ns: DEFAULT_SPIN_NS,

@@ -10,6 +10,7 @@ use crate::{
     data::DataOptions,
     edge::{Kinds, OrderMode},
     pace::Clockwork,
+    restore::{Memory, Restored},
     scale::Scale,
     verdict::{Judgement, Limits},
 };
@@ -43,6 +44,10 @@ pub struct Config {
     pub maps: Vec<(PathBuf, PathBuf)>,
     /// The tree is there, made by [`Replay::prepare`]: nothing is made, and what is there is kept.
     pub skip_prepare: bool,
+    /// What is remembered for a restoration after the replay; given once more after that, nothing is made.
+    pub memory: Option<Memory>,
+    /// The tree is there, just as it would be made, and nothing else: as a restoration left it.
+    pub restored: bool,
     /// The most that the prepared tree and what is written may take, bytes.
     pub max_bytes: Option<i64>,
     /// Begin with an empty page cache.
@@ -119,6 +124,8 @@ pub struct Report {
     pub verdict: Judgement,
     /// What checking of data found; null when it was not wanted.
     pub data: Option<DataCheck>,
+    /// What was restored afterwards; null when nothing was to be.
+    pub restored: Option<Restored>,
     /// What else there is to say.
     pub warnings: Vec<String>,
 }

@@ -5,7 +5,7 @@
 //! of it, whatever a reel says. A pivot rather than a chroot, since a second chroot (a reel recorded in one)
 //! would undo the first for descriptors outside it. Mounts below the target do not come along.
 
-use std::{ffi::CString, fs, io, path::Path};
+use std::{ffi::CString, fs, io, path::Path, sync::OnceLock};
 
 use rustix::{
     fs::{CWD, Mode, chmod, mkdir, stat},
@@ -34,9 +34,14 @@ pub struct Privilege {
 /// Gets the right to mount: root has it, others enter a user namespace in which they keep their own ids.
 /// Must be called while the process has a single thread.
 pub fn acquire() -> Result<Privilege, ReplayError> {
+    /// A user namespace is entered once.
+    static ENTERED: OnceLock<()> = OnceLock::new();
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     if uid == 0 {
         return Ok(Privilege { root: true });
+    }
+    if ENTERED.get().is_some() {
+        return Ok(Privilege { root: false });
     }
     // SAFETY: changes no descriptor table and no memory; the process has one thread.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }.map_err(refused("entering a user namespace"))?;
@@ -52,6 +57,7 @@ pub fn acquire() -> Result<Privilege, ReplayError> {
     }
     write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    let _ = ENTERED.set(());
     Ok(Privilege { root: false })
 }
 

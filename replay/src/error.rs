@@ -96,6 +96,9 @@ pub enum ReplayError {
         /// What was allowed.
         max_bytes: i64,
     },
+    /// What is there is not all known.
+    #[error("--repeat and --restore remove all that was not prepared: leave out --force and --skip-prepare")]
+    Foreign,
     /// A directory cannot take the place of one of the reel's.
     #[error("--map {from}={to}: {why}; name a directory of the reel and an empty one to take its place", from = from.display(), to = to.display())]
     Map {

@@ -59,6 +59,7 @@ pub mod prepare;
 pub mod procs;
 pub mod progress;
 mod replay;
+pub mod restore;
 pub mod results;
 pub mod scale;
 pub mod sizes;

@@ -246,7 +246,7 @@ pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) ->
     Ok(warnings)
 }
 
-fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<()> {
+pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<()> {
     let path = item.path.as_slice();
     let again = |e: Errno| match e {
         // Left by an earlier replay (--force): it makes way unless it is a directory.
@@ -294,7 +294,7 @@ fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn set_mtime(item: &Item) {
+pub(crate) fn set_mtime(item: &Item) {
     if let Some(ns) = item.mtime_ns {
         let mtime = Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) };
         let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };

@@ -30,6 +30,7 @@ use crate::{
     plan::Plan,
     planner::{PlanOptions, plan},
     prepare::{self, Preparation},
+    restore::Memory,
     target::{Target, drop_caches},
     timing::tell_dues,
     verdict::{Facts, Judgement, judge},
@@ -69,7 +70,10 @@ impl Replay {
             let Slice { from_ns, to_ns } = config.slice;
             return Err(ReplayError::NoSlice { from_ns, to_ns });
         }
-        let force = config.force || config.skip_prepare;
+        if config.memory.is_some() && (config.force || config.skip_prepare) {
+            return Err(ReplayError::Foreign);
+        }
+        let force = config.force || config.skip_prepare || config.restored;
         let others: Vec<PathBuf> = config.maps.iter().filter_map(|(_, to)| to.canonicalize().ok()).collect();
         let target = Target::open_around(&config.target, force, &others)?;
         let maps = open_maps(&config.maps, &target, normal, force)?;
@@ -166,6 +170,8 @@ impl Replay {
         let (told, phases) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let (items, directory, inner) = (preparation.items, places(&target, &maps), world.clone());
+        let remembering = config.memory.clone().map(|memory| (memory, world.data.filler()));
+        let make = !config.restored;
         let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
         let lead_ns = if free { 0 } else { LEAD_NS };
         let dry = config.dry_run;
@@ -176,7 +182,8 @@ impl Replay {
                     inner.run(lead_ns);
                     return Ok(Vec::new());
                 }
-                launch(&inner, &directory, (&items, &filler), &told, &may_go, lead_ns, privilege)
+                let before = Before { items: &items, make, filler: &filler, remembering };
+                launch(&inner, &directory, before, &told, &may_go, lead_ns, privilege)
             })
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
         let mut warnings = Vec::new();
@@ -247,6 +254,7 @@ impl Replay {
             cpu_ns,
             verdict,
             data,
+            restored: None,
             warnings,
             summary,
         };
@@ -347,17 +355,31 @@ fn make_inside(
     Ok(warnings)
 }
 
+/// What there is before the start.
+struct Before<'a> {
+    items: &'a [prepare::Item],
+    /// It is made.
+    make: bool,
+    filler: &'a Filler,
+    /// It is remembered.
+    remembering: Option<(Memory, Filler)>,
+}
+
 /// Runs in a thread of its own, which enters the target and never leaves it.
 fn launch(
     world: &Arc<World>,
     target: &Places,
-    (items, filler): (&[prepare::Item], &Filler),
+    before: Before<'_>,
     told: &mpsc::Sender<Phase>,
     may_go: &mpsc::Receiver<()>,
     lead_ns: i64,
     privilege: Privilege,
 ) -> Result<Vec<String>, ReplayError> {
-    let mut warnings = make_inside(&world.plan, target, (items, filler), told, privilege)?;
+    let Before { items, make, filler, remembering } = before;
+    let mut warnings = make_inside(&world.plan, target, (if make { items } else { &[] }, filler), told, privilege)?;
+    if let Some((memory, filler)) = remembering {
+        memory.remember(items, filler, target);
+    }
     // Recorded descriptors must never reach one of ioreel's own: this thread's table is a copy, emptied here,
     // and all others descend from it.
     contain::close_all();

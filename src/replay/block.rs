@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::ValueEnum;
 use ioreel_replay::block::{self, BlockReplay, Config, Report};
 
-use super::line;
+use super::print::line;
 use crate::{
     columns::count,
     units::{bytes, duration},

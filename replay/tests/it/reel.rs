@@ -221,6 +221,8 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         roots: Vec::new(),
         maps: Vec::new(),
         skip_prepare: false,
+        memory: None,
+        restored: false,
         slice: Slice::default(),
         data: DataOptions::default(),
         scale: Scale::NONE,
