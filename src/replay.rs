@@ -13,6 +13,7 @@ use std::{
 use clap::ValueEnum;
 use ioreel_replay::{
     Config, Phase, Replay, ReplayError, Report, Slice,
+    cache::CacheStart,
     data::{DEFAULT_SEED, DataOptions},
     edge::{EdgeKind, Kinds, OrderMode},
     pace::{self, Clockwork, Factor},
@@ -113,8 +114,11 @@ pub(crate) struct Args {
     /// Refuses a replay whose tree and writes take more than this: 500M, 2G
     #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
     max_bytes: Option<i64>,
-    /// Empties the page cache between preparation and replay (root)
-    #[arg(long)]
+    /// What the page cache holds when the replay begins [default: what making the tree left there]
+    #[arg(long, value_enum)]
+    cache: Option<Cache>,
+    /// The same as --cache cold
+    #[arg(long, conflicts_with = "cache")]
     cold: bool,
     /// Plans, then measures the replayer itself, with calls skipped; writes nothing
     #[arg(long)]
@@ -147,6 +151,26 @@ enum CatchUp {
     Compress,
     /// The schedule of the thread that stalled moves later, and that of no other
     None,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Cache {
+    /// Nothing; only root can empty it of directories and inodes, too
+    Cold,
+    /// All that the files hold
+    Warm,
+    /// What it held in the original, as far as a reel recorded with --cache tells
+    Recorded,
+}
+
+impl From<Cache> for CacheStart {
+    fn from(cache: Cache) -> Self {
+        match cache {
+            Cache::Cold => Self::Cold,
+            Cache::Warm => Self::Warm,
+            Cache::Recorded => Self::Recorded,
+        }
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -264,7 +288,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         memory: None,
         restored: false,
         max_bytes: args.max_bytes,
-        cold: args.cold,
+        cache: args.cache.map_or(if args.cold { CacheStart::Cold } else { CacheStart::Prepared }, Into::into),
         spin_ns,
         limits,
         dry_run: args.dry_run,
@@ -391,6 +415,7 @@ impl Bar {
     fn show(&mut self, phase: Phase) {
         self.say(&match phase {
             Phase::Preparing(done, all) => format!("preparing {:3} %", done * 100 / all.max(1)),
+            Phase::Prepared => "syncing".into(),
             Phase::Running => "replaying".into(),
             Phase::Settling => "syncing".into(),
         });

@@ -10,6 +10,7 @@ use std::{
 
 use ioreel_replay::{
     Config, Replay, Slice,
+    cache::CacheStart,
     data::DataOptions,
     edge::{Kinds, OrderMode},
     pace::{CatchUp, Clockwork, Pace},
@@ -141,7 +142,7 @@ fn main() {
                 memory: None,
                 restored: false,
                 max_bytes: None,
-                cold: false,
+                cache: CacheStart::Prepared,
                 spin_ns: DEFAULT_SPIN_NS,
                 limits: Limits::default(),
                 dry_run: false,

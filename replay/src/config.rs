@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::{
     border::Slice,
+    cache::{CacheReport, CacheStart},
     checks::DataCheck,
     data::DataOptions,
     edge::{Kinds, OrderMode},
@@ -50,8 +51,8 @@ pub struct Config {
     pub restored: bool,
     /// The most that the prepared tree and what is written may take, bytes.
     pub max_bytes: Option<i64>,
-    /// Begin with an empty page cache.
-    pub cold: bool,
+    /// What the page cache holds at the start.
+    pub cache: CacheStart,
     /// Spun away before each deadline.
     pub spin_ns: i64,
     /// From where on the replay is not faithful.
@@ -122,6 +123,8 @@ pub struct Report {
     pub cpu_ns: i64,
     /// How it compares.
     pub verdict: Judgement,
+    /// What the page cache held at the start; null where that was left as it came.
+    pub cache: Option<CacheReport>,
     /// What checking of data found; null when it was not wanted.
     pub data: Option<DataCheck>,
     /// What was restored afterwards; null when nothing was to be.
@@ -135,6 +138,8 @@ pub struct Report {
 pub enum Phase {
     /// So many of so many things are made.
     Preparing(usize, usize),
+    /// All is made: what is cached is seen to.
+    Prepared,
     /// Operations are being issued.
     Running,
     /// The file system writes out.

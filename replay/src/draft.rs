@@ -75,9 +75,16 @@ impl Planner {
             return;
         }
         let task = rec.task as usize;
+        let end_ns = rec.end_ns;
         // What had begun before the slice is entered with its beginning.
         rec.start_ns = rec.start_ns.saturating_sub(self.zero_ns).max(0);
         rec.end_ns = rec.end_ns.saturating_sub(self.zero_ns).max(0);
+        if let Some(residence) = &mut self.input.residence
+            && (rec.call.reads() || rec.call.writes() || rec.call.touches())
+            && let Some(pre) = self.sizes.place_of(rec.file)
+        {
+            residence.touched(&rec, end_ns, pre);
+        }
         self.options.scale.apply(&mut rec);
         let draft = &mut self.drafts[task];
         for index in [&mut rec.path, &mut rec.path2, &mut rec.name, &mut rec.value] {

@@ -14,6 +14,7 @@ use ioreel_traces::{
 use crate::{
     Call, ReplayError, Skip,
     bytes::{Get, Put},
+    cache::Residence,
     feed::{Feed, FileFeed, Waiting},
     names::Kind,
 };
@@ -232,6 +233,8 @@ pub struct Input {
     pub files: HashMap<i64, FileInfo>,
     /// Name space before the workload.
     pub tree: Vec<rows::Tree>,
+    /// What the page cache held is to be found out.
+    pub residence: Option<Residence>,
     /// The texts of the operations at hand.
     pub texts: Texts,
     /// Index in `tasks` by task id.
@@ -287,6 +290,7 @@ impl Input {
             maps: reel.read::<rows::Map>()?,
             files: HashMap::new(),
             tree: reel.rows::<rows::Tree>().collect::<Result<_, _>>()?,
+            residence: None,
             texts: Texts::default(),
             recs: Vec::new(),
             free: Vec::new(),

@@ -16,6 +16,7 @@ pub mod block;
 mod border;
 pub mod buffers;
 mod bytes;
+pub mod cache;
 pub mod call;
 pub mod checks;
 pub mod chunk;

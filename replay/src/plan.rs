@@ -232,6 +232,8 @@ pub struct Plan {
     pub longest_write_bytes: i64,
     /// When the last operation returned, ns after the start of what is replayed.
     pub last_end_ns: i64,
+    /// Pages that the page cache held, by place of the file; empty where that was not to be found out.
+    pub resident: HashMap<NodeId, Vec<std::ops::Range<i64>>>,
     /// What the data of files depends on.
     pub keys: Keys,
     /// What the reel tells of the data that was written.

@@ -3,7 +3,11 @@
 use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
 };
 
@@ -18,6 +22,7 @@ use crate::{
     ReplayError,
     border::Slice,
     buffers::Source,
+    cache::{CacheReport, CacheStart, Residence, Warm, forget},
     config::{Config, Phase, Report, Summary},
     contain::{self, Privilege},
     data::Data,
@@ -92,25 +97,28 @@ impl Replay {
             roots,
             privileged: privilege.root,
         };
-        let plan = plan(Input::read(&reel)?, options)?;
-        let mut preparation = Preparation::of(&plan, privilege.root);
-        let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
-        if config.skip_prepare {
-            preparation = Preparation::default();
+        let mut input = Input::read(&reel)?;
+        if config.cache == CacheStart::Recorded {
+            input.residence = Residence::read(&reel, config.slice.from_ns)?;
         }
+        let plan = plan(input, options)?;
+        let preparation = Preparation::of(&plan, privilege.root);
+        let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
+        let none = Preparation::default();
+        let to_make = if config.skip_prepare { &none } else { &preparation };
         let summary = Summary {
             operations: plan.calls,
             threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
             skipped: plan.skipped_by_label(),
             unknown: plan.unknown.clone(),
-            prepare_items: preparation.items.len() as i64,
-            prepare_files: preparation.files().0,
-            prepare_bytes: preparation.bytes,
+            prepare_items: to_make.items.len() as i64,
+            prepare_files: to_make.files().0,
+            prepare_bytes: to_make.bytes,
             growth_bytes: plan.sizes.peak_bytes,
             free_bytes: target.free_bytes,
             fstype: target.mount.fstype.clone(),
         };
-        check_rooms(&maps, &preparation)?;
+        check_rooms(&maps, to_make)?;
         let bytes = summary.prepare_bytes.saturating_add(summary.growth_bytes);
         let needed_bytes = bytes.saturating_add(bytes / ROOM_MARGIN);
         if let Some(max_bytes) = config.max_bytes.filter(|max| bytes > *max) {
@@ -171,7 +179,11 @@ impl Replay {
         let (go, may_go) = mpsc::channel::<()>();
         let (items, directory, inner) = (preparation.items, places(&target, &maps), world.clone());
         let remembering = config.memory.clone().map(|memory| (memory, world.data.filler()));
-        let make = !config.restored;
+        let make = !config.restored && !config.skip_prepare;
+        let warm = Warm::of(config.cache, &world.plan, &items, config.scale);
+        let start = config.cache;
+        let resident = Arc::new(AtomicI64::new(0));
+        let read = resident.clone();
         let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
         let lead_ns = if free { 0 } else { LEAD_NS };
         let dry = config.dry_run;
@@ -182,7 +194,8 @@ impl Replay {
                     inner.run(lead_ns);
                     return Ok(Vec::new());
                 }
-                let before = Before { items: &items, make, filler: &filler, remembering };
+                let before =
+                    Before { items: &items, make, filler: &filler, remembering, start, warm: &warm, read: &read };
                 launch(&inner, &directory, before, &told, &may_go, lead_ns, privilege)
             })
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
@@ -190,16 +203,16 @@ impl Replay {
         let mut cpu_before_ns = cpu_ns();
         for phase in phases {
             tell(phase);
-            if phase == Phase::Running {
+            if phase == Phase::Prepared {
                 // What was prepared must not be written out while the replay is measured.
                 sync(&target, &maps);
+                warnings.extend(empty_cache(config.cache, &reel));
+            }
+            if phase == Phase::Running {
                 watch.begin();
-                if config.cold
-                    && let Err(e) = drop_caches()
-                {
-                    warnings.push(format!("the page cache could not be emptied: {e}; --cold needs root"));
-                }
                 cpu_before_ns = cpu_ns();
+            }
+            if matches!(phase, Phase::Prepared | Phase::Running) {
                 // Fails only when the launcher is gone, which its result tells.
                 let _ = go.send(());
             }
@@ -253,6 +266,8 @@ impl Replay {
             spun_ns: world.spun_ns(),
             cpu_ns,
             verdict,
+            cache: (config.cache != CacheStart::Prepared && !dry)
+                .then(|| CacheReport { start: config.cache, resident_bytes: resident.load(Relaxed) }),
             data,
             restored: None,
             warnings,
@@ -320,6 +335,23 @@ fn sync(target: &Target, maps: &[Map]) -> i64 {
     maps.iter().map(|m| m.to.sync()).fold(target.sync(), i64::min)
 }
 
+/// Empties the page cache where that is wanted; what could not be done, and what is not known.
+fn empty_cache(start: CacheStart, reel: &Reel) -> Vec<String> {
+    let mut out = Vec::new();
+    if start == CacheStart::Prepared {
+        return out;
+    }
+    if let Err(e) = drop_caches() {
+        out.push(format!(
+            "of the page cache only what files hold could be emptied ({e}): directories and inodes stay; root empties all"
+        ));
+    }
+    if start == CacheStart::Recorded && !reel.manifest.ledger.contains_key("cache") {
+        out.push("the reel does not tell what the page cache held: it begins cold; record with --cache".into());
+    }
+    out
+}
+
 /// Whether what is prepared in mapped directories has room where they lie.
 fn check_rooms(maps: &[Map], preparation: &Preparation) -> Result<(), ReplayError> {
     for map in maps {
@@ -363,6 +395,11 @@ struct Before<'a> {
     filler: &'a Filler,
     /// It is remembered.
     remembering: Option<(Memory, Filler)>,
+    /// What the page cache is to hold.
+    start: CacheStart,
+    warm: &'a Warm,
+    /// Bytes that were read for that.
+    read: &'a AtomicI64,
 }
 
 /// Runs in a thread of its own, which enters the target and never leaves it.
@@ -375,7 +412,7 @@ fn launch(
     lead_ns: i64,
     privilege: Privilege,
 ) -> Result<Vec<String>, ReplayError> {
-    let Before { items, make, filler, remembering } = before;
+    let Before { items, make, filler, remembering, start, warm, read } = before;
     let mut warnings = make_inside(&world.plan, target, (if make { items } else { &[] }, filler), told, privilege)?;
     if let Some((memory, filler)) = remembering {
         memory.remember(items, filler, target);
@@ -384,6 +421,13 @@ fn launch(
     // and all others descend from it.
     contain::close_all();
     warnings.extend(world.begin(filler));
+    let _ = told.send(Phase::Prepared);
+    let _ = may_go.recv();
+    // All is written out.
+    if start != CacheStart::Prepared {
+        forget(items);
+    }
+    read.store(warm.read(), Relaxed);
     let _ = told.send(Phase::Running);
     let _ = may_go.recv();
     world.run(lead_ns);

@@ -129,6 +129,11 @@ impl Sizes {
         self.peak_bytes = 0;
     }
 
+    /// Where a file was at the start.
+    pub fn place_of(&self, file: i64) -> Option<NodeId> {
+        self.files.get(&file)?.pre
+    }
+
     /// Ids of all files.
     pub fn files(&self) -> Vec<i64> {
         self.files.keys().copied().collect()

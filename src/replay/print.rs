@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ioreel_replay::{Report, Skip, Summary, results::Class, spread::Spread};
+use ioreel_replay::{Report, Skip, Summary, cache::CacheStart, results::Class, spread::Spread};
 
 use crate::{
     output::{out, tell},
@@ -97,6 +97,14 @@ pub(super) fn report(r: &Report) {
         k.original_max
     );
     out!("CPU         {}; {} spun before deadlines, waits for a CPU included", duration(r.cpu_ns), duration(r.spun_ns));
+    if let Some(c) = &r.cache {
+        let how = match c.start {
+            CacheStart::Recorded => "as recorded",
+            CacheStart::Warm => "all that files hold",
+            _ => "nothing",
+        };
+        out!("cached      {} at the start: {how}", bytes(c.resident_bytes));
+    }
     if let Some(d) = &r.data {
         let foreign = if d.unchecked_bytes > 0 {
             format!(", {} copied or moved, not checked", bytes(d.unchecked_bytes))

@@ -8,6 +8,7 @@ mod harness;
 mod attribution;
 mod block_replay;
 mod bytes;
+mod cached;
 mod contents;
 mod corpus;
 mod daemon;
@@ -299,6 +300,7 @@ fn tests() -> Vec<Test> {
         refusals::a_full_disk
         replays::a_target_that_does_not_do
         block_replay::what_is_in_use_is_left_alone
+        cached::as_it_was
         slices::parts_of_a_program
         daemon::in_the_background
         daemon::as_systemd_keeps_it

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ioreel_replay::{
     Config, Report, Slice,
+    cache::CacheStart,
     data::DataOptions,
     edge::{Kinds, OrderMode},
     pace::{CatchUp, Clockwork, Pace},
@@ -227,7 +228,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         data: DataOptions::default(),
         scale: Scale::NONE,
         max_bytes: None,
-        cold: false,
+        cache: CacheStart::Prepared,
         spin_ns: 50_000,
         // These tests run beside others: how late is not what they ask.
         limits: Limits { own_lateness_ns: i64::MAX, ..Limits::default() },
