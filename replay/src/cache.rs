@@ -128,7 +128,9 @@ impl Warm {
             CacheStart::Prepared | CacheStart::Cold => Self::default(),
             CacheStart::Warm => {
                 let files = items.iter().filter_map(|i| match i.what {
-                    What::Regular { size_bytes, .. } => Some((i.path.clone(), vec![0..size_bytes])),
+                    What::Regular { size_bytes, .. } => {
+                        Some((i.path.clone(), std::iter::once(0..size_bytes).collect()))
+                    }
                     _ => None,
                 });
                 Self(files.collect())
