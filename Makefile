@@ -34,7 +34,7 @@ test-workloads: ## records a compile of 10000 files, SQLite, PostgreSQL, Postfix
 	@scripts/setup workloads
 	@scripts/test-workloads
 
-test-corpus: ## records tar, git, rsync, SQLite and others, replays each on ext4, xfs, btrfs, tmpfs at two paces (root)
+test-corpus: ## records tar, git, PostgreSQL and others, replays each on ext4, xfs, btrfs, tmpfs at two paces (root)
 	@scripts/setup test
 	IOREEL_CORPUS=all cargo test --test end_to_end corpus::
 

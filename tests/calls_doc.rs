@@ -21,7 +21,11 @@ fn line(out: &mut String, title: &str, call: &Call, command: Option<i64>, replay
         .map(|c| c.nr.to_string())
         .collect();
     let numbers = if numbers.is_empty() { "-".into() } else { numbers.join(", ") };
-    let replayed = if replayed { "yes" } else { "" };
+    let replayed = match replayed {
+        true => "yes",
+        false if ioreel_replay::via::is_about_rings(title) => "by its requests",
+        false => "",
+    };
     writeln!(out, "| {title} | {columns} | {numbers} | {replayed} |").unwrap();
 }
 

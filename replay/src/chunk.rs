@@ -9,6 +9,7 @@ use crate::{
     plan::{Act, Range, Step},
     procs::Slot,
     store::Piece,
+    via::{Phase, Via},
 };
 
 /// Steps of a piece: some 100 KiB of memory.
@@ -34,7 +35,7 @@ pub struct Chunk {
 }
 
 /// Columns of a [`Rec`] that most operations leave empty, in the order in which they are written.
-fn optional(r: &Rec) -> [(i64, i64); 21] {
+fn optional(r: &Rec) -> [(i64, i64); 23] {
     let none = i64::from(NONE);
     [
         (r.fd.into(), NO_FD.into()),
@@ -58,6 +59,8 @@ fn optional(r: &Rec) -> [(i64, i64); 21] {
         (r.ret, 0),
         (r.content as i64, 0),
         (r.saved_permille.into(), -1),
+        (r.ring, NO_ID),
+        (r.sqe_flags.into(), 0),
     ]
 }
 
@@ -100,15 +103,24 @@ impl Chunk {
                     out.number(4);
                     out.range(list);
                 }
+                Act::Submit { rec, fd, fd2, joins } => {
+                    out.number(5);
+                    out.numbers([rec.into(), fd.into(), fd2.into(), joins.into()]);
+                }
+                Act::Returned { recorded_ns } => {
+                    out.number(6);
+                    out.number(recorded_ns);
+                }
             }
             out.range(s.after);
         });
         let mut last = 0;
         out.list(&self.recs, |out, r| {
             out.number(r.call as i64);
-            out.number(
-                i64::from(r.in_flight) | i64::from(r.raced) << 1 | i64::from(r.regular) << 2 | i64::from(r.loose) << 3,
-            );
+            let kind = r.via.bits() << 4 | r.phase.bits() << 6;
+            let marks = [r.in_flight, r.raced, r.regular, r.loose];
+            let marks = marks.iter().enumerate().fold(0, |set, (i, m)| set | i64::from(*m) << i);
+            out.number(marks | kind);
             out.numbers([
                 r.task.into(),
                 r.row.into(),
@@ -150,7 +162,14 @@ impl Chunk {
                 1 => Act::Spawn { task: get.number()? as u32 },
                 2 => Act::Close(get.range()?),
                 3 => Act::Unmap(get.range()?),
-                _ => Act::Unshare(get.range()?),
+                4 => Act::Unshare(get.range()?),
+                5 => Act::Submit {
+                    rec: get.number()? as u32,
+                    fd: get.number()? as i32,
+                    fd2: get.number()? as i32,
+                    joins: get.number()? != 0,
+                },
+                _ => Act::Returned { recorded_ns: get.number()? },
             };
             Some(Step { act, after: get.range()? })
         })?;
@@ -201,6 +220,10 @@ impl Chunk {
                 ret: column(18, 0)?,
                 content: column(19, 0)? as u64,
                 saved_permille: column(20, -1)? as i16,
+                ring: column(21, NO_ID)?,
+                sqe_flags: column(22, 0)? as i32,
+                via: Via::from_bits(bits >> 4),
+                phase: Phase::from_bits(bits >> 6),
             })
         })?;
         let edges = get.list(|get| {
@@ -273,6 +296,9 @@ mod tests {
                 content: if i % 2 == 0 { u64::MAX - 7 } else { 0 },
                 saved_permille: (i as i16 % 3) * 300,
                 aux2: i64::MIN,
+                via: Via::Aio,
+                phase: Phase::Ended,
+                sqe_flags: 3,
                 ..Rec::none()
             });
             c.steps.push(Step {
@@ -287,6 +313,8 @@ mod tests {
             Act::Close(Range { from: 1, len: 2 }),
             Act::Unmap(Range::default()),
             Act::Unshare(Range { from: 0, len: 1 }),
+            Act::Submit { rec: 3, fd: -1, fd2: 7, joins: true },
+            Act::Returned { recorded_ns: i64::MIN },
         ] {
             c.steps.push(Step { act, after: Range::default() });
         }

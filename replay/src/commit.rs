@@ -9,6 +9,7 @@ use crate::{
     plan::{Act, Range},
     planner::Planner,
     procs::{Entry, Mapped},
+    via::{Phase, Via},
     view::{View, through_descriptor},
 };
 
@@ -27,9 +28,13 @@ impl Planner {
             // Its birth was not seen: it begins like a thread that the recording began with.
             self.start_root(task);
         }
-        let v = self.view(r);
         let mut kept = r.clone();
         let kept = &mut kept;
+        let submitted = if r.phase == Phase::Ended { self.ended(r) } else { None };
+        if submitted.is_none() {
+            (kept.via, kept.phase) = (Via::Call, Phase::Whole);
+        }
+        let v = submitted.unwrap_or_else(|| self.view(r));
         let mut call = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         let mut skip = v.skip;
         let unlocks = self.unlocks(r);
@@ -89,6 +94,9 @@ impl Planner {
         }
         // Of a two-file call the source decides: what is read is what there is to write.
         let entry = if r.call.copies() { v.entry.or(v.entry2) } else { v.entry };
+        if entry.is_none() && r.via == Via::Uring {
+            return self.input.files.get(&r.file).is_some_and(|f| f.kind == Kind::Regular);
+        }
         entry.is_some_and(|e| matches!(self.procs.ofds[e.ofd as usize].kind, Kind::Regular | Kind::Unknown))
     }
 
@@ -99,6 +107,9 @@ impl Planner {
         let Act::Call { slot, list, .. } = call else { return Ok(()) };
         if r.ret < 0 {
             return self.mappings(r, v, call, kept);
+        }
+        if self.direct_change(r) {
+            return Ok(());
         }
         match r.call {
             c if c.opens() => {
@@ -114,6 +125,7 @@ impl Planner {
                 }
                 let node = if v.node == NO_NODE { crate::names::ROOT } else { v.node };
                 let ofd = self.new_ofd(node, r.file, kind, Some(0), flags);
+                self.requests.ofds.insert(r.ofd, ofd);
                 let new = match v.skip {
                     None => {
                         *slot = self.procs.new_slot(task);

@@ -72,7 +72,10 @@ pub struct Summary {
     pub threads: i64,
     /// Operations that cannot be, by reason.
     pub skipped: BTreeMap<String, i64>,
-    /// Of these, calls that a replay does not know, by name.
+    /// Calls that made, entered or ended rings and contexts of asynchronous requests: carried out by the requests, neither
+    /// issued for themselves nor left out.
+    pub implied: i64,
+    /// Of those that cannot be issued, calls that a replay does not know, by name.
     pub unknown: BTreeMap<String, i64>,
     /// Files, directories and links to make first.
     pub prepare_items: i64,

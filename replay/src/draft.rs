@@ -9,6 +9,7 @@ use crate::{
     order::{FINISH, Stamp},
     plan::{Act, Range, Step},
     planner::Planner,
+    via::Phase,
 };
 
 /// A piece in the making.
@@ -36,6 +37,11 @@ impl Planner {
 
     /// Adds a step to a thread's program; `uses` names its resources.
     pub(crate) fn push(&mut self, task: usize, act: Act, start_ns: i64, uses: impl FnOnce(&mut Self)) -> Stamp {
+        self.push_step(task, act, start_ns, true, uses)
+    }
+
+    /// The same; `issues` is false where the end of what was issued before is waited for.
+    fn push_step(&mut self, task: usize, act: Act, start_ns: i64, issues: bool, uses: impl FnOnce(&mut Self)) -> Stamp {
         if self.silent {
             self.drafts[task] = Draft::default();
             return Stamp { task: task as u32, step: 0 };
@@ -61,9 +67,9 @@ impl Planner {
         chunk.edges.extend_from_slice(&edges);
         chunk.steps.push(Step { act, after });
         self.order.edges = edges;
-        self.tasks[task].program.added(act, self.turns[task], start_ns);
+        self.tasks[task].program.added(act, self.turns[task], start_ns, issues);
         self.calls += i64::from(matches!(act, Act::Call { .. }));
-        if self.drafts[task].chunk.steps.len() == CHUNK_STEPS && !matches!(act, Act::Call { .. }) {
+        if self.drafts[task].chunk.steps.len() == CHUNK_STEPS && !matches!(act, Act::Call { .. } | Act::Submit { .. }) {
             self.seal(task);
         }
         Stamp { task: task as u32, step }
@@ -93,16 +99,18 @@ impl Planner {
                 *index = *draft.texts.entry(*index).or_insert_with(|| chunk.paths.push(texts.bytes(*index)));
             }
         }
-        if let Act::Call { rec, .. } = &mut act {
+        if let Act::Call { rec, .. } | Act::Submit { rec, .. } = &mut act {
             *rec = draft.chunk.recs.len() as u32;
         }
         if rec.call.writes() {
             self.told.add(&rec);
             self.longest_write_bytes = self.longest_write_bytes.max(rec.len_bytes);
         }
-        self.push(task, act, rec.start_ns, |p| uses(p, &act));
+        self.push_step(task, act, rec.start_ns, rec.phase != Phase::Ended, |p| uses(p, &act));
         rec.turn_ns = self.turns[task];
-        self.order.returned();
+        if rec.phase != Phase::Submitted {
+            self.order.returned();
+        }
         self.drafts[task].chunk.recs.push(rec);
         if self.drafts[task].chunk.steps.len() == CHUNK_STEPS {
             self.seal(task);

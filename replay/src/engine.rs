@@ -8,7 +8,8 @@ use crate::{
     edge::Edge,
     order::{FINISH, Stamp},
     pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
-    plan::{Act, Plan, Program},
+    plan::{Act, Plan, Program, Step},
+    via::{Phase, sqe},
 };
 
 /// How one operation went.
@@ -23,6 +24,24 @@ pub struct Outcome {
     /// Issued.
     pub start_ns: i64,
     /// Returned.
+    pub end_ns: i64,
+    /// Result or -errno.
+    pub ret: i64,
+    /// Of a request: when its thread came to it, which may be later than the end of what it waits for, since submitting takes time;
+    /// `i64::MIN` for a call.
+    pub free_ns: i64,
+}
+
+/// How a request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaped {
+    /// When it was to be submitted.
+    pub due_ns: i64,
+    /// See [`Outcome::free_ns`].
+    pub free_ns: i64,
+    /// Submitted.
+    pub start_ns: i64,
+    /// Ended.
     pub end_ns: i64,
     /// Result or -errno.
     pub ret: i64,
@@ -50,6 +69,12 @@ pub trait Engine {
     fn done(&mut self, _chunk: &Chunk, _act: &Act, _ret: i64) {}
     /// Does it; for a call, its result.
     fn act(&mut self, chunk: &Chunk, act: &Act) -> i64;
+    /// Puts a request, which was due then, into its batch; the thread came to it at `free_ns`.
+    fn submit(&mut self, chunk: &Chunk, act: &Act, due_ns: i64, free_ns: i64);
+    /// Submits the batch, if there is one.
+    fn flush(&mut self);
+    /// Waits for a request's end.
+    fn reap(&mut self, chunk: &Chunk, act: &Act) -> Reaped;
     /// Starts a thread; `base` is what its computing time counts from, `next_ns` the next turn of the one that starts it.
     fn spawn(&mut self, task: u32, base: Base, next_ns: Option<i64>);
     /// By how much the schedule has moved later for all threads.
@@ -74,7 +99,13 @@ pub fn run_program<E: Engine>(plan: &Plan, task: u32, clockwork: Clockwork, birt
         run_chunk(plan, task, clockwork, &chunk, &mut base, engine, program);
         index += 1;
     }
+    engine.flush();
     base
+}
+
+/// Whether a step submits a request together with the one before.
+fn joins(step: Option<&Step>) -> bool {
+    step.is_some_and(|s| matches!(s.act, Act::Submit { joins: true, .. }))
 }
 
 /// Runs one piece of it.
@@ -91,6 +122,9 @@ fn run_chunk<E: Engine>(
     let mut outcomes = Vec::with_capacity(chunk.recs.len());
     for (i, step) in chunk.steps.iter().enumerate() {
         let number = chunk.first + i as u32;
+        if !joins(Some(step)) {
+            engine.flush();
+        }
         for Edge { on, .. } in step.after.of(&chunk.edges) {
             engine.wait_for(*on);
             if on.step == FINISH && pace == Pace::Think {
@@ -100,12 +134,22 @@ fn run_chunk<E: Engine>(
             }
         }
         match step.act {
-            Act::Call { rec, .. } => {
+            Act::Call { rec, .. } if chunk.recs[rec as usize].phase == Phase::Ended => {
+                let r = &chunk.recs[rec as usize];
+                let Reaped { due_ns, free_ns, start_ns, end_ns, ret } = engine.reap(chunk, &step.act);
+                if pace == Pace::Load {
+                    engine.leave();
+                }
+                outcomes.push(Outcome { step: number, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret, free_ns });
+                *base = Base { recorded_ns: r.end_ns, now_ns: engine.now_ns(), lag_ns: base.lag_ns };
+            }
+            Act::Call { rec, .. } | Act::Submit { rec, .. } => {
                 let r = &chunk.recs[rec as usize];
                 engine.ready(chunk, &step.act);
                 if pace == Pace::Load {
                     engine.enter(r.turn_ns, r.together, plan.next_turn(task, chunk, i + 1));
                 }
+                let free_ns = if matches!(step.act, Act::Submit { .. }) { engine.now_ns() } else { i64::MIN };
                 let due_ns = match pace.due_ns(r.start_ns, *base) {
                     Some(due_ns) if pace.has_schedule() => on_schedule(engine, catch_up, due_ns, &mut base.lag_ns),
                     Some(due_ns) => {
@@ -114,15 +158,30 @@ fn run_chunk<E: Engine>(
                     }
                     None => base.now_ns,
                 };
-                let start_ns = engine.now_ns();
-                let ret = engine.act(chunk, &step.act);
-                let end_ns = engine.now_ns();
-                if pace == Pace::Load {
-                    engine.leave();
+                if let Act::Submit { .. } = step.act {
+                    engine.submit(chunk, &step.act, due_ns, free_ns);
+                    let next = chunk.steps.get(i + 1);
+                    let chained = r.sqe_flags & (sqe::LINK | sqe::HARDLINK) != 0;
+                    if next.is_some() && !joins(next) || next.is_none() && !chained {
+                        engine.flush();
+                    }
+                    *base = Base { recorded_ns: r.start_ns, now_ns: engine.now_ns(), lag_ns: base.lag_ns };
+                } else {
+                    let start_ns = engine.now_ns();
+                    let ret = engine.act(chunk, &step.act);
+                    let end_ns = engine.now_ns();
+                    if pace == Pace::Load {
+                        engine.leave();
+                    }
+                    engine.done(chunk, &step.act, ret);
+                    outcomes.push(Outcome { step: number, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret, free_ns });
+                    *base = Base { recorded_ns: r.end_ns, now_ns: end_ns, lag_ns: base.lag_ns };
                 }
-                engine.done(chunk, &step.act, ret);
-                outcomes.push(Outcome { step: number, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret });
-                *base = Base { recorded_ns: r.end_ns, now_ns: end_ns, lag_ns: base.lag_ns };
+            }
+            Act::Returned { recorded_ns } => {
+                if pace == Pace::Think && recorded_ns > base.recorded_ns {
+                    *base = Base { recorded_ns, now_ns: engine.now_ns(), lag_ns: base.lag_ns };
+                }
             }
             Act::Spawn { task: child } => {
                 let recorded_ns = plan.tasks[child as usize].start_ns;

@@ -17,6 +17,7 @@ use crate::{
     cache::Residence,
     feed::{Feed, FileFeed, Waiting},
     names::Kind,
+    via::{Phase, Via, is_about_rings},
 };
 
 /// No descriptor given.
@@ -83,6 +84,14 @@ pub struct Rec {
     pub content: u64,
     /// Of a write: what a compressor saved of it, in thousandths, or -1.
     pub saved_permille: i16,
+    /// How it reached the kernel.
+    pub via: Via,
+    /// What of it this record is.
+    pub phase: Phase,
+    /// Of a request: its ring or context, or [`NO_ID`].
+    pub ring: i64,
+    /// Of a request to io_uring: bits of `sqe_flags`.
+    pub sqe_flags: i32,
     /// A byte count it returns is one of a regular file or a link.
     pub regular: bool,
     /// Of a byte count only whether it is 0 is compared: files are not as large as they were.
@@ -93,7 +102,7 @@ pub struct Rec {
     pub together: u32,
     /// Operations that had taken effect when it was entered.
     pub ended_before: u32,
-    /// Its place among all when the recorded number is kept in flight.
+    /// Its place among all when the recorded number is kept in flight; of a submission that is not planned yet, when it ended.
     pub turn_ns: i64,
 }
 
@@ -134,6 +143,10 @@ impl Rec {
             flags: 0,
             aux: 0,
             aux2: 0,
+            via: Via::Call,
+            phase: Phase::Whole,
+            ring: NO_ID,
+            sqe_flags: 0,
         }
     }
 }
@@ -409,11 +422,19 @@ impl Input {
 
     /// Adds an operation; one of an unknown thread brings its thread along.
     fn push(&mut self, row: u32, op: &Op) {
-        let touch = op.source == *"fault";
-        if op.source != *"syscall" && !touch {
-            if op.source != *"tool" {
-                *self.other_layers.entry(Skip::of_source(&op.source)).or_default() += 1;
-            }
+        let via = Via::of_source(&op.source);
+        let about_rings = via == Via::Call && op.source == *"syscall" && is_about_rings(&op.op);
+        let call = match &*op.source {
+            "syscall" => Call::of(&op.op, op.flags.unwrap_or(0), op.name.as_deref()),
+            "fault" => Call::of_touch(&op.op),
+            "io_uring" | "aio" => via.request(&op.op, op.aux2 == Some(1)),
+            _ => Call::Other,
+        };
+        if op.source == *"tool" {
+            return;
+        }
+        if call == Call::Other && op.source != *"syscall" && op.source != *"fault" {
+            *self.other_layers.entry(Skip::of_source(&op.source)).or_default() += 1;
             return;
         }
         let next = self.tasks.len() as u32;
@@ -423,11 +444,7 @@ impl Input {
         }
         let texts = &mut self.texts;
         let mut path = |p: &Option<Text>| p.as_ref().map_or(NONE, |t| texts.intern(t));
-        let call = match touch {
-            true => Call::of_touch(&op.op),
-            false => Call::of(&op.op, op.flags.unwrap_or(0), op.name.as_deref()),
-        };
-        if call == Call::Other {
+        if call == Call::Other && !about_rings {
             let name = op.name.as_ref().filter(|_| op.op == *"ioctl").unwrap_or(&op.op).to_string();
             *self.unknown.entry(name).or_default() += 1;
         }
@@ -463,15 +480,37 @@ impl Input {
             aux2: op.aux2.unwrap_or(0),
             content: op.content_hash.as_deref().map_or(0, content_key),
             saved_permille: op.compressibility_permille.map_or(-1, |p| p.clamp(0, 1000) as i16),
+            via,
+            ring: op.ring.unwrap_or(NO_ID),
+            sqe_flags: op.sqe_flags.unwrap_or(0),
             ..Rec::none()
         };
-        let (start_ns, end_ns) = (rec.start_ns, rec.end_ns);
+        let (first, last) = match (via, about_rings) {
+            (Via::Call, false) => (None, Phase::Whole),
+            (Via::Call, true) => (Some(Phase::Entered), Phase::Returned),
+            _ => (Some(Phase::Submitted), Phase::Ended),
+        };
+        if let Some(phase) = first {
+            // Before all else that happens at that time.
+            let key = (rec.start_ns, i64::MIN, row);
+            self.add(Rec { phase, end_ns: rec.start_ns, turn_ns: rec.end_ns, ..rec.clone() }, key);
+        }
+        let key = (rec.end_ns, rec.start_ns, row);
+        self.add(Rec { phase: last, ..rec }, key);
+    }
+
+    /// Adds a record, to be taken in the order of keys.
+    fn add(&mut self, rec: Rec, key: (i64, i64, u32)) {
+        let (start_ns, row) = (rec.start_ns, rec.row);
+        let whole = matches!(rec.phase, Phase::Whole | Phase::Ended);
         let id = self.free.pop().unwrap_or(self.recs.len() as u32);
         if id as usize == self.recs.len() {
             self.recs.push(None);
         }
         self.recs[id as usize] = Some(Box::new(rec));
-        self.waiting.by_end.push(std::cmp::Reverse(((end_ns, start_ns, row), id)));
-        self.waiting.by_start.push(std::cmp::Reverse((start_ns, row, id)));
+        self.waiting.by_end.push(std::cmp::Reverse((key, id)));
+        if whole {
+            self.waiting.by_start.push(std::cmp::Reverse((start_ns, row, id)));
+        }
     }
 }

@@ -54,11 +54,13 @@ impl Cells {
         }
     }
 
-    /// Fills a slot.
-    pub fn set(&self, slot: u32, fd: i32) {
-        if let Some(c) = self.fds.get(slot as usize) {
+    /// Fills a slot; whether there is one.
+    pub fn set(&self, slot: u32, fd: i32) -> bool {
+        let cell = self.fds.get(slot as usize);
+        if let Some(c) = cell {
             c.store(fd, Relaxed);
         }
+        cell.is_some()
     }
 
     /// Closes what is in a slot.
@@ -108,6 +110,18 @@ fn call(number: c_long, args: [i64; 6]) -> i64 {
         return r;
     }
     -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Closes a descriptor that nobody will use.
+pub(crate) fn close(fd: i64) {
+    call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+}
+
+/// Flags of an open as it is issued. Those that are added are without effect on files and directories, and keep a FIFO that
+/// stands where a file stood from blocking the replay. `O_PATH` opens nothing and takes no other flag.
+pub(crate) fn open_flags(given: i64) -> i64 {
+    let quick = if given as i32 & libc::O_PATH == 0 { i64::from(libc::O_NONBLOCK | libc::O_NOCTTY) } else { 0 };
+    given | quick
 }
 
 fn ioctl(fd: i64, request: i64, argument: i64) -> i64 {
@@ -273,10 +287,7 @@ impl<'a> Issuer<'a> {
             Call::Creat => i64::from(libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY),
             _ => r.flags,
         };
-        // Without effect on files and directories; keeps a FIFO that stands where a file stood from blocking
-        // the replay. `O_PATH` opens nothing and takes no other flag.
-        let quick = if given as i32 & libc::O_PATH == 0 { i64::from(libc::O_NONBLOCK | libc::O_NOCTTY) } else { 0 };
-        let flags = given | quick;
+        let flags = open_flags(given);
         let ret = if r.call == Call::Openat2 {
             let how = OpenHow { flags: flags as u64, mode: u64::from(r.mode as u32), resolve: r.aux2 as u64 };
             let size = size_of::<OpenHow>() as i64;

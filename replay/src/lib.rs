@@ -4,6 +4,7 @@
 //! * [`plan()`] turns it into a program per thread, and what each step waits for, without touching a file system:
 //!   [`names`] models the name space, [`procs`] the processes, [`order`] collects the edges, [`sizes`] the room;
 //! * [`prepare`] makes the tree that the workload found, [`contain`] keeps all of it inside the target;
+//! * requests to io_uring and of Linux AIO are planned in `requests` and issued in `rings`;
 //! * [`engine`] runs a thread's program; [`world`] is the real one: threads, clock and, in [`issue`], the calls;
 //! * [`verdict`] holds the result against the original: [`results`], [`timing`], [`concurrency`], [`latencies`],
 //!   [`endstate`]; [`Replay`] is all of it in a row;
@@ -60,8 +61,10 @@ pub mod prepare;
 pub mod procs;
 pub mod progress;
 mod replay;
+mod requests;
 pub mod restore;
 pub mod results;
+mod rings;
 pub mod scale;
 pub mod sizes;
 mod skip;
@@ -72,6 +75,7 @@ pub mod target;
 pub mod timing;
 mod uses;
 pub mod verdict;
+pub mod via;
 mod view;
 pub mod watch;
 pub mod world;

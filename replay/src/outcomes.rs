@@ -17,7 +17,7 @@ use crate::{
 /// Pieces that were read back and are kept at hand.
 const AT_HAND: usize = 64;
 /// An outcome as bytes.
-const OUTCOME_BYTES: usize = 40;
+const OUTCOME_BYTES: usize = 48;
 
 /// Some outcomes of a thread, in the order of its program.
 type Pieces = Vec<(u32, Kept<Vec<Outcome>>)>;
@@ -45,7 +45,9 @@ impl Piece for Vec<Outcome> {
         for o in self {
             out.extend_from_slice(&o.step.to_le_bytes());
             out.extend_from_slice(&o.cpu.to_le_bytes());
-            [o.due_ns, o.start_ns, o.end_ns, o.ret].iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+            [o.due_ns, o.start_ns, o.end_ns, o.ret, o.free_ns]
+                .iter()
+                .for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
         }
         out
     }
@@ -63,6 +65,7 @@ impl Piece for Vec<Outcome> {
                     start_ns: long(b, 16)?,
                     end_ns: long(b, 24)?,
                     ret: long(b, 32)?,
+                    free_ns: long(b, 40)?,
                 })
             })
             .collect()
@@ -200,6 +203,7 @@ mod tests {
                 start_ns: i64::from(step * 10 + task),
                 end_ns: i64::from(step * 10 + task + 3),
                 ret: -2,
+                free_ns: 3,
             };
             for task in 0..3 {
                 for piece in 0..10 {

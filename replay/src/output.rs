@@ -1,6 +1,6 @@
 //! The result of a replay as a reel: the original's rows with the replay's times and results.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
@@ -16,6 +16,7 @@ use crate::{
     engine::Outcome,
     outcomes::Outcomes,
     plan::{Act, Plan},
+    via::Phase,
 };
 
 /// What the result reel says of its making.
@@ -115,8 +116,47 @@ struct Cursor {
     chunk: Option<Arc<Chunk>>,
     index: usize,
     at: usize,
-    /// Calls that were passed before their row came.
-    passed: Vec<(u32, u32)>,
+    /// Issued before their row came.
+    passed: Vec<(u32, Issued)>,
+    /// Where the ends of requests are looked for, and those that were found before their row came.
+    ends: Ends,
+}
+
+/// A place in a program where something was issued.
+#[derive(Clone, Copy, Debug)]
+enum Issued {
+    /// A call, in this step.
+    Call(u32),
+    /// A request, whose end is further on.
+    Request,
+}
+
+/// Ends of requests come later than their submissions, as many steps as there were requests in flight.
+#[derive(Debug, Default)]
+struct Ends {
+    index: usize,
+    found: HashMap<u32, u32>,
+}
+
+impl Ends {
+    /// The step in which the request of this row ended.
+    fn step_of(&mut self, plan: &Plan, task: u32, row: u32) -> Option<u32> {
+        loop {
+            if let Some(step) = self.found.remove(&row) {
+                return Some(step);
+            }
+            let chunk = plan.chunk(task, self.index)?;
+            self.index += 1;
+            for (i, step) in chunk.steps.iter().enumerate() {
+                if let Act::Call { rec, .. } = step.act {
+                    let r = &chunk.recs[rec as usize];
+                    if r.phase == Phase::Ended {
+                        self.found.insert(r.row, chunk.first + i as u32);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A thread's rows come in the order of its program, but for neighbours that a migration between CPUs put into
@@ -127,23 +167,28 @@ impl Cursor {
     /// The outcome of the operation in this row, if it was issued.
     fn outcome(&mut self, plan: &Plan, outcomes: &Outcomes, task: u32, row: u32) -> Option<Outcome> {
         if let Some(i) = self.passed.iter().position(|(r, _)| *r == row) {
-            return outcomes.of(task, self.passed.swap_remove(i).1);
+            let issued = self.passed.swap_remove(i).1;
+            return self.outcome_of(plan, outcomes, (task, row), issued);
         }
         loop {
             let chunk = match &self.chunk {
                 Some(chunk) => chunk.clone(),
                 None => self.chunk.insert(plan.chunk(task, self.index)?).clone(),
             };
-            let calls = chunk.steps.iter().enumerate().skip(self.at).filter_map(|(i, s)| match s.act {
-                Act::Call { rec, .. } => Some((i, chunk.recs[rec as usize].row)),
+            let number = |i: usize| chunk.first + i as u32;
+            let issued = chunk.steps.iter().enumerate().skip(self.at).filter_map(|(i, s)| match s.act {
+                Act::Call { rec, .. } => {
+                    let r = &chunk.recs[rec as usize];
+                    (r.phase != Phase::Ended).then_some((i, r.row, Issued::Call(number(i))))
+                }
+                Act::Submit { rec, .. } => Some((i, chunk.recs[rec as usize].row, Issued::Request)),
                 _ => None,
             });
-            let ahead: Vec<(usize, u32)> = calls.take(NEIGHBOURS).collect();
-            if let Some(found) = ahead.iter().position(|(_, r)| *r == row) {
-                let number = |i: usize| chunk.first + i as u32;
-                self.passed.extend(ahead[..found].iter().map(|(i, r)| (*r, number(*i))));
+            let ahead: Vec<(usize, u32, Issued)> = issued.take(NEIGHBOURS).collect();
+            if let Some(found) = ahead.iter().position(|(_, r, _)| *r == row) {
+                self.passed.extend(ahead[..found].iter().map(|(_, r, issued)| (*r, *issued)));
                 self.at = ahead[found].0 + 1;
-                return outcomes.of(task, number(ahead[found].0));
+                return self.outcome_of(plan, outcomes, (task, row), ahead[found].2);
             }
             if !ahead.is_empty() {
                 // Not replayed.
@@ -151,5 +196,19 @@ impl Cursor {
             }
             (self.chunk, self.index, self.at) = (None, self.index + 1, 0);
         }
+    }
+
+    fn outcome_of(
+        &mut self,
+        plan: &Plan,
+        outcomes: &Outcomes,
+        (task, row): (u32, u32),
+        issued: Issued,
+    ) -> Option<Outcome> {
+        let step = match issued {
+            Issued::Call(step) => step,
+            Issued::Request => self.ends.step_of(plan, task, row)?,
+        };
+        outcomes.of(task, step)
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     procs::Slot,
     sizes::Sizes,
     store::{Kept, Store},
+    via::Phase,
 };
 
 /// In place of a slot: no valid descriptor, the call is to fail with EBADF.
@@ -68,6 +69,22 @@ pub enum Act {
     Close(Range),
     /// Unmaps what an exec or exit unmapped; cells in [`Chunk::lists`].
     Unmap(Range),
+    /// Submits a request, whose end is a [`Act::Call`] later on.
+    Submit {
+        /// Index in [`Chunk::recs`].
+        rec: u32,
+        /// As of a call.
+        fd: i32,
+        /// Likewise.
+        fd2: i32,
+        /// It belongs to the batch of the request before it: both are submitted by one call.
+        joins: bool,
+    },
+    /// A call about requests returned then in the recording: what follows computed from there on.
+    Returned {
+        /// ns of the reel.
+        recorded_ns: i64,
+    },
     /// Makes the thread's descriptor table its own: exec of a thread that shared it. Pairs (old, new slot).
     Unshare(Range),
 }
@@ -111,15 +128,20 @@ struct Head {
 
 impl Program {
     /// A step was added.
-    pub(crate) fn added(&mut self, act: Act, turn_ns: i64, start_ns: i64) {
+    pub(crate) fn added(&mut self, act: Act, turn_ns: i64, start_ns: i64, issues: bool) {
         let chunk = self.steps as usize / CHUNK_STEPS;
         if self.heads.len() <= chunk {
             self.heads.push(Head::default());
         }
         let head = &mut self.heads[chunk];
         match act {
-            Act::Call { .. } => {
+            Act::Submit { .. } => {
                 head.turn_ns.get_or_insert(turn_ns);
+            }
+            Act::Call { .. } => {
+                if issues {
+                    head.turn_ns.get_or_insert(turn_ns);
+                }
                 if self.calls == 0 {
                     self.first_ns = start_ns;
                 }
@@ -220,7 +242,9 @@ pub struct Plan {
     pub calls: i64,
     /// Operations that are not replayed.
     pub skipped: BTreeMap<Skip, i64>,
-    /// Of these, calls that a replay does not know, by name.
+    /// Calls that made, entered or ended rings and contexts of asynchronous requests: carried out by the requests.
+    pub implied: i64,
+    /// Of those that are not replayed, calls that a replay does not know, by name.
     pub unknown: BTreeMap<String, i64>,
     /// The name space as the workload left it, and what it says of the start.
     pub names: Names,
@@ -274,7 +298,12 @@ impl Plan {
         let mut first: Option<i64> = None;
         for step in chunk.steps.iter().skip(from) {
             match step.act {
-                Act::Call { rec, .. } => return at_most(first, Some(chunk.recs[rec as usize].turn_ns)),
+                Act::Call { rec, .. } | Act::Submit { rec, .. } => {
+                    let r = &chunk.recs[rec as usize];
+                    if r.phase != Phase::Ended {
+                        return at_most(first, Some(r.turn_ns));
+                    }
+                }
                 Act::Spawn { task } => first = at_most(first, self.tasks[task as usize].first_turn_ns),
                 _ => {}
             }

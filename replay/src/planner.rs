@@ -24,9 +24,11 @@ use crate::{
     order::{Order, OrderMode},
     plan::{Act, Plan, TaskPlan},
     procs::{Entry, Maps, Procs},
+    requests::Requests,
     scale::Scale,
     sizes::Sizes,
     store::{DEFAULT_MEMORY_BYTES, Store},
+    via::Phase,
 };
 
 /// What the plan depends on beside the reel.
@@ -85,6 +87,7 @@ pub(crate) struct Planner {
     pub(crate) order: Order,
     pub(crate) sizes: Sizes,
     pub(crate) locked: Locked,
+    pub(crate) requests: Requests,
     /// Extended attributes that the workload set, by file and name.
     pub(crate) named: HashMap<AttributesOf, Vec<Box<[u8]>>>,
     /// What handles were for: by their bytes, the place.
@@ -138,6 +141,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         procs: Procs::default(),
         sizes: Sizes::new(options.scale),
         locked: Locked::default(),
+        requests: Requests::default(),
         named: HashMap::new(),
         handles: HashMap::new(),
         store: Store::new(options.memory_bytes),
@@ -190,6 +194,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         calls: p.calls,
         skipped: p.skipped,
         unknown: p.input.unknown,
+        implied: p.requests.implied,
         names: p.names,
         sizes: p.sizes,
         longest_write_bytes: p.longest_write_bytes,
@@ -268,13 +273,16 @@ impl Planner {
                 let Some(r) = &mut self.input.recs[s as usize] else { continue };
                 r.ended_before = ended;
                 let skip = self.input.files.get(&r.file).and_then(|f| f.kind.skip());
-                if r.call != crate::Call::Other && skip.is_none() {
+                if r.call != crate::Call::Other && skip.is_none() && r.phase == Phase::Whole {
                     r.together = load.enter(r.start_ns, r.end_ns);
                 }
                 pool.push((s, row));
             }
             pool.retain(|(id, row)| self.input.is_at_hand(*id, *row));
-            if let Some(rec) = self.input.take(id) {
+            if let Some(mut rec) = self.input.take(id) {
+                if rec.phase == Phase::Submitted {
+                    rec.together = load.enter(rec.start_ns, rec.turn_ns);
+                }
                 self.take_effect(*rec, &pool);
             }
             self.input.free(id);
@@ -301,6 +309,9 @@ impl Planner {
 
     /// Commits an operation, and before it those among the ones in flight that must have come first.
     fn take_effect(&mut self, mut rec: Rec, pool: &[(u32, u32)]) {
+        if !matches!(rec.phase, Phase::Whole | Phase::Ended) {
+            return self.request(&rec);
+        }
         if !pool.is_empty() {
             let mine = self.touches(&rec);
             for (id, row) in pool {

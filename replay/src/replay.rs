@@ -111,6 +111,7 @@ impl Replay {
             threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
             skipped: plan.skipped_by_label(),
             unknown: plan.unknown.clone(),
+            implied: plan.implied,
             prepare_items: to_make.items.len() as i64,
             prepare_files: to_make.files().0,
             prepare_bytes: to_make.bytes,

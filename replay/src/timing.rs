@@ -1,6 +1,10 @@
 //! When operations were issued, against when they should have been. `docs/replay.md` has the definitions.
 
-use std::{cell::RefCell, collections::BTreeMap, io};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    io,
+};
 
 use serde::Serialize;
 
@@ -99,6 +103,8 @@ fn each_ready(
     // Parents come before their children.
     let mut free_at = vec![i64::MIN; plan.tasks.len()];
     let mut ends = Vec::new();
+    // Requests in flight, by row: when each could be submitted, and what it had waited for.
+    let mut submitted: HashMap<u32, (i64, Vec<(EdgeKind, i64)>)> = HashMap::new();
     for task in 0..plan.tasks.len() as u32 {
         let mut free = free_at[task as usize];
         plan.each_step(task, |number, step, chunk| {
@@ -110,10 +116,17 @@ fn each_ready(
             let me = Stamp { task, step: number };
             match step.act {
                 Act::Spawn { task } => free_at[task as usize] = free,
-                Act::Call { .. } => {
-                    tell(me, free, &ends);
-                    if let Some(o) = of(me) {
-                        free = o.end_ns;
+                Act::Submit { rec, .. } => {
+                    submitted.insert(chunk.recs[rec as usize].row, (free, ends.clone()));
+                }
+                Act::Call { rec, .. } => {
+                    let done = of(me);
+                    match submitted.remove(&chunk.recs[rec as usize].row) {
+                        Some((free, ends)) => tell(me, free.max(done.map_or(free, |o| o.free_ns)), &ends),
+                        None => tell(me, free, &ends),
+                    }
+                    if let Some(o) = done {
+                        free = free.max(o.end_ns);
                     }
                 }
                 _ => {}

@@ -65,10 +65,10 @@ fn failed_with(r: &Rec, errno: i32) -> bool {
     r.ret == -i64::from(errno)
 }
 
-impl Planner {
-    /// Finds an operation's references as the model stands now.
-    pub(crate) fn view(&mut self, r: &Rec) -> View {
-        let mut v = View {
+impl View {
+    /// Of an operation that refers to nothing.
+    pub(crate) fn none() -> Self {
+        Self {
             fd: CWD,
             fd2: CWD,
             entry: None,
@@ -78,7 +78,14 @@ impl Planner {
             relative: false,
             magic: false,
             skip: None,
-        };
+        }
+    }
+}
+
+impl Planner {
+    /// Finds an operation's references as the model stands now.
+    pub(crate) fn view(&mut self, r: &Rec) -> View {
+        let mut v = View::none();
         let skip = self.look(r, &mut v).err();
         v.skip = if r.in_flight {
             Some(Skip::InFlight)

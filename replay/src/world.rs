@@ -24,7 +24,7 @@ use crate::{
     chunk::Chunk,
     contain::{Privilege, become_user, close_all},
     data::Data,
-    engine::{Engine, Outcome, run_program},
+    engine::{Engine, Outcome, Reaped, run_program},
     fill::Filler,
     issue::{Cells, Issuer},
     load::LoadGate,
@@ -35,6 +35,7 @@ use crate::{
     plan::{Act, Plan, Root},
     procs::clone,
     progress::Progress,
+    rings::Rings,
 };
 
 /// Of a wait for a deadline, the end is spun away: a sleeper wakes some 50 us late in a guest.
@@ -204,6 +205,13 @@ impl World {
         std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn warn_once(&self, text: String) {
+        let mut all = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+
     fn warn(&self, text: String) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
@@ -319,10 +327,12 @@ impl World {
         // SAFETY: plain integers.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         let issuer = Issuer::new(&self.cells, &self.source, &self.data);
-        let mut worker = Worker { world: &self, task, issuer, group, spun_ns: 0 };
+        let rings = Rings::new(&self.cells, &self.source, &self.data);
+        let mut worker = Worker { world: &self, task, issuer, rings, pieces: [None, None], group, spun_ns: 0 };
         let base = run_program(&self.plan, task, self.clockwork, base, &mut worker);
         let recorded_end = self.plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
         self.ended_ns[task as usize].store(base.due_ns(recorded_end), SeqCst);
+        worker.rings.end().into_iter().for_each(|told| self.warn_once(told));
         let Worker { group, spun_ns, .. } = worker;
         self.spun_ns.fetch_add(spun_ns, SeqCst);
         if self.clockwork.pace == Pace::Load {
@@ -344,6 +354,9 @@ struct Worker<'a> {
     world: &'a Arc<World>,
     task: u32,
     issuer: Issuer<'a>,
+    rings: Rings<'a>,
+    /// The last two pieces: what is in a batch refers to them.
+    pieces: [Option<Arc<Chunk>>; 2],
     group: Group,
     spun_ns: i64,
 }
@@ -384,7 +397,54 @@ impl Engine for Worker<'_> {
     }
 
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>> {
-        self.world.pieces.get(&self.world.plan, self.task, index)
+        let piece = self.world.pieces.get(&self.world.plan, self.task, index);
+        self.pieces = [self.pieces[1].take(), piece.clone()];
+        piece
+    }
+
+    fn submit(&mut self, chunk: &Chunk, act: &Act, due_ns: i64, free_ns: i64) {
+        if let Act::Submit { rec, fd, fd2, .. } = *act
+            && !self.world.skip_calls
+        {
+            let epoch_ns = self.world.epoch_ns();
+            self.rings.submit(chunk, rec, (fd, fd2), (due_ns, free_ns), || monotonic_ns() - epoch_ns);
+        }
+    }
+
+    fn flush(&mut self) {
+        let epoch_ns = self.world.epoch_ns();
+        self.rings.flush(|| monotonic_ns() - epoch_ns);
+    }
+
+    fn reap(&mut self, chunk: &Chunk, act: &Act) -> Reaped {
+        let epoch_ns = self.world.epoch_ns();
+        let now = || monotonic_ns() - epoch_ns;
+        let issued_now =
+            |due_ns: i64, start_ns: i64, ret: i64| Reaped { due_ns, free_ns: i64::MIN, start_ns, end_ns: now(), ret };
+        let Act::Call { rec, fd, slot, .. } = *act else { return issued_now(now(), now(), 0) };
+        let r = &chunk.recs[rec as usize];
+        if self.world.skip_calls {
+            return issued_now(now(), now(), r.ret);
+        }
+        match self.rings.reap(r, fd, slot, now) {
+            Ok(reaped) => {
+                if let Some(checks) = &self.world.checks {
+                    checks.changed(r, reaped.ret);
+                    if r.call.reads() && r.regular && reaped.ret > 0 {
+                        checks.read(&self.world.data, r, self.rings.got(reaped.ret as usize));
+                    }
+                }
+                reaped
+            }
+            Err(due_ns) => {
+                self.issuer.make_ready(r);
+                let start_ns = now();
+                let ret = self.act(chunk, act);
+                let reaped = issued_now(due_ns, start_ns, ret);
+                self.done(chunk, act, ret);
+                reaped
+            }
+        }
     }
 
     fn happened(&mut self, outcomes: Vec<Outcome>) {
@@ -439,7 +499,7 @@ impl Engine for Worker<'_> {
                 }
                 made.map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
             }
-            Act::Spawn { .. } => 0,
+            Act::Spawn { .. } | Act::Submit { .. } | Act::Returned { .. } => 0,
         }
     }
 

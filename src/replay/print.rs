@@ -12,6 +12,9 @@ use crate::{
 /// What is about to be done.
 pub(super) fn summary(s: &Summary) {
     out!("to replay   {} operations of {} threads, on {}", s.operations, s.threads, s.fstype);
+    if s.implied > 0 {
+        out!("            {} calls on rings are made by the requests themselves", s.implied);
+    }
     let left: i64 = s.skipped.values().sum();
     if left > 0 {
         let all = (left + s.operations).max(1) as f64;

@@ -6,12 +6,10 @@
 
 use std::{env, fs, path::Path, process::Command};
 
-use serde_json::Value;
-
 use crate::harness::{
-    assert_valid, describe, ioreel,
+    assert_valid,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-    record, run, succeed, temp_dir, text, tree,
+    record, replays_alike, succeed, temp_dir, tree,
 };
 
 /// A program: its name, what is there before, and what is recorded. Both are shell scripts.
@@ -92,7 +90,7 @@ const DOVECOT: &str = "exec setpriv --reuid=mail --regid=mail --clear-groups env
     printf \"a SELECT INBOX\\r\\nb FETCH 1:* (FLAGS BODY[])\\r\\nc STORE 1:5 +FLAGS (\\\\Deleted)\\r\\nd EXPUNGE\\r\\ne SEARCH BODY 77\\r\\nf COPY 1:3 INBOX\\r\\ng LOGOUT\\r\\n\" |
         /usr/lib/dovecot/imap -c dovecot.conf >told'";
 
-pub(crate) const PROGRAMS: [Program; 14] = [
+pub(crate) const PROGRAMS: [Program; 16] = [
     Program { name: "tar_pack", before: SOURCE, recorded: "tar cf packed.tar source" },
     Program {
         name: "tar_unpack",
@@ -130,6 +128,16 @@ pub(crate) const PROGRAMS: [Program; 14] = [
     Program { name: "compile", before: PROJECT, recorded: "make -s -j2 -C src" },
     Program { name: "postmark", before: "true", recorded: POSTMARK },
     Program { name: "postgresql", before: LET_IN, recorded: POSTGRES },
+    Program {
+        name: "fio_uring",
+        before: "true",
+        recorded: "fio --name=job --ioengine=io_uring --iodepth=16 --iodepth_batch=4 --rw=randrw --bs=4k --size=8m --direct=1 --fsync=32 --registerfiles >told",
+    },
+    Program {
+        name: "fio_aio",
+        before: "true",
+        recorded: "fio --name=job --ioengine=libaio --iodepth=16 --iodepth_batch_submit=8 --rw=randrw --bs=4k --size=8m --direct=1 --fsync=64 >told",
+    },
     Program { name: "dovecot", before: MAIL_CONFIG, recorded: DOVECOT },
 ];
 
@@ -177,22 +185,8 @@ pub(crate) fn replays(index: usize) {
 
 fn replay(name: &str, fs: Fs, pace: &str, reel: &Path, original: &Path) {
     let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
-    let words = ["replay", text(reel), "--target", text(target.path()), "--pace", pace, "--json"];
-    let output = run(&mut ioreel(words));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(&output)));
-    let verdict = &report["verdict"];
-    let what = format!("{name} on {} at {pace}: {}", fs.name(), verdict["sentence"]);
-    let classes = &verdict["results"]["classes"];
-    assert_eq!(
-        (&classes["wrong"], &classes["unsupported"]),
-        (&0.into(), &0.into()),
-        "{what} {:#}",
-        verdict["results"]["differences"]
-    );
-    assert_eq!((&verdict["missing"], &verdict["timing"]["early"]), (&0.into(), &0.into()), "{what}");
-    let edges = verdict["timing"]["edges"].as_object().unwrap();
-    assert!(edges.values().all(|e| e["violations"] == 0), "{what} {edges:?}");
-    assert_eq!(verdict["tree"]["differing"], 0, "{what} {:#}", verdict["tree"]);
+    let report = replays_alike(&format!("{name} on {}", fs.name()), reel, target.path(), pace);
+    let what = format!("{name} on {} at {pace}: {}", fs.name(), report["verdict"]["sentence"]);
     let replayed = target.path().join(original.strip_prefix("/").unwrap());
     let (expected, found) = (tree(original), tree(&replayed));
     let differ: Vec<String> = expected

@@ -15,11 +15,10 @@ use ioreel_traces::{
 
 use crate::{
     harness::{
-        assert_valid, describe,
+        assert_valid,
         device::Device,
-        ioreel,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-        record, run, succeed, temp_dir, text,
+        record, replays_alike, succeed, temp_dir, text,
     },
     workload::{
         self, EXIT_CODES, THREADS,
@@ -77,16 +76,7 @@ pub(crate) fn the_reel_holds_exactly_what_was_done(fs: Fs) {
 /// All that a replay issues of these calls ends as it did, in its order, and leaves the same tree.
 fn replays(fs: Fs, reel: &Path) {
     let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
-    let output = run(&mut ioreel(["replay", text(reel), "--target", text(target.path()), "--json"]));
-    let report: serde_json::Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(&output)));
-    let verdict = &report["verdict"];
-    let classes = &verdict["results"]["classes"];
-    let differing = &verdict["results"]["differences"];
-    assert_eq!((&classes["wrong"], &classes["unsupported"]), (&0.into(), &0.into()), "{} {differing:#}", fs.name());
-    let edges = verdict["timing"]["edges"].as_object().unwrap();
-    assert!(edges.values().all(|e| e["violations"] == 0), "{edges:?}");
-    assert_eq!((&verdict["tree"]["differing"], &verdict["missing"]), (&0.into(), &0.into()), "{:#}", verdict["tree"]);
+    let report = replays_alike(fs.name(), reel, target.path(), "max");
     let left_out = report["summary"]["unknown"].as_object().unwrap();
     for (call, _) in left_out {
         assert!(NOT_REPLAYED.contains(&call.as_str()), "{call} is not replayed: {left_out:?}");

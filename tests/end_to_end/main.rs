@@ -325,6 +325,7 @@ fn tests() -> Vec<Test> {
         killed::at_random_instants
         killed::closed_segments_are_kept
         uring::as_many_as_fio_says
+        uring::batches_recur
     }
     all
 }

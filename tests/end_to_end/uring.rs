@@ -13,7 +13,7 @@ use ioreel_traces::{
 use crate::harness::{
     assert_valid,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-    record, succeed, temp_dir, text,
+    record, replays_alike, succeed, temp_dir, text,
 };
 
 /// The argument that makes the test program issue the requests instead.
@@ -98,7 +98,8 @@ pub(crate) fn every_request_is_seen(fs: Fs) {
     let (reel, log) = (out.path().join("uring.reel"), out.path().join("log"));
     let own = env::current_exe().unwrap();
     succeed(&mut record(&reel, &[], &[text(&own), WORD, text(mounted.path()), text(&log)]));
-    let reel = assert_valid(&reel);
+    let path = reel;
+    let reel = assert_valid(&path);
     let paths = paths(&reel);
     let ops = reel.read::<Op>().unwrap();
     let requests: Vec<&Op> = ops.iter().filter(|o| o.source == "io_uring").collect();
@@ -138,6 +139,8 @@ pub(crate) fn every_request_is_seen(fs: Fs) {
     let tasks = reel.read::<Task>().unwrap();
     assert!(tasks.iter().all(|t| !t.comm.starts_with("iou-")), "{tasks:?}");
     assert_eq!(tasks.len(), 3, "the program, its thread and its child: {tasks:?}");
+    let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    replays_alike(fs.name(), &path, target.path(), "max");
 }
 
 /// fio's own counts, for plain, polled and fixed requests.
@@ -216,4 +219,37 @@ fn requests_are_causes(reel: &Reel, mounted: &Mounted, options: &[&str]) {
     if options.contains(&"--force_async=3") {
         assert!(by_workers > 100, "{by_workers}");
     }
+}
+
+/// How many requests there were in each call that submitted any, by that number.
+fn batches(reel: &Reel) -> std::collections::BTreeMap<usize, usize> {
+    let ops = reel.read::<Op>().unwrap();
+    let mut enters: Vec<&Op> = ops.iter().filter(|o| o.op == "io_uring_enter").collect();
+    enters.sort_by_key(|o| o.start_ns);
+    let mut sizes = vec![0; enters.len()];
+    for o in ops.iter().filter(|o| o.source == "io_uring") {
+        let at = enters.partition_point(|e| e.start_ns <= o.start_ns);
+        sizes[at - 1] += 1;
+    }
+    let mut out = std::collections::BTreeMap::new();
+    sizes.into_iter().filter(|n| *n > 0).for_each(|n| *out.entry(n).or_default() += 1);
+    out
+}
+
+/// A replay, recorded itself, submits as many requests with each call as the original did.
+pub(crate) fn batches_recur() {
+    let out = temp_dir();
+    let (origin, target) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES));
+    let (reel, again) = (out.path().join("fio.reel"), out.path().join("replay.reel"));
+    let fio =
+        "fio --name=job --ioengine=io_uring --iodepth=32 --iodepth_batch=8 --rw=randrw --bs=4k --size=4m --direct=1";
+    let words: Vec<&str> = fio.split(' ').collect();
+    succeed(record(&reel, &["--settle", "none"], &words).current_dir(origin.path()));
+    let program = env!("CARGO_BIN_EXE_ioreel");
+    let replay = [program, "replay", text(&reel), "--target", text(target.path()), "--max-own-lateness", "1h"];
+    succeed(&mut record(&again, &["--settle", "none"], &replay));
+    let (then, now) = (batches(&assert_valid(&reel)), batches(&assert_valid(&again)));
+    assert_eq!(then.values().sum::<usize>(), now.values().sum::<usize>(), "{then:?} {now:?}");
+    assert_eq!(then, now);
+    assert!(then.keys().any(|n| *n > 1), "{then:?}");
 }

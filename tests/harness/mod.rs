@@ -103,6 +103,29 @@ pub(crate) fn assert_valid(reel: &Path) -> ioreel_traces::Reel {
     reel
 }
 
+/// Replays onto a new file system of this kind: no result is wrong or unsupported, no edge violated, and the tree is the one
+/// that the results lead to. The report.
+#[track_caller]
+pub(crate) fn replays_alike(what: &str, reel: &Path, target: &Path, pace: &str) -> serde_json::Value {
+    let output = run(&mut ioreel(["replay", text(reel), "--target", text(target), "--pace", pace, "--json"]));
+    let report: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(&output)));
+    let verdict = &report["verdict"];
+    let what = format!("{what} at {pace}: {}", verdict["sentence"]);
+    let classes = &verdict["results"]["classes"];
+    assert_eq!(
+        (&classes["wrong"], &classes["unsupported"]),
+        (&0.into(), &0.into()),
+        "{what} {:#}",
+        verdict["results"]["differences"]
+    );
+    assert_eq!((&verdict["missing"], &verdict["timing"]["early"]), (&0.into(), &0.into()), "{what}");
+    let edges = verdict["timing"]["edges"].as_object().unwrap();
+    assert!(edges.values().all(|e| e["violations"] == 0), "{what} {edges:?}");
+    assert_eq!(verdict["tree"]["differing"], 0, "{what} {:#}", verdict["tree"]);
+    report
+}
+
 /// A path as text.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()

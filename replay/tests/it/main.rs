@@ -12,6 +12,7 @@ mod names;
 mod order;
 mod processes;
 mod reel;
+mod requests;
 mod restored;
 mod results;
 mod scaled;

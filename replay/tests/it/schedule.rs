@@ -11,7 +11,7 @@ use std::{
 use ioreel_replay::{
     PlanOptions,
     chunk::Chunk,
-    engine::{Engine, Outcome, run_program},
+    engine::{Engine, Outcome, Reaped, run_program},
     input::Input,
     order::{FINISH, Stamp},
     pace::{Base, CatchUp, Clockwork, Factor, Pace},
@@ -106,6 +106,11 @@ impl Engine for Mock {
             }
             _ => 0,
         }
+    }
+    fn submit(&mut self, _: &Chunk, _: &Act, _: i64, _: i64) {}
+    fn flush(&mut self) {}
+    fn reap(&mut self, _: &Chunk, _: &Act) -> Reaped {
+        Reaped { due_ns: 0, free_ns: 0, start_ns: 0, end_ns: 0, ret: 0 }
     }
     fn spawn(&mut self, task: u32, base: Base, _: Option<i64>) {
         let (plan, shared, clockwork, cost) = (self.plan.clone(), self.shared.clone(), self.clockwork, self.cost_ns);

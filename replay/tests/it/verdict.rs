@@ -55,7 +55,7 @@ fn perfect(plan: &Plan, late_ns: i64) -> Vec<Did> {
             if let Act::Call { rec, .. } = s.act {
                 let r = chunk.recs[rec as usize].clone();
                 let (start_ns, end_ns) = (r.start_ns + late_ns, r.end_ns + late_ns);
-                let o = Outcome { step, cpu: 0, due_ns: r.start_ns, start_ns, end_ns, ret: r.ret };
+                let o = Outcome { step, cpu: 0, due_ns: r.start_ns, start_ns, end_ns, ret: r.ret, free_ns: i64::MIN };
                 out.push(Did { task, r, o });
             }
         });
