@@ -35,6 +35,9 @@ impl Planner {
             (kept.via, kept.phase) = (Via::Call, Phase::Whole);
         }
         let v = submitted.unwrap_or_else(|| self.view(r));
+        kept.file = self.file_of_request(r, &v);
+        let about = kept.clone();
+        let r = &about;
         let mut call = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         let mut skip = v.skip;
         let unlocks = self.unlocks(r);

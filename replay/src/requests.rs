@@ -93,6 +93,7 @@ impl Planner {
             self.requests.open.insert(r.row, Submitted::LeftOut(why));
             return;
         }
+        kept.file = self.file_of_request(&kept, &v);
         self.requests.open.insert(r.row, Submitted::Issued(v));
         let act = Act::Submit { rec: 0, fd: v.fd, fd2: v.fd2, joins };
         let alike = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
@@ -149,6 +150,12 @@ impl Planner {
             v.skip = v.skip.or(Some(Skip::UnknownFd));
         }
         v
+    }
+
+    /// The file that a request is about, as its descriptor has it: on overlays requests are seen at the file below.
+    pub(crate) fn file_of_request(&self, r: &Rec, v: &View) -> i64 {
+        let behind = v.entry.map(|e| self.procs.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID);
+        if r.via == Via::Call || r.fd == NO_FD { r.file } else { behind.unwrap_or(r.file) }
     }
 
     /// A descriptor of the file that was registered: of the same open file description, where that is known.
