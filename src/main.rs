@@ -91,7 +91,7 @@ enum Command {
     /// Shows that page from this machine, with every detail of the reel at hand
     Serve(serve::Args),
     /// Re-issues a reel's operations against a mounted file system
-    Replay(replay::Args),
+    Replay(Box<replay::Args>),
     /// Makes a reel of another tool's trace
     Import(import::Args),
     /// Writes a reel in another tool's format
@@ -148,7 +148,7 @@ fn main() -> ExitCode {
         Command::View(args) => view::run(args),
         Command::Report(args) => report::run(args),
         Command::Serve(args) => serve::run(args),
-        Command::Replay(args) => replay::run(args),
+        Command::Replay(args) => replay::run(*args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
     };

@@ -120,6 +120,10 @@ pub(crate) struct Args {
     /// The same as --cache cold
     #[arg(long, conflicts_with = "cache")]
     cold: bool,
+    /// The most memory that the replay may take, page cache and ioreel's own included, by a control group: 512M; the page cache
+    /// then begins cold unless --cache says otherwise
+    #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
+    memory_limit: Option<i64>,
     /// Plans, then measures the replayer itself, with calls skipped; writes nothing
     #[arg(long)]
     dry_run: bool,
@@ -289,6 +293,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         restored: false,
         max_bytes: args.max_bytes,
         cache: args.cache.map_or(if args.cold { CacheStart::Cold } else { CacheStart::Prepared }, Into::into),
+        memory_limit: args.memory_limit,
         spin_ns,
         limits,
         dry_run: args.dry_run,

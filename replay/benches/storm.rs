@@ -143,6 +143,7 @@ fn main() {
                 restored: false,
                 max_bytes: None,
                 cache: CacheStart::Prepared,
+                memory_limit: None,
                 spin_ns: DEFAULT_SPIN_NS,
                 limits: Limits::default(),
                 dry_run: false,

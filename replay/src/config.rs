@@ -10,6 +10,7 @@ use crate::{
     checks::DataCheck,
     data::DataOptions,
     edge::{Kinds, OrderMode},
+    memory::MemoryReport,
     pace::Clockwork,
     restore::{Memory, Restored},
     scale::Scale,
@@ -51,8 +52,10 @@ pub struct Config {
     pub restored: bool,
     /// The most that the prepared tree and what is written may take, bytes.
     pub max_bytes: Option<i64>,
-    /// What the page cache holds at the start.
+    /// What the page cache holds at the start; with a limit on memory, at least cold.
     pub cache: CacheStart,
+    /// The most memory that the replay may take, page cache and ioreel's own included.
+    pub memory_limit: Option<i64>,
     /// Spun away before each deadline.
     pub spin_ns: i64,
     /// From where on the replay is not faithful.
@@ -128,6 +131,8 @@ pub struct Report {
     pub verdict: Judgement,
     /// What the page cache held at the start; null where that was left as it came.
     pub cache: Option<CacheReport>,
+    /// What memory was taken; null without a limit.
+    pub memory: Option<MemoryReport>,
     /// What checking of data found; null when it was not wanted.
     pub data: Option<DataCheck>,
     /// What was restored afterwards; null when nothing was to be.

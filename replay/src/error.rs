@@ -96,6 +96,14 @@ pub enum ReplayError {
         /// What was allowed.
         max_bytes: i64,
     },
+    /// Memory cannot be limited.
+    #[error(
+        "--memory-limit: {why}; it needs control groups of version 2 that control memory, and root or a group delegated to this user"
+    )]
+    MemoryLimit {
+        /// The cause.
+        why: String,
+    },
     /// What is there is not all known.
     #[error("--repeat and --restore remove all that was not prepared: leave out --force and --skip-prepare")]
     Foreign,

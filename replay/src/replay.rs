@@ -28,15 +28,17 @@ use crate::{
     data::Data,
     endstate,
     fill::Filler,
+    ground::{Places, check_rooms, empty_cache, places, sync},
     input::Input,
-    maps::{Map, Place, map_of, open_maps},
+    maps::{Map, open_maps},
+    memory::MemoryLimit,
     output::{self, Making},
     pace::Pace,
     plan::Plan,
     planner::{PlanOptions, plan},
     prepare::{self, Preparation},
     restore::Memory,
-    target::{Target, drop_caches},
+    target::Target,
     timing::tell_dues,
     verdict::{Facts, Judgement, judge},
     watch::Watch,
@@ -59,6 +61,7 @@ pub struct Replay {
     prepared: HashMap<u64, i64>,
     target: Target,
     maps: Vec<Map>,
+    limit: Option<MemoryLimit>,
     privilege: Privilege,
     /// What is about to be done.
     pub summary: Summary,
@@ -66,7 +69,7 @@ pub struct Replay {
 
 impl Replay {
     /// Reads the reel, plans, and checks the target. Must be called while the process has one thread.
-    pub fn plan(config: Config) -> Result<Self, ReplayError> {
+    pub fn plan(mut config: Config) -> Result<Self, ReplayError> {
         let reel = Reel::open(&config.reel)?;
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel });
@@ -80,6 +83,14 @@ impl Replay {
         }
         let force = config.force || config.skip_prepare || config.restored;
         let others: Vec<PathBuf> = config.maps.iter().filter_map(|(_, to)| to.canonicalize().ok()).collect();
+        let limit = config.memory_limit.map(MemoryLimit::make).transpose()?;
+        if let Some(bytes) = config.memory_limit {
+            // What is cached from before would not count.
+            if config.cache == CacheStart::Prepared {
+                config.cache = CacheStart::Cold;
+            }
+            config.memory_bytes = config.memory_bytes.min(bytes as usize / 8);
+        }
         let target = Target::open_around(&config.target, force, &others)?;
         let maps = open_maps(&config.maps, &target, normal, force)?;
         let privilege = contain::acquire()?;
@@ -134,7 +145,7 @@ impl Replay {
                 free_bytes: target.free_bytes,
             });
         }
-        Ok(Self { config, reel, plan, preparation, prepared, target, maps, privilege, summary })
+        Ok(Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary })
     }
 
     /// The target's mount.
@@ -163,7 +174,7 @@ impl Replay {
 
     /// Prepares the target, replays, settles, and writes the result.
     pub fn run(self, mut watch: impl Watch, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
-        let Self { config, reel, plan, preparation, prepared, target, maps, privilege, summary } = self;
+        let Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary } = self;
         let writer = config.result.as_deref().filter(|_| !config.dry_run).map(output::create).transpose()?;
         contain::lift_limits();
         let source = Source::new(1, plan.longest_write_bytes as usize)?;
@@ -208,6 +219,8 @@ impl Replay {
                 // What was prepared must not be written out while the replay is measured.
                 sync(&target, &maps);
                 warnings.extend(empty_cache(config.cache, &reel));
+                // Refused, the launcher finds nobody who lets it go, and ends.
+                limit.as_ref().map_or(Ok(()), MemoryLimit::enter)?;
             }
             if phase == Phase::Running {
                 watch.begin();
@@ -225,6 +238,7 @@ impl Replay {
         let sync_start_ns = monotonic_ns() - world.epoch_ns();
         let sync_ret = if dry { 0 } else { sync(&target, &maps) };
         let sync_end_ns = monotonic_ns() - world.epoch_ns();
+        let memory = limit.as_ref().map(MemoryLimit::leave);
         let seen = watch.end(world.epoch_ns()).unwrap_or_else(|why| {
             warnings.push(why);
             DiskActivity::default()
@@ -269,6 +283,7 @@ impl Replay {
             verdict,
             cache: (config.cache != CacheStart::Prepared && !dry)
                 .then(|| CacheReport { start: config.cache, resident_bytes: resident.load(Relaxed) }),
+            memory,
             data,
             restored: None,
             warnings,
@@ -324,53 +339,6 @@ fn cpu_ns() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// The target, and where mapped directories are mounted in it.
-type Places = (PathBuf, Vec<Place>);
-
-fn places(target: &Target, maps: &[Map]) -> Places {
-    (target.path.clone(), maps.iter().map(|m| (m.from.clone(), m.to.path.clone())).collect())
-}
-
-/// Writes all out; 0 or -errno.
-fn sync(target: &Target, maps: &[Map]) -> i64 {
-    maps.iter().map(|m| m.to.sync()).fold(target.sync(), i64::min)
-}
-
-/// Empties the page cache where that is wanted; what could not be done, and what is not known.
-fn empty_cache(start: CacheStart, reel: &Reel) -> Vec<String> {
-    let mut out = Vec::new();
-    if start == CacheStart::Prepared {
-        return out;
-    }
-    if let Err(e) = drop_caches() {
-        out.push(format!(
-            "of the page cache only what files hold could be emptied ({e}): directories and inodes stay; root empties all"
-        ));
-    }
-    if start == CacheStart::Recorded && !reel.manifest.ledger.contains_key("cache") {
-        out.push("the reel does not tell what the page cache held: it begins cold; record with --cache".into());
-    }
-    out
-}
-
-/// Whether what is prepared in mapped directories has room where they lie.
-fn check_rooms(maps: &[Map], preparation: &Preparation) -> Result<(), ReplayError> {
-    for map in maps {
-        let mine = |i: &&prepare::Item| map_of(maps, &i.path).is_some_and(|m| m.from == map.from);
-        let bytes = preparation.items.iter().filter(mine).fold(0, |sum: i64, i| sum.saturating_add(i.bytes()));
-        if bytes > map.to.free_bytes {
-            return Err(ReplayError::NoRoom {
-                path: map.to.path.clone(),
-                needed_bytes: bytes,
-                prepare_bytes: bytes,
-                growth_bytes: 0,
-                free_bytes: map.to.free_bytes,
-            });
-        }
-    }
-    Ok(())
-}
-
 /// Enters the target for good, and makes the tree there.
 fn make_inside(
     plan: &Plan,
@@ -423,14 +391,18 @@ fn launch(
     contain::close_all();
     warnings.extend(world.begin(filler));
     let _ = told.send(Phase::Prepared);
-    let _ = may_go.recv();
+    if may_go.recv().is_err() {
+        return Ok(warnings);
+    }
     // All is written out.
     if start != CacheStart::Prepared {
         forget(items);
     }
     read.store(warm.read(), Relaxed);
     let _ = told.send(Phase::Running);
-    let _ = may_go.recv();
+    if may_go.recv().is_err() {
+        return Ok(warnings);
+    }
     world.run(lead_ns);
     Ok(warnings)
 }

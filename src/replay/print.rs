@@ -108,6 +108,10 @@ pub(super) fn report(r: &Report) {
         };
         out!("cached      {} at the start: {how}", bytes(c.resident_bytes));
     }
+    if let Some(m) = &r.memory {
+        let peak = m.peak_bytes.map_or_else(|| "unknown".to_owned(), bytes);
+        out!("memory      {peak} at most, of {} allowed", bytes(m.limit_bytes));
+    }
     if let Some(d) = &r.data {
         let foreign = if d.unchecked_bytes > 0 {
             format!(", {} copied or moved, not checked", bytes(d.unchecked_bytes))

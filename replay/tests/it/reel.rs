@@ -229,6 +229,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         scale: Scale::NONE,
         max_bytes: None,
         cache: CacheStart::Prepared,
+        memory_limit: None,
         spin_ns: 50_000,
         // These tests run beside others: how late is not what they ask.
         limits: Limits { own_lateness_ns: i64::MAX, ..Limits::default() },

@@ -1,0 +1,168 @@
+//! A limit on memory, page cache included, by a control group (v2) of the replay's own.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::ReplayError;
+
+/// Less than this the replayer itself may not get by with.
+pub const LEAST_LIMIT_BYTES: i64 = 64 << 20;
+
+/// How much memory a limited replay took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryReport {
+    /// The limit.
+    pub limit_bytes: i64,
+    /// The most that was in use at a time, page cache and ioreel's own included; null before Linux 5.19.
+    pub peak_bytes: Option<i64>,
+}
+
+/// A control group that this process can enter; removed with its owner, which leaves it.
+#[derive(Debug)]
+pub struct MemoryLimit {
+    dir: PathBuf,
+    home: PathBuf,
+    bytes: i64,
+}
+
+/// Where control groups (v2) are mounted, and the one of this process, from /proc/self/mountinfo and /proc/self/cgroup.
+fn own_group(mountinfo: &str, cgroup: &str) -> Option<(PathBuf, PathBuf)> {
+    let mount = mountinfo.lines().find_map(|line| {
+        let (fields, rest) = line.split_once(" - ")?;
+        let fields: Vec<&str> = fields.split(' ').collect();
+        // Field 4 is what of the hierarchy is mounted, field 5 where.
+        rest.starts_with("cgroup2 ").then(|| Some((*fields.get(3)?, *fields.get(4)?))).flatten()
+    });
+    let (root, point) = mount?;
+    let path = cgroup.lines().find_map(|l| l.strip_prefix("0::"))?;
+    let inside = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("/");
+    let point = PathBuf::from(point);
+    let own = point.join(inside.trim_start_matches('/'));
+    Some((point, own))
+}
+
+impl MemoryLimit {
+    /// Makes the group.
+    ///
+    /// # Errors
+    /// When there is no control group that memory can be limited in by this user, or the limit is too small.
+    pub fn make(bytes: i64) -> Result<Self, ReplayError> {
+        let refused = |why: String| ReplayError::MemoryLimit { why };
+        if bytes < LEAST_LIMIT_BYTES {
+            return Err(refused(format!("less than the {} MiB that ioreel itself needs", LEAST_LIMIT_BYTES >> 20)));
+        }
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let (point, own) = own_group(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
+            .ok_or_else(|| refused("control groups (v2) are not mounted".into()))?;
+        Self::below(&point, own, bytes).map_err(refused)
+    }
+
+    fn below(point: &Path, own: PathBuf, bytes: i64) -> Result<Self, String> {
+        // A group that holds processes cannot limit those below it: beside one's own there may be room, or at the root.
+        let mut parents: Vec<&Path> = Vec::new();
+        for parent in own.parent().filter(|p| p.starts_with(point)).into_iter().chain([point]) {
+            if !parents.contains(&parent) {
+                parents.push(parent);
+            }
+        }
+        let mut why = String::new();
+        for parent in parents {
+            match Self::in_parent(parent, &own, bytes) {
+                Ok(limit) => return Ok(limit),
+                Err(e) => why = format!("{}: {e}", parent.display()),
+            }
+        }
+        Err(why)
+    }
+
+    fn in_parent(parent: &Path, own: &Path, bytes: i64) -> io::Result<Self> {
+        let control = parent.join("cgroup.subtree_control");
+        if !fs::read_to_string(&control)?.split_whitespace().any(|c| c == "memory") {
+            let known = fs::read_to_string(parent.join("cgroup.controllers"))?;
+            if !known.split_whitespace().any(|c| c == "memory") {
+                return Err(io::Error::other("memory is not controlled there (perhaps by version 1)"));
+            }
+            fs::write(&control, "+memory")?;
+        }
+        let dir = parent.join(format!("ioreel-replay-{}", std::process::id()));
+        fs::create_dir(&dir)?;
+        let limit = Self { dir, home: own.into(), bytes };
+        fs::write(limit.dir.join("memory.max"), bytes.to_string())?;
+        // What does not fit is not to be swapped out instead; where swap is not controlled, it is.
+        let _ = fs::write(limit.dir.join("memory.swap.max"), "0");
+        Ok(limit)
+    }
+
+    /// This process is limited from now on: in what it takes from now on.
+    pub fn enter(&self) -> Result<(), ReplayError> {
+        fs::write(self.dir.join("cgroup.procs"), std::process::id().to_string())
+            .map_err(|e| ReplayError::MemoryLimit { why: format!("entering {}: {e}", self.dir.display()) })
+    }
+
+    /// Leaves it.
+    pub fn leave(&self) -> MemoryReport {
+        let peak = fs::read_to_string(self.dir.join("memory.peak")).ok();
+        // What cannot go back goes with the process.
+        let _ = fs::write(self.home.join("cgroup.procs"), std::process::id().to_string());
+        MemoryReport { limit_bytes: self.bytes, peak_bytes: peak.and_then(|p| p.trim().parse().ok()) }
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        self.leave();
+        // One that is in use still is removed by nobody else: it is empty and costs nothing.
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_group_is_found() {
+        let unified = "24 1 0:22 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
+        let both = "9 1 0:5 / /proc rw - proc proc rw\n30 1 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                    31 1 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let group = "4:memory:/else\n0::/user.slice/x.scope\n";
+        let found = |m: &str| own_group(m, group).map(|(p, o)| (p.display().to_string(), o.display().to_string()));
+        let at = |p: &str| Some((p.to_owned(), format!("{p}/user.slice/x.scope")));
+        assert_eq!(found(unified), at("/sys/fs/cgroup"));
+        assert_eq!(found(both), at("/sys/fs/cgroup/unified"));
+        assert_eq!(found(""), None);
+        // A container's mount shows a part of the hierarchy.
+        let part = "24 1 0:22 /user.slice /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(found(part).unwrap().1, "/sys/fs/cgroup/x.scope");
+    }
+
+    #[test]
+    fn a_group_is_made_beside_ones_own_where_memory_is_controlled() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("user/session");
+        fs::create_dir_all(&own).unwrap();
+        let control = |at: &Path, controllers: &str, subtree: &str| {
+            fs::write(at.join("cgroup.controllers"), controllers).unwrap();
+            fs::write(at.join("cgroup.subtree_control"), subtree).unwrap();
+        };
+        control(dir.path(), "hugetlb", "");
+        control(own.parent().unwrap(), "cpu", "");
+        let why = MemoryLimit::below(dir.path(), own.clone(), 1 << 30).unwrap_err();
+        assert!(why.contains("memory is not controlled"), "{why}");
+        control(own.parent().unwrap(), "cpu memory", "cpu memory");
+        let limit = MemoryLimit::below(dir.path(), own.clone(), 1 << 30).unwrap();
+        assert_eq!(limit.dir.parent(), own.parent());
+        assert_eq!(fs::read_to_string(limit.dir.join("memory.max")).unwrap(), (1_i64 << 30).to_string());
+        limit.enter().unwrap();
+        let me = std::process::id().to_string();
+        assert_eq!(fs::read_to_string(limit.dir.join("cgroup.procs")).unwrap(), me);
+        drop(limit);
+        assert_eq!(fs::read_to_string(own.join("cgroup.procs")).unwrap(), me);
+        assert!(matches!(MemoryLimit::make(1 << 20), Err(ReplayError::MemoryLimit { .. })));
+    }
+}
