@@ -74,6 +74,7 @@ pub mod spread;
 mod start;
 pub mod store;
 pub mod target;
+pub mod texts;
 pub mod timing;
 mod uses;
 pub mod verdict;
