@@ -45,6 +45,7 @@ impl Planner {
         let there = self.names.there();
         let tree = self.tree_now(&there);
         self.attributes = self.attributes_now(&there);
+        self.no_attributes.clear();
         self.keys_anew(&there);
         let row_of: HashMap<NodeId, u32> = there.iter().enumerate().map(|(i, t)| (t.node, i as u32)).collect();
         self.sizes_anew(&there, &tree);

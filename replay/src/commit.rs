@@ -34,7 +34,11 @@ impl Planner {
         if submitted.is_none() {
             (kept.via, kept.phase) = (Via::Call, Phase::Whole);
         }
-        let v = submitted.unwrap_or_else(|| self.view(r));
+        let mut v = submitted.unwrap_or_else(|| self.view(r));
+        if v.skip == Some(Skip::NoValue) && self.proves_attribute(r, &v) {
+            v = self.view(r);
+        }
+        self.misses_attribute(r, &v);
         kept.file = self.file_of_request(r, &v);
         let about = kept.clone();
         let r = &about;

@@ -14,6 +14,8 @@ use crate::{
 /// Extended attributes of a file, by name.
 pub type Attributes = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
+/// The longest value that a file system takes.
+const MAX_VALUE_BYTES: i64 = 64 << 10;
 /// The attribute that holds permission bits and a list of further users.
 const ACL: &[u8] = b"system.posix_acl_access";
 
@@ -125,6 +127,46 @@ impl Planner {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let ofd = Ofd { node, file: NO_ID, kind: Kind::Directory, pos: Some(0), flags, refs: 0 };
         self.open_at_start(&ofd)
+    }
+
+    /// Whether a result shows that a file had an extended attribute before the start, of which nobody told: from here on it had.
+    /// What it held is not recorded; its length is.
+    pub(crate) fn proves_attribute(&mut self, r: &Rec, v: &View) -> bool {
+        let named = r.name != NONE && r.ret >= 0;
+        let kept = r.call.gets_attribute() || r.call.removes_attribute() || r.call.sets_attribute() && r.value != NONE;
+        let pre = self.attributed(v);
+        if !named || !kept || pre == NO_NODE {
+            return false;
+        }
+        let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
+        // Others have a form that the kernel looks at.
+        let free = name.starts_with(b"user.") || name.starts_with(b"trusted.") && self.options.privileged;
+        if !free || self.no_attributes.contains(&(pre, name.clone())) {
+            return false;
+        }
+        let len = if r.call.gets_attribute() { r.ret.clamp(0, MAX_VALUE_BYTES) as usize } else { 1 };
+        self.attributes.entry(pre).or_default().entry(name).or_insert_with(|| vec![b'x'; len].into());
+        true
+    }
+
+    /// A file had no such attribute.
+    pub(crate) fn misses_attribute(&mut self, r: &Rec, v: &View) {
+        if r.ret != -i64::from(libc::ENODATA) || r.name == NONE {
+            return;
+        }
+        let pre = self.attributed(v);
+        if pre != NO_NODE {
+            let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
+            self.no_attributes.insert((pre, name));
+        }
+    }
+
+    /// Where the file whose attributes a call is about stood at the start.
+    fn attributed(&mut self, v: &View) -> NodeId {
+        match self.subject(v) {
+            NO_NODE => NO_NODE,
+            node => self.names.pre(node),
+        }
     }
 
     /// Extended attributes of what is there, by place: those that were there before, and what was made of them.

@@ -112,6 +112,8 @@ pub(crate) struct Planner {
     pub(crate) told: Told,
     /// Extended attributes before the start, by place.
     pub(crate) attributes: HashMap<NodeId, Attributes>,
+    /// Attributes that files were found not to have.
+    pub(crate) no_attributes: std::collections::HashSet<(NodeId, Box<[u8]>)>,
     /// What threads have open, and mapped, before their first step.
     pub(crate) begin: Begin,
     /// Files without a name among them, by file.
@@ -157,6 +159,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         keys: Keys::default(),
         told: Told::default(),
         attributes: HashMap::new(),
+        no_attributes: Default::default(),
         begin: Begin::default(),
         unnamed: HashMap::new(),
         silent,

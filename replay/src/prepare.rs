@@ -283,7 +283,11 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
         chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)?;
     }
     for (name, value) in &item.attributes {
-        lsetxattr(path, &**name, value, XattrFlags::empty())?;
+        match lsetxattr(path, &**name, value, XattrFlags::empty()) {
+            // What a file system without them cannot do, results tell of.
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(e) => return Err(e.into()),
+        }
     }
     if matches!(item.what, What::Regular { .. } | What::Fifo) {
         chmod(path, Mode::from_bits_truncate(item.mode))?;

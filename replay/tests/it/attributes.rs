@@ -83,3 +83,31 @@ fn flags_of_descriptors_change() {
     assert!(report.summary.skipped.is_empty(), "{:?}", report.summary.skipped);
     assert_eq!(fs::metadata(dir.path().join("t/w/kept")).unwrap().len(), 12);
 }
+
+#[test]
+fn attributes_that_results_show_were_there() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    for name in ["read", "gone", "changed", "never"] {
+        d.had(&format!("/w/{name}"), "regular", 10);
+    }
+    let named = |o: &mut ioreel_traces::rows::Op, name: &str| o.name = Some(name.into());
+    let o = d.on(1, "getxattr", "read", 7);
+    (o.name, o.len_bytes) = (Some("user.seven".into()), Some(100));
+    named(d.on(1, "removexattr", "gone", 0), "user.x");
+    named(d.on(1, "removexattr", "gone", -i64::from(libc::ENODATA)), "user.x");
+    let o = d.on(1, "setxattr", "changed", 0);
+    (o.name, o.value, o.len_bytes, o.aux) =
+        (Some("user.y".into()), Some("new".into()), Some(3), Some(libc::XATTR_REPLACE.into()));
+    // Not there, and there later by what was not recorded: left out.
+    let o = d.on(1, "getxattr", "never", -i64::from(libc::ENODATA));
+    (o.name, o.len_bytes) = (Some("user.z".into()), Some(100));
+    let o = d.on(1, "getxattr", "never", 3);
+    (o.name, o.len_bytes) = (Some("user.z".into()), Some(100));
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+    assert_eq!(report.summary.skipped.values().sum::<i64>(), 1, "{:?}", report.summary.skipped);
+    let mut value = [0; 100];
+    let n = rustix::fs::getxattr(dir.path().join("t/w/read"), "user.seven", &mut value[..]).unwrap();
+    assert_eq!(n, 7);
+}
