@@ -12,9 +12,13 @@ use std::{
 use libc::{c_long, c_void};
 
 mod attributes;
+mod copies;
+mod direct;
 mod locks;
 mod memory;
 mod requests;
+
+pub use direct::Direct;
 
 use crate::{
     Call,
@@ -34,6 +38,8 @@ pub struct Cells {
     pub maps: Box<[AtomicI64]>,
     /// Their lengths.
     map_bytes: Box<[AtomicI64]>,
+    /// Direct I/O that the target refused.
+    pub direct: Direct,
 }
 
 impl Cells {
@@ -43,6 +49,7 @@ impl Cells {
             fds: (0..plan.fd_slots).map(|_| AtomicI32::new(-1)).collect(),
             maps: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
             map_bytes: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
+            direct: Direct::default(),
         }
     }
 
@@ -127,8 +134,6 @@ pub(crate) fn open_flags(given: i64) -> i64 {
 fn ioctl(fd: i64, request: i64, argument: i64) -> i64 {
     call(libc::SYS_ioctl, [fd, request, argument, 0, 0, 0])
 }
-
-const FICLONERANGE: i64 = 0x4020_940d;
 
 /// What most calls are made of.
 #[derive(Clone, Copy)]
@@ -246,11 +251,11 @@ impl<'a> Issuer<'a> {
             c if c.copies() && r.ret >= 0 && (slot_fd == BAD_FD || slot_fd2 == BAD_FD) => {
                 self.half_copy(r, slot_fd == BAD_FD, fd, fd2)
             }
-            Call::CopyFileRange | Call::Sendfile | Call::Splice => copy(r, fd, fd2, len, offset),
+            Call::CopyFileRange | Call::Sendfile | Call::Splice => copies::copy(r, fd, fd2, len, offset),
             // Numbers close on exec as the plan says; nothing is executed here.
             Call::SetFd => call(libc::SYS_fcntl, [fd, libc::F_SETFD.into(), r.aux, 0, 0, 0]),
             Call::SetFl => call(libc::SYS_fcntl, [fd, libc::F_SETFL.into(), r.aux, 0, 0, 0]),
-            Call::Ficlone | Call::Ficlonerange => clone(r, fd, fd2, offset),
+            Call::Ficlone | Call::Ficlonerange => copies::clone(r, fd, fd2, offset),
             c if c.sets_attribute() => attributes::set(a, chunk.paths.bytes(r.value)),
             c if c.gets_attribute() || c.removes_attribute() || c.lists_attributes() => {
                 let room = if len == 0 { 0 } else { self.sink.at(len as usize) as i64 };
@@ -450,47 +455,4 @@ fn times(r: &Rec, fd: i64, path: i64) -> i64 {
     let both = [timespec(r.aux), timespec(r.aux2)];
     let flags = if r.call == Call::Utimensat { r.flags } else { 0 };
     call(libc::SYS_utimensat, [fd, path, both.as_ptr() as i64, flags, 0, 0])
-}
-
-/// FICLONE and FICLONERANGE; where the target cannot share data it is copied, since what follows needs it.
-fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
-    const FICLONE: i64 = 0x4004_9409;
-    let to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
-    // `struct file_clone_range`
-    let range = [fd, offset, r.len_bytes, to];
-    let ret = match r.call {
-        Call::Ficlone => ioctl(fd2, FICLONE, fd),
-        _ => ioctl(fd2, FICLONERANGE, range.as_ptr() as i64),
-    };
-    let cannot = [libc::EOPNOTSUPP, libc::EXDEV, libc::EINVAL, libc::ENOTTY].map(|e| -i64::from(e)).contains(&ret);
-    if r.ret < 0 || !cannot {
-        return ret;
-    }
-    let (mut from, mut to) = (offset, to);
-    let mut left = if r.len_bytes == 0 { i64::MAX } else { r.len_bytes };
-    while left > 0 {
-        let piece = left.min(MAX_CALL_BYTES as i64);
-        let (a, b) = (ptr::from_mut(&mut from) as i64, ptr::from_mut(&mut to) as i64);
-        match call(libc::SYS_copy_file_range, [fd, a, fd2, b, piece, 0]) {
-            0 => break,
-            n if n > 0 => left -= n,
-            failed => return failed,
-        }
-    }
-    0
-}
-
-fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
-    let mut from = offset;
-    let mut to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
-    let from = if r.aux & 1 != 0 { 0 } else { ptr::from_mut(&mut from) as i64 };
-    if r.call == Call::Sendfile {
-        return call(libc::SYS_sendfile, [fd2, fd, from, len, 0, 0]);
-    }
-    let to = if r.aux & 2 != 0 { 0 } else { ptr::from_mut(&mut to) as i64 };
-    if r.call == Call::Splice {
-        // Between two files: it fails.
-        return call(libc::SYS_splice, [fd, from, fd2, to, len, r.flags]);
-    }
-    call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags])
 }

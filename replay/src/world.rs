@@ -204,7 +204,9 @@ impl World {
 
     /// What went wrong beside results.
     pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut all = std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
+        all.extend(self.cells.direct.told());
+        all
     }
 
     fn warn_once(&self, text: String) {

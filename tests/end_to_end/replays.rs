@@ -7,7 +7,7 @@ use ioreel_traces::{Manifest, Reel, rows::Block};
 use crate::harness::{
     assert_valid, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-    one_line, record, succeed, temp_dir, text, tree,
+    one_line, record, replays_alike, succeed, temp_dir, text, tree,
 };
 
 /// Replays `reel` at full pace to an empty file system and expects no result to differ; the tree that
@@ -175,4 +175,30 @@ pub(crate) fn moves_without_a_snapshot(fs: Fs) {
     succeed(record(&reel, &["--no-snapshot"], &["sh", "-c", MOVES]).current_dir("/").env("D", &work));
     assert_valid(&reel);
     replays_to(fs, &reel, &work);
+}
+
+/// Direct I/O of pieces that only the original takes: tmpfs asks for no alignment.
+const UNALIGNED: &str = "
+import mmap, os
+m = mmap.mmap(-1, 4096)
+fd = os.open('direct', os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+v = memoryview(m)
+for i in range(20): os.pwrite(fd, v[:100], 100 * i)
+for i in range(20): assert os.preadv(fd, [v[:100]], 100 * i) == 100
+assert os.pwrite(fd, v, 4096) == 4096
+";
+
+/// Where the target asks for more, it is done through the page cache, and told.
+pub(crate) fn direct_io_that_is_not_aligned_here(fs: Fs) {
+    let (origin, target, out) =
+        (Mounted::new(Fs::Tmpfs, DEFAULT_SIZE_BYTES), Mounted::new(fs, DEFAULT_SIZE_BYTES), temp_dir());
+    let reel = out.path().join("direct.reel");
+    let command = ["python3", "-S", "-c", UNALIGNED];
+    succeed(record(&reel, &["--settle", "none"], &command).current_dir(origin.path()));
+    let report = replays_alike(fs.name(), &reel, target.path(), "max");
+    let warnings = report["warnings"].as_array().unwrap();
+    let told = |w: &serde_json::Value| w.as_str().unwrap().starts_with("40 direct reads and writes are not aligned");
+    // tmpfs and btrfs take anything: btrfs falls back by itself.
+    let strict = matches!(fs, Fs::Ext4 | Fs::Xfs);
+    assert_eq!(warnings.iter().any(told), strict, "{warnings:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use super::{Arguments, FICLONERANGE, call, ioctl};
+use super::{Arguments, call, copies::FICLONERANGE, ioctl};
 use crate::{Call, buffers::Sink, input::NO_ID};
 
 const FIBMAP: i64 = 1;

@@ -96,7 +96,13 @@ impl Engine for Worker<'_> {
             return issued_now(now(), now(), r.ret);
         }
         match self.rings.reap(r, fd, slot, now) {
-            Ok(reaped) => {
+            Ok(mut reaped) => {
+                if let (Act::Call { fd2, .. }, true) = (*act, r.ret >= 0)
+                    && reaped.ret == -i64::from(libc::EINVAL)
+                    && let Some(ret) = self.issuer.without_direct(chunk, rec, (fd, fd2), slot)
+                {
+                    (reaped.ret, reaped.end_ns) = (ret, now());
+                }
                 if let Some(checks) = &self.world.checks {
                     checks.changed(r, reaped.ret);
                     if r.call.reads() && r.regular && reaped.ret > 0 {
@@ -146,7 +152,13 @@ impl Engine for Worker<'_> {
             };
         }
         match *act {
-            Act::Call { rec, fd, fd2, slot, list } => self.issuer.issue(chunk, rec, fd, fd2, slot, list),
+            Act::Call { rec, fd, fd2, slot, list } => {
+                let ret = self.issuer.issue(chunk, rec, fd, fd2, slot, list);
+                if ret == -i64::from(libc::EINVAL) && chunk.recs[rec as usize].ret >= 0 {
+                    return self.issuer.without_direct(chunk, rec, (fd, fd2), slot).unwrap_or(ret);
+                }
+                ret
+            }
             Act::Close(list) => {
                 for slot in list.of(&chunk.lists) {
                     world.cells.close(*slot);
