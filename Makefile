@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test test-kernels test-kill test-workloads test-corpus lint demo bench fuzz samples install
+.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-package lint package demo bench fuzz samples install
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -55,6 +55,14 @@ fuzz: ## damaged input for the importers, FUZZ_SECONDS (300) each
 
 samples: ## makes the reels of traces/samples anew (root)
 	@scripts/make-samples
+
+package: ## a program that needs nothing but libc, and a .deb with man pages, completions and the systemd unit
+	@scripts/setup package
+	@scripts/package
+
+test-package: ## tries the package in a bare Debian and in a QEMU guest (root)
+	@scripts/setup package
+	@scripts/test-package
 
 install: release ## installs program and systemd unit under PREFIX (/usr/local)
 	install -s -D -m 755 "$(CARGO_TARGET_DIR)/release/ioreel" "$(DESTDIR)$(PREFIX)/bin/ioreel"

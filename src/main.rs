@@ -6,7 +6,7 @@
 use output::tell;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod anonymize;
 mod columns;
@@ -16,6 +16,7 @@ mod export;
 mod import;
 mod info;
 mod logger;
+mod manual;
 #[cfg(feature = "capture")]
 mod mark;
 mod names;
@@ -96,6 +97,8 @@ enum Command {
     Import(import::Args),
     /// Writes a reel in another tool's format
     Export(export::Args),
+    /// Writes man pages and shell completions
+    Manual(manual::Args),
 }
 
 impl Command {
@@ -113,7 +116,8 @@ impl Command {
             | Self::Report(_)
             | Self::Serve(_)
             | Self::Replay(_)
-            | Self::Import(_) => false,
+            | Self::Import(_)
+            | Self::Manual(_) => false,
             Self::Export(args) => args.only_prints(),
         }
     }
@@ -151,6 +155,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(*args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
+        Command::Manual(args) => manual::run(&args, Cli::command()),
     };
     done.unwrap_or_else(|e| {
         tell!("ioreel: {}", one_line(&e));

@@ -5,17 +5,23 @@
 //! of it, whatever a reel says. A pivot rather than a chroot, since a second chroot (a reel recorded in one)
 //! would undo the first for descriptors outside it. Mounts below the target do not come along.
 
-use std::{ffi::CString, fs, io, path::Path, sync::OnceLock};
+use std::{
+    ffi::CString,
+    fs, io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    sync::OnceLock,
+};
 
 use rustix::{
-    fs::{CWD, Mode, chmod, mkdir, stat},
+    fs::{CWD, Mode, OFlags, chmod, mkdir, open, stat},
     io::Errno,
     mount::{
         MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_change, mount_move, move_mount,
         open_tree, unmount,
     },
     process::{chdir, chroot, fchdir, getegid, geteuid, pivot_root, umask},
-    thread::{UnshareFlags, unshare_unsafe},
+    thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe},
 };
 
 use crate::{ReplayError, maps::Place, plan::Plan};
@@ -68,20 +74,30 @@ pub fn enter(target: &Path, maps: &[Place]) -> Result<(), ReplayError> {
     // thread is used by it afterwards.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS | UnshareFlags::FILES) }
         .map_err(refused("making a mount namespace"))?;
-    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
-        .map_err(refused("cutting the mount namespace off"))?;
-    let tree = open_tree(CWD, target, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
-        .map_err(refused("binding the target"))?;
-    restrict(&tree)?;
-    let mut mapped = Vec::new();
+    // What lies where is known by descriptors from here on: the root may change.
+    let find = |path: &Path| {
+        open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(refused("finding the target"))
+    };
+    let at = find(target)?;
+    let mut others = Vec::new();
     for (from, to) in maps {
-        let other = open_tree(CWD, to.as_path(), OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
-            .map_err(refused("binding a mapped directory"))?;
-        restrict(&other)?;
-        mapped.push((from, other));
+        others.push((from, find(to)?));
     }
-    move_mount(&tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-        .map_err(refused("mounting the target"))?;
+    cut_off()?;
+    let bind = |place: &OwnedFd, doing: &'static str| {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(place, "", flags).map_err(refused(doing))?;
+        restrict(&tree)?;
+        Ok::<_, ReplayError>(tree)
+    };
+    let tree = bind(&at, "binding the target")?;
+    let mut mapped = Vec::new();
+    for (from, place) in &others {
+        mapped.push((from, bind(place, "binding a mapped directory")?));
+    }
+    let by_descriptors = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&tree, "", &at, "", by_descriptors).map_err(refused("mounting the target"))?;
     fchdir(&tree).map_err(refused("entering the target"))?;
     match pivot_root(".", ".") {
         Ok(()) => {
@@ -110,6 +126,23 @@ pub fn enter(target: &Path, maps: &[Place]) -> Result<(), ReplayError> {
             .map_err(refused("mounting a mapped directory"))?;
     }
     Ok(())
+}
+
+/// Mounts made from here on are seen by nobody else.
+fn cut_off() -> Result<(), ReplayError> {
+    let cut = || mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC);
+    match cut() {
+        // In a chroot the root is no mount, and no new one can take its place: the name space's own root can.
+        Err(Errno::INVAL) => {
+            let own = open("/proc/thread-self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(refused("leaving the chroot for the replay, by /proc"))?;
+            move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Mount))
+                .map_err(refused("leaving the chroot for the replay"))?;
+            cut()
+        }
+        other => other,
+    }
+    .map_err(refused("cutting the mount namespace off"))
 }
 
 /// No set-id bits, no devices.

@@ -36,6 +36,7 @@ mod top;
 mod truth;
 mod uring;
 mod waits;
+mod witness;
 mod workload;
 
 use std::{env, path::Path, process::ExitCode};
@@ -164,6 +165,12 @@ fn tests() -> Vec<Test> {
             records: true,
             body: Box::new(move || ground_truth::the_reel_holds_exactly_what_was_done(fs)),
         });
+    }
+    if witness::is_here() {
+        for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
+            let name = format!("witness::blktrace_sees_the_same::{}", fs.name());
+            all.push(Test { name, records: true, body: Box::new(move || witness::blktrace_sees_the_same(fs)) });
+        }
     }
     for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
         let name = format!("block_replay::the_same_places::{}", fs.name());
@@ -300,6 +307,7 @@ fn tests() -> Vec<Test> {
         refusals::a_reel_that_is_there
         refusals::a_full_disk
         replays::a_target_that_does_not_do
+        replays::inside_a_chroot
         block_replay::what_is_in_use_is_left_alone
         cached::as_it_was
         slices::parts_of_a_program

@@ -202,3 +202,32 @@ pub(crate) fn direct_io_that_is_not_aligned_here(fs: Fs) {
     let strict = matches!(fs, Fs::Ext4 | Fs::Xfs);
     assert_eq!(warnings.iter().any(told), strict, "{warnings:?}");
 }
+
+/// A chroot's root is no mount that could be pivoted away.
+pub(crate) fn inside_a_chroot() {
+    let (dir, reel) = (temp_dir(), temp_dir());
+    let reel = reel.path().join("r.reel");
+    let work = temp_dir();
+    let script = format!("cd {}; mkdir d; echo x > d/f; mv d/f d/g; rm d/g", text(work.path()));
+    succeed(&mut record(&reel, &[], &["sh", "-c", &script]));
+    let root = dir.path().join("root");
+    for folder in ["usr", "proc", "target", "reel"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for (from, to) in [("/usr", "usr"), ("/proc", "proc"), (text(&reel), "reel")] {
+        succeed(Command::new("mount").args(["--bind", from]).arg(root.join(to)));
+    }
+    for link in ["lib", "lib64", "bin", "sbin"] {
+        symlink(format!("usr/{link}"), root.join(link)).unwrap();
+    }
+    fs::copy(ioreel(["replay"]).get_program(), root.join("ioreel")).unwrap();
+    let mut replay = Command::new("chroot");
+    replay.arg(&root).args(["/ioreel", "replay", "/reel", "--target", "/target"]);
+    let said = String::from_utf8(succeed(&mut replay).stdout).unwrap();
+    assert!(said.contains("is faithful"), "{said}");
+    let made = succeed(Command::new("find").arg(root.join("target")).args(["-name", "d"])).stdout;
+    assert!(!made.is_empty(), "what was made lies in the target");
+    for mounted in ["usr", "proc", "reel"] {
+        succeed(Command::new("umount").arg(root.join(mounted)));
+    }
+}
