@@ -95,7 +95,7 @@ impl Planner {
         self.sizes_change(r, &v);
     }
 
-    fn is_regular(&mut self, r: &Rec, v: &View) -> bool {
+    pub(crate) fn is_regular(&mut self, r: &Rec, v: &View) -> bool {
         if matches!(r.call, Call::Readlink | Call::Readlinkat) {
             return true;
         }

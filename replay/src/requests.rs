@@ -94,6 +94,7 @@ impl Planner {
             return;
         }
         kept.file = self.file_of_request(&kept, &v);
+        kept.regular = self.is_regular(&kept, &v);
         self.requests.open.insert(r.row, Submitted::Issued(v));
         let act = Act::Submit { rec: 0, fd: v.fd, fd2: v.fd2, joins };
         let alike = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };

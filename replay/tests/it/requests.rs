@@ -260,3 +260,28 @@ fn hostile_requests_do_no_harm() {
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "beside the reel and the target nothing appears: {names:?}");
 }
+
+#[test]
+fn requests_move_with_smaller_files_and_what_they_read_is_checked() {
+    let mut d = start();
+    d.create(1, "f", 1, 3);
+    let n = 40;
+    enter(&mut d, 1, "io_uring_enter", n);
+    (0..n).for_each(|i| io(&mut d, "write", 3, 400_000, (i * 4096, 4096), 4096));
+    d.pause(1_000_000);
+    enter(&mut d, 1, "io_uring_enter", n);
+    (0..n).for_each(|i| io(&mut d, "read", 3, 400_000, (i * 4096, 4096), 4096));
+    d.pause(1_000_000);
+    d.fd(1, "close", 3, 0);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let data = ioreel_replay::data::DataOptions { verify: true, ..Default::default() };
+    let scale = ioreel_replay::scale::Scale::new(0.25).unwrap();
+    let c = ioreel_replay::Config { data, scale, ..config(d.write(dir.path()), &target) };
+    let report = ioreel_replay::Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+    let found = report.data.unwrap();
+    assert_eq!((found.good_bytes, found.bad_bytes), (n * 4096, 0), "{found:?}");
+    assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), n as u64 * 1024);
+}
