@@ -212,6 +212,9 @@ impl Replay {
             })
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
         let mut warnings = Vec::new();
+        if world.plan.calls == 0 && !config.slice.is_whole() {
+            warnings.push("nothing that is replayed took effect between --from and --to".into());
+        }
         let mut cpu_before_ns = cpu_ns();
         for phase in phases {
             tell(phase);

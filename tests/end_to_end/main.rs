@@ -38,6 +38,7 @@ mod uring;
 mod waits;
 mod witness;
 mod workload;
+mod written;
 
 use std::{env, path::Path, process::ExitCode};
 
@@ -310,6 +311,7 @@ fn tests() -> Vec<Test> {
         replays::inside_a_chroot
         block_replay::what_is_in_use_is_left_alone
         cached::as_it_was
+        written::compresses_as_it_did
         slices::parts_of_a_program
         daemon::in_the_background
         daemon::as_systemd_keeps_it
