@@ -142,6 +142,7 @@ calls! {
     Getcwd = "getcwd",
     Chroot = "chroot",
     Sync = "sync",
+    Unshare = "unshare",
     Splice = "splice",
     NameToHandleAt = "name_to_handle_at",
     OpenByHandleAt = "open_by_handle_at",

@@ -8,7 +8,7 @@ use crate::{
     order::Class,
     plan::{Act, Range},
     planner::Planner,
-    procs::{Entry, Mapped},
+    procs::{Entry, Mapped, clone},
     via::{Phase, Via},
     view::{View, through_descriptor},
 };
@@ -151,11 +151,7 @@ impl Planner {
             }
             Call::CloseRange => {
                 if r.flags as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
-                    let copies = self.procs.unshare_table(task);
-                    if !copies.is_empty() {
-                        let range = self.pair_list(task, &copies);
-                        self.push(task, Act::Unshare(range), i64::MAX, |_| ());
-                    }
+                    self.own_table(task);
                 }
                 let table = self.procs.of(task).table;
                 // The numbers are unsigned: -1 as last means all.
@@ -195,6 +191,14 @@ impl Planner {
                 let replaces = v.skip.is_none() && matches!(c, Call::Dup2 | Call::Dup3);
                 self.put(r, r.ret as i32, Entry { slot: new, ofd: entry.ofd, cloexec }, replaces);
             }
+            Call::Unshare => {
+                if r.flags & clone::FILES != 0 {
+                    self.own_table(task);
+                }
+                if r.flags & clone::FS != 0 {
+                    self.procs.unshare_place(task);
+                }
+            }
             Call::SetFd => {
                 let table = self.procs.of(task).table;
                 if let Some(e) = self.procs.tables[table].value.get_mut(&r.fd) {
@@ -221,6 +225,18 @@ impl Planner {
             }
         }
         Ok(())
+    }
+
+    /// The thread gets a descriptor table of its own, if it shares one.
+    pub(crate) fn own_table(&mut self, task: usize) {
+        let copies = self.procs.unshare_table(task);
+        if !copies.is_empty() {
+            let range = self.pair_list(task, &copies);
+            // Descriptors that other threads open or close around it.
+            self.push(task, Act::Unshare(range), i64::MAX, |p| {
+                copies.iter().for_each(|(old, _)| p.order.slot(*old, Class::Read));
+            });
+        }
     }
 
     pub(crate) fn closed(&mut self, last: Option<i64>) {

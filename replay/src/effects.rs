@@ -36,6 +36,8 @@ impl Planner {
                 let text = self.input.texts.paths.bytes(r.path).into();
                 self.made(node2, Kind::Symlink, Some(text));
             }
+            // Nowhere: a name that is none.
+            c if c.links() && node2 == NO_NODE => {}
             c if c.links() => {
                 if node != NO_NODE {
                     self.names.prove_present(node, Kind::Regular, None);

@@ -27,6 +27,7 @@ use crate::{
     data::Data,
     input::{NO_ID, NONE, Rec},
     plan::{BAD_FD, Plan, Range},
+    procs::clone,
 };
 
 /// Cells shared by all threads.
@@ -269,6 +270,8 @@ impl<'a> Issuer<'a> {
             Call::Getcwd => call(libc::SYS_getcwd, [self.sink.at(len as usize) as i64, len, 0, 0, 0, 0]),
             Call::Chroot => call(libc::SYS_chroot, [p, 0, 0, 0, 0, 0]),
             Call::Sync => requests::sync_all(),
+            // The table is unshared by a step of its own, which fills cells anew.
+            Call::Unshare => call(libc::SYS_unshare, [r.flags & clone::FS, 0, 0, 0, 0, 0]),
             Call::Fadvise64 => call(libc::SYS_fadvise64, [fd, offset, r.len_bytes, r.flags, 0, 0]),
             Call::Readahead => call(libc::SYS_readahead, [fd, offset, r.len_bytes, 0, 0, 0]),
             Call::Syncfs => call(libc::SYS_syncfs, [fd, 0, 0, 0, 0, 0]),

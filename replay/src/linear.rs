@@ -41,7 +41,7 @@ impl Needs {
         match self {
             Self::Anything => true,
             Self::Exactly(v) => v == value,
-            Self::ReadOf(offset, len, ret) => ret == value.saturating_sub(offset).clamp(0, len),
+            Self::ReadOf(offset, len, ret) => ret == value.saturating_sub(offset).clamp(0, len.max(0)),
         }
     }
 }

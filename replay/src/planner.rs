@@ -402,11 +402,7 @@ impl Planner {
             let pre = self.names.pre(node);
             self.sizes.ran(pre);
         }
-        let copies = self.procs.unshare_table(task);
-        if !copies.is_empty() {
-            let range = self.pair_list(task, &copies);
-            self.push(task, Act::Unshare(range), i64::MAX, |_| ());
-        }
+        self.own_table(task);
         let table = self.procs.of(task).table;
         let gone: Vec<i32> =
             self.procs.tables[table].value.iter().filter(|(_, e)| e.cloexec).map(|(fd, _)| *fd).collect();

@@ -53,6 +53,8 @@ pub struct Shared<T> {
     pub value: T,
     /// Tasks that use it.
     pub users: u32,
+    /// More than one did: what one that left has copied, others must not have closed before.
+    pub was_shared: bool,
 }
 
 /// Working directory and root.
@@ -192,9 +194,9 @@ impl Procs {
     /// Starts thread `task` with tables of its own.
     pub fn start_root(&mut self, task: usize, place: Place) {
         let tables = (self.tables.len(), self.places.len(), self.maps.len());
-        self.tables.push(Shared { value: BTreeMap::new(), users: 1 });
-        self.places.push(Shared { value: place, users: 1 });
-        self.maps.push(Shared { value: Maps::new(), users: 1 });
+        self.tables.push(Shared { value: BTreeMap::new(), users: 1, was_shared: false });
+        self.places.push(Shared { value: place, users: 1, was_shared: false });
+        self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false });
         self.set(task, Use { table: tables.0, place: tables.1, maps: tables.2, alive: true, ended: false, uid: 0 });
     }
 
@@ -217,6 +219,7 @@ impl Procs {
         let mut u = Use { alive: true, ..p };
         if flags & clone::FILES != 0 {
             self.tables[p.table].users += 1;
+            self.tables[p.table].was_shared = true;
         } else {
             u.table = self.copy_table(child, p.table, &mut copies);
         }
@@ -225,14 +228,14 @@ impl Procs {
         } else {
             u.place = self.places.len();
             let value = self.places[p.place].value;
-            self.places.push(Shared { value, users: 1 });
+            self.places.push(Shared { value, users: 1, was_shared: false });
         }
         if flags & clone::VM != 0 {
             self.maps[p.maps].users += 1;
         } else {
             // A forked child inherits mappings, which a replay does not repeat: they stay the parent's.
             u.maps = self.maps.len();
-            self.maps.push(Shared { value: Maps::new(), users: 1 });
+            self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false });
         }
         self.set(child, u);
         copies
@@ -248,7 +251,7 @@ impl Procs {
                 *slot = new;
             }
         }
-        self.tables.push(Shared { value, users: 1 });
+        self.tables.push(Shared { value, users: 1, was_shared: false });
         self.tables.len() - 1
     }
 
@@ -261,6 +264,17 @@ impl Procs {
             self.uses[task].table = self.copy_table(task, table, &mut copies);
         }
         copies
+    }
+
+    /// A thread gets a working directory, root and umask of its own.
+    pub fn unshare_place(&mut self, task: usize) {
+        let place = self.of(task).place;
+        if self.places.get(place).is_some_and(|p| p.users > 1) {
+            self.places[place].users -= 1;
+            let value = self.places[place].value;
+            self.uses[task].place = self.places.len();
+            self.places.push(Shared { value, users: 1, was_shared: false });
+        }
     }
 
     /// The descriptor's meaning for a thread.
@@ -355,7 +369,7 @@ impl Procs {
     /// A fresh memory after exec.
     pub fn new_maps(&mut self, task: usize) {
         self.uses[task].maps = self.maps.len();
-        self.maps.push(Shared { value: Maps::new(), users: 1 });
+        self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false });
     }
 
     /// After a directory moved: working directories and directory descriptors move with it.

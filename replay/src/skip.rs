@@ -43,6 +43,8 @@ pub enum Skip {
     NoMapping,
     /// It was refused for lack of rights, to a task that was root when last heard of: it had become another user.
     OtherUser,
+    /// It makes name spaces.
+    NameSpace,
     /// No kernel gives such a result: a directory moved into itself.
     Impossible,
     /// Recorded after its thread's end.
@@ -94,6 +96,7 @@ impl Skip {
             Self::DirPosition => "position inside a directory",
             Self::NoMapping => "mapping made out of sight",
             Self::OtherUser => "refused to a user who is not recorded",
+            Self::NameSpace => "would make name spaces",
             Self::Impossible => "result that cannot be",
             Self::AfterExit => "after its thread's end",
             Self::Uring => "request to io_uring",

@@ -20,7 +20,7 @@ impl Planner {
     pub(crate) fn uses(&mut self, r: &Rec, v: &View, call: &Act) {
         self.order.interval(r.ended_before);
         let u = self.procs.of(r.task as usize);
-        let shared_table = self.procs.tables[u.table].users > 1;
+        let shared_table = self.procs.tables[u.table].was_shared;
         let shared_place = self.procs.places[u.place].users > 1;
         let ok = r.ret >= 0;
         if let Act::Call { fd, slot, .. } = *call

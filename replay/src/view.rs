@@ -7,7 +7,7 @@ use crate::{
     names::{Kind, NO_NODE, NodeId, ROOT},
     plan::{BAD_FD, CWD},
     planner::Planner,
-    procs::Entry,
+    procs::{Entry, clone},
 };
 
 /// An operation's references.
@@ -245,6 +245,9 @@ impl Planner {
         v.entry = self.procs.entry(r.task as usize, fd);
         v.entry2 = self.procs.entry(r.task as usize, r.fd2);
         match r.call {
+            // Name spaces are the replay's own affair.
+            Call::Unshare if r.flags & !(clone::FILES | clone::FS) != 0 => Err(Skip::NameSpace),
+            Call::Unshare => Ok(()),
             Call::Umask | Call::Sync | Call::Getcwd => {
                 v.relative = r.call == Call::Getcwd;
                 Ok(())

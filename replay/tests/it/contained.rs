@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::reel::{Draft, replay};
+use crate::reel::{Draft, THREAD, replay};
 
 /// A file beside the target that hostile reels try to reach.
 fn bait(dir: &Path) -> std::path::PathBuf {
@@ -118,7 +118,7 @@ fn mounts_and_second_roots_are_not_issued() {
 fn links_exchanged_under_a_walk_do_not_lead_out() {
     attack(|d, bait| {
         let parent = Path::new(bait).parent().unwrap().to_str().unwrap().to_owned();
-        d.fork(1, 2, crate::reel::THREAD);
+        d.fork(1, 2, THREAD);
         d.on(1, "mkdir", "real", 0).mode = Some(0o777);
         d.on(1, "symlink", &format!("{}{parent}", "../".repeat(30)), 0).path2 = Some("link".into());
         for i in 0..200 {
@@ -156,4 +156,76 @@ fn what_runs_as_its_owner_does_not_here() {
     let (dir, _) = replay(d);
     // The bits are the target's to keep; while the replay ran its mount did not honour them, and nothing is executed.
     assert!(dir.path().join("t/w/suid").exists());
+}
+
+/// A sequence of numbers that looks random.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[(self.next() % all.len() as u64) as usize]
+    }
+}
+
+#[test]
+fn whatever_a_reel_says_it_ends_and_stays_inside() {
+    const ODD: [i64; 14] =
+        [0, 1, 2, 3, 7, 4096, 65536, 1 << 20, -1, -100, i32::MAX as i64, 1 << 40, i64::MAX, i64::MIN];
+    let names: Vec<&str> = ioreel_replay::Call::ALL
+        .iter()
+        .map(|c| c.name())
+        .filter(|n| *n != "umask")
+        .chain(["fcntl", "ioctl", "io_submit"])
+        .collect();
+    for seed in 1..40 {
+        attack(|d, bait| {
+            let mut n = Numbers(0x9e37_79b9_7f4a_7c15 ^ seed << 40);
+            let bait_path = format!("../../../../../..{bait}");
+            let paths = ["f", "d/g", "d", "..", "/w/f", "/proc/self/fd/3", bait, bait_path.as_str(), "", "link/x"];
+            d.had("/w/f", "regular", 10_000);
+            d.had("/w/d", "directory", 0);
+            d.create(1, "made", 1, 3);
+            let o = d.fd(1, "mmap", 3, 0x7000_0000);
+            (o.len_bytes, o.offset_bytes, o.file, o.mode, o.flags) =
+                (Some(1 << 20), Some(0), Some(1), Some(3), Some(1));
+            d.fork(1, 2, THREAD);
+            d.fork(1, 3, 0);
+            for _ in 0..250 {
+                let (task, op) = (n.of(&[1, 1, 2, 3]), n.of(&names));
+                let source = n.of(&["syscall", "syscall", "syscall", "io_uring", "aio", "fault", "scm"]);
+                let some = |n: &mut Numbers| (!n.next().is_multiple_of(3)).then(|| n.of(&ODD));
+                let small = |n: &mut Numbers| n.of(&[3, 4, 5, 3, 3, -1, 9999, -100]);
+                let ret = n.of(&[0, 0, 0, 3, 4, 5, 100, 4096, -2, -9, -11, -22, -125]);
+                let path = n.of(&paths);
+                let path2 = n.of(&paths);
+                let dur_ns = n.of(&[0, 1000, 50_000, 1 << 40]);
+                let kind = n.of(&[0o100_644, 0o040_755, 3, 0, -1]);
+                d.pause(-9000);
+                let o = d.op(task, op, ret);
+                (o.source, o.dur_ns, o.mode) = (source.into(), dur_ns, Some(kind));
+                (o.fd, o.fd2, o.dirfd, o.dirfd2) =
+                    (Some(small(&mut n)), Some(small(&mut n)), Some(small(&mut n)), Some(small(&mut n)));
+                (o.path, o.path2) = (Some(path.into()), Some(path2.into()));
+                (o.name, o.value) =
+                    (Some(n.of(&["user.x", "FICLONE", "FS_IOC_FIEMAP", "FIBMAP", ""]).into()), Some("v".into()));
+                (o.offset_bytes, o.offset2_bytes) = (some(&mut n), some(&mut n));
+                // Greater ones are refused before the start, for want of room.
+                o.len_bytes = Some(n.of(&[0, 1, 100, 4096, 65536, 1 << 20, -1, i64::MIN]));
+                // No flags that outlive the test: immutable files could not be removed.
+                (o.flags, o.aux, o.aux2) = (some(&mut n), some(&mut n).map(|a| a & !0x30), some(&mut n));
+                (o.ring, o.sqe_flags) = (Some(n.of(&[1, 2])), Some(n.of(&[0, 0, 1, 2, 4, 8, 16, 32768, -1])));
+                (o.file, o.ofd) = (Some(n.of(&[1, 1, 2])), Some(n.of(&[10, 11])));
+                if op == "chroot" || n.next().is_multiple_of(50) {
+                    d.exec(task);
+                }
+            }
+        });
+    }
 }

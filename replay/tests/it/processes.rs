@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-use crate::reel::{Draft, THREAD, replay_same};
+use crate::reel::{Draft, THREAD, replay, replay_same};
 
 const EBADF: i64 = -9;
 
@@ -122,4 +122,33 @@ fn descriptors_open_at_the_start_have_their_position() {
     d.io(1, "write", 1, 400, 10, 10).file = Some(4);
     d.io(1, "read", 2, 410, 1000, 590).file = Some(4);
     replay_same(d);
+}
+
+#[test]
+fn a_thread_may_leave_the_tables_it_shares() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/sub", "directory", 0);
+    d.fork(1, 2, THREAD);
+    d.create(1, "f", 1, 3);
+    d.op(2, "unshare", 0).flags = Some(0x600);
+    d.on(2, "chdir", "sub", 0);
+    d.op(2, "umask", 0o022).mode = Some(0o077);
+    d.fd(1, "close", 3, 0);
+    // Its copy of the descriptor, its directory; and those of the other.
+    d.io(2, "write", 3, 0, 10, 10);
+    d.on(2, "mkdir", "inner", 0).mode = Some(0o777);
+    d.on(1, "mkdir", "outer", 0).mode = Some(0o777);
+    d.fd(1, "fsync", 3, -9);
+    let dir = replay_same(d);
+    let mode = |p: &str| fs::metadata(dir.path().join("t/w").join(p)).unwrap().mode() & 0o777;
+    assert_eq!((mode("sub/inner"), mode("outer")), (0o700, 0o755));
+}
+
+#[test]
+fn name_spaces_are_not_made() {
+    let mut d = Draft::new();
+    d.op(1, "unshare", 0).flags = Some(0x2_0000 | 0x600);
+    let (_, report) = replay(d);
+    assert_eq!(report.summary.skipped.get("would make name spaces"), Some(&1), "{:?}", report.summary.skipped);
 }
