@@ -127,8 +127,9 @@ fn run_chunk<E: Engine>(
         }
         for Edge { on, .. } in step.after.of(&chunk.edges) {
             engine.wait_for(*on);
-            if on.step == FINISH && pace == Pace::Think {
-                let child = &plan.tasks[on.task as usize];
+            // The time of a child that does nothing here (only computed, since a slice began) is its parent's.
+            let child = &plan.tasks[on.task as usize];
+            if on.step == FINISH && pace == Pace::Think && !child.program.is_empty() {
                 let recorded_ns = child.exit_ns.unwrap_or(base.recorded_ns);
                 *base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(on.task), lag_ns: base.lag_ns });
             }

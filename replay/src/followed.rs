@@ -139,14 +139,17 @@ impl Planner {
             return false;
         }
         let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
-        // Others have a form that the kernel looks at.
-        let free = name.starts_with(b"user.") || name.starts_with(b"trusted.") && self.options.privileged;
-        if !free || self.no_attributes.contains(&(pre, name.clone())) {
+        if !self.may_make(&name) || self.no_attributes.contains(&(pre, name.clone())) {
             return false;
         }
         let len = if r.call.gets_attribute() { r.ret.clamp(0, MAX_VALUE_BYTES) as usize } else { 1 };
         self.attributes.entry(pre).or_default().entry(name).or_insert_with(|| vec![b'x'; len].into());
         true
+    }
+
+    /// Attributes whose value is anybody's; others have a form that the kernel looks at.
+    fn may_make(&self, name: &[u8]) -> bool {
+        name.starts_with(b"user.") || name.starts_with(b"trusted.") && self.options.privileged
     }
 
     /// A file had no such attribute.
@@ -157,7 +160,9 @@ impl Planner {
         let pre = self.attributed(v);
         if pre != NO_NODE {
             let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
-            self.no_attributes.insert((pre, name));
+            if self.may_make(&name) {
+                self.no_attributes.insert((pre, name));
+            }
         }
     }
 

@@ -271,3 +271,24 @@ fn borders_that_are_none() {
     assert!(!plan(i64::MAX - 1, i64::MAX).to_string().contains('\n'));
     assert_eq!(fs::metadata(&target).unwrap().nlink(), 2, "nothing was made");
 }
+
+#[test]
+fn a_child_that_only_computes_keeps_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.fork(1, 2, 0);
+    d.on(2, "stat", "/w", 0).mode = Some(0o40755);
+    let border = d.now();
+    d.pause(40_000_000);
+    d.exit(2);
+    d.on(1, "mkdir", "done", 0).mode = Some(0o755);
+    let reel = d.write(dir.path());
+    let clockwork = crate::reel::at(ioreel_replay::pace::Pace::Think);
+    let slice = Slice { from_ns: border, to_ns: i64::MAX };
+    let report = run(Config { slice, clockwork, ..config(reel, &target) });
+    sound("think", &report);
+    assert!(report.elapsed_ns >= 40_000_000, "{}", report.elapsed_ns);
+}
