@@ -29,7 +29,7 @@ use crate::{
 /// Bios read ahead of the first that has not ended: what a later one may overtake.
 const WINDOW: usize = 16 * 1024;
 /// Bios handed from the reading thread at a time.
-const READ: usize = 1024;
+const READ: usize = 64;
 /// Bios submitted at a time.
 const BATCH: usize = 64;
 /// With a schedule the epoch lies so far ahead, so that the first is not late.
@@ -153,7 +153,6 @@ pub(super) fn run(mut bios: Bios, manner: Manner<'_>, result: Option<&ResultReel
             }
         });
         let pace = manner.clockwork.pace;
-        let lead_ns = if pace.has_schedule() { LEAD_NS } else { 0 };
         let began_ns = cpu_ns();
         let mut this = Loop {
             ring: Ring::new(manner.device, manner.longest_bytes)?,
@@ -167,7 +166,7 @@ pub(super) fn run(mut bios: Bios, manner: Manner<'_>, result: Option<&ResultReel
             drift: Drift::new(manner.span_ns.0, manner.span_ns.1),
             last_issue_ns: None,
             last_queue_ns: None,
-            out: Outcome { epoch_ns: monotonic_ns() + lead_ns, ..Outcome::default() },
+            out: Outcome { epoch_ns: monotonic_ns(), ..Outcome::default() },
             manner,
         };
         this.issue_all(&receiver, result)?;
@@ -193,8 +192,17 @@ impl Loop<'_> {
     fn issue_all(&mut self, bios: &Receiver<Batch>, result: Option<&ResultReel>) -> Result<(), ReplayError> {
         let mut all_read = false;
         let mut ends = Vec::new();
+        // The clock starts once as much is at hand as will be.
+        while !all_read && self.slots.len() < WINDOW {
+            match bios.recv() {
+                Ok(batch) => batch?.into_iter().for_each(|io| self.take_in(io)),
+                Err(_) => all_read = true,
+            }
+        }
+        self.start();
         loop {
-            while !all_read && self.slots.len() < WINDOW {
+            // A few at a time: what is due must not wait for what is not.
+            if !all_read && self.slots.len() < WINDOW {
                 let batch = if self.slots.is_empty() {
                     bios.recv().map_err(|_| TryRecvError::Disconnected)
                 } else {
@@ -202,7 +210,7 @@ impl Loop<'_> {
                 };
                 match batch {
                     Ok(batch) => batch?.into_iter().for_each(|io| self.take_in(io)),
-                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Empty) => {}
                     Err(TryRecvError::Disconnected) => all_read = true,
                 }
             }
@@ -221,6 +229,14 @@ impl Loop<'_> {
                 self.wait(all_read)?;
             }
         }
+    }
+
+    /// Time begins.
+    fn start(&mut self) {
+        let scheduled = self.manner.clockwork.pace.has_schedule();
+        self.out.epoch_ns = monotonic_ns() + if scheduled { LEAD_NS } else { 0 };
+        // What was taken in could not be issued before.
+        self.slots.iter_mut().for_each(|s| s.free_ns = if scheduled { i64::MIN } else { 0 });
     }
 
     /// The next bio that was read.
