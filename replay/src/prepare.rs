@@ -282,11 +282,13 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
     {
         chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)?;
     }
+    let mut refused = None;
     for (name, value) in &item.attributes {
         match lsetxattr(path, &**name, value, XattrFlags::empty()) {
             // What a file system without them cannot do, results tell of.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(e) => return Err(e.into()),
+            // Larger than this file system keeps them, say (ENOSPC): no reason to end, and not that the disk is full.
+            Err(e) => refused = Some(format!("its attribute {}: {e}", String::from_utf8_lossy(name))),
         }
     }
     if matches!(item.what, What::Regular { .. } | What::Fifo) {
@@ -295,7 +297,7 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
     if item.what != What::Directory {
         set_mtime(item);
     }
-    Ok(())
+    refused.map_or(Ok(()), |why| Err(io::Error::other(why)))
 }
 
 pub(crate) fn set_mtime(item: &Item) {
