@@ -22,7 +22,6 @@ mod mark;
 mod names;
 mod output;
 mod plot;
-#[cfg(feature = "capture")]
 mod quantity;
 #[cfg(feature = "capture")]
 mod record;
