@@ -113,7 +113,7 @@ impl Residence {
 fn pages(offset: i64, len: i64) -> Range<i64> {
     let from = offset.max(0);
     // A reel may claim any length.
-    let to = from.saturating_add(len.clamp(0, 1 << 34));
+    let to = from.saturating_add(len.clamp(0, 1 << 31));
     from / PAGE_BYTES..to.saturating_add(PAGE_BYTES - 1) / PAGE_BYTES
 }
 

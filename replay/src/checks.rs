@@ -108,7 +108,7 @@ impl Checks {
         match r.call {
             c if c.writes() => {
                 let Some(file) = file_of(r) else { return };
-                let units = (offset + UNIT_BYTES - 1) / UNIT_BYTES..offset.saturating_add(ret) / UNIT_BYTES;
+                let units = offset.saturating_add(UNIT_BYTES - 1) / UNIT_BYTES..offset.saturating_add(ret) / UNIT_BYTES;
                 if !units.is_empty() {
                     self.of(file, |k| k.units.extend(units));
                 }
@@ -153,7 +153,7 @@ impl Checks {
                 return;
             }
             for (i, (g, e)) in got.iter().zip(&expected).enumerate() {
-                let at = r.offset_bytes + i as i64;
+                let at = r.offset_bytes.saturating_add(i as i64);
                 let unit = at / UNIT_BYTES;
                 if g == e {
                     good += 1;

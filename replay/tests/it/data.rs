@@ -185,3 +185,30 @@ fn what_is_read_is_what_was_written() {
     let report = run(Config { data, slice: second, ..config(reel, &place(dir.path(), "alone")) });
     assert_eq!(report.data.unwrap().bad_bytes, 0);
 }
+
+#[test]
+fn positions_at_the_end_of_all_numbers_do_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut d = Draft::new();
+    d.create(1, "f", 1, 3);
+    for at in [i64::MAX, i64::MAX - 1, i64::MAX - 4096, i64::MIN + 1, -1] {
+        d.io(1, "pwrite64", 3, at, 0, 0);
+        d.io(1, "pread64", 3, at, 0, 0);
+        d.fd(1, "ftruncate", 3, -22).len_bytes = Some(at);
+        d.io(1, "pread64", 3, at, i64::MAX, i64::MAX);
+        d.io(1, "pwrite64", 3, at, i64::MAX, -27);
+    }
+    let reel = d.write(dir.path());
+    for scale in [1.0, 0.001] {
+        let data = DataOptions { verify: true, saved_permille: Some(500), ..DataOptions::default() };
+        let scale = ioreel_replay::scale::Scale::new(scale).unwrap();
+        let cache = ioreel_replay::cache::CacheStart::Recorded;
+        let target = tempfile::tempdir_in(dir.path()).unwrap();
+        // Refused for its size, or replayed with other results: but neither panics nor hangs.
+        let config = Config { data, scale, cache, ..config(reel.clone(), target.path()) };
+        if let Ok(replay) = Replay::plan(config) {
+            let report = replay.run(Unwatched, |_| ()).unwrap();
+            assert_eq!(report.data.unwrap().bad_bytes, 0);
+        }
+    }
+}
