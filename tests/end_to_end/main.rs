@@ -91,6 +91,7 @@ fn main() -> ExitCode {
     {
         return ExitCode::from(uring::run(base, Path::new(log)) as u8);
     }
+    heed_interrupts();
     let arguments = Arguments::from_args();
     let missing = cannot_record();
     if missing.is_none() {
@@ -123,6 +124,14 @@ fn main() -> ExitCode {
     let done = libtest_mimic::run(&arguments, trials);
     end_what_is_left();
     done.exit_code()
+}
+
+/// A shell lets what it starts in the background ignore interrupts, which is inherited: tests send some.
+fn heed_interrupts() {
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: restores a default disposition; no other thread runs yet.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// Ends what failed tests have started and left: a recorder that runs on, or stands still, costs the whole machine.
