@@ -99,8 +99,8 @@ pub(crate) fn busy_cpus() {
     let file = out.path().join("cached");
     fs::write(&file, vec![7u8; 64 << 20]).unwrap();
     let script = format!(
-        "for i in 1 2 3 4 5 6; do timeout 4 sh -c 'while :; do :; done' & done; \
-         for i in 1 2 3 4 5 6; do dd if={} of=/dev/null bs=64M status=none; done",
+        "for i in 1 2 3 4 5 6; do timeout 6 sh -c 'while :; do :; done' & done; \
+         for i in $(seq 30); do dd if={} of=/dev/null bs=64M status=none; done",
         text(&file)
     );
     let waits = waits_of(&script, &[]);
