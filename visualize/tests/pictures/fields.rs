@@ -264,6 +264,23 @@ fn percentiles_of_latencies() {
 }
 
 /// Less than some seconds has a period of its own, of which there are several: 300 ms and its margin in parts of 20 ms.
+/// Each request lies in the column of its period, at its time within it.
+fn check_phase(r: &Reel, rows: &[Block], end_ns: i64, period_ns: i64) {
+    let mark = |b: &Block| {
+        let (part, within) = (b.issue_ns / period_ns, b.issue_ns % period_ns);
+        let row = 67 - cell(within, 0, period_ns, 68);
+        Mark { layer: class(b), time: (part * period_ns, (part + 1) * period_ns - 1), rows: (row, row) }
+    };
+    let want = Want {
+        time: (0, end_ns + end_ns / 64),
+        rows: 68,
+        layers: OPS.to_vec(),
+        blend: Blend::Overprint,
+        marks: rows.iter().map(mark).collect(),
+    };
+    check("phase", r, &options("phase"), &want, true);
+}
+
 #[test]
 fn phases_of_less_than_seconds() {
     let dir = tempfile::tempdir().unwrap();
@@ -273,19 +290,7 @@ fn phases_of_less_than_seconds() {
     let mut rows: Vec<Block> = (0..15).map(|i| block("write", i * 20 * MS + 7 * MS, MS, i * 8, 8)).collect();
     rows.extend((0..40).map(|_| block("read", rng.below(299 * MS), MS, rng.below(1 << 20), 8)));
     let r = reel(dir.path(), "r", manifest("ext4", end_ns, 0), rows.clone(), Vec::new());
-    let mark = |b: &Block| {
-        let (part, within) = (b.issue_ns / (20 * MS), b.issue_ns % (20 * MS));
-        let row = 67 - cell(within, 0, 20 * MS, 68);
-        Mark { layer: class(b), time: (part * 20 * MS, part * 20 * MS + 20 * MS - 1), rows: (row, row) }
-    };
-    let want = Want {
-        time: (0, end_ns + end_ns / 64),
-        rows: 68,
-        layers: OPS.to_vec(),
-        blend: Blend::Overprint,
-        marks: rows.iter().map(mark).collect(),
-    };
-    check("phase", &r, &options("phase"), &want, true);
+    check_phase(&r, &rows, end_ns, 20 * MS);
     let svg = plot(std::slice::from_ref(&r), &options("phase")).unwrap().svg();
     assert!(svg.contains("each 20.0 ms"), "the period is named");
     // Beside a reel of a minute, each names its own.
@@ -304,19 +309,7 @@ fn phases() {
         .collect();
     rows.iter_mut().filter(|b| b.op == *"flush").for_each(|b| (b.sector, b.len_bytes) = (-1, 0));
     let r = reel(dir.path(), "r", manifest("ext4", end_ns, 0), rows.clone(), Vec::new());
-    let mark = |b: &Block| {
-        let (second, within) = (b.issue_ns / S, b.issue_ns % S);
-        let row = 67 - cell(within, 0, S, 68);
-        Mark { layer: class(b), time: (second * S, second * S + S - 1), rows: (row, row) }
-    };
-    let want = Want {
-        time: (0, end_ns + end_ns / 64),
-        rows: 68,
-        layers: OPS.to_vec(),
-        blend: Blend::Overprint,
-        marks: rows.iter().map(mark).collect(),
-    };
-    check("phase", &r, &options("phase"), &want, true);
+    check_phase(&r, &rows, end_ns, S);
 }
 
 #[test]
