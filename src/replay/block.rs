@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::ValueEnum;
 use ioreel_replay::block::{self, BlockReplay, Config, Report};
 
-use super::print::line;
+use super::print::{flow, line};
 use crate::{
     columns::count,
     units::{bytes, duration},
@@ -151,17 +151,7 @@ fn print_report(r: &Report) {
     if let Some(ppm) = r.drift_ppm {
         out!("drift       {ppm:.1} ppm");
     }
-    if r.shift_ns > 0 {
-        out!("shifted     {} by stalls", duration(r.shift_ns));
-    }
-    let k = &r.concurrency;
-    out!(
-        "in flight   mean {:.2}, most {}; original mean {:.2}, most {}",
-        k.replay_mean,
-        k.replay_max,
-        k.original_mean,
-        k.original_max
-    );
+    flow(r.shift_ns, &r.concurrency);
     for l in &r.latencies {
         out!("took        {}  {}", line(l.replay_ns), l.op);
         out!("            {}  original", line(l.original_ns));

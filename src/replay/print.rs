@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ioreel_replay::{Report, Skip, Summary, cache::CacheStart, results::Class, spread::Spread};
+use ioreel_replay::{
+    Report, Skip, Summary, cache::CacheStart, concurrency::Concurrency, results::Class, spread::Spread,
+};
 
 use crate::{
     output::{out, tell},
@@ -88,17 +90,7 @@ pub(super) fn report(r: &Report) {
     if let Some(think) = t.think_error_ns {
         out!("thinking    {}  error of computing times", line(think));
     }
-    if r.shift_ns > 0 {
-        out!("shifted     {} by stalls", duration(r.shift_ns));
-    }
-    let k = &v.concurrency;
-    out!(
-        "in flight   mean {:.2}, most {}; original mean {:.2}, most {}",
-        k.replay_mean,
-        k.replay_max,
-        k.original_mean,
-        k.original_max
-    );
+    flow(r.shift_ns, &v.concurrency);
     out!("CPU         {}; {} spun before deadlines, waits for a CPU included", duration(r.cpu_ns), duration(r.spun_ns));
     if let Some(c) = &r.cache {
         let how = match c.start {
@@ -166,5 +158,19 @@ pub(super) fn runs(mut elapsed_ns: Vec<i64>) {
         elapsed_ns.len(),
         duration(*least),
         duration(*most)
+    );
+}
+
+/// How far stalls moved the schedule, and how many were in flight, of calls or of bios.
+pub(super) fn flow(shift_ns: i64, k: &Concurrency) {
+    if shift_ns > 0 {
+        out!("shifted     {} by stalls", duration(shift_ns));
+    }
+    out!(
+        "in flight   mean {:.2}, most {}; original mean {:.2}, most {}",
+        k.replay_mean,
+        k.replay_max,
+        k.original_mean,
+        k.original_max
     );
 }
