@@ -172,8 +172,3 @@ impl BlockReplay {
         Ok(report)
     }
 }
-
-/// As many at the pace with a number in flight; the others are bounded by the ring alone.
-pub(crate) fn keeps_depth(pace: Pace) -> bool {
-    pace == Pace::Load
-}

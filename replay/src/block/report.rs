@@ -137,7 +137,7 @@ impl Report {
             early: o.early,
             drift_ppm: o.drift_ppm,
             gaps: pace.has_schedule().then(|| o.gaps.0.distance(&o.gaps.1)).flatten(),
-            edges: o.edges.iter().map(|(kind, e)| (*kind, e.edges)).collect(),
+            edges: o.edges,
             concurrency: Concurrency::of(&o.then.shares(), &o.now.shares(), None),
             latencies: latencies.into_iter().map(|(_, l)| l).collect(),
             cpu_ns: o.cpu_ns,

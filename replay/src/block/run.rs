@@ -11,7 +11,6 @@ use super::{
     bios::{Bios, Io, Kind},
     device::Device,
     fit::{Fitting, Place},
-    keeps_depth,
     order::{Edge, Order},
     result::Result as ResultReel,
     ring::{MOST_IN_FLIGHT, Ring},
@@ -20,9 +19,9 @@ use crate::{
     ReplayError,
     concurrency::Level,
     edge::OrderMode,
-    pace::{Base, CatchUp, Clockwork, STALL_NS},
+    pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
     spread::Times,
-    timing::{Drift, Edges},
+    timing::Drift,
     world::monotonic_ns,
 };
 
@@ -63,7 +62,8 @@ pub(super) struct Outcome {
     /// Issued within 10 us, 100 us and 1 ms of the schedule.
     pub(super) within: [i64; 3],
     pub(super) early: i64,
-    pub(super) edges: BTreeMap<Edge, Edges>,
+    /// Constraints kept, by kind.
+    pub(super) edges: BTreeMap<Edge, i64>,
     pub(super) drift_ppm: Option<f64>,
     /// From one issue to the next: recorded (as the pace has it), and now.
     pub(super) gaps: (Times, Times),
@@ -262,7 +262,7 @@ impl Loop<'_> {
             let Some(other) = self.slot(on) else { continue };
             other.after_end.push(number);
             slot.unmet += 1;
-            self.out.edges.entry(kind).or_default().edges += 1;
+            *self.out.edges.entry(kind).or_default() += 1;
         }
         if let Some(other) = waits.issue.and_then(|on| self.slot(on)).filter(|s| s.stage == Stage::Waiting) {
             other.after_issue.push(number);
@@ -287,7 +287,7 @@ impl Loop<'_> {
     /// The next to issue, if its time has come or will: when that is, and who.
     fn next(&mut self) -> Option<(i64, u64)> {
         let Reverse((due_ns, number)) = *self.ready.peek()?;
-        if keeps_depth(self.manner.clockwork.pace) {
+        if self.manner.clockwork.pace == Pace::Load {
             let (turn, in_flight) = (self.turn, self.in_flight);
             let together = self.slot(number)?.io.together as usize;
             return (number == turn && in_flight < together.max(1)).then_some((due_ns, number));
