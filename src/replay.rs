@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Calls that this file system cannot do (EOPNOTSUPP, ENOTTY, ENOSYS) and that are still faithful, a count
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_unsupported: i64,
-    /// The replayer's own lateness that is still faithful: p99 where operations have times, the mean elsewhere
+    /// The replayer's own lateness that is still faithful: p99 where operations have times, with what followed from it, the mean elsewhere
     #[arg(long, value_name = "TIME", default_value_t = format!("{}ms", DEFAULT_MAX_OWN_LATENESS_NS / 1_000_000))]
     max_own_lateness: String,
     /// Replays over what is in the target

@@ -19,7 +19,7 @@ fn reel(dir: &Path, wrong: bool) -> PathBuf {
     reel_with(dir, wrong, &[])
 }
 
-/// The same, followed by calls on these names that are said to have succeeded.
+/// The same, followed by calls on these names that are said to have succeeded; of two, `from>to`.
 fn reel_with(dir: &Path, wrong: bool, more: &[(&str, &str)]) -> PathBuf {
     let path = dir.join("hand.reel");
     let manifest = Manifest::new(Kind::Synthetic, "by hand");
@@ -47,7 +47,9 @@ fn reel_with(dir: &Path, wrong: bool, more: &[(&str, &str)]) -> PathBuf {
         ops.push(name(base(3000, "rmdir", -39), "f"));
     }
     for (i, (op, path)) in more.iter().enumerate() {
-        ops.push(Op { len_bytes: Some(0), mode: Some(0o777), ..name(base(4000 + 1000 * i as i64, op, 0), path) });
+        let (path, path2) = path.split_once('>').map_or((*path, None), |(from, to)| (from, Some(to.into())));
+        let call = name(base(4000 + 1000 * i as i64, op, 0), path);
+        ops.push(Op { len_bytes: Some(0), mode: Some(0o777), path2, ..call });
     }
     ops.into_iter().for_each(|o| w.ops.push(o).unwrap());
     w.close(manifest).unwrap();
@@ -183,5 +185,75 @@ fn without_root_it_runs_in_a_user_namespace_or_says_why_not() {
         assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 5000);
     } else {
         assert!(one_line(&out).contains("user namespace"), "{}", text(&out.stderr));
+    }
+}
+
+/// Put between the program and the kernel: what stands in place of a call, of `issue` or of what surrounds it.
+const SHIM: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+static const char *fault(void) { const char *f = getenv("FAULT"); return f ? f : ""; }
+static int at_work(void) { return !strncmp(fault(), "delay", 5); }
+
+int sched_getcpu(void) {
+    struct timespec t = { 0, 3000000 };
+    if (at_work()) nanosleep(&t, 0);
+    return 0;
+}
+
+long syscall(long n, long a, long b, long c, long d, long e, long f) {
+    static long (*real)(long, ...);
+    static long held[5];
+    if (!real) real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    if (n == SYS_unlinkat && !strcmp(fault(), "drop")) return 0;
+    if (n == SYS_write && c == 5000 && !strcmp(fault(), "lose")) return c;
+    if (n == SYS_fchmodat && !strcmp(fault(), "change")) { errno = EPERM; return -1; }
+    if (n == SYS_renameat2 && !strcmp(fault(), "swap")) {
+        if (!held[1]) { held[0] = a; held[1] = b; held[2] = c; held[3] = d; return 0; }
+        long r = real(n, a, b, c, d, e, f);
+        real(n, held[0], held[1], held[2], held[3], 0, 0);
+        return r;
+    }
+    return real(n, a, b, c, d, e, f);
+}
+"#;
+
+/// What is done wrong below the replayer, where its own records say that all was well, turns the verdict and the exit status.
+#[test]
+fn faults_below_the_replayer_turn_the_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, shim) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
+    fs::write(&source, SHIM).unwrap();
+    let made = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).args([&shim, &source]).arg("-ldl").status();
+    assert!(made.unwrap().success(), "the linker of Rust programs makes libraries too");
+    for (fault, why) in [
+        ("none", None),
+        ("delay", Some("the replayer itself was late")),
+        ("drop", Some("names of the tree left behind differ")),
+        ("lose", Some("names of the tree left behind differ")),
+        ("change", Some("1 results are wrong")),
+        ("swap", Some("names of the tree left behind differ")),
+    ] {
+        let (dir, target) = places();
+        let mut more = vec![("mkdir", "a"), ("mkdir", "b"), ("chmod", "a"), ("unlink", "x")];
+        more.extend([("rename", "a>c"), ("rename", "b>a")]);
+        more.extend([("stat", "a"); 200]);
+        let reel = reel_with(dir.path(), false, &more);
+        let mut c = replay(&reel, &target, &["--pace", "max"]);
+        if fault != "delay" {
+            c.args(["--max-own-lateness", "1h"]);
+        }
+        let out = c.env("LD_PRELOAD", &shim).env("FAULT", fault).output().unwrap();
+        let said = text(&out.stdout);
+        let last = said.lines().last().unwrap_or_default();
+        assert_eq!(out.status.code(), Some(if why.is_some() { 3 } else { 0 }), "{fault}: {said}{}", text(&out.stderr));
+        assert!(last.contains(why.unwrap_or("is faithful")), "{fault}: {said}");
     }
 }

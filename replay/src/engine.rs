@@ -28,8 +28,19 @@ pub struct Outcome {
     /// Result or -errno.
     pub ret: i64,
     /// Of a request: when its thread came to it, which may be later than the end of what it waits for, since submitting takes time;
-    /// `i64::MIN` for a call.
+    /// of a call at pace `load`, when the number in flight let it go; else `i64::MIN`.
     pub free_ns: i64,
+    /// Row of the operation that calls were made for, or knowingly were not; [`NONE`](crate::input::NONE) when none was issued.
+    pub row: u32,
+}
+
+/// What a thread issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// See [`Outcome::row`].
+    pub row: u32,
+    /// When it entered the kernel, and had come back; `None` when no call was made.
+    pub times_ns: Option<(i64, i64)>,
 }
 
 /// How a request went.
@@ -69,6 +80,10 @@ pub trait Engine {
     fn done(&mut self, _chunk: &Chunk, _act: &Act, _ret: i64) {}
     /// Does it; for a call, its result.
     fn act(&mut self, chunk: &Chunk, act: &Act) -> i64;
+    /// What it issued since it was asked last, ns of the replay; `None` where nobody keeps track.
+    fn called(&mut self) -> Option<Called> {
+        None
+    }
     /// Puts a request, which was due then, into its batch; the thread came to it at `free_ns`.
     fn submit(&mut self, chunk: &Chunk, act: &Act, due_ns: i64, free_ns: i64);
     /// Submits the batch, if there is one.
@@ -82,8 +97,8 @@ pub trait Engine {
     /// Moves it to at least that much.
     fn shift_to(&mut self, ns: i64);
     /// Returns when it is this turn's, and less than `together` operations are in flight; one more is then.
-    /// `next_ns` is the thread's next turn.
-    fn enter(&mut self, turn_ns: i64, together: u32, next_ns: Option<i64>);
+    /// `next_ns` is the thread's next turn. When it could go, ns of the replay; `i64::MIN` when it had not to wait.
+    fn enter(&mut self, turn_ns: i64, together: u32, next_ns: Option<i64>) -> i64;
     /// One operation less is in flight.
     fn leave(&mut self);
     /// When an ended thread's computing was over, ns of the replay.
@@ -141,16 +156,20 @@ fn run_chunk<E: Engine>(
                 if pace == Pace::Load {
                     engine.leave();
                 }
-                outcomes.push(Outcome { step: number, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret, free_ns });
+                let (cpu, row) = (engine.cpu(), r.row);
+                outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
                 *base = Base { recorded_ns: r.end_ns, now_ns: engine.now_ns(), lag_ns: base.lag_ns };
             }
             Act::Call { rec, .. } | Act::Submit { rec, .. } => {
                 let r = &chunk.recs[rec as usize];
                 engine.ready(chunk, &step.act);
+                let mut free_ns = i64::MIN;
                 if pace == Pace::Load {
-                    engine.enter(r.turn_ns, r.together, plan.next_turn(task, chunk, i + 1));
+                    free_ns = engine.enter(r.turn_ns, r.together, plan.next_turn(task, chunk, i + 1));
                 }
-                let free_ns = if matches!(step.act, Act::Submit { .. }) { engine.now_ns() } else { i64::MIN };
+                if let Act::Submit { .. } = step.act {
+                    free_ns = engine.now_ns();
+                }
                 let due_ns = match pace.due_ns(r.start_ns, *base) {
                     Some(due_ns) if pace.has_schedule() => on_schedule(engine, catch_up, due_ns, &mut base.lag_ns),
                     Some(due_ns) => {
@@ -168,14 +187,18 @@ fn run_chunk<E: Engine>(
                     }
                     *base = Base { recorded_ns: r.start_ns, now_ns: engine.now_ns(), lag_ns: base.lag_ns };
                 } else {
-                    let start_ns = engine.now_ns();
                     let ret = engine.act(chunk, &step.act);
-                    let end_ns = engine.now_ns();
+                    let Called { row, times_ns } = engine.called().unwrap_or(Called { row: r.row, times_ns: None });
+                    let (start_ns, end_ns) = times_ns.unwrap_or_else(|| {
+                        let now_ns = engine.now_ns();
+                        (now_ns, now_ns)
+                    });
                     if pace == Pace::Load {
                         engine.leave();
                     }
                     engine.done(chunk, &step.act, ret);
-                    outcomes.push(Outcome { step: number, cpu: engine.cpu(), due_ns, start_ns, end_ns, ret, free_ns });
+                    let cpu = engine.cpu();
+                    outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
                     *base = Base { recorded_ns: r.end_ns, now_ns: end_ns, lag_ns: base.lag_ns };
                 }
             }
@@ -201,7 +224,8 @@ fn run_chunk<E: Engine>(
     engine.happened(outcomes);
 }
 
-/// Waits until an operation is due that would be at `nominal_ns` without stalls; the moment it was due.
+/// Waits until an operation is due that would be at `nominal_ns` without stalls; the moment it was due. The one that finds the
+/// schedule stalled was due by the old one: a stall must not excuse itself.
 fn on_schedule<E: Engine>(engine: &mut E, catch_up: CatchUp, nominal_ns: i64, lag_ns: &mut i64) -> i64 {
     match catch_up {
         CatchUp::Compress => {
@@ -211,14 +235,18 @@ fn on_schedule<E: Engine>(engine: &mut E, catch_up: CatchUp, nominal_ns: i64, la
         CatchUp::None => {
             let late_ns = engine.now_ns() - nominal_ns;
             if late_ns > lag_ns.saturating_add(STALL_NS) {
+                let due_ns = nominal_ns.saturating_add(*lag_ns);
                 *lag_ns = late_ns;
+                return due_ns;
             }
             engine.sleep_until(nominal_ns.saturating_add(*lag_ns));
             nominal_ns.saturating_add(*lag_ns)
         }
         CatchUp::Shift => {
             let late_ns = engine.now_ns() - nominal_ns;
+            let mut stalled_ns = None;
             if late_ns > engine.shift_ns().saturating_add(STALL_NS) {
+                stalled_ns = Some(nominal_ns.saturating_add(engine.shift_ns()));
                 engine.shift_to(late_ns);
             }
             loop {
@@ -226,7 +254,7 @@ fn on_schedule<E: Engine>(engine: &mut E, catch_up: CatchUp, nominal_ns: i64, la
                 engine.sleep_until(nominal_ns.saturating_add(shift_ns));
                 // Another thread may have stalled meanwhile.
                 if engine.shift_ns() == shift_ns {
-                    return nominal_ns.saturating_add(shift_ns);
+                    return stalled_ns.unwrap_or(nominal_ns.saturating_add(shift_ns));
                 }
             }
         }

@@ -17,6 +17,7 @@ mod direct;
 mod locks;
 mod memory;
 mod requests;
+pub(crate) mod stamp;
 
 pub use direct::Direct;
 
@@ -28,7 +29,10 @@ use crate::{
     input::{NO_ID, NONE, Rec},
     plan::{BAD_FD, Plan, Range},
     procs::clone,
+    world::monotonic_ns,
 };
+
+use stamp::without_call;
 
 /// Cells shared by all threads.
 #[derive(Debug)]
@@ -73,10 +77,10 @@ impl Cells {
 
     /// Closes what is in a slot.
     pub fn close(&self, slot: u32) -> i64 {
-        let Some(c) = self.fds.get(slot as usize) else { return 0 };
+        let Some(c) = self.fds.get(slot as usize) else { return without_call(0) };
         match c.swap(-1, Relaxed) {
             fd if fd >= 0 => call(libc::SYS_close, [fd.into(), 0, 0, 0, 0, 0]),
-            _ => 0,
+            _ => without_call(0),
         }
     }
 
@@ -103,7 +107,7 @@ impl Cells {
     pub fn unmap(&self, cell: u32) -> i64 {
         let len = self.mapped_bytes(cell);
         match self.maps.get(cell as usize).map_or(0, |c| c.swap(0, Relaxed)) {
-            0 => -i64::from(libc::ENOMEM),
+            0 => without_call(-i64::from(libc::ENOMEM)),
             at => call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]),
         }
     }
@@ -112,8 +116,11 @@ impl Cells {
 /// Results are -errno, as in the reel.
 fn call(number: c_long, args: [i64; 6]) -> i64 {
     let [a, b, c, d, e, f] = args;
+    let entered_ns = monotonic_ns();
     // SAFETY: callers pass descriptors, NUL-terminated paths of the plan, and buffers of the length named.
     let r = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    // Reads the vDSO, which leaves errno alone.
+    stamp::stamp(entered_ns);
     if r >= 0 {
         return r;
     }
@@ -176,6 +183,7 @@ impl<'a> Issuer<'a> {
     /// Issues operation `rec` of this piece on the descriptors in these slots.
     pub fn issue(&mut self, chunk: &Chunk, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
         let r = &chunk.recs[rec as usize];
+        stamp::begin(r.row);
         let fd = i64::from(self.cells.fd(slot_fd));
         let fd2 = i64::from(self.cells.fd(slot_fd2));
         let path = |i: u32| if i == NONE { 0 } else { chunk.paths.c_str(i).as_ptr() as i64 };
@@ -200,7 +208,7 @@ impl<'a> Issuer<'a> {
                 for slot in list.of(&chunk.lists) {
                     self.cells.close(*slot);
                 }
-                0
+                without_call(0)
             }
             Call::Read => call(libc::SYS_read, [fd, self.sink.at(len as usize) as i64, len, 0, 0, 0]),
             Call::Pread64 => call(libc::SYS_pread64, [fd, self.sink.at(len as usize) as i64, len, offset, 0, 0]),
@@ -286,7 +294,7 @@ impl<'a> Issuer<'a> {
             Call::Mmap => self.cells.map_again(r, fd, offset, new),
             c if c.on_mapping() || c.touches() => self.cells.on_mapping(r, slot_fd, &mut self.sink),
             // Of a splice only one end is a file; an open by handle is planned as one by name.
-            _ => -i64::from(libc::ENOSYS),
+            _ => without_call(-i64::from(libc::ENOSYS)),
         }
     }
 
@@ -400,7 +408,7 @@ impl<'a> Issuer<'a> {
         let ret = if matches!(r.call, Call::Dup2 | Call::Dup3) && r.fd == r.fd2 {
             // Onto itself: dup2 only checks the descriptor, dup3 refuses.
             if r.call == Call::Dup3 {
-                return -i64::from(libc::EINVAL);
+                return without_call(-i64::from(libc::EINVAL));
             }
             return call(libc::SYS_fcntl, [fd, libc::F_GETFD.into(), 0, 0, 0, 0]).min(0);
         } else if matches!(r.call, Call::Dup2 | Call::Dup3) && slot_fd2 >= 0 && onto >= 0 && r.ret >= 0 {
@@ -408,7 +416,7 @@ impl<'a> Issuer<'a> {
             call(libc::SYS_dup3, [fd, onto.into(), flags, 0, 0, 0])
         } else if r.ret < 0 && slot_fd >= 0 && fd >= 0 {
             // A refused number (EINVAL, EBADF): numbers are not replayed, so the refusal is repeated.
-            return r.ret;
+            return without_call(r.ret);
         } else {
             // The number asked for is free in the recording and may be taken here: any other will do.
             let command = if cloexec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };

@@ -12,7 +12,11 @@
 //!
 //! `docs/replay.md` says why it is so.
 
+#[cfg(test)]
+extern crate self as ioreel_replay;
+
 pub mod begin;
+mod blame;
 pub mod block;
 mod border;
 pub mod buffers;

@@ -5,6 +5,8 @@ use std::{
     sync::{Condvar, Mutex, PoisonError},
 };
 
+use crate::world::monotonic_ns;
+
 #[derive(Debug, Default)]
 struct Gate {
     /// Each thread's next turn, the first thread to go first.
@@ -12,10 +14,13 @@ struct Gate {
     /// The same by thread.
     next: Vec<Option<i64>>,
     in_flight: u32,
+    /// The last change, ns of the monotonic clock.
+    changed_ns: i64,
 }
 
 impl Gate {
     fn set(&mut self, task: u32, turn_ns: Option<i64>) {
+        self.changed_ns = monotonic_ns();
         if self.next.len() <= task as usize {
             self.next.resize(task as usize + 1, None);
         }
@@ -44,22 +49,29 @@ impl LoadGate {
     }
 
     /// Waits for the thread's turn and until fewer than `together` are in flight (one may always be).
-    /// Whoever comes after the thread's next turn must not go before it.
-    pub(crate) fn enter(&self, task: u32, turn_ns: i64, together: u32, next_ns: Option<i64>) {
+    /// Whoever comes after the thread's next turn must not go before it. When it could go, ns of the monotonic clock; `None` when it
+    /// had not to wait.
+    pub(crate) fn enter(&self, task: u32, turn_ns: i64, together: u32, next_ns: Option<i64>) -> Option<i64> {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         gate.set(task, Some(turn_ns));
+        let mut let_go_ns = None;
         while gate.turns.first() != Some(&(turn_ns, task)) || gate.in_flight >= together.max(1) {
             gate = self.changed.wait(gate).unwrap_or_else(PoisonError::into_inner);
+            let_go_ns = Some(gate.changed_ns);
         }
         gate.in_flight += 1;
         gate.set(task, next_ns);
         drop(gate);
         self.changed.notify_all();
+        let_go_ns
     }
 
     /// One less is in flight.
     pub(crate) fn leave(&self) {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner).in_flight -= 1;
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        gate.in_flight -= 1;
+        gate.changed_ns = monotonic_ns();
+        drop(gate);
         self.changed.notify_all();
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 /// Pieces that were read back and are kept at hand.
 const AT_HAND: usize = 64;
 /// An outcome as bytes.
-const OUTCOME_BYTES: usize = 48;
+const OUTCOME_BYTES: usize = 52;
 
 /// Some outcomes of a thread, in the order of its program.
 type Pieces = Vec<(u32, Kept<Vec<Outcome>>)>;
@@ -45,6 +45,7 @@ impl Piece for Vec<Outcome> {
         for o in self {
             out.extend_from_slice(&o.step.to_le_bytes());
             out.extend_from_slice(&o.cpu.to_le_bytes());
+            out.extend_from_slice(&o.row.to_le_bytes());
             [o.due_ns, o.start_ns, o.end_ns, o.ret, o.free_ns]
                 .iter()
                 .for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
@@ -61,11 +62,12 @@ impl Piece for Vec<Outcome> {
                 Some(Outcome {
                     step: word(b, 0)?,
                     cpu: word(b, 4)? as i32,
-                    due_ns: long(b, 8)?,
-                    start_ns: long(b, 16)?,
-                    end_ns: long(b, 24)?,
-                    ret: long(b, 32)?,
-                    free_ns: long(b, 40)?,
+                    row: word(b, 8)?,
+                    due_ns: long(b, 12)?,
+                    start_ns: long(b, 20)?,
+                    end_ns: long(b, 28)?,
+                    ret: long(b, 36)?,
+                    free_ns: long(b, 44)?,
                 })
             })
             .collect()
@@ -204,6 +206,7 @@ mod tests {
                 end_ns: i64::from(step * 10 + task + 3),
                 ret: -2,
                 free_ns: 3,
+                row: step + 7,
             };
             for task in 0..3 {
                 for piece in 0..10 {

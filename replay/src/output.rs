@@ -40,7 +40,7 @@ pub(crate) fn create(path: &Path) -> Result<ReelWriter, ReplayError> {
 }
 
 /// Writes and closes it. The original's rows are read once more rather than kept: nothing is written
-/// while operations are being issued, and a result costs 48 bytes of memory.
+/// while operations are being issued, and a result costs 56 bytes of memory.
 pub(crate) fn write(
     mut writer: ReelWriter,
     original: &Reel,

@@ -92,6 +92,11 @@ pub struct Bytes {
 pub struct Results {
     /// How many are of each class.
     pub classes: Classes,
+    /// Operations that were to be issued and were not, or another in their place: always 0.
+    #[serde(skip)]
+    pub missing: i64,
+    /// Operations that were issued more than once, or out of their thread's order: always 0.
+    pub strayed: i64,
     /// Those that are not the same, by kind, most frequent first.
     pub differences: Vec<Difference>,
     /// Bytes of the replayed operations in the original.
@@ -143,6 +148,8 @@ pub(crate) fn each_call(plan: &Plan, outcomes: &Outcomes, mut each: impl FnMut(&
     for task in 0..plan.tasks.len() as u32 {
         let mut next = outcomes.of_task(task).peekable();
         plan.each_step(task, |number, step, chunk| {
+            // One that came out of turn must not hide those behind it.
+            while next.next_if(|o| o.step < number).is_some() {}
             if let Act::Call { rec, .. } = step.act
                 && let Some(o) = next.next_if(|o| o.step == number)
             {
@@ -154,9 +161,14 @@ pub(crate) fn each_call(plan: &Plan, outcomes: &Outcomes, mut each: impl FnMut(&
 
 /// Holds every result against the original's.
 pub fn results(plan: &Plan, outcomes: &Outcomes) -> Results {
-    let mut out = Results::default();
+    let mut out = Results { missing: plan.calls, strayed: outcomes.len(), ..Results::default() };
     let mut groups: BTreeMap<(Class, &'static str, String, String), Difference> = BTreeMap::new();
     each_call(plan, outcomes, |r, o, chunk| {
+        out.strayed -= 1;
+        if o.row != r.row {
+            return;
+        }
+        out.missing -= 1;
         moved(&mut out.original_bytes, r.call, r.ret);
         moved(&mut out.replay_bytes, r.call, o.ret);
         let class = class(r, o.ret);

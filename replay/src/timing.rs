@@ -9,6 +9,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    blame::{Blame, blame},
     chunk::CHUNK_STEPS,
     edge::EdgeKind,
     engine::Outcome,
@@ -18,6 +19,7 @@ use crate::{
     pace::Pace,
     plan::{Act, Plan},
     spread::{Distance, Spread, Times},
+    via::Phase,
 };
 
 /// Operations that a drift is found from, at most: one out of each of so many equal parts of the schedule.
@@ -53,6 +55,12 @@ pub struct Timing {
     pub own_ns: Spread,
     /// That moment against the schedule: the fault of the target, or of the order.
     pub forced_ns: Spread,
+    /// How late operations were through the replayer, what followed from its own lateness included.
+    pub caused_ns: Spread,
+    /// By how much that made the whole replay longer.
+    pub cost_ns: i64,
+    /// That as a share of the time from the start to the last return.
+    pub cost_share: f64,
     /// Share of operations issued within 10 us of the schedule.
     pub within_10us: f64,
     /// Within 100 us.
@@ -61,6 +69,8 @@ pub struct Timing {
     pub within_1ms: f64,
     /// Operations issued before their time: always 0.
     pub early: i64,
+    /// Operations issued before the last one of their thread had returned: always 0.
+    pub overtaking: i64,
     /// Slope of lateness over the schedule, parts per million (Theil-Sen); null without a schedule of a second or more.
     pub drift_ppm: Option<f64>,
     /// Lateness of the last operation of the schedule.
@@ -89,6 +99,8 @@ struct Shares {
 /// Finds it out.
 pub fn timing(plan: &Plan, pace: Pace, outcomes: &Outcomes) -> Timing {
     let mut t = Timing::default();
+    let Blame { caused_ns, cost_ns, end_ns } = blame(plan, pace, outcomes);
+    (t.caused_ns, t.cost_ns, t.cost_share) = (caused_ns, cost_ns, cost_ns as f64 / end_ns.max(1) as f64);
     lateness(plan, pace, outcomes, &mut t);
     in_order_of_recording(plan, pace, outcomes, &mut t);
     t
@@ -123,7 +135,7 @@ fn each_ready(
                     let done = of(me);
                     match submitted.remove(&chunk.recs[rec as usize].row) {
                         Some((free, ends)) => tell(me, free.max(done.map_or(free, |o| o.free_ns)), &ends),
-                        None => tell(me, free, &ends),
+                        None => tell(me, free.max(done.map_or(free, |o| o.free_ns)), &ends),
                     }
                     if let Some(o) = done {
                         free = free.max(o.end_ns);
@@ -213,8 +225,15 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
     // By thread: recorded entry and return of its last operation, and those of the replay.
     let mut last_of: Vec<Option<[i64; 4]>> = vec![None; plan.tasks.len()];
     let mut latest = i64::MIN;
+    let mut returned = vec![i64::MIN; plan.tasks.len()];
     by_recorded_start(plan, outcomes, |at, step, r, o| {
         let (start, end) = (r.start_ns, r.end_ns);
+        // Requests are submitted while others are in flight.
+        if r.phase != Phase::Ended {
+            let returned = &mut returned[at.task as usize];
+            t.overtaking += i64::from(o.start_ns < *returned);
+            *returned = o.end_ns.max(*returned);
+        }
         drift.add(start, o.due_ns, o.start_ns);
         t.end_late_ns = o.start_ns - o.due_ns;
         if let Some((then, now)) = last {

@@ -21,8 +21,15 @@ pub const DEFAULT_MAX_OWN_LATENESS_NS: i64 = 1_000_000;
 /// Most that issue times may drift against the schedule, parts per million.
 pub const MAX_DRIFT_PPM: f64 = 1_000.0;
 
-/// Lateness of fewer operations than this says more of the start of a thread than of the replay.
+/// Lateness of fewer operations than this says more of the start of a thread than of the replay: only what is much greater counts.
 pub(crate) const ENOUGH: i64 = 100;
+/// So much greater.
+const FEW_TIMES: i64 = 100;
+/// At paces without a schedule, most of the elapsed time that may be the replayer's own, where its mean lateness is no trifle:
+/// above this part of the limit. At `think` most of the time is the program's computing, so that its share must be smaller.
+const MAX_COST_SHARE: f64 = 0.5;
+const MAX_THINK_COST_SHARE: f64 = 0.2;
+const TRIFLE: i64 = 10;
 
 /// From where on a replay is not faithful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +38,8 @@ pub struct Limits {
     pub wrong: i64,
     /// Results of calls that one of the two file systems cannot do, a count.
     pub unsupported: i64,
-    /// The replayer's own lateness: p99 at paces that have times, the mean at the others.
+    /// The replayer's own lateness: p99 at paces that have times (with a schedule, of what followed from it, too), the mean at the
+    /// others.
     pub own_lateness_ns: i64,
 }
 
@@ -50,7 +58,7 @@ pub struct Judgement {
     pub faithful: bool,
     /// Why it is not.
     pub reasons: Vec<String>,
-    /// Operations planned and never issued: always 0.
+    /// Operations planned and never issued, or another in their place: always 0.
     pub missing: i64,
     /// Results.
     pub results: Results,
@@ -83,14 +91,15 @@ pub struct Facts {
 
 /// Judges.
 pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Limits, facts: Facts) -> Judgement {
+    let results = results(plan, outcomes);
     let timing = timing(plan, clockwork.pace, outcomes);
     let (latencies, (original_in_calls_ns, replay_in_calls_ns)) = latencies(plan, outcomes);
     let mut out = Judgement {
         sentence: String::new(),
         faithful: false,
         reasons: Vec::new(),
-        missing: plan.calls - outcomes.len(),
-        results: results(plan, outcomes),
+        missing: results.missing,
+        results,
         concurrency: concurrency(plan, outcomes),
         timing,
         latencies,
@@ -116,12 +125,18 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<Stri
     if j.missing != 0 {
         why.push(format!("{} operations were not issued", j.missing));
     }
+    if j.results.strayed != 0 {
+        why.push(format!("{} operations were issued more than once or out of turn", j.results.strayed));
+    }
     let classes = j.results.classes;
     if classes.wrong > limits.wrong {
         why.push(format!("{} results are wrong", classes.wrong));
     }
     if classes.unsupported > limits.unsupported {
         why.push(unsupported(j));
+    }
+    if j.timing.overtaking > 0 {
+        why.push(format!("{} operations were issued before their thread's last one had returned", j.timing.overtaking));
     }
     if j.timing.early > 0 {
         why.push(format!("{} operations were issued early", j.timing.early));
@@ -132,21 +147,37 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<Stri
         let kinds: Vec<String> = broken.iter().map(|(k, n)| format!("{n} of {k}")).collect();
         why.push(format!("operations did not wait for others they depend on ({})", kinds.join(", ")));
     }
-    let timed = pace.has_schedule() || pace == Pace::Think;
-    let own = if timed { j.timing.own_ns.p99 } else { j.timing.own_ns.mean };
-    if own > limits.own_lateness_ns && j.timing.own_ns.count >= ENOUGH {
-        let what = if timed { "p99" } else { "mean" };
-        why.push(format!("the replayer itself was late ({what} {})", time(own)));
-    }
+    why.extend(late(&j.timing, pace, limits.own_lateness_ns));
     if let Some(ppm) = j.timing.drift_ppm.filter(|ppm| ppm.abs() > MAX_DRIFT_PPM) {
-        let whose =
-            if j.timing.forced_ns.p50 > j.timing.own_ns.p50 { "the target is too slow" } else { "the replayer is" };
+        let t = &j.timing;
+        let whose = if t.caused_ns.p50 < t.schedule_ns.p50 / 2 { "the target is too slow" } else { "the replayer is" };
         why.push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
     }
     if let Some(tree) = j.tree.as_ref().filter(|t| t.differing > 0) {
         why.push(format!("{} names of the tree left behind differ", tree.differing));
     }
     why
+}
+
+/// Whether the replayer itself was late.
+fn late(t: &Timing, pace: Pace, limit_ns: i64) -> Option<String> {
+    let own = t.own_ns;
+    if own.count < ENOUGH {
+        let late = own.mean > limit_ns.saturating_mul(FEW_TIMES);
+        return late.then(|| format!("the replayer itself was late (mean {})", time(own.mean)));
+    }
+    let (value, what) = match pace {
+        Pace::Original | Pace::Scale(_) => (t.caused_ns.p99, "p99, with what followed,"),
+        Pace::Think => (own.p99, "p99"),
+        Pace::Load | Pace::Max => (own.mean, "mean"),
+    };
+    if value > limit_ns {
+        return Some(format!("the replayer itself was late ({what} {})", time(value)));
+    }
+    let most = if pace == Pace::Think { MAX_THINK_COST_SHARE } else { MAX_COST_SHARE };
+    let long = !pace.has_schedule() && own.mean > limit_ns / TRIFLE && t.cost_share > most;
+    let share = t.cost_share * 100.0;
+    long.then(|| format!("the replayer itself took {share:.0} % of the time (mean {})", time(own.mean)))
 }
 
 /// Which calls this file system cannot do, and how many that are. What the original's could not is left out beforehand.
@@ -174,12 +205,12 @@ fn sentence(j: &Judgement, plan: &Plan, dry: bool) -> String {
     if !j.faithful {
         return format!("{subject} is not faithful: {}.", j.reasons.join("; "));
     }
-    let own = time(j.timing.own_ns.p99);
+    let own = format!("{} at p99, {} at most", time(j.timing.own_ns.p99), time(j.timing.own_ns.max));
     if dry {
-        return format!("The replayer keeps up, with calls skipped: its own lateness is {own} at p99.");
+        return format!("The replayer keeps up, with calls skipped: its own lateness is {own}.");
     }
     let n = outcomes_in_words(j);
-    format!("The replay is faithful{but}: {n}, none before its time or out of order, own lateness {own} at p99.")
+    format!("The replay is faithful{but}: {n}, none before its time or out of order, own lateness {own}.")
 }
 
 fn outcomes_in_words(j: &Judgement) -> String {

@@ -23,7 +23,6 @@ use crate::{
     checks::{Checks, DataCheck},
     contain::{Privilege, become_user, close_all},
     data::Data,
-    engine::run_program,
     fill::Filler,
     issue::{Cells, Issuer},
     load::LoadGate,
@@ -36,8 +35,12 @@ use crate::{
     rings::Rings,
 };
 
+#[cfg(test)]
+mod faults;
 mod worker;
 
+#[cfg(not(test))]
+use crate::engine::run_program;
 use worker::Worker;
 
 /// Of a wait for a deadline, the end is spun away: a sleeper wakes some 50 us late in a guest.
@@ -93,6 +96,8 @@ pub struct World {
     none_live: Condvar,
     /// Descriptors of [`Begin::opens`](crate::begin::Begin::opens), in the table of the thread that starts all.
     opened: OnceLock<Vec<i32>>,
+    #[cfg(test)]
+    planted: faults::Planted,
 }
 
 /// A descriptor table in use; whoever drops it last closes what is open.
@@ -135,6 +140,8 @@ impl World {
             opened: OnceLock::new(),
             none_live: Condvar::new(),
             plan,
+            #[cfg(test)]
+            planted: faults::planted(),
         };
         for (i, task) in world.plan.tasks.iter().enumerate() {
             if task.program.is_empty() {
@@ -333,7 +340,10 @@ impl World {
         let issuer = Issuer::new(&self.cells, &self.source, &self.data);
         let rings = Rings::new(&self.cells, &self.source, &self.data);
         let mut worker = Worker { world: &self, task, issuer, rings, pieces: [None, None], group, spun_ns: 0 };
+        #[cfg(not(test))]
         let base = run_program(&self.plan, task, self.clockwork, base, &mut worker);
+        #[cfg(test)]
+        let base = faults::run(&self.plan, task, self.clockwork, base, &mut worker, self.planted);
         let recorded_end = self.plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
         self.ended_ns[task as usize].store(base.due_ns(recorded_end), SeqCst);
         worker.rings.end().into_iter().for_each(|told| self.warn_once(told));

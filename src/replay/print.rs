@@ -80,7 +80,13 @@ pub(super) fn report(r: &Report) {
     );
     let t = &v.timing;
     out!("lateness    {}  the replayer's own", line(t.own_ns));
+    out!("            {}  the same with what followed from it", line(t.caused_ns));
     out!("            {}  forced, by the target or by order", line(t.forced_ns));
+    out!(
+        "cost        {} of the elapsed time are the replayer's own, {:.1} %",
+        duration(t.cost_ns),
+        t.cost_share * 100.0
+    );
     if let Some(ppm) = t.drift_ppm {
         out!("drift       {ppm:.1} ppm");
     }

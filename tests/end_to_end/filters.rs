@@ -216,6 +216,8 @@ pub(crate) fn by_path() {
         &inside,
         "-o",
         text(&result),
+        "--max-own-lateness",
+        "1h",
     ]));
 }
 

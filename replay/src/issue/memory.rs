@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Cells, call};
+use super::{Cells, call, stamp::without_call};
 use crate::{Call, buffers::Sink, input::Rec};
 
 /// Advice up to here (MADV_COLLAPSE) is about memory of the caller; what is beyond poisons pages of the machine.
@@ -41,17 +41,17 @@ impl Cells {
     /// A call on, or a touch of, a part of the mapping in `slot`.
     pub(super) fn on_mapping(&self, r: &Rec, slot: i32, sink: &mut Sink) -> i64 {
         let Some(cell) = usize::try_from(slot).ok().and_then(|s| self.maps.get(s)) else {
-            return -i64::from(libc::EINVAL);
+            return without_call(-i64::from(libc::EINVAL));
         };
         let base = cell.load(Relaxed);
         let whole = self.mapped_bytes(slot as u32);
         if base == 0 {
             // The mapping itself failed here.
-            return -i64::from(libc::ENOMEM);
+            return without_call(-i64::from(libc::ENOMEM));
         }
         let from = r.offset2_bytes;
         if !(0..whole.max(1)).contains(&from) {
-            return -i64::from(libc::ENOMEM);
+            return without_call(-i64::from(libc::ENOMEM));
         }
         let at = base + from;
         // No further than the pages of the mapping: what is behind it is somebody else's.
@@ -59,7 +59,7 @@ impl Cells {
         let len = r.len_bytes.clamp(0, room);
         match r.call {
             Call::Msync => call(libc::SYS_msync, [at, len, r.flags, 0, 0, 0]),
-            Call::Madvise if !(0..=LAST_ADVICE).contains(&r.flags) => -i64::from(libc::EINVAL),
+            Call::Madvise if !(0..=LAST_ADVICE).contains(&r.flags) => without_call(-i64::from(libc::EINVAL)),
             Call::Madvise => call(libc::SYS_madvise, [at, len, r.flags, 0, 0, 0]),
             Call::Mincore => call(libc::SYS_mincore, [at, len, sink.at(len as usize / 4096 + 1) as i64, 0, 0, 0]),
             Call::Mremap => self.resize(r, slot as u32, at, whole),

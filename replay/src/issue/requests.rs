@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use super::{Arguments, call, copies::FICLONERANGE, ioctl};
+use super::{Arguments, call, copies::FICLONERANGE, ioctl, stamp::without_call};
 use crate::{Call, buffers::Sink, input::NO_ID};
 
 const FIBMAP: i64 = 1;
@@ -67,7 +67,7 @@ pub(super) fn request(a: Arguments<'_>, sink: &mut Sink) -> i64 {
             let room = r.aux.clamp(0, MOST_EXTENTS);
             let buffer = sink.at(size_of::<Fiemap>() + 56 * room as usize).cast::<Fiemap>();
             if buffer.is_null() {
-                return -i64::from(libc::ENOMEM);
+                return without_call(-i64::from(libc::ENOMEM));
             }
             let start = if r.offset_bytes == NO_ID { 0 } else { r.offset_bytes } as u64;
             let head = Fiemap {

@@ -10,8 +10,8 @@ use rustix::{
 use super::{Group, World, monotonic_ns};
 use crate::{
     chunk::Chunk,
-    engine::{Engine, Outcome, Reaped},
-    issue::Issuer,
+    engine::{Called, Engine, Outcome, Reaped},
+    issue::{Issuer, stamp},
     order::Stamp,
     pace::{Base, Pace},
     plan::Act,
@@ -143,6 +143,13 @@ impl Engine for Worker<'_> {
         }
     }
 
+    fn called(&mut self) -> Option<Called> {
+        let epoch_ns = self.world.epoch_ns();
+        let Called { row, times_ns } = stamp::take();
+        let times_ns = times_ns.map(|(entered, returned)| (entered - epoch_ns, returned - epoch_ns));
+        (!self.world.skip_calls).then_some(Called { row, times_ns })
+    }
+
     fn act(&mut self, chunk: &Chunk, act: &Act) -> i64 {
         let world = self.world;
         if world.skip_calls {
@@ -202,8 +209,9 @@ impl Engine for Worker<'_> {
         self.world.shift_ns.fetch_max(ns, SeqCst);
     }
 
-    fn enter(&mut self, turn_ns: i64, together: u32, next_ns: Option<i64>) {
-        self.world.load.enter(self.task, turn_ns, together, next_ns);
+    fn enter(&mut self, turn_ns: i64, together: u32, next_ns: Option<i64>) -> i64 {
+        let let_go_ns = self.world.load.enter(self.task, turn_ns, together, next_ns);
+        let_go_ns.map_or(i64::MIN, |at| at - self.world.epoch_ns())
     }
 
     fn leave(&mut self) {

@@ -123,7 +123,9 @@ impl Engine for Mock {
         let mut shift = self.shared.shift_ns.lock().unwrap();
         *shift = ns.max(*shift);
     }
-    fn enter(&mut self, _: i64, _: u32, _: Option<i64>) {}
+    fn enter(&mut self, _: i64, _: u32, _: Option<i64>) -> i64 {
+        i64::MIN
+    }
     fn leave(&mut self) {}
     fn ended_ns(&mut self, task: u32) -> i64 {
         self.end_of(Stamp { task, step: FINISH })

@@ -55,7 +55,8 @@ fn perfect(plan: &Plan, late_ns: i64) -> Vec<Did> {
             if let Act::Call { rec, .. } = s.act {
                 let r = chunk.recs[rec as usize].clone();
                 let (start_ns, end_ns) = (r.start_ns + late_ns, r.end_ns + late_ns);
-                let o = Outcome { step, cpu: 0, due_ns: r.start_ns, start_ns, end_ns, ret: r.ret, free_ns: i64::MIN };
+                let (due_ns, ret, free_ns) = (r.start_ns, r.ret, i64::MIN);
+                let o = Outcome { step, cpu: 0, due_ns, start_ns, end_ns, ret, free_ns, row: r.row };
                 out.push(Did { task, r, o });
             }
         });
