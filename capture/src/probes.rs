@@ -1,7 +1,7 @@
 //! Which probes this kernel has a place for. Tracepoints come, go and change their arguments between releases;
 //! what decides is the prototype in the kernel's own type information, never the version.
 
-use std::ffi::OsStr;
+use std::{ffi::OsStr, path::Path};
 
 use libbpf_rs::{
     OpenObject,
@@ -90,6 +90,28 @@ const fn variant(
     Optional { program, tracepoint, group: Group::Fault, arguments, without: None, instead_of }
 }
 
+/// Runs programs of other tracepoints on system calls since "Add sleepable support for classic tracepoint programs" (7.2);
+/// with that series, tracepoints stopped keeping the CPU for the programs that they run.
+const PREEMPTIBLE: &str = "trace_call_bpf_faultable";
+
+/// Whether a task can lose the CPU while it runs a program, so that the programs keep it and stand in for each other
+/// (`bpf/src/bpf/atomic.bpf.h`).
+pub(crate) fn preemptible() -> bool {
+    Btf::from_vmlinux().is_ok_and(|btf| function_arguments(&btf, PREEMPTIBLE).is_some())
+}
+
+/// Said where [`has_perf_calls`] does not hold.
+pub(crate) const ALONE: &str = "the tracefs cannot be read: calls made while another task has lost the CPU inside a \
+     probe are missed, counted; mount -t tracefs tracefs /sys/kernel/tracing";
+
+/// Whether perf's tracepoints of calls can be named, which takes a look into the tracefs.
+pub(crate) fn has_perf_calls() -> bool {
+    // Where libbpf looks: by way of the debugfs, if that is there.
+    let by_debugfs = Path::new("/sys/kernel/debug/tracing");
+    let root = if by_debugfs.exists() { by_debugfs } else { Path::new("/sys/kernel/tracing") };
+    std::fs::read(root.join("events/raw_syscalls/sys_enter/id")).is_ok()
+}
+
 /// What `task_moved` goes through the threads of a process by.
 const TASK_ITERATOR: &str = "bpf_iter_task_new";
 
@@ -133,6 +155,11 @@ const SPARED: &[(&[&str], &str, &str)] = &[
     (&["rq_requeue"], "block_rq_requeue", "requests that were given back"),
     (&["task_moved"], "cgroup_attach_task", "moves between control groups"),
     (&["content_exit"], "sys_exit", "contents of writes"),
+    (
+        &["op_enter_again", "op_exit_again"],
+        "raw_syscalls",
+        "calls made while another task has lost the CPU inside a probe, counted,",
+    ),
     (&["wait_switch", "wait_waking", "symbols"], "sched_switch", "waits"),
     (&["mappings"], "iter/task_vma", "files that adopted processes have mapped"),
 ];

@@ -80,6 +80,8 @@ pub struct Session<'obj> {
     pub(crate) stops: Option<Stops>,
     /// The most that one pass over the rings brought since somebody asked, bytes.
     fullest: Cell<usize>,
+    /// Tasks can lose the CPU while they run a program.
+    preemptible: bool,
 }
 
 /// Where a session's programs are kept; room for a second attempt without those that the kernel refuses.
@@ -203,6 +205,10 @@ impl<'obj> Session<'obj> {
             rodata.uring_splice_ops = sets.splice;
             rodata.uring_dir2_ops = sets.dir2;
         }
+        let preemptible = probes::preemptible();
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.preemptible = preemptible;
+        }
         let mut missing = probes::choose(open.open_object_mut(), &|group| match group {
             probes::Group::Uring | probes::Group::Fault => plan.ops,
             probes::Group::Cache => plan.cache,
@@ -211,8 +217,6 @@ impl<'obj> Session<'obj> {
         if !plan.ops {
             let progs = &mut open.progs;
             for prog in [
-                &mut progs.op_enter,
-                &mut progs.op_exit,
                 &mut progs.task_fork,
                 &mut progs.task_exec,
                 &mut progs.task_exit,
@@ -234,9 +238,13 @@ impl<'obj> Session<'obj> {
         if !matches!(plan.target, Targets::Cgroup(_)) {
             open.progs.task_moved.set_autoload(false);
         }
-        if plan.content == Content::None || !plan.ops {
-            open.progs.content_exit.set_autoload(false);
-        }
+        let progs = &mut open.progs;
+        progs.op_enter.set_autoload(plan.ops);
+        progs.op_exit.set_autoload(plan.ops);
+        let second = plan.ops && preemptible && probes::has_perf_calls();
+        progs.op_enter_again.set_autoload(second);
+        progs.op_exit_again.set_autoload(second);
+        progs.content_exit.set_autoload(plan.ops && plan.content != Content::None && !preemptible);
         if !plan.lossless {
             open.progs.signal_sent.set_autoload(false);
             open.progs.held.set_autoload(false);
@@ -245,6 +253,7 @@ impl<'obj> Session<'obj> {
             let section = prog.section().to_string_lossy();
             let layer = |first: &str| section.starts_with(first);
             let operations = layer("tp_btf/sys_")
+                || layer("tp/raw_syscalls/")
                 || layer("tp_btf/io_uring_")
                 || prog.name().to_string_lossy().starts_with("fault_");
             if !plan.block && layer("tp_btf/block_") || !plan.calls && operations {
@@ -316,7 +325,8 @@ impl<'obj> Session<'obj> {
         };
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
         let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus + content_bytes;
-        let warnings = end_ios.warning.into_iter().collect();
+        let alone = plan.ops && preemptible && !second;
+        let warnings = end_ios.warning.into_iter().chain(alone.then(|| probes::ALONE.to_owned())).collect();
         Ok(Self {
             skel,
             op_rings,
@@ -328,6 +338,7 @@ impl<'obj> Session<'obj> {
             round: Cell::new(1),
             stops,
             fullest: Cell::new(0),
+            preemptible,
         })
     }
 

@@ -11,6 +11,7 @@ mod bytes;
 mod cached;
 mod contents;
 mod corpus;
+mod crowd;
 mod daemon;
 mod damaged;
 mod derived;
@@ -61,6 +62,12 @@ fn main() -> ExitCode {
         && word == midway::WORD
     {
         midway::work(Path::new(dir));
+    }
+    if let [_, word, dir] = words.as_slice()
+        && word == crowd::WORD
+    {
+        crowd::work(Path::new(dir));
+        return ExitCode::SUCCESS;
     }
     if let [_, word, what, dir] = words.as_slice()
         && word == attribution::WORD
@@ -181,6 +188,10 @@ fn tests() -> Vec<Test> {
             let name = format!("witness::blktrace_sees_the_same::{}", fs.name());
             all.push(Test { name, records: true, body: Box::new(move || witness::blktrace_sees_the_same(fs)) });
         }
+    }
+    for fs in Fs::here(&[Fs::Ext4]) {
+        let name = format!("crowd::every_call_is_there::{}", fs.name());
+        all.push(Test { name, records: true, body: Box::new(move || crowd::every_call_is_there(fs)) });
     }
     for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
         let name = format!("block_replay::the_same_places::{}", fs.name());

@@ -206,7 +206,7 @@ pub struct Device {
 pub struct Probe {
     /// Its name in `bpf/`.
     pub name: String,
-    /// Times the kernel skipped it (it was already active on that CPU).
+    /// Times the kernel skipped it (it was already active on that CPU), and no other program did its work.
     pub missed: i64,
 }
 

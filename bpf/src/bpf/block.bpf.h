@@ -38,7 +38,7 @@ struct {
 } remapped SEC(".maps");
 
 SEC("tp_btf/block_bio_queue")
-int BPF_PROG(bio_queue, struct bio *bio)
+int ATOMIC_PROG(bio_queue, struct bio *bio)
 {
 	struct block_device *bdev = bio->bi_bdev;
 	struct task_struct *task;
@@ -124,7 +124,7 @@ int BPF_PROG(bio_queue, struct bio *bio)
  * arrays) moves; one that is not (a partition's, a mapper's clone) is about to be.
  */
 SEC("tp_btf/block_bio_remap")
-int BPF_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
+int ATOMIC_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
 {
 	struct bio_slot *s;
 	struct remapped *to;
@@ -154,7 +154,7 @@ int BPF_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
 
 /* The front part of a split bio goes on alone, as a clone whose end reports to the original. */
 SEC("tp_btf/block_split")
-int BPF_PROG(bio_split, struct bio *front, unsigned int sector)
+int ATOMIC_PROG(bio_split, struct bio *front, unsigned int sector)
 {
 	const void *parent = front->bi_private;
 	struct rec_bio *from, *b;
@@ -186,7 +186,7 @@ int BPF_PROG(bio_split, struct bio *front, unsigned int sector)
 }
 
 SEC("tp_btf/block_bio_backmerge")
-int BPF_PROG(bio_backmerge, struct bio *bio)
+int ATOMIC_PROG(bio_backmerge, struct bio *bio)
 {
 	struct rec_bio *b = find_bio(bio);
 
@@ -196,7 +196,7 @@ int BPF_PROG(bio_backmerge, struct bio *bio)
 }
 
 SEC("tp_btf/block_bio_frontmerge")
-int BPF_PROG(bio_frontmerge, struct bio *bio)
+int ATOMIC_PROG(bio_frontmerge, struct bio *bio)
 {
 	struct rec_bio *b = find_bio(bio);
 
@@ -240,7 +240,7 @@ static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 
 /* Ends of bios that no request carried: devices without requests, bios refused before they got one. */
 SEC("tp_btf/block_bio_complete")
-int BPF_PROG(bio_complete, struct request_queue *q, struct bio *bio)
+int ATOMIC_PROG(bio_complete, struct request_queue *q, struct bio *bio)
 {
 	struct bio_slot *s = find_bio_slot(bio);
 
@@ -255,7 +255,7 @@ int BPF_PROG(bio_complete, struct request_queue *q, struct bio *bio)
 }
 
 SEC("tp_btf/block_rq_issue")
-int BPF_PROG(rq_issue, struct request *rq)
+int ATOMIC_PROG(rq_issue, struct request *rq)
 {
 	struct rq_slot *r;
 	__u32 dev;
@@ -281,7 +281,7 @@ int BPF_PROG(rq_issue, struct request *rq)
 }
 
 SEC("tp_btf/block_rq_requeue")
-int BPF_PROG(rq_requeue, struct request *rq)
+int ATOMIC_PROG(rq_requeue, struct request *rq)
 {
 	struct rq_slot *r = find_rq(rq);
 
@@ -389,7 +389,7 @@ static long end_step(__u32 i, void *context)
 #define MAX_RQ_BIOS 4096
 
 SEC("tp_btf/block_rq_complete")
-int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
+int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 {
 	struct bio *first = rq->bio;
 	struct bio_slot *s = NULL;

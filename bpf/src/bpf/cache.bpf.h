@@ -78,28 +78,28 @@ static __always_inline void cache_folio(struct folio *folio, struct address_spac
 }
 
 SEC("tp_btf/mm_filemap_add_to_page_cache")
-int BPF_PROG(cache_fill, struct folio *folio)
+int ATOMIC_PROG(cache_fill, struct folio *folio)
 {
 	cache_folio(folio, folio->mapping, CACHE_FILL);
 	return 0;
 }
 
 SEC("tp_btf/mm_filemap_delete_from_page_cache")
-int BPF_PROG(cache_evict, struct folio *folio)
+int ATOMIC_PROG(cache_evict, struct folio *folio)
 {
 	cache_folio(folio, folio->mapping, CACHE_EVICT);
 	return 0;
 }
 
 SEC("tp_btf/writeback_dirty_folio")
-int BPF_PROG(cache_dirty, struct folio *folio, struct address_space *mapping)
+int ATOMIC_PROG(cache_dirty, struct folio *folio, struct address_space *mapping)
 {
 	cache_folio(folio, mapping, CACHE_DIRTY);
 	return 0;
 }
 
 SEC("tp_btf/page_cache_ra_order")
-int BPF_PROG(cache_ra_order, struct inode *inode, unsigned long first, struct file_ra_state *ra)
+int ATOMIC_PROG(cache_ra_order, struct inode *inode, unsigned long first, struct file_ra_state *ra)
 {
 	__u64 key = (__u64)bpf_get_current_task_btf();
 	struct rec_cache rec = {};
@@ -116,7 +116,7 @@ int BPF_PROG(cache_ra_order, struct inode *inode, unsigned long first, struct fi
 }
 
 SEC("tp_btf/page_cache_ra_unbounded")
-int BPF_PROG(cache_ra_pages, struct inode *inode, unsigned long first, unsigned long pages)
+int ATOMIC_PROG(cache_ra_pages, struct inode *inode, unsigned long first, unsigned long pages)
 {
 	__u64 key = (__u64)bpf_get_current_task_btf();
 	struct rec_cache rec = {};

@@ -176,37 +176,25 @@ static __noinline void memory_of(const struct rec_op *op, const struct call_desc
 	}
 }
 
-static __always_inline __u32 paths_bytes(const struct op_tail *t)
-{
-	return (t->path_bytes & (WIRE_PATH_BYTES - 1)) + (t->path2_bytes & (WIRE_PATH_BYTES - 1));
-}
-
-/* Bytes behind the tail. */
-static __always_inline __u32 strings_bytes(const struct op_tail *t)
-{
-	return paths_bytes(t) + t->name_bytes + (t->in_bytes > WIRE_IN_BYTES ? 0 : t->in_bytes) +
-	       (t->out_bytes > WIRE_OUT_BYTES ? 0 : t->out_bytes);
-}
-
 /* Reads name and memory given, behind the paths; again on exit, when what was not resident may have become so. */
 static __noinline void read_given(struct task_state *st, struct long_op *lo, const struct call_memory *m)
 {
 	struct op_tail *t = &st->tail;
-	__u32 at = paths_bytes(t), len = m->in_bytes;
+	__u32 at, len = m->in_bytes;
 	long n;
 
 	t->name_bytes = 0;
 	t->in_bytes = 0;
-	if (m->name && at < LONG_STRINGS_BYTES - 1024) {
-		n = bpf_probe_read_user_str(lo->strings + at, WIRE_NAME_BYTES + 1, (void *)m->name);
+	if (m->name) {
+		n = bpf_probe_read_user_str(lo->rest, WIRE_NAME_BYTES + 1, (void *)m->name);
 		if (n >= 0 && n <= WIRE_NAME_BYTES + 1)
 			t->name_bytes = string_bytes(n);
 	}
-	at = paths_bytes(t) + t->name_bytes;
-	if (!m->in || at >= LONG_STRINGS_BYTES - 512)
+	if (!m->in)
 		return;
+	at = t->name_bytes;
 	if (!len) {
-		n = bpf_probe_read_user_str(lo->strings + at, WIRE_IN_BYTES, (void *)m->in);
+		n = bpf_probe_read_user_str(lo->rest + at, WIRE_IN_BYTES, (void *)m->in);
 		if (n >= 0 && n <= WIRE_IN_BYTES)
 			t->in_bytes = string_bytes(n);
 		return;
@@ -214,7 +202,7 @@ static __noinline void read_given(struct task_state *st, struct long_op *lo, con
 	if (len > WIRE_IN_BYTES)
 		len = WIRE_IN_BYTES;
 	barrier_var(len);
-	if (len <= WIRE_IN_BYTES && !bpf_probe_read_user(lo->strings + at, len, (void *)m->in))
+	if (len <= WIRE_IN_BYTES && !bpf_probe_read_user(lo->rest + at, len, (void *)m->in))
 		t->in_bytes = len;
 }
 
@@ -222,13 +210,13 @@ static __noinline void read_given(struct task_state *st, struct long_op *lo, con
 static __noinline void read_gotten(struct task_state *st, struct long_op *lo, const struct call_memory *m)
 {
 	struct op_tail *t = &st->tail;
-	__u32 at = strings_bytes(t), len = m->out_bytes;
+	__u32 at = rest_bytes(t), len = m->out_bytes;
 
 	if (len > WIRE_OUT_BYTES)
 		len = WIRE_OUT_BYTES;
 	barrier_var(len);
-	if (at < LONG_STRINGS_BYTES - 512 && len <= WIRE_OUT_BYTES &&
-	    !bpf_probe_read_user(lo->strings + at, len, (void *)m->out))
+	if (at < LONG_REST_BYTES - WIRE_OUT_BYTES && len <= WIRE_OUT_BYTES &&
+	    !bpf_probe_read_user(lo->rest + at, len, (void *)m->out))
 		t->out_bytes = len;
 }
 

@@ -182,34 +182,32 @@ static __always_inline bool has_content(struct inode *inode)
  * The content of a write that has succeeded. A program of its own, attached before op_exit, which is near the limit of
  * what the verifier follows. It takes the time at which the call ended, lest the copying counts as part of it.
  */
-SEC("tp_btf/sys_exit")
-int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
+static __noinline void exit_content(struct task_state *st, long ret)
 {
-	struct task_state *st = recorded_here(regs);
 	struct content_walk *w;
 	struct call_desc desc;
 	struct cpu_ledger *l;
 	__u32 zero = 0;
 
-	if (!st || !st->in_call || st->in_call == IN_CALL_UNSEEN || !ops_active)
-		return 0;
+	if (!st->in_call || st->in_call == IN_CALL_UNSEEN)
+		return;
 	st->ended_ns = 0;
 	desc = desc_of(st->in_call - 1, st->op.flags & OPF_COMPAT);
 	l = cpu_ledger();
 	if (!desc.data || !l || ret <= 0 || !(st->op.flags & OPF_FILE))
-		return 0;
+		return;
 	if (!has_content(peek(kernel_cast(struct file, (void *)st->op.ofd), f_inode)))
-		return 0;
+		return;
 	st->ended_ns = bpf_ktime_get_ns();
 	if (filter_least_ns && st->ended_ns - st->start_ns < filter_least_ns)
-		return 0;
+		return;
 	if ((__u64)ret > content_limit) {
 		__sync_fetch_and_add(&l->content_large, 1);
-		return 0;
+		return;
 	}
 	w = bpf_map_lookup_elem(&content_walks, &zero);
 	if (!w)
-		return 0;
+		return;
 	__builtin_memset(w, 0, sizeof(*w));
 	w->left = ret;
 	w->of = st->start_ns;
@@ -226,7 +224,6 @@ int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 	}
 	if (content_sent(w, l))
 		st->op.flags |= OPF_CONTENT;
-	return 0;
 }
 
 /* Pieces of a vector that are noted; of asynchronous writes with more the content is not read. */

@@ -124,14 +124,14 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 }
 
 SEC("tp_btf/mm_filemap_fault")
-int BPF_PROG(fault_touch, struct address_space *mapping, unsigned long index)
+int ATOMIC_PROG(fault_touch, struct address_space *mapping, unsigned long index)
 {
 	return touched(mapping, index);
 }
 
 /* The same where there is no tracepoint yet (6.12). */
 SEC("fentry/filemap_fault")
-int BPF_PROG(fault_touch_entry, struct vm_fault *vmf)
+int ATOMIC_PROG(fault_touch_entry, struct vm_fault *vmf)
 {
 	return touched(vmf->vma->vm_file->f_mapping, vmf->pgoff);
 }
@@ -163,7 +163,7 @@ static __always_inline int touched_around(struct address_space *mapping, unsigne
 }
 
 SEC("tp_btf/mm_filemap_map_pages")
-int BPF_PROG(fault_around, struct address_space *mapping, unsigned long first, unsigned long last)
+int ATOMIC_PROG(fault_around, struct address_space *mapping, unsigned long first, unsigned long last)
 {
 	return touched_around(mapping, first, last);
 }
@@ -171,7 +171,7 @@ int BPF_PROG(fault_around, struct address_space *mapping, unsigned long first, u
 #define VM_FAULT_NOPAGE 0x100 /* the page that was asked for is mapped */
 
 SEC("fexit/filemap_map_pages")
-int BPF_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, unsigned long last, unsigned int ret)
+int ATOMIC_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, unsigned long last, unsigned int ret)
 {
 	if (!(ret & VM_FAULT_NOPAGE))
 		return 0;
@@ -184,7 +184,7 @@ int BPF_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, unsig
  * answer in mapped memory.
  */
 SEC("tp_btf/writeback_dirty_folio")
-int BPF_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
+int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *st = recorded(task);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The recorder's probes. Only BTF tracepoints and iterators: they need no kprobe or fentry, and unlike
- * perf tracepoints they are skipped only when they interrupt themselves.
+ * perf tracepoints they are skipped only when they interrupt themselves. Two perf tracepoints stand in for those of
+ * calls where that is not enough: see turns.bpf.h.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -10,14 +11,17 @@
 
 #include "wire.h"
 #include "core_fixes.bpf.h"
+#include "atomic.bpf.h"
 #include "maps.bpf.h"
 #include "disks.bpf.h"
 #include "identity.bpf.h"
+#include "long_ops.bpf.h"
 #include "lossless.bpf.h"
 #include "calls.bpf.h"
 #include "filters.bpf.h"
 #include "op_memory.bpf.h"
 #include "ops.bpf.h"
+#include "turns.bpf.h"
 #include "tasks.bpf.h"
 #include "bios.bpf.h"
 #include "uring.bpf.h"

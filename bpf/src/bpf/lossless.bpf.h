@@ -158,7 +158,7 @@ static __always_inline void no_room(struct op_ring *r, struct task_state *st)
 /* Somebody else resumed a thread whose last operation waits, or it ends: that goes now or never. */
 static __noinline int release_held(struct task_state *st, struct task_struct *task)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), len;
+	__u32 cpu = bpf_get_smp_processor_id();
 	struct op_ring *r = bpf_map_lookup_elem(&op_ring_heads, &cpu);
 	void *ring = cpu_ring(cpu);
 	struct long_op *lo;
@@ -170,14 +170,13 @@ static __noinline int release_held(struct task_state *st, struct task_struct *ta
 			r->lost++;
 		return 0;
 	}
-	len = st->op.hdr.len_bytes;
 	if (!st->long_paths) {
 		if (!put_tailed(r, st, ring, cpu))
 			r->lost++;
 		return 0;
 	}
 	lo = bpf_task_storage_get(&long_ops, task, 0, 0);
-	if (!lo || len > sizeof(*lo) || bpf_ringbuf_output(ring, lo, len, BPF_RB_NO_WAKEUP))
+	if (!lo || send_long(ring, task, lo))
 		r->lost++;
 	return 0;
 }

@@ -136,7 +136,7 @@ struct task_state {
 	__u32 task_id;
 	__u16 in_call; /* nr + 1 while in a recorded call, or IN_CALL_UNSEEN */
 	__u8 long_paths; /* the paths are in long_ops */
-	__u8 pad;
+	__u8 turn; /* enum turn */
 	__u64 start_ns;
 	__u64 ended_ns; /* when the call ended, where content_exit has looked */
 	__u64 told_file; /* whose record is being made */
@@ -218,22 +218,38 @@ struct {
 	__type(value, struct task_ref);
 } task_refs SEC(".maps");
 
-/* Two paths, a name, what a call gives and gets. */
-#define LONG_STRINGS_BYTES (2 * WIRE_PATH_BYTES + 1024)
+/* A name, what a call gives and gets. */
+#define LONG_REST_BYTES 1024
 
 struct long_op {
 	struct rec_op op;
 	struct op_tail tail;
-	char strings[LONG_STRINGS_BYTES];
+	char path[WIRE_PATH_BYTES];
+	char rest[LONG_REST_BYTES];
 };
 
-/* 9.4 KiB for each recorded thread that made a call with a long path, or one that brings or gets memory. */
+struct long_path {
+	char path[WIRE_PATH_BYTES];
+};
+
+/*
+ * 5.3 KiB for each recorded thread that made a call with a long path, or one that brings or gets memory. Since
+ * "bpf: Always allow local storage to use kmalloc_nolock" (7.0) none that is larger than 8 KiB can be had, so a second
+ * path has memory of its own, 4 KiB, once there is one.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct long_op);
 } long_ops SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct long_path);
+} second_paths SEC(".maps");
 
 /* Files whose record is out, 256 Ki of them, 12 MiB. Forgetting one only sends its record again. */
 struct {

@@ -109,13 +109,15 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct long_path *second = NULL;
 	struct cpu_ledger *l;
-	__u32 used = 0;
 	long n;
 
 	st->op.flags &= ~OPF_FAULTS;
 	st->tail.path_bytes = st->tail.path2_bytes = 0;
-	if (!lo) {
+	if (lo && path2)
+		second = bpf_task_storage_get(&second_paths, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!lo || (path2 && !second)) {
 		/* No memory for paths: the operation itself is not lost. */
 		st->op.flags |= OPF_FAULTS;
 		l = cpu_ledger();
@@ -125,18 +127,14 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 	}
 	st->long_paths = 1;
 	if (path) {
-		n = bpf_probe_read_user_str(lo->strings, WIRE_PATH_BYTES, (void *)path);
+		n = bpf_probe_read_user_str(lo->path, WIRE_PATH_BYTES, (void *)path);
 		if (n >= 0 && n <= WIRE_PATH_BYTES)
-			used = string_bytes(n);
+			st->tail.path_bytes = string_bytes(n);
 		else
 			st->op.flags |= OPF_PATH_FAULT;
-		st->tail.path_bytes = used;
 	}
-	if (path2) {
-		/* The compiler knows the bounds and would drop the mask, without which not every verifier does. */
-		barrier_var(used);
-		n = bpf_probe_read_user_str(lo->strings + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES,
-					    (void *)path2);
+	if (second) {
+		n = bpf_probe_read_user_str(second->path, WIRE_PATH_BYTES, (void *)path2);
 		if (n >= 0 && n <= WIRE_PATH_BYTES)
 			st->tail.path2_bytes = string_bytes(n);
 		else

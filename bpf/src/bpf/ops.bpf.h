@@ -191,29 +191,25 @@ __noinline int exit_special(struct task_state *st, const struct call_desc *d)
 	return 0;
 }
 
-SEC("tp_btf/sys_enter")
-int BPF_PROG(op_enter, struct pt_regs *regs, long id)
+/* A recorded thread begins a call. */
+static __always_inline void enter_call(struct task_state *st, struct pt_regs *regs, long id)
 {
-	struct task_state *st = recorded_here(regs);
 	struct task_struct *task;
 	struct call_desc desc;
 	struct file *file;
 	__u64 now_ns;
 	bool compat;
 
-	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
-	if (!st || !ops_active)
-		return 0;
 	if (lossless && st->held)
 		release_held(st, bpf_get_current_task_btf());
 	st->in_call = 0;
 	if ((__u64)id >= WIRE_CALLS)
-		return 0;
+		return;
 	task = bpf_get_current_task_btf();
 	compat = task->thread_info.status & TS_COMPAT;
 	desc = desc_of(id, compat);
 	if (!desc.kind)
-		return 0;
+		return;
 	if (!compat) {
 		st->op.args[0] = regs->di;
 		st->op.args[1] = regs->si;
@@ -227,7 +223,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 
 			if (l)
 				l->compat_calls++;
-			return 0;
+			return;
 		}
 		st->op.args[0] = (__u32)regs->bx;
 		st->op.args[1] = (__u32)regs->cx;
@@ -237,9 +233,9 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		st->op.args[5] = (__u32)regs->bp;
 	}
 	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
-		return 0;
+		return;
 	if (desc.kind >= CALL_FCNTL && !wanted(task, st, desc.kind))
-		return 0;
+		return;
 
 	now_ns = bpf_ktime_get_ns();
 	st->op.flags = compat ? OPF_COMPAT : 0;
@@ -254,12 +250,12 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 		if (v.found == -EBUSY)
 			st->op.flags |= OPF_MAP_BUSY;
 		else if (!v.file)
-			return 0;
+			return;
 		else
 			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, now_ns);
 	}
 	if (unwanted_call(task, st, &desc))
-		return 0;
+		return;
 	if (desc.kind == CALL_URING) {
 		bool own = arg_of(&st->op, desc.user) >> desc.user2 & 1;
 
@@ -274,7 +270,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 			set_file(st, file, OPF_FILE, now_ns);
 	}
 	if (unwanted_file(st, &desc))
-		return 0;
+		return;
 	if (is_long(&st->op, &desc)) {
 		__builtin_memset(&st->tail, 0, sizeof(st->tail));
 		if (desc.fd2) {
@@ -301,7 +297,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 			st->long_paths = 0;
 			read_long_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
 			if (!enter_special(st, &desc, now_ns))
-				return 0;
+				return;
 			/* Not from there: see passed.bpf.h on the stack. */
 			if (desc.kind == CALL_AIO_SUBMIT)
 				aio_submitted(st, now_ns);
@@ -311,7 +307,6 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	}
 	st->start_ns = now_ns;
 	st->in_call = id + 1;
-	return 0;
 }
 
 /* Numbers an operation in its own stream: only op_exit does. */
@@ -371,13 +366,10 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 		return;
 	if (has_memory(&st->op, d))
 		exit_special(st, d);
-	len = fixed + strings_bytes(&st->tail);
-	if (len > sizeof(*lo))
-		return;
-	begin_op(r, &st->op, cpu, REC_OP_LONG, len, now_ns);
+	begin_op(r, &st->op, cpu, REC_OP_LONG, long_bytes(&st->tail), now_ns);
 	lo->op = st->op;
 	lo->tail = st->tail;
-	if (bpf_ringbuf_output(ring, lo, len, BPF_RB_NO_WAKEUP))
+	if (send_long(ring, bpf_get_current_task_btf(), lo))
 		no_room(r, st);
 }
 
@@ -432,10 +424,9 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 	return true;
 }
 
-SEC("tp_btf/sys_exit")
-int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
+/* And ends it. */
+static __always_inline void exit_call(struct task_state *st, struct pt_regs *regs, long ret)
 {
-	struct task_state *st = recorded_here(regs);
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct call_desc desc;
 	struct op_ring *r;
@@ -443,27 +434,27 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	__u64 now_ns;
 	__u16 nr;
 
-	if (!st || !st->in_call || !ops_active)
-		return 0;
+	if (!st->in_call)
+		return;
 	if (st->in_call == IN_CALL_UNSEEN && !take_up_midway(bpf_get_current_task_btf(), st, regs))
-		return 0;
+		return;
 	nr = st->in_call - 1;
 	st->in_call = 0;
 	r = bpf_map_lookup_elem(&op_ring_heads, &cpu);
 	if (nr >= WIRE_CALLS || !r)
-		return 0;
+		return;
 	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
 	now_ns = content_limit && st->ended_ns ? st->ended_ns : bpf_ktime_get_ns();
 	st->op.task_id = st->task_id;
 	st->op.dur_ns = now_ns - st->start_ns;
 	if (too_quick(st, &desc))
-		return 0;
+		return;
 	st->op.ret = ret;
 	if (desc.kind == CALL_MSG && desc.out) {
 		/* Without descriptors it is no file operation. */
 		st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc.user2, ret);
 		if (!st->tail.extra[0])
-			return 0;
+			return;
 	}
 	if (desc.kind == CALL_MMAP && (st->op.args[2] & PROT_EXEC) && (st->op.flags & OPF_FILE))
 		note_code_id(&st->op.file);
@@ -508,7 +499,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	if (!is_long(&st->op, &desc)) {
 		emit_short(r, st, cpu, now_ns);
 		hold_if_nearly_full(r, st->task_id, cpu);
-		return 0;
+		return;
 	}
 	if (st->op.flags & OPF_FILE2)
 		st->tail.pos2_after = peek(kernel_cast(struct file, (void *)st->tail.ofd2), f_pos);
@@ -526,7 +517,6 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	else if (desc.kind == CALL_AIO_GET)
 		aio_ended(st, ret, now_ns);
 	hold_if_nearly_full(r, st->task_id, cpu);
-	return 0;
 }
 
 #endif

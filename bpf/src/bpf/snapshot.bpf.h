@@ -217,9 +217,11 @@ int held(struct bpf_iter__task *ctx)
 	len = st->op.hdr.len_bytes;
 	if (st->op.hdr.type == REC_OP_LONG && st->long_paths) {
 		lo = bpf_task_storage_get(&long_ops, task, 0, 0);
-		if (!lo || len > sizeof(*lo))
+		if (!lo)
 			return 0;
-		failed = bpf_seq_write(ctx->meta->seq, lo, len);
+		failed = bpf_seq_write(ctx->meta->seq, lo, sizeof(lo->op) + sizeof(lo->tail));
+		if (!failed)
+			failed = list_strings(ctx->meta->seq, task, lo, &lo->tail);
 	} else {
 		if (len > SHORT_RECORD_BYTES)
 			return 0;
@@ -268,8 +270,8 @@ int in_flight(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	lo = bpf_task_storage_get(&long_ops, task, 0, 0);
-	if (lo && len <= sizeof(lo->strings))
-		bpf_seq_write(ctx->meta->seq, lo->strings, len);
+	if (lo)
+		list_strings(ctx->meta->seq, task, lo, &st->tail);
 	return 0;
 }
 

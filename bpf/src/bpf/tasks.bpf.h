@@ -207,7 +207,7 @@ static __always_inline void join(struct task_struct *task, __u16 in_call)
 
 /* Lives are told as long as anything is: until the file systems have settled. */
 SEC("tp_btf/sched_process_fork")
-int BPF_PROG(task_fork, struct task_struct *parent, struct task_struct *child)
+int ATOMIC_PROG(task_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 from = recorded_id(parent), id;
 	struct rec_task rec = {};
@@ -255,7 +255,7 @@ struct {
 } exec_scratch SEC(".maps");
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+int ATOMIC_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
 	__u32 id = recorded_id(task), zero = 0, len, cpu = bpf_get_smp_processor_id();
 	struct cpu_ledger *l = cpu_ledger();
@@ -288,7 +288,7 @@ int BPF_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_binp
 }
 
 SEC("tp_btf/sched_process_exit")
-int BPF_PROG(task_exit, struct task_struct *task)
+int ATOMIC_PROG(task_exit, struct task_struct *task)
 {
 	struct task_ref *ref = recorded_ref(task);
 	struct rec_task rec = {};
@@ -314,7 +314,7 @@ extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym __weak;
 
 /* A process, or one thread, was moved to another control group: is it now inside or outside? */
 SEC("tp_btf/cgroup_attach_task")
-int BPF_PROG(task_moved, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
+int ATOMIC_PROG(task_moved, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
 {
 	struct bpf_iter_task it;
 	struct task_struct *task;

@@ -248,7 +248,7 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 }
 
 SEC("tp_btf/io_uring_submit_req")
-int BPF_PROG(uring_submit, struct io_kiocb *req)
+int ATOMIC_PROG(uring_submit, struct io_kiocb *req)
 {
 	uring_submitted(req, NULL, false);
 	return 0;
@@ -256,21 +256,21 @@ int BPF_PROG(uring_submit, struct io_kiocb *req)
 
 /* The name before 6.4 (3e9665ce0a8a). */
 SEC("tp_btf/io_uring_submit_sqe")
-int BPF_PROG(uring_submit_old, struct io_kiocb *req)
+int ATOMIC_PROG(uring_submit_old, struct io_kiocb *req)
 {
 	uring_submitted(req, NULL, false);
 	return 0;
 }
 
 SEC("tp_btf/io_uring_req_failed")
-int BPF_PROG(uring_refused, const struct io_uring_sqe *sqe, struct io_kiocb *req)
+int ATOMIC_PROG(uring_refused, const struct io_uring_sqe *sqe, struct io_kiocb *req)
 {
 	uring_submitted(req, sqe, true);
 	return 0;
 }
 
 SEC("tp_btf/io_uring_queue_async_work")
-int BPF_PROG(uring_punt, struct io_kiocb *req)
+int ATOMIC_PROG(uring_punt, struct io_kiocb *req)
 {
 	struct uring_state *s = uring_known(req);
 
@@ -280,7 +280,7 @@ int BPF_PROG(uring_punt, struct io_kiocb *req)
 }
 
 SEC("tp_btf/io_uring_poll_arm")
-int BPF_PROG(uring_poll, struct io_kiocb *req)
+int ATOMIC_PROG(uring_poll, struct io_kiocb *req)
 {
 	struct uring_state *s = uring_known(req);
 
@@ -290,7 +290,7 @@ int BPF_PROG(uring_poll, struct io_kiocb *req)
 }
 
 SEC("tp_btf/io_uring_defer")
-int BPF_PROG(uring_defer, struct io_kiocb *req)
+int ATOMIC_PROG(uring_defer, struct io_kiocb *req)
 {
 	struct uring_state *s = uring_known(req);
 
@@ -300,7 +300,7 @@ int BPF_PROG(uring_defer, struct io_kiocb *req)
 }
 
 SEC("tp_btf/io_uring_link")
-int BPF_PROG(uring_link, struct io_kiocb *req, struct io_kiocb *before)
+int ATOMIC_PROG(uring_link, struct io_kiocb *req, struct io_kiocb *before)
 {
 	struct uring_state *s = uring_known(req);
 
@@ -312,7 +312,7 @@ int BPF_PROG(uring_link, struct io_kiocb *req, struct io_kiocb *before)
 }
 
 SEC("tp_btf/io_uring_fail_link")
-int BPF_PROG(uring_cancel, struct io_kiocb *req, struct io_kiocb *link)
+int ATOMIC_PROG(uring_cancel, struct io_kiocb *req, struct io_kiocb *link)
 {
 	struct uring_state *s = uring_known(link);
 
@@ -445,7 +445,7 @@ static __always_inline void uring_further(__u32 cflags)
 
 /* Completions without a request are of those that post several. */
 SEC("tp_btf/io_uring_complete")
-int BPF_PROG(uring_complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
+int ATOMIC_PROG(uring_complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
 {
 	if (!req)
 		uring_further(cqe->flags);
@@ -456,7 +456,7 @@ int BPF_PROG(uring_complete, struct io_ring_ctx *ring, void *req, struct io_urin
 
 /* Before 6.17 (2f076a453f75) the completion's fields were arguments. */
 SEC("tp_btf/io_uring_complete")
-int BPF_PROG(uring_complete_old, void *ring, void *req, __u64 user_data, int res, unsigned int cflags)
+int ATOMIC_PROG(uring_complete_old, void *ring, void *req, __u64 user_data, int res, unsigned int cflags)
 {
 	if (!req)
 		uring_further(cflags);
@@ -467,7 +467,7 @@ int BPF_PROG(uring_complete_old, void *ring, void *req, __u64 user_data, int res
 
 /* Which request it is that ended, user space finds out by ring and user_data. */
 SEC("tp_btf/io_uring_cqe_overflow")
-int BPF_PROG(uring_overflow, void *ring, unsigned long long user_data, s32 res, u32 cflags)
+int ATOMIC_PROG(uring_overflow, void *ring, unsigned long long user_data, s32 res, u32 cflags)
 {
 	struct rec_uring_ring rec = {};
 	bool on_behalf;
@@ -483,7 +483,7 @@ int BPF_PROG(uring_overflow, void *ring, unsigned long long user_data, s32 res, 
 }
 
 SEC("tp_btf/io_uring_create")
-int BPF_PROG(uring_create, int fd, void *ring, u32 sq_entries, u32 cq_entries, u32 flags)
+int ATOMIC_PROG(uring_create, int fd, void *ring, u32 sq_entries, u32 cq_entries, u32 flags)
 {
 	__u32 id = recorded_id(bpf_get_current_task_btf());
 	struct rec_uring_ring rec = {};

@@ -59,6 +59,15 @@ struct pt_regs {
 	unsigned long bp, bx, r10, r9, r8, cx, dx, si, di, orig_ax;
 };
 
+/* include/trace/events/syscalls.h */
+struct trace_event_raw_sys_enter {
+	long id;
+};
+
+struct trace_event_raw_sys_exit {
+	long ret;
+};
+
 /* One pointer: stands for an element of any array of pointers. */
 struct list_head {
 	struct list_head *next;

@@ -633,6 +633,8 @@ struct cpu_ledger {
 	__u64 content_unread; /* contents that could not be read */
 	__u64 content_large; /* contents of writes longer than is read */
 	__u64 uring_more; /* further completions of requests that post several */
+	__u64 unseen_begin; /* calls that end, of whose begin the kernel told no program; see turns.bpf.h */
+	__u64 unseen_end; /* the reverse */
 };
 
 #endif

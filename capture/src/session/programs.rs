@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
+use ioreel_bpf::types::cpu_ledger;
 use ioreel_traces::manifest::Probe;
 use libbpf_rs::{libbpf_sys::bpf_prog_info, skel::Skel};
 use serde::Serialize;
@@ -27,12 +28,27 @@ pub struct Program {
 const INSTRUCTION_BYTES: u32 = 8;
 
 impl Session<'_> {
-    /// Every program with the number of times the kernel skipped it.
+    /// Every program with the number of events that the kernel has not told it of.
     pub fn probes(&self) -> Vec<Probe> {
-        self.loaded(|program, info| Probe {
+        let mut probes = self.loaded(|program, info| Probe {
             name: program.name().to_string_lossy().into_owned(),
             missed: info.recursion_misses as i64,
-        })
+        });
+        if !self.preemptible {
+            return probes;
+        }
+        // Of two programs for the same events either may be skipped. The events that both were skipped for are no more
+        // than the fewer of their skips, and no more than the threads' halves of calls that neither has seen.
+        let ledgers = self.ledgers().unwrap_or_default();
+        let unseen = |of: fn(&cpu_ledger) -> u64| ledgers.iter().map(|l| of(l) as i64).sum::<i64>();
+        for (name, unseen) in [("op_enter", unseen(|l| l.unseen_begin)), ("op_exit", unseen(|l| l.unseen_end))] {
+            let Some(second) = probes.iter().position(|p| p.name == format!("{name}_again")) else { continue };
+            let second = probes.remove(second);
+            if let Some(first) = probes.iter_mut().find(|p| p.name == name) {
+                first.missed = first.missed.min(second.missed).min(unseen);
+            }
+        }
+        probes
     }
 
     /// Every loaded program with its size.

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The programs on begin and end of calls. Where programs can lose the CPU (atomic.bpf.h) there are two of each: the
+ * kernel skips a program that another task on this CPU has lost the CPU in, and then the second does its work. That is
+ * one of perf's, slower, for which the kernel itself keeps the CPU; it is skipped while a task has lost the CPU in the
+ * middle of a bpf(2) on a map. A thread's calls begin and end in turn, so its own state says whether the other program
+ * has been there. What both were skipped for is counted when the thread is next met.
+ */
+#ifndef IOREEL_TURNS_H
+#define IOREEL_TURNS_H
+
+/* The second program and what it is of are in the low bits of a turn. */
+enum turn {
+	TURN_UNSEEN = 0, /* new: the next may be the end of a call that began before */
+	TURN_BEGUN = 2,
+	TURN_ENDED = 4,
+};
+
+/* Whether the other program has done this turn's work. */
+static __always_inline bool settled(struct task_state *st, __u8 turn, bool second)
+{
+	return preemptible && st->turn == (turn | !second);
+}
+
+/* Takes the turn; what this very program did last tells of a half that neither has seen. */
+static __always_inline void take_turn(struct task_state *st, struct pt_regs *regs, __u8 turn, bool second)
+{
+	struct cpu_ledger *l;
+	__u64 nr;
+
+	if (!preemptible)
+		return;
+	if (st->turn == (turn | second)) {
+		l = cpu_ledger();
+		nr = regs->orig_ax;
+		if (l && turn == TURN_BEGUN && st->in_call)
+			l->unseen_end++;
+		if (l && turn == TURN_ENDED && nr < WIRE_CALLS &&
+		    desc_of(nr, bpf_get_current_task_btf()->thread_info.status & TS_COMPAT).kind)
+			l->unseen_begin++;
+		if (turn == TURN_ENDED)
+			st->in_call = 0;
+	}
+	st->turn = turn | second;
+}
+
+static __always_inline int begin_turn(struct task_state *st, struct pt_regs *regs, long id, bool second)
+{
+	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
+	if (!st || !ops_active || settled(st, TURN_BEGUN, second))
+		return 0;
+	keep_cpu();
+	take_turn(st, regs, TURN_BEGUN, second);
+	enter_call(st, regs, id);
+	yield_cpu();
+	return 0;
+}
+
+static __always_inline int end_turn(struct task_state *st, struct pt_regs *regs, long ret, bool second)
+{
+	if (!st || !ops_active || settled(st, TURN_ENDED, second))
+		return 0;
+	keep_cpu();
+	take_turn(st, regs, TURN_ENDED, second);
+	/* Together: of two programs, either may be skipped alone. */
+	if (preemptible && content_limit)
+		exit_content(st, ret);
+	exit_call(st, regs, ret);
+	yield_cpu();
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(op_enter, struct pt_regs *regs, long id)
+{
+	return begin_turn(recorded_here(regs), regs, id, false);
+}
+
+SEC("tp/raw_syscalls/sys_enter")
+int op_enter_again(struct trace_event_raw_sys_enter *call)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+	return begin_turn(recorded_here(regs), regs, call->id, true);
+}
+
+/* Where programs keep the CPU anyway this is one of its own, as op_exit is near the limit of what verifiers follow. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
+{
+	struct task_state *st = recorded_here(regs);
+
+	if (st && ops_active)
+		exit_content(st, ret);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
+{
+	return end_turn(recorded_here(regs), regs, ret, false);
+}
+
+SEC("tp/raw_syscalls/sys_exit")
+int op_exit_again(struct trace_event_raw_sys_exit *call)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+	return end_turn(recorded_here(regs), regs, call->ret, true);
+}
+
+#endif
