@@ -88,6 +88,10 @@ pub(crate) struct Args {
     /// Does not take the working directory's tree
     #[arg(long)]
     no_snapshot: bool,
+    /// Tells where on their disks the files lie that were there before (FIEMAP; table `extents`): `replay --layout` makes them so.
+    /// Each file of the trees that are taken is opened for that before the start
+    #[arg(long, conflicts_with = "block_only")]
+    extents: bool,
     /// Kernel memory that the rings of all CPUs together may take, MiB [default: 64, or 1 for each CPU if that is more]
     #[arg(long, value_name = "MIB", value_parser = ring_mib)]
     ring_mib: Option<usize>,
@@ -277,6 +281,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         settle: args.settle == Settle::Sync,
         snapshot: args.snapshot,
         snapshot_cwd: !args.no_snapshot,
+        extents: args.extents,
         ring_bytes: args.ring_mib.map_or_else(default_ring_bytes, |mib| mib << 20),
         cache: args.cache,
         content: args.content.content(),

@@ -105,6 +105,10 @@ pub(crate) struct Args {
     /// Takes the tree as it is in the target, made by --prepare-only before
     #[arg(long)]
     skip_prepare: bool,
+    /// Makes the files of the tree lie on the disk as they did: in as many pieces, with their holes and room without data; of a reel
+    /// recorded with --extents. What came of it is told
+    #[arg(long, conflicts_with_all = ["skip_prepare", "scale_footprint"])]
+    layout: bool,
     /// Replays so many times; after each but the last, what changed in the target is restored
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
@@ -289,6 +293,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         scale: args.scale_footprint,
         slice: Slice { from_ns: args.from.unwrap_or(0), to_ns: args.to.unwrap_or(i64::MAX) },
         skip_prepare: args.skip_prepare,
+        layout: args.layout,
         memory: None,
         restored: false,
         max_bytes: args.max_bytes,
@@ -307,9 +312,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         } else {
             print::summary(&replay.summary);
         }
-        let warnings = replay.prepare(|phase| bar.show(phase))?;
+        let prepared = replay.prepare(|phase| bar.show(phase))?;
         bar.clear();
-        warnings.iter().for_each(|w| tell!("ioreel: {w}"));
+        if let Some(layout) = prepared.layout.filter(|_| !args.json) {
+            print::layout(&layout);
+        }
+        prepared.warnings.iter().for_each(|w| tell!("ioreel: {w}"));
         return Ok(ExitCode::SUCCESS);
     }
     runs(&config, args.repeat, args.restore, args.json)

@@ -9,7 +9,7 @@ mod places;
 
 use std::{
     collections::{HashMap, HashSet},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{MutexGuard, PoisonError},
 };
 
@@ -33,12 +33,13 @@ use places::{Place, Places};
 const VIRTUAL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// Writes the tables `tree` and `names`. All other tables must have been flushed.
-pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snapshot: Snapshot) -> Result<()> {
+pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut snapshot: Snapshot) -> Result<()> {
     // What has been written so far is read back: the operations need not fit in memory.
     manifest.segments = writer.segments();
     writer.write_manifest(manifest)?;
     let reel = Reel::open(writer.path())?;
     let disk = Disk { names: writer.names().cloned(), unseen: false };
+    let extents = snapshot.extents.take();
     let snapshot = disk.mapped(snapshot);
     let (mut rows, left_out) = derive(&reel, snapshot, &disk, writer)?;
     if left_out > 0 {
@@ -48,6 +49,9 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, snaps
         ));
     }
     rows.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some(extents) = extents {
+        extents.write(&rows, |path| disk.clear(path), writer, manifest)?;
+    }
     for (order, mut row) in rows.into_iter().enumerate() {
         row.order = order as i64;
         writer.tree.push_as_is(&row)?;
@@ -100,15 +104,17 @@ impl Disk {
         self.names.as_ref().map(|n| n.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What a name of the reel is called on the disk.
+    fn clear(&self, path: &str) -> Option<PathBuf> {
+        match self.names() {
+            Some(names) => names.original(path),
+            None => Some(host::os_path(path)),
+        }
+    }
+
     /// What is at `path` now; `None` when nothing is, or it is not known what the name was.
     fn look(&self, path: &str, origin: &str) -> Option<Tree> {
-        if self.unseen {
-            return None;
-        }
-        let clear = match self.names() {
-            Some(names) => names.original(path)?,
-            None => host::os_path(path),
-        };
+        let clear = self.clear(path).filter(|_| !self.unseen)?;
         let meta = std::fs::symlink_metadata(&clear).ok()?;
         let mut row = crate::snapshot::entry(&clear, &meta, origin);
         if let Some(mut names) = self.names() {

@@ -17,6 +17,7 @@ pub mod contents;
 pub mod derive;
 pub mod doctor;
 mod error;
+mod extents;
 mod fault;
 pub mod filter;
 mod functions;

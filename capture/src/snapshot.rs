@@ -11,7 +11,7 @@ use std::{
 
 use ioreel_traces::{rows::Tree, text};
 
-use crate::assemble::kind_of;
+use crate::{assemble::kind_of, extents::Extents};
 
 /// Entries a snapshot takes at most; a larger folder is cut, and the manifest says so.
 pub(crate) const DEFAULT_SNAPSHOT_ENTRIES: usize = 1_000_000;
@@ -25,6 +25,8 @@ pub(crate) struct Snapshot {
     pub(crate) entries: HashMap<String, Tree>,
     /// The walk stopped at a limit.
     pub(crate) cut: bool,
+    /// Where its files lie, where that is asked for.
+    pub(crate) extents: Option<Extents>,
 }
 
 /// The `tree` row of what is at `path` now.
@@ -86,6 +88,9 @@ impl Snapshot {
 
     fn insert(&mut self, path: &Path, meta: &Metadata) {
         let row = entry(path, meta, "snapshot");
+        if let Some(extents) = self.extents.as_mut().filter(|_| row.kind == "regular" && meta.size() > 0) {
+            extents.look(path);
+        }
         self.entries.insert(row.path.to_string(), row);
     }
 }

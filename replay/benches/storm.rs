@@ -139,6 +139,7 @@ fn main() {
                 data: DataOptions::default(),
                 scale: Scale::NONE,
                 skip_prepare: false,
+                layout: false,
                 memory: None,
                 restored: false,
                 max_bytes: None,

@@ -10,6 +10,7 @@ use crate::{
     checks::DataCheck,
     data::DataOptions,
     edge::{Kinds, OrderMode},
+    layout::LayoutReport,
     memory::MemoryReport,
     pace::Clockwork,
     restore::{Memory, Restored},
@@ -46,6 +47,8 @@ pub struct Config {
     pub maps: Vec<(PathBuf, PathBuf)>,
     /// The tree is there, made by [`Replay::prepare`]: nothing is made, and what is there is kept.
     pub skip_prepare: bool,
+    /// Files that were there before lie on the disk as they did, as far as the reel tells.
+    pub layout: bool,
     /// What is remembered for a restoration after the replay; given once more after that, nothing is made.
     pub memory: Option<Memory>,
     /// The tree is there, just as it would be made, and nothing else: as a restoration left it.
@@ -131,6 +134,8 @@ pub struct Report {
     pub verdict: Judgement,
     /// What the page cache held at the start; null where that was left as it came.
     pub cache: Option<CacheReport>,
+    /// How near files came to how they lay; null where that was not wanted.
+    pub layout: Option<LayoutReport>,
     /// What memory was taken; null without a limit.
     pub memory: Option<MemoryReport>,
     /// What checking of data found; null when it was not wanted.

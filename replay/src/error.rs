@@ -24,6 +24,12 @@ pub enum ReplayError {
         /// The reel.
         path: PathBuf,
     },
+    /// It does not tell where files lay.
+    #[error("{path}: this reel does not tell where files lay; record with --extents, or replay without --layout", path = path.display())]
+    NoLayout {
+        /// The reel.
+        path: PathBuf,
+    },
     /// The target is not there or no directory.
     #[error("{path}: cannot replay into this: {why}; name a directory on a mounted file system", path = path.display())]
     Target {

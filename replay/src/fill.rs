@@ -2,7 +2,10 @@
 
 use std::{io, os::fd::AsFd};
 
-use rustix::{fs::ftruncate, io::write};
+use rustix::{
+    fs::ftruncate,
+    io::{pwrite, write},
+};
 
 use crate::{
     buffers::{PATTERN_BYTES, pattern},
@@ -27,6 +30,32 @@ impl Filler {
         let mut data = vec![0; if made.is_some() { PIECE_BYTES } else { PATTERN_BYTES }];
         pattern(SEED, &mut data);
         Self { pattern: data, made }
+    }
+
+    /// Writes data to a part of a file. The same part of the same file is always the same.
+    pub(crate) fn fill_part(&self, fd: impl AsFd, from: i64, len: i64, (salt, key): (usize, u64)) -> io::Result<()> {
+        let mut buffer = vec![0; PIECE_BYTES.min(len.max(0) as usize)];
+        let mut done = 0;
+        while done < len {
+            let at = from + done;
+            let n = buffer.len().min((len - done) as usize);
+            let data = match self.made {
+                Some((seed, look)) => {
+                    make(seed, key, look, at, &mut buffer[..n]);
+                    &buffer[..n]
+                }
+                None => {
+                    let start = (salt.wrapping_mul(8 * 37) + at as usize) % (self.pattern.len() - n);
+                    &self.pattern[start..start + n]
+                }
+            };
+            let written = pwrite(&fd, data, at as u64)?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            done += written as i64;
+        }
+        Ok(())
     }
 
     /// Writes data and, up to `size_bytes`, leaves a hole after it. Files with different `salt`, or key, differ, so that no file

@@ -1,6 +1,6 @@
 //! Makes the tree that the workload found: first what is to be made, then the making.
 
-use std::{collections::HashMap, io, path::PathBuf};
+use std::{collections::HashMap, io, path::PathBuf, sync::Arc};
 
 use ioreel_traces::rows::Tree;
 use rustix::{
@@ -15,6 +15,7 @@ use crate::{
     ReplayError,
     fill::Filler,
     followed::Attributes,
+    layout::Layout,
     names::{Before, Kind, NodeId},
     plan::Plan,
     sizes::BLOCK_BYTES,
@@ -37,6 +38,8 @@ pub struct Item {
     pub attributes: Attributes,
     /// What its data depends on.
     pub key: u64,
+    /// How it is to lie on the disk, where that is wanted and known.
+    pub layout: Option<Arc<Layout>>,
 }
 
 impl Item {
@@ -44,7 +47,8 @@ impl Item {
     pub fn bytes(&self) -> i64 {
         match self.what {
             What::Regular { data_bytes, .. } => {
-                data_bytes.saturating_add(2 * BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES
+                let bytes = self.layout.as_ref().map_or(data_bytes, |l| l.room_bytes().max(data_bytes));
+                bytes.saturating_add(2 * BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES
             }
             _ => BLOCK_BYTES,
         }
@@ -139,6 +143,7 @@ impl Preparation {
                 mtime_ns: row.and_then(|r| r.mtime_ns),
                 attributes: plan.attributes.get(node).cloned().unwrap_or_default(),
                 key: plan.keys.of_place(&plan.names, *node),
+                layout: None,
             };
             out.bytes = out.bytes.saturating_add(item.bytes());
             out.items.push(item);
@@ -171,6 +176,7 @@ impl Preparation {
                     mtime_ns: None,
                     attributes: Attributes::new(),
                     key: 0,
+                    layout: None,
                 });
             }
         }
@@ -179,7 +185,9 @@ impl Preparation {
     /// Bytes of data by key, of regular files.
     pub fn data(&self) -> HashMap<u64, i64> {
         let data = self.items.iter().filter_map(|i| match i.what {
-            What::Regular { data_bytes, .. } => Some((i.key, data_bytes)),
+            What::Regular { data_bytes, .. } => {
+                Some((i.key, i.layout.as_ref().map_or(data_bytes, |l| l.data_bytes().min(data_bytes))))
+            }
             _ => None,
         });
         data.collect()
@@ -270,7 +278,10 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let make = || open(path, flags, Mode::from_bits_truncate(0o600));
             let fd = make().or_else(|e| again(e).and_then(|()| make()))?;
-            filler.fill(&fd, *size_bytes, *data_bytes, (salt, item.key))?;
+            match &item.layout {
+                Some(layout) => layout.fill(&fd, path, *size_bytes, filler, (salt, item.key))?,
+                None => filler.fill(&fd, *size_bytes, *data_bytes, (salt, item.key))?,
+            }
         }
         What::Fifo => {
             let make = || mknodat(CWD, path, FileType::Fifo, Mode::from_bits_truncate(0o600), 0);

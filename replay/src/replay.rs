@@ -30,6 +30,7 @@ use crate::{
     fill::Filler,
     ground::{Places, check_rooms, empty_cache, places, sync},
     input::Input,
+    layout::{self, LayoutReport},
     maps::{Map, open_maps},
     memory::MemoryLimit,
     output::{self, Making},
@@ -113,7 +114,14 @@ impl Replay {
             input.residence = Residence::read(&reel, config.slice.from_ns)?;
         }
         let plan = plan(input, options)?;
-        let preparation = Preparation::of(&plan, privilege.root);
+        let mut preparation = Preparation::of(&plan, privilege.root);
+        if config.layout {
+            let layouts = layout::read(&reel)?;
+            if layouts.is_empty() {
+                return Err(ReplayError::NoLayout { path: config.reel });
+            }
+            preparation.lay_out(&layouts);
+        }
         let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
         let none = Preparation::default();
         let to_make = if config.skip_prepare { &none } else { &preparation };
@@ -153,23 +161,24 @@ impl Replay {
         &self.target.mount
     }
 
-    /// Makes the tree that the workload found, and writes it out; warnings of what could not be made.
-    pub fn prepare(self, mut tell: impl FnMut(Phase)) -> Result<Vec<String>, ReplayError> {
+    /// Makes the tree that the workload found, and writes it out.
+    pub fn prepare(self, mut tell: impl FnMut(Phase)) -> Result<Prepared, ReplayError> {
         let Self { config, plan, preparation, target, maps, privilege, .. } = self;
+        let laid = config.layout;
         let filler = Data::new(config.data, plan.told, HashMap::new()).filler();
         contain::lift_limits();
         let (told, phases) = mpsc::channel();
         let directory = places(&target, &maps);
         let maker = thread::Builder::new()
             .name("launcher".into())
-            .spawn(move || make_inside(&plan, &directory, (&preparation.items, &filler), &told, privilege))
+            .spawn(move || make_inside(&plan, &directory, (&preparation.items, &filler, laid), &told, privilege))
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
         phases.into_iter().for_each(&mut tell);
         let failed = || ReplayError::Io { doing: "preparing", source: std::io::Error::other("a thread panicked") };
-        let warnings = maker.join().map_err(|_| failed())??;
+        let prepared = maker.join().map_err(|_| failed())??;
         tell(Phase::Settling);
         sync(&target, &maps);
-        Ok(warnings)
+        Ok(prepared)
     }
 
     /// Prepares the target, replays, settles, and writes the result.
@@ -198,16 +207,16 @@ impl Replay {
         let read = resident.clone();
         let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
         let lead_ns = if free { 0 } else { LEAD_NS };
-        let dry = config.dry_run;
+        let (dry, laid) = (config.dry_run, config.layout);
         let launcher = thread::Builder::new()
             .name("launcher".into())
             .spawn(move || {
                 if dry {
                     inner.run(lead_ns);
-                    return Ok(Vec::new());
+                    return Ok(Prepared::default());
                 }
-                let before =
-                    Before { items: &items, make, filler: &filler, remembering, start, warm: &warm, read: &read };
+                let filler = &filler;
+                let before = Before { items: &items, make, laid, filler, remembering, start, warm: &warm, read: &read };
                 launch(&inner, &directory, before, &told, &may_go, lead_ns, privilege)
             })
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
@@ -235,7 +244,8 @@ impl Replay {
             }
         }
         let failed = || ReplayError::Io { doing: "replaying", source: std::io::Error::other("a thread panicked") };
-        warnings.extend(launcher.join().map_err(|_| failed())??);
+        let prepared = launcher.join().map_err(|_| failed())??;
+        warnings.extend(prepared.warnings);
         let cpu_ns = cpu_ns() - cpu_before_ns;
         tell(Phase::Settling);
         let sync_start_ns = monotonic_ns() - world.epoch_ns();
@@ -286,6 +296,7 @@ impl Replay {
             verdict,
             cache: (config.cache != CacheStart::Prepared && !dry)
                 .then(|| CacheReport { start: config.cache, resident_bytes: resident.load(Relaxed) }),
+            layout: prepared.layout,
             memory,
             data,
             restored: None,
@@ -342,21 +353,31 @@ fn cpu_ns() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// Enters the target for good, and makes the tree there.
+/// Enters the target for good, and makes the tree there; `laid`: looks where its files lie.
 fn make_inside(
     plan: &Plan,
     target: &Places,
-    (items, filler): (&[prepare::Item], &Filler),
+    (items, filler, laid): (&[prepare::Item], &Filler, bool),
     told: &mpsc::Sender<Phase>,
     privilege: Privilege,
-) -> Result<Vec<String>, ReplayError> {
+) -> Result<Prepared, ReplayError> {
     contain::enter(&target.0, &target.1)?;
     let mut warnings = prepare::make(items, filler, |done| {
         // A listener that is gone needs no telling.
         let _ = told.send(Phase::Preparing(done, items.len()));
     })?;
+    let layout = laid.then(|| layout::look(items));
     warnings.extend(contain::let_users_in(plan, privilege));
-    Ok(warnings)
+    Ok(Prepared { warnings, layout })
+}
+
+/// What there is to say of what was made before the start.
+#[derive(Clone, Debug, Default)]
+pub struct Prepared {
+    /// What could not be made.
+    pub warnings: Vec<String>,
+    /// How near files came to how they lay, where that was wanted.
+    pub layout: Option<LayoutReport>,
 }
 
 /// What there is before the start.
@@ -364,6 +385,8 @@ struct Before<'a> {
     items: &'a [prepare::Item],
     /// It is made.
     make: bool,
+    /// As it lay.
+    laid: bool,
     filler: &'a Filler,
     /// It is remembered.
     remembering: Option<(Memory, Filler)>,
@@ -383,19 +406,20 @@ fn launch(
     may_go: &mpsc::Receiver<()>,
     lead_ns: i64,
     privilege: Privilege,
-) -> Result<Vec<String>, ReplayError> {
-    let Before { items, make, filler, remembering, start, warm, read } = before;
-    let mut warnings = make_inside(&world.plan, target, (if make { items } else { &[] }, filler), told, privilege)?;
+) -> Result<Prepared, ReplayError> {
+    let Before { items, make, laid, filler, remembering, start, warm, read } = before;
+    let to_make = if make { items } else { &[] };
+    let mut prepared = make_inside(&world.plan, target, (to_make, filler, laid && make), told, privilege)?;
     if let Some((memory, filler)) = remembering {
         memory.remember(items, filler, target);
     }
     // Recorded descriptors must never reach one of ioreel's own: this thread's table is a copy, emptied here,
     // and all others descend from it.
     contain::close_all();
-    warnings.extend(world.begin(filler));
+    prepared.warnings.extend(world.begin(filler));
     let _ = told.send(Phase::Prepared);
     if may_go.recv().is_err() {
-        return Ok(warnings);
+        return Ok(prepared);
     }
     // All is written out.
     if start != CacheStart::Prepared {
@@ -404,10 +428,10 @@ fn launch(
     read.store(warm.read(), Relaxed);
     let _ = told.send(Phase::Running);
     if may_go.recv().is_err() {
-        return Ok(warnings);
+        return Ok(prepared);
     }
     world.run(lead_ns);
-    Ok(warnings)
+    Ok(prepared)
 }
 
 fn making(

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ioreel_replay::{
-    Report, Skip, Summary, cache::CacheStart, concurrency::Concurrency, results::Class, spread::Spread,
+    Report, Skip, Summary, cache::CacheStart, concurrency::Concurrency, layout::LayoutReport, results::Class,
+    spread::Spread,
 };
 
 use crate::{
@@ -106,6 +107,9 @@ pub(super) fn report(r: &Report) {
         };
         out!("cached      {} at the start: {how}", bytes(c.resident_bytes));
     }
+    if let Some(l) = &r.layout {
+        layout(l);
+    }
     if let Some(m) = &r.memory {
         let peak = m.peak_bytes.map_or_else(|| "unknown".to_owned(), bytes);
         out!("memory      {peak} at most, of {} allowed", bytes(m.limit_bytes));
@@ -146,6 +150,18 @@ pub(super) fn report(r: &Report) {
         tell!("ioreel: {w}");
     }
     out!("{}", v.sentence);
+}
+
+/// How near files came to how they lay.
+pub(super) fn layout(l: &LayoutReport) {
+    let untold = if l.untold > 0 { format!("; {} files cannot be asked here", l.untold) } else { String::new() };
+    out!(
+        "layout      {} extents of {} files, recorded {}; {} files with as many as they had{untold}",
+        l.made_extents,
+        l.files,
+        l.recorded_extents,
+        l.alike
+    );
 }
 
 /// Percentiles of a time in a line.

@@ -21,6 +21,7 @@ mod follow;
 mod ground_truth;
 mod identity;
 mod killed;
+mod layout;
 mod life;
 mod lossless;
 mod mapped;
@@ -219,6 +220,10 @@ fn tests() -> Vec<Test> {
     for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
         let name = format!("waits::one_file::{}", fs.name());
         all.push(Test { name, records: true, body: Box::new(move || waits::one_file(fs)) });
+    }
+    for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
+        let name = format!("layout::pieces_and_holes::{}", fs.name());
+        all.push(Test { name, records: true, body: Box::new(move || layout::pieces_and_holes(fs)) });
     }
     for fs in Fs::RECORDED {
         let name = format!("life::few_capabilities_on::{}", fs.name());

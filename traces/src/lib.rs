@@ -10,6 +10,7 @@
 //! * [`build`] collects rows as columns;
 //! * [`writer`] cuts them into segments that survive a crash;
 //! * [`reader`] opens a reel and streams its rows;
+//! * [`fiemap`] asks where a file lies on its disk;
 //! * [`host`] reads what a manifest says of the machine;
 //! * [`manifest`] is what is true of the reel as a whole;
 //! * [`anonymize`] replaces names by keyed hashes;
@@ -26,6 +27,7 @@ pub mod causes;
 pub mod disk;
 pub mod error;
 pub mod export;
+pub mod fiemap;
 mod guard;
 pub mod host;
 pub mod import;

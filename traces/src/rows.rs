@@ -496,6 +496,25 @@ table! {
 }
 
 table! {
+    /// Where files of `tree` lay on their disks: `record --extents`. Those that go on where the last one ended, in the file and
+    /// on the disk, are one row.
+    pub struct Extent in "extents", sorted by order {
+        /// Position in the order of paths and offsets.
+        order: i64 as Delta,
+        /// Absolute path, as in `tree`; the first one of a file with several.
+        path: Text as Dict,
+        /// Where in the file it begins.
+        offset_bytes: i64 as Split,
+        /// Length.
+        len_bytes: i64 as Dict,
+        /// Where on the device (btrfs: in its own address space) it begins.
+        physical_bytes: i64 as Split,
+        /// `FIEMAP_EXTENT_*`, but for the mark of the last one: 0x800 is room without data.
+        flags: i64 as Dict,
+    }
+}
+
+table! {
     /// One row per event of the page cache, by regular file: `record --cache`.
     pub struct Cache in "cache", sorted by time_ns {
         /// When.

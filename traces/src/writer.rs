@@ -103,6 +103,8 @@ pub struct ReelWriter {
     pub stops: TableWriter<rows::Stop>,
     /// The name space before the workload.
     pub tree: TableWriter<rows::Tree>,
+    /// Where its files lay.
+    pub extents: TableWriter<rows::Extent>,
     /// Bytes of writes.
     pub contents: TableWriter<rows::Content>,
     /// Records of an imported block trace.
@@ -135,6 +137,10 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.tree;
+            $body
+        }
+        {
+            let $t = &mut $w.extents;
             $body
         }
         {
@@ -243,6 +249,7 @@ impl ReelWriter {
             stops: TableWriter::new(path, options),
             waits: TableWriter::new(path, options),
             tree: TableWriter::new(path, options),
+            extents: TableWriter::new(path, options),
             contents: TableWriter::new(path, options),
             actions: TableWriter::new(path, options),
         }

@@ -31,6 +31,8 @@ pub struct Config {
     pub snapshot: Vec<PathBuf>,
     /// Take the working directory too.
     pub snapshot_cwd: bool,
+    /// Tell where the files of the tree lie on their disks.
+    pub extents: bool,
     /// Tell what slow operations wait for.
     pub waits: Option<WaitsPlan>,
     /// Kernel memory for the rings.
@@ -94,6 +96,7 @@ impl Config {
             settle: true,
             snapshot: Vec::new(),
             snapshot_cwd: true,
+            extents: false,
             waits: None,
             cache: false,
             content: Content::None,

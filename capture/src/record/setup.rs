@@ -7,7 +7,9 @@ use ioreel_traces::{Manifest, ReelWriter, manifest::Mount, writer::OnCreate};
 
 use super::{config::Config, name_of};
 use crate::{
-    CaptureError, host,
+    CaptureError,
+    extents::Extents,
+    host,
     session::{Session, Tables},
     snapshot::Snapshot,
 };
@@ -47,7 +49,7 @@ pub(crate) fn hide_backing_files(tables: &Tables, mounts: &[Mount]) -> Result<()
 }
 
 pub(super) fn take_snapshot(config: &Config, pids: &[u32], manifest: &mut Manifest) -> Result<Snapshot, CaptureError> {
-    let mut snapshot = Snapshot::default();
+    let mut snapshot = Snapshot { extents: config.extents.then(Extents::default), ..Snapshot::default() };
     for dir in &config.snapshot {
         snapshot.add(dir).map_err(|source| CaptureError::Snapshot { path: dir.clone(), source })?;
     }

@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use crate::reel::{Draft, replay, replay_same};
+use ioreel_replay::{Config, Replay, watch::Unwatched};
+use ioreel_traces::rows::Extent;
+
+use crate::reel::{Draft, config, replay, replay_same};
 
 const ENOENT: i64 = -2;
 const EEXIST: i64 = -17;
@@ -271,4 +274,35 @@ fn what_cannot_be_replayed_is_counted_by_reason() {
         assert_eq!(s.get(why), Some(&n), "{why}: {s:?}");
     }
     assert_eq!((report.done, report.verdict.results.classes.wrong), (0, 0));
+}
+
+#[test]
+fn layouts_that_cannot_be_are_no_layouts() {
+    let max = i64::MAX;
+    let hostile: [&[(i64, i64, i64)]; 7] = [
+        &[(0, max, 0)],
+        &[(max, max, max)],
+        &[(-4096, 8192, -5)],
+        &[(0, 8192, 0), (4096, 8192, 1 << 30)],
+        &[(8192, 4096, 0), (0, 4096, 0)],
+        &[(0, 4096, i64::MIN), (4096, 4096, max)],
+        &[(0, 1, 3), (1, 1, 9), (2, 1, 27)],
+    ];
+    for extents in hostile {
+        let mut d = Draft::new();
+        d.had("/w", "directory", 0);
+        d.had("/w/f", "regular", 10_000).mtime_ns = Some(0);
+        d.on(1, "stat", "f", 0);
+        for (order, (offset_bytes, len_bytes, physical_bytes)) in extents.iter().copied().enumerate() {
+            let path = "/w/f".into();
+            d.extents.push(Extent { order: order as i64, path, offset_bytes, len_bytes, physical_bytes, flags: 0 });
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("t");
+        fs::create_dir(&target).unwrap();
+        let c = Config { layout: true, ..config(d.write(dir.path()), &target) };
+        let report = Replay::plan(c).unwrap().run(Unwatched, |_| ()).unwrap();
+        assert!(report.verdict.faithful && report.warnings.is_empty(), "{extents:?}: {:?}", report.warnings);
+        assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 10_000, "{extents:?}");
+    }
 }

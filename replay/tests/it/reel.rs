@@ -14,7 +14,7 @@ use ioreel_replay::{
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     manifest::Kind,
-    rows::{Exec, Fd, File, Map, Op, Task, Tree},
+    rows::{Exec, Extent, Fd, File, Map, Op, Task, Tree},
 };
 
 /// `CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_THREAD`, as pthread_create has it.
@@ -29,6 +29,7 @@ pub(crate) struct Draft {
     pub(crate) fds: Vec<Fd>,
     pub(crate) maps: Vec<Map>,
     pub(crate) tree: Vec<Tree>,
+    pub(crate) extents: Vec<Extent>,
     now_ns: i64,
 }
 
@@ -55,6 +56,7 @@ impl Draft {
             fds: Vec::new(),
             maps: Vec::new(),
             tree: Vec::new(),
+            extents: Vec::new(),
             now_ns: 1000,
         }
     }
@@ -204,6 +206,7 @@ impl Draft {
         self.maps.into_iter().for_each(|r| w.maps.push(r).unwrap());
         self.fds.into_iter().for_each(|r| w.fds.push(r).unwrap());
         self.tree.into_iter().for_each(|r| w.tree.push(r).unwrap());
+        self.extents.into_iter().for_each(|r| w.extents.push(r).unwrap());
         w.close(manifest).unwrap();
         path
     }
@@ -222,6 +225,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         roots: Vec::new(),
         maps: Vec::new(),
         skip_prepare: false,
+        layout: false,
         memory: None,
         restored: false,
         slice: Slice::default(),

@@ -209,7 +209,7 @@ fn a_tree_prepared_before_is_taken_as_it_is() {
     let target = dir.path().join("t");
     fs::create_dir(&target).unwrap();
     let c = config(d.write(dir.path()), &target);
-    assert!(Replay::plan(c.clone()).unwrap().prepare(|_| ()).unwrap().is_empty());
+    assert!(Replay::plan(c.clone()).unwrap().prepare(|_| ()).unwrap().warnings.is_empty());
     let made = |name: &str| fs::metadata(target.join(name)).unwrap().modified().unwrap();
     let before = made("w/f");
     assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 3000);

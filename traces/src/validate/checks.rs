@@ -172,6 +172,10 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
             words(batch, place, "kind", KINDS)?;
             words(batch, place, "origin", ORIGINS)
         }
+        "extents" => {
+            at_least(batch, place, "offset_bytes", 0)?;
+            at_least(batch, place, "len_bytes", 1)
+        }
         "ops" => ops(batch, place, known),
         "block" => {
             unique(batch, place, "rq_id", &mut known.requests)?;

@@ -1,0 +1,98 @@
+//! Where the files lay that were there before the workload: `record --extents`.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    path::{Path, PathBuf},
+};
+
+use ioreel_traces::{
+    Manifest, ReelWriter, Result, Text,
+    fiemap::{self, Extent},
+    rows,
+};
+use rustix::fs::{Mode, OFlags, open};
+
+/// Extents kept of all files together: 40 bytes each meanwhile, a few in the reel.
+const MOST: usize = 4_000_000;
+
+/// What was found out.
+#[derive(Debug, Default)]
+pub(crate) struct Extents {
+    of: HashMap<PathBuf, Vec<Extent>>,
+    count: usize,
+    /// Files that came after [`MOST`].
+    beyond: i64,
+    /// Files that could not be asked, and the first reason.
+    refused: i64,
+    why: Option<io::Error>,
+}
+
+impl Extents {
+    /// Asks the regular file at `path`.
+    pub(crate) fn look(&mut self, path: &Path) {
+        if self.count >= MOST {
+            self.beyond += 1;
+            return;
+        }
+        match of(path, MOST - self.count) {
+            Ok(found) => {
+                self.count += found.len();
+                self.of.insert(path.into(), found);
+            }
+            Err(e) => {
+                self.refused += 1;
+                self.why.get_or_insert(e);
+            }
+        }
+    }
+
+    /// Writes the table, for the rows of `tree` in their order: `clear` is what a name of the reel is called on the disk.
+    pub(crate) fn write(
+        mut self,
+        tree: &[rows::Tree],
+        clear: impl Fn(&Text) -> Option<PathBuf>,
+        writer: &mut ReelWriter,
+        manifest: &mut Manifest,
+    ) -> Result<()> {
+        let mut order = 0;
+        let mut seen = HashSet::new();
+        for row in tree.iter().filter(|r| r.kind == "regular" && r.size_bytes.is_some_and(|size| size > 0)) {
+            // Of a file with several names the first stands for all.
+            if row.link_id.is_some_and(|link| !seen.insert(link)) {
+                continue;
+            }
+            let Some(path) = clear(&row.path) else { continue };
+            if row.origin == "first_touch" {
+                self.look(&path);
+            }
+            for e in self.of.remove(&path).unwrap_or_default() {
+                writer.extents.push_as_is(&rows::Extent {
+                    order,
+                    path: row.path.clone(),
+                    offset_bytes: e.offset_bytes,
+                    len_bytes: e.len_bytes,
+                    physical_bytes: e.physical_bytes,
+                    flags: e.flags,
+                })?;
+                order += 1;
+            }
+        }
+        if self.beyond > 0 {
+            let beyond = self.beyond;
+            manifest.warnings.push(format!("{beyond} files beyond {MOST} extents were not asked where they lie"));
+        }
+        if let (Some(why), n) = (self.why, self.refused) {
+            manifest.warnings.push(format!("{n} files could not be asked where they lie: {why}"));
+        }
+        Ok(())
+    }
+}
+
+/// The extents of a file. Neither its access time nor anything else of it changes.
+fn of(path: &Path, most: usize) -> io::Result<Vec<Extent>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOATIME | OFlags::CLOEXEC;
+    // Others' files are opened so by their owner and root alone.
+    let fd = open(path, flags, Mode::empty()).or_else(|_| open(path, flags - OFlags::NOATIME, Mode::empty()))?;
+    fiemap::extents(fd, false, most)
+}
