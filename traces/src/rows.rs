@@ -9,7 +9,7 @@ table! {
     /// Two-file calls (`copy_file_range`, `sendfile`, `dup2`, `rename`, `link`) put the source in `fd`,
     /// `path`, … and the destination in `fd2`, `path2`, …, whatever the order of the call's arguments.
     /// What `flags`, `mode`, `len_bytes`, `aux` and `aux2` hold per call is tabulated in `docs/trace-format.md`.
-    pub struct Op in "ops", sorted by start_ns, id op_id, lasting dur_ns, own where source is "tool" {
+    pub struct Op in "ops", sorted by start_ns, id op_id, lasting dur_ns, own where source is "tool", late parent_op {
         /// Unique id, ascending with `start_ns` within a segment; negative until written.
         op_id: i64 as Delta,
         /// When the call was entered.
@@ -24,10 +24,13 @@ table! {
         pid: i32 as Dict,
         /// Thread id; the kernel reuses these, `task_id` is never reused.
         tid: i32 as Dict,
-        /// The kernel's system call name; of source `fault`: `fault`, `map_pages`, `dirty`.
+        /// The kernel's system call name; of source `fault`: `fault`, `map_pages`, `dirty`; of `vfs` and `lower`: `vfs_read`,
+        /// `vfs_write`, `vfs_fsync`, `vfs_fallocate`.
         op: Text as Dict,
         /// Which layer saw it: `syscall`, `io_uring` (a request to io_uring), `aio` (a request of Linux AIO), `fault` (use of mapped files),
-        /// `scm` (a descriptor that a message brought), `tool` (ioreel's own settling), `replay`.
+        /// `scm` (a descriptor that a message brought), `vfs` (the kernel's own doing: the NFS server and other threads of the
+        /// kernel's), `lower` (what an operation that is told already makes the kernel do to another file: those under an
+        /// overlay's, the file behind a loop device; counted by no total), `tool` (ioreel's own settling), `replay`.
         source: Text as Dict,
         /// `complete`; `in_flight_at_end` when the recording stopped first; `in_flight_at_start` when the call had begun before
         /// its thread was recorded: `start_ns` is then the moment from which it was; `unknown` when its end was not seen; `unreported`
@@ -69,7 +72,8 @@ table! {
         aux: Option<i64> as Dict,
         /// One more.
         aux2: Option<i64> as Dict,
-        /// A name that is no path: of an extended attribute, an ioctl request, a file system type, a mount option, a memfd.
+        /// A name that is no path: of an extended attribute, an ioctl request, a file system type, a mount option, a memfd; of
+        /// source `vfs` and `lower`, the kernel's function.
         name: Option<Text> as Dict,
         /// Bytes given or gotten beside data, where they were short enough to be taken: an attribute's value, a handle, a mount option's value.
         value: Option<Text> as Dict,
@@ -87,6 +91,8 @@ table! {
         /// Likewise: how much smaller zstd makes these bytes, in thousandths: 0 not at all, 1000 to nothing. An estimate: of a long
         /// write a part is tried.
         compressibility_permille: Option<i32> as Dict,
+        /// Of source `lower`: the operation that it was part of, where that is known; key into this table.
+        parent_op: Option<i64> as Ids,
         /// In a replay's reel: the `op_id` of the original.
         orig_op_id: Option<i64> as Delta,
         /// In a replay's reel: when the operation was to be issued; `start_ns - due_ns` is its lateness.
@@ -263,9 +269,9 @@ table! {
         tid: i32 as Dict,
         /// Task that made this one. Null for those the recording began with, except that a task there which shared its
         /// descriptors with another (a thread) has that one here; null, too, where the record of its beginning was lost: it then
-        /// starts when it was first met, and `pid` and `tid` are 0 unless its end was seen.
+        /// starts when it was first met, and `pid` and `tid` are 0 unless its end was seen. Null of threads of the kernel's.
         parent: Option<i64> as Dict,
-        /// When it was made, or 0 for those the recording began with.
+        /// When it was made, or 0 for those the recording began with; of a thread of the kernel's: when it was first met.
         start_ns: i64 as Delta,
         /// When it ended; null when it outlived the recording.
         exit_ns: Option<i64> as Delta,

@@ -309,6 +309,15 @@ impl ReelWriter {
         self.ops.push(op)
     }
 
+    /// Adds an operation, the first, with those that are part of it: each with the place of the one above it. `io`: the
+    /// first made bios.
+    pub fn push_op_tree(&mut self, ops: Vec<(rows::Op, Option<usize>)>, io: bool) -> Result<()> {
+        if let Some((op, _)) = ops.first().filter(|_| io && !self.ops.discard) {
+            self.ops.asked.push((self.ops.times.len() as u32, (op.task_id, op.start_ns)));
+        }
+        self.ops.push_together(ops)
+    }
+
     /// Adds a bio that was queued during an operation. `cause` is filled when the segment closes: operations that
     /// have ended get their ids by then.
     pub fn push_bio(&mut self, mut bio: rows::Bio, cause: Option<OpKey>) -> Result<()> {

@@ -89,11 +89,14 @@ impl Log {
     }
 
     fn op(&mut self, op: &Op, out: &mut Vec<u8>) {
+        if op.source == "lower" {
+            return self.skip("part of other operations");
+        }
         let ret = op.ret.unwrap_or(-1);
         let (action, offset, len) = match &*op.op {
-            "read" | "pread64" | "readv" | "preadv" | "preadv2" => ("read", op.offset_bytes, ret),
-            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => ("write", op.offset_bytes, ret),
-            "fsync" => ("sync", Some(0), 0),
+            "read" | "pread64" | "readv" | "preadv" | "preadv2" | "vfs_read" => ("read", op.offset_bytes, ret),
+            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "vfs_write" => ("write", op.offset_bytes, ret),
+            "fsync" | "vfs_fsync" => ("sync", Some(0), 0),
             "fdatasync" => ("datasync", Some(0), 0),
             "fallocate" if op.mode.unwrap_or(0) & PUNCH_HOLE != 0 => {
                 ("trim", op.offset_bytes, op.len_bytes.unwrap_or(0))

@@ -11,7 +11,7 @@ use super::{
 use crate::manifest::{Kind, Manifest};
 
 /// Words of `ops.source`.
-const SOURCES: &[&str] = &["syscall", "tool", "replay", "aio", "scm", "io_uring", "fault"];
+const SOURCES: &[&str] = &["syscall", "tool", "replay", "aio", "scm", "io_uring", "fault", "vfs", "lower"];
 /// Words of `ops.state`.
 const STATES: &[&str] = &["complete", "in_flight_at_end", "in_flight_at_start", "unknown", "unreported"];
 /// Words of `block.op` and `bio.op`.
@@ -258,7 +258,8 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
         }
     }
     references(batch, place, "file", "files", &mut known.files)?;
-    references(batch, place, "file2", "files", &mut known.files)
+    references(batch, place, "file2", "files", &mut known.files)?;
+    references(batch, place, "parent_op", "ops", &mut known.ops)
 }
 
 /// Ids are there, not negative, and met once in the reel.

@@ -50,6 +50,8 @@ pub struct TableWriter<R: Row> {
     /// Waiting rows whose ids others ask for, and those that have got them.
     pub(super) asked: Vec<(u32, OpKey)>,
     pub(super) named: Vec<(OpKey, i64)>,
+    /// Waiting rows that are to refer to another waiting row.
+    under: Vec<(u32, u32)>,
     tap: Option<Tap<R>>,
     /// Rows end here.
     pub(super) discard: bool,
@@ -85,6 +87,7 @@ impl<R: Row> TableWriter<R> {
             names: None,
             asked: Vec::new(),
             named: Vec::new(),
+            under: Vec::new(),
             tap: None,
             discard: false,
         }
@@ -93,6 +96,23 @@ impl<R: Row> TableWriter<R> {
     /// Shows every row from now on to `tap`, before its names are mapped.
     pub fn tap(&mut self, tap: Tap<R>) {
         self.tap = Some(tap);
+    }
+
+    /// Adds rows that belong together, so that they come into one segment: each with the place of the one it refers to.
+    pub(super) fn push_together(&mut self, rows: Vec<(R, Option<usize>)>) -> Result<()> {
+        let first = self.times.len();
+        for (i, (mut row, above)) in rows.into_iter().enumerate() {
+            if let Some(Tap(tap)) = &self.tap {
+                tap(&row);
+            }
+            if self.discard {
+                continue;
+            }
+            self.map_names(&mut row);
+            self.add(&row);
+            self.under.extend(above.map(|above| ((first + i) as u32, (first + above) as u32)));
+        }
+        if self.is_full() { self.flush() } else { Ok(()) }
     }
 
     /// Adds a row; closes the segment when it is full.
@@ -242,6 +262,7 @@ impl<R: Row> TableWriter<R> {
         }
         R::clear(&mut self.columns);
         self.asked.clear();
+        self.under.clear();
         self.times.clear();
         self.to_ns = i64::MIN;
         self.events = 0;
@@ -259,6 +280,13 @@ impl<R: Row> TableWriter<R> {
         let order = sorted.as_deref();
         let from_ns = times[order.map_or(0, |o| o[0] as usize)];
         R::assign_ids(&mut self.columns, order, &mut self.next_id);
+        if !self.under.is_empty() {
+            let mut to = vec![None; self.times.len()];
+            for (row, above) in self.under.drain(..) {
+                to[row as usize] = R::id_of(&self.columns, above);
+            }
+            R::refer(&mut self.columns, to);
+        }
         let columns = &self.columns;
         let ids = self.asked.drain(..).filter_map(|(row, key)| Some((key, R::id_of(columns, row)?)));
         self.named.extend(ids);

@@ -356,3 +356,40 @@ fn a_dead_writer_leaves_its_closed_segments_and_the_first_manifest() {
     assert!(reel.manifest.segments.is_empty());
     assert!(path.join("ops/000001.parquet").exists() && !path.join("ops/000002.parquet").exists());
 }
+
+/// Parts of an operation lead to it, wherever segments end and in whatever order their starts make them stand.
+#[test]
+fn parts_of_operations_name_them() {
+    let (_dir, path) = place();
+    let mut w = ReelWriter::create(&path, &manifest(), small_segments()).unwrap();
+    w.tasks.push(common::task(1, None)).unwrap();
+    let part = |start_ns| Op { source: "lower".into(), op: "vfs_read".into(), file: None, ..op(start_ns) };
+    for i in (0..500).rev() {
+        let whole = Op { file: None, ..op(i * 1000) };
+        match i % 3 {
+            0 => w.ops.push(whole).unwrap(),
+            1 => w.push_op_tree(vec![(whole, None)], true).unwrap(),
+            // The second part is one of the first.
+            _ => w
+                .push_op_tree(
+                    vec![(whole, None), (part(i * 1000 + 10), Some(0)), (part(i * 1000 + 20), Some(1))],
+                    false,
+                )
+                .unwrap(),
+        }
+    }
+    w.close(manifest()).unwrap();
+    let reel = Reel::open(&path).unwrap();
+    let report = validate(&path, false).unwrap();
+    assert!(!report.problems.iter().any(|p| format!("{p:?}").contains("parent_op")), "{:?}", report.problems);
+    let rows: Vec<Op> = reel.rows::<Op>().map(Result::unwrap).collect();
+    let by_id: std::collections::HashMap<i64, &Op> = rows.iter().map(|o| (o.op_id, o)).collect();
+    let mut parts = 0;
+    for row in &rows {
+        let above = row.parent_op.map(|id| by_id[&id].start_ns);
+        let expected = (row.source == *"lower").then(|| row.start_ns - 10);
+        assert_eq!(above, expected, "{}", row.start_ns);
+        parts += i64::from(above.is_some());
+    }
+    assert_eq!((rows.len(), parts), (500 + 2 * 166, 2 * 166));
+}
