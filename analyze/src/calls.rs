@@ -33,10 +33,10 @@ impl Kind {
     /// The kind of a system call, by the kernel's name.
     pub fn of(op: &str) -> Self {
         match op {
-            "read" | "pread64" | "readv" | "preadv" | "preadv2" => Self::Read,
-            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => Self::Write,
+            "read" | "pread64" | "readv" | "preadv" | "preadv2" | "vfs_read" => Self::Read,
+            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "vfs_write" => Self::Write,
             "copy_file_range" | "sendfile" | "sendfile64" | "splice" => Self::Copy,
-            "fsync" | "fdatasync" | "sync_file_range" | "msync" | "sync" | "syncfs" => Self::Sync,
+            "fsync" | "fdatasync" | "sync_file_range" | "msync" | "sync" | "syncfs" | "vfs_fsync" => Self::Sync,
             "lseek" | "dup" | "dup2" | "dup3" | "fcntl" | "flock" | "pidfd_getfd" | "scm_rights" | "sendmsg"
             | "recvmsg" | "sendmmsg" | "recvmmsg" | "umask" | "chroot" | "pivot_root" | "getcwd" | "mmap"
             | "munmap" | "mremap" | "madvise" | "mincore" | "remap_file_pages" | "readahead" | "fadvise64"
@@ -103,7 +103,8 @@ impl Call<'_> {
 const COLUMNS: [&str; 12] =
     ["op_id", "start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "offset_bytes", "aux", "ret"];
 
-/// Calls `each` with every operation, in the order of the segments. Memory: one batch.
+/// Calls `each` with every operation, in the order of the segments, but for those that are part of others on other
+/// files (source `lower`): what they move has been counted. Memory: one batch.
 ///
 /// # Errors
 /// When the reel cannot be read.
@@ -154,10 +155,15 @@ pub(crate) fn each_call_settled(reel: &Reel, mut each: impl FnMut(&Call<'_>, i64
             column.iter().map(|t| t.as_ref().is_some_and(|t| *t == *text)).collect::<Vec<bool>>()
         };
         let (by_tool, complete) = (equals(sources, "tool"), equals(states, "complete"));
+        let lower = equals(sources, "lower");
         let in_flight = equals(states, "in_flight_at_end");
         for i in 0..batch.num_rows() {
             let Some((op, kind, op_index)) = op.key(i).and_then(|k| names.get(k).copied().flatten()) else { continue };
             let is = |which: &[bool], key: Option<usize>| key.and_then(|k| which.get(k).copied()).unwrap_or(false);
+            // The same bytes, and the same time, a second time.
+            if is(&lower, source.key(i)) {
+                continue;
+            }
             let call = Call {
                 op_id: <i64 as Cell>::get(&op_id, i),
                 op,

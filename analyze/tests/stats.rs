@@ -313,3 +313,42 @@ fn a_reel_of_more_devices_than_there_are_is_told_in_part_and_says_of_how_much() 
     let told: u64 = stats.devices.iter().flat_map(|d| &d.dispatched).map(|(_, n)| n).sum();
     assert_eq!((told, stats.requests_not_told), (MOST_DEVICES as u64 + 96, 10_000 - MOST_DEVICES as u64 - 96));
 }
+
+/// What the kernel does by itself counts; what is part of a call on another file has been counted with the call.
+#[test]
+fn bytes_are_counted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let r = reel(dir.path(), S, |w| {
+        for i in 0..10 {
+            let row = |op: &str, source: &str, at: i64, file: i64| Op {
+                op_id: -1,
+                start_ns: i * 10 * MS + at,
+                dur_ns: MS,
+                op: op.into(),
+                source: source.into(),
+                state: "complete".into(),
+                file: Some(file),
+                ret: Some(4096),
+                ..Op::default()
+            };
+            let parts = vec![(row("write", "syscall", 0, 1), None), (row("vfs_write", "lower", 1, 2), Some(0))];
+            w.push_op_tree(parts, false).unwrap();
+            w.ops.push(row("vfs_write", "lower", 2 * MS, 3)).unwrap();
+            w.ops.push(row("vfs_write", "vfs", 4 * MS, 4)).unwrap();
+            w.ops.push(row("vfs_read", "vfs", 6 * MS, 4)).unwrap();
+        }
+        for file in 1..=4 {
+            w.files.push(File { file, kind: "regular".into(), ..File::default() }).unwrap();
+        }
+    });
+    let summary = ioreel_analyze::Summary::of(&r, 10).unwrap();
+    let found: Vec<_> = summary.operations.iter().map(|o| (o.op.as_str(), o.count, o.bytes)).collect();
+    assert_eq!(found.len(), 3, "{found:?}");
+    for op in ["write", "vfs_write", "vfs_read"] {
+        assert!(found.contains(&(op, 10, 40960)), "{found:?}");
+    }
+    let files: HashSet<i64> = summary.files_by_bytes.iter().map(|f| f.file).collect();
+    assert_eq!(files, HashSet::from([1, 4]));
+    assert_eq!((summary.total.totals.read_bytes, summary.total.totals.write_bytes), (40960, 2 * 40960));
+    assert_eq!(Stats::of(&r, &Scope::default()).unwrap().operations.unwrap().ops, 30);
+}

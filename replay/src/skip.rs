@@ -57,6 +57,8 @@ pub enum Skip {
     Touch,
     /// A descriptor that a message brought.
     Message,
+    /// Of the kernel's own doing, or part of what is issued again anyhow.
+    Kernel,
     /// Seen by something else than the calls, requests and touches that a replay makes.
     OtherLayer,
 }
@@ -69,6 +71,7 @@ impl Skip {
             "aio" => Self::Aio,
             "fault" => Self::Touch,
             "scm" => Self::Message,
+            "vfs" | "lower" => Self::Kernel,
             _ => Self::OtherLayer,
         }
     }
@@ -103,6 +106,7 @@ impl Skip {
             Self::Aio => "request of Linux AIO",
             Self::Touch => "touch of mapped memory",
             Self::Message => "descriptor that a message brought",
+            Self::Kernel => "by the kernel itself",
             Self::OtherLayer => "by another layer",
         }
     }

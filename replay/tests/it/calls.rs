@@ -248,3 +248,20 @@ fn what_cannot_be_done_here_is_told_with_its_share() {
     assert_eq!((v.results.classes.unsupported, v.faithful), (1, false), "{:#?}", v.results);
     assert!(v.sentence.contains("1 calls (33.33 %) cannot be done on this file system: 1 FIBMAP"), "{}", v.sentence);
 }
+
+/// What the kernel did by itself, or below a call, recurs when the call does: issued as well it would happen twice.
+#[test]
+fn the_kernels_own_doing_is_left_out() {
+    let mut d = start();
+    d.create(1, "f", 1, 3);
+    let o = d.fd(1, "write", 3, 4096);
+    (o.len_bytes, o.offset_bytes, o.file) = (Some(4096), Some(0), Some(1));
+    for (source, task) in [("lower", 1), ("lower", 77), ("vfs", 77)] {
+        let o = d.op(task, "vfs_write", 8192);
+        (o.source, o.file) = (source.into(), Some(1));
+        (o.offset_bytes, o.len_bytes) = (Some(4096), Some(8192));
+    }
+    let (dir, report) = replay(d);
+    assert_eq!(report.summary.skipped.get("by the kernel itself"), Some(&3), "{:?}", report.summary.skipped);
+    assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 4096);
+}
