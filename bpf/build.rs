@@ -5,8 +5,12 @@ use std::{env, error::Error, path::PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 /// One BPF object: its source below `src/bpf` and the skeleton's file name.
-const OBJECTS: &[(&str, &str)] =
-    &[("ioreel.bpf.c", "ioreel.skel.rs"), ("empty.bpf.c", "empty.skel.rs"), ("ksyms.bpf.c", "ksyms.skel.rs")];
+const OBJECTS: &[(&str, &str)] = &[
+    ("ioreel.bpf.c", "ioreel.skel.rs"),
+    ("empty.bpf.c", "empty.skel.rs"),
+    ("ksyms.bpf.c", "ksyms.skel.rs"),
+    ("fentry.bpf.c", "fentry.skel.rs"),
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);

@@ -20,7 +20,7 @@ use clap::ArgGroup;
 use ioreel_capture::{
     contents::Content,
     filter::Filter,
-    record::{Config, Herald, Layers, Moment, Observer, Progress, Target, record, wait_for},
+    record::{Backend, Config, Herald, Layers, Moment, Observer, Progress, Target, record, wait_for},
     session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
 };
 use ioreel_traces::text;
@@ -78,6 +78,11 @@ pub(crate) struct Args {
     /// Records only operations, not what reaches the disks
     #[arg(long, conflicts_with = "device", help_heading = "Filters")]
     ops_only: bool,
+    /// By which kinds of the kernel's programs. With fentry also what the kernel does to files by itself: its threads (the NFS
+    /// server, workers of loop devices; with --all), and what is below recorded calls (the files under an overlay's). auto:
+    /// of that what its threads do, with --all, where the kernel allows it; see `ioreel doctor`
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    backend: Programs,
     /// What to wait for after the last task has ended
     #[arg(long, value_name = "HOW", default_value = "sync")]
     settle: Settle,
@@ -128,6 +133,26 @@ pub(crate) struct Args {
 const NOTES: &str = "\
 The command's input, output and exit status pass through (128 + signal when it was killed); 1 when ioreel
 itself fails. Ctrl-C ends command and recording; the reel is whole.";
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Programs {
+    /// Tracepoints and, with --all, functions of the kernel's
+    Auto,
+    /// Tracepoints alone
+    Tracepoint,
+    /// Tracepoints and functions of the kernel's
+    Fentry,
+}
+
+impl Programs {
+    fn backend(self) -> Backend {
+        match self {
+            Self::Auto => Backend::Auto,
+            Self::Tracepoint => Backend::Tracepoint,
+            Self::Fentry => Backend::Fentry,
+        }
+    }
+}
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Settle {
@@ -287,6 +312,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         content: args.content.content(),
         waits: args.waits.then_some(WaitsPlan { min_ns: waits_min_ns, user_stacks: args.user_stacks }),
         layers,
+        backend: args.backend.backend(),
         filter,
         observer: shown.then(|| Observer(Arc::new(status_line))),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },

@@ -35,6 +35,7 @@ use crate::{
     sieve::Sieve,
     start::Start,
     uring::Uring,
+    vfs::Below,
     waits::Waits,
     wire::{Record, Tail},
 };
@@ -200,6 +201,8 @@ pub(crate) struct Assembler {
     pub(crate) blocks: Blocks,
     /// Requests to io_uring.
     pub(crate) uring: Uring,
+    /// What was part of operations that have not ended.
+    pub(crate) below: Below,
     /// Words of rows about mapped files.
     pub(crate) faults: fault::Words,
 }
@@ -256,6 +259,7 @@ impl Assembler {
             sharing: HashMap::new(),
             blocks: Blocks::default(),
             uring: Uring::default(),
+            below: Below::default(),
             faults: fault::Words::default(),
         }
     }
@@ -313,6 +317,7 @@ impl Assembler {
             Record::Rq(rec) => self.rq(&rec),
             Record::Fault(rec) => self.fault(&rec),
             Record::Cache(rec) => self.cache(&rec),
+            Record::Vfs(rec) => self.vfs(&rec),
             Record::Content(rec, bytes) => {
                 self.content(&rec, bytes);
                 Ok(())
@@ -500,6 +505,9 @@ impl Assembler {
     pub(crate) fn write(&mut self, op: Op, other: bool, io: bool) -> Result<bool> {
         self.task_met(op.task_id as u32, (op.start_ns + self.t0_ns) as u64);
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
+        if let Some(below) = self.below.of(&op) {
+            return self.write_tree(op, below, other, io);
+        }
         let Some(sieve) = &mut self.sieve else {
             self.counts.ops += 1;
             return if io { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }.map(|()| true);
@@ -647,6 +655,7 @@ impl Assembler {
         for op in self.aio.take_unknown() {
             self.push(op)?;
         }
+        self.rest_below()?;
         let mut lives: Vec<Life> = std::mem::take(&mut self.tasks).into_values().collect();
         lives.sort_by_key(|l| l.row.task_id);
         for life in lives {

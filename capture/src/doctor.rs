@@ -8,9 +8,9 @@ use serde::Serialize;
 use crate::{
     CaptureError,
     contents::Content,
-    host,
+    fentry, host,
     probes::Missing,
-    session::{Plan, Program, Session, Storage, Targets, WaitsPlan},
+    session::{Plan, Program, Session, Storage, Targets, Vfs, WaitsPlan},
     symbols,
 };
 
@@ -51,7 +51,7 @@ impl Check {
 
 /// Looks at everything a recording and a replay need.
 pub fn examine() -> Vec<Check> {
-    let mut checks = vec![kernel(), btf(), capabilities(), lockdown(), rings(), probes(), symbols()];
+    let mut checks = vec![kernel(), btf(), capabilities(), lockdown(), rings(), probes(), functions(), symbols()];
     checks.extend(file_systems());
     checks.push(replay());
     checks
@@ -125,11 +125,13 @@ fn rings() -> Check {
 
 /// Every program that any recording uses: with all options, no program is larger than here.
 fn everything() -> Plan {
+    let allows_fentry = fentry::attempt().is_ok();
     Plan {
         target: Targets::Cgroup(0),
         fixed_devices: true,
         waits: Some(WaitsPlan { min_ns: 0, user_stacks: true }),
         cache: true,
+        vfs: Vfs { kernel: allows_fentry, below: allows_fentry },
         content: Content::Full,
         lossless: true,
         ..Plan::default()
@@ -175,6 +177,20 @@ fn probes() -> Check {
             Verdict::Missing,
             e.to_string(),
             "needs Linux 6.1 or newer with BTF tracepoints; `ioreel -vv doctor` shows the verifier's log",
+        ),
+    }
+}
+
+fn functions() -> Check {
+    let what = "kernel functions (fentry)";
+    match fentry::attempt() {
+        Ok(()) => Check::ok(what, "allowed: --backend fentry records what the kernel does to files by itself"),
+        Err(why) => Check::not(
+            what,
+            Verdict::Limited,
+            format!("refused: {why}"),
+            "the NFS server, loop devices and files under overlays go unrecorded; stock distribution kernels allow it \
+             (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)",
         ),
     }
 }

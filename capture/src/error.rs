@@ -53,6 +53,15 @@ pub enum CaptureError {
         /// What would do.
         least_mib: usize,
     },
+    /// `--backend fentry` where it cannot be had.
+    #[error(
+        "--backend fentry: the kernel refuses programs on its functions ({why}); record with --backend tracepoint, or on a \
+         stock distribution kernel; `ioreel doctor` says more"
+    )]
+    NoFentry {
+        /// The kernel's reason.
+        why: String,
+    },
     /// `--lossless` in a container.
     #[error(
         "--lossless: process ids here are not the kernel's (a container's own name space), so stopped processes could not be resumed; run it on the host"

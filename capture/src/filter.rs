@@ -14,7 +14,7 @@ use glob::{MatchOptions, Pattern};
 use ioreel_bpf::types::rodata;
 use ioreel_traces::text;
 
-use crate::{CaptureError, calls};
+use crate::{CaptureError, calls, vfs};
 
 /// Names, and users, that can be asked for at once: the probes compare them one by one.
 pub const MAX_WORDS: usize = 8;
@@ -23,10 +23,10 @@ const COMM_BYTES: usize = 15;
 
 /// Classes of calls that `--op` takes beside names.
 const CLASSES: &[(&str, &[&str])] = &[
-    ("read", &["read", "pread64", "readv", "preadv", "preadv2"]),
-    ("write", &["write", "pwrite64", "writev", "pwritev", "pwritev2"]),
+    ("read", &["read", "pread64", "readv", "preadv", "preadv2", "vfs_read"]),
+    ("write", &["write", "pwrite64", "writev", "pwritev", "pwritev2", "vfs_write"]),
     ("copy", &["copy_file_range", "sendfile", "splice", "tee", "vmsplice"]),
-    ("sync", &["fsync", "fdatasync", "sync_file_range", "msync", "sync", "syncfs"]),
+    ("sync", &["fsync", "fdatasync", "sync_file_range", "msync", "sync", "syncfs", "vfs_fsync"]),
     ("map", &["mmap", "munmap", "mremap", "madvise", "process_madvise"]),
 ];
 /// All calls of no other class.
@@ -262,6 +262,11 @@ fn uid(user: &str) -> Result<u32, CaptureError> {
 }
 
 /// Names of calls by names, patterns and classes, separated by commas.
+/// All that `op` can be of calls and of the kernel's own doing.
+fn all_names() -> impl Iterator<Item = &'static str> {
+    calls::all().map(|c| c.name).chain(vfs::WORDS)
+}
+
 fn calls_named(words: &[String]) -> Result<BTreeSet<&'static str>, CaptureError> {
     let mut out = BTreeSet::new();
     let classed = |name: &str| CLASSES.iter().any(|(_, names)| names.contains(&name));
@@ -269,8 +274,7 @@ fn calls_named(words: &[String]) -> Result<BTreeSet<&'static str>, CaptureError>
         let pattern = Pattern::new(word).map_err(|e| bad("--op", word, e.msg))?;
         let class = CLASSES.iter().find(|(class, _)| *class == word).map(|(_, names)| *names);
         let before = out.len();
-        let names = calls::all().map(|c| c.name);
-        out.extend(names.filter(|name| match class {
+        out.extend(all_names().filter(|name| match class {
             Some(class) => class.contains(name),
             None if word == META => !classed(name),
             None => pattern.matches(name),
@@ -315,7 +319,7 @@ mod tests {
     fn every_call_is_in_one_class() {
         let all: usize =
             CLASSES.iter().map(|(c, _)| *c).chain([META]).map(|c| ops(c).map_or(0, |names| names.len())).sum();
-        let names: BTreeSet<_> = calls::all().map(|c| c.name).collect();
+        let names: BTreeSet<_> = all_names().collect();
         assert_eq!(all, names.len());
     }
 

@@ -55,8 +55,8 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     let (own_rq, backing_rq) = books.hidden(|l| l.hidden_rq);
     let (own_bio, backing_bio) = books.hidden(|l| l.hidden_bio);
     let (mut ops_seen, mut ops_lost) = books.class(rec_class::CLASS_OPS);
-    // Requests to io_uring and touches of mapped files are rows of the same table.
-    for class in [rec_class::CLASS_URING, rec_class::CLASS_FAULT] {
+    // Requests to io_uring, touches of mapped files and what the kernel does by itself are rows of the same table.
+    for class in [rec_class::CLASS_URING, rec_class::CLASS_FAULT, rec_class::CLASS_VFS] {
         let (seen, lost) = books.class(class);
         ops_seen += seen;
         ops_lost += lost;
@@ -67,7 +67,8 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     let sifted = assembler.sieve.as_ref().map_or(0, Sieve::left_out);
     let in_kernel = books.sum(|l| l.left_out.iter().sum());
     // These had come as records.
-    let dropped_here = unplaced + refused + sifted;
+    let orphans = assembler.below.left_out;
+    let dropped_here = unplaced + refused + sifted + orphans;
     let seen = ops_seen + in_flight - dropped_here;
     enter("ops", (seen, ops_lost), dropped_here + in_kernel, syscall_rows.min(counts.ops), counts.ops);
     enter(
@@ -162,6 +163,8 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
         left_out("io_uring requests, touches of mappings and the like left out by filters, by the recorder", others);
         left_out("openings, copies and closings of descriptors that nothing else kept uses", context);
     }
+    left_out("operations below others that filters left out", orphans);
+    left_out("operations of the kernel's own not followed for want of memory", books.sum(|l| l.vfs_unfollowed));
     left_out("unmappings of memory that is no recorded file's", unplaced);
     left_out("records of unknown form", counts.strange);
     for probe in &manifest.probes {

@@ -22,6 +22,8 @@ pub enum Group {
     Cache,
     /// Moves between control groups.
     Moves,
+    /// What the kernel does to files by itself.
+    Vfs,
 }
 
 /// A probe that may be absent.
@@ -115,6 +117,9 @@ pub(crate) fn has_perf_calls() -> bool {
 /// What `task_moved` goes through the threads of a process by.
 const TASK_ITERATOR: &str = "bpf_iter_task_new";
 
+/// Tells of the end of threads of the kernel's.
+const VFS_TASKS: &str = "vfs_task_exit";
+
 /// Of these sets of programs one must fit, or what they are for is not recorded.
 const ONE_OF: &[(&[&str], Group, &str)] = &[
     (&["uring_submit", "uring_submit_old"], Group::Uring, "io_uring requests"),
@@ -145,6 +150,41 @@ impl Missing {
         }
     }
 }
+
+/// Entry and exit of a function that the kernel itself calls.
+struct Function {
+    name: &'static str,
+    programs: &'static [&'static str],
+    arguments: usize,
+    /// What is not recorded without them.
+    what: &'static str,
+}
+
+const fn function(
+    name: &'static str,
+    programs: &'static [&'static str],
+    arguments: usize,
+    what: &'static str,
+) -> Function {
+    Function { name, programs, arguments, what }
+}
+
+const READS: &str = "some of the kernel's own reads";
+const WRITES: &str = "some of the kernel's own writes";
+/// Their arguments have been these from 6.1 to 7.3.
+const FUNCTIONS: &[Function] = &[
+    function("vfs_iter_read", &["vfs_iter_read_in", "vfs_iter_read_out"], 4, READS),
+    function("vfs_iter_write", &["vfs_iter_write_in", "vfs_iter_write_out"], 4, WRITES),
+    function("vfs_iocb_iter_read", &["vfs_iocb_read_in", "vfs_iocb_read_out"], 3, READS),
+    function("vfs_iocb_iter_write", &["vfs_iocb_write_in", "vfs_iocb_write_out"], 3, WRITES),
+    function("splice_direct_to_actor", &["vfs_splice_in", "vfs_splice_out"], 3, READS),
+    // 6.1 has none, and needs none.
+    function("vfs_splice_read", &["vfs_splice_read_in", "vfs_splice_read_out"], 5, ""),
+    function("__kernel_read", &["vfs_kernel_read_in", "vfs_kernel_read_out"], 4, READS),
+    function("__kernel_write_iter", &["vfs_kernel_write_in", "vfs_kernel_write_out"], 3, WRITES),
+    function("vfs_fsync_range", &["vfs_fsync_in", "vfs_fsync_out"], 4, "the kernel's own fsyncs"),
+    function("vfs_fallocate", &["vfs_fallocate_in", "vfs_fallocate_out"], 4, "the kernel's own allocations"),
+];
 
 /// Programs that a recording can do without when the kernel refuses one of them, with the tracepoint and what is then
 /// not recorded.
@@ -188,6 +228,9 @@ pub(crate) fn when_refused(program: &str, why: &str, ops: bool) -> Option<Missin
     }
     if let Some(o) = OPTIONAL.iter().find(|o| o.program == program) {
         return Some(missing(std::slice::from_ref(&o.program), o.tracepoint, o.without?));
+    }
+    if let Some(f) = FUNCTIONS.iter().find(|f| f.programs.contains(&program)) {
+        return Some(missing(f.programs, f.name, if f.what.is_empty() { READS } else { f.what }));
     }
     if BLOCK[..BLOCK_NEEDED].contains(&program) {
         return ops.then(|| missing(BLOCK, "block_rq_complete", "bios and requests"));
@@ -237,6 +280,17 @@ pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) ->
         leave_out(object, std::slice::from_ref(&moved));
         missing.push((moved, Group::Moves));
     }
+    for f in FUNCTIONS {
+        let fits = btf.as_ref().is_some_and(|btf| function_arguments(btf, f.name) == Some(f.arguments));
+        if !fits || !wanted(Group::Vfs) {
+            let absent = Missing { tracepoint: f.name, what: f.what, refused: None, programs: f.programs };
+            leave_out(object, std::slice::from_ref(&absent));
+            if !f.what.is_empty() {
+                missing.push((absent, Group::Vfs));
+            }
+        }
+    }
+    object.progs_mut().filter(|p| p.name() == VFS_TASKS).for_each(|mut p| p.set_autoload(wanted(Group::Vfs)));
     missing.retain(|(_, group)| wanted(*group));
     missing.into_iter().map(|(m, _)| m).collect()
 }

@@ -25,7 +25,7 @@ use ioreel_traces::{
     text,
 };
 
-pub use config::{Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target};
+pub use config::{Backend, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target};
 pub use copies::unused;
 pub use limits::{End, Limits, MinFree};
 pub(crate) use setup::hide_backing_files;
@@ -88,7 +88,8 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         return Err(CaptureError::NoKill);
     }
 
-    let mut manifest = Manifest::new(Kind::Recording, "tracepoint");
+    let vfs = config.backend.plan(&config.target, config.layers)?;
+    let mut manifest = Manifest::new(Kind::Recording, if vfs.any() { "fentry" } else { "tracepoint" });
     manifest.host = host::host();
     manifest.filters.clone_from(&config.filters);
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
@@ -120,6 +121,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         ops: true,
         waits: config.waits,
         cache: config.cache,
+        vfs,
         content: config.content,
         calls: config.layers != Layers::Block,
         block: config.layers != Layers::Operations,

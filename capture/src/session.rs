@@ -23,7 +23,7 @@ mod rings;
 mod tables;
 mod trial;
 
-pub use plan::{DEFAULT_WAITS_MIN_NS, Plan, Targets, WaitsPlan};
+pub use plan::{DEFAULT_WAITS_MIN_NS, Plan, Targets, Vfs, WaitsPlan};
 pub use programs::Program;
 use rings::{CpuRing, RingSizes, half_of};
 pub use rings::{DEFAULT_RING_BYTES, default_ring_bytes};
@@ -147,7 +147,7 @@ impl<'obj> Session<'obj> {
         if host::is_confidential() {
             return Err(CaptureError::Confidential);
         }
-        libbpf_rs::set_print(Some((PrintLevel::Debug, log_line)));
+        quiet();
         let [first, second] = &mut storage.0;
         match Self::attempt(plan, first, &[]) {
             Ok(session) => Ok(session),
@@ -195,6 +195,10 @@ impl<'obj> Session<'obj> {
             let sets = uring::sets();
             rodata.dirtying_calls = fault::dirtying_calls();
             rodata.cache_wanted = plan.cache;
+            (rodata.vfs_kernel, rodata.vfs_below) = (plan.vfs.kernel, plan.vfs.below);
+            for (slot, work) in rodata.vfs_works.iter_mut().zip(&end_ios.works) {
+                *slot = *work;
+            }
             rodata.uring_rows = sets.rows;
             rodata.uring_fd_ops = sets.fd;
             rodata.uring_dir_ops = sets.dir;
@@ -212,6 +216,7 @@ impl<'obj> Session<'obj> {
         let mut missing = probes::choose(open.open_object_mut(), &|group| match group {
             probes::Group::Uring | probes::Group::Fault => plan.ops,
             probes::Group::Cache => plan.cache,
+            probes::Group::Vfs => plan.ops && plan.calls && plan.vfs.any(),
             probes::Group::Moves => matches!(plan.target, Targets::Cgroup(_)),
         });
         if !plan.ops {
@@ -454,6 +459,11 @@ impl<'obj> Session<'obj> {
             .map(|v| unsafe { v.as_ptr().cast::<cpu_ledger>().read_unaligned() })
             .collect())
     }
+}
+
+/// Lets libbpf say what it has to say into the log.
+pub(crate) fn quiet() {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, log_line)));
 }
 
 /// libbpf's own words, the verifier's log among them. Failures come back as errors as well, so even its

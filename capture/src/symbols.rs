@@ -4,7 +4,7 @@ use std::fs;
 
 use ioreel_bpf::{
     ksyms,
-    types::{end_io, end_io_desc},
+    types::{end_io, end_io_desc, work_desc, work_kind},
 };
 
 /// Functions a bio's `bi_end_io` may be, the most frequent first: the probes compare in this order. Names are those
@@ -60,11 +60,20 @@ const NEEDED: &[&[&str]] = &[
     &["submit_bio_wait_endio", "bio_wait_end_io"],
 ];
 
+/// Functions of work that threads of the kernel's do for others (`drivers/block/loop.c`, `fs/aio.c`).
+const WORKS: &[(&str, work_kind)] = &[
+    ("loop_workfn", work_kind::WORK_LOOP),
+    ("loop_rootcg_workfn", work_kind::WORK_LOOP),
+    ("aio_fsync_work", work_kind::WORK_TOLD),
+];
+
 /// What is known of `bi_end_io` functions, in the probes' form.
 #[derive(Debug)]
 pub(crate) struct EndIos {
     /// Addresses and meanings, the most frequent first, at most as many as the probes take.
     pub(crate) known: Vec<end_io_desc>,
+    /// What work is known by, likewise.
+    pub(crate) works: Vec<work_desc>,
     /// Why less will be told apart, if so.
     pub(crate) warning: Option<String>,
     /// This process's number as the kernel counts, whatever name space it is in.
@@ -73,7 +82,7 @@ pub(crate) struct EndIos {
 
 /// Asks the kernel's symbol iterator, and where it is refused /proc/kallsyms.
 pub(crate) fn end_ios() -> EndIos {
-    let names: Vec<&str> = END_IOS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = END_IOS.iter().map(|(name, _)| *name).chain(WORKS.iter().map(|(name, _)| *name)).collect();
     let own = std::process::id();
     let (found, own_tgid) = match ksyms::ask(&names) {
         Ok(told) => (told.addresses, if told.own_tgid == 0 { own } else { told.own_tgid }),
@@ -94,7 +103,11 @@ pub(crate) fn end_ios() -> EndIos {
         let same = found.iter().filter(move |(known, _)| known == name);
         same.map(move |(_, address)| end_io_desc { address: *address, kind: u64::from(kind.0) })
     });
-    EndIos { known: known.collect(), warning, own_tgid }
+    let works = WORKS.iter().flat_map(|(name, kind)| {
+        let same = found.iter().filter(move |(known, _)| known == name);
+        same.map(move |(_, address)| work_desc { address: *address, kind: u64::from(kind.0) })
+    });
+    EndIos { works: works.collect(), known: known.collect(), warning, own_tgid }
 }
 
 fn from_proc(names: &[&str]) -> Vec<(String, u64)> {

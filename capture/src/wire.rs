@@ -5,7 +5,7 @@ use std::mem::size_of;
 use ioreel_bpf::types::{
     op_tail, rec_aio, rec_aio_end, rec_bio, rec_cache, rec_content, rec_exec, rec_fault, rec_fd, rec_file, rec_hdr,
     rec_map, rec_op, rec_passed, rec_place, rec_rq, rec_task, rec_type, rec_uring, rec_uring_paths, rec_uring_ring,
-    rec_wait,
+    rec_vfs, rec_wait,
 };
 
 /// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
@@ -53,6 +53,8 @@ pub enum Record<'a> {
     Fault(rec_fault),
     /// Something happened in the page cache.
     Cache(rec_cache),
+    /// The kernel did something to a file by itself.
+    Vfs(rec_vfs),
     /// Bytes that a write wrote.
     Content(rec_content, &'a [u8]),
     /// A request to io_uring ended.
@@ -121,6 +123,8 @@ unsafe impl Plain for rec_aio_end {}
 unsafe impl Plain for rec_fault {}
 // SAFETY: as above.
 unsafe impl Plain for rec_cache {}
+// SAFETY: as above.
+unsafe impl Plain for rec_vfs {}
 // SAFETY: as above.
 unsafe impl Plain for rec_uring {}
 // SAFETY: as above.
@@ -248,6 +252,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         rec_type::REC_AIO_END => Record::AioEnd(take(bytes)?.0),
         rec_type::REC_FAULT => Record::Fault(take(bytes)?.0),
         rec_type::REC_CACHE => Record::Cache(take(bytes)?.0),
+        rec_type::REC_VFS => Record::Vfs(take(bytes)?.0),
         rec_type::REC_CONTENT => {
             let (rec, bytes) = take::<rec_content>(bytes)?;
             Record::Content(rec, bytes)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The recorder's probes. Only BTF tracepoints and iterators: they need no kprobe or fentry, and unlike
+ * The recorder's probes. BTF tracepoints and iterators: they need no kprobe or fentry, and unlike
  * perf tracepoints they are skipped only when they interrupt themselves. Two perf tracepoints stand in for those of
- * calls where that is not enough: see turns.bpf.h.
+ * calls where that is not enough: see turns.bpf.h. What only functions' entries and exits tell (vfs.bpf.h) is beside
+ * them, on kernels that allow it.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -31,5 +32,6 @@
 #include "waits.bpf.h"
 #include "block.bpf.h"
 #include "cache.bpf.h"
+#include "vfs.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -67,6 +67,11 @@ struct wire_types {
 	enum cache_event cache_event;
 	struct rec_cache cache;
 	struct rec_content content;
+	enum vfs_fn vfs_fn;
+	enum vfs_flags vfs_flags;
+	struct rec_vfs vfs;
+	enum work_kind work_kind;
+	struct work_desc work;
 };
 struct wire_types wire_types = {};
 

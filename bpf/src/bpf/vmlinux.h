@@ -346,6 +346,24 @@ struct kiocb {
 	long long ki_pos;
 };
 
+struct iov_iter {
+	size_t count;
+};
+
+struct splice_desc {
+	size_t total_len;
+	long long pos;
+};
+
+/* kernel/kthread.c, kernel/workqueue_internal.h */
+struct kthread {
+	void *data;
+};
+
+struct worker {
+	void *current_func;
+};
+
 struct iomap_dio {
 	struct kiocb *iocb;
 	long long size;

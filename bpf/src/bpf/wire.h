@@ -48,6 +48,7 @@ enum rec_type {
 	REC_CACHE = 37, /* rec_cache */
 	REC_CONTENT = 38, /* rec_content, bytes */
 	REC_URING_OVERFLOW = 35, /* rec_uring_ring: a request ended, and the completion queue was full */
+	REC_VFS = 39, /* rec_vfs */
 };
 
 /* What the ledger counts apart. */
@@ -64,7 +65,8 @@ enum rec_class {
 	CLASS_FAULT = 9,
 	CLASS_CACHE = 10,
 	CLASS_CONTENT = 11, /* contents of writes */
-	CLASS_COUNT = 12,
+	CLASS_VFS = 12, /* operations of the kernel's own */
+	CLASS_COUNT = 13,
 };
 
 /* Records are numbered per CPU and stream: a stream's numbers need no atomics, or do. */
@@ -220,10 +222,13 @@ struct rec_file {
 	struct file_more more;
 };
 
+/* Parent of a thread of the kernel's: nobody has made it, and it has nothing of its own that is looked at. */
+#define WIRE_KERNEL_TASK 0xffffffff
+
 struct rec_task {
 	struct rec_hdr hdr;
 	__u32 task_id;
-	__u32 parent; /* 0: adopted */
+	__u32 parent; /* 0: adopted; or WIRE_KERNEL_TASK */
 	__u32 pid;
 	__u32 tid;
 	__u64 clone_flags; /* CLONE_VM, FS, FILES, THREAD as found, not as asked */
@@ -468,6 +473,59 @@ struct rec_fault {
 	__u32 other; /* 1: by a thread that was not asked for */
 };
 
+/* Functions of the virtual file system (fs/read_write.c, splice.c, sync.c, open.c) that the kernel itself calls. */
+enum vfs_fn {
+	VFS_ITER_READ = 1, /* vfs_iter_read */
+	VFS_ITER_WRITE = 2,
+	VFS_IOCB_READ = 3, /* vfs_iocb_iter_read */
+	VFS_IOCB_WRITE = 4,
+	VFS_SPLICE = 5, /* splice_direct_to_actor: reads */
+	VFS_SPLICE_READ = 6, /* vfs_splice_read */
+	VFS_KERNEL_READ = 7, /* __kernel_read */
+	VFS_KERNEL_WRITE = 8, /* __kernel_write_iter */
+	VFS_FSYNC = 9, /* vfs_fsync_range */
+	VFS_FALLOCATE = 10,
+};
+
+enum vfs_flags {
+	VFSF_BELOW = 1, /* of what is told already, on another file */
+	VFSF_LOOP = 2, /* by a worker of a loop device, on its backing file */
+	VFSF_OTHER_THREAD = 4, /* by a thread that was not asked for */
+	VFSF_IO = 8, /* bios were queued during it */
+};
+
+struct rec_vfs {
+	struct rec_hdr hdr;
+	__u64 start_ns;
+	__u64 parent_ns; /* start of the operation that it is below of, whose thread is `parent`; 0: none is known */
+	__u64 ofd;
+	struct file_id file;
+	__s64 pos_before;
+	__s64 pos_after;
+	__s64 len_bytes;
+	__s64 ret;
+	__u32 parent;
+	__u32 task_id;
+	__u32 sb_dev;
+	__u32 function; /* enum vfs_fn */
+	__u32 flags; /* enum vfs_flags */
+	__u32 arg; /* RWF_ flags of an iter read or write, FALLOC_FL_ of a fallocate, 1: datasync */
+};
+
+/* What a worker thread of the kernel's is at, by the function it runs. */
+enum work_kind {
+	WORK_OTHER = 0,
+	WORK_LOOP = 1, /* requests of a loop device */
+	WORK_TOLD = 2, /* what is recorded as the request of a task */
+};
+
+#define WIRE_WORKS 4
+
+struct work_desc {
+	__u64 address; /* 0: no more */
+	__u64 kind; /* enum work_kind */
+};
+
 enum cache_event {
 	CACHE_FILL = 1,
 	CACHE_READAHEAD = 2,
@@ -635,6 +693,7 @@ struct cpu_ledger {
 	__u64 uring_more; /* further completions of requests that post several */
 	__u64 unseen_begin; /* calls that end, of whose begin the kernel told no program; see turns.bpf.h */
 	__u64 unseen_end; /* the reverse */
+	__u64 vfs_unfollowed; /* operations of the kernel's own that could not be followed: no memory, or too deep */
 };
 
 #endif

@@ -18,6 +18,8 @@ const CLONE_VM: i64 = 0x100;
 const CLONE_FS: i64 = 0x200;
 const CLONE_FILES: i64 = 0x400;
 const CLONE_THREAD: i64 = 0x10000;
+/// Parent of threads of the kernel's (`WIRE_KERNEL_TASK`).
+const KERNEL_TASK: u32 = u32::MAX;
 
 /// What an adopted task shares with others, by kernel address.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +32,13 @@ pub(super) struct Shares {
 
 impl Assembler {
     pub(super) fn task_began(&mut self, rec: &rec_task) {
+        let of_kernel = rec.parent == KERNEL_TASK;
         let adopted = rec.parent == 0;
         let mut row = Task {
             task_id: i64::from(rec.task_id),
             pid: rec.pid as i32,
             tid: rec.tid as i32,
-            parent: (!adopted).then_some(i64::from(rec.parent)),
+            parent: (!adopted && !of_kernel).then_some(i64::from(rec.parent)),
             start_ns: if rec.listed != 0 { 0 } else { self.since(rec.hdr.end_ns).max(0) },
             clone_flags: rec.clone_flags as i64,
             comm: block::comm(&rec.comm),

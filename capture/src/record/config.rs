@@ -8,8 +8,9 @@ use super::limits::{End, Limits};
 use crate::{
     CaptureError,
     contents::Content,
+    fentry,
     filter::Filter,
-    session::{WaitsPlan, default_ring_bytes},
+    session::{Vfs, WaitsPlan, default_ring_bytes},
 };
 
 /// What to record and where to.
@@ -43,6 +44,8 @@ pub struct Config {
     pub content: Content,
     /// Which layers.
     pub layers: Layers,
+    /// By which kinds of programs.
+    pub backend: Backend,
     /// Which operations.
     pub filter: Filter,
     /// Told now and then how it goes.
@@ -101,6 +104,7 @@ impl Config {
             cache: false,
             content: Content::None,
             layers: Layers::Both,
+            backend: Backend::Auto,
             filter: Filter::default(),
             observer: None,
             anonymize: None,
@@ -133,6 +137,37 @@ pub struct Observer(pub Arc<dyn Fn(&Progress) + Send + Sync>);
 impl std::fmt::Debug for Observer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Observer")
+    }
+}
+
+/// By which kinds of programs operations are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Tracepoints and, where the whole machine is recorded and the kernel allows it, entries and exits of functions that
+    /// its own threads go through. What is below the calls of tasks is the same bytes a second time, at the price of another
+    /// record: only [`Backend::Fentry`] tells of it.
+    Auto,
+    /// Tracepoints alone.
+    Tracepoint,
+    /// Tracepoints, and functions of the virtual file system that the kernel itself calls.
+    Fentry,
+}
+
+impl Backend {
+    /// What this means for a recording of `target`, tried on this kernel.
+    pub(super) fn plan(self, target: &Target, layers: Layers) -> Result<Vfs, CaptureError> {
+        if self == Self::Tracepoint || layers == Layers::Block || self == Self::Auto && !matches!(target, Target::All) {
+            return Ok(Vfs::default());
+        }
+        match (fentry::attempt(), self) {
+            (Ok(()), Self::Fentry) => Ok(Vfs { kernel: matches!(target, Target::All), below: true }),
+            (Ok(()), _) => Ok(Vfs { kernel: true, below: false }),
+            (Err(why), Self::Fentry) => Err(CaptureError::NoFentry { why }),
+            (Err(why), _) => {
+                log::info!("what threads of the kernel's do is not recorded: {why}");
+                Ok(Vfs::default())
+            }
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Plan {
     /// Record operations beside the block layer. Without, the probes of calls and tasks are not loaded, no
     /// call gets slower, and this process's own device I/O is recorded too.
     pub ops: bool,
+    /// What the kernel does to files by itself.
+    pub vfs: Vfs,
     /// Record the page cache.
     pub cache: bool,
     /// Tell what recorded threads wait for.
@@ -49,9 +51,26 @@ impl Default for Plan {
             block: true,
             waits: None,
             cache: false,
+            vfs: Vfs::default(),
             content: Content::None,
             filter: Filter::default(),
         }
+    }
+}
+
+/// What of the kernel's own doing is recorded, by programs on functions of the virtual file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vfs {
+    /// What threads of the kernel's do: the NFS server, workers of loop devices.
+    pub kernel: bool,
+    /// What recorded operations make the kernel do to other files: those under an overlay's.
+    pub below: bool,
+}
+
+impl Vfs {
+    /// Whether there is any.
+    pub fn any(self) -> bool {
+        self.kernel || self.below
     }
 }
 

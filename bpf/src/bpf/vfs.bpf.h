@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the kernel itself does to files: its threads (the NFS server, workers of loop devices, ksmbd), and what it does
+ * to other files while it carries out a task's call (the files under an overlay's, a program's at its start).
+ *
+ * Entries and exits of functions that the calls of tasks do not pass through: read(2) and its like come to a file
+ * system another way, so that they get no slower, and what they do is not told twice. Where both do pass (fsync,
+ * splice), a file is compared with the one that the call was given.
+ */
+#ifndef IOREEL_VFS_H
+#define IOREEL_VFS_H
+
+const volatile bool vfs_kernel = false; /* what threads of the kernel's do */
+const volatile bool vfs_below = false; /* what recorded tasks make it do to other files */
+const volatile struct work_desc vfs_works[WIRE_WORKS] = {};
+
+/* include/linux/sched.h */
+#define PF_WQ_WORKER 0x00000020
+
+/* An operation can be below another: an overlay of overlays exported by NFS makes four. */
+#define VFS_DEPTH 4
+_Static_assert((VFS_DEPTH & (VFS_DEPTH - 1)) == 0, "a power of two");
+
+struct vfs_state {
+	__u32 task_id; /* of a thread of the kernel's */
+	__u32 depth; /* entered and not left */
+	struct rec_vfs frames[VFS_DEPTH];
+};
+
+/* 560 bytes for each thread that does what is told here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct vfs_state);
+} vfs_states SEC(".maps");
+
+static __always_inline bool vfs_writes(__u32 fn)
+{
+	return fn == VFS_ITER_WRITE || fn == VFS_IOCB_WRITE || fn == VFS_KERNEL_WRITE;
+}
+
+static __always_inline bool same_file(const struct file_id *a, const struct file_id *b)
+{
+	return a->ino == b->ino && a->dev == b->dev && a->generation == b->generation;
+}
+
+/* What a worker thread is at. */
+static __always_inline __u32 work_of(struct task_struct *task)
+{
+	struct kthread *kthread = task->worker_private;
+	struct worker *worker;
+	__u64 function;
+	int i;
+
+	if (!(task->flags & PF_WQ_WORKER) || !kthread)
+		return WORK_OTHER;
+	worker = BPF_CORE_READ(kthread, data);
+	function = worker ? (__u64)BPF_CORE_READ(worker, current_func) : 0;
+	for (i = 0; i < WIRE_WORKS && vfs_works[i].address; i++) {
+		if (vfs_works[i].address == function)
+			return vfs_works[i].kind;
+	}
+	return WORK_OTHER;
+}
+
+static __always_inline void vfs_unfollowed(void)
+{
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (l)
+		l->vfs_unfollowed++;
+}
+
+/* Tells of a thread of the kernel's, which is met for the first time. */
+static __noinline __u32 vfs_thread(struct task_struct *task)
+{
+	struct rec_task rec = {};
+	__u32 id = __sync_fetch_and_add(&next_task_id, 1) + 1;
+
+	fill_task(&rec, task, id);
+	rec.parent = WIRE_KERNEL_TASK;
+	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
+	return id;
+}
+
+/* Sends the file's record the first time it is met. Its address is a number, as tell_file wants them. */
+static __always_inline void vfs_note_file(__u64 file_address, struct inode *inode, const struct file_id *id,
+					  __u64 now_ns)
+{
+	__u32 *seen = bpf_map_lookup_elem(&files_seen, id), version = version_of(inode);
+	struct file *file = (void *)file_address;
+	__u64 inode_address = 0;
+	bool renewed = seen;
+
+	if (seen && *seen == version)
+		return;
+	bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
+	bpf_core_read(&inode_address, sizeof(inode_address), &file->f_inode);
+	if (tell_file(file_address, inode_address, now_ns, renewed) && lossless)
+		bpf_map_delete_elem(&files_seen, id); /* Told again when it is met again. */
+}
+
+/* Who does it, and below which recorded operation. False where it is none to be told. */
+static __noinline bool vfs_origin(struct task_struct *task, struct rec_vfs *r)
+{
+	struct task_state *st;
+	struct pt_regs *regs;
+	__u64 nr;
+
+	if (task->flags & PF_KTHREAD) {
+		__u32 work = vfs_kernel ? work_of(task) : WORK_TOLD;
+
+		if (work == WORK_LOOP)
+			r->flags |= VFSF_LOOP;
+		return work != WORK_TOLD;
+	}
+	if (!vfs_below)
+		return false;
+	if (task->flags & PF_IO_WORKER) {
+		const void *request = uring_of_worker(task);
+		struct uring_state *s = request ? uring_known(request) : NULL;
+
+		if (!s || ((s->rec.flags & URF_FILE) && same_file(&s->rec.file, &r->file)))
+			return false;
+		/* A copy's second file. */
+		if ((s->rec.flags & URF_FILE2) && s->rec.extra[1] == r->file.ino &&
+		    (__u32)s->rec.extra[2] == r->file.dev)
+			return false;
+		r->task_id = r->parent = s->rec.task_id;
+		r->parent_ns = s->rec.start_ns;
+		r->flags |= VFSF_BELOW;
+		return true;
+	}
+	st = recorded(task);
+	if (!st || st->in_call == IN_CALL_UNSEEN)
+		return false;
+	r->task_id = st->task_id;
+	if (st->in_call) {
+		if (((st->op.flags & OPF_FILE) && same_file(&st->op.file, &r->file)) ||
+		    ((st->op.flags & OPF_FILE2) && same_file(&st->tail.file2, &r->file)))
+			return false;
+		r->parent = st->task_id;
+		r->parent_ns = st->start_ns;
+		r->flags |= VFSF_BELOW;
+		return true;
+	}
+	/* A call that was left out takes along what is below it; one that nobody records does not. */
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	nr = BPF_CORE_READ(regs, orig_ax);
+	return nr >= WIRE_CALLS || desc_of(nr, task->thread_info.status & TS_COMPAT).kind == CALL_NONE;
+}
+
+/* Global: verified once. Such functions take no kernel pointers, so the file comes as a number. */
+__noinline int vfs_enter(__u64 file_address, __u32 fn, __s64 pos, __u64 len_bytes, __u32 arg)
+{
+	struct file *file = kernel_cast(struct file, (void *)file_address);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct inode *inode = peek(file, f_inode);
+	struct hidden_key hidden = {};
+	struct rec_vfs r = {}, *top;
+	struct vfs_state *vs;
+	__u32 depth;
+	__u8 *why;
+
+	if (!inode)
+		return 0;
+	identify(inode, &r.file);
+	if (!vfs_origin(task, &r))
+		return 0;
+	hidden.ino = r.file.ino;
+	hidden.sb_dev = r.sb_dev = peek(peek(inode, i_sb), s_dev);
+	why = bpf_map_lookup_elem(&hidden_files, &hidden);
+	if (why && *why == HIDE_OWN)
+		return 0;
+	vs = bpf_task_storage_get(&vfs_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!vs) {
+		vfs_unfollowed();
+		return 0;
+	}
+	depth = vs->depth;
+	if (depth && depth <= VFS_DEPTH) {
+		top = &vs->frames[(depth - 1) & (VFS_DEPTH - 1)];
+		if (top->ofd == file_address) {
+			/* A synchronous write makes itself safe. All else would be one whose exit was missed. */
+			if (fn == VFS_FSYNC && vfs_writes(top->function))
+				return 0;
+			depth--;
+		}
+	}
+	if (depth >= VFS_DEPTH) {
+		vfs_unfollowed();
+		return 0;
+	}
+	if (task->flags & PF_KTHREAD) {
+		if (!vs->task_id)
+			vs->task_id = vfs_thread(task);
+		r.task_id = vs->task_id;
+	}
+	if (depth) {
+		top = &vs->frames[(depth - 1) & (VFS_DEPTH - 1)];
+		r.parent = top->task_id;
+		r.parent_ns = top->start_ns;
+		r.flags |= VFSF_BELOW;
+	}
+	if (other_thread(task))
+		r.flags |= VFSF_OTHER_THREAD;
+	r.start_ns = bpf_ktime_get_ns();
+	r.ofd = file_address;
+	r.function = fn;
+	r.arg = arg;
+	r.pos_before = pos;
+	r.len_bytes = len_bytes;
+	vs->frames[depth & (VFS_DEPTH - 1)] = r;
+	vs->depth = depth + 1;
+	vfs_note_file(file_address, inode, &r.file, r.start_ns);
+	return 0;
+}
+
+__noinline int vfs_leave(__u64 file_address, __u32 fn, __s64 pos, __s64 ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct vfs_state *vs = bpf_task_storage_get(&vfs_states, task, 0, 0);
+	struct rec_vfs *r;
+	__u32 depth;
+
+	if (!vs)
+		return 0;
+	depth = vs->depth;
+	if (!depth || depth > VFS_DEPTH)
+		return 0;
+	r = &vs->frames[(depth - 1) & (VFS_DEPTH - 1)];
+	if (r->function != fn || r->ofd != file_address)
+		return 0;
+	vs->depth = depth - 1;
+	r->pos_after = pos;
+	r->ret = ret;
+	emit_fixed(r, REC_VFS, CLASS_VFS, bpf_ktime_get_ns());
+	return 0;
+}
+
+/*
+ * The first argument, as a number: the verifier lets no pointer into a global function, and knows for one what is read
+ * from where the arguments lie; not what is copied from there.
+ */
+static __always_inline __u64 first_argument(const void *arguments)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), arguments);
+	return value;
+}
+
+static __always_inline __s64 position_at(const long long *pos)
+{
+	__s64 value = 0;
+
+	if (pos)
+		bpf_probe_read_kernel(&value, sizeof(value), pos);
+	return value;
+}
+
+SEC("fentry/vfs_iter_read")
+int BPF_PROG(vfs_iter_read_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
+{
+	return ops_active
+		   ? vfs_enter(first_argument(ctx), VFS_ITER_READ, position_at(pos), BPF_CORE_READ(iter, count), flags)
+		   : 0;
+}
+
+SEC("fexit/vfs_iter_read")
+int BPF_PROG(vfs_iter_read_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_ITER_READ, position_at(pos), ret) : 0;
+}
+
+SEC("fentry/vfs_iter_write")
+int BPF_PROG(vfs_iter_write_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
+{
+	return ops_active
+		   ? vfs_enter(first_argument(ctx), VFS_ITER_WRITE, position_at(pos), BPF_CORE_READ(iter, count), flags)
+		   : 0;
+}
+
+SEC("fexit/vfs_iter_write")
+int BPF_PROG(vfs_iter_write_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_ITER_WRITE, position_at(pos), ret) : 0;
+}
+
+SEC("fentry/vfs_iocb_iter_read")
+int BPF_PROG(vfs_iocb_read_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
+{
+	return ops_active ? vfs_enter(first_argument(ctx), VFS_IOCB_READ, iocb->ki_pos, BPF_CORE_READ(iter, count), 0)
+			  : 0;
+}
+
+SEC("fexit/vfs_iocb_iter_read")
+int BPF_PROG(vfs_iocb_read_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_IOCB_READ, iocb->ki_pos, ret) : 0;
+}
+
+SEC("fentry/vfs_iocb_iter_write")
+int BPF_PROG(vfs_iocb_write_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
+{
+	return ops_active ? vfs_enter(first_argument(ctx), VFS_IOCB_WRITE, iocb->ki_pos, BPF_CORE_READ(iter, count), 0)
+			  : 0;
+}
+
+SEC("fexit/vfs_iocb_iter_write")
+int BPF_PROG(vfs_iocb_write_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_IOCB_WRITE, iocb->ki_pos, ret) : 0;
+}
+
+SEC("fentry/splice_direct_to_actor")
+int BPF_PROG(vfs_splice_in, struct file *in, struct splice_desc *sd)
+{
+	return ops_active ? vfs_enter(first_argument(ctx), VFS_SPLICE, sd->pos, sd->total_len, 0) : 0;
+}
+
+SEC("fexit/splice_direct_to_actor")
+int BPF_PROG(vfs_splice_out, struct file *in, struct splice_desc *sd, void *actor, long ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_SPLICE, sd->pos, ret) : 0;
+}
+
+SEC("fentry/vfs_splice_read")
+int BPF_PROG(vfs_splice_read_in, struct file *in, long long *pos, void *pipe, size_t len)
+{
+	return ops_active ? vfs_enter(first_argument(ctx), VFS_SPLICE_READ, position_at(pos), len, 0) : 0;
+}
+
+SEC("fexit/vfs_splice_read")
+int BPF_PROG(vfs_splice_read_out, struct file *in, long long *pos, void *pipe, size_t len, __u32 flags, long ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_SPLICE_READ, position_at(pos), ret) : 0;
+}
+
+SEC("fentry/__kernel_read")
+int BPF_PROG(vfs_kernel_read_in, struct file *file, void *buf, size_t count, long long *pos)
+{
+	return ops_active ? vfs_enter(first_argument(ctx), VFS_KERNEL_READ, position_at(pos), count, 0) : 0;
+}
+
+SEC("fexit/__kernel_read")
+int BPF_PROG(vfs_kernel_read_out, struct file *file, void *buf, size_t count, long long *pos, long ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_KERNEL_READ, position_at(pos), ret) : 0;
+}
+
+SEC("fentry/__kernel_write_iter")
+int BPF_PROG(vfs_kernel_write_in, struct file *file, struct iov_iter *iter, long long *pos)
+{
+	return ops_active
+		   ? vfs_enter(first_argument(ctx), VFS_KERNEL_WRITE, position_at(pos), BPF_CORE_READ(iter, count), 0)
+		   : 0;
+}
+
+SEC("fexit/__kernel_write_iter")
+int BPF_PROG(vfs_kernel_write_out, struct file *file, struct iov_iter *iter, long long *pos, long ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_KERNEL_WRITE, position_at(pos), ret) : 0;
+}
+
+SEC("fentry/vfs_fsync_range")
+int BPF_PROG(vfs_fsync_in, struct file *file, long long start, long long end, int datasync)
+{
+	return ops_active ? vfs_enter(first_argument(ctx), VFS_FSYNC, start, end - start, datasync != 0) : 0;
+}
+
+SEC("fexit/vfs_fsync_range")
+int BPF_PROG(vfs_fsync_out, struct file *file, long long start, long long end, int datasync, int ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_FSYNC, start, ret) : 0;
+}
+
+SEC("fentry/vfs_fallocate")
+int BPF_PROG(vfs_fallocate_in, struct file *file, int mode, long long offset, long long len)
+{
+	return ops_active ? vfs_enter(first_argument(ctx), VFS_FALLOCATE, offset, len, mode) : 0;
+}
+
+SEC("fexit/vfs_fallocate")
+int BPF_PROG(vfs_fallocate_out, struct file *file, int mode, long long offset, long long len, int ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_FALLOCATE, offset, ret) : 0;
+}
+
+/* Threads of the kernel's end too. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(vfs_task_exit, struct task_struct *task)
+{
+	struct vfs_state *vs;
+	struct rec_task rec = {};
+
+	if (!block_active || !(task->flags & PF_KTHREAD))
+		return 0;
+	vs = bpf_task_storage_get(&vfs_states, task, 0, 0);
+	if (!vs || !vs->task_id)
+		return 0;
+	fill_task(&rec, task, vs->task_id);
+	rec.exit_code = task->exit_code;
+	emit_fixed(&rec, REC_EXIT, CLASS_TASKS, bpf_ktime_get_ns());
+	return 0;
+}
+
+#endif
