@@ -20,6 +20,7 @@ mod filters;
 mod follow;
 mod ground_truth;
 mod identity;
+mod kernel;
 mod killed;
 mod layout;
 mod life;
@@ -194,6 +195,18 @@ fn tests() -> Vec<Test> {
         let name = format!("crowd::every_call_is_there::{}", fs.name());
         all.push(Test { name, records: true, body: Box::new(move || crowd::every_call_is_there(fs)) });
     }
+    if kernel::has_nfs_server() {
+        for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
+            let name = format!("kernel::the_nfs_server::{}", fs.name());
+            all.push(Test { name, records: true, body: Box::new(move || kernel::the_nfs_server(fs)) });
+        }
+    }
+    if kernel::is_guest() {
+        for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
+            let name = format!("kernel::files_under_an_overlay::{}", fs.name());
+            all.push(Test { name, records: true, body: Box::new(move || kernel::files_under_an_overlay(fs)) });
+        }
+    }
     for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
         let name = format!("block_replay::the_same_places::{}", fs.name());
         all.push(Test { name, records: true, body: Box::new(move || block_replay::the_same_places(fs)) });
@@ -326,6 +339,7 @@ fn tests() -> Vec<Test> {
         waits::nothing_unless_asked
         refusals::no_privileges
         refusals::a_probe
+        kernel::backends
         refusals::no_program_is_large
         refusals::lossless_without_the_right_to_resume
         refusals::an_unknown_device

@@ -229,7 +229,7 @@ pub(crate) fn two_processes() {
 }
 
 /// Starts a recording and waits until it has begun.
-fn recording(reel: &Path, options: &[&str]) -> Child {
+pub(crate) fn recording(reel: &Path, options: &[&str]) -> Child {
     let mut words = vec!["-v", "record", "-o", text(reel)];
     words.extend(options);
     let mut child = ioreel(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -249,7 +249,7 @@ fn recording(reel: &Path, options: &[&str]) -> Child {
     child
 }
 
-fn interrupt(child: Child) {
+pub(crate) fn interrupt(child: Child) {
     // SAFETY: signals a child that has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let output = finish(child);
