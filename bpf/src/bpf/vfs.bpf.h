@@ -261,7 +261,7 @@ static __always_inline __s64 position_at(const long long *pos)
 }
 
 SEC("fentry/vfs_iter_read")
-int BPF_PROG(vfs_iter_read_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
+int ATOMIC_PROG(vfs_iter_read_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
 {
 	return ops_active
 		   ? vfs_enter(first_argument(ctx), VFS_ITER_READ, position_at(pos), BPF_CORE_READ(iter, count), flags)
@@ -269,13 +269,13 @@ int BPF_PROG(vfs_iter_read_in, struct file *file, struct iov_iter *iter, long lo
 }
 
 SEC("fexit/vfs_iter_read")
-int BPF_PROG(vfs_iter_read_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
+int ATOMIC_PROG(vfs_iter_read_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_ITER_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_iter_write")
-int BPF_PROG(vfs_iter_write_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
+int ATOMIC_PROG(vfs_iter_write_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
 {
 	return ops_active
 		   ? vfs_enter(first_argument(ctx), VFS_ITER_WRITE, position_at(pos), BPF_CORE_READ(iter, count), flags)
@@ -283,75 +283,75 @@ int BPF_PROG(vfs_iter_write_in, struct file *file, struct iov_iter *iter, long l
 }
 
 SEC("fexit/vfs_iter_write")
-int BPF_PROG(vfs_iter_write_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
+int ATOMIC_PROG(vfs_iter_write_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_ITER_WRITE, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_iocb_iter_read")
-int BPF_PROG(vfs_iocb_read_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
+int ATOMIC_PROG(vfs_iocb_read_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_IOCB_READ, iocb->ki_pos, BPF_CORE_READ(iter, count), 0)
 			  : 0;
 }
 
 SEC("fexit/vfs_iocb_iter_read")
-int BPF_PROG(vfs_iocb_read_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
+int ATOMIC_PROG(vfs_iocb_read_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_IOCB_READ, iocb->ki_pos, ret) : 0;
 }
 
 SEC("fentry/vfs_iocb_iter_write")
-int BPF_PROG(vfs_iocb_write_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
+int ATOMIC_PROG(vfs_iocb_write_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_IOCB_WRITE, iocb->ki_pos, BPF_CORE_READ(iter, count), 0)
 			  : 0;
 }
 
 SEC("fexit/vfs_iocb_iter_write")
-int BPF_PROG(vfs_iocb_write_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
+int ATOMIC_PROG(vfs_iocb_write_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_IOCB_WRITE, iocb->ki_pos, ret) : 0;
 }
 
 SEC("fentry/splice_direct_to_actor")
-int BPF_PROG(vfs_splice_in, struct file *in, struct splice_desc *sd)
+int ATOMIC_PROG(vfs_splice_in, struct file *in, struct splice_desc *sd)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_SPLICE, sd->pos, sd->total_len, 0) : 0;
 }
 
 SEC("fexit/splice_direct_to_actor")
-int BPF_PROG(vfs_splice_out, struct file *in, struct splice_desc *sd, void *actor, long ret)
+int ATOMIC_PROG(vfs_splice_out, struct file *in, struct splice_desc *sd, void *actor, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_SPLICE, sd->pos, ret) : 0;
 }
 
 SEC("fentry/vfs_splice_read")
-int BPF_PROG(vfs_splice_read_in, struct file *in, long long *pos, void *pipe, size_t len)
+int ATOMIC_PROG(vfs_splice_read_in, struct file *in, long long *pos, void *pipe, size_t len)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_SPLICE_READ, position_at(pos), len, 0) : 0;
 }
 
 SEC("fexit/vfs_splice_read")
-int BPF_PROG(vfs_splice_read_out, struct file *in, long long *pos, void *pipe, size_t len, __u32 flags, long ret)
+int ATOMIC_PROG(vfs_splice_read_out, struct file *in, long long *pos, void *pipe, size_t len, __u32 flags, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_SPLICE_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/__kernel_read")
-int BPF_PROG(vfs_kernel_read_in, struct file *file, void *buf, size_t count, long long *pos)
+int ATOMIC_PROG(vfs_kernel_read_in, struct file *file, void *buf, size_t count, long long *pos)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_KERNEL_READ, position_at(pos), count, 0) : 0;
 }
 
 SEC("fexit/__kernel_read")
-int BPF_PROG(vfs_kernel_read_out, struct file *file, void *buf, size_t count, long long *pos, long ret)
+int ATOMIC_PROG(vfs_kernel_read_out, struct file *file, void *buf, size_t count, long long *pos, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_KERNEL_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/__kernel_write_iter")
-int BPF_PROG(vfs_kernel_write_in, struct file *file, struct iov_iter *iter, long long *pos)
+int ATOMIC_PROG(vfs_kernel_write_in, struct file *file, struct iov_iter *iter, long long *pos)
 {
 	return ops_active
 		   ? vfs_enter(first_argument(ctx), VFS_KERNEL_WRITE, position_at(pos), BPF_CORE_READ(iter, count), 0)
@@ -359,38 +359,38 @@ int BPF_PROG(vfs_kernel_write_in, struct file *file, struct iov_iter *iter, long
 }
 
 SEC("fexit/__kernel_write_iter")
-int BPF_PROG(vfs_kernel_write_out, struct file *file, struct iov_iter *iter, long long *pos, long ret)
+int ATOMIC_PROG(vfs_kernel_write_out, struct file *file, struct iov_iter *iter, long long *pos, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_KERNEL_WRITE, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_fsync_range")
-int BPF_PROG(vfs_fsync_in, struct file *file, long long start, long long end, int datasync)
+int ATOMIC_PROG(vfs_fsync_in, struct file *file, long long start, long long end, int datasync)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_FSYNC, start, end - start, datasync != 0) : 0;
 }
 
 SEC("fexit/vfs_fsync_range")
-int BPF_PROG(vfs_fsync_out, struct file *file, long long start, long long end, int datasync, int ret)
+int ATOMIC_PROG(vfs_fsync_out, struct file *file, long long start, long long end, int datasync, int ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_FSYNC, start, ret) : 0;
 }
 
 SEC("fentry/vfs_fallocate")
-int BPF_PROG(vfs_fallocate_in, struct file *file, int mode, long long offset, long long len)
+int ATOMIC_PROG(vfs_fallocate_in, struct file *file, int mode, long long offset, long long len)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_FALLOCATE, offset, len, mode) : 0;
 }
 
 SEC("fexit/vfs_fallocate")
-int BPF_PROG(vfs_fallocate_out, struct file *file, int mode, long long offset, long long len, int ret)
+int ATOMIC_PROG(vfs_fallocate_out, struct file *file, int mode, long long offset, long long len, int ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_FALLOCATE, offset, ret) : 0;
 }
 
 /* Threads of the kernel's end too. */
 SEC("tp_btf/sched_process_exit")
-int BPF_PROG(vfs_task_exit, struct task_struct *task)
+int ATOMIC_PROG(vfs_task_exit, struct task_struct *task)
 {
 	struct vfs_state *vs;
 	struct rec_task rec = {};
