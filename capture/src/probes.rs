@@ -117,6 +117,10 @@ pub(crate) fn has_perf_calls() -> bool {
 /// What `task_moved` goes through the threads of a process by.
 const TASK_ITERATOR: &str = "bpf_iter_task_new";
 
+/// What loop devices do by asynchronous I/O.
+const LOOP: (&[&str], &str, &str) =
+    (&["loop_worker", "loop_done"], "lo_complete_rq", "asynchronous I/O of loop devices");
+
 /// Tells of the end of threads of the kernel's.
 const VFS_TASKS: &str = "vfs_task_exit";
 
@@ -183,6 +187,7 @@ const FUNCTIONS: &[Function] = &[
     function("__kernel_read", &["vfs_kernel_read_in", "vfs_kernel_read_out"], 4, READS),
     function("__kernel_write_iter", &["vfs_kernel_write_in", "vfs_kernel_write_out"], 3, WRITES),
     function("vfs_fsync_range", &["vfs_fsync_in", "vfs_fsync_out"], 4, "the kernel's own fsyncs"),
+    function("vfs_fsync", &["vfs_fsync_whole_in", "vfs_fsync_whole_out"], 2, "the kernel's own fsyncs"),
     function("vfs_fallocate", &["vfs_fallocate_in", "vfs_fallocate_out"], 4, "the kernel's own allocations"),
 ];
 
@@ -202,6 +207,7 @@ const SPARED: &[(&[&str], &str, &str)] = &[
     ),
     (&["wait_switch", "wait_waking", "symbols"], "sched_switch", "waits"),
     (&["mappings"], "iter/task_vma", "files that adopted processes have mapped"),
+    LOOP,
 ];
 
 /// Without any of these no request and no bio can be told of.
@@ -280,6 +286,9 @@ pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) ->
         leave_out(object, std::slice::from_ref(&moved));
         missing.push((moved, Group::Moves));
     }
+    // Their functions are its module's, which has to be there to be asked.
+    let loops = wanted(Group::Vfs) && Path::new("/sys/kernel/btf/loop").exists();
+    object.progs_mut().filter(|p| LOOP.0.iter().any(|n| p.name() == *n)).for_each(|mut p| p.set_autoload(loops));
     for f in FUNCTIONS {
         let fits = btf.as_ref().is_some_and(|btf| function_arguments(btf, f.name) == Some(f.arguments));
         if !fits || !wanted(Group::Vfs) {

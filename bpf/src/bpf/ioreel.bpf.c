@@ -33,5 +33,6 @@
 #include "block.bpf.h"
 #include "cache.bpf.h"
 #include "vfs.bpf.h"
+#include "loop.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -376,6 +376,19 @@ int ATOMIC_PROG(vfs_fsync_out, struct file *file, long long start, long long end
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_FSYNC, start, ret) : 0;
 }
 
+/* The same of all of a file, where the compiler has made one of the two. */
+SEC("fentry/vfs_fsync")
+int ATOMIC_PROG(vfs_fsync_whole_in, struct file *file, int datasync)
+{
+	return ops_active ? vfs_enter(first_argument(ctx), VFS_FSYNC, 0, (__u64)-1 >> 1, datasync != 0) : 0;
+}
+
+SEC("fexit/vfs_fsync")
+int ATOMIC_PROG(vfs_fsync_whole_out, struct file *file, int datasync, int ret)
+{
+	return ops_active ? vfs_leave(first_argument(ctx), VFS_FSYNC, 0, ret) : 0;
+}
+
 SEC("fentry/vfs_fallocate")
 int ATOMIC_PROG(vfs_fallocate_in, struct file *file, int mode, long long offset, long long len)
 {

@@ -322,10 +322,12 @@ struct gendisk {
 
 struct request_queue {
 	struct gendisk *disk;
+	void *queuedata;
 };
 
 struct request {
 	struct request_queue *q;
+	u64 start_time_ns;
 	unsigned int cmd_flags;
 	u32 rq_flags;
 	unsigned int __data_len;
@@ -353,6 +355,17 @@ struct iov_iter {
 struct splice_desc {
 	size_t total_len;
 	long long pos;
+};
+
+/* drivers/block/loop.c */
+struct loop_device {
+	unsigned long long lo_offset;
+	struct file *lo_backing_file;
+};
+
+struct loop_cmd {
+	bool use_aio;
+	long ret;
 };
 
 /* kernel/kthread.c, kernel/workqueue_internal.h */

@@ -485,6 +485,8 @@ enum vfs_fn {
 	VFS_KERNEL_WRITE = 8, /* __kernel_write_iter */
 	VFS_FSYNC = 9, /* vfs_fsync_range */
 	VFS_FALLOCATE = 10,
+	VFS_LOOP_READ = 11, /* of a loop device, by asynchronous I/O (lo_rw_aio, drivers/block/loop.c) */
+	VFS_LOOP_WRITE = 12,
 };
 
 enum vfs_flags {
