@@ -38,8 +38,9 @@ impl Kind {
             "copy_file_range" | "sendfile" | "sendfile64" | "splice" => Self::Copy,
             "fsync" | "fdatasync" | "sync_file_range" | "msync" | "sync" | "syncfs" | "vfs_fsync" => Self::Sync,
             "lseek" | "dup" | "dup2" | "dup3" | "fcntl" | "flock" | "pidfd_getfd" | "scm_rights" | "sendmsg"
-            | "recvmsg" | "sendmmsg" | "recvmmsg" | "umask" | "chroot" | "pivot_root" | "getcwd" | "mmap"
-            | "munmap" | "mremap" | "madvise" | "mincore" | "remap_file_pages" | "readahead" | "fadvise64"
+            | "recvmsg" | "sendmmsg" | "recvmmsg" | "setuid" | "setgid" | "setreuid" | "setregid" | "setresuid"
+            | "setresgid" | "setfsuid" | "setfsgid" | "setgroups" | "umask" | "chroot" | "pivot_root" | "getcwd"
+            | "mmap" | "munmap" | "mremap" | "madvise" | "mincore" | "remap_file_pages" | "readahead" | "fadvise64"
             | "cachestat" | "tee" | "vmsplice" | "chdir" | "fchdir" | "io_setup" | "io_destroy" | "io_submit"
             | "io_cancel" | "io_getevents" | "io_pgetevents" | "poll" | "noop" => Self::Other,
             _ => Self::Metadata,

@@ -300,6 +300,8 @@ impl Assembler {
                     task_id: i64::from(rec.task_id),
                     path: self.paths.get(path),
                     comm,
+                    uid: Some(rec.uid as i32),
+                    gid: Some(rec.gid as i32),
                 })
             }
             Record::Exit(rec) => {

@@ -11,6 +11,7 @@ mod parts;
 mod space;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::ops::Range;
 
@@ -118,7 +119,7 @@ pub struct Call {
 
 /// Every recorded call.
 pub fn all() -> impl Iterator<Item = &'static Call> {
-    [files::CALLS, locks::CALLS, space::CALLS, ioctl::CALLS].into_iter().flatten()
+    [files::CALLS, locks::CALLS, space::CALLS, ioctl::CALLS, users::CALLS].into_iter().flatten()
 }
 
 /// Whether the operation's result, if it succeeded, is a new descriptor.

@@ -48,15 +48,29 @@ const DESCRIPTORS: &[&str] = &[
     "pidfd_getfd",
     "scm_rights",
 ];
-/// Calls that change where relative names start and which modes new files get: always kept.
-const PLACES: &[&str] = &["chdir", "fchdir", "chroot", "umask"];
+/// Calls that change where relative names start, which modes new files get and whose they are: always kept.
+const PLACES: &[&str] = &[
+    "chdir",
+    "fchdir",
+    "chroot",
+    "umask",
+    "setuid",
+    "setgid",
+    "setreuid",
+    "setregid",
+    "setresuid",
+    "setresgid",
+    "setfsuid",
+    "setfsgid",
+    "setgroups",
+];
 
 /// Whether a call belongs to descriptors.
 pub(crate) fn is_descriptor_call(name: &str) -> bool {
     DESCRIPTORS.contains(&name)
 }
 
-/// Whether a call changes directories or the mask.
+/// Whether a call changes directories, the mask or the user.
 pub(crate) fn is_place_call(name: &str) -> bool {
     PLACES.contains(&name)
 }

@@ -166,12 +166,18 @@ impl Planner {
     }
 
     fn root_now(&mut self, task: usize, place: Place) -> Root {
-        let (uid, gid) = self.owner_of(task);
         let cwd = place.cwd.unwrap_or(crate::names::ROOT);
         let (mut path, mut cwd_open) = (self.names.path(cwd), None);
         if self.names.exists(cwd) == Some(false) {
             (path, cwd_open) = (b"/".to_vec(), Some(self.open_removed_directory(cwd)));
         }
-        Root { cwd: path, root: self.names.path(place.root), umask: place.umask, uid, gid, cwd_open, fds: Vec::new() }
+        Root {
+            cwd: path,
+            root: self.names.path(place.root),
+            umask: place.umask,
+            who: self.procs.of(task).who,
+            cwd_open,
+            fds: Vec::new(),
+        }
     }
 }

@@ -143,6 +143,15 @@ calls! {
     Chroot = "chroot",
     Sync = "sync",
     Unshare = "unshare",
+    Setuid = "setuid",
+    Setgid = "setgid",
+    Setreuid = "setreuid",
+    Setregid = "setregid",
+    Setresuid = "setresuid",
+    Setresgid = "setresgid",
+    Setfsuid = "setfsuid",
+    Setfsgid = "setfsgid",
+    Setgroups = "setgroups",
     Splice = "splice",
     NameToHandleAt = "name_to_handle_at",
     OpenByHandleAt = "open_by_handle_at",
@@ -230,6 +239,22 @@ impl Call {
     /// Sets or drops a lock of any kind.
     pub fn locks(self) -> bool {
         self.locks_range() || self == Self::Flock
+    }
+
+    /// Makes a thread somebody else.
+    pub fn sets_user(self) -> bool {
+        matches!(
+            self,
+            Self::Setuid
+                | Self::Setgid
+                | Self::Setreuid
+                | Self::Setregid
+                | Self::Setresuid
+                | Self::Setresgid
+                | Self::Setfsuid
+                | Self::Setfsgid
+                | Self::Setgroups
+        )
     }
 
     /// Shares what is equal in two files.

@@ -107,6 +107,10 @@ impl Chunk {
                     out.number(5);
                     out.numbers([rec.into(), fd.into(), fd2.into(), joins.into()]);
                 }
+                Act::Become(list) => {
+                    out.number(7);
+                    out.range(list);
+                }
                 Act::Returned { recorded_ns } => {
                     out.number(6);
                     out.number(recorded_ns);
@@ -169,6 +173,7 @@ impl Chunk {
                     fd2: get.number()? as i32,
                     joins: get.number()? != 0,
                 },
+                7 => Act::Become(get.range()?),
                 _ => Act::Returned { recorded_ns: get.number()? },
             };
             Some(Step { act, after: get.range()? })
@@ -313,6 +318,7 @@ mod tests {
             Act::Close(Range { from: 1, len: 2 }),
             Act::Unmap(Range::default()),
             Act::Unshare(Range { from: 0, len: 1 }),
+            Act::Become(Range { from: 0, len: 1 }),
             Act::Submit { rec: 3, fd: -1, fd2: 7, joins: true },
             Act::Returned { recorded_ns: i64::MIN },
         ] {

@@ -45,6 +45,7 @@ impl Planner {
         let mut call = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         let mut skip = v.skip;
         let unlocks = self.unlocks(r);
+        self.users_change(r, kept);
         let untouched = matches!(skip, Some(Skip::InFlight | Skip::Unsupported | Skip::ForeignCause));
         if !untouched && let Err(why) = self.descriptors(r, &v, &mut call, kept) {
             skip = skip.or(Some(why));

@@ -24,7 +24,12 @@ use rustix::{
     thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe},
 };
 
-use crate::{ReplayError, maps::Place, plan::Plan};
+use crate::{
+    ReplayError,
+    maps::Place,
+    plan::Plan,
+    users::{self, Who},
+};
 
 fn refused(doing: &'static str) -> impl Fn(Errno) -> ReplayError {
     move |e| ReplayError::Contain { doing, source: e.into() }
@@ -177,20 +182,14 @@ fn restrict(tree: &impl std::os::fd::AsRawFd) -> Result<(), ReplayError> {
 
 /// Gives the calling thread, and those it makes, the credentials of a recorded user; without root, only
 /// takes away what a user namespace added, unless root was recorded.
-pub fn become_user(privilege: Privilege, uid: u32, gid: u32) -> io::Result<()> {
-    if privilege.root && uid != 0 {
-        // The raw calls: libc's change all threads of the process.
-        // SAFETY: plain integers, and an empty list of groups.
-        let failed = unsafe {
-            libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) < 0
-                || libc::syscall(libc::SYS_setresgid, gid, gid, gid) < 0
-                || libc::syscall(libc::SYS_setresuid, uid, uid, uid) < 0
-        };
-        if failed {
-            return Err(io::Error::last_os_error());
+pub fn become_user(privilege: Privilege, who: &Who) -> io::Result<()> {
+    if privilege.root && who.words() != users::Words::default() {
+        let ret = users::take_on(who.words(), Some(&[]));
+        if ret < 0 {
+            return Err(io::Error::from_raw_os_error(-ret as i32));
         }
     }
-    if !privilege.root && uid != 0 {
+    if !privilege.root && who.user.effective != 0 {
         #[repr(C)]
         struct Header {
             version: u32,
@@ -215,7 +214,8 @@ pub fn close_all() {
 /// Lets recorded users other than root search the target's own directory, where its mode forbids that: as a root
 /// directory it would keep them from everything. The calling thread is inside. Says so when it did.
 pub fn let_users_in(plan: &Plan, privilege: Privilege) -> Option<String> {
-    let others = plan.tasks.iter().filter_map(|t| t.root.as_ref()).any(|r| r.uid != 0);
+    let others =
+        plan.tasks.iter().filter_map(|t| t.root.as_ref()).any(|r| r.who.user.effective != 0) || plan.users_change;
     if !privilege.root || !others {
         return None;
     }

@@ -105,9 +105,12 @@ impl Planner {
         (row.and_then(|r| r.mode).unwrap_or(0) as u32, row.and_then(|r| r.gid).map(|g| g as u32))
     }
 
-    /// Whose files a thread makes: those of whom its first recorded ancestor was.
+    /// Whose files a thread makes: its own, and before its birth those of whom its first recorded ancestor was.
     pub(crate) fn owner_of(&self, task: usize) -> (u32, u32) {
-        let mut at = task;
+        let (u, mut at) = (self.procs.of(task), task);
+        if u.alive {
+            return (u.who.user.files, u.who.group.files);
+        }
         // A reel may claim that tasks are each other's parents.
         for _ in 0..self.input.tasks.len() {
             let t = &self.input.tasks[at];

@@ -379,7 +379,7 @@ impl Input {
             *self.unknown.entry(name).or_default() += 1;
         }
         let (first, second, name) = (path(&op.path), path(&op.path2), path(&op.name));
-        let value = op.value.as_ref().filter(|_| call.sets_attribute() || call.has_handle());
+        let value = op.value.as_ref().filter(|_| call.sets_attribute() || call.has_handle() || call.sets_user());
         let rec = Rec {
             call,
             name,

@@ -29,6 +29,7 @@ use crate::{
     input::{NO_ID, NONE, Rec},
     plan::{BAD_FD, Plan, Range},
     procs::clone,
+    users,
     world::monotonic_ns,
 };
 
@@ -114,7 +115,7 @@ impl Cells {
 }
 
 /// Results are -errno, as in the reel.
-fn call(number: c_long, args: [i64; 6]) -> i64 {
+pub(crate) fn call(number: c_long, args: [i64; 6]) -> i64 {
     let [a, b, c, d, e, f] = args;
     let entered_ns = monotonic_ns();
     // SAFETY: callers pass descriptors, NUL-terminated paths of the plan, and buffers of the length named.
@@ -273,6 +274,9 @@ impl<'a> Issuer<'a> {
             _ if attributes::has_flags(r) => attributes::flags(a),
             c if c.is_request() => requests::request(a, &mut self.sink),
             c if c.locks() || c.asks_for_lock() => locks::lock(r, fd),
+            c if c.sets_user() => {
+                users::become_again(r, if r.value == NONE { &[] } else { chunk.paths.bytes(r.value) })
+            }
             Call::NameToHandleAt => requests::handle(a),
             Call::Cachestat => requests::cached(a, offset),
             Call::Getcwd => call(libc::SYS_getcwd, [self.sink.at(len as usize) as i64, len, 0, 0, 0, 0]),

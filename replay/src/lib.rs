@@ -81,6 +81,7 @@ pub mod store;
 pub mod target;
 pub mod texts;
 pub mod timing;
+pub mod users;
 mod uses;
 pub mod verdict;
 pub mod via;

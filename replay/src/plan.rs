@@ -20,6 +20,7 @@ use crate::{
     procs::Slot,
     sizes::Sizes,
     store::{Kept, Store},
+    users::Who,
     via::Phase,
 };
 
@@ -87,6 +88,8 @@ pub enum Act {
     },
     /// Makes the thread's descriptor table its own: exec of a thread that shared it. Pairs (old, new slot).
     Unshare(Range),
+    /// Makes the thread somebody else: exec of a program that runs as its owner. Ids in [`Chunk::lists`].
+    Become(Range),
 }
 
 /// A step of a thread's program.
@@ -213,10 +216,8 @@ pub struct Root {
     pub root: Vec<u8>,
     /// File creation mask.
     pub umask: i32,
-    /// Effective user.
-    pub uid: u32,
-    /// Effective group.
-    pub gid: u32,
+    /// User and group.
+    pub who: Who,
     /// Working directory, in place of `cwd`, where it has no name: index in [`Begin::opens`].
     pub cwd_open: Option<u32>,
     /// Open file descriptions that its descriptor table refers to, by index in [`Begin::opens`], and the cells.
@@ -262,6 +263,8 @@ pub struct Plan {
     pub keys: Keys,
     /// What the reel tells of the data that was written.
     pub told: Told,
+    /// Threads become other users than root on their way.
+    pub users_change: bool,
     /// Extended attributes before the start, by place.
     pub attributes: HashMap<NodeId, Attributes>,
     /// What threads have open, and mapped, before their first step.

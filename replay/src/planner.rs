@@ -106,6 +106,8 @@ pub(crate) struct Planner {
     pub(crate) calls: i64,
     pub(crate) longest_write_bytes: i64,
     last_end_ns: i64,
+    /// Threads become others than root.
+    pub(crate) users_change: bool,
     /// What the data of files depends on.
     pub(crate) keys: Keys,
     /// What the reel tells of the data that was written.
@@ -160,6 +162,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         told: Told::default(),
         attributes: HashMap::new(),
         no_attributes: Default::default(),
+        users_change: false,
         begin: Begin::default(),
         unnamed: HashMap::new(),
         silent,
@@ -203,6 +206,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         longest_write_bytes: p.longest_write_bytes,
         last_end_ns: p.last_end_ns,
         begin: p.begin,
+        users_change: p.users_change,
         resident: p.input.residence.map(Residence::take).unwrap_or_default(),
         keys: p.keys,
         told: p.told,
@@ -395,6 +399,7 @@ impl Planner {
             return;
         }
         let place = self.procs.places[self.procs.of(task).place].value;
+        let (uid, gid) = (self.input.execs[i as usize].uid, self.input.execs[i as usize].gid);
         let path = to_bytes(&self.input.execs[i as usize].path);
         if let Ok(cwd) = place.cwd
             && let Some(node) = self.names.resolve(place.root, cwd, &path, true)
@@ -402,6 +407,7 @@ impl Planner {
             let pre = self.names.pre(node);
             self.sizes.ran(pre);
         }
+        self.executes_as(task, uid, gid);
         self.own_table(task);
         let table = self.procs.of(task).table;
         let gone: Vec<i32> =

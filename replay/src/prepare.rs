@@ -91,7 +91,7 @@ impl Preparation {
     pub fn of(plan: &Plan, privileged: bool) -> Self {
         let mut out = Self::default();
         let first = plan.tasks.iter().find_map(|t| t.root.as_ref());
-        let default_owner = first.map_or((0, 0), |r| (r.uid, r.gid));
+        let default_owner = first.map_or((0, 0), |r| (r.who.user.effective, r.who.group.effective));
         let mut nodes: Vec<(Vec<u8>, NodeId)> = (1..plan.names.len() as NodeId)
             .filter(|n| matches!(plan.names.before(*n), Before::Present { .. }))
             .map(|n| (plan.names.path(n), n))

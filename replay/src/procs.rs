@@ -110,8 +110,8 @@ pub struct Use {
     pub alive: bool,
     /// It has ended.
     pub ended: bool,
-    /// Effective user at its birth.
-    pub uid: u32,
+    /// Who it is.
+    pub who: crate::users::Who,
 }
 
 /// All processes.
@@ -197,7 +197,17 @@ impl Procs {
         self.tables.push(Shared { value: BTreeMap::new(), users: 1, was_shared: false });
         self.places.push(Shared { value: place, users: 1, was_shared: false });
         self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false });
-        self.set(task, Use { table: tables.0, place: tables.1, maps: tables.2, alive: true, ended: false, uid: 0 });
+        self.set(
+            task,
+            Use {
+                table: tables.0,
+                place: tables.1,
+                maps: tables.2,
+                alive: true,
+                ended: false,
+                who: Default::default(),
+            },
+        );
     }
 
     fn set(&mut self, task: usize, u: Use) {

@@ -35,7 +35,7 @@ pub enum Skip {
     NoPath,
     /// It sets an attribute whose value is not in the reel.
     NoValue,
-    /// Changing an owner needs root.
+    /// Changing an owner, or who a thread is, needs root.
     NeedsRoot,
     /// A position inside a directory means nothing on another file system.
     DirPosition,
@@ -94,8 +94,8 @@ impl Skip {
             Self::DeviceNode => "would make a device node",
             Self::ForeignCause => "failed for a cause the target does not have",
             Self::NoPath => "path unreadable",
-            Self::NoValue => "attribute value not recorded",
-            Self::NeedsRoot => "change of owner needs root",
+            Self::NoValue => "value not recorded",
+            Self::NeedsRoot => "change of owner or user needs root",
             Self::DirPosition => "position inside a directory",
             Self::NoMapping => "mapping made out of sight",
             Self::OtherUser => "refused to a user who is not recorded",

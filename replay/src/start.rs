@@ -12,6 +12,7 @@ use crate::{
     plan::Root,
     planner::Planner,
     procs::{Entry, Mapped, Ofd, Place},
+    users::Who,
 };
 
 /// File creation mask of tasks of which the reel tells none.
@@ -66,7 +67,8 @@ impl Planner {
         let area = self.names.area(cwd_node).filter(|a| *a != Skip::Outside);
         let umask = t.umask.unwrap_or(DEFAULT_UMASK);
         self.procs.start_root(i, Place { cwd: area.map_or(Ok(cwd_node), Err), root: root_node, umask });
-        self.procs.uses[i].uid = t.uid.unwrap_or(0) as u32;
+        let who = Who::plain(t.uid.unwrap_or(0) as u32, t.gid.unwrap_or(0) as u32);
+        self.procs.uses[i].who = who;
         if area.is_none() {
             self.names.prove_present(cwd_node, Kind::Directory, None);
         }
@@ -111,8 +113,7 @@ impl Planner {
             cwd: if area.is_none() { cwd } else { b"/".to_vec() },
             root,
             umask,
-            uid: t.uid.unwrap_or(0) as u32,
-            gid: t.gid.unwrap_or(0) as u32,
+            who,
             cwd_open: None,
             fds: Vec::new(),
         });

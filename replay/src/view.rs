@@ -8,6 +8,7 @@ use crate::{
     plan::{BAD_FD, CWD},
     planner::Planner,
     procs::{Entry, clone},
+    users::Words,
 };
 
 /// An operation's references.
@@ -106,9 +107,11 @@ impl Planner {
         v
     }
 
-    /// Root is refused nothing but to execute what nobody may: whoever was, had become another user, by a call that is not recorded.
+    /// Root is refused nothing but to execute what nobody may: whoever was, had become another user, in a reel that does not tell of that.
     fn refused_to_other(&mut self, r: &Rec, v: &View) -> bool {
-        let root = self.options.privileged && self.procs.of(r.task as usize).uid == 0;
+        let is_root = self.procs.of(r.task as usize).who.words() == Words::default();
+        // Without root nobody becomes anybody.
+        let root = if self.options.privileged { is_root } else { self.users_change && !is_root };
         let asks_to_execute = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             && r.mode & libc::X_OK != 0
             && (v.node == NO_NODE || self.names.exists(v.node) == Some(true));
@@ -252,6 +255,9 @@ impl Planner {
                 v.relative = r.call == Call::Getcwd;
                 Ok(())
             }
+            c if c.sets_user() && !self.options.privileged => Err(Skip::NeedsRoot),
+            Call::Setgroups if r.aux > 0 && r.value == NONE => Err(Skip::NoValue),
+            c if c.sets_user() => Ok(()),
             // Handled where the mappings are.
             c if c.on_mapping() || c.touches() => Ok(()),
             Call::CloseRange => Ok(()),

@@ -328,8 +328,8 @@ impl World {
             told("entering the recorded root", &root.root, e);
         }
         rustix::process::umask(Mode::from_bits_truncate(root.umask as u32));
-        if let Err(e) = become_user(self.privilege, root.uid, root.gid) {
-            self.warn(format!("taking on the recorded user {}: {e}", root.uid));
+        if let Err(e) = become_user(self.privilege, &root.who) {
+            self.warn(format!("taking on the recorded user {}: {e}", root.who.user.effective));
         }
     }
 

@@ -38,6 +38,7 @@ mod slices;
 mod top;
 mod truth;
 mod uring;
+mod users;
 mod waits;
 mod witness;
 mod workload;
@@ -348,6 +349,7 @@ fn tests() -> Vec<Test> {
         refusals::a_full_disk
         replays::a_target_that_does_not_do
         replays::inside_a_chroot
+        users::owners_and_refusals
         block_replay::what_is_in_use_is_left_alone
         cached::as_it_was
         written::compresses_as_it_did

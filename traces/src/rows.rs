@@ -347,6 +347,10 @@ table! {
         path: Text as Dict,
         /// The thread's new name.
         comm: Text as Dict,
+        /// Effective user id of the new program: another than before where its file says so (set-user-ID).
+        uid: Option<i32> as Dict,
+        /// Effective group id, likewise.
+        gid: Option<i32> as Dict,
     }
 }
 

@@ -278,6 +278,8 @@ int ATOMIC_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_b
 	n = bpf_probe_read_kernel_str(s->path, WIRE_PATH_BYTES, BPF_CORE_READ(bprm, filename));
 	s->rec.task_id = id;
 	s->rec.tid = task->pid;
+	s->rec.uid = BPF_CORE_READ(task, cred, euid.val);
+	s->rec.gid = BPF_CORE_READ(task, cred, egid.val);
 	s->rec.path_bytes = n > 0 && n <= WIRE_PATH_BYTES ? n - 1 : 0;
 	BPF_CORE_READ_STR_INTO(&s->rec.comm, task, comm);
 	len = sizeof(s->rec) + (s->rec.path_bytes & (WIRE_PATH_BYTES - 1));

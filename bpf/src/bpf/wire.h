@@ -274,6 +274,8 @@ struct rec_exec {
 	__u32 task_id;
 	__u32 path_bytes;
 	__u32 tid; /* an exec by another thread than the leader takes over the leader's */
+	__u32 uid; /* effective, of a program that may have made it another */
+	__u32 gid;
 	__u32 pad;
 	char comm[WIRE_COMM_BYTES];
 };

@@ -51,11 +51,21 @@ fn signed(r: &mut Raw<'_>, i: usize) {
     r.args[i] = i64::from(r.args[i] as i32);
 }
 
-/// User and group of 16 bits, of which -1 still leaves things as they are.
-fn short_ids(r: &mut Raw<'_>) {
-    for i in [1, 2] {
-        r.args[i] = if r.args[i] as u16 == u16::MAX { -1 } else { i64::from(r.args[i] as u16) };
+/// Ids of 16 bits, of which -1 still leaves things as they are.
+fn short(r: &mut Raw<'_>, ids: &[usize]) {
+    for i in ids {
+        r.args[*i] = if r.args[*i] as u16 == u16::MAX { -1 } else { i64::from(r.args[*i] as u16) };
     }
+}
+
+/// User and group behind a name or descriptor.
+fn short_ids(r: &mut Raw<'_>) {
+    short(r, &[1, 2]);
+}
+
+/// Ids that a thread is to have.
+fn short_users(r: &mut Raw<'_>) {
+    short(r, &[0, 1, 2]);
 }
 
 /// Two times of 32 bits for seconds and as many for the rest.
@@ -102,6 +112,7 @@ same! {
     55 "fcntl" 60 "umask" 61 "chroot" 62 "ustat" 63 "dup2" 83 "symlink" 85 "readlink" 87 "swapon" 91 "munmap"
     94 "fchmod" 99 "statfs" 100 "fstatfs" 115 "swapoff" 118 "fsync" 131 "quotactl" 133 "fchdir" 141 "getdents"
     143 "flock" 144 "msync" 145 "readv" 146 "writev" 148 "fdatasync" 163 "mremap" 183 "getcwd" 198 "lchown"
+    203 "setreuid" 204 "setregid" 206 "setgroups" 208 "setresuid" 210 "setresgid" 213 "setuid" 214 "setgid" 215 "setfsuid" 216 "setfsgid"
     207 "fchown" 212 "chown" 217 "pivot_root" 218 "mincore" 219 "madvise" 220 "getdents64" 221 "fcntl"
     226 "setxattr" 227 "lsetxattr" 228 "fsetxattr" 229 "getxattr" 230 "lgetxattr" 231 "fgetxattr"
     232 "listxattr" 233 "llistxattr" 234 "flistxattr" 235 "removexattr" 236 "lremovexattr" 237 "fremovexattr"
@@ -114,10 +125,18 @@ same! {
 /// Calls that i386 passes otherwise.
 const CHANGED: &[Change] = &[
     Change { nr: 16, name: "lchown", fix: short_ids, desc: same_desc },
+    Change { nr: 23, name: "setuid", fix: short_users, desc: same_desc },
     Change { nr: 19, name: "lseek", fix: |r| signed(r, 1), desc: same_desc },
     // umount has no flags.
     Change { nr: 22, name: "umount2", fix: |r| r.args[1] = 0, desc: same_desc },
     Change { nr: 30, name: "utime", fix: short_utime, desc: same_desc },
+    Change { nr: 46, name: "setgid", fix: short_users, desc: same_desc },
+    Change { nr: 70, name: "setreuid", fix: short_users, desc: same_desc },
+    Change { nr: 71, name: "setregid", fix: short_users, desc: same_desc },
+    Change { nr: 138, name: "setfsuid", fix: short_users, desc: same_desc },
+    Change { nr: 139, name: "setfsgid", fix: short_users, desc: same_desc },
+    Change { nr: 164, name: "setresuid", fix: short_users, desc: same_desc },
+    Change { nr: 170, name: "setresgid", fix: short_users, desc: same_desc },
     Change { nr: 92, name: "truncate", fix: |r| signed(r, 1), desc: same_desc },
     Change { nr: 93, name: "ftruncate", fix: |r| signed(r, 1), desc: same_desc },
     Change { nr: 95, name: "fchown", fix: short_ids, desc: same_desc },

@@ -30,7 +30,7 @@ pub(super) fn stamp(entered_ns: i64) {
 }
 
 /// The operation is carried out without a call, with this result: what it acts on is not there.
-pub(super) fn without_call(ret: i64) -> i64 {
+pub(crate) fn without_call(ret: i64) -> i64 {
     CALLED.set(Called { row: ROW.get(), ..CALLED.get() });
     ret
 }

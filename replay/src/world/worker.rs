@@ -16,6 +16,7 @@ use crate::{
     pace::{Base, Pace},
     plan::Act,
     rings::Rings,
+    users,
 };
 
 /// One thread at work.
@@ -187,6 +188,7 @@ impl Engine for Worker<'_> {
                 }
                 made.map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
             }
+            Act::Become(list) => users::of_list(list, &chunk.lists).map_or(0, |ids| users::take_on(ids, None)),
             Act::Spawn { .. } | Act::Submit { .. } | Act::Returned { .. } => 0,
         }
     }

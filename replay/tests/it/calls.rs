@@ -45,7 +45,7 @@ fn an_attribute_that_nobody_set_is_not_asked_for() {
     let o = d.on(1, "removexattr", "f", 0);
     o.name = Some("user.before".into());
     let (_, report) = replay(d);
-    assert_eq!(report.summary.skipped.get("attribute value not recorded"), Some(&1), "{:?}", report.summary.skipped);
+    assert_eq!(report.summary.skipped.get("value not recorded"), Some(&1), "{:?}", report.summary.skipped);
     // The other is prepared.
     assert_eq!((report.done, report.verdict.results.classes.wrong), (1, 0));
 }

@@ -19,4 +19,5 @@ mod scaled;
 mod schedule;
 mod slices;
 mod streams;
+mod users;
 mod verdict;

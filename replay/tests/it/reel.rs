@@ -114,7 +114,7 @@ impl Draft {
     pub(crate) fn exec(&mut self, task_id: i64) {
         let exec_ns = self.now_ns;
         self.now_ns += 10_000;
-        self.execs.push(Exec { exec_ns, task_id, path: "/bin/x".into(), comm: "x".into() });
+        self.execs.push(Exec { exec_ns, task_id, path: "/bin/x".into(), comm: "x".into(), ..Exec::default() });
     }
 
     /// An operation of `task` now.

@@ -103,7 +103,14 @@ pub(crate) fn good() -> Draft {
         block: (0..20).map(request).collect(),
         bio: (0..20).map(bio).collect(),
         tasks: vec![task(1, None), task(2, Some(1))],
-        execs: vec![Exec { exec_ns: 3, task_id: 1, path: "/bin/cat".into(), comm: "cat".into() }],
+        execs: vec![Exec {
+            exec_ns: 3,
+            task_id: 1,
+            path: "/bin/cat".into(),
+            comm: "cat".into(),
+            uid: Some(4),
+            gid: Some(5),
+        }],
         files: vec![file(0)],
         fds: vec![Fd { task_id: 1, fd: 0, ofd: 1, file: Some(0), ..Fd::default() }],
         tree: vec![Tree {

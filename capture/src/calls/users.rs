@@ -1,0 +1,45 @@
+//! Who a thread is: what files it makes are whose, and what it is refused.
+
+use ioreel_traces::{rows::Op, text};
+use libc::*;
+
+use super::{
+    Raw,
+    parts::{PLAIN, calls, input},
+};
+
+/// Groups whose ids are taken: a list is read whole, since its length is not one of bytes.
+const GROUP_WORDS: u8 = 32;
+
+fn one(r: &Raw<'_>, op: &mut Op) {
+    op.aux = Some(i64::from(r.int(0)));
+}
+
+fn two(r: &Raw<'_>, op: &mut Op) {
+    one(r, op);
+    op.aux2 = Some(i64::from(r.int(1)));
+}
+
+fn three(r: &Raw<'_>, op: &mut Op) {
+    two(r, op);
+    op.flags = Some(i64::from(r.int(2)));
+}
+
+fn groups(r: &Raw<'_>, op: &mut Op) {
+    one(r, op);
+    let bytes = usize::try_from(r.int(0)).ok().and_then(|n| n.checked_mul(4));
+    op.value = bytes.and_then(|n| r.input.get(..n)).filter(|ids| !ids.is_empty()).map(text::from_bytes);
+}
+
+#[rustfmt::skip]
+calls! {
+    SYS_setuid "setuid" PLAIN, false, one;
+    SYS_setgid "setgid" PLAIN, false, one;
+    SYS_setreuid "setreuid" PLAIN, false, two;
+    SYS_setregid "setregid" PLAIN, false, two;
+    SYS_setresuid "setresuid" PLAIN, false, three;
+    SYS_setresgid "setresgid" PLAIN, false, three;
+    SYS_setfsuid "setfsuid" PLAIN, false, one;
+    SYS_setfsgid "setfsgid" PLAIN, false, one;
+    SYS_setgroups "setgroups" input(PLAIN, 2, 0, GROUP_WORDS), false, groups;
+}
