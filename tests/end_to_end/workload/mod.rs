@@ -14,6 +14,7 @@ mod narrow;
 mod narrow_rest;
 mod passing;
 mod rare;
+mod users;
 
 use std::{
     fs,
@@ -107,6 +108,7 @@ fn one_thread(mut c: Caller, base: &str, shared: &Open, gate: &Gate) -> Caller {
     rare::run(&mut c, &own);
     narrow::run(&mut c, &own);
     narrow_rest::run(&mut c, &own);
+    users::run(&mut c);
     let appended = c.open(format!("{base}/{APPENDED}"), libc::O_WRONLY | libc::O_APPEND, 0, false);
     gate.wait();
     for i in 0..RECORDS {
