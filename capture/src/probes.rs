@@ -96,10 +96,24 @@ const fn variant(
 /// with that series, tracepoints stopped keeping the CPU for the programs that they run.
 const PREEMPTIBLE: &str = "trace_call_bpf_faultable";
 
-/// Whether a task can lose the CPU while it runs a program, so that the programs keep it and stand in for each other
-/// (`bpf/src/bpf/atomic.bpf.h`).
-pub(crate) fn preemptible() -> bool {
-    Btf::from_vmlinux().is_ok_and(|btf| function_arguments(&btf, PREEMPTIBLE).is_some())
+/// Came with "iomap: split out the per-bio logic from iomap_dio_bio_iter" (7.0), in the same series.
+const DIO_COUNTS_AFTER: &str = "bio_iov_iter_bounce";
+
+/// What programs cannot find out by relocation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manners {
+    /// A task can lose the CPU while it runs a program, so that the programs keep it and stand in for each other
+    /// (`bpf/src/bpf/atomic.bpf.h`).
+    pub(crate) preemptible: bool,
+    /// iomap counts a bio of direct I/O after it has queued it (`bpf/src/bpf/core_fixes.bpf.h`).
+    pub(crate) dio_counts_after: bool,
+}
+
+/// How this kernel does things, by the functions that it has.
+pub(crate) fn manners() -> Manners {
+    let Ok(btf) = Btf::from_vmlinux() else { return Manners::default() };
+    let has = |function| function_arguments(&btf, function).is_some();
+    Manners { preemptible: has(PREEMPTIBLE), dio_counts_after: has(DIO_COUNTS_AFTER) }
 }
 
 /// Said where [`has_perf_calls`] does not hold.

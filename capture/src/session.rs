@@ -141,13 +141,13 @@ impl<'obj> Session<'obj> {
     /// Opens, loads and attaches; everything stays inert until [`Session::activate`]. Optional programs that the kernel
     /// refuses are left out, and told of in `missing`.
     pub fn load(plan: &Plan, storage: &'obj mut Storage) -> Result<Self, CaptureError> {
+        quiet();
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
         }
         if host::is_confidential() {
             return Err(CaptureError::Confidential);
         }
-        quiet();
         let [first, second] = &mut storage.0;
         match Self::attempt(plan, first, &[]) {
             Ok(session) => Ok(session),
@@ -209,9 +209,10 @@ impl<'obj> Session<'obj> {
             rodata.uring_splice_ops = sets.splice;
             rodata.uring_dir2_ops = sets.dir2;
         }
-        let preemptible = probes::preemptible();
+        let probes::Manners { preemptible, dio_counts_after } = probes::manners();
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.preemptible = preemptible;
+            rodata.dio_counts_after = dio_counts_after;
         }
         let mut missing = probes::choose(open.open_object_mut(), &|group| match group {
             probes::Group::Uring | probes::Group::Fault => plan.ops,
@@ -244,8 +245,10 @@ impl<'obj> Session<'obj> {
             open.progs.task_moved.set_autoload(false);
         }
         let progs = &mut open.progs;
-        progs.op_enter.set_autoload(plan.ops);
-        progs.op_exit.set_autoload(plan.ops);
+        progs.op_enter.set_autoload(plan.ops && !preemptible);
+        progs.op_exit.set_autoload(plan.ops && !preemptible);
+        progs.op_enter_first.set_autoload(plan.ops && preemptible);
+        progs.op_exit_first.set_autoload(plan.ops && preemptible);
         let second = plan.ops && preemptible && probes::has_perf_calls();
         progs.op_enter_again.set_autoload(second);
         progs.op_exit_again.set_autoload(second);

@@ -27,15 +27,20 @@ static __always_inline void keep_cpu(void)
  * interrupts: that task gets its turn at the next opportunity, which is after the program. Left are some instructions
  * before keep_cpu and after this in which an interrupt may come.
  */
-static __always_inline void yield_cpu(void)
+static __noinline void enable_later(void)
 {
 	unsigned long flags;
 
-	if (!preemptible)
-		return;
 	bpf_local_irq_save(&flags);
 	bpf_preempt_enable();
 	bpf_local_irq_restore(&flags);
+}
+
+/* Calls for it: the stacks of programs are full on kernels where this is not needed. */
+static __always_inline void yield_cpu(void)
+{
+	if (preemptible)
+		enable_later();
 }
 
 /* BPF_PROG for programs of tracepoints that are not called with preemption disabled anyway. */

@@ -123,8 +123,8 @@ static __always_inline void direct(struct rec_bio *b, struct bio *owner, __u32 k
 		return;
 	set_bio_file(b, inode, BIO_DIRECT, look);
 	set_uring_cause(b, iocb);
-	/* iomap_dio_bio_iter: `size` counts what was submitted before and this bio; ki_pos stays at the start. */
-	b->file_offset_bytes = peek(iocb, ki_pos) + peek(dio, size) - b->len_bytes;
+	/* iomap_dio_bio_iter: `size` counts what was submitted before; ki_pos stays at the start. */
+	b->file_offset_bytes = peek(iocb, ki_pos) + peek(dio, size) - (dio_counts_after ? 0 : b->len_bytes);
 	if (b->file_offset_bytes < 0)
 		b->file_offset_bytes = -1;
 }

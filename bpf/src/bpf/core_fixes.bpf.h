@@ -61,6 +61,12 @@ struct bvec_iter___offset {
 	     ? BPF_CORE_READ((struct bvec_iter___done *)&(bio)->bi_iter, bi_bvec_done)                                 \
 	     : BPF_CORE_READ((struct bvec_iter___offset *)&(bio)->bi_iter, bi_offset))
 
+/*
+ * Whether iomap counts a bio of direct I/O after it has queued it, since "iomap: split out the per-bio logic from
+ * iomap_dio_bio_iter" (7.0), or before. Told from user space, by a function that came with it.
+ */
+const volatile bool dio_counts_after = false;
+
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630ul
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
 

@@ -32,7 +32,7 @@ static __always_inline __u32 long_bytes(const struct op_tail *t)
 }
 
 /* Sends an operation of this thread; an error when there is no room. */
-static __noinline long send_long(void *ring, struct task_struct *task, struct long_op *lo)
+static __noinline long send_long(void *ring, struct long_op *lo)
 {
 	__u32 at = sizeof(lo->op) + sizeof(lo->tail);
 	__u32 first = path_bytes(&lo->tail), second = path2_bytes(&lo->tail), rest = rest_bytes(&lo->tail);
@@ -45,7 +45,7 @@ static __noinline long send_long(void *ring, struct task_struct *task, struct lo
 		bpf_dynptr_write(&out, 0, lo, at, 0);
 		if (first)
 			bpf_dynptr_write(&out, at, lo->path, first, 0);
-		other = second ? bpf_task_storage_get(&second_paths, task, 0, 0) : NULL;
+		other = second ? bpf_task_storage_get(&second_paths, bpf_get_current_task_btf(), 0, 0) : NULL;
 		if (other)
 			bpf_dynptr_write(&out, at + first, other->path, second, 0);
 		if (rest)

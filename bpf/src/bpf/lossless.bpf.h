@@ -176,7 +176,7 @@ static __noinline int release_held(struct task_state *st, struct task_struct *ta
 		return 0;
 	}
 	lo = bpf_task_storage_get(&long_ops, task, 0, 0);
-	if (!lo || send_long(ring, task, lo))
+	if (!lo || send_long(ring, lo))
 		r->lost++;
 	return 0;
 }

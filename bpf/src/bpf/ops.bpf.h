@@ -191,15 +191,19 @@ __noinline int exit_special(struct task_state *st, const struct call_desc *d)
 	return 0;
 }
 
-/* A recorded thread begins a call. */
-static __always_inline void enter_call(struct task_state *st, struct pt_regs *regs, long id)
+/* A call begins. */
+static __always_inline void enter_call(struct pt_regs *regs, long id)
 {
+	struct task_state *st = recorded_here(regs);
 	struct task_struct *task;
 	struct call_desc desc;
 	struct file *file;
 	__u64 now_ns;
 	bool compat;
 
+	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
+	if (!st || !ops_active)
+		return;
 	if (lossless && st->held)
 		release_held(st, bpf_get_current_task_btf());
 	st->in_call = 0;
@@ -369,7 +373,7 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 	begin_op(r, &st->op, cpu, REC_OP_LONG, long_bytes(&st->tail), now_ns);
 	lo->op = st->op;
 	lo->tail = st->tail;
-	if (send_long(ring, bpf_get_current_task_btf(), lo))
+	if (send_long(ring, lo))
 		no_room(r, st);
 }
 
@@ -425,8 +429,9 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 }
 
 /* And ends it. */
-static __always_inline void exit_call(struct task_state *st, struct pt_regs *regs, long ret)
+static __always_inline void exit_call(struct pt_regs *regs, long ret)
 {
+	struct task_state *st = recorded_here(regs);
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct call_desc desc;
 	struct op_ring *r;
@@ -434,7 +439,7 @@ static __always_inline void exit_call(struct task_state *st, struct pt_regs *reg
 	__u64 now_ns;
 	__u16 nr;
 
-	if (!st->in_call)
+	if (!st || !st->in_call || !ops_active)
 		return;
 	if (st->in_call == IN_CALL_UNSEEN && !take_up_midway(bpf_get_current_task_btf(), st, regs))
 		return;

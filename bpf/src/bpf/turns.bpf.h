@@ -19,7 +19,7 @@ enum turn {
 /* Whether the other program has done this turn's work. */
 static __always_inline bool settled(struct task_state *st, __u8 turn, bool second)
 {
-	return preemptible && st->turn == (turn | !second);
+	return st->turn == (turn | !second);
 }
 
 /* Takes the turn; what this very program did last tells of a half that neither has seen. */
@@ -28,8 +28,6 @@ static __always_inline void take_turn(struct task_state *st, struct pt_regs *reg
 	struct cpu_ledger *l;
 	__u64 nr;
 
-	if (!preemptible)
-		return;
 	if (st->turn == (turn | second)) {
 		l = cpu_ledger();
 		nr = regs->orig_ax;
@@ -44,47 +42,45 @@ static __always_inline void take_turn(struct task_state *st, struct pt_regs *reg
 	st->turn = turn | second;
 }
 
-static __always_inline int begin_turn(struct task_state *st, struct pt_regs *regs, long id, bool second)
+static __always_inline int begin_turn(struct pt_regs *regs, long id, bool second)
 {
-	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
+	struct task_state *st = recorded_here(regs);
+
 	if (!st || !ops_active || settled(st, TURN_BEGUN, second))
 		return 0;
 	keep_cpu();
 	take_turn(st, regs, TURN_BEGUN, second);
-	enter_call(st, regs, id);
+	enter_call(regs, id);
 	yield_cpu();
 	return 0;
 }
 
-static __always_inline int end_turn(struct task_state *st, struct pt_regs *regs, long ret, bool second)
+static __always_inline int end_turn(struct pt_regs *regs, long ret, bool second)
 {
+	struct task_state *st = recorded_here(regs);
+
 	if (!st || !ops_active || settled(st, TURN_ENDED, second))
 		return 0;
 	keep_cpu();
 	take_turn(st, regs, TURN_ENDED, second);
 	/* Together: of two programs, either may be skipped alone. */
-	if (preemptible && content_limit)
+	if (content_limit)
 		exit_content(st, ret);
-	exit_call(st, regs, ret);
+	exit_call(regs, ret);
 	yield_cpu();
 	return 0;
 }
 
+/* The programs of kernels on which they keep the CPU anyway. */
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 {
-	return begin_turn(recorded_here(regs), regs, id, false);
+	enter_call(regs, id);
+	return 0;
 }
 
-SEC("tp/raw_syscalls/sys_enter")
-int op_enter_again(struct trace_event_raw_sys_enter *call)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-
-	return begin_turn(recorded_here(regs), regs, call->id, true);
-}
-
-/* Where programs keep the CPU anyway this is one of its own, as op_exit is near the limit of what verifiers follow. */
+/* One of its own, attached before op_exit, which is near the limit of what verifiers follow. */
 SEC("tp_btf/sys_exit")
 int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 {
@@ -98,7 +94,30 @@ int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 {
-	return end_turn(recorded_here(regs), regs, ret, false);
+	exit_call(regs, ret);
+	return 0;
+}
+
+/* Those of the others. */
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(op_enter_first, struct pt_regs *regs, long id)
+{
+	return begin_turn(regs, id, false);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(op_exit_first, struct pt_regs *regs, long ret)
+{
+	return end_turn(regs, ret, false);
+}
+
+SEC("tp/raw_syscalls/sys_enter")
+int op_enter_again(struct trace_event_raw_sys_enter *call)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+	return begin_turn(regs, call->id, true);
 }
 
 SEC("tp/raw_syscalls/sys_exit")
@@ -106,7 +125,7 @@ int op_exit_again(struct trace_event_raw_sys_exit *call)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
-	return end_turn(recorded_here(regs), regs, call->ret, true);
+	return end_turn(regs, call->ret, true);
 }
 
 #endif

@@ -34,19 +34,15 @@ impl Session<'_> {
             name: program.name().to_string_lossy().into_owned(),
             missed: info.recursion_misses as i64,
         });
-        if !self.preemptible {
-            return probes;
-        }
         // Of two programs for the same events either may be skipped. The events that both were skipped for are no more
         // than the fewer of their skips, and no more than the threads' halves of calls that neither has seen.
-        let ledgers = self.ledgers().unwrap_or_default();
+        let ledgers = if self.preemptible { self.ledgers().unwrap_or_default() } else { Vec::new() };
         let unseen = |of: fn(&cpu_ledger) -> u64| ledgers.iter().map(|l| of(l) as i64).sum::<i64>();
         for (name, unseen) in [("op_enter", unseen(|l| l.unseen_begin)), ("op_exit", unseen(|l| l.unseen_end))] {
-            let Some(second) = probes.iter().position(|p| p.name == format!("{name}_again")) else { continue };
-            let second = probes.remove(second);
-            if let Some(first) = probes.iter_mut().find(|p| p.name == name) {
-                first.missed = first.missed.min(second.missed).min(unseen);
-            }
+            let again = probes.iter().position(|p| p.name == format!("{name}_again")).map(|i| probes.remove(i));
+            let Some(first) = probes.iter_mut().find(|p| p.name == format!("{name}_first")) else { continue };
+            name.clone_into(&mut first.name);
+            first.missed = first.missed.min(again.map_or(i64::MAX, |p| p.missed)).min(unseen);
         }
         probes
     }
