@@ -18,12 +18,12 @@ release: ## the optimised build
 	@scripts/setup build
 	cargo build --release -p ioreel
 
-test: ## linters and all tests; root runs those that need BPF and loop mounts, others see them ignored
+test: ## linters and all tests, few of them also on the oldest and the newest stock kernel; not root, those that record are ignored
 	@scripts/setup test
 	@scripts/test
 
 test-kernels: ## the capture tests in QEMU guests with stock kernels from 6.1 on; prints a table (docs/kernel-support.md)
-	@scripts/setup kernels
+	@scripts/setup test
 	@tests/vm/matrix
 
 test-kill: ## kills the recorder at 50 instants; what it leaves must be valid (root)

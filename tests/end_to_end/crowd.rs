@@ -17,8 +17,8 @@ use crate::harness::{
 
 /// First argument that makes the test program the recorded one.
 pub(crate) const WORD: &str = "crowd-workload";
-const THREADS: usize = 8;
-const CALLS: usize = 8000;
+const THREADS: usize = 6;
+const CALLS: usize = 5000;
 
 /// What is recorded: each thread writes to a file of its own, as fast as it can.
 pub(crate) fn work(dir: &Path) {
@@ -38,8 +38,8 @@ fn file_of(dir: &Path, thread: usize) -> PathBuf {
     dir.join(thread.to_string())
 }
 
-pub(crate) fn every_call_is_there(fs: Fs) {
-    let (mount, out) = (Mounted::new(fs, DEFAULT_SIZE_BYTES), temp_dir());
+pub(crate) fn every_call_is_there() {
+    let (mount, out) = (Mounted::new(Fs::Tmpfs, DEFAULT_SIZE_BYTES), temp_dir());
     let reel = out.path().join("x.reel");
     let program = env::current_exe().unwrap();
     succeed(&mut record(&reel, &[], &[text(&program), WORD, text(mount.path())]));

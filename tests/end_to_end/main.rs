@@ -192,10 +192,6 @@ fn tests() -> Vec<Test> {
             all.push(Test { name, records: true, body: Box::new(move || witness::blktrace_sees_the_same(fs)) });
         }
     }
-    for fs in Fs::here(&[Fs::Ext4]) {
-        let name = format!("crowd::every_call_is_there::{}", fs.name());
-        all.push(Test { name, records: true, body: Box::new(move || crowd::every_call_is_there(fs)) });
-    }
     if kernel::has_nfs_server() {
         for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
             let name = format!("kernel::the_nfs_server::{}", fs.name());
@@ -247,6 +243,10 @@ fn tests() -> Vec<Test> {
         let name = format!("uring::every_request_is_seen::{}", fs.name());
         all.push(Test { name, records: true, body: Box::new(move || uring::every_request_is_seen(fs)) });
     }
+    if refusals::may_lock_down() {
+        let name = "refusals::under_lockdown".into();
+        all.push(Test { name, records: true, body: Box::new(refusals::under_lockdown) });
+    }
     for (i, program) in corpus::PROGRAMS.iter().enumerate() {
         let name = format!("corpus::{}", program.name);
         all.push(Test { name, records: true, body: Box::new(move || corpus::replays(i)) });
@@ -277,6 +277,7 @@ fn tests() -> Vec<Test> {
         truth::btrfs_nodes_are_of_the_trees_that_dump_tree_says
         attribution::xfs_log_is_where_xfs_db_says
         attribution::btrfs_trees_are_told_by_owner
+        crowd::every_call_is_there
         derived::roots_and_places
         derived::mounts
         derived::subvolumes
@@ -341,6 +342,7 @@ fn tests() -> Vec<Test> {
         refusals::no_privileges
         refusals::a_probe
         kernel::backends
+        refusals::without_type_information
         refusals::no_program_is_large
         refusals::lossless_without_the_right_to_resume
         refusals::an_unknown_device

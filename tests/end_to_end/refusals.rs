@@ -102,6 +102,45 @@ pub(crate) fn a_probe() {
     assert!(line.contains("op_exit") && line.contains("doctor") && !reel.exists(), "{line}");
 }
 
+/// What `record` and `doctor` say where nothing can be recorded, `by` whose command line they run: one line with this
+/// word, and no reel.
+fn nothing_is_recorded(by: &[&str], word: &str) {
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    let program = env!("CARGO_BIN_EXE_ioreel");
+    let here = |rest: &[&str]| {
+        let words: Vec<&str> = by.iter().copied().chain([program]).chain(rest.iter().copied()).collect();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        command
+    };
+    let line = one_line(&mut here(&["record", "-o", text(&reel), "--", "true"]), 1);
+    assert!(line.contains(word) && !reel.exists(), "{line}");
+    let line = one_line(&mut here(&["doctor", "--programs"]), 1);
+    assert!(line.contains(word), "{line}");
+    let doctor = run(&mut here(&["doctor"]));
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    let about = said.lines().filter(|l| l.starts_with("MISSING") && l.contains("probes") && l.contains(word));
+    assert_eq!((doctor.status.code(), about.count()), (Some(3), 1), "{}", describe(&doctor));
+    assert!(doctor.stderr.is_empty(), "{}", describe(&doctor));
+}
+
+pub(crate) fn without_type_information() {
+    // Of that process alone: other tests need it.
+    let hidden = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
+    nothing_is_recorded(&["unshare", "--mount", "sh", "-c", hidden, "sh"], "BTF");
+}
+
+/// Where the kernel's lockdown may be raised for good, as in a guest that ends after this test.
+pub(crate) fn may_lock_down() -> bool {
+    std::env::var_os("IOREEL_TEST_LOCKDOWN").is_some()
+}
+
+pub(crate) fn under_lockdown() {
+    fs::write("/sys/kernel/security/lockdown", "confidentiality").unwrap();
+    nothing_is_recorded(&["env"], "lockdown=integrity");
+}
+
 /// No program is near what the kernel's verifier goes through at most.
 pub(crate) fn no_program_is_large() {
     let told = succeed(&mut ioreel(["doctor", "--programs", "--json"]));
