@@ -202,6 +202,8 @@ fn tests() -> Vec<Test> {
         for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
             let name = format!("kernel::files_under_an_overlay::{}", fs.name());
             all.push(Test { name, records: true, body: Box::new(move || kernel::files_under_an_overlay(fs)) });
+            let name = format!("kernel::a_loop_device::{}", fs.name());
+            all.push(Test { name, records: true, body: Box::new(move || kernel::a_loop_device(fs)) });
         }
     }
     for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {

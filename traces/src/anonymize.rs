@@ -226,6 +226,8 @@ impl Anonymizer {
                 match call.as_deref().unwrap_or_default() {
                     // The recorder's own word for the request.
                     "ioctl" => value.clone(),
+                    // Functions of the kernel's.
+                    c if c.starts_with("vfs_") => value.clone(),
                     // Words of the kernel, where it knows them: a call may be given any.
                     "mount" | "fsopen" => self.fstype(value).into(),
                     "fsconfig" if words::is_option(value) => value.clone(),
@@ -276,7 +278,7 @@ fn is_access_list(bytes: &[u8]) -> bool {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::tables;
+    use crate::{rows::Op, tables};
 
     #[test]
     fn only_access_lists_pass_as_such() {
@@ -336,6 +338,14 @@ mod tests {
         let hidden = a.path(&clear.into());
         assert_eq!(a.original(&hidden), Some(os_path(clear)));
         assert_eq!(a.original("/never/met"), None);
+    }
+
+    #[test]
+    fn functions_of_the_kernel_keep_their_names() {
+        let mut a = Anonymizer::new(&Key::of(b"0123456789abcdef").unwrap());
+        let mut op = Op { op: "vfs_write".into(), name: Some("vfs_iter_write".into()), ..Op::default() };
+        a.row(&mut op);
+        assert_eq!(op.name.as_deref(), Some("vfs_iter_write"));
     }
 
     #[test]
