@@ -5,7 +5,7 @@
 //! that did not, before. Positions of shared descriptors and sizes seen by reads tell in the same way.
 
 use crate::{
-    Call,
+    Call, Skip,
     input::{NO_ID, Rec},
     names::{NO_NODE, NodeId},
     planner::Planner,
@@ -59,7 +59,8 @@ impl Planner {
     pub(crate) fn touches(&mut self, r: &Rec) -> Vec<Touch> {
         let v = self.view(r);
         let mut out = Vec::new();
-        if v.skip.is_some() {
+        // A name that is not there yet may be what another call in flight makes.
+        if v.skip.is_some_and(|why| why != Skip::OutOfSight) {
             return out;
         }
         // Renamed to another name of the same file, it stays.

@@ -56,6 +56,35 @@ fn overlapping_calls_are_ordered_by_their_results() {
 }
 
 #[test]
+fn what_is_seen_of_a_call_in_flight_had_happened() {
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    for (i, seen) in (0..).zip(["stat", "unlink", "rename", "chmod", "truncate", "link"]) {
+        let (tmp, done) = (format!("tmp-{i}"), format!("done-{i}"));
+        d.create(1, &tmp, 10 + i, 3);
+        d.fd(1, "close", 3, 0);
+        let t = d.now();
+        let o = d.on(1, "rename", &tmp, 0);
+        (o.path2, o.start_ns, o.dur_ns) = (Some(done.as_str().into()), t, 100_000);
+        for (k, (op, ret)) in (0..).zip([("stat", ENOENT), ("access", ENOENT), (seen, 0)]) {
+            let o = d.on(2, op, &done, ret);
+            (o.start_ns, o.dur_ns) = (t + 1_000 * (k + 1), 500);
+            match op {
+                "rename" | "link" => o.path2 = Some(format!("{done}-too").into()),
+                "chmod" => o.mode = Some(0o600),
+                "truncate" => o.len_bytes = Some(0),
+                _ => {}
+            }
+        }
+        d.pause(200_000);
+    }
+    let dir = replay_same(d);
+    let mut left: Vec<_> = std::fs::read_dir(dir.path().join("t/w")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["done-0", "done-2-too", "done-3", "done-4", "done-5", "done-5-too"]);
+}
+
+#[test]
 fn many_threads_on_one_directory() {
     let mut d = Draft::new();
     for t in 2..10 {
