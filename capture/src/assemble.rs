@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use ioreel_bpf::types::{bio_how, call_kind, file_id, op_flags, rec_bio, rec_op, rec_passed, rec_rq};
+use ioreel_bpf::types::{bio_flags, bio_how, call_kind, file_id, op_flags, rec_bio, rec_op, rec_passed, rec_rq};
 use ioreel_traces::{
     Manifest, ReelWriter, Result, Text,
     manifest::Mount,
@@ -116,6 +116,9 @@ pub(crate) struct Counts {
     pub(crate) block: i64,
     /// Bio rows.
     pub(crate) bio: i64,
+    /// Of both, those whose end was not seen.
+    pub(crate) endless_requests: i64,
+    pub(crate) endless_bios: i64,
     /// File records.
     pub(crate) files: i64,
     /// Fork, exec and exit records.
@@ -602,8 +605,9 @@ impl Assembler {
         }
     }
 
-    fn rq(&mut self, rec: &rec_rq) -> Result<()> {
+    pub(crate) fn rq(&mut self, rec: &rec_rq) -> Result<()> {
         self.counts.block += 1;
+        self.counts.endless_requests += i64::from(rec.no_end != 0);
         self.disk_met(i64::from(rec.dev));
         let row = self.blocks.request(rec, self.t0_ns);
         self.writer.block.push(row)
@@ -611,6 +615,7 @@ impl Assembler {
 
     pub(crate) fn bio(&mut self, rec: &rec_bio) -> Result<()> {
         self.counts.bio += 1;
+        self.counts.endless_bios += i64::from(u32::from(rec.flags) & bio_flags::BIOF_NO_END.0 != 0);
         self.disk_met(i64::from(rec.dev));
         self.task_met(rec.task_id, rec.queue_ns);
         let told = classify(rec, &mut self.blocks.layouts);

@@ -34,7 +34,7 @@ impl Blocks {
             rq_id: rec.rq_id as i64,
             queue_ns: (rec.queue_ns != 0).then(|| rec.queue_ns as i64 - t0_ns),
             issue_ns: rec.issue_ns as i64 - t0_ns,
-            complete_ns: Some(rec.hdr.end_ns as i64 - t0_ns),
+            complete_ns: (rec.no_end == 0).then(|| rec.hdr.end_ns as i64 - t0_ns),
             dev: i64::from(rec.dev),
             sector: if bare { -1 } else { rec.sector as i64 },
             len_bytes: if bare { 0 } else { i64::from(rec.len_bytes) },
@@ -43,7 +43,7 @@ impl Blocks {
             cpu: rec.issue_cpu as i32,
             error: errno(rec.error),
             requeues: Some(rec.requeues as i32),
-            bios: Some(rec.bios as i32),
+            bios: (rec.no_end == 0).then_some(rec.bios as i32),
         }
     }
 
@@ -64,7 +64,7 @@ impl Blocks {
             bio_id: -1,
             rq_id: (rec.rq_id != 0).then_some(rec.rq_id as i64),
             queue_ns: if rec.queue_ns != 0 { rec.queue_ns as i64 - t0_ns } else { end_ns },
-            complete_ns: Some(end_ns),
+            complete_ns: (u32::from(rec.flags) & bio_flags::BIOF_NO_END.0 == 0).then_some(end_ns),
             dev: i64::from(rec.dev),
             sector: if has_sector { rec.sector as i64 } else { -1 },
             len_bytes: i64::from(rec.len_bytes),

@@ -9,6 +9,7 @@ use ioreel_traces::{
 use crate::{
     assemble::Assembler,
     host,
+    session::Unended,
     sieve::{Sieve, Why},
 };
 
@@ -33,8 +34,14 @@ impl Books<'_> {
 }
 
 /// Fills the manifest's ledger. All open segments must have been flushed: what is not on disk is lost.
-/// `in_flight`: unfinished operations, which the end of the recording met.
-pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut Assembler, in_flight: i64) {
+/// `in_flight`: unfinished operations, which the end of the recording met; `unended`: the same of the block layer.
+pub(crate) fn fill(
+    manifest: &mut Manifest,
+    cpus: &[cpu_ledger],
+    assembler: &mut Assembler,
+    in_flight: i64,
+    unended: &Unended,
+) {
     let books = Books(cpus);
     let rotated = |name: &str| match name {
         "ops" => assembler.writer.ops.rotated(),
@@ -71,14 +78,12 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     let dropped_here = unplaced + refused + sifted + orphans;
     let seen = ops_seen + in_flight - dropped_here;
     enter("ops", (seen, ops_lost), dropped_here + in_kernel, syscall_rows.min(counts.ops), counts.ops);
-    enter(
-        "block",
-        books.class(rec_class::CLASS_BLOCK),
-        own_rq + backing_rq,
-        assembler.writer.block.written(),
-        counts.block,
-    );
-    enter("bio", books.class(rec_class::CLASS_BIO), own_bio + backing_bio, assembler.writer.bio.written(), counts.bio);
+    let (rq_seen, rq_lost) = books.class(rec_class::CLASS_BLOCK);
+    let requests = (rq_seen + unended.requests.len() as i64, rq_lost);
+    enter("block", requests, own_rq + backing_rq, assembler.writer.block.written(), counts.block);
+    let (bio_seen, bio_lost) = books.class(rec_class::CLASS_BIO);
+    let bios = (bio_seen + unended.bios.len() as i64, bio_lost);
+    enter("bio", bios, own_bio + backing_bio, assembler.writer.bio.written(), counts.bio);
     let dropped = assembler.waits.as_ref().map_or(0, |w| w.dropped);
     if assembler.waits.is_some() {
         let (seen, lost) = books.class(rec_class::CLASS_WAITS);
@@ -118,6 +123,8 @@ pub(crate) fn fill(manifest: &mut Manifest, cpus: &[cpu_ledger], assembler: &mut
     left_out("bios of the recorder's own output", own_bio);
     left_out("requests a recorded loop device passed to its backing file", backing_rq);
     left_out("bios a recorded loop device passed to its backing file", backing_bio);
+    left_out("ends of requests that no probe saw before the recording's end", counts.endless_requests);
+    left_out("ends of bios that no probe saw before the recording's end", counts.endless_bios);
     left_out("operations dropped again by rotation", assembler.writer.ops.rotated());
     left_out("requests dropped again by rotation", assembler.writer.block.rotated());
     left_out("bios dropped again by rotation", assembler.writer.bio.rotated());

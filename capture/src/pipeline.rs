@@ -24,7 +24,7 @@ use crate::{
     assemble::Assembler,
     holes::Holes,
     host, ledger,
-    session::{STREAMS, Tables},
+    session::{STREAMS, Tables, Unended},
     wire,
 };
 
@@ -324,7 +324,7 @@ impl Worker {
         }
         manifest.span.elapsed_ns = self.assembler.last_ns;
         ledger::places(&mut manifest, &self.assembler, &mounts);
-        ledger::fill(&mut manifest, &ledgers, &mut self.assembler, 0);
+        ledger::fill(&mut manifest, &ledgers, &mut self.assembler, 0, &Unended::default());
         // What the kernel has counted and this thread has not met yet is no part of the copy.
         for l in manifest.ledger.values_mut() {
             l.lost = l.lost.max(0);

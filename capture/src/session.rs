@@ -22,6 +22,9 @@ mod programs;
 mod rings;
 mod tables;
 mod trial;
+mod unended;
+
+pub(crate) use unended::Unended;
 
 pub use plan::{DEFAULT_WAITS_MIN_NS, Plan, Targets, Vfs, WaitsPlan};
 pub use programs::Program;

@@ -5,7 +5,7 @@ use std::mem::size_of;
 use ioreel_bpf::types::{
     op_tail, rec_aio, rec_aio_end, rec_bio, rec_cache, rec_content, rec_exec, rec_fault, rec_fd, rec_file, rec_hdr,
     rec_map, rec_op, rec_passed, rec_place, rec_rq, rec_task, rec_type, rec_uring, rec_uring_paths, rec_uring_ring,
-    rec_vfs, rec_wait,
+    rec_vfs, rec_wait, rq_slot,
 };
 
 /// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
@@ -88,7 +88,7 @@ pub struct Tail<'a> {
 ///
 /// # Safety
 /// The type must have no padding that matters and no invalid bit patterns.
-unsafe trait Plain: Copy {}
+pub(crate) unsafe trait Plain: Copy {}
 // SAFETY: generated from C structs of fixed-width integers and arrays of them.
 unsafe impl Plain for rec_hdr {}
 // SAFETY: as above.
@@ -114,6 +114,8 @@ unsafe impl Plain for rec_bio {}
 // SAFETY: as above.
 unsafe impl Plain for rec_rq {}
 // SAFETY: as above.
+unsafe impl Plain for rq_slot {}
+// SAFETY: as above.
 unsafe impl Plain for rec_passed {}
 // SAFETY: as above.
 unsafe impl Plain for rec_aio {}
@@ -138,6 +140,11 @@ fn take<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
     let (head, rest) = bytes.split_at_checked(size_of::<T>())?;
     // SAFETY: `head` holds size_of::<T>() bytes and any bytes are a T; read_unaligned asks no alignment.
     Some((unsafe { head.as_ptr().cast::<T>().read_unaligned() }, rest))
+}
+
+/// The value that `bytes` begins with.
+pub(crate) fn whole<T: Plain>(bytes: &[u8]) -> Option<T> {
+    take(bytes).map(|(value, _)| value)
 }
 
 /// Records whose rarer members are at the end, sent only as far as needed: what was not sent is zero.

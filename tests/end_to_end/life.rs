@@ -11,7 +11,7 @@ use std::{
 use ioreel_traces::{
     Reel,
     manifest::State,
-    rows::{Bio, File, Op, Task},
+    rows::{Bio, Block, File, Op, Task},
 };
 
 use crate::harness::{
@@ -52,6 +52,29 @@ fn overload(reel: &Path, file: &Path, options: &[&str]) -> std::process::Output 
     let (rounds, calls) = (ROUNDS.to_string(), CALLS.to_string());
     let command = ["python3", "-c", OVERLOAD, text(file), &rounds, &calls];
     run(&mut record(reel, &[&["--ring-mib", "2"], options].concat(), &command))
+}
+
+/// What is in flight when the recording ends is in the reel, without an end, and counted.
+pub(crate) fn io_in_flight_at_the_end() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let reel = out.path().join("cut.reel");
+    let file = format!("--filename={}", text(&mount.path().join("file")));
+    let mut fio = vec!["fio", "--name=job", "--size=64M", "--bs=64k", "--rw=randread", "--direct=1", &file];
+    fio.extend(["--ioengine=libaio", "--iodepth=32", "--time_based", "--runtime=4"]);
+    succeed(&mut record(&reel, &["--settle", "none", "--duration", "2"], &fio));
+    let reel = assert_valid(&reel);
+    let dev = mount.device_number().unwrap();
+    let requests: Vec<Block> = reel.read().unwrap();
+    let bios: Vec<Bio> = reel.read().unwrap();
+    let cut: Vec<&Bio> = bios.iter().filter(|b| b.dev == dev && b.complete_ns.is_none()).collect();
+    assert!((1..=64).contains(&cut.len()), "{} bios without an end", cut.len());
+    assert!(cut.iter().all(|b| b.class == "data" && b.file.is_some() && b.rq_id.is_none()), "{cut:?}");
+    let told = |what: &str| {
+        let left_out = &reel.manifest.left_out;
+        left_out.get(&format!("ends of {what} that no probe saw before the recording's end")).copied().unwrap_or(0)
+    };
+    assert_eq!(told("bios"), bios.iter().filter(|b| b.complete_ns.is_none()).count() as i64);
+    assert_eq!(told("requests"), requests.iter().filter(|r| r.complete_ns.is_none()).count() as i64);
 }
 
 /// Every event that was lost is counted, and located by CPU and interval.

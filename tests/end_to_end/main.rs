@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         return ExitCode::from(uring::run(base, Path::new(log)) as u8);
     }
     heed_interrupts();
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
     let missing = cannot_record();
     if missing.is_none() {
         own_mounts();
@@ -114,8 +114,9 @@ fn main() -> ExitCode {
         }
     }));
     let ci = env::var_os("CI").is_some_and(|v| v == "true" || v == "1");
-    let mut trials = Vec::new();
+    let (mut trials, mut alone) = (Vec::new(), Vec::new());
     for test in tests() {
+        let batch = if ALONE.contains(&&*test.name) { &mut alone } else { &mut trials };
         let why = missing.clone().filter(|_| test.records);
         let ignored = why.is_some() && !ci;
         let name = match &why {
@@ -129,12 +130,17 @@ fn main() -> ExitCode {
                 Ok(())
             }
         };
-        trials.push(Trial::test(name, body).with_ignored_flag(ignored));
+        batch.push(Trial::test(name, body).with_ignored_flag(ignored));
     }
     let done = libtest_mimic::run(&arguments, trials);
+    arguments.test_threads = Some(1);
+    let done_alone = libtest_mimic::run(&arguments, alone);
     end_what_is_left();
-    done.exit_code()
+    if done.has_failed() { done.exit_code() } else { done_alone.exit_code() }
 }
+
+/// What is about something that all tests share: what the page cache holds, and who waits for a CPU.
+const ALONE: [&str; 2] = ["cached::as_it_was", "waits::busy_cpus"];
 
 /// A shell lets what it starts in the background ignore interrupts, which is inherited: tests send some.
 fn heed_interrupts() {
@@ -360,6 +366,7 @@ fn tests() -> Vec<Test> {
         slices::parts_of_a_program
         daemon::in_the_background
         daemon::as_systemd_keeps_it
+        life::io_in_flight_at_the_end
         life::losses_are_exact
         life::losses_of_every_class
         life::strict_fails_on_loss

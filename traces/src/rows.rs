@@ -149,7 +149,7 @@ table! {
         queue_ns: Option<i64> as Delta,
         /// When it was given to the driver.
         issue_ns: i64 as Delta,
-        /// When the driver ended it; null when the recording ended first.
+        /// When the driver ended it; null when the recording ended first, or no probe saw it end.
         complete_ns: Option<i64> as Delta,
         /// Device, `major << 20 | minor` (the kernel's `dev_t`).
         dev: i64 as Dict,
@@ -181,7 +181,7 @@ table! {
         rq_id: Option<i64> as Delta,
         /// When it was queued.
         queue_ns: i64 as Delta,
-        /// When it ended; null when the recording ended first.
+        /// When it ended; null when the recording ended first, or no probe saw it end.
         complete_ns: Option<i64> as Delta,
         /// Device, `major << 20 | minor`.
         dev: i64 as Dict,

@@ -39,6 +39,7 @@ __u64 bios_more_used = 0;
 
 struct rq_slot {
 	__u64 key;
+	__u64 queue_ns; /* of the first bio, 0: not known */
 	__u64 issue_ns;
 	__u64 sector;
 	__u32 len_bytes;
@@ -47,9 +48,11 @@ struct rq_slot {
 	__u32 cpu;
 	__u32 requeues;
 	__u32 given_back; /* 1: requeued, and not issued again yet */
+	__u32 hide; /* enum hide, of the first bio */
+	__u32 pad;
 };
 
-/* 16 Ki requests of 48 bytes, 768 KiB; devices hold some hundred each. Without a place: lost, counted. */
+/* 16 Ki requests of 64 bytes, 1 MiB; devices hold some hundred each. Without a place: lost, counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << RQ_SLOTS_BITS);
@@ -100,27 +103,37 @@ static __always_inline struct rec_bio *find_bio(const void *bio)
 
 struct bio_slot no_bio = {};
 
-/* A slot for this bio. Its record holds whatever was there. */
+/*
+ * A slot for this bio. With a queue time in its record, that is of an earlier bio at this address whose end was not
+ * seen: some kernels end requests in a place where no tracepoint is called.
+ */
 static __always_inline struct bio_slot *take_bio_slot(const void *bio)
 {
 	__u32 first = slot_of(bio, BIO_SLOTS_BITS);
 	__u64 key = (__u64)bio;
+	struct bio_slot *s;
 
 #pragma unroll
 	for (__u32 i = 0; i < SLOT_TRIES; i++) {
 		__u32 at = (first + i) & ((1 << BIO_SLOTS_BITS) - 1);
-		struct bio_slot *s = bpf_map_lookup_elem(&bio_slots, &at);
 
-		/* With the key already there, the end of an earlier bio at this address was not seen. */
-		if (s && (s->key == key || (!s->key && !__sync_val_compare_and_swap(&s->key, 0, key))))
+		s = bpf_map_lookup_elem(&bio_slots, &at);
+
+		if (!s)
+			continue;
+		if (s->key == key)
 			return s;
+		if (!s->key && !__sync_val_compare_and_swap(&s->key, 0, key)) {
+			s->rec.queue_ns = 0;
+			return s;
+		}
 	}
-	if (bpf_map_update_elem(&bios_more, &key, &no_bio, BPF_ANY)) {
+	if (!bpf_map_update_elem(&bios_more, &key, &no_bio, BPF_NOEXIST))
+		__sync_fetch_and_add(&bios_more_used, 1);
+	s = bpf_map_lookup_elem(&bios_more, &key);
+	if (!s)
 		count_map_full();
-		return NULL;
-	}
-	__sync_fetch_and_add(&bios_more_used, 1);
-	return bpf_map_lookup_elem(&bios_more, &key);
+	return s;
 }
 
 static __always_inline void free_bio_slot(const void *bio, struct bio_slot *s)
@@ -149,6 +162,7 @@ static __always_inline struct rq_slot *find_rq(const void *rq)
 	return NULL;
 }
 
+/* A slot for this request. With an issue time, and not given back: as for bios. */
 static __always_inline struct rq_slot *take_rq(const void *rq)
 {
 	__u32 first = slot_of(rq, RQ_SLOTS_BITS);
@@ -163,6 +177,7 @@ static __always_inline struct rq_slot *take_rq(const void *rq)
 			return s;
 		if (s && !s->key && !__sync_val_compare_and_swap(&s->key, 0, key)) {
 			s->given_back = 0;
+			s->issue_ns = 0;
 			return s;
 		}
 	}

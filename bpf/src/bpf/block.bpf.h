@@ -37,6 +37,46 @@ struct {
 	__type(value, struct remapped);
 } remapped SEC(".maps");
 
+/* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
+static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
+{
+	struct cpu_ledger *l = cpu_ledger();
+	__u32 cpu = bpf_get_smp_processor_id(), len;
+	void *ring = cpu_ring(cpu);
+	long failed;
+
+	if (!l)
+		return;
+	if (b->hide) {
+		if (b->hide < HIDE_COUNT)
+			l->hidden_bio[b->hide]++;
+		return;
+	}
+	if (!ring)
+		return;
+	if (b->flags & BIOF_PEEK_LATER)
+		peek_later(b);
+	len = b->flags & BIOF_PEEK ? sizeof(*b)
+	      : b->task_id	   ? __builtin_offsetof(struct rec_bio, comm)
+				   : __builtin_offsetof(struct rec_bio, peek);
+	begin_record(l, &b->hdr, cpu, REC_BIO, CLASS_BIO, len, now_ns);
+	if (len == sizeof(*b))
+		failed = bpf_ringbuf_output(ring, b, sizeof(*b), BPF_RB_NO_WAKEUP);
+	else if (len == __builtin_offsetof(struct rec_bio, comm))
+		failed = bpf_ringbuf_output(ring, b, __builtin_offsetof(struct rec_bio, comm), BPF_RB_NO_WAKEUP);
+	else
+		failed = bpf_ringbuf_output(ring, b, __builtin_offsetof(struct rec_bio, peek), BPF_RB_NO_WAKEUP);
+	if (failed)
+		lost_record(l, CLASS_BIO);
+}
+
+/* A bio of which no more will be heard; what it read is not looked at, since its memory may be another's by now. */
+static __noinline void end_unseen(struct rec_bio *b)
+{
+	b->flags = (b->flags & ~BIOF_PEEK_LATER) | BIOF_NO_END;
+	send_bio(b, bpf_ktime_get_ns());
+}
+
 SEC("tp_btf/block_bio_queue")
 int ATOMIC_PROG(bio_queue, struct bio *bio)
 {
@@ -72,6 +112,8 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	if (!s)
 		return 0;
 	b = &s->rec;
+	if (b->queue_ns)
+		end_unseen(b);
 	b->rq_id = 0;
 	b->queue_ns = bpf_ktime_get_ns();
 	b->sector = bio->bi_iter.bi_sector;
@@ -170,6 +212,8 @@ int ATOMIC_PROG(bio_split, struct bio *front, unsigned int sector)
 	if (!s)
 		return 0;
 	b = &s->rec;
+	if (b->queue_ns)
+		end_unseen(b);
 	*b = *from;
 	len = front->bi_iter.bi_size;
 	b->len_bytes = len;
@@ -205,39 +249,6 @@ int ATOMIC_PROG(bio_frontmerge, struct bio *bio)
 	return 0;
 }
 
-/* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
-static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
-{
-	struct cpu_ledger *l = cpu_ledger();
-	__u32 cpu = bpf_get_smp_processor_id(), len;
-	void *ring = cpu_ring(cpu);
-	long failed;
-
-	if (!l)
-		return;
-	if (b->hide) {
-		if (b->hide < HIDE_COUNT)
-			l->hidden_bio[b->hide]++;
-		return;
-	}
-	if (!ring)
-		return;
-	if (b->flags & BIOF_PEEK_LATER)
-		peek_later(b);
-	len = b->flags & BIOF_PEEK ? sizeof(*b)
-	      : b->task_id	   ? __builtin_offsetof(struct rec_bio, comm)
-				   : __builtin_offsetof(struct rec_bio, peek);
-	begin_record(l, &b->hdr, cpu, REC_BIO, CLASS_BIO, len, now_ns);
-	if (len == sizeof(*b))
-		failed = bpf_ringbuf_output(ring, b, sizeof(*b), BPF_RB_NO_WAKEUP);
-	else if (len == __builtin_offsetof(struct rec_bio, comm))
-		failed = bpf_ringbuf_output(ring, b, __builtin_offsetof(struct rec_bio, comm), BPF_RB_NO_WAKEUP);
-	else
-		failed = bpf_ringbuf_output(ring, b, __builtin_offsetof(struct rec_bio, peek), BPF_RB_NO_WAKEUP);
-	if (failed)
-		lost_record(l, CLASS_BIO);
-}
-
 /* Ends of bios that no request carried: devices without requests, bios refused before they got one. */
 SEC("tp_btf/block_bio_complete")
 int ATOMIC_PROG(bio_complete, struct request_queue *q, struct bio *bio)
@@ -247,16 +258,48 @@ int ATOMIC_PROG(bio_complete, struct request_queue *q, struct bio *bio)
 	if (!s)
 		return 0;
 	s->rec.error = bio->bi_status;
-	/* Else the entry is of an earlier bio at this address, whose end was not seen. */
+	/* Else the entry is of an earlier bio at this address. */
 	if (s->rec.dev == disk_dev(bio->bi_bdev->bd_disk))
 		send_bio(&s->rec, bpf_ktime_get_ns());
+	else
+		end_unseen(&s->rec);
 	free_bio_slot(bio, s);
 	return 0;
+}
+
+static __always_inline void hide_rq(__u32 why)
+{
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (l && why < HIDE_COUNT)
+		l->hidden_rq[why]++;
+}
+
+/* A request of which no more will be heard. */
+static __noinline void rq_end_unseen(const struct rq_slot *r)
+{
+	struct rec_rq rec = {
+	    .queue_ns = r->queue_ns,
+	    .issue_ns = r->issue_ns,
+	    .sector = r->sector,
+	    .dev = r->dev,
+	    .len_bytes = r->len_bytes,
+	    .opf = r->opf,
+	    .issue_cpu = r->cpu,
+	    .requeues = r->requeues,
+	    .no_end = 1,
+	};
+
+	if (r->hide)
+		return hide_rq(r->hide);
+	rec.rq_id = __sync_fetch_and_add(&next_rq_id, 1) + 1;
+	emit_fixed(&rec, REC_RQ, CLASS_BLOCK, bpf_ktime_get_ns());
 }
 
 SEC("tp_btf/block_rq_issue")
 int ATOMIC_PROG(rq_issue, struct request *rq)
 {
+	const struct rec_bio *first;
 	struct rq_slot *r;
 	__u32 dev;
 
@@ -268,9 +311,14 @@ int ATOMIC_PROG(rq_issue, struct request *rq)
 	r = take_rq(rq);
 	if (!r)
 		return 0;
+	if (r->issue_ns && !r->given_back)
+		rq_end_unseen(r);
 	if (!r->given_back)
 		r->requeues = 0;
 	r->given_back = 0;
+	first = find_bio(rq->bio);
+	r->queue_ns = first ? first->queue_ns : 0;
+	r->hide = first ? first->hide : 0;
 	r->dev = dev;
 	r->issue_ns = bpf_ktime_get_ns();
 	r->opf = rq->cmd_flags;
@@ -417,8 +465,10 @@ int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 	walk.error = error;
 	walk.bio = first;
 	walk.left_bytes = bytes;
-	/* Bios younger than the issue: the entry is of an earlier request at this address, whose end was not seen. */
+	/* Bios younger than the issue: the entry is of an earlier request at this address. */
 	if (r && (r->given_back || walk.queue_ns > r->issue_ns)) {
+		if (!r->given_back)
+			rq_end_unseen(r);
 		r->key = 0;
 		r = NULL;
 	}
@@ -444,10 +494,7 @@ int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 			r->key = 0;
 		}
 		if (walk.hide) {
-			struct cpu_ledger *l = cpu_ledger();
-
-			if (l && walk.hide < HIDE_COUNT)
-				l->hidden_rq[walk.hide]++;
+			hide_rq(walk.hide);
 		} else {
 			rec.rq_id = walk.rq_id = __sync_fetch_and_add(&next_rq_id, 1) + 1;
 			emit_fixed(&rec, REC_RQ, CLASS_BLOCK, walk.now_ns);

@@ -335,6 +335,7 @@ enum bio_flags {
 	BIOF_SWAP_PAGE = 4, /* carries anonymous memory */
 	BIOF_PEEK = 8, /* peek is sent */
 	BIOF_PEEK_LATER = 16, /* a read: peek holds an address until it ends */
+	BIOF_NO_END = 32, /* its end was not seen */
 };
 
 #define WIRE_PEEK_BYTES 32
@@ -379,7 +380,7 @@ struct rec_rq {
 	__u32 issue_cpu;
 	__u32 requeues; /* times the driver gave it back before */
 	__u32 bios; /* carried */
-	__u32 pad;
+	__u32 no_end; /* 1: its end was not seen, nor what it carried */
 };
 
 /* A process that --lossless has stopped, by process id. */

@@ -10,7 +10,12 @@ use ioreel_traces::{
 
 use super::{config::Config, name_of};
 use crate::{
-    CaptureError, assemble::Assembler, derive, host, ledger, pipeline::Assembled, probes::Missing, session::Session,
+    CaptureError,
+    assemble::Assembler,
+    derive, host, ledger,
+    pipeline::Assembled,
+    probes::Missing,
+    session::{Session, Unended},
     snapshot::Snapshot,
 };
 
@@ -50,10 +55,16 @@ pub(super) fn close(
     let numbered = session.numbered()?;
     manifest.losses = assembled.losses(&numbered);
     let Assembled { mut assembler, mut error, in_flight, .. } = assembled;
+    let unended = session.unended().unwrap_or_else(|e| {
+        manifest.warnings.push(format!("I/O that the end of the recording met is missing: {e}"));
+        Unended::default()
+    });
     let mut settled = closing.settled;
     let mut last_words = |a: &mut Assembler| {
         a.tool_rows = settled.len() as i64;
         settled.drain(..).try_for_each(|op| a.writer.ops.push(op))?;
+        unended.requests.iter().try_for_each(|rq| a.rq(rq))?;
+        unended.bios.iter().try_for_each(|bio| a.bio(bio))?;
         a.finish()?;
         a.writer.flush()
     };
@@ -83,7 +94,7 @@ pub(super) fn close(
         manifest.state = State::Truncated;
     }
     warn_of_own_device(config, &mut manifest, &assembler);
-    ledger::fill(&mut manifest, &ledgers, &mut assembler, in_flight);
+    ledger::fill(&mut manifest, &ledgers, &mut assembler, in_flight, &unended);
     manifest.cost.ring_bytes = session.ring_bytes as i64;
     ledger::own_cost(&mut manifest.cost);
     let manifest = match assembler.writer.close(manifest.clone()) {

@@ -143,9 +143,6 @@ fn kind(row: &Bio, allow_writes: bool) -> Result<Kind, &'static str> {
     let flushes = row.flags & block_flags::PREFLUSH != 0;
     // A flush may say so by its flag alone: an empty write.
     let kind = if flushes && row.len_bytes == 0 { Kind::Flush } else { kind };
-    if row.complete_ns.is_none() {
-        return Err("in flight at the recording's end");
-    }
     if row.queue_ns.unsigned_abs() > MOST_NS {
         return Err("at no possible time");
     }
@@ -326,7 +323,9 @@ impl Bios {
             if row.dev != self.dev {
                 continue;
             }
-            let (Ok(kind), Some(complete_ns)) = (kind(&row, self.allow_writes), row.complete_ns) else { continue };
+            let Ok(kind) = kind(&row, self.allow_writes) else { continue };
+            // Where no end was seen, what came later is taken to have come after it.
+            let complete_ns = row.complete_ns.unwrap_or(row.queue_ns);
             let together = self.in_flight.add(row.queue_ns, complete_ns.max(row.queue_ns)) as u32;
             // Kernel threads have no id, and are told apart by name.
             let name = if row.task_id.is_some() { Text::default() } else { row.comm.clone() };

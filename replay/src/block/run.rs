@@ -391,7 +391,7 @@ impl Loop<'_> {
         let Some(slot) = self.slot(number) else { return Ok(()) };
         slot.stage = Stage::Ended;
         let start_ns = slot.start_ns;
-        let took_ns = slot.io.complete_ns.saturating_sub(slot.io.queue_ns());
+        let took_ns = slot.io.row.complete_ns.map(|c| c.saturating_sub(slot.io.queue_ns()));
         let waiting = std::mem::take(&mut slot.after_end);
         if let Some(result) = result {
             result.push(&slot.io.row, place, (start_ns, now_ns), res);
@@ -406,7 +406,7 @@ impl Loop<'_> {
         }
         out.done += 1;
         let (then, now) = out.latencies.entry(kind).or_default();
-        then.add(took_ns);
+        took_ns.into_iter().for_each(|t| then.add(t));
         now.add(now_ns - start_ns);
         out.last_end_ns = out.last_end_ns.max(now_ns);
         self.in_flight -= 1;

@@ -125,6 +125,23 @@ fn what_lies_there_is_what_was_asked_last() {
     }
 }
 
+/// What nobody saw end was asked all the same.
+#[test]
+fn without_an_end_they_are_replayed_in_order() {
+    let endless = |i: i64| i % 3 == 0;
+    let bios = (0..300).map(|i| {
+        let all = bio(if i % 2 == 0 { "write" } else { "discard" }, i / 4 * 8, 4096, i * 1000);
+        Bio { complete_ns: all.complete_ns.filter(|_| !endless(i)), ..all }
+    });
+    let lab = Lab::new(bios, 4 * MIB);
+    let file = lab.file("disk", 4 * MIB);
+    let report = run(lab.config(&file));
+    assert_eq!((report.done, report.wrong, report.faithful), (300, 0, true));
+    assert_eq!(written(&file), Vec::<i64>::new(), "the last of each place was a discard");
+    let then: i64 = report.latencies.iter().map(|l| l.original_ns.count).sum();
+    assert_eq!(then, 200, "only those that ended took a time");
+}
+
 #[test]
 fn without_leave_nothing_changes() {
     let kinds = ["read", "write", "discard", "write_zeroes", "flush"];
@@ -229,8 +246,8 @@ fn what_cannot_be_issued_is_counted_and_nothing_panics() {
     let lab = Lab::new(bios, MIB);
     let file = lab.file("disk", MIB);
     let report = run(lab.config(&file));
-    assert_eq!((report.done, report.summary.survey.ios, report.wrong), (5, 5, 0), "{:?}", report.summary.survey);
-    assert_eq!(report.summary.survey.skipped.values().sum::<i64>(), 12);
+    assert_eq!((report.done, report.summary.survey.ios, report.wrong), (6, 6, 0), "{:?}", report.summary.survey);
+    assert_eq!(report.summary.survey.skipped.values().sum::<i64>(), 11);
     assert_eq!(written(&file), [1]);
 }
 
