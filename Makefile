@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-package lint package demo bench fuzz samples install
+.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-package lint package demo bench bench-corpus fuzz samples install
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -44,6 +44,10 @@ lint: ## rustfmt, clippy and clang-format, warnings as errors
 
 demo: ## records a real job, replays it on xfs and btrfs, draws all three (root; else from a sample reel)
 	@scripts/demo
+
+bench-corpus: ## what recordings made on ext4 foretell of ext4, xfs and btrfs, beside the programs themselves (root, a quiet machine)
+	@scripts/setup test
+	IOREEL_CORPUS=foretell cargo test --release --test end_to_end corpus::foretells -- --nocapture
 
 bench: ## what recording costs, beside strace, perf and bpftrace (root, a quiet machine)
 	@scripts/setup bench

@@ -1,7 +1,12 @@
-//! How punctual replays of bios are: `cargo bench --bench replays`, root. One block trace of random reads at a steady mean rate is
+//! How punctual replays are: `cargo bench --bench replays`, root.
+//!
+//! Calls: 50,000 a second onto tmpfs by 1, 2 and 8 threads. Bios: one block trace of random reads at a steady mean rate is
 //! replayed by ioreel, by fio (`read_iolog`) and by btreplay on the same loop device, in turn. What is printed was seen by
-//! the recorder's probes, not said by the replayers: lateness of each read's queueing against the trace, the median of the first
-//! hundred taken for the start, and its drift. For ioreel, what its own report says stands beside.
+//! the recorder's probes, not said by the replayers: lateness of each against the schedule, with the most
+//! punctual hundredth taken for the start, and its drift. For ioreel, what its own report says stands beside.
+
+#[path = "punctual_calls.rs"]
+mod calls;
 
 use std::{
     collections::HashMap,
@@ -19,25 +24,23 @@ use ioreel_traces::{
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
+/// Reads of the block trace, a second and in all.
+const PER_S: i64 = 10_000;
+const READS: i64 = 50_000;
 /// Size of the device; each of its pages is read at most once, so that a read is known by its place.
 const PAGES: i64 = 1 << 18;
 const ROUNDS: usize = 3;
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let (mut per_s, mut seconds) = (10_000i64, 5i64);
-    for pair in words.chunks(2) {
-        match pair {
-            [name, n] if name == "--rate" => per_s = n.parse()?,
-            [name, n] if name == "--seconds" => seconds = n.parse()?,
-            _ => return Err("usage: replays [--rate N] [--seconds N]".into()),
-        }
-    }
-    let count = per_s * seconds;
-    if !(1..=PAGES).contains(&count) {
-        return Err(format!("--rate times --seconds is {count}, and must be from 1 to {PAGES}").into());
+    if std::env::args().skip(1).any(|a| a != "--bench") {
+        return Err("usage: replays; it takes no arguments".into());
     }
     let dir = tempfile::tempdir_in("/dev/shm")?;
+    println!("\nCalls at {}/s onto tmpfs, as the probes saw them\n", calls::PER_S);
+    heading();
+    for threads in [1, 2, 8] {
+        calls::measure(dir.path(), threads)?;
+    }
     let image = dir.path().join("disk");
     File::create(&image)?.set_len(PAGES as u64 * 4096)?;
     let out = Command::new("losetup").args(["--find", "--show"]).arg(&image).output()?;
@@ -45,16 +48,16 @@ fn main() -> Result<()> {
         return Err(format!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
     }
     let device = String::from_utf8(out.stdout)?.trim().to_owned();
-    let done = measure(dir.path(), &device, per_s, count);
+    let done = measure(dir.path(), &device);
     Command::new("losetup").args(["--detach", &device]).status()?;
     done
 }
 
 /// When each page is read, ns from the start; sorted.
-fn schedule(per_s: i64, count: i64) -> Vec<(i64, i64)> {
+fn schedule() -> Vec<(i64, i64)> {
     let (mut seed, mut at) = (7u64, 0i64);
-    let every_ns = 1_000_000_000 / per_s;
-    (0..count)
+    let every_ns = 1_000_000_000 / PER_S;
+    (0..READS)
         .map(|i| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             at += (seed >> 33) as i64 % (2 * every_ns);
@@ -64,23 +67,20 @@ fn schedule(per_s: i64, count: i64) -> Vec<(i64, i64)> {
         .collect()
 }
 
-fn measure(dir: &Path, device: &str, per_s: i64, count: i64) -> Result<()> {
+fn measure(dir: &Path, device: &str) -> Result<()> {
     let name = device.trim_start_matches("/dev/");
     let numbers = fs::read_to_string(format!("/sys/class/block/{name}/dev"))?;
     let (major, minor) = numbers.trim().split_once(':').ok_or("no device number")?;
     let dev = major.parse::<i64>()? << 20 | minor.parse::<i64>()?;
-    let planned = schedule(per_s, count);
+    let planned = schedule();
     let reel = dir.join("trace.reel");
     make(&reel, dev, name, &planned)?;
     export::blktrace::export(&Reel::open(&reel)?, &dir.join("dump"), true)?;
     // btreplay takes what btrecord makes of a trace by processors.
     export::blktrace::export(&Reel::open(&reel)?, &dir.join(name), false)?;
     run(Command::new("btrecord").arg("-d").arg(dir).arg("-D").arg(dir).arg(name))?;
-    println!("\n{count} reads of 4 KiB at {per_s}/s on {name}, as the probes saw them (round by round)\n");
-    println!(
-        "{:<20} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9}",
-        "replayer", "reads", "p50 us", "p99 us", "max us", "drift ppm", "end s"
-    );
+    println!("\n{READS} reads of 4 KiB at {PER_S}/s on {name}, as the probes saw them (round by round)\n");
+    heading();
     let ioreel = env!("CARGO_BIN_EXE_ioreel");
     let (reel, dump) = (reel.display().to_string(), dir.join("dump").display().to_string());
     for _ in 0..ROUNDS {
@@ -92,17 +92,8 @@ fn measure(dir: &Path, device: &str, per_s: i64, count: i64) -> Result<()> {
         );
         seen(dir, dev, "ioreel", &planned, Command::new("sh").args(["-c", &ours]))?;
         let report: serde_json::Value = serde_json::from_slice(&fs::read(&own)?)?;
-        let us = |of: &str| report["schedule_ns"][of].as_f64().unwrap_or(f64::NAN) / 1e3;
-        println!(
-            "{:<20} {:>9} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>9.3}",
-            "  by its own report",
-            report["done"],
-            us("p50"),
-            us("p99"),
-            us("max"),
-            report["drift_ppm"].as_f64().unwrap_or(f64::NAN),
-            report["elapsed_ns"].as_f64().unwrap_or(f64::NAN) / 1e9
-        );
+        let (done, elapsed_ns) = (report["done"].as_i64(), report["elapsed_ns"].as_f64());
+        by_own_report(done, &report["schedule_ns"], report["drift_ppm"].as_f64(), elapsed_ns);
         let mut fio = Command::new("fio");
         fio.args([
             "--name=replay",
@@ -185,10 +176,37 @@ fn seen(dir: &Path, dev: i64, name: &str, planned: &[(i64, i64)], replayer: &mut
             late.extend(when.get(&bio.sector).map(|at| (*at, bio.queue_ns - at)));
         }
     }
+    tell(name, late)
+}
+
+fn heading() {
+    println!(
+        "{:<20} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9}",
+        "replayer", "issued", "p50 us", "p99 us", "max us", "drift ppm", "end s"
+    );
+}
+
+/// What the replayer says of itself.
+fn by_own_report(done: Option<i64>, late_ns: &serde_json::Value, drift_ppm: Option<f64>, elapsed_ns: Option<f64>) {
+    let us = |of: &str| late_ns[of].as_f64().unwrap_or(f64::NAN) / 1e3;
+    println!(
+        "{:<20} {:>9} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>9.3}",
+        "  by its own report",
+        done.unwrap_or(0),
+        us("p50"),
+        us("p99"),
+        us("max"),
+        drift_ppm.unwrap_or(f64::NAN),
+        elapsed_ns.unwrap_or(f64::NAN) / 1e9
+    );
+}
+
+/// Prints how late things were that were planned for a time: (planned, late by).
+fn tell(name: &str, mut late: Vec<(i64, i64)>) -> Result<()> {
     late.sort_unstable();
-    let mut first: Vec<i64> = late.iter().take(100).map(|l| l.1).collect();
-    first.sort_unstable();
-    let Some(start) = first.get(first.len() / 2).copied() else { return Err(format!("{name} read nothing").into()) };
+    let mut by: Vec<i64> = late.iter().map(|l| l.1).collect();
+    by.sort_unstable();
+    let Some(start) = by.get(by.len() / 100).copied() else { return Err(format!("{name} issued nothing").into()) };
     let end_s = late.iter().map(|(at, l)| at + l - start).max().unwrap_or(0) as f64 / 1e9;
     let drift = drift_ppm(&late);
     let mut all: Vec<i64> = late.iter().map(|(_, l)| (l - start).abs()).collect();

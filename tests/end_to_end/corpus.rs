@@ -4,12 +4,17 @@
 //! CI replays each once, every one on another file system; with `IOREEL_CORPUS=all` (`make test-corpus`) each is replayed on
 //! all of them, at full pace and at the original's.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
 
 use crate::harness::{
-    assert_valid,
+    assert_valid, describe, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-    record, replays_alike, succeed, temp_dir, tree,
+    record, replays_alike, run, succeed, temp_dir, text, tree,
 };
 
 /// A program: its name, what is there before, and what is recorded. Both are shell scripts.
@@ -161,6 +166,13 @@ fn python(script: &str) -> Command {
     c
 }
 
+fn record_program(program: &Program, reel: &Path, work: &Path) {
+    let command = shell(program.recorded);
+    let words: Vec<&str> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(|w| w.to_str().unwrap()).collect();
+    succeed(record(reel, &["--settle", "none"], &words).current_dir(work).env("LC_ALL", "C"));
+}
+
 /// Records program `index`, and replays it where it is to be.
 pub(crate) fn replays(index: usize) {
     let program = &PROGRAMS[index];
@@ -170,10 +182,7 @@ pub(crate) fn replays(index: usize) {
     fs::create_dir(&work).unwrap();
     succeed(shell(program.before).current_dir(&work));
     let reel = out.path().join("program.reel");
-    let command = shell(program.recorded);
-    let words: Vec<&str> =
-        std::iter::once(command.get_program()).chain(command.get_args()).map(|w| w.to_str().unwrap()).collect();
-    succeed(record(&reel, &["--settle", "none"], &words).current_dir(&work).env("LC_ALL", "C"));
+    record_program(program, &reel, &work);
     assert_valid(&reel);
     let targets: Vec<Fs> = if all { Fs::ALL.to_vec() } else { vec![Fs::ALL[index % Fs::ALL.len()]] };
     for fs in targets {
@@ -197,4 +206,77 @@ fn replay(name: &str, fs: Fs, pace: &str, reel: &Path, original: &Path) {
         .take(30)
         .collect();
     assert!(differ.is_empty(), "{what}\n{}", differ.join("\n"));
+}
+
+/// How often each program is run, and replayed, for its time; medians are told.
+const TIMED: usize = 3;
+
+/// Prints what a recording made on ext4 foretells of each file system, beside the program itself there: elapsed time at
+/// `think`, and the time inside calls. For `make bench-corpus`; says nothing but figures.
+pub(crate) fn foretells() {
+    let mut errors = [Vec::new(), Vec::new()];
+    println!("| program | on | itself | replay | error | in calls | replay | error |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for program in &PROGRAMS {
+        let out = temp_dir();
+        let reel = recorded_on(Fs::Ext4, program, &out.path().join("a.reel"));
+        for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+            let median = |mut times: Vec<f64>| {
+                times.sort_unstable_by(f64::total_cmp);
+                times[times.len() / 2]
+            };
+            let itself = median((0..TIMED).map(|_| seconds_of(program, fs)).collect());
+            // What it spends in calls there is known from a recording made there, of the calls that a replay issues.
+            let there = recorded_on(fs, program, &out.path().join(format!("{}.reel", fs.name())));
+            let in_calls =
+                report_of(&there, fs, &["--dry-run"])["verdict"]["original_in_calls_ns"].as_f64().unwrap() / 1e9;
+            let reports: Vec<serde_json::Value> =
+                (0..TIMED).map(|_| report_of(&reel, fs, &["--pace", "think"])).collect();
+            let of = |pick: fn(&serde_json::Value) -> f64| median(reports.iter().map(pick).collect());
+            let elapsed = of(|r| r["elapsed_ns"].as_f64().unwrap() / 1e9);
+            let replayed = of(|r| r["verdict"]["replay_in_calls_ns"].as_f64().unwrap() / 1e9);
+            let error = [elapsed / itself - 1.0, replayed / in_calls - 1.0];
+            for (all, e) in errors.iter_mut().zip(error) {
+                all.push(e.abs());
+            }
+            println!(
+                "| {} | {} | {itself:.3} s | {elapsed:.3} s | {:+.1} % | {in_calls:.3} s | {replayed:.3} s | {:+.1} % |",
+                program.name,
+                fs.name(),
+                error[0] * 100.0,
+                error[1] * 100.0
+            );
+        }
+    }
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64 * 100.0;
+    println!("mean error: elapsed {:.1} %, in calls {:.1} %", mean(&errors[0]), mean(&errors[1]));
+}
+
+/// A folder on a file system of its own in which the program can begin.
+fn begun(program: &Program, fs: Fs) -> (Mounted, PathBuf) {
+    let mount = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let work = mount.path().join("work");
+    fs::create_dir(&work).unwrap();
+    succeed(shell(program.before).current_dir(&work));
+    succeed(&mut Command::new("sync"));
+    (mount, work)
+}
+
+fn recorded_on(fs: Fs, program: &Program, reel: &Path) -> PathBuf {
+    let (_mount, work) = begun(program, fs);
+    record_program(program, reel, &work);
+    reel.to_owned()
+}
+
+fn seconds_of(program: &Program, fs: Fs) -> f64 {
+    let (_mount, work) = begun(program, fs);
+    let began = Instant::now();
+    succeed(shell(program.recorded).current_dir(&work));
+    began.elapsed().as_secs_f64()
+}
+
+fn report_of(reel: &Path, fs: Fs, options: &[&str]) -> serde_json::Value {
+    let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let output = run(ioreel(["replay", text(reel), "--target", text(target.path()), "--json"]).args(options));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(&output)))
 }

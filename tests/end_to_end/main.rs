@@ -255,6 +255,9 @@ fn tests() -> Vec<Test> {
         let name = "refusals::under_lockdown".into();
         all.push(Test { name, records: true, body: Box::new(refusals::under_lockdown) });
     }
+    if env::var_os("IOREEL_CORPUS").is_some_and(|v| v == "foretell") {
+        all.push(Test { name: "corpus::foretells".into(), records: true, body: Box::new(corpus::foretells) });
+    }
     for (i, program) in corpus::PROGRAMS.iter().enumerate() {
         let name = format!("corpus::{}", program.name);
         all.push(Test { name, records: true, body: Box::new(move || corpus::replays(i)) });
