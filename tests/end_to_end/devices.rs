@@ -81,6 +81,28 @@ pub(crate) fn a_partition() {
     }
 }
 
+/// What goes to a partition that is not recorded leaves no trace on what is.
+pub(crate) fn anothers_partition() {
+    let (other, device, out) = (Device::partition(DEFAULT_SIZE_BYTES), Device::looped(LOG_BYTES), temp_dir());
+    let reel = out.path().join("plain.reel");
+    let at = format!("of={}", text(other.path()));
+    let busy = Command::new("dd").args(["if=/dev/zero", &at, "bs=4k", "oflag=direct", "status=none"]).spawn().unwrap();
+    let at = format!("of={}", text(device.path()));
+    let own = ["dd", "if=/dev/zero", &at, "bs=4k", "count=4096", "oflag=direct", "status=none"];
+    succeed(&mut record(&reel, &["--device", text(device.path()), "--settle", "none"], &own));
+    let (mut busy, dev) = (busy, number(device.whole()));
+    // It may have come to the end of its disk by itself.
+    let _ = busy.kill();
+    busy.wait().unwrap();
+    let bios: Vec<Bio> = assert_valid(&reel).read().unwrap();
+    assert!(bios.iter().filter(|b| b.dev == dev && b.op == "write").count() >= 4096);
+    assert!(
+        bios.iter().all(|b| b.dev == dev && b.orig_dev.is_none()),
+        "{:?}",
+        bios.iter().find(|b| b.orig_dev.is_some())
+    );
+}
+
 /// A device without requests.
 pub(crate) fn compressed_memory() {
     let device = Device::zram(DEFAULT_SIZE_BYTES);

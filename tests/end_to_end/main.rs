@@ -297,6 +297,7 @@ fn tests() -> Vec<Test> {
         devices::a_btrfs_mirror
         devices::btrfs_with_parity
         devices::a_partition
+        devices::anothers_partition
         devices::compressed_memory
         devices::swap
         devices::discards

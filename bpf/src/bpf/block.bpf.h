@@ -22,12 +22,13 @@ static __always_inline bool is_recorded_device(__u32 dev)
 	return true;
 }
 
-/* Where a bio came from that is about to be queued on another device, and its address. */
+/* Where a bio came from that is about to be queued on another device; its address, and where it goes. */
 struct remapped {
 	__u64 key;
 	__u64 sector;
+	__u64 to_sector;
 	__u32 dev;
-	__u32 pad;
+	__u32 to_dev;
 };
 
 struct {
@@ -140,7 +141,8 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	if (!task_id)
 		__builtin_memcpy(b->comm, task->comm, sizeof(b->comm));
 	from = bpf_map_lookup_elem(&remapped, &zero);
-	if (from && from->key == (__u64)bio) {
+	/* What was remapped last here may never have come, and another bio have its address now. */
+	if (from && from->key == (__u64)bio && from->to_dev == dev && from->to_sector == b->sector) {
 		b->orig_dev = from->dev;
 		b->orig_sector = from->sector;
 		from->key = 0;
@@ -185,12 +187,16 @@ int ATOMIC_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
 		return 0;
 	}
 	to = bpf_map_lookup_elem(&remapped, &zero);
+	if (!to)
+		return 0;
 	/* A mapper's clone onto a partition comes here twice; the first time says where it came from. */
-	if (to && to->key != (__u64)bio) {
+	if (to->key != (__u64)bio || to->to_sector != sector) {
 		to->dev = dev;
 		to->sector = sector;
 		to->key = (__u64)bio;
 	}
+	to->to_dev = disk_dev(bio->bi_bdev->bd_disk);
+	to->to_sector = bio->bi_iter.bi_sector;
 	return 0;
 }
 
