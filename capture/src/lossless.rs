@@ -5,13 +5,18 @@ use std::{
     io::{self, Write},
     mem::size_of,
     os::fd::{AsFd, AsRawFd, RawFd},
+    ptr::{null, null_mut},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use ioreel_bpf::types::stop_entry;
 use ioreel_traces::rows::Stop;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::{
+    mm::{self, ProtFlags, mmap_anonymous},
+    pipe::{PipeFlags, pipe_with},
+};
 
 use crate::{
     CaptureError, host,
@@ -24,19 +29,36 @@ pub(crate) const MAX_STOPS: u32 = 16 * 1024;
 
 /// The processes that stand still for us, by process id, in memory shared with the probes.
 #[derive(Debug)]
-pub(crate) struct Stops(pub(crate) MapHandle);
+pub(crate) struct Stops {
+    map: MapHandle,
+    /// Shared with the guardian. Process and signal of [`Stops::resume`] while it is in no map and still stopped: the
+    /// recorder may be killed just there. 0: none.
+    resuming: &'static AtomicU64,
+}
 
 impl Stops {
+    /// Of the probes' map. To be called once: a page of memory stays behind.
+    pub(crate) fn new(map: MapHandle) -> Result<Self, CaptureError> {
+        // SAFETY: fresh memory, zeroed, that is never unmapped.
+        let page = unsafe {
+            mmap_anonymous(null_mut(), size_of::<AtomicU64>(), ProtFlags::READ | ProtFlags::WRITE, mm::MapFlags::SHARED)
+        };
+        let page =
+            page.map_err(io::Error::from).map_err(CaptureError::os("making memory to share with the guardian"))?;
+        // SAFETY: a page is aligned for it, holds zeroes, and stays.
+        Ok(Self { map, resuming: unsafe { &*page.cast() } })
+    }
+
     /// Those whose signal is out.
     fn list(&self) -> Vec<(u32, stop_entry)> {
         let entry = |key: &[u8]| {
-            let value = self.0.lookup(key, MapFlags::ANY).ok().flatten()?;
+            let value = self.map.lookup(key, MapFlags::ANY).ok().flatten()?;
             (value.len() >= size_of::<stop_entry>()).then(|| {
                 // SAFETY: long enough, plain integers throughout, read unaligned.
                 unsafe { value.as_ptr().cast::<stop_entry>().read_unaligned() }
             })
         };
-        let found = self.0.keys().filter_map(|key| {
+        let found = self.map.keys().filter_map(|key| {
             let pid = u32::from_ne_bytes(key.as_slice().try_into().ok()?);
             Some((pid, entry(&key)?))
         });
@@ -45,25 +67,31 @@ impl Stops {
 
     /// Lets a process go on; a stop that somebody else asked for meanwhile is asked for once more.
     fn resume(&self, pid: u32, entry: &stop_entry) {
-        // First: once it runs it may be stopped again, and that entry must stay.
+        // The map first: once it runs it may be stopped again, and that entry must stay.
+        self.resuming.store(u64::from(pid) | u64::from(entry.user_signal as u32) << 32, Ordering::SeqCst);
         let key = pid.to_ne_bytes();
         let forgotten = if entry.user_signal == 0 {
-            self.0.delete(&key)
+            self.map.delete(&key)
         } else {
             // Somebody else's stop stays known until they resume.
             let left = stop_entry { sent: 0, ..*entry };
             // SAFETY: plain integers without padding.
             let bytes = unsafe { std::slice::from_raw_parts((&raw const left).cast::<u8>(), size_of::<stop_entry>()) };
-            self.0.update(&key, bytes, MapFlags::ANY)
+            self.map.update(&key, bytes, MapFlags::ANY)
         };
-        if forgotten.is_err() {
-            return;
+        if forgotten.is_ok() {
+            go_on(pid, entry.user_signal);
         }
-        for signal in [libc::SIGCONT, entry.user_signal] {
-            if signal != 0 {
-                // SAFETY: sends a signal; a process that has ended meanwhile is no error.
-                unsafe { libc::kill(pid as libc::pid_t, signal) };
-            }
+        self.resuming.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Sends SIGCONT and, unless it is 0, the signal of a stop that somebody else asked for.
+fn go_on(pid: u32, user_signal: i32) {
+    for signal in [libc::SIGCONT, user_signal] {
+        if signal != 0 {
+            // SAFETY: sends a signal; a process that has ended meanwhile is no error.
+            unsafe { libc::kill(pid as libc::pid_t, signal) };
         }
     }
 }
@@ -112,7 +140,8 @@ pub(crate) fn sees_all_processes() -> bool {
     host::own_pid_namespace() == 0
 }
 
-/// How long the guardian looks for stopped processes after the recorder's death: the probes are detached within.
+/// How long the guardian looks for stopped processes after the recorder's death. The probes, which are detached some
+/// seconds later at worst, stop nobody once it has begun: one may be in the middle of it.
 const VIGIL: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
@@ -132,7 +161,7 @@ impl Guardian {
         // SAFETY: the process has one thread, so the child may run any code.
         match unsafe { libc::fork() } {
             -1 => Err(CaptureError::os("forking the guardian")(io::Error::last_os_error())),
-            0 => guard(read.as_raw_fd(), stops.0.as_fd().as_raw_fd()),
+            0 => guard(read.as_raw_fd(), stops.map.as_fd().as_raw_fd(), stops.resuming),
             pid => Ok(Self { pid, life: write.into() }),
         }
     }
@@ -148,7 +177,7 @@ impl Guardian {
 }
 
 /// The guardian's life. It keeps two descriptors and nothing else of the recorder's: no probe, no ring, no output.
-fn guard(life: RawFd, stops: RawFd) -> ! {
+fn guard(life: RawFd, stops: RawFd, resuming: &AtomicU64) -> ! {
     const STOPS: RawFd = 3;
     const LIFE: RawFd = 4;
     // SAFETY: system calls on own descriptors; the map's and the pipe's are moved out of the way of the low numbers.
@@ -176,6 +205,10 @@ fn guard(life: RawFd, stops: RawFd) -> ! {
             }
         }
     }
+    let half_done = resuming.load(Ordering::SeqCst);
+    if half_done != 0 {
+        go_on(half_done as u32, (half_done >> 32) as i32);
+    }
     let end = std::time::Instant::now() + VIGIL;
     while std::time::Instant::now() < end {
         resume_all(STOPS);
@@ -185,25 +218,30 @@ fn guard(life: RawFd, stops: RawFd) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Resumes every process in the map, by descriptor: the guardian has no skeleton.
+/// Tells the probes to stop nobody any more (`hold` in `lossless.bpf.h`) and resumes every process in the map, by
+/// descriptor: the guardian has no skeleton.
 fn resume_all(stops: RawFd) {
-    use libbpf_rs::libbpf_sys::{bpf_map_delete_elem, bpf_map_get_next_key, bpf_map_lookup_elem};
-    let mut key = 0u32;
+    use libbpf_rs::libbpf_sys::{bpf_map_get_next_key, bpf_map_lookup_and_delete_elem, bpf_map_update_elem};
+    static NOBODY: u32 = 0;
+    let mut key = NOBODY;
     // SAFETY: key and value are as large as the map's.
     unsafe {
         let mut entry: stop_entry = std::mem::zeroed();
-        while bpf_map_get_next_key(stops, std::ptr::null(), (&raw mut key).cast()) == 0 {
-            let known = bpf_map_lookup_elem(stops, (&raw const key).cast(), (&raw mut entry).cast()) == 0;
-            if bpf_map_delete_elem(stops, (&raw const key).cast()) != 0 {
-                return;
-            }
-            // Stopped by somebody else alone.
-            if known && entry.sent == 0 {
+        // Where the map is full it goes in at the next look.
+        bpf_map_update_elem(stops, (&raw const NOBODY).cast(), (&raw const entry).cast(), 0);
+        let mut after = null();
+        while bpf_map_get_next_key(stops, after, (&raw mut key).cast()) == 0 {
+            if key == NOBODY {
+                after = (&raw const NOBODY).cast();
                 continue;
             }
-            libc::kill(key as libc::pid_t, libc::SIGCONT);
-            if known && entry.user_signal != 0 {
-                libc::kill(key as libc::pid_t, entry.user_signal);
+            // In one step: the signal may go out at this moment.
+            if bpf_map_lookup_and_delete_elem(stops, (&raw const key).cast(), (&raw mut entry).cast()) != 0 {
+                return;
+            }
+            // Else stopped by somebody else alone.
+            if entry.sent != 0 {
+                go_on(key, entry.user_signal);
             }
         }
     }

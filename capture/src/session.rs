@@ -330,7 +330,7 @@ impl<'obj> Session<'obj> {
                 .map_err(CaptureError::bpf("naming a process to record"))?;
         }
         let stops = if plan.lossless {
-            Some(Stops(MapHandle::try_from(&skel.maps.stops).map_err(CaptureError::bpf("opening a table"))?))
+            Some(Stops::new(MapHandle::try_from(&skel.maps.stops).map_err(CaptureError::bpf("opening a table"))?)?)
         } else {
             None
         };

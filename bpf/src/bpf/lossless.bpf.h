@@ -16,7 +16,10 @@
 /* info values of signals that the kernel sends by itself: SEND_SIG_NOINFO 0, SEND_SIG_PRIV 1. */
 #define FROM_USER(info) ((__u64)(info) > 1)
 
-/* 32 bytes each, made large only for --lossless. Full: the process is not stopped, which is counted. */
+/*
+ * By process id. 32 bytes each, made large only for --lossless. Full: the process is not stopped, which is counted.
+ * Key 0, of no process: the recorder has died, and its guardian resumes nobody later than a second from then.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* user space */
@@ -45,10 +48,12 @@ static __always_inline int pending_stop(struct task_struct *task)
 static __noinline int hold(__u32 task_id, __u32 cpu)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 pid = task->tgid;
+	__u32 pid = task->tgid, nobody = 0;
 	struct stop_entry entry = {.user_signal = 0}, *known = bpf_map_lookup_elem(&stops, &pid);
 	struct cpu_ledger *l;
 
+	if (bpf_map_lookup_elem(&stops, &nobody))
+		return 1;
 	if (known)
 		entry = *known;
 	else
