@@ -17,8 +17,9 @@ const SIZE_BYTES: u64 = 400 << 20;
 /// How often each 512-byte sector was touched, by kind; flushes and bios that force unit access by their number.
 fn touched<'a>(bios: impl Iterator<Item = &'a Bio>) -> BTreeMap<(String, i64), i64> {
     let mut out = BTreeMap::new();
-    // What would have to wait is refused to io_uring (EAGAIN) and asked again by a worker of its own.
-    for b in bios.filter(|b| b.complete_ns.is_some() && b.error.unwrap_or(0) == 0) {
+    // What would have to wait is refused to io_uring (EAGAIN) and asked again by a worker of its own. A bio whose end no
+    // probe saw was asked for like the others, and is replayed.
+    for b in bios.filter(|b| b.error.unwrap_or(0) == 0) {
         let sectors = (b.len_bytes + 511) / 512;
         if b.flags & block_flags::PREFLUSH != 0 || b.op == *"flush" {
             *out.entry(("flush".into(), 0)).or_default() += 1;

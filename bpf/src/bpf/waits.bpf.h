@@ -29,16 +29,22 @@ struct {
 
 static __always_inline void wait_begins(void *ctx, struct task_struct *task, bool runnable)
 {
+	struct wait_state *ws = bpf_task_storage_get(&wait_states, task, 0, 0);
 	struct task_state *st = recorded(task);
-	struct wait_state *ws;
+	struct cpu_ledger *l = cpu_ledger();
 	long n;
 
+	/* It runs, so the wait before has ended: not every switch calls its tracepoint on every kernel. */
+	if (ws && ws->rec.off_ns) {
+		if (l)
+			l->wait_end_unseen++;
+		ws->rec.off_ns = 0;
+	}
 	if (!st || !st->in_call || st->in_call == IN_CALL_UNSEEN)
 		return;
-	ws = bpf_task_storage_get(&wait_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!ws)
+		ws = bpf_task_storage_get(&wait_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!ws) {
-		struct cpu_ledger *l = cpu_ledger();
-
 		if (l)
 			l->no_wait_state++;
 		return;
