@@ -351,6 +351,7 @@ fn tests() -> Vec<Test> {
         waits::busy_cpus
         waits::a_writer_ahead_of_its_disk
         waits::nothing_unless_asked
+        waits::losses_are_exact
         refusals::no_privileges
         refusals::a_probe
         kernel::backends

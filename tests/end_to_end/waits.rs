@@ -1,11 +1,15 @@
 //! What slow operations wait for, with planted causes.
 
-use std::{collections::HashMap, fs};
+use std::{collections::HashMap, fs, io::Read, path::Path, process::Stdio};
 
-use ioreel_traces::rows::{Op, Wait};
+use ioreel_traces::{
+    Reel,
+    manifest::Loss,
+    rows::{Op, Wait},
+};
 
 use crate::harness::{
-    assert_valid, ioreel,
+    assert_valid, describe, finish, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
     record, succeed, temp_dir, text,
 };
@@ -130,4 +134,96 @@ pub(crate) fn nothing_unless_asked() {
     let reel = assert_valid(&reel);
     assert!(reel.read::<Wait>().unwrap().is_empty());
     assert!(reel.manifest.probes.iter().all(|p| !p.name.starts_with("wait_")), "{:?}", reel.manifest.probes);
+}
+
+/// Writes to a pipe that holds one page, in calls that each wait for its reader thousands of times, while the recorder
+/// stands still; prints how often the thread gave up its CPU, and how often it was taken away, in each.
+const WAITER: &str = "
+import fcntl, os, resource, signal, sys, time
+os.sched_setaffinity(0, {0})
+recorder, rounds, pages = os.getppid(), int(sys.argv[2]), int(sys.argv[3])
+fd = os.open(sys.argv[1], os.O_WRONLY)
+fcntl.fcntl(fd, 1031, 4096)
+data = b'x' * (4096 * pages)
+for _ in range(rounds):
+    os.kill(recorder, signal.SIGSTOP)
+    before = resource.getrusage(resource.RUSAGE_THREAD)
+    os.write(fd, data)
+    after = resource.getrusage(resource.RUSAGE_THREAD)
+    os.kill(recorder, signal.SIGCONT)
+    time.sleep(0.3)
+    os.write(fd, data[:4096 * 200])
+    time.sleep(0.3)
+    print(after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw)
+";
+const ROUNDS: usize = 3;
+/// Each is a wait of some 300 bytes on the wire: three times what the ring of a CPU holds.
+const PAGES: usize = 6_000;
+
+/// Records [`WAITER`]; its reader is this process, which is not recorded.
+fn overload(reel: &Path, pipe: &Path, rounds: usize, options: &[&str]) -> std::process::Output {
+    succeed(std::process::Command::new("mkfifo").arg(pipe));
+    let options = [&["--waits", "--ring-mib", "2", "--settle", "none", "--no-snapshot"], options].concat();
+    let (rounds, pages) = (rounds.to_string(), PAGES.to_string());
+    let command = ["python3", "-c", WAITER, text(pipe), &rounds, &pages];
+    let child = record(reel, &options, &command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Opened for both, so that the end of a writer that failed does not leave this one waiting.
+    let mut end = fs::File::options().read(true).write(true).open(pipe).unwrap();
+    std::thread::spawn(move || {
+        let mut room = vec![0; 4096];
+        while end.read(&mut room).is_ok() {}
+    });
+    finish(child)
+}
+
+/// Waits alone are lost, and every lost one is counted, located by CPU and interval, and told.
+pub(crate) fn losses_are_exact() {
+    let out = temp_dir();
+    let path = out.path().join("x.reel");
+    let output = overload(&path, &out.path().join("pipe"), ROUNDS, &[]);
+    assert!(output.status.success(), "{}", describe(&output));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("events were lost"), "{stderr}");
+    succeed(&mut ioreel(["validate", text(&path)]));
+    let reel = Reel::open(&path).unwrap();
+    let m = &reel.manifest;
+    let waits = m.ledger["waits"];
+    assert_eq!(waits.seen, waits.written + waits.lost + waits.filtered, "{waits:?}");
+    assert!(m.ledger.iter().all(|(class, l)| class == "waits" || l.lost == 0), "{:?}", m.ledger);
+    assert_eq!(m.losses.iter().map(|l| l.events).sum::<i64>(), waits.lost, "{:?}", m.losses);
+    assert!(m.losses.iter().all(|l| l.cpu == 0 && l.from_ns < l.to_ns), "the program kept to CPU 0: {:?}", m.losses);
+
+    // What the kernel itself counted: each time the thread left its CPU in a write is here, or lost while it lasted.
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let switches: Vec<(i64, i64)> = told
+        .lines()
+        .map(|l| l.split_once(' ').unwrap())
+        .map(|(own, forced)| (own.parse().unwrap(), forced.parse().unwrap()))
+        .collect();
+    let large = i64::try_from(PAGES * 4096).unwrap();
+    let writes: Vec<Op> = reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.ret == Some(large)).collect();
+    assert_eq!((writes.len(), switches.len()), (ROUNDS, ROUNDS), "{told}");
+    let mut located = 0;
+    for (write, (own, forced)) in writes.iter().zip(switches) {
+        let there = reel.rows::<Wait>().map(|w| w.unwrap());
+        let there = there.filter(|w| w.task_id == write.task_id && w.op_start_ns == write.start_ns).count() as i64;
+        let end = write.start_ns + write.dur_ns;
+        let during = |l: &&Loss| l.from_ns >= write.start_ns && l.from_ns <= end;
+        let lost: i64 = m.losses.iter().filter(during).map(|l| l.events).sum();
+        assert!(own > PAGES as i64 / 2 && lost > 0, "{own} switches, {lost} lost");
+        // One that was forced may have come between the call and the count.
+        assert!((own..=own + forced).contains(&(there + lost)), "{there} + {lost} of {own} and {forced}");
+        located += lost;
+    }
+    assert_eq!(located, waits.lost, "{:?}", m.losses);
+    let info = succeed(&mut ioreel(["info", text(&path)]));
+    let info = String::from_utf8_lossy(&info.stdout).into_owned();
+    assert!(info.contains("SOME WERE LOST") && info.contains("Where events were lost"), "{info}");
+    // Rows of the ledger: seen, written, lost, left out.
+    let row = info.lines().find(|l| l.trim_start().starts_with("waits")).unwrap();
+    let numbers: Vec<String> = row.split_whitespace().skip(1).map(|n| n.replace(',', "")).collect();
+    assert_eq!(numbers[2], waits.lost.to_string(), "{row}");
+
+    let strict = overload(&out.path().join("strict.reel"), &out.path().join("another"), 1, &["--strict"]);
+    assert_eq!(strict.status.code(), Some(3), "{}", describe(&strict));
 }
