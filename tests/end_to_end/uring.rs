@@ -119,9 +119,12 @@ pub(crate) fn every_request_is_seen(fs: Fs) {
     }
     assert!(wrong.is_empty(), "{} of {} rows are wrong:\n{}", wrong.len(), log.lines().count(), wrong.join("\n"));
     assert_eq!(requests.len(), log.lines().count(), "rows nobody asked for");
-    assert_eq!(reel.manifest.left_out.get("io_uring requests that are no file operations"), Some(&2));
-    let further = reel.manifest.left_out.get("further completions of io_uring requests that post several");
-    assert_eq!(further, Some(&3));
+    // Buffers are provided once, and once more for reads that go on, which Linux 6.1 does not know.
+    let goes_on = ring::Ring::new(4, 0).knows(work::READ_MULTISHOT);
+    let left_out = |what: &str| reel.manifest.left_out.get(what).copied().unwrap_or_default();
+    assert_eq!(left_out("io_uring requests that are no file operations"), 1 + i64::from(goes_on));
+    let further = left_out("further completions of io_uring requests that post several");
+    assert_eq!(further, if goes_on { 3 } else { 0 });
     // Each request was submitted within a call on its ring by the same task, but for those that a kernel thread took.
     let enters: Vec<&Op> = ops.iter().filter(|o| o.op == "io_uring_enter").collect();
     assert!(enters.iter().all(|e| e.ring.is_some()), "{enters:?}");

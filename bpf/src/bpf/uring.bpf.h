@@ -170,7 +170,7 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		return;
 	}
 	uring_met = true;
-	slot->state.before = 0;
+	slot->state.before = slot->state.last = 0;
 	r = &slot->state.rec;
 	r->hdr.cpu = bpf_get_smp_processor_id(); /* for a request that never ends */
 	r->start_ns = now_ns;
@@ -302,12 +302,18 @@ int ATOMIC_PROG(uring_defer, struct io_kiocb *req)
 SEC("tp_btf/io_uring_link")
 int ATOMIC_PROG(uring_link, struct io_kiocb *req, struct io_kiocb *before)
 {
-	struct uring_state *s = uring_known(req);
+	struct uring_state *s = uring_known(req), *to = uring_known(before);
 
+	/*
+	 * Up to 6.14 a chain's first request is named, not the one before: what was linked to that last comes before.
+	 * Later kernels never name one twice.
+	 */
 	if (s) {
 		s->rec.flags |= URF_LINKED;
-		s->before = (__u64)before;
+		s->before = to && to->last ? to->last : (__u64)before;
 	}
+	if (to)
+		to->last = (__u64)req;
 	return 0;
 }
 

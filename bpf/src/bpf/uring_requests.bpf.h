@@ -6,6 +6,7 @@
 struct uring_state {
 	struct rec_uring rec;
 	__u64 before; /* the request it is linked to */
+	__u64 last; /* of those linked to it */
 };
 
 #define URING_SLOTS_BITS 12
