@@ -257,6 +257,31 @@ static __noinline void peek_later(struct rec_bio *b)
 		b->flags |= BIOF_PEEK;
 }
 
+/*
+ * Before 6.3 a btrfs_bio leads to no inode, but what direct I/O and compression have put aside for it does: which of
+ * the two it is, is told by where an inode of a btrfs is found. What has neither carries pages of a cache.
+ */
+static __always_inline void by_btrfs_private(struct rec_bio *b, struct btrfs_bio *bbio)
+{
+	struct btrfs_dio_private *direct = BPF_CORE_READ(bbio, private);
+	struct compressed_bio___inode *packed = (void *)direct;
+	struct inode *inode;
+
+	if (!direct || !bpf_core_type_exists(struct btrfs_dio_private) ||
+	    !bpf_core_type_exists(struct compressed_bio___inode))
+		return;
+	inode = BPF_CORE_READ(direct, inode);
+	if (BPF_CORE_READ(inode, i_sb, s_magic) == BTRFS_SUPER_MAGIC) {
+		b->file_offset_bytes = BPF_CORE_READ(bbio, file_offset);
+	} else {
+		inode = BPF_CORE_READ(packed, inode);
+		if (BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
+			return;
+		b->file_offset_bytes = BPF_CORE_READ(packed, start);
+	}
+	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
+}
+
 static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 {
 	struct btrfs_bio *bbio = container_of(bio, struct btrfs_bio, bio);
@@ -264,8 +289,12 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 	struct inode *inode;
 	__u64 root;
 
-	if (!bpf_core_type_exists(struct btrfs_bio) || !bpf_core_field_exists(bbio->inode))
+	if (!bpf_core_type_exists(struct btrfs_bio))
 		return;
+	if (!bpf_core_field_exists(bbio->inode)) {
+		by_btrfs_private(b, bbio);
+		return;
+	}
 	owner = BPF_CORE_READ(bbio, inode);
 	if (!owner)
 		return;

@@ -61,6 +61,24 @@ struct bvec_iter___offset {
 	     ? BPF_CORE_READ((struct bvec_iter___done *)&(bio)->bi_iter, bi_bvec_done)                                 \
 	     : BPF_CORE_READ((struct bvec_iter___offset *)&(bio)->bi_iter, bi_offset))
 
+/* The topmost lower file of an overlay's inode, before the whole stack moved there (0af950f57fef, 6.5). */
+struct ovl_inode___path {
+	struct ovl_path lowerpath;
+} __attribute__((preserve_access_index));
+
+/*
+ * What a btrfs_bio was made for, which leads to the file before "btrfs: add a btrfs_inode pointer to struct btrfs_bio"
+ * (6.3): fs/btrfs/inode.c, compression.h.
+ */
+struct btrfs_dio_private {
+	struct inode *inode;
+} __attribute__((preserve_access_index));
+
+struct compressed_bio___inode {
+	struct inode *inode;
+	__u64 start;
+} __attribute__((preserve_access_index));
+
 /*
  * Whether iomap counts a bio of direct I/O after it has queued it, since "iomap: split out the per-bio logic from
  * iomap_dio_bio_iter" (7.0), or before. Told from user space, by a function that came with it.

@@ -94,12 +94,13 @@ static __always_inline struct dentry *overlaid(struct inode *inode, struct dentr
 	*lower = NULL;
 	if (!bpf_core_type_exists(struct ovl_inode) || !bpf_core_field_exists(struct ovl_inode, __upperdentry))
 		return NULL;
-	/* 6.5 (0af950f57fef) moved the stack of lower layers to the inode. */
 	if (bpf_core_field_exists(struct ovl_inode, oe)) {
 		struct ovl_entry *oe = BPF_CORE_READ(oi, oe);
 
 		if (oe && BPF_CORE_READ(oe, __numlower))
 			*lower = BPF_CORE_READ(oe, __lowerstack[0].dentry);
+	} else if (bpf_core_field_exists(struct ovl_inode___path, lowerpath)) {
+		*lower = BPF_CORE_READ((struct ovl_inode___path *)oi, lowerpath.dentry);
 	}
 	return BPF_CORE_READ(oi, __upperdentry);
 }
