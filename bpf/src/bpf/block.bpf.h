@@ -331,6 +331,8 @@ int ATOMIC_PROG(rq_issue, struct request *rq)
 	r->len_bytes = rq->__data_len;
 	r->sector = rq->__sector;
 	r->cpu = bpf_get_smp_processor_id();
+	if (vfs_kernel && r->hide == HIDE_OWN)
+		note_own_read(rq, r->issue_ns);
 	return 0;
 }
 

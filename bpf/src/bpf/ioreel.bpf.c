@@ -30,6 +30,7 @@
 #include "fault.bpf.h"
 #include "attribute.bpf.h"
 #include "waits.bpf.h"
+#include "loop_own.bpf.h"
 #include "block.bpf.h"
 #include "cache.bpf.h"
 #include "vfs.bpf.h"

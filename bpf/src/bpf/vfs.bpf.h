@@ -10,7 +10,6 @@
 #ifndef IOREEL_VFS_H
 #define IOREEL_VFS_H
 
-const volatile bool vfs_kernel = false; /* what threads of the kernel's do */
 const volatile bool vfs_below = false; /* what recorded tasks make it do to other files */
 const volatile struct work_desc vfs_works[WIRE_WORKS] = {};
 
@@ -172,6 +171,8 @@ __noinline int vfs_enter(__u64 file_address, __u32 fn, __s64 pos, __u64 len_byte
 	hidden.sb_dev = r.sb_dev = peek(peek(inode, i_sb), s_dev);
 	why = bpf_map_lookup_elem(&hidden_files, &hidden);
 	if (why && *why == HIDE_OWN)
+		return 0;
+	if ((r.flags & VFSF_LOOP) && fn == VFS_ITER_READ && is_own_read(file_address, pos))
 		return 0;
 	vs = bpf_task_storage_get(&vfs_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!vs) {
