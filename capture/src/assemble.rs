@@ -221,8 +221,8 @@ impl Assembler {
     /// are now.
     pub(crate) fn new(writer: ReelWriter, t0_ns: i64, mounts: Vec<Mount>) -> Self {
         let mut calls = [vec![None; 512], vec![None; 512]];
-        for call in calls::all() {
-            calls[0][call.nr as usize] = Some(Known { call, name: Text::word(call.name), fix: |_| () });
+        for (nr, call) in calls::numbered() {
+            calls[0][nr] = Some(Known { call, name: Text::word(call.name), fix: |_| () });
         }
         for c in calls::compat() {
             calls[1][c.nr] = c.call.map(|call| Known { call, name: Text::word(call.name), fix: c.fix });

@@ -17,7 +17,6 @@ use std::ops::Range;
 
 use ioreel_bpf::types::{call_desc, call_kind, op_flags};
 use ioreel_traces::{Text, rows::Op, text};
-use libc::c_long;
 
 pub use compat::{Compat, compat};
 pub use files::{TIME_NOW, TIME_OMIT};
@@ -105,8 +104,8 @@ impl Raw<'_> {
 /// One recorded call.
 #[derive(Clone, Copy)]
 pub struct Call {
-    /// Number on this architecture.
-    pub nr: c_long,
+    /// Numbers on x86-64, and on the architectures that share one table, arm64 among them.
+    numbers: [Option<u16>; 2],
     /// The kernel's name.
     pub name: &'static str,
     /// Parts, arguments counted from 1.
@@ -117,9 +116,20 @@ pub struct Call {
     pub fill: fn(&Raw<'_>, &mut Op),
 }
 
-/// Every recorded call.
-pub fn all() -> impl Iterator<Item = &'static Call> {
+/// Every recorded call of every architecture.
+fn of_all() -> impl Iterator<Item = &'static Call> {
     [files::CALLS, locks::CALLS, space::CALLS, ioctl::CALLS, users::CALLS].into_iter().flatten()
+}
+
+/// Every recorded call of this architecture, with its number there.
+pub fn numbered() -> impl Iterator<Item = (usize, &'static Call)> {
+    let here = usize::from(!cfg!(target_arch = "x86_64"));
+    of_all().filter_map(move |c| Some((c.numbers[here]?.into(), c)))
+}
+
+/// Every recorded call of this architecture.
+pub fn all() -> impl Iterator<Item = &'static Call> {
+    numbered().map(|(_, c)| c)
 }
 
 /// Whether the operation's result, if it succeeded, is a new descriptor.
@@ -136,7 +146,7 @@ pub(crate) fn makes_descriptor(call: &Call, op: &Op) -> bool {
 
 /// The kernel's table, by number.
 pub fn descriptors() -> impl Iterator<Item = (usize, call_desc)> {
-    all().map(|c| (c.nr as usize, c.desc))
+    numbered().map(|(nr, c)| (nr, c.desc))
 }
 
 /// Columns that a call fills, with the ones that only some of its results have; for documentation. Found by

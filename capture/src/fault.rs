@@ -22,9 +22,9 @@ pub(crate) fn resolution() -> BTreeMap<String, String> {
 /// Numbers of the calls that make pages of the files they are given dirty, one bit each.
 pub(crate) fn dirtying_calls() -> [u64; 8] {
     let mut set = [0; 8];
-    for call in calls::all().filter(|c| c.modifies || c.name.starts_with("io_uring")) {
-        if let Some(word) = set.get_mut(call.nr as usize / 64) {
-            *word |= 1 << (call.nr % 64);
+    for (nr, _) in calls::numbered().filter(|(_, c)| c.modifies || c.name.starts_with("io_uring")) {
+        if let Some(word) = set.get_mut(nr / 64) {
+            *word |= 1 << (nr % 64);
         }
     }
     set

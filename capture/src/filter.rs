@@ -178,8 +178,8 @@ impl Filter {
 
     /// Sets the probes' constants; the table of calls must be there already.
     pub(crate) fn tell(&self, rodata: &mut rodata) {
-        for call in calls::all() {
-            let desc = &mut rodata.calls[call.nr as usize];
+        for (nr, call) in calls::numbered() {
+            let desc = &mut rodata.calls[nr];
             desc.unwanted = u8::from(!self.wants_call(call.name));
             desc.context = u8::from(is_descriptor_call(call.name) || is_place_call(call.name));
         }

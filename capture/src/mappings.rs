@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use ioreel_bpf::types::file_id;
 
 /// Mappings end on a page.
-const PAGE_BYTES: i64 = 4096;
+fn page_bytes() -> i64 {
+    rustix::param::page_size() as i64
+}
 
 /// Mapped files by process.
 #[derive(Debug, Default)]
@@ -60,7 +62,8 @@ impl Mappings {
 }
 
 fn end_of(start: i64, len_bytes: i64) -> i64 {
-    start.saturating_add(len_bytes).saturating_add(PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES
+    let page = page_bytes();
+    start.saturating_add(len_bytes).saturating_add(page - 1) / page * page
 }
 
 #[cfg(test)]

@@ -177,8 +177,8 @@ impl<'obj> Session<'obj> {
                     rodata.calls32[c.nr] = c.desc;
                 }
                 plan.filter.tell(rodata);
-                for call in calls::all() {
-                    rodata.calls[call.nr as usize].data = u8::from(writes(call.name));
+                for (nr, call) in calls::numbered() {
+                    rodata.calls[nr].data = u8::from(writes(call.name));
                 }
                 for c in calls::compat() {
                     rodata.calls32[c.nr].data = u8::from(c.call.is_some_and(|call| writes(call.name)));

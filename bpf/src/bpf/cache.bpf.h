@@ -74,7 +74,7 @@ static __always_inline void cache_folio(struct folio *folio, struct address_spac
 	struct rec_cache rec = {};
 
 	if (mapping && cache_begin(&rec, BPF_CORE_READ(mapping, host)))
-		cache_send(&rec, event, (__u64)folio->index << 12, folio_bytes(folio));
+		cache_send(&rec, event, (__u64)folio->index << page_shift, folio_bytes(folio));
 }
 
 SEC("tp_btf/mm_filemap_add_to_page_cache")
@@ -111,7 +111,7 @@ int ATOMIC_PROG(cache_ra_order, struct inode *inode, unsigned long first, struct
 	w.first = first;
 	w.last = first + ra->size;
 	bpf_map_update_elem(&ra_windows, &key, &w, BPF_ANY);
-	cache_send(&rec, CACHE_READAHEAD, (__u64)first << 12, (__u64)ra->size << 12);
+	cache_send(&rec, CACHE_READAHEAD, (__u64)first << page_shift, (__u64)ra->size << page_shift);
 	return 0;
 }
 
@@ -132,7 +132,7 @@ int ATOMIC_PROG(cache_ra_pages, struct inode *inode, unsigned long first, unsign
 		if (part)
 			return 0;
 	}
-	cache_send(&rec, CACHE_READAHEAD, (__u64)first << 12, (__u64)pages << 12);
+	cache_send(&rec, CACHE_READAHEAD, (__u64)first << page_shift, (__u64)pages << page_shift);
 	return 0;
 }
 

@@ -6,8 +6,54 @@
 #ifndef IOREEL_CORE_FIXES_H
 #define IOREEL_CORE_FIXES_H
 
-/* arch/x86/include/asm/thread_info.h: set while a task is in a 32-bit system call. */
-#define TS_COMPAT 0x0002
+/*
+ * Number and arguments of a system call, as saved on its entry, whether it came by the 32-bit entry, and where struct
+ * stat has st_mode and st_size. On the way out arm64 has the result where the first argument was, so that is taken from
+ * its second place. 32-bit calls of arm64 are counted and not recorded, so nobody asks for their arguments.
+ */
+#if defined(__TARGET_ARCH_x86)
+#define CALL_NUMBER orig_ax
+/* arch/x86/include/asm/thread_info.h: TS_COMPAT */
+#define by_32_bit_entry(task) ((task)->thread_info.status & 0x0002)
+#define take_args(to, regs)                                                                                            \
+	({                                                                                                             \
+		(to)[0] = (regs)->di;                                                                                  \
+		(to)[1] = (regs)->si;                                                                                  \
+		(to)[2] = (regs)->dx;                                                                                  \
+		(to)[3] = (regs)->r10;                                                                                 \
+		(to)[4] = (regs)->r8;                                                                                  \
+		(to)[5] = (regs)->r9;                                                                                  \
+	})
+#define take_args32(to, regs)                                                                                          \
+	({                                                                                                             \
+		(to)[0] = (__u32)(regs)->bx;                                                                           \
+		(to)[1] = (__u32)(regs)->cx;                                                                           \
+		(to)[2] = (__u32)(regs)->dx;                                                                           \
+		(to)[3] = (__u32)(regs)->si;                                                                           \
+		(to)[4] = (__u32)(regs)->di;                                                                           \
+		(to)[5] = (__u32)(regs)->bp;                                                                           \
+	})
+#define STAT_MODE 24
+#define STAT_SIZE 48
+#elif defined(__TARGET_ARCH_arm64)
+#define CALL_NUMBER syscallno
+/* arch/arm64/include/asm/thread_info.h: TIF_32BIT */
+#define by_32_bit_entry(task) ((task)->thread_info.flags & 1ul << 22)
+#define take_args(to, from)                                                                                            \
+	({                                                                                                             \
+		(to)[0] = (from)->orig_x0;                                                                             \
+		(to)[1] = (from)->regs[1];                                                                             \
+		(to)[2] = (from)->regs[2];                                                                             \
+		(to)[3] = (from)->regs[3];                                                                             \
+		(to)[4] = (from)->regs[4];                                                                             \
+		(to)[5] = (from)->regs[5];                                                                             \
+	})
+#define take_args32(to, regs) ({})
+#define STAT_MODE 16
+#define STAT_SIZE 48
+#else
+#error "no registers of system calls are known for this architecture"
+#endif
 
 /* include/linux/fs.h: FMODE_CREATED, bit 20 since 73a09dd94377 (4.19). */
 #define FMODE_CREATED (1u << 20)
@@ -156,12 +202,16 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 /*
  * Makes what was stored before visible before this store. On x86 stores are seen in order, so only the
- * compiler has to be kept from moving them.
+ * compiler has to be kept from moving them; on others an exchange is, whose result nobody wants.
  */
+#if defined(__TARGET_ARCH_x86)
 #define publish(place, value)                                                                                          \
 	({                                                                                                             \
 		barrier();                                                                                             \
 		*(volatile typeof(place) *)&(place) = (value);                                                         \
 	})
+#else
+#define publish(place, value) ((void)__sync_lock_test_and_set(&(place), value))
+#endif
 
 #endif

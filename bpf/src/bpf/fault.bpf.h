@@ -40,9 +40,9 @@ static __always_inline __u32 folio_bytes(struct folio *folio)
 
 	bpf_probe_read_kernel(&flags, sizeof(flags), folio);
 	if (!(flags & (1ul << PG_HEAD)))
-		return 4096;
+		return 1u << page_shift;
 	order = BPF_CORE_READ(folio, _flags_1) & 0xff;
-	return order < 20 ? 4096u << order : 4096;
+	return 1u << (page_shift + (order < 19 ? order : 0));
 }
 
 static __always_inline void fault_send(struct rec_fault *rec)
@@ -106,8 +106,8 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 	now_ns = bpf_ktime_get_ns();
 	rec.what = FAULT_TOUCH;
 	rec.start_ns = now_ns;
-	rec.offset_bytes = (__u64)index << 12;
-	rec.len_bytes = 4096;
+	rec.offset_bytes = (__u64)index << page_shift;
+	rec.len_bytes = 1u << page_shift;
 	if (!w) {
 		fault_send(&rec);
 		return 0;
@@ -149,15 +149,15 @@ static __always_inline int touched_around(struct address_space *mapping, unsigne
 	now_ns = bpf_ktime_get_ns();
 	w = bpf_task_storage_get(&faults, task, 0, 0);
 	if (w && w->rec.start_ns) {
-		__u64 page = w->rec.offset_bytes >> 12;
+		__u64 page = w->rec.offset_bytes >> page_shift;
 		bool waited = w->rec.mapping == (__u64)mapping && page >= first && page <= last;
 
 		fault_flush(w, waited ? now_ns : 0);
 	}
 	rec.what = FAULT_AROUND;
 	rec.start_ns = now_ns;
-	rec.offset_bytes = (__u64)first << 12;
-	rec.len_bytes = (last - first + 1) << 12;
+	rec.offset_bytes = (__u64)first << page_shift;
+	rec.len_bytes = (last - first + 1) << page_shift;
 	fault_send(&rec);
 	return 0;
 }
@@ -202,7 +202,7 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 	if (!inode)
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	if ((long)BPF_CORE_READ(regs, orig_ax) != -1) {
+	if ((long)BPF_CORE_READ(regs, CALL_NUMBER) != -1) {
 		__u16 nr = st->in_call - 1;
 		struct file_id id = {};
 
@@ -226,7 +226,7 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 		fault_flush(w, 0);
 	rec.what = FAULT_DIRTY;
 	rec.start_ns = bpf_ktime_get_ns();
-	rec.offset_bytes = (__u64)folio->index << 12;
+	rec.offset_bytes = (__u64)folio->index << page_shift;
 	rec.len_bytes = folio_bytes(folio);
 	fault_send(&rec);
 	return 0;

@@ -73,19 +73,22 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 		st->op.flags |= OPF_USER_FAULT;
 }
 
-/* Offsets of st_mode, st_size (uapi asm/stat.h, x86-64, i386's two) and of their like in struct statx. */
+/* Offsets of st_mode, st_size (uapi asm/stat.h, of this architecture, i386's two) and of their like in struct statx. */
 static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64 user)
 {
 	struct op_tail *t = &st->tail;
-	__u32 words[8] = {}; /* From the mode on: one look at the caller's memory costs as much as twenty loads. */
+	__u32 words[(STAT_SIZE - STAT_MODE) / 4 + 2] =
+	    {}; /* From the mode on: one look at the caller's memory costs as much as twenty loads. */
 	__u32 mode = 0;
 	__u16 mode16 = 0;
 	long fault;
 
 	if (kind == USER_STAT) {
-		fault = bpf_probe_read_user(words, 32, (void *)(user + 24));
+		const __u32 size = (STAT_SIZE - STAT_MODE) / 4;
+
+		fault = bpf_probe_read_user(words, (size + 2) * 4, (void *)(user + STAT_MODE));
 		mode = words[0];
-		t->extra[1] = (__u64)words[7] << 32 | words[6];
+		t->extra[1] = (__u64)words[size + 1] << 32 | words[size];
 	} else if (kind == USER_STAT32) {
 		fault = bpf_probe_read_user(&mode16, sizeof(mode16), (void *)(user + 8));
 		fault |= bpf_probe_read_user(&t->extra[1], 4, (void *)(user + 20));

@@ -210,17 +210,12 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	if ((__u64)id >= WIRE_CALLS)
 		return;
 	task = bpf_get_current_task_btf();
-	compat = task->thread_info.status & TS_COMPAT;
+	compat = by_32_bit_entry(task);
 	desc = desc_of(id, compat);
 	if (!desc.kind)
 		return;
 	if (!compat) {
-		st->op.args[0] = regs->di;
-		st->op.args[1] = regs->si;
-		st->op.args[2] = regs->dx;
-		st->op.args[3] = regs->r10;
-		st->op.args[4] = regs->r8;
-		st->op.args[5] = regs->r9;
+		take_args(st->op.args, regs);
 	} else {
 		if (desc.kind == CALL_UNMAPPED) {
 			struct cpu_ledger *l = cpu_ledger();
@@ -229,12 +224,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 				l->compat_calls++;
 			return;
 		}
-		st->op.args[0] = (__u32)regs->bx;
-		st->op.args[1] = (__u32)regs->cx;
-		st->op.args[2] = (__u32)regs->dx;
-		st->op.args[3] = (__u32)regs->si;
-		st->op.args[4] = (__u32)regs->di;
-		st->op.args[5] = (__u32)regs->bp;
+		take_args32(st->op.args, regs);
 	}
 	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
 		return;
@@ -383,22 +373,17 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
  */
 static __noinline bool take_up_midway(struct task_struct *task, struct task_state *st, struct pt_regs *regs)
 {
-	__u64 nr = regs->orig_ax;
+	__u64 nr = (long)regs->CALL_NUMBER;
 	struct call_desc desc;
 	struct file *file;
 
 	st->in_call = 0;
-	if (nr >= WIRE_CALLS || (task->thread_info.status & TS_COMPAT))
+	if (nr >= WIRE_CALLS || by_32_bit_entry(task))
 		return false;
 	desc = desc_of(nr, false);
 	if (!desc.kind || desc.kind == CALL_VMA || desc.kind > CALL_IOCTL)
 		return false;
-	st->op.args[0] = regs->di;
-	st->op.args[1] = regs->si;
-	st->op.args[2] = regs->dx;
-	st->op.args[3] = regs->r10;
-	st->op.args[4] = regs->r8;
-	st->op.args[5] = regs->r9;
+	take_args(st->op.args, regs);
 	if (desc.kind >= CALL_FCNTL && !wanted(task, st, desc.kind))
 		return false;
 	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))

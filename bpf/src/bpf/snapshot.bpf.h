@@ -152,8 +152,6 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-#define PAGE_SHIFT 12 /* x86-64 */
-
 /* Files that adopted processes have mapped. */
 SEC("iter/task_vma")
 int mappings(struct bpf_iter__task_vma *ctx)
@@ -181,7 +179,7 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	rec.task_id = id;
 	rec.start = vma->vm_start;
 	rec.len_bytes = vma->vm_end - vma->vm_start;
-	rec.offset_bytes = (__u64)vma->vm_pgoff << PAGE_SHIFT;
+	rec.offset_bytes = (__u64)vma->vm_pgoff << page_shift;
 	rec.vm_flags = vma->vm_flags;
 	identify(inode, &rec.file);
 	identify_more(inode, &rec.more, &real);

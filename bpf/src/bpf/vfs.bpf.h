@@ -146,8 +146,8 @@ static __noinline bool vfs_origin(struct task_struct *task, struct rec_vfs *r)
 	}
 	/* A call that was left out takes along what is below it; one that nobody records does not. */
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	nr = BPF_CORE_READ(regs, orig_ax);
-	return nr >= WIRE_CALLS || desc_of(nr, task->thread_info.status & TS_COMPAT).kind == CALL_NONE;
+	nr = (long)BPF_CORE_READ(regs, CALL_NUMBER);
+	return nr >= WIRE_CALLS || desc_of(nr, by_32_bit_entry(task)).kind == CALL_NONE;
 }
 
 /* Global: verified once. Such functions take no kernel pointers, so the file comes as a number. */

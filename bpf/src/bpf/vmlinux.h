@@ -55,9 +55,18 @@ struct bpf_dynptr {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+/* arch/.../include/asm/ptrace.h */
+#if defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	u64 regs[31];
+	u64 orig_x0;
+	s32 syscallno;
+};
+#else
 struct pt_regs {
 	unsigned long bp, bx, r10, r9, r8, cx, dx, si, di, orig_ax;
 };
+#endif
 
 /* include/trace/events/syscalls.h */
 struct trace_event_raw_sys_enter {
@@ -78,7 +87,8 @@ struct llist_node {
 };
 
 struct thread_info {
-	u32 status; /* TS_COMPAT */
+	unsigned long flags;
+	u32 status; /* x86's alone */
 };
 
 struct vfsmount {

@@ -1,13 +1,13 @@
-//! The 32-bit entry: i386's numbers and arguments, turned into those of the 64-bit calls that do the same, so
-//! that rows have the same names and columns whoever made the call.
+//! The 32-bit entry. Of x86: i386's numbers and arguments, turned into those of the 64-bit calls that do the same, so
+//! that rows have the same names and columns whoever made the call. Of arm64, calls are only counted.
 
 use std::sync::LazyLock;
 
 use ioreel_bpf::types::{call_desc, call_kind, call_user};
 
-use super::{Call, Raw, all};
+use super::{Call, Raw, all, numbered};
 
-/// A call of i386.
+/// A call by the 32-bit entry.
 pub struct Compat {
     /// Number by the 32-bit entry.
     pub nr: usize,
@@ -19,9 +19,9 @@ pub struct Compat {
     pub fix: fn(&mut Raw<'_>),
 }
 
-/// Every call of i386 that is known.
+/// Every call by the 32-bit entry that is known.
 pub fn compat() -> &'static [Compat] {
-    static ALL: LazyLock<Vec<Compat>> = LazyLock::new(build);
+    static ALL: LazyLock<Vec<Compat>> = LazyLock::new(|| if cfg!(target_arch = "x86_64") { i386() } else { arm() });
     &ALL
 }
 
@@ -29,7 +29,7 @@ pub fn compat() -> &'static [Compat] {
 pub(super) const WIDE_STATFS: i64 = 64;
 
 /// From this number on calls have the same number, and arguments of fixed width, on every architecture.
-const UNIFIED: i64 = 424;
+const UNIFIED: usize = 424;
 
 /// What differs besides the width of registers.
 #[derive(Clone, Copy)]
@@ -191,6 +191,18 @@ const CHANGED: &[Change] = &[
 /// the first mmap), and Linux AIO, whose control blocks the probes read in 64-bit form.
 const COUNTED: &[usize] = &[18, 28, 84, 86, 89, 90, 245, 246, 247, 248, 249, 385, 416];
 
+/// File operations of arm's EABI (arch/arm/tools/syscall.tbl), up to where numbers are the same everywhere.
+#[rustfmt::skip]
+const ARM: &[usize] = &[
+    3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 19, 21, 23, 33, 36, 38, 39, 40, 41, 46, 52, 54, 55, 60, 61, 62, 63, 70, 71, 83,
+    85, 86, 87, 91, 92, 93, 94, 95, 99, 100, 106, 107, 108, 115, 118, 131, 133, 138, 139, 140, 141, 143, 144, 145, 146,
+    148, 163, 164, 170, 180, 181, 182, 183, 187, 192, 193, 194, 195, 196, 197, 198, 203, 204, 206, 207, 208, 210, 212,
+    213, 214, 215, 216, 217, 218, 219, 220, 221, 225, 226, 227, 228, 229, 230, 231, 232, 233, 234, 235, 236, 237, 239,
+    243, 244, 245, 246, 247, 253, 266, 267, 269, 270, 296, 297, 322, 323, 324, 325, 326, 327, 328, 329, 330, 331, 332,
+    333, 334, 337, 340, 341, 342, 343, 348, 352, 358, 361, 362, 365, 370, 371, 373, 374, 375, 382, 385, 391, 392, 393,
+    397, 399, 412, 416,
+];
+
 /// `struct utimbuf` of two 32-bit words lies in one 64-bit word.
 fn short_utime(r: &mut Raw<'_>) {
     let both = r.extra[0];
@@ -205,7 +217,17 @@ fn llseek(r: &mut Raw<'_>) {
     }
 }
 
-fn build() -> Vec<Compat> {
+fn counted(nr: usize) -> Compat {
+    let desc = call_desc { kind: call_kind::CALL_UNMAPPED.0 as u8, ..super::parts::PLAIN };
+    Compat { nr, call: None, desc, fix: same_args }
+}
+
+fn arm() -> Vec<Compat> {
+    let same = numbered().map(|(nr, _)| nr).filter(|nr| *nr >= UNIFIED);
+    ARM.iter().copied().chain(same).map(counted).collect()
+}
+
+fn i386() -> Vec<Compat> {
     let find = |name: &str| all().find(|c| c.name == name);
     let mut out: Vec<Compat> = SAME
         .iter()
@@ -219,13 +241,12 @@ fn build() -> Vec<Compat> {
             Some(Compat { nr: c.nr, call: Some(call), desc, fix: c.fix })
         })
         .collect();
-    out.extend(all().filter(|c| c.nr >= UNIFIED).map(|call| {
+    out.extend(numbered().filter(|(nr, _)| *nr >= UNIFIED).map(|(nr, call)| {
         let mut desc = call.desc;
         narrow(&mut desc);
-        Compat { nr: call.nr as usize, call: Some(call), desc, fix: same_args }
+        Compat { nr, call: Some(call), desc, fix: same_args }
     }));
-    let counted = call_desc { kind: call_kind::CALL_UNMAPPED.0 as u8, ..super::parts::PLAIN };
-    out.extend(COUNTED.iter().map(|nr| Compat { nr: *nr, call: None, desc: counted, fix: same_args }));
+    out.extend(COUNTED.iter().copied().map(counted));
     out
 }
 

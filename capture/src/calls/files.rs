@@ -2,7 +2,7 @@
 
 use ioreel_bpf::types::{call_desc, call_kind, call_user, op_flags};
 use ioreel_traces::rows::Op;
-use libc::{c_long, *};
+use libc::*;
 
 use super::{
     Raw,
@@ -108,136 +108,136 @@ pub(super) fn two_offsets(r: &Raw<'_>, op: &mut Op) {
 
 #[rustfmt::skip]
 calls! {
-    SYS_open "open" call_desc { path: 1, ..OPEN }, true, |r, op| opened(r, op, i64::from(r.int(1)), r.args[2]);
-    SYS_creat "creat" call_desc { path: 1, ..OPEN }, true, |r, op| opened(r, op, i64::from(O_CREAT | O_WRONLY | O_TRUNC), r.args[1]);
-    SYS_openat "openat" call_desc { dirfd: 1, path: 2, ..OPEN }, true, |r, op| opened(r, op, i64::from(r.int(2)), r.args[3]);
-    SYS_openat2 "openat2" user(call_desc { dirfd: 1, path: 2, ..OPEN }, call_user::USER_OPEN_HOW, 3, 0), true, |r, op| {
+    2 - "open" call_desc { path: 1, ..OPEN }, true, |r, op| opened(r, op, i64::from(r.int(1)), r.args[2]);
+    85 - "creat" call_desc { path: 1, ..OPEN }, true, |r, op| opened(r, op, i64::from(O_CREAT | O_WRONLY | O_TRUNC), r.args[1]);
+    257 56 "openat" call_desc { dirfd: 1, path: 2, ..OPEN }, true, |r, op| opened(r, op, i64::from(r.int(2)), r.args[3]);
+    437 437 "openat2" user(call_desc { dirfd: 1, path: 2, ..OPEN }, call_user::USER_OPEN_HOW, 3, 0), true, |r, op| {
         if r.extra_known() {
             opened(r, op, r.extra[0], r.extra[1]);
             op.aux2 = Some(r.extra[2]);
         }
     };
-    SYS_close "close" FD, false, nothing;
-    SYS_close_range "close_range" PLAIN, false, |r, op| {
+    3 57 "close" FD, false, nothing;
+    436 436 "close_range" PLAIN, false, |r, op| {
         op.fd = Some(r.int(0));
         op.fd2 = Some(r.int(1));
         op.flags = Some(i64::from(r.int(2)));
     };
-    SYS_read "read" FD, false, transfer;
-    SYS_write "write" FD, true, transfer;
-    SYS_pread64 "pread64" FD, false, transfer_at;
-    SYS_pwrite64 "pwrite64" FD, true, |r, op| {
+    0 63 "read" FD, false, transfer;
+    1 64 "write" FD, true, transfer;
+    17 67 "pread64" FD, false, transfer_at;
+    18 68 "pwrite64" FD, true, |r, op| {
         transfer_at(r, op);
         appended(r, op, append_only(r));
     };
-    SYS_readv "readv" user(FD, call_user::USER_IOVEC, 2, 3), false, vector;
-    SYS_writev "writev" user(FD, call_user::USER_IOVEC, 2, 3), true, vector;
-    SYS_preadv "preadv" user(FD, call_user::USER_IOVEC, 2, 3), false, vector_at;
-    SYS_pwritev "pwritev" user(FD, call_user::USER_IOVEC, 2, 3), true, |r, op| {
+    19 65 "readv" user(FD, call_user::USER_IOVEC, 2, 3), false, vector;
+    20 66 "writev" user(FD, call_user::USER_IOVEC, 2, 3), true, vector;
+    295 69 "preadv" user(FD, call_user::USER_IOVEC, 2, 3), false, vector_at;
+    296 70 "pwritev" user(FD, call_user::USER_IOVEC, 2, 3), true, |r, op| {
         vector_at(r, op);
         appended(r, op, append_only(r));
     };
-    SYS_preadv2 "preadv2" user(FD, call_user::USER_IOVEC, 2, 3), false, vector_at2;
-    SYS_pwritev2 "pwritev2" user(FD, call_user::USER_IOVEC, 2, 3), true, |r, op| {
+    327 286 "preadv2" user(FD, call_user::USER_IOVEC, 2, 3), false, vector_at2;
+    328 287 "pwritev2" user(FD, call_user::USER_IOVEC, 2, 3), true, |r, op| {
         vector_at2(r, op);
         appended(r, op, append_only(r) || r.int(5) & RWF_APPEND != 0);
     };
-    SYS_lseek "lseek" FD, false, |r, op| {
+    8 62 "lseek" FD, false, |r, op| {
         op.aux = Some(r.args[1]);
         op.flags = Some(i64::from(r.int(2)));
         op.offset_bytes = Some(r.pos.0);
     };
-    SYS_fsync "fsync" FD, false, nothing;
-    SYS_fdatasync "fdatasync" FD, false, nothing;
-    SYS_sync "sync" PLAIN, false, nothing;
-    SYS_syncfs "syncfs" FD, false, nothing;
-    SYS_readahead "readahead" FD, false, |r, op| {
+    74 82 "fsync" FD, false, nothing;
+    75 83 "fdatasync" FD, false, nothing;
+    162 81 "sync" PLAIN, false, nothing;
+    306 267 "syncfs" FD, false, nothing;
+    187 213 "readahead" FD, false, |r, op| {
         op.offset_bytes = Some(r.args[1]);
         op.len_bytes = Some(r.args[2]);
     };
-    SYS_fadvise64 "fadvise64" FD, false, |r, op| {
-        op.offset_bytes = Some(r.args[1]);
-        op.len_bytes = Some(r.args[2]);
-        op.flags = Some(i64::from(r.int(3)));
-    };
-    SYS_sync_file_range "sync_file_range" FD, false, |r, op| {
+    221 223 "fadvise64" FD, false, |r, op| {
         op.offset_bytes = Some(r.args[1]);
         op.len_bytes = Some(r.args[2]);
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_truncate "truncate" PATH, true, |r, op| op.len_bytes = Some(r.args[1]);
-    SYS_ftruncate "ftruncate" FD, true, |r, op| op.len_bytes = Some(r.args[1]);
-    SYS_fallocate "fallocate" FD, true, |r, op| {
+    277 84 "sync_file_range" FD, false, |r, op| {
+        op.offset_bytes = Some(r.args[1]);
+        op.len_bytes = Some(r.args[2]);
+        op.flags = Some(i64::from(r.int(3)));
+    };
+    76 45 "truncate" PATH, true, |r, op| op.len_bytes = Some(r.args[1]);
+    77 46 "ftruncate" FD, true, |r, op| op.len_bytes = Some(r.args[1]);
+    285 47 "fallocate" FD, true, |r, op| {
         op.mode = Some(r.int(1));
         op.offset_bytes = Some(r.args[2]);
         op.len_bytes = Some(r.args[3]);
     };
-    SYS_stat "stat" user(PATH, call_user::USER_STAT, 2, 0), false, stat;
-    SYS_lstat "lstat" user(PATH, call_user::USER_STAT, 2, 0), false, stat;
-    SYS_fstat "fstat" user(FD, call_user::USER_STAT, 2, 0), false, stat;
-    SYS_newfstatat "newfstatat" user(AT, call_user::USER_STAT, 3, 0), false, |r, op| {
+    4 - "stat" user(PATH, call_user::USER_STAT, 2, 0), false, stat;
+    6 - "lstat" user(PATH, call_user::USER_STAT, 2, 0), false, stat;
+    5 80 "fstat" user(FD, call_user::USER_STAT, 2, 0), false, stat;
+    262 79 "newfstatat" user(AT, call_user::USER_STAT, 3, 0), false, |r, op| {
         stat(r, op);
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_statx "statx" user(AT, call_user::USER_STATX, 5, 0), false, |r, op| {
+    332 291 "statx" user(AT, call_user::USER_STATX, 5, 0), false, |r, op| {
         stat(r, op);
         op.flags = Some(i64::from(r.int(2)));
         op.aux = Some(i64::from(r.int(3)));
     };
-    SYS_access "access" PATH, false, |r, op| op.mode = Some(r.int(1));
-    SYS_faccessat "faccessat" AT, false, |r, op| op.mode = Some(r.int(2));
-    SYS_faccessat2 "faccessat2" AT, false, |r, op| {
+    21 - "access" PATH, false, |r, op| op.mode = Some(r.int(1));
+    269 48 "faccessat" AT, false, |r, op| op.mode = Some(r.int(2));
+    439 439 "faccessat2" AT, false, |r, op| {
         op.mode = Some(r.int(2));
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_getdents "getdents" FD, false, |r, op| {
+    78 - "getdents" FD, false, |r, op| {
         op.len_bytes = Some(i64::from(r.int(2)));
         op.offset_bytes = Some(r.pos.0);
     };
-    SYS_getdents64 "getdents64" FD, false, |r, op| {
+    217 61 "getdents64" FD, false, |r, op| {
         op.len_bytes = Some(i64::from(r.int(2)));
         op.offset_bytes = Some(r.pos.0);
     };
-    SYS_readlink "readlink" PATH, false, |r, op| op.len_bytes = Some(i64::from(r.int(2)));
-    SYS_readlinkat "readlinkat" AT, false, |r, op| op.len_bytes = Some(i64::from(r.int(3)));
-    SYS_mkdir "mkdir" PATH, true, |r, op| op.mode = Some(r.int(1));
-    SYS_mkdirat "mkdirat" AT, true, |r, op| op.mode = Some(r.int(2));
-    SYS_rmdir "rmdir" PATH, true, nothing;
-    SYS_unlink "unlink" PATH, true, nothing;
-    SYS_unlinkat "unlinkat" AT, true, |r, op| op.flags = Some(i64::from(r.int(2)));
-    SYS_rename "rename" call_desc { path: 1, path2: 2, ..PLAIN }, true, nothing;
-    SYS_renameat "renameat" call_desc { dirfd: 1, path: 2, dirfd2: 3, path2: 4, ..PLAIN }, true, nothing;
-    SYS_renameat2 "renameat2" call_desc { dirfd: 1, path: 2, dirfd2: 3, path2: 4, ..PLAIN }, true, |r, op| op.flags = Some(i64::from(r.int(4)));
-    SYS_link "link" call_desc { path: 1, path2: 2, ..PLAIN }, true, nothing;
-    SYS_linkat "linkat" call_desc { dirfd: 1, path: 2, dirfd2: 3, path2: 4, ..PLAIN }, true, |r, op| op.flags = Some(i64::from(r.int(4)));
-    SYS_symlink "symlink" call_desc { path: 1, path2: 2, ..PLAIN }, true, nothing;
-    SYS_symlinkat "symlinkat" call_desc { path: 1, dirfd2: 2, path2: 3, ..PLAIN }, true, nothing;
-    SYS_mknod "mknod" PATH, true, |r, op| {
+    89 - "readlink" PATH, false, |r, op| op.len_bytes = Some(i64::from(r.int(2)));
+    267 78 "readlinkat" AT, false, |r, op| op.len_bytes = Some(i64::from(r.int(3)));
+    83 - "mkdir" PATH, true, |r, op| op.mode = Some(r.int(1));
+    258 34 "mkdirat" AT, true, |r, op| op.mode = Some(r.int(2));
+    84 - "rmdir" PATH, true, nothing;
+    87 - "unlink" PATH, true, nothing;
+    263 35 "unlinkat" AT, true, |r, op| op.flags = Some(i64::from(r.int(2)));
+    82 - "rename" call_desc { path: 1, path2: 2, ..PLAIN }, true, nothing;
+    264 38 "renameat" call_desc { dirfd: 1, path: 2, dirfd2: 3, path2: 4, ..PLAIN }, true, nothing;
+    316 276 "renameat2" call_desc { dirfd: 1, path: 2, dirfd2: 3, path2: 4, ..PLAIN }, true, |r, op| op.flags = Some(i64::from(r.int(4)));
+    86 - "link" call_desc { path: 1, path2: 2, ..PLAIN }, true, nothing;
+    265 37 "linkat" call_desc { dirfd: 1, path: 2, dirfd2: 3, path2: 4, ..PLAIN }, true, |r, op| op.flags = Some(i64::from(r.int(4)));
+    88 - "symlink" call_desc { path: 1, path2: 2, ..PLAIN }, true, nothing;
+    266 36 "symlinkat" call_desc { path: 1, dirfd2: 2, path2: 3, ..PLAIN }, true, nothing;
+    133 - "mknod" PATH, true, |r, op| {
         op.mode = Some(r.int(1));
         op.aux = Some(r.args[2]);
     };
-    SYS_mknodat "mknodat" AT, true, |r, op| {
+    259 33 "mknodat" AT, true, |r, op| {
         op.mode = Some(r.int(2));
         op.aux = Some(r.args[3]);
     };
-    SYS_chmod "chmod" PATH, true, |r, op| op.mode = Some(r.int(1));
-    SYS_fchmod "fchmod" FD, true, |r, op| op.mode = Some(r.int(1));
-    SYS_fchmodat "fchmodat" AT, true, |r, op| op.mode = Some(r.int(2));
-    SYS_FCHMODAT2 "fchmodat2" AT, true, |r, op| {
+    90 - "chmod" PATH, true, |r, op| op.mode = Some(r.int(1));
+    91 52 "fchmod" FD, true, |r, op| op.mode = Some(r.int(1));
+    268 53 "fchmodat" AT, true, |r, op| op.mode = Some(r.int(2));
+    452 452 "fchmodat2" AT, true, |r, op| {
         op.mode = Some(r.int(2));
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_chown "chown" PATH, true, |r, op| owner(r, op, 1);
-    SYS_lchown "lchown" PATH, true, |r, op| owner(r, op, 1);
-    SYS_fchown "fchown" FD, true, |r, op| owner(r, op, 1);
-    SYS_fchownat "fchownat" AT, true, |r, op| {
+    92 - "chown" PATH, true, |r, op| owner(r, op, 1);
+    94 - "lchown" PATH, true, |r, op| owner(r, op, 1);
+    93 55 "fchown" FD, true, |r, op| owner(r, op, 1);
+    260 54 "fchownat" AT, true, |r, op| {
         owner(r, op, 2);
         op.flags = Some(i64::from(r.int(4)));
     };
-    SYS_utime "utime" user(PATH, call_user::USER_UTIMBUF, 2, 0), true, utime;
-    SYS_utimes "utimes" user(PATH, call_user::USER_TIMEVAL, 2, 0), true, |r, op| times(r, op, 1_000);
-    SYS_futimesat "futimesat" user(AT, call_user::USER_TIMEVAL, 3, 0), true, |r, op| times(r, op, 1_000);
-    SYS_utimensat "utimensat" user(AT, call_user::USER_TIMESPEC, 3, 0), true, |r, op| {
+    132 - "utime" user(PATH, call_user::USER_UTIMBUF, 2, 0), true, utime;
+    235 - "utimes" user(PATH, call_user::USER_TIMEVAL, 2, 0), true, |r, op| times(r, op, 1_000);
+    261 - "futimesat" user(AT, call_user::USER_TIMEVAL, 3, 0), true, |r, op| times(r, op, 1_000);
+    280 88 "utimensat" user(AT, call_user::USER_TIMESPEC, 3, 0), true, |r, op| {
         times(r, op, 1);
         op.flags = Some(i64::from(r.int(3)));
         // futimens: no path, the descriptor itself.
@@ -245,89 +245,84 @@ calls! {
             op.fd = Some(r.int(0));
         }
     };
-    SYS_umask "umask" PLAIN, false, |r, op| op.mode = Some(r.int(0));
-    SYS_chdir "chdir" PATH, false, nothing;
-    SYS_fchdir "fchdir" FD, false, nothing;
-    SYS_copy_file_range "copy_file_range" user(call_desc { fd: 1, fd2: 3, ..PLAIN }, call_user::USER_OFFSETS, 2, 4), true, |r, op| {
+    95 166 "umask" PLAIN, false, |r, op| op.mode = Some(r.int(0));
+    80 49 "chdir" PATH, false, nothing;
+    81 50 "fchdir" FD, false, nothing;
+    326 285 "copy_file_range" user(call_desc { fd: 1, fd2: 3, ..PLAIN }, call_user::USER_OFFSETS, 2, 4), true, |r, op| {
         two_offsets(r, op);
         op.len_bytes = Some(r.args[4]);
         op.flags = Some(i64::from(r.int(5)));
     };
-    SYS_splice "splice" user(call_desc { fd: 1, fd2: 3, ..PLAIN }, call_user::USER_OFFSETS, 2, 4), true, |r, op| {
+    275 76 "splice" user(call_desc { fd: 1, fd2: 3, ..PLAIN }, call_user::USER_OFFSETS, 2, 4), true, |r, op| {
         two_offsets(r, op);
         op.len_bytes = Some(r.args[4]);
         op.flags = Some(i64::from(r.int(5)));
     };
-    SYS_tee "tee" call_desc { fd: 1, fd2: 2, ..PLAIN }, false, |r, op| {
+    276 77 "tee" call_desc { fd: 1, fd2: 2, ..PLAIN }, false, |r, op| {
         op.len_bytes = Some(r.args[2]);
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_vmsplice "vmsplice" user(FD, call_user::USER_IOVEC, 2, 3), false, |r, op| {
+    278 75 "vmsplice" user(FD, call_user::USER_IOVEC, 2, 3), false, |r, op| {
         vector(r, op);
         op.flags = Some(i64::from(r.int(3)));
         op.offset_bytes = None;
     };
-    SYS_sendfile "sendfile" user(call_desc { fd: 2, fd2: 1, ..PLAIN }, call_user::USER_OFFSETS, 3, 0), true, |r, op| {
+    40 71 "sendfile" user(call_desc { fd: 2, fd2: 1, ..PLAIN }, call_user::USER_OFFSETS, 3, 0), true, |r, op| {
         two_offsets(r, op);
         op.len_bytes = Some(r.args[3]);
     };
-    SYS_io_uring_setup "io_uring_setup" call_desc { kind: call_kind::CALL_URING_SETUP.0 as u8, ..PLAIN }, false, nothing;
-    SYS_io_uring_enter "io_uring_enter" call_desc { kind: call_kind::CALL_URING.0 as u8, user: 4, user2: 4, ..FD }, false, |r, op| {
+    425 425 "io_uring_setup" call_desc { kind: call_kind::CALL_URING_SETUP.0 as u8, ..PLAIN }, false, nothing;
+    426 426 "io_uring_enter" call_desc { kind: call_kind::CALL_URING.0 as u8, user: 4, user2: 4, ..FD }, false, |r, op| {
         op.aux = Some(i64::from(r.int(1)));
         op.aux2 = Some(i64::from(r.int(2)));
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_io_uring_register "io_uring_register" call_desc { kind: call_kind::CALL_URING.0 as u8, user: 2, user2: 31, ..FD }, false, |r, op| {
+    427 427 "io_uring_register" call_desc { kind: call_kind::CALL_URING.0 as u8, user: 2, user2: 31, ..FD }, false, |r, op| {
         op.aux = Some(r.args[1] & 0x7fff_ffff);
         op.aux2 = Some(i64::from(r.int(3)));
         op.flags = Some(r.args[1] & 0x8000_0000);
     };
-    SYS_mmap "mmap" call_desc { kind: call_kind::CALL_MMAP.0 as u8, fd: 5, ..PLAIN }, true, |r, op| {
+    9 222 "mmap" call_desc { kind: call_kind::CALL_MMAP.0 as u8, fd: 5, ..PLAIN }, true, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);
         op.mode = Some(r.int(2));
         op.flags = Some(i64::from(r.int(3)));
         op.offset_bytes = Some(r.args[5]);
     };
-    SYS_munmap "munmap" VMA, false, |r, op| {
+    11 215 "munmap" VMA, false, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);
     };
-    SYS_msync "msync" VMA, false, |r, op| {
+    26 227 "msync" VMA, false, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);
         op.flags = Some(i64::from(r.int(2)));
     };
-    SYS_mremap "mremap" VMA, false, |r, op| {
+    25 216 "mremap" VMA, false, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);
         op.aux2 = Some(r.args[2]);
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_madvise "madvise" VMA, false, |r, op| {
+    28 233 "madvise" VMA, false, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);
         op.flags = Some(i64::from(r.int(2)));
     };
-    SYS_process_madvise "process_madvise" user(FD, call_user::USER_IOVEC, 2, 3), false, |r, op| {
+    440 440 "process_madvise" user(FD, call_user::USER_IOVEC, 2, 3), false, |r, op| {
         vector(r, op);
         op.offset_bytes = None;
         op.flags = Some(i64::from(r.int(3)));
         op.aux2 = Some(r.args[4] & 0xffff_ffff);
     };
-    SYS_mincore "mincore" VMA, false, |r, op| {
+    27 232 "mincore" VMA, false, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);
     };
-    SYS_remap_file_pages "remap_file_pages" VMA, false, |r, op| {
+    216 234 "remap_file_pages" VMA, false, |r, op| {
         op.aux = Some(r.args[0]);
         op.len_bytes = Some(r.args[1]);
-        op.offset_bytes = Some(r.args[3].saturating_mul(PAGE_BYTES));
+        op.offset_bytes = Some(r.args[3].saturating_mul(rustix::param::page_size() as i64));
         op.flags = Some(i64::from(r.int(4)));
     };
 }
-
-/// libc has no name for it on every platform.
-const SYS_FCHMODAT2: c_long = 452;
-/// x86's.
-const PAGE_BYTES: i64 = 4096;

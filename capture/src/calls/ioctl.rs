@@ -3,7 +3,6 @@
 
 use ioreel_bpf::types::call_kind;
 use ioreel_traces::{rows::Op, text};
-use libc::*;
 
 use super::{
     Raw,
@@ -12,7 +11,7 @@ use super::{
 
 #[rustfmt::skip]
 calls! {
-    SYS_ioctl "ioctl" kind(FD, call_kind::CALL_IOCTL), true, ioctl;
+    16 29 "ioctl" kind(FD, call_kind::CALL_IOCTL), true, ioctl;
 }
 
 /// A request that is known by name, and what it fills.

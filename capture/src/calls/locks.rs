@@ -11,22 +11,22 @@ use super::{
 
 #[rustfmt::skip]
 calls! {
-    SYS_dup "dup" FD, false, nothing;
-    SYS_dup2 "dup2" call_desc { fd: 1, fd2: 2, ..PLAIN }, false, nothing;
-    SYS_dup3 "dup3" call_desc { fd: 1, fd2: 2, ..PLAIN }, false, |r, op| op.flags = Some(i64::from(r.int(2)));
-    SYS_pidfd_getfd "pidfd_getfd" kind(PLAIN, call_kind::CALL_FD), false, |r, op| {
+    32 23 "dup" FD, false, nothing;
+    33 - "dup2" call_desc { fd: 1, fd2: 2, ..PLAIN }, false, nothing;
+    292 24 "dup3" call_desc { fd: 1, fd2: 2, ..PLAIN }, false, |r, op| op.flags = Some(i64::from(r.int(2)));
+    438 438 "pidfd_getfd" kind(PLAIN, call_kind::CALL_FD), false, |r, op| {
         op.fd = Some(r.int(0));
         op.fd2 = Some(r.int(1));
         op.flags = Some(i64::from(r.int(2)));
     };
-    SYS_setns "setns" FD, false, |r, op| op.flags = Some(i64::from(r.int(1)));
-    SYS_unshare "unshare" PLAIN, false, |r, op| op.flags = Some(r.args[0] & 0xffff_ffff);
-    SYS_flock "flock" FD, false, |r, op| op.flags = Some(i64::from(r.int(1)));
-    SYS_fcntl "fcntl" kind(FD, call_kind::CALL_FCNTL), false, fcntl;
-    SYS_sendmsg "sendmsg" kind(FD, call_kind::CALL_MSG), false, message;
-    SYS_recvmsg "recvmsg" call_desc { out: 2, ..kind(FD, call_kind::CALL_MSG) }, false, message;
-    SYS_sendmmsg "sendmmsg" call_desc { user2: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
-    SYS_recvmmsg "recvmmsg" call_desc { user2: 2, out: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
+    308 268 "setns" FD, false, |r, op| op.flags = Some(i64::from(r.int(1)));
+    272 97 "unshare" PLAIN, false, |r, op| op.flags = Some(r.args[0] & 0xffff_ffff);
+    73 32 "flock" FD, false, |r, op| op.flags = Some(i64::from(r.int(1)));
+    72 25 "fcntl" kind(FD, call_kind::CALL_FCNTL), false, fcntl;
+    46 211 "sendmsg" kind(FD, call_kind::CALL_MSG), false, message;
+    47 212 "recvmsg" call_desc { out: 2, ..kind(FD, call_kind::CALL_MSG) }, false, message;
+    307 269 "sendmmsg" call_desc { user2: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
+    299 243 "recvmmsg" call_desc { user2: 2, out: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
 }
 
 /// Commands of fcntl that are recorded, by name.

@@ -61,15 +61,33 @@ pub(super) const fn output(desc: call_desc, arg: u8, words: u8) -> call_desc {
     call_desc { out: arg, out_words: words, ..desc }
 }
 
+/// Each line: x86-64's number (arch/x86/entry/syscalls/syscall_64.tbl), arm64's and others' (asm-generic/unistd.h,
+/// scripts/syscall.tbl), `-` where there is none, then the call.
 macro_rules! calls {
-    ($( $nr:ident $name:literal $desc:expr, $modifies:literal, $fill:expr; )*) => {
+    ($( $x86_64:tt $generic:tt $name:literal $desc:expr, $modifies:literal, $fill:expr; )*) => {
         /// Calls of this kind.
         pub(super) const CALLS: &[super::Call] = &[
-            $( super::Call { nr: $nr, name: $name, desc: $desc, modifies: $modifies, fill: $fill }, )*
+            $( super::Call {
+                numbers: [super::parts::number!($x86_64), super::parts::number!($generic)],
+                name: $name,
+                desc: $desc,
+                modifies: $modifies,
+                fill: $fill,
+            }, )*
         ];
     };
 }
+
+macro_rules! number {
+    (-) => {
+        None
+    };
+    ($number:literal) => {
+        Some($number)
+    };
+}
 pub(super) use calls;
+pub(super) use number;
 
 /// A call whose parts say all.
 pub(super) fn nothing(_: &super::Raw<'_>, _: &mut ioreel_traces::rows::Op) {}

@@ -2,29 +2,11 @@
 
 use ioreel_bpf::types::{call_desc, call_kind, call_user};
 use ioreel_traces::rows::Op;
-use libc::*;
 
 use super::{
     Raw,
     parts::{AT, FD, OPEN, PATH, PLAIN, calls, input, kind, name, nothing, output, user, word},
 };
-
-/// Numbers that libc does not have, or not on every platform.
-mod new {
-    use libc::c_long;
-    pub(super) const SYS_IO_PGETEVENTS: c_long = 333;
-    pub(super) const SYS_CACHESTAT: c_long = 451;
-    pub(super) const SYS_STATMOUNT: c_long = 457;
-    pub(super) const SYS_LISTMOUNT: c_long = 458;
-    pub(super) const SYS_SETXATTRAT: c_long = 463;
-    pub(super) const SYS_GETXATTRAT: c_long = 464;
-    pub(super) const SYS_LISTXATTRAT: c_long = 465;
-    pub(super) const SYS_REMOVEXATTRAT: c_long = 466;
-    pub(super) const SYS_OPEN_TREE_ATTR: c_long = 467;
-    pub(super) const SYS_FILE_GETATTR: c_long = 468;
-    pub(super) const SYS_FILE_SETATTR: c_long = 469;
-}
-use new::*;
 
 /// Most 8-byte words taken of an extended attribute: 256 bytes hold every ACL of up to 31 entries.
 const VALUE_WORDS: u8 = 32;
@@ -39,111 +21,111 @@ const fn xattr_at(desc: call_desc) -> call_desc {
 
 #[rustfmt::skip]
 calls! {
-    SYS_setxattr "setxattr" input(xattr(PATH), 3, 4, VALUE_WORDS), true, set_attribute;
-    SYS_lsetxattr "lsetxattr" input(xattr(PATH), 3, 4, VALUE_WORDS), true, set_attribute;
-    SYS_fsetxattr "fsetxattr" input(xattr(FD), 3, 4, VALUE_WORDS), true, set_attribute;
-    SYS_getxattr "getxattr" xattr(PATH), false, get_attribute;
-    SYS_lgetxattr "lgetxattr" xattr(PATH), false, get_attribute;
-    SYS_fgetxattr "fgetxattr" xattr(FD), false, get_attribute;
-    SYS_listxattr "listxattr" PATH, false, |r, op| op.len_bytes = Some(r.args[2]);
-    SYS_llistxattr "llistxattr" PATH, false, |r, op| op.len_bytes = Some(r.args[2]);
-    SYS_flistxattr "flistxattr" FD, false, |r, op| op.len_bytes = Some(r.args[2]);
-    SYS_removexattr "removexattr" xattr(PATH), true, |r, op| op.name = r.name_text();
-    SYS_lremovexattr "lremovexattr" xattr(PATH), true, |r, op| op.name = r.name_text();
-    SYS_fremovexattr "fremovexattr" xattr(FD), true, |r, op| op.name = r.name_text();
-    SYS_SETXATTRAT "setxattrat" kind(user(input(xattr_at(AT), 5, 0, VALUE_WORDS), call_user::USER_UTIMBUF, 5, 0), call_kind::CALL_XATTRAT), true, |r, op| {
+    188 5 "setxattr" input(xattr(PATH), 3, 4, VALUE_WORDS), true, set_attribute;
+    189 6 "lsetxattr" input(xattr(PATH), 3, 4, VALUE_WORDS), true, set_attribute;
+    190 7 "fsetxattr" input(xattr(FD), 3, 4, VALUE_WORDS), true, set_attribute;
+    191 8 "getxattr" xattr(PATH), false, get_attribute;
+    192 9 "lgetxattr" xattr(PATH), false, get_attribute;
+    193 10 "fgetxattr" xattr(FD), false, get_attribute;
+    194 11 "listxattr" PATH, false, |r, op| op.len_bytes = Some(r.args[2]);
+    195 12 "llistxattr" PATH, false, |r, op| op.len_bytes = Some(r.args[2]);
+    196 13 "flistxattr" FD, false, |r, op| op.len_bytes = Some(r.args[2]);
+    197 14 "removexattr" xattr(PATH), true, |r, op| op.name = r.name_text();
+    198 15 "lremovexattr" xattr(PATH), true, |r, op| op.name = r.name_text();
+    199 16 "fremovexattr" xattr(FD), true, |r, op| op.name = r.name_text();
+    463 463 "setxattrat" kind(user(input(xattr_at(AT), 5, 0, VALUE_WORDS), call_user::USER_UTIMBUF, 5, 0), call_kind::CALL_XATTRAT), true, |r, op| {
         get_attribute_at(r, op);
         op.value = op.len_bytes.and_then(|len| r.value_of(len));
     };
-    SYS_GETXATTRAT "getxattrat" user(xattr_at(AT), call_user::USER_UTIMBUF, 5, 0), false, get_attribute_at;
-    SYS_LISTXATTRAT "listxattrat" AT, false, |r, op| {
+    464 464 "getxattrat" user(xattr_at(AT), call_user::USER_UTIMBUF, 5, 0), false, get_attribute_at;
+    465 465 "listxattrat" AT, false, |r, op| {
         op.flags = Some(i64::from(r.int(2)));
         op.len_bytes = Some(r.args[4]);
     };
-    SYS_REMOVEXATTRAT "removexattrat" xattr_at(AT), true, |r, op| {
+    466 466 "removexattrat" xattr_at(AT), true, |r, op| {
         op.flags = Some(i64::from(r.int(2)));
         op.name = r.name_text();
     };
-    SYS_FILE_GETATTR "file_getattr" output(AT, 3, 3), false, |r, op| file_attributes(r, op, r.output);
-    SYS_FILE_SETATTR "file_setattr" input(AT, 3, 4, 3), true, |r, op| file_attributes(r, op, r.input);
-    SYS_statfs "statfs" output(PATH, 2, 5), false, file_system;
-    SYS_fstatfs "fstatfs" output(FD, 2, 5), false, file_system;
-    SYS_ustat "ustat" PLAIN, false, |r, op| op.aux = Some(r.args[0]);
-    SYS_STATMOUNT "statmount" input(PLAIN, 1, 0, 3), false, |r, op| {
+    468 468 "file_getattr" output(AT, 3, 3), false, |r, op| file_attributes(r, op, r.output);
+    469 469 "file_setattr" input(AT, 3, 4, 3), true, |r, op| file_attributes(r, op, r.input);
+    137 43 "statfs" output(PATH, 2, 5), false, file_system;
+    138 44 "fstatfs" output(FD, 2, 5), false, file_system;
+    136 - "ustat" PLAIN, false, |r, op| op.aux = Some(r.args[0]);
+    457 457 "statmount" input(PLAIN, 1, 0, 3), false, |r, op| {
         mount_id(r, op);
         op.len_bytes = Some(r.args[2]);
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_LISTMOUNT "listmount" input(PLAIN, 1, 0, 3), false, |r, op| {
+    458 458 "listmount" input(PLAIN, 1, 0, 3), false, |r, op| {
         mount_id(r, op);
         op.len_bytes = Some(r.args[2]);
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_CACHESTAT "cachestat" output(input(FD, 2, 0, 2), 3, 2), false, |r, op| {
+    451 451 "cachestat" output(input(FD, 2, 0, 2), 3, 2), false, |r, op| {
         op.offset_bytes = word::i64(r.input, 0);
         op.len_bytes = word::i64(r.input, 8);
         op.aux = word::i64(r.output, 0);
         op.aux2 = word::i64(r.output, 8);
         op.flags = Some(i64::from(r.int(3)));
     };
-    SYS_getcwd "getcwd" PLAIN, false, |r, op| op.len_bytes = Some(r.args[1]);
-    SYS_chroot "chroot" PATH, false, nothing;
-    SYS_pivot_root "pivot_root" call_desc { path: 1, path2: 2, ..PLAIN }, false, nothing;
-    SYS_mount "mount" input(name(call_desc { path: 1, path2: 2, ..PLAIN }, 3), 5, 0, 0), false, |r, op| {
+    79 17 "getcwd" PLAIN, false, |r, op| op.len_bytes = Some(r.args[1]);
+    161 51 "chroot" PATH, false, nothing;
+    155 41 "pivot_root" call_desc { path: 1, path2: 2, ..PLAIN }, false, nothing;
+    165 40 "mount" input(name(call_desc { path: 1, path2: 2, ..PLAIN }, 3), 5, 0, 0), false, |r, op| {
         op.name = r.name_text();
         op.flags = Some(r.args[3]);
         op.value = (!r.input.is_empty()).then(|| ioreel_traces::text::from_bytes(r.input));
     };
-    SYS_umount2 "umount2" PATH, false, |r, op| op.flags = Some(i64::from(r.int(1)));
-    SYS_swapon "swapon" PATH, false, |r, op| op.flags = Some(i64::from(r.int(1)));
-    SYS_swapoff "swapoff" PATH, false, nothing;
-    SYS_quotactl "quotactl" call_desc { path: 2, ..PLAIN }, false, |r, op| {
+    166 39 "umount2" PATH, false, |r, op| op.flags = Some(i64::from(r.int(1)));
+    167 224 "swapon" PATH, false, |r, op| op.flags = Some(i64::from(r.int(1)));
+    168 225 "swapoff" PATH, false, nothing;
+    179 60 "quotactl" call_desc { path: 2, ..PLAIN }, false, |r, op| {
         op.flags = Some(r.args[0] & 0xffff_ffff);
         op.aux = Some(i64::from(r.int(2)));
     };
-    SYS_quotactl_fd "quotactl_fd" FD, false, |r, op| {
+    443 443 "quotactl_fd" FD, false, |r, op| {
         op.flags = Some(r.args[1] & 0xffff_ffff);
         op.aux = Some(i64::from(r.int(2)));
     };
-    SYS_fsopen "fsopen" name(OPEN, 1), false, |r, op| {
+    430 430 "fsopen" name(OPEN, 1), false, |r, op| {
         op.name = r.name_text();
         op.flags = Some(i64::from(r.int(1)));
     };
-    SYS_fsconfig "fsconfig" input(name(FD, 3), 4, 0, 0), false, |r, op| {
+    431 431 "fsconfig" input(name(FD, 3), 4, 0, 0), false, |r, op| {
         op.flags = Some(i64::from(r.int(1)));
         op.name = r.name_text();
         // Strings and paths; other commands take none or binary data.
         op.value = matches!(r.int(1), 1 | 3 | 4).then(|| ioreel_traces::text::from_bytes(r.input));
         op.aux = Some(i64::from(r.int(4)));
     };
-    SYS_fsmount "fsmount" call_desc { dirfd: 1, ..OPEN }, false, |r, op| {
+    432 432 "fsmount" call_desc { dirfd: 1, ..OPEN }, false, |r, op| {
         op.flags = Some(i64::from(r.int(1)));
         op.aux = Some(i64::from(r.int(2)));
     };
-    SYS_fspick "fspick" call_desc { dirfd: 1, path: 2, ..OPEN }, false, |r, op| op.flags = Some(i64::from(r.int(2)));
-    SYS_open_tree "open_tree" call_desc { dirfd: 1, path: 2, ..OPEN }, false, |r, op| op.flags = Some(r.args[2] & 0xffff_ffff);
-    SYS_OPEN_TREE_ATTR "open_tree_attr" input(call_desc { dirfd: 1, path: 2, ..OPEN }, 4, 5, 4), false, mount_attributes;
-    SYS_move_mount "move_mount" call_desc { dirfd: 1, path: 2, dirfd2: 3, path2: 4, ..PLAIN }, false, |r, op| op.flags = Some(i64::from(r.int(4)));
-    SYS_mount_setattr "mount_setattr" input(AT, 4, 5, 4), false, mount_attributes;
-    SYS_name_to_handle_at "name_to_handle_at" kind(output(AT, 3, 16), call_kind::CALL_HANDLE), false, |r, op| {
+    433 433 "fspick" call_desc { dirfd: 1, path: 2, ..OPEN }, false, |r, op| op.flags = Some(i64::from(r.int(2)));
+    428 428 "open_tree" call_desc { dirfd: 1, path: 2, ..OPEN }, false, |r, op| op.flags = Some(r.args[2] & 0xffff_ffff);
+    467 467 "open_tree_attr" input(call_desc { dirfd: 1, path: 2, ..OPEN }, 4, 5, 4), false, mount_attributes;
+    429 429 "move_mount" call_desc { dirfd: 1, path: 2, dirfd2: 3, path2: 4, ..PLAIN }, false, |r, op| op.flags = Some(i64::from(r.int(4)));
+    442 442 "mount_setattr" input(AT, 4, 5, 4), false, mount_attributes;
+    303 264 "name_to_handle_at" kind(output(AT, 3, 16), call_kind::CALL_HANDLE), false, |r, op| {
         op.flags = Some(i64::from(r.int(4)));
         handle(r.output, op);
     };
-    SYS_open_by_handle_at "open_by_handle_at" kind(call_desc { dirfd: 1, ..input(PLAIN, 2, 0, 17) }, call_kind::CALL_HANDLE_OPEN), true, |r, op| {
+    304 265 "open_by_handle_at" kind(call_desc { dirfd: 1, ..input(PLAIN, 2, 0, 17) }, call_kind::CALL_HANDLE_OPEN), true, |r, op| {
         op.flags = Some(i64::from(r.int(2)));
         handle(r.input, op);
     };
-    SYS_memfd_create "memfd_create" name(OPEN, 1), false, |r, op| {
+    319 279 "memfd_create" name(OPEN, 1), false, |r, op| {
         op.name = r.name_text();
         op.flags = Some(r.args[1] & 0xffff_ffff);
     };
-    SYS_memfd_secret "memfd_secret" OPEN, false, |r, op| op.flags = Some(r.args[0] & 0xffff_ffff);
-    SYS_io_setup "io_setup" output(PLAIN, 2, 1), false, |r, op| op.aux = Some(i64::from(r.int(0)));
-    SYS_io_destroy "io_destroy" PLAIN, false, nothing;
-    SYS_io_submit "io_submit" kind(PLAIN, call_kind::CALL_AIO_SUBMIT), true, |r, op| op.aux = Some(r.args[1]);
-    SYS_io_cancel "io_cancel" PLAIN, false, |r, op| op.aux = Some(r.args[1]);
-    SYS_io_getevents "io_getevents" kind(PLAIN, call_kind::CALL_AIO_GET), false, events;
-    SYS_IO_PGETEVENTS "io_pgetevents" kind(PLAIN, call_kind::CALL_AIO_GET), false, events;
+    447 447 "memfd_secret" OPEN, false, |r, op| op.flags = Some(r.args[0] & 0xffff_ffff);
+    206 0 "io_setup" output(PLAIN, 2, 1), false, |r, op| op.aux = Some(i64::from(r.int(0)));
+    207 1 "io_destroy" PLAIN, false, nothing;
+    209 2 "io_submit" kind(PLAIN, call_kind::CALL_AIO_SUBMIT), true, |r, op| op.aux = Some(r.args[1]);
+    210 3 "io_cancel" PLAIN, false, |r, op| op.aux = Some(r.args[1]);
+    208 4 "io_getevents" kind(PLAIN, call_kind::CALL_AIO_GET), false, events;
+    333 292 "io_pgetevents" kind(PLAIN, call_kind::CALL_AIO_GET), false, events;
 }
 
 fn set_attribute(r: &Raw<'_>, op: &mut Op) {

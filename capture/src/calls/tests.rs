@@ -1,6 +1,8 @@
 //! What arguments become, without a kernel.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::HashMap;
+
 use libc::*;
 
 use super::*;
@@ -17,11 +19,54 @@ fn fill(name: &str, r: &Raw<'_>) -> Op {
 
 #[test]
 fn every_call_stands_once() {
-    let mut numbers: Vec<_> = all().map(|c| c.nr).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    assert_eq!(numbers.len(), all().count());
-    assert!(numbers.iter().all(|n| (0..512).contains(n)));
+    let mut names: Vec<_> = of_all().map(|c| c.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), of_all().count());
+    for table in 0..2 {
+        let numbers: Vec<_> = of_all().filter_map(|c| c.numbers[table]).collect();
+        let each: std::collections::BTreeSet<_> = numbers.iter().collect();
+        assert_eq!(numbers.len(), each.len());
+        assert!(numbers.iter().all(|n| *n < 512));
+    }
+    // A table made for all architectures has all that are not older than it.
+    assert!(of_all().all(|c| c.numbers[0].is_some()));
+    let old: Vec<_> = of_all().filter(|c| c.numbers[1].is_none()).map(|c| c.name).collect();
+    let gone = "open creat stat lstat access getdents readlink mkdir rmdir unlink rename link symlink mknod chmod chown \
+                lchown utime utimes futimesat dup2 ustat";
+    assert_eq!(old, gone.split(' ').filter(|n| !n.is_empty()).collect::<Vec<_>>());
+}
+
+/// Names and numbers in a header of the kernel's, as installed for C programs.
+fn numbers_in(header: &str) -> HashMap<String, u16> {
+    let text = std::fs::read_to_string(header).unwrap();
+    let line = |line: &str| {
+        let mut words = line.strip_prefix("#define __NR")?.split_whitespace();
+        let name = words.next()?;
+        // `__NR3264_`: a name that 32-bit architectures have for another.
+        let name = name.strip_prefix("3264_").or_else(|| name.strip_prefix('_'))?;
+        Some((if name == "fstatat" { "newfstatat" } else { name }.to_owned(), words.next()?.parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[test]
+fn numbers_are_those_of_the_kernels_headers() {
+    let mut headers = vec![(1, "/usr/include/asm-generic/unistd.h")];
+    if cfg!(target_arch = "x86_64") {
+        let asm = ["/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"];
+        headers.push((0, asm.into_iter().find(|p| std::path::Path::new(p).exists()).unwrap()));
+    }
+    for (table, header) in headers {
+        let known = numbers_in(header);
+        assert!(known.len() > 250, "{header}: {}", known.len());
+        let last = known.iter().filter(|(name, _)| *name != "syscalls").map(|(_, nr)| *nr).max().unwrap();
+        for call in of_all() {
+            // Headers may be older than the table.
+            let expected = known.get(call.name).copied().or(call.numbers[table].filter(|nr| *nr > last));
+            assert_eq!(call.numbers[table], expected, "{} in {header}", call.name);
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Who a thread is: what files it makes are whose, and what it is refused.
 
 use ioreel_traces::{rows::Op, text};
-use libc::*;
 
 use super::{
     Raw,
@@ -33,13 +32,13 @@ fn groups(r: &Raw<'_>, op: &mut Op) {
 
 #[rustfmt::skip]
 calls! {
-    SYS_setuid "setuid" PLAIN, false, one;
-    SYS_setgid "setgid" PLAIN, false, one;
-    SYS_setreuid "setreuid" PLAIN, false, two;
-    SYS_setregid "setregid" PLAIN, false, two;
-    SYS_setresuid "setresuid" PLAIN, false, three;
-    SYS_setresgid "setresgid" PLAIN, false, three;
-    SYS_setfsuid "setfsuid" PLAIN, false, one;
-    SYS_setfsgid "setfsgid" PLAIN, false, one;
-    SYS_setgroups "setgroups" input(PLAIN, 2, 0, GROUP_WORDS), false, groups;
+    105 146 "setuid" PLAIN, false, one;
+    106 144 "setgid" PLAIN, false, one;
+    113 145 "setreuid" PLAIN, false, two;
+    114 143 "setregid" PLAIN, false, two;
+    117 147 "setresuid" PLAIN, false, three;
+    119 149 "setresgid" PLAIN, false, three;
+    122 151 "setfsuid" PLAIN, false, one;
+    123 152 "setfsgid" PLAIN, false, one;
+    116 159 "setgroups" input(PLAIN, 2, 0, GROUP_WORDS), false, groups;
 }
