@@ -48,6 +48,8 @@ struct Thread {
     ideal_ns: i64,
     /// How late the last operation was through the replayer.
     late_ns: i64,
+    /// What the next one's due time makes up for of that.
+    owed_ns: i64,
     /// End of the last one, as it was recorded.
     recorded_ns: Option<i64>,
     /// Steps and how late they were.
@@ -146,7 +148,7 @@ impl Walk<'_> {
             let thread = &mut self.threads[task as usize];
             if done.end_ns > thread.free_ns {
                 // Computing time counts from there.
-                (thread.free_ns, thread.late_ns) = (done.end_ns, late_ns);
+                (thread.free_ns, thread.late_ns, thread.owed_ns) = (done.end_ns, late_ns, 0);
             }
             thread.ideal_ns = thread.ideal_ns.max(done.end_ns - late_ns);
         }
@@ -167,6 +169,7 @@ impl Walk<'_> {
         self.ideal_end_ns = self.ideal_end_ns.max(o.end_ns - late_ns);
         let thread = &mut self.threads[task as usize];
         thread.late_ns = late_ns;
+        thread.owed_ns = self.pace.owed_ns(step, o.due_ns, o.start_ns);
         thread.free_ns = thread.free_ns.max(o.end_ns);
         thread.ideal_ns = thread.ideal_ns.max(o.end_ns - late_ns);
         thread.recorded_ns = Some(r.end_ns);
@@ -190,7 +193,7 @@ impl Walk<'_> {
         }
         let due_ns = match self.pace {
             Pace::Original | Pace::Scale(_) => o.due_ns,
-            Pace::Think => o.due_ns.saturating_sub(thread.late_ns),
+            Pace::Think => o.due_ns.saturating_sub((thread.late_ns - thread.owed_ns).max(0)),
             Pace::Load | Pace::Max => 0,
         };
         // When a request's thread came to it, or the number in flight let a call go.

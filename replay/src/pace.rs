@@ -1,5 +1,7 @@
 //! When a step is due.
 
+use crate::plan::Step;
+
 /// How time passes in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pace {
@@ -121,6 +123,12 @@ impl Pace {
             Self::Scale(f) => f.of(ns),
             _ => ns,
         }
+    }
+
+    /// How late the replayer issued an operation, which is made up for: the computing time after it counts from when the operation
+    /// would have ended. What waits for others is late through them.
+    pub(crate) fn owed_ns(self, step: &Step, due_ns: i64, start_ns: i64) -> i64 {
+        if self == Self::Think && step.after.len == 0 { start_ns.saturating_sub(due_ns).max(0) } else { 0 }
     }
 
     /// When an operation recorded at `start_ns` is to be issued, ns of the replay, were it not for stalls; `None` for

@@ -11,7 +11,7 @@ use std::{
 use ioreel_replay::{
     PlanOptions,
     chunk::Chunk,
-    engine::{Engine, Outcome, Reaped, run_program},
+    engine::{Called, Engine, Outcome, Reaped, run_program},
     input::Input,
     order::{FINISH, Stamp},
     pace::{Base, CatchUp, Clockwork, Factor, Pace},
@@ -30,6 +30,8 @@ struct Shared {
     /// When each was recorded, and issued.
     issued: Mutex<Vec<(i64, i64)>>,
     shift_ns: Mutex<i64>,
+    /// So late threads wake.
+    late_ns: i64,
 }
 
 /// What a call takes, ns, by its recorded start.
@@ -43,12 +45,14 @@ struct Mock {
     now_ns: i64,
     /// What a call takes, by when it was recorded.
     cost_ns: Cost,
+    called: Option<Called>,
     children: Vec<thread::JoinHandle<()>>,
 }
 
 impl Mock {
     fn run(plan: Arc<Plan>, shared: Arc<Shared>, clockwork: Clockwork, cost_ns: Cost, task: u32, birth: Base) {
-        let mut m = Self { plan, shared, clockwork, task, now_ns: birth.now_ns, cost_ns, children: Vec::new() };
+        let mut m =
+            Self { plan, shared, clockwork, task, now_ns: birth.now_ns, cost_ns, called: None, children: Vec::new() };
         let plan = m.plan.clone();
         let base = run_program(&plan, task, clockwork, birth, &mut m);
         let recorded = plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
@@ -80,7 +84,9 @@ impl Engine for Mock {
         0
     }
     fn sleep_until(&mut self, due_ns: i64) {
-        self.now_ns = self.now_ns.max(due_ns);
+        if due_ns > self.now_ns {
+            self.now_ns = due_ns + self.shared.late_ns;
+        }
     }
     fn wait_for(&mut self, s: Stamp) {
         // The end of a thread's computing matters to think time alone.
@@ -101,11 +107,16 @@ impl Engine for Mock {
             Act::Call { rec, .. } => {
                 let r = &chunk.recs[*rec as usize];
                 self.shared.issued.lock().unwrap().push((r.start_ns, self.now_ns));
+                let start_ns = self.now_ns;
                 self.now_ns += (self.cost_ns)(r.start_ns);
+                self.called = Some(Called { row: r.row, times_ns: Some((start_ns, self.now_ns)) });
                 r.ret
             }
             _ => 0,
         }
+    }
+    fn called(&mut self) -> Option<Called> {
+        self.called.take()
     }
     fn submit(&mut self, _: &Chunk, _: &Act, _: i64, _: i64) {}
     fn flush(&mut self) {}
@@ -138,10 +149,14 @@ fn issued(draft: Draft, pace: Pace, cost_ns: Cost) -> Vec<(i64, i64)> {
 }
 
 fn issued_after_stalls(draft: Draft, clockwork: Clockwork, cost_ns: Cost) -> Vec<(i64, i64)> {
+    issued_late(draft, clockwork, cost_ns, 0)
+}
+
+fn issued_late(draft: Draft, clockwork: Clockwork, cost_ns: Cost, late_ns: i64) -> Vec<(i64, i64)> {
     let dir = tempfile::tempdir().unwrap();
     let input = Input::read(&Reel::open(draft.write(dir.path())).unwrap()).unwrap();
     let plan = Arc::new(plan(input, PlanOptions { privileged: true, ..Default::default() }).unwrap());
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Shared { late_ns, ..Shared::default() });
     Mock::run(plan.clone(), shared.clone(), clockwork, cost_ns, 0, Base::default());
     let mut out = shared.issued.lock().unwrap().clone();
     out.sort_unstable();
@@ -179,6 +194,21 @@ fn think_keeps_computing_time_and_lets_fast_calls_win() {
     // Recorded: 1 us a call, so the third comes 998 us after the first's return.
     let got = issued(two_threads(), Pace::Think, |_| 100);
     assert_eq!(got, [(1_000, 1_000), (11_000, 11_000), (1_000_000, 1_000 + 100 + 998_000)]);
+}
+
+#[test]
+fn think_makes_up_for_late_wakes() {
+    // Calls of 1 us with 99 us between them, once 13 us; threads wake 30 us late.
+    let issued = |late_ns: i64| -> Vec<i64> {
+        let mut d = Draft::new();
+        for pause in [90_000, 90_000, 4_000, 90_000, 90_000, 90_000] {
+            d.on(1, "stat", "x", -2);
+            d.pause(pause);
+        }
+        issued_late(d, at(Pace::Think), |_| 1_000, late_ns).iter().map(|(_, issued)| *issued).collect()
+    };
+    let by: Vec<i64> = issued(30_000).iter().zip(issued(0)).map(|(late, on_time)| late - on_time).collect();
+    assert_eq!(by, [30_000, 30_000, 30_000, 17_000, 30_000, 30_000]);
 }
 
 #[test]
