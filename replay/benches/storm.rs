@@ -1,9 +1,11 @@
-//! What replaying costs per operation: a storm of create, close, stat and unlink on tmpfs, issued by a plain
-//! loop and by a replay at full pace, by turns. Prints one line per number of threads.
+//! What replaying costs per operation, on tmpfs: a storm of create, close, stat and unlink, a file read from begin to end in
+//! large pieces, and one read here and there in small ones, issued by a plain loop and by a replay at full pace, by turns. Prints
+//! one line for each and number of threads.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
 use std::{
     ffi::CString,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -25,16 +27,57 @@ use ioreel_traces::{
     rows::{File, Op, Task},
 };
 
-/// Files per thread; four operations each.
-const FILES: i64 = 100_000;
 /// Each number is the best of so many runs: the others were disturbed.
 const RUNS: usize = 3;
+/// Size of a file that is read; one for each thread.
+const FILE_BYTES: i64 = 16 << 20;
+
+#[derive(Clone, Copy)]
+enum Job {
+    /// Files made, closed, looked at and removed.
+    Storm { files: i64 },
+    /// Reads one after the other, so often through the file.
+    Stream { piece_bytes: i64, rounds: i64 },
+    /// As many reads anywhere.
+    Random { piece_bytes: i64, reads: i64 },
+}
+
+const JOBS: [(&str, Job); 3] = [
+    ("create/close/stat/unlink", Job::Storm { files: 100_000 }),
+    ("128 KiB in order", Job::Stream { piece_bytes: 128 << 10, rounds: 128 }),
+    ("4 KiB anywhere", Job::Random { piece_bytes: 4096, reads: 200_000 }),
+];
+
+impl Job {
+    fn calls(self) -> i64 {
+        match self {
+            Self::Storm { files } => files * 4,
+            Self::Stream { piece_bytes, rounds } => FILE_BYTES / piece_bytes * rounds,
+            Self::Random { reads, .. } => reads,
+        }
+    }
+
+    /// Offset and length of read `i`.
+    fn read(self, i: i64) -> (i64, i64) {
+        match self {
+            Self::Storm { .. } => (0, 0),
+            Self::Stream { piece_bytes, .. } => (i * piece_bytes % FILE_BYTES, piece_bytes),
+            Self::Random { piece_bytes, .. } => {
+                ((i.wrapping_mul(2_654_435_761) & 0x7fff_ffff) % (FILE_BYTES / piece_bytes) * piece_bytes, piece_bytes)
+            }
+        }
+    }
+}
 
 fn name(thread: i64, i: i64) -> String {
     format!("t{thread}-{}", i % 1000)
 }
 
-fn reel(path: &Path, threads: i64) {
+fn read_name(thread: i64) -> String {
+    format!("read-{thread}")
+}
+
+fn reel(path: &Path, job: Job, threads: i64) {
     let manifest = Manifest::new(Kind::Synthetic, "storm");
     let mut w = ReelWriter::create(path, &manifest, WriterOptions::default()).unwrap();
     for t in 1..=threads {
@@ -52,118 +95,160 @@ fn reel(path: &Path, threads: i64) {
             .unwrap();
     }
     let mut at = 0;
-    for i in 0..FILES {
+    let mut op = |task_id: i64, op: &str, ret: i64| {
+        at += 1000;
+        Op {
+            op_id: -1,
+            start_ns: at,
+            dur_ns: 500,
+            task_id,
+            op: op.into(),
+            source: "syscall".into(),
+            state: "complete".into(),
+            ret: Some(ret),
+            ..Op::default()
+        }
+    };
+    let opened = |mut o: Op, path: &str, file: i64, flags: i64, made: bool| {
+        (o.path, o.dirfd, o.file) = (Some(path.into()), Some(-100), Some(file));
+        (o.flags, o.mode, o.aux) = (Some(flags), Some(0o644), Some(i64::from(made)));
+        o
+    };
+    if let Job::Storm { files } = job {
+        for i in 0..files {
+            for t in 1..=threads {
+                let file = i * threads + t;
+                w.files.push(File { file, kind: "regular".into(), ..File::default() }).unwrap();
+                let path = name(t, i);
+                let fd = Some(2 + t as i32);
+                w.ops.push(opened(op(t, "openat", 2 + t), &path, file, 0o101, true)).unwrap();
+                w.ops.push(Op { fd, file: Some(file), ..op(t, "close", 0) }).unwrap();
+                let stat = Op { mode: Some(0o100_644), flags: Some(0), ..op(t, "newfstatat", 0) };
+                w.ops.push(Op { path: Some(path.as_str().into()), dirfd: Some(-100), ..stat }).unwrap();
+                w.ops.push(Op { path: Some(path.as_str().into()), dirfd: Some(-100), ..op(t, "unlink", 0) }).unwrap();
+            }
+        }
+    } else {
         for t in 1..=threads {
-            let file = i * threads + t;
-            w.files.push(File { file, kind: "regular".into(), ..File::default() }).unwrap();
-            let path = Some(name(t, i).as_str().into());
-            let fd = Some(2 + t as i32);
-            for (op, ret) in [("openat", 2 + t), ("close", 0), ("newfstatat", 0), ("unlink", 0)] {
-                at += 1000;
-                let mut o = Op {
-                    op_id: -1,
-                    start_ns: at,
-                    dur_ns: 500,
-                    task_id: t,
-                    op: op.into(),
-                    source: "syscall".into(),
-                    state: "complete".into(),
-                    ret: Some(ret),
-                    ..Op::default()
-                };
-                match op {
-                    "close" => (o.fd, o.file) = (fd, Some(file)),
-                    _ => (o.path, o.dirfd) = (path.clone(), Some(-100)),
-                }
-                match op {
-                    "openat" => {
-                        (o.flags, o.mode, o.aux, o.file) = (Some(0o101), Some(0o644), Some(1), Some(file));
-                    }
-                    "newfstatat" => (o.mode, o.flags) = (Some(0o100_644), Some(0)),
-                    _ => {}
-                }
-                w.ops.push(o).unwrap();
+            w.files.push(File { file: t, kind: "regular".into(), ..File::default() }).unwrap();
+            w.ops.push(opened(op(t, "openat", 2 + t), &read_name(t), t, 0, false)).unwrap();
+        }
+        for i in 0..job.calls() {
+            for t in 1..=threads {
+                let (offset, len) = job.read(i);
+                let fd = Some(2 + t as i32);
+                let (offset_bytes, len_bytes) = (Some(offset), Some(len));
+                w.ops.push(Op { fd, file: Some(t), offset_bytes, len_bytes, ..op(t, "pread64", len) }).unwrap();
             }
         }
     }
     w.close(manifest).unwrap();
 }
 
-fn native(dir: &Path, threads: i64) -> f64 {
+fn native(dir: &Path, job: Job, threads: i64) -> f64 {
     std::env::set_current_dir(dir).unwrap();
     let names: Vec<Vec<CString>> =
         (1..=threads).map(|t| (0..1000).map(|i| CString::new(name(t, i)).unwrap()).collect()).collect();
+    let files: Vec<_> = (1..=threads).map(|t| std::fs::File::open(read_name(t)).ok()).collect();
     let start = Instant::now();
     std::thread::scope(|s| {
-        for names in &names {
-            s.spawn(move || {
-                let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-                for i in 0..FILES {
-                    let path = names[(i % 1000) as usize].as_ptr();
-                    // SAFETY: plain calls on a NUL-terminated name.
-                    unsafe {
-                        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, 0o101, 0o644);
-                        libc::syscall(libc::SYS_close, fd);
-                        libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path, stat.as_mut_ptr(), 0);
-                        libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, path, 0);
+        for (names, file) in names.iter().zip(&files) {
+            s.spawn(move || match (job, file) {
+                (Job::Storm { files }, _) => storm(names, files),
+                (_, Some(file)) => {
+                    let mut buffer = vec![1u8; job.read(0).1 as usize];
+                    for i in 0..job.calls() {
+                        let (offset, _) = job.read(i);
+                        assert_eq!(file.read_at(&mut buffer, offset as u64).unwrap(), buffer.len());
                     }
                 }
+                _ => panic!("no file to read"),
             });
         }
     });
     start.elapsed().as_secs_f64()
 }
 
-fn main() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    for threads in [1, 2, 8] {
-        let path: PathBuf = dir.path().join(format!("{threads}.reel"));
-        reel(&path, threads);
-        let target = dir.path().join("target");
-        std::fs::create_dir_all(&target).unwrap();
-        let (mut best, mut best_native, mut plan) = (f64::MAX, f64::MAX, f64::MAX);
-        for _ in 0..RUNS {
-            best_native = best_native.min(native(&target, threads));
-            let begin = Instant::now();
-            let replay = Replay::plan(Config {
-                reel: path.clone(),
-                target: target.clone(),
-                clockwork: Clockwork { pace: Pace::Max, catch_up: CatchUp::Compress },
-                order: OrderMode::Resource,
-                without: Kinds::NONE,
-                result: None,
-                force: false,
-                roots: Vec::new(),
-                maps: Vec::new(),
-                slice: Slice::default(),
-                data: DataOptions::default(),
-                scale: Scale::NONE,
-                skip_prepare: false,
-                layout: false,
-                memory: None,
-                restored: false,
-                max_bytes: None,
-                cache: CacheStart::Prepared,
-                memory_limit: None,
-                spin_ns: DEFAULT_SPIN_NS,
-                limits: Limits::default(),
-                dry_run: false,
-                memory_bytes: DEFAULT_MEMORY_BYTES,
-            })
-            .unwrap();
-            plan = plan.min(begin.elapsed().as_secs_f64());
-            let report = replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
-            assert_eq!(report.verdict.results.classes.wrong, 0);
-            best = best.min(report.elapsed_ns as f64 / 1e9);
+fn storm(names: &[CString], files: i64) {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    for i in 0..files {
+        let path = names[(i % 1000) as usize].as_ptr();
+        // SAFETY: plain calls on a NUL-terminated name.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, 0o101, 0o644);
+            libc::syscall(libc::SYS_close, fd);
+            libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path, stat.as_mut_ptr(), 0);
+            libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, path, 0);
         }
-        let ops = (FILES * threads * 4) as f64;
-        println!(
-            "{threads} threads: native {:.0} ns/op, replay {:.0} ns/op ({:.2}x, {:.0} operations/s); planned at {:.0} ns/op",
-            best_native / ops * 1e9,
-            best / ops * 1e9,
-            best / best_native,
-            ops / best,
-            plan / ops * 1e9
-        );
     }
+}
+
+fn main() {
+    for (what, job) in JOBS {
+        for threads in [1, 2, 8] {
+            compare(what, job, threads);
+        }
+    }
+}
+
+fn compare(what: &str, job: Job, threads: i64) {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path: PathBuf = dir.path().join("a.reel");
+    reel(&path, job, threads);
+    let target = dir.path().join("target");
+    std::fs::create_dir_all(&target).unwrap();
+    let (mut best, mut best_native, mut plan) = (f64::MAX, f64::MAX, f64::MAX);
+    for _ in 0..RUNS {
+        if !matches!(job, Job::Storm { .. }) {
+            for t in 1..=threads {
+                std::fs::write(target.join(read_name(t)), vec![7; FILE_BYTES as usize]).unwrap();
+            }
+        }
+        best_native = best_native.min(native(&target, job, threads));
+        std::fs::remove_dir_all(&target).unwrap();
+        std::fs::create_dir(&target).unwrap();
+        let begin = Instant::now();
+        let replay = Replay::plan(Config {
+            reel: path.clone(),
+            target: target.clone(),
+            clockwork: Clockwork { pace: Pace::Max, catch_up: CatchUp::Compress },
+            order: OrderMode::Resource,
+            without: Kinds::NONE,
+            result: None,
+            force: false,
+            roots: Vec::new(),
+            maps: Vec::new(),
+            slice: Slice::default(),
+            data: DataOptions::default(),
+            scale: Scale::NONE,
+            skip_prepare: false,
+            layout: false,
+            memory: None,
+            restored: false,
+            max_bytes: None,
+            cache: CacheStart::Prepared,
+            memory_limit: None,
+            spin_ns: DEFAULT_SPIN_NS,
+            limits: Limits::default(),
+            dry_run: false,
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+        })
+        .unwrap();
+        plan = plan.min(begin.elapsed().as_secs_f64());
+        let report = replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+        assert_eq!(report.verdict.results.classes.wrong, 0);
+        best = best.min(report.elapsed_ns as f64 / 1e9);
+        std::env::set_current_dir("/").unwrap();
+        std::fs::remove_dir_all(&target).unwrap();
+        std::fs::create_dir(&target).unwrap();
+    }
+    let ops = (job.calls() * threads) as f64;
+    println!(
+        "{what}, {threads} threads: native {:.0} ns/op, replay {:.0} ns/op ({:.2}x, {:.0} operations/s); planned at {:.0} ns/op",
+        best_native / ops * 1e9,
+        best / ops * 1e9,
+        best / best_native,
+        ops / best,
+        plan / ops * 1e9
+    );
 }
