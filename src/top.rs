@@ -1,8 +1,14 @@
 //! `ioreel top`.
 
+mod columns;
 mod screen;
 
-use std::{process::ExitCode, thread::sleep, time::Duration};
+use std::{
+    io::{IsTerminal, stdout},
+    process::ExitCode,
+    thread::sleep,
+    time::Duration,
+};
 
 use anyhow::Context;
 use ioreel_capture::{
@@ -12,9 +18,11 @@ use ioreel_capture::{
 };
 use serde::Serialize;
 
+use screen::Ended;
+
 use crate::{
     columns::{Columns, count},
-    output::out,
+    output::{out, tell},
     units::{bytes, duration},
 };
 
@@ -134,6 +142,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let there = std::path::Path::new(&format!("/proc/{pid}")).exists();
         anyhow::ensure!(there, "--pid {pid}: no such process");
     }
+    let on_terminal = args.once || stdout().is_terminal();
+    anyhow::ensure!(on_terminal, "standard output is no terminal; `ioreel top --once` prints once");
     let target = if args.pid.is_empty() { Targets::All } else { Targets::Processes(args.pid) };
     let mut live = Live::start(target, Filter::default())?;
     if args.once {
@@ -159,9 +169,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    screen::run(&mut live, args.interval, args.sort).context("showing the live view")?;
+    let ended = screen::run(&mut live, args.interval, args.sort).context("showing the live view")?;
     live.stop()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(match ended {
+        Ended::Key => ExitCode::SUCCESS,
+        Ended::Target => {
+            tell!("ioreel: what was watched has ended");
+            ExitCode::SUCCESS
+        }
+        Ended::Signal(signal) => ExitCode::from(128 + signal as u8),
+    })
 }
 
 /// Names of the columns beside the name; those of numbers.

@@ -28,6 +28,7 @@ use crate::{
     session::{Plan, Session, Storage, Targets},
     settle::drain,
     sieve::Sieve,
+    signals,
 };
 
 /// How often the rings are looked at.
@@ -220,7 +221,8 @@ impl Board {
 
     fn file(&mut self, file: &File) {
         let kind = &file.kind;
-        self.files.get(file.file).name = file.path.as_ref().map_or_else(|| format!("({kind})"), ToString::to_string);
+        let nameless = || format!("({kind} {})", file.ino);
+        self.files.get(file.file).name = file.path.as_ref().map_or_else(nameless, ToString::to_string);
     }
 
     fn task(&mut self, task: &Task) {
@@ -233,6 +235,16 @@ impl Board {
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on SIGINT, SIGTERM, SIGQUIT and SIGHUP are remembered, for [`signal`], rather than fatal.
+pub fn heed_signals() {
+    signals::install();
+}
+
+/// The last of these signals that came since the previous call.
+pub fn signal() -> Option<i32> {
+    signals::take().map(|s| s.signal)
 }
 
 /// A running live view.

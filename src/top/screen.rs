@@ -5,17 +5,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ioreel_capture::live::{Entry, Live, View};
+use ioreel_capture::live::{self, Entry, Live, View};
 use ratatui::{
     DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
-    layout::{Constraint, Layout},
+    layout::{Constraint, Layout, Rect},
     style::{Modifier, Style},
     text::Line,
     widgets::{Cell, Row, Table},
 };
 
-use super::{HEADS, Sort, cells, shown, sorted};
+use super::{
+    HEADS, Sort, cells,
+    columns::{Shown, ending, fitting, sorted_by, width_of},
+    shown, sorted,
+};
 use crate::{
     columns::count,
     units::{bytes, duration},
@@ -87,29 +91,49 @@ impl State {
     }
 }
 
-/// Shows `live` until it ends or a key ends it. The terminal is as it was afterwards, also after a panic.
-pub(super) fn run(live: &mut Live, interval: Duration, sort: Sort) -> io::Result<()> {
-    let mut terminal = ratatui::try_init()?;
-    let shown = show(&mut terminal, live, interval, sort);
-    ratatui::try_restore()?;
-    shown
+/// What ended the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// A key.
+    Key,
+    /// What was watched has ended, or the probes have.
+    Target,
+    /// This signal.
+    Signal(i32),
 }
 
-fn show(terminal: &mut DefaultTerminal, live: &mut Live, interval: Duration, sort: Sort) -> io::Result<()> {
+/// Shows `live` until it ends, or a key or a signal ends it. The terminal is as it was afterwards, also after a panic.
+pub(super) fn run(live: &mut Live, interval: Duration, sort: Sort) -> io::Result<Ended> {
+    live::heed_signals();
+    let mut terminal = ratatui::try_init()?;
+    let shown = show(&mut terminal, live, interval, sort);
+    let restored = ratatui::try_restore();
+    let ended = shown?;
+    // A terminal that was closed cannot be put back.
+    if !matches!(ended, Ended::Signal(_)) {
+        restored?;
+    }
+    Ok(ended)
+}
+
+fn show(terminal: &mut DefaultTerminal, live: &mut Live, interval: Duration, sort: Sort) -> io::Result<Ended> {
     let mut state = State { list: List::Files, sort, total: false, paused: false, quit: false };
     let mut view = live.look();
     let mut next = Instant::now() + interval;
     loop {
-        terminal.draw(|frame| draw(frame, &view, &state))?;
-        let wait = next.saturating_duration_since(Instant::now()).min(PATIENCE);
-        if event::poll(wait)?
-            && let Event::Key(key) = event::read()?
-            && key.kind == KeyEventKind::Press
-        {
+        let pressed = round(terminal, &view, &state, next);
+        // A hangup fails what is done to the terminal, too.
+        if let Some(signal) = live::signal() {
+            return Ok(Ended::Signal(signal));
+        }
+        if let Some(key) = pressed? {
             state.key(key.code, key.modifiers.contains(KeyModifiers::CONTROL));
         }
-        if state.quit || live.has_ended() {
-            return Ok(());
+        if state.quit {
+            return Ok(Ended::Key);
+        }
+        if live.has_ended() {
+            return Ok(Ended::Target);
         }
         if Instant::now() >= next {
             next = Instant::now() + interval;
@@ -120,14 +144,65 @@ fn show(terminal: &mut DefaultTerminal, live: &mut Live, interval: Duration, sor
     }
 }
 
+/// Draws, and waits a little for a key.
+fn round(
+    terminal: &mut DefaultTerminal,
+    view: &View,
+    state: &State,
+    until: Instant,
+) -> io::Result<Option<event::KeyEvent>> {
+    terminal.draw(|frame| draw(frame, view, state))?;
+    let wait = until.saturating_duration_since(Instant::now()).min(PATIENCE);
+    let key = if event::poll(wait)? { event::read()? } else { return Ok(None) };
+    Ok(match key {
+        Event::Key(key) if key.kind == KeyEventKind::Press => Some(key),
+        _ => None,
+    })
+}
+
+/// What the keys do; the longest that fits is shown, and `q` first where little does.
+const HELP: [&str; 4] = [
+    "f files  p processes  d devices   b bytes  o operations  t time  m longest   a all  space stop  q quit",
+    "f files  p processes  d devices  b o t m sort  a all  space stop  q quit",
+    "q quit  f p d lists  b o t m sort  a all",
+    "q quit",
+];
+
+/// Rows for the title, the sums and the keys: the list comes first where there are few.
+fn areas(area: Rect) -> [Rect; 4] {
+    let (sums, keys) = (u16::from(area.height > 4), u16::from(area.height > 3));
+    let heights = [Constraint::Length(1), Constraint::Length(sums), Constraint::Fill(1), Constraint::Length(keys)];
+    Layout::vertical(heights).areas(area)
+}
+
 fn draw(frame: &mut Frame<'_>, view: &View, state: &State) {
-    let [head, sum, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)])
-            .areas(frame.area());
+    let [head, sum, body, foot] = areas(frame.area());
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let span = if state.total { view.elapsed } else { view.recent };
     let seconds = span.as_secs_f64();
-    let pause = if state.paused { ", STANDING STILL" } else { "" };
+    frame.render_widget(Line::styled(title(state, span), bold), head);
+    frame.render_widget(Line::raw(sums(view, state, seconds)), sum);
+    let Shown { numbers, name } = fitting(body.width, state.sort);
+    let by = sorted_by(state.sort);
+    let room = usize::from(body.height.saturating_sub(1));
+    let rows = sorted(state.list.of(view), state.sort, state.total, room).into_iter().map(|(entry, work)| {
+        let all = cells(&work, seconds);
+        let shown_cells = numbers.iter().map(|c| Cell::from(Line::raw(all[*c].clone()).right_aligned()));
+        Row::new(shown_cells.chain([Cell::from(ending(&shown(state.list.title(), entry), name))]).collect::<Vec<_>>())
+    });
+    let heads = numbers.iter().map(|c| {
+        let style = if by.contains(c) { bold.add_modifier(Modifier::REVERSED) } else { bold };
+        Cell::from(Line::styled(HEADS[*c], style).right_aligned())
+    });
+    let heads = Row::new(heads.chain([Cell::from(Line::styled("name", bold))]).collect::<Vec<_>>());
+    let widths = numbers.iter().map(|c| Constraint::Length(width_of(*c))).chain([Constraint::Length(name)]);
+    frame.render_widget(Table::new(rows, widths).header(heads), body);
+    let help = HELP.iter().find(|h| h.len() <= usize::from(foot.width)).unwrap_or(&HELP[3]);
+    frame.render_widget(Line::styled(*help, Style::new().add_modifier(Modifier::DIM)), foot);
+}
+
+fn title(state: &State, span: Duration) -> String {
+    let pause = if state.paused { "STANDING STILL: " } else { "" };
     let over = if state.total { "since the start" } else { "since the last look" };
     let by = match state.sort {
         Sort::Bytes => "bytes",
@@ -135,30 +210,24 @@ fn draw(frame: &mut Frame<'_>, view: &View, state: &State) {
         Sort::Time => "time",
         Sort::Max => "the longest",
     };
-    let title = format!("{} by {by}, {over} ({}){pause}", state.list.title(), duration(span.as_nanos() as i64));
-    frame.render_widget(Line::styled(title, bold), head);
+    format!("{pause}{} by {by}, {over} ({})", state.list.title(), duration(span.as_nanos() as i64))
+}
+
+/// What all did, and what makes these numbers too small.
+fn sums(view: &View, state: &State, seconds: f64) -> String {
     let all = if state.total { view.calls.total } else { view.calls.recent };
     let rate = |n: u64| (n as f64 / seconds.max(1e-9)) as u64;
-    let lost = if view.lost > 0 { format!(", {} EVENTS LOST", count(view.lost)) } else { String::new() };
-    let sums = format!(
-        "{} calls/s, {}/s read, {}/s written, {} files, {} processes{lost}",
+    let some = |n: u64, what: &str| if n > 0 { format!("{} {what}, ", count(n)) } else { String::new() };
+    format!(
+        "{}{}{} calls/s, {}/s read, {}/s written, {} files, {} processes",
+        some(view.lost, "EVENTS LOST"),
+        some(view.forgotten, "FORGOTTEN"),
         count(rate(all.count)),
         bytes(rate(all.read_bytes) as i64),
         bytes(rate(all.write_bytes) as i64),
         count(view.files.len() as u64),
         count(view.processes.len() as u64),
-    );
-    frame.render_widget(Line::raw(sums), sum);
-    let room = usize::from(body.height.saturating_sub(1));
-    let rows = sorted(state.list.of(view), state.sort, state.total, room).into_iter().map(|(entry, work)| {
-        let numbers = cells(&work, seconds).map(|c| Cell::from(Line::from(c).right_aligned()));
-        Row::new(numbers.into_iter().chain([Cell::from(shown(state.list.title(), entry))]))
-    });
-    let heads = HEADS.map(|h| Cell::from(Line::from(h).right_aligned())).into_iter().chain([Cell::from("name")]);
-    let widths = [9, 8, 11, 11, 9, 9, 8].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
-    frame.render_widget(Table::new(rows, widths).header(Row::new(heads).style(bold)), body);
-    let help = "f files  p processes  d devices   b bytes  o operations  t time  m longest   a all  space stop  q quit";
-    frame.render_widget(Line::styled(help, Style::new().add_modifier(Modifier::DIM)), foot);
+    )
 }
 
 #[cfg(test)]
@@ -184,7 +253,11 @@ mod tests {
     }
 
     fn drawn(state: &State) -> String {
-        let Ok(mut terminal) = Terminal::new(TestBackend::new(110, 8));
+        drawn_in(110, 8, state)
+    }
+
+    fn drawn_in(width: u16, height: u16, state: &State) -> String {
+        let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
         assert!(terminal.draw(|f| draw(f, &view(), state)).is_ok());
         format!("{}", terminal.backend())
     }
@@ -211,5 +284,18 @@ mod tests {
         assert!(state.sort == Sort::Time && state.total && !state.quit);
         state.key(KeyCode::Char('c'), true);
         assert!(state.quit);
+    }
+
+    #[test]
+    fn any_size_of_terminal() {
+        let state = State { list: List::Files, sort: Sort::Bytes, total: false, paused: false, quit: false };
+        for width in [1, 2, 5, 20, 40, 80, 300] {
+            for height in 1..8 {
+                drawn_in(width, height, &state);
+            }
+        }
+        let narrow = drawn_in(48, 4, &state);
+        assert!(narrow.contains("ma\u{FFFD}ny") && narrow.contains("read/s") && !narrow.contains("busy"), "{narrow}");
+        assert!(drawn_in(20, 6, &state).contains("q quit"));
     }
 }

@@ -1,10 +1,20 @@
-//! The live view, looked at once.
+//! The live view: looked at once, and on a terminal.
 
-use std::process::{Command, Stdio};
+use std::{
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use serde_json::Value;
 
-use crate::harness::{ioreel, one_line, succeed, temp_dir, text};
+use crate::harness::{
+    ioreel,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    one_line, succeed, temp_dir,
+    terminal::Terminal,
+    text, wait_for,
+};
 
 /// A program that writes to one file and reads another, without end.
 pub(crate) fn files_processes_and_totals() {
@@ -24,7 +34,7 @@ pub(crate) fn files_processes_and_totals() {
     busy.kill().unwrap();
     busy.wait().unwrap();
     assert_eq!(seen["schema"], "ioreel.top/1");
-    let file = |name: &std::path::Path| {
+    let file = |name: &Path| {
         let files = seen["files"].as_array().unwrap();
         files.iter().find(|f| f["name"] == text(name)).unwrap_or_else(|| panic!("{name:?} is not in {seen:#}")).clone()
     };
@@ -46,4 +56,136 @@ pub(crate) fn files_processes_and_totals() {
 pub(crate) fn refusals() {
     let line = one_line(&mut ioreel(["top", "--pid", "4194304", "--once"]), 1);
     assert!(line.contains("no such process"), "{line}");
+    let line = one_line(&mut ioreel(["top"]), 1);
+    assert!(line.contains("no terminal") && line.contains("--once"), "{line}");
+}
+
+/// Writes much to one file, by few calls that take long; reads little of another, by many; a child of another name does
+/// next to nothing.
+const WORKLOAD: &str = "
+import os, sys, time
+big = os.open(sys.argv[1] + '/big', os.O_WRONLY | os.O_CREAT)
+often = os.open(sys.argv[1] + '/often', os.O_RDWR | os.O_CREAT)
+os.write(often, b'x')
+idler = os.fork()
+if idler == 0:
+    open('/proc/self/comm', 'w').write('idler')
+    while True:
+        os.pread(often, 1, 0)
+        time.sleep(0.02)
+open('/proc/self/comm', 'w').write('worker')
+open(sys.argv[1] + '/new', 'w').write(str(idler))
+os.rename(sys.argv[1] + '/new', sys.argv[1] + '/idler')
+data = os.urandom(1 << 18)
+while True:
+    os.pwrite(big, data, 0)
+    os.fsync(big)
+    for _ in range(20): os.pread(often, 1, 0)
+";
+
+/// A process that ends with its owner, and its children with it.
+struct Busy(Child, String);
+
+impl Busy {
+    fn on(dir: &Path) -> Self {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("python3");
+        let child = command.args(["-c", WORKLOAD, text(dir)]).process_group(0).spawn().unwrap();
+        let idler = wait_for("the workload to work", || std::fs::read_to_string(dir.join("idler")).ok());
+        Self(child, idler)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // SAFETY: its own process group, whose leader has not been waited for.
+        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+        let _ = self.0.wait();
+    }
+}
+
+/// The first line of the list: below title, sums and heads.
+fn first(screen: &str) -> &str {
+    screen.lines().nth(3).unwrap_or("")
+}
+
+/// A known workload is on top of each list, by each order; keys, sizes and ends do what they should.
+pub(crate) fn on_a_terminal() {
+    let mount = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let busy = Busy::on(mount.path());
+    let (pid, idler) = (busy.0.id().to_string(), busy.1.clone());
+    let device = mount.device().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+    let mut t = Terminal::run(&mut ioreel(["top", "--pid", &pid, "--pid", &idler, "--interval", "0.3"]), 24, 110);
+    let modes = t.modes();
+    t.shows("the file with most bytes", |s| {
+        s.starts_with("Files by bytes, since the last") && first(s).ends_with("/big")
+    });
+    assert!(t.is_taken() && t.modes() != modes);
+    t.keys("o");
+    t.shows("the file most used", |s| s.starts_with("Files by operations") && first(s).ends_with("/often"));
+    t.keys("t");
+    t.shows("the file that took longest", |s| s.starts_with("Files by time") && first(s).ends_with("/big"));
+    t.keys("m");
+    t.shows("the longest", |s| s.starts_with("Files by the longest") && first(s).ends_with("/big"));
+    t.keys("pb");
+    let worker = format!("{pid} worker");
+    t.shows("both processes", |s| {
+        let second = s.lines().nth(4).is_some_and(|l| l.ends_with(&format!("{idler} idler")));
+        s.starts_with("Processes by bytes") && first(s).ends_with(&worker) && second && s.contains(", 2 processes")
+    });
+    t.keys("\t");
+    t.shows("the device", |s| s.starts_with("Devices by bytes") && first(s).ends_with(&format!(" {device}")));
+    t.keys("fa");
+    t.shows("all since the start", |s| s.starts_with("Files by bytes, since the start") && first(s).ends_with("/big"));
+
+    // Standing still, nothing changes but the title; more than the interval later as well.
+    t.keys(" ");
+    let still = t.shows("a standstill", |s| s.starts_with("STANDING STILL: Files"));
+    std::thread::sleep(std::time::Duration::from_millis(900));
+    assert_eq!(t.text(), still);
+    t.keys(" ");
+    t.shows("it to go on", |s| s.starts_with("Files") && s.lines().nth(1) != still.lines().nth(1));
+
+    // Of a smaller terminal the list has most, and the columns that it is sorted by stay.
+    t.resize(4, 40);
+    t.shows("a small terminal", |s| {
+        s.lines().count() == 4
+            && s.contains("written/s")
+            && !s.contains("busy")
+            && s.contains("/big")
+            && s.contains("q quit")
+    });
+    for (rows, columns) in [(1, 1), (2, 3), (3, 200), (200, 2), (1, 300)] {
+        t.resize(rows, columns);
+        std::thread::sleep(std::time::Duration::from_millis(350));
+        assert!(t.runs(), "{rows} lines of {columns}");
+    }
+    t.resize(50, 200);
+    t.shows("a large terminal", |s| first(s).ends_with("/big") && s.contains("q quit"));
+    t.keys("q");
+    assert_eq!(t.ends().code(), Some(0));
+    assert_eq!(t.modes(), modes);
+    wait_for("the terminal to be given back", || (!t.is_taken()).then_some(()));
+
+    // However it ends.
+    for (keys, signal, status) in [("\u{3}", 0, 0), ("", libc::SIGHUP, 129)] {
+        let mut t = Terminal::run(&mut ioreel(["top", "--pid", &pid]), 24, 80);
+        t.shows("the list", |s| s.starts_with("Files by bytes"));
+        if signal == 0 {
+            t.keys(keys);
+        } else {
+            // SAFETY: it has not been waited for.
+            unsafe { libc::kill(t.pid() as i32, signal) };
+        }
+        let end = t.ends();
+        assert_eq!((end.code(), end.signal()), (Some(status), None), "{keys:?} {signal}");
+        assert_eq!(t.modes(), modes, "{keys:?} {signal}");
+        wait_for("the terminal to be given back", || (!t.is_taken()).then_some(()));
+    }
+    let mut t = Terminal::run(&mut ioreel(["top", "--pid", &pid]), 24, 80);
+    t.shows("the list", |s| s.starts_with("Files by bytes"));
+    drop(busy);
+    assert_eq!(t.ends().code(), Some(0));
+    t.shows("why it ended", |s| s.contains("what was watched has ended"));
+    assert_eq!(t.modes(), modes);
 }
