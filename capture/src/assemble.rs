@@ -515,10 +515,12 @@ impl Assembler {
         }
         let Some(sieve) = &mut self.sieve else {
             self.counts.ops += 1;
+            self.without_content(&op);
             return if io { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }.map(|()| true);
         };
         let mut rows = sieve.take(op, other);
         self.counts.ops += rows.len() as i64;
+        rows.iter().for_each(|row| self.without_content(row));
         // The operation itself is the last.
         let own = rows.pop();
         rows.into_iter().try_for_each(|row| self.writer.ops.push(row))?;

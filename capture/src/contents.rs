@@ -141,6 +141,39 @@ pub(crate) struct Contents {
     pub(crate) came: i64,
     pub(crate) written: i64,
     pub(crate) sifted: i64,
+    /// Operations that are written without one, by why.
+    pub(crate) without: Without,
+}
+
+/// Operations that changed what a file holds, and of which the bytes are not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Without {
+    /// The bytes never were in the caller's memory.
+    pub(crate) elsewhere: i64,
+    /// First stores to pages of mapped files.
+    pub(crate) mapped: i64,
+    /// Writes whose beginning or end no probe saw.
+    pub(crate) unseen: i64,
+}
+
+impl Without {
+    /// Takes note of a row that was written.
+    pub(crate) fn note(&mut self, op: &Op) {
+        let moved = op.ret.is_some_and(|r| r > 0);
+        match &*op.op {
+            // A destination without a position is no file that holds anything.
+            "splice" | "sendfile" | "copy_file_range" if moved && op.offset2_bytes.is_some() => self.elsewhere += 1,
+            "ioctl" if op.ret == Some(0) && matches!(op.name.as_deref(), Some("FICLONE" | "FICLONERANGE")) => {
+                self.elsewhere += 1;
+            }
+            "dirty" if op.source == "fault" => self.mapped += 1,
+            name if name.starts_with("write") || name.starts_with("pwrite") => {
+                let may_have_written = op.ret.is_none() || moved;
+                self.unseen += i64::from(op.state != "complete" && may_have_written && op.offset_bytes.is_some());
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Contents {
@@ -159,6 +192,7 @@ impl Contents {
             came: 0,
             written: 0,
             sifted: 0,
+            without: Without::default(),
         })
     }
 
@@ -229,6 +263,13 @@ impl Assembler {
         told.map_or(Ok(()), |told| self.content_of(told, start_ns, written))
     }
 
+    /// A row is written: of what changes a file without bytes from a caller's memory there is no content.
+    pub(crate) fn without_content(&mut self, op: &Op) {
+        if let Some(contents) = &mut self.contents {
+            contents.without.note(op);
+        }
+    }
+
     pub(crate) fn content(&mut self, rec: &rec_content, data: &[u8]) {
         if let Some(contents) = &mut self.contents {
             contents.take(rec, data);
@@ -285,6 +326,42 @@ mod tests {
         assert_eq!((whole.hash, whole.permille), (parts.hash, parts.permille));
         assert_eq!(whole.hash, blake3::hash(&bytes).as_bytes()[..HASH_BYTES]);
         assert_eq!(parts.bytes, bytes);
+    }
+
+    #[test]
+    fn what_changes_files_without_bytes_of_a_caller_is_counted() {
+        let mut w = Without::default();
+        let op = |name: &str, source: &str, state: &str, ret| Op {
+            op: name.into(),
+            source: source.into(),
+            state: state.into(),
+            ret,
+            offset_bytes: Some(0),
+            ..Op::default()
+        };
+        let to_file = |op: Op| Op { offset2_bytes: Some(0), ..op };
+        for counted in [
+            to_file(op("splice", "syscall", "complete", Some(1))),
+            to_file(op("copy_file_range", "syscall", "complete", Some(1))),
+            Op { name: Some("FICLONE".into()), ..op("ioctl", "syscall", "complete", Some(0)) },
+            op("dirty", "fault", "complete", Some(0)),
+            op("write", "io_uring", "unreported", Some(4096)),
+            op("pwrite64", "aio", "unknown", None),
+        ] {
+            w.note(&counted);
+        }
+        let all = Without { elsewhere: 3, mapped: 1, unseen: 2 };
+        assert_eq!(w, all);
+        for other in [
+            op("splice", "syscall", "complete", Some(1)),
+            to_file(op("sendfile", "syscall", "complete", Some(-5))),
+            op("write", "syscall", "complete", Some(1)),
+            op("write", "io_uring", "unreported", Some(-5)),
+            op("map_pages", "fault", "complete", Some(0)),
+        ] {
+            w.note(&other);
+        }
+        assert_eq!(w, all);
     }
 
     #[test]

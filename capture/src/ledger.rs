@@ -148,6 +148,10 @@ pub(crate) fn fill(
     left_out("contents of writes longer than is read", large);
     let sifted = assembler.contents.as_ref().map_or(0, |c| c.sifted);
     left_out("contents of operations left out by filters", sifted);
+    let without = assembler.contents.as_ref().map(|c| c.without).unwrap_or_default();
+    left_out("contents of splices, copies and clones, which are never in the caller's memory", without.elsewhere);
+    left_out("contents of first stores to pages of mapped files", without.mapped);
+    left_out("contents of writes whose beginning or end no probe saw", without.unseen);
     left_out("further completions of io_uring requests that post several", books.sum(|l| l.uring_more));
     left_out("threads not followed for want of memory", books.sum(|l| l.untracked));
     for (option, why) in [

@@ -8,7 +8,11 @@ use ioreel_traces::{
     table::Row,
 };
 
-use crate::harness::{assert_valid, ioreel, one_line, record, run, succeed, temp_dir, text};
+use crate::harness::{
+    assert_valid, ioreel,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    one_line, record, run, succeed, temp_dir, text,
+};
 
 /// Writes files of known bytes by every call that writes memory, four processes at a time, each file once: what a write
 /// wrote can be looked up.
@@ -293,4 +297,85 @@ os.write(fd, bytes(1 << 20))
     assert!(ledger.lost > 20 && !told.is_empty(), "{ledger:?}");
     let located: i64 = m.losses.iter().map(|l| l.events).sum();
     assert_eq!(located, m.lost(), "{:?}", m.losses);
+}
+
+/// Linux AIO by its calls: writes of vectors of up to 1024 pieces, several in flight, each of a file's block of its own; with
+/// what brings no bytes in memory beside: splices, copies, clones where there are any, stores to mapped files, and an
+/// asynchronous write whose result no call takes.
+const RARE: &str = r#"
+import ctypes, mmap, os, struct, sys
+base = sys.argv[1]
+libc = ctypes.CDLL(None, use_errno=True)
+ctx = ctypes.c_ulong(0)
+assert libc.syscall(206, 64, ctypes.byref(ctx)) == 0
+def vector(pieces):
+    buffers = [ctypes.create_string_buffer(p, max(len(p), 1)) for p in pieces]
+    flat = [n for b, p in zip(buffers, pieces) for n in (ctypes.addressof(b), len(p))]
+    return buffers, (ctypes.c_uint64 * len(flat))(*flat)
+def iocb(opcode, fd, buf, n, at):
+    # data, key, rw_flags, opcode, reqprio, fd, buf, nbytes, offset, reserved, flags, resfd
+    return ctypes.create_string_buffer(struct.pack('<QIIHhIQQqQII', 0, 0, 0, opcode, 0, fd, buf, n, at, 0, 0, 0), 64)
+def submit(blocks):
+    addresses = (ctypes.c_uint64 * len(blocks))(*[ctypes.addressof(b) for b in blocks])
+    assert libc.syscall(209, ctx, len(blocks), addresses) == len(blocks)
+def reap(n):
+    events = ctypes.create_string_buffer(32 * n)
+    assert libc.syscall(208, ctx, n, n, events, None) == n
+    return [struct.unpack_from('<q', events.raw, 32 * i + 16)[0] for i in range(n)]
+fd = os.open(base + '/vectors', os.O_RDWR | os.O_CREAT)
+at, kept, blocks = 0, [], []
+for count in [1, 31, 32, 33, 63, 64, 65, 500, 1023, 1024]:
+    pieces = [os.urandom(1 + (i * 7) % 90) if i % 5 else b'' for i in range(count - 1)] + [os.urandom(700)]
+    buffers, v = vector(pieces)
+    kept.append((buffers, v))
+    blocks.append(iocb(8, fd, ctypes.addressof(v), count, at))
+    at += sum(map(len, pieces))
+submit(blocks)
+# The vectors are the kernel's no more once they have been submitted; what they lead to is, until the end.
+for _, v in kept: ctypes.memset(v, 0, ctypes.sizeof(v))
+assert sum(reap(len(blocks))) == at
+# Nobody takes this one's result by a call.
+last = open(base + '/unreaped', 'wb')
+data = ctypes.create_string_buffer(b'x' * 4096)
+submit([iocb(1, last.fileno(), ctypes.addressof(data), 4096, 0)])
+# Not executable: touches of what may be program code are not told.
+r, w = os.pipe()
+a, b = os.open(base + '/a', os.O_RDWR | os.O_CREAT, 0o600), os.open(base + '/b', os.O_RDWR | os.O_CREAT, 0o600)
+os.write(a, b'a' * 5000)
+os.write(w, b'piped')
+assert os.splice(r, b, 5, offset_dst=100) == 5
+assert os.splice(a, w, 3, offset_src=0) == 3
+assert os.sendfile(b, a, 0, 1000) == 1000
+assert os.copy_file_range(a, b, 2000, 0, 0) == 2000
+os.fsync(a)
+with mmap.mmap(a, 4096) as m:
+    m[0:4] = b'mmap'
+"#;
+
+/// Vectors of any length are read; of what brings no bytes of the caller's everything is counted, and told.
+pub(crate) fn vectors_and_what_brings_no_bytes() {
+    let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let (out, dir) = (temp_dir(), mounted.path());
+    let path = out.path().join("x.reel");
+    let options = ["--content", "hash", "--ring-mib", "64", "--settle", "none", "--no-snapshot"];
+    succeed(&mut record(&path, &options, &["python3", "-c", RARE, text(dir)]));
+    let reel = assert_valid(&path);
+    let vectors: Vec<_> = writes(&reel, &dir.join("vectors")).into_iter().filter(|w| w.0.source == "aio").collect();
+    let counts: Vec<i64> = vectors.iter().map(|(op, ..)| op.aux.unwrap()).collect();
+    assert_eq!(counts, [1, 31, 32, 33, 63, 64, 65, 500, 1023, 1024]);
+    for (op, path, bytes) in &vectors {
+        assert_eq!(op.content_hash.as_deref(), Some(&*hash(bytes)), "{op:?} on {path}");
+    }
+    let told = succeed(&mut ioreel(["info", text(&path)])).stdout;
+    let told = String::from_utf8(told).unwrap();
+    let m = &reel.manifest;
+    for (what, n) in [
+        ("contents of splices, copies and clones, which are never in the caller's memory", 3),
+        ("contents of first stores to pages of mapped files", 1),
+        ("contents of writes whose beginning or end no probe saw", 1),
+    ] {
+        assert_eq!(m.left_out.get(what), Some(&n), "{what}: {:?}", m.left_out);
+        assert!(told.contains(what), "{what} is not in {told}");
+    }
+    assert!(!m.left_out.contains_key("contents of writes that could not be read from the caller's memory"));
 }

@@ -44,6 +44,36 @@ enum content_state {
 	CONTENT_LOST = 2,
 };
 
+/* An asynchronous write in flight, and which part of its vector. */
+struct later_key {
+	__u64 mm;
+	__u64 context; /* Linux AIO's, 0 for io_uring */
+	__u64 request; /* address of the control block, or of the kernel's request */
+	__u64 part;
+};
+
+/* Pieces of a vector that are noted together. */
+#define LATER_VECS 32
+#define LATER_PARTS (MAX_IOVECS / LATER_VECS)
+
+struct later_write {
+	__u64 vec[2 * LATER_VECS];
+	__u32 vecs; /* pieces here */
+	__u32 parts; /* of the whole vector; in its first */
+};
+
+/*
+ * Asynchronous writes in flight, with their buffers: some 600 bytes for each 32 pieces while they are. Full: the
+ * content is not read, counted. What ends unseen stays until its address is used again.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1); /* user space, when in use */
+	__type(key, struct later_key);
+	__type(value, struct later_write);
+} later_writes SEC(".maps");
+
 struct content_walk {
 	__u64 vec; /* next piece of a vector */
 	__u64 base; /* what is left of the present piece, and of the write */
@@ -56,6 +86,8 @@ struct content_walk {
 	__u8 is32; /* struct compat_iovec */
 	__u8 noted; /* the vector is here, not in the caller's memory */
 	__u16 state; /* enum content_state */
+	__u32 parts; /* of a noted vector, after the present one */
+	struct later_key key; /* of the present one */
 };
 
 /* In a map rather than on the stack: of what lies there the verifier follows every value through the loop. */
@@ -133,6 +165,20 @@ static long content_step(__u32 i, void *context)
 	if (!w->left)
 		return 1;
 	if (!w->piece) {
+		if (!w->vecs && w->parts) {
+			struct later_write *more;
+
+			w->key.part++;
+			w->parts--;
+			more = bpf_map_lookup_elem(&later_writes, &w->key);
+			if (!more) {
+				w->state = CONTENT_UNREAD;
+				return 1;
+			}
+			w->vec = (__u64)more->vec;
+			w->vecs = more->vecs;
+			return 0;
+		}
 		if (!w->vecs || (w->noted  ? bpf_probe_read_kernel(vec, sizeof(vec), (void *)w->vec)
 				 : w->is32 ? bpf_probe_read_user(vec32, sizeof(vec32), (void *)w->vec)
 					   : bpf_probe_read_user(vec, sizeof(vec), (void *)w->vec))) {
@@ -226,85 +272,121 @@ static __noinline void exit_content(struct task_state *st, long ret)
 		st->op.flags |= OPF_CONTENT;
 }
 
-/* Pieces of a vector that are noted; of asynchronous writes with more the content is not read. */
-#define LATER_VECS 32
-
-struct later_key {
-	__u64 mm;
-	__u64 context; /* Linux AIO's, 0 for io_uring */
-	__u64 request; /* address of the control block, or of the kernel's request */
+/* What is being noted, or forgotten. In a map, since the stack of all who may call this is short. */
+struct later_scratch {
+	struct later_write write;
+	struct later_key key;
+	__u64 base; /* of the vector */
+	__u64 vecs; /* of the whole */
+	__u32 first; /* part to begin with */
+	__u32 unread; /* a part could not be noted */
 };
-
-struct later_write {
-	__u64 vec[2 * LATER_VECS];
-	__u32 vecs;
-	__u32 pad;
-};
-
-/*
- * Asynchronous writes in flight, with their buffers: some 600 bytes each while they are. Full: the content is not read,
- * counted. What ends unseen stays until its address is used again.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* user space, when in use */
-	__type(key, struct later_key);
-	__type(value, struct later_write);
-} later_writes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct later_write);
+	__type(value, struct later_scratch);
 } later_scratch SEC(".maps");
+
+struct later_context {
+	struct later_scratch *s;
+};
+
+static long forget_part(__u32 i, void *context)
+{
+	struct later_scratch *s = ((struct later_context *)context)->s;
+
+	s->key.part = s->first + i;
+	return bpf_map_delete_elem(&later_writes, &s->key) != 0;
+}
+
+/* Forgets a noted write from this part on. */
+static __always_inline void forget_write(struct later_scratch *s, __u32 first)
+{
+	struct later_context step = {.s = s};
+
+	s->first = first;
+	bpf_loop(LATER_PARTS, forget_part, &step, 0);
+}
+
+static long note_part(__u32 i, void *context)
+{
+	struct later_scratch *s = ((struct later_context *)context)->s;
+	__u64 done = (__u64)i * LATER_VECS, vecs = s->vecs - done, len;
+
+	if (vecs > LATER_VECS)
+		vecs = LATER_VECS;
+	len = vecs * 2 * sizeof(__u64);
+	s->key.part = i;
+	s->write.vecs = vecs;
+	s->write.parts = (s->vecs + LATER_VECS - 1) / LATER_VECS;
+	barrier_var(len);
+	if (len > sizeof(s->write.vec) ||
+	    bpf_probe_read_user(s->write.vec, len, (void *)(s->base + done * 2 * sizeof(__u64))) ||
+	    bpf_map_update_elem(&later_writes, &s->key, &s->write, BPF_ANY)) {
+		s->unread = 1;
+		return 1;
+	}
+	return done + vecs >= s->vecs;
+}
 
 /* Notes an asynchronous write. `vecs`: pieces of the vector at `base`; 0: `base` is the memory, for all there is. */
 __noinline int note_write(__u64 context, __u64 request, __u64 base, __u64 vecs)
 {
-	struct later_key key = {.context = context, .request = request};
 	struct cpu_ledger *l = cpu_ledger();
-	__u64 len = vecs * 2 * sizeof(__u64);
-	struct later_write *w;
+	struct later_context step = {};
+	struct later_scratch *s;
 	__u32 zero = 0;
 
-	key.mm = (__u64)bpf_get_current_task_btf()->mm;
-	w = bpf_map_lookup_elem(&later_scratch, &zero);
-	if (!l || !w)
+	s = bpf_map_lookup_elem(&later_scratch, &zero);
+	if (!l || !s)
 		return 0;
+	s->key.mm = (__u64)bpf_get_current_task_btf()->mm;
+	s->key.context = context;
+	s->key.request = request;
+	s->unread = 0;
+	/* One at this address whose end was not seen may have had more parts. */
+	forget_write(s, 0);
 	if (!vecs) {
-		w->vec[0] = base;
-		w->vec[1] = ~0ull;
-		w->vecs = 1;
-	} else {
-		w->vecs = vecs;
-		barrier_var(len);
-		if (vecs > LATER_VECS || len > sizeof(w->vec) || bpf_probe_read_user(w->vec, len, (void *)base))
-			goto unread;
+		s->key.part = 0;
+		s->write.vec[0] = base;
+		s->write.vec[1] = ~0ull;
+		s->write.vecs = s->write.parts = 1;
+		s->unread = bpf_map_update_elem(&later_writes, &s->key, &s->write, BPF_ANY) != 0;
+	} else if (vecs <= MAX_IOVECS) { /* With more the request fails. */
+		s->base = base;
+		s->vecs = vecs;
+		step.s = s;
+		bpf_loop(LATER_PARTS, note_part, &step, 0);
 	}
-	if (!bpf_map_update_elem(&later_writes, &key, w, BPF_ANY))
-		return 0;
-unread:
-	bpf_map_delete_elem(&later_writes, &key);
-	__sync_fetch_and_add(&l->content_unread, 1);
+	if (s->unread) {
+		forget_write(s, 0);
+		__sync_fetch_and_add(&l->content_unread, 1);
+	}
 	return 0;
 }
 
 /* One that was noted has ended: 1 when its content was sent. What was not noted is none, or was counted. */
 __noinline int content_later(__u64 context, __u64 request, __u32 task_id, __s64 ret, __u64 now_ns)
 {
-	struct later_key key = {.context = context, .request = request};
 	struct cpu_ledger *l = cpu_ledger();
 	struct later_write *noted;
+	struct later_scratch *s;
 	struct content_walk *w;
 	__u32 zero = 0;
 	int sent = 0;
 
-	key.mm = (__u64)bpf_get_current_task_btf()->mm;
-	noted = bpf_map_lookup_elem(&later_writes, &key);
 	w = bpf_map_lookup_elem(&content_walks, &zero);
-	if (!noted || !l || !w)
+	s = bpf_map_lookup_elem(&later_scratch, &zero);
+	if (!l || !w || !s)
+		return 0;
+	s->key.mm = (__u64)bpf_get_current_task_btf()->mm;
+	s->key.context = context;
+	s->key.request = request;
+	s->key.part = 0;
+	noted = bpf_map_lookup_elem(&later_writes, &s->key);
+	if (!noted)
 		return 0;
 	if (ret > 0 && (__u64)ret > content_limit) {
 		__sync_fetch_and_add(&l->content_large, 1);
@@ -317,9 +399,11 @@ __noinline int content_later(__u64 context, __u64 request, __u32 task_id, __s64 
 		w->noted = 1;
 		w->vec = (__u64)noted->vec;
 		w->vecs = noted->vecs;
+		w->parts = noted->parts - 1;
+		w->key = s->key;
 		sent = content_sent(w, l);
 	}
-	bpf_map_delete_elem(&later_writes, &key);
+	forget_write(s, 0);
 	return sent;
 }
 
