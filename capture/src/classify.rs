@@ -1,7 +1,7 @@
 //! What a bio is: data of a file, or which part of the file system's own. A pure function of what the probes saw
 //! and of where things lie on the device. `docs/attribution.md` tells the reasons with their kernel sources.
 
-use ioreel_bpf::types::{bio_flags, bio_how, end_io, rec_bio};
+use ioreel_bpf::types::{bio_flags, bio_how, end_io, rec_bio, stripe_place};
 
 use crate::layout::{Kind, Layout, Layouts};
 
@@ -101,7 +101,7 @@ pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
         _ if end == end_io::END_BTRFS_RAID && has(rec, bio_flags::BIOF_SWAP_PAGE) => {
             Told { class: "data", detail: None, how: Some("page"), confidence: 70, of_file: false }
         }
-        _ if end == end_io::END_BTRFS_RAID => told("metadata", "parity", "end_io", 80),
+        _ if end == end_io::END_BTRFS_RAID => of_stripe(rec),
         // Without an inode: what btrfs reads and mends by itself (fs/btrfs/scrub.c).
         _ if end == end_io::END_BTRFS => told("metadata", "scrub", "end_io", 70),
         // Of all who wait for metadata in memory of their own, only XFS reading its log at mount is no driver of a
@@ -115,6 +115,22 @@ pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
             Told { class: "data", detail: Some("device"), how: Some("end_io"), confidence: 80, of_file: false }
         }
         _ => UNKNOWN,
+    }
+}
+
+/// Part of a stripe with parity that is none of the data that was written or asked for (fs/btrfs/raid56.c): to change a
+/// part of a stripe, btrfs reads the rest of it, to make parity of and to check it by (`rmw_read_wait_recover`).
+fn of_stripe(rec: &rec_bio) -> Told {
+    let read = rec.opf & 0xff == 0;
+    let place = has(rec, bio_flags::BIOF_PEEK).then(|| stripe_place(u32::from(rec.peek[0])));
+    match (place, read) {
+        (Some(stripe_place::STRIPE_PARITY), _) => told("metadata", "parity", "layout", 100),
+        (Some(stripe_place::STRIPE_DATA), true) => told("metadata", "parity_read", "layout", 95),
+        // Nothing of what it was written with goes there: it is mended.
+        (Some(stripe_place::STRIPE_DATA), false) => told("metadata", "scrub", "layout", 70),
+        // A kernel that does not say where the stripe lies. Most of one is data.
+        (_, true) => told("metadata", "parity_read", "end_io", 70),
+        (_, false) => told("metadata", "parity", "end_io", 80),
     }
 }
 
@@ -315,6 +331,26 @@ mod tests {
         assert_eq!(told(end_io::END_BTRFS_RAID, bio_flags(0)).detail, Some("parity"));
         assert_eq!(told(end_io::END_BTRFS_RAID, bio_flags::BIOF_SWAP_PAGE).class, "data");
         assert_eq!(told(end_io::END_BTRFS, bio_flags(0)).detail, Some("scrub"));
+    }
+
+    #[test]
+    fn what_is_read_for_parity_is_told_by_its_place() {
+        let of = |place: Option<stripe_place>, opf| {
+            let mut rec =
+                rec_bio { len_bytes: 4096, opf, end_io: end_io::END_BTRFS_RAID.0 as u8, ..rec_bio::default() };
+            if let Some(place) = place {
+                rec.flags = bio_flags::BIOF_PEEK.0 as u8;
+                rec.peek[0] = place.0 as u8;
+            }
+            let told = of_stripe(&rec);
+            (told.detail.unwrap_or_default(), told.confidence)
+        };
+        let (data, parity) = (Some(stripe_place::STRIPE_DATA), Some(stripe_place::STRIPE_PARITY));
+        assert_eq!(
+            [of(data, 0), of(parity, 0), of(None, 0)],
+            [("parity_read", 95), ("parity", 100), ("parity_read", 70)]
+        );
+        assert_eq!([of(data, 1), of(parity, 1), of(None, 1)], [("scrub", 70), ("parity", 100), ("parity", 80)]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! `attribution`, what lies where the bios went.
 
 use std::{
+    collections::HashSet,
     env, fs,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -221,5 +223,59 @@ pub(crate) fn btrfs_with_parity() {
         let nobodys = bytes(&|b| b.class == "data" && b.file.is_none());
         assert!(parity > 0 && data > parity / 2, "{profile}: {data} bytes of data, {parity} of parity");
         assert!(nobodys * 200 <= data, "{profile}: {nobodys} of {data} bytes of data are nobody's");
+        drop(mount);
+        reads_for_parity(profile);
     }
+}
+
+/// Changes some blocks of a cold file in place: the rest of each stripe's data is read to make parity of, and told as that.
+fn reads_for_parity(profile: &str) {
+    const BLOCK: usize = 4096;
+    const FILE_BYTES: usize = 16 << 20;
+    let devices = [0; 4].map(|_| Device::looped(DEFAULT_SIZE_BYTES));
+    let mkfs = ["mkfs.btrfs", "-q", "-f", "-d", profile, "-m", "raid1"];
+    let mount = Mounted::over(&devices.each_ref(), &mkfs, "nodatacow");
+    let file = mount.path().join("file");
+    // Every block is like no other.
+    let block = |i: usize| blake3::Hasher::new().update(&i.to_le_bytes()).finalize_xof();
+    let mut content = vec![0; FILE_BYTES];
+    content.chunks_mut(BLOCK).enumerate().for_each(|(i, chunk)| block(i).fill(chunk));
+    fs::write(&file, &content).unwrap();
+    succeed(Command::new("sync").args(["-f", text(&file)]));
+    mount.go_cold();
+    let script = format!(
+        "for at in 5 700 1501 2222 3333; do dd if=/dev/urandom of={} bs=4k count=1 seek=$at conv=notrunc,fsync status=none; done",
+        text(&file)
+    );
+    let out = temp_dir();
+    let path = out.path().join("parity.reel");
+    succeed(&mut record(&path, &["--no-snapshot"], &["sh", "-c", &script]));
+    let bios: Vec<Bio> = assert_valid(&path).read().unwrap();
+    let changed = fs::read(&file).unwrap();
+    drop(mount);
+    let blocks: HashSet<&[u8]> = content.chunks(BLOCK).chain(changed.chunks(BLOCK)).collect();
+    let (mut read, mut parity) = (0, 0);
+    for device in &devices {
+        let dev = number(device.whole());
+        let whole = fs::File::open(device.whole()).unwrap();
+        for b in bios.iter().filter(|b| b.dev == dev) {
+            match (b.detail.as_deref(), &*b.op) {
+                (Some("parity_read"), "read") => {
+                    assert!((b.class == "metadata", b.file, b.confidence) == (true, None, 95), "{b:?}");
+                    let mut bytes = vec![0; b.len_bytes as usize];
+                    whole.read_exact_at(&mut bytes, b.sector as u64 * 512).unwrap();
+                    let known = bytes.chunks(BLOCK).filter(|c| blocks.contains(c)).count();
+                    assert_eq!(known, bytes.len() / BLOCK, "not what the file holds: {b:?}");
+                    read += b.len_bytes;
+                }
+                (Some("parity"), "write") => parity += b.len_bytes,
+                // Newer kernels read the old parity too, to check and mend the stripe by.
+                (Some("parity"), _) => assert_eq!((&*b.class, b.file), ("metadata", None), "{b:?}"),
+                (Some("parity_read"), _) => panic!("{profile}: {b:?}"),
+                _ => {}
+            }
+        }
+    }
+    // At least one data block of each stripe, and its parity.
+    assert!(read >= 5 * BLOCK as i64 && parity >= 5 * BLOCK as i64, "{profile}: {read} bytes read, {parity} of parity");
 }

@@ -323,6 +323,7 @@ fn tests() -> Vec<Test> {
         contents::bytes_are_kept
         contents::only_what_was_asked_for
         contents::losses_of_contents_are_counted
+        contents::vectors_and_what_brings_no_bytes
         filters::by_path
         filters::by_device
         filters::by_call
@@ -335,6 +336,7 @@ fn tests() -> Vec<Test> {
         filters::that_cannot_be
         marks::reach_the_manifest
         top::files_processes_and_totals
+        top::on_a_terminal
         top::refusals
         private::no_name_reaches_the_disk
         private::whatever_a_call_is_given

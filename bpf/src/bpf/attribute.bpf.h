@@ -390,8 +390,8 @@ static long column_step(__u32 i, void *context)
 
 /*
  * Part of a stripe with parity: the bio that holds what goes to this place, among those the stripe was made of
- * (fs/btrfs/raid56.c, index_one_bio). None: parity, or what was read to make it. A global function, which takes no
- * kernel pointers: the bio's address is in `peek`.
+ * (fs/btrfs/raid56.c, index_one_bio). None: parity, or data that is read to make it; the place tells. A global
+ * function, which takes no kernel pointers: the bio's address is in `peek`.
  */
 __noinline int by_stripe(struct rec_bio *b)
 {
@@ -413,6 +413,10 @@ __noinline int by_stripe(struct rec_bio *b)
 	column.physical = (peek(bio, bi_iter.bi_sector) - peek(peek(bio, bi_bdev), bd_start_sect)) << 9;
 	column.columns = BPF_CORE_READ(rbio, nr_data);
 	bpf_loop(MAX_STRIPES, column_step, &column, 0);
+	if (column.columns && column.columns <= MAX_STRIPES) {
+		b->peek[0] = column.logical ? STRIPE_DATA : STRIPE_PARITY;
+		b->flags |= BIOF_PEEK;
+	}
 	if (!column.logical)
 		return 0;
 	stripe.logical = column.logical;
@@ -420,6 +424,7 @@ __noinline int by_stripe(struct rec_bio *b)
 	bpf_loop(MAX_STRIPE_BIOS, stripe_step, &stripe, 0);
 	if (!stripe.found)
 		return 0;
+	b->flags &= ~BIOF_PEEK;
 	by_btrfs(b, stripe.at);
 	if (b->how)
 		b->file_offset_bytes += stripe.inside;

@@ -64,6 +64,7 @@ struct wire_types {
 	struct rec_uring_paths uring_paths;
 	struct rec_uring_ring uring_ring;
 	enum fault_what fault_what;
+	enum stripe_place stripe_place;
 	struct rec_fault fault;
 	enum cache_event cache_event;
 	struct rec_cache cache;

@@ -329,6 +329,12 @@ enum end_io {
 	END_DIRECT_F2FS = 17, /* iomap direct I/O by way of f2fs's statistics */
 };
 
+/* What lies where part of a stripe with parity goes: the first byte of peek, with BIOF_PEEK and no `how`. */
+enum stripe_place {
+	STRIPE_DATA = 1, /* data, and none of what the stripe was written with */
+	STRIPE_PARITY = 2,
+};
+
 enum bio_flags {
 	BIOF_SPLIT = 1, /* part of a bio that was too large for the device */
 	BIOF_MERGED = 2, /* joined a request that was there */
