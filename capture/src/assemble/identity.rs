@@ -48,6 +48,17 @@ impl Assembler {
         }
     }
 
+    /// The file, which is a regular one that may never be opened, on this file system.
+    pub(crate) fn file_met(&mut self, id: file_id, sb_dev: u32) -> KnownFile {
+        let mut known = self.file_of(id);
+        if !known.described && !known.regular && sb_dev != 0 {
+            (known.regular, known.sb_dev) = (true, i64::from(sb_dev));
+            self.touched.insert(known.sb_dev);
+            self.remember(id.into(), known);
+        }
+        known
+    }
+
     pub(super) fn file(&mut self, rec: &rec_file, path: &[u8], fs_path: &[u8]) -> Result<()> {
         let known = if rec.more.renewed != 0 { self.made(rec.file, rec.hdr.end_ns)? } else { self.file_of(rec.file) };
         if known.described {

@@ -1,0 +1,227 @@
+//! Operations: the record of a call to its row, and a row to the writer.
+
+use std::ops::Range;
+
+use ioreel_bpf::types::{call_kind, op_flags, rec_op, rec_passed};
+use ioreel_traces::{Result, rows::Op};
+
+use super::{Assembler, Known, ofds::Description};
+use crate::{
+    calls::{Call, Raw},
+    wire::Tail,
+};
+
+impl Assembler {
+    pub(crate) fn op(&mut self, rec: &rec_op, tail: Option<&Tail<'_>>, in_flight: bool) -> Result<()> {
+        let flags = u32::from(rec.flags);
+        let has = |bit: op_flags| flags & bit.0 != 0;
+        let table = &self.calls[usize::from(has(op_flags::OPF_COMPAT))];
+        let Some(Known { call, name, fix }) = table.get(usize::from(rec.nr)).and_then(Clone::clone) else {
+            self.counts.strange += 1;
+            return Ok(());
+        };
+        let (pid, tid) = self.tasks.get(&rec.task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid));
+        let busy = has(op_flags::OPF_MAP_BUSY);
+        let mapped = if busy { self.mappings.find(pid, rec.args[0] as i64) } else { None };
+        if busy && mapped.is_none() {
+            self.counts.unplaced += 1;
+            return Ok(());
+        }
+        let fixed = tail.map(|t| &t.fixed);
+        let mut raw = Raw {
+            args: rec.args.map(|a| a as i64),
+            extra: fixed.map_or([0; 4], |f| f.extra.map(|e| e as i64)),
+            ret: if in_flight { -1 } else { rec.ret },
+            flags: if tail.is_some() || call.desc.user_kind == 0 {
+                rec.flags
+            } else {
+                rec.flags | op_flags::OPF_USER_FAULT.0 as u16
+            },
+            pos: (rec.pos_before, rec.pos_after),
+            pos2: fixed.map_or((0, 0), |f| (f.pos2_before, f.pos2_after)),
+            moved: &[],
+            moved2: &[],
+            name: tail.map_or(&[], |t| t.name),
+            input: tail.map_or(&[], |t| t.input),
+            output: tail.map_or(&[], |t| t.output),
+        };
+        fix(&mut raw);
+        let arg = |which: u8| (which != 0).then(|| raw.args[usize::from(which) - 1]);
+        let start_ns = self.since(rec.hdr.end_ns) - rec.dur_ns as i64;
+        let mut op = Op {
+            op_id: -1,
+            start_ns,
+            dur_ns: rec.dur_ns as i64,
+            cpu: i32::from(rec.hdr.cpu),
+            task_id: i64::from(rec.task_id),
+            pid,
+            tid,
+            op: name,
+            source: self.syscall.clone(),
+            state: match (in_flight, has(op_flags::OPF_MIDWAY)) {
+                (true, _) => self.in_flight.clone(),
+                (false, true) => self.midway.clone(),
+                (false, false) => self.complete.clone(),
+            },
+            fd: arg(call.desc.fd).map(|a| a as i32),
+            fd2: arg(call.desc.fd2).map(|a| a as i32),
+            dirfd: arg(call.desc.dirfd).map(|a| a as i32),
+            dirfd2: arg(call.desc.dirfd2).map(|a| a as i32),
+            ret: (!in_flight).then_some(raw.ret),
+            ..Op::default()
+        };
+        if let Some(t) = tail {
+            let path = |this: &mut Self, which: u8, fault: op_flags, bytes: &[u8]| {
+                (arg(which).is_some_and(|a| a != 0) && !has(fault)).then(|| this.paths.get(bytes))
+            };
+            op.path = path(self, call.desc.path, op_flags::OPF_PATH_FAULT, t.path);
+            op.path2 = path(self, call.desc.path2, op_flags::OPF_PATH2_FAULT, t.path2);
+        }
+        let moved = self.ofds.get(&rec.ofd).filter(|d| d.file == rec.file.into());
+        let moved2 = fixed.and_then(|f| self.ofds.get(&f.ofd2).filter(|d| d.file == f.file2.into()));
+        fn ranges(d: Option<&Description>) -> &[Range<i64>] {
+            d.map_or(&[], |d| &d.moved)
+        }
+        (call.fill)(&Raw { moved: ranges(moved), moved2: ranges(moved2), ..raw }, &mut op);
+
+        let kind = u32::from(call.desc.kind);
+        if kind == call_kind::CALL_URING.0 || kind == call_kind::CALL_URING_SETUP.0 {
+            self.uring_call(&mut op, rec.task_id, rec.pos_before as u64, rec.hdr.end_ns);
+        }
+
+        let mut file_systems = [0; 2];
+        let mut known = 0;
+        if has(op_flags::OPF_FILE) || has(op_flags::OPF_DIR) || busy {
+            let file = if has(op_flags::OPF_CREATED) {
+                self.made(rec.file, rec.hdr.end_ns)?
+            } else {
+                self.file_of(mapped.unwrap_or(rec.file))
+            };
+            op.file = Some(file.id);
+            if !file.seekable {
+                op.offset_bytes = None;
+            }
+            if has(op_flags::OPF_FILE) && rec.ofd != 0 && call.desc.kind != call_kind::CALL_VMA.0 as u8 {
+                let opened = opens(call) || kind == call_kind::CALL_URING_SETUP.0;
+                op.ofd = Some(if opened { self.new_ofd(rec.ofd, rec.file) } else { self.ofd_of(rec.ofd, rec.file) });
+            }
+            file_systems[known] = file.sb_dev;
+            known += 1;
+        }
+        if let Some(f) = fixed.filter(|_| has(op_flags::OPF_FILE2) || has(op_flags::OPF_DIR2)) {
+            let file = self.file_of(f.file2);
+            op.file2 = Some(file.id);
+            if !file.seekable {
+                op.offset2_bytes = None;
+            }
+            if has(op_flags::OPF_FILE2) {
+                op.ofd2 = Some(self.ofd_of(f.ofd2, f.file2));
+            }
+            file_systems[known] = file.sb_dev;
+            known += 1;
+        }
+        if raw.ret >= 0 && !in_flight {
+            if kind == call_kind::CALL_MMAP.0 && has(op_flags::OPF_FILE) {
+                self.mappings.map(pid, raw.ret, raw.args[1], rec.file);
+            } else if kind == call_kind::CALL_VMA.0 && op.op == "munmap" {
+                self.mappings.unmap(pid, raw.args[0], raw.args[1]);
+            } else if kind == call_kind::CALL_VMA.0 && op.op == "mremap" {
+                self.mappings.unmap(pid, raw.args[0], raw.args[1]);
+                self.mappings.map(pid, raw.ret, raw.args[2], mapped.unwrap_or(rec.file));
+            }
+        }
+        if raw.ret >= 0 {
+            // An open changes something when it creates or truncates.
+            let open = opens(call);
+            let modifies = call.modifies
+                && (!open || op.aux == Some(1) || op.flags.is_some_and(|f| f as i32 & libc::O_TRUNC != 0));
+            self.changed.note(&op, modifies, &file_systems[..known]);
+        }
+        if op.ofd.is_some()
+            && let Some(d) = self.ofds.get_mut(&rec.ofd)
+        {
+            d.note(&op, raw.pos);
+        }
+        if !self.start.is_settled() {
+            self.note_start(rec, &op, call, &raw, has(op_flags::OPF_MIDWAY))?;
+        }
+        // What waits for a pipe, a socket or a terminal waits for somebody, not for a file system.
+        self.slow_seen |=
+            op.dur_ns >= self.slow_ns && (op.path.is_some() || op.file.is_some() && self.file_of(rec.file).seekable);
+        self.waits_of(&op, rec.task_id, in_flight)?;
+        if call.name.starts_with("io_") && !call.name.starts_with("io_uring") {
+            self.aio_call(&raw, &mut op)?;
+        }
+        let other = has(op_flags::OPF_OTHER_THREAD);
+        let content = has(op_flags::OPF_CONTENT).then(|| (rec.task_id, rec.hdr.end_ns - rec.dur_ns));
+        self.write_with_content(op, content, other, has(op_flags::OPF_IO))
+    }
+
+    /// Writes an operation, unless it is left out; whether it was written. `other`: by a thread that was not asked for;
+    /// `io`: bios were queued during it.
+    pub(crate) fn write(&mut self, op: Op, other: bool, io: bool) -> Result<bool> {
+        self.task_met(op.task_id as u32, (op.start_ns + self.t0_ns) as u64);
+        self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
+        if let Some(below) = self.below.of(&op) {
+            return self.write_tree(op, below, other, io);
+        }
+        let Some(sieve) = &mut self.sieve else {
+            self.counts.ops += 1;
+            self.without_content(&op);
+            return if io { self.writer.push_op_with_io(op) } else { self.writer.ops.push(op) }.map(|()| true);
+        };
+        let mut rows = sieve.take(op, other);
+        self.counts.ops += rows.len() as i64;
+        rows.iter().for_each(|row| self.without_content(row));
+        // The operation itself is the last.
+        let own = rows.pop();
+        rows.into_iter().try_for_each(|row| self.writer.ops.push(row))?;
+        match own {
+            Some(op) if io => self.writer.push_op_with_io(op).map(|()| true),
+            Some(op) => self.writer.ops.push(op).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// A row of another source than the calls.
+    pub(crate) fn push(&mut self, op: Op) -> Result<()> {
+        self.write(op, false, false).map(drop)
+    }
+
+    /// A row with what all rows of a task have.
+    pub(crate) fn row_of(&self, task_id: u32, cpu: u16, op: &str, source: &str) -> Op {
+        let (pid, tid) = self.tasks.get(&task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid));
+        Op {
+            op_id: -1,
+            cpu: i32::from(cpu),
+            task_id: i64::from(task_id),
+            pid,
+            tid,
+            op: op.into(),
+            source: source.into(),
+            state: self.complete.clone(),
+            ..Op::default()
+        }
+    }
+
+    /// A descriptor that a message brought: like an open, but of a description that may be known.
+    pub(super) fn passed(&mut self, rec: &rec_passed) -> Result<()> {
+        let mut op = self.row_of(rec.task_id, rec.hdr.cpu, "scm_rights", "scm");
+        op.start_ns = self.since(rec.hdr.end_ns) - rec.dur_ns as i64;
+        op.dur_ns = rec.dur_ns as i64;
+        op.fd = Some(rec.socket);
+        op.ret = Some(rec.fd.into());
+        op.flags = Some(if rec.cloexec != 0 { libc::O_CLOEXEC.into() } else { 0 });
+        if u32::from(rec.flags) & op_flags::OPF_FILE.0 != 0 {
+            op.file = Some(self.file_of(rec.file).id);
+            op.ofd = Some(self.ofd_of(rec.ofd, rec.file));
+        }
+        self.push(op)
+    }
+}
+
+/// Whether the result is a new open file description.
+fn opens(call: &Call) -> bool {
+    let kind = u32::from(call.desc.kind);
+    kind == call_kind::CALL_OPEN.0 || kind == call_kind::CALL_HANDLE_OPEN.0
+}
