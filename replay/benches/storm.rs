@@ -1,7 +1,7 @@
 //! What replaying costs per operation, on tmpfs: a storm of create, close, stat and unlink, a file read from begin to end in
 //! large pieces, and one read here and there in small ones, issued by a plain loop and by a replay at full pace, by turns. Prints
 //! one line for each and number of threads.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a benchmark stops at the first surprise")]
 
 use std::{
     ffi::CString,
