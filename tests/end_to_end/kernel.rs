@@ -227,7 +227,29 @@ pub(crate) fn the_nfs_server(fs: Fs) {
                 && o.op.contains("write"))
         );
     }
+    reads_cause_bios(&reel, &server, mount.device_number().unwrap());
     drop(nfs);
+}
+
+/// What the server's threads have a device read for a file is caused by their reading of it.
+fn reads_cause_bios(reel: &Reel, server: &[Op], dev: i64) {
+    let tasks: HashMap<i64, Task> = reel.read::<Task>().unwrap().into_iter().map(|t| (t.task_id, t)).collect();
+    let mut caused = 0;
+    for bio in reel.read::<rows::Bio>().unwrap() {
+        let Some(op) = server.iter().find(|o| Some(o.op_id) == bio.cause) else {
+            let data = bio.op == "read" && bio.class == "data" && bio.dev == dev;
+            assert!(!data || !bio.comm.starts_with("nfsd"), "{bio:?}");
+            continue;
+        };
+        assert_eq!(Some(op.task_id), bio.task_id, "{op:?} {bio:?}");
+        assert!(tasks[&op.task_id].comm.starts_with("nfsd"));
+        assert!((op.start_ns..=op.start_ns + op.dur_ns).contains(&bio.queue_ns), "{op:?} {bio:?}");
+        if bio.op == "read" && bio.class == "data" {
+            assert_eq!((op.op.as_ref(), op.file), ("vfs_read", bio.file), "{op:?} {bio:?}");
+            caused += 1;
+        }
+    }
+    assert!(caused > 0, "no bio was caused by a read of the server's");
 }
 
 fn places(seed: u64) -> Vec<(i64, i64)> {

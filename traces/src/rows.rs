@@ -194,7 +194,7 @@ table! {
         /// Bits of [`block_flags`].
         flags: i32 as Dict,
         /// Thread that queued it, key into `tasks`; for what a worker of io_uring queues, the one that submitted the
-        /// request; null when it is no recorded one (kernel threads).
+        /// request; null when it is no recorded one (kernel threads, unless they were at a file of theirs).
         task_id: Option<i64> as Dict,
         /// Name of that thread.
         comm: Text as Dict,
@@ -208,7 +208,7 @@ table! {
         /// How sure `file` and `class` are, in percent.
         confidence: i32 as Dict,
         /// Operation that caused it, where that is known: the request to io_uring that it was queued for, the call its
-        /// thread was in, or the touch of a mapped page that was not there.
+        /// thread was in, the touch of a mapped page that was not there, or what a thread of the kernel's did to a file.
         cause: Option<i64> as Ids,
         /// Device it was queued on first when that is not `dev`: a partition, or a mapped or striped device above.
         orig_dev: Option<i64> as Dict,

@@ -6,8 +6,9 @@
 #ifndef IOREEL_BLOCK_H
 #define IOREEL_BLOCK_H
 
-/* In cache.bpf.h. */
+/* In cache.bpf.h and vfs.bpf.h. */
 static __noinline void cache_writeback(const struct rec_bio *b);
+static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task);
 
 /* The disk asked for last: devices are never taken off the list, so this needs no second look. */
 __u32 last_device = 0;
@@ -153,6 +154,8 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	attribute(bio, b, st);
 	if (st && !st->in_call)
 		set_fault_cause(b, task);
+	if (vfs_kernel && !b->task_id && (task->flags & PF_KTHREAD))
+		set_vfs_cause(b, task);
 	if ((__u32)task->tgid == self_tgid)
 		b->hide = HIDE_OWN;
 	if (cache_wanted && !b->hide)

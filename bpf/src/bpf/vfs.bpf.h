@@ -34,6 +34,18 @@ struct {
 	__type(value, struct vfs_state);
 } vfs_states SEC(".maps");
 
+/* A bio queued by a thread of the kernel's while it is at a file: the whole of what it does there is the cause. */
+static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task)
+{
+	struct vfs_state *vs = bpf_task_storage_get(&vfs_states, task, 0, 0);
+
+	if (!vs || !vs->depth)
+		return;
+	vs->frames[0].flags |= VFSF_IO;
+	b->task_id = vs->task_id;
+	b->cause_ns = vs->frames[0].start_ns;
+}
+
 static __always_inline bool vfs_writes(__u32 fn)
 {
 	return fn == VFS_ITER_WRITE || fn == VFS_IOCB_WRITE || fn == VFS_KERNEL_WRITE;
