@@ -33,13 +33,18 @@ pub(crate) fn ioreel<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S
     command
 }
 
-/// `ioreel record -o REEL` with these options, `--` and the command.
+/// `ioreel record -o REEL` with these options, `--` and the command, in an empty folder: the tree that it begins in is in the
+/// reel, and that of a checkout may hold gigabytes of build output.
 pub(crate) fn record(reel: &Path, options: &[&str], command: &[&str]) -> Command {
+    let empty = std::env::temp_dir().join("ioreel-tests-begin-here");
+    std::fs::create_dir_all(&empty).unwrap();
     let mut words = vec!["record", "-o", text(reel)];
     words.extend(options);
     words.push("--");
     words.extend(command);
-    ioreel(words)
+    let mut command = ioreel(words);
+    command.current_dir(empty);
+    command
 }
 
 /// Runs to the end with output captured; panics at the deadline.
