@@ -37,7 +37,7 @@ pub(crate) fn ioreel<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S
 /// reel, and that of a checkout may hold gigabytes of build output.
 pub(crate) fn record(reel: &Path, options: &[&str], command: &[&str]) -> Command {
     let empty = std::env::temp_dir().join("ioreel-tests-begin-here");
-    std::fs::create_dir_all(&empty).unwrap();
+    fs::create_dir_all(&empty).unwrap();
     let mut words = vec!["record", "-o", text(reel)];
     words.extend(options);
     words.push("--");
