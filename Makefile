@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-package lint package demo bench bench-corpus fuzz samples install
+.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-package lint check-arm64 package demo bench bench-corpus fuzz samples install
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -41,6 +41,10 @@ test-corpus: ## records tar, git, PostgreSQL and others, replays each on ext4, x
 lint: ## rustfmt, clippy and clang-format, warnings as errors
 	@scripts/setup test
 	@scripts/lint
+
+check-arm64: ## the recorder compiles for arm64, with the Rust standard library for it from rustup
+	@scripts/setup arm64
+	@scripts/check-arm64
 
 demo: ## records a real job, replays it on xfs and btrfs, draws all three (root; else from a sample reel)
 	@scripts/demo
