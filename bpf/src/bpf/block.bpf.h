@@ -203,6 +203,18 @@ int ATOMIC_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
 	return 0;
 }
 
+/* What is left of a bio once `len` bytes of it go on alone. */
+static __always_inline void cut_front(struct rec_bio *from, __u32 len)
+{
+	from->flags |= BIOF_SPLIT;
+	from->sector += len >> 9;
+	from->len_bytes -= len;
+	if (from->orig_dev)
+		from->orig_sector += len >> 9;
+	if (from->file_offset_bytes >= 0)
+		from->file_offset_bytes += len;
+}
+
 /* The front part of a split bio goes on alone, as a clone whose end reports to the original. */
 SEC("tp_btf/block_split")
 int ATOMIC_PROG(bio_split, struct bio *front, unsigned int sector)
@@ -210,7 +222,7 @@ int ATOMIC_PROG(bio_split, struct bio *front, unsigned int sector)
 	const void *parent = front->bi_private;
 	struct rec_bio *from, *b;
 	struct bio_slot *s;
-	__u32 len;
+	__u64 missed;
 
 	if (!block_active)
 		return 0;
@@ -223,18 +235,21 @@ int ATOMIC_PROG(bio_split, struct bio *front, unsigned int sector)
 	b = &s->rec;
 	if (b->queue_ns)
 		end_unseen(b);
+	/* Not every split calls its tracepoint on every kernel: the parts before went on untold, and end so. */
+	missed = (front->bi_iter.bi_sector - from->sector) << 9;
+	if (missed && missed < from->len_bytes && from->dev == disk_dev(front->bi_bdev->bd_disk)) {
+		*b = *from;
+		b->len_bytes = missed;
+		b->flags |= BIOF_SPLIT;
+		cut_front(from, missed);
+		end_unseen(b);
+	}
 	*b = *from;
-	len = front->bi_iter.bi_size;
-	b->len_bytes = len;
+	b->len_bytes = front->bi_iter.bi_size;
 	b->sector = front->bi_iter.bi_sector;
 	b->flags |= BIOF_SPLIT;
-	from->flags |= BIOF_SPLIT;
-	from->sector = b->sector + (len >> 9);
-	from->len_bytes -= len;
-	if (from->orig_dev)
-		from->orig_sector += len >> 9;
-	if (from->file_offset_bytes >= 0)
-		from->file_offset_bytes += len;
+	cut_front(from, b->len_bytes);
+	from->sector = b->sector + (b->len_bytes >> 9);
 	return 0;
 }
 
