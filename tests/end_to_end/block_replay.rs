@@ -89,8 +89,10 @@ pub(crate) fn what_is_in_use_is_left_alone() {
     };
     let why = one_line(&mut words(&["--allow-writes"]), 1);
     assert!(why.contains("in use") && why.contains("unmount"), "{why}");
-    let why = one_line(&mut words(&[]), 1);
-    assert!(why.contains("--allow-writes"), "{why}");
+    // Another test may have emptied the page cache: then there are reads, and they alone are done.
+    let out = run(&mut words(&[]));
+    let told = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    assert!(matches!(out.status.code(), Some(0 | 1)) && told.contains("--allow-writes"), "{told}");
     let disk = Device::looped(SIZE_BYTES);
     let before = succeed(Command::new("sha256sum").arg(disk.path())).stdout;
     let out = run(&mut ioreel([
