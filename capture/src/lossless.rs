@@ -140,8 +140,8 @@ pub(crate) fn sees_all_processes() -> bool {
     host::own_pid_namespace() == 0
 }
 
-/// How long the guardian looks for stopped processes after the recorder's death. The probes, which are detached some
-/// seconds later at worst, stop nobody once it has begun: one may be in the middle of it.
+/// How long the guardian looks for stopped processes after the recorder's death. Probes that are still attached stop
+/// nobody once it has begun, but for one that is in the middle of it.
 const VIGIL: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
