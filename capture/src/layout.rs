@@ -8,6 +8,9 @@ use std::{
     fs::{File, OpenOptions},
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use rustc_hash::FxHashMap;
@@ -87,7 +90,7 @@ impl Layout {
 pub(crate) struct Layouts {
     known: FxHashMap<i64, Known>,
     /// Devices (`dev_t`) whose content could not be read, with the reason.
-    pub(crate) unreadable: Vec<(i64, String)>,
+    pub(crate) unreadable: Vec<(i64, io::Error)>,
 }
 
 #[derive(Debug)]
@@ -115,39 +118,58 @@ impl Layouts {
         if host::swap_devices().contains(&dev) {
             return Known { layout: Layout::Swap, mounted };
         }
-        let layout = self.sniff(dev, mount.is_some_and(|m| m.fstype.starts_with("ext"))).unwrap_or_else(|e| {
-            self.unreadable.push((dev, e.to_string()));
-            Layout::Unknown
+        let ext = mount.is_some_and(|m| m.fstype.starts_with("ext"));
+        let (layout, journal) = in_time(move || sniff(dev, ext)).unwrap_or_else(|e| {
+            self.unreadable.push((dev, e));
+            (Layout::Unknown, None)
         });
+        if let Some(journal) = journal {
+            self.known.insert(journal, Known { layout: Layout::Journal, mounted: false });
+        }
         Known { layout, mounted }
     }
+}
 
-    /// `ext`: it is known to be of the ext family, whose metadata lies in the device's page cache anyway.
-    fn sniff(&mut self, dev: i64, ext: bool) -> io::Result<Layout> {
-        let path = host::device_node(dev).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        if !ext && let Ok(Some(layout)) = xfs::read(&mut |at, len| read_direct(&path, at, len)) {
-            return Ok(Layout::Xfs(layout));
-        }
-        let file = File::open(&path)?;
-        let mut read = |at: u64, len: usize| {
-            let mut bytes = vec![0; len];
-            file.read_exact_at(&mut bytes, at).map(|()| bytes)
-        };
-        if let Some(found) = ext4::read(&mut read)? {
-            if let ext4::Found::FileSystem(layout) = &found
-                && let Some(journal) = layout.journal_dev
-            {
-                self.known.insert(journal, Known { layout: Layout::Journal, mounted: false });
-            }
-            return Ok(match found {
-                ext4::Found::FileSystem(layout) => Layout::Ext4(layout),
-                ext4::Found::Journal => Layout::Journal,
-            });
-        }
-        const BTRFS_MAGIC: &[u8] = b"_BHRfS_M";
-        let btrfs = read(0x1_0040, BTRFS_MAGIC.len()).is_ok_and(|bytes| bytes == BTRFS_MAGIC);
-        Ok(if btrfs { Layout::Btrfs } else { Layout::Unknown })
+/// How long a device may take to answer. A disk that hangs must not keep the recorder from what all others do.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What `read` gives, if it does so in time; it is left alone otherwise.
+fn in_time<T: Send + 'static>(read: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    let (tell, told) = mpsc::sync_channel(1);
+    thread::Builder::new().name("layout".into()).spawn(move || {
+        // Nobody listens any more: it came too late.
+        let _ = tell.send(read());
+    })?;
+    told.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let why = format!("it did not answer within {} s", PATIENCE.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    })
+}
+
+/// The layout of a device, and the device with its journal where that is another. `ext`: it is known to be of the ext
+/// family, whose metadata lies in the device's page cache anyway.
+fn sniff(dev: i64, ext: bool) -> io::Result<(Layout, Option<i64>)> {
+    let path = host::device_node(dev).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    if !ext && let Ok(Some(layout)) = xfs::read(&mut |at, len| read_direct(&path, at, len)) {
+        return Ok((Layout::Xfs(layout), None));
     }
+    let file = File::open(&path)?;
+    let mut read = |at: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, at).map(|()| bytes)
+    };
+    if let Some(found) = ext4::read(&mut read)? {
+        return Ok(match found {
+            ext4::Found::FileSystem(layout) => {
+                let journal = layout.journal_dev;
+                (Layout::Ext4(layout), journal)
+            }
+            ext4::Found::Journal => (Layout::Journal, None),
+        });
+    }
+    const BTRFS_MAGIC: &[u8] = b"_BHRfS_M";
+    let btrfs = read(0x1_0040, BTRFS_MAGIC.len()).is_ok_and(|bytes| bytes == BTRFS_MAGIC);
+    Ok((if btrfs { Layout::Btrfs } else { Layout::Unknown }, None))
 }
 
 /// The device that holds the journal of the ext4 on this device, if it is elsewhere.

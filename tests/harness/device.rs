@@ -52,8 +52,12 @@ pub(crate) const PARTITION_SECTOR: i64 = 409_600;
 impl Device {
     /// A loop device of this size.
     pub(crate) fn looped(bytes: u64) -> Self {
-        let dir = temp_dir();
-        let image = dir.path().join("image");
+        Self::looped_in(temp_dir().path(), bytes)
+    }
+
+    /// The same over a file in this folder.
+    pub(crate) fn looped_in(dir: &Path, bytes: u64) -> Self {
+        let image = dir.join("image");
         File::create(&image).unwrap().set_len(bytes).unwrap();
         let found = succeed(Command::new("losetup").args(["--find", "--show", "--direct-io=on", text(&image)]));
         Self::Loop(PathBuf::from(String::from_utf8(found.stdout).unwrap().trim()))

@@ -80,8 +80,12 @@ pub(super) fn close(
     manifest.probes = session.probes();
     manifest.warnings.extend(session.warnings.iter().cloned());
     for (dev, why) in &assembler.blocks.layouts.unreadable {
+        let remedy = match why.kind() {
+            std::io::ErrorKind::TimedOut => "record again when it does",
+            _ => "run as root or in group disk",
+        };
         manifest.warnings.push(format!(
-            "{} cannot be read ({why}): journal, tables and bitmaps there are told apart less well; run as root or in group disk",
+            "{} cannot be read ({why}): journal, tables and bitmaps there are told apart less well; {remedy}",
             host::device(*dev).name
         ));
     }
