@@ -17,6 +17,8 @@ enum Key {
     Name(NodeId),
     Position(u32),
     Size(i64),
+    /// A number in a descriptor table: 1 once it is given out, 0 once it is closed.
+    Number(usize, i32),
 }
 
 /// What a result says of the value before.
@@ -52,6 +54,7 @@ impl Planner {
             Key::Name(node) => self.names.exists(node).map(i64::from),
             Key::Position(ofd) => self.procs.ofds[ofd as usize].pos,
             Key::Size(file) => self.sizes.size(file),
+            Key::Number(..) => None,
         }
     }
 
@@ -59,6 +62,10 @@ impl Planner {
     pub(crate) fn touches(&mut self, r: &Rec) -> Vec<Touch> {
         let v = self.view(r);
         let mut out = Vec::new();
+        if let Some((fd, becomes)) = number(r) {
+            let key = Key::Number(self.procs.of(r.task as usize).table, fd);
+            out.push(Touch { key, needs: Needs::Anything, becomes: Some(becomes) });
+        }
         // A name that is not there yet may be what another call in flight makes.
         if v.skip.is_some_and(|why| why != Skip::OutOfSight) {
             return out;
@@ -135,6 +142,13 @@ impl Planner {
     pub(crate) fn order_of(&mut self, theirs: &[Touch], mine: &[Touch]) -> Known {
         let (mut first, mut second, mut related) = (false, false, false);
         for t in theirs {
+            if matches!(t.key, Key::Number(..)) {
+                // A number is free before it is given out again, and nobody closes what he has not been given yet.
+                let other = mine.iter().find(|m| m.key == t.key && m.becomes != t.becomes);
+                first |= other.is_some() && t.becomes == Some(0);
+                second |= other.is_some() && t.becomes == Some(1);
+                continue;
+            }
             let now = self.value(t.key);
             if now.is_some_and(|v| !t.needs.fits(v)) {
                 return Known::Second;
@@ -170,6 +184,18 @@ pub(crate) enum Known {
     Unknown,
     /// They have nothing to do with each other.
     Unrelated,
+}
+
+/// The descriptor that a call was given or has closed, and what becomes of its number.
+fn number(r: &Rec) -> Option<(i32, i64)> {
+    match r.call {
+        _ if r.ret < 0 => None,
+        Call::Close => Some((r.fd, 0)),
+        // A descriptor that replaces another needs no free number.
+        Call::Dup2 | Call::Dup3 => None,
+        c if c.opens() || c.duplicates() => Some((r.ret as i32, 1)),
+        _ => None,
+    }
 }
 
 fn makes(r: &Rec) -> Needs {

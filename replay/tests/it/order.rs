@@ -56,6 +56,27 @@ fn overlapping_calls_are_ordered_by_their_results() {
 }
 
 #[test]
+fn a_number_is_free_before_it_is_given_out_again() {
+    for dup in [false, true] {
+        let mut d = Draft::new();
+        d.fork(1, 2, THREAD);
+        d.create(1, "old", 1, 3);
+        d.create(2, "new", 2, 4);
+        // Entered first and returned last, but the other was given its number meanwhile.
+        let t = d.now();
+        let o = d.fd(1, "close", 3, 0);
+        (o.start_ns, o.dur_ns) = (t, 100_000);
+        let o = if dup { d.fd(2, "dup", 4, 3) } else { d.open(2, "new", libc::O_WRONLY, 2, 3) };
+        (o.start_ns, o.dur_ns) = (t + 10_000, 1_000);
+        d.pause(200_000);
+        d.io(2, "write", 3, 0, 2850, 2850);
+        d.fd(2, "close", 3, 0);
+        let target = replay_same(d);
+        assert_eq!(std::fs::metadata(target.path().join("t/w/new")).unwrap().len(), 2850);
+    }
+}
+
+#[test]
 fn what_is_seen_of_a_call_in_flight_had_happened() {
     let mut d = Draft::new();
     d.fork(1, 2, THREAD);
