@@ -163,7 +163,9 @@ const PAGES: usize = 6_000;
 /// Records [`WAITER`]; its reader is this process, which is not recorded.
 fn overload(reel: &Path, pipe: &Path, rounds: usize, options: &[&str]) -> std::process::Output {
     succeed(std::process::Command::new("mkfifo").arg(pipe));
-    let options = [&["--waits", "--ring-mib", "2", "--settle", "none", "--no-snapshot"], options].concat();
+    // What the interpreter does at its start could be more than so small a ring holds.
+    let usual = ["--waits", "--ring-mib", "2", "--settle", "none", "--no-snapshot", "--op", "write"];
+    let options = [&usual, options].concat();
     let (rounds, pages) = (rounds.to_string(), PAGES.to_string());
     let command = ["python3", "-c", WAITER, text(pipe), &rounds, &pages];
     let child = record(reel, &options, &command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
