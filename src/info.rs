@@ -221,6 +221,9 @@ fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
             ),
         );
     }
+    if let Some(call_ns) = c.call_ns {
+        fact("", &format!("each call of the program delayed by {}, before and after it", duration(call_ns)));
+    }
     if c.waited_ns > 0 {
         fact("", &format!("events waited for {} to keep to the CPU budget", duration(c.waited_ns)));
     }

@@ -207,7 +207,11 @@ pub(crate) fn places(manifest: &mut Manifest, assembler: &Assembler, mounts: &[M
 }
 
 /// The recorder's own use of the machine.
-pub(crate) fn own_cost(cost: &mut Cost) {
+pub(crate) fn own_cost(cost: &mut Cost, ledgers: &[cpu_ledger]) {
+    // Known since the probes were attached.
+    let aside_ns = cost.call_ns.take().unwrap_or(0);
+    let of_cpus = |what: fn(&cpu_ledger) -> u64| ledgers.iter().map(what).sum::<u64>() as i64;
+    cost.call_ns = of_cpus(|l| l.own_ns).checked_div(of_cpus(|l| l.own_calls)).map(|ns| ns + aside_ns);
     // SAFETY: a zeroed rusage is valid and getrusage fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -335,7 +335,7 @@ impl Worker {
         let losses = holes.flat_map(|(stream, holes)| holes.clone().losses((stream / STREAMS) as i32, t0_ns));
         // Numbers that were only late by then come yet, or are lost after it.
         manifest.losses = losses.filter(|l| l.to_ns + t0_ns < at_ns - SETTLED_NS).collect();
-        ledger::own_cost(&mut manifest.cost);
+        ledger::own_cost(&mut manifest.cost, &ledgers);
         let done = self.assembler.copy_to(&path, &manifest);
         // Whoever asked may have gone.
         let _ = reply.send(done);

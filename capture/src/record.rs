@@ -4,6 +4,7 @@ mod budget;
 mod closing;
 mod config;
 mod copies;
+mod cost;
 mod follow;
 mod limits;
 mod setup;
@@ -128,7 +129,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         filter: filter.clone(),
     };
     let mut storage = Storage::default();
+    let untouched_ns = cost::call_ns();
     let mut session = Session::load(&plan, &mut storage)?;
+    // What each call of everybody pays, recorded or not.
+    manifest.cost.call_ns = Some((cost::call_ns() - untouched_ns).max(0));
     // While this process has one thread.
     let guardian = session.stops.as_ref().map(Guardian::start).transpose()?;
     let names = config.anonymize.as_ref().map(|key| Arc::new(Mutex::new(Anonymizer::reversible(key))));

@@ -199,7 +199,7 @@ fn run_chunk<E: Engine>(
                     engine.done(chunk, &step.act, ret);
                     let cpu = engine.cpu();
                     outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
-                    let made_up_ns = pace.owed_ns(step, due_ns, start_ns);
+                    let made_up_ns = pace.owed_ns(step, due_ns, start_ns) + plan.recorder.call_ns(pace);
                     *base = Base { recorded_ns: r.end_ns, now_ns: end_ns - made_up_ns, lag_ns: base.lag_ns };
                 }
             }

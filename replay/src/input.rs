@@ -13,6 +13,7 @@ use crate::{
     cache::Residence,
     feed::{Feed, FileFeed, Waiting},
     names::Kind,
+    pace::Recorder,
     via::{Phase, Via, is_about_rings},
 };
 
@@ -178,6 +179,8 @@ pub struct Input {
     pub tree: Vec<rows::Tree>,
     /// What the page cache held is to be found out.
     pub residence: Option<Residence>,
+    /// What recording cost the program.
+    pub recorder: Recorder,
     /// The texts of the operations at hand.
     pub texts: Texts,
     /// Index in `tasks` by task id.
@@ -235,6 +238,7 @@ impl Input {
             tree: reel.rows::<rows::Tree>().collect::<Result<_, _>>()?,
             residence: None,
             texts: Texts::default(),
+            recorder: Recorder::of(&reel.manifest.cost),
             recs: Vec::new(),
             free: Vec::new(),
             waiting: Waiting::default(),

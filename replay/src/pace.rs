@@ -1,5 +1,7 @@
 //! When a step is due.
 
+use ioreel_traces::manifest::Cost;
+
 use crate::plan::Step;
 
 /// How time passes in a replay.
@@ -97,6 +99,25 @@ impl Base {
     /// When what happened at `recorded_ns` is to happen, computing time kept.
     pub fn due_ns(self, recorded_ns: i64) -> i64 {
         self.now_ns.saturating_add(recorded_ns.saturating_sub(self.recorded_ns).max(0))
+    }
+}
+
+/// What recording cost the recorded program between its calls, which is no computing time of its own. ns; 0 where it is not
+/// known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Recorder {
+    call_ns: i64,
+}
+
+impl Recorder {
+    /// As the reel tells.
+    pub fn of(cost: &Cost) -> Self {
+        Self { call_ns: cost.call_ns.unwrap_or(0).max(0) }
+    }
+
+    /// Of a call, where computing times are kept.
+    pub fn call_ns(self, pace: Pace) -> i64 {
+        if pace == Pace::Think { self.call_ns } else { 0 }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     followed::Attributes,
     keys::Keys,
     names::{Names, NodeId},
+    pace::Recorder,
     procs::Slot,
     sizes::Sizes,
     store::{Kept, Store},
@@ -271,6 +272,8 @@ pub struct Plan {
     pub begin: Begin,
     /// The part of the reel that is replayed: times of the plan count from its start.
     pub slice: Slice,
+    /// What recording cost the program.
+    pub recorder: Recorder,
 }
 
 impl Plan {

@@ -212,6 +212,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         told: p.told,
         attributes: p.attributes,
         slice: p.options.slice,
+        recorder: p.input.recorder,
     };
     plan.finish();
     plan.finish_begin();

@@ -249,7 +249,8 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
             own_then.add(was);
             own_now.add(o.start_ns - issue);
             if step.after.len == 0 {
-                think.add((o.start_ns - done - pace.stretched_ns(start - c)).abs());
+                let computed = pace.stretched_ns(start - c) - plan.recorder.call_ns(pace);
+                think.add((o.start_ns - done - computed.max(0)).abs());
             }
         }
         *mine = Some([start, end, o.start_ns, o.end_ns]);

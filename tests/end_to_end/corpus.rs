@@ -11,6 +11,8 @@ use std::{
     time::Instant,
 };
 
+use ioreel_traces::Reel;
+
 use crate::harness::{
     assert_valid, describe, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
@@ -207,7 +209,7 @@ fn replay(name: &str, fs: Fs, pace: &str, reel: &Path, original: &Path) {
     assert!(differ.is_empty(), "{what}\n{}", differ.join("\n"));
 }
 
-/// How often each program is run, and replayed, for its time; medians are told.
+/// How often each program is run, recorded and replayed, for its time; medians are told.
 const TIMED: usize = 3;
 /// A program that ends sooner is run several times in a row, each in a folder of its own.
 const LONG_ENOUGH_S: f64 = 0.5;
@@ -223,10 +225,10 @@ pub(crate) fn foretells() {
         // The first run of all finds the program's own files on the disk, the others in the page cache.
         seconds_of(program, Fs::Ext4, 1);
         let times = (LONG_ENOUGH_S / seconds_of(program, Fs::Ext4, 1)).ceil().clamp(1.0, 40.0) as usize;
-        let reel = recorded_on(Fs::Ext4, program, times, &out.path().join("a.reel"));
+        let reel = recorded_on(Fs::Ext4, program, times, &out.path().join("here"));
         for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
             // What it spends in calls there is known from a recording made there, of the calls that a replay issues.
-            let there = recorded_on(fs, program, times, &out.path().join(format!("{}.reel", fs.name())));
+            let there = recorded_on(fs, program, times, &out.path().join(fs.name()));
             let foretold = report_of(&there, fs, &["--dry-run"]);
             let in_calls = foretold["verdict"]["original_in_calls_ns"].as_f64().unwrap() / 1e9;
             let (mut itself, mut reports) = (Vec::new(), Vec::new());
@@ -283,10 +285,19 @@ fn in_turn(program: &Program) -> Command {
     all
 }
 
-fn recorded_on(fs: Fs, program: &Program, times: usize, reel: &Path) -> PathBuf {
-    let (_mount, work) = begun(program, fs, times);
-    record_command(&in_turn(program), reel, &work);
-    reel.to_owned()
+/// Of the recordings made there, the one of median length.
+fn recorded_on(fs: Fs, program: &Program, times: usize, reels: &Path) -> PathBuf {
+    fs::create_dir(reels).unwrap();
+    let mut all: Vec<(i64, PathBuf)> = (0..TIMED)
+        .map(|n| {
+            let reel = reels.join(format!("{n}.reel"));
+            let (_mount, work) = begun(program, fs, times);
+            record_command(&in_turn(program), &reel, &work);
+            (Reel::open(&reel).unwrap().manifest.span.elapsed_ns, reel)
+        })
+        .collect();
+    all.sort_unstable();
+    all.swap_remove(TIMED / 2).1
 }
 
 fn seconds_of(program: &Program, fs: Fs, times: usize) -> f64 {

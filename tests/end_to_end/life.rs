@@ -105,6 +105,29 @@ pub(crate) fn io_in_flight_at_the_end() {
     assert_eq!(told("requests"), requests.iter().filter(|r| r.complete_ns.is_none()).count() as i64);
 }
 
+/// By how much the probes delay a call is timed while they do, and is no part of the call's own time.
+pub(crate) fn what_a_call_is_delayed_by() {
+    let out = temp_dir();
+    let made = |name: &str, options: &[&str]| {
+        let reel = out.path().join(name);
+        let dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=20000"];
+        succeed(&mut record(&reel, &[&["--settle", "none", "--no-snapshot"], options].concat(), &dd));
+        assert_valid(&reel)
+    };
+    let reel = made("calls.reel", &[]);
+    let call_ns = reel.manifest.cost.call_ns.unwrap();
+    // All that lies between two calls is the probes' and a copy of one byte: half of these gaps are not longer than twice that.
+    let ops: Vec<Op> = reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.len_bytes == Some(1)).collect();
+    let mut gaps: Vec<i64> = ops.windows(2).map(|o| o[1].start_ns - o[0].start_ns - o[0].dur_ns).collect();
+    gaps.sort_unstable();
+    let gap_ns = gaps[gaps.len() / 2];
+    assert!(gap_ns / 4 < call_ns && call_ns < gap_ns * 4, "{call_ns} of {gap_ns} ns");
+    let info = succeed(&mut ioreel(["info", text(reel.path())]));
+    let info = String::from_utf8_lossy(&info.stdout).into_owned();
+    assert!(info.contains("each call of the program delayed by"), "{info}");
+    assert_eq!(made("blocks.reel", &["--block-only"]).manifest.cost.call_ns, None);
+}
+
 /// Every event that was lost is counted, and located by CPU and interval.
 pub(crate) fn losses_are_exact() {
     let out = temp_dir();

@@ -374,6 +374,7 @@ fn tests() -> Vec<Test> {
         daemon::in_the_background
         daemon::as_systemd_keeps_it
         life::io_in_flight_at_the_end
+        life::what_a_call_is_delayed_by
         life::losses_are_exact
         life::losses_of_every_class
         life::strict_fails_on_loss

@@ -266,6 +266,9 @@ pub struct Cost {
     pub reel_bytes: i64,
     /// How long events were left in the rings to keep to `--cpu-budget`.
     pub waited_ns: i64,
+    /// By how much the probes delayed a recorded call of the program, before it began and after it had ended. `None`: no call
+    /// was timed.
+    pub call_ns: Option<i64>,
 }
 
 /// A named moment.

@@ -273,6 +273,9 @@ static __always_inline __u32 version_of(struct inode *inode)
 	return lower ? BPF_CORE_READ(lower, d_inode, i_generation) : 0;
 }
 
+/* Instead of a time: the one at which a file's record is made, which few calls need. */
+#define WHEN_TOLD 0
+
 /*
  * Sends a file's record; 1 when it is lost. A global function, which the verifier looks at once: it would else do so
  * for every combination of operands that a call may have. Such functions take no kernel pointers, so these come as
@@ -297,7 +300,7 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 	rec = (void *)(buf + WIRE_WALK_BYTES + 512);
 	__builtin_memset(rec, 0, sizeof(*rec));
 	rec->more.renewed = renewed;
-	rec->hdr.end_ns = now_ns;
+	rec->hdr.end_ns = now_ns == WHEN_TOLD ? bpf_ktime_get_ns() : now_ns;
 	identify(inode, &rec->file);
 	identify_more(inode, &rec->more, &real);
 	/* Of an overlay, those of the file below. */

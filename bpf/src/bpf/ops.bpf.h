@@ -128,7 +128,7 @@ static __always_inline bool is_long(const struct rec_op *op, const struct call_d
  * What the kinds of their own need on entry; whether the call is to be recorded. Global functions are verified
  * once, not along each way that leads to them.
  */
-__noinline int enter_special(struct task_state *st, const struct call_desc *d, __u64 now_ns)
+__noinline int enter_special(struct task_state *st, const struct call_desc *d)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct call_memory m = {};
@@ -161,7 +161,7 @@ __noinline int enter_special(struct task_state *st, const struct call_desc *d, _
 		}
 		/* By an id of its own: 6.1 does not let a global function look up by what its caller gave it. */
 		if (inode)
-			note_file(st, file, inode, &id, now_ns, false);
+			note_file(st, file, inode, &id, WHEN_TOLD, false);
 	}
 	memory_of(&st->op, d, &m);
 	if (!m.name && !m.in)
@@ -191,19 +191,45 @@ __noinline int exit_special(struct task_state *st, const struct call_desc *d)
 	return 0;
 }
 
+/* One call of so many is timed within the probes themselves. */
+#define TIMED_CALLS 64
+
+/*
+ * By the number of the thread's last operation: entry and exit of a call agree, and the first calls of a thread,
+ * which find nothing in the caches, count no more than others.
+ */
+static __always_inline bool is_timed(const struct task_state *st)
+{
+	return st->op.hdr.seq % TIMED_CALLS == TIMED_CALLS / 2;
+}
+
+/* The probes have been at a call since then. An interrupt may have come between: not theirs. */
+static __always_inline void spent(__u64 since_ns, __u64 until_ns, bool whole)
+{
+	const __u64 interrupted_ns = 50000;
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (!l || until_ns - since_ns > interrupted_ns)
+		return;
+	l->own_ns += until_ns - since_ns;
+	l->own_calls += whole;
+}
+
 /* A call begins. */
 static __always_inline void enter_call(struct pt_regs *regs, long id)
 {
 	struct task_state *st = recorded_here(regs);
 	struct task_struct *task;
+	__u64 since_ns = 0, start_ns = 0;
 	struct call_desc desc;
 	struct file *file;
-	__u64 now_ns;
 	bool compat;
 
 	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
 	if (!st || !ops_active)
 		return;
+	if (is_timed(st))
+		since_ns = bpf_ktime_get_ns();
 	if (lossless && st->held)
 		release_held(st, bpf_get_current_task_btf());
 	st->in_call = 0;
@@ -231,7 +257,6 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	if (desc.kind >= CALL_FCNTL && !wanted(task, st, desc.kind))
 		return;
 
-	now_ns = bpf_ktime_get_ns();
 	st->op.flags = compat ? OPF_COMPAT : 0;
 	st->op.nr = id;
 	st->op.ofd = 0;
@@ -246,7 +271,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		else if (!v.file)
 			return;
 		else
-			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, now_ns);
+			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, WHEN_TOLD);
 	}
 	if (unwanted_call(task, st, &desc))
 		return;
@@ -255,13 +280,13 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 
 		file = ring_file(task, (int)arg_of(&st->op, desc.fd), own);
 		if (file) {
-			set_file(st, file, OPF_FILE, now_ns);
+			set_file(st, file, OPF_FILE, WHEN_TOLD);
 			st->op.pos_before = (__s64)peek(file, private_data);
 		}
 	} else if (desc.fd) {
 		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd));
 		if (file)
-			set_file(st, file, OPF_FILE, now_ns);
+			set_file(st, file, OPF_FILE, WHEN_TOLD);
 	}
 	if (unwanted_file(st, &desc))
 		return;
@@ -270,37 +295,44 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		if (desc.fd2) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc.fd2));
 			if (file)
-				set_file2(st, file, OPF_FILE2, now_ns);
+				set_file2(st, file, OPF_FILE2, WHEN_TOLD);
 		}
 		/* A directory goes where no operand does: the result of an open takes the first place. */
 		if (desc.dirfd && (int)arg_of(&st->op, desc.dirfd) != AT_FDCWD) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc.dirfd));
 			if (file && (desc.kind == CALL_OPEN || desc.kind == CALL_HANDLE_OPEN))
-				set_file2(st, file, OPF_DIR2, now_ns);
+				set_file2(st, file, OPF_DIR2, WHEN_TOLD);
 			else if (file)
-				set_file(st, file, OPF_DIR, now_ns);
+				set_file(st, file, OPF_DIR, WHEN_TOLD);
 		}
 		if (desc.dirfd2 && (int)arg_of(&st->op, desc.dirfd2) != AT_FDCWD) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc.dirfd2));
 			if (file)
-				set_file2(st, file, OPF_DIR2, now_ns);
+				set_file2(st, file, OPF_DIR2, WHEN_TOLD);
 		}
 		if (desc.user_kind && desc.user_kind < USER_STAT)
 			read_user_on_entry(st, desc.user_kind, arg_of(&st->op, desc.user), arg_of(&st->op, desc.user2));
 		if (has_memory(&st->op, &desc)) {
 			st->long_paths = 0;
 			read_long_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
-			if (!enter_special(st, &desc, now_ns))
+			if (!enter_special(st, &desc))
 				return;
 			/* Not from there: see passed.bpf.h on the stack. */
-			if (desc.kind == CALL_AIO_SUBMIT)
-				aio_submitted(st, now_ns);
+			if (desc.kind == CALL_AIO_SUBMIT) {
+				start_ns = bpf_ktime_get_ns();
+				aio_submitted(st, start_ns);
+			}
 		} else if (desc.path || desc.path2) {
 			read_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
 		}
 	}
-	st->start_ns = now_ns;
+	/* Last of all: what was done here is no part of the call. */
+	if (!start_ns)
+		start_ns = bpf_ktime_get_ns();
+	st->start_ns = start_ns;
 	st->in_call = id + 1;
+	if (since_ns)
+		spent(since_ns, start_ns, false);
 }
 
 /* Numbers an operation in its own stream: only op_exit does. */
@@ -421,6 +453,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	struct call_desc desc;
 	struct op_ring *r;
 	struct file *file;
+	bool timed;
 	__u64 now_ns;
 	__u16 nr;
 
@@ -435,6 +468,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 		return;
 	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
 	now_ns = content_limit && st->ended_ns ? st->ended_ns : bpf_ktime_get_ns();
+	timed = is_timed(st);
 	st->op.task_id = st->task_id;
 	st->op.dur_ns = now_ns - st->start_ns;
 	if (too_quick(st, &desc))
@@ -489,6 +523,8 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	if (!is_long(&st->op, &desc)) {
 		emit_short(r, st, cpu, now_ns);
 		hold_if_nearly_full(r, st->task_id, cpu);
+		if (timed)
+			spent(now_ns, bpf_ktime_get_ns(), true);
 		return;
 	}
 	if (st->op.flags & OPF_FILE2)
@@ -507,6 +543,8 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	else if (desc.kind == CALL_AIO_GET)
 		aio_ended(st, ret, now_ns);
 	hold_if_nearly_full(r, st->task_id, cpu);
+	if (timed)
+		spent(now_ns, bpf_ktime_get_ns(), true);
 }
 
 #endif

@@ -100,7 +100,7 @@ pub(super) fn close(
     warn_of_own_device(config, &mut manifest, &assembler);
     ledger::fill(&mut manifest, &ledgers, &mut assembler, in_flight, &unended);
     manifest.cost.ring_bytes = session.ring_bytes as i64;
-    ledger::own_cost(&mut manifest.cost);
+    ledger::own_cost(&mut manifest.cost, &ledgers);
     let manifest = match assembler.writer.close(manifest.clone()) {
         Ok(m) => m,
         Err(e) => {

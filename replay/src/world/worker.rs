@@ -44,12 +44,13 @@ impl Engine for Worker<'_> {
     fn sleep_until(&mut self, due_ns: i64) {
         let due = due_ns.saturating_add(self.world.epoch_ns());
         let wake = due - self.world.spin_ns;
-        while monotonic_ns() < wake {
+        let mut now = monotonic_ns();
+        while now < wake {
             let at = Timespec { tv_sec: wake.div_euclid(1_000_000_000), tv_nsec: wake.rem_euclid(1_000_000_000) };
             // Interrupted, it is asked again.
             let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
+            now = monotonic_ns();
         }
-        let mut now = monotonic_ns();
         let began = now;
         while now < due {
             std::hint::spin_loop();

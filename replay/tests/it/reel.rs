@@ -30,6 +30,8 @@ pub(crate) struct Draft {
     pub(crate) maps: Vec<Map>,
     pub(crate) tree: Vec<Tree>,
     pub(crate) extents: Vec<Extent>,
+    /// By how much recording delayed each call.
+    pub(crate) call_ns: Option<i64>,
     now_ns: i64,
 }
 
@@ -57,6 +59,7 @@ impl Draft {
             maps: Vec::new(),
             tree: Vec::new(),
             extents: Vec::new(),
+            call_ns: None,
             now_ns: 1000,
         }
     }
@@ -197,7 +200,8 @@ impl Draft {
     /// The same, cut into segments as these options say.
     pub(crate) fn write_in(self, dir: &Path, options: WriterOptions) -> PathBuf {
         let path = dir.join("hand.reel");
-        let manifest = Manifest::new(Kind::Synthetic, "by hand");
+        let mut manifest = Manifest::new(Kind::Synthetic, "by hand");
+        manifest.cost.call_ns = self.call_ns;
         let mut w = ReelWriter::create(&path, &manifest, options).unwrap();
         self.ops.into_iter().for_each(|r| w.ops.push(r).unwrap());
         self.tasks.into_iter().for_each(|r| w.tasks.push(r).unwrap());

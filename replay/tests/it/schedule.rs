@@ -212,6 +212,24 @@ fn think_makes_up_for_late_wakes() {
 }
 
 #[test]
+fn think_leaves_out_what_recording_cost() {
+    // Calls of 1 us with 9 us between them, of which recording took 2; between the last two there was less.
+    let issued = |pace: Pace, call_ns: Option<i64>| -> Vec<i64> {
+        let mut d = Draft::new();
+        d.call_ns = call_ns;
+        for pause in [0, 0, -8_500] {
+            d.on(1, "stat", "x", -2);
+            d.pause(pause);
+        }
+        d.on(1, "stat", "x", -2);
+        issued(d, pace, |_| 1_000).iter().map(|(_, issued)| *issued).collect()
+    };
+    assert_eq!(issued(Pace::Think, None), [1_000, 11_000, 21_000, 22_500]);
+    assert_eq!(issued(Pace::Think, Some(2_000)), [1_000, 9_000, 17_000, 18_000]);
+    assert_eq!(issued(Pace::Original, Some(2_000)), [1_000, 11_000, 21_000, 22_500]);
+}
+
+#[test]
 fn max_waits_for_order_alone() {
     let got = issued(two_threads(), Pace::Max, |_| 100);
     assert_eq!(got, [(1_000, 0), (11_000, 100), (1_000_000, 100)]);
