@@ -110,9 +110,9 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// As the reel tells.
+    /// As the reel tells; no probe takes longer than a millisecond, whatever a reel says.
     pub fn of(cost: &Cost) -> Self {
-        Self { call_ns: cost.call_ns.unwrap_or(0).max(0) }
+        Self { call_ns: cost.call_ns.unwrap_or(0).clamp(0, 1_000_000) }
     }
 
     /// Of a call, where computing times are kept.
