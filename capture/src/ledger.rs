@@ -211,7 +211,9 @@ pub(crate) fn own_cost(cost: &mut Cost, ledgers: &[cpu_ledger]) {
     // Known since the probes were attached.
     let aside_ns = cost.call_ns.take().unwrap_or(0);
     let of_cpus = |what: fn(&cpu_ledger) -> u64| ledgers.iter().map(what).sum::<u64>() as i64;
-    cost.call_ns = of_cpus(|l| l.own_ns).checked_div(of_cpus(|l| l.own_calls)).map(|ns| ns + aside_ns);
+    let entry_ns = of_cpus(|l| l.entry_ns).checked_div(of_cpus(|l| l.timed_entries));
+    let exit_ns = of_cpus(|l| l.exit_ns).checked_div(of_cpus(|l| l.timed_exits));
+    cost.call_ns = entry_ns.zip(exit_ns).map(|(entry_ns, exit_ns)| aside_ns + entry_ns + exit_ns);
     // SAFETY: a zeroed rusage is valid and getrusage fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -191,28 +191,46 @@ __noinline int exit_special(struct task_state *st, const struct call_desc *d)
 	return 0;
 }
 
-/* One call of so many is timed within the probes themselves. */
-#define TIMED_CALLS 64
+/* One entry, and one exit, of so many are timed. */
+#define TIMED 64
 
 /*
- * By the number of the thread's last operation: entry and exit of a call agree, and the first calls of a thread,
- * which find nothing in the caches, count no more than others.
+ * By the number of the thread's last operation: the first calls of a thread, which find nothing in the caches, count
+ * no more than others.
  */
-static __always_inline bool is_timed(const struct task_state *st)
+static __always_inline bool times_entry(const struct task_state *st)
 {
-	return st->op.hdr.seq % TIMED_CALLS == TIMED_CALLS / 2;
+	return st->op.hdr.seq % TIMED == TIMED / 2;
 }
 
-/* The probes have been at a call since then. An interrupt may have come between: not theirs. */
-static __always_inline void spent(__u64 since_ns, __u64 until_ns, bool whole)
+/* An interrupt may have come between: not the probe's time. */
+#define INTERRUPTED_NS 50000
+
+/* The probe was at the entry of a call since then. */
+static __always_inline void entered(__u64 since_ns, __u64 until_ns)
 {
-	const __u64 interrupted_ns = 50000;
 	struct cpu_ledger *l = cpu_ledger();
 
-	if (!l || until_ns - since_ns > interrupted_ns)
+	if (!l || until_ns - since_ns > INTERRUPTED_NS)
 		return;
-	l->own_ns += until_ns - since_ns;
-	l->own_calls += whole;
+	l->entry_ns += until_ns - since_ns;
+	l->timed_entries++;
+}
+
+/* The probe is done with an exit. All of it comes from memory: the stack is full. */
+static __always_inline void exited(const struct task_state *st)
+{
+	struct cpu_ledger *l;
+	__u64 took_ns;
+
+	if ((st->start_ns >> 5) % TIMED)
+		return;
+	l = cpu_ledger();
+	took_ns = bpf_ktime_get_ns() - st->start_ns - st->op.dur_ns;
+	if (!l || took_ns > INTERRUPTED_NS)
+		return;
+	l->exit_ns += took_ns;
+	l->timed_exits++;
 }
 
 /* A call begins. */
@@ -228,7 +246,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
 	if (!st || !ops_active)
 		return;
-	if (is_timed(st))
+	if (times_entry(st))
 		since_ns = bpf_ktime_get_ns();
 	if (lossless && st->held)
 		release_held(st, bpf_get_current_task_btf());
@@ -332,7 +350,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	st->start_ns = start_ns;
 	st->in_call = id + 1;
 	if (since_ns)
-		spent(since_ns, start_ns, false);
+		entered(since_ns, start_ns);
 }
 
 /* Numbers an operation in its own stream: only op_exit does. */
@@ -453,7 +471,6 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	struct call_desc desc;
 	struct op_ring *r;
 	struct file *file;
-	bool timed;
 	__u64 now_ns;
 	__u16 nr;
 
@@ -468,7 +485,6 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 		return;
 	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
 	now_ns = content_limit && st->ended_ns ? st->ended_ns : bpf_ktime_get_ns();
-	timed = is_timed(st);
 	st->op.task_id = st->task_id;
 	st->op.dur_ns = now_ns - st->start_ns;
 	if (too_quick(st, &desc))
@@ -523,8 +539,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	if (!is_long(&st->op, &desc)) {
 		emit_short(r, st, cpu, now_ns);
 		hold_if_nearly_full(r, st->task_id, cpu);
-		if (timed)
-			spent(now_ns, bpf_ktime_get_ns(), true);
+		exited(st);
 		return;
 	}
 	if (st->op.flags & OPF_FILE2)
@@ -543,8 +558,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	else if (desc.kind == CALL_AIO_GET)
 		aio_ended(st, ret, now_ns);
 	hold_if_nearly_full(r, st->task_id, cpu);
-	if (timed)
-		spent(now_ns, bpf_ktime_get_ns(), true);
+	exited(st);
 }
 
 #endif

@@ -705,8 +705,10 @@ struct cpu_ledger {
 	__u64 uring_more; /* further completions of requests that post several */
 	__u64 unseen_begin; /* calls that end, of whose begin the kernel told no program; see turns.bpf.h */
 	__u64 unseen_end; /* the reverse */
-	__u64 own_ns; /* what the probes on calls took of own_calls of them */
-	__u64 own_calls;
+	__u64 entry_ns; /* what the probe on entries took for so many of them */
+	__u64 timed_entries;
+	__u64 exit_ns; /* and that on exits */
+	__u64 timed_exits;
 	__u64 vfs_unfollowed; /* operations of the kernel's own that could not be followed: no memory, or too deep */
 };
 
