@@ -116,7 +116,7 @@ pub(crate) fn what_a_call_is_delayed_by() {
     };
     let reel = made("calls.reel", &[]);
     let call_ns = reel.manifest.cost.call_ns.unwrap();
-    // All that lies between two calls is the probes' and a copy of one byte: half of these gaps are not longer than twice that.
+    // Between two calls of this program there is next to nothing but the probes: half of these gaps are of that size.
     let ops: Vec<Op> = reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.len_bytes == Some(1)).collect();
     let mut gaps: Vec<i64> = ops.windows(2).map(|o| o[1].start_ns - o[0].start_ns - o[0].dur_ns).collect();
     gaps.sort_unstable();
