@@ -96,6 +96,11 @@ const fn variant(
 /// with that series, tracepoints stopped keeping the CPU for the programs that they run.
 const PREEMPTIBLE: &str = "trace_call_bpf_faultable";
 
+/// Functions of the kernel for programs: "bpf: Introduce bpf_preempt_[disable,enable] kfuncs" (6.10), "bpf: Introduce support
+/// for bpf_local_irq_{save,restore}" (6.14).
+const KEEP_CPU: &str = "bpf_preempt_disable";
+const YIELD_LATER: &str = "bpf_local_irq_save";
+
 /// Came with "iomap: split out the per-bio logic from iomap_dio_bio_iter" (7.0), in the same series.
 const DIO_COUNTS_AFTER: &str = "bio_iov_iter_bounce";
 
@@ -105,6 +110,8 @@ pub(crate) struct Manners {
     /// A task can lose the CPU while it runs a program, so that the programs keep it and stand in for each other
     /// (`bpf/src/bpf/atomic.bpf.h`).
     pub(crate) preemptible: bool,
+    /// Programs on functions, during which a task can lose the CPU on every kernel, have what it takes to keep it.
+    pub(crate) functions_preemptible: bool,
     /// iomap counts a bio of direct I/O after it has queued it (`bpf/src/bpf/core_fixes.bpf.h`).
     pub(crate) dio_counts_after: bool,
 }
@@ -113,7 +120,11 @@ pub(crate) struct Manners {
 pub(crate) fn manners() -> Manners {
     let Ok(btf) = Btf::from_vmlinux() else { return Manners::default() };
     let has = |function| function_arguments(&btf, function).is_some();
-    Manners { preemptible: has(PREEMPTIBLE), dio_counts_after: has(DIO_COUNTS_AFTER) }
+    Manners {
+        preemptible: has(PREEMPTIBLE),
+        functions_preemptible: has(KEEP_CPU) && has(YIELD_LATER),
+        dio_counts_after: has(DIO_COUNTS_AFTER),
+    }
 }
 
 /// Said where [`has_perf_calls`] does not hold.

@@ -212,9 +212,10 @@ impl<'obj> Session<'obj> {
             rodata.uring_splice_ops = sets.splice;
             rodata.uring_dir2_ops = sets.dir2;
         }
-        let probes::Manners { preemptible, dio_counts_after } = probes::manners();
+        let probes::Manners { preemptible, functions_preemptible, dio_counts_after } = probes::manners();
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.preemptible = preemptible;
+            rodata.functions_preemptible = functions_preemptible;
             rodata.dio_counts_after = dio_counts_after;
         }
         let mut missing = probes::choose(open.open_object_mut(), &|group| match group {

@@ -3,22 +3,24 @@
  * Programs that keep their CPU. They write what belongs to a CPU (rings, ledger, scratch), and while a program is in
  * the middle of its work on a CPU the kernel skips it for all other tasks there, so a task that loses the CPU in there
  * costs the others their events. Tracepoints used to run programs with preemption disabled; kernels on which they no
- * longer do are told by `preemptible`.
+ * longer do are told by `preemptible`. Programs on functions never were; `functions_preemptible` tells where they can
+ * keep the CPU.
  */
 #ifndef IOREEL_ATOMIC_H
 #define IOREEL_ATOMIC_H
 
 /* Set before loading; elsewhere what follows is gone once the programs are loaded. */
 const volatile bool preemptible = false;
+const volatile bool functions_preemptible = false;
 
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 extern void bpf_local_irq_save(unsigned long *flags) __ksym __weak;
 extern void bpf_local_irq_restore(unsigned long *flags) __ksym __weak;
 
-static __always_inline void keep_cpu(void)
+static __always_inline void keep_cpu(bool can_lose)
 {
-	if (preemptible)
+	if (can_lose)
 		bpf_preempt_disable();
 }
 
@@ -37,21 +39,27 @@ static __noinline void enable_later(void)
 }
 
 /* Calls for it: the stacks of programs are full on kernels where this is not needed. */
-static __always_inline void yield_cpu(void)
+static __always_inline void yield_cpu(bool can_lose)
 {
-	if (preemptible)
+	if (can_lose)
 		enable_later();
 }
 
 /* BPF_PROG for programs of tracepoints that are not called with preemption disabled anyway. */
-#define ATOMIC_PROG(name, args...)                                                                                     \
+#define ATOMIC_PROG(name, args...) KEEPING_PROG(preemptible, name, ##args)
+
+/* The same for programs on entry and exit of functions. */
+#define FUNCTION_PROG(name, args...) KEEPING_PROG(functions_preemptible, name, ##args)
+
+#define KEEPING_PROG(can_lose, name, args...)                                                                          \
 	name(unsigned long long *ctx);                                                                                 \
 	static __always_inline int ____##name(unsigned long long *ctx, ##args);                                        \
 	int name(unsigned long long *ctx)                                                                              \
 	{                                                                                                              \
-		_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wint-conversion\"") keep_cpu();      \
+		_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wint-conversion\"")                  \
+		    keep_cpu(can_lose);                                                                                \
 		____##name(___bpf_ctx_cast(args));                                                                     \
-		yield_cpu();                                                                                           \
+		yield_cpu(can_lose);                                                                                   \
 		return 0;                                                                                              \
 		_Pragma("GCC diagnostic pop")                                                                          \
 	}                                                                                                              \

@@ -131,7 +131,7 @@ int ATOMIC_PROG(fault_touch, struct address_space *mapping, unsigned long index)
 
 /* The same where there is no tracepoint yet (6.12). */
 SEC("fentry/filemap_fault")
-int ATOMIC_PROG(fault_touch_entry, struct vm_fault *vmf)
+int FUNCTION_PROG(fault_touch_entry, struct vm_fault *vmf)
 {
 	return touched(vmf->vma->vm_file->f_mapping, vmf->pgoff);
 }
@@ -171,7 +171,7 @@ int ATOMIC_PROG(fault_around, struct address_space *mapping, unsigned long first
 #define VM_FAULT_NOPAGE 0x100 /* the page that was asked for is mapped */
 
 SEC("fexit/filemap_map_pages")
-int ATOMIC_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, unsigned long last, unsigned int ret)
+int FUNCTION_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, unsigned long last, unsigned int ret)
 {
 	if (!(ret & VM_FAULT_NOPAGE))
 		return 0;

@@ -16,7 +16,7 @@ struct {
 
 /* A worker begins with requests that wait. Requests may end in interrupts, where a path cannot be walked. */
 SEC("fentry/loop_process_work")
-int ATOMIC_PROG(loop_worker, void *worker, void *commands, struct loop_device *lo)
+int FUNCTION_PROG(loop_worker, void *worker, void *commands, struct loop_device *lo)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 key = (__u64)lo, file_address = 0;
@@ -48,7 +48,7 @@ int ATOMIC_PROG(loop_worker, void *worker, void *commands, struct loop_device *l
 }
 
 SEC("fentry/lo_complete_rq")
-int ATOMIC_PROG(loop_done, struct request *rq)
+int FUNCTION_PROG(loop_done, struct request *rq)
 {
 	struct loop_cmd *command = (void *)rq + bpf_core_type_size(struct request);
 	struct loop_device *lo = BPF_CORE_READ(rq, q, queuedata);

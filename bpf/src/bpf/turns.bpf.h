@@ -48,10 +48,10 @@ static __always_inline int begin_turn(struct pt_regs *regs, long id, bool second
 
 	if (!st || !ops_active || settled(st, TURN_BEGUN, second))
 		return 0;
-	keep_cpu();
+	keep_cpu(preemptible);
 	take_turn(st, regs, TURN_BEGUN, second);
 	enter_call(regs, id);
-	yield_cpu();
+	yield_cpu(preemptible);
 	return 0;
 }
 
@@ -61,13 +61,13 @@ static __always_inline int end_turn(struct pt_regs *regs, long ret, bool second)
 
 	if (!st || !ops_active || settled(st, TURN_ENDED, second))
 		return 0;
-	keep_cpu();
+	keep_cpu(preemptible);
 	take_turn(st, regs, TURN_ENDED, second);
 	/* Together: of two programs, either may be skipped alone. */
 	if (content_limit)
 		exit_content(st, ret);
 	exit_call(regs, ret);
-	yield_cpu();
+	yield_cpu(preemptible);
 	return 0;
 }
 

@@ -274,7 +274,7 @@ static __always_inline __s64 position_at(const long long *pos)
 }
 
 SEC("fentry/vfs_iter_read")
-int ATOMIC_PROG(vfs_iter_read_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
+int FUNCTION_PROG(vfs_iter_read_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
 {
 	return ops_active
 		   ? vfs_enter(first_argument(ctx), VFS_ITER_READ, position_at(pos), BPF_CORE_READ(iter, count), flags)
@@ -282,13 +282,13 @@ int ATOMIC_PROG(vfs_iter_read_in, struct file *file, struct iov_iter *iter, long
 }
 
 SEC("fexit/vfs_iter_read")
-int ATOMIC_PROG(vfs_iter_read_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
+int FUNCTION_PROG(vfs_iter_read_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_ITER_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_iter_write")
-int ATOMIC_PROG(vfs_iter_write_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
+int FUNCTION_PROG(vfs_iter_write_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
 {
 	return ops_active
 		   ? vfs_enter(first_argument(ctx), VFS_ITER_WRITE, position_at(pos), BPF_CORE_READ(iter, count), flags)
@@ -296,75 +296,75 @@ int ATOMIC_PROG(vfs_iter_write_in, struct file *file, struct iov_iter *iter, lon
 }
 
 SEC("fexit/vfs_iter_write")
-int ATOMIC_PROG(vfs_iter_write_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
+int FUNCTION_PROG(vfs_iter_write_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_ITER_WRITE, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_iocb_iter_read")
-int ATOMIC_PROG(vfs_iocb_read_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
+int FUNCTION_PROG(vfs_iocb_read_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_IOCB_READ, iocb->ki_pos, BPF_CORE_READ(iter, count), 0)
 			  : 0;
 }
 
 SEC("fexit/vfs_iocb_iter_read")
-int ATOMIC_PROG(vfs_iocb_read_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
+int FUNCTION_PROG(vfs_iocb_read_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_IOCB_READ, iocb->ki_pos, ret) : 0;
 }
 
 SEC("fentry/vfs_iocb_iter_write")
-int ATOMIC_PROG(vfs_iocb_write_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
+int FUNCTION_PROG(vfs_iocb_write_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_IOCB_WRITE, iocb->ki_pos, BPF_CORE_READ(iter, count), 0)
 			  : 0;
 }
 
 SEC("fexit/vfs_iocb_iter_write")
-int ATOMIC_PROG(vfs_iocb_write_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
+int FUNCTION_PROG(vfs_iocb_write_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_IOCB_WRITE, iocb->ki_pos, ret) : 0;
 }
 
 SEC("fentry/splice_direct_to_actor")
-int ATOMIC_PROG(vfs_splice_in, struct file *in, struct splice_desc *sd)
+int FUNCTION_PROG(vfs_splice_in, struct file *in, struct splice_desc *sd)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_SPLICE, sd->pos, sd->total_len, 0) : 0;
 }
 
 SEC("fexit/splice_direct_to_actor")
-int ATOMIC_PROG(vfs_splice_out, struct file *in, struct splice_desc *sd, void *actor, long ret)
+int FUNCTION_PROG(vfs_splice_out, struct file *in, struct splice_desc *sd, void *actor, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_SPLICE, sd->pos, ret) : 0;
 }
 
 SEC("fentry/vfs_splice_read")
-int ATOMIC_PROG(vfs_splice_read_in, struct file *in, long long *pos, void *pipe, size_t len)
+int FUNCTION_PROG(vfs_splice_read_in, struct file *in, long long *pos, void *pipe, size_t len)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_SPLICE_READ, position_at(pos), len, 0) : 0;
 }
 
 SEC("fexit/vfs_splice_read")
-int ATOMIC_PROG(vfs_splice_read_out, struct file *in, long long *pos, void *pipe, size_t len, __u32 flags, long ret)
+int FUNCTION_PROG(vfs_splice_read_out, struct file *in, long long *pos, void *pipe, size_t len, __u32 flags, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_SPLICE_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/__kernel_read")
-int ATOMIC_PROG(vfs_kernel_read_in, struct file *file, void *buf, size_t count, long long *pos)
+int FUNCTION_PROG(vfs_kernel_read_in, struct file *file, void *buf, size_t count, long long *pos)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_KERNEL_READ, position_at(pos), count, 0) : 0;
 }
 
 SEC("fexit/__kernel_read")
-int ATOMIC_PROG(vfs_kernel_read_out, struct file *file, void *buf, size_t count, long long *pos, long ret)
+int FUNCTION_PROG(vfs_kernel_read_out, struct file *file, void *buf, size_t count, long long *pos, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_KERNEL_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/__kernel_write_iter")
-int ATOMIC_PROG(vfs_kernel_write_in, struct file *file, struct iov_iter *iter, long long *pos)
+int FUNCTION_PROG(vfs_kernel_write_in, struct file *file, struct iov_iter *iter, long long *pos)
 {
 	return ops_active
 		   ? vfs_enter(first_argument(ctx), VFS_KERNEL_WRITE, position_at(pos), BPF_CORE_READ(iter, count), 0)
@@ -372,44 +372,44 @@ int ATOMIC_PROG(vfs_kernel_write_in, struct file *file, struct iov_iter *iter, l
 }
 
 SEC("fexit/__kernel_write_iter")
-int ATOMIC_PROG(vfs_kernel_write_out, struct file *file, struct iov_iter *iter, long long *pos, long ret)
+int FUNCTION_PROG(vfs_kernel_write_out, struct file *file, struct iov_iter *iter, long long *pos, long ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_KERNEL_WRITE, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_fsync_range")
-int ATOMIC_PROG(vfs_fsync_in, struct file *file, long long start, long long end, int datasync)
+int FUNCTION_PROG(vfs_fsync_in, struct file *file, long long start, long long end, int datasync)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_FSYNC, start, end - start, datasync != 0) : 0;
 }
 
 SEC("fexit/vfs_fsync_range")
-int ATOMIC_PROG(vfs_fsync_out, struct file *file, long long start, long long end, int datasync, int ret)
+int FUNCTION_PROG(vfs_fsync_out, struct file *file, long long start, long long end, int datasync, int ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_FSYNC, start, ret) : 0;
 }
 
 /* The same of all of a file, where the compiler has made one of the two. */
 SEC("fentry/vfs_fsync")
-int ATOMIC_PROG(vfs_fsync_whole_in, struct file *file, int datasync)
+int FUNCTION_PROG(vfs_fsync_whole_in, struct file *file, int datasync)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_FSYNC, 0, (__u64)-1 >> 1, datasync != 0) : 0;
 }
 
 SEC("fexit/vfs_fsync")
-int ATOMIC_PROG(vfs_fsync_whole_out, struct file *file, int datasync, int ret)
+int FUNCTION_PROG(vfs_fsync_whole_out, struct file *file, int datasync, int ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_FSYNC, 0, ret) : 0;
 }
 
 SEC("fentry/vfs_fallocate")
-int ATOMIC_PROG(vfs_fallocate_in, struct file *file, int mode, long long offset, long long len)
+int FUNCTION_PROG(vfs_fallocate_in, struct file *file, int mode, long long offset, long long len)
 {
 	return ops_active ? vfs_enter(first_argument(ctx), VFS_FALLOCATE, offset, len, mode) : 0;
 }
 
 SEC("fexit/vfs_fallocate")
-int ATOMIC_PROG(vfs_fallocate_out, struct file *file, int mode, long long offset, long long len, int ret)
+int FUNCTION_PROG(vfs_fallocate_out, struct file *file, int mode, long long offset, long long len, int ret)
 {
 	return ops_active ? vfs_leave(first_argument(ctx), VFS_FALLOCATE, offset, ret) : 0;
 }
