@@ -62,14 +62,22 @@ pub(crate) struct KnownFile {
     /// Pipes, sockets and terminals have no position.
     pub(crate) seekable: bool,
     pub(crate) sb_dev: i64,
-    /// Known to be one, though nothing more is.
-    regular: bool,
-    /// The same of block devices.
-    block: bool,
+    /// Known though nothing more is.
+    guess: Guess,
     /// Where a bio was seen that tells of it; 0: none was.
     disk: i64,
     /// When the call that made it ended; 0: unknown. See [`Assembler::made`].
     made_ns: u64,
+}
+
+/// What a file is that only block requests and mappings told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Guess {
+    Other,
+    Regular,
+    Directory,
+    Block,
 }
 
 #[derive(Clone, Debug)]

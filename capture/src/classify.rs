@@ -84,11 +84,22 @@ pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     match how {
         bio_how::BIO_FS => btrfs(rec),
         bio_how::BIO_DIRECT => data("request", 100),
+        // ext2 and f2fs keep directories as they keep files.
+        bio_how::BIO_PAGE | bio_how::BIO_CLONE if has(rec, bio_flags::BIOF_DIRECTORY) => Told {
+            class: "directory",
+            detail: Some("block"),
+            how: Some(if how == bio_how::BIO_PAGE { "page" } else { "clone" }),
+            confidence: if how == bio_how::BIO_PAGE { 100 } else { 95 },
+            of_file: true,
+        },
         bio_how::BIO_CLONE => data("clone", 95),
         bio_how::BIO_PAGE => match layout {
             Layout::Ext4(l) if l.own_inodes.contains(&(rec.file.ino as i64)) => told("metadata", "quota", "page", 95),
             // btrfs before it told by its own structures.
             Layout::Btrfs if rec.file.ino == 1 && rec.file.dev == rec.sb_dev => told("tree", "node", "page", 95),
+            Layout::F2fs(l) if rec.file.ino == l.node_ino => told("inode_table", "node", "page", 100),
+            // Of the file system's own where its device cannot be read.
+            _ if rec.opf & META != 0 => told("metadata", "other", "flags", 60),
             _ => data("page", if end == end_io::END_OTHER { 90 } else { 100 }),
         },
         bio_how::BIO_BDEV => device_page(rec, layout, mounted),

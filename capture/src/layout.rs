@@ -2,6 +2,7 @@
 //! bitmaps by their place.
 
 mod ext4;
+mod f2fs;
 mod xfs;
 
 use std::{
@@ -63,6 +64,8 @@ pub(crate) enum Layout {
     Ext4(ext4::Layout),
     /// XFS.
     Xfs(xfs::Layout),
+    /// F2FS.
+    F2fs(f2fs::Layout),
     /// btrfs: tells by its own structures, not by place.
     Btrfs,
     /// The journal of a file system elsewhere.
@@ -79,6 +82,7 @@ impl Layout {
         match self {
             Self::Ext4(l) => l.at(sector),
             Self::Xfs(l) => l.at(sector),
+            Self::F2fs(l) => l.at(sector),
             Self::Journal => Some(Kind { class: "journal", detail: "external" }),
             _ => None,
         }
@@ -166,6 +170,9 @@ fn sniff(dev: i64, ext: bool) -> io::Result<(Layout, Option<i64>)> {
             }
             ext4::Found::Journal => (Layout::Journal, None),
         });
+    }
+    if let Some(layout) = f2fs::read(&mut read)? {
+        return Ok((Layout::F2fs(layout), None));
     }
     const BTRFS_MAGIC: &[u8] = b"_BHRfS_M";
     let btrfs = read(0x1_0040, BTRFS_MAGIC.len()).is_ok_and(|bytes| bytes == BTRFS_MAGIC);

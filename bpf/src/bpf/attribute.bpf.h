@@ -46,6 +46,8 @@ static __always_inline void set_bio_file(struct rec_bio *b, struct inode *inode,
 	identify(inode, &b->file);
 	b->sb_dev = peek(peek(inode, i_sb), s_dev);
 	b->how = how;
+	if ((peek(inode, i_mode) & S_IFMT) == S_IFDIR)
+		b->flags |= BIOF_DIRECTORY;
 }
 
 /*
@@ -449,7 +451,7 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 	b->hide = parent->hide;
 	b->end_io = parent->end_io;
 	b->how = parent->how ? BIO_CLONE : 0;
-	b->flags |= parent->flags & BIOF_SWAP_PAGE;
+	b->flags |= parent->flags & (BIOF_SWAP_PAGE | BIOF_DIRECTORY);
 	if (parent->how == BIO_BDEV || parent->how == BIO_FS)
 		b->how = parent->how;
 	b->file_offset_bytes = parent->file_offset_bytes;

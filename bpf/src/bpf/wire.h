@@ -342,6 +342,7 @@ enum bio_flags {
 	BIOF_PEEK = 8, /* peek is sent */
 	BIOF_PEEK_LATER = 16, /* a read: peek holds an address until it ends */
 	BIOF_NO_END = 32, /* its end was not seen */
+	BIOF_DIRECTORY = 64, /* its file is one */
 };
 
 #define WIRE_PEEK_BYTES 32

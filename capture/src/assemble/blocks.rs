@@ -3,7 +3,7 @@
 use ioreel_bpf::types::{bio_flags, bio_how, rec_bio, rec_rq};
 use ioreel_traces::Result;
 
-use super::{Assembler, KnownFile};
+use super::{Assembler, Guess, KnownFile};
 use crate::classify::classify;
 
 impl Assembler {
@@ -33,9 +33,13 @@ impl Assembler {
         if told.of_file && rec.file.ino != 0 {
             let known = self.file_of(rec.file);
             if !known.described && known.disk == 0 {
-                let block = u32::from(rec.how) == bio_how::BIO_BDEV.0;
+                let guess = match u32::from(rec.how) {
+                    how if how == bio_how::BIO_BDEV.0 => Guess::Block,
+                    _ if u32::from(rec.flags) & bio_flags::BIOF_DIRECTORY.0 != 0 => Guess::Directory,
+                    _ => Guess::Regular,
+                };
                 let sb_dev = if known.sb_dev == 0 { i64::from(rec.sb_dev) } else { known.sb_dev };
-                self.remember(rec.file.into(), KnownFile { sb_dev, block, regular: !block, disk: row.dev, ..known });
+                self.remember(rec.file.into(), KnownFile { sb_dev, guess, disk: row.dev, ..known });
             }
             row.file = Some(known.id);
             row.file_offset_bytes = (rec.file_offset_bytes >= 0).then_some(rec.file_offset_bytes);

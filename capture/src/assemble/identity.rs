@@ -5,7 +5,7 @@ use ioreel_traces::{Result, Text, host::mount_of_device, rows::File};
 
 use crate::host;
 
-use super::{Assembler, FileKey, KnownFile, kind_of};
+use super::{Assembler, FileKey, Guess, KnownFile, kind_of};
 
 impl Assembler {
     pub(crate) fn file_of(&mut self, id: file_id) -> KnownFile {
@@ -18,8 +18,7 @@ impl Assembler {
             described: false,
             seekable: true,
             sb_dev: 0,
-            regular: false,
-            block: false,
+            guess: Guess::Other,
             disk: 0,
             made_ns,
         };
@@ -51,8 +50,8 @@ impl Assembler {
     /// The file, which is a regular one that may never be opened, on this file system.
     pub(crate) fn file_met(&mut self, id: file_id, sb_dev: u32) -> KnownFile {
         let mut known = self.file_of(id);
-        if !known.described && !known.regular && sb_dev != 0 {
-            (known.regular, known.sb_dev) = (true, i64::from(sb_dev));
+        if !known.described && known.guess == Guess::Other && sb_dev != 0 {
+            (known.guess, known.sb_dev) = (Guess::Regular, i64::from(sb_dev));
             self.touched.insert(known.sb_dev);
             self.remember(id.into(), known);
         }
@@ -136,12 +135,13 @@ impl Assembler {
     /// The row of a file whose record was lost or never sent.
     pub(super) fn undescribed_file(&self, key: FileKey, known: KnownFile) -> File {
         // Of those that only bios told of, more is known.
-        let kind = match (known.block, known.regular) {
-            (true, _) => "block",
-            (_, true) => "regular",
-            _ => "other",
+        let kind = match known.guess {
+            Guess::Block => "block",
+            Guess::Directory => "directory",
+            Guess::Regular => "regular",
+            Guess::Other => "other",
         };
-        let path = known.block.then(|| format!("/dev/{}", host::device(known.disk).name).into());
+        let path = (known.guess == Guess::Block).then(|| format!("/dev/{}", host::device(known.disk).name).into());
         File {
             file: known.id,
             dev: i64::from(key.dev),

@@ -6,7 +6,7 @@ use std::{fs::File, io, mem, os::unix::fs::FileExt};
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use rustc_hash::FxHashMap;
 
-use super::{FileKey, KnownFile};
+use super::{FileKey, Guess, KnownFile};
 
 /// Files of one generation; there are two, of some 70 bytes a file.
 const GENERATION: usize = 128 * 1024;
@@ -23,8 +23,8 @@ const FILES: TableDefinition<'_, Key, Value> = TableDefinition::new("files");
 mod bits {
     pub(super) const DESCRIBED: u8 = 1;
     pub(super) const SEEKABLE: u8 = 2;
-    pub(super) const REGULAR: u8 = 4;
-    pub(super) const BLOCK: u8 = 8;
+    /// A [`super::Guess`] above it.
+    pub(super) const GUESS: u8 = 4;
 }
 
 fn key(k: &FileKey) -> Key {
@@ -32,13 +32,9 @@ fn key(k: &FileKey) -> Key {
 }
 
 fn value(f: &KnownFile) -> Value {
-    let flags = [
-        (f.described, bits::DESCRIBED),
-        (f.seekable, bits::SEEKABLE),
-        (f.regular, bits::REGULAR),
-        (f.block, bits::BLOCK),
-    ];
-    (f.id, f.sb_dev, f.made_ns, f.disk, flags.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum())
+    let flags = [(f.described, bits::DESCRIBED), (f.seekable, bits::SEEKABLE)];
+    let flags: u8 = flags.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum();
+    (f.id, f.sb_dev, f.made_ns, f.disk, flags | f.guess as u8 * bits::GUESS)
 }
 
 fn known(v: Value) -> KnownFile {
@@ -50,8 +46,12 @@ fn known(v: Value) -> KnownFile {
         disk: v.3,
         described: has(bits::DESCRIBED),
         seekable: has(bits::SEEKABLE),
-        regular: has(bits::REGULAR),
-        block: has(bits::BLOCK),
+        guess: match v.4 / bits::GUESS {
+            1 => Guess::Regular,
+            2 => Guess::Directory,
+            3 => Guess::Block,
+            _ => Guess::Other,
+        },
     }
 }
 
@@ -222,9 +222,8 @@ mod tests {
             described: id % 3 != 0,
             seekable: true,
             sb_dev: 8,
-            regular: id % 2 == 0,
+            guess: [Guess::Other, Guess::Regular, Guess::Directory, Guess::Block][(id % 4) as usize],
             made_ns: 0,
-            block: false,
             disk: 0,
         }
     }
