@@ -140,7 +140,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What `read` gives, if it does so in time; it is left alone otherwise.
 fn in_time<T: Send + 'static>(read: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     let (tell, told) = mpsc::sync_channel(1);
-    thread::Builder::new().name("layout".into()).spawn(move || {
+    thread::Builder::new().name("ioreel-layout".into()).spawn(move || {
         // Nobody listens any more: it came too late.
         let _ = tell.send(read());
     })?;

@@ -64,7 +64,7 @@ impl Listener {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let end = Arc::new(AtomicBool::new(false));
         let (sink, ended) = (Arc::clone(&taken), Arc::clone(&end));
-        let thread = std::thread::Builder::new().name("marks".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("ioreel-marks".into()).spawn(move || {
             let allowed = allowed();
             while let Ok((caller, _)) = listener.accept() {
                 // The moment of the call, not of its end.

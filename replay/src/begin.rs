@@ -10,7 +10,7 @@ use rustix::{
     io::{Errno, close},
 };
 
-use crate::{fill::Filler, issue::Cells, names::NodeId, plan::Plan, procs::Slot};
+use crate::{fill::Filler, issue::Cells, names::NodeId, plan::Plan, procs::Slot, start_locks::LockAtStart};
 
 /// A file that is open or mapped at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct OpenAtStart {
     pub flags: i32,
     /// Position.
     pub offset_bytes: i64,
+    /// Of a directory, in place of that: bytes of entries that were listed.
+    pub listed_bytes: i64,
     /// Somebody who has something to do has it.
     pub needed: bool,
 }
@@ -88,6 +90,8 @@ pub struct Begin {
     pub opens: Vec<OpenAtStart>,
     /// Mappings.
     pub maps: Vec<MapAtStart>,
+    /// Locks held on them.
+    pub locks: Vec<LockAtStart>,
 }
 
 impl Begin {
@@ -110,6 +114,9 @@ impl Plan {
         for map in &mut self.begin.maps {
             map.needed = map.tasks.iter().any(busy);
         }
+        for lock in &self.begin.locks {
+            self.begin.opens[lock.open as usize].needed = true;
+        }
         for u in &mut self.begin.unnamed {
             let listed = self.sizes.listed.get(&u.node).copied();
             u.size_bytes = self.sizes.bounds.get(&u.node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
@@ -127,7 +134,7 @@ pub(crate) fn open_all(plan: &Plan, cells: &Cells, filler: &Filler) -> (Vec<i32>
     let mut todo: Vec<Vec<usize>> = vec![Vec::new(); plan.begin.unnamed.len()];
     for (i, o) in plan.begin.opens.iter().enumerate().filter(|(_, o)| o.needed) {
         match &o.file {
-            Where::Path(path) => match open_at(path, o.flags, o.offset_bytes) {
+            Where::Path(path) => match open_as_it_was(path, o) {
                 Ok(fd) => fds[i] = fd,
                 Err(e) => warnings.push(told(path, e)),
             },
@@ -154,6 +161,34 @@ pub(crate) fn open_all(plan: &Plan, cells: &Cells, filler: &Filler) -> (Vec<i32>
 
 fn told(path: &[u8], e: Errno) -> String {
     format!("opening what was open at the start, {}: {e}", String::from_utf8_lossy(path))
+}
+
+fn open_as_it_was(path: &[u8], o: &OpenAtStart) -> Result<i32, Errno> {
+    if o.listed_bytes == 0 {
+        return open_at(path, o.flags, o.offset_bytes);
+    }
+    let fd = open_at(path, o.flags, 0)?;
+    skip_entries(fd, o.listed_bytes);
+    Ok(fd)
+}
+
+/// Lists a directory up to where as much was told. Positions in directories are numbers that only their file system
+/// understands, names take the same room in all.
+fn skip_entries(fd: i32, listed_bytes: i64) {
+    /// One entry with the longest name.
+    const ROOM: usize = 280;
+    let mut room = [0u64; ROOM / 8];
+    let mut skipped = 0i64;
+    while skipped < listed_bytes {
+        // No more than is left; refused where the next entry is longer, since other names come first here.
+        let bytes = (listed_bytes - skipped).min(ROOM as i64);
+        // SAFETY: the kernel writes at most ROOM bytes there.
+        let told = unsafe { libc::syscall(libc::SYS_getdents64, fd, room.as_mut_ptr(), bytes) };
+        if told <= 0 {
+            break;
+        }
+        skipped += told;
+    }
 }
 
 fn open_at(path: &[u8], flags: i32, offset_bytes: i64) -> Result<i32, Errno> {
@@ -211,7 +246,7 @@ fn unnamed(
     let mut result = Ok(());
     for i in opens {
         let o = &plan.begin.opens[*i];
-        match open_at(&path, o.flags, o.offset_bytes) {
+        match open_as_it_was(&path, o) {
             Ok(fd) => fds[*i] = fd,
             Err(e) => result = Err(e),
         }

@@ -6,14 +6,15 @@ use ioreel_traces::{rows::Tree, text::from_bytes};
 use serde::Serialize;
 
 use crate::{
-    locked::Locked,
+    locked::Owner,
     names::{Before, Kind, NO_NODE, NodeId, There},
     order::Order,
     plan::{Act, Root},
     planner::Planner,
-    procs::{Place, clone},
+    procs::{Entry, Place, clone},
     sizes::Bounds,
     start::Registered,
+    start_locks::LockAtStart,
 };
 
 /// A part of a reel: the operations that took effect in it.
@@ -53,8 +54,6 @@ impl Planner {
         self.input.tree = tree;
         self.order = Order::new(self.options.order, self.options.without);
         self.silent = false;
-        // Locks from before are not taken.
-        self.locked = Locked::default();
         self.zero_ns = from_ns;
         self.turns.fill(i64::MIN);
         self.joins.iter_mut().for_each(Vec::clear);
@@ -162,6 +161,31 @@ impl Planner {
         memory.sort_unstable();
         for tasks in memory {
             self.register_maps(&tasks);
+        }
+        self.locks_now(&leaders, &registered);
+    }
+
+    /// Locks that are held: those on files that are open in the replay are taken again, the others are nobody's.
+    fn locks_now(&mut self, leaders: &HashMap<usize, usize>, registered: &Registered) {
+        for (file, held) in self.locked.all() {
+            let place = match held.owner {
+                Owner::Flock(ofd) | Owner::Ofd(ofd) => registered.get(&ofd).map(|open| (*open, None)),
+                Owner::Table(table) => {
+                    let serves = |e: &&Entry| {
+                        let ofd = &self.procs.ofds[e.ofd as usize];
+                        let access = ofd.flags & libc::O_ACCMODE;
+                        let only = if held.exclusive { libc::O_RDONLY } else { libc::O_WRONLY };
+                        ofd.file == file && access != only && registered.contains_key(&e.ofd)
+                    };
+                    let entry = self.procs.tables[table].value.values().find(serves);
+                    let leader = leaders.get(&table).map(|task| *task as u32);
+                    entry.and_then(|e| registered.get(&e.ofd)).map(|open| (*open, leader))
+                }
+            };
+            match place {
+                Some((open, table_of)) => self.begin.locks.push(LockAtStart { open, table_of, held }),
+                None => self.locked.release(file, held.owner),
+            }
         }
     }
 

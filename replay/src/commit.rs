@@ -215,7 +215,18 @@ impl Planner {
             }
             Call::Lseek => {
                 if let Some(e) = v.entry {
-                    self.procs.ofds[e.ofd as usize].pos = Some(r.ret);
+                    let ofd = &mut self.procs.ofds[e.ofd as usize];
+                    ofd.pos = Some(r.ret);
+                    // Other places of a directory are numbers of its file system's own.
+                    if r.ret == 0 {
+                        ofd.listed_bytes = 0;
+                    }
+                }
+            }
+            c if c.lists() => {
+                if let Some(e) = v.entry {
+                    let listed = &mut self.procs.ofds[e.ofd as usize].listed_bytes;
+                    *listed = if r.ret == 0 { i64::MAX } else { listed.saturating_add(r.ret.max(0)) };
                 }
             }
             _ => {

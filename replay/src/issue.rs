@@ -20,6 +20,7 @@ mod requests;
 pub(crate) mod stamp;
 
 pub use direct::Direct;
+pub(crate) use locks::hold;
 
 use crate::{
     Call,

@@ -77,6 +77,7 @@ pub mod sizes;
 mod skip;
 pub mod spread;
 mod start;
+mod start_locks;
 pub mod store;
 pub mod target;
 pub mod texts;

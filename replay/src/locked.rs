@@ -35,12 +35,17 @@ pub struct Lock {
     pub exclusive: Option<bool>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    owner: Owner,
-    from: i64,
-    to: i64,
-    exclusive: bool,
+/// A lock as it is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// By whom.
+    pub owner: Owner,
+    /// First byte.
+    pub from: i64,
+    /// The byte behind the last.
+    pub to: i64,
+    /// Not shared with other readers.
+    pub exclusive: bool,
 }
 
 /// Locks by file.
@@ -100,6 +105,13 @@ impl Locked {
     /// Whether nobody holds anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// All that is held, by file.
+    pub fn all(&self) -> Vec<(i64, Held)> {
+        let mut all: Vec<_> = self.0.iter().flat_map(|(file, held)| held.iter().map(|h| (*file, *h))).collect();
+        all.sort_by_key(|(file, h)| (*file, h.from));
+        all
     }
 
     /// Files on which one of these owners holds a lock.

@@ -1,5 +1,7 @@
 //! Lets locks take effect in the model, and with them what closes descriptors.
 
+use std::collections::HashSet;
+
 use crate::{
     Call,
     input::{NO_ID, Rec},
@@ -171,6 +173,31 @@ impl Planner {
         }
         let entries: Vec<Entry> = self.procs.tables[table].value.values().copied().collect();
         let unlocks = self.unlocks_of(task, &entries);
+        self.ends_with(task, unlocks);
+    }
+
+    /// The reel, or its slice, ends before these threads did: here they end when their last call is made, but with what they
+    /// hold they stay in the way of those that were refused because of it.
+    pub(crate) fn locks_outlast(&mut self) {
+        let held: Vec<(i64, Owner)> = self.locked.all().into_iter().map(|(file, h)| (file, h.owner)).collect();
+        let mut done = HashSet::new();
+        for task in 0..self.tasks.len() {
+            let table = self.procs.of(task).table;
+            if held.is_empty() || !self.procs.of(task).alive || !done.insert(table) {
+                continue;
+            }
+            let ofds: HashSet<u32> = self.procs.tables[table].value.values().map(|e| e.ofd).collect();
+            let own = held.iter().filter(|(_, owner)| match owner {
+                Owner::Table(of) => *of == table,
+                Owner::Ofd(ofd) | Owner::Flock(ofd) => ofds.contains(ofd),
+            });
+            self.ends_with(task, own.copied().collect());
+        }
+    }
+
+    /// The threads of this one's descriptor table end, and with it these locks.
+    fn ends_with(&mut self, task: usize, unlocks: Vec<(i64, Owner)>) {
+        let table = self.procs.of(task).table;
         if unlocks.is_empty() {
             return;
         }

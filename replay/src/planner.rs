@@ -270,6 +270,7 @@ impl Planner {
                 while let Some((_, event)) = events.next_if(|(t, _)| *t < to_ns) {
                     self.event(event);
                 }
+                self.locks_outlast();
                 return Ok(());
             }
             self.last_end_ns = end - self.zero_ns;
@@ -301,6 +302,7 @@ impl Planner {
         for (_, event) in events {
             self.event(event);
         }
+        self.locks_outlast();
         Ok(())
     }
 

@@ -33,6 +33,8 @@ pub struct Ofd {
     pub kind: Kind,
     /// Position, when known.
     pub pos: Option<i64>,
+    /// Of a directory: bytes of entries that listing told since its beginning; the greatest number at its end.
+    pub listed_bytes: i64,
     /// Flags it was opened with, as `fcntl` left them.
     pub flags: i32,
     /// Descriptors that refer to it.
@@ -295,7 +297,7 @@ impl Procs {
     /// A new open file description.
     pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, flags: i32) -> u32 {
         *self.opens.entry(file).or_default() += 1;
-        let new = Ofd { node, file, kind, pos, flags, refs: 0 };
+        let new = Ofd { node, file, kind, pos, listed_bytes: 0, flags, refs: 0 };
         let id = match self.free_ofds.pop() {
             Some(id) => {
                 self.ofds[id as usize] = new;

@@ -182,7 +182,13 @@ impl Planner {
             // Positions are given.
             flags &= !libc::O_APPEND;
         }
-        self.begin.opens.push(OpenAtStart { file, flags, offset_bytes: ofd.pos.unwrap_or(0), needed: false });
+        self.begin.opens.push(OpenAtStart {
+            file,
+            flags,
+            offset_bytes: ofd.pos.unwrap_or(0),
+            listed_bytes: ofd.listed_bytes,
+            needed: false,
+        });
         self.begin.opens.len() as u32 - 1
     }
 

@@ -33,6 +33,7 @@ use crate::{
     procs::clone,
     progress::Progress,
     rings::Rings,
+    start_locks::Keeper,
 };
 
 #[cfg(test)]
@@ -94,10 +95,33 @@ pub struct World {
     warnings: Mutex<Vec<String>>,
     live: Mutex<usize>,
     none_live: Condvar,
+    /// Threads that nobody makes have what they begin with, their locks among it.
+    all_begun: Gate,
     /// Descriptors of [`Begin::opens`](crate::begin::Begin::opens), in the table of the thread that starts all.
     opened: OnceLock<Vec<i32>>,
     #[cfg(test)]
     planted: faults::Planted,
+}
+
+/// Opens once.
+#[derive(Debug, Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.opened.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_open {
+            is_open = self.opened.wait(is_open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 /// A descriptor table in use; whoever drops it last closes what is open.
@@ -138,6 +162,7 @@ impl World {
             warnings: Mutex::default(),
             live: Mutex::new(0),
             opened: OnceLock::new(),
+            all_begun: Gate::default(),
             none_live: Condvar::new(),
             plan,
             #[cfg(test)]
@@ -154,7 +179,8 @@ impl World {
     /// Opens and maps what threads have before their first step. Called by the thread inside the target that is to call
     /// [`Self::run`], and that has no descriptor open. What could not be done.
     pub fn begin(&self, filler: &Filler) -> Vec<String> {
-        let (fds, warnings) = open_all(&self.plan, &self.cells, filler);
+        let (fds, mut warnings) = open_all(&self.plan, &self.cells, filler);
+        warnings.extend(self.plan.take_shared_locks(&fds));
         // Asked once.
         let _ = self.opened.set(fds);
         warnings
@@ -168,12 +194,15 @@ impl World {
         if self.clockwork.pace == Pace::Load {
             roots().for_each(|(i, t)| self.load.set(i as u32, t.first_turn_ns));
         }
+        let keeper = self.opened.get().map(|opened| Keeper::new(&self.plan, opened));
+        keeper.iter().flat_map(|k| &k.warnings).for_each(|w| self.warn(w.clone()));
         for (i, task) in roots() {
             // At pace max a thread without a recorded parent is free at once; else it computes until it acts.
             let free = matches!(self.clockwork.pace, Pace::Max | Pace::Load);
             let recorded_ns = if free { task.start_ns } else { 0 };
             self.start(i as u32, Base { recorded_ns, ..Base::default() }, None);
         }
+        self.all_begun.open();
         if !self.skip_calls {
             // Those who need what was open at the start have it.
             close_all();
@@ -240,6 +269,9 @@ impl World {
             signal.store(1, SeqCst);
             // Waking fails only for a bad address.
             let _ = futex::wake(&signal, futex::Flags::PRIVATE, 1);
+            if is_root && !world.plan.begin.locks.is_empty() {
+                world.all_begun.wait();
+            }
             world.live(task, base, group);
         });
         if let Err(e) = made {
@@ -287,11 +319,11 @@ impl World {
             self.cells.set(*to, self.cells.fd(*from as i32));
         }
         if let Some(root) = &plan.root {
-            self.be_root(root, is_root);
+            self.be_root(task, root, is_root);
         }
     }
 
-    fn be_root(&self, root: &Root, is_root: bool) {
+    fn be_root(&self, task: u32, root: &Root, is_root: bool) {
         let told = |doing: &str, path: &[u8], e: Errno| {
             self.warn(format!("{doing} {}: {e}", String::from_utf8_lossy(path)));
         };
@@ -322,6 +354,7 @@ impl World {
                 unsafe { libc::close(*fd) };
             }
         }
+        self.plan.take_own_locks(task, opened).into_iter().for_each(|w| self.warn(w));
         if root.root != b"/"
             && let Err(e) = rustix::process::chroot(root.root.as_slice())
         {

@@ -4,7 +4,32 @@
 use std::ptr;
 
 use super::call;
-use crate::{Call, input::Rec};
+use crate::{
+    Call,
+    input::Rec,
+    locked::{Held, Owner},
+};
+
+/// Takes a lock that was held; the result as of a call.
+pub(crate) fn hold(fd: i32, held: &Held) -> i64 {
+    let fd = i64::from(fd);
+    let command = match held.owner {
+        Owner::Flock(_) => {
+            let how = if held.exclusive { libc::LOCK_EX } else { libc::LOCK_SH };
+            return call(libc::SYS_flock, [fd, i64::from(how | libc::LOCK_NB), 0, 0, 0, 0]);
+        }
+        Owner::Ofd(_) => libc::F_OFD_SETLK,
+        Owner::Table(_) => libc::F_SETLK,
+    };
+    let mut lock = libc::flock {
+        l_type: if held.exclusive { libc::F_WRLCK } else { libc::F_RDLCK } as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: held.from,
+        l_len: if held.to == i64::MAX { 0 } else { held.to - held.from },
+        l_pid: 0,
+    };
+    call(libc::SYS_fcntl, [fd, command.into(), ptr::from_mut(&mut lock) as i64, 0, 0, 0])
+}
 
 /// Issues a lock call on a descriptor.
 pub(super) fn lock(r: &Rec, fd: i64) -> i64 {

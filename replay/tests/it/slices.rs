@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path};
 
 use ioreel_replay::{Config, Replay, ReplayError, Report, Slice, watch::Unwatched};
 
+use ioreel_traces::{Reel, rows::Op};
+
 use crate::reel::{Draft, THREAD, config};
 
 fn run(config: Config) -> Report {
@@ -291,4 +293,75 @@ fn a_child_that_only_computes_keeps_its_time() {
     let report = run(Config { slice, clockwork, ..config(reel, &target) });
     sound("think", &report);
     assert!(report.elapsed_ns >= 40_000_000, "{}", report.elapsed_ns);
+}
+
+#[test]
+fn locks_are_held() {
+    const EAGAIN: i64 = -(libc::EAGAIN as i64);
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/data", "regular", 5000);
+    let lock = |d: &mut Draft, task: i64, command: i32, kind: i32, (from, len): (i64, i64), ret: i64| {
+        let o = d.fd(task, "fcntl", 3, ret);
+        (o.flags, o.mode, o.aux2) = (Some(command.into()), Some(kind), Some(libc::SEEK_SET.into()));
+        (o.offset_bytes, o.len_bytes) = (Some(from), Some(len));
+    };
+    let flock = |d: &mut Draft, task: i64, how: i32, ret: i64| d.fd(task, "flock", 3, ret).flags = Some(how.into());
+    // Three processes; the first shares the open file with the fourth, and then has nothing more to do.
+    for child in [2, 3, 4] {
+        d.fork(1, child, 0);
+    }
+    for task in [1, 2, 3] {
+        d.open(task, "data", libc::O_RDWR, 1, 3);
+    }
+    flock(&mut d, 2, libc::LOCK_EX, 0);
+    lock(&mut d, 2, libc::F_SETLK, libc::F_WRLCK, (0, 100), 0);
+    lock(&mut d, 2, libc::F_SETLK, libc::F_UNLCK, (40, 20), 0);
+    lock(&mut d, 3, libc::F_OFD_SETLK, libc::F_RDLCK, (200, 0), 0);
+    lock(&mut d, 1, libc::F_SETLK, libc::F_WRLCK, (120, 10), 0);
+    flock(&mut d, 3, libc::LOCK_SH | libc::LOCK_NB, EAGAIN);
+    lock(&mut d, 3, libc::F_SETLK, libc::F_RDLCK, (0, 10), EAGAIN);
+    lock(&mut d, 3, libc::F_SETLK, libc::F_WRLCK, (40, 20), 0);
+    lock(&mut d, 2, libc::F_SETLK, libc::F_WRLCK, (300, 1), EAGAIN);
+    flock(&mut d, 2, libc::LOCK_UN, 0);
+    flock(&mut d, 3, libc::LOCK_EX | libc::LOCK_NB, 0);
+    // Held to the end by who does nothing after it.
+    lock(&mut d, 3, libc::F_SETLK, libc::F_WRLCK, (120, 5), EAGAIN);
+    lock(&mut d, 2, libc::F_SETLK, libc::F_WRLCK, (125, 5), EAGAIN);
+    d.fd(2, "close", 3, 0);
+    lock(&mut d, 3, libc::F_SETLK, libc::F_WRLCK, (0, 100), 0);
+    d.fd(3, "close", 3, 0);
+    cut_everywhere(d);
+}
+
+#[test]
+fn directories_are_listed_on() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/many", "directory", 0);
+    // Each takes 24 bytes, as `.` and `..` do.
+    for i in 0..30 {
+        d.had(&format!("/w/many/f{i}"), "regular", 0);
+    }
+    d.open(1, "many", libc::O_RDONLY | libc::O_DIRECTORY, 1, 3);
+    d.know(1, "directory");
+    let told = [240, 240, 240, 48, 0];
+    for bytes in told {
+        d.fd(1, "getdents64", 3, bytes).len_bytes = Some(240);
+    }
+    let ends: Vec<i64> = d.ops.iter().map(|o| o.start_ns + o.dur_ns + 1).collect();
+    let o = d.fd(1, "lseek", 3, 0);
+    (o.aux, o.flags) = (Some(0), Some(0));
+    d.fd(1, "getdents64", 3, 768).len_bytes = Some(32768);
+    let dir = tempfile::tempdir().unwrap();
+    let reel = d.write(dir.path());
+    for (n, from_ns) in ends.into_iter().enumerate() {
+        let (target, result) = (dir.path().join(format!("t{n}")), dir.path().join(format!("r{n}")));
+        fs::create_dir(&target).unwrap();
+        let slice = Slice { from_ns, to_ns: i64::MAX };
+        sound("on", &run(Config { slice, result: Some(result.clone()), ..config(reel.clone(), &target) }));
+        let ops: Vec<Op> = Reel::open(&result).unwrap().read().unwrap();
+        let listed: Vec<i64> = ops.iter().filter(|o| o.op == *"getdents64").filter_map(|o| o.ret).collect();
+        assert_eq!(listed, [&told[n..], &[768]].concat(), "from listing {n} on");
+    }
 }
