@@ -34,7 +34,7 @@ fn key(k: &FileKey) -> Key {
 fn value(f: &KnownFile) -> Value {
     let flags = [(f.described, bits::DESCRIBED), (f.seekable, bits::SEEKABLE)];
     let flags: u8 = flags.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum();
-    (f.id, f.sb_dev, f.made_ns, f.disk, flags | f.guess as u8 * bits::GUESS)
+    (f.id, f.sb_dev, f.made_ns, f.disk, flags + f.guess as u8 * bits::GUESS)
 }
 
 fn known(v: Value) -> KnownFile {
