@@ -46,6 +46,7 @@ pub(super) fn read(read: &mut dyn FnMut(u64, usize) -> io::Result<Vec<u8>>) -> i
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
@@ -59,7 +60,8 @@ mod tests {
             put(76 + i * 4, block);
         }
         put(100, 1);
-        let found = read(&mut |at, len| Ok(disk[at as usize..][..len].to_vec())).unwrap().unwrap();
+        let whole = |disk: &[u8]| read(&mut |at, len| Ok(disk[at as usize..][..len].to_vec())).unwrap();
+        let found = whole(&disk).unwrap();
         let class = |block: i64| found.at(block * 8).map(|k| k.class);
         assert_eq!(
             [0, 2, 512, 1535, 1536, 2560, 3584, 4095, 4096].map(class),
@@ -77,6 +79,6 @@ mod tests {
         );
         assert_eq!(found.node_ino, 1);
         disk[SUPERBLOCK_AT + 16] = 200;
-        assert!(read(&mut |at, len| Ok(disk[at as usize..][..len].to_vec())).unwrap().is_none());
+        assert!(whole(&disk).is_none());
     }
 }
