@@ -68,7 +68,8 @@ pub struct Judgement {
     pub concurrency: Concurrency,
     /// Latencies by call.
     pub latencies: Vec<Latency>,
-    /// Time inside the replayed calls, all threads together, in the original.
+    /// Time that threads were inside replayed calls or had requests in flight, all threads together, in the original; what
+    /// overlaps within a thread counts once.
     pub original_in_calls_ns: i64,
     /// In the replay.
     pub replay_in_calls_ns: i64,
