@@ -26,6 +26,12 @@ const END_IOS: &[(&str, end_io)] = &[
     ("bio_chain_endio", end_io::END_CHAIN),
     ("submit_bio_wait_endio", end_io::END_WAIT),
     ("clone_endio", end_io::END_DM),
+    ("md_end_clone_io", end_io::END_MD),
+    ("md_end_io_acct", end_io::END_MD),
+    ("raid1_end_write_request", end_io::END_MD_MIRROR),
+    ("raid1_end_read_request", end_io::END_MD_MIRROR),
+    ("raid10_end_write_request", end_io::END_MD_MIRROR10),
+    ("raid10_end_read_request", end_io::END_MD_MIRROR10),
     ("btrfs_orig_write_end_io", end_io::END_BTRFS),
     ("btrfs_clone_write_end_io", end_io::END_BTRFS_CLONE),
     ("btrfs_end_super_write", end_io::END_BTRFS_SUPER),
@@ -133,7 +139,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), END_IOS.len());
         // Room for names that several static functions share.
-        assert!(END_IOS.len() + 8 < 56);
+        assert!(END_IOS.len() + 8 < 64);
         assert!(NEEDED.iter().flat_map(|n| n.iter()).all(|n| END_IOS.iter().any(|(name, _)| name == n)));
     }
 }

@@ -215,7 +215,7 @@ pub(crate) fn stamps_are_found(name: &str, at: &Path, devices: &[&Path]) -> Reco
         let mut seen: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
         let mut wrong = Vec::new();
         for b in r.bios.iter().filter(|b| {
-            b.op == what
+            (b.op == what || what == "write" && b.op == "zone_append")
                 && b.class != "journal"
                 && b.detail.as_deref() != Some("parity")
                 && (b.len_bytes as usize).is_multiple_of(BLOCK)

@@ -35,6 +35,7 @@ mod refusals;
 mod replays;
 mod samples;
 mod slices;
+mod stacked;
 mod top;
 mod truth;
 mod uring;
@@ -205,6 +206,12 @@ fn tests() -> Vec<Test> {
         }
     }
     if kernel::is_guest() {
+        once! { true:
+            stacked::a_mapped_device
+            stacked::an_encrypted_device
+            stacked::an_array
+            stacked::zones
+        }
         for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
             let name = format!("kernel::files_under_an_overlay::{}", fs.name());
             all.push(Test { name, records: true, body: Box::new(move || kernel::files_under_an_overlay(fs)) });

@@ -156,13 +156,17 @@ impl Mounted {
 
     /// A file system that `mkfs` makes on these devices; it is mounted from the first.
     pub(crate) fn over(devices: &[&Device], mkfs: &[&str], mounted: &str) -> Self {
+        Self::over_paths(&devices.iter().map(|d| d.path()).collect::<Vec<_>>(), mkfs, mounted)
+    }
+
+    /// The same on devices that somebody else made.
+    pub(crate) fn over_paths(devices: &[&Path], mkfs: &[&str], mounted: &str) -> Self {
         let dir = temp_dir();
-        let paths = || devices.iter().map(|d| d.path());
-        succeed(Command::new(mkfs[0]).args(&mkfs[1..]).args(paths()));
+        succeed(Command::new(mkfs[0]).args(&mkfs[1..]).args(devices));
         if devices.len() > 1 {
-            succeed(Command::new("btrfs").args(["device", "scan"]).args(paths()));
+            succeed(Command::new("btrfs").args(["device", "scan"]).args(devices));
         }
-        let device = devices[0].path().to_owned();
+        let device = devices[0].to_owned();
         succeed(Command::new("mount").args(["-o", mounted]).arg(&device).arg(dir.path()));
         Self { dir, device: Some(device), server: None, below: None, _scratch: None }
     }

@@ -433,19 +433,65 @@ __noinline int by_stripe(struct rec_bio *b)
 	return b->how != 0;
 }
 
-/* A mapped device's clone carries what the bio carries that it was made from. */
+/* The bio that a mapper or an array made this one from, of which it is a part; NULL where that is not known. */
+static __always_inline struct bio *made_from(struct bio *bio, __u32 kind)
+{
+	void *private = peek(bio, bi_private);
+
+	if (kind == END_CHAIN)
+		return private;
+	if (kind == END_DM && bpf_core_type_exists(struct dm_target_io) && bpf_core_type_exists(struct dm_io)) {
+		struct dm_target_io *tio = container_of(bio, struct dm_target_io, clone);
+
+		return BPF_CORE_READ(tio, io, orig_bio);
+	}
+	if (kind == END_MD && bpf_core_type_exists(struct md_io_clone))
+		return BPF_CORE_READ((struct md_io_clone *)private, orig_bio);
+	if (kind == END_MD && bpf_core_type_exists(struct md_io_acct))
+		return BPF_CORE_READ((struct md_io_acct *)private, orig_bio);
+	if (kind == END_MD_MIRROR && bpf_core_type_exists(struct r1bio))
+		return BPF_CORE_READ((struct r1bio *)private, master_bio);
+	if (kind == END_MD_MIRROR10 && bpf_core_type_exists(struct r10bio))
+		return BPF_CORE_READ((struct r10bio *)private, master_bio);
+	return NULL;
+}
+
+/* A mirror's copy is made from the clone that accounts for a part of the bio. */
+#define MADE_FROM_STEPS 4
+
+static __noinline struct rec_bio *parent_of(struct bio *bio)
+{
+	struct rec_bio *parent;
+	int i;
+
+	for (i = 0; i < MADE_FROM_STEPS; i++) {
+		bio = made_from(bio, end_io_kind((__u64)peek(bio, bi_end_io)));
+		if (!bio)
+			return NULL;
+		parent = find_bio(bio);
+		if (parent)
+			return parent;
+		bio = kernel_cast(struct bio, bio);
+	}
+	return NULL;
+}
+
+/* A mapped device's clone, or an array's, carries what the bio carries that it was made from. */
 static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 {
-	struct dm_target_io *tio = container_of(clone, struct dm_target_io, clone);
-	struct rec_bio *parent;
-	struct bio *orig;
+	struct rec_bio *parent = parent_of(clone);
+	void *private = peek(clone, bi_private);
 
-	if (!bpf_core_type_exists(struct dm_target_io) || !bpf_core_type_exists(struct dm_io))
-		return;
-	orig = BPF_CORE_READ(tio, io, orig_bio);
-	parent = orig ? find_bio(orig) : NULL;
 	if (!parent)
 		return;
+	/* Mirrors say where a copy goes long before they queue it. */
+	if (!b->orig_dev && b->end_io == END_MD_MIRROR && bpf_core_type_exists(struct r1bio)) {
+		b->orig_dev = parent->dev;
+		b->orig_sector = BPF_CORE_READ((struct r1bio *)private, sector);
+	} else if (!b->orig_dev && b->end_io == END_MD_MIRROR10 && bpf_core_type_exists(struct r10bio)) {
+		b->orig_dev = parent->dev;
+		b->orig_sector = BPF_CORE_READ((struct r10bio *)private, sector);
+	}
 	b->file = parent->file;
 	b->sb_dev = parent->sb_dev;
 	b->hide = parent->hide;
@@ -546,7 +592,10 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 		return;
 	}
 	case END_DM:
-		by_parent(b, owner);
+	case END_MD:
+	case END_MD_MIRROR:
+	case END_MD_MIRROR10:
+		by_parent(b, bio);
 		if (!b->how)
 			by_page(b, bio, false, NULL);
 		return;

@@ -108,8 +108,16 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	} else if (uring_met && (worker_for = uring_of_worker(task)) && (request = uring_find(worker_for))) {
 		task_id = request->state.rec.task_id;
 	}
-	if (!is_recorded_device(dev) && (fixed_devices || !task_id))
-		return 0;
+	if (!is_recorded_device(dev)) {
+		if (fixed_devices)
+			return 0;
+		if (!task_id) {
+			/* What lies below a recorded device is recorded with it, whoever makes it work first. */
+			if (!parent_of(bio))
+				return 0;
+			bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);
+		}
+	}
 	s = take_bio_slot(bio);
 	if (!s)
 		return 0;
@@ -462,6 +470,18 @@ static long end_step(__u32 i, void *context)
 /* A request carries at most this many bios (BLK_MAX_SEGMENTS is 128; merges keep to it). */
 #define MAX_RQ_BIOS 4096
 
+/* The device says where it has put what was appended, which until now had the zone's beginning. Such bios are alone. */
+static __always_inline void appended(struct rq_slot *r, struct bio_slot *s, __u64 sector)
+{
+	if (r && (r->opf & REQ_OP_MASK) == REQ_OP_ZONE_APPEND)
+		r->sector = sector;
+	if (!s || (s->rec.opf & REQ_OP_MASK) != REQ_OP_ZONE_APPEND)
+		return;
+	if (s->rec.orig_dev)
+		s->rec.orig_sector += sector - s->rec.sector;
+	s->rec.sector = sector;
+}
+
 SEC("tp_btf/block_rq_complete")
 int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 {
@@ -498,6 +518,8 @@ int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 		r->key = 0;
 		r = NULL;
 	}
+	if (!many && !error)
+		appended(r, s, rq->__sector);
 	if (r) {
 		rec.queue_ns = walk.queue_ns;
 		rec.issue_ns = r->issue_ns;

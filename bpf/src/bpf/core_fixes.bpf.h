@@ -62,6 +62,7 @@
 #define REQ_OP_MASK 0xffu
 #define REQ_OP_WRITE 1u
 #define REQ_META (1u << 12)
+#define REQ_OP_ZONE_APPEND 7u
 #define REQ_OP_FLUSH 2u
 
 /* include/linux/blk-mq.h: a macro with bit 4 until 5f89154e8e9e (6.11) made it an enumerator. */

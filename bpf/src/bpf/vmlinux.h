@@ -432,6 +432,26 @@ struct dm_target_io {
 	struct bio clone;
 };
 
+/* drivers/md/md.h, raid1.h, raid10.h */
+struct md_io_clone {
+	struct bio *orig_bio;
+};
+
+/* Its name until "md: also clone new io if io accounting is disabled" (6.6). */
+struct md_io_acct {
+	struct bio *orig_bio;
+};
+
+struct r1bio {
+	__u64 sector;
+	struct bio *master_bio;
+};
+
+struct r10bio {
+	__u64 sector;
+	struct bio *master_bio;
+};
+
 struct btrfs_key {
 	__u64 objectid;
 } __attribute__((packed));

@@ -327,6 +327,9 @@ enum end_io {
 	END_BTRFS_RAID = 15, /* part of a RAID5 or RAID6 stripe */
 	END_DIRECT_SIMPLE = 16, /* iomap direct I/O of one bio, the request around it */
 	END_DIRECT_F2FS = 17, /* iomap direct I/O by way of f2fs's statistics */
+	END_MD = 18, /* an array's clone, which accounts for the bio */
+	END_MD_MIRROR = 19, /* a copy that a mirroring array makes, or the one that it reads */
+	END_MD_MIRROR10 = 20, /* the same of RAID10 */
 };
 
 /* What lies where part of a stripe with parity goes: the first byte of peek, with BIOF_PEEK and no `how`. */
@@ -562,7 +565,7 @@ struct rec_cache {
 /* ---- what user space tells the probes ---- */
 
 /* Addresses of functions with their meaning, the most frequent first, ended by an address of 0. */
-#define WIRE_END_IOS 56
+#define WIRE_END_IOS 64
 
 struct end_io_desc {
 	__u64 address;
