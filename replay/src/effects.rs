@@ -128,6 +128,9 @@ impl Planner {
         if is(libc::ENOTEMPTY) && node != NO_NODE && !r.call.renames() {
             self.names.prove_present(node, Kind::Directory, None);
         }
+        if node != NO_NODE && self.names.exists(node).is_none() {
+            self.refusal_proves(r, node);
+        }
         if is(libc::EACCES) && r.call.stats() && node != NO_NODE && self.options.privileged {
             self.closed_to_others(node);
         }
@@ -138,6 +141,27 @@ impl Planner {
                 self.names.prove_absent(node);
             }
         }
+    }
+
+    /// Refused for what it is, a name that nothing was known of is there.
+    fn refusal_proves(&mut self, r: &Rec, node: NodeId) {
+        let parent = self.names.parent(node);
+        let parent_is_there = self.names.exists(parent) == Some(true);
+        let wants_directory = matches!(r.call, Call::Rmdir | Call::Chdir)
+            || r.call.opens() && r.flags as i32 & libc::O_DIRECTORY != 0
+            || r.call == Call::Unlinkat && r.flags as i32 & libc::AT_REMOVEDIR != 0;
+        let kind = match -r.ret as i32 {
+            libc::EINVAL if matches!(r.call, Call::Readlink | Call::Readlinkat) && r.len_bytes > 0 => Kind::Unknown,
+            libc::EISDIR if r.call.opens() || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Truncate) => {
+                Kind::Directory
+            }
+            libc::ENODATA | libc::ERANGE if r.call.gets_attribute() => Kind::Unknown,
+            libc::ENODATA if r.call.removes_attribute() => Kind::Unknown,
+            // Or a component before it is none: only where that is known to be one.
+            libc::ENOTDIR if wants_directory && parent_is_there => Kind::Regular,
+            _ => return,
+        };
+        self.names.prove_present(node, kind, None);
     }
 
     /// A user other than root may not search one of the directories that lead to a name: where nothing is known of them, the

@@ -163,3 +163,20 @@ fn in_a_directory_that_is_not_replayed_nothing_relative_is() {
     assert_eq!(report.summary.skipped.get("under /proc"), Some(&4));
     assert!(exists(&dir, "f") && !exists(&dir, "status"));
 }
+
+#[test]
+fn refusals_tell_what_is_there() {
+    let refused = |e: i32| -i64::from(e);
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "readlink", "program", refused(libc::EINVAL)).len_bytes = Some(4096);
+    d.on(1, "readlink", "/elsewhere/deep/program", refused(libc::EINVAL)).len_bytes = Some(4096);
+    d.on(1, "unlink", "folder", refused(libc::EISDIR));
+    d.on(1, "open", "other-folder", refused(libc::EISDIR)).flags = Some(libc::O_WRONLY.into());
+    d.on(1, "rmdir", "file", refused(libc::ENOTDIR));
+    d.on(1, "chdir", "no-folder", refused(libc::ENOTDIR));
+    let o = d.on(1, "getxattr", "plain", refused(libc::ENODATA));
+    (o.name, o.len_bytes) = (Some("user.a".into()), Some(100));
+    let dir = replay_same(d);
+    assert!(["program", "folder", "other-folder", "file", "no-folder", "plain"].iter().all(|name| exists(&dir, name)));
+}
