@@ -292,6 +292,12 @@ impl Call {
         matches!(self, Self::Removexattr | Self::Lremovexattr | Self::Fremovexattr | Self::Removexattrat)
     }
 
+    /// Changes mode or owner.
+    pub fn changes_access(self) -> bool {
+        use Call::{Chmod, Chown, Fchmod, Fchmodat, Fchmodat2, Fchown, Fchownat, Lchown};
+        matches!(self, Chmod | Fchmod | Fchmodat | Fchmodat2 | Chown | Fchown | Fchownat | Lchown)
+    }
+
     /// Makes a file share data with another.
     pub fn clones(self) -> bool {
         matches!(self, Self::Ficlone | Self::Ficlonerange)

@@ -60,7 +60,7 @@ impl Planner {
                 self.procs.places[place].value.cwd = Err(why);
             }
             // What was not closed here has let go all the same.
-            unlocks.iter().for_each(|(file, owner)| self.locked.release(*file, *owner));
+            self.locks_dropped(&unlocks);
             return self.skip(why);
         }
         if r.call == Call::OpenByHandleAt {
@@ -87,6 +87,7 @@ impl Planner {
             p.uses(r, &v, call);
             p.uses_of_locks(r, &v, &unlocks);
         });
+        self.locks_dropped(&unlocks);
         self.locks_change(r, &v);
         self.attributes_change(r, &v);
         self.modes_told(r, &v);

@@ -54,6 +54,8 @@ kinds! {
     Descriptor = "descriptor",
     /// Working directory and umask of threads that share them.
     Directory = "directory",
+    /// A file's mode, owner and extended attributes.
+    Attribute = "attribute",
     /// Locks on a file: one that is dropped, or refused, and the next that is asked for.
     Lock = "lock",
     /// A thread's end before what its parent did next.

@@ -66,6 +66,11 @@ impl Planner {
             let key = Key::Number(self.procs.of(r.task as usize).table, fd);
             out.push(Touch { key, needs: Needs::Anything, becomes: Some(becomes) });
         }
+        let table = self.procs.of(r.task as usize).table;
+        if r.ret == -i64::from(libc::EBADF) {
+            let named = [r.fd, r.fd2, r.dirfd, r.dirfd2].into_iter().filter(|fd| *fd >= 0);
+            out.extend(named.map(|fd| Touch { key: Key::Number(table, fd), needs: Needs::Anything, becomes: None }));
+        }
         // A name that is not there yet may be what another call in flight makes.
         if v.skip.is_some_and(|why| why != Skip::OutOfSight) {
             return out;
@@ -144,9 +149,10 @@ impl Planner {
         for t in theirs {
             if matches!(t.key, Key::Number(..)) {
                 // A number is free before it is given out again, and nobody closes what he has not been given yet.
-                let other = mine.iter().find(|m| m.key == t.key && m.becomes != t.becomes);
-                first |= other.is_some() && t.becomes == Some(0);
-                second |= other.is_some() && t.becomes == Some(1);
+                let Some(other) = mine.iter().find(|m| m.key == t.key && m.becomes != t.becomes) else { continue };
+                // Nor is it refused (it becomes nothing) before it is free, or once it has been given out.
+                first |= t.becomes == Some(0) || t.becomes.is_none() && other.becomes == Some(1);
+                second |= t.becomes == Some(1) || t.becomes.is_none() && other.becomes == Some(0);
                 continue;
             }
             let now = self.value(t.key);

@@ -149,10 +149,12 @@ impl Planner {
 
     /// The step that is being made drops these locks.
     pub(crate) fn drop_locks(&mut self, unlocks: &[(i64, Owner)]) {
-        for (file, owner) in unlocks {
-            self.order.lock(*file, Class::Alone);
-            self.locked.release(*file, *owner);
-        }
+        unlocks.iter().for_each(|(file, _)| self.order.lock(*file, Class::Alone));
+    }
+
+    /// They are dropped, whether or not a step was made of it.
+    pub(crate) fn locks_dropped(&mut self, unlocks: &[(i64, Owner)]) {
+        unlocks.iter().for_each(|(file, owner)| self.locked.release(*file, *owner));
     }
 
     /// A lock call took effect.
@@ -214,8 +216,8 @@ impl Planner {
             }
         }
         self.order.edges.clear();
-        for (file, owner) in unlocks {
-            self.locked.release(file, owner);
-        }
+        self.locks_dropped(&unlocks);
+        // It has something to do as long as it holds them.
+        self.tasks[task].holds_locks = !self.silent;
     }
 }

@@ -237,6 +237,10 @@ impl Names {
             match &*part {
                 b"." => {}
                 b".." => {
+                    // From nowhere nothing leads up.
+                    if *self.state(at) == State::Absent {
+                        return Some(at);
+                    }
                     if at != root {
                         at = self.parent(at);
                     }

@@ -74,6 +74,8 @@ pub struct Order {
     slots: HashMap<u32, Uses>,
     places: HashMap<usize, Uses>,
     locks: HashMap<i64, Uses>,
+    /// By file, or the negative of a name that nothing was opened by.
+    attributes: HashMap<i64, Uses>,
     /// Calls in the order in which they took effect, and how many of the first are forgotten: for the global order.
     ended: VecDeque<Stamp>,
     forgotten: u32,
@@ -100,6 +102,7 @@ impl Order {
             slots: HashMap::new(),
             places: HashMap::new(),
             locks: HashMap::new(),
+            attributes: HashMap::new(),
             ended: VecDeque::new(),
             forgotten: 0,
             last: HashMap::new(),
@@ -281,10 +284,16 @@ impl Order {
         self.use_of(|o| o.locks.entry(file).or_default(), class, EdgeKind::Lock);
     }
 
+    /// The step depends on a file's attributes (`Read`), or changes them; `file` as in [`Self::attributes`].
+    pub fn attributes(&mut self, file: i64, class: Class) {
+        self.use_of(|o| o.attributes.entry(file).or_default(), class, EdgeKind::Attribute);
+    }
+
     /// Nothing uses the file any more.
     pub fn forget_file(&mut self, file: i64) {
         self.files.remove(&file);
         self.locks.remove(&file);
+        self.attributes.remove(&file);
     }
 
     /// A new open file description has this number.

@@ -206,6 +206,8 @@ pub struct TaskPlan {
     pub root: Option<Root>,
     /// It is there from the start, not made by a step of another.
     pub at_start: bool,
+    /// It ends with locks that others meet: it is started even if it makes no call.
+    pub holds_locks: bool,
 }
 
 /// The state of a thread that the recording began with.
@@ -337,7 +339,7 @@ impl Plan {
             let program = &self.tasks[i].program;
             let busy = |task: &u32| !self.tasks[*task as usize].program.is_empty();
             // Steps keep their index, which edges name: a program goes only as a whole.
-            if program.calls == 0 && !program.spawned.iter().any(busy) {
+            if program.calls == 0 && !self.tasks[i].holds_locks && !program.spawned.iter().any(busy) {
                 self.tasks[i].program = Program::default();
             }
             self.tasks[i].first_turn_ns = self.turn_from(i as u32, 0);

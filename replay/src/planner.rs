@@ -427,6 +427,7 @@ impl Planner {
             let range = self.slot_list(task, slots);
             self.push(task, Act::Close(range), i64::MAX, |p| p.drop_locks(&unlocks));
         }
+        self.locks_dropped(&unlocks);
         let maps = self.procs.drop_maps(task);
         self.unmap(task, maps);
         self.procs.new_maps(task);

@@ -42,6 +42,11 @@ pub struct Ofd {
 }
 
 impl Ofd {
+    /// It may be read from.
+    pub fn reads(&self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_WRONLY
+    }
+
     /// Writes go to the end.
     pub fn appends(&self) -> bool {
         self.flags & libc::O_APPEND != 0

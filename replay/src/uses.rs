@@ -73,6 +73,22 @@ impl Planner {
         }
         self.uses_of_names(r, v);
         self.uses_of_files(r, v);
+        self.uses_of_attributes(r, v);
+    }
+
+    fn uses_of_attributes(&mut self, r: &Rec, v: &View) {
+        let changes = r.call.sets_attribute() || r.call.removes_attribute() || r.call.changes_access();
+        if !changes && !r.call.gets_attribute() && !r.call.lists_attributes() {
+            return;
+        }
+        let opened = v.entry.map(|e| self.procs.ofds[e.ofd as usize].file);
+        let named = if v.node == NO_NODE { None } else { self.held.get(v.node) };
+        let file = match opened.filter(|_| r.path == NONE).or(named) {
+            Some(file) if file != NO_ID => file,
+            _ if v.node != NO_NODE => -2 - i64::from(v.node),
+            _ => return,
+        };
+        self.order.attributes(file, if changes && r.ret >= 0 { Class::Alone } else { Class::Read });
     }
 
     fn uses_of_names(&mut self, r: &Rec, v: &View) {
@@ -107,6 +123,13 @@ impl Planner {
         let file =
             if r.file != NO_ID { r.file } else { v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file) };
         if r.ret < 0 {
+            // Refused, perhaps, for where the file ends.
+            if r.call.clones() || r.call.dedupes() || r.call.copies() || matches!(r.call, Call::Fallocate | Call::Lseek)
+            {
+                for file in [file, r.file2].into_iter().filter(|f| *f != NO_ID) {
+                    self.order.file(file, Class::Read);
+                }
+            }
             return;
         }
         let grows = |p: &Self, file: i64, offset: i64| {
@@ -117,8 +140,10 @@ impl Planner {
                 c if c.reads() => Some(Class::Read),
                 c if c.writes() => {
                     let append = v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends());
-                    // Checked data depends on where it lies.
-                    if append && self.options.keep_keys {
+                    // Checked data depends on where it lies, and so does what is read next from there.
+                    let read_on =
+                        append && moves_position(r) && v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].reads());
+                    if read_on || append && self.options.keep_keys {
                         Some(Class::Alone)
                     } else if append || grows(self, file, r.offset_bytes) {
                         Some(Class::Add)

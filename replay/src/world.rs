@@ -33,7 +33,6 @@ use crate::{
     procs::clone,
     progress::Progress,
     rings::Rings,
-    start_locks::Keeper,
 };
 
 #[cfg(test)]
@@ -95,7 +94,7 @@ pub struct World {
     warnings: Mutex<Vec<String>>,
     live: Mutex<usize>,
     none_live: Condvar,
-    /// Threads that nobody makes have what they begin with, their locks among it.
+    /// Threads that nobody makes have what they begin with, their locks among it, and nobody else has it any more.
     all_begun: Gate,
     /// Descriptors of [`Begin::opens`](crate::begin::Begin::opens), in the table of the thread that starts all.
     opened: OnceLock<Vec<i32>>,
@@ -194,19 +193,18 @@ impl World {
         if self.clockwork.pace == Pace::Load {
             roots().for_each(|(i, t)| self.load.set(i as u32, t.first_turn_ns));
         }
-        let keeper = self.opened.get().map(|opened| Keeper::new(&self.plan, opened));
-        keeper.iter().flat_map(|k| &k.warnings).for_each(|w| self.warn(w.clone()));
         for (i, task) in roots() {
             // At pace max a thread without a recorded parent is free at once; else it computes until it acts.
             let free = matches!(self.clockwork.pace, Pace::Max | Pace::Load);
             let recorded_ns = if free { task.start_ns } else { 0 };
             self.start(i as u32, Base { recorded_ns, ..Base::default() }, None);
         }
-        self.all_begun.open();
         if !self.skip_calls {
             // Those who need what was open at the start have it.
             close_all();
         }
+        // Not before: what is open here, too, keeps its locks.
+        self.all_begun.open();
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         while *live > 0 {
             live = self.none_live.wait(live).unwrap_or_else(PoisonError::into_inner);
@@ -269,7 +267,7 @@ impl World {
             signal.store(1, SeqCst);
             // Waking fails only for a bad address.
             let _ = futex::wake(&signal, futex::Flags::PRIVATE, 1);
-            if is_root && !world.plan.begin.locks.is_empty() {
+            if is_root && !world.plan.begin.opens.is_empty() {
                 world.all_begun.wait();
             }
             world.live(task, base, group);

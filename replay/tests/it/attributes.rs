@@ -111,3 +111,33 @@ fn attributes_that_results_show_were_there() {
     let n = rustix::fs::getxattr(dir.path().join("t/w/read"), "user.seven", &mut value[..]).unwrap();
     assert_eq!(n, 7);
 }
+
+#[test]
+fn attributes_change_in_their_order() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/file", "regular", 10);
+    for child in 2..6 {
+        d.fork(1, child, 0);
+        d.open(child, "file", libc::O_RDWR, 1, 3);
+    }
+    for round in 0..50 {
+        let (one, other) = (2 + round % 4, 2 + (round + 1) % 4);
+        let o = d.fd(one, "fsetxattr", 3, 0);
+        (o.name, o.len_bytes, o.flags) = (Some("user.a".into()), Some(1), Some(libc::XATTR_CREATE.into()));
+        o.value = Some("x".into());
+        d.fd(other, "fchmod", 3, 0).mode = Some(0o600 + round as i32 % 8);
+        let o = d.fd(other, "fgetxattr", 3, 1);
+        (o.name, o.len_bytes) = (Some("user.a".into()), Some(10));
+        d.fd(one, "fremovexattr", 3, 0).name = Some("user.a".into());
+        let o = d.fd(other, "fgetxattr", 3, -i64::from(libc::ENODATA));
+        (o.name, o.len_bytes) = (Some("user.a".into()), Some(10));
+    }
+    d.fd(2, "fchmod", 3, 0).mode = Some(0o640);
+    let (dir, report) = replay(d);
+    assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
+    assert!(report.summary.skipped.is_empty(), "{:?}", report.summary.skipped);
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(dir.path().join("t/w/file")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o640);
+}

@@ -180,3 +180,16 @@ fn refusals_tell_what_is_there() {
     let dir = replay_same(d);
     assert!(["program", "folder", "other-folder", "file", "no-folder", "plain"].iter().all(|name| exists(&dir, name)));
 }
+
+#[test]
+fn nothing_leads_up_from_nowhere() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "file", 1, 3);
+    d.on(1, "stat", "folder", -2);
+    d.on(1, "unlink", "folder/../file", -2);
+    d.on(1, "unlink", "file", 0);
+    d.on(1, "unlink", "file", -2);
+    let dir = replay_same(d);
+    assert!(!exists(&dir, "file"));
+}

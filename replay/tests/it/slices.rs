@@ -307,7 +307,7 @@ fn locks_are_held() {
         (o.offset_bytes, o.len_bytes) = (Some(from), Some(len));
     };
     let flock = |d: &mut Draft, task: i64, how: i32, ret: i64| d.fd(task, "flock", 3, ret).flags = Some(how.into());
-    // Three processes; the first shares the open file with the fourth, and then has nothing more to do.
+    // Four processes, three of which open the file; the first has nothing to do after it took its lock.
     for child in [2, 3, 4] {
         d.fork(1, child, 0);
     }
@@ -364,4 +364,41 @@ fn directories_are_listed_on() {
         let listed: Vec<i64> = ops.iter().filter(|o| o.op == *"getdents64").filter_map(|o| o.ret).collect();
         assert_eq!(listed, [&told[n..], &[768]].concat(), "from listing {n} on");
     }
+}
+
+#[test]
+fn locks_that_were_dropped_are_nobodys() {
+    const EAGAIN: i64 = -(libc::EAGAIN as i64);
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/data", "regular", 5000);
+    d.fork(1, 2, 0);
+    let flock =
+        |d: &mut Draft, task: i64, fd: i32, how: i32, ret: i64| d.fd(task, "flock", fd, ret).flags = Some(how.into());
+    let lock = |d: &mut Draft, task: i64, fd: i32, ret: i64| {
+        let o = d.fd(task, "fcntl", fd, ret);
+        (o.flags, o.mode, o.aux2) = (Some(libc::F_SETLK.into()), Some(libc::F_WRLCK), Some(libc::SEEK_SET.into()));
+        (o.offset_bytes, o.len_bytes) = (Some(0), Some(100));
+    };
+    d.open(1, "data", libc::O_RDWR, 1, 3);
+    d.open(1, "data", libc::O_RDWR, 1, 4);
+    lock(&mut d, 1, 3, 0);
+    // Closing any descriptor of the file drops it, and one stays open.
+    d.fd(1, "close", 4, 0);
+    d.open(2, "data", libc::O_RDWR, 1, 3);
+    lock(&mut d, 2, 3, 0);
+    d.fd(2, "close", 3, 0);
+    lock(&mut d, 1, 3, 0);
+    // A lock that a process shares which does nothing with it: it stays when the other closes.
+    flock(&mut d, 1, 3, libc::LOCK_EX, 0);
+    d.fork(1, 3, 0);
+    d.fork(1, 4, 0);
+    d.fd(3, "close", 3, 0);
+    d.open(3, "data", libc::O_RDWR, 1, 5);
+    flock(&mut d, 3, 5, libc::LOCK_SH | libc::LOCK_NB, EAGAIN);
+    d.fd(1, "close", 3, 0);
+    flock(&mut d, 3, 5, libc::LOCK_SH | libc::LOCK_NB, EAGAIN);
+    d.exit(4);
+    flock(&mut d, 3, 5, libc::LOCK_EX | libc::LOCK_NB, 0);
+    cut_everywhere(d);
 }
