@@ -167,8 +167,28 @@ impl Chance {
 const BUFFERED_BYTES: usize = 700_001;
 const DIRECT: usize = 40;
 
+/// Transfers that the reel says it cannot have: a thread that loses the CPU in the few instructions around a program on a
+/// function makes the kernel skip that program for all others there.
+struct Skipped(i64);
+
+impl Skipped {
+    fn of(reel: &Reel) -> Self {
+        let on_functions = reel.manifest.probes.iter().filter(|p| p.name.starts_with("vfs_"));
+        Self(on_functions.map(|p| p.missed).sum())
+    }
+
+    /// Nothing is there that was not done, and what is missing was said to be.
+    fn excuses(&mut self, found: &[(i64, i64)], done: &[(i64, i64)], what: &str) {
+        let odd: Vec<_> = found.iter().filter(|f| !done.contains(f)).collect();
+        assert!(odd.is_empty(), "{what}: {odd:?}");
+        let missing: Vec<_> = done.iter().filter(|d| !found.contains(d)).collect();
+        self.0 -= missing.len() as i64;
+        assert!(self.0 >= 0 && found.len() + missing.len() == done.len(), "{what}: {missing:?} of {done:?}");
+    }
+}
+
 /// What clients write and read directly, the server writes and reads, each in one operation; what goes through the
-/// client's cache comes to the same ranges. No operation of the server's is told twice.
+/// client's cache comes to the same ranges. No operation of the server's is told twice. What is missing is counted.
 pub(crate) fn the_nfs_server(fs: Fs) {
     let (mount, out) = (Mounted::new(fs, DEFAULT_SIZE_BYTES), temp_dir());
     let client = out.path().join("client");
@@ -199,22 +219,28 @@ pub(crate) fn the_nfs_server(fs: Fs) {
     let own = rows_of(&reel, "vfs");
     let server = by_threads(&reel, own.clone(), "nfsd");
     assert!(own.iter().all(|o| o.op_id >= 0 && o.parent_op.is_none() && o.fd.is_none()));
+    let mut skipped = Skipped::of(&reel);
+    let some_skipped = skipped.0 > 0;
     for (i, name) in names.iter().enumerate() {
         let files = files_at(&reel, &mount.path().join(name));
         let (written, read) = (moved(&server, "vfs_write", &files), moved(&server, "vfs_read", &files));
         if name.starts_with("direct") {
             let mut expected = places(i as u64);
             expected.sort_unstable();
-            assert_eq!(written, expected, "{name} was written");
+            skipped.excuses(&written, &expected, &format!("{name} was written"));
             // A read of bytes that nobody wrote, or beyond the end, ends there.
             let size = fs::metadata(mount.path().join(name)).unwrap().len() as i64;
             assert!(expected.iter().all(|(at, n)| at + n <= size));
-            assert_eq!(read, expected, "{name} was read");
+            skipped.excuses(&read, &expected, &format!("{name} was read"));
         } else {
-            let whole = vec![(0, BUFFERED_BYTES as i64)];
-            let ranges = |moved: &[(i64, i64)]| cover(moved.iter().map(|(at, n)| (*at, at + n)));
-            assert_eq!(ranges(&written), whole, "{name} was written: {written:?}");
-            assert_eq!(ranges(&read), whole, "{name} was read: {read:?}");
+            for (what, moved) in [("written", &written), ("read", &read)] {
+                // A skipped one leaves one gap.
+                let ranges = cover(moved.iter().map(|(at, n)| (*at, at + n)));
+                let (first, last) = (ranges.first().map_or(0, |r| r.0), ranges.last().map_or(0, |r| r.1));
+                let outside = i64::from(first != 0) + i64::from(last != BUFFERED_BYTES as i64);
+                skipped.0 -= ranges.len().saturating_sub(1) as i64 + outside;
+                assert!(skipped.0 >= 0, "{name} was {what}: {ranges:?}");
+            }
             // A direct write is asked for as a safe one instead.
             let synced = server.iter().filter(|o| o.op == "vfs_fsync" && o.file.is_some_and(|f| files.contains(&f)));
             assert!(synced.count() > 0, "{name} was made safe");
@@ -227,18 +253,18 @@ pub(crate) fn the_nfs_server(fs: Fs) {
                 && o.op.contains("write"))
         );
     }
-    reads_cause_bios(&reel, &server, mount.device_number().unwrap());
+    reads_cause_bios(&reel, &server, mount.device_number().unwrap(), some_skipped);
     drop(nfs);
 }
 
 /// What the server's threads have a device read for a file is caused by their reading of it.
-fn reads_cause_bios(reel: &Reel, server: &[Op], dev: i64) {
+fn reads_cause_bios(reel: &Reel, server: &[Op], dev: i64, some_skipped: bool) {
     let tasks: HashMap<i64, Task> = reel.read::<Task>().unwrap().into_iter().map(|t| (t.task_id, t)).collect();
     let mut caused = 0;
     for bio in reel.read::<rows::Bio>().unwrap() {
         let Some(op) = server.iter().find(|o| Some(o.op_id) == bio.cause) else {
             let data = bio.op == "read" && bio.class == "data" && bio.dev == dev;
-            assert!(!data || !bio.comm.starts_with("nfsd"), "{bio:?}");
+            assert!(!data || some_skipped || !bio.comm.starts_with("nfsd"), "{bio:?}");
             continue;
         };
         assert_eq!(Some(op.task_id), bio.task_id, "{op:?} {bio:?}");
