@@ -445,6 +445,8 @@ pub(crate) fn counts_are_the_kernels(fs: Fs) {
             let least = (delta(&first, &last, requests), delta(&first, &last, sectors) * 512);
             assert!(n + empty >= least.0 && bytes >= least.1, "{told}, the kernel at least {least:?}");
         }
-        assert!(of.iter().all(|b| b.bios >= Some(1)), "a request without bios");
+        // Of those whose end no probe saw nobody knows.
+        let bare = of.iter().find(|b| b.complete_ns.is_some() && b.bios < Some(1));
+        assert!(bare.is_none(), "a request without bios: {bare:?}");
     }
 }

@@ -445,10 +445,17 @@ static __always_inline struct bio *made_from(struct bio *bio, __u32 kind)
 
 		return BPF_CORE_READ(tio, io, orig_bio);
 	}
-	if (kind == END_MD && bpf_core_type_exists(struct md_io_clone))
-		return BPF_CORE_READ((struct md_io_clone *)private, orig_bio);
-	if (kind == END_MD && bpf_core_type_exists(struct md_io_acct))
-		return BPF_CORE_READ((struct md_io_acct *)private, orig_bio);
+	/* Around the clone: 7.3 does not say so in bi_private. */
+	if (kind == END_MD && bpf_core_type_exists(struct md_io_clone)) {
+		struct md_io_clone *made = container_of(bio, struct md_io_clone, bio_clone);
+
+		return BPF_CORE_READ(made, orig_bio);
+	}
+	if (kind == END_MD && bpf_core_type_exists(struct md_io_acct)) {
+		struct md_io_acct *made = container_of(bio, struct md_io_acct, bio_clone);
+
+		return BPF_CORE_READ(made, orig_bio);
+	}
 	if (kind == END_MD_MIRROR && bpf_core_type_exists(struct r1bio))
 		return BPF_CORE_READ((struct r1bio *)private, master_bio);
 	if (kind == END_MD_MIRROR10 && bpf_core_type_exists(struct r10bio))

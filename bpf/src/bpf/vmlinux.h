@@ -435,11 +435,13 @@ struct dm_target_io {
 /* drivers/md/md.h, raid1.h, raid10.h */
 struct md_io_clone {
 	struct bio *orig_bio;
+	struct bio bio_clone;
 };
 
 /* Its name until "md: also clone new io if io accounting is disabled" (6.6). */
 struct md_io_acct {
 	struct bio *orig_bio;
+	struct bio bio_clone;
 };
 
 struct r1bio {
