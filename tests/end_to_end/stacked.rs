@@ -19,7 +19,8 @@ use crate::{
     },
 };
 
-const EXT4: &[&str] = &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+// Blocks as large as the stamps: a stripe ends at the end of one.
+const EXT4: &[&str] = &["mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 const SECTORS: u64 = DEFAULT_SIZE_BYTES / 512;
 
 fn load(module: &str) {
@@ -131,7 +132,7 @@ pub(crate) fn an_encrypted_device() {
 
 /// Arrays move the bio itself, or make copies of it.
 pub(crate) fn an_array() {
-    for level in ["raid0", "raid1"] {
+    for level in ["raid0", "raid1", "raid10"] {
         let disks = two();
         let array = Array::new(level, &[&disks[0], &disks[1]]);
         let mount = Mounted::over_paths(&[&array.0], EXT4, "defaults");

@@ -433,13 +433,37 @@ __noinline int by_stripe(struct rec_bio *b)
 	return b->how != 0;
 }
 
+/* What a mirroring array copies, and from which of the array's sectors on. */
+struct mirrored {
+	struct bio *bio;
+	__u64 sector;
+};
+
+/* False for what is no mirror's copy. */
+static __always_inline bool mirrored(struct bio *copy, __u32 kind, struct mirrored *of)
+{
+	void *request = peek(copy, bi_private);
+
+	if (kind == END_MD_MIRROR && bpf_core_type_exists(struct r1bio)) {
+		of->bio = BPF_CORE_READ((struct r1bio *)request, master_bio);
+		of->sector = BPF_CORE_READ((struct r1bio *)request, sector);
+		return true;
+	}
+	if (kind == END_MD_MIRROR10 && bpf_core_type_exists(struct r10bio)) {
+		of->bio = BPF_CORE_READ((struct r10bio *)request, master_bio);
+		of->sector = BPF_CORE_READ((struct r10bio *)request, sector);
+		return true;
+	}
+	return false;
+}
+
 /* The bio that a mapper or an array made this one from, of which it is a part; NULL where that is not known. */
 static __always_inline struct bio *made_from(struct bio *bio, __u32 kind)
 {
-	void *private = peek(bio, bi_private);
+	struct mirrored of;
 
 	if (kind == END_CHAIN)
-		return private;
+		return peek(bio, bi_private);
 	if (kind == END_DM && bpf_core_type_exists(struct dm_target_io) && bpf_core_type_exists(struct dm_io)) {
 		struct dm_target_io *tio = container_of(bio, struct dm_target_io, clone);
 
@@ -456,11 +480,7 @@ static __always_inline struct bio *made_from(struct bio *bio, __u32 kind)
 
 		return BPF_CORE_READ(made, orig_bio);
 	}
-	if (kind == END_MD_MIRROR && bpf_core_type_exists(struct r1bio))
-		return BPF_CORE_READ((struct r1bio *)private, master_bio);
-	if (kind == END_MD_MIRROR10 && bpf_core_type_exists(struct r10bio))
-		return BPF_CORE_READ((struct r10bio *)private, master_bio);
-	return NULL;
+	return mirrored(bio, kind, &of) ? of.bio : NULL;
 }
 
 /* A mirror's copy is made from the clone that accounts for a part of the bio. */
@@ -487,17 +507,14 @@ static __noinline struct rec_bio *parent_of(struct bio *bio)
 static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 {
 	struct rec_bio *parent = parent_of(clone);
-	void *private = peek(clone, bi_private);
+	struct mirrored of;
 
 	if (!parent)
 		return;
 	/* Mirrors say where a copy goes long before they queue it. */
-	if (!b->orig_dev && b->end_io == END_MD_MIRROR && bpf_core_type_exists(struct r1bio)) {
+	if (!b->orig_dev && mirrored(clone, b->end_io, &of)) {
 		b->orig_dev = parent->dev;
-		b->orig_sector = BPF_CORE_READ((struct r1bio *)private, sector);
-	} else if (!b->orig_dev && b->end_io == END_MD_MIRROR10 && bpf_core_type_exists(struct r10bio)) {
-		b->orig_dev = parent->dev;
-		b->orig_sector = BPF_CORE_READ((struct r10bio *)private, sector);
+		b->orig_sector = of.sector;
 	}
 	b->file = parent->file;
 	b->sb_dev = parent->sb_dev;
