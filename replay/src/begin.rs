@@ -3,14 +3,27 @@
 //! That thread opens each open file description once. Those it starts inherit all of them and close what is not theirs,
 //! so that descriptions which processes share are shared again.
 
-use std::{io, os::fd::IntoRawFd};
+use std::{
+    io,
+    os::fd::{AsFd, IntoRawFd},
+};
 
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, mkdir, open, openat, seek, unlinkat},
+    fs::{
+        AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Uid, XattrFlags, fchmod, fchown, fsetxattr, mkdir, open, openat, seek,
+        unlinkat,
+    },
     io::{Errno, close},
 };
 
-use crate::{fill::Filler, issue::Cells, names::NodeId, plan::Plan, procs::Slot, start_locks::LockAtStart};
+use crate::{
+    fill::Filler,
+    issue::Cells,
+    names::{NodeId, Trait},
+    plan::Plan,
+    procs::Slot,
+    start_locks::LockAtStart,
+};
 
 /// A file that is open or mapped at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +56,8 @@ pub struct Unnamed {
     pub size_bytes: i64,
     /// What its data depends on.
     pub key: u64,
+    /// Permission bits, owner and extended attributes, as far as this user can set them.
+    pub set: Trait,
 }
 
 /// An open file description.
@@ -231,6 +246,7 @@ fn unnamed(
             let flags = OFlags::from_bits_retain((o.flags & !libc::O_ACCMODE) as u32) | OFlags::TMPFILE | OFlags::RDWR;
             match openat(CWD, "/", flags, Mode::from_raw_mode(0o600)) {
                 Ok(fd) => {
+                    dress(&fd, &u.set)?;
                     filler.fill(&fd, u.size_bytes, u.size_bytes, (number, u.key))?;
                     seek(&fd, SeekFrom::Start(o.offset_bytes.max(0) as u64))?;
                     fds[*only] = fd.into_raw_fd();
@@ -262,5 +278,22 @@ fn unnamed(
 fn regular(path: &[u8], u: &Unnamed, filler: &Filler, salt: usize) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
     let fd = open(path, flags, Mode::from_raw_mode(0o600))?;
+    dress(&fd, &u.set)?;
     filler.fill(fd, u.size_bytes, u.size_bytes, (salt, u.key))
+}
+
+/// Gives a new file what was set of it.
+fn dress(fd: impl AsFd, set: &Trait) -> Result<(), Errno> {
+    if set.uid.is_some() || set.gid.is_some() {
+        fchown(&fd, set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw))?;
+    }
+    for (name, value) in &set.attributes {
+        let Some(value) = value else { continue };
+        match fsetxattr(&fd, &**name, value, XattrFlags::empty()) {
+            // What a file system without them cannot do, results tell of.
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    set.mode.map_or(Ok(()), |mode| fchmod(&fd, Mode::from_raw_mode(mode)))
 }

@@ -14,6 +14,16 @@ use crate::{
 /// Extended attributes of a file, by name.
 pub type Attributes = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
+/// What a call sets something of.
+enum Subject {
+    /// What has this name.
+    Name(NodeId),
+    /// A file that has none.
+    Unnamed(i64),
+    /// Nothing that is followed.
+    Nothing,
+}
+
 /// The longest value that a file system takes.
 const MAX_VALUE_BYTES: i64 = 64 << 10;
 /// The attribute that holds permission bits and a list of further users.
@@ -34,31 +44,39 @@ impl Planner {
             return;
         }
         let at = self.subject(v);
+        let temporary = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
         match r.call {
-            c if c.opens() && r.aux & 1 != 0 && r.flags as i32 & libc::O_TMPFILE != libc::O_TMPFILE => {
-                self.born(r, v.node, r.mode, false);
+            // Below the directory that it was given.
+            c if c.opens() && temporary && v.node != NO_NODE && r.file != NO_ID => {
+                self.born(r, v.node, &Subject::Unnamed(r.file), r.mode, false);
             }
-            Call::Mkdir | Call::Mkdirat => self.born(r, v.node, r.mode, true),
-            Call::Mknod | Call::Mknodat => self.born(r, v.node, r.mode, false),
-            c if c.symlinks() => self.born(r, v.node2, 0o777, false),
-            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 if at != NO_NODE => {
-                self.names.set(at, |t| t.mode = Some(r.mode as u32 & 0o7777));
+            c if c.opens() && r.aux & 1 != 0 => self.named(r, v.node, r.mode, false),
+            Call::Mkdir | Call::Mkdirat => self.named(r, v.node, r.mode, true),
+            Call::Mknod | Call::Mknodat => self.named(r, v.node, r.mode, false),
+            c if c.symlinks() => self.named(r, v.node2, 0o777, false),
+            c if c.links() && v.node == NO_NODE && v.node2 != NO_NODE => {
+                if let Some(e) = v.entry {
+                    self.names.give_name(self.procs.ofds[e.ofd as usize].file, v.node2);
+                }
             }
-            c if c.chowns() && at != NO_NODE => {
+            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => {
+                self.set(&at, |t| t.mode = Some(r.mode as u32 & 0o7777));
+            }
+            c if c.chowns() => {
                 let id = |n: i64| (n as u32 != u32::MAX).then_some(n as u32);
-                self.names.set(at, |t| {
+                self.set(&at, |t| {
                     t.uid = id(r.aux).or(t.uid);
                     t.gid = id(r.aux2).or(t.gid);
                 });
             }
-            c if c.sets_attribute() && at != NO_NODE && r.name != NONE => {
+            c if c.sets_attribute() && r.name != NONE => {
                 let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
                 let value: Box<[u8]> = self.input.texts.paths.bytes(r.value).into();
-                self.names.set(at, |t| set_attribute(t, name, value));
+                self.set(&at, |t| set_attribute(t, name, value));
             }
-            Call::Removexattr | Call::Lremovexattr | Call::Fremovexattr if at != NO_NODE && r.name != NONE => {
+            c if c.removes_attribute() && r.name != NONE => {
                 let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
-                self.names.set(at, |t| {
+                self.set(&at, |t| {
                     t.attributes.insert(name, None);
                 });
             }
@@ -66,21 +84,41 @@ impl Planner {
         }
     }
 
-    /// The name of what an operation is on.
-    fn subject(&self, v: &View) -> NodeId {
-        let of_descriptor = |o: &Ofd| self.held.name_of(o.file).filter(|_| o.file != NO_ID).unwrap_or(o.node);
-        match v.entry {
-            Some(e) => of_descriptor(&self.procs.ofds[e.ofd as usize]),
-            None => v.node,
+    fn set(&mut self, of: &Subject, change: impl FnOnce(&mut Trait)) {
+        match *of {
+            Subject::Name(node) => self.names.set(node, change),
+            Subject::Unnamed(file) => self.names.set_unnamed(file, change),
+            Subject::Nothing => {}
         }
     }
 
-    fn born(&mut self, r: &Rec, node: NodeId, mode: i32, directory: bool) {
-        if node == NO_NODE {
-            return;
+    /// What an operation is on.
+    fn subject(&mut self, v: &View) -> Subject {
+        let name = |node| if node == NO_NODE { Subject::Nothing } else { Subject::Name(node) };
+        let Some(e) = v.entry else { return name(v.node) };
+        let Ofd { file, node, flags, .. } = self.procs.ofds[e.ofd as usize];
+        if file == NO_ID {
+            return name(node);
         }
+        if let Some(node) = self.held.name_of(file) {
+            return Subject::Name(node);
+        }
+        // The name it was opened by may be gone, or another's.
+        let lost = node == NO_NODE
+            || flags & libc::O_TMPFILE == libc::O_TMPFILE
+            || self.held.get(node).is_some()
+            || self.names.exists(node) == Some(false);
+        if lost { Subject::Unnamed(file) } else { name(node) }
+    }
+
+    fn named(&mut self, r: &Rec, node: NodeId, mode: i32, directory: bool) {
+        if node != NO_NODE {
+            self.born(r, self.names.parent(node), &Subject::Name(node), mode, directory);
+        }
+    }
+
+    fn born(&mut self, r: &Rec, parent: NodeId, of: &Subject, mode: i32, directory: bool) {
         let umask = self.procs.places[self.procs.of(r.task as usize).place].value.umask;
-        let parent = self.names.parent(node);
         let above = self.names.set_of(parent);
         let above_pre = self.names.pre(parent);
         let (above_mode, above_gid) = self.listed_mode(above_pre);
@@ -89,7 +127,7 @@ impl Planner {
         // Entries of a set-group-ID directory are of its group, and directories in it are such, too.
         let inherits = above_mode & libc::S_ISGID != 0;
         let special = if inherits && directory { libc::S_ISGID } else { 0 };
-        self.names.set(node, |t| {
+        self.set(of, |t| {
             t.mode = Some(mode as u32 & 0o7777 & !(umask as u32) | special);
             t.uid = Some(uid);
             t.gid = if inherits { above.gid.or(above_gid) } else { Some(gid) };
@@ -151,7 +189,7 @@ impl Planner {
     }
 
     /// Attributes whose value is anybody's; others have a form that the kernel looks at.
-    fn may_make(&self, name: &[u8]) -> bool {
+    pub(crate) fn may_make(&self, name: &[u8]) -> bool {
         name.starts_with(b"user.") || name.starts_with(b"trusted.") && self.options.privileged
     }
 
@@ -172,8 +210,8 @@ impl Planner {
     /// Where the file whose attributes a call is about stood at the start.
     fn attributed(&mut self, v: &View) -> NodeId {
         match self.subject(v) {
-            NO_NODE => NO_NODE,
-            node => self.names.pre(node),
+            Subject::Name(node) => self.names.pre(node),
+            Subject::Unnamed(_) | Subject::Nothing => NO_NODE,
         }
     }
 

@@ -473,6 +473,7 @@ impl Planner {
     pub(crate) fn forget(&mut self, file: i64) {
         self.input.files.remove(&file);
         self.named.remove(&AttributesOf::File(file));
+        self.names.forget_unnamed(file);
         self.order.forget_file(file);
     }
 
@@ -483,6 +484,9 @@ impl Planner {
             return self.held.insert(other, file);
         }
         let open = self.procs.opens.get(&file).is_some_and(|n| *n > 0);
+        if open {
+            self.names.unname(node, file);
+        }
         if self.sizes.unlinked(file, open) {
             self.forget(file);
         }

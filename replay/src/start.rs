@@ -237,7 +237,12 @@ impl Planner {
         self.sizes.rehome(file, stand_in);
         self.unnamed.insert(file, number);
         let key = self.keys.of_file(file);
-        self.begin.unnamed.push(Unnamed { node: stand_in, kind, size_bytes: 0, key });
+        let mut set = self.names.set_of_unnamed(file);
+        if !self.options.privileged {
+            (set.uid, set.gid) = (None, None);
+        }
+        set.attributes.retain(|name, _| self.may_make(name));
+        self.begin.unnamed.push(Unnamed { node: stand_in, kind, size_bytes: 0, key, set });
         Where::Unnamed(number)
     }
 }

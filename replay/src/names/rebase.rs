@@ -1,6 +1,6 @@
 //! The model begins anew: what is there now is what stood there at the start.
 
-use super::{Before, Kind, NO_INODE, NO_NODE, NO_TRAITS, Names, NodeId, ROOT, State, traits::Traits};
+use super::{Before, Kind, NO_INODE, NO_NODE, NO_TRAITS, Names, NodeId, ROOT, State};
 
 /// What is at a node when the model begins anew.
 #[derive(Clone, Debug)]
@@ -86,6 +86,6 @@ impl Names {
                 self.links.entry(inode).or_default().push(id);
             }
         }
-        self.traits = Traits::default();
+        self.traits.of_names_are_gone();
     }
 }

@@ -28,6 +28,34 @@ pub(super) struct Traits {
     known: HashMap<Trait, u32>,
     /// Of files with several names, by number of the file.
     shared: HashMap<u32, u32>,
+    /// Of files without a name, by their id.
+    unnamed: HashMap<i64, u32>,
+}
+
+impl Traits {
+    /// What was set of named files is part of the tree now.
+    pub(super) fn of_names_are_gone(&mut self) {
+        self.shared.clear();
+    }
+
+    fn get(&self, number: u32) -> Trait {
+        self.kept.get(number as usize).cloned().unwrap_or_default()
+    }
+
+    /// The number of what comes of a change.
+    fn changed(&mut self, number: u32, change: impl FnOnce(&mut Trait)) -> u32 {
+        let mut new = self.get(number);
+        change(&mut new);
+        let fresh = self.kept.len() as u32;
+        match self.known.get(&new) {
+            Some(n) => *n,
+            None => {
+                self.kept.push(new.clone());
+                self.known.insert(new, fresh);
+                fresh
+            }
+        }
+    }
 }
 
 impl Names {
@@ -48,28 +76,56 @@ impl Names {
 
     /// What was set of the file at `node`.
     pub fn set_of(&self, node: NodeId) -> Trait {
-        self.traits.kept.get(self.traits_of(node) as usize).cloned().unwrap_or_default()
+        self.traits.get(self.traits_of(node))
     }
 
     /// Sets something of the file at `node`.
     pub fn set(&mut self, node: NodeId, change: impl FnOnce(&mut Trait)) {
         self.state(node);
-        let mut new = self.set_of(node);
-        change(&mut new);
-        let fresh = self.traits.kept.len() as u32;
-        let number = match self.traits.known.get(&new) {
-            Some(n) => *n,
-            None => {
-                self.traits.kept.push(new.clone());
-                self.traits.known.insert(new, fresh);
-                fresh
-            }
-        };
+        let number = self.traits.changed(self.traits_of(node), change);
+        self.bear(node, number);
+    }
+
+    fn bear(&mut self, node: NodeId, number: u32) {
         match self.nodes[node as usize].inode {
             NO_INODE => self.nodes[node as usize].traits = number,
             inode => {
                 self.traits.shared.insert(inode, number);
             }
         }
+    }
+
+    /// What was set of a file without a name.
+    pub fn set_of_unnamed(&self, file: i64) -> Trait {
+        self.traits.get(self.traits.unnamed.get(&file).copied().unwrap_or(NO_TRAITS))
+    }
+
+    /// Sets something of a file without a name.
+    pub fn set_unnamed(&mut self, file: i64, change: impl FnOnce(&mut Trait)) {
+        let before = self.traits.unnamed.get(&file).copied().unwrap_or(NO_TRAITS);
+        let number = self.traits.changed(before, change);
+        self.traits.unnamed.insert(file, number);
+    }
+
+    /// The file at `node` is about to lose its last name, and is still open.
+    pub fn unname(&mut self, node: NodeId, file: i64) {
+        match self.traits_of(node) {
+            NO_TRAITS => {}
+            number => {
+                self.traits.unnamed.insert(file, number);
+            }
+        }
+    }
+
+    /// A file without a name got this one.
+    pub fn give_name(&mut self, file: i64, node: NodeId) {
+        if let Some(number) = self.traits.unnamed.remove(&file) {
+            self.bear(node, number);
+        }
+    }
+
+    /// A file is gone.
+    pub fn forget_unnamed(&mut self, file: i64) {
+        self.traits.unnamed.remove(&file);
     }
 }

@@ -176,6 +176,36 @@ fn files_and_directories_without_a_name() {
 }
 
 #[test]
+fn what_is_set_of_files_without_a_name() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    let o = d.on(1, "openat", ".", 6);
+    o.flags = Some(i64::from(libc::O_TMPFILE | libc::O_RDWR));
+    (o.mode, o.file, o.ofd, o.aux) = (Some(0o600), Some(9), Some(99), Some(0));
+    d.know(9, "regular");
+    d.fd(1, "fchmod", 6, 0).mode = Some(0o751);
+    let o = d.fd(1, "fsetxattr", 6, 0);
+    (o.name, o.value, o.aux) = (Some("user.one".into()), Some("1".into()), Some(1));
+    d.fd(1, "fgetxattr", 6, 1).name = Some("user.one".into());
+    d.io(1, "write", 6, 0, 4096, 4096);
+    let o = d.on(1, "linkat", "/proc/self/fd/6", 0);
+    (o.path2, o.dirfd2, o.flags) = (Some("got".into()), Some(-100), Some(libc::AT_SYMLINK_FOLLOW.into()));
+    d.on(1, "getxattr", "got", 1).name = Some("user.one".into());
+    d.fd(1, "close", 6, 0);
+    // What loses its name keeps the rest, and what gets that name is another.
+    let o = d.open(1, "got", libc::O_RDWR, 9, 7);
+    o.ofd = Some(100);
+    d.on(1, "unlink", "got", 0);
+    d.create(1, "got", 10, 8);
+    d.fd(1, "fchmod", 7, 0).mode = Some(0o700);
+    d.fd(1, "fgetxattr", 7, 1).name = Some("user.one".into());
+    d.fd(1, "fgetxattr", 8, -61).name = Some("user.one".into());
+    d.fd(1, "close", 7, 0);
+    d.fd(1, "close", 8, 0);
+    cut_everywhere(d);
+}
+
+#[test]
 fn mappings_and_attributes() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
