@@ -119,6 +119,12 @@ pub(crate) fn replays_alike(what: &str, reel: &Path, target: &Path, pace: &str) 
     let verdict = &report["verdict"];
     let what = format!("{what} at {pace}: {}", verdict["sentence"]);
     let classes = &verdict["results"]["classes"];
+    if verdict["faithful"] != true
+        && let Some(kept) = std::env::var_os("IOREEL_KEEP_REELS")
+    {
+        // What fails once in a hundred runs is to be looked at afterwards.
+        let _ = Command::new("cp").args(["-r", text(reel)]).arg(kept).status();
+    }
     assert_eq!(
         (&classes["wrong"], &classes["unsupported"]),
         (&0.into(), &0.into()),

@@ -8,7 +8,8 @@
 
 /* In cache.bpf.h and vfs.bpf.h. */
 static __noinline void cache_writeback(const struct rec_bio *b);
-static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task);
+static __always_inline __u64 frame_of(const void *arguments);
+static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task, __u64 frame);
 
 /* The disk asked for last: devices are never taken off the list, so this needs no second look. */
 __u32 last_device = 0;
@@ -32,12 +33,23 @@ struct remapped {
 	__u32 to_dev;
 };
 
+/* By where it goes. For a moment, and not per CPU: a mapper's thread may lose its own before it queues what it
+ * remapped. */
+#define REMAPPED_BITS 10
+
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << REMAPPED_BITS);
 	__type(key, __u32);
 	__type(value, struct remapped);
 } remapped SEC(".maps");
+
+static __always_inline struct remapped *remapped_to(__u64 sector)
+{
+	__u32 slot = (sector * 0x9e3779b97f4a7c15ull) >> (64 - REMAPPED_BITS);
+
+	return bpf_map_lookup_elem(&remapped, &slot);
+}
 
 /* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
 static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
@@ -91,7 +103,7 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	struct task_ref *ref;
 	struct bio_slot *s;
 	struct rec_bio *b;
-	__u32 dev, task_id = 0, zero = 0;
+	__u32 dev, task_id = 0;
 	__u8 one = 1;
 
 	if (!block_active)
@@ -149,7 +161,7 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	}
 	if (!task_id)
 		__builtin_memcpy(b->comm, task->comm, sizeof(b->comm));
-	from = bpf_map_lookup_elem(&remapped, &zero);
+	from = remapped_to(b->sector);
 	/* What was remapped last here may never have come, and another bio have its address now. */
 	if (from && from->key == (__u64)bio && from->to_dev == dev && from->to_sector == b->sector) {
 		b->orig_dev = from->dev;
@@ -163,7 +175,7 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	if (st && !st->in_call)
 		set_fault_cause(b, task);
 	if (vfs_kernel && !b->task_id && (task->flags & PF_KTHREAD))
-		set_vfs_cause(b, task);
+		set_vfs_cause(b, task, frame_of(ctx));
 	if ((__u32)task->tgid == self_tgid)
 		b->hide = HIDE_OWN;
 	if (cache_wanted && !b->hide)
@@ -182,8 +194,7 @@ SEC("tp_btf/block_bio_remap")
 int ATOMIC_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
 {
 	struct bio_slot *s;
-	struct remapped *to;
-	__u32 zero = 0;
+	struct remapped *to, *before;
 
 	if (!block_active)
 		return 0;
@@ -195,17 +206,20 @@ int ATOMIC_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
 		}
 		s->rec.dev = disk_dev(bio->bi_bdev->bd_disk);
 		s->rec.sector = bio->bi_iter.bi_sector;
-		return 0;
 	}
-	to = bpf_map_lookup_elem(&remapped, &zero);
-	if (!to)
+	/* Also then: the slot may be of one whose end was not seen, and whose memory this one has. */
+	to = remapped_to(bio->bi_iter.bi_sector);
+	before = remapped_to(sector);
+	if (!to || !before)
 		return 0;
 	/* A mapper's clone onto a partition comes here twice; the first time says where it came from. */
-	if (to->key != (__u64)bio || to->to_sector != sector) {
-		to->dev = dev;
-		to->sector = sector;
-		to->key = (__u64)bio;
+	if (before->key == (__u64)bio && before->to_sector == sector) {
+		dev = before->dev;
+		sector = before->sector;
 	}
+	to->dev = dev;
+	to->sector = sector;
+	to->key = (__u64)bio;
 	to->to_dev = disk_dev(bio->bi_bdev->bd_disk);
 	to->to_sector = bio->bi_iter.bi_sector;
 	return 0;

@@ -23,10 +23,11 @@ _Static_assert((VFS_DEPTH & (VFS_DEPTH - 1)) == 0, "a power of two");
 struct vfs_state {
 	__u32 task_id; /* of a thread of the kernel's */
 	__u32 depth; /* entered and not left */
+	__u64 frames_at[VFS_DEPTH]; /* where on the stack the arguments of each lie */
 	struct rec_vfs frames[VFS_DEPTH];
 };
 
-/* 560 bytes for each thread that does what is told here. */
+/* 592 bytes for each thread that does what is told here. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -34,21 +35,54 @@ struct {
 	__type(value, struct vfs_state);
 } vfs_states SEC(".maps");
 
+/* Where a program's arguments lie, as a number: the verifier lets no pointer into a global function. */
+static __always_inline __u64 frame_of(const void *arguments)
+{
+	const void *kept = arguments;
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), &kept);
+	return value;
+}
+
+static __always_inline __u64 first_argument(__u64 frame)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)frame);
+	return value;
+}
+
+/* Where the innermost of so many operations is kept; the verifier has to see the bound where it is used. */
+static __always_inline __u64 innermost(__u32 depth)
+{
+	__u64 i = depth - 1;
+
+	asm volatile("%0 &= %1" : "+r"(i) : "i"(VFS_DEPTH - 1));
+	return i;
+}
+
+/*
+ * Whether what is entered at `frame` lies within what was entered before. Where the kernel skipped the program on its
+ * exit, that is over: then its arguments lie deeper than this, or are overwritten by what has been called since.
+ */
+static __always_inline bool is_within(const struct vfs_state *vs, __u32 depth, __u64 frame)
+{
+	__u64 i = innermost(depth);
+
+	return frame < vs->frames_at[i] && first_argument(vs->frames_at[i]) == vs->frames[i].ofd;
+}
+
 /* A bio queued by a thread of the kernel's while it is at a file: the whole of what it does there is the cause. */
-static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task)
+static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task, __u64 frame)
 {
 	struct vfs_state *vs = bpf_task_storage_get(&vfs_states, task, 0, 0);
 
-	if (!vs || !vs->depth)
+	if (!vs || !vs->depth || !is_within(vs, 1, frame))
 		return;
 	vs->frames[0].flags |= VFSF_IO;
 	b->task_id = vs->task_id;
 	b->cause_ns = vs->frames[0].start_ns;
-}
-
-static __always_inline bool vfs_writes(__u32 fn)
-{
-	return fn == VFS_ITER_WRITE || fn == VFS_IOCB_WRITE || fn == VFS_KERNEL_WRITE;
 }
 
 static __always_inline bool same_file(const struct file_id *a, const struct file_id *b)
@@ -162,9 +196,10 @@ static __noinline bool vfs_origin(struct task_struct *task, struct rec_vfs *r)
 	return nr >= WIRE_CALLS || desc_of(nr, by_32_bit_entry(task)).kind == CALL_NONE;
 }
 
-/* Global: verified once. Such functions take no kernel pointers, so the file comes as a number. */
-__noinline int vfs_enter(__u64 file_address, __u32 fn, __s64 pos, __u64 len_bytes, __u32 arg)
+/* Global: verified once. Such functions take no kernel pointers, so the file comes by where the arguments lie. */
+__noinline int vfs_enter(__u64 frame, __u32 fn, __s64 pos, __u64 len_bytes, __u32 arg)
 {
+	__u64 file_address = first_argument(frame);
 	struct file *file = kernel_cast(struct file, (void *)file_address);
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct inode *inode = peek(file, f_inode);
@@ -173,6 +208,7 @@ __noinline int vfs_enter(__u64 file_address, __u32 fn, __s64 pos, __u64 len_byte
 	struct vfs_state *vs;
 	__u32 depth;
 	__u8 *why;
+	int i;
 
 	if (!inode)
 		return 0;
@@ -192,15 +228,11 @@ __noinline int vfs_enter(__u64 file_address, __u32 fn, __s64 pos, __u64 len_byte
 		return 0;
 	}
 	depth = vs->depth;
-	if (depth && depth <= VFS_DEPTH) {
-		top = &vs->frames[(depth - 1) & (VFS_DEPTH - 1)];
-		if (top->ofd == file_address) {
-			/* A synchronous write makes itself safe. All else would be one whose exit was missed. */
-			if (fn == VFS_FSYNC && vfs_writes(top->function))
-				return 0;
-			depth--;
-		}
-	}
+	for (i = 0; i < VFS_DEPTH && depth && !is_within(vs, depth, frame); i++)
+		depth--;
+	/* A part of it: a synchronous write makes itself safe. */
+	if (depth && vs->frames[innermost(depth)].ofd == file_address)
+		return 0;
 	if (depth >= VFS_DEPTH) {
 		vfs_unfollowed();
 		return 0;
@@ -211,7 +243,7 @@ __noinline int vfs_enter(__u64 file_address, __u32 fn, __s64 pos, __u64 len_byte
 		r.task_id = vs->task_id;
 	}
 	if (depth) {
-		top = &vs->frames[(depth - 1) & (VFS_DEPTH - 1)];
+		top = &vs->frames[innermost(depth)];
 		r.parent = top->task_id;
 		r.parent_ns = top->start_ns;
 		r.flags |= VFSF_BELOW;
@@ -224,44 +256,37 @@ __noinline int vfs_enter(__u64 file_address, __u32 fn, __s64 pos, __u64 len_byte
 	r.arg = arg;
 	r.pos_before = pos;
 	r.len_bytes = len_bytes;
-	vs->frames[depth & (VFS_DEPTH - 1)] = r;
-	vs->depth = depth + 1;
+	vs->depth = ++depth;
+	vs->frames[innermost(depth)] = r;
+	vs->frames_at[innermost(depth)] = frame;
 	vfs_note_file(file_address, inode, &r.file, r.start_ns);
 	return 0;
 }
 
-__noinline int vfs_leave(__u64 file_address, __u32 fn, __s64 pos, __s64 ret)
+__noinline int vfs_leave(__u64 frame, __u32 fn, __s64 pos, __s64 ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct vfs_state *vs = bpf_task_storage_get(&vfs_states, task, 0, 0);
 	struct rec_vfs *r;
 	__u32 depth;
+	int i;
 
 	if (!vs)
 		return 0;
 	depth = vs->depth;
+	/* What lies within it is over too. */
+	for (i = 0; i < VFS_DEPTH && depth && vs->frames_at[innermost(depth)] < frame; i++)
+		depth--;
 	if (!depth || depth > VFS_DEPTH)
 		return 0;
-	r = &vs->frames[(depth - 1) & (VFS_DEPTH - 1)];
-	if (r->function != fn || r->ofd != file_address)
+	r = &vs->frames[innermost(depth)];
+	if (r->function != fn || vs->frames_at[innermost(depth)] != frame)
 		return 0;
 	vs->depth = depth - 1;
 	r->pos_after = pos;
 	r->ret = ret;
 	emit_fixed(r, REC_VFS, CLASS_VFS, bpf_ktime_get_ns());
 	return 0;
-}
-
-/*
- * The first argument, as a number: the verifier lets no pointer into a global function, and knows for one what is read
- * from where the arguments lie; not what is copied from there.
- */
-static __always_inline __u64 first_argument(const void *arguments)
-{
-	__u64 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), arguments);
-	return value;
 }
 
 static __always_inline __s64 position_at(const long long *pos)
@@ -276,142 +301,138 @@ static __always_inline __s64 position_at(const long long *pos)
 SEC("fentry/vfs_iter_read")
 int FUNCTION_PROG(vfs_iter_read_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
 {
-	return ops_active
-		   ? vfs_enter(first_argument(ctx), VFS_ITER_READ, position_at(pos), BPF_CORE_READ(iter, count), flags)
-		   : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_ITER_READ, position_at(pos), BPF_CORE_READ(iter, count), flags)
+			  : 0;
 }
 
 SEC("fexit/vfs_iter_read")
 int FUNCTION_PROG(vfs_iter_read_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_ITER_READ, position_at(pos), ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_ITER_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_iter_write")
 int FUNCTION_PROG(vfs_iter_write_in, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags)
 {
 	return ops_active
-		   ? vfs_enter(first_argument(ctx), VFS_ITER_WRITE, position_at(pos), BPF_CORE_READ(iter, count), flags)
+		   ? vfs_enter(frame_of(ctx), VFS_ITER_WRITE, position_at(pos), BPF_CORE_READ(iter, count), flags)
 		   : 0;
 }
 
 SEC("fexit/vfs_iter_write")
 int FUNCTION_PROG(vfs_iter_write_out, struct file *file, struct iov_iter *iter, long long *pos, __u32 flags, long ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_ITER_WRITE, position_at(pos), ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_ITER_WRITE, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_iocb_iter_read")
 int FUNCTION_PROG(vfs_iocb_read_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
 {
-	return ops_active ? vfs_enter(first_argument(ctx), VFS_IOCB_READ, iocb->ki_pos, BPF_CORE_READ(iter, count), 0)
-			  : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_IOCB_READ, iocb->ki_pos, BPF_CORE_READ(iter, count), 0) : 0;
 }
 
 SEC("fexit/vfs_iocb_iter_read")
 int FUNCTION_PROG(vfs_iocb_read_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_IOCB_READ, iocb->ki_pos, ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_IOCB_READ, iocb->ki_pos, ret) : 0;
 }
 
 SEC("fentry/vfs_iocb_iter_write")
 int FUNCTION_PROG(vfs_iocb_write_in, struct file *file, struct kiocb *iocb, struct iov_iter *iter)
 {
-	return ops_active ? vfs_enter(first_argument(ctx), VFS_IOCB_WRITE, iocb->ki_pos, BPF_CORE_READ(iter, count), 0)
-			  : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_IOCB_WRITE, iocb->ki_pos, BPF_CORE_READ(iter, count), 0) : 0;
 }
 
 SEC("fexit/vfs_iocb_iter_write")
 int FUNCTION_PROG(vfs_iocb_write_out, struct file *file, struct kiocb *iocb, struct iov_iter *iter, long ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_IOCB_WRITE, iocb->ki_pos, ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_IOCB_WRITE, iocb->ki_pos, ret) : 0;
 }
 
 SEC("fentry/splice_direct_to_actor")
 int FUNCTION_PROG(vfs_splice_in, struct file *in, struct splice_desc *sd)
 {
-	return ops_active ? vfs_enter(first_argument(ctx), VFS_SPLICE, sd->pos, sd->total_len, 0) : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_SPLICE, sd->pos, sd->total_len, 0) : 0;
 }
 
 SEC("fexit/splice_direct_to_actor")
 int FUNCTION_PROG(vfs_splice_out, struct file *in, struct splice_desc *sd, void *actor, long ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_SPLICE, sd->pos, ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_SPLICE, sd->pos, ret) : 0;
 }
 
 SEC("fentry/vfs_splice_read")
 int FUNCTION_PROG(vfs_splice_read_in, struct file *in, long long *pos, void *pipe, size_t len)
 {
-	return ops_active ? vfs_enter(first_argument(ctx), VFS_SPLICE_READ, position_at(pos), len, 0) : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_SPLICE_READ, position_at(pos), len, 0) : 0;
 }
 
 SEC("fexit/vfs_splice_read")
 int FUNCTION_PROG(vfs_splice_read_out, struct file *in, long long *pos, void *pipe, size_t len, __u32 flags, long ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_SPLICE_READ, position_at(pos), ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_SPLICE_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/__kernel_read")
 int FUNCTION_PROG(vfs_kernel_read_in, struct file *file, void *buf, size_t count, long long *pos)
 {
-	return ops_active ? vfs_enter(first_argument(ctx), VFS_KERNEL_READ, position_at(pos), count, 0) : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_KERNEL_READ, position_at(pos), count, 0) : 0;
 }
 
 SEC("fexit/__kernel_read")
 int FUNCTION_PROG(vfs_kernel_read_out, struct file *file, void *buf, size_t count, long long *pos, long ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_KERNEL_READ, position_at(pos), ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_KERNEL_READ, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/__kernel_write_iter")
 int FUNCTION_PROG(vfs_kernel_write_in, struct file *file, struct iov_iter *iter, long long *pos)
 {
-	return ops_active
-		   ? vfs_enter(first_argument(ctx), VFS_KERNEL_WRITE, position_at(pos), BPF_CORE_READ(iter, count), 0)
-		   : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_KERNEL_WRITE, position_at(pos), BPF_CORE_READ(iter, count), 0)
+			  : 0;
 }
 
 SEC("fexit/__kernel_write_iter")
 int FUNCTION_PROG(vfs_kernel_write_out, struct file *file, struct iov_iter *iter, long long *pos, long ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_KERNEL_WRITE, position_at(pos), ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_KERNEL_WRITE, position_at(pos), ret) : 0;
 }
 
 SEC("fentry/vfs_fsync_range")
 int FUNCTION_PROG(vfs_fsync_in, struct file *file, long long start, long long end, int datasync)
 {
-	return ops_active ? vfs_enter(first_argument(ctx), VFS_FSYNC, start, end - start, datasync != 0) : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_FSYNC, start, end - start, datasync != 0) : 0;
 }
 
 SEC("fexit/vfs_fsync_range")
 int FUNCTION_PROG(vfs_fsync_out, struct file *file, long long start, long long end, int datasync, int ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_FSYNC, start, ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_FSYNC, start, ret) : 0;
 }
 
 /* The same of all of a file, where the compiler has made one of the two. */
 SEC("fentry/vfs_fsync")
 int FUNCTION_PROG(vfs_fsync_whole_in, struct file *file, int datasync)
 {
-	return ops_active ? vfs_enter(first_argument(ctx), VFS_FSYNC, 0, (__u64)-1 >> 1, datasync != 0) : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_FSYNC, 0, (__u64)-1 >> 1, datasync != 0) : 0;
 }
 
 SEC("fexit/vfs_fsync")
 int FUNCTION_PROG(vfs_fsync_whole_out, struct file *file, int datasync, int ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_FSYNC, 0, ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_FSYNC, 0, ret) : 0;
 }
 
 SEC("fentry/vfs_fallocate")
 int FUNCTION_PROG(vfs_fallocate_in, struct file *file, int mode, long long offset, long long len)
 {
-	return ops_active ? vfs_enter(first_argument(ctx), VFS_FALLOCATE, offset, len, mode) : 0;
+	return ops_active ? vfs_enter(frame_of(ctx), VFS_FALLOCATE, offset, len, mode) : 0;
 }
 
 SEC("fexit/vfs_fallocate")
 int FUNCTION_PROG(vfs_fallocate_out, struct file *file, int mode, long long offset, long long len, int ret)
 {
-	return ops_active ? vfs_leave(first_argument(ctx), VFS_FALLOCATE, offset, ret) : 0;
+	return ops_active ? vfs_leave(frame_of(ctx), VFS_FALLOCATE, offset, ret) : 0;
 }
 
 /* Threads of the kernel's end too. */
