@@ -10,8 +10,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Uid, XattrFlags, fchmod, fchown, fsetxattr, mkdir, open, openat, seek,
-        unlinkat,
+        AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Uid, XattrFlags, fchmod, fchown, fsetxattr, mkdir, open, openat,
+        seek, unlinkat,
     },
     io::{Errno, close},
 };

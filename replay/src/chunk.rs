@@ -121,8 +121,8 @@ impl Chunk {
         let mut last = 0;
         out.list(&self.recs, |out, r| {
             out.number(r.call as i64);
-            let kind = r.via.bits() << 4 | r.phase.bits() << 6;
-            let marks = [r.in_flight, r.raced, r.regular, r.loose];
+            let kind = r.via.bits() << 5 | r.phase.bits() << 7;
+            let marks = [r.in_flight, r.raced, r.regular, r.loose, r.direct];
             let marks = marks.iter().enumerate().fold(0, |set, (i, m)| set | i64::from(*m) << i);
             out.number(marks | kind);
             out.numbers([
@@ -197,6 +197,7 @@ impl Chunk {
                 raced: bits & 2 != 0,
                 regular: bits & 4 != 0,
                 loose: bits & 8 != 0,
+                direct: bits & 16 != 0,
                 task,
                 row,
                 start_ns,
@@ -227,8 +228,8 @@ impl Chunk {
                 saved_permille: column(20, -1)? as i16,
                 ring: column(21, NO_ID)?,
                 sqe_flags: column(22, 0)? as i32,
-                via: Via::from_bits(bits >> 4),
-                phase: Phase::from_bits(bits >> 6),
+                via: Via::from_bits(bits >> 5),
+                phase: Phase::from_bits(bits >> 7),
             })
         })?;
         let edges = get.list(|get| {
@@ -287,6 +288,7 @@ mod tests {
                 raced: i % 3 == 0,
                 regular: i % 4 == 0,
                 loose: i % 5 == 0,
+                direct: i % 7 == 0,
                 task: i as u32,
                 row: 7 * i as u32,
                 start_ns: i64::MAX / 2 - 5 * i as i64,

@@ -93,6 +93,8 @@ pub struct Rec {
     pub sqe_flags: i32,
     /// A byte count it returns is one of a regular file or a link.
     pub regular: bool,
+    /// Through a descriptor for direct I/O, which file systems refuse where it is not aligned as they want it.
+    pub direct: bool,
     /// Of a byte count only whether it is 0 is compared: files are not as large as they were.
     pub loose: bool,
     /// Results do not tell whether it or another overlapping operation took effect first.
@@ -115,6 +117,7 @@ impl Rec {
             content: 0,
             saved_permille: -1,
             regular: false,
+            direct: false,
             loose: false,
             task: 0,
             row: 0,

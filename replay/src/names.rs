@@ -382,11 +382,18 @@ impl Names {
     }
 
     /// A result proved that nothing is at `node` now. Where the reel's `tree` claims otherwise and nothing
-    /// confirmed it, the claim is dropped: a first touch may be looked at only after the workload made it.
+    /// confirmed it, the claim is dropped, and what it claims below: a first touch may be looked at only after the
+    /// workload made it.
     pub fn prove_absent(&mut self, node: NodeId) {
         let pre = self.pre(node);
-        if pre != NO_NODE && !matches!(self.nodes[pre as usize].before, Before::Present { confirmed: true, .. }) {
-            self.nodes[pre as usize].before = Before::Absent;
+        let confirmed = |n: &Node| matches!(n.before, Before::Present { confirmed: true, .. });
+        if pre != NO_NODE && !confirmed(&self.nodes[pre as usize]) {
+            for n in self.subtree(pre) {
+                let n = &mut self.nodes[n as usize];
+                if !confirmed(n) {
+                    n.before = Before::Absent;
+                }
+            }
         }
         self.clear(node);
     }

@@ -115,7 +115,9 @@ pub fn class(r: &Rec, ret: i64) -> Class {
         if r.ret < 0 || ret < 0 { r.ret != ret } else { r.call.counts_bytes() && r.regular && counts_differ(r, ret) };
     // A file system without FIBMAP says EINVAL.
     let bmap = |ret: i64| r.call == Call::Fibmap && ret == -i64::from(libc::EINVAL);
-    let cannot = |ret: i64| CANNOT.iter().any(|e| ret == -i64::from(*e)) || bmap(ret);
+    // Larger blocks here than there.
+    let misaligned = |ret: i64| r.direct && (r.call.reads() || r.call.writes()) && ret == -i64::from(libc::EINVAL);
+    let cannot = |ret: i64| CANNOT.iter().any(|e| ret == -i64::from(*e)) || bmap(ret) || misaligned(ret);
     match differs {
         false => Class::Same,
         true if r.raced => Class::Benign,
@@ -211,4 +213,18 @@ pub fn results(plan: &Plan, outcomes: &Outcomes) -> Results {
     out.differences = groups.into_values().collect();
     out.differences.sort_by_key(|g| (std::cmp::Reverse(g.class), -g.count));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_alignment_is_no_wrong_result() {
+        let einval = -i64::from(libc::EINVAL);
+        let read = |direct| Rec { call: Call::Pread64, regular: true, direct, ret: 100, ..Rec::none() };
+        assert_eq!(class(&read(true), einval), Class::Unsupported);
+        assert_eq!(class(&read(false), einval), Class::Wrong);
+        assert_eq!(class(&read(true), 99), Class::Wrong);
+    }
 }

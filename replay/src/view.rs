@@ -99,12 +99,18 @@ impl Planner {
                 // What the original's file system could not do, another one may.
                 || failed_with(r, libc::EOPNOTSUPP) || failed_with(r, libc::ENOTTY) && r.call != Call::Tcgets
                 || r.call.locks() && failed_with(r, libc::EDEADLK)
+                || (r.call.reads() || r.call.writes()) && failed_with(r, libc::EINVAL) && self.is_direct(&v)
                 // A 32-bit program that had not asked for large files.
                 || r.call == Call::Ftruncate && failed_with(r, libc::EINVAL) && r.len_bytes > i32::MAX.into();
             let foreign = foreign.then_some(Skip::ForeignCause);
             skip.or(foreign).or(self.refused_to_other(r, &v).then_some(Skip::OtherUser))
         };
         v
+    }
+
+    /// Whether it is through a descriptor for direct I/O.
+    pub(crate) fn is_direct(&self, v: &View) -> bool {
+        v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].flags & libc::O_DIRECT != 0)
     }
 
     /// Root is refused nothing but to execute what nobody may: whoever was, had become another user, in a reel that does not tell of that.
@@ -274,7 +280,7 @@ impl Planner {
                     v.fd2 = v.entry2.and_then(|e| e.slot.ok()).map_or(BAD_FD, |s| s as i32);
                 }
                 if r.call == Call::Lseek
-                    && r.aux != 0
+                    && (r.aux != 0 || matches!(r.flags as i32, libc::SEEK_DATA | libc::SEEK_HOLE))
                     && v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].kind == Kind::Directory)
                 {
                     return Err(Skip::DirPosition);

@@ -158,7 +158,7 @@ impl Assembler {
         self.file(&described, path, fs_path)?;
         let file = self.file_of(rec.file);
         if let Some(life) = self.tasks.get(&rec.task_id) {
-            self.mappings.map(life.row.pid, rec.start as i64, rec.len_bytes as i64, rec.file);
+            self.mappings.map(life.row.pid, rec.start as i64, rec.len_bytes as i64, rec.file, 0);
         }
         const VM_SHARED: u64 = 8;
         self.writer.maps.push(Map {

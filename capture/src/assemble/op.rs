@@ -22,7 +22,8 @@ impl Assembler {
         };
         let (pid, tid) = self.tasks.get(&rec.task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid));
         let busy = has(op_flags::OPF_MAP_BUSY);
-        let mapped = if busy { self.mappings.find(pid, rec.args[0] as i64) } else { None };
+        let entered_ns = rec.hdr.end_ns.saturating_sub(rec.dur_ns);
+        let mapped = if busy { self.mappings.find(pid, rec.args[0] as i64, entered_ns) } else { None };
         if busy && mapped.is_none() {
             self.counts.unplaced += 1;
             return Ok(());
@@ -122,12 +123,12 @@ impl Assembler {
         }
         if raw.ret >= 0 && !in_flight {
             if kind == call_kind::CALL_MMAP.0 && has(op_flags::OPF_FILE) {
-                self.mappings.map(pid, raw.ret, raw.args[1], rec.file);
+                self.mappings.map(pid, raw.ret, raw.args[1], rec.file, rec.hdr.end_ns);
             } else if kind == call_kind::CALL_VMA.0 && op.op == "munmap" {
-                self.mappings.unmap(pid, raw.args[0], raw.args[1]);
+                self.mappings.unmap(pid, raw.args[0], raw.args[1], entered_ns);
             } else if kind == call_kind::CALL_VMA.0 && op.op == "mremap" {
-                self.mappings.unmap(pid, raw.args[0], raw.args[1]);
-                self.mappings.map(pid, raw.ret, raw.args[2], mapped.unwrap_or(rec.file));
+                self.mappings.unmap(pid, raw.args[0], raw.args[1], entered_ns);
+                self.mappings.map(pid, raw.ret, raw.args[2], mapped.unwrap_or(rec.file), rec.hdr.end_ns);
             }
         }
         if raw.ret >= 0 {

@@ -193,3 +193,19 @@ fn nothing_leads_up_from_nowhere() {
     let dir = replay_same(d);
     assert!(!exists(&dir, "file"));
 }
+
+#[test]
+fn what_is_listed_below_a_missing_directory_was_made_later() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    // The recorder looked when the workload was there already.
+    d.had("/w/d", "directory", 0).origin = "first_touch".into();
+    d.had("/w/d/late", "regular", 5).origin = "first_touch".into();
+    d.had("/w/d/sub/later", "regular", 5).origin = "first_touch".into();
+    d.on(1, "stat", "d", -2);
+    d.on(1, "mkdir", "d", 0).mode = Some(0o755);
+    d.on(1, "mkdir", "d/sub", 0).mode = Some(0o755);
+    d.create(1, "d/late", 1, 3).flags = Some(i64::from(libc::O_CREAT | libc::O_EXCL | libc::O_RDWR));
+    d.on(1, "symlink", "x", 0).path2 = Some("d/sub/later".into());
+    replay_same(d);
+}

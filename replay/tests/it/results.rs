@@ -237,3 +237,22 @@ fn more_than_was_allowed_is_refused_before_anything_is_written() {
         assert!(Replay::plan(Config { max_bytes: Some(8 << 20), ..c }).is_ok());
     }
 }
+
+#[test]
+fn alignment_is_the_file_systems_own_matter() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/f", "regular", 8192);
+    d.open(1, "f", libc::O_RDWR | libc::O_DIRECT, 1, 3);
+    // Refused there, and not asked for here.
+    d.io(1, "pread64", 3, 1, 100, -22);
+    d.io(1, "pwrite64", 3, 1, 100, -22);
+    let o = d.on(1, "openat", ".", 4);
+    (o.flags, o.aux, o.ofd) = (Some(libc::O_DIRECTORY.into()), Some(0), Some(1));
+    let o = d.fd(1, "lseek", 4, -6);
+    (o.aux, o.flags) = (Some(0), Some(libc::SEEK_HOLE.into()));
+    let (_, report) = replay(d);
+    let c = report.verdict.results.classes;
+    assert_eq!((c.wrong, c.unsupported), (0, 0), "{:#?}", report.verdict.results.differences);
+    assert_eq!(report.summary.skipped.values().sum::<i64>(), 3, "{:?}", report.summary.skipped);
+}
