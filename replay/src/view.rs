@@ -249,6 +249,13 @@ impl Planner {
         }
     }
 
+    /// Whether a call's number was given to another file by then. A close that is still in flight has let go of it
+    /// already, and what opened it again may be a call that is not replayed.
+    fn is_anothers(&self, r: &Rec, e: Entry) -> bool {
+        let file = self.procs.ofds[e.ofd as usize].file;
+        file != NO_ID && r.file != NO_ID && file != r.file && r.call != Call::Close
+    }
+
     fn look_at_fds(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
         let fd = if r.fd == NO_FD { r.dirfd } else { r.fd };
         v.entry = self.procs.entry(r.task as usize, fd);
@@ -270,6 +277,11 @@ impl Planner {
             Call::Mmap if r.flags as i32 & libc::MAP_ANONYMOUS != 0 || fd < 0 => Err(Skip::NoFile),
             c if c.copies() => self.look_at_both_ends(r, v),
             _ => {
+                if let Some(e) = v.entry
+                    && self.is_anothers(r, e)
+                {
+                    return Err(Skip::UnknownFd);
+                }
                 let (slot, _) = self.descriptor(r, fd, r.file)?;
                 v.fd = slot;
                 v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);

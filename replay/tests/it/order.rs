@@ -2,7 +2,7 @@
 
 use ioreel_replay::{Replay, edge::OrderMode, pace::Pace};
 
-use crate::reel::{Draft, THREAD, at, config, replay_same};
+use crate::reel::{Draft, THREAD, at, config, replay, replay_same};
 
 const ENOENT: i64 = -2;
 
@@ -177,4 +177,23 @@ fn thread_order_still_waits_for_creates() {
     let by_thread = ioreel_replay::Config { order: OrderMode::Thread, ..config(reel, &target) };
     let report = Replay::plan(by_thread).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
     assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
+}
+
+#[test]
+fn a_number_may_be_anothers_while_its_close_is_in_flight() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.fork(1, 2, THREAD);
+    d.create(1, "f", 1, 3);
+    d.io(1, "pwrite64", 3, 0, 100, 100);
+    d.fd(1, "close", 3, 0).dur_ns = 60_000;
+    // Not a file of any file system.
+    d.op(2, "memfd_create", 3).file = Some(50);
+    d.know(50, "regular");
+    let o = d.fd(2, "ftruncate", 3, -1);
+    (o.len_bytes, o.file) = (Some(5), Some(50));
+    let (dir, report) = replay(d);
+    assert!(report.verdict.results.differences.is_empty(), "{:#?}", report.verdict.results.differences);
+    assert!(report.verdict.faithful, "{}", report.verdict.sentence);
+    assert_eq!(std::fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 100);
 }
