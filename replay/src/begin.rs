@@ -10,8 +10,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Uid, XattrFlags, fchmod, fchown, fsetxattr, mkdir, open, openat,
-        seek, unlinkat,
+        AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Uid, XattrFlags, chmod, fchmod, fchown, fsetxattr, mkdir, open,
+        openat, seek, unlinkat,
     },
     io::{Errno, close},
 };
@@ -247,6 +247,9 @@ fn unnamed(
             match openat(CWD, "/", flags, Mode::from_raw_mode(0o600)) {
                 Ok(fd) => {
                     dress(&fd, &u.set)?;
+                    if let Some(mode) = u.set.mode {
+                        fchmod(&fd, Mode::from_raw_mode(mode))?;
+                    }
                     filler.fill(&fd, u.size_bytes, u.size_bytes, (number, u.key))?;
                     seek(&fd, SeekFrom::Start(o.offset_bytes.max(0) as u64))?;
                     fds[*only] = fd.into_raw_fd();
@@ -270,6 +273,10 @@ fn unnamed(
     for m in maps {
         result = result.and(map(&path, m, cells));
     }
+    // Last: it may forbid what its openers were allowed when they opened it.
+    if let Some(mode) = u.set.mode {
+        result = result.and(chmod(path.as_slice(), Mode::from_raw_mode(mode)));
+    }
     let flags = if u.kind == UnnamedKind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     unlinkat(CWD, path.as_slice(), flags)?;
     Ok(result?)
@@ -282,7 +289,7 @@ fn regular(path: &[u8], u: &Unnamed, filler: &Filler, salt: usize) -> io::Result
     filler.fill(fd, u.size_bytes, u.size_bytes, (salt, u.key))
 }
 
-/// Gives a new file what was set of it.
+/// Gives a new file what was set of it but for its mode.
 fn dress(fd: impl AsFd, set: &Trait) -> Result<(), Errno> {
     if set.uid.is_some() || set.gid.is_some() {
         fchown(&fd, set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw))?;
@@ -295,5 +302,5 @@ fn dress(fd: impl AsFd, set: &Trait) -> Result<(), Errno> {
             Err(e) => return Err(e),
         }
     }
-    set.mode.map_or(Ok(()), |mode| fchmod(&fd, Mode::from_raw_mode(mode)))
+    Ok(())
 }
