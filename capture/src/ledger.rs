@@ -140,7 +140,7 @@ pub(crate) fn fill(
     left_out("results of asynchronous I/O whose request is not recorded", assembler.aio.strange);
     left_out("waits of operations faster than asked for", dropped);
     left_out("waits not followed for want of memory", books.sum(|l| l.no_wait_state));
-    left_out("waits whose end no probe saw", books.sum(|l| l.wait_end_unseen));
+    left_out("waits whose begin or end no probe saw", books.sum(|l| l.waits_unseen));
     left_out("cache events of the recorder's own output", own_cache);
     left_out("touches of mapped program code", books.sum(|l| l.code_faults));
     left_out("io_uring requests that are no file operations", books.sum(|l| l.uring_other));

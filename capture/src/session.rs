@@ -184,6 +184,7 @@ impl<'obj> Session<'obj> {
                     rodata.calls32[c.nr].data = u8::from(c.call.is_some_and(|call| writes(call.name)));
                 }
             }
+            rodata.follow_waits = plan.waits.is_some();
             rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
             rodata.host_mnt_ns = host::mount_namespace();
             rodata.target_kind = plan.target.kind().0;

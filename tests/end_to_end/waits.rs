@@ -178,7 +178,8 @@ fn overload(reel: &Path, pipe: &Path, rounds: usize, options: &[&str]) -> std::p
     finish(child)
 }
 
-/// Waits alone are lost, and every lost one is counted, located by CPU and interval, and told.
+/// Waits alone are lost, and every lost one is counted, located by CPU and interval, and told. So is one of which the
+/// kernel told no probe: not every switch calls its tracepoint on every kernel.
 pub(crate) fn losses_are_exact() {
     let out = temp_dir();
     let path = out.path().join("x.reel");
@@ -205,6 +206,8 @@ pub(crate) fn losses_are_exact() {
     let large = i64::try_from(PAGES * 4096).unwrap();
     let writes: Vec<Op> = reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.ret == Some(large)).collect();
     assert_eq!((writes.len(), switches.len()), (ROUNDS, ROUNDS), "{told}");
+    let unseen = m.left_out.get("waits whose begin or end no probe saw").copied().unwrap_or(0);
+    let mut missing = 0;
     let mut located = 0;
     for (write, (own, forced)) in writes.iter().zip(switches) {
         let there = reel.rows::<Wait>().map(|w| w.unwrap());
@@ -214,9 +217,12 @@ pub(crate) fn losses_are_exact() {
         let lost: i64 = m.losses.iter().filter(during).map(|l| l.events).sum();
         assert!(own > PAGES as i64 / 2 && lost > 0, "{own} switches, {lost} lost");
         // One that was forced may have come between the call and the count.
-        assert!((own..=own + forced).contains(&(there + lost)), "{there} + {lost} of {own} and {forced}");
+        let known = own - unseen..=own + forced;
+        assert!(known.contains(&(there + lost)), "{there} + {lost} of {own} and {forced}, {unseen} unseen");
+        missing += (own - there - lost).max(0);
         located += lost;
     }
+    assert!(missing <= unseen, "{missing} are missing, {unseen} are told as unseen");
     assert_eq!(located, waits.lost, "{:?}", m.losses);
     let info = succeed(&mut ioreel(["info", text(&path)]));
     let info = String::from_utf8_lossy(&info.stdout).into_owned();

@@ -138,6 +138,8 @@ struct seen_inode {
 /* Remembered by each thread, which spares the lookup: a folder and a few files are in use at a time. */
 #define SEEN_INODES 4
 
+const volatile bool follow_waits = false;
+
 /* What is known of a recorded thread, and the operation it is in. */
 struct task_state {
 	__u32 task_id;
@@ -145,6 +147,7 @@ struct task_state {
 	__u8 long_paths; /* the paths are in long_ops */
 	__u8 turn; /* enum turn */
 	__u64 start_ns;
+	__u64 switches; /* times it had left its CPU when the call began, and its waits since */
 	__u64 ended_ns; /* when the call ended, where content_exit has looked */
 	__u64 told_file; /* whose record is being made */
 	__u64 told_inode;

@@ -233,6 +233,12 @@ static __always_inline void exited(const struct task_state *st)
 	l->timed_exits++;
 }
 
+/* How often a thread has left its CPU. */
+static __always_inline __u64 switches_of(struct task_struct *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
 /* A call begins. */
 static __always_inline void enter_call(struct pt_regs *regs, long id)
 {
@@ -349,8 +355,23 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		start_ns = bpf_ktime_get_ns();
 	st->start_ns = start_ns;
 	st->in_call = id + 1;
+	if (follow_waits)
+		st->switches = switches_of(bpf_get_current_task_btf());
 	if (since_ns)
 		entered(since_ns, start_ns);
+}
+
+/*
+ * Not every switch calls its tracepoint on every kernel, but the scheduler counts each. What was left of a call before
+ * the thread was adopted is not known.
+ */
+static __always_inline void count_unseen_waits(struct task_state *st)
+{
+	__u64 switches = switches_of(bpf_get_current_task_btf());
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (l && switches > st->switches && !(st->op.flags & OPF_MIDWAY))
+		l->waits_unseen += switches - st->switches;
 }
 
 /* Numbers an operation in its own stream: only op_exit does. */
@@ -478,6 +499,8 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 		return;
 	if (st->in_call == IN_CALL_UNSEEN && !take_up_midway(bpf_get_current_task_btf(), st, regs))
 		return;
+	if (follow_waits)
+		count_unseen_waits(st);
 	nr = st->in_call - 1;
 	st->in_call = 0;
 	r = bpf_map_lookup_elem(&op_ring_heads, &cpu);

@@ -241,6 +241,8 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct signal_struct *signal;
 	struct sigpending pending;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	int pid;
 	int tgid;
 	struct pid *thread_pid;

@@ -31,22 +31,21 @@ static __always_inline void wait_begins(void *ctx, struct task_struct *task, boo
 {
 	struct wait_state *ws = bpf_task_storage_get(&wait_states, task, 0, 0);
 	struct task_state *st = recorded(task);
-	struct cpu_ledger *l = cpu_ledger();
+	struct cpu_ledger *l;
 	long n;
 
-	/* It runs, so the wait before has ended: not every switch calls its tracepoint on every kernel. */
-	if (ws && ws->rec.off_ns) {
-		if (l)
-			l->wait_end_unseen++;
+	/* It runs, so a wait whose end no probe saw is over; count_unseen_waits has it. */
+	if (ws)
 		ws->rec.off_ns = 0;
-	}
 	if (!st || !st->in_call || st->in_call == IN_CALL_UNSEEN)
 		return;
 	if (!ws)
 		ws = bpf_task_storage_get(&wait_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!ws) {
+		l = cpu_ledger();
 		if (l)
 			l->no_wait_state++;
+		st->switches++;
 		return;
 	}
 	ws->rec.task_id = st->task_id;
@@ -72,9 +71,13 @@ static __always_inline void wait_ends(struct task_struct *task)
 	__u32 cpu = bpf_get_smp_processor_id(), len;
 	struct cpu_ledger *l = cpu_ledger();
 	void *ring = cpu_ring(cpu);
+	struct task_state *st;
 
 	if (!ws || !ws->rec.off_ns || !l || !ring)
 		return;
+	st = recorded(task);
+	if (st)
+		st->switches++;
 	/* User space finds the user stack behind room for the whole kernel stack. */
 	len = ws->rec.user_bytes ? sizeof(*ws) : sizeof(ws->rec) + (ws->rec.kernel_bytes & WAIT_STACK_MASK);
 	if (len > sizeof(*ws))

@@ -698,7 +698,7 @@ struct cpu_ledger {
 	__u64 unstoppable; /* threads that could not be stopped (--lossless) */
 	__u64 aio_unread; /* control blocks and results of asynchronous I/O that could not be read */
 	__u64 no_wait_state; /* waits not followed: no memory */
-	__u64 wait_end_unseen; /* waits whose end no probe saw */
+	__u64 waits_unseen; /* waits whose begin or end no probe saw */
 	__u64 left_out[FILTER_COUNT]; /* calls, by enum filter_why */
 	__u64 untracked; /* tasks that could not be followed: no memory */
 	__u64 uring_other; /* requests to io_uring that are no file operations */
