@@ -136,13 +136,12 @@ impl Walk<'_> {
         let Some(step) = chunk.steps.get((number - chunk.first) as usize) else { return };
         for edge in step.after.of(&chunk.edges) {
             let Stamp { task: on, step } = edge.on;
-            let done = if step == FINISH { self.outcomes.last(on) } else { self.outcomes.of(on, step) };
-            let Some(done) = done else { continue };
+            let Some(done) = self.outcomes.until(edge.on) else { continue };
             let other = &self.threads[on as usize];
             let late_ns = if step == FINISH {
                 other.late_ns
             } else {
-                let found = other.recent.binary_search_by_key(&step, |(s, _)| *s);
+                let found = other.recent.binary_search_by_key(&done.step, |(s, _)| *s);
                 found.ok().map_or(0, |i| other.recent[i].1)
             };
             let thread = &mut self.threads[task as usize];

@@ -115,6 +115,10 @@ impl Chunk {
                     out.number(6);
                     out.number(recorded_ns);
                 }
+                Act::Passed { idle_ns, recorded_ns } => {
+                    out.number(8);
+                    out.numbers([idle_ns, recorded_ns]);
+                }
             }
             out.range(s.after);
         });
@@ -174,6 +178,7 @@ impl Chunk {
                     joins: get.number()? != 0,
                 },
                 7 => Act::Become(get.range()?),
+                8 => Act::Passed { idle_ns: get.number()?, recorded_ns: get.number()? },
                 _ => Act::Returned { recorded_ns: get.number()? },
             };
             Some(Step { act, after: get.range()? })
@@ -323,6 +328,7 @@ mod tests {
             Act::Become(Range { from: 0, len: 1 }),
             Act::Submit { rec: 3, fd: -1, fd2: 7, joins: true },
             Act::Returned { recorded_ns: i64::MIN },
+            Act::Passed { idle_ns: 5, recorded_ns: i64::MAX },
         ] {
             c.steps.push(Step { act, after: Range::default() });
         }

@@ -28,6 +28,7 @@ impl Planner {
             // Its birth was not seen: it begins like a thread that the recording began with.
             self.start_root(task);
         }
+        self.flowed(r);
         let mut kept = r.clone();
         let kept = &mut kept;
         let submitted = if r.phase == Phase::Ended { self.ended(r) } else { None };

@@ -60,6 +60,8 @@ kinds! {
     Lock = "lock",
     /// A thread's end before what its parent did next.
     Life = "life",
+    /// A read from a pipe or socket and the writes whose bytes it took.
+    Pipe = "pipe",
     /// Whatever had returned before another call was entered.
     Global = "global",
 }

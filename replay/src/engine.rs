@@ -28,7 +28,8 @@ pub struct Outcome {
     /// Result or -errno.
     pub ret: i64,
     /// Of a request: when its thread came to it, which may be later than the end of what it waits for, since submitting takes time;
-    /// of a call at pace `load`, when the number in flight let it go; else `i64::MIN`.
+    /// of a call at pace `load`, when the number in flight let it go; when what its thread read from a pipe had been written;
+    /// else `i64::MIN`.
     pub free_ns: i64,
     /// Row of the operation that calls were made for, or knowingly were not; [`NONE`](crate::input::NONE) when none was issued.
     pub row: u32,
@@ -66,8 +67,8 @@ pub trait Engine {
     fn cpu(&mut self) -> i32;
     /// Returns at `due_ns`, never earlier.
     fn sleep_until(&mut self, due_ns: i64);
-    /// Returns once the step is done.
-    fn wait_for(&mut self, step: Stamp);
+    /// Returns once the step is done; whether it was not yet.
+    fn wait_for(&mut self, step: Stamp) -> bool;
     /// Tells those who wait.
     fn publish(&mut self, step: u32);
     /// The piece of the thread's program with this index; `None` at its end.
@@ -140,13 +141,14 @@ fn run_chunk<E: Engine>(
         if !joins(Some(step)) {
             engine.flush();
         }
+        let mut waited = false;
         for Edge { on, .. } in step.after.of(&chunk.edges) {
-            engine.wait_for(*on);
+            waited |= engine.wait_for(*on);
             // The time of a child that does nothing here (only computed, since a slice began) is its parent's.
             let child = &plan.tasks[on.task as usize];
             if on.step == FINISH && pace == Pace::Think && !child.program.is_empty() {
                 let recorded_ns = child.exit_ns.unwrap_or(base.recorded_ns);
-                *base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(on.task), lag_ns: base.lag_ns });
+                *base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(on.task), ..*base });
             }
         }
         match step.act {
@@ -158,14 +160,14 @@ fn run_chunk<E: Engine>(
                 }
                 let (cpu, row) = (engine.cpu(), r.row);
                 outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
-                *base = Base { recorded_ns: r.end_ns, now_ns: engine.now_ns(), lag_ns: base.lag_ns };
+                *base = base.at(r.end_ns, engine.now_ns());
             }
             Act::Call { rec, .. } | Act::Submit { rec, .. } => {
                 let r = &chunk.recs[rec as usize];
                 engine.ready(chunk, &step.act);
-                let mut free_ns = i64::MIN;
+                let mut free_ns = base.passed_ns.unwrap_or(i64::MIN);
                 if pace == Pace::Load {
-                    free_ns = engine.enter(r.turn_ns, r.together, plan.next_turn(task, chunk, i + 1));
+                    free_ns = free_ns.max(engine.enter(r.turn_ns, r.together, plan.next_turn(task, chunk, i + 1)));
                 }
                 if let Act::Submit { .. } = step.act {
                     free_ns = engine.now_ns();
@@ -185,7 +187,7 @@ fn run_chunk<E: Engine>(
                     if next.is_some() && !joins(next) || next.is_none() && !chained {
                         engine.flush();
                     }
-                    *base = Base { recorded_ns: r.start_ns, now_ns: engine.now_ns(), lag_ns: base.lag_ns };
+                    *base = base.at(r.start_ns, engine.now_ns());
                 } else {
                     let ret = engine.act(chunk, &step.act);
                     let Called { row, times_ns } = engine.called().unwrap_or(Called { row: r.row, times_ns: None });
@@ -200,19 +202,32 @@ fn run_chunk<E: Engine>(
                     let cpu = engine.cpu();
                     outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
                     let made_up_ns = pace.owed_ns(step, due_ns, start_ns) + plan.recorder.call_ns(pace);
-                    *base = Base { recorded_ns: r.end_ns, now_ns: end_ns - made_up_ns, lag_ns: base.lag_ns };
+                    *base = base.at(r.end_ns, end_ns - made_up_ns);
                 }
             }
             Act::Returned { recorded_ns } => {
                 if pace == Pace::Think && recorded_ns > base.recorded_ns {
-                    *base = Base { recorded_ns, now_ns: engine.now_ns(), lag_ns: base.lag_ns };
+                    *base = base.at(recorded_ns, engine.now_ns());
                 }
+            }
+            Act::Passed { idle_ns, recorded_ns } => {
+                let mut passed_ns = waited.then(|| engine.now_ns());
+                if pace == Pace::Think {
+                    let now_ns = base.due_ns(idle_ns).max(passed_ns.unwrap_or(i64::MIN));
+                    // Whoever waits for it waits for the computing before it, too.
+                    if program.is_awaited(number) {
+                        engine.sleep_until(now_ns);
+                    }
+                    *base = base.at(recorded_ns, now_ns);
+                    passed_ns = Some(now_ns);
+                }
+                base.passed_ns = base.passed_ns.max(passed_ns);
             }
             Act::Spawn { task: child } => {
                 let recorded_ns = plan.tasks[child as usize].start_ns;
                 let now_ns = if pace == Pace::Think { base.due_ns(recorded_ns) } else { base.now_ns };
                 let next_ns = (pace == Pace::Load).then(|| plan.next_turn(task, chunk, i + 1)).flatten();
-                engine.spawn(child, Base { recorded_ns, now_ns, lag_ns: base.lag_ns }, next_ns);
+                engine.spawn(child, Base { recorded_ns, now_ns, ..*base }, next_ns);
             }
             _ => {
                 engine.act(chunk, &step.act);

@@ -209,6 +209,12 @@ pub struct FileInfo {
     pub size_bytes: Option<i64>,
     /// It had no name any more when first seen.
     pub unlinked: bool,
+    /// Device as stat(2) tells it.
+    pub dev: i64,
+    /// Inode number.
+    pub ino: i64,
+    /// That of the other end of a unix socket.
+    pub peer_ino: Option<i64>,
 }
 
 impl FileInfo {
@@ -219,6 +225,9 @@ impl FileInfo {
             mode: row.mode,
             size_bytes: row.size_bytes,
             unlinked: row.unlinked == Some(1),
+            dev: row.dev,
+            ino: row.ino,
+            peer_ino: row.peer_ino,
         }
     }
 }

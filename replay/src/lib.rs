@@ -62,6 +62,7 @@ pub mod outcomes;
 mod output;
 pub mod pace;
 mod pieces;
+mod pipes;
 pub mod plan;
 mod planner;
 pub mod prepare;

@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     engine::Outcome,
+    order::Stamp,
     store::{DEFAULT_MEMORY_BYTES, Kept, Piece, Store},
 };
 
@@ -126,10 +127,11 @@ impl Outcomes {
         piece.binary_search_by_key(&step, |o| o.step).ok().map(|i| piece[i])
     }
 
-    /// The last thing a thread issued.
-    pub fn last(&self, task: u32) -> Option<Outcome> {
-        let pieces = self.by_task.get(task as usize)?.len();
-        self.piece(task, pieces.checked_sub(1)?)?.last().copied()
+    /// The last thing that a thread issued up to a step: that itself where it is a call.
+    pub fn until(&self, Stamp { task, step }: Stamp) -> Option<Outcome> {
+        let index = self.by_task.get(task as usize)?.partition_point(|(first, _)| *first <= step).checked_sub(1)?;
+        let piece = self.piece(task, index)?;
+        piece.partition_point(|o| o.step <= step).checked_sub(1).map(|i| piece[i])
     }
 
     /// How many there are.
@@ -193,6 +195,7 @@ impl Outcomes {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::order::FINISH;
 
     #[test]
     fn outcomes_come_back_from_the_file_as_from_memory() {
@@ -216,7 +219,9 @@ mod tests {
                 }
             }
             assert_eq!((all.of(1, 456), all.of(1, 455), all.of(2, 5000)), (Some(outcome(1, 456)), None, None));
-            assert_eq!(all.last(2), Some(outcome(2, 999)));
+            let until = |task, step| all.until(Stamp { task, step });
+            assert_eq!((until(1, 456), until(1, 455)), (Some(outcome(1, 456)), Some(outcome(1, 454))));
+            assert_eq!((until(2, FINISH), until(2, 0)), (Some(outcome(2, 999)), None));
             let issued: Vec<i64> = all.by_issue().map(|o| o.start_ns).collect();
             assert!(issued.len() as i64 == all.len() && issued.is_sorted());
             all.change(1, .., |o| o.due_ns = o.start_ns).unwrap();

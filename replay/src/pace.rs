@@ -88,12 +88,19 @@ pub struct Base {
     pub now_ns: i64,
     /// By how much the thread's schedule has moved later ([`CatchUp::None`]).
     pub lag_ns: i64,
+    /// When what it waited for came through a pipe, of a thread that has issued nothing since; ns of the replay.
+    pub passed_ns: Option<i64>,
 }
 
 impl Base {
     /// The later of two events by the recording.
     pub fn later(self, other: Self) -> Self {
         if other.recorded_ns > self.recorded_ns { other } else { self }
+    }
+
+    /// The thread's next event.
+    pub fn at(self, recorded_ns: i64, now_ns: i64) -> Self {
+        Self { recorded_ns, now_ns, lag_ns: self.lag_ns, passed_ns: None }
     }
 
     /// When what happened at `recorded_ns` is to happen, computing time kept.
@@ -171,7 +178,7 @@ mod tests {
 
     #[test]
     fn each_pace_has_its_own_clock() {
-        let base = Base { recorded_ns: 1_000, now_ns: 400, lag_ns: 0 };
+        let base = Base { recorded_ns: 1_000, now_ns: 400, ..Base::default() };
         assert_eq!(Pace::Original.due_ns(1_500, base), Some(1_500));
         assert_eq!(Pace::Scale(Factor::new(0.5).unwrap()).due_ns(1_500, base), Some(750));
         assert_eq!(Pace::Think.due_ns(1_500, base), Some(900));
@@ -188,8 +195,8 @@ mod tests {
 
     #[test]
     fn computing_time_counts_from_the_child_that_was_waited_for() {
-        let own = Base { recorded_ns: 1_000, now_ns: 400, lag_ns: 0 };
-        let child = Base { recorded_ns: 9_000, now_ns: 2_000, lag_ns: 0 };
+        let own = Base { recorded_ns: 1_000, now_ns: 400, ..Base::default() };
+        let child = Base { recorded_ns: 9_000, now_ns: 2_000, ..Base::default() };
         assert_eq!(own.later(child).due_ns(9_100), 2_100);
     }
 }

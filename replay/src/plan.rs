@@ -87,6 +87,13 @@ pub enum Act {
         /// ns of the reel.
         recorded_ns: i64,
     },
+    /// Goes on where it had read from a pipe, or wrote to one, which is not done again.
+    Passed {
+        /// Since when it had nothing else to do, ns.
+        idle_ns: i64,
+        /// When it went on.
+        recorded_ns: i64,
+    },
     /// Makes the thread's descriptor table its own: exec of a thread that shared it. Pairs (old, new slot).
     Unshare(Range),
     /// Makes the thread somebody else: exec of a program that runs as its owner. Ids in [`Chunk::lists`].
@@ -119,6 +126,8 @@ pub struct Program {
     pub first_ns: i64,
     /// Threads it starts.
     spawned: Vec<u32>,
+    /// It reads from pipes, or writes to them.
+    passes: bool,
 }
 
 /// The beginning of a piece.
@@ -157,6 +166,7 @@ impl Program {
                     head.spawns.push(task);
                 }
             }
+            Act::Passed { .. } => self.passes = true,
             _ => {}
         }
         self.steps += 1;
@@ -339,7 +349,8 @@ impl Plan {
             let program = &self.tasks[i].program;
             let busy = |task: &u32| !self.tasks[*task as usize].program.is_empty();
             // Steps keep their index, which edges name: a program goes only as a whole.
-            if program.calls == 0 && !self.tasks[i].holds_locks && !program.spawned.iter().any(busy) {
+            let idle = program.calls == 0 && !program.passes;
+            if idle && !self.tasks[i].holds_locks && !program.spawned.iter().any(busy) {
                 self.tasks[i].program = Program::default();
             }
             self.tasks[i].first_turn_ns = self.turn_from(i as u32, 0);

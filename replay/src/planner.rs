@@ -22,6 +22,7 @@ use crate::{
     locked::Locked,
     names::{Kind, Names, NodeId, ROOT},
     order::{Order, OrderMode},
+    pipes::Pipes,
     plan::{Act, Plan, TaskPlan},
     procs::{Entry, Maps, Procs},
     requests::Requests,
@@ -88,6 +89,7 @@ pub(crate) struct Planner {
     pub(crate) sizes: Sizes,
     pub(crate) locked: Locked,
     pub(crate) requests: Requests,
+    pub(crate) pipes: Pipes,
     /// Extended attributes that the workload set, by file and name.
     pub(crate) named: HashMap<AttributesOf, Vec<Box<[u8]>>>,
     /// What handles were for: by their bytes, the place.
@@ -146,6 +148,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         sizes: Sizes::new(options.scale),
         locked: Locked::default(),
         requests: Requests::default(),
+        pipes: Pipes::default(),
         named: HashMap::new(),
         handles: HashMap::new(),
         store: Store::new(options.memory_bytes),
@@ -286,6 +289,7 @@ impl Planner {
                     r.together = load.enter(r.start_ns, r.end_ns);
                 }
                 pool.push((s, row));
+                self.flow_entered(s);
             }
             pool.retain(|(id, row)| self.input.is_at_hand(*id, *row));
             if let Some(mut rec) = self.input.take(id) {
@@ -443,6 +447,9 @@ impl Planner {
     fn exit(&mut self, task: usize) {
         if !self.procs.of(task).alive {
             return;
+        }
+        if let Some(exit_ns) = self.input.tasks[task].exit_ns {
+            self.flow_ends(task, exit_ns);
         }
         self.exit_drops_locks(task);
         let (last, maps) = self.procs.exit(task);

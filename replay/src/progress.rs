@@ -56,12 +56,15 @@ impl Progress {
         self.0[s.task as usize].done.load(SeqCst) > s.step
     }
 
-    /// Returns once the step is done.
-    pub fn wait(&self, s: Stamp) {
+    /// Returns once the step is done; whether it was not yet.
+    pub fn wait(&self, s: Stamp) -> bool {
         let c = &self.0[s.task as usize];
+        if self.is_done(s) {
+            return false;
+        }
         for _ in 0..SPINS {
             if c.done.load(SeqCst) > s.step {
-                return;
+                return true;
             }
             std::hint::spin_loop();
         }
@@ -70,7 +73,7 @@ impl Progress {
             c.wanted.fetch_min(s.step, SeqCst);
             // After registering: a step published before is seen here, one published later changes the turn.
             if c.done.load(SeqCst) > s.step {
-                return;
+                return true;
             }
             // Returns early when the turn has changed meanwhile, or for a signal.
             let _ = futex::wait(&c.turn, futex::Flags::PRIVATE, turn, None);

@@ -33,6 +33,7 @@ use crate::{
     layout::{self, LayoutReport},
     maps::{Map, open_maps},
     memory::MemoryLimit,
+    order::{FINISH, Stamp},
     output::{self, Making},
     pace::Pace,
     plan::Plan,
@@ -275,7 +276,12 @@ impl Replay {
         let facts = Facts { lost, bad_reads, tree, dry };
         let mut verdict = judge(&world.plan, config.clockwork, &outcomes, config.limits, facts);
         name_files(&reel, &mut verdict)?;
-        let last = world.plan.tasks.iter().enumerate().filter_map(|(i, _)| outcomes.last(i as u32));
+        let last = world
+            .plan
+            .tasks
+            .iter()
+            .enumerate()
+            .filter_map(|(i, _)| outcomes.until(Stamp { task: i as u32, step: FINISH }));
         let elapsed_ns = last.map(|o| o.end_ns).max().unwrap_or(0);
         let span = &reel.manifest.span;
         let report = Report {

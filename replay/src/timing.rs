@@ -14,7 +14,7 @@ use crate::{
     edge::EdgeKind,
     engine::Outcome,
     merge::by_recorded_start,
-    order::{FINISH, Stamp},
+    order::Stamp,
     outcomes::Outcomes,
     pace::Pace,
     plan::{Act, Plan},
@@ -106,10 +106,11 @@ pub fn timing(plan: &Plan, pace: Pace, outcomes: &Outcomes) -> Timing {
     t
 }
 
-/// When each step's thread and its edges allowed it; told thread after thread, step after step.
+/// When each step's thread and its edges allowed it; told thread after thread, step after step. `until` is
+/// [`Outcomes::until`]: where a thread wrote to a pipe, what it had issued before had returned.
 fn each_ready(
     plan: &Plan,
-    of: impl Fn(Stamp) -> Option<Outcome>,
+    until: impl Fn(Stamp) -> Option<Outcome>,
     mut tell: impl FnMut(Stamp, i64, &[(EdgeKind, i64)]),
 ) {
     // Parents come before their children.
@@ -119,10 +120,10 @@ fn each_ready(
     let mut submitted: HashMap<u32, (i64, Vec<(EdgeKind, i64)>)> = HashMap::new();
     for task in 0..plan.tasks.len() as u32 {
         let mut free = free_at[task as usize];
+        ends.clear();
         plan.each_step(task, |number, step, chunk| {
-            ends.clear();
             for e in step.after.of(&chunk.edges) {
-                ends.extend(of(e.on).map(|o| (e.kind, o.end_ns)));
+                ends.extend(until(e.on).map(|o| (e.kind, o.end_ns)));
             }
             free = ends.iter().map(|(_, end)| *end).fold(free, i64::max);
             let me = Stamp { task, step: number };
@@ -132,7 +133,7 @@ fn each_ready(
                     submitted.insert(chunk.recs[rec as usize].row, (free, ends.clone()));
                 }
                 Act::Call { rec, .. } => {
-                    let done = of(me);
+                    let done = until(me).filter(|o| o.step == number);
                     match submitted.remove(&chunk.recs[rec as usize].row) {
                         Some((free, ends)) => tell(me, free.max(done.map_or(free, |o| o.free_ns)), &ends),
                         None => tell(me, free.max(done.map_or(free, |o| o.free_ns)), &ends),
@@ -141,8 +142,11 @@ fn each_ready(
                         free = free.max(o.end_ns);
                     }
                 }
+                // What it waited for is what the thread's next call waits for.
+                Act::Passed { .. } => return,
                 _ => {}
             }
+            ends.clear();
         });
     }
 }
@@ -169,18 +173,18 @@ pub fn tell_dues(plan: &Plan, outcomes: &mut Outcomes) -> io::Result<()> {
         told = std::mem::replace(&mut told, Ok(())).and(changed);
         dues.clear();
     };
-    let of = |s: Stamp| match s.step {
-        FINISH => outcomes.borrow().last(s.task),
-        step => outcomes.borrow().of(s.task, step),
-    };
-    each_ready(plan, of, |me, free, _| {
-        // Pieces of outcomes are those of programs: a flush never cuts one in two.
-        let fresh = (me.step as usize).is_multiple_of(CHUNK_STEPS) && dues.len() > DUES;
-        if fresh || dues.last().is_some_and(|(s, _)| s.task != me.task) {
-            flush(&mut dues);
-        }
-        dues.push((me, free.max(0)));
-    });
+    each_ready(
+        plan,
+        |s| outcomes.borrow().until(s),
+        |me, free, _| {
+            // Pieces of outcomes are those of programs: a flush never cuts one in two.
+            let fresh = (me.step as usize).is_multiple_of(CHUNK_STEPS) && dues.len() > DUES;
+            if fresh || dues.last().is_some_and(|(s, _)| s.task != me.task) {
+                flush(&mut dues);
+            }
+            dues.push((me, free.max(0)));
+        },
+    );
     flush(&mut dues);
     told
 }
@@ -191,25 +195,28 @@ const DUES: usize = 1 << 16;
 fn lateness(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut Timing) {
     let (mut schedule, mut own, mut forced) = (Times::default(), Times::default(), Times::default());
     let mut shares = Shares::default();
-    let of = |s: Stamp| if s.step == FINISH { outcomes.last(s.task) } else { outcomes.of(s.task, s.step) };
-    each_ready(plan, of, |me, free, ends| {
-        let Some(o) = outcomes.of(me.task, me.step) else { return };
-        for (kind, end) in ends {
-            let edges = t.edges.entry(*kind).or_default();
-            edges.edges += 1;
-            edges.violations += i64::from(o.start_ns < *end);
-        }
-        let due_ns = due(pace, free, &o);
-        t.early += i64::from(o.start_ns < due_ns);
-        let late = o.start_ns.saturating_sub(due_ns);
-        schedule.add(late);
-        own.add(o.start_ns.saturating_sub(free.max(due_ns)));
-        forced.add(free.max(due_ns).saturating_sub(due_ns));
-        shares.all += 1;
-        for (n, limit) in shares.within.iter_mut().zip([10_000, 100_000, 1_000_000]) {
-            *n += i64::from(late.abs() <= limit);
-        }
-    });
+    each_ready(
+        plan,
+        |s| outcomes.until(s),
+        |me, free, ends| {
+            let Some(o) = outcomes.of(me.task, me.step) else { return };
+            for (kind, end) in ends {
+                let edges = t.edges.entry(*kind).or_default();
+                edges.edges += 1;
+                edges.violations += i64::from(o.start_ns < *end);
+            }
+            let due_ns = due(pace, free, &o);
+            t.early += i64::from(o.start_ns < due_ns);
+            let late = o.start_ns.saturating_sub(due_ns);
+            schedule.add(late);
+            own.add(o.start_ns.saturating_sub(free.max(due_ns)));
+            forced.add(free.max(due_ns).saturating_sub(due_ns));
+            shares.all += 1;
+            for (n, limit) in shares.within.iter_mut().zip([10_000, 100_000, 1_000_000]) {
+                *n += i64::from(late.abs() <= limit);
+            }
+        },
+    );
     (t.schedule_ns, t.own_ns, t.forced_ns) = (schedule.spread(), own.spread(), forced.spread());
     let share = |n: i64| n as f64 / shares.all.max(1) as f64;
     [t.within_10us, t.within_100us, t.within_1ms] = shares.within.map(share);
@@ -248,7 +255,7 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
             own_error.add((o.start_ns - issue - was).abs());
             own_then.add(was);
             own_now.add(o.start_ns - issue);
-            if step.after.len == 0 {
+            if step.after.len == 0 && o.free_ns == i64::MIN {
                 let computed = pace.stretched_ns(start - c) - plan.recorder.call_ns(pace);
                 think.add((o.start_ns - done - computed.max(0)).abs());
             }

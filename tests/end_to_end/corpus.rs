@@ -216,11 +216,11 @@ const LONG_ENOUGH_S: f64 = 0.5;
 
 /// Prints what a recording made on ext4 foretells of each file system, beside the program itself there: elapsed time at
 /// `think`, and the time inside calls. For `make bench-corpus`; says nothing but figures.
-pub(crate) fn foretells() {
+pub(crate) fn foretells(some: &str) {
     let mut errors = [Vec::new(), Vec::new()];
     println!("| program | on | itself | recorded | replay | error | in calls | replay | error |");
     println!("|---|---|---|---|---|---|---|---|---|");
-    for program in &PROGRAMS {
+    for program in PROGRAMS.iter().filter(|p| some.is_empty() || some[1..].split(',').any(|s| s == p.name)) {
         let out = temp_dir();
         // The first run of all finds the program's own files on the disk, the others in the page cache.
         seconds_of(program, Fs::Ext4, 1);

@@ -53,6 +53,27 @@ fn recorded_command(command: &[&str]) -> (TempDir, Reel) {
     (out, reel)
 }
 
+/// Both ends of a connected unix socket tell each other's number; one that is not connected, and a pipe, tell none.
+pub(crate) fn ends_of_a_socket() {
+    let script = "
+import os, socket
+(a, b), alone, (r, w) = socket.socketpair(), socket.socket(socket.AF_UNIX), os.pipe()
+os.write(a.fileno(), b'there'); os.read(b.fileno(), 5)
+os.write(w, b'there'); os.read(r, 5)
+print(*(os.fstat(fd).st_ino for fd in (a.fileno(), b.fileno(), alone.fileno(), r)), flush=True)
+for s in (a, b, alone): s.close()
+";
+    let out = temp_dir();
+    let reel = out.path().join("sockets.reel");
+    let told = succeed(&mut record(&reel, &["--no-snapshot"], &["python3", "-c", script])).stdout;
+    let numbers: Vec<i64> =
+        String::from_utf8(told).unwrap().split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let files = assert_valid(&reel).read::<File>().unwrap();
+    let peer = |ino: i64| files.iter().find(|f| f.ino == ino && f.kind != *"regular").unwrap().peer_ino;
+    let [a, b, alone, pipe] = numbers[..] else { panic!("{numbers:?}") };
+    assert_eq!([a, b, alone, pipe].map(peer), [Some(b), Some(a), None, None]);
+}
+
 fn file_at(reel: &Reel, path: &str) -> File {
     let files = reel.read::<File>().unwrap();
     let found: Vec<&File> = files.iter().filter(|f| f.path.as_deref() == Some(path)).collect();

@@ -262,8 +262,9 @@ fn tests() -> Vec<Test> {
         let name = "refusals::under_lockdown".into();
         all.push(Test { name, records: true, body: Box::new(refusals::under_lockdown) });
     }
-    if env::var_os("IOREEL_CORPUS").is_some_and(|v| v == "foretell") {
-        all.push(Test { name: "corpus::foretells".into(), records: true, body: Box::new(corpus::foretells) });
+    if let Some(some) = env::var("IOREEL_CORPUS").ok().and_then(|v| Some(v.strip_prefix("foretell")?.to_owned())) {
+        let body = Box::new(move || corpus::foretells(&some));
+        all.push(Test { name: "corpus::foretells".into(), records: true, body });
     }
     for (i, program) in corpus::PROGRAMS.iter().enumerate() {
         let name = format!("corpus::{}", program.name);
@@ -288,6 +289,7 @@ fn tests() -> Vec<Test> {
         identity::bind_mounts
         identity::reused_numbers
         identity::nameless
+        identity::ends_of_a_socket
         identity::deep
         identity::an_adopted_container
         attribution::ext4_metadata_is_what_debugfs_says

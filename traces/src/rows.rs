@@ -388,6 +388,8 @@ table! {
         host_path: Option<Text> as Dict,
         /// 1 when it had no name any more, or never had one, when first seen: `path` is its last.
         unlinked: Option<i32> as Dict,
+        /// A connected unix socket: inode number of its other end, when first seen; `dev` is the same.
+        peer_ino: Option<i64> as Ids,
     }
 }
 

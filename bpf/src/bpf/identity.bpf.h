@@ -105,6 +105,27 @@ static __always_inline struct dentry *overlaid(struct inode *inode, struct dentr
 	return BPF_CORE_READ(oi, __upperdentry);
 }
 
+#define AF_UNIX 1
+
+/* The inode number of a unix socket's other end, 0 where it is not connected. */
+static __always_inline __u64 peer_of(struct inode *inode)
+{
+	struct socket_alloc *alloc = container_of(inode, struct socket_alloc, vfs_inode);
+	struct socket *other;
+	struct sock *sk;
+
+	if (!bpf_core_type_exists(struct unix_sock) || !bpf_core_type_exists(struct socket_alloc))
+		return 0;
+	sk = BPF_CORE_READ(alloc, socket.sk);
+	if (!sk || BPF_CORE_READ(sk, __sk_common.skc_family) != AF_UNIX)
+		return 0;
+	other = BPF_CORE_READ((struct unix_sock *)sk, peer, sk_socket);
+	if (!other)
+		return 0;
+	alloc = container_of(other, struct socket_alloc, socket);
+	return BPF_CORE_READ(alloc, vfs_inode.i_ino);
+}
+
 static __always_inline void identify_more(struct inode *inode, struct file_more *more, struct dentry **real)
 {
 	struct super_block *sb = peek(inode, i_sb);
@@ -118,6 +139,8 @@ static __always_inline void identify_more(struct inode *inode, struct file_more 
 
 		if (bpf_core_field_exists(struct btrfs_root, root_key))
 			more->subvolume = BPF_CORE_READ(bi, root, root_key.objectid);
+	} else if (peek(sb, s_magic) == SOCKFS_MAGIC) {
+		more->peer_ino = peer_of(inode);
 	} else if (peek(sb, s_magic) == OVERLAYFS_SUPER_MAGIC) {
 		struct dentry *lower, *dentry = overlaid(inode, &lower) ?: lower;
 		struct inode *under = dentry ? BPF_CORE_READ(dentry, d_inode) : NULL;

@@ -474,6 +474,28 @@ struct ovl_entry {
 	struct ovl_path __lowerstack[];
 };
 
+struct sock_common {
+	unsigned short skc_family;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct socket *sk_socket;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
+};
+
+struct unix_sock {
+	struct sock *peer;
+};
+
 struct ovl_inode {
 	struct inode vfs_inode;
 	struct dentry *__upperdentry;

@@ -94,6 +94,7 @@ impl Assembler {
             real_file: real.map(|r| r.id),
             host_path: host_path.map(|p| self.paths.get(p.as_bytes())),
             unlinked: Some(more.unlinked as i32),
+            peer_ino: (more.peer_ino != 0).then_some(more.peer_ino as i64),
         };
         if let Some(real) = real.filter(|r| !r.described) {
             self.describe_real(more, real, &row)?;
@@ -118,6 +119,7 @@ impl Assembler {
             host_path: None,
             subvolume: None,
             unlinked: None,
+            peer_ino: None,
             ..overlay.clone()
         })
     }

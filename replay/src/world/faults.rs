@@ -144,10 +144,8 @@ impl Engine for Faulty<'_, '_> {
         self.worker.sleep_until(due_ns);
         self.delay(Where::Asleep);
     }
-    fn wait_for(&mut self, step: Stamp) {
-        if self.fault != Fault::Unordered {
-            self.worker.wait_for(step);
-        }
+    fn wait_for(&mut self, step: Stamp) -> bool {
+        self.fault != Fault::Unordered && self.worker.wait_for(step)
     }
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>> {
         let piece = self.worker.chunk(index)?;

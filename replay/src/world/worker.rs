@@ -59,8 +59,8 @@ impl Engine for Worker<'_> {
         self.spun_ns += now - began;
     }
 
-    fn wait_for(&mut self, step: Stamp) {
-        self.world.progress.wait(step);
+    fn wait_for(&mut self, step: Stamp) -> bool {
+        self.world.progress.wait(step)
     }
 
     fn publish(&mut self, step: u32) {
@@ -190,7 +190,7 @@ impl Engine for Worker<'_> {
                 made.map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
             }
             Act::Become(list) => users::of_list(list, &chunk.lists).map_or(0, |ids| users::take_on(ids, None)),
-            Act::Spawn { .. } | Act::Submit { .. } | Act::Returned { .. } => 0,
+            Act::Spawn { .. } | Act::Submit { .. } | Act::Returned { .. } | Act::Passed { .. } => 0,
         }
     }
 

@@ -88,12 +88,14 @@ impl Engine for Mock {
             self.now_ns = due_ns + self.shared.late_ns;
         }
     }
-    fn wait_for(&mut self, s: Stamp) {
+    fn wait_for(&mut self, s: Stamp) -> bool {
         // The end of a thread's computing matters to think time alone.
         let at = self.end_of(s);
-        if s.step != FINISH {
-            self.now_ns = self.now_ns.max(at);
+        let waited = s.step != FINISH && at > self.now_ns;
+        if waited {
+            self.now_ns = at;
         }
+        waited
     }
     fn publish(&mut self, step: u32) {
         self.tell(step, self.now_ns);
@@ -144,7 +146,7 @@ impl Engine for Mock {
 }
 
 /// Issue times by recorded start.
-fn issued(draft: Draft, pace: Pace, cost_ns: Cost) -> Vec<(i64, i64)> {
+pub(crate) fn issued(draft: Draft, pace: Pace, cost_ns: Cost) -> Vec<(i64, i64)> {
     issued_after_stalls(draft, at(pace), cost_ns)
 }
 

@@ -42,6 +42,16 @@ fn draft() -> Draft {
     d
 }
 
+/// The same; the second then hears through a pipe that it may look, too.
+fn piped() -> Draft {
+    let mut d = draft();
+    d.know(900, "fifo");
+    d.io(1, "write", 5, 0, 10, 10).file = Some(900);
+    d.io(2, "read", 6, 0, 10, 10).file = Some(900);
+    d.on(2, "stat", "nothing", -2);
+    d
+}
+
 /// One thread that looks for nothing so often, at such distances.
 fn steady(count: i64, every_ns: i64) -> Draft {
     let mut d = Draft::new();
@@ -76,7 +86,7 @@ fn turned(j: &Judgement, why: &str) {
 #[test]
 fn without_a_fault_a_replay_is_faithful() {
     for pace in [Pace::Max, Pace::Original, Pace::Think, Pace::Load] {
-        let j = judged(draft(), pace, patient(), Fault::None);
+        let j = judged(piped(), pace, patient(), Fault::None);
         assert!(j.faithful, "{pace:?}: {}", j.sentence);
         assert_eq!((j.missing, j.results.strayed, j.timing.overtaking), (0, 0, 0));
     }
@@ -189,7 +199,9 @@ fn an_operation_in_place_of_another_turns_it() {
 
 #[test]
 fn an_edge_that_is_not_kept_turns_it() {
-    let j = judged(draft(), Pace::Max, patient(), Fault::Unordered);
+    let j = judged(piped(), Pace::Max, patient(), Fault::Unordered);
     turned(&j, "did not wait for others they depend on");
-    assert!(j.timing.edges[&EdgeKind::Name].violations > 0);
+    for kind in [EdgeKind::Name, EdgeKind::Pipe] {
+        assert!(j.timing.edges[&kind].violations > 0, "{kind}");
+    }
 }
