@@ -101,7 +101,8 @@ pub(crate) const PROGRAMS: [Program; 16] = [
     Program { name: "tar_pack", before: SOURCE, recorded: "tar cf packed.tar source" },
     Program {
         name: "tar_unpack",
-        before: "(SOURCE); cd ..; tar cf packed.tar source; rm -r source",
+        // Made elsewhere: the file system is to be as fresh for the program as it is for a replay.
+        before: "here=$PWD; away=$(mktemp -d); cd $away; (SOURCE); tar cf $here/packed.tar -C $away source; rm -r $away",
         recorded: "tar xf packed.tar",
     },
     Program {
