@@ -20,6 +20,7 @@ use crate::{
     pace::Pace,
     plan::{Act, Plan},
     spread::{Spread, Times},
+    via::Phase,
 };
 
 /// Of each thread, so many operations are remembered for those who wait for them. What ended before is taken to have
@@ -48,8 +49,8 @@ struct Thread {
     ideal_ns: i64,
     /// How late the last operation was through the replayer.
     late_ns: i64,
-    /// What the next one's due time makes up for of that.
-    owed_ns: i64,
+    /// The due time of the next one makes up for that.
+    made_up: bool,
     /// End of the last one, as it was recorded.
     recorded_ns: Option<i64>,
     /// Steps and how late they were.
@@ -113,9 +114,10 @@ impl Walk<'_> {
                     }
                     Act::Spawn { task: child } => {
                         self.wait(task, number, &chunk);
-                        let Thread { free_ns, ideal_ns, late_ns, .. } = self.threads[task as usize];
+                        let Thread { free_ns, ideal_ns, late_ns, made_up, .. } = self.threads[task as usize];
                         let child = &mut self.threads[child as usize];
-                        (child.free_ns, child.ideal_ns, child.late_ns) = (free_ns, ideal_ns, late_ns);
+                        (child.free_ns, child.ideal_ns) = (free_ns, ideal_ns);
+                        (child.late_ns, child.made_up) = (late_ns, made_up);
                     }
                     Act::Submit { rec, .. } => {
                         self.wait(task, number, &chunk);
@@ -146,8 +148,7 @@ impl Walk<'_> {
             };
             let thread = &mut self.threads[task as usize];
             if done.end_ns > thread.free_ns {
-                // Computing time counts from there.
-                (thread.free_ns, thread.late_ns, thread.owed_ns) = (done.end_ns, late_ns, 0);
+                (thread.free_ns, thread.late_ns) = (done.end_ns, late_ns);
             }
             thread.ideal_ns = thread.ideal_ns.max(done.end_ns - late_ns);
         }
@@ -168,7 +169,7 @@ impl Walk<'_> {
         self.ideal_end_ns = self.ideal_end_ns.max(o.end_ns - late_ns);
         let thread = &mut self.threads[task as usize];
         thread.late_ns = late_ns;
-        thread.owed_ns = self.pace.owed_ns(step, o.due_ns, o.start_ns);
+        thread.made_up = self.pace == Pace::Think && r.phase != Phase::Ended;
         thread.free_ns = thread.free_ns.max(o.end_ns);
         thread.ideal_ns = thread.ideal_ns.max(o.end_ns - late_ns);
         thread.recorded_ns = Some(r.end_ns);
@@ -190,13 +191,14 @@ impl Walk<'_> {
             let gap_ns = self.pace.stretched_ns(r.start_ns.saturating_sub(last_ns)).max(0);
             could_ns += gap_ns.min(o.start_ns.saturating_sub(thread.free_ns)).max(0);
         }
+        let carried_ns = if thread.made_up { 0 } else { thread.late_ns };
         let due_ns = match self.pace {
             Pace::Original | Pace::Scale(_) => o.due_ns,
-            Pace::Think => o.due_ns.saturating_sub((thread.late_ns - thread.owed_ns).max(0)),
+            Pace::Think => o.due_ns.saturating_sub(carried_ns),
             Pace::Load | Pace::Max => 0,
         };
         // When a request's thread came to it, or the number in flight let a call go.
-        let came_ns = if o.free_ns == i64::MIN { i64::MIN } else { o.free_ns - thread.late_ns };
+        let came_ns = if o.free_ns == i64::MIN { i64::MIN } else { o.free_ns - carried_ns };
         o.start_ns.saturating_sub(could_ns.max(due_ns).max(came_ns)).max(0)
     }
 }

@@ -67,10 +67,10 @@ pub trait Engine {
     fn cpu(&mut self) -> i32;
     /// Returns at `due_ns`, never earlier.
     fn sleep_until(&mut self, due_ns: i64);
-    /// Returns once the step is done; whether it was not yet.
-    fn wait_for(&mut self, step: Stamp) -> bool;
-    /// Tells those who wait.
-    fn publish(&mut self, step: u32);
+    /// Returns once the step is done; when that was, by what was published, if it was not yet.
+    fn wait_for(&mut self, step: Stamp) -> Option<i64>;
+    /// Tells those who wait; `at_ns` is when it was done, or would have been had the replayer taken no time.
+    fn publish(&mut self, step: u32, at_ns: i64);
     /// The piece of the thread's program with this index; `None` at its end.
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>>;
     /// Some outcomes, in order.
@@ -141,9 +141,9 @@ fn run_chunk<E: Engine>(
         if !joins(Some(step)) {
             engine.flush();
         }
-        let mut waited = false;
+        let mut came_ns = None;
         for Edge { on, .. } in step.after.of(&chunk.edges) {
-            waited |= engine.wait_for(*on);
+            came_ns = came_ns.max(engine.wait_for(*on));
             // The time of a child that does nothing here (only computed, since a slice began) is its parent's.
             let child = &plan.tasks[on.task as usize];
             if on.step == FINISH && pace == Pace::Think && !child.program.is_empty() {
@@ -151,6 +151,7 @@ fn run_chunk<E: Engine>(
                 *base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(on.task), ..*base });
             }
         }
+        let mut done_ns = None;
         match step.act {
             Act::Call { rec, .. } if chunk.recs[rec as usize].phase == Phase::Ended => {
                 let r = &chunk.recs[rec as usize];
@@ -201,8 +202,9 @@ fn run_chunk<E: Engine>(
                     engine.done(chunk, &step.act, ret);
                     let cpu = engine.cpu();
                     outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
-                    let made_up_ns = pace.owed_ns(step, due_ns, start_ns) + plan.recorder.call_ns(pace);
-                    *base = base.at(r.end_ns, end_ns - made_up_ns);
+                    let owed_ns = pace.owed_ns(came_ns.map_or(due_ns, |came_ns| due_ns.max(came_ns)), start_ns);
+                    done_ns = Some(end_ns - owed_ns);
+                    *base = base.at(r.end_ns, end_ns - owed_ns - plan.recorder.call_ns(pace));
                 }
             }
             Act::Returned { recorded_ns } => {
@@ -211,17 +213,16 @@ fn run_chunk<E: Engine>(
                 }
             }
             Act::Passed { idle_ns, recorded_ns } => {
-                let mut passed_ns = waited.then(|| engine.now_ns());
+                base.passed_ns = base.passed_ns.max(came_ns);
                 if pace == Pace::Think {
-                    let now_ns = base.due_ns(idle_ns).max(passed_ns.unwrap_or(i64::MIN));
+                    let now_ns = base.due_ns(idle_ns).max(came_ns.unwrap_or(i64::MIN));
                     // Whoever waits for it waits for the computing before it, too.
                     if program.is_awaited(number) {
                         engine.sleep_until(now_ns);
                     }
-                    *base = base.at(recorded_ns, now_ns);
-                    passed_ns = Some(now_ns);
+                    *base = Base { passed_ns: Some(now_ns), ..base.at(recorded_ns, now_ns) };
+                    done_ns = Some(now_ns);
                 }
-                base.passed_ns = base.passed_ns.max(passed_ns);
             }
             Act::Spawn { task: child } => {
                 let recorded_ns = plan.tasks[child as usize].start_ns;
@@ -234,7 +235,8 @@ fn run_chunk<E: Engine>(
             }
         }
         if program.is_awaited(number) {
-            engine.publish(number);
+            let done_ns = done_ns.unwrap_or_else(|| engine.now_ns());
+            engine.publish(number, done_ns);
         }
     }
     engine.happened(outcomes);

@@ -2,8 +2,6 @@
 
 use ioreel_traces::manifest::Cost;
 
-use crate::plan::Step;
-
 /// How time passes in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pace {
@@ -153,10 +151,10 @@ impl Pace {
         }
     }
 
-    /// How late the replayer issued an operation, which is made up for: the computing time after it counts from when the operation
-    /// would have ended. What waits for others is late through them.
-    pub(crate) fn owed_ns(self, step: &Step, due_ns: i64, start_ns: i64) -> i64 {
-        if self == Self::Think && step.after.len == 0 { start_ns.saturating_sub(due_ns).max(0) } else { 0 }
+    /// How late the replayer issued what was due and had nothing to wait for since `ready_ns`. It is made up for: computing times
+    /// count from when the operation would have ended, those of threads that waited for it too.
+    pub(crate) fn owed_ns(self, ready_ns: i64, start_ns: i64) -> i64 {
+        if self == Self::Think { start_ns.saturating_sub(ready_ns).max(0) } else { 0 }
     }
 
     /// When an operation recorded at `start_ns` is to be issued, ns of the replay, were it not for stalls; `None` for

@@ -54,10 +54,10 @@ struct Stream {
     unread: VecDeque<Piece>,
     /// Entered and not returned.
     in_flight: Vec<Source>,
-    /// Where those who wrote closed it, or ended.
-    closed: Vec<Stamp>,
-    /// The last read, and when it returned.
-    last_read: Option<(Stamp, i64)>,
+    /// Where those who wrote closed it, or ended, and when.
+    closed: Vec<(Stamp, i64)>,
+    /// The last read, when its thread went on, and when it returned.
+    last_read: Option<(Stamp, i64, i64)>,
 }
 
 /// What is known of all streams.
@@ -193,30 +193,30 @@ impl Planner {
 
     fn flow_took(&mut self, r: &Rec, idle_ns: i64) {
         let Some(stream) = self.stream_of(r.file).and_then(|key| self.pipes.streams.get_mut(&key)) else { return };
-        let (mut stamps, mut came_ns) = (Vec::new(), i64::MIN);
-        if r.ret == 0 {
-            stamps.append(&mut stream.closed);
+        // Who wrote, and when. A read waits for the first of these bytes; the others came meanwhile.
+        let wrote: Vec<(Option<Stamp>, i64)> = if r.ret == 0 {
+            std::mem::take(&mut stream.closed).into_iter().map(|(stamp, at_ns)| (Some(stamp), at_ns)).collect()
         } else {
-            let sources = stream.take(r.ret);
-            came_ns = sources.first().map_or(i64::MIN, |s| s.start_ns);
-            stamps.extend(sources.iter().filter_map(|s| s.stamp));
-        }
-        stamps.retain(|s| s.task != r.task);
-        let awaited = !stream.in_flight.is_empty();
-        if stamps.is_empty() && !awaited {
+            stream.take(r.ret).into_iter().map(|s| (s.stamp, s.start_ns)).collect()
+        };
+        let stamps: Vec<Stamp> = wrote.iter().filter_map(|(stamp, _)| *stamp).filter(|s| s.task != r.task).collect();
+        if stamps.is_empty() && stream.in_flight.is_empty() {
             return;
         }
-        let (idle_ns, recorded_ns) = if came_ns > r.start_ns || r.ret == 0 {
-            (r.start_ns, r.end_ns)
-        } else if came_ns > idle_ns && (r.start_ns - came_ns).saturating_mul(REACTION_SHARE) <= r.start_ns - idle_ns {
-            (idle_ns, r.start_ns)
+        let first_ns = wrote.first().map_or(i64::MIN, |(_, at_ns)| *at_ns);
+        let last_ns = wrote.iter().map(|(_, at_ns)| *at_ns).max().unwrap_or(i64::MIN).min(r.end_ns);
+        let reacted_ns = r.start_ns.saturating_sub(first_ns);
+        let (idle_ns, recorded_ns) = if first_ns > r.start_ns {
+            (r.start_ns, last_ns)
+        } else if first_ns > idle_ns && reacted_ns.saturating_mul(REACTION_SHARE) <= r.start_ns - idle_ns {
+            (idle_ns, last_ns)
         } else {
             (r.start_ns, r.start_ns)
         };
         let me =
             self.passes(r, idle_ns, recorded_ns, |p| stamps.iter().for_each(|s| p.order.after(*s, EdgeKind::Pipe)));
         if let Some(stream) = self.stream_of(r.file).and_then(|key| self.pipes.streams.get_mut(&key)) {
-            stream.last_read = me.map(|me| (me, r.end_ns));
+            stream.last_read = me.map(|me| (me, recorded_ns, r.end_ns));
         }
     }
 
@@ -224,9 +224,9 @@ impl Planner {
         let Some(stream) = self.pipes.streams.get_mut(&key) else { return };
         stream.put(r.row, r.ret);
         // A pipe that was full: its reader made room.
-        let room = stream.last_read.filter(|(by, at_ns)| by.task != r.task && *at_ns > r.start_ns);
-        if let Some((by, _)) = room.filter(|_| r.ret > 0 && r.end_ns - r.start_ns > SWIFT_NS) {
-            self.passes(r, r.start_ns, r.end_ns, |p| p.order.after(by, EdgeKind::Pipe));
+        let room = stream.last_read.filter(|(by, _, end_ns)| by.task != r.task && *end_ns > r.start_ns);
+        if let Some((by, at_ns, _)) = room.filter(|_| r.ret > 0 && r.end_ns - r.start_ns > SWIFT_NS) {
+            self.passes(r, r.start_ns, at_ns.clamp(r.start_ns, r.end_ns), |p| p.order.after(by, EdgeKind::Pipe));
         }
     }
 
@@ -235,7 +235,7 @@ impl Planner {
         let Some(stamp) = fed.then(|| self.passes(r, r.start_ns, r.start_ns, |_| ())).flatten() else { return };
         for key in keys {
             if let Some(stream) = self.pipes.streams.get_mut(key) {
-                stream.closed.push(stamp);
+                stream.closed.push((stamp, r.start_ns));
             }
         }
     }

@@ -91,7 +91,7 @@ pub enum Act {
     Passed {
         /// Since when it had nothing else to do, ns.
         idle_ns: i64,
-        /// When it went on.
+        /// When it could go on: its computing time counts from there.
         recorded_ns: i64,
     },
     /// Makes the thread's descriptor table its own: exec of a thread that shared it. Pairs (old, new slot).

@@ -1,6 +1,6 @@
 //! How threads wait for each other's steps: a counter per thread, a bounded spin, then a futex.
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::SeqCst};
 
 use rustix::thread::futex;
 
@@ -20,6 +20,8 @@ struct Counter {
     wanted: AtomicU32,
     /// Changes when sleepers are woken: what they sleep on.
     turn: AtomicU32,
+    /// When the last step of these was done.
+    at_ns: AtomicI64,
 }
 
 /// All threads' counters.
@@ -29,13 +31,19 @@ pub struct Progress(Box<[Counter]>);
 impl Progress {
     /// For so many threads, none of which has done a step.
     pub fn new(threads: usize) -> Self {
-        let counter = || Counter { done: AtomicU32::new(0), wanted: AtomicU32::new(u32::MAX), turn: AtomicU32::new(0) };
+        let counter = || Counter {
+            done: AtomicU32::new(0),
+            wanted: AtomicU32::new(u32::MAX),
+            turn: AtomicU32::new(0),
+            at_ns: AtomicI64::new(i64::MIN),
+        };
         Self((0..threads).map(|_| counter()).collect())
     }
 
-    /// Thread `task` has done step `step`.
-    pub fn publish(&self, task: u32, step: u32) {
+    /// Thread `task` has done step `step`, at `at_ns`.
+    pub fn publish(&self, task: u32, step: u32, at_ns: i64) {
         let c = &self.0[task as usize];
+        c.at_ns.store(at_ns, SeqCst);
         c.done.store(step.saturating_add(1), SeqCst);
         if c.wanted.load(SeqCst) <= step {
             // Sleepers that want a later step register again when they find that it was not theirs.
@@ -48,7 +56,8 @@ impl Progress {
 
     /// Thread `task` is at its end.
     pub fn finish(&self, task: u32) {
-        self.publish(task, FINISH);
+        let at_ns = self.0[task as usize].at_ns.load(SeqCst);
+        self.publish(task, FINISH, at_ns);
     }
 
     /// Whether the step is done.
@@ -56,15 +65,20 @@ impl Progress {
         self.0[s.task as usize].done.load(SeqCst) > s.step
     }
 
-    /// Returns once the step is done; whether it was not yet.
-    pub fn wait(&self, s: Stamp) -> bool {
-        let c = &self.0[s.task as usize];
+    /// Returns once the step is done; if it was not yet, when it, or a later one, was.
+    pub fn wait(&self, s: Stamp) -> Option<i64> {
         if self.is_done(s) {
-            return false;
+            return None;
         }
+        self.sleep(s);
+        Some(self.0[s.task as usize].at_ns.load(SeqCst))
+    }
+
+    fn sleep(&self, s: Stamp) {
+        let c = &self.0[s.task as usize];
         for _ in 0..SPINS {
             if c.done.load(SeqCst) > s.step {
-                return true;
+                return;
             }
             std::hint::spin_loop();
         }
@@ -73,7 +87,7 @@ impl Progress {
             c.wanted.fetch_min(s.step, SeqCst);
             // After registering: a step published before is seen here, one published later changes the turn.
             if c.done.load(SeqCst) > s.step {
-                return true;
+                return;
             }
             // Returns early when the turn has changed meanwhile, or for a signal.
             let _ = futex::wait(&c.turn, futex::Flags::PRIVATE, turn, None);
@@ -99,7 +113,7 @@ mod tests {
                     if step + me > 0 {
                         p.wait(Stamp { task: 1 - me, step: step + me - 1 });
                     }
-                    p.publish(me, step);
+                    p.publish(me, step, 0);
                 }
                 p.finish(me);
             })

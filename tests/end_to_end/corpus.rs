@@ -169,10 +169,10 @@ fn python(script: &str) -> Command {
     c
 }
 
-fn record_command(command: &Command, reel: &Path, work: &Path) {
+fn record_command(command: &Command, reel: &Path, work: &Path, options: &[&str]) {
     let words: Vec<&str> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(|w| w.to_str().unwrap()).collect();
-    succeed(record(reel, &["--settle", "none"], &words).current_dir(work).env("LC_ALL", "C"));
+    succeed(record(reel, &[&["--settle", "none"], options].concat(), &words).current_dir(work).env("LC_ALL", "C"));
 }
 
 /// Records program `index`, and replays it where it is to be.
@@ -184,7 +184,7 @@ pub(crate) fn replays(index: usize) {
     fs::create_dir(&work).unwrap();
     succeed(shell(program.before).current_dir(&work));
     let reel = out.path().join("program.reel");
-    record_command(&shell(program.recorded), &reel, &work);
+    record_command(&shell(program.recorded), &reel, &work, &[]);
     assert_valid(&reel);
     let targets: Vec<Fs> = if all { Fs::ALL.to_vec() } else { vec![Fs::ALL[index % Fs::ALL.len()]] };
     for fs in targets {
@@ -214,6 +214,8 @@ fn replay(name: &str, fs: Fs, pace: &str, reel: &Path, original: &Path) {
 const TIMED: usize = 3;
 /// A program that ends sooner is run several times in a row, each in a folder of its own.
 const LONG_ENOUGH_S: f64 = 0.5;
+/// How time inside calls is recorded.
+const WITNESS: [&str; 4] = ["--ring-mib", "512", "--cpu-budget", "10"];
 
 /// Prints what a recording made on ext4 foretells of each file system, beside the program itself there: elapsed time at
 /// `think`, and the time inside calls. For `make bench-corpus`; says nothing but figures.
@@ -226,22 +228,25 @@ pub(crate) fn foretells(some: &str) {
         // The first run of all finds the program's own files on the disk, the others in the page cache.
         seconds_of(program, Fs::Ext4, 1);
         let times = (LONG_ENOUGH_S / seconds_of(program, Fs::Ext4, 1)).ceil().clamp(1.0, 40.0) as usize;
-        let reel = recorded_on(Fs::Ext4, program, times, &out.path().join("here"));
+        let reel = recorded_on(Fs::Ext4, program, times, &out.path().join("here"), &[]).swap_remove(TIMED / 2);
         for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
             // What it spends in calls there is known from a recording made there, of the calls that a replay issues.
-            let there = recorded_on(fs, program, times, &out.path().join(fs.name()));
-            let foretold = report_of(&there, fs, &["--dry-run"]);
-            let in_calls = foretold["verdict"]["original_in_calls_ns"].as_f64().unwrap() / 1e9;
+            // The recorder works when the program has ended: at its side it would take CPUs from calls.
+            let there = recorded_on(fs, program, times, &out.path().join(fs.name()), &WITNESS);
+            let foretold: Vec<_> = there.iter().map(|reel| report_of(reel, fs, &["--dry-run"])).collect();
             let (mut itself, mut reports) = (Vec::new(), Vec::new());
             for _ in 0..TIMED {
                 itself.push(seconds_of(program, fs, times));
                 reports.push(report_of(&reel, fs, &["--pace", "think"]));
             }
-            let of = |pick: fn(&serde_json::Value) -> f64| median(reports.iter().map(pick).collect());
+            let of = |all: &[serde_json::Value], what: &str| {
+                median(all.iter().map(|r| r.pointer(what).and_then(|ns| ns.as_f64()).unwrap() / 1e9).collect())
+            };
             let itself = median(itself);
-            let recorded = foretold["original_elapsed_ns"].as_f64().unwrap() / 1e9;
-            let elapsed = of(|r| r["elapsed_ns"].as_f64().unwrap() / 1e9);
-            let replayed = of(|r| r["verdict"]["replay_in_calls_ns"].as_f64().unwrap() / 1e9);
+            let recorded = of(&foretold, "/original_elapsed_ns");
+            let in_calls = of(&foretold, "/verdict/original_in_calls_ns");
+            let elapsed = of(&reports, "/elapsed_ns");
+            let replayed = of(&reports, "/verdict/replay_in_calls_ns");
             let error = [elapsed / itself - 1.0, replayed / in_calls - 1.0];
             for (all, e) in errors.iter_mut().zip(error) {
                 all.push(e.abs());
@@ -286,19 +291,19 @@ fn in_turn(program: &Program) -> Command {
     all
 }
 
-/// Of the recordings made there, the one of median length.
-fn recorded_on(fs: Fs, program: &Program, times: usize, reels: &Path) -> PathBuf {
+/// Recordings made there, by length.
+fn recorded_on(fs: Fs, program: &Program, times: usize, reels: &Path, options: &[&str]) -> Vec<PathBuf> {
     fs::create_dir(reels).unwrap();
     let mut all: Vec<(i64, PathBuf)> = (0..TIMED)
         .map(|n| {
             let reel = reels.join(format!("{n}.reel"));
             let (_mount, work) = begun(program, fs, times);
-            record_command(&in_turn(program), &reel, &work);
+            record_command(&in_turn(program), &reel, &work, options);
             (Reel::open(&reel).unwrap().manifest.span.elapsed_ns, reel)
         })
         .collect();
     all.sort_unstable();
-    all.swap_remove(TIMED / 2).1
+    all.into_iter().map(|(_, reel)| reel).collect()
 }
 
 fn seconds_of(program: &Program, fs: Fs, times: usize) -> f64 {

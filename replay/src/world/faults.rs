@@ -144,8 +144,8 @@ impl Engine for Faulty<'_, '_> {
         self.worker.sleep_until(due_ns);
         self.delay(Where::Asleep);
     }
-    fn wait_for(&mut self, step: Stamp) -> bool {
-        self.fault != Fault::Unordered && self.worker.wait_for(step)
+    fn wait_for(&mut self, step: Stamp) -> Option<i64> {
+        if self.fault == Fault::Unordered { None } else { self.worker.wait_for(step) }
     }
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>> {
         let piece = self.worker.chunk(index)?;
@@ -174,8 +174,8 @@ impl Engine for Faulty<'_, '_> {
     fn now_ns(&mut self) -> i64 {
         self.worker.now_ns()
     }
-    fn publish(&mut self, step: u32) {
-        self.worker.publish(step);
+    fn publish(&mut self, step: u32, at_ns: i64) {
+        self.worker.publish(step, at_ns);
     }
     fn ready(&mut self, chunk: &Chunk, act: &Act) {
         self.worker.ready(chunk, act);

@@ -59,12 +59,12 @@ impl Engine for Worker<'_> {
         self.spun_ns += now - began;
     }
 
-    fn wait_for(&mut self, step: Stamp) -> bool {
+    fn wait_for(&mut self, step: Stamp) -> Option<i64> {
         self.world.progress.wait(step)
     }
 
-    fn publish(&mut self, step: u32) {
-        self.world.progress.publish(self.task, step);
+    fn publish(&mut self, step: u32, at_ns: i64) {
+        self.world.progress.publish(self.task, step, at_ns);
     }
 
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>> {

@@ -44,7 +44,7 @@ fn issue(draft: impl Fn() -> Draft, pace: Pace, recorded_ns: i64, cost_ns: fn(i6
     issued(draft(), pace, cost_ns).iter().find(|(at, _)| *at == recorded_ns).unwrap().1
 }
 
-/// The reader waits 15 us for ten bytes that come 18 us after the file was made, and looks 3 us later.
+/// The reader waits 15 us for ten bytes that come 18 us after the file was made, and looks 5 us later.
 fn blocked() -> Draft {
     let mut d = two_threads();
     moves(&mut d, 1, "write", PIPE, 20_000, 21_000, 10);
@@ -56,9 +56,9 @@ fn blocked() -> Draft {
 #[test]
 fn a_reader_goes_on_when_the_writer_has_come_so_far() {
     assert_eq!(issue(blocked, Pace::Max, 25_000, |_| 50_000), 50_000);
-    assert_eq!(issue(blocked, Pace::Think, 25_000, |_| 100_000), 101_000 + 18_000 + 3_000);
+    assert_eq!(issue(blocked, Pace::Think, 25_000, |_| 100_000), 101_000 + 18_000 + 5_000);
     // A faster file system makes the wait shorter.
-    assert_eq!(issue(blocked, Pace::Think, 25_000, |_| 100), 1_100 + 18_000 + 3_000);
+    assert_eq!(issue(blocked, Pace::Think, 25_000, |_| 100), 1_100 + 18_000 + 5_000);
     assert_eq!(issue(blocked, Pace::Original, 25_000, |_| 100), 25_000);
     assert_eq!(issue(blocked, Pace::Original, 25_000, |_| 60_000), 61_000);
 }
@@ -89,10 +89,10 @@ fn a_reader_that_polled_has_waited() {
         looks(&mut d, 2, "b", 110_000);
         d
     };
-    // The first call takes 50 us less, so the write comes as much earlier; the 5 us from the read to the next call stay.
+    // The first call takes 50 us more, so the write comes as much later; the 10 us from there to the next call stay.
     let cost = |at| if at == 1_000 { 51_000 } else { 1_000 };
-    assert_eq!(issue(polled, Pace::Think, 110_000, cost), 100_000 + 50_000 + 5_000);
-    assert_eq!(issue(polled, Pace::Think, 110_000, |_| 1_000), 105_000);
+    assert_eq!(issue(polled, Pace::Think, 110_000, cost), 100_000 + 50_000 + 10_000);
+    assert_eq!(issue(polled, Pace::Think, 110_000, |_| 1_000), 110_000);
 }
 
 #[test]
@@ -121,14 +121,14 @@ fn a_program_that_only_passes_on_takes_its_time() {
         d.know(8, "fifo");
         moves(&mut d, 1, "write", PIPE, 3_000, 4_000, 10);
         moves(&mut d, 3, "read", PIPE, 2_000, 5_000, 10);
-        // It computes for 30 us.
+        // It computes for 32 us.
         moves(&mut d, 3, "write", 8, 35_000, 36_000, 10);
         moves(&mut d, 2, "read", 8, 2_000, 37_000, 10);
         looks(&mut d, 2, "x", 40_000);
         d
     };
     assert_eq!(issue(chain, Pace::Max, 40_000, |_| 70_000), 70_000);
-    assert_eq!(issue(chain, Pace::Think, 40_000, |_| 100_000), 101_000 + 1_000 + 30_000 + 3_000);
+    assert_eq!(issue(chain, Pace::Think, 40_000, |_| 100_000), 101_000 + 1_000 + 32_000 + 5_000);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_writer_waits_for_room() {
     };
     let cost = |at| if at == 60_000 { 500_000 } else { 1_000 };
     assert_eq!(issue(full, Pace::Max, 81_000, cost), 500_000);
-    assert_eq!(issue(full, Pace::Think, 81_000, cost), 60_000 + 500_000 + 9_000 + 1_000);
+    assert_eq!(issue(full, Pace::Think, 81_000, cost), 60_000 + 500_000 + 9_000 + 11_000);
 }
 
 #[test]

@@ -24,8 +24,8 @@ use crate::reel::{Draft, THREAD, at};
 
 #[derive(Default)]
 struct Shared {
-    /// When each step ended.
-    ends: Mutex<HashMap<(u32, u32), i64>>,
+    /// When each step ended, and would have ended had nobody been late.
+    ends: Mutex<HashMap<(u32, u32), (i64, i64)>>,
     changed: Condvar,
     /// When each was recorded, and issued.
     issued: Mutex<Vec<(i64, i64)>>,
@@ -56,16 +56,17 @@ impl Mock {
         let plan = m.plan.clone();
         let base = run_program(&plan, task, clockwork, birth, &mut m);
         let recorded = plan.tasks[task as usize].exit_ns.unwrap_or(base.recorded_ns);
-        m.tell(FINISH, base.due_ns(recorded));
+        let end_ns = base.due_ns(recorded);
+        m.tell(FINISH, end_ns, end_ns);
         m.children.into_iter().for_each(|c| c.join().unwrap());
     }
 
-    fn tell(&self, step: u32, at: i64) {
-        self.shared.ends.lock().unwrap().insert((self.task, step), at);
+    fn tell(&self, step: u32, now_ns: i64, at_ns: i64) {
+        self.shared.ends.lock().unwrap().insert((self.task, step), (now_ns, at_ns));
         self.shared.changed.notify_all();
     }
 
-    fn end_of(&self, s: Stamp) -> i64 {
+    fn end_of(&self, s: Stamp) -> (i64, i64) {
         let mut ends = self.shared.ends.lock().unwrap();
         loop {
             if let Some(at) = ends.get(&(s.task, s.step)) {
@@ -88,17 +89,17 @@ impl Engine for Mock {
             self.now_ns = due_ns + self.shared.late_ns;
         }
     }
-    fn wait_for(&mut self, s: Stamp) -> bool {
+    fn wait_for(&mut self, s: Stamp) -> Option<i64> {
         // The end of a thread's computing matters to think time alone.
-        let at = self.end_of(s);
-        let waited = s.step != FINISH && at > self.now_ns;
+        let (now_ns, at_ns) = self.end_of(s);
+        let waited = s.step != FINISH && now_ns > self.now_ns;
         if waited {
-            self.now_ns = at;
+            self.now_ns = now_ns + self.shared.late_ns;
         }
-        waited
+        waited.then_some(at_ns)
     }
-    fn publish(&mut self, step: u32) {
-        self.tell(step, self.now_ns);
+    fn publish(&mut self, step: u32, at_ns: i64) {
+        self.tell(step, self.now_ns, at_ns);
     }
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>> {
         self.plan.chunk(self.task, index)
@@ -141,7 +142,7 @@ impl Engine for Mock {
     }
     fn leave(&mut self) {}
     fn ended_ns(&mut self, task: u32) -> i64 {
-        self.end_of(Stamp { task, step: FINISH })
+        self.end_of(Stamp { task, step: FINISH }).1
     }
 }
 
@@ -211,6 +212,23 @@ fn think_makes_up_for_late_wakes() {
     };
     let by: Vec<i64> = issued(30_000).iter().zip(issued(0)).map(|(late, on_time)| late - on_time).collect();
     assert_eq!(by, [30_000, 30_000, 30_000, 17_000, 30_000, 30_000]);
+}
+
+#[test]
+fn think_makes_up_for_late_wakes_of_others() {
+    // The second thread opens what the first makes in 50 us, and looks 199 us later. All wake 30 us late: it is late by the first
+    // one's wake and its own, and then only by one more.
+    let issued = |late_ns: i64| -> Vec<i64> {
+        let mut d = Draft::new();
+        d.fork(1, 2, THREAD);
+        d.create(1, "f", 1, 3);
+        d.open(2, "f", libc::O_RDONLY, 1, 4);
+        d.pause(190_000);
+        d.on(2, "stat", "x", -2);
+        issued_late(d, at(Pace::Think), |_| 50_000, late_ns).iter().map(|(_, issued)| *issued).collect()
+    };
+    let by: Vec<i64> = issued(30_000).iter().zip(issued(0)).map(|(late, on_time)| late - on_time).collect();
+    assert_eq!(by, [30_000, 60_000, 30_000]);
 }
 
 #[test]
