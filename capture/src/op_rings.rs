@@ -114,12 +114,12 @@ impl OpRings {
         usize::try_from(waiting).map_or(self.size, |n| n.min(self.size))
     }
 
-    /// Moves the records in at most `limit` places of this CPU's ring to the end of `out`; returns how many places.
-    pub(crate) fn take(&self, cpu: usize, limit: usize, out: &mut Vec<u8>) -> usize {
+    /// Moves the records in at most `limit` places of this CPU's ring to the end of `out`; whether some were left.
+    pub(crate) fn take(&self, cpu: usize, limit: usize, out: &mut Vec<u8>) -> bool {
         let waiting = self.waiting(cpu);
         let mut n = waiting.min(limit);
         if n == 0 {
-            return 0;
+            return false;
         }
         let before = out.len();
         // SAFETY: only the field's address is taken.
@@ -142,7 +142,7 @@ impl OpRings {
             out.truncate(before + n * RECORD_BYTES);
         }
         tail.store(taken.wrapping_add(n as u64), Ordering::Release);
-        n
+        n < waiting
     }
 }
 

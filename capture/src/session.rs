@@ -406,8 +406,8 @@ impl<'obj> Session<'obj> {
         for cpu in 0..self.op_rings.len() {
             let before = host::monotonic_ns();
             let first = out.bytes.len();
-            let taken = self.op_rings.take(cpu, share, &mut out.bytes);
-            out.note(first, taken >= share, before);
+            let more = self.op_rings.take(cpu, share, &mut out.bytes);
+            out.note(first, more, before);
         }
         for r in &self.rings {
             let before = host::monotonic_ns();

@@ -273,6 +273,22 @@ pub(crate) fn a_cpu_budget() {
     assert!(m.cost.waited_ns > 2_000_000_000, "{:?}", m.cost);
 }
 
+/// What a budget left in the rings when the program ended is taken then, whole records and all: those of paths take several
+/// places, so that passes end in the midst of one.
+pub(crate) fn what_a_budget_left_is_taken_at_the_end() {
+    const CALLS: usize = 20_000;
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    let script = format!("import os\nfor i in range({CALLS}): os.access('/nothing/' + 'x' * (i % 97), 0), os.fstat(0)");
+    let options = ["--cpu-budget", "5", "--ring-mib", "64", "--settle", "none", "--no-snapshot"];
+    succeed(&mut record(&reel, &options, &["python3", "-c", &script]));
+    let reel = assert_valid(&reel);
+    let looked =
+        reel.rows::<Op>().filter(|o| o.as_ref().unwrap().path.as_deref().is_some_and(|p| p.starts_with("/nothing/")));
+    assert_eq!((looked.count(), reel.manifest.lost()), (CALLS, 0));
+    assert!(reel.manifest.cost.waited_ns > 0);
+}
+
 pub(crate) fn strict_fails_on_loss() {
     let out = temp_dir();
     let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));

@@ -388,6 +388,7 @@ fn tests() -> Vec<Test> {
         life::losses_of_every_class
         life::strict_fails_on_loss
         life::a_cpu_budget
+        life::what_a_budget_left_is_taken_at_the_end
         life::a_largest_size
         life::room_left_to_others
         life::few_capabilities
