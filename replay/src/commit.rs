@@ -29,6 +29,7 @@ impl Planner {
             self.start_root(task);
         }
         self.flowed(r);
+        self.names.crossed.clear();
         let mut kept = r.clone();
         let kept = &mut kept;
         let submitted = if r.phase == Phase::Ended { self.ended(r) } else { None };

@@ -25,6 +25,9 @@ impl Planner {
             self.names_failed(r, node, node2);
             return;
         }
+        for dir in std::mem::take(&mut self.names.crossed) {
+            self.names.prove_present(dir, Kind::Directory, None);
+        }
         match r.call {
             c if c.opens() && node != NO_NODE => self.opened(r, node),
             Call::Mkdir | Call::Mkdirat => self.made(node, Kind::Directory, None),

@@ -21,8 +21,6 @@ pub const NO_NODE: NodeId = u32::MAX;
 pub const ROOT: NodeId = 0;
 /// No file with several names.
 const NO_INODE: u32 = u32::MAX;
-/// As many symbolic links as the kernel follows in one path.
-const MAX_LINKS: u32 = 40;
 
 /// What is at a node now.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +100,8 @@ pub struct Names {
     links: HashMap<u32, Vec<NodeId>>,
     /// What the workload set of names, where that is followed: values that many names share.
     traits: Traits,
+    /// Directories that the paths of the operation at hand enter and leave by `..`.
+    pub(crate) crossed: Vec<NodeId>,
 }
 
 impl Names {
@@ -130,6 +130,7 @@ impl Names {
             listed: HashMap::new(),
             links: HashMap::new(),
             traits: Traits::default(),
+            crossed: Vec::new(),
         }
     }
 
@@ -215,57 +216,6 @@ impl Names {
             }
         }
         id
-    }
-
-    /// The node of an absolute path, taken literally: for the reel's own tables.
-    pub fn literal(&mut self, path: &[u8]) -> NodeId {
-        path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").fold(ROOT, |at, p| self.child(at, p))
-    }
-
-    /// Where `path` leads from `base`, links followed as far as they are known; `None` for a loop of links.
-    pub fn resolve(&mut self, root: NodeId, base: NodeId, path: &[u8], follow: bool) -> Option<NodeId> {
-        let mut at = if path.first() == Some(&b'/') { root } else { base };
-        // Components still to walk, the next one last: links push theirs.
-        let mut todo: Vec<Box<[u8]>> = Vec::new();
-        let push = |todo: &mut Vec<Box<[u8]>>, path: &[u8]| {
-            todo.extend(path.split(|b| *b == b'/').filter(|p| !p.is_empty()).rev().map(Box::from));
-        };
-        push(&mut todo, path);
-        let follow = follow || path.last() == Some(&b'/');
-        let mut links = 0;
-        while let Some(part) = todo.pop() {
-            match &*part {
-                b"." => {}
-                b".." => {
-                    // From nowhere nothing leads up.
-                    if *self.state(at) == State::Absent {
-                        return Some(at);
-                    }
-                    if at != root {
-                        at = self.parent(at);
-                    }
-                }
-                name => {
-                    let next = self.child(at, name);
-                    if (follow || !todo.is_empty())
-                        && let State::Present { kind: Kind::Symlink, target: Some(target), .. } = self.state(next)
-                    {
-                        links += 1;
-                        if links > MAX_LINKS {
-                            return None;
-                        }
-                        let target = target.clone();
-                        if target.first() == Some(&b'/') {
-                            at = root;
-                        }
-                        push(&mut todo, &target);
-                    } else {
-                        at = next;
-                    }
-                }
-            }
-        }
-        Some(at)
     }
 
     /// What is at `node` now, as far as known.
@@ -492,6 +442,7 @@ impl Names {
 }
 
 mod moves;
+mod paths;
 mod rebase;
 #[cfg(test)]
 mod tests;

@@ -103,6 +103,9 @@ impl Planner {
             c if c.links() || c.symlinks() => writes2 = ok,
             _ => {}
         }
+        for dir in &self.names.crossed {
+            self.order.read_name(&self.names, *dir, r.ret != -i64::from(libc::ENOENT));
+        }
         let by_name = v.node != NO_NODE && (v.entry.is_none() || r.path != NONE);
         for (node, write) in [(v.node, writes), (v.node2, writes2)] {
             if node == NO_NODE || (node == v.node && !by_name) {

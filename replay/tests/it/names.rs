@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-use crate::reel::{Draft, replay, replay_same};
+use crate::reel::{Draft, THREAD, replay, replay_same};
 
 fn exists(dir: &tempfile::TempDir, path: &str) -> bool {
     fs::symlink_metadata(dir.path().join("t/w").join(path)).is_ok()
@@ -208,4 +208,18 @@ fn what_is_listed_below_a_missing_directory_was_made_later() {
     d.create(1, "d/late", 1, 3).flags = Some(i64::from(libc::O_CREAT | libc::O_EXCL | libc::O_RDWR));
     d.on(1, "symlink", "x", 0).path2 = Some("d/sub/later".into());
     replay_same(d);
+}
+
+#[test]
+fn a_directory_that_a_path_leads_through_is_there() {
+    // Nothing else tells of it; and another, that somebody makes just before.
+    let mut d = Draft::new();
+    d.fork(1, 2, THREAD);
+    d.open(1, "unseen/../f", libc::O_RDONLY, 1, 3);
+    d.on(1, "stat", "made/../f", -2);
+    d.on(2, "mkdir", "made", 0);
+    d.on(1, "stat", "made/../f", 0).mode = Some(0o100_644);
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{}", report.verdict.sentence);
+    assert!(dir.path().join("t/w/unseen").is_dir());
 }
