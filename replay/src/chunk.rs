@@ -111,9 +111,9 @@ impl Chunk {
                     out.number(7);
                     out.range(list);
                 }
-                Act::Returned { recorded_ns } => {
+                Act::Returned { entered_ns, recorded_ns } => {
                     out.number(6);
-                    out.number(recorded_ns);
+                    out.numbers([entered_ns, recorded_ns]);
                 }
                 Act::Passed { idle_ns, recorded_ns } => {
                     out.number(8);
@@ -179,7 +179,7 @@ impl Chunk {
                 },
                 7 => Act::Become(get.range()?),
                 8 => Act::Passed { idle_ns: get.number()?, recorded_ns: get.number()? },
-                _ => Act::Returned { recorded_ns: get.number()? },
+                _ => Act::Returned { entered_ns: get.number()?, recorded_ns: get.number()? },
             };
             Some(Step { act, after: get.range()? })
         })?;
@@ -327,7 +327,7 @@ mod tests {
             Act::Unshare(Range { from: 0, len: 1 }),
             Act::Become(Range { from: 0, len: 1 }),
             Act::Submit { rec: 3, fd: -1, fd2: 7, joins: true },
-            Act::Returned { recorded_ns: i64::MIN },
+            Act::Returned { entered_ns: 3, recorded_ns: i64::MIN },
             Act::Passed { idle_ns: 5, recorded_ns: i64::MAX },
         ] {
             c.steps.push(Step { act, after: Range::default() });

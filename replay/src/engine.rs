@@ -207,9 +207,9 @@ fn run_chunk<E: Engine>(
                     *base = base.at(r.end_ns, end_ns - owed_ns - plan.recorder.call_ns(pace));
                 }
             }
-            Act::Returned { recorded_ns } => {
+            Act::Returned { entered_ns, recorded_ns } => {
                 if pace == Pace::Think && recorded_ns > base.recorded_ns {
-                    *base = base.at(recorded_ns, engine.now_ns());
+                    *base = base.at(recorded_ns, engine.now_ns().max(base.due_ns(entered_ns)));
                 }
             }
             Act::Passed { idle_ns, recorded_ns } => {

@@ -84,7 +84,9 @@ pub enum Act {
     },
     /// A call about requests returned then in the recording: what follows computed from there on.
     Returned {
-        /// ns of the reel.
+        /// When it was entered, ns of the reel: what was computed before is still to be.
+        entered_ns: i64,
+        /// And returned.
         recorded_ns: i64,
     },
     /// Goes on where it had read from a pipe, or wrote to one, which is not done again.

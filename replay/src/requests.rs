@@ -63,8 +63,9 @@ impl Planner {
                 if !self.silent {
                     self.requests.implied += 1;
                     if self.procs.of(task).alive {
-                        let recorded_ns = r.end_ns.saturating_sub(self.zero_ns);
-                        self.push(task, Act::Returned { recorded_ns }, i64::MAX, |_| ());
+                        let [entered_ns, recorded_ns] =
+                            [r.start_ns, r.end_ns].map(|ns| ns.saturating_sub(self.zero_ns));
+                        self.push(task, Act::Returned { entered_ns, recorded_ns }, i64::MAX, |_| ());
                     }
                 }
             }

@@ -232,6 +232,17 @@ fn think_makes_up_for_late_wakes_of_others() {
 }
 
 #[test]
+fn think_computes_before_calls_about_requests() {
+    // The context is made 498 us after the first call's return, the second call comes 9 us after that.
+    let mut d = Draft::new();
+    d.on(1, "stat", "x", -2);
+    d.pause(490_000);
+    d.op(1, "io_setup", 0);
+    d.on(1, "stat", "x", -2);
+    assert_eq!(issued(d, Pace::Think, |_| 500), [(1_000, 1_000), (511_000, 1_500 + 499_000 + 9_000)]);
+}
+
+#[test]
 fn think_leaves_out_what_recording_cost() {
     // Calls of 1 us with 9 us between them, of which recording took 2; between the last two there was less.
     let issued = |pace: Pace, call_ns: Option<i64>| -> Vec<i64> {
