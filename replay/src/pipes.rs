@@ -127,7 +127,7 @@ impl Planner {
 
     fn fed_by(&self, r: &Rec) -> Option<Key> {
         match r.call {
-            c if r.phase != Phase::Whole || r.in_flight && c.copies() => None,
+            _ if r.phase != Phase::Whole => None,
             c if c.writes() => self.stream_into(r.file),
             c if c.copies() => self.stream_into(r.file2),
             _ => None,
@@ -168,7 +168,8 @@ impl Planner {
         }
     }
 
-    /// A call has taken effect, or is about to be issued where it takes from a stream: its thread goes on when those have written whose bytes it took.
+    /// A call has taken effect, or is about to be issued where it takes from a stream: its thread goes on when those have written
+    /// whose bytes it took.
     pub(crate) fn flowed(&mut self, r: &Rec) {
         let task = r.task as usize;
         if self.pipes.last_ns.len() <= task {
