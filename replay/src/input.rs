@@ -184,6 +184,8 @@ pub struct Input {
     pub residence: Option<Residence>,
     /// What recording cost the program.
     pub recorder: Recorder,
+    /// How rings of io_uring were set up (`IORING_SETUP_*`), by number.
+    pub ring_flags: HashMap<i64, i64>,
     /// The texts of the operations at hand.
     pub texts: Texts,
     /// Index in `tasks` by task id.
@@ -240,6 +242,7 @@ impl Input {
         tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
         let mut input = Self {
             other_layers: BTreeMap::new(),
+            ring_flags: HashMap::new(),
             unknown: BTreeMap::new(),
             task_index: tasks.iter().enumerate().map(|(i, t)| (t.task_id, i as u32)).collect(),
             tasks,
@@ -382,6 +385,12 @@ impl Input {
         if call == Call::Other && op.source != *"syscall" && op.source != *"fault" {
             *self.other_layers.entry(Skip::of_source(&op.source)).or_default() += 1;
             return;
+        }
+        if about_rings
+            && op.op == *"io_uring_setup"
+            && let (Some(ring), Some(flags)) = (op.ring, op.flags)
+        {
+            self.ring_flags.insert(ring, flags);
         }
         let next = self.tasks.len() as u32;
         let task = *self.task_index.entry(op.task_id).or_insert(next);

@@ -260,6 +260,8 @@ pub struct Plan {
     pub skipped: BTreeMap<Skip, i64>,
     /// Calls that made, entered or ended rings and contexts of asynchronous requests: carried out by the requests.
     pub implied: i64,
+    /// How rings of io_uring were set up (`IORING_SETUP_*`), by number.
+    pub ring_flags: HashMap<i64, i64>,
     /// Of those that are not replayed, calls that a replay does not know, by name.
     pub unknown: BTreeMap<String, i64>,
     /// The name space as the workload left it, and what it says of the start.

@@ -204,6 +204,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         skipped: p.skipped,
         unknown: p.input.unknown,
         implied: p.requests.implied,
+        ring_flags: p.input.ring_flags,
         names: p.names,
         sizes: p.sizes,
         longest_write_bytes: p.longest_write_bytes,

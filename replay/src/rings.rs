@@ -119,6 +119,8 @@ fn bytes(r: &Rec) -> usize {
 pub(crate) struct Rings<'a> {
     cells: &'a Cells,
     buffers: Buffers<'a>,
+    /// How the rings were set up that a recording tells of.
+    ring_flags: &'a HashMap<i64, i64>,
     means: HashMap<(Via, i64), Means>,
     tickets: HashMap<u32, Ticket>,
     /// Put into the batch that is being made, on this ring.
@@ -130,9 +132,10 @@ pub(crate) struct Rings<'a> {
 
 impl<'a> Rings<'a> {
     /// For one thread.
-    pub(crate) fn new(cells: &'a Cells, source: &'a Source, data: &'a Data) -> Self {
+    pub(crate) fn new(cells: &'a Cells, source: &'a Source, data: &'a Data, ring_flags: &'a HashMap<i64, i64>) -> Self {
         Self {
             cells,
+            ring_flags,
             buffers: Buffers { source, data, free: Vec::new(), taken: None },
             means: HashMap::new(),
             tickets: HashMap::new(),
@@ -158,7 +161,8 @@ impl<'a> Rings<'a> {
         }
         self.on = key;
         let refusals = &mut self.refusals;
-        let means = self.means.entry(key).or_insert_with(|| match make(r.via) {
+        let flags = self.ring_flags.get(&r.ring).copied().unwrap_or(0);
+        let means = self.means.entry(key).or_insert_with(|| match make(r.via, flags) {
             Ok(means) => means,
             Err(e) => {
                 let what = if r.via == Via::Aio { "Linux AIO" } else { "io_uring" };
@@ -262,10 +266,10 @@ impl<'a> Rings<'a> {
     }
 }
 
-fn make(via: Via) -> std::io::Result<Means> {
+fn make(via: Via, flags: i64) -> std::io::Result<Means> {
     Ok(match via {
         Via::Aio => Means::Aio(Context::new()?),
-        _ => Means::Uring(Box::new(Uring::new()?)),
+        _ => Means::Uring(Box::new(Uring::new(flags)?)),
     })
 }
 

@@ -369,7 +369,7 @@ impl World {
         // SAFETY: plain integers.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         let issuer = Issuer::new(&self.cells, &self.source, &self.data);
-        let rings = Rings::new(&self.cells, &self.source, &self.data);
+        let rings = Rings::new(&self.cells, &self.source, &self.data, &self.plan.ring_flags);
         let mut worker = Worker { world: &self, task, issuer, rings, pieces: [None, None], group, spun_ns: 0 };
         #[cfg(not(test))]
         let base = run_program(&self.plan, task, self.clockwork, base, &mut worker);

@@ -18,6 +18,11 @@ const COMPLETIONS: u32 = 4096;
 /// Slots of the table of files.
 const FILES: u32 = 1024;
 
+/// `IORING_SETUP_*`, `include/uapi/linux/io_uring.h`.
+const COOP_TASKRUN: i64 = 1 << 8;
+const SINGLE_ISSUER: i64 = 1 << 12;
+const DEFER_TASKRUN: i64 = 1 << 13;
+
 /// A ring.
 pub(super) struct Uring {
     ring: IoUring,
@@ -28,8 +33,24 @@ pub(super) struct Uring {
 }
 
 impl Uring {
-    pub(super) fn new() -> io::Result<Self> {
-        let ring = IoUring::builder().setup_cqsize(COMPLETIONS).build(ENTRIES)?;
+    /// Of how it was set up (`IORING_SETUP_*`), what says when requests are told to be at their ends is kept: it decides on how often
+    /// the thread is interrupted.
+    pub(super) fn new(flags: i64) -> io::Result<Self> {
+        let has = |flag: i64| flags & flag != 0;
+        let mut wanted = IoUring::builder();
+        wanted.setup_cqsize(COMPLETIONS);
+        let plain = wanted.clone();
+        if has(COOP_TASKRUN) {
+            wanted.setup_coop_taskrun();
+        }
+        if has(SINGLE_ISSUER) {
+            wanted.setup_single_issuer();
+        }
+        if has(DEFER_TASKRUN) {
+            wanted.setup_single_issuer().setup_defer_taskrun();
+        }
+        // An older kernel, or a combination that only a hostile reel has.
+        let ring = wanted.build(ENTRIES).or_else(|_| plain.build(ENTRIES))?;
         Ok(Self { ring, has_files: false, files: HashMap::new() })
     }
 

@@ -39,6 +39,25 @@ fn start() -> Draft {
 }
 
 #[test]
+fn rings_are_set_up_as_they_were() {
+    const DEFERRED: i64 = 0x3100;
+    // As fio sets them up; without what the kernel wants beside; and as no kernel grants.
+    for flags in [DEFERRED, 0x2000, i64::MAX, i64::MIN] {
+        let mut d = start();
+        let o = d.op(1, "io_uring_setup", 9);
+        (o.ring, o.flags) = (Some(1), Some(flags));
+        d.create(1, "f", 1, 3);
+        enter(&mut d, 1, "io_uring_enter", 2);
+        io(&mut d, "write", 3, 40_000, (0, 4096), 4096);
+        io(&mut d, "fsync", 3, 70_000, (0, 0), 0);
+        d.pause(100_000);
+        enter(&mut d, 1, "io_uring_enter", 1);
+        io(&mut d, "read", 3, 5_000, (0, 10_000), 4096);
+        replay_same(d);
+    }
+}
+
+#[test]
 fn requests_end_as_they_did() {
     let mut d = start();
     d.create(1, "f", 1, 3);
