@@ -67,7 +67,7 @@ pub trait Engine {
     fn cpu(&mut self) -> i32;
     /// Returns at `due_ns`, never earlier.
     fn sleep_until(&mut self, due_ns: i64);
-    /// Returns once the step is done; when that was, by what was published, if it was not yet.
+    /// Returns once the step is done; when that was, by what was published, if that is still known.
     fn wait_for(&mut self, step: Stamp) -> Option<i64>;
     /// Tells those who wait; `at_ns` is when it was done, or would have been had the replayer taken no time.
     fn publish(&mut self, step: u32, at_ns: i64);

@@ -92,11 +92,13 @@ impl Engine for Mock {
     fn wait_for(&mut self, s: Stamp) -> Option<i64> {
         // The end of a thread's computing matters to think time alone.
         let (now_ns, at_ns) = self.end_of(s);
-        let waited = s.step != FINISH && now_ns > self.now_ns;
-        if waited {
+        if s.step == FINISH {
+            return None;
+        }
+        if now_ns > self.now_ns {
             self.now_ns = now_ns + self.shared.late_ns;
         }
-        waited.then_some(at_ns)
+        Some(at_ns)
     }
     fn publish(&mut self, step: u32, at_ns: i64) {
         self.tell(step, self.now_ns, at_ns);
@@ -229,6 +231,26 @@ fn think_makes_up_for_late_wakes_of_others() {
     };
     let by: Vec<i64> = issued(30_000).iter().zip(issued(0)).map(|(late, on_time)| late - on_time).collect();
     assert_eq!(by, [30_000, 60_000, 30_000]);
+}
+
+#[test]
+fn think_makes_up_for_no_more_than_the_replayer_was_late() {
+    // As before, and the first thread makes another file in 75 us, which the second comes to when it is there. It would
+    // have had to wait for that: only what it was later than that is the replayer's.
+    let issued = |late_ns: i64| -> Vec<i64> {
+        let mut d = Draft::new();
+        d.fork(1, 2, THREAD);
+        d.create(1, "f", 1, 3);
+        d.open(2, "f", libc::O_RDONLY, 1, 4);
+        d.create(1, "g", 2, 5);
+        d.open(2, "g", libc::O_RDONLY, 2, 6);
+        d.pause(190_000);
+        d.on(2, "stat", "x", -2);
+        let cost = |at| if at == 31_000 { 75_000 } else { 50_000 };
+        issued_late(d, at(Pace::Think), cost, late_ns).iter().map(|(_, issued)| *issued).collect()
+    };
+    let by: Vec<i64> = issued(30_000).iter().zip(issued(0)).map(|(late, on_time)| late - on_time).collect();
+    assert_eq!(by, [30_000, 60_000, 11_000, 16_000, 30_000]);
 }
 
 #[test]
