@@ -29,8 +29,11 @@ use history::{History, is};
 use met::{MOST, MetFiles};
 use places::{Place, Places};
 
-/// Paths that exist on every system in its own way and are never prepared.
-const VIRTUAL: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// Whether a path exists on every system in its own way, and is never prepared.
+fn is_virtual(path: &str) -> bool {
+    let path = Path::new(path);
+    ["/proc", "/sys", "/dev"].iter().any(|v| path.starts_with(v)) && !path.starts_with("/dev/shm")
+}
 
 /// Writes the tables `tree` and `names`. All other tables must have been flushed.
 pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut snapshot: Snapshot) -> Result<()> {
@@ -491,7 +494,7 @@ impl Deriver {
         }
         let mut rows: Vec<Tree> = snapshot.into_values().collect();
         for path in before {
-            if VIRTUAL.iter().any(|v| path.strip_prefix(v).is_some_and(|r| r.is_empty() || r.starts_with('/'))) {
+            if is_virtual(&path) {
                 continue;
             }
             let clue = clues.get(&path).cloned().unwrap_or_default();

@@ -43,8 +43,9 @@ pub(crate) fn open_maps(
         if place == b"/" {
             return Err(refused(from, to, "the root is what --target maps"));
         }
-        if [&b"/proc"[..], b"/sys", b"/dev"].iter().any(|p| place == *p || below(&place, p)) {
-            return Err(refused(from, to, "what is under /proc, /sys and /dev is not replayed"));
+        let is_at = |p: &[u8]| place == p || below(&place, p);
+        if is_at(b"/proc") || is_at(b"/sys") || is_at(b"/dev") && !is_at(b"/dev/shm") {
+            return Err(refused(from, to, "what is under /proc, /sys and /dev (but for /dev/shm) is not replayed"));
         }
         let open = Target::open(to, force)?;
         if open.path == target.path || target.path.starts_with(&open.path) {

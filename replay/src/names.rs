@@ -206,6 +206,9 @@ impl Names {
                 b"dev" => node.area = Some(Skip::Dev),
                 _ => {}
             }
+        } else if name == b"shm" && self.area(dir) == Some(Skip::Dev) && self.parent(dir) == ROOT {
+            // A file system in memory like any other.
+            node.area = self.area(ROOT).filter(|_| !self.roots.iter().any(|r| r == b"/dev"));
         }
         self.nodes.push(node);
         self.children.insert((dir, text), id);

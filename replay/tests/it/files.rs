@@ -277,6 +277,19 @@ fn what_cannot_be_replayed_is_counted_by_reason() {
 }
 
 #[test]
+fn what_lies_in_memory_is_replayed() {
+    let mut d = Draft::new();
+    d.on(1, "mkdir", "/dev/shm/folder", 0);
+    d.create(1, "/dev/shm/folder/f", 1, 3);
+    d.on(1, "rename", "/dev/shm/folder/f", 0).path2 = Some("/dev/shm/f".into());
+    d.open(1, "/dev/null", libc::O_RDWR, 7, 6);
+    let (dir, report) = replay(d);
+    assert_eq!((report.done, report.verdict.results.classes.wrong), (3, 0), "{report:#?}");
+    assert_eq!(report.summary.skipped.get("under /dev"), Some(&1), "{report:#?}");
+    assert!(dir.path().join("t/dev/shm/f").is_file());
+}
+
+#[test]
 fn layouts_that_cannot_be_are_no_layouts() {
     let max = i64::MAX;
     let hostile: [&[(i64, i64, i64)]; 7] = [
