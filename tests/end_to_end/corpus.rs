@@ -11,8 +11,6 @@ use std::{
     time::Instant,
 };
 
-use ioreel_traces::Reel;
-
 use crate::harness::{
     assert_valid, describe, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
@@ -210,58 +208,89 @@ fn replay(name: &str, fs: Fs, pace: &str, reel: &Path, original: &Path) {
     assert!(differ.is_empty(), "{what}\n{}", differ.join("\n"));
 }
 
-/// How often each program is run, recorded and replayed, for its time; medians are told.
-const TIMED: usize = 3;
+/// How often each program is run, recorded and replayed, for its time, all side by side; medians are told.
+const ROUNDS: usize = 5;
 /// A program that ends sooner is run several times in a row, each in a folder of its own.
 const LONG_ENOUGH_S: f64 = 0.5;
-/// How time inside calls is recorded.
+/// Of the disks, which take no more room than what is written. On btrfs of a few hundred MiB changes wait for room for metadata, and how often hangs on
+/// chance: a rename takes 20 us or 20 ms.
+const DISK_BYTES: u64 = 4 << 30;
+/// How time inside calls is recorded: with rings that hold all, and a recorder that works when the program has ended. At its
+/// side it would take CPUs from calls.
 const WITNESS: [&str; 4] = ["--ring-mib", "512", "--cpu-budget", "10"];
+
+/// What one round finds, seconds.
+struct Round {
+    /// The program.
+    itself: f64,
+    /// The same as a recording of it tells, and what it spends in calls that a replay issues.
+    recorded: f64,
+    in_calls: f64,
+    /// The replay of what was recorded on ext4.
+    replay: f64,
+    replay_in_calls: f64,
+}
 
 /// Prints what a recording made on ext4 foretells of each file system, beside the program itself there: elapsed time at
 /// `think`, and the time inside calls. For `make bench-corpus`; says nothing but figures.
 pub(crate) fn foretells(some: &str) {
+    const ON: [Fs; 3] = [Fs::Ext4, Fs::Xfs, Fs::Btrfs];
     let mut errors = [Vec::new(), Vec::new()];
     println!("| program | on | itself | recorded | replay | error | in calls | replay | error |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for program in PROGRAMS.iter().filter(|p| some.is_empty() || some[1..].split(',').any(|s| s == p.name)) {
-        let out = temp_dir();
         // The first run of all finds the program's own files on the disk, the others in the page cache.
         seconds_of(program, Fs::Ext4, 1);
         let times = (LONG_ENOUGH_S / seconds_of(program, Fs::Ext4, 1)).ceil().clamp(1.0, 40.0) as usize;
-        let reel = recorded_on(Fs::Ext4, program, times, &out.path().join("here"), &[]).swap_remove(TIMED / 2);
-        for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
-            // What it spends in calls there is known from a recording made there, of the calls that a replay issues.
-            // The recorder works when the program has ended: at its side it would take CPUs from calls.
-            let there = recorded_on(fs, program, times, &out.path().join(fs.name()), &WITNESS);
-            let foretold: Vec<_> = there.iter().map(|reel| report_of(reel, fs, &["--dry-run"])).collect();
-            let (mut itself, mut reports) = (Vec::new(), Vec::new());
-            for _ in 0..TIMED {
-                itself.push(seconds_of(program, fs, times));
-                reports.push(report_of(&reel, fs, &["--pace", "think"]));
+        let mut rounds = ON.map(|_| Vec::new());
+        for _ in 0..ROUNDS {
+            // The machine's own speed changes within minutes: what is compared follows each other closely.
+            let out = temp_dir();
+            let reel = recorded_on(Fs::Ext4, program, times, &out.path().join("here.reel"), &[]);
+            for (fs, rounds) in ON.into_iter().zip(&mut rounds) {
+                rounds.push(round(program, times, fs, &reel, out.path()));
             }
-            let of = |all: &[serde_json::Value], what: &str| {
-                median(all.iter().map(|r| r.pointer(what).and_then(|ns| ns.as_f64()).unwrap() / 1e9).collect())
-            };
-            let itself = median(itself);
-            let recorded = of(&foretold, "/original_elapsed_ns");
-            let in_calls = of(&foretold, "/verdict/original_in_calls_ns");
-            let elapsed = of(&reports, "/elapsed_ns");
-            let replayed = of(&reports, "/verdict/replay_in_calls_ns");
-            let error = [elapsed / itself - 1.0, replayed / in_calls - 1.0];
+        }
+        for (fs, rounds) in ON.into_iter().zip(&rounds) {
+            let of = |what: fn(&Round) -> f64| median(rounds.iter().map(what).collect());
+            let error = [of(|r| r.replay / r.itself - 1.0), of(|r| r.replay_in_calls / r.in_calls - 1.0)];
             for (all, e) in errors.iter_mut().zip(error) {
-                all.push(e.abs());
+                all.push(e);
             }
             println!(
-                "| {} x {times} | {} | {itself:.3} s | {recorded:.3} s | {elapsed:.3} s | {:+.1} % | {in_calls:.3} s | {replayed:.3} s | {:+.1} % |",
+                "| {} x {times} | {} | {:.3} s | {:.3} s | {:.3} s | {:+.1} % | {:.3} s | {:.3} s | {:+.1} % |",
                 program.name,
                 fs.name(),
+                of(|r| r.itself),
+                of(|r| r.recorded),
+                of(|r| r.replay),
                 error[0] * 100.0,
+                of(|r| r.in_calls),
+                of(|r| r.replay_in_calls),
                 error[1] * 100.0
             );
         }
     }
-    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64 * 100.0;
-    println!("mean error: elapsed {:.1} %, in calls {:.1} %", mean(&errors[0]), mean(&errors[1]));
+    for (what, all) in ["elapsed", "in calls"].into_iter().zip(&errors) {
+        let mean = |of: fn(&f64) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64 * 100.0;
+        println!("{what}: mean error {:.1} %, with its sign {:+.1} %", mean(|e| e.abs()), mean(|e| *e));
+    }
+}
+
+fn round(program: &Program, times: usize, fs: Fs, reel: &Path, out: &Path) -> Round {
+    let there = recorded_on(fs, program, times, &out.join(format!("{}.reel", fs.name())), &WITNESS);
+    let itself = seconds_of(program, fs, times);
+    let replay = report_of(reel, fs, &["--pace", "think"]);
+    let foretold = report_of(&there, fs, &["--dry-run"]);
+    let seconds =
+        |report: &serde_json::Value, what: &str| report.pointer(what).and_then(|ns| ns.as_f64()).unwrap() / 1e9;
+    Round {
+        itself,
+        recorded: seconds(&foretold, "/original_elapsed_ns"),
+        in_calls: seconds(&foretold, "/verdict/original_in_calls_ns"),
+        replay: seconds(&replay, "/elapsed_ns"),
+        replay_in_calls: seconds(&replay, "/verdict/replay_in_calls_ns"),
+    }
 }
 
 fn median(mut times: Vec<f64>) -> f64 {
@@ -271,7 +300,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 /// A folder on a file system of its own with `times` folders in which the program can begin.
 fn begun(program: &Program, fs: Fs, times: usize) -> (Mounted, PathBuf) {
-    let mount = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let mount = Mounted::new(fs, DISK_BYTES);
     let work = mount.path().join("work");
     for n in 1..=times {
         let one = work.join(n.to_string());
@@ -291,19 +320,11 @@ fn in_turn(program: &Program) -> Command {
     all
 }
 
-/// Recordings made there, by length.
-fn recorded_on(fs: Fs, program: &Program, times: usize, reels: &Path, options: &[&str]) -> Vec<PathBuf> {
-    fs::create_dir(reels).unwrap();
-    let mut all: Vec<(i64, PathBuf)> = (0..TIMED)
-        .map(|n| {
-            let reel = reels.join(format!("{n}.reel"));
-            let (_mount, work) = begun(program, fs, times);
-            record_command(&in_turn(program), &reel, &work, options);
-            (Reel::open(&reel).unwrap().manifest.span.elapsed_ns, reel)
-        })
-        .collect();
-    all.sort_unstable();
-    all.into_iter().map(|(_, reel)| reel).collect()
+/// A recording made there.
+fn recorded_on(fs: Fs, program: &Program, times: usize, reel: &Path, options: &[&str]) -> PathBuf {
+    let (_mount, work) = begun(program, fs, times);
+    record_command(&in_turn(program), reel, &work, options);
+    reel.to_path_buf()
 }
 
 fn seconds_of(program: &Program, fs: Fs, times: usize) -> f64 {
@@ -314,7 +335,7 @@ fn seconds_of(program: &Program, fs: Fs, times: usize) -> f64 {
 }
 
 fn report_of(reel: &Path, fs: Fs, options: &[&str]) -> serde_json::Value {
-    let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    let target = Mounted::new(fs, DISK_BYTES);
     let output = run(ioreel(["replay", text(reel), "--target", text(target.path()), "--json"]).args(options));
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(&output)))
 }

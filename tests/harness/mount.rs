@@ -117,7 +117,8 @@ impl Mounted {
     /// from the start: nothing stays behind even when the test is killed, since tests mount in a name space of
     /// their own.
     pub(crate) fn new(fs: Fs, size_bytes: u64) -> Self {
-        Self::with(fs, size_bytes, &[], "defaults")
+        // What is written stays where it was put: its collector moves and discards what tests look for on the disk.
+        Self::with(fs, size_bytes, &[], if fs == Fs::F2fs { "background_gc=off" } else { "defaults" })
     }
 
     /// The same with further options to mkfs and mount; for those with a device.
