@@ -1,16 +1,19 @@
 //! Runs a thread's program. All that touches a clock, a file or another thread is behind [`Engine`], so
 //! that the scheduling can be tested to the nanosecond.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use crate::{
-    chunk::Chunk,
+    chunk::{CHUNK_STEPS, Chunk},
     edge::Edge,
     order::{FINISH, Stamp},
     pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
-    plan::{Act, Plan, Program, Step},
+    plan::{Act, Plan, Step},
     via::{Phase, sqe},
 };
+
+/// Of how many operations a thread tells at a time, at most: telling wakes another thread, which takes as long as some calls.
+pub const BATCH_CALLS: usize = 8 * CHUNK_STEPS;
 
 /// How one operation went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,10 @@ pub trait Engine {
     fn publish(&mut self, step: u32, at_ns: i64);
     /// The piece of the thread's program with this index; `None` at its end.
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>>;
+    /// Room for outcomes of a thread that makes so many more calls.
+    fn room(&mut self, calls: usize) -> Vec<Outcome> {
+        Vec::with_capacity(calls.min(BATCH_CALLS))
+    }
     /// Some outcomes, in order.
     fn happened(&mut self, outcomes: Vec<Outcome>);
     /// Makes ready what it needs, before it is due.
@@ -110,12 +117,20 @@ pub trait Engine {
 pub fn run_program<E: Engine>(plan: &Plan, task: u32, clockwork: Clockwork, birth: Base, engine: &mut E) -> Base {
     let mut base = birth;
     let program = &plan.tasks[task as usize].program;
+    let mut left = program.calls as usize;
+    let mut outcomes = engine.room(left);
     let mut index = 0;
     while let Some(chunk) = engine.chunk(index) {
-        run_chunk(plan, task, clockwork, &chunk, &mut base, engine, program);
+        if outcomes.capacity() - outcomes.len() < chunk.recs.len() && !outcomes.is_empty() {
+            left = left.saturating_sub(outcomes.len());
+            let room = engine.room(left);
+            engine.happened(mem::replace(&mut outcomes, room));
+        }
+        run_chunk(plan, task, clockwork, &chunk, &mut base, engine, &mut outcomes);
         index += 1;
     }
     engine.flush();
+    engine.happened(outcomes);
     base
 }
 
@@ -132,10 +147,10 @@ fn run_chunk<E: Engine>(
     chunk: &Chunk,
     base: &mut Base,
     engine: &mut E,
-    program: &Program,
+    outcomes: &mut Vec<Outcome>,
 ) {
     let Clockwork { pace, catch_up } = clockwork;
-    let mut outcomes = Vec::with_capacity(chunk.recs.len());
+    let program = &plan.tasks[task as usize].program;
     for (i, step) in chunk.steps.iter().enumerate() {
         let number = chunk.first + i as u32;
         if !joins(Some(step)) {
@@ -239,7 +254,6 @@ fn run_chunk<E: Engine>(
             engine.publish(number, done_ns);
         }
     }
-    engine.happened(outcomes);
 }
 
 /// Waits until an operation is due that would be at `nominal_ns` without stalls; the moment it was due. The one that finds the

@@ -6,15 +6,27 @@ use std::{
     io,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        mpsc::{self, SyncSender},
+        mpsc::{
+            self, Receiver, SyncSender,
+            TrySendError::{Disconnected, Full},
+        },
     },
     thread::{self, JoinHandle},
 };
 
-use crate::{ReplayError, chunk::Chunk, engine::Outcome, outcomes::Outcomes, plan::Plan, store::Kept};
+use crate::{
+    ReplayError,
+    chunk::{CHUNK_STEPS, Chunk},
+    engine::{BATCH_CALLS, Outcome},
+    outcomes::Outcomes,
+    plan::Plan,
+    store::Kept,
+};
 
 /// Pieces of outcomes under way to the file.
-const QUEUE: usize = 64;
+const QUEUE: usize = 16;
+/// Room for pieces of outcomes that is made before it is asked for.
+const ROOMS: usize = 4;
 
 fn no_thread(source: io::Error) -> ReplayError {
     ReplayError::Io { doing: "starting a thread", source }
@@ -88,6 +100,14 @@ impl Pieces {
     }
 }
 
+/// Room for a piece of outcomes, in memory that was touched.
+fn touched_room() -> Vec<Outcome> {
+    let mut room =
+        vec![Outcome { step: 0, cpu: 0, due_ns: 0, start_ns: 0, end_ns: 0, ret: 0, free_ns: 0, row: 1 }; BATCH_CALLS];
+    room.clear();
+    room
+}
+
 /// A thread, and some of its outcomes.
 type Told = (u32, Vec<Outcome>);
 
@@ -95,6 +115,8 @@ type Told = (u32, Vec<Outcome>);
 #[derive(Debug)]
 pub(crate) struct Scribe {
     tell: Mutex<Option<SyncSender<Told>>>,
+    /// Memory that is there already, so that no operation waits for it to be.
+    rooms: Mutex<Receiver<Vec<Outcome>>>,
     kept: Mutex<Option<JoinHandle<io::Result<Outcomes>>>>,
 }
 
@@ -102,17 +124,35 @@ impl Scribe {
     /// Of so many threads, with so much in memory; called by a thread that has its descriptors.
     pub(crate) fn start(threads: usize, memory_bytes: usize) -> Result<Self, ReplayError> {
         let (tell, told) = mpsc::sync_channel::<Told>(QUEUE);
+        let (make, rooms) = mpsc::sync_channel(ROOMS);
         let kept = thread::Builder::new()
             .name("scribe".into())
             .spawn(move || {
                 let mut outcomes = Outcomes::within(threads, memory_bytes);
+                let mut next = None;
                 for (task, some) in told {
+                    let is_full = some.len() + CHUNK_STEPS > BATCH_CALLS;
                     outcomes.put(task, some)?;
+                    // Whoever has filled one may fill another.
+                    while is_full {
+                        if let Err(Full(room) | Disconnected(room)) =
+                            make.try_send(next.take().unwrap_or_else(touched_room))
+                        {
+                            next = Some(room);
+                            break;
+                        }
+                    }
                 }
                 Ok(outcomes)
             })
             .map_err(no_thread)?;
-        Ok(Self { tell: Mutex::new(Some(tell)), kept: Mutex::new(Some(kept)) })
+        Ok(Self { tell: Mutex::new(Some(tell)), rooms: Mutex::new(rooms), kept: Mutex::new(Some(kept)) })
+    }
+
+    /// Room for outcomes of a thread that makes so many more calls.
+    pub(crate) fn room(&self, calls: usize) -> Vec<Outcome> {
+        let made = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok();
+        (calls >= BATCH_CALLS).then(made).flatten().unwrap_or_else(|| Vec::with_capacity(calls.min(BATCH_CALLS)))
     }
 
     /// Some outcomes of a thread.

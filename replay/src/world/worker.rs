@@ -124,6 +124,10 @@ impl Engine for Worker<'_> {
         }
     }
 
+    fn room(&mut self, calls: usize) -> Vec<Outcome> {
+        self.world.scribe.room(calls)
+    }
+
     fn happened(&mut self, outcomes: Vec<Outcome>) {
         self.world.scribe.note(self.task, outcomes);
     }
