@@ -247,7 +247,7 @@ fn options(limits: &Limits) -> WriterOptions {
     const SEGMENTS: i64 = 16;
     const ROW_BYTES: i64 = 12;
     const LEAST_ROWS: usize = 4096;
-    const ROWS_ON_A_BUDGET: usize = 64 * 1024;
+    const ROWS_ON_A_BUDGET: usize = 32 * 1024;
     let mut usual = WriterOptions::default();
     if limits.cpu_share.is_some() {
         // To close one takes some time at a stretch.
