@@ -16,7 +16,7 @@ use crate::{
 pub const BATCH_CALLS: usize = 8 * CHUNK_STEPS;
 
 /// How one operation went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Its step in its thread's program.
     pub step: u32,

@@ -4,8 +4,10 @@
 use std::{
     collections::HashMap,
     io,
+    ops::Range,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc::{
             self, Receiver, SyncSender,
             TrySendError::{Disconnected, Full},
@@ -18,13 +20,18 @@ use crate::{
     ReplayError,
     chunk::{CHUNK_STEPS, Chunk},
     engine::{BATCH_CALLS, Outcome},
+    input::NONE,
     outcomes::Outcomes,
     plan::Plan,
     store::Kept,
 };
 
+/// Pieces of programs that threads ask for before they need them, all threads together; one at least.
+const PIECES_AHEAD: usize = 32;
 /// Pieces of outcomes under way to the file.
 const QUEUE: usize = 16;
+/// Outcomes that have happened and are not told yet, of all threads together: some 15 MB, and a piece for each of very many threads.
+const ALL_BATCHES: usize = 64 * BATCH_CALLS;
 /// Room for pieces of outcomes that is made before it is asked for.
 const ROOMS: usize = 4;
 
@@ -40,70 +47,81 @@ type Ready = HashMap<(u32, usize), Option<Arc<Chunk>>>;
 pub(crate) struct Pieces {
     ready: Arc<(Mutex<Ready>, Condvar)>,
     /// Set when any piece is in a file.
-    ask: Option<Mutex<mpsc::Sender<(u32, usize)>>>,
+    ask: Option<Mutex<mpsc::Sender<(u32, Range<usize>)>>>,
+    /// By thread: the first of its pieces that was not asked for.
+    asked: Box<[AtomicUsize]>,
+    /// When no more pieces than this are under way, a thread asks for as many more.
+    ahead: usize,
 }
 
 impl Pieces {
     /// Of this plan; called by a thread that has its descriptors.
     pub(crate) fn start(plan: &Arc<Plan>) -> Result<Self, ReplayError> {
         let ready = Arc::new((Mutex::new(Ready::new()), Condvar::new()));
+        let threads = plan.tasks.len();
+        let ahead = (PIECES_AHEAD / threads.max(1)).clamp(1, 8);
+        let asked = (0..threads).map(|_| AtomicUsize::new(0)).collect();
         if plan.store.is_small() {
-            return Ok(Self { ready, ask: None });
+            return Ok(Self { ready, ask: None, asked, ahead });
         }
-        let (ask, asked) = mpsc::channel();
+        let (ask, pieces) = mpsc::channel::<(u32, Range<usize>)>();
         let (plan, told) = (plan.clone(), ready.clone());
         // Ends when the last who may ask is gone.
         thread::Builder::new()
             .name("reader".into())
             .spawn(move || {
-                for (task, index) in asked {
-                    let piece = plan.chunk(task, index);
-                    told.0.lock().unwrap_or_else(PoisonError::into_inner).insert((task, index), piece);
-                    told.1.notify_all();
+                for (task, index) in pieces.into_iter().flat_map(|(task, range)| range.map(move |i| (task, i))) {
+                    if is_in_file(&plan, task, index) {
+                        let piece = plan.chunk(task, index);
+                        told.0.lock().unwrap_or_else(PoisonError::into_inner).insert((task, index), piece);
+                        told.1.notify_all();
+                    }
                 }
             })
             .map_err(no_thread)?;
-        Ok(Self { ready, ask: Some(Mutex::new(ask)) })
+        Ok(Self { ready, ask: Some(Mutex::new(ask)), asked, ahead })
     }
 
+    /// Asks for those from this one on, if few are under way.
     fn ask(&self, plan: &Plan, task: u32, index: usize) {
-        let kept = plan.tasks[task as usize].program.chunks.get(index);
-        if let (Some(ask), Some(Kept::File { .. })) = (&self.ask, kept) {
-            // A reader that is gone is told by its silence below.
-            let _ = ask.lock().unwrap_or_else(PoisonError::into_inner).send((task, index));
+        let Some(ask) = &self.ask else { return };
+        let asked = &self.asked[task as usize];
+        let from = asked.load(Relaxed).max(index);
+        let to = (index + 2 * self.ahead).min(plan.tasks[task as usize].program.chunks.len());
+        if from < to && from <= index + self.ahead {
+            asked.store(to, Relaxed);
+            if (from..to).any(|i| is_in_file(plan, task, i)) {
+                // A reader that is gone is told by its silence below.
+                let _ = ask.lock().unwrap_or_else(PoisonError::into_inner).send((task, from..to));
+            }
         }
     }
 
-    /// A piece of a thread's program; asks for the one after it.
+    /// A piece of a thread's program; asks for those after it.
     pub(crate) fn get(&self, plan: &Plan, task: u32, index: usize) -> Option<Arc<Chunk>> {
-        match plan.tasks[task as usize].program.chunks.get(index)? {
-            Kept::Memory(chunk) => {
-                self.ask(plan, task, index + 1);
-                Some(chunk.clone())
+        let kept = plan.tasks[task as usize].program.chunks.get(index)?;
+        self.ask(plan, task, index);
+        if let Kept::Memory(chunk) = kept {
+            return Some(chunk.clone());
+        }
+        let (ready, changed) = &*self.ready;
+        let mut pieces = ready.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(piece) = pieces.remove(&(task, index)) {
+                return piece;
             }
-            Kept::File { .. } => {
-                if index == 0 {
-                    self.ask(plan, task, 0);
-                }
-                let (ready, changed) = &*self.ready;
-                let mut pieces = ready.lock().unwrap_or_else(PoisonError::into_inner);
-                loop {
-                    if let Some(piece) = pieces.remove(&(task, index)) {
-                        drop(pieces);
-                        self.ask(plan, task, index + 1);
-                        return piece;
-                    }
-                    pieces = changed.wait(pieces).unwrap_or_else(PoisonError::into_inner);
-                }
-            }
+            pieces = changed.wait(pieces).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-/// Room for a piece of outcomes, in memory that was touched.
-fn touched_room() -> Vec<Outcome> {
-    let mut room =
-        vec![Outcome { step: 0, cpu: 0, due_ns: 0, start_ns: 0, end_ns: 0, ret: 0, free_ns: 0, row: 1 }; BATCH_CALLS];
+fn is_in_file(plan: &Plan, task: u32, index: usize) -> bool {
+    matches!(plan.tasks[task as usize].program.chunks.get(index), Some(Kept::File { .. }))
+}
+
+/// Room for so many outcomes, in memory that was touched.
+fn touched_room(batch: usize) -> Vec<Outcome> {
+    let mut room = vec![Outcome { row: NONE, ..Outcome::default() }; batch];
     room.clear();
     room
 }
@@ -115,6 +133,8 @@ type Told = (u32, Vec<Outcome>);
 #[derive(Debug)]
 pub(crate) struct Scribe {
     tell: Mutex<Option<SyncSender<Told>>>,
+    /// How many of a thread's outcomes are told at a time.
+    batch: usize,
     /// Memory that is there already, so that no operation waits for it to be.
     rooms: Mutex<Receiver<Vec<Outcome>>>,
     kept: Mutex<Option<JoinHandle<io::Result<Outcomes>>>>,
@@ -123,6 +143,7 @@ pub(crate) struct Scribe {
 impl Scribe {
     /// Of so many threads, with so much in memory; called by a thread that has its descriptors.
     pub(crate) fn start(threads: usize, memory_bytes: usize) -> Result<Self, ReplayError> {
+        let batch = (ALL_BATCHES / threads.max(1)).clamp(CHUNK_STEPS, BATCH_CALLS);
         let (tell, told) = mpsc::sync_channel::<Told>(QUEUE);
         let (make, rooms) = mpsc::sync_channel(ROOMS);
         let kept = thread::Builder::new()
@@ -131,13 +152,12 @@ impl Scribe {
                 let mut outcomes = Outcomes::within(threads, memory_bytes);
                 let mut next = None;
                 for (task, some) in told {
-                    let is_full = some.len() + CHUNK_STEPS > BATCH_CALLS;
+                    let is_full = some.len() + CHUNK_STEPS > batch;
                     outcomes.put(task, some)?;
                     // Whoever has filled one may fill another.
                     while is_full {
-                        if let Err(Full(room) | Disconnected(room)) =
-                            make.try_send(next.take().unwrap_or_else(touched_room))
-                        {
+                        let room = next.take().unwrap_or_else(|| touched_room(batch));
+                        if let Err(Full(room) | Disconnected(room)) = make.try_send(room) {
                             next = Some(room);
                             break;
                         }
@@ -146,13 +166,13 @@ impl Scribe {
                 Ok(outcomes)
             })
             .map_err(no_thread)?;
-        Ok(Self { tell: Mutex::new(Some(tell)), rooms: Mutex::new(rooms), kept: Mutex::new(Some(kept)) })
+        Ok(Self { tell: Mutex::new(Some(tell)), batch, rooms: Mutex::new(rooms), kept: Mutex::new(Some(kept)) })
     }
 
     /// Room for outcomes of a thread that makes so many more calls.
     pub(crate) fn room(&self, calls: usize) -> Vec<Outcome> {
         let made = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok();
-        (calls >= BATCH_CALLS).then(made).flatten().unwrap_or_else(|| Vec::with_capacity(calls.min(BATCH_CALLS)))
+        (calls >= self.batch).then(made).flatten().unwrap_or_else(|| Vec::with_capacity(calls.min(self.batch)))
     }
 
     /// Some outcomes of a thread.
