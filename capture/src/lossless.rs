@@ -22,6 +22,7 @@ use crate::{
     CaptureError, host,
     pipeline::{Message, Pipeline},
     session::Session,
+    settle::pass_on,
 };
 
 /// Processes that can be stopped at a time: more are not stopped, which is counted. Few machines have so many.
@@ -101,17 +102,8 @@ fn go_on(pid: u32, user_signal: i32) {
 pub(crate) fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &Pipeline) -> i64 {
     let stopped = stops.list();
     let since = stopped.iter().map(|(_, s)| s.since_ns as i64).min().unwrap_or(i64::MAX);
-    let complete_to_ns = loop {
-        let pass = session.drain(pipeline.spare());
-        // What waits in a stopped thread is as old as its stop.
-        let complete_to_ns = pass.complete_to_ns.min(since);
-        if !pass.bytes.is_empty() {
-            pipeline.send(Message::Records { bytes: pass.bytes, complete_to_ns });
-        }
-        if !pass.more {
-            break complete_to_ns;
-        }
-    };
+    // What waits in a stopped thread is as old as its stop.
+    let (complete_to_ns, _) = pass_on(session, pipeline, since, Duration::MAX);
     if stopped.is_empty() {
         return complete_to_ns;
     }

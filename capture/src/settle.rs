@@ -23,17 +23,30 @@ const TICK: Duration = Duration::from_millis(4);
 
 /// Moves what the rings hold to the writer; returns until when that is complete.
 pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) -> i64 {
-    if let Some(stops) = &session.stops {
-        return drain_and_resume(session, stops, pipeline);
+    drain_for(session, pipeline, Duration::MAX).0
+}
+
+/// The same as far as one gets in this time, and whether something is left.
+pub(crate) fn drain_for(session: &Session<'_>, pipeline: &Pipeline, most: Duration) -> (i64, bool) {
+    match &session.stops {
+        Some(stops) => (drain_and_resume(session, stops, pipeline), false),
+        None => pass_on(session, pipeline, i64::MAX, most),
     }
+}
+
+/// Passes over the rings until what they held is taken, for so long at most; until when that is complete, which is `to_ns` at the latest,
+/// and whether something is left. What comes meanwhile is: a program that is faster than the writer would never let the recorder
+/// go on to anything else.
+pub(crate) fn pass_on(session: &Session<'_>, pipeline: &Pipeline, to_ns: i64, most: Duration) -> (i64, bool) {
+    let (begun, begun_ns) = (Instant::now(), host::monotonic_ns());
     loop {
         let pass = session.drain(pipeline.spare());
-        let more = pass.more;
+        let complete_to_ns = pass.complete_to_ns.min(to_ns);
         if !pass.bytes.is_empty() {
-            pipeline.send(Message::Records { bytes: pass.bytes, complete_to_ns: pass.complete_to_ns });
+            pipeline.send(Message::Records { bytes: pass.bytes, complete_to_ns });
         }
-        if !more {
-            return pass.complete_to_ns;
+        if !pass.more || pass.complete_to_ns >= begun_ns || begun.elapsed() >= most {
+            return (complete_to_ns, pass.more);
         }
     }
 }

@@ -140,11 +140,14 @@ impl Drop for Running {
     }
 }
 
+/// What keeps a shell from calls for some time: a loop of nothing else makes three million a second, more than any recorder takes for long.
+const PAUSE: &str = "i=0; while [ $i -lt 30 ]; do i=$((i+1)); done";
+
 /// A process that appends to a file it opened long ago, with descriptor 7 at position 5 of another.
 fn running(dir: &str) -> Running {
     let script = format!(
         "printf 'head and tail' >{dir}/input; exec 8>>{dir}/file 7<{dir}/input; \
-         dd bs=5 count=1 <&7 >/dev/null 2>&1; : >{dir}/ready; while :; do echo 0123456789 >&8; done"
+         dd bs=5 count=1 <&7 >/dev/null 2>&1; : >{dir}/ready; while :; do echo 0123456789 >&8; {PAUSE}; done"
     );
     let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).spawn().unwrap();
     wait_for("the process to be at work", || fs::exists(format!("{dir}/ready")).unwrap().then_some(()));
@@ -185,6 +188,26 @@ pub(crate) fn a_running_process_for_a_while() {
     assert_eq!((task.pid.to_string(), task.exit_ns), (pid, None));
 }
 
+/// Programs that are faster than the recorder do not keep it from its end: what it could not take is counted.
+pub(crate) fn a_while_is_kept_by_a_recorder_that_is_behind() {
+    const FAST: &str = "exec 8>/dev/null; while :; do echo >&8; echo >&8; echo >&8; done";
+    let out = temp_dir();
+    let reel = out.path().join("behind.reel");
+    let programs: Vec<Running> =
+        (0..4).map(|_| Running(Command::new("sh").args(["-c", FAST]).spawn().unwrap())).collect();
+    let mut recording = ioreel(["record", "-o", text(&reel), "--duration", "0.5", "--settle", "none", "--no-snapshot"]);
+    for program in &programs {
+        recording.args(["--pid", &program.0.id().to_string()]);
+    }
+    succeed(&mut recording);
+    succeed(&mut ioreel(["validate", text(&reel)]));
+    let manifest = Reel::open(&reel).unwrap().manifest;
+    assert_eq!(manifest.ended, "duration");
+    assert!(manifest.ledger["ops"].seen > 10_000, "{:?}", manifest.ledger);
+    // However long a recorder waits for a CPU among four programs.
+    assert!(manifest.span.elapsed_ns < 1_500_000_000, "{:?}", manifest.span);
+}
+
 /// Its end ends the recording.
 pub(crate) fn a_running_process_to_its_end() {
     let out = temp_dir();
@@ -213,7 +236,7 @@ pub(crate) fn a_command_for_a_while() {
     let out = temp_dir();
     let dir = text(out.path()).to_owned();
     let reel = out.path().join("duration.reel");
-    let script = format!("while ! [ -e {dir}/stop ]; do echo x >>{dir}/file; done; echo bye >{dir}/bye");
+    let script = format!("while ! [ -e {dir}/stop ]; do echo x >>{dir}/file; {PAUSE}; done; echo bye >{dir}/bye");
     let started = Instant::now();
     let stopper = {
         let dir = dir.clone();

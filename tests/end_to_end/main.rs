@@ -324,6 +324,7 @@ fn tests() -> Vec<Test> {
         follow::very_many_at_a_time
         follow::a_daemon
         follow::a_running_process_for_a_while
+        follow::a_while_is_kept_by_a_recorder_that_is_behind
         follow::a_running_process_to_its_end
         follow::a_command_for_a_while
         contents::hashes_are_those_of_the_bytes

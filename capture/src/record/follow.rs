@@ -20,13 +20,13 @@ use crate::{
     command::Command,
     pipeline::{Message, Pipeline},
     session::Session,
-    settle::drain,
+    settle::drain_for,
     signals,
 };
 
 /// How often the rings are looked at: at the fastest writer measured they fill in some hundred ms.
 pub(super) const TICK: Duration = Duration::from_millis(4);
-/// The same while a budget leaves something in them.
+/// The same while something is left in them, by a budget or a writer that is behind.
 const SHORT_TICK: Duration = Duration::from_micros(200);
 /// The writer hears of a quiet program this often, so that its segments close in time.
 const QUIET_MESSAGE: Duration = Duration::from_millis(500);
@@ -102,7 +102,10 @@ pub(super) fn follow(
         // Nothing while the budget is used up.
         let (complete_to_ns, more) = match &mut budget {
             Some(budget) => budget.drain(session, pipeline).map_or((None, false), |(ns, more)| (Some(ns), more)),
-            None => (Some(drain(session, pipeline)), false),
+            None => {
+                let (complete_to_ns, more) = drain_for(session, pipeline, TICK);
+                (Some(complete_to_ns), more)
+            }
         };
         if let Some(complete_to_ns) = complete_to_ns
             && told.elapsed() >= QUIET_MESSAGE
