@@ -144,9 +144,22 @@ pub(crate) fn makes_descriptor(call: &Call, op: &Op) -> bool {
     }
 }
 
-/// The kernel's table, by number.
-pub fn descriptors() -> impl Iterator<Item = (usize, call_desc)> {
-    numbered().map(|(nr, c)| (nr, c.desc))
+/// The kernel's tables, by number: of this architecture's calls, and of those by its 32-bit entry.
+pub(crate) fn tell(calls: &mut [call_desc], calls32: &mut [call_desc]) {
+    for (nr, call) in numbered() {
+        calls[nr] = summed_up(call.desc);
+    }
+    for call in compat() {
+        calls32[call.nr] = summed_up(call.desc);
+    }
+}
+
+/// With what the probes would have to ask several parts for.
+fn summed_up(d: call_desc) -> call_desc {
+    let is_special = u32::from(d.kind) > call_kind::CALL_FCNTL.0 && u32::from(d.kind) != call_kind::CALL_URING.0;
+    let memory = is_special || [d.name, d.r#in, d.out].iter().any(|arg| *arg != 0);
+    let tail = memory || [d.path, d.path2, d.fd2, d.user_kind].iter().any(|part| *part != 0);
+    call_desc { memory: memory.into(), tail: tail.into(), ..d }
 }
 
 /// Columns that a call fills, with the ones that only some of its results have; for documentation. Found by

@@ -170,12 +170,7 @@ impl<'obj> Session<'obj> {
         let mut open = IoreelSkelBuilder::default().open(storage).map_err(CaptureError::bpf("opening them"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             if plan.ops {
-                for (nr, desc) in calls::descriptors() {
-                    rodata.calls[nr] = desc;
-                }
-                for c in calls::compat() {
-                    rodata.calls32[c.nr] = c.desc;
-                }
+                calls::tell(&mut rodata.calls, &mut rodata.calls32);
                 plan.filter.tell(rodata);
                 for (nr, call) in calls::numbered() {
                     rodata.calls[nr].data = u8::from(writes(call.name));

@@ -225,7 +225,7 @@ static __always_inline bool has_memory(const struct rec_op *op, const struct cal
 {
 	if (d->kind == CALL_FCNTL)
 		return is_lock(op->args[1]);
-	return d->name || d->in || d->out || (d->kind > CALL_FCNTL && d->kind != CALL_URING);
+	return d->memory;
 }
 
 /* Whether the call's argument is where data comes from: sources are told first. */

@@ -231,7 +231,7 @@ static __always_inline bool has_content(struct inode *inode)
 static __noinline void exit_content(struct task_state *st, long ret)
 {
 	struct content_walk *w;
-	struct call_desc desc;
+	const struct call_desc *desc;
 	struct cpu_ledger *l;
 	__u32 zero = 0;
 
@@ -240,7 +240,7 @@ static __noinline void exit_content(struct task_state *st, long ret)
 	st->ended_ns = 0;
 	desc = desc_of(st->in_call - 1, st->op.flags & OPF_COMPAT);
 	l = cpu_ledger();
-	if (!desc.data || !l || ret <= 0 || !(st->op.flags & OPF_FILE))
+	if (!desc->data || !l || ret <= 0 || !(st->op.flags & OPF_FILE))
 		return;
 	if (!has_content(peek(kernel_cast(struct file, (void *)st->op.ofd), f_inode)))
 		return;
@@ -260,8 +260,8 @@ static __noinline void exit_content(struct task_state *st, long ret)
 	/* Before the operation's own record in order of time. */
 	w->end_ns = st->ended_ns - 1;
 	w->task_id = st->task_id;
-	w->is32 = desc.user_kind == USER_IOVEC32;
-	if (desc.user_kind) {
+	w->is32 = desc->user_kind == USER_IOVEC32;
+	if (desc->user_kind) {
 		w->vec = st->op.args[1];
 		w->vecs = st->op.args[2] > MAX_IOVECS ? MAX_IOVECS : st->op.args[2];
 	} else {

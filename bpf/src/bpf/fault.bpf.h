@@ -215,7 +215,7 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 			if (id.ino == st->tail.file2.ino && id.dev == st->tail.file2.dev)
 				return 0;
 			/* A ring's call carries out requests on any file. */
-			if (desc_of(nr, false).kind == CALL_URING)
+			if (desc_of(nr, false)->kind == CALL_URING)
 				return 0;
 		}
 	}

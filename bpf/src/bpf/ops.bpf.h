@@ -41,24 +41,15 @@ static long vma_try(__u32 i, void *context)
 	return v->found != -EBUSY;
 }
 
-/* Argument number `which` (1-6). A switch, since the verifier wants constant offsets into the registers. */
+/* Argument number `which` (1-6); 0: none. The barrier keeps the mask, which the verifier needs to see. */
 static __always_inline __u64 arg_of(const struct rec_op *op, __u8 which)
 {
-	switch (which) {
-	case 1:
-		return op->args[0];
-	case 2:
-		return op->args[1];
-	case 3:
-		return op->args[2];
-	case 4:
-		return op->args[3];
-	case 5:
-		return op->args[4];
-	case 6:
-		return op->args[5];
-	}
-	return 0;
+	__u32 i = which - 1u;
+
+	if (!which)
+		return 0;
+	barrier_var(i);
+	return op->args[i & 7];
 }
 
 /* Fills in the operation's file; NULL where there is none. */
@@ -106,18 +97,21 @@ static __always_inline void set_file2(struct task_state *st, struct file *file, 
 		note_file(st, file, inode, &st->tail.file2, now_ns, false);
 }
 
-/* The barrier keeps the compiler from dropping the mask, which the verifier needs to see. */
-static __always_inline struct call_desc desc_of(__u64 nr, bool compat)
+/*
+ * Where it stands: a copy would be made byte by byte. The barrier keeps the compiler from dropping the mask, which the
+ * verifier needs to see.
+ */
+static __always_inline const struct call_desc *desc_of(__u64 nr, bool compat)
 {
 	barrier_var(nr);
 	if (compat)
-		return *(const struct call_desc *)&calls32[nr & (WIRE_CALLS - 1)];
-	return *(const struct call_desc *)&calls[nr & (WIRE_CALLS - 1)];
+		return (const struct call_desc *)&calls32[nr & (WIRE_CALLS - 1)];
+	return (const struct call_desc *)&calls[nr & (WIRE_CALLS - 1)];
 }
 
 static __always_inline bool is_long(const struct rec_op *op, const struct call_desc *d)
 {
-	return d->path || d->path2 || d->fd2 || d->user_kind || has_memory(op, d);
+	return d->tail || has_memory(op, d);
 }
 
 #include "contents.bpf.h"
@@ -126,19 +120,21 @@ static __always_inline bool is_long(const struct rec_op *op, const struct call_d
 
 /*
  * What the kinds of their own need on entry; whether the call is to be recorded. Global functions are verified
- * once, not along each way that leads to them.
+ * once, not along each way that leads to them; they may not be given what cannot be written to.
  */
-__noinline int enter_special(struct task_state *st, const struct call_desc *d)
+__noinline int enter_special(struct task_state *st)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct call_memory m = {};
 	struct inode *inode = NULL;
+	const struct call_desc *d;
 	struct long_op *lo;
 	struct file_id id;
 	struct file *file;
 
-	if (!st || !d)
+	if (!st)
 		return 0;
+	d = desc_of(st->op.nr, st->op.flags & OPF_COMPAT);
 	if (d->kind == CALL_MSG) {
 		/* What is sent is known now, what is received is not. */
 		if (!d->out)
@@ -173,12 +169,16 @@ __noinline int enter_special(struct task_state *st, const struct call_desc *d)
 }
 
 /* The same on exit, of a call that is recorded. */
-__noinline int exit_special(struct task_state *st, const struct call_desc *d)
+__noinline int exit_special(struct task_state *st)
 {
 	struct call_memory m = {};
+	const struct call_desc *d;
 	struct long_op *lo;
 
-	if (!st || !d || d->kind == CALL_MSG)
+	if (!st)
+		return 0;
+	d = desc_of(st->op.nr, st->op.flags & OPF_COMPAT);
+	if (d->kind == CALL_MSG)
 		return 0;
 	lo = bpf_task_storage_get(&long_ops, bpf_get_current_task_btf(), 0, 0);
 	if (!lo)
@@ -245,7 +245,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	struct task_state *st = recorded_here(regs);
 	struct task_struct *task;
 	__u64 since_ns = 0, start_ns = 0;
-	struct call_desc desc;
+	const struct call_desc *desc;
 	struct file *file;
 	bool compat;
 
@@ -262,12 +262,12 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	task = bpf_get_current_task_btf();
 	compat = by_32_bit_entry(task);
 	desc = desc_of(id, compat);
-	if (!desc.kind)
+	if (!desc->kind)
 		return;
 	if (!compat) {
 		take_args(st->op.args, regs);
 	} else {
-		if (desc.kind == CALL_UNMAPPED) {
+		if (desc->kind == CALL_UNMAPPED) {
 			struct cpu_ledger *l = cpu_ledger();
 
 			if (l)
@@ -276,16 +276,16 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		}
 		take_args32(st->op.args, regs);
 	}
-	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
+	if (desc->kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
 		return;
-	if (desc.kind >= CALL_FCNTL && !wanted(task, st, desc.kind))
+	if (desc->kind >= CALL_FCNTL && !wanted(task, st, desc->kind))
 		return;
 
 	st->op.flags = compat ? OPF_COMPAT : 0;
 	st->op.nr = id;
 	st->op.ofd = 0;
 	st->op.pos_before = st->op.pos_after = 0;
-	if (desc.kind == CALL_VMA) {
+	if (desc->kind == CALL_VMA) {
 		struct vma_file v = {.address = st->op.args[0]};
 
 		bpf_loop(VMA_TRIES, vma_try, &v, 0);
@@ -297,57 +297,58 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		else
 			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, WHEN_TOLD);
 	}
-	if (unwanted_call(task, st, &desc))
+	if (unwanted_call(task, st, desc))
 		return;
-	if (desc.kind == CALL_URING) {
-		bool own = arg_of(&st->op, desc.user) >> desc.user2 & 1;
+	if (desc->kind == CALL_URING) {
+		bool own = arg_of(&st->op, desc->user) >> desc->user2 & 1;
 
-		file = ring_file(task, (int)arg_of(&st->op, desc.fd), own);
+		file = ring_file(task, (int)arg_of(&st->op, desc->fd), own);
 		if (file) {
 			set_file(st, file, OPF_FILE, WHEN_TOLD);
 			st->op.pos_before = (__s64)peek(file, private_data);
 		}
-	} else if (desc.fd) {
-		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd));
+	} else if (desc->fd) {
+		file = file_of_fd(task, (int)arg_of(&st->op, desc->fd));
 		if (file)
 			set_file(st, file, OPF_FILE, WHEN_TOLD);
 	}
-	if (unwanted_file(st, &desc))
+	if (unwanted_file(st, desc))
 		return;
-	if (is_long(&st->op, &desc)) {
+	if (is_long(&st->op, desc)) {
 		__builtin_memset(&st->tail, 0, sizeof(st->tail));
-		if (desc.fd2) {
-			file = file_of_fd(task, (int)arg_of(&st->op, desc.fd2));
+		if (desc->fd2) {
+			file = file_of_fd(task, (int)arg_of(&st->op, desc->fd2));
 			if (file)
 				set_file2(st, file, OPF_FILE2, WHEN_TOLD);
 		}
 		/* A directory goes where no operand does: the result of an open takes the first place. */
-		if (desc.dirfd && (int)arg_of(&st->op, desc.dirfd) != AT_FDCWD) {
-			file = file_of_fd(task, (int)arg_of(&st->op, desc.dirfd));
-			if (file && (desc.kind == CALL_OPEN || desc.kind == CALL_HANDLE_OPEN))
+		if (desc->dirfd && (int)arg_of(&st->op, desc->dirfd) != AT_FDCWD) {
+			file = file_of_fd(task, (int)arg_of(&st->op, desc->dirfd));
+			if (file && (desc->kind == CALL_OPEN || desc->kind == CALL_HANDLE_OPEN))
 				set_file2(st, file, OPF_DIR2, WHEN_TOLD);
 			else if (file)
 				set_file(st, file, OPF_DIR, WHEN_TOLD);
 		}
-		if (desc.dirfd2 && (int)arg_of(&st->op, desc.dirfd2) != AT_FDCWD) {
-			file = file_of_fd(task, (int)arg_of(&st->op, desc.dirfd2));
+		if (desc->dirfd2 && (int)arg_of(&st->op, desc->dirfd2) != AT_FDCWD) {
+			file = file_of_fd(task, (int)arg_of(&st->op, desc->dirfd2));
 			if (file)
 				set_file2(st, file, OPF_DIR2, WHEN_TOLD);
 		}
-		if (desc.user_kind && desc.user_kind < USER_STAT)
-			read_user_on_entry(st, desc.user_kind, arg_of(&st->op, desc.user), arg_of(&st->op, desc.user2));
-		if (has_memory(&st->op, &desc)) {
+		if (desc->user_kind && desc->user_kind < USER_STAT)
+			read_user_on_entry(st, desc->user_kind, arg_of(&st->op, desc->user),
+					   arg_of(&st->op, desc->user2));
+		if (has_memory(&st->op, desc)) {
 			st->long_paths = 0;
-			read_long_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
-			if (!enter_special(st, &desc))
+			read_long_paths(st, arg_of(&st->op, desc->path), arg_of(&st->op, desc->path2));
+			if (!enter_special(st))
 				return;
 			/* Not from there: see passed.bpf.h on the stack. */
-			if (desc.kind == CALL_AIO_SUBMIT) {
+			if (desc->kind == CALL_AIO_SUBMIT) {
 				start_ns = bpf_ktime_get_ns();
 				aio_submitted(st, start_ns);
 			}
-		} else if (desc.path || desc.path2) {
-			read_paths(st, arg_of(&st->op, desc.path), arg_of(&st->op, desc.path2));
+		} else if (desc->path || desc->path2) {
+			read_paths(st, arg_of(&st->op, desc->path), arg_of(&st->op, desc->path2));
 		}
 	}
 	/* Last of all: what was done here is no part of the call. */
@@ -430,7 +431,7 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 	if (!lo)
 		return;
 	if (has_memory(&st->op, d))
-		exit_special(st, d);
+		exit_special(st);
 	begin_op(r, &st->op, cpu, REC_OP_LONG, long_bytes(&st->tail), now_ns);
 	lo->op = st->op;
 	lo->tail = st->tail;
@@ -445,19 +446,19 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 static __noinline bool take_up_midway(struct task_struct *task, struct task_state *st, struct pt_regs *regs)
 {
 	__u64 nr = (long)regs->CALL_NUMBER;
-	struct call_desc desc;
+	const struct call_desc *desc;
 	struct file *file;
 
 	st->in_call = 0;
 	if (nr >= WIRE_CALLS || by_32_bit_entry(task))
 		return false;
 	desc = desc_of(nr, false);
-	if (!desc.kind || desc.kind == CALL_VMA || desc.kind > CALL_IOCTL)
+	if (!desc->kind || desc->kind == CALL_VMA || desc->kind > CALL_IOCTL)
 		return false;
 	take_args(st->op.args, regs);
-	if (desc.kind >= CALL_FCNTL && !wanted(task, st, desc.kind))
+	if (desc->kind >= CALL_FCNTL && !wanted(task, st, desc->kind))
 		return false;
-	if (desc.kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
+	if (desc->kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
 		return false;
 	st->long_paths = 0;
 	st->op.flags = OPF_MIDWAY;
@@ -465,20 +466,20 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 	st->op.ofd = 0;
 	st->op.pos_before = st->op.pos_after = 0;
 	__builtin_memset(&st->tail, 0, sizeof(st->tail));
-	if (desc.fd) {
-		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd));
+	if (desc->fd) {
+		file = file_of_fd(task, (int)arg_of(&st->op, desc->fd));
 		if (file)
 			set_file(st, file, OPF_FILE, st->start_ns);
 	}
-	if (desc.fd2) {
-		file = file_of_fd(task, (int)arg_of(&st->op, desc.fd2));
+	if (desc->fd2) {
+		file = file_of_fd(task, (int)arg_of(&st->op, desc->fd2));
 		if (file)
 			set_file2(st, file, OPF_FILE2, st->start_ns);
 	}
 	/* What it pointed to is read now. */
-	if (has_memory(&st->op, &desc))
+	if (has_memory(&st->op, desc))
 		st->op.flags |= OPF_PATH_FAULT;
-	if (desc.user_kind && desc.user_kind < USER_STAT && desc.user_kind != USER_OFFSETS)
+	if (desc->user_kind && desc->user_kind < USER_STAT && desc->user_kind != USER_OFFSETS)
 		st->op.flags |= OPF_USER_FAULT;
 	st->in_call = nr + 1;
 	return true;
@@ -489,7 +490,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 {
 	struct task_state *st = recorded_here(regs);
 	__u32 cpu = bpf_get_smp_processor_id();
-	struct call_desc desc;
+	const struct call_desc *desc;
 	struct op_ring *r;
 	struct file *file;
 	__u64 now_ns;
@@ -510,18 +511,18 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	now_ns = content_limit && st->ended_ns ? st->ended_ns : bpf_ktime_get_ns();
 	st->op.task_id = st->task_id;
 	st->op.dur_ns = now_ns - st->start_ns;
-	if (too_quick(st, &desc))
+	if (too_quick(st, desc))
 		return;
 	st->op.ret = ret;
-	if (desc.kind == CALL_MSG && desc.out) {
+	if (desc->kind == CALL_MSG && desc->out) {
 		/* Without descriptors it is no file operation. */
-		st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc.user2, ret);
+		st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc->user2, ret);
 		if (!st->tail.extra[0])
 			return;
 	}
-	if (desc.kind == CALL_MMAP && (st->op.args[2] & PROT_EXEC) && (st->op.flags & OPF_FILE))
+	if (desc->kind == CALL_MMAP && (st->op.args[2] & PROT_EXEC) && (st->op.flags & OPF_FILE))
 		note_code_id(&st->op.file);
-	if (desc.kind == CALL_URING_SETUP) {
+	if (desc->kind == CALL_URING_SETUP) {
 		__u32 setup = 0;
 
 		bpf_probe_read_user(&setup, sizeof(setup), (void *)st->op.args[1] + URING_PARAMS_FLAGS);
@@ -532,7 +533,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 			set_file(st, file, OPF_FILE, now_ns);
 			st->op.pos_before = (__s64)peek(file, private_data);
 		}
-	} else if (desc.kind == CALL_OPEN || desc.kind == CALL_FD || desc.kind == CALL_HANDLE_OPEN) {
+	} else if (desc->kind == CALL_OPEN || desc->kind == CALL_FD || desc->kind == CALL_HANDLE_OPEN) {
 		if (ret >= 0) {
 			file = file_of_fd(bpf_get_current_task_btf(), (int)ret);
 			if (file) {
@@ -542,7 +543,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 				set_file(st, file, OPF_FILE, now_ns);
 			}
 		}
-	} else if ((st->op.flags & OPF_FILE) && desc.kind != CALL_URING) {
+	} else if ((st->op.flags & OPF_FILE) && desc->kind != CALL_URING) {
 		file = kernel_cast(struct file, (void *)st->op.ofd);
 		st->op.pos_after = peek(file, f_pos);
 		/*
@@ -550,7 +551,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 		 * where the file does. Which calls these are, user space knows; the sixth argument is pwritev2's.
 		 */
 		if (ret > 0 && st->op.pos_after == st->op.pos_before &&
-		    ((st->op.flags & OPF_APPEND) || (desc.user_kind == USER_IOVEC && (st->op.args[5] & RWF_APPEND)))) {
+		    ((st->op.flags & OPF_APPEND) || (desc->user_kind == USER_IOVEC && (st->op.args[5] & RWF_APPEND)))) {
 			struct inode *inode = peek(file, f_inode);
 
 			if (inode && (peek(inode, i_mode) & S_IFMT) == S_IFREG) {
@@ -559,7 +560,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 			}
 		}
 	}
-	if (!is_long(&st->op, &desc)) {
+	if (!is_long(&st->op, desc)) {
 		emit_short(r, st, cpu, now_ns);
 		hold_if_nearly_full(r, st->task_id, cpu);
 		exited(st);
@@ -568,17 +569,17 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	if (st->op.flags & OPF_FILE2)
 		st->tail.pos2_after = peek(kernel_cast(struct file, (void *)st->tail.ofd2), f_pos);
 	/* What was not resident on entry has been faulted in by the call itself; offsets it has changed since. */
-	if ((st->op.flags & OPF_USER_FAULT) && desc.user_kind && desc.user_kind < USER_STAT &&
-	    desc.user_kind != USER_OFFSETS) {
+	if ((st->op.flags & OPF_USER_FAULT) && desc->user_kind && desc->user_kind < USER_STAT &&
+	    desc->user_kind != USER_OFFSETS) {
 		st->op.flags &= ~OPF_USER_FAULT;
-		read_user_on_entry(st, desc.user_kind, arg_of(&st->op, desc.user), arg_of(&st->op, desc.user2));
+		read_user_on_entry(st, desc->user_kind, arg_of(&st->op, desc->user), arg_of(&st->op, desc->user2));
 	}
-	if (desc.user_kind >= USER_STAT && ret == 0)
-		read_stat_on_exit(st, desc.user_kind, arg_of(&st->op, desc.user));
-	emit_long(r, st, &desc, cpu, now_ns);
-	if (desc.kind == CALL_MSG && desc.out)
-		tell_descriptors(st, desc.user2, ret, now_ns);
-	else if (desc.kind == CALL_AIO_GET)
+	if (desc->user_kind >= USER_STAT && ret == 0)
+		read_stat_on_exit(st, desc->user_kind, arg_of(&st->op, desc->user));
+	emit_long(r, st, desc, cpu, now_ns);
+	if (desc->kind == CALL_MSG && desc->out)
+		tell_descriptors(st, desc->user2, ret, now_ns);
+	else if (desc->kind == CALL_AIO_GET)
 		aio_ended(st, ret, now_ns);
 	hold_if_nearly_full(r, st->task_id, cpu);
 	exited(st);

@@ -236,7 +236,7 @@ SEC("iter/task")
 int in_flight(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct call_desc desc;
+	const struct call_desc *desc;
 	struct task_state *st;
 	struct long_op *lo;
 	__u32 len = 0;
@@ -254,8 +254,8 @@ int in_flight(struct bpf_iter__task *ctx)
 	st->op.task_id = st->task_id;
 	st->op.hdr.end_ns = st->start_ns;
 	st->op.dur_ns = 0;
-	st->op.hdr.type = is_long(&st->op, &desc) ? REC_OP_LONG : REC_OP;
-	if (is_long(&st->op, &desc))
+	st->op.hdr.type = is_long(&st->op, desc) ? REC_OP_LONG : REC_OP;
+	if (is_long(&st->op, desc))
 		len = sizeof(st->tail) + strings_bytes(&st->tail);
 	st->op.hdr.len_bytes = sizeof(st->op) + len;
 	bpf_seq_write(ctx->meta->seq, &st->op, sizeof(st->op));

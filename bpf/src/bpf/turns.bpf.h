@@ -34,7 +34,7 @@ static __always_inline void take_turn(struct task_state *st, struct pt_regs *reg
 		if (l && turn == TURN_BEGUN && st->in_call)
 			l->unseen_end++;
 		if (l && turn == TURN_ENDED && nr < WIRE_CALLS &&
-		    desc_of(nr, by_32_bit_entry(bpf_get_current_task_btf())).kind)
+		    desc_of(nr, by_32_bit_entry(bpf_get_current_task_btf()))->kind)
 			l->unseen_begin++;
 		if (turn == TURN_ENDED)
 			st->in_call = 0;

@@ -193,7 +193,7 @@ static __noinline bool vfs_origin(struct task_struct *task, struct rec_vfs *r)
 	/* A call that was left out takes along what is below it; one that nobody records does not. */
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	nr = (long)BPF_CORE_READ(regs, CALL_NUMBER);
-	return nr >= WIRE_CALLS || desc_of(nr, by_32_bit_entry(task)).kind == CALL_NONE;
+	return nr >= WIRE_CALLS || desc_of(nr, by_32_bit_entry(task))->kind == CALL_NONE;
 }
 
 /* Global: verified once. Such functions take no kernel pointers, so the file comes by where the arguments lie. */

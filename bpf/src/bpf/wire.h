@@ -631,6 +631,9 @@ struct call_desc {
 	__u8 unwanted; /* left out by --op */
 	__u8 data; /* writes the bytes of argument 2: its memory, or with USER_IOVEC a vector */
 	__u8 context; /* keeps descriptors or directories in order: user space decides */
+	/* Found out from the others, so that the probes need not ask each: fcntl's locks have both, too. */
+	__u8 memory; /* it needs a look by what is in calls.bpf.h */
+	__u8 tail; /* its record has a tail */
 };
 
 /* Functions of a stack that are kept, innermost first. */

@@ -23,6 +23,8 @@ pub(super) const PLAIN: call_desc = call_desc {
     unwanted: 0,
     data: 0,
     context: 0,
+    memory: 0,
+    tail: 0,
 };
 /// One whose result is a new description.
 pub(super) const OPEN: call_desc = kind(PLAIN, call_kind::CALL_OPEN);
