@@ -42,12 +42,15 @@ fn no_thread(source: io::Error) -> ReplayError {
 /// By thread and index: a piece that was asked for, `None` when it cannot be read.
 type Ready = HashMap<(u32, usize), Option<Arc<Chunk>>>;
 
+/// A thread, and some of its pieces.
+type Wanted = (u32, Range<usize>);
+
 /// Reads pieces before they are needed.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     ready: Arc<(Mutex<Ready>, Condvar)>,
     /// Set when any piece is in a file.
-    ask: Option<Mutex<mpsc::Sender<(u32, Range<usize>)>>>,
+    ask: Option<Mutex<mpsc::Sender<Wanted>>>,
     /// By thread: the first of its pieces that was not asked for.
     asked: Box<[AtomicUsize]>,
     /// When no more pieces than this are under way, a thread asks for as many more.
@@ -64,7 +67,7 @@ impl Pieces {
         if plan.store.is_small() {
             return Ok(Self { ready, ask: None, asked, ahead });
         }
-        let (ask, pieces) = mpsc::channel::<(u32, Range<usize>)>();
+        let (ask, pieces) = mpsc::channel::<Wanted>();
         let (plan, told) = (plan.clone(), ready.clone());
         // Ends when the last who may ask is gone.
         thread::Builder::new()
@@ -154,13 +157,10 @@ impl Scribe {
                 for (task, some) in told {
                     let is_full = some.len() + CHUNK_STEPS > batch;
                     outcomes.put(task, some)?;
-                    // Whoever has filled one may fill another.
-                    while is_full {
+                    if is_full {
+                        // Whoever has filled one may fill another.
                         let room = next.take().unwrap_or_else(|| touched_room(batch));
-                        if let Err(Full(room) | Disconnected(room)) = make.try_send(room) {
-                            next = Some(room);
-                            break;
-                        }
+                        next = make.try_send(room).err().map(|(Full(room) | Disconnected(room))| room);
                     }
                 }
                 Ok(outcomes)
