@@ -1,6 +1,6 @@
-//! What replaying costs per operation, on tmpfs: a storm of create, close, stat and unlink, a file read from begin to end in
+//! What replaying costs per operation, on tmpfs or in the folder that is given: a storm of create, close, stat and unlink, a file read from begin to end in
 //! large pieces, and one read here and there in small ones, issued by a plain loop and by a replay at full pace, by turns. Prints
-//! one line for each and number of threads.
+//! one line for each and number of threads. `cargo bench -p ioreel-replay --bench storm -- [/FOLDER] [WORD OF A JOB]`
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a benchmark stops at the first surprise")]
 
 use std::{
@@ -185,19 +185,23 @@ fn storm(names: &[CString], files: i64) {
 
 fn main() {
     // Cargo adds a flag of its own.
-    let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    for (what, job) in JOBS.into_iter().filter(|(what, _)| only.is_empty() || only.iter().any(|o| what.contains(o))) {
-        for threads in [1, 2, 8] {
-            compare(what, job, threads);
+    let given: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let (folders, words): (Vec<_>, Vec<_>) = given.iter().partition(|a| a.starts_with('/'));
+    let folder = folders.first().map_or("/dev/shm", |f| f.as_str());
+    for (what, job) in JOBS {
+        if words.is_empty() || words.iter().any(|w| what.contains(w.as_str())) {
+            for threads in [1, 2, 8] {
+                compare(what, job, threads, Path::new(folder));
+            }
         }
     }
 }
 
-fn compare(what: &str, job: Job, threads: i64) {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+fn compare(what: &str, job: Job, threads: i64, folder: &Path) {
+    let (dir, place) = (tempfile::tempdir_in("/dev/shm").unwrap(), tempfile::tempdir_in(folder).unwrap());
     let path: PathBuf = dir.path().join("a.reel");
     reel(&path, job, threads);
-    let target = dir.path().join("target");
+    let target = place.path().join("target");
     std::fs::create_dir_all(&target).unwrap();
     let (mut best, mut best_native, mut plan) = (f64::MAX, f64::MAX, f64::MAX);
     for _ in 0..RUNS {
