@@ -42,8 +42,8 @@ pub(crate) fn as_it_was() {
     succeed(&mut record(&reel, &["--cache"], &["sh", "-c", &both]));
     let (resident, read, warnings) = replay(&reel, &work, &["--cache", "recorded"]);
     assert!(warnings.is_empty(), "{warnings:?}");
-    // The kernel may have let go of a page.
-    assert!((FILE_BYTES - (64 << 10)..=FILE_BYTES).contains(&resident), "{resident}");
+    // The kernel may have let go of some: where DAMON reclaims what was not used for a while, 33 pages were seen to be gone.
+    assert!((FILE_BYTES - FILE_BYTES / 8..=FILE_BYTES).contains(&resident), "{resident}");
     // One file, and a little of what the file system needs.
     assert!((FILE_BYTES..FILE_BYTES + FILE_BYTES / 4).contains(&read), "{read} bytes read");
     let (resident, read, _) = replay(&reel, &work, &["--cache", "cold"]);
