@@ -5,7 +5,7 @@ use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
     io,
-    ops::RangeBounds,
+    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -172,20 +172,21 @@ impl Outcomes {
         })
     }
 
-    /// Changes those of a thread that are in pieces which begin at one of these steps, in order.
+    /// Changes a thread's outcomes of these steps, in order.
     pub fn change(
         &mut self,
         task: u32,
-        steps: impl RangeBounds<u32>,
+        steps: RangeInclusive<u32>,
         mut change: impl FnMut(&mut Outcome),
     ) -> io::Result<()> {
-        for index in 0..self.by_task.get(task as usize).map_or(0, Vec::len) {
-            if !steps.contains(&self.by_task[task as usize][index].0) {
-                continue;
-            }
+        let Some(pieces) = self.by_task.get(task as usize) else { return Ok(()) };
+        // The piece that the first of them is in may begin before it.
+        let begin = pieces.partition_point(|(first, _)| first <= steps.start()).saturating_sub(1);
+        let end = pieces.partition_point(|(first, _)| first <= steps.end());
+        for index in begin..end {
             let Some(piece) = self.piece(task, index) else { continue };
             let mut piece = piece.to_vec();
-            piece.iter_mut().for_each(&mut change);
+            piece.iter_mut().filter(|o| steps.contains(&o.step)).for_each(&mut change);
             let (first, kept) = &mut self.by_task[task as usize][index];
             self.at_hand.borrow_mut().remove(&(task, *first));
             self.store.replace(kept, piece)?;
@@ -227,9 +228,11 @@ mod tests {
             assert_eq!((until(2, FINISH), until(2, 0)), (Some(outcome(2, 999)), None));
             let issued: Vec<i64> = all.by_issue().map(|o| o.start_ns).collect();
             assert!(issued.len() as i64 == all.len() && issued.is_sorted());
-            all.change(1, .., |o| o.due_ns = o.start_ns).unwrap();
-            assert_eq!(all.of(1, 456).unwrap().due_ns, 4561);
-            assert_eq!(all.of(0, 456).unwrap().due_ns, i64::MIN);
+            // From within one piece into the midst of the next but one.
+            all.change(1, 450..=608, |o| o.due_ns = o.start_ns).unwrap();
+            let dues = |task| [449, 450, 499, 501, 608, 610].map(|step| all.of(task, step).unwrap().due_ns);
+            assert_eq!(dues(1), [i64::MIN, 4501, 4991, 5011, 6081, i64::MIN]);
+            assert_eq!(dues(0), [i64::MIN; 6]);
         }
     }
 }

@@ -26,8 +26,9 @@ use crate::{
     store::Kept,
 };
 
-/// Pieces of programs that threads ask for before they need them, all threads together; one at least.
-const PIECES_AHEAD: usize = 32;
+/// Pieces of programs that are read before they are needed, over all threads; one for each at least, and at most [`MOST_AHEAD`].
+const PIECES_AHEAD: usize = 64;
+const MOST_AHEAD: usize = 16;
 /// Pieces of outcomes under way to the file.
 const QUEUE: usize = 16;
 /// Outcomes that have happened and are not told yet, of all threads together: some 15 MB, and a piece for each of very many threads.
@@ -53,7 +54,7 @@ pub(crate) struct Pieces {
     ask: Option<Mutex<mpsc::Sender<Wanted>>>,
     /// By thread: the first of its pieces that was not asked for.
     asked: Box<[AtomicUsize]>,
-    /// When no more pieces than this are under way, a thread asks for as many more.
+    /// So many pieces of a thread are read before they are needed; when half of them are left, it asks for more.
     ahead: usize,
 }
 
@@ -62,7 +63,7 @@ impl Pieces {
     pub(crate) fn start(plan: &Arc<Plan>) -> Result<Self, ReplayError> {
         let ready = Arc::new((Mutex::new(Ready::new()), Condvar::new()));
         let threads = plan.tasks.len();
-        let ahead = (PIECES_AHEAD / threads.max(1)).clamp(1, 8);
+        let ahead = (PIECES_AHEAD / threads.max(1)).clamp(1, MOST_AHEAD);
         let asked = (0..threads).map(|_| AtomicUsize::new(0)).collect();
         if plan.store.is_small() {
             return Ok(Self { ready, ask: None, asked, ahead });
@@ -90,8 +91,8 @@ impl Pieces {
         let Some(ask) = &self.ask else { return };
         let asked = &self.asked[task as usize];
         let from = asked.load(Relaxed).max(index);
-        let to = (index + 2 * self.ahead).min(plan.tasks[task as usize].program.chunks.len());
-        if from < to && from <= index + self.ahead {
+        let to = (index + 1 + self.ahead).min(plan.tasks[task as usize].program.chunks.len());
+        if from < to && from <= index + self.ahead.div_ceil(2) {
             asked.store(to, Relaxed);
             if (from..to).any(|i| is_in_file(plan, task, i)) {
                 // A reader that is gone is told by its silence below.

@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use crate::{
     blame::{Blame, blame},
-    chunk::CHUNK_STEPS,
     edge::EdgeKind,
     engine::Outcome,
     merge::by_recorded_start,
@@ -164,10 +163,9 @@ pub fn tell_dues(plan: &Plan, outcomes: &mut Outcomes) -> io::Result<()> {
     let mut flush = |dues: &mut Vec<(Stamp, i64)>| {
         let (Some((first, _)), Some((last, _))) = (dues.first(), dues.last()) else { return };
         let steps = first.step..=last.step;
-        let mut next = dues.iter();
         let changed = outcomes.borrow_mut().change(first.task, steps, |o| {
-            if let Some((_, due)) = next.find(|(s, _)| s.step == o.step) {
-                o.due_ns = *due;
+            if let Ok(at) = dues.binary_search_by_key(&o.step, |(s, _)| s.step) {
+                o.due_ns = dues[at].1;
             }
         });
         told = std::mem::replace(&mut told, Ok(())).and(changed);
@@ -177,9 +175,7 @@ pub fn tell_dues(plan: &Plan, outcomes: &mut Outcomes) -> io::Result<()> {
         plan,
         |s| outcomes.borrow().until(s),
         |me, free, _| {
-            // Pieces of outcomes are those of programs: a flush never cuts one in two.
-            let fresh = (me.step as usize).is_multiple_of(CHUNK_STEPS) && dues.len() > DUES;
-            if fresh || dues.last().is_some_and(|(s, _)| s.task != me.task) {
+            if dues.len() >= DUES || dues.last().is_some_and(|(s, _)| s.task != me.task) {
                 flush(&mut dues);
             }
             dues.push((me, free.max(0)));
