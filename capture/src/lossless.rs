@@ -103,9 +103,14 @@ pub(crate) fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &
     let stopped = stops.list();
     let since = stopped.iter().map(|(_, s)| s.since_ns as i64).min().unwrap_or(i64::MAX);
     // What waits in a stopped thread is as old as its stop.
-    let (complete_to_ns, _) = pass_on(session, pipeline, since, Duration::MAX);
+    let pass_on = || pass_on(session, pipeline, since, Duration::MAX);
+    let (mut complete_to_ns, mut more) = pass_on();
     if stopped.is_empty() {
         return complete_to_ns;
+    }
+    // Whoever is resumed needs room, and whoever could keep the rings full is stopped before they are.
+    while more {
+        (complete_to_ns, more) = pass_on();
     }
     match session.held() {
         Ok(bytes) => pipeline.send(Message::Records { bytes, complete_to_ns }),

@@ -81,7 +81,8 @@ impl<'a> Copies<'a> {
         // What had ended when it was asked for lies in the rings, or waits for word that all before it is there.
         let complete_to_ns = drain(session, pipeline);
         pipeline.send(Message::Records { bytes: Vec::new(), complete_to_ns });
-        let at_ns = host::monotonic_ns();
+        // What came while it was taken may still be in a ring, and is no loss.
+        let at_ns = complete_to_ns;
         let mut manifest = self.manifest.clone();
         manifest.ended = End::Trigger.word().into();
         manifest.marks = self.marks.map(|m| m.marks(manifest.clock.monotonic_ns)).unwrap_or_default();
