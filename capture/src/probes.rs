@@ -230,6 +230,7 @@ const SPARED: &[(&[&str], &str, &str)] = &[
         "raw_syscalls",
         "calls made while another task has lost the CPU inside a probe, counted,",
     ),
+    (BLOCK_AGAIN, "block", "what the first of two probes on queueing, moving, issue and end was skipped for, counted,"),
     (&["wait_switch", "wait_waking", "symbols"], "sched_switch", "waits"),
     (&["mappings"], "iter/task_vma", "files that adopted processes have mapped"),
     LOOP,
@@ -246,8 +247,17 @@ const BLOCK: &[&str] = &[
     "bio_backmerge",
     "bio_frontmerge",
     "rq_requeue",
+    "bio_queue_again",
+    "bio_remap_again",
+    "bio_complete_again",
+    "rq_issue_again",
+    "rq_complete_again",
 ];
 const BLOCK_NEEDED: usize = 4;
+
+/// The second of two programs each, where a task can lose the CPU in one (`bpf/src/bpf/block.bpf.h`).
+pub(crate) const BLOCK_AGAIN: &[&str] =
+    &["bio_queue_again", "bio_remap_again", "bio_complete_again", "rq_issue_again", "rq_complete_again"];
 
 /// What goes without a program that the kernel refuses; `None` where nothing does. `ops`: operations are recorded too,
 /// so that the block layer can be spared.

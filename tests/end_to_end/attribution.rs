@@ -11,6 +11,9 @@ use std::{
     },
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
 };
 
 use ioreel_traces::{
@@ -452,4 +455,46 @@ pub(crate) fn counts_are_the_kernels(fs: Fs) {
         let bare = of.iter().find(|b| b.complete_ns.is_some() && b.bios < Some(1));
         assert!(bare.is_none(), "a request without bios: {bare:?}");
     }
+}
+
+/// Bios that were on their way when the recording began: who queued them is not known, whose they are is told all the same.
+pub(crate) fn what_was_on_its_way() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let device = mount.device().unwrap();
+    let path = mount.path().join("stream");
+    let file = File::create(&path).unwrap();
+    // More requests than the device takes at once: the scheduler holds the others.
+    let queue = Path::new("/sys/block").join(device.file_name().unwrap()).join("queue");
+    fs::write(queue.join("scheduler"), "mq-deadline").unwrap();
+    let apart = (0..2048).map(|i| i * 2 * BLOCK as u64);
+    let (stop, began) = (AtomicBool::new(false), Instant::now());
+    // Where a recording begins right after a sync, nothing is on its way.
+    let found = thread::scope(|s| {
+        s.spawn(|| {
+            // Not for ever, should what follows fail.
+            while !stop.load(Relaxed) && began.elapsed() < Duration::from_secs(60) {
+                apart.clone().for_each(|at| file.write_all_at(&[7; BLOCK], at).unwrap());
+                file.sync_data().unwrap();
+            }
+        });
+        let found = (0..10).find_map(|i| {
+            let reel = out.path().join(format!("{i}.reel"));
+            succeed(&mut record(&reel, &["--device", text(device)], &["sleep", "0.2"]));
+            let reel = assert_valid(&reel);
+            let bios: Vec<Bio> = reel.read().unwrap();
+            let before: Vec<Bio> = bios.into_iter().filter(|b| b.comm.is_empty() && b.task_id.is_none()).collect();
+            (!before.is_empty()).then_some((reel, before))
+        });
+        stop.store(true, Relaxed);
+        found
+    });
+    let (reel, before) = found.expect("ten recordings began with nothing on its way");
+    let files: Vec<FileRow> = reel.read().unwrap();
+    let ino = fs::metadata(&path).unwrap().ino() as i64;
+    for b in &before {
+        assert_eq!(Some(b.queue_ns), b.complete_ns, "{b:?}");
+        let file = files.iter().find(|f| Some(f.file) == b.file);
+        assert!(b.class != "data" || file.is_some_and(|f| f.ino == ino), "{b:?} {file:?}");
+    }
+    assert!(before.iter().any(|b| b.class == "data"), "{before:#?}");
 }

@@ -297,6 +297,7 @@ fn tests() -> Vec<Test> {
         truth::btrfs_nodes_are_of_the_trees_that_dump_tree_says
         attribution::xfs_log_is_where_xfs_db_says
         attribution::btrfs_trees_are_told_by_owner
+        attribution::what_was_on_its_way
         crowd::every_call_is_there
         derived::roots_and_places
         derived::mounts

@@ -130,7 +130,9 @@ pub(crate) fn an_encrypted_device() {
     let sectors: HashSet<i64> = above.iter().flat_map(|b| b.sector..b.sector + b.len_bytes / 512).collect();
     let led = |b: &Bio| b.orig_dev == Some(dev) && b.orig_sector.is_some_and(|s| sectors.contains(&s));
     let astray: Vec<&&Bio> = below.iter().filter(|b| !led(b)).collect();
-    assert!(astray.is_empty(), "{} of {} below lead to nothing above: {astray:#?}", astray.len(), below.len());
+    let skipped: i64 = r.reel.manifest.probes.iter().map(|p| p.missed).sum();
+    let told = format!("{} of {} below lead to nothing above: {astray:#?}", astray.len(), below.len());
+    assert!(astray.len() as i64 <= skipped, "{told}");
 }
 
 /// Arrays move the bio itself, or make copies of it.

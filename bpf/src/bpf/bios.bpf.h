@@ -15,9 +15,10 @@
 struct bio_slot {
 	__u64 key; /* 0: free */
 	struct rec_bio rec; /* built in place between queueing and end */
+	__u64 settled; /* the first of two programs has told the queueing, and the second has not been there */
 };
 
-/* 16 Ki bios of 184 bytes, 3 MiB; those that find no place go to the hash below. */
+/* 16 Ki bios of 192 bytes, 3 MiB; those that find no place go to the hash below. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << BIO_SLOTS_BITS);
@@ -49,7 +50,7 @@ struct rq_slot {
 	__u32 requeues;
 	__u32 given_back; /* 1: requeued, and not issued again yet */
 	__u32 hide; /* enum hide, of the first bio */
-	__u32 pad;
+	__u32 settled; /* as for bios: the issue, or a part's end */
 };
 
 /* 16 Ki requests of 64 bytes, 1 MiB; devices hold some hundred each. Without a place: lost, counted. */
@@ -125,6 +126,7 @@ static __always_inline struct bio_slot *take_bio_slot(const void *bio)
 			return s;
 		if (!s->key && !__sync_val_compare_and_swap(&s->key, 0, key)) {
 			s->rec.queue_ns = 0;
+			s->settled = 0;
 			return s;
 		}
 	}
@@ -178,6 +180,7 @@ static __always_inline struct rq_slot *take_rq(const void *rq)
 		if (s && !s->key && !__sync_val_compare_and_swap(&s->key, 0, key)) {
 			s->given_back = 0;
 			s->issue_ns = 0;
+			s->settled = 0;
 			return s;
 		}
 	}

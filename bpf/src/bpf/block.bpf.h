@@ -51,6 +51,22 @@ static __always_inline struct remapped *remapped_to(__u64 sector)
 	return bpf_map_lookup_elem(&remapped, &slot);
 }
 
+/* Which device the bio was for before, and where there; its device and sector are known. */
+static __always_inline void set_origin(struct rec_bio *b, const void *bio, struct block_device *bdev)
+{
+	struct remapped *from = remapped_to(b->sector);
+
+	/* What was remapped last here may never have come, and another bio have its address now. */
+	if (from && from->key == (__u64)bio && from->to_dev == b->dev && from->to_sector == b->sector) {
+		b->orig_dev = from->dev;
+		b->orig_sector = from->sector;
+		from->key = 0;
+	} else if (bdev->bd_start_sect) {
+		b->orig_dev = bdev->bd_dev;
+		b->orig_sector = b->sector - bdev->bd_start_sect;
+	}
+}
+
 /* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
 static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 {
@@ -91,12 +107,16 @@ static __noinline void end_unseen(struct rec_bio *b)
 	send_bio(b, bpf_ktime_get_ns());
 }
 
-SEC("tp_btf/block_bio_queue")
-int ATOMIC_PROG(bio_queue, struct bio *bio)
+/*
+ * Where programs can lose the CPU (atomic.bpf.h) there are two of those that tell of queueing, moving, issue and end:
+ * what the kernel skips one for, because another task has lost the CPU just before or after its work, the other
+ * records. They are called one after the other, in the order below; `again` is the second.
+ */
+
+static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, bool again)
 {
 	struct block_device *bdev = bio->bi_bdev;
 	struct task_struct *task;
-	struct remapped *from;
 	struct task_state *st;
 	struct uring_slot *request = NULL;
 	const void *worker_for;
@@ -108,6 +128,13 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 
 	if (!block_active)
 		return 0;
+	if (again) {
+		s = find_bio_slot(bio);
+		if (s && s->settled) {
+			s->settled = 0;
+			return 0;
+		}
+	}
 	dev = disk_dev(bdev->bd_disk);
 	task = bpf_get_current_task_btf();
 	/* By the stack for most: spares two lookups in task storage, where an ending thread keeps its id. */
@@ -136,6 +163,7 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	b = &s->rec;
 	if (b->queue_ns)
 		end_unseen(b);
+	s->settled = preemptible && !again;
 	b->rq_id = 0;
 	b->queue_ns = bpf_ktime_get_ns();
 	b->sector = bio->bi_iter.bi_sector;
@@ -161,16 +189,7 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	}
 	if (!task_id)
 		__builtin_memcpy(b->comm, task->comm, sizeof(b->comm));
-	from = remapped_to(b->sector);
-	/* What was remapped last here may never have come, and another bio have its address now. */
-	if (from && from->key == (__u64)bio && from->to_dev == dev && from->to_sector == b->sector) {
-		b->orig_dev = from->dev;
-		b->orig_sector = from->sector;
-		from->key = 0;
-	} else if (bdev->bd_start_sect) {
-		b->orig_dev = bdev->bd_dev;
-		b->orig_sector = b->sector - bdev->bd_start_sect;
-	}
+	set_origin(b, bio, bdev);
 	attribute(bio, b, st);
 	if (st && !st->in_call)
 		set_fault_cause(b, task);
@@ -186,12 +205,23 @@ int ATOMIC_PROG(bio_queue, struct bio *bio)
 	return 0;
 }
 
+SEC("tp_btf/block_bio_queue")
+int ATOMIC_PROG(bio_queue, struct bio *bio)
+{
+	return bio_queued(ctx, bio, false);
+}
+
+SEC("tp_btf/block_bio_queue")
+int ATOMIC_PROG(bio_queue_again, struct bio *bio)
+{
+	return bio_queued(ctx, bio, true);
+}
+
 /*
  * A partition's or a mapped device's bio goes on to another device. A bio that is queued already (striped
- * arrays) moves; one that is not (a partition's, a mapper's clone) is about to be.
+ * arrays) moves; one that is not (a partition's, a mapper's clone) is about to be. Told twice it is the same.
  */
-SEC("tp_btf/block_bio_remap")
-int ATOMIC_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
+static __always_inline int bio_remapped(struct bio *bio, __u32 dev, __u64 sector)
 {
 	struct bio_slot *s;
 	struct remapped *to, *before;
@@ -223,6 +253,18 @@ int ATOMIC_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
 	to->to_dev = disk_dev(bio->bi_bdev->bd_disk);
 	to->to_sector = bio->bi_iter.bi_sector;
 	return 0;
+}
+
+SEC("tp_btf/block_bio_remap")
+int ATOMIC_PROG(bio_remap, struct bio *bio, __u32 dev, __u64 sector)
+{
+	return bio_remapped(bio, dev, sector);
+}
+
+SEC("tp_btf/block_bio_remap")
+int ATOMIC_PROG(bio_remap_again, struct bio *bio, __u32 dev, __u64 sector)
+{
+	return bio_remapped(bio, dev, sector);
 }
 
 /* What is left of a bio once `len` bytes of it go on alone. */
@@ -295,9 +337,11 @@ int ATOMIC_PROG(bio_frontmerge, struct bio *bio)
 	return 0;
 }
 
-/* Ends of bios that no request carried: devices without requests, bios refused before they got one. */
-SEC("tp_btf/block_bio_complete")
-int ATOMIC_PROG(bio_complete, struct request_queue *q, struct bio *bio)
+/*
+ * Ends of bios that no request carried: devices without requests, bios refused before they got one. Once told a bio is
+ * not found again.
+ */
+static __always_inline int bio_completed(struct bio *bio)
 {
 	struct bio_slot *s = find_bio_slot(bio);
 
@@ -311,6 +355,18 @@ int ATOMIC_PROG(bio_complete, struct request_queue *q, struct bio *bio)
 		end_unseen(&s->rec);
 	free_bio_slot(bio, s);
 	return 0;
+}
+
+SEC("tp_btf/block_bio_complete")
+int ATOMIC_PROG(bio_complete, struct request_queue *q, struct bio *bio)
+{
+	return bio_completed(bio);
+}
+
+SEC("tp_btf/block_bio_complete")
+int ATOMIC_PROG(bio_complete_again, struct request_queue *q, struct bio *bio)
+{
+	return bio_completed(bio);
 }
 
 static __always_inline void hide_rq(__u32 why)
@@ -342,8 +398,7 @@ static __noinline void rq_end_unseen(const struct rq_slot *r)
 	emit_fixed(&rec, REC_RQ, CLASS_BLOCK, bpf_ktime_get_ns());
 }
 
-SEC("tp_btf/block_rq_issue")
-int ATOMIC_PROG(rq_issue, struct request *rq)
+static __always_inline int rq_issued(struct request *rq, bool again)
 {
 	const struct rec_bio *first;
 	struct rq_slot *r;
@@ -357,6 +412,11 @@ int ATOMIC_PROG(rq_issue, struct request *rq)
 	r = take_rq(rq);
 	if (!r)
 		return 0;
+	if (again && r->settled) {
+		r->settled = 0;
+		return 0;
+	}
+	r->settled = preemptible && !again;
 	if (r->issue_ns && !r->given_back)
 		rq_end_unseen(r);
 	if (!r->given_back)
@@ -374,6 +434,18 @@ int ATOMIC_PROG(rq_issue, struct request *rq)
 	if (vfs_kernel && r->hide == HIDE_OWN)
 		note_own_read(rq, r->issue_ns);
 	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int ATOMIC_PROG(rq_issue, struct request *rq)
+{
+	return rq_issued(rq, false);
+}
+
+SEC("tp_btf/block_rq_issue")
+int ATOMIC_PROG(rq_issue_again, struct request *rq)
+{
+	return rq_issued(rq, true);
 }
 
 SEC("tp_btf/block_rq_requeue")
@@ -435,6 +507,13 @@ struct {
 	__type(value, struct rec_bio);
 } unknown_bio SEC(".maps");
 
+/* Whose it is can still be told, until its owner hears of the end; who queued it, and when, cannot. */
+static __noinline void attribute_at_end(struct bio *bio, struct rec_bio *b)
+{
+	set_origin(b, bio, bio->bi_bdev);
+	attribute(bio, b, NULL);
+}
+
 static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct bio_slot *s, __u32 size)
 {
 	if (s) {
@@ -446,7 +525,7 @@ static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct b
 		send_bio(&s->rec, w->now_ns);
 		free_bio_slot(bio, s);
 	} else if (w->rq_id && !w->keep) {
-		/* Queued before the recording began, or not remembered. */
+		/* Queued before the recording began, not remembered, or where the kernel skipped bio_queue. */
 		__u32 zero = 0;
 		struct rec_bio *unknown = bpf_map_lookup_elem(&unknown_bio, &zero);
 
@@ -460,6 +539,8 @@ static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct b
 		unknown->opf = w->opf;
 		unknown->file_offset_bytes = -1;
 		unknown->error = w->error;
+		if (CAN_CAST)
+			attribute_at_end(kernel_cast(struct bio, bio), unknown);
 		send_bio(unknown, w->now_ns);
 	}
 }
@@ -496,8 +577,7 @@ static __always_inline void appended(struct rq_slot *r, struct bio_slot *s, __u6
 	s->rec.sector = sector;
 }
 
-SEC("tp_btf/block_rq_complete")
-int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
+static __always_inline int rq_completed(struct request *rq, int error, unsigned int bytes, bool again)
 {
 	struct bio *first = rq->bio;
 	struct bio_slot *s = NULL;
@@ -509,6 +589,11 @@ int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 	if (!block_active)
 		return 0;
 	r = find_rq(rq);
+	if (again && (!r || r->settled)) {
+		if (r)
+			r->settled = 0;
+		return 0;
+	}
 	if (!r && !first)
 		return 0;
 	many = first && first->bi_next;
@@ -552,6 +637,7 @@ int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 			rec.len_bytes = bytes;
 			r->sector += bytes >> 9;
 			r->len_bytes -= bytes;
+			r->settled = preemptible && !again;
 		} else {
 			r->key = 0;
 		}
@@ -571,6 +657,18 @@ int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 			end_bio(&walk, first, s, size);
 	}
 	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
+{
+	return rq_completed(rq, error, bytes, false);
+}
+
+SEC("tp_btf/block_rq_complete")
+int ATOMIC_PROG(rq_complete_again, struct request *rq, int error, unsigned int bytes)
+{
+	return rq_completed(rq, error, bytes, true);
 }
 
 #endif

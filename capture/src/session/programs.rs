@@ -35,14 +35,20 @@ impl Session<'_> {
             missed: info.recursion_misses as i64,
         });
         // Of two programs for the same events either may be skipped. The events that both were skipped for are no more
-        // than the fewer of their skips, and no more than the threads' halves of calls that neither has seen.
+        // than the fewer of their skips; of calls, no more than the threads' halves of calls that neither has seen.
         let ledgers = if self.preemptible { self.ledgers().unwrap_or_default() } else { Vec::new() };
         let unseen = |of: fn(&cpu_ledger) -> u64| ledgers.iter().map(|l| of(l) as i64).sum::<i64>();
         for (name, unseen) in [("op_enter", unseen(|l| l.unseen_begin)), ("op_exit", unseen(|l| l.unseen_end))] {
-            let again = probes.iter().position(|p| p.name == format!("{name}_again")).map(|i| probes.remove(i));
             let Some(first) = probes.iter_mut().find(|p| p.name == format!("{name}_first")) else { continue };
             name.clone_into(&mut first.name);
-            first.missed = first.missed.min(again.map_or(i64::MAX, |p| p.missed)).min(unseen);
+            first.missed = first.missed.min(unseen);
+        }
+        while let Some(i) = probes.iter().position(|p| p.name.ends_with("_again")) {
+            let again = probes.remove(i);
+            let name = again.name.trim_end_matches("_again");
+            if let Some(first) = probes.iter_mut().find(|p| p.name == name) {
+                first.missed = first.missed.min(again.missed);
+            }
         }
         probes
     }
