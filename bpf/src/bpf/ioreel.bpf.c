@@ -11,6 +11,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "wire.h"
+#include "told.h"
 #include "core_fixes.bpf.h"
 #include "atomic.bpf.h"
 #include "maps.bpf.h"
