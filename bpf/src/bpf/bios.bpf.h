@@ -61,9 +61,10 @@ struct {
 	__type(value, struct rq_slot);
 } rq_slots SEC(".maps");
 
-static __always_inline void count_map_full(void)
+/* Not by the second of two programs: the first has counted it. */
+static __always_inline void count_map_full(bool again)
 {
-	struct cpu_ledger *l = cpu_ledger();
+	struct cpu_ledger *l = again ? NULL : cpu_ledger();
 
 	if (l)
 		l->map_full++;
@@ -108,7 +109,7 @@ struct bio_slot no_bio = {};
  * A slot for this bio. With a queue time in its record, that is of an earlier bio at this address whose end was not
  * seen: some kernels end requests in a place where no tracepoint is called.
  */
-static __always_inline struct bio_slot *take_bio_slot(const void *bio)
+static __always_inline struct bio_slot *take_bio_slot(const void *bio, bool again)
 {
 	__u32 first = slot_of(bio, BIO_SLOTS_BITS);
 	__u64 key = (__u64)bio;
@@ -134,7 +135,7 @@ static __always_inline struct bio_slot *take_bio_slot(const void *bio)
 		__sync_fetch_and_add(&bios_more_used, 1);
 	s = bpf_map_lookup_elem(&bios_more, &key);
 	if (!s)
-		count_map_full();
+		count_map_full(again);
 	return s;
 }
 
@@ -165,7 +166,7 @@ static __always_inline struct rq_slot *find_rq(const void *rq)
 }
 
 /* A slot for this request. With an issue time, and not given back: as for bios. */
-static __always_inline struct rq_slot *take_rq(const void *rq)
+static __always_inline struct rq_slot *take_rq(const void *rq, bool again)
 {
 	__u32 first = slot_of(rq, RQ_SLOTS_BITS);
 	__u64 key = (__u64)rq;
@@ -184,7 +185,7 @@ static __always_inline struct rq_slot *take_rq(const void *rq)
 			return s;
 		}
 	}
-	count_map_full();
+	count_map_full(again);
 	return NULL;
 }
 

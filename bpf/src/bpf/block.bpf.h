@@ -157,7 +157,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 			bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);
 		}
 	}
-	s = take_bio_slot(bio);
+	s = take_bio_slot(bio, again);
 	if (!s)
 		return 0;
 	b = &s->rec;
@@ -293,7 +293,7 @@ int ATOMIC_PROG(bio_split, struct bio *front, unsigned int sector)
 	from = find_bio(parent);
 	if (!from)
 		return 0;
-	s = take_bio_slot(front);
+	s = take_bio_slot(front, false);
 	if (!s)
 		return 0;
 	b = &s->rec;
@@ -409,7 +409,7 @@ static __always_inline int rq_issued(struct request *rq, bool again)
 	dev = disk_dev(rq->q->disk);
 	if (!is_recorded_device(dev))
 		return 0;
-	r = take_rq(rq);
+	r = take_rq(rq, again);
 	if (!r)
 		return 0;
 	if (again && r->settled) {
