@@ -248,7 +248,11 @@ fn tests() -> Vec<Test> {
     }
     for fs in Fs::here(&[Fs::Ext4, Fs::Xfs, Fs::Btrfs]) {
         let name = format!("layout::pieces_and_holes::{}", fs.name());
-        all.push(Test { name, records: true, body: Box::new(move || layout::pieces_and_holes(fs)) });
+        all.push(Test { name, records: true, body: Box::new(move || layout::pieces_and_holes(fs, fs)) });
+    }
+    for (fs, to) in [(Fs::Ext4, Fs::Xfs), (Fs::Xfs, Fs::Btrfs), (Fs::Btrfs, Fs::Ext4)] {
+        let name = format!("layout::pieces_and_holes::{}_on_{}", fs.name(), to.name());
+        all.push(Test { name, records: true, body: Box::new(move || layout::pieces_and_holes(fs, to)) });
     }
     for fs in Fs::RECORDED {
         let name = format!("life::few_capabilities_on::{}", fs.name());
