@@ -8,10 +8,7 @@ use std::{
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
-        mpsc::{
-            self, Receiver, SyncSender,
-            TrySendError::{Disconnected, Full},
-        },
+        mpsc::{self, SyncSender},
     },
     thread::{self, JoinHandle},
 };
@@ -133,6 +130,9 @@ fn touched_room(batch: usize) -> Vec<Outcome> {
 /// A thread, and some of its outcomes.
 type Told = (u32, Vec<Outcome>);
 
+/// Empty pieces of outcomes.
+type Rooms = Arc<Mutex<Vec<Vec<Outcome>>>>;
+
 /// Keeps outcomes.
 #[derive(Debug)]
 pub(crate) struct Scribe {
@@ -140,7 +140,7 @@ pub(crate) struct Scribe {
     /// How many of a thread's outcomes are told at a time.
     batch: usize,
     /// Memory that is there already, so that no operation waits for it to be.
-    rooms: Mutex<Receiver<Vec<Outcome>>>,
+    rooms: Rooms,
     kept: Mutex<Option<JoinHandle<io::Result<Outcomes>>>>,
 }
 
@@ -149,30 +149,31 @@ impl Scribe {
     pub(crate) fn start(threads: usize, memory_bytes: usize) -> Result<Self, ReplayError> {
         let batch = (ALL_BATCHES / threads.max(1)).clamp(CHUNK_STEPS, BATCH_CALLS);
         let (tell, told) = mpsc::sync_channel::<Told>(QUEUE);
-        let (make, rooms) = mpsc::sync_channel(ROOMS);
+        let rooms = Rooms::default();
+        let made = rooms.clone();
         let kept = thread::Builder::new()
             .name("scribe".into())
             .spawn(move || {
                 let mut outcomes = Outcomes::within(threads, memory_bytes);
-                let mut next = None;
                 for (task, some) in told {
                     let is_full = some.len() + CHUNK_STEPS > batch;
                     outcomes.put(task, some)?;
-                    if is_full {
-                        // Whoever has filled one may fill another.
-                        let room = next.take().unwrap_or_else(|| touched_room(batch));
-                        next = make.try_send(room).err().map(|(Full(room) | Disconnected(room))| room);
+                    let left = || made.lock().unwrap_or_else(PoisonError::into_inner);
+                    // Whoever has filled one may fill another.
+                    if is_full && left().len() < ROOMS {
+                        let room = touched_room(batch);
+                        left().push(room);
                     }
                 }
                 Ok(outcomes)
             })
             .map_err(no_thread)?;
-        Ok(Self { tell: Mutex::new(Some(tell)), batch, rooms: Mutex::new(rooms), kept: Mutex::new(Some(kept)) })
+        Ok(Self { tell: Mutex::new(Some(tell)), batch, rooms, kept: Mutex::new(Some(kept)) })
     }
 
     /// Room for outcomes of a thread that makes so many more calls.
     pub(crate) fn room(&self, calls: usize) -> Vec<Outcome> {
-        let made = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok();
+        let made = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner).pop();
         (calls >= self.batch).then(made).flatten().unwrap_or_else(|| Vec::with_capacity(calls.min(self.batch)))
     }
 
