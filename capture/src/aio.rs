@@ -82,7 +82,7 @@ impl Assembler {
         if has(op_flags::OPF_FILE) {
             let file = self.file_of(rec.file);
             op.file = Some(file.id);
-            op.ofd = Some(self.ofd_of(rec.ofd, rec.file));
+            op.ofd = Some(self.ofd_of(rec.ofd, rec.file, op.start_ns));
             // An append acts at an end that is not known here.
             let appends = has(op_flags::OPF_APPEND) && matches!(name, "pwrite64" | "pwritev");
             op.offset_bytes = (data && file.seekable && !appends).then_some(rec.offset_bytes);

@@ -20,7 +20,7 @@ use ioreel_traces::{
     text::Interner,
 };
 
-use ofds::Description;
+use ofds::Ofds;
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -167,8 +167,7 @@ pub(crate) struct Assembler {
     next_file: i64,
     /// As they were at the start.
     mounts: Vec<Mount>,
-    ofds: FxHashMap<u64, Description>,
-    next_ofd: i64,
+    ofds: Ofds,
     tasks: FxHashMap<u32, Life>,
     /// Every task that has or had a row, a bit each.
     met: Vec<u64>,
@@ -231,8 +230,7 @@ impl Assembler {
             files: known::KnownFiles::default(),
             next_file: 0,
             mounts,
-            ofds: FxHashMap::default(),
-            next_ofd: 0,
+            ofds: Ofds::default(),
             tasks: FxHashMap::default(),
             met: Vec::new(),
             mappings: Mappings::default(),

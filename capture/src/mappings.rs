@@ -2,7 +2,7 @@
 //! own map could not be looked at because another thread was changing it. Blind to anonymous memory mapped
 //! over a file, and to mremap.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ioreel_bpf::types::file_id;
 
@@ -17,60 +17,86 @@ struct Mapped {
     file: file_id,
     /// When the call that mapped it returned.
     since_ns: u64,
-    /// What lay at its start until then.
-    instead_of: Option<file_id>,
 }
+
+/// What has been unmapped, or mapped over.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    start: i64,
+    mapped: Mapped,
+    /// When the call that did it returned.
+    until_ns: u64,
+}
+
+/// Mapped files of a process.
+#[derive(Debug, Default)]
+struct Process {
+    /// By start.
+    mapped: BTreeMap<i64, Mapped>,
+    /// The last that are gone, the latest last.
+    gone: VecDeque<Gone>,
+}
+
+/// As many as other threads can unmap while one has lost its CPU inside a call.
+const MOST_GONE: usize = 256;
 
 /// Mapped files by process.
 ///
-/// An address that one thread's call gives up may be another's before the first has returned. So a call only meets
-/// what had been mapped when it was entered.
+/// An address that one thread's call gives up may be another's, and a third's, before the first has returned. So a call only
+/// meets what had been mapped when it was entered.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings {
-    /// By start, for each process id.
-    processes: HashMap<i32, BTreeMap<i64, Mapped>>,
+    /// By process id.
+    processes: HashMap<i32, Process>,
 }
 
 impl Mappings {
     /// `file` was mapped by a call that returned at `since_ns`.
     pub(crate) fn map(&mut self, pid: i32, start: i64, len_bytes: i64, file: file_id, since_ns: u64) {
-        let instead_of = self.find(pid, start, u64::MAX);
-        self.unmap(pid, start, len_bytes, u64::MAX);
-        let mapped = Mapped { end: end_of(start, len_bytes), file, since_ns, instead_of };
-        self.processes.entry(pid).or_default().insert(start, mapped);
+        self.unmap(pid, start, len_bytes, (u64::MAX, since_ns));
+        let mapped = Mapped { end: end_of(start, len_bytes), file, since_ns };
+        self.processes.entry(pid).or_default().mapped.insert(start, mapped);
     }
 
-    /// Whatever lay there at `entered_ns` is gone.
-    pub(crate) fn unmap(&mut self, pid: i32, start: i64, len_bytes: i64, entered_ns: u64) {
-        let Some(mappings) = self.processes.get_mut(&pid) else { return };
+    /// Whatever lay there when the call was entered is gone when it has returned.
+    pub(crate) fn unmap(&mut self, pid: i32, start: i64, len_bytes: i64, (entered_ns, returned_ns): (u64, u64)) {
+        let Some(Process { mapped, gone }) = self.processes.get_mut(&pid) else { return };
         let end = end_of(start, len_bytes);
         let hit = |m: &Mapped| m.end > start && m.since_ns <= entered_ns;
-        let hit: Vec<_> = mappings.range(..end).filter(|(_, m)| hit(m)).map(|(s, m)| (*s, *m)).collect();
+        let hit: Vec<_> = mapped.range(..end).filter(|(_, m)| hit(m)).map(|(s, m)| (*s, *m)).collect();
         for (s, m) in hit {
-            mappings.remove(&s);
+            mapped.remove(&s);
             if s < start {
-                mappings.insert(s, Mapped { end: start, ..m });
+                mapped.insert(s, Mapped { end: start, ..m });
             }
             if m.end > end {
-                mappings.insert(end, m);
+                mapped.insert(end, m);
             }
+            if gone.len() == MOST_GONE {
+                gone.pop_front();
+            }
+            gone.push_back(Gone {
+                start: s.max(start),
+                mapped: Mapped { end: m.end.min(end), ..m },
+                until_ns: returned_ns,
+            });
         }
     }
 
     /// The file that lay at this address at `entered_ns`.
     pub(crate) fn find(&self, pid: i32, address: i64, entered_ns: u64) -> Option<file_id> {
-        let (_, m) = self.processes.get(&pid)?.range(..=address).next_back()?;
-        match address < m.end {
-            true if m.since_ns > entered_ns => m.instead_of,
-            true => Some(m.file),
-            false => None,
-        }
+        let Process { mapped, gone } = self.processes.get(&pid)?;
+        let there = |m: &Mapped| address < m.end && m.since_ns <= entered_ns;
+        let now = mapped.range(..=address).next_back().map(|(_, m)| m).filter(|m| there(m));
+        let then = || gone.iter().rev().find(|g| g.start <= address && there(&g.mapped) && entered_ns < g.until_ns);
+        now.or_else(|| then().map(|g| &g.mapped)).map(|m| m.file)
     }
 
     /// A child begins with what its parent has.
     pub(crate) fn fork(&mut self, parent: i32, child: i32) {
-        if let Some(mappings) = self.processes.get(&parent).filter(|_| parent != child).cloned() {
-            self.processes.insert(child, mappings);
+        if let Some(process) = self.processes.get(&parent).filter(|_| parent != child) {
+            let child_has = Process { mapped: process.mapped.clone(), gone: VecDeque::new() };
+            self.processes.insert(child, child_has);
         }
     }
 
@@ -98,7 +124,7 @@ mod tests {
     fn a_hole_leaves_both_ends() {
         let mut m = Mappings::default();
         m.map(7, 0x10000, 0x3001, file(5), 1);
-        m.unmap(7, 0x11000, 0x1000, 2);
+        m.unmap(7, 0x11000, 0x1000, (2, 2));
         let at = |m: &Mappings, pid, address| m.find(pid, address, 9).map(|f| f.ino);
         assert_eq!(at(&m, 7, 0x10fff), Some(5));
         assert_eq!(at(&m, 7, 0x11000), None);
@@ -119,8 +145,27 @@ mod tests {
         // Entered at 20; another thread's call gets the address and returns first, at 30.
         m.map(7, 0x10000, 0x1000, file(6), 30);
         assert_eq!(m.find(7, 0x10000, 20).unwrap().ino, 5);
-        m.unmap(7, 0x10000, 0x2000, 20);
+        m.unmap(7, 0x10000, 0x2000, (20, 35));
         assert_eq!(m.find(7, 0x10000, 40).unwrap().ino, 6);
         assert!(m.find(7, 0x11000, 40).is_none());
+    }
+
+    #[test]
+    fn it_may_be_given_twice() {
+        let mut m = Mappings::default();
+        m.map(7, 0x10000, 0x1000, file(5), 10);
+        // Entered at 20; two other threads get the address and give it up, one after the other.
+        for (number, since_ns) in [(6, 30), (7, 40)] {
+            m.map(7, 0x10000, 0x1000, file(number), since_ns);
+            m.unmap(7, 0x10000, 0x1000, (since_ns + 1, since_ns + 2));
+        }
+        let at = |m: &Mappings, ns| m.find(7, 0x10000, ns).map(|f| f.ino);
+        assert_eq!((at(&m, 20), at(&m, 31), at(&m, 40), at(&m, 50)), (Some(5), Some(6), Some(7), None));
+        m.unmap(7, 0x10000, 0x1000, (20, 60));
+        assert_eq!(at(&m, 70), None);
+        for i in 0..10_000 {
+            m.map(7, 0x10000, 0x1000, file(8), 100 + i);
+        }
+        assert_eq!(m.processes[&7].gone.len(), MOST_GONE);
     }
 }

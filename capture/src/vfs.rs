@@ -117,7 +117,7 @@ impl Assembler {
             op: self.below.names[word].clone(),
             source: if lower { self.below.lower.clone() } else { self.below.own.clone() },
             state: if queued { self.below.unknown.clone() } else { self.complete.clone() },
-            ofd: Some(self.ofd_of(rec.ofd, rec.file)),
+            ofd: Some(self.ofd_of(rec.ofd, rec.file, start_ns)),
             file: Some(file.id),
             offset_bytes: (!whole).then_some(if wrote_before_end { rec.pos_after - rec.ret } else { rec.pos_before }),
             // The range of an fsync is given by its last byte.

@@ -128,7 +128,7 @@ impl Assembler {
         };
         self.file(&described, path, fs_path)?;
         let file = self.file_of(rec.file);
-        let ofd = self.ofd_of(rec.ofd, rec.file);
+        let ofd = self.ofd_of(rec.ofd, rec.file, self.since(rec.hdr.end_ns));
         let row = Fd {
             task_id: i64::from(rec.task_id),
             fd: rec.fd,

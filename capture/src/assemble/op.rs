@@ -78,8 +78,8 @@ impl Assembler {
             op.path = path(self, call.desc.path, op_flags::OPF_PATH_FAULT, t.path);
             op.path2 = path(self, call.desc.path2, op_flags::OPF_PATH2_FAULT, t.path2);
         }
-        let moved = self.ofds.get(&rec.ofd).filter(|d| d.file == rec.file.into());
-        let moved2 = fixed.and_then(|f| self.ofds.get(&f.ofd2).filter(|d| d.file == f.file2.into()));
+        let moved = self.ofds.get(rec.ofd, rec.file, start_ns);
+        let moved2 = fixed.and_then(|f| self.ofds.get(f.ofd2, f.file2, start_ns));
         fn ranges(d: Option<&Description>) -> &[Range<i64>] {
             d.map_or(&[], |d| &d.moved)
         }
@@ -104,7 +104,8 @@ impl Assembler {
             }
             if has(op_flags::OPF_FILE) && rec.ofd != 0 && call.desc.kind != call_kind::CALL_VMA.0 as u8 {
                 let opened = opens(call) || kind == call_kind::CALL_URING_SETUP.0;
-                op.ofd = Some(if opened { self.new_ofd(rec.ofd, rec.file) } else { self.ofd_of(rec.ofd, rec.file) });
+                let ofd_of = if opened { Self::new_ofd } else { Self::ofd_of };
+                op.ofd = Some(ofd_of(self, rec.ofd, rec.file, start_ns));
             }
             file_systems[known] = file.sb_dev;
             known += 1;
@@ -116,7 +117,7 @@ impl Assembler {
                 op.offset2_bytes = None;
             }
             if has(op_flags::OPF_FILE2) {
-                op.ofd2 = Some(self.ofd_of(f.ofd2, f.file2));
+                op.ofd2 = Some(self.ofd_of(f.ofd2, f.file2, start_ns));
             }
             file_systems[known] = file.sb_dev;
             known += 1;
@@ -125,9 +126,9 @@ impl Assembler {
             if kind == call_kind::CALL_MMAP.0 && has(op_flags::OPF_FILE) {
                 self.mappings.map(pid, raw.ret, raw.args[1], rec.file, rec.hdr.end_ns);
             } else if kind == call_kind::CALL_VMA.0 && op.op == "munmap" {
-                self.mappings.unmap(pid, raw.args[0], raw.args[1], entered_ns);
+                self.mappings.unmap(pid, raw.args[0], raw.args[1], (entered_ns, rec.hdr.end_ns));
             } else if kind == call_kind::CALL_VMA.0 && op.op == "mremap" {
-                self.mappings.unmap(pid, raw.args[0], raw.args[1], entered_ns);
+                self.mappings.unmap(pid, raw.args[0], raw.args[1], (entered_ns, rec.hdr.end_ns));
                 self.mappings.map(pid, raw.ret, raw.args[2], mapped.unwrap_or(rec.file), rec.hdr.end_ns);
             }
         }
@@ -138,9 +139,7 @@ impl Assembler {
                 && (!open || op.aux == Some(1) || op.flags.is_some_and(|f| f as i32 & libc::O_TRUNC != 0));
             self.changed.note(&op, modifies, &file_systems[..known]);
         }
-        if op.ofd.is_some()
-            && let Some(d) = self.ofds.get_mut(&rec.ofd)
-        {
+        if let Some(d) = op.ofd.and_then(|id| self.ofds.get_mut(rec.ofd, id)) {
             d.note(&op, raw.pos);
         }
         if !self.start.is_settled() {
@@ -215,7 +214,7 @@ impl Assembler {
         op.flags = Some(if rec.cloexec != 0 { libc::O_CLOEXEC.into() } else { 0 });
         if u32::from(rec.flags) & op_flags::OPF_FILE.0 != 0 {
             op.file = Some(self.file_of(rec.file).id);
-            op.ofd = Some(self.ofd_of(rec.ofd, rec.file));
+            op.ofd = Some(self.ofd_of(rec.ofd, rec.file, op.start_ns));
         }
         self.push(op)
     }
