@@ -1,6 +1,6 @@
 //! Which file lies where in a process's memory, as told by the calls that mapped it. Asked when the kernel's
 //! own map could not be looked at because another thread was changing it. Blind to anonymous memory mapped
-//! over a file, and to mremap.
+//! over a file.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -246,8 +246,12 @@ impl Assembler {
             };
             op.file = Some(file.id);
             if e.has(uring_flags::URF_FILE) && rec.ofd != 0 {
-                let ofd_of = if opens { Self::new_ofd } else { Self::ofd_of };
-                op.ofd = Some(ofd_of(self, rec.ofd, rec.file, op.start_ns));
+                // A request holds its file until it ends, and may have got it long after it was submitted.
+                op.ofd = Some(if opens {
+                    self.new_ofd(rec.ofd, rec.file, op.start_ns)
+                } else {
+                    self.ofd_of(rec.ofd, rec.file, self.since(rec.hdr.end_ns))
+                });
             }
             file_systems[0] = file.sb_dev;
         }
@@ -255,7 +259,7 @@ impl Assembler {
             let file = self.file_of(id);
             op.file2 = Some(file.id);
             if known.parts & part::SPLICE != 0 && ofd != 0 {
-                op.ofd2 = Some(self.ofd_of(ofd, id, op.start_ns));
+                op.ofd2 = Some(self.ofd_of(ofd, id, self.since(rec.hdr.end_ns)));
             }
             file_systems[1] = file.sb_dev;
         }

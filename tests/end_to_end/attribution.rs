@@ -495,6 +495,8 @@ pub(crate) fn what_was_on_its_way() {
         assert_eq!(Some(b.queue_ns), b.complete_ns, "{b:?}");
         let file = files.iter().find(|f| Some(f.file) == b.file);
         assert!(b.class != "data" || file.is_some_and(|f| f.ino == ino), "{b:?} {file:?}");
+        let at = b.file_offset_bytes.unwrap_or(-1);
+        assert!(b.class != "data" || apart.clone().any(|page| page as i64 == at), "{b:?}");
     }
     assert!(before.iter().any(|b| b.class == "data"), "{before:#?}");
 }

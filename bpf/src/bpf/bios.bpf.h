@@ -38,6 +38,11 @@ struct {
 /* Bios ever put there: spares the lookup in a table that is nearly always empty. */
 __u64 bios_more_used = 0;
 
+enum settled {
+	SETTLED_ISSUE = 1,
+	SETTLED_PART = 2, /* the end of a part, after which the request goes on */
+};
+
 struct rq_slot {
 	__u64 key;
 	__u64 queue_ns; /* of the first bio, 0: not known */
@@ -50,7 +55,7 @@ struct rq_slot {
 	__u32 requeues;
 	__u32 given_back; /* 1: requeued, and not issued again yet */
 	__u32 hide; /* enum hide, of the first bio */
-	__u32 settled; /* as for bios: the issue, or a part's end */
+	__u32 settled; /* likewise, by which: enum settled */
 };
 
 /* 16 Ki requests of 64 bytes, 1 MiB; devices hold some hundred each. Without a place: lost, counted. */

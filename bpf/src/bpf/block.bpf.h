@@ -412,11 +412,11 @@ static __always_inline int rq_issued(struct request *rq, bool again)
 	r = take_rq(rq, again);
 	if (!r)
 		return 0;
-	if (again && r->settled) {
+	if (again && r->settled == SETTLED_ISSUE) {
 		r->settled = 0;
 		return 0;
 	}
-	r->settled = preemptible && !again;
+	r->settled = preemptible && !again ? SETTLED_ISSUE : 0;
 	if (r->issue_ns && !r->given_back)
 		rq_end_unseen(r);
 	if (!r->given_back)
@@ -456,6 +456,7 @@ int ATOMIC_PROG(rq_requeue, struct request *rq)
 	if (r) {
 		r->requeues++;
 		r->given_back = 1;
+		r->settled = 0;
 	}
 	return 0;
 }
@@ -512,6 +513,9 @@ static __noinline void attribute_at_end(struct bio *bio, struct rec_bio *b)
 {
 	set_origin(b, bio, bio->bi_bdev);
 	attribute(bio, b, NULL);
+	/* The request counts what was submitted since, so where in it this bio lies is not known any more. */
+	if (b->end_io == END_DIRECT || b->end_io == END_DIRECT_F2FS)
+		b->file_offset_bytes = -1;
 }
 
 static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct bio_slot *s, __u32 size)
@@ -589,11 +593,13 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 	if (!block_active)
 		return 0;
 	r = find_rq(rq);
-	if (again && (!r || r->settled)) {
-		if (r)
-			r->settled = 0;
+	if (again && r && r->settled == SETTLED_PART) {
+		r->settled = 0;
 		return 0;
 	}
+	/* All of it is told, or its bios wait for the flush. */
+	if (again && !r && (!first || (rq->rq_flags & RQF_FLUSH_SEQ) || !find_bio_slot(first)))
+		return 0;
 	if (!r && !first)
 		return 0;
 	many = first && first->bi_next;
@@ -637,7 +643,7 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 			rec.len_bytes = bytes;
 			r->sector += bytes >> 9;
 			r->len_bytes -= bytes;
-			r->settled = preemptible && !again;
+			r->settled = preemptible && !again ? SETTLED_PART : 0;
 		} else {
 			r->key = 0;
 		}

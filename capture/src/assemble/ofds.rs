@@ -15,7 +15,8 @@ pub(super) struct Description {
     pub(super) id: i64,
     /// See [`Moved`].
     pub(super) moved: Vec<Range<i64>>,
-    /// When the call that opened it was entered, ns of the reel; the least where it was open when it was first met.
+    /// When the call that opened it, or that it was first met by, was entered, ns of the reel; the least where nothing had its
+    /// address before.
     pub(super) opened_ns: i64,
     /// What had its address before, the latest last: a call may return when what it acted on is gone and another has the
     /// address. File, id, `opened_ns`.
@@ -60,20 +61,25 @@ impl Ofds {
         self.at.get_mut(&address).filter(|d| d.id == id)
     }
 
-    /// A new one; whose place it takes.
+    /// A new one; which is so long gone that it is forgotten.
     fn opened(&mut self, address: u64, file: FileKey, opened_ns: i64) -> (i64, Option<i64>) {
         self.last_id += 1;
-        let gone = self.at.remove(&address);
-        let gone_id = gone.as_ref().map(|d| d.id);
-        let before = gone.map_or_else(Vec::new, |mut d| {
+        let mut forgotten = None;
+        let before = self.at.remove(&address).map_or_else(Vec::new, |mut d| {
             if d.before.len() == REMEMBERED_OWNERS {
-                d.before.remove(0);
+                forgotten = Some(d.before.remove(0).1);
             }
             d.before.push((d.file, d.id, d.opened_ns));
             d.before
         });
         self.at.insert(address, Description { file, id: self.last_id, moved: Vec::new(), opened_ns, before });
-        (self.last_id, gone_id)
+        (self.last_id, forgotten)
+    }
+
+    /// One that nobody was seen to open.
+    fn met(&mut self, address: u64, file: FileKey, entered_ns: i64) -> (i64, Option<i64>) {
+        let is_known = self.at.contains_key(&address);
+        self.opened(address, file, if is_known { entered_ns } else { i64::MIN })
     }
 
     /// The id of what was at this address when a call on this file was entered.
@@ -88,9 +94,13 @@ impl Ofds {
 impl Assembler {
     /// A description that a call entered at `entered_ns`, ns of the reel, has opened.
     pub(crate) fn new_ofd(&mut self, address: u64, file: file_id, entered_ns: i64) -> i64 {
-        let (id, gone) = self.ofds.opened(address, file.into(), entered_ns);
-        if let (Some(sieve), Some(gone)) = (&mut self.sieve, gone) {
-            sieve.forget(gone);
+        let made = self.ofds.opened(address, file.into(), entered_ns);
+        self.made_ofd(made)
+    }
+
+    fn made_ofd(&mut self, (id, forgotten): (i64, Option<i64>)) -> i64 {
+        if let (Some(sieve), Some(forgotten)) = (&mut self.sieve, forgotten) {
+            sieve.forget(forgotten);
         }
         id
     }
@@ -98,8 +108,11 @@ impl Assembler {
     /// The description that was at this address when a call on this file was entered; a new one when the address now belongs to
     /// another file.
     pub(crate) fn ofd_of(&mut self, address: u64, file: file_id, entered_ns: i64) -> i64 {
-        let known = self.ofds.find(address, file.into(), entered_ns);
-        known.unwrap_or_else(|| self.new_ofd(address, file, i64::MIN))
+        if let Some(id) = self.ofds.find(address, file.into(), entered_ns) {
+            return id;
+        }
+        let met = self.ofds.met(address, file.into(), entered_ns);
+        self.made_ofd(met)
     }
 }
 
@@ -113,8 +126,7 @@ mod tests {
         let mut ofds = Ofds::default();
         let (first, _) = ofds.opened(0x1000, file(5), 10);
         // A read entered at 20 and the close; before both have returned, another thread's open, entered at 30, has the address.
-        let (second, gone) = ofds.opened(0x1000, file(5), 30);
-        assert_eq!(gone, Some(first));
+        let (second, _) = ofds.opened(0x1000, file(5), 30);
         assert_eq!(ofds.find(0x1000, file(5), 20), Some(first));
         assert_eq!(ofds.find(0x1000, file(5), 31), Some(second));
         assert!(ofds.get_mut(0x1000, first).is_none());
@@ -122,9 +134,19 @@ mod tests {
         assert_eq!((ofds.find(0x1000, file(5), 39), ofds.find(0x1000, file(6), 41)), (Some(second), Some(third)));
         assert_eq!(ofds.find(0x1000, file(5), 20), Some(first), "two owners ago");
         assert_eq!(ofds.find(0x1000, file(5), 41), None, "of another file");
-        for i in 0..1000 {
-            ofds.opened(0x1000, file(6), 50 + i);
-        }
+        let forgotten: Vec<i64> = (0..1000).filter_map(|i| ofds.opened(0x1000, file(6), 50 + i).1).collect();
+        assert_eq!((forgotten[0], forgotten.len()), (first, 1000 + 2 - REMEMBERED_OWNERS));
         assert_eq!(ofds.at[&0x1000].before.len(), REMEMBERED_OWNERS);
+    }
+
+    #[test]
+    fn a_pipe_may_have_the_address_of_what_is_being_closed() {
+        let file = |ino| FileKey::from(file_id { ino, dev: 1, generation: 0 });
+        let mut ofds = Ofds::default();
+        let (closed, _) = ofds.met(0x1000, file(5), 10);
+        // The close was entered at 20; a write to the pipe, at 25, is told first, a read entered at 22 last.
+        let (pipe, _) = ofds.met(0x1000, file(9), 25);
+        assert_eq!(ofds.find(0x1000, file(5), 20), Some(closed));
+        assert_eq!(ofds.find(0x1000, file(9), 22), Some(pipe));
     }
 }

@@ -105,7 +105,9 @@ impl Assembler {
             if has(op_flags::OPF_FILE) && rec.ofd != 0 && call.desc.kind != call_kind::CALL_VMA.0 as u8 {
                 let opened = opens(call) || kind == call_kind::CALL_URING_SETUP.0;
                 let ofd_of = if opened { Self::new_ofd } else { Self::ofd_of };
-                op.ofd = Some(ofd_of(self, rec.ofd, rec.file, start_ns));
+                // What a descriptor was made of is looked at when the call returns.
+                let at_ns = if kind == call_kind::CALL_FD.0 { self.since(rec.hdr.end_ns) } else { start_ns };
+                op.ofd = Some(ofd_of(self, rec.ofd, rec.file, at_ns));
             }
             file_systems[known] = file.sb_dev;
             known += 1;
@@ -214,7 +216,8 @@ impl Assembler {
         op.flags = Some(if rec.cloexec != 0 { libc::O_CLOEXEC.into() } else { 0 });
         if u32::from(rec.flags) & op_flags::OPF_FILE.0 != 0 {
             op.file = Some(self.file_of(rec.file).id);
-            op.ofd = Some(self.ofd_of(rec.ofd, rec.file, op.start_ns));
+            // A message may be waited for longer than what it brings has been open.
+            op.ofd = Some(self.ofd_of(rec.ofd, rec.file, self.since(rec.hdr.end_ns)));
         }
         self.push(op)
     }
