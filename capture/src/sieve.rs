@@ -235,7 +235,7 @@ impl Sieve {
         self.directories.ended(task);
     }
 
-    /// Forgets a description: its address is another's now.
+    /// Forgets a description that no call can name any more.
     pub(crate) fn forget(&mut self, ofd: i64) {
         self.held.remove(&ofd);
     }
