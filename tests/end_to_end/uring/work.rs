@@ -1,6 +1,14 @@
 //! The recorded program: issues requests of every kind and writes down what their rows should say.
 
-use std::{ffi::CString, fmt::Write, fs, os::fd::AsRawFd, path::Path};
+use std::{
+    ffi::CString,
+    fmt::Write,
+    fs,
+    os::fd::AsRawFd,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::ring::{
     Cqe, DEFER_TASKRUN, Ring, SINGLE_ISSUER, SQPOLL, Sqe, sqe, with_buffer, with_file_index, with_flags,
@@ -368,9 +376,16 @@ impl Work {
         );
         self.log.expect(u[6], "write", Some(3000), "offset_bytes=4000\tstate=unreported\thas=68");
         self.log.expect(u[7], "fsync", Some(result(&done, u[7])), "has=16384");
-        // Nothing after it tells of its end.
-        self.ring.submit(&[with_flags(sqe(WRITE, fd, 0, a, 10, 0, u[8]), SKIP)], 0);
+        // Nothing after it tells of its end. Nor may the ring end before it: a worker that waits, for a FUSE server say,
+        // would be interrupted, and that is told.
+        let (len, far): (u64, i64) = (fs::metadata(path).unwrap().len(), 1 << 24);
+        self.ring.submit(&[with_flags(sqe(WRITE, fd, far, a, 10, 0, u[8]), SKIP)], 0);
         self.log.expect(u[8], "write", None, "maybe=10\tstate=unreported");
+        let began = Instant::now();
+        while fs::metadata(path).unwrap().len() < far as u64 + 10 && began.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
     }
 
     /// More completions than the queue holds.
@@ -433,7 +448,7 @@ impl Work {
         // SAFETY: the threads take turns.
         unsafe impl Send for Share<'_> {}
         let share = Share(&self.ring);
-        let (tid, ret) = std::thread::scope(|s| {
+        let (tid, ret) = thread::scope(|s| {
             let thread = s.spawn(move || {
                 let share = share;
                 let done = share.0.submit(&[sqe(READ, fd, 0, b, 21, 0, of_thread)], 1);
