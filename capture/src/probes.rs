@@ -21,6 +21,8 @@ pub enum Group {
     /// The page cache.
     Cache,
     /// Moves between control groups.
+    /// Stops of programs that make no calls (`--lossless`).
+    Hold,
     Moves,
     /// What the kernel does to files by itself.
     Vfs,
@@ -60,6 +62,7 @@ const OPTIONAL: &[Optional] = &[
     other("cache_fill", "mm_filemap_add_to_page_cache", Group::Cache, 1..=9, "what enters the page cache"),
     other("cache_evict", "mm_filemap_delete_from_page_cache", Group::Cache, 1..=9, "what leaves the page cache"),
     other("cache_dirty", "writeback_dirty_folio", Group::Cache, 2..=9, "what is made dirty in the page cache"),
+    other("fault_hold", "writeback_mark_inode_dirty", Group::Hold, 1..=9, "stops in time for first stores to pages"),
     other("cache_ra_order", "page_cache_ra_order", Group::Cache, 3..=9, "readahead into large folios"),
     other("cache_ra_pages", "page_cache_ra_unbounded", Group::Cache, 3..=9, "readahead"),
 ];

@@ -216,6 +216,7 @@ impl<'obj> Session<'obj> {
         }
         let mut missing = probes::choose(open.open_object_mut(), &|group| match group {
             probes::Group::Uring | probes::Group::Fault => plan.ops,
+            probes::Group::Hold => plan.ops && plan.lossless,
             probes::Group::Cache => plan.cache,
             probes::Group::Vfs => plan.ops && plan.calls && plan.vfs.any(),
             probes::Group::Moves => matches!(plan.target, Targets::Cgroup(_)),

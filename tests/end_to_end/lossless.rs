@@ -1,5 +1,7 @@
 //! `--lossless`: rings far too small, a recorder that stands still again and again, and no operation is lost.
 
+mod away;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -16,6 +18,8 @@ use ioreel_traces::{
     Reel,
     rows::{Op, Stop},
 };
+
+pub(crate) use away::{STORED_BYTES, WORD, requests_in_workers, requests_of_a_polled_queue, stores_to_memory, work};
 
 use crate::harness::{describe, finish, ioreel, record, succeed, temp_dir, text, wait_for};
 
@@ -171,7 +175,7 @@ pub(crate) fn loses_no_request() {
     let mut per_process: BTreeMap<i32, i64> = BTreeMap::new();
     writes.for_each(|o| *per_process.entry(o.pid).or_default() += 1);
     assert_eq!(m.ledger["ops"].lost, 0, "{:?}", m.ledger);
-    assert_eq!(per_process.values().copied().collect::<Vec<_>>(), vec![REQUESTS; JOBS as usize], "{:?}", m.ledger);
+    assert_eq!(per_process.values().copied().collect::<Vec<_>>(), vec![REQUESTS; JOBS as usize], "{m:?}");
     assert!(!reel.read::<Stop>().unwrap().is_empty(), "the rings never filled");
 }
 

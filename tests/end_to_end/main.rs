@@ -97,6 +97,12 @@ fn main() -> ExitCode {
         identity::work(Path::new(dir));
         return ExitCode::SUCCESS;
     }
+    if let [_, word, what, file] = words.as_slice()
+        && word == lossless::WORD
+    {
+        lossless::work(what, file);
+        return ExitCode::SUCCESS;
+    }
     if let [_, word, base, log] = words.as_slice()
         && word == uring::WORD
     {
@@ -407,6 +413,9 @@ fn tests() -> Vec<Test> {
         life::a_reel_removed_meanwhile
         lossless::loses_no_operation
         lossless::loses_no_request
+        lossless::requests_in_workers
+        lossless::requests_of_a_polled_queue
+        lossless::stores_to_memory
         lossless::a_guardian_resumes_when_the_recorder_is_killed
         lossless::a_stop_by_others_stays
         killed::at_random_instants

@@ -123,6 +123,7 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 	return 0;
 }
 
+	hold_outside_calls(task, st->task_id);
 SEC("tp_btf/mm_filemap_fault")
 int ATOMIC_PROG(fault_touch, struct address_space *mapping, unsigned long index)
 {
@@ -181,6 +182,7 @@ int FUNCTION_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, 
 /*
  * A clean folio becomes dirty: by a store to a mapping, or by a call that writes to the file. In a call it is
  * the call's doing if that is one that writes and the file is the one it was given; else the call stored its
+	hold_outside_calls(task, st->task_id);
  * answer in mapped memory.
  */
 SEC("tp_btf/writeback_dirty_folio")
@@ -233,3 +235,21 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 }
 
 #endif
+/*
+ * Next after fault_dirty. There a signal cannot be sent, for interrupts are disabled: it would come when the process
+ * may have been resumed already.
+ */
+SEC("tp_btf/writeback_mark_inode_dirty")
+int ATOMIC_PROG(fault_hold, struct inode *inode)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *st;
+
+	if (!filling || !ops_active)
+		return 0;
+	st = recorded(task);
+	if (st)
+		hold_outside_calls(task, st->task_id);
+	return 0;
+}
+

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * --lossless: whoever fills a ring above the half is stopped on its way out of the kernel, and resumed by user
- * space after a drain. Until a stop takes effect, every thread may still bring the records of one call; a call
- * for which there is no place even then waits in its thread's own state, which is read once the thread stands.
+ * space after a drain: at the end of a call, of a fault, and in the thread that polls a queue of requests. Until a stop
+ * takes effect, every thread may still bring the records of one call; a call for which there is no place even then
+ * waits in its thread's own state, which is read once the thread stands.
  */
 #ifndef IOREEL_LOSSLESS_H
 #define IOREEL_LOSSLESS_H
@@ -77,18 +78,49 @@ cannot:
 	return 1;
 }
 
-/* Stops the current process if a ring of this CPU is half full. */
+static __always_inline bool half_full(__u32 cpu)
+{
+	void *ring = cpu_ring(cpu);
+
+	return ring && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= ring_bytes / 2;
+}
+
+/* Whether the ring that is filling still is. */
+static __always_inline bool still_filling(void)
+{
+	__u32 cpu = filling;
+
+	if (!cpu)
+		return false;
+	if (half_full(cpu - 1))
+		return true;
+	filling = 0;
+	return false;
+}
+
+/* Stops the current process if a ring of this CPU is half full, or another that is filling. */
 static __always_inline void hold_if_nearly_full(struct op_ring *r, __u32 task_id, __u32 cpu)
 {
-	void *ring;
-
 	if (!lossless)
 		return;
-	ring = cpu_ring(cpu);
-	if (r && r->head - *(volatile __u64 *)&r->tail < op_ring_records / 2 &&
-	    (!ring || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < ring_bytes / 2))
+	if (r && r->head - *(volatile __u64 *)&r->tail < op_ring_records / 2 && !half_full(cpu) && !still_filling())
 		return;
 	hold(task_id, cpu);
+}
+
+/*
+ * The same for threads that bring records by other things than calls of theirs. Not in the middle of a call: it would
+ * be interrupted.
+ */
+static __always_inline void hold_outside_calls(struct task_struct *task, __u32 task_id)
+{
+	struct pt_regs *regs;
+
+	if (!lossless || !still_filling())
+		return;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	if ((long)BPF_CORE_READ(regs, CALL_NUMBER) == -1)
+		hold(task_id, bpf_get_smp_processor_id());
 }
 
 /* Puts a numbered operation into this CPU's ring; false when that is full. */

@@ -407,14 +407,27 @@ static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
 }
 
 /*
- * With --lossless the last quarter of a ring is kept from the block layer, which cannot be stopped: it is for
- * what threads still send until theirs is.
+ * 1 + the CPU whose ring was last more than half full where something was sent that is not known to end in the exit of
+ * a call there: what brings the next may well go on on other CPUs, in threads that cannot be stopped themselves.
  */
-static __always_inline bool crowded(void *ring, __u32 class)
+volatile __u32 filling = 0;
+
+/*
+ * With --lossless the last quarter of a ring is kept from the block layer and the page cache, which cannot be stopped:
+ * it is for what threads still send until theirs is.
+ */
+static __always_inline bool crowded(void *ring, __u32 class, __u32 cpu)
 {
-	if (!lossless || (class != CLASS_BLOCK && class != CLASS_BIO))
+	__u64 bytes;
+
+	if (!lossless)
 		return false;
-	return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > (__u64)ring_bytes / 4 * 3;
+	bytes = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+	if (class == CLASS_BLOCK || class == CLASS_BIO || class == CLASS_CACHE)
+		return bytes > (__u64)ring_bytes / 4 * 3;
+	if (bytes > ring_bytes / 2)
+		filling = cpu + 1;
+	return false;
 }
 
 /* Sends a record of fixed size. */
@@ -425,7 +438,7 @@ static __always_inline bool crowded(void *ring, __u32 class)
 		void *__ring = cpu_ring(__cpu);                                                                        \
 		if (__l && __ring) {                                                                                   \
 			begin_record(__l, &(rec)->hdr, __cpu, record_type, class, sizeof(*(rec)), now_ns);             \
-			if (crowded(__ring, class) ||                                                                  \
+			if (crowded(__ring, class, __cpu) ||                                                           \
 			    bpf_ringbuf_output(__ring, rec, sizeof(*(rec)), BPF_RB_NO_WAKEUP))                         \
 				lost_record(__l, class);                                                               \
 		}                                                                                                      \

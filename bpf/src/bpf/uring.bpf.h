@@ -255,6 +255,9 @@ int ATOMIC_PROG(uring_submit, struct io_kiocb *req)
 }
 
 /* The name before 6.4 (3e9665ce0a8a). */
+	/* Who makes requests of a polled queue may make no call. */
+	if (lossless && on_behalf && still_filling())
+		hold(task_id, bpf_get_smp_processor_id());
 SEC("tp_btf/io_uring_submit_sqe")
 int ATOMIC_PROG(uring_submit_old, struct io_kiocb *req)
 {
