@@ -1,7 +1,10 @@
 //! Which probes this kernel has a place for. Tracepoints come, go and change their arguments between releases;
 //! what decides is the prototype in the kernel's own type information, never the version.
 
-use std::{ffi::OsStr, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
 
 use libbpf_rs::{
     OpenObject,
@@ -18,11 +21,11 @@ pub enum Group {
     Uring,
     /// Touches of mapped files.
     Fault,
+    /// Stops of programs that make no calls (`--lossless`).
+    Hold,
     /// The page cache.
     Cache,
     /// Moves between control groups.
-    /// Stops of programs that make no calls (`--lossless`).
-    Hold,
     Moves,
     /// What the kernel does to files by itself.
     Vfs,
@@ -59,10 +62,16 @@ const OPTIONAL: &[Optional] = &[
     variant("fault_around", "mm_filemap_map_pages", 3..=9, None),
     variant("fault_around_exit", "filemap_map_pages", 3..=3, Some("mm_filemap_map_pages")),
     other("fault_dirty", "writeback_dirty_folio", Group::Fault, 2..=9, "first stores to pages of mapped files"),
+    other(
+        "fault_hold",
+        "writeback_mark_inode_dirty",
+        Group::Hold,
+        1..=9,
+        "some first stores to pages of programs that make no calls",
+    ),
     other("cache_fill", "mm_filemap_add_to_page_cache", Group::Cache, 1..=9, "what enters the page cache"),
     other("cache_evict", "mm_filemap_delete_from_page_cache", Group::Cache, 1..=9, "what leaves the page cache"),
     other("cache_dirty", "writeback_dirty_folio", Group::Cache, 2..=9, "what is made dirty in the page cache"),
-    other("fault_hold", "writeback_mark_inode_dirty", Group::Hold, 1..=9, "stops in time for first stores to pages"),
     other("cache_ra_order", "page_cache_ra_order", Group::Cache, 3..=9, "readahead into large folios"),
     other("cache_ra_pages", "page_cache_ra_unbounded", Group::Cache, 3..=9, "readahead"),
 ];
@@ -233,7 +242,7 @@ const SPARED: &[(&[&str], &str, &str)] = &[
         "raw_syscalls",
         "calls made while another task has lost the CPU inside a probe, counted,",
     ),
-    (BLOCK_AGAIN, "block", "what the first of two probes on queueing, moving, issue and end was skipped for, counted,"),
+    (AGAIN, "block, io_uring and mm_filemap", "events that the first of two probes was skipped for, counted,"),
     (&["wait_switch", "wait_waking", "symbols"], "sched_switch", "waits"),
     (&["mappings"], "iter/task_vma", "files that adopted processes have mapped"),
     LOOP,
@@ -259,8 +268,30 @@ const BLOCK: &[&str] = &[
 const BLOCK_NEEDED: usize = 4;
 
 /// The second of two programs each, where a task can lose the CPU in one (`bpf/src/bpf/block.bpf.h`).
-pub(crate) const BLOCK_AGAIN: &[&str] =
-    &["bio_queue_again", "bio_remap_again", "bio_complete_again", "rq_issue_again", "rq_complete_again"];
+const AGAIN: &[&str] = &[
+    "bio_queue_again",
+    "bio_remap_again",
+    "bio_complete_again",
+    "rq_issue_again",
+    "rq_complete_again",
+    "uring_submit_again",
+    "uring_punt_again",
+    "uring_complete_again",
+    "fault_touch_again",
+    "fault_around_again",
+];
+
+/// Switches off those that are not needed, or whose first is off.
+pub(crate) fn choose_second(object: &mut OpenObject, preemptible: bool) {
+    let first_of = |name: &OsStr| name.to_string_lossy().trim_end_matches("_again").to_owned();
+    let on: Vec<OsString> = object.progs().filter(|p| p.autoload()).map(|p| p.name().to_owned()).collect();
+    for mut program in object.progs_mut() {
+        let name = program.name().to_owned();
+        if AGAIN.iter().any(|a| name == *a) && !(preemptible && on.contains(&first_of(&name).into())) {
+            program.set_autoload(false);
+        }
+    }
+}
 
 /// What goes without a program that the kernel refuses; `None` where nothing does. `ops`: operations are recorded too,
 /// so that the block layer can be spared.

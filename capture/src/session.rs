@@ -254,11 +254,6 @@ impl<'obj> Session<'obj> {
         progs.op_enter_again.set_autoload(second);
         progs.op_exit_again.set_autoload(second);
         progs.content_exit.set_autoload(plan.ops && plan.content != Content::None && !preemptible);
-        if !preemptible {
-            let again =
-                open.open_object_mut().progs_mut().filter(|p| probes::BLOCK_AGAIN.iter().any(|n| p.name() == *n));
-            again.for_each(|mut p| p.set_autoload(false));
-        }
         if !plan.lossless {
             open.progs.signal_sent.set_autoload(false);
             open.progs.held.set_autoload(false);
@@ -276,6 +271,7 @@ impl<'obj> Session<'obj> {
         }
         missing.extend_from_slice(refused);
         probes::leave_out(open.open_object_mut(), refused);
+        probes::choose_second(open.open_object_mut(), preemptible);
         if plan.filter.has_files() {
             open.maps
                 .unwanted_files

@@ -411,6 +411,7 @@ fn tests() -> Vec<Test> {
         life::a_flight_recorder_with_a_trigger
         life::a_slow_operation
         life::a_reel_removed_meanwhile
+        mapped::by_many_at_once
         lossless::loses_no_operation
         lossless::loses_no_request
         lossless::requests_in_workers

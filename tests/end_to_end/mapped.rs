@@ -12,6 +12,7 @@ use crate::harness::{
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
     record, succeed, temp_dir, text,
 };
+use crate::lossless;
 
 /// The argument that makes the test program do the work instead.
 pub(crate) const WORD: &str = "mapped-workload";
@@ -135,4 +136,37 @@ pub(crate) fn the_page_cache(fs: Fs) {
     assert!(fs == Fs::Btrfs || changed.is_subset(&written), "{changed:?} in {written:?}");
     let ledger = r.reel.manifest.ledger["cache"];
     assert_eq!(ledger.seen, ledger.written + ledger.filtered);
+}
+
+/// More processes than CPUs, which are taken from them in the midst of anything, the probes included.
+pub(crate) fn by_many_at_once() {
+    const PROCESSES: usize = 4;
+    let (out, place) = (temp_dir(), temp_dir());
+    let own = env::current_exe().unwrap();
+    let files: Vec<String> = (0..PROCESSES).map(|i| format!("{}/file{i}", text(place.path()))).collect();
+    let mut script = String::new();
+    for file in &files {
+        // One hole, of which no page is cached.
+        fs::File::create(file).unwrap().set_len(lossless::STORED_BYTES as u64).unwrap();
+        fs::write(format!("{file}.go"), "").unwrap();
+        script += &format!("{} {} stores {file} & ", text(&own), lossless::WORD);
+    }
+    let reel = out.path().join("x.reel");
+    succeed(&mut record(&reel, &["--ring-mib", "64"], &["sh", "-c", &format!("{script} wait")]));
+    let reel = assert_valid(&reel);
+    let m = &reel.manifest;
+    let missed: i64 = m.probes.iter().filter(|p| p.name.starts_with("fault_")).map(|p| p.missed).sum();
+    let ops = reel.read::<Op>().unwrap();
+    let mut missing = 0;
+    for file in &files {
+        let id = id_of(&reel, Path::new(file));
+        let of = |op: &str| -> BTreeSet<i64> {
+            ops.iter().filter(|o| o.op == op && o.file == Some(id)).filter_map(|o| o.offset_bytes).collect()
+        };
+        let pages = lossless::STORED_BYTES / PAGE;
+        missing += 2 * pages - of("fault").len() - of("dirty").len();
+    }
+    assert_eq!(m.ledger["ops"].lost, 0, "{:?}", m.ledger);
+    assert!(missing as i64 <= missed, "{missing} are missing, {missed} were told: {:?}", m.probes);
+    assert!(missing < 10, "{missing} are missing: {:?}", m.probes);
 }

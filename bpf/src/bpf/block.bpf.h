@@ -164,6 +164,8 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 	if (b->queue_ns)
 		end_unseen(b);
 	s->settled = preemptible && !again;
+	if (again)
+		count_caught(SECOND_BIO_QUEUE);
 	b->rq_id = 0;
 	b->queue_ns = bpf_ktime_get_ns();
 	b->sector = bio->bi_iter.bi_sector;
@@ -341,12 +343,14 @@ int ATOMIC_PROG(bio_frontmerge, struct bio *bio)
  * Ends of bios that no request carried: devices without requests, bios refused before they got one. Once told a bio is
  * not found again.
  */
-static __always_inline int bio_completed(struct bio *bio)
+static __always_inline int bio_completed(struct bio *bio, bool again)
 {
 	struct bio_slot *s = find_bio_slot(bio);
 
 	if (!s)
 		return 0;
+	if (again)
+		count_caught(SECOND_BIO_COMPLETE);
 	s->rec.error = bio->bi_status;
 	/* Else the entry is of an earlier bio at this address. */
 	if (s->rec.dev == disk_dev(bio->bi_bdev->bd_disk))
@@ -360,13 +364,13 @@ static __always_inline int bio_completed(struct bio *bio)
 SEC("tp_btf/block_bio_complete")
 int ATOMIC_PROG(bio_complete, struct request_queue *q, struct bio *bio)
 {
-	return bio_completed(bio);
+	return bio_completed(bio, false);
 }
 
 SEC("tp_btf/block_bio_complete")
 int ATOMIC_PROG(bio_complete_again, struct request_queue *q, struct bio *bio)
 {
-	return bio_completed(bio);
+	return bio_completed(bio, true);
 }
 
 static __always_inline void hide_rq(__u32 why)
@@ -417,6 +421,8 @@ static __always_inline int rq_issued(struct request *rq, bool again)
 		return 0;
 	}
 	r->settled = preemptible && !again ? SETTLED_ISSUE : 0;
+	if (again)
+		count_caught(SECOND_RQ_ISSUE);
 	if (r->issue_ns && !r->given_back)
 		rq_end_unseen(r);
 	if (!r->given_back)
@@ -602,6 +608,8 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 		return 0;
 	if (!r && !first)
 		return 0;
+	if (again)
+		count_caught(SECOND_RQ_COMPLETE);
 	many = first && first->bi_next;
 	if (many) {
 		walk.bio = first;

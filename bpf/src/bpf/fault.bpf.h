@@ -92,7 +92,22 @@ static __always_inline void set_fault_cause(struct rec_bio *b, struct task_struc
 	w->rec.io = 1;
 }
 
-static __always_inline int touched(struct address_space *mapping, unsigned long index)
+/*
+ * Whether the first of two programs (as those of the block layer, block.bpf.h) has told what the second now comes for.
+ * A thread's faults come one after the other.
+ */
+static __always_inline bool fault_settled(struct task_state *st, enum fault_what what, bool again)
+{
+	bool settled = again && st->fault_settled == what;
+
+	if (preemptible)
+		st->fault_settled = again ? 0 : what;
+	if (again && !settled)
+		count_caught(what == FAULT_TOUCH ? SECOND_FAULT_TOUCH : SECOND_FAULT_AROUND);
+	return settled;
+}
+
+static __always_inline int touched(struct address_space *mapping, unsigned long index, bool again)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *st = recorded(task);
@@ -100,7 +115,7 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 	struct fault_wait *w;
 	__u64 now_ns;
 
-	if (!st || !ops_active || !fault_of(mapping, st, &rec))
+	if (!st || !ops_active || fault_settled(st, FAULT_TOUCH, again) || !fault_of(mapping, st, &rec))
 		return 0;
 	w = bpf_task_storage_get(&faults, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	now_ns = bpf_ktime_get_ns();
@@ -108,6 +123,7 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 	rec.start_ns = now_ns;
 	rec.offset_bytes = (__u64)index << page_shift;
 	rec.len_bytes = 1u << page_shift;
+	hold_outside_calls(task, st->task_id);
 	if (!w) {
 		fault_send(&rec);
 		return 0;
@@ -123,21 +139,27 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 	return 0;
 }
 
-	hold_outside_calls(task, st->task_id);
 SEC("tp_btf/mm_filemap_fault")
 int ATOMIC_PROG(fault_touch, struct address_space *mapping, unsigned long index)
 {
-	return touched(mapping, index);
+	return touched(mapping, index, false);
+}
+
+SEC("tp_btf/mm_filemap_fault")
+int ATOMIC_PROG(fault_touch_again, struct address_space *mapping, unsigned long index)
+{
+	return touched(mapping, index, true);
 }
 
 /* The same where there is no tracepoint yet (6.12). */
 SEC("fentry/filemap_fault")
 int FUNCTION_PROG(fault_touch_entry, struct vm_fault *vmf)
 {
-	return touched(vmf->vma->vm_file->f_mapping, vmf->pgoff);
+	return touched(vmf->vma->vm_file->f_mapping, vmf->pgoff, false);
 }
 
-static __always_inline int touched_around(struct address_space *mapping, unsigned long first, unsigned long last)
+static __always_inline int touched_around(struct address_space *mapping, unsigned long first, unsigned long last,
+					  bool again)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *st = recorded(task);
@@ -145,7 +167,7 @@ static __always_inline int touched_around(struct address_space *mapping, unsigne
 	struct fault_wait *w;
 	__u64 now_ns;
 
-	if (!st || !ops_active || !fault_of(mapping, st, &rec))
+	if (!st || !ops_active || fault_settled(st, FAULT_AROUND, again) || !fault_of(mapping, st, &rec))
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	w = bpf_task_storage_get(&faults, task, 0, 0);
@@ -160,13 +182,20 @@ static __always_inline int touched_around(struct address_space *mapping, unsigne
 	rec.offset_bytes = (__u64)first << page_shift;
 	rec.len_bytes = (last - first + 1) << page_shift;
 	fault_send(&rec);
+	hold_outside_calls(task, st->task_id);
 	return 0;
 }
 
 SEC("tp_btf/mm_filemap_map_pages")
 int ATOMIC_PROG(fault_around, struct address_space *mapping, unsigned long first, unsigned long last)
 {
-	return touched_around(mapping, first, last);
+	return touched_around(mapping, first, last, false);
+}
+
+SEC("tp_btf/mm_filemap_map_pages")
+int ATOMIC_PROG(fault_around_again, struct address_space *mapping, unsigned long first, unsigned long last)
+{
+	return touched_around(mapping, first, last, true);
 }
 
 #define VM_FAULT_NOPAGE 0x100 /* the page that was asked for is mapped */
@@ -176,13 +205,12 @@ int FUNCTION_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, 
 {
 	if (!(ret & VM_FAULT_NOPAGE))
 		return 0;
-	return touched_around(vmf->vma->vm_file->f_mapping, first, last);
+	return touched_around(vmf->vma->vm_file->f_mapping, first, last, false);
 }
 
 /*
  * A clean folio becomes dirty: by a store to a mapping, or by a call that writes to the file. In a call it is
  * the call's doing if that is one that writes and the file is the one it was given; else the call stored its
-	hold_outside_calls(task, st->task_id);
  * answer in mapped memory.
  */
 SEC("tp_btf/writeback_dirty_folio")
@@ -234,7 +262,6 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 	return 0;
 }
 
-#endif
 /*
  * Next after fault_dirty. There a signal cannot be sent, for interrupts are disabled: it would come when the process
  * may have been resumed already.
@@ -253,3 +280,4 @@ int ATOMIC_PROG(fault_hold, struct inode *inode)
 	return 0;
 }
 
+#endif

@@ -43,6 +43,7 @@ struct wire_types {
 	enum bio_flags bio_flags;
 	enum hide hide;
 	enum filter_why filter_why;
+	enum second second;
 	enum call_kind kind;
 	enum call_user user;
 	enum target_kind target;
@@ -152,7 +153,8 @@ struct task_state {
 	__u64 told_file; /* whose record is being made */
 	__u64 told_inode;
 	struct seen_inode seen[SEEN_INODES];
-	__u32 ask; /* 1: which file has the number is to be looked up, whatever was seen */
+	__u16 ask; /* 1: which file has the number is to be looked up, whatever was seen */
+	__u16 fault_settled; /* enum fault_what the first of two programs has told, and the second has not come for */
 	__u32 held; /* 1: op, or the thread's long_op, waits for a place in a ring (--lossless) */
 	/* Built in place between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
 	struct rec_op op;
@@ -376,6 +378,15 @@ static __always_inline struct cpu_ledger *cpu_ledger(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&ledger, &zero);
+}
+
+/* The second of two programs does the work of the first, which was skipped. */
+static __always_inline void count_caught(enum second second)
+{
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (l)
+		l->caught[second]++;
 }
 
 static __always_inline void *cpu_ring(__u32 cpu)

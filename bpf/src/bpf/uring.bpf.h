@@ -131,7 +131,8 @@ static __always_inline void uring_note_write(struct io_ring_ctx *ctx, const stru
 		note_write(0, req, r->sqe[2], sqe_len(r));
 }
 
-static __always_inline void uring_submitted(struct io_kiocb *req, const struct io_uring_sqe *entry, bool refused)
+static __always_inline void uring_submitted(struct io_kiocb *req, const struct io_uring_sqe *entry, bool refused,
+					    bool again)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct io_ring_ctx *ctx = req->ctx;
@@ -154,22 +155,31 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 	if (!l || !s)
 		return;
 	now_ns = bpf_ktime_get_ns();
-	/* The memory is used again: what was in flight there has ended. */
 	slot = uring_find(req);
+	if (again && slot && slot->state.settled) {
+		slot->state.settled = 0;
+		return;
+	}
+	/* The memory is used again: what was in flight there has ended. */
 	if (slot) {
 		uring_send_silent(&slot->state, req, slot->state.rec.ring == (__u64)ctx, now_ns);
 		uring_free(req, slot);
 	}
 	if (!uring_is(uring_rows, opcode)) {
-		l->uring_other++;
+		if (!again)
+			l->uring_other++;
 		return;
 	}
 	slot = uring_take(req);
 	if (!slot) {
-		uring_lose();
+		if (!again)
+			uring_lose();
 		return;
 	}
 	uring_met = true;
+	slot->state.settled = preemptible && !again && !refused;
+	if (again)
+		count_caught(SECOND_URING_SUBMIT);
 	slot->state.before = slot->state.last = 0;
 	r = &slot->state.rec;
 	r->hdr.cpu = bpf_get_smp_processor_id(); /* for a request that never ends */
@@ -245,41 +255,60 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 	uring_read_user(s, r, opcode, now_ns);
 	if (content_limit)
 		uring_note_write(ctx, r);
+	/* Who makes requests of a polled queue may make no call. */
+	if (lossless && on_behalf && still_filling())
+		hold(task_id, bpf_get_smp_processor_id());
 }
 
 SEC("tp_btf/io_uring_submit_req")
 int ATOMIC_PROG(uring_submit, struct io_kiocb *req)
 {
-	uring_submitted(req, NULL, false);
+	uring_submitted(req, NULL, false, false);
+	return 0;
+}
+
+/* As those of the block layer (block.bpf.h). */
+SEC("tp_btf/io_uring_submit_req")
+int ATOMIC_PROG(uring_submit_again, struct io_kiocb *req)
+{
+	uring_submitted(req, NULL, false, true);
 	return 0;
 }
 
 /* The name before 6.4 (3e9665ce0a8a). */
-	/* Who makes requests of a polled queue may make no call. */
-	if (lossless && on_behalf && still_filling())
-		hold(task_id, bpf_get_smp_processor_id());
 SEC("tp_btf/io_uring_submit_sqe")
 int ATOMIC_PROG(uring_submit_old, struct io_kiocb *req)
 {
-	uring_submitted(req, NULL, false);
+	uring_submitted(req, NULL, false, false);
 	return 0;
 }
 
 SEC("tp_btf/io_uring_req_failed")
 int ATOMIC_PROG(uring_refused, const struct io_uring_sqe *sqe, struct io_kiocb *req)
 {
-	uring_submitted(req, sqe, true);
+	uring_submitted(req, sqe, true, false);
 	return 0;
 }
 
-SEC("tp_btf/io_uring_queue_async_work")
-int ATOMIC_PROG(uring_punt, struct io_kiocb *req)
+static __always_inline int uring_punted(const struct io_kiocb *req)
 {
 	struct uring_state *s = uring_known(req);
 
 	if (s)
 		s->rec.flags |= URF_PUNTED;
 	return 0;
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int ATOMIC_PROG(uring_punt, struct io_kiocb *req)
+{
+	return uring_punted(req);
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int ATOMIC_PROG(uring_punt_again, struct io_kiocb *req)
+{
+	return uring_punted(req);
 }
 
 SEC("tp_btf/io_uring_poll_arm")
@@ -409,7 +438,7 @@ static long uring_before_step(__u32 i, void *context)
 
 #define MAX_LINK 1024
 
-static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u32 cflags)
+static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u32 cflags, bool again)
 {
 	struct uring_slot *slot = uring_find(req);
 	struct uring_scratch *s;
@@ -422,6 +451,8 @@ static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u
 	s = bpf_map_lookup_elem(&uring_scratch, &zero);
 	if (!s)
 		return;
+	if (again)
+		count_caught(SECOND_URING_COMPLETE);
 	now_ns = bpf_ktime_get_ns();
 	r = &slot->state.rec;
 	r->res = res;
@@ -459,7 +490,16 @@ int ATOMIC_PROG(uring_complete, struct io_ring_ctx *ring, void *req, struct io_u
 	if (!req)
 		uring_further(cqe->flags);
 	else
-		uring_completed(kernel_cast(struct io_kiocb, req), cqe->res, cqe->flags);
+		uring_completed(kernel_cast(struct io_kiocb, req), cqe->res, cqe->flags, false);
+	return 0;
+}
+
+/* A request that the first of the two has told of is not known any more. */
+SEC("tp_btf/io_uring_complete")
+int ATOMIC_PROG(uring_complete_again, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
+{
+	if (req)
+		uring_completed(kernel_cast(struct io_kiocb, req), cqe->res, cqe->flags, true);
 	return 0;
 }
 
@@ -470,7 +510,7 @@ int ATOMIC_PROG(uring_complete_old, void *ring, void *req, __u64 user_data, int 
 	if (!req)
 		uring_further(cflags);
 	else
-		uring_completed(kernel_cast(struct io_kiocb, req), res, cflags);
+		uring_completed(kernel_cast(struct io_kiocb, req), res, cflags, false);
 	return 0;
 }
 

@@ -7,6 +7,7 @@ struct uring_state {
 	struct rec_uring rec;
 	__u64 before; /* the request it is linked to */
 	__u64 last; /* of those linked to it */
+	__u64 settled; /* the first of two programs has told the submission, and the second has not been there */
 };
 
 #define URING_SLOTS_BITS 12
@@ -17,8 +18,8 @@ struct uring_slot {
 };
 
 /*
- * Requests submitted and not told of, by address, at one of a few places as in bios.bpf.h: 4 Ki of 256 bytes, 1 MiB.
- * Those that find no place go to the hash below.
+ * Requests submitted and not told of, by address, at one of a few places as in bios.bpf.h: 4 Ki of some 260 bytes, 1
+ * MiB. Those that find no place go to the hash below.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

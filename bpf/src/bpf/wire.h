@@ -580,6 +580,19 @@ enum filter_why {
 	FILTER_COUNT = 4,
 };
 
+/* The second of two programs, where the first leaves a mark of what it has done. */
+enum second {
+	SECOND_BIO_QUEUE = 0,
+	SECOND_BIO_COMPLETE = 1,
+	SECOND_RQ_ISSUE = 2,
+	SECOND_RQ_COMPLETE = 3,
+	SECOND_URING_SUBMIT = 4,
+	SECOND_URING_COMPLETE = 5,
+	SECOND_FAULT_TOUCH = 6,
+	SECOND_FAULT_AROUND = 7,
+	SECOND_COUNT = 8,
+};
+
 /*
  * Per CPU. seen = submitted + lost for every class; user space checks it. Operations that op_exit saw are
  * counted in struct op_ring.
@@ -608,6 +621,7 @@ struct cpu_ledger {
 	__u64 uring_more; /* further completions of requests that post several */
 	__u64 unseen_begin; /* calls that end, of whose begin the kernel told no program; see turns.bpf.h */
 	__u64 unseen_end; /* the reverse */
+	__u64 caught[SECOND_COUNT]; /* events that only the second of two programs was told of, by enum second */
 	__u64 entry_ns; /* what the probe on entries took for so many of them */
 	__u64 timed_entries;
 	__u64 exit_ns; /* and that on exits */

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use ioreel_bpf::types::cpu_ledger;
+use ioreel_bpf::types::{cpu_ledger, second};
 use ioreel_traces::manifest::Probe;
 use libbpf_rs::{libbpf_sys::bpf_prog_info, skel::Skel};
 use serde::Serialize;
@@ -24,6 +24,18 @@ pub struct Program {
     pub native_bytes: u32,
 }
 
+/// What the second of two programs counts its own by.
+const SECOND: [(&str, second); 8] = [
+    ("bio_queue", second::SECOND_BIO_QUEUE),
+    ("bio_complete", second::SECOND_BIO_COMPLETE),
+    ("rq_issue", second::SECOND_RQ_ISSUE),
+    ("rq_complete", second::SECOND_RQ_COMPLETE),
+    ("uring_submit", second::SECOND_URING_SUBMIT),
+    ("uring_complete", second::SECOND_URING_COMPLETE),
+    ("fault_touch", second::SECOND_FAULT_TOUCH),
+    ("fault_around", second::SECOND_FAULT_AROUND),
+];
+
 /// Of a BPF instruction as the kernel keeps it.
 const INSTRUCTION_BYTES: u32 = 8;
 
@@ -35,10 +47,11 @@ impl Session<'_> {
             missed: info.recursion_misses as i64,
         });
         // Of two programs for the same events either may be skipped. The events that both were skipped for are no more
-        // than the fewer of their skips; of calls, no more than the threads' halves of calls that neither has seen.
+        // than the fewer of their skips, nor than the first's without those that the second then told of; of calls, no
+        // more than the threads' halves of calls that neither has seen.
         let ledgers = if self.preemptible { self.ledgers().unwrap_or_default() } else { Vec::new() };
-        let unseen = |of: fn(&cpu_ledger) -> u64| ledgers.iter().map(|l| of(l) as i64).sum::<i64>();
-        for (name, unseen) in [("op_enter", unseen(|l| l.unseen_begin)), ("op_exit", unseen(|l| l.unseen_end))] {
+        let unseen = |of: &dyn Fn(&cpu_ledger) -> u64| ledgers.iter().map(|l| of(l) as i64).sum::<i64>();
+        for (name, unseen) in [("op_enter", unseen(&|l| l.unseen_begin)), ("op_exit", unseen(&|l| l.unseen_end))] {
             let Some(first) = probes.iter_mut().find(|p| p.name == format!("{name}_first")) else { continue };
             name.clone_into(&mut first.name);
             first.missed = first.missed.min(unseen);
@@ -47,7 +60,9 @@ impl Session<'_> {
             let again = probes.remove(i);
             let name = again.name.trim_end_matches("_again");
             if let Some(first) = probes.iter_mut().find(|p| p.name == name) {
-                first.missed = first.missed.min(again.missed);
+                let caught =
+                    SECOND.iter().find(|(n, _)| *n == name).map_or(0, |(_, at)| unseen(&|l| l.caught[at.0 as usize]));
+                first.missed = (first.missed - caught).clamp(0, again.missed);
             }
         }
         probes
