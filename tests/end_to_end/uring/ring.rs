@@ -2,7 +2,7 @@
 
 use std::{
     ptr,
-    sync::atomic::{AtomicU32, Ordering::*},
+    sync::atomic::{AtomicU32, Ordering::*, fence},
 };
 
 /// A submission queue entry.
@@ -114,11 +114,13 @@ impl Ring {
     pub(crate) fn submit(&self, entries: &[Sqe], wait: usize) -> Vec<Cqe> {
         self.put(entries);
         if self.flags & SQPOLL != 0 {
-            if self.word(14).load(SeqCst) & 1 != 0 {
-                self.enter(0, 0, SQ_WAKEUP);
-            }
             let mut done = Vec::new();
             while done.len() < wait {
+                // The tail is out before the flag is read: else both might wait for the other.
+                fence(SeqCst);
+                if self.word(14).load(Relaxed) & 1 != 0 {
+                    self.enter(0, 0, SQ_WAKEUP);
+                }
                 done.extend(self.reap());
                 std::thread::yield_now();
             }
