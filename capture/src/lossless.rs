@@ -163,6 +163,11 @@ impl Guardian {
         }
     }
 
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
     /// Ends it: nobody is stopped any more.
     pub(crate) fn dismiss(mut self) {
         // It may have been killed; then there is nothing to dismiss.

@@ -135,6 +135,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     manifest.cost.call_ns = Some((cost::call_ns() - untouched_ns).max(0));
     // While this process has one thread.
     let guardian = session.stops.as_ref().map(Guardian::start).transpose()?;
+    if let Some(guardian) = &guardian {
+        session.spare(guardian);
+    }
     let names = config.anonymize.as_ref().map(|key| Arc::new(Mutex::new(Anonymizer::reversible(key))));
     let mut writer = ReelWriter::create_mapped(&config.output, &manifest, options(&config.limits), names)?;
     let mounts = host::mounts();

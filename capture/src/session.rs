@@ -36,7 +36,7 @@ use crate::{
     CaptureError, calls,
     contents::Content,
     fault, host,
-    lossless::{MAX_STOPS, Stops},
+    lossless::{Guardian, MAX_STOPS, Stops},
     op_rings::{OpRings, RECORD_BYTES},
     probes, symbols, uring, wire,
 };
@@ -380,6 +380,14 @@ impl<'obj> Session<'obj> {
                 std::ptr::from_mut(&mut bss.ops_active).write_volatile(ops);
                 std::ptr::from_mut(&mut bss.block_active).write_volatile(block);
             }
+        }
+    }
+
+    /// Who is never recorded, and so never stopped.
+    pub(crate) fn spare(&mut self, guardian: &Guardian) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            // SAFETY: a valid, aligned u32 that outlives the call; the kernel reads it.
+            unsafe { std::ptr::from_mut(&mut bss.guardian_tgid).write_volatile(guardian.pid()) };
         }
     }
 

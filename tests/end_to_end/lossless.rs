@@ -19,7 +19,10 @@ use ioreel_traces::{
     rows::{Op, Stop},
 };
 
-pub(crate) use away::{STORED_BYTES, WORD, requests_in_workers, requests_of_a_polled_queue, stores_to_memory, work};
+pub(crate) use away::{
+    STORED_BYTES, WORD, a_guardian_is_not_recorded, loads_that_stand_still, requests_behind_bios,
+    requests_by_calls_left_out, requests_in_workers, requests_of_a_polled_queue, stores_to_memory, work,
+};
 
 use crate::harness::{describe, finish, ioreel, record, succeed, temp_dir, text, wait_for};
 

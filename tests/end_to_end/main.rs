@@ -415,8 +415,12 @@ fn tests() -> Vec<Test> {
         lossless::loses_no_operation
         lossless::loses_no_request
         lossless::requests_in_workers
+        lossless::requests_by_calls_left_out
         lossless::requests_of_a_polled_queue
+        lossless::requests_behind_bios
         lossless::stores_to_memory
+        lossless::loads_that_stand_still
+        lossless::a_guardian_is_not_recorded
         lossless::a_guardian_resumes_when_the_recorder_is_killed
         lossless::a_stop_by_others_stays
         killed::at_random_instants

@@ -73,7 +73,6 @@ static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 	struct cpu_ledger *l = cpu_ledger();
 	__u32 cpu = bpf_get_smp_processor_id(), len;
 	void *ring = cpu_ring(cpu);
-	long failed;
 
 	if (!l)
 		return;
@@ -90,14 +89,13 @@ static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 	      : b->task_id	   ? __builtin_offsetof(struct rec_bio, comm)
 				   : __builtin_offsetof(struct rec_bio, peek);
 	begin_record(l, &b->hdr, cpu, REC_BIO, CLASS_BIO, len, now_ns);
+	/* Lengths that the verifier knows, each in a call of its own. */
 	if (len == sizeof(*b))
-		failed = bpf_ringbuf_output(ring, b, sizeof(*b), BPF_RB_NO_WAKEUP);
+		send_record(l, ring, b, sizeof(*b), CLASS_BIO, cpu);
 	else if (len == __builtin_offsetof(struct rec_bio, comm))
-		failed = bpf_ringbuf_output(ring, b, __builtin_offsetof(struct rec_bio, comm), BPF_RB_NO_WAKEUP);
+		send_record(l, ring, b, __builtin_offsetof(struct rec_bio, comm), CLASS_BIO, cpu);
 	else
-		failed = bpf_ringbuf_output(ring, b, __builtin_offsetof(struct rec_bio, peek), BPF_RB_NO_WAKEUP);
-	if (failed)
-		lost_record(l, CLASS_BIO);
+		send_record(l, ring, b, __builtin_offsetof(struct rec_bio, peek), CLASS_BIO, cpu);
 }
 
 /* A bio of which no more will be heard; what it read is not looked at, since its memory may be another's by now. */

@@ -15,6 +15,7 @@ const volatile __u64 dirtying_calls[WIRE_CALLS / 64] = {};
 /* A fault that may have to be tried again once its page has been read. */
 struct fault_wait {
 	struct rec_fault rec;
+	__u32 holds; /* when it began */
 };
 
 /* 100 bytes for each recorded thread that touched a mapped file. */
@@ -50,12 +51,12 @@ static __always_inline void fault_send(struct rec_fault *rec)
 	emit_fixed(rec, REC_FAULT, CLASS_FAULT, bpf_ktime_get_ns());
 }
 
-/* Tells of a fault whose end is not known, or is now. */
+/* Tells of a fault whose end is not known, or is now; of one that may have stood still for --lossless it is not. */
 static __noinline void fault_flush(struct fault_wait *w, __u64 end_ns)
 {
 	if (!w->rec.start_ns)
 		return;
-	w->rec.dur_ns = end_ns ? end_ns - w->rec.start_ns : 0;
+	w->rec.dur_ns = end_ns && w->holds == holds ? end_ns - w->rec.start_ns : 0;
 	fault_send(&w->rec);
 	w->rec.start_ns = 0;
 }
@@ -123,19 +124,18 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 	rec.start_ns = now_ns;
 	rec.offset_bytes = (__u64)index << page_shift;
 	rec.len_bytes = 1u << page_shift;
-	hold_outside_calls(task, st->task_id);
 	if (!w) {
 		fault_send(&rec);
-		return 0;
-	}
-	/* The same page again with nothing in between: it had to be read first, and is tried again. */
-	if (w->rec.start_ns && w->rec.mapping == (__u64)mapping && w->rec.offset_bytes == rec.offset_bytes) {
+	} else if (w->rec.start_ns && w->rec.mapping == (__u64)mapping && w->rec.offset_bytes == rec.offset_bytes) {
+		/* The same page again with nothing in between: it had to be read first, and is tried again. */
 		fault_flush(w, now_ns);
-		return 0;
+	} else {
+		fault_flush(w, 0);
+		w->rec = rec;
+		w->rec.mapping = (__u64)mapping;
+		w->holds = holds;
 	}
-	fault_flush(w, 0);
-	w->rec = rec;
-	w->rec.mapping = (__u64)mapping;
+	hold_outside_calls(task, st->task_id);
 	return 0;
 }
 

@@ -341,6 +341,7 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 	if (!ring || !l)
 		return 0;
 	begin_record(l, &rec->hdr, cpu, REC_FILE, CLASS_FILES, sizeof(*rec) + len + fs_len, rec->hdr.end_ns);
+	crowded(ring, CLASS_FILES, cpu);
 	if (bpf_ringbuf_reserve_dynptr(ring, sizeof(*rec) + len + fs_len, 0, &out)) {
 		lost_record(l, CLASS_FILES);
 		lost = 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * --lossless: whoever fills a ring above the half is stopped on its way out of the kernel, and resumed by user
- * space after a drain: at the end of a call, of a fault, and in the thread that polls a queue of requests. Until a stop
+ * space after a drain: at the end of any call, recorded or not, in a fault, and in the thread that polls a queue of
+ * requests. Until a stop
  * takes effect, every thread may still bring the records of one call; a call for which there is no place even then
  * waits in its thread's own state, which is read once the thread stands.
  */
@@ -53,7 +54,8 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 	struct stop_entry entry = {.user_signal = 0}, *known = bpf_map_lookup_elem(&stops, &pid);
 	struct cpu_ledger *l;
 
-	if (bpf_map_lookup_elem(&stops, &nobody))
+	/* Who ends makes no further calls; a stop would only be in the way of the recorder. */
+	if ((task->flags & PF_EXITING) || bpf_map_lookup_elem(&stops, &nobody))
 		return 1;
 	if (known)
 		entry = *known;
@@ -68,6 +70,7 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 	}
 	if (bpf_send_signal_thread(SIGSTOP))
 		goto cannot;
+	__sync_fetch_and_add(&holds, 1);
 	entry.sent = 1;
 	if (!bpf_map_update_elem(&stops, &pid, &entry, BPF_ANY))
 		return 0;
@@ -85,25 +88,25 @@ static __always_inline bool half_full(__u32 cpu)
 	return ring && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= ring_bytes / 2;
 }
 
-/* Whether the ring that is filling still is. */
-static __always_inline bool still_filling(void)
+/* Stops the current process if the ring that was filling still is, whichever CPU's it is. */
+static __always_inline void hold_if_filling(__u32 task_id)
 {
-	__u32 cpu = filling;
+	__u32 cpu;
 
-	if (!cpu)
-		return false;
+	if (!lossless || !(cpu = filling))
+		return;
 	if (half_full(cpu - 1))
-		return true;
-	filling = 0;
-	return false;
+		hold(task_id, cpu - 1);
+	else
+		filling = 0;
 }
 
-/* Stops the current process if a ring of this CPU is half full, or another that is filling. */
+/* Stops the current process if a ring of this CPU is half full. */
 static __always_inline void hold_if_nearly_full(struct op_ring *r, __u32 task_id, __u32 cpu)
 {
 	if (!lossless)
 		return;
-	if (r && r->head - *(volatile __u64 *)&r->tail < op_ring_records / 2 && !half_full(cpu) && !still_filling())
+	if (r && r->head - *(volatile __u64 *)&r->tail < op_ring_records / 2 && !half_full(cpu))
 		return;
 	hold(task_id, cpu);
 }
@@ -116,11 +119,11 @@ static __always_inline void hold_outside_calls(struct task_struct *task, __u32 t
 {
 	struct pt_regs *regs;
 
-	if (!lossless || !still_filling())
+	if (!lossless || !filling)
 		return;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	if ((long)BPF_CORE_READ(regs, CALL_NUMBER) == -1)
-		hold(task_id, bpf_get_smp_processor_id());
+		hold_if_filling(task_id);
 }
 
 /* Puts a numbered operation into this CPU's ring; false when that is full. */
@@ -220,14 +223,15 @@ static __noinline int release_held(struct task_state *st, struct task_struct *ta
 
 /*
  * Learns of stops by others: our resuming must not undo theirs. Our own signal carries no information and comes
- * from the process itself. SIGSTOP is remembered until somebody resumes; the others, which a program may
- * handle in its own way, only while the process stands still for us.
+ * from the process itself, or from a thread of the kernel's where those do the work of interrupts. SIGSTOP is
+ * remembered until somebody resumes; the others, which a program may handle in its own way, only while the process
+ * stands still for us.
  */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_struct *task, int group, int result)
 {
-	__u32 pid = task->tgid;
-	__u32 sender = bpf_get_current_task_btf()->tgid;
+	struct task_struct *from = bpf_get_current_task_btf();
+	__u32 pid = task->tgid, sender = from->tgid;
 	struct stop_entry *entry, fresh = {.user_signal = sig};
 
 	if (sig < SIGCONT || sig > SIGTTOU)
@@ -236,7 +240,7 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 	if (sig == SIGCONT) {
 		if (entry && sender != self_tgid)
 			entry->user_signal = 0;
-	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
+	} else if (sig == SIGSTOP && !FROM_USER(info) && (sender == pid || (from->flags & PF_KTHREAD))) {
 		return 0;
 	} else if (entry && (entry->sent || sig == SIGSTOP)) {
 		entry->user_signal = sig;

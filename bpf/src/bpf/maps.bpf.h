@@ -3,6 +3,11 @@
 #ifndef IOREEL_MAPS_H
 #define IOREEL_MAPS_H
 
+/* include/linux/sched.h */
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
+#define PF_IO_WORKER 0x00000010 /* threads that io_uring makes for itself */
+
 /* Settings, fixed at load: the verifier prunes what they switch off. */
 const volatile struct call_desc calls[WIRE_CALLS] = {};
 const volatile struct call_desc calls32[WIRE_CALLS] = {}; /* by i386's numbers */
@@ -422,6 +427,10 @@ static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
  * a call there: what brings the next may well go on on other CPUs, in threads that cannot be stopped themselves.
  */
 volatile __u32 filling = 0;
+/* How often a process has been asked to stop. */
+volatile __u32 holds = 0;
+/* The process that resumes who is stopped once the recorder has died: it is not recorded, and so not stopped. */
+volatile __u32 guardian_tgid = 0;
 
 /*
  * With --lossless the last quarter of a ring is kept from the block layer and the page cache, which cannot be stopped:
@@ -431,14 +440,23 @@ static __always_inline bool crowded(void *ring, __u32 class, __u32 cpu)
 {
 	__u64 bytes;
 
-	if (!lossless)
+	/* What threads of the kernel do to files is no reason to stop a process. */
+	if (!lossless || class == CLASS_VFS)
 		return false;
 	bytes = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
 	if (class == CLASS_BLOCK || class == CLASS_BIO || class == CLASS_CACHE)
 		return bytes > (__u64)ring_bytes / 4 * 3;
-	if (bytes > ring_bytes / 2)
+	if (bytes > ring_bytes / 2 && filling != cpu + 1)
 		filling = cpu + 1;
 	return false;
+}
+
+/* Sends a record that is numbered. */
+static __always_inline void send_record(struct cpu_ledger *l, void *ring, void *rec, __u64 len_bytes, __u32 class,
+					__u32 cpu)
+{
+	if (crowded(ring, class, cpu) || bpf_ringbuf_output(ring, rec, len_bytes, BPF_RB_NO_WAKEUP))
+		lost_record(l, class);
 }
 
 /* Sends a record of fixed size. */
@@ -449,9 +467,7 @@ static __always_inline bool crowded(void *ring, __u32 class, __u32 cpu)
 		void *__ring = cpu_ring(__cpu);                                                                        \
 		if (__l && __ring) {                                                                                   \
 			begin_record(__l, &(rec)->hdr, __cpu, record_type, class, sizeof(*(rec)), now_ns);             \
-			if (crowded(__ring, class, __cpu) ||                                                           \
-			    bpf_ringbuf_output(__ring, rec, sizeof(*(rec)), BPF_RB_NO_WAKEUP))                         \
-				lost_record(__l, class);                                                               \
+			send_record(__l, __ring, rec, sizeof(*(rec)), class, __cpu);                                   \
 		}                                                                                                      \
 	})
 

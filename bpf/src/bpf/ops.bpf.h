@@ -496,7 +496,11 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	__u64 now_ns;
 	__u16 nr;
 
-	if (!st || !st->in_call || !ops_active)
+	if (!st || !ops_active)
+		return;
+	/* Also calls that are not recorded or that filters leave out: there may be no others. */
+	hold_if_filling(st->task_id);
+	if (!st->in_call)
 		return;
 	if (st->in_call == IN_CALL_UNSEEN && !take_up_midway(bpf_get_current_task_btf(), st, regs))
 		return;

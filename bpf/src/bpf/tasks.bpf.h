@@ -8,11 +8,6 @@
 #define CLONE_FILES 0x00000400
 #define CLONE_THREAD 0x00010000
 
-/* include/linux/sched.h */
-#define PF_EXITING 0x00000004
-#define PF_KTHREAD 0x00200000
-#define PF_IO_WORKER 0x00000010 /* threads that io_uring makes for itself */
-
 /* Deepest control group that is looked into; the kernel's own limit is far below in practice. */
 #define MAX_CGROUP_DEPTH 128
 
@@ -102,7 +97,7 @@ static __noinline bool is_target(struct task_struct *task)
 {
 	__u32 tgid = task->tgid;
 
-	if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) || tgid == self_tgid)
+	if ((task->flags & (PF_KTHREAD | PF_IO_WORKER)) || tgid == self_tgid || tgid == guardian_tgid)
 		return false;
 	if (target_kind == TARGET_ALL)
 		return true;
@@ -233,11 +228,6 @@ int ATOMIC_PROG(task_fork, struct task_struct *parent, struct task_struct *child
 	rec.clone_flags = shared_with(child, parent);
 	rec.cgroup = cgroup_of(child);
 	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
-	if (lossless) {
-		__u32 cpu = bpf_get_smp_processor_id();
-
-		hold_if_nearly_full(bpf_map_lookup_elem(&op_ring_heads, &cpu), from, cpu);
-	}
 	return 0;
 }
 
@@ -284,8 +274,7 @@ int ATOMIC_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_b
 	BPF_CORE_READ_STR_INTO(&s->rec.comm, task, comm);
 	len = sizeof(s->rec) + (s->rec.path_bytes & (WIRE_PATH_BYTES - 1));
 	begin_record(l, &s->rec.hdr, cpu, REC_EXEC, CLASS_TASKS, len, bpf_ktime_get_ns());
-	if (bpf_ringbuf_output(ring, s, len, BPF_RB_NO_WAKEUP))
-		lost_record(l, CLASS_TASKS);
+	send_record(l, ring, s, len, CLASS_TASKS, cpu);
 	return 0;
 }
 

@@ -54,8 +54,7 @@ static __always_inline void uring_paths(struct uring_scratch *s, struct rec_urin
 	if (len > sizeof(s->paths) + sizeof(s->names))
 		return;
 	begin_record(l, &s->paths.hdr, cpu, REC_URING_PATHS, CLASS_URING_FACTS, len, now_ns);
-	if (bpf_ringbuf_output(ring, &s->paths, len, BPF_RB_NO_WAKEUP))
-		lost_record(l, CLASS_URING_FACTS);
+	send_record(l, ring, &s->paths, len, CLASS_URING_FACTS, cpu);
 	r->flags |= URF_PATHS;
 }
 
@@ -256,8 +255,8 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 	if (content_limit)
 		uring_note_write(ctx, r);
 	/* Who makes requests of a polled queue may make no call. */
-	if (lossless && on_behalf && still_filling())
-		hold(task_id, bpf_get_smp_processor_id());
+	if (on_behalf)
+		hold_if_filling(task_id);
 }
 
 SEC("tp_btf/io_uring_submit_req")

@@ -83,8 +83,7 @@ static __always_inline void wait_ends(struct task_struct *task)
 	if (len > sizeof(*ws))
 		len = sizeof(*ws);
 	begin_record(l, &ws->rec.hdr, cpu, REC_WAIT, CLASS_WAITS, len, bpf_ktime_get_ns());
-	if (bpf_ringbuf_output(ring, ws, len, BPF_RB_NO_WAKEUP))
-		lost_record(l, CLASS_WAITS);
+	send_record(l, ring, ws, len, CLASS_WAITS, cpu);
 	ws->rec.off_ns = 0;
 }
 
