@@ -66,6 +66,13 @@ impl Stops {
         found.filter(|(_, entry)| entry.sent != 0).collect()
     }
 
+    /// Lets all go on.
+    pub(crate) fn resume_all(&self) {
+        for (pid, entry) in self.list() {
+            self.resume(pid, &entry);
+        }
+    }
+
     /// Lets a process go on; a stop that somebody else asked for meanwhile is asked for once more.
     fn resume(&self, pid: u32, entry: &stop_entry) {
         // The map first: once it runs it may be stopped again, and that entry must stay.
@@ -118,10 +125,12 @@ pub(crate) fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &
     }
     let mut rows = Vec::with_capacity(stopped.len());
     for (pid, entry) in stopped {
+        // Before: whoever goes on may take this thread's CPU.
+        let dur_ns = host::monotonic_ns() - entry.since_ns as i64;
         stops.resume(pid, &entry);
         rows.push(Stop {
             start_ns: entry.since_ns as i64,
-            dur_ns: host::monotonic_ns() - entry.since_ns as i64,
+            dur_ns,
             task_id: i64::from(entry.task_id),
             pid: pid as i32,
             cpu: entry.cpu as i32,

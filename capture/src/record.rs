@@ -223,9 +223,6 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     std::thread::sleep(TICK);
     drain(&session, &pipeline);
 
-    if let Some(guardian) = guardian {
-        guardian.dismiss();
-    }
     manifest.marks = marks.map(|m| m.marks(t0_ns)).unwrap_or_default();
     let status = command.as_mut().and_then(Command::poll);
     if let Some(c) = &mut manifest.command {
@@ -241,8 +238,13 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         });
     };
     let still_running = command.as_ref().filter(|_| status.is_none()).map(Command::pid);
-    close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns })
-        .map(|(manifest, error)| Outcome { manifest, status, error, still_running, why, signal })
+    let closed = close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns });
+    // Last of all: a probe that lost its CPU when the switch flipped may have stopped somebody since.
+    if let (Some(guardian), Some(stops)) = (guardian, &session.stops) {
+        stops.resume_all();
+        guardian.dismiss();
+    }
+    closed.map(|(manifest, error)| Outcome { manifest, status, error, still_running, why, signal })
 }
 
 /// A reel that may take little room is written in small segments: they are what a limit can be kept to.

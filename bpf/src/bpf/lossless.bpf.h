@@ -44,33 +44,41 @@ static __always_inline int pending_stop(struct task_struct *task)
 }
 
 /*
- * Stops the current process. The entry is made before the signal, so that there is room for it, and written
- * once more after: user space takes it away before it resumes, and a stop without an entry would be for ever.
+ * Stops the current process. The entry is made before the signal, so that there is room for it, and marked after, or
+ * made once more: user space takes it away before it resumes, and a stop without an entry would be for ever. It is
+ * changed where it lies, since signal_sent may do so at the same time.
  */
 static __noinline int hold(__u32 task_id, __u32 cpu)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 pid = task->tgid, nobody = 0;
-	struct stop_entry entry = {.user_signal = 0}, *known = bpf_map_lookup_elem(&stops, &pid);
+	struct stop_entry entry = {.user_signal = 0}, *known;
 	struct cpu_ledger *l;
 
 	/* Who ends makes no further calls; a stop would only be in the way of the recorder. */
 	if ((task->flags & PF_EXITING) || bpf_map_lookup_elem(&stops, &nobody))
 		return 1;
-	if (known)
-		entry = *known;
-	else
+	entry.since_ns = bpf_ktime_get_ns();
+	entry.task_id = task_id;
+	entry.cpu = cpu;
+	known = bpf_map_lookup_elem(&stops, &pid);
+	if (!known) {
 		entry.user_signal = pending_stop(task);
-	if (!entry.sent) {
-		entry.since_ns = bpf_ktime_get_ns();
-		entry.task_id = task_id;
-		entry.cpu = cpu;
-		if (bpf_map_update_elem(&stops, &pid, &entry, BPF_ANY))
+		if (bpf_map_update_elem(&stops, &pid, &entry, BPF_NOEXIST) && !bpf_map_lookup_elem(&stops, &pid))
 			goto cannot;
+	} else if (!known->sent) {
+		known->since_ns = entry.since_ns;
+		known->task_id = task_id;
+		known->cpu = cpu;
 	}
 	if (bpf_send_signal_thread(SIGSTOP))
 		goto cannot;
 	__sync_fetch_and_add(&holds, 1);
+	known = bpf_map_lookup_elem(&stops, &pid);
+	if (known)
+		known->sent = 1;
+	if (known && bpf_map_lookup_elem(&stops, &pid) == known)
+		return 0;
 	entry.sent = 1;
 	if (!bpf_map_update_elem(&stops, &pid, &entry, BPF_ANY))
 		return 0;
@@ -101,14 +109,19 @@ static __always_inline void hold_if_filling(__u32 task_id)
 		filling = 0;
 }
 
-/* Stops the current process if a ring of this CPU is half full. */
-static __always_inline void hold_if_nearly_full(struct op_ring *r, __u32 task_id, __u32 cpu)
+/* The same, or if one of this CPU's is half full. */
+static __always_inline void hold_if_nearly_full(__u32 task_id)
 {
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct op_ring *r;
+
 	if (!lossless)
 		return;
-	if (r && r->head - *(volatile __u64 *)&r->tail < op_ring_records / 2 && !half_full(cpu))
-		return;
-	hold(task_id, cpu);
+	r = bpf_map_lookup_elem(&op_ring_heads, &cpu);
+	if ((r && r->head - *(volatile __u64 *)&r->tail >= op_ring_records / 2) || half_full(cpu))
+		hold(task_id, cpu);
+	else
+		hold_if_filling(task_id);
 }
 
 /*
@@ -238,10 +251,21 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 		return 0;
 	entry = bpf_map_lookup_elem(&stops, &pid);
 	if (sig == SIGCONT) {
-		if (entry && sender != self_tgid)
+		if (sender == self_tgid)
+			__sync_fetch_and_add(&holds, 1);
+		else if (entry)
 			entry->user_signal = 0;
-	} else if (sig == SIGSTOP && !FROM_USER(info) && (sender == pid || (from->flags & PF_KTHREAD))) {
+	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
 		return 0;
+	} else if (sig == SIGSTOP && !FROM_USER(info) && (from->flags & PF_KTHREAD)) {
+		/* Late: the process may have been resumed already. */
+		fresh.user_signal = 0;
+		fresh.since_ns = bpf_ktime_get_ns();
+		fresh.task_id = recorded_id(task);
+		fresh.cpu = bpf_get_smp_processor_id();
+		fresh.sent = 1;
+		if (!entry && fresh.task_id)
+			bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
 	} else if (entry && (entry->sent || sig == SIGSTOP)) {
 		entry->user_signal = sig;
 	} else if (sig == SIGSTOP && recorded_id(task)) {

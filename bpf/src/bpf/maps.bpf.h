@@ -427,24 +427,24 @@ static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
  * a call there: what brings the next may well go on on other CPUs, in threads that cannot be stopped themselves.
  */
 volatile __u32 filling = 0;
-/* How often a process has been asked to stop. */
+/* How often a process has been asked to stop, or resumed. */
 volatile __u32 holds = 0;
 /* The process that resumes who is stopped once the recorder has died: it is not recorded, and so not stopped. */
 volatile __u32 guardian_tgid = 0;
 
 /*
- * With --lossless the last quarter of a ring is kept from the block layer and the page cache, which cannot be stopped:
- * it is for what threads still send until theirs is.
+ * With --lossless the last quarter of a ring is kept from the block layer, the page cache and the kernel's own threads,
+ * which cannot be stopped: it is for what threads still send until theirs is.
  */
 static __always_inline bool crowded(void *ring, __u32 class, __u32 cpu)
 {
 	__u64 bytes;
 
-	/* What threads of the kernel do to files is no reason to stop a process. */
-	if (!lossless || class == CLASS_VFS)
+	if (!lossless)
 		return false;
 	bytes = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
-	if (class == CLASS_BLOCK || class == CLASS_BIO || class == CLASS_CACHE)
+	if (class == CLASS_BLOCK || class == CLASS_BIO || class == CLASS_CACHE ||
+	    (class == CLASS_VFS && (bpf_get_current_task_btf()->flags & PF_KTHREAD)))
 		return bytes > (__u64)ring_bytes / 4 * 3;
 	if (bytes > ring_bytes / 2 && filling != cpu + 1)
 		filling = cpu + 1;

@@ -485,10 +485,8 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 	return true;
 }
 
-/* And ends it. */
-static __always_inline void exit_call(struct pt_regs *regs, long ret)
+static __always_inline void end_call(struct task_state *st, struct pt_regs *regs, long ret)
 {
-	struct task_state *st = recorded_here(regs);
 	__u32 cpu = bpf_get_smp_processor_id();
 	const struct call_desc *desc;
 	struct op_ring *r;
@@ -496,12 +494,6 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	__u64 now_ns;
 	__u16 nr;
 
-	if (!st || !ops_active)
-		return;
-	/* Also calls that are not recorded or that filters leave out: there may be no others. */
-	hold_if_filling(st->task_id);
-	if (!st->in_call)
-		return;
 	if (st->in_call == IN_CALL_UNSEEN && !take_up_midway(bpf_get_current_task_btf(), st, regs))
 		return;
 	if (follow_waits)
@@ -566,7 +558,6 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	}
 	if (!is_long(&st->op, desc)) {
 		emit_short(r, st, cpu, now_ns);
-		hold_if_nearly_full(r, st->task_id, cpu);
 		exited(st);
 		return;
 	}
@@ -585,8 +576,19 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 		tell_descriptors(st, desc->user2, ret, now_ns);
 	else if (desc->kind == CALL_AIO_GET)
 		aio_ended(st, ret, now_ns);
-	hold_if_nearly_full(r, st->task_id, cpu);
 	exited(st);
+}
+
+/* And ends it. Also calls that are not recorded, or that filters leave out, are where a process can be stopped. */
+static __always_inline void exit_call(struct pt_regs *regs, long ret)
+{
+	struct task_state *st = recorded_here(regs);
+
+	if (!st || !ops_active)
+		return;
+	if (st->in_call)
+		end_call(st, regs, ret);
+	hold_if_nearly_full(st->task_id);
 }
 
 #endif
