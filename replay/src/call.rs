@@ -333,6 +333,15 @@ impl Call {
         matches!(self, Self::CopyFileRange | Self::Sendfile | Self::Splice)
     }
 
+    /// Makes, moves or takes away the name that its (first) path ends in, instead of looking at what is there.
+    pub fn names_last(self) -> bool {
+        self.renames()
+            || matches!(
+                self,
+                Self::Mkdir | Self::Mkdirat | Self::Mknod | Self::Mknodat | Self::Rmdir | Self::Unlink | Self::Unlinkat
+            )
+    }
+
     /// Lists a directory.
     pub fn lists(self) -> bool {
         matches!(self, Self::Getdents | Self::Getdents64)

@@ -78,6 +78,10 @@ impl Planner {
             };
         }
         kept.regular = self.is_regular(r, &v);
+        if r.call.writes() && kept.regular && r.ret > 0 {
+            // The rest was refused for what the target does not have: a limit, memory that was not there, a full disk.
+            kept.len_bytes = kept.len_bytes.min(r.ret);
+        }
         kept.direct = self.is_direct(&v);
         if kept.file == NO_ID {
             kept.file = v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);

@@ -50,18 +50,18 @@ impl Planner {
                 }
                 let parent = self.names.parent(node2);
                 self.names.prove_present(parent, Kind::Directory, None);
-                if node != NO_NODE {
-                    self.names.link(node, node2);
-                    if let Some(file) = self.held.get(node) {
-                        self.held.insert(node2, file);
-                    }
-                } else {
-                    self.names.make(node2, Kind::Regular, None);
+                let ofd = v.entry.filter(|_| node == NO_NODE).map(|e| &self.procs.ofds[e.ofd as usize]);
+                let file = ofd.map_or_else(|| self.held.get(node), |o| Some(o.file).filter(|f| *f != NO_ID));
+                let kind = ofd.map_or(Kind::Regular, |o| o.kind);
+                let name = if node == NO_NODE { file.and_then(|f| self.held.name_of(f)) } else { Some(node) };
+                match name {
+                    Some(name) => self.names.link(name, node2),
                     // A file without a name gets one.
-                    let file = v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);
-                    if file != NO_ID {
-                        self.held.insert(node2, file);
-                    }
+                    None if kind == Kind::Unknown => self.names.make(node2, Kind::Regular, None),
+                    None => self.names.make(node2, kind, None),
+                }
+                if let Some(file) = file {
+                    self.held.insert(node2, file);
                 }
             }
             c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
@@ -72,6 +72,9 @@ impl Planner {
                 let small = !matches!(self.names.kind(node), Kind::Regular | Kind::Unknown);
                 if small && self.names.pre(node) == NO_NODE {
                     self.sizes.unmade();
+                }
+                if dir {
+                    self.left_nameless(node);
                 }
                 self.names.clear(node);
             }
@@ -250,8 +253,14 @@ impl Planner {
             }
             let files = self.held.lift(&self.names, from);
             self.forget_file(to);
+            if self.names.kind(from) == Kind::Directory {
+                self.left_nameless(to);
+            }
             self.names.rename(from, to);
             self.lower(files, from, to);
+            if r.flags & i64::from(libc::RENAME_WHITEOUT) != 0 {
+                self.names.make(from, Kind::Device, None);
+            }
         }
         let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
         let names = &mut self.names;
@@ -262,6 +271,20 @@ impl Planner {
                 there => there,
             });
         }
+    }
+
+    /// Whoever is in a directory, or has it open, when its name goes is in one without a name from then on.
+    fn left_nameless(&mut self, node: NodeId) {
+        let names = &mut self.names;
+        self.procs.relocate(|n| {
+            if n != node && !names.is_below(n, node) {
+                return n;
+            }
+            let parent = names.parent(node);
+            let gone = names.nameless(parent);
+            // What was removed in it before has no name there, either.
+            if n == node { gone } else { names.nameless(gone) }
+        });
     }
 
     /// Files below `from` are below `to` now.

@@ -291,6 +291,9 @@ impl Names {
 
     /// A result proved that something of this kind is at `node` now.
     pub fn prove_present(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
+        if self.is_nameless(node) {
+            return;
+        }
         let (pre, known) = match self.state(node) {
             State::Unknown { pre } => (*pre, Kind::Unknown),
             State::Present { pre, kind, .. } => (*pre, *kind),

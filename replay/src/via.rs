@@ -74,6 +74,8 @@ impl Via {
                     Call::Pwritev
                 }
             }
+            // A request has flags, whatever it is called.
+            (Self::Uring, Call::Renameat) => Call::Renameat2,
             (
                 Self::Uring,
                 c @ (Call::Fsync
@@ -86,7 +88,6 @@ impl Via {
                 | Call::Openat2
                 | Call::Close
                 | Call::Statx
-                | Call::Renameat2
                 | Call::Unlinkat
                 | Call::Mkdirat
                 | Call::Symlinkat

@@ -34,6 +34,20 @@ pub(crate) struct View {
     pub(crate) skip: Option<Skip>,
 }
 
+/// What a call takes the last part of a path for.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    /// A name to make, move or take away: a link is never followed, not even for a `/` behind it.
+    Name,
+    /// What is there: through a link where it is to be followed, or a `/` stands behind it.
+    File { follow: bool },
+}
+
+/// Longer ones are recorded cut off.
+const MAX_PATH_BYTES: usize = 4095;
+/// `RESOLVE_IN_ROOT` of `openat2`: the directory it begins at is the root.
+const RESOLVE_IN_ROOT: i64 = 0x10;
+
 /// The descriptor that a path of /proc stands for. libc sets modes of links this way, and programs give
 /// unnamed files a name.
 fn magic_link(path: &[u8]) -> Option<i32> {
@@ -338,13 +352,14 @@ impl Planner {
                 return Err(Skip::NoPath);
             }
         } else {
-            (v.fd, v.node) = self.name(r, r.dirfd, r.path, r.call.follows(r.flags), v)?;
+            let last = if r.call.names_last() { Last::Name } else { Last::File { follow: r.call.follows(r.flags) } };
+            (v.fd, v.node) = self.name(r, r.dirfd, r.path, last, v)?;
             if v.node == NO_NODE && v.entry.is_none() {
                 v.entry = self.procs.entry(r.task as usize, r.dirfd);
             }
         }
         if two || r.call.symlinks() {
-            (v.fd2, v.node2) = self.name(r, r.dirfd2, r.path2, false, v)?;
+            (v.fd2, v.node2) = self.name(r, r.dirfd2, r.path2, Last::Name, v)?;
         }
         if r.call.renames()
             && r.ret >= 0
@@ -391,18 +406,26 @@ impl Planner {
     }
 
     /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself.
-    fn name(&mut self, r: &Rec, dirfd: i32, path: u32, follow: bool, v: &mut View) -> Result<(i32, NodeId), Skip> {
+    fn name(&mut self, r: &Rec, dirfd: i32, path: u32, last: Last, v: &mut View) -> Result<(i32, NodeId), Skip> {
         if path == NONE {
             return Err(Skip::NoPath);
         }
         let text = self.input.texts.paths.bytes(path).to_vec();
+        if text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG) {
+            return Err(Skip::NoPath);
+        }
         let place = self.procs.places[self.procs.of(r.task as usize).place].value;
         if let Some(fd) = magic_link(&text).filter(|_| through_descriptor(r.call).is_some()) {
             let (slot, entry) = self.descriptor(r, fd, NO_ID)?;
             (v.entry, v.magic) = (entry, true);
             return Ok((slot, NO_NODE));
         }
-        if text.first() == Some(&b'/') {
+        let follow = match last {
+            Last::Name => false,
+            Last::File { follow } => follow || text.last() == Some(&b'/'),
+        };
+        let in_root = r.call == Call::Openat2 && r.aux2 & RESOLVE_IN_ROOT != 0;
+        if text.first() == Some(&b'/') && !in_root {
             let node = self.names.resolve(place.root, place.root, &text, follow);
             return self.placed(CWD, node);
         }
@@ -410,9 +433,14 @@ impl Planner {
             v.relative = true;
             let cwd = place.cwd?;
             if text.is_empty() {
+                // Refused, whatever the directory is.
+                if failed_with(r, libc::ENOENT) {
+                    return Ok((CWD, NO_NODE));
+                }
                 return self.placed(CWD, Some(cwd));
             }
-            let node = self.names.resolve(place.root, cwd, &text, follow);
+            let root = if in_root { cwd } else { place.root };
+            let node = self.names.resolve(root, cwd, &text, follow);
             return self.placed(CWD, node);
         }
         let (slot, entry) = self.descriptor(r, dirfd, NO_ID)?;
@@ -421,7 +449,8 @@ impl Planner {
             return Ok((slot, NO_NODE));
         }
         let base = self.procs.ofds[entry.ofd as usize].node;
-        let node = self.names.resolve(place.root, base, &text, follow);
+        let root = if in_root { base } else { place.root };
+        let node = self.names.resolve(root, base, &text, follow);
         self.placed(slot, node)
     }
 

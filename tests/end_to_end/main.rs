@@ -241,6 +241,7 @@ fn tests() -> Vec<Test> {
         replays::an_unpacked_archive
         replays::a_reworked_tree
         replays::moves_without_a_snapshot
+        replays::rare_names
         replays::direct_io_that_is_not_aligned_here
         waits::a_sync
     }

@@ -178,6 +178,82 @@ pub(crate) fn moves_without_a_snapshot(fs: Fs) {
     replays_to(fs, &reel, &work);
 }
 
+/// Paths and names as few programs use them, and what follows for the names after them.
+const RARE_NAMES: &str = "
+import ctypes, os, resource, signal, struct
+libc = ctypes.CDLL(None, use_errno=True)
+home = os.getcwd()
+def refused(call, *a, **k):
+    try: call(*a, **k)
+    except OSError: return
+    raise SystemExit(f'{call} {a}')
+def touch(path, **k): os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644, **k))
+def part(name):
+    os.chdir(home); os.mkdir(name); os.chdir(name)
+
+# A refused empty path says nothing of the working directory.
+refused(os.stat, ''); os.rename('../data', 'data'); touch('data/more'); os.unlink('data/deep/leaf')
+
+part('removed')
+os.makedirs('x/y'); os.chdir('x/y'); os.rmdir('../y')
+up = os.open('..', os.O_RDONLY); touch('viaup', dir_fd=up); touch('../h'); refused(touch, 'f')
+os.mkdir('../y'); touch('../y/f'); refused(os.open, 'f', os.O_RDONLY)
+os.rename('../y/f', '../y/g'); os.chdir('..'); touch('log'); os.rename('log', 'log.1')
+
+part('replaced')
+os.mkdir('a'); os.mkdir('b'); b = os.open('b', os.O_RDONLY); os.rename('a', 'b')
+touch('b/f'); refused(os.stat, 'f', dir_fd=b); touch('../replaced/up'); touch('../side', dir_fd=b); os.rename('b/f', 'b/g')
+
+part('links')
+f = os.open('f', os.O_CREAT | os.O_RDWR, 0o644); os.write(f, b'0123456789')
+assert libc.linkat(-100, b'/proc/self/fd/%d' % f, -100, b'g', 0x400) == 0
+os.rename('g', 'f'); os.truncate('g', 50); os.rename('g', 'h')
+
+part('slash')
+os.symlink('nothing', 'dangling'); refused(os.mkdir, 'dangling/'); os.rename('dangling', 'moved')
+
+part('short')
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+f = os.open('f', os.O_CREAT | os.O_RDWR, 0o644)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
+assert os.write(f, b'x' * 4000) == 4000 and os.writev(f, [b'y' * 600, b'z' * 3400]) == 1000
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+assert os.write(f, b'end') == 3
+
+part('root')
+os.makedirs('jail/etc'); os.symlink('/etc/target', 'jail/link')
+jail = os.open('jail', os.O_RDONLY)
+def within(path):
+    how = struct.pack('QQQ', os.O_CREAT | os.O_RDWR, 0o644, 0x10)
+    fd = libc.syscall(437, jail, path, how, len(how))
+    assert fd >= 0, ctypes.get_errno()
+    os.write(fd, path); os.close(fd)
+within(b'/b'); within(b'../c'); within(b'link')
+os.rename('jail/b', 'jail/d'); os.unlink('jail/etc/target')
+
+if os.geteuid() == 0 and WHITEOUTS:
+    part('whiteout')
+    touch('w'); assert libc.syscall(316, -100, b'w', -100, b'w2', 4) == 0
+    os.stat('w'); os.rename('w', 'w3'); os.unlink('w3'); touch('w')
+";
+
+pub(crate) fn rare_names(fs: Fs) {
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let work = origin.path().join("work");
+    fs::create_dir_all(work.join("data/deep")).unwrap();
+    fs::create_dir(work.join("in")).unwrap();
+    fs::write(work.join("data/deep/leaf"), "leaf").unwrap();
+    let reel = out.path().join("names.reel");
+    // Whiteouts are device nodes.
+    let whiteouts = if matches!(fs, Fs::Ext4 | Fs::Xfs | Fs::Btrfs) { "True" } else { "False" };
+    let program = RARE_NAMES.replace("WHITEOUTS", whiteouts);
+    succeed(record(&reel, &[], &["python3", "-S", "-c", &program]).current_dir(work.join("in")));
+    assert_valid(&reel);
+    replays_to(fs, &reel, &work);
+    let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    replays_alike(fs.name(), &reel, target.path(), "max");
+}
+
 /// Direct I/O of pieces that only the original takes: tmpfs asks for no alignment.
 const UNALIGNED: &str = "
 import mmap, os

@@ -58,6 +58,19 @@ impl Names {
         self.nodes[to as usize].state = state;
     }
 
+    /// A directory in `dir` that was removed while somebody was in it, or had it open. It has no name, nothing is in it,
+    /// and nothing can be made in it; `..` leads to `dir`.
+    pub fn nameless(&mut self, dir: NodeId) -> NodeId {
+        let node = self.child(dir, b"");
+        self.nodes[node as usize].state = State::Absent;
+        node
+    }
+
+    /// Whether it is such a directory.
+    pub fn is_nameless(&self, node: NodeId) -> bool {
+        node != super::ROOT && self.nodes[node as usize].name == self.nodes[super::ROOT as usize].name
+    }
+
     /// Moves what is at `from`, with everything below, to `to`; neither is below the other.
     pub fn rename(&mut self, from: NodeId, to: NodeId) {
         if self.same_file(from, to) {

@@ -11,7 +11,8 @@ impl Names {
         path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").fold(ROOT, |at, p| self.child(at, p))
     }
 
-    /// Where `path` leads from `base`, links followed as far as they are known; `None` for a loop of links.
+    /// Where `path` leads from `base`, links followed as far as they are known; `None` for a loop of links. `follow`:
+    /// also the last.
     pub fn resolve(&mut self, root: NodeId, base: NodeId, path: &[u8], follow: bool) -> Option<NodeId> {
         let mut at = if path.first() == Some(&b'/') { root } else { base };
         // Components still to walk, the next one last: links push theirs.
@@ -20,18 +21,20 @@ impl Names {
             todo.extend(path.split(|b| *b == b'/').filter(|p| !p.is_empty()).rev().map(Box::from));
         };
         push(&mut todo, path);
-        let follow = follow || path.last() == Some(&b'/');
         let mut links = 0;
         while let Some(part) = todo.pop() {
             match &*part {
                 b"." => {}
                 b".." => {
-                    // From nowhere nothing leads up.
-                    if *self.state(at) == State::Absent {
+                    let nameless = self.is_nameless(at);
+                    // From nowhere nothing leads up; from a directory that was removed it does.
+                    if *self.state(at) == State::Absent && !nameless {
                         return Some(at);
                     }
                     if at != root {
-                        self.crossed.push(at);
+                        if !nameless {
+                            self.crossed.push(at);
+                        }
                         at = self.parent(at);
                     }
                 }

@@ -58,6 +58,18 @@ fn rings_are_set_up_as_they_were() {
 }
 
 #[test]
+fn a_request_renames() {
+    let mut d = start();
+    d.create(1, "f", 1, 3);
+    enter(&mut d, 1, "io_uring_enter", 1);
+    let o = request(&mut d, 1, "renameat", -1, 5_000, 0);
+    (o.fd, o.path, o.path2, o.flags) = (None, Some("/w/f".into()), Some("/w/g".into()), Some(0));
+    d.pause(100_000);
+    let dir = replay_same(d);
+    assert!(dir.path().join("t/w/g").exists());
+}
+
+#[test]
 fn requests_end_as_they_did() {
     let mut d = start();
     d.create(1, "f", 1, 3);
