@@ -90,7 +90,8 @@ impl Anonymizer {
     fn filter(&mut self, filter: &str) -> String {
         match filter.split_once([' ', '=']) {
             Some((option, value)) if option.starts_with("--") => {
-                let number = value.bytes().all(|b| b.is_ascii_digit());
+                let named = matches!(option, "--path" | "--comm" | "--cgroup" | "--device");
+                let number = !named && value.bytes().all(|b| b.is_ascii_digit());
                 let value = if number { value.to_owned() } else { self.word(value) };
                 format!("{option}{}{value}", &filter[option.len()..=option.len()])
             }
@@ -239,7 +240,7 @@ mod tests {
                 backing_file: Some("/img/acme".into()),
                 ..Device::default()
             }],
-            filters: vec!["--path /srv/acme".into(), "--pid 17".into(), "--comm=acme".into()],
+            filters: vec!["--path /srv/acme".into(), "--pid 17".into(), "--comm=acme".into(), "--path 1984".into()],
             warnings: vec!["acme is slow".into()],
             marks: vec![Mark { ns: 3, name: "acme begins".into() }],
             replay: Some(Replay { original: "acme".into(), target: "/mnt/acme".into(), ..Replay::default() }),
@@ -252,6 +253,7 @@ mod tests {
         assert!(mapped.mounts[0].options.starts_with("rw,lowerdir=/"));
         assert!(mapped.mounts[0].options.ends_with(",size=10k"));
         assert_eq!(mapped.filters[1], "--pid 17");
+        assert_ne!(mapped.filters[3], "--path 1984");
         assert_eq!(mapped.host.kernel, "6.18");
         assert_eq!(mapped.warnings.len(), 1);
     }
