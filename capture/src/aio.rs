@@ -15,8 +15,9 @@ type Context = (i32, u64);
 pub(crate) struct Aio {
     contexts: HashMap<Context, i64>,
     next: i64,
-    /// By context and the address of the control block, which identifies a request until it has ended.
-    waiting: HashMap<(Context, u64), Op>,
+    /// By context and the address of the control block, which identifies a request until it has ended; with whether it
+    /// is by a thread that was not asked for.
+    waiting: HashMap<(Context, u64), (Op, bool)>,
     /// Control blocks of a task's io_submit that has not returned yet, in order.
     submitting: HashMap<u32, Vec<(Context, u64)>>,
     /// Requests that were not taken.
@@ -41,15 +42,14 @@ impl Aio {
 
     /// Requests whose result was never taken by a call: the program took it from the shared ring itself, or they
     /// had not ended.
-    pub(crate) fn take_unknown(&mut self) -> Vec<Op> {
-        let mut left: Vec<Op> = self.waiting.drain().map(|(_, op)| unknown(op)).collect();
-        left.sort_by_key(|op| op.start_ns);
-        left
+    pub(crate) fn take_unknown(&mut self) -> Vec<(Op, bool)> {
+        in_order(self.waiting.drain().map(|(_, request)| request).collect())
     }
 }
 
-fn unknown(op: Op) -> Op {
-    Op { state: "unknown".into(), ..op }
+fn in_order(mut requests: Vec<(Op, bool)>) -> Vec<(Op, bool)> {
+    requests.sort_by_key(|(op, _)| op.start_ns);
+    requests
 }
 
 /// The call that a request asks for, by its number in linux/aio_abi.h.
@@ -94,28 +94,33 @@ impl Assembler {
         let key = (context, rec.iocb);
         self.aio.submitting.entry(rec.task_id).or_default().push(key);
         // The same control block again: what it asked for before has ended unseen.
-        match self.aio.waiting.insert(key, op) {
-            Some(before) => self.push(unknown(before)),
+        match self.aio.waiting.insert(key, (op, false)) {
+            Some(before) => self.aio_unknown(before),
             None => Ok(()),
         }
+    }
+
+    /// A request of which no end was seen.
+    pub(crate) fn aio_unknown(&mut self, (op, other): (Op, bool)) -> Result<()> {
+        self.write(Op { state: "unknown".into(), ..op }, other, false).map(drop)
     }
 
     pub(crate) fn aio_result(&mut self, rec: &rec_aio_end) -> Result<()> {
         self.counts.aio_results += 1;
         let pid = self.row_of(rec.task_id, 0, "", "").pid;
         let key = ((pid, rec.ctx), rec.iocb);
-        let Some(mut op) = self.aio.waiting.remove(&key) else {
+        let Some((mut op, other)) = self.aio.waiting.remove(&key) else {
             self.aio.strange += 1;
             return Ok(());
         };
         op.dur_ns = self.since(rec.hdr.end_ns) - op.start_ns;
         op.cpu = i32::from(rec.hdr.cpu);
         op.ret = Some(rec.res);
-        self.write_with_content(op, (rec.content != 0).then_some((rec.task_id, rec.iocb)), false, false)
+        self.write_with_content(op, (rec.content != 0).then_some((rec.task_id, rec.iocb)), other, false)
     }
 
-    /// One of the calls that work on contexts.
-    pub(crate) fn aio_call(&mut self, raw: &Raw<'_>, op: &mut Op) -> Result<()> {
+    /// One of the calls that work on contexts. `other`: by a thread that was not asked for.
+    pub(crate) fn aio_call(&mut self, raw: &Raw<'_>, op: &mut Op, other: bool) -> Result<()> {
         let setup = op.op == "io_setup";
         let address = if setup {
             raw.output.get(..8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)
@@ -131,19 +136,20 @@ impl Assembler {
         if op.op == "io_submit" {
             let given = self.aio.submitting.remove(&(op.task_id as u32)).unwrap_or_default();
             let taken = usize::try_from(raw.ret).unwrap_or(0);
-            for key in given.into_iter().skip(taken) {
-                self.aio.refused += i64::from(self.aio.waiting.remove(&key).is_some());
+            for (i, key) in given.into_iter().enumerate() {
+                if i >= taken {
+                    self.aio.refused += i64::from(self.aio.waiting.remove(&key).is_some());
+                } else if let Some((_, others)) = self.aio.waiting.get_mut(&key) {
+                    *others = other;
+                }
             }
         }
         if op.op == "io_destroy" && raw.ret == 0 {
             // The address may be another context's by the time this call has returned: what was submitted since is its.
-            let of_this = |(k, o): &(&(Context, u64), &Op)| k.0 == context && o.start_ns < op.start_ns;
+            let of_this = |(k, o): &(&(Context, u64), &(Op, bool))| k.0 == context && o.0.start_ns < op.start_ns;
             let gone: Vec<_> = self.aio.waiting.iter().filter(of_this).map(|(k, _)| *k).collect();
-            let mut rows: Vec<Op> = gone.iter().filter_map(|k| self.aio.waiting.remove(k)).map(unknown).collect();
-            rows.sort_by_key(|o| o.start_ns);
-            for row in rows {
-                self.push(row)?;
-            }
+            let requests = gone.iter().filter_map(|k| self.aio.waiting.remove(k)).collect();
+            in_order(requests).into_iter().try_for_each(|request| self.aio_unknown(request))?;
         }
         Ok(())
     }

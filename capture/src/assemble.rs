@@ -126,6 +126,9 @@ struct Known {
     fix: fn(&mut Raw<'_>),
 }
 
+/// Tasks remembered after their end, by the last digits of their number.
+const ENDED: usize = 1024;
+
 /// Turns records into rows of a reel.
 pub(crate) struct Assembler {
     /// Where rows go.
@@ -169,6 +172,8 @@ pub(crate) struct Assembler {
     mounts: Vec<Mount>,
     ofds: Ofds,
     tasks: FxHashMap<u32, Life>,
+    /// Process and thread id of some that have ended: what they asked for may end after them.
+    ended: Box<[(u32, (i32, i32)); ENDED]>,
     /// Every task that has or had a row, a bit each.
     met: Vec<u64>,
     mappings: Mappings,
@@ -232,6 +237,7 @@ impl Assembler {
             mounts,
             ofds: Ofds::default(),
             tasks: FxHashMap::default(),
+            ended: Box::new([(0, (0, 0)); ENDED]),
             met: Vec::new(),
             mappings: Mappings::default(),
             start: Start::default(),
@@ -340,7 +346,9 @@ impl Assembler {
 
     /// Process and thread id of a task.
     pub(crate) fn thread(&self, task_id: u32) -> (i32, i32) {
-        self.tasks.get(&task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid))
+        let ended = self.ended[task_id as usize % ENDED];
+        let gone = if ended.0 == task_id { ended.1 } else { (0, 0) };
+        self.tasks.get(&task_id).map_or(gone, |life| (life.row.pid, life.row.tid))
     }
 }
 

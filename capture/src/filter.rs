@@ -75,6 +75,14 @@ pub(crate) fn is_place_call(name: &str) -> bool {
     PLACES.contains(&name)
 }
 
+/// Calls without which their requests, rows of their own, are not known.
+const REQUESTS: &[&str] = &["io_setup", "io_submit", "io_getevents", "io_pgetevents", "io_destroy"];
+
+/// Whether user space needs to hear of a call that nobody asked for.
+fn is_context(name: &str) -> bool {
+    is_descriptor_call(name) || is_place_call(name) || REQUESTS.contains(&name)
+}
+
 /// One `--path`.
 #[derive(Clone, Debug)]
 enum PathRule {
@@ -181,13 +189,13 @@ impl Filter {
         for (nr, call) in calls::numbered() {
             let desc = &mut rodata.calls[nr];
             desc.unwanted = u8::from(!self.wants_call(call.name));
-            desc.context = u8::from(is_descriptor_call(call.name) || is_place_call(call.name));
+            desc.context = u8::from(is_context(call.name));
         }
         for compat in calls::compat() {
             let Some(call) = compat.call else { continue };
             let desc = &mut rodata.calls32[compat.nr];
             desc.unwanted = u8::from(!self.wants_call(call.name));
-            desc.context = u8::from(is_descriptor_call(call.name) || is_place_call(call.name));
+            desc.context = u8::from(is_context(call.name));
         }
         rodata.filter_calls = self.ops.is_some();
         rodata.filter_comms = self.comms.len() as u32;
@@ -225,8 +233,10 @@ fn path_rules(path: &Path) -> Result<Vec<PathRule>, CaptureError> {
     if !shown.contains('/') {
         return Ok(vec![PathRule::Name(pattern(&shown)?)]);
     }
-    let whole = absolute(path).map_err(|e| refuse(e.to_string()))?;
-    Ok(vec![PathRule::Whole(pattern(&text::from_bytes(whole.as_os_str().as_bytes()))?)])
+    // The folder that a pattern is seen from is none.
+    let cwd = std::env::current_dir().map_err(|e| refuse(e.to_string()))?;
+    let base = Pattern::escape(&text::from_bytes(cwd.as_os_str().as_bytes()));
+    Ok(vec![PathRule::Whole(pattern(&normal(&base, &shown))?)])
 }
 
 /// `path` seen from the folder `base`, without `.`, `..` and double slashes; symbolic links are not followed.

@@ -6,10 +6,15 @@
 //! for these. They are held back with their description, and written as soon as an operation on it is kept; if none
 //! is, they are left out. Calls that change the working directory or the mask are always kept.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
+};
 
 use ioreel_bpf::types::file_id;
-use ioreel_traces::{Text, manifest::Mount, rows::Op};
+use ioreel_traces::{Text, manifest::Mount, rows::Op, text};
 
 use crate::{
     filter::{Filter, is_descriptor_call, is_place_call, normal},
@@ -45,11 +50,19 @@ struct Place {
     path: Option<Text>,
 }
 
-/// Working directories of tasks, shared as they share them.
+/// Where names begin.
+#[derive(Clone, Debug, Default)]
+struct Stands {
+    cwd: Option<String>,
+    /// After a chroot; `None`: the root of all.
+    root: Option<String>,
+}
+
+/// Where tasks stand, shared as they share it.
 #[derive(Debug, Default)]
 struct Directories {
     group_of: HashMap<i64, usize>,
-    paths: Vec<Option<String>>,
+    places: Vec<Stands>,
     free: Vec<usize>,
     users: Vec<usize>,
 }
@@ -60,16 +73,16 @@ impl Directories {
         let group = match above {
             Some(group) if shares => group,
             _ => {
-                let path = above.and_then(|a| self.paths[a].clone());
+                let place = above.map(|a| self.places[a].clone()).unwrap_or_default();
                 match self.free.pop() {
                     Some(group) => {
-                        self.paths[group] = path;
+                        self.places[group] = place;
                         group
                     }
                     None => {
-                        self.paths.push(path);
+                        self.places.push(place);
                         self.users.push(0);
-                        self.paths.len() - 1
+                        self.places.len() - 1
                     }
                 }
             }
@@ -98,15 +111,19 @@ impl Directories {
         }
     }
 
-    fn of(&self, task: i64) -> Option<&str> {
-        self.paths[*self.group_of.get(&task)?].as_deref()
+    fn of(&self, task: i64) -> Option<&Stands> {
+        Some(&self.places[*self.group_of.get(&task)?])
     }
 
-    fn change(&mut self, task: i64, path: String) {
-        if let Some(group) = self.group_of.get(&task) {
-            self.paths[*group] = Some(path);
-        }
+    fn of_mut(&mut self, task: i64) -> Option<&mut Stands> {
+        Some(&mut self.places[*self.group_of.get(&task)?])
     }
+}
+
+/// The path with symbolic links followed, as far as it is still there.
+fn real(path: &str) -> String {
+    let named = PathBuf::from(OsString::from_vec(text::to_bytes(path)));
+    named.canonicalize().map_or_else(|_| path.to_owned(), |p| text::from_bytes(p.as_os_str().as_bytes()).to_string())
 }
 
 /// Which file systems lie on disks that were asked for.
@@ -174,6 +191,8 @@ pub(crate) struct Sieve {
     directories: Directories,
     disks: Disks,
     held: HashMap<i64, Held>,
+    /// Open folders by which the next operation finds its names.
+    through: Vec<i64>,
     /// Operations left out at once, by [`Why`].
     left_out: [i64; 4],
     /// The same of other sources than calls.
@@ -192,6 +211,7 @@ impl Sieve {
             directories: Directories::default(),
             disks: Disks::default(),
             held: HashMap::new(),
+            through: Vec::new(),
             left_out: [0; 4],
             others: 0,
             taken: 0,
@@ -224,9 +244,11 @@ impl Sieve {
     }
 
     /// Learns where an adopted task stood at the start, unless a change of that is known already.
-    pub(crate) fn stands(&mut self, task: i64, cwd: &str) {
-        if !cwd.is_empty() && self.directories.of(task).is_none() {
-            self.directories.change(task, cwd.to_owned());
+    pub(crate) fn stands(&mut self, task: i64, cwd: &str, root: &str) {
+        let told = |path: &str| Some(path.to_owned()).filter(|p| !p.is_empty());
+        if let Some(place) = self.directories.of_mut(task) {
+            place.cwd = place.cwd.take().or(told(cwd));
+            place.root = place.root.take().or(told(root));
         }
     }
 
@@ -240,32 +262,41 @@ impl Sieve {
         self.held.remove(&ofd);
     }
 
+    /// The operation that is taken next finds its names by these descriptions.
+    pub(crate) fn goes_through(&mut self, folders: impl Iterator<Item = i64>) {
+        self.through.extend(folders);
+    }
+
     /// Takes an operation and gives those to be written now, in order. `other`: by a thread that was not asked for.
     pub(crate) fn take(&mut self, op: Op, other: bool) -> Vec<Op> {
         self.taken += 1;
+        let through = std::mem::take(&mut self.through);
         let out = match self.judge(&op, other) {
-            Ok(()) => {
-                let mut out = Vec::new();
-                for ofd in [op.ofd, op.ofd2].into_iter().flatten() {
-                    let held = self.held.entry(ofd).or_default();
-                    held.kept = true;
-                    out.append(&mut held.rows);
-                }
-                out.push(op);
-                out
-            }
-            Err(why) => self.context(op, why),
+            Ok(()) => self.with_openings(op, &through),
+            Err(why) => self.context(op, &through, why),
         };
         self.passed += out.len() as i64;
         out
     }
 
-    fn context(&mut self, op: Op, why: Why) -> Vec<Op> {
+    /// An operation that is kept, behind what opened the descriptors that it uses.
+    fn with_openings(&mut self, op: Op, through: &[i64]) -> Vec<Op> {
+        let mut out = Vec::new();
+        for ofd in [op.ofd, op.ofd2].into_iter().flatten().chain(through.iter().copied()) {
+            let held = self.held.entry(ofd).or_default();
+            held.kept = true;
+            out.append(&mut held.rows);
+        }
+        out.push(op);
+        out
+    }
+
+    fn context(&mut self, op: Op, through: &[i64], why: Why) -> Vec<Op> {
         const F_DUPFD: i64 = libc::F_DUPFD as i64;
         const F_DUPFD_CLOEXEC: i64 = libc::F_DUPFD_CLOEXEC as i64;
         let succeeded = op.ret.is_none_or(|r| r >= 0);
         if is_place_call(&op.op) || op.op == "close_range" && succeeded {
-            return vec![op];
+            return self.with_openings(op, through);
         }
         // Of fcntl's commands, copies alone.
         let copies = op.op != "fcntl" || matches!(op.flags, Some(F_DUPFD | F_DUPFD_CLOEXEC));
@@ -334,13 +365,18 @@ impl Sieve {
             }
         }
         if op.ret == Some(0) {
-            let here = match &*op.op {
-                "chdir" => path.clone(),
-                "fchdir" => op.file.and_then(|f| Some(self.files.get(&f)?.path.as_ref()?.to_string())),
+            let by_file = || op.file.and_then(|f| Some(self.files.get(&f)?.path.as_ref()?.to_string()));
+            let place = match &*op.op {
+                "chdir" | "chroot" => path.as_deref().map(real),
+                "fchdir" => by_file(),
                 _ => None,
             };
-            if let Some(here) = here {
-                self.directories.change(op.task_id, here);
+            if let Some(stands) = self.directories.of_mut(op.task_id) {
+                match &*op.op {
+                    "chroot" => stands.root = place,
+                    "chdir" | "fchdir" => stands.cwd = place,
+                    _ => {}
+                }
             }
         }
         // What an open found is told by the file better than by a name that may be a link.
@@ -352,9 +388,15 @@ impl Sieve {
     }
 
     fn resolve(&self, task: i64, path: &str, dirfd: Option<i32>, folder: Option<i64>) -> Option<String> {
+        let stands = self.directories.of(task);
         let base = match dirfd {
-            _ if path.starts_with('/') => "/",
-            None | Some(libc::AT_FDCWD) => self.directories.of(task)?,
+            _ if path.starts_with('/') => {
+                // As seen from there nothing leads out of a root.
+                let below = normal("/", path);
+                let root = stands.and_then(|s| s.root.as_deref()).unwrap_or_default();
+                return Some(normal("/", &format!("{root}{below}")));
+            }
+            None | Some(libc::AT_FDCWD) => stands?.cwd.as_deref()?,
             Some(_) => self.files.get(&folder?)?.path.as_deref()?,
         };
         Some(normal(base, path))

@@ -1,6 +1,8 @@
 //! Filters: exactly the rows asked for, and the context that is documented. The truth is the same workload recorded
 //! whole; both recordings must have seen as much.
 
+mod places;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs,
@@ -17,6 +19,8 @@ use crate::harness::{
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
     one_line, record, succeed, temp_dir, text,
 };
+
+pub(crate) use places::{asynchronous_requests, through_folders, where_names_begin};
 
 /// Kept although not asked for, where needed.
 const CONTEXT: &[&str] = &[

@@ -354,6 +354,9 @@ fn tests() -> Vec<Test> {
         filters::by_latency
         filters::by_layer
         filters::combined
+        filters::through_folders
+        filters::where_names_begin
+        filters::asynchronous_requests
         filters::of_what_is_no_call
         filters::that_cannot_be
         marks::reach_the_manifest

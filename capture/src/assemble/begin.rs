@@ -6,7 +6,7 @@ use ioreel_traces::{
     rows::{Fd, Map, Op, Task},
 };
 
-use super::{Assembler, Life};
+use super::{Assembler, ENDED, Life};
 use crate::{
     block,
     calls::{Call, Raw, makes_descriptor},
@@ -96,7 +96,7 @@ impl Assembler {
         let (cwd, root) = (self.paths.get(cwd), self.paths.get(root));
         self.changed.stands(&cwd);
         if let Some(sieve) = &mut self.sieve {
-            sieve.stands(i64::from(rec.task_id), &cwd);
+            sieve.stands(i64::from(rec.task_id), &cwd, &root);
         }
         let Some(life) = self.tasks.get_mut(&rec.task_id) else { return };
         let row = &mut life.row;
@@ -220,6 +220,7 @@ impl Assembler {
             // Its beginning was lost.
             (life.row.pid, life.row.tid) = (rec.pid as i32, rec.tid as i32);
         }
+        self.ended[rec.task_id as usize % ENDED] = (rec.task_id, (life.row.pid, life.row.tid));
         if life.row.tid == life.row.pid {
             self.mappings.forget(life.row.pid);
             self.leaders.remove(&life.row.pid);

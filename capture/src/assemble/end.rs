@@ -35,9 +35,7 @@ impl Assembler {
             rest.into_iter().try_for_each(|row| self.writer.waits.push(row))?;
         }
         self.start.rest().into_iter().try_for_each(|row| self.writer.fds.push(row))?;
-        for op in self.aio.take_unknown() {
-            self.push(op)?;
-        }
+        self.aio.take_unknown().into_iter().try_for_each(|request| self.aio_unknown(request))?;
         self.rest_below()?;
         let mut lives: Vec<Life> = std::mem::take(&mut self.tasks).into_values().collect();
         lives.sort_by_key(|l| l.row.task_id);

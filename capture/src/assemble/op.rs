@@ -20,7 +20,7 @@ impl Assembler {
             self.counts.strange += 1;
             return Ok(());
         };
-        let (pid, tid) = self.tasks.get(&rec.task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid));
+        let (pid, tid) = self.thread(rec.task_id);
         let busy = has(op_flags::OPF_MAP_BUSY);
         let entered_ns = rec.hdr.end_ns.saturating_sub(rec.dur_ns);
         let mapped = if busy { self.mappings.find(pid, rec.args[0] as i64, entered_ns) } else { None };
@@ -151,10 +151,18 @@ impl Assembler {
         self.slow_seen |=
             op.dur_ns >= self.slow_ns && (op.path.is_some() || op.file.is_some() && self.file_of(rec.file).seekable);
         self.waits_of(&op, rec.task_id, in_flight)?;
-        if call.name.starts_with("io_") && !call.name.starts_with("io_uring") {
-            self.aio_call(&raw, &mut op)?;
-        }
         let other = has(op_flags::OPF_OTHER_THREAD);
+        if call.name.starts_with("io_") && !call.name.starts_with("io_uring") {
+            self.aio_call(&raw, &mut op, other)?;
+        }
+        if self.sieve.is_some() {
+            let first = has(op_flags::OPF_DIR).then_some((rec.ofd, rec.file));
+            let second = fixed.filter(|_| has(op_flags::OPF_DIR2)).map(|f| (f.ofd2, f.file2));
+            let folders = [first, second].map(|f| f.filter(|f| f.0 != 0).map(|f| self.ofd_of(f.0, f.1, start_ns)));
+            if let Some(sieve) = &mut self.sieve {
+                sieve.goes_through(folders.into_iter().flatten());
+            }
+        }
         let content = has(op_flags::OPF_CONTENT).then(|| (rec.task_id, rec.hdr.end_ns - rec.dur_ns));
         self.write_with_content(op, content, other, has(op_flags::OPF_IO))
     }
@@ -192,7 +200,7 @@ impl Assembler {
 
     /// A row with what all rows of a task have.
     pub(crate) fn row_of(&self, task_id: u32, cpu: u16, op: &str, source: &str) -> Op {
-        let (pid, tid) = self.tasks.get(&task_id).map_or((0, 0), |life| (life.row.pid, life.row.tid));
+        let (pid, tid) = self.thread(task_id);
         Op {
             op_id: -1,
             cpu: i32::from(cpu),
