@@ -228,7 +228,10 @@ impl Planner {
             return Where::Unnamed(*u);
         }
         let number = self.begin.unnamed.len() as u32;
-        let stand_in = self.names.child(ROOT, format!(".ioreel-unnamed-{number}").as_bytes());
+        // Of a directory that was removed `..` leads to where it was.
+        let above = if self.names.is_nameless(node) { self.names.parent(node) } else { ROOT };
+        let home = if self.names.exists(above) == Some(true) { above } else { ROOT };
+        let stand_in = self.names.child(home, format!(".ioreel-unnamed-{number}").as_bytes());
         let kind = match kind {
             Kind::Directory => UnnamedKind::Directory,
             _ if temporary => UnnamedKind::Temporary,

@@ -68,7 +68,9 @@ impl Names {
 
     /// Whether it is such a directory.
     pub fn is_nameless(&self, node: NodeId) -> bool {
-        node != super::ROOT && self.nodes[node as usize].name == self.nodes[super::ROOT as usize].name
+        node != NO_NODE
+            && node != super::ROOT
+            && self.nodes[node as usize].name == self.nodes[super::ROOT as usize].name
     }
 
     /// Moves what is at `from`, with everything below, to `to`; neither is below the other.

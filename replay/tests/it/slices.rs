@@ -176,6 +176,27 @@ fn files_and_directories_without_a_name() {
 }
 
 #[test]
+fn directories_removed_while_in_use() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/sub", "directory", 0);
+    d.on(1, "mkdir", "sub/gone", 0).mode = Some(0o755);
+    d.on(1, "chdir", "sub/gone", 0);
+    d.on(1, "rmdir", "../gone", 0);
+    d.on(1, "mkdir", "../beside", 0).mode = Some(0o755);
+    d.on(1, "mkdir", "inside", -2).mode = Some(0o755);
+    // Its name is another's.
+    d.on(1, "mkdir", "/w/sub/gone", 0).mode = Some(0o755);
+    d.create(1, "/w/sub/gone/f", 1, 3);
+    d.on(1, "openat", "f", -2).flags = Some(0);
+    d.on(1, "rename", "../gone/f", 0).path2 = Some("../gone/g".into());
+    d.on(1, "rename", "../beside", 0).path2 = Some("../../moved".into());
+    d.on(1, "chdir", "..", 0);
+    d.on(1, "rename", "gone", 0).path2 = Some("kept".into());
+    cut_everywhere(d);
+}
+
+#[test]
 fn what_is_set_of_files_without_a_name() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
