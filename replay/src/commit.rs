@@ -36,7 +36,12 @@ impl Planner {
         if submitted.is_none() {
             (kept.via, kept.phase) = (Via::Call, Phase::Whole);
         }
+        // What cancelled it is not in the plan.
+        let cancelled = submitted.is_none() && r.via != Via::Call && r.ret == -i64::from(libc::ECANCELED);
         let mut v = submitted.unwrap_or_else(|| self.view(r));
+        if cancelled {
+            v.skip = v.skip.or(Some(Skip::ForeignCause));
+        }
         if v.skip == Some(Skip::NoValue) && self.proves_attribute(r, &v) {
             v = self.view(r);
         }
@@ -78,10 +83,7 @@ impl Planner {
             };
         }
         kept.regular = self.is_regular(r, &v);
-        if r.call.writes() && kept.regular && r.ret > 0 {
-            // The rest was refused for what the target does not have: a limit, memory that was not there, a full disk.
-            kept.len_bytes = kept.len_bytes.min(r.ret);
-        }
+        kept.cut_short();
         kept.direct = self.is_direct(&v);
         if kept.file == NO_ID {
             kept.file = v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);

@@ -93,6 +93,7 @@ impl Feed {
                 }
                 if ended {
                     open.from_ns = i64::MAX;
+                    break;
                 }
             }
         }

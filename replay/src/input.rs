@@ -108,6 +108,16 @@ pub struct Rec {
 }
 
 impl Rec {
+    /// Of a write to a file that took less than it was given, as much is issued as was taken: the rest was refused for what
+    /// the target does not have (a limit, memory that was not there, a full disk). Whether it was so.
+    pub(crate) fn cut_short(&mut self) -> bool {
+        let cut = self.call.writes() && self.regular && self.ret > 0 && self.ret < self.len_bytes;
+        if cut {
+            self.len_bytes = self.ret;
+        }
+        cut
+    }
+
     /// One with no column given.
     pub fn none() -> Self {
         Self {
@@ -403,7 +413,10 @@ impl Input {
             let name = op.name.as_ref().filter(|_| op.op == *"ioctl").unwrap_or(&op.op).to_string();
             *self.unknown.entry(name).or_default() += 1;
         }
-        let (first, second, name) = (path(&op.path), path(&op.path2), path(&op.name));
+        // Older reels have an empty path where a call in flight at the start was not asked for its own.
+        let midway = op.state == *"in_flight_at_start";
+        let read = |p: &Option<Text>| p.clone().filter(|p| !(midway && p.is_empty()));
+        let (first, second, name) = (path(&read(&op.path)), path(&read(&op.path2)), path(&op.name));
         let value = op.value.as_ref().filter(|_| call.sets_attribute() || call.has_handle() || call.sets_user());
         let rec = Rec {
             call,

@@ -10,6 +10,7 @@ use crate::{
     input::{NO_FD, NO_ID, NONE, Rec},
     plan::{Act, BAD_FD, Range},
     planner::Planner,
+    procs::Entry,
     via::{Phase, Via, sqe},
     view::View,
 };
@@ -43,8 +44,8 @@ pub(crate) struct Requests {
     last: HashMap<u32, Last>,
     /// Threads that have entered a call which submits, and submitted nothing since.
     fresh: HashMap<u32, bool>,
-    /// Files that were opened right into a ring's table: by ring and slot, the thread.
-    direct: HashMap<(i64, i32), u32>,
+    /// Files that were opened right into a ring's table: by ring and slot, the thread and the open file description.
+    direct: HashMap<(i64, i32), (u32, i64)>,
     /// Open file descriptions by their recorded number.
     pub(crate) ofds: HashMap<i64, u32>,
     /// Calls that made, entered or ended rings: carried out by the requests.
@@ -96,6 +97,12 @@ impl Planner {
         }
         kept.file = self.file_of_request(&kept, &v);
         kept.regular = self.is_regular(&kept, &v);
+        if kept.cut_short()
+            && let Some(last) = self.requests.last.get_mut(&r.task)
+        {
+            // It cancelled what is linked to it, which it does no more.
+            last.broken = true;
+        }
         self.requests.open.insert(r.row, Submitted::Issued(v));
         let act = Act::Submit { rec: 0, fd: v.fd, fd2: v.fd2, joins };
         let alike = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
@@ -132,7 +139,7 @@ impl Planner {
             let v = self.view(r);
             if v.skip.is_none() && r.ret >= 0 {
                 // What is linked to it is submitted before it ends.
-                self.requests.direct.insert((r.ring, r.fd2), r.task);
+                self.requests.direct.insert((r.ring, r.fd2), (r.task, r.ofd));
             }
             return v;
         }
@@ -140,8 +147,10 @@ impl Planner {
             return self.view(r);
         }
         let slot = r.fd;
-        if self.requests.direct.get(&(r.ring, slot)).is_some_and(|task| *task == r.task) || r.file == NO_ID && r.ret < 0
-        {
+        // Another file may have been registered there since.
+        let opened = self.requests.direct.get(&(r.ring, slot));
+        let here = |(task, ofd): &(u32, i64)| *task == r.task && (*ofd == r.ofd || [*ofd, r.ofd].contains(&NO_ID));
+        if opened.is_some_and(here) || r.file == NO_ID && r.ret < 0 {
             let skip = if r.in_flight { Some(Skip::InFlight) } else { None };
             return View { fd: BAD_FD, skip, ..View::none() };
         }
@@ -164,9 +173,12 @@ impl Planner {
     fn registered(&self, r: &Rec) -> Option<i32> {
         let table = &self.procs.tables.get(self.procs.of(r.task as usize).table)?.value;
         let ofd = self.requests.ofds.get(&r.ofd);
-        let same = table.iter().find(|(_, e)| Some(&e.ofd) == ofd);
-        let file = || table.iter().find(|(_, e)| r.file != NO_ID && self.procs.ofds[e.ofd as usize].file == r.file);
-        same.or_else(file).map(|(fd, _)| *fd)
+        // Where the description is known no other of that file will do.
+        let same = |e: &Entry| match ofd {
+            Some(ofd) => e.ofd == *ofd,
+            None => r.file != NO_ID && self.procs.ofds[e.ofd as usize].file == r.file,
+        };
+        table.iter().find(|(_, e)| same(e)).map(|(fd, _)| *fd)
     }
 
     /// What an ended request referred to when it was submitted; `None` when it is to be issued as a call, since its submission

@@ -78,6 +78,7 @@ impl Planner {
             let kind = info.as_ref().map_or(Kind::Unknown, |i| i.kind);
             let gone = info.as_ref().is_some_and(|i| i.unlinked);
             let size_bytes = info.as_ref().and_then(|i| i.size_bytes);
+            let mode = info.as_ref().and_then(|i| i.mode);
             let node = info.and_then(|i| i.path).map(|p| self.names.literal(&to_bytes(&p)));
             let nowhere = if node.is_none() && !gone { Some(Skip::UnknownFd) } else { None };
             let skip = kind.skip().or(nowhere).or(node.and_then(|n| self.names.area(n)));
@@ -92,6 +93,12 @@ impl Planner {
                             self.names.prove_present(node, kind, None);
                             let pre = self.names.pre(node);
                             self.file_opened(file, pre, false);
+                            if let Some(size_bytes) = size_bytes.filter(|_| kind == Kind::Regular) {
+                                self.sizes.told(pre, Some(file), size_bytes);
+                            }
+                            if let Some(mode) = mode {
+                                self.sizes.told_mode(pre, mode);
+                            }
                             self.held.insert(node, file);
                         }
                         None if skip.is_none() => self.sizes.nameless(file, size_bytes),

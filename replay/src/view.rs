@@ -449,6 +449,10 @@ impl Planner {
             return Ok((slot, NO_NODE));
         }
         let base = self.procs.ofds[entry.ofd as usize].node;
+        if base == NO_NODE {
+            // A folder that was removed before the start: it is empty, and where it was nobody knows.
+            return if r.ret < 0 { Ok((slot, NO_NODE)) } else { Err(Skip::OutOfSight) };
+        }
         let root = if in_root { base } else { place.root };
         let node = self.names.resolve(root, base, &text, follow);
         self.placed(slot, node)

@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
+use ioreel_traces::rows::{Fd, File};
+
 use crate::reel::{Draft, THREAD, replay, replay_same};
 
 const EBADF: i64 = -9;
@@ -109,7 +111,7 @@ fn descriptors_open_at_the_start_have_their_position() {
     d.know(4, "regular");
     d.files[0].path = Some("/w/log".into());
     for fd in [1, 2] {
-        d.fds.push(ioreel_traces::rows::Fd {
+        d.fds.push(Fd {
             task_id: 1,
             fd,
             ofd: 40,
@@ -151,4 +153,34 @@ fn name_spaces_are_not_made() {
     d.op(1, "unshare", 0).flags = Some(0x2_0000 | 0x600);
     let (_, report) = replay(d);
     assert_eq!(report.summary.skipped.get("would make name spaces"), Some(&1), "{:?}", report.summary.skipped);
+}
+
+/// Files that were open when the recording began, of which only the descriptors tell; and a folder that was removed.
+#[test]
+fn what_was_open_is_as_it_was() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    let file = |file: i64, kind: &str, path: Option<&str>, mode: i32| File {
+        file,
+        kind: kind.into(),
+        ino: file,
+        path: path.map(Into::into),
+        mode: Some(mode),
+        size_bytes: Some(5000),
+        unlinked: Some(i32::from(path.is_none())),
+        ..File::default()
+    };
+    d.files.push(file(7, "regular", Some("/log"), 0o100640));
+    d.files.push(file(8, "directory", None, 0o40700));
+    for (fd, of) in [(5, 7), (6, 8)] {
+        let flags = i64::from(if of == 7 { libc::O_RDWR | libc::O_APPEND } else { libc::O_RDONLY | libc::O_DIRECTORY });
+        d.fds.push(Fd { task_id: 1, fd, ofd: of, file: Some(of), flags, ..Default::default() });
+    }
+    let o = d.io(1, "write", 5, 5000, 100, 100);
+    (o.ofd, o.file) = (Some(7), Some(7));
+    let o = d.on(1, "newfstatat", "x", -2);
+    o.dirfd = Some(6);
+    let dir = replay_same(d);
+    let log = fs::metadata(dir.path().join("t/log")).unwrap();
+    assert_eq!((log.len(), log.mode() & 0o7777), (5100, 0o640));
 }

@@ -132,6 +132,64 @@ fn chains_keep_their_order_and_break_where_they_broke() {
 }
 
 #[test]
+fn a_request_cut_short_breaks_its_chain() {
+    let mut d = start();
+    d.create(1, "f", 1, 3);
+    d.io(1, "pwrite64", 3, 0, 900, 900);
+    enter(&mut d, 1, "io_uring_enter", 2);
+    // A limit of 1000 bytes, of which nothing is known.
+    io(&mut d, "write", 3, 10_000, (900, 900), 100);
+    d.ops.last_mut().unwrap().sqe_flags = Some(LINK);
+    let o = request(&mut d, 1, "mkdirat", 0, 10_000, ECANCELED);
+    (o.path, o.dirfd, o.fd, o.mode) = (Some("never".into()), Some(-100), None, Some(0o755));
+    d.pause(100_000);
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+    assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 1000);
+    assert!(!dir.path().join("t/w/never").exists());
+}
+
+/// A slot of the ring's table that is given to another file, after one was opened right into it.
+#[test]
+fn slots_change_hands() {
+    let mut d = start();
+    d.had("/w/b", "regular", 0);
+    let o = d.open(1, "b", libc::O_RDWR, 2, 3);
+    (o.ofd, o.file) = (Some(22), Some(2));
+    enter(&mut d, 1, "io_uring_enter", 1);
+    let o = request(&mut d, 1, "openat", 0, 10_000, 0);
+    (o.path, o.dirfd, o.fd, o.ofd) = (Some("a".into()), Some(-100), None, Some(11));
+    (o.flags, o.mode, o.aux, o.fd2) = (Some(i64::from(libc::O_CREAT | libc::O_RDWR)), Some(0o600), Some(1), Some(5));
+    (o.sqe_flags, o.file) = (Some(DIRECT), Some(1));
+    d.pause(100_000);
+    for (ofd, file, len) in [(11, 1, 100), (22, 2, 700)] {
+        enter(&mut d, 1, "io_uring_enter", 1);
+        let o = request(&mut d, 1, "write", 5, 20_000, len);
+        (o.offset_bytes, o.len_bytes, o.sqe_flags) = (Some(0), Some(len), Some(FIXED));
+        (o.ofd, o.file) = (Some(ofd), Some(file));
+        d.pause(100_000);
+    }
+    d.know(1, "regular");
+    d.know(2, "regular");
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+    let len = |name: &str| fs::metadata(dir.path().join("t/w").join(name)).unwrap().len();
+    assert_eq!((len("a"), len("b")), (100, 700));
+}
+
+#[test]
+fn what_was_cancelled_out_of_sight_is_not_done() {
+    let mut d = start();
+    d.had("/w/f", "regular", 10);
+    d.create(1, "g", 1, 3);
+    let o = request(&mut d, 1, "unlinkat", 0, 10_000, ECANCELED);
+    (o.path, o.dirfd, o.fd, o.sqe_flags) = (Some("f".into()), Some(-100), None, Some(4096));
+    d.pause(100_000);
+    let (dir, _) = replay(d);
+    assert!(dir.path().join("t/w/f").exists());
+}
+
+#[test]
 fn others_wait_for_what_a_request_made() {
     let mut d = start();
     d.fork(1, 2, 0);

@@ -259,3 +259,17 @@ fn alignment_is_the_file_systems_own_matter() {
     assert_eq!((c.wrong, c.unsupported), (0, 0), "{:#?}", report.verdict.results.differences);
     assert_eq!(report.summary.skipped.values().sum::<i64>(), 3, "{:?}", report.summary.skipped);
 }
+
+/// Times that no clock shows.
+#[test]
+fn an_operation_that_never_ends_ends_the_reel() {
+    for at_the_end in [true, false] {
+        let mut d = Draft::new();
+        d.had("/w", "directory", 0);
+        d.on(1, "mkdir", "a", 0).mode = Some(0o755);
+        d.on(1, "mkdir", "b", 0).mode = Some(0o755);
+        let o = &mut d.ops[usize::from(at_the_end)];
+        (o.start_ns, o.dur_ns) = if at_the_end { (i64::MAX, 0) } else { (o.start_ns, i64::MAX) };
+        replay(d);
+    }
+}
