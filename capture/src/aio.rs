@@ -71,6 +71,7 @@ impl Assembler {
     pub(crate) fn aio_request(&mut self, rec: &rec_aio) -> Result<()> {
         let name = name(rec.opcode);
         let has = |bit: op_flags| u32::from(rec.flags) & bit.0 != 0;
+        const RWF_APPEND: i64 = 0x10;
         let mut op = self.row_of(rec.task_id, rec.hdr.cpu, name, "aio");
         op.start_ns = self.since(rec.hdr.end_ns);
         op.fd = Some(rec.fd);
@@ -84,7 +85,8 @@ impl Assembler {
             op.file = Some(file.id);
             op.ofd = Some(self.ofd_of(rec.ofd, rec.file, op.start_ns));
             // An append acts at an end that is not known here.
-            let appends = has(op_flags::OPF_APPEND) && matches!(name, "pwrite64" | "pwritev");
+            let appends = (has(op_flags::OPF_APPEND) || i64::from(rec.rw_flags) & RWF_APPEND != 0)
+                && matches!(name, "pwrite64" | "pwritev");
             op.offset_bytes = (data && file.seekable && !appends).then_some(rec.offset_bytes);
         } else if data {
             op.offset_bytes = Some(rec.offset_bytes);

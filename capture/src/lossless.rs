@@ -50,18 +50,16 @@ impl Stops {
         Ok(Self { map, resuming: unsafe { &*page.cast() } })
     }
 
+    /// What is known of a process.
+    fn of(&self, pid: u32) -> Option<stop_entry> {
+        read(self.map.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??)
+    }
+
     /// Those whose signal is out.
     fn list(&self) -> Vec<(u32, stop_entry)> {
-        let entry = |key: &[u8]| {
-            let value = self.map.lookup(key, MapFlags::ANY).ok().flatten()?;
-            (value.len() >= size_of::<stop_entry>()).then(|| {
-                // SAFETY: long enough, plain integers throughout, read unaligned.
-                unsafe { value.as_ptr().cast::<stop_entry>().read_unaligned() }
-            })
-        };
         let found = self.map.keys().filter_map(|key| {
             let pid = u32::from_ne_bytes(key.as_slice().try_into().ok()?);
-            Some((pid, entry(&key)?))
+            Some((pid, self.of(pid)?))
         });
         found.filter(|(_, entry)| entry.sent != 0).collect()
     }
@@ -73,25 +71,41 @@ impl Stops {
         }
     }
 
-    /// Lets a process go on; a stop that somebody else asked for meanwhile is asked for once more.
+    /// Lets a process go on; a stop that somebody else has asked for, and not taken back, is asked for once more.
     fn resume(&self, pid: u32, entry: &stop_entry) {
-        // The map first: once it runs it may be stopped again, and that entry must stay.
-        self.resuming.store(u64::from(pid) | u64::from(entry.user_signal as u32) << 32, Ordering::SeqCst);
+        let note = |signal: i32| self.resuming.store(u64::from(pid) | u64::from(signal as u32) << 32, Ordering::SeqCst);
+        note(entry.user_signal);
         let key = pid.to_ne_bytes();
-        let forgotten = if entry.user_signal == 0 {
-            self.map.delete(&key)
-        } else {
-            // Somebody else's stop stays known until they resume.
-            let left = stop_entry { sent: 0, ..*entry };
-            // SAFETY: plain integers without padding.
-            let bytes = unsafe { std::slice::from_raw_parts((&raw const left).cast::<u8>(), size_of::<stop_entry>()) };
-            self.map.update(&key, bytes, MapFlags::ANY)
-        };
-        if forgotten.is_ok() {
-            go_on(pid, entry.user_signal);
+        // The map first: once it runs it may be stopped again, and that entry must stay. In one step with the last look: much
+        // may have been asked for since the entry was listed.
+        let last = self.map.lookup_and_delete(&key).ok().flatten().and_then(read);
+        if let Some(last) = last {
+            note(last.user_signal);
+            if last.user_signal != 0 {
+                // Somebody else's stop stays known until they resume.
+                let left = stop_entry { sent: 0, ..last };
+                // SAFETY: plain integers without padding.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts((&raw const left).cast::<u8>(), size_of::<stop_entry>()) };
+                if let Err(e) = self.map.update(&key, bytes, MapFlags::ANY) {
+                    log::debug!("{e}");
+                }
+            }
+            go_on(pid, 0);
+            if last.user_signal != 0 && self.of(pid).is_none_or(|now| now.user_signal != 0) {
+                // SAFETY: sends a signal; a process that has ended meanwhile is no error.
+                unsafe { libc::kill(pid as libc::pid_t, last.user_signal) };
+            }
         }
         self.resuming.store(0, Ordering::SeqCst);
     }
+}
+
+fn read(value: Vec<u8>) -> Option<stop_entry> {
+    (value.len() >= size_of::<stop_entry>()).then(|| {
+        // SAFETY: long enough, plain integers throughout, read unaligned.
+        unsafe { value.as_ptr().cast::<stop_entry>().read_unaligned() }
+    })
 }
 
 /// Sends SIGCONT and, unless it is 0, the signal of a stop that somebody else asked for.

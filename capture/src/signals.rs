@@ -26,6 +26,9 @@ pub(crate) fn install() {
     // A file size limit is then an error like a full disk, not the end.
     // SAFETY: ignores a signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    // Asks for a copy where one can be had; elsewhere it is no reason to leave a reel unfinished.
+    // SAFETY: ignores a signal.
+    unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP] {
         // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
         unsafe {

@@ -182,11 +182,12 @@ impl Assembler {
     /// Takes note of an operation that may tell what a look missed.
     pub(super) fn note_start(&mut self, rec: &rec_op, op: &Op, call: &Call, raw: &Raw<'_>, midway: bool) -> Result<()> {
         if let Some(owner) = self.tasks.get(&rec.task_id).and_then(|life| life.table) {
-            let flags = if u32::from(raw.flags) & ioreel_bpf::types::op_flags::OPF_APPEND.0 != 0 {
-                i64::from(libc::O_APPEND)
-            } else {
-                0
-            };
+            let appends = u32::from(raw.flags) & ioreel_bpf::types::op_flags::OPF_APPEND.0 != 0;
+            // Of how it was opened no more is known than that it could be written to.
+            let writes =
+                matches!(&*op.op, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "ftruncate" | "fallocate");
+            let flags = if appends { libc::O_APPEND } else { 0 } | if writes { libc::O_RDWR } else { 0 };
+            let flags = i64::from(flags);
             let makes = makes_descriptor(call, op);
             // An open's file is the one it made.
             let opened = makes && op.fd.is_none();

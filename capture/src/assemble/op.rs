@@ -72,8 +72,10 @@ impl Assembler {
             ..Op::default()
         };
         if let Some(t) = tail {
+            // Of a call in flight at the start it may not have been read.
+            let read = |bytes: &[u8]| !(has(op_flags::OPF_MIDWAY) && bytes.is_empty());
             let path = |this: &mut Self, which: u8, fault: op_flags, bytes: &[u8]| {
-                (arg(which).is_some_and(|a| a != 0) && !has(fault)).then(|| this.paths.get(bytes))
+                (arg(which).is_some_and(|a| a != 0) && !has(fault) && read(bytes)).then(|| this.paths.get(bytes))
             };
             op.path = path(self, call.desc.path, op_flags::OPF_PATH_FAULT, t.path);
             op.path2 = path(self, call.desc.path2, op_flags::OPF_PATH2_FAULT, t.path2);
