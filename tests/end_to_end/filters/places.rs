@@ -101,10 +101,14 @@ for i in range(20):
         (requests, calls, kept + super::left_out(&reel) + told.unwrap_or(0))
     };
     let all: Vec<_> = (0..20).map(|i| (Some(100 + i), Some(100 + i))).collect();
-    let (requests, calls, seen) = of(&[]);
+    let (requests, calls, whole) = of(&[]);
     assert_eq!((&requests, calls), (&all, 41));
-    assert_eq!(of(&["--op", "write"]), (all, 0, seen));
-    for left_out in [["--op", "read"], ["--min-latency", "10s"], ["--comm", "nobody"], ["--uid", "4711"]] {
-        assert_eq!(of(&left_out), (Vec::new(), 0, seen), "{left_out:?}");
+    let nothing = Vec::new();
+    let filters = [["--op", "read"], ["--min-latency", "10s"], ["--comm", "nobody"], ["--uid", "4711"]];
+    for (filter, kept) in [(["--op", "write"], &all)].into_iter().chain(filters.map(|f| (f, &nothing))) {
+        let (requests, calls, seen) = of(&filter);
+        assert_eq!((&requests, calls), (kept, 0), "{filter:?}");
+        // An interpreter's start is not the same twice to the last call.
+        assert!((seen - whole).abs() < 20, "{filter:?}: {seen} of {whole} calls");
     }
 }
