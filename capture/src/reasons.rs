@@ -169,6 +169,14 @@ const INODE_LOCKS: Names = &[
     "default_llseek*",
     "dcache_*",
 ];
+/// fs/locks.c: what a program has locked for others, or leased.
+const FILE_LOCKS: Names = &[
+    "locks_lock_inode_wait*",
+    "flock_lock_inode_wait*",
+    "posix_lock_inode_wait*",
+    "do_lock_file_wait*",
+    "__break_lease*",
+];
 /// mm/filemap.c: a page is locked by someone else; where the reader itself waits for its data, that is the device.
 const PAGE_LOCK: Names = &["__folio_lock*", "folio_lock*", "__lock_page*", "lock_page*"];
 /// mm/page-writeback.c: a page is being written; in an fsync that is the device.
@@ -242,6 +250,9 @@ pub(crate) fn reason(stack: &[&str], runnable: bool) -> Reason {
             Reason::InodeLock
         };
     }
+    if any(FILE_LOCKS) {
+        return Reason::Lock;
+    }
     if any(PAGE_LOCK) {
         return Reason::PageLock;
     }
@@ -294,6 +305,7 @@ mod tests {
             ),
             ("schedule xlog_wait_on_iclog xfs_log_force_seq xfs_file_fsync", Reason::Journal),
             ("schedule btrfs_commit_transaction btrfs_sync_file", Reason::Journal),
+            ("schedule locks_lock_inode_wait __do_sys_flock", Reason::Lock),
             ("schedule anon_pipe_read vfs_read ksys_read", Reason::Other),
             ("", Reason::Other),
         ];
