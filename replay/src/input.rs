@@ -408,15 +408,15 @@ impl Input {
             self.tasks.push(rows::Task { task_id: op.task_id, pid: op.pid, tid: op.tid, ..Default::default() });
         }
         let texts = &mut self.texts;
-        let mut path = |p: &Option<Text>| p.as_ref().map_or(NONE, |t| texts.intern(t));
+        // Older reels have an empty path where a call in flight at the start was not asked for its own.
+        let midway = op.state == *"in_flight_at_start";
+        let mut path =
+            |p: &Option<Text>| p.as_ref().filter(|p| !(midway && p.is_empty())).map_or(NONE, |t| texts.intern(t));
         if call == Call::Other && !about_rings {
             let name = op.name.as_ref().filter(|_| op.op == *"ioctl").unwrap_or(&op.op).to_string();
             *self.unknown.entry(name).or_default() += 1;
         }
-        // Older reels have an empty path where a call in flight at the start was not asked for its own.
-        let midway = op.state == *"in_flight_at_start";
-        let read = |p: &Option<Text>| p.clone().filter(|p| !(midway && p.is_empty()));
-        let (first, second, name) = (path(&read(&op.path)), path(&read(&op.path2)), path(&op.name));
+        let (first, second, name) = (path(&op.path), path(&op.path2), path(&op.name));
         let value = op.value.as_ref().filter(|_| call.sets_attribute() || call.has_handle() || call.sets_user());
         let rec = Rec {
             call,
