@@ -91,10 +91,9 @@ impl Stops {
                     log::debug!("{e}");
                 }
             }
-            go_on(pid, 0);
-            if last.user_signal != 0 && self.of(pid).is_none_or(|now| now.user_signal != 0) {
-                // SAFETY: sends a signal; a process that has ended meanwhile is no error.
-                unsafe { libc::kill(pid as libc::pid_t, last.user_signal) };
+            send(pid, libc::SIGCONT);
+            if self.of(pid).is_none_or(|now| now.user_signal != 0) {
+                send(pid, last.user_signal);
             }
         }
         self.resuming.store(0, Ordering::SeqCst);
@@ -110,11 +109,15 @@ fn read(value: Vec<u8>) -> Option<stop_entry> {
 
 /// Sends SIGCONT and, unless it is 0, the signal of a stop that somebody else asked for.
 fn go_on(pid: u32, user_signal: i32) {
-    for signal in [libc::SIGCONT, user_signal] {
-        if signal != 0 {
-            // SAFETY: sends a signal; a process that has ended meanwhile is no error.
-            unsafe { libc::kill(pid as libc::pid_t, signal) };
-        }
+    send(pid, libc::SIGCONT);
+    send(pid, user_signal);
+}
+
+/// Sends a signal; 0: none.
+fn send(pid: u32, signal: i32) {
+    if signal != 0 {
+        // SAFETY: sends a signal; a process that has ended meanwhile is no error.
+        unsafe { libc::kill(pid as libc::pid_t, signal) };
     }
 }
 

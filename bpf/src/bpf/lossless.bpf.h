@@ -2,9 +2,8 @@
 /*
  * --lossless: whoever fills a ring above the half is stopped on its way out of the kernel, and resumed by user
  * space after a drain: at the end of any call, recorded or not, in a fault, and in the thread that polls a queue of
- * requests. Until a stop
- * takes effect, every thread may still bring the records of one call; a call for which there is no place even then
- * waits in its thread's own state, which is read once the thread stands.
+ * requests. Until a stop takes effect, every thread may still bring the records of one call; a call for which there
+ * is no place even then waits in its thread's own state, which is read once the thread stands.
  */
 #ifndef IOREEL_LOSSLESS_H
 #define IOREEL_LOSSLESS_H
