@@ -35,7 +35,7 @@ use self::{
     budget::Budget,
     closing::{Closing, close, on_disk, on_disks},
     copies::Copies,
-    follow::{Ended, TICK, follow},
+    follow::{Ended, follow},
     setup::{leave_own_output_out, take_snapshot},
 };
 use crate::{
@@ -47,7 +47,7 @@ use crate::{
     lossless::{Guardian, sees_all_processes},
     marks::Listener,
     pipeline::{Message, Pipeline},
-    session::{Plan, Session, Storage, Targets},
+    session::{Plan, SHORTEST_TICK, Session, Storage, Targets},
     settle::{drain, settle},
     sieve::Sieve,
     signals,
@@ -220,7 +220,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     };
     session.end();
     // What a probe had begun when the switch flipped is in the rings by now.
-    std::thread::sleep(TICK);
+    std::thread::sleep(SHORTEST_TICK);
     drain(&session, &pipeline);
 
     manifest.marks = marks.map(|m| m.marks(t0_ns)).unwrap_or_default();

@@ -5,6 +5,7 @@ use std::{
     mem::{MaybeUninit, size_of},
     os::fd::{AsFd, AsRawFd},
     path::Path,
+    time::Duration,
 };
 
 use ioreel_bpf::{
@@ -28,6 +29,7 @@ pub(crate) use unended::Unended;
 
 pub use plan::{DEFAULT_WAITS_MIN_NS, Plan, Targets, Vfs, WaitsPlan};
 pub use programs::Program;
+pub(crate) use rings::SHORTEST_TICK;
 use rings::{CpuRing, RingSizes, half_of};
 pub use rings::{DEFAULT_RING_BYTES, default_ring_bytes};
 pub use tables::Tables;
@@ -72,6 +74,8 @@ pub struct Session<'obj> {
     rings: Vec<CpuRing>,
     /// Kernel memory held by the rings.
     pub ring_bytes: usize,
+    /// How often the rings are to be looked at.
+    pub(crate) tick: Duration,
     /// What will be told apart less well than elsewhere, for the reel's reader.
     pub warnings: Vec<String>,
     /// Probes that this kernel has no place for, each with what is not recorded for want of it.
@@ -279,7 +283,12 @@ impl<'obj> Session<'obj> {
                 .map_err(CaptureError::bpf("sizing the table of files left out"))?;
         }
         let content_bytes = if plan.content == Content::None { 0 } else { half_of(plan.ring_bytes) };
-        let RingSizes { ring_bytes, op_records } = RingSizes::of(plan.ring_bytes - content_bytes, cpus, plan.ops)?;
+        let calls = plan.ops && plan.calls;
+        let sizes = RingSizes::of(plan.ring_bytes - content_bytes, cpus, calls)?;
+        let RingSizes { ring_bytes, op_records } = sizes;
+        // Stopped processes wait for it, and contents may be of any size.
+        let hurried = plan.lossless || content_bytes > 0;
+        let tick = if hurried { SHORTEST_TICK } else { sizes.tick(calls) };
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.op_ring_records = op_records as u32;
             rodata.ring_bytes = ring_bytes as u32;
@@ -342,6 +351,7 @@ impl<'obj> Session<'obj> {
             op_rings,
             rings,
             ring_bytes,
+            tick,
             missing,
             warnings,
             tables,

@@ -11,15 +11,13 @@ use crate::{
     host,
     lossless::drain_and_resume,
     pipeline::{Message, Pipeline},
-    session::Session,
+    session::{SHORTEST_TICK, Session},
 };
 
 /// Settling ends after this, quiet or not.
 pub(crate) const DEFAULT_SETTLE: Duration = Duration::from_secs(30);
 /// Quiet: no block event on the recorded disks for this long, and nothing in flight.
 pub(crate) const QUIET: Duration = Duration::from_millis(250);
-/// How often the rings are drained meanwhile.
-const TICK: Duration = Duration::from_millis(4);
 
 /// Moves what the rings hold to the writer; returns until when that is complete.
 pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) -> i64 {
@@ -59,7 +57,7 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
         let start = host::monotonic_ns();
         let ret = sync_in_child(mount, || {
             drain(session, pipeline);
-            std::thread::sleep(TICK);
+            std::thread::sleep(SHORTEST_TICK);
         });
         rows.push(Op {
             op_id: -1,
@@ -83,7 +81,7 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
         if quiet && disks.iter().all(|d| host::in_flight(*d) == 0) {
             break;
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(SHORTEST_TICK);
     }
     rows
 }

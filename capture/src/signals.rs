@@ -1,6 +1,11 @@
 //! Signals that end a recording: remembered, never acted on in the handler.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicI32, Ordering},
+    time::Duration,
+};
+
+use rustix::thread::{Timespec, nanosleep};
 
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +25,8 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     SIGNAL.store(signal | if from_kernel { FROM_KERNEL } else { 0 }, Ordering::Relaxed);
 }
 
+extern "C" fn wake(_: libc::c_int) {}
+
 /// Installs the handlers for SIGINT, SIGTERM, SIGQUIT and, unless it is ignored (nohup), SIGHUP. SIGINT is handled
 /// also where a shell ignores it for background jobs: who sends it wants the recording to end.
 pub(crate) fn install() {
@@ -29,6 +36,13 @@ pub(crate) fn install() {
     // Asks for a copy where one can be had; elsewhere it is no reason to leave a reel unfinished.
     // SAFETY: ignores a signal.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
+    // SAFETY: a zeroed sigaction is valid; the handler does nothing. The end of a child ends a `sleep`.
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = wake as *const () as usize;
+        new.sa_flags = libc::SA_NOCLDSTOP | libc::SA_RESTART;
+        libc::sigaction(libc::SIGCHLD, &new, std::ptr::null_mut());
+    }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP] {
         // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
         unsafe {
@@ -43,6 +57,14 @@ pub(crate) fn install() {
             libc::sigaction(signal, &new, std::ptr::null_mut());
         }
     }
+}
+
+/// Sleeps for so long, or until a signal arrives. Waiting for the child by poll(2) and its pidfd disturbs the recorded
+/// programs more: fio's reads of zram came to 0.56 of unrecorded ones in place of 0.74.
+pub(crate) fn sleep(most: Duration) {
+    let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+    // Whatever ended it: who sleeps looks anew.
+    let _ = nanosleep(&most);
 }
 
 /// Remembers SIGUSR1 as well.

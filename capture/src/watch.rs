@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use ioreel_bpf::types::rec_class;
@@ -21,13 +21,10 @@ use crate::{
     host,
     ledger::Books,
     record::hide_backing_files,
-    session::{DEFAULT_RING_BYTES, Plan, Session, Storage, Targets},
+    session::{DEFAULT_RING_BYTES, Plan, SHORTEST_TICK, Session, Storage, Targets},
     settle::{DEFAULT_SETTLE, QUIET},
     wire::{self, Record},
 };
-
-/// How often the rings are looked at.
-const TICK: Duration = Duration::from_millis(4);
 
 enum Order {
     Begin,
@@ -98,7 +95,7 @@ impl DiskWatch {
 fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> Result<DiskActivity, CaptureError> {
     let mut rows = Rows::default();
     loop {
-        match orders.recv_timeout(TICK) {
+        match orders.recv_timeout(session.tick) {
             Ok(Order::Begin) => session.activate(),
             Ok(Order::End(t0_ns)) => {
                 let deadline = Instant::now() + DEFAULT_SETTLE;
@@ -108,10 +105,10 @@ fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> R
                         || disks.iter().any(|d| host::in_flight(*d) != 0))
                 {
                     rows.drain(&session);
-                    std::thread::sleep(TICK);
+                    std::thread::sleep(SHORTEST_TICK);
                 }
                 session.end();
-                std::thread::sleep(TICK);
+                std::thread::sleep(SHORTEST_TICK);
                 rows.drain(&session);
                 return rows.seen(&session, disks, t0_ns);
             }

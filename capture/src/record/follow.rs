@@ -24,9 +24,9 @@ use crate::{
     signals,
 };
 
-/// How often the rings are looked at: at the fastest writer measured they fill in some hundred ms.
-pub(super) const TICK: Duration = Duration::from_millis(4);
-/// The same while something is left in them, by a budget or a writer that is behind.
+/// How long rings are emptied at a time, at most: programs that are faster than the writer are.
+const DRAIN: Duration = Duration::from_millis(4);
+/// How soon the rings are looked at again while something is left in them, by a budget or a writer that is behind.
 const SHORT_TICK: Duration = Duration::from_micros(200);
 /// The writer hears of a quiet program this often, so that its segments close in time.
 const QUIET_MESSAGE: Duration = Duration::from_millis(500);
@@ -103,7 +103,7 @@ pub(super) fn follow(
         let (complete_to_ns, more) = match &mut budget {
             Some(budget) => budget.drain(session, pipeline).map_or((None, false), |(ns, more)| (Some(ns), more)),
             None => {
-                let (complete_to_ns, more) = drain_for(session, pipeline, TICK);
+                let (complete_to_ns, more) = drain_for(session, pipeline, DRAIN);
                 (Some(complete_to_ns), more)
             }
         };
@@ -158,6 +158,7 @@ pub(super) fn follow(
         if let Some(why) = watchman.reached(pipeline.progress.reel_bytes()) {
             return Ok(Ended { why, signal });
         }
-        std::thread::sleep(if more { SHORT_TICK } else { TICK });
+        let tick = if more { SHORT_TICK } else { watchman.at_most(session.tick) };
+        signals::sleep(tick);
     }
 }

@@ -102,6 +102,11 @@ impl<'a> Watchman<'a> {
         self.limits.rotate
     }
 
+    /// So long as nothing that has a time comes before.
+    pub(super) fn at_most(&self, tick: Duration) -> Duration {
+        self.limits.duration.map_or(tick, |d| tick.min(d.saturating_sub(self.started.elapsed())))
+    }
+
     /// The limit that is reached, if any, with the reel at `reel_bytes`.
     pub(super) fn reached(&mut self, reel_bytes: i64) -> Option<End> {
         if self.limits.duration.is_some_and(|d| self.started.elapsed() >= d) {
