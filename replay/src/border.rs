@@ -61,6 +61,7 @@ impl Planner {
             task.start_ns = task.start_ns.saturating_sub(from_ns).max(0);
             task.exit_ns = task.exit_ns.map(|t| t.saturating_sub(from_ns));
         }
+        self.direct_at_border();
         self.tasks_anew();
     }
 

@@ -9,6 +9,7 @@ use crate::{
     plan::{Act, Range},
     planner::Planner,
     procs::{Entry, Mapped, clone},
+    requests::is_of_table,
     via::{Phase, Via},
     view::{View, through_descriptor},
 };
@@ -33,13 +34,20 @@ impl Planner {
         let mut kept = r.clone();
         let kept = &mut kept;
         let submitted = if r.phase == Phase::Ended { self.ended(r) } else { None };
-        if submitted.is_none() {
+        let alone = submitted.is_none() && r.via != Via::Call;
+        if alone && !self.silent {
+            self.outside_table(kept);
+        }
+        if submitted.is_none() && !(alone && self.silent) {
             (kept.via, kept.phase) = (Via::Call, Phase::Whole);
         }
+        let mut v = match submitted {
+            Some(v) => v,
+            None if alone && (self.silent || !is_of_table(r)) => self.view_of_request(&mut r.clone()),
+            None => self.view(kept),
+        };
         // What cancelled it is not in the plan.
-        let cancelled = submitted.is_none() && r.via != Via::Call && r.ret == -i64::from(libc::ECANCELED);
-        let mut v = submitted.unwrap_or_else(|| self.view(r));
-        if cancelled {
+        if alone && r.ret == -i64::from(libc::ECANCELED) {
             v.skip = v.skip.or(Some(Skip::ForeignCause));
         }
         if v.skip == Some(Skip::NoValue) && self.proves_attribute(r, &v) {
@@ -126,7 +134,7 @@ impl Planner {
         if r.ret < 0 {
             return self.mappings(r, v, call, kept);
         }
-        if self.direct_change(r) {
+        if self.direct_change(r, v) {
             return Ok(());
         }
         match r.call {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use crate::{
     Call, Skip,
     input::{NO_FD, NO_ID, NONE, Rec},
+    names::Kind,
     plan::{Act, BAD_FD, Range},
     planner::Planner,
     procs::Entry,
@@ -35,6 +36,17 @@ struct Last {
     broken: bool,
 }
 
+/// A file that only a slot of a ring's table knows.
+#[derive(Clone, Copy, Debug)]
+struct Direct {
+    /// The thread that opened it.
+    task: u32,
+    /// Its open file description, by its recorded number.
+    recorded: i64,
+    /// And in the model: followed up to a slice alone.
+    ofd: Option<u32>,
+}
+
 /// What the planner knows of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
@@ -44,12 +56,28 @@ pub(crate) struct Requests {
     last: HashMap<u32, Last>,
     /// Threads that have entered a call which submits, and submitted nothing since.
     fresh: HashMap<u32, bool>,
-    /// Files that were opened right into a ring's table: by ring and slot, the thread and the open file description.
-    direct: HashMap<(i64, i32), (u32, i64)>,
+    /// Files that were opened right into a ring's table, by ring and slot.
+    direct: HashMap<(i64, i32), Direct>,
+    /// Those that were open so before the slice: the descriptors that stand for them.
+    before: HashMap<(i64, i32), i32>,
+    stand_ins: i32,
     /// Open file descriptions by their recorded number.
     pub(crate) ofds: HashMap<i64, u32>,
     /// Calls that made, entered or ended rings: carried out by the requests.
     pub(crate) implied: i64,
+}
+
+impl Requests {
+    /// The number of a descriptor that stands for a slot, which no recorded one has.
+    fn stand_in(&mut self) -> i32 {
+        self.stand_ins += 1;
+        i32::MAX - self.stand_ins
+    }
+}
+
+/// Whether it opens a file right into a ring's table, or closes one there.
+pub(crate) fn is_of_table(r: &Rec) -> bool {
+    r.via == Via::Uring && r.sqe_flags & sqe::DIRECT != 0 && (r.call.opens() || r.call == Call::Close)
 }
 
 impl Planner {
@@ -129,7 +157,7 @@ impl Planner {
     }
 
     /// What a request refers to; its own descriptors may be slots of the ring's table.
-    fn view_of_request(&mut self, r: &mut Rec) -> View {
+    pub(crate) fn view_of_request(&mut self, r: &mut Rec) -> View {
         let direct = r.via == Via::Uring && r.sqe_flags & sqe::DIRECT != 0;
         if direct && r.call.opens() {
             if r.fd2 == -1 && r.ret >= 0 {
@@ -139,7 +167,7 @@ impl Planner {
             let v = self.view(r);
             if v.skip.is_none() && r.ret >= 0 {
                 // What is linked to it is submitted before it ends.
-                self.requests.direct.insert((r.ring, r.fd2), (r.task, r.ofd));
+                self.requests.direct.insert((r.ring, r.fd2), Direct { task: r.task, recorded: r.ofd, ofd: None });
             }
             return v;
         }
@@ -149,12 +177,15 @@ impl Planner {
         let slot = r.fd;
         // Another file may have been registered there since.
         let opened = self.requests.direct.get(&(r.ring, slot));
-        let here = |(task, ofd): &(u32, i64)| *task == r.task && (*ofd == r.ofd || [*ofd, r.ofd].contains(&NO_ID));
-        if opened.is_some_and(here) || r.file == NO_ID && r.ret < 0 {
+        let here = |d: &&Direct| d.task == r.task && (d.recorded == r.ofd || [d.recorded, r.ofd].contains(&NO_ID));
+        let opened = opened.filter(here);
+        if opened.is_some() || r.file == NO_ID && r.ret < 0 {
             let skip = if r.in_flight { Some(Skip::InFlight) } else { None };
-            return View { fd: BAD_FD, skip, ..View::none() };
+            let entry = opened.and_then(|d| d.ofd).map(|ofd| Entry { slot: Ok(0), ofd, cloexec: false });
+            return View { fd: BAD_FD, skip, entry, ..View::none() };
         }
-        r.fd = self.registered(r).unwrap_or(NO_FD);
+        let before = self.requests.before.get(&(r.ring, slot)).copied().filter(|_| direct);
+        r.fd = self.registered(r).or(before).unwrap_or(NO_FD);
         let mut v = self.view(r);
         r.fd = slot;
         if v.entry.is_none() {
@@ -191,17 +222,59 @@ impl Planner {
     }
 
     /// A file was opened into, or closed in, a ring's table. Whether the request was about one.
-    pub(crate) fn direct_change(&mut self, r: &Rec) -> bool {
-        if r.via != Via::Uring || r.sqe_flags & sqe::DIRECT == 0 {
+    pub(crate) fn direct_change(&mut self, r: &Rec, v: &View) -> bool {
+        if !is_of_table(r) {
             return false;
         }
         match r.call {
-            c if c.opens() => true,
             Call::Close => {
                 self.requests.direct.remove(&(r.ring, r.fd));
-                true
+                self.requests.before.remove(&(r.ring, r.fd));
             }
-            _ => false,
+            _ => {
+                let slot = if r.fd2 == -1 { r.ret as i32 } else { r.fd2 };
+                self.requests.before.remove(&(r.ring, slot));
+                if self.silent {
+                    let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
+                    let ofd = self.new_ofd(v.node, r.file, kind, Some(0), r.flags as i32);
+                    self.requests.ofds.insert(r.ofd, ofd);
+                    let direct = Direct { task: r.task, recorded: r.ofd, ofd: Some(ofd) };
+                    self.requests.direct.insert((r.ring, slot), direct);
+                }
+            }
+        }
+        true
+    }
+
+    /// A file is opened into a ring's table, or closed there, by a call, since its submission came before the slice: a descriptor
+    /// stands for the slot.
+    pub(crate) fn outside_table(&mut self, r: &mut Rec) {
+        if !is_of_table(r) {
+            return;
+        }
+        if r.call == Call::Close {
+            r.fd = self.requests.before.remove(&(r.ring, r.fd)).unwrap_or(NO_FD);
+        } else if r.ret >= 0 {
+            let slot = if r.fd2 == -1 { r.ret as i32 } else { r.fd2 };
+            let fd = self.requests.stand_in();
+            r.ret = fd.into();
+            self.requests.before.insert((r.ring, slot), fd);
+        }
+    }
+
+    /// A slice begins: files that only slots know are opened by descriptors that the recorded program had no use for, and
+    /// registered by them.
+    pub(crate) fn direct_at_border(&mut self) {
+        let mut open: Vec<_> = self.requests.direct.drain().collect();
+        open.sort_unstable_by_key(|(place, _)| *place);
+        for (place, direct) in open {
+            let task = direct.task as usize;
+            if let Some(ofd) = direct.ofd.filter(|_| self.procs.of(task).alive) {
+                let slot = Ok(self.procs.new_slot(task));
+                let fd = self.requests.stand_in();
+                self.procs.install(task, fd, Entry { slot, ofd, cloexec: true });
+                self.requests.before.insert(place, fd);
+            }
         }
     }
 }

@@ -81,7 +81,8 @@ impl Uring {
     ) -> Option<Keep> {
         let by_slot = if r.sqe_flags & FIXED != 0 { self.register(r, fd) } else { None };
         let direct = if r.sqe_flags & DIRECT != 0 {
-            let slot = self.slot(if r.call.opens() { r.fd2 } else { r.fd });
+            // What was there before a slice is put there first.
+            let slot = if r.call.opens() { self.slot(r.fd2) } else { self.register(r, fd) };
             // Something else is there then.
             slot.inspect(|s| {
                 self.files.remove(s);

@@ -6,20 +6,20 @@ use ioreel_traces::rows::Op;
 
 use crate::reel::{Draft, THREAD, at, config, replay, replay_same};
 
-const LINK: i32 = 4;
-const DRAIN: i32 = 2;
-const FIXED: i32 = 1;
-const DIRECT: i32 = 32768;
+pub(crate) const LINK: i32 = 4;
+pub(crate) const DRAIN: i32 = 2;
+pub(crate) const FIXED: i32 = 1;
+pub(crate) const DIRECT: i32 = 32768;
 const ECANCELED: i64 = -125;
 
 /// A call that submits; what it takes is to follow, and lies within it.
-fn enter(d: &mut Draft, task: i64, op: &str, n: i64) {
+pub(crate) fn enter(d: &mut Draft, task: i64, op: &str, n: i64) {
     let o = d.op(task, op, n);
     (o.ring, o.aux, o.dur_ns) = (Some(1), Some(n), 9_000 * n);
 }
 
 /// A request that takes some time, so that others are submitted meanwhile.
-fn request<'a>(d: &'a mut Draft, task: i64, op: &str, fd: i32, dur_ns: i64, ret: i64) -> &'a mut Op {
+pub(crate) fn request<'a>(d: &'a mut Draft, task: i64, op: &str, fd: i32, dur_ns: i64, ret: i64) -> &'a mut Op {
     d.pause(-9_500);
     let o = d.fd(task, op, fd, ret);
     (o.source, o.ring, o.sqe_flags) = ("io_uring".into(), Some(1), Some(0));
@@ -27,7 +27,7 @@ fn request<'a>(d: &'a mut Draft, task: i64, op: &str, fd: i32, dur_ns: i64, ret:
     o
 }
 
-fn io(d: &mut Draft, op: &str, fd: i32, dur_ns: i64, (offset, len): (i64, i64), ret: i64) {
+pub(crate) fn io(d: &mut Draft, op: &str, fd: i32, dur_ns: i64, (offset, len): (i64, i64), ret: i64) {
     let o = request(d, 1, op, fd, dur_ns, ret);
     (o.offset_bytes, o.len_bytes, o.file, o.aux2) = (Some(offset), Some(len), Some(1), Some(0));
 }

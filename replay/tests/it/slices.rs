@@ -6,7 +6,10 @@ use ioreel_replay::{Config, Replay, ReplayError, Report, Slice, watch::Unwatched
 
 use ioreel_traces::{Reel, rows::Op};
 
-use crate::reel::{Draft, THREAD, config};
+use crate::{
+    reel::{Draft, THREAD, config},
+    requests::{DIRECT, FIXED, enter, request},
+};
 
 fn run(config: Config) -> Report {
     Replay::plan(config).unwrap().run(Unwatched, |_| ()).unwrap()
@@ -122,6 +125,61 @@ fn descriptors_positions_and_directories() {
     d.exit(2);
     d.io(1, "read", 3, 205, 4096, 1795);
     d.on(1, "stat", "sub/here", 0).mode = Some(0o100600);
+    cut_everywhere(d);
+}
+
+/// A ring's table has a file that no descriptor knows, and one that has another number there.
+#[test]
+fn slots_of_rings() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/b", "regular", 50);
+    d.know(1, "regular");
+    d.know(2, "regular");
+    let o = d.open(1, "b", libc::O_RDWR, 2, 3);
+    (o.ofd, o.file) = (Some(22), Some(2));
+    let o = d.open(1, "b", libc::O_RDWR, 2, 4);
+    (o.ofd, o.file) = (Some(33), Some(2));
+    let one = |d: &mut Draft, op: &str, slot: i32, ret: i64, set: &dyn Fn(&mut Op)| {
+        enter(d, 1, "io_uring_enter", 1);
+        set(request(d, 1, op, slot, 8_000, ret));
+        d.pause(50_000);
+    };
+    let opened = |o: &mut Op| {
+        (o.path, o.dirfd, o.fd, o.ofd, o.file) = (Some("a".into()), Some(-100), None, Some(11), Some(1));
+        (o.flags, o.mode) = (Some(i64::from(libc::O_CREAT | libc::O_RDWR)), Some(0o600));
+        (o.sqe_flags, o.fd2) = (Some(DIRECT), Some(3));
+    };
+    let a = |offset, len| {
+        move |o: &mut Op| {
+            (o.offset_bytes, o.len_bytes, o.sqe_flags) = (Some(offset), Some(len), Some(FIXED));
+            (o.ofd, o.file) = (Some(11), Some(1));
+        }
+    };
+    // Slot 3, which has nothing to do with descriptor 3.
+    one(&mut d, "openat", 0, 0, &|o| {
+        opened(o);
+        o.aux = Some(1);
+    });
+    one(&mut d, "write", 3, 100, &a(0, 100));
+    one(&mut d, "write", 3, 700, &a(100, 700));
+    one(&mut d, "write", 4, 60, &|o| {
+        a(20, 60)(o);
+        (o.ofd, o.file) = (Some(22), Some(2));
+    });
+    one(&mut d, "read", 3, 300, &a(500, 1000));
+    d.on(1, "rename", "a", 0).path2 = Some("c".into());
+    one(&mut d, "write", 3, 100, &a(800, 100));
+    one(&mut d, "close", 3, 0, &|o| o.sqe_flags = Some(DIRECT));
+    one(&mut d, "openat", 0, 0, &|o| {
+        opened(o);
+        (o.ofd, o.file, o.aux) = (Some(44), Some(3), Some(1));
+    });
+    d.know(3, "regular");
+    one(&mut d, "write", 3, 10, &|o| {
+        a(0, 10)(o);
+        (o.ofd, o.file) = (Some(44), Some(3));
+    });
     cut_everywhere(d);
 }
 
