@@ -50,8 +50,8 @@ pub struct Raw<'a> {
     pub output: &'a [u8],
 }
 
-/// Latest ranges that calls moved over through one open file description since it was last positioned:
-/// no other such call can have acted there.
+/// Latest ranges that calls, which had not returned when this was entered, moved over through one open file description
+/// since it was last positioned: no other such call can have acted there.
 pub type Moved<'a> = &'a [Range<i64>];
 
 impl Raw<'_> {

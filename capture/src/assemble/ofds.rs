@@ -14,7 +14,9 @@ pub(super) struct Description {
     pub(super) file: FileKey,
     pub(super) id: i64,
     /// See [`Moved`].
-    pub(super) moved: Vec<Range<i64>>,
+    moved: Vec<Range<i64>>,
+    /// When those calls returned.
+    moved_ns: Vec<i64>,
     /// When the call that opened it, or that it was first met by, was entered, ns of the reel; the least where nothing had its
     /// address before.
     pub(super) opened_ns: i64,
@@ -29,14 +31,25 @@ const REMEMBERED_RANGES: usize = 8;
 const REMEMBERED_OWNERS: usize = 8;
 
 impl Description {
+    /// Ranges that calls moved over which had not returned when another was entered then. What others did before, it found
+    /// done: a file that was cut since is appended to where it was written before.
+    pub(super) fn moved_since(&self, entered_ns: i64) -> &[Range<i64>] {
+        &self.moved[self.moved_ns.partition_point(|at| *at <= entered_ns)..]
+    }
+
     pub(super) fn note(&mut self, op: &Op, pos: (i64, i64)) {
         match (&*op.op, op.offset_bytes, op.ret) {
-            ("lseek", ..) => self.moved.clear(),
+            ("lseek", ..) => {
+                self.moved.clear();
+                self.moved_ns.clear();
+            }
             (_, Some(at), Some(n)) if n > 0 && pos.0 != pos.1 => {
                 if self.moved.len() == REMEMBERED_RANGES {
                     self.moved.remove(0);
+                    self.moved_ns.remove(0);
                 }
                 self.moved.push(at..at + n);
+                self.moved_ns.push(op.start_ns + op.dur_ns);
             }
             _ => {}
         }
@@ -72,7 +85,10 @@ impl Ofds {
             d.before.push((d.file, d.id, d.opened_ns));
             d.before
         });
-        self.at.insert(address, Description { file, id: self.last_id, moved: Vec::new(), opened_ns, before });
+        self.at.insert(
+            address,
+            Description { file, id: self.last_id, moved: Vec::new(), moved_ns: Vec::new(), opened_ns, before },
+        );
         (self.last_id, forgotten)
     }
 

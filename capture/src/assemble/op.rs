@@ -82,10 +82,10 @@ impl Assembler {
         }
         let moved = self.ofds.get(rec.ofd, rec.file, start_ns);
         let moved2 = fixed.and_then(|f| self.ofds.get(f.ofd2, f.file2, start_ns));
-        fn ranges(d: Option<&Description>) -> &[Range<i64>] {
-            d.map_or(&[], |d| &d.moved)
+        fn since(d: Option<&Description>, entered_ns: i64) -> &[Range<i64>] {
+            d.map_or(&[], |d| d.moved_since(entered_ns))
         }
-        (call.fill)(&Raw { moved: ranges(moved), moved2: ranges(moved2), ..raw }, &mut op);
+        (call.fill)(&Raw { moved: since(moved, start_ns), moved2: since(moved2, start_ns), ..raw }, &mut op);
 
         let kind = u32::from(call.desc.kind);
         if kind == call_kind::CALL_URING.0 || kind == call_kind::CALL_URING_SETUP.0 {

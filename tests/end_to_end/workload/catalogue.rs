@@ -145,6 +145,12 @@ fn appends(c: &mut Caller, home: &str) {
     assert_eq!(c.pwrite(&f, 60, 1), 60);
     c.last().offset_bytes = Some(end);
     end += 60;
+    // Cut since, it ends where was written before.
+    end -= 70;
+    ok(c.ftruncate(&f, end));
+    f.set_pos(end);
+    assert_eq!(c.write(&f, &[b'a'; 90]), 90);
+    end += 90;
     ok(c.close(&f));
     let f = c.open(format!("{home}/append"), libc::O_RDWR, 0, false);
     assert_eq!(c.pwritev2(&f, &[8, 9], 2, RWF_APPEND), 17);
