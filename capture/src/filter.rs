@@ -12,9 +12,9 @@ use std::{
 
 use glob::{MatchOptions, Pattern};
 use ioreel_bpf::types::rodata;
-use ioreel_traces::text;
+use ioreel_traces::{host::mount_of_device, manifest::Mount, text};
 
-use crate::{CaptureError, calls, vfs};
+use crate::{CaptureError, calls, host, vfs};
 
 /// Names, and users, that can be asked for at once: the probes compare them one by one.
 pub const MAX_WORDS: usize = 8;
@@ -160,6 +160,21 @@ impl Filter {
     /// The same, of files on these disks; none: wherever they are.
     pub(crate) fn on_disks(self, disks: Vec<i64>) -> Self {
         Self { disks, ..self }
+    }
+
+    /// Folders that these mounts show elsewhere too, as bind mounts do, are meant there as well.
+    pub(crate) fn seen_through(mut self, mounts: &[Mount]) -> Self {
+        let mut others = Vec::new();
+        for rule in &self.paths {
+            let PathRule::Below(dir) = rule else { continue };
+            let Some(mount) = host::mount_of_path(mounts, dir) else { continue };
+            let inside = dir.strip_prefix(mount.mountpoint.trim_end_matches('/')).unwrap_or_default();
+            let fs_path = format!("{}{inside}", mount.root.trim_end_matches('/'));
+            let same = mounts.iter().filter(|m| m.sb_dev == mount.sb_dev);
+            others.extend(same.filter_map(|m| mount_of_device(std::slice::from_ref(m), m.sb_dev, &fs_path)));
+        }
+        self.paths.extend(others.into_iter().map(PathRule::Below));
+        self
     }
 
     /// Whether it matters which file an operation is on.

@@ -219,13 +219,14 @@ impl Sieve {
         }
     }
 
-    /// Learns where a file is.
+    /// Learns where a file is: by its path, and by the recorder's own where that is another.
     /// Its file system is `sb_dev`, or it is a `block` device itself.
-    pub(crate) fn file(&mut self, file: i64, id: file_id, path: Option<&Text>, sb_dev: i64, block: bool) {
+    pub(crate) fn file(&mut self, file: i64, id: file_id, paths: [Option<&str>; 2], sb_dev: i64, block: bool) {
         if !self.filter.has_files() {
             return;
         }
-        let wanted = path.is_some_and(|p| self.filter.wants_path(p))
+        let path = paths[0];
+        let wanted = paths.into_iter().flatten().any(|p| self.filter.wants_path(p))
             && match path.filter(|_| block) {
                 Some(node) => self.disks.hold_device(node, self.filter.disks()),
                 None => self.disks.hold(sb_dev, self.filter.disks()),
@@ -234,7 +235,7 @@ impl Sieve {
             // Its calls are dropped here, then.
             log::debug!("{e}");
         }
-        self.files.insert(file, Place { wanted, path: path.cloned() });
+        self.files.insert(file, Place { wanted, path: path.map(Text::from) });
     }
 
     /// Learns of a task.

@@ -20,7 +20,7 @@ use crate::harness::{
     one_line, record, succeed, temp_dir, text,
 };
 
-pub(crate) use places::{asynchronous_requests, through_folders, where_names_begin};
+pub(crate) use places::{asynchronous_requests, through_folders, through_other_mounts, where_names_begin};
 
 /// Kept although not asked for, where needed.
 const CONTEXT: &[&str] = &[

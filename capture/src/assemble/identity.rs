@@ -72,12 +72,12 @@ impl Assembler {
         let more = &rec.more;
         let real = (more.real.ino != 0).then(|| self.file_of(more.real));
         let path = (!path.is_empty()).then(|| self.paths.get(path));
+        let host_path = self.host_path(rec, fs_path).filter(|p| path.as_deref() != Some(p));
         if let Some(sieve) = &mut self.sieve {
             // An overlay has no disk, the file under it may have.
             let below = if more.real.ino != 0 { i64::from(more.real_sb_dev) } else { sb_dev };
-            sieve.file(known.id, rec.file, path.as_ref(), below, kind == "block");
+            sieve.file(known.id, rec.file, [path.as_deref(), host_path.as_deref()], below, kind == "block");
         }
-        let host_path = self.host_path(rec, fs_path).filter(|p| path.as_deref() != Some(p));
         let row = File {
             file: known.id,
             dev: i64::from(rec.file.dev),

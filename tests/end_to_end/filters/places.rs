@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use ioreel_traces::{Reel, rows::Op};
 
-use crate::harness::{assert_valid, record, replays_alike, succeed, temp_dir, text};
+use crate::harness::{assert_valid, describe, record, replays_alike, run, succeed, temp_dir, text};
 
 fn recorded(place: &Path, options: &[&str], program: &str) -> (Reel, tempfile::TempDir) {
     let out = temp_dir();
@@ -74,6 +74,38 @@ os.chroot('../real'); os.mkdir('/c1'); os.mkdir('o2'); os.chdir('/../sub'); os.m
     assert_eq!(made(&plain, "/c1"), [""; 0]);
     assert_eq!(made(&like_a_pattern, "../real/*/q*"), ["q1", "q1", "q3"]);
     assert_eq!(made(&like_a_pattern, "./o*"), ["o1", "o2"]);
+}
+
+/// A folder is meant wherever it is mounted: elsewhere at the start, and in a container.
+pub(crate) fn through_other_mounts() {
+    let (place, out) = (temp_dir(), temp_dir());
+    let at = |name: &str| place.path().join(name);
+    for name in ["folder/sub", "other", "later"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    let mut mount = std::process::Command::new("mount");
+    succeed(mount.arg("--bind").arg(at("folder")).arg(at("other")));
+    let made = |name: &str, filter: &str, script: &str| {
+        let reel = out.path().join(name);
+        let options = ["--ops-only", "--settle", "none", "--path", filter];
+        let done = run(record(&reel, &options, &["sh", "-c", script]).current_dir(place.path()));
+        assert!(done.status.success(), "{}", describe(&done));
+        names(&assert_valid(&reel), &["openat", "open", "mkdir"])
+    };
+    let later =
+        "mount --bind folder later && cd later && echo x >new && mkdir sub/made && exec rmdir ../folder/sub/made";
+    let all = [
+        made("a", text(&at("folder")), "echo x >other/x; mkdir other/made"),
+        made("b", text(&at("other")), "echo x >folder/x; mkdir folder/sub/x; echo x >later/none"),
+        made("c", text(&at("folder")), &format!("unshare -m sh -c '{later}'")),
+    ];
+    succeed(std::process::Command::new("umount").arg(at("other")));
+    let files: Vec<Vec<&str>> =
+        all.iter().map(|v| v.iter().map(|p| &**p).filter(|p| !p.starts_with('/')).collect()).collect();
+    assert_eq!(files[0], ["other/x", "other/made"]);
+    assert_eq!(files[1], ["folder/x", "folder/sub/x"]);
+    // A name alone, below a mount that came later, says nothing of the folder.
+    assert_eq!(files[2], ["new"]);
 }
 
 /// Requests of Linux AIO are asked for as the calls are that they stand for, whatever becomes of those that bring them.
