@@ -138,10 +138,7 @@ impl Line {
 
 /// Runs it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    for pid in &args.pid {
-        let there = std::path::Path::new(&format!("/proc/{pid}")).exists();
-        anyhow::ensure!(there, "--pid {pid}: no such process");
-    }
+    args.pid.iter().try_for_each(|pid| ioreel_capture::host::expect_process(*pid))?;
     let on_terminal = args.once || stdout().is_terminal();
     anyhow::ensure!(on_terminal, "standard output is no terminal; `ioreel top --once` prints once");
     let target = if args.pid.is_empty() { Targets::All } else { Targets::Processes(args.pid) };

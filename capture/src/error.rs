@@ -43,6 +43,14 @@ pub enum CaptureError {
         /// libbpf's message.
         why: String,
     },
+    /// The limit of open descriptors is too low.
+    #[error(
+        "no descriptors are left while {doing}: probes and their tables take some hundred; raise the hard limit (`ulimit -Hn 1024`)"
+    )]
+    FewDescriptors {
+        /// Stage.
+        doing: &'static str,
+    },
     /// The rings of so many CPUs do not fit what they may take.
     #[error("--ring-mib {total_mib}: {cpus} CPUs need at least {least_mib}")]
     RingsTooSmall {
@@ -88,6 +96,22 @@ pub enum CaptureError {
     NoProcess {
         /// As given.
         pid: u32,
+    },
+    /// Not a process, but one of its threads.
+    #[error("--pid {pid}: a thread of process {tgid}, all of which is recorded by --pid {tgid}")]
+    ThreadOf {
+        /// As given.
+        pid: u32,
+        /// Its process.
+        tgid: u32,
+    },
+    /// `--min-free` leaves no room from the start.
+    #[error(
+        "--min-free: less is free where the reel is to be written ({free_bytes} bytes); ask for less, or write it elsewhere"
+    )]
+    NothingFree {
+        /// Free there.
+        free_bytes: i64,
     },
     /// No such control group.
     #[error(
@@ -155,6 +179,9 @@ impl CaptureError {
                 return Self::NoPrivileges { why: format!("refused while {doing}") };
             }
             let why = format!("{e:#}").replace('\n', " ");
+            if why.contains(&format!("os error {}", libc::EMFILE)) {
+                return Self::FewDescriptors { doing };
+            }
             Self::Bpf { doing, why }
         }
     }

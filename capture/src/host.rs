@@ -275,3 +275,20 @@ pub fn may_use_bpf() -> bool {
 pub(crate) fn c_path(path: &str) -> Option<CString> {
     CString::new(text::to_bytes(path)).ok()
 }
+
+/// Whether this is the id of a process that runs.
+///
+/// # Errors
+/// It has ended, which one that nobody has waited for has too; or it is the id of one of a process's threads.
+pub fn expect_process(pid: u32) -> Result<(), CaptureError> {
+    let gone = || CaptureError::NoProcess { pid };
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| gone())?;
+    let of = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
+    match of("Tgid:").and_then(|t| t.parse().ok()) {
+        Some(tgid) if tgid != pid => return Err(CaptureError::ThreadOf { pid, tgid }),
+        _ => {}
+    }
+    // Its first thread may have ended before the others.
+    let ended = of("State:").is_some_and(|s| s.starts_with(['Z', 'X'])) && of("Threads:") == Some("1");
+    if ended { Err(gone()) } else { Ok(()) }
+}

@@ -13,7 +13,6 @@ use std::{
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
-    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -36,7 +35,8 @@ use self::{
     closing::{Closing, close, on_disk, on_disks},
     copies::Copies,
     follow::{Ended, follow},
-    setup::{leave_own_output_out, take_snapshot},
+    limits::expect_room,
+    setup::{leave_own_output_out, take_descriptors, take_snapshot},
 };
 use crate::{
     CaptureError,
@@ -71,11 +71,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
                 .ok_or_else(|| CaptureError::NoDevice { name: name.clone(), why: "it has no disk".into() })
         })
         .collect::<Result<Vec<i64>, CaptureError>>()?;
-    if let Target::Processes(pids) = &config.target
-        && let Some(pid) = pids.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists())
-    {
-        return Err(CaptureError::NoProcess { pid: *pid });
+    if let Target::Processes(pids) = &config.target {
+        pids.iter().try_for_each(|pid| host::expect_process(*pid))?;
     }
+    expect_room(&config.limits, &config.output)?;
 
     if config.content == Content::Full && config.anonymize.is_some() {
         return Err(CaptureError::ContentOfNobody);
@@ -103,6 +102,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         }
         Target::Processes(_) | Target::Cgroup(_) | Target::All => None,
     };
+    // What follows is the recorder's alone, not the command's.
+    signals::ignore_file_size_limits();
+    take_descriptors();
     let targets = match (&command, &config.target) {
         (Some(c), _) => Targets::Command(c.pid()),
         (None, Target::Processes(pids)) => Targets::Processes(pids.clone()),
@@ -111,8 +113,11 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         (None, Target::Command(_)) => Targets::None,
     };
 
-    let filter =
-        config.filter.clone().on_disks(if config.layers == Layers::Block { Vec::new() } else { devices.clone() });
+    let filter = config
+        .filter
+        .clone()
+        .on_disks(if config.layers == Layers::Block { Vec::new() } else { devices.clone() })
+        .seen_through(&host::mounts());
     let plan = Plan {
         target: targets,
         fixed_devices: !devices.is_empty(),

@@ -25,14 +25,17 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     SIGNAL.store(signal | if from_kernel { FROM_KERNEL } else { 0 }, Ordering::Relaxed);
 }
 
+/// A file size limit is then an error like a full disk, not the end.
+pub(crate) fn ignore_file_size_limits() {
+    // SAFETY: ignores a signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 extern "C" fn wake(_: libc::c_int) {}
 
 /// Installs the handlers for SIGINT, SIGTERM, SIGQUIT and, unless it is ignored (nohup), SIGHUP. SIGINT is handled
 /// also where a shell ignores it for background jobs: who sends it wants the recording to end.
 pub(crate) fn install() {
-    // A file size limit is then an error like a full disk, not the end.
-    // SAFETY: ignores a signal.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     // Asks for a copy where one can be had; elsewhere it is no reason to leave a reel unfinished.
     // SAFETY: ignores a signal.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };

@@ -356,6 +356,7 @@ fn tests() -> Vec<Test> {
         filters::combined
         filters::through_folders
         filters::where_names_begin
+        filters::through_other_mounts
         filters::asynchronous_requests
         filters::of_what_is_no_call
         filters::that_cannot_be
@@ -387,6 +388,7 @@ fn tests() -> Vec<Test> {
         refusals::lossless_without_the_right_to_resume
         refusals::an_unknown_device
         refusals::an_unknown_process
+        refusals::small_limits
         refusals::a_reel_that_is_there
         refusals::a_full_disk
         replays::a_target_that_does_not_do

@@ -1,10 +1,10 @@
 //! What cannot be done is said in one clear line, and what was recorded before it stays a reel.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command, sync::mpsc::channel, thread::spawn};
 
 use ioreel_traces::{Reel, manifest::State, rows::Op};
 
-use crate::harness::{assert_valid, describe, ioreel, one_line, record, run, succeed, temp_dir, text};
+use crate::harness::{assert_valid, describe, ioreel, one_line, record, run, succeed, temp_dir, text, wait_for};
 
 pub(crate) fn no_privileges() {
     // The build folder may be out of reach for nobody.
@@ -166,6 +166,57 @@ pub(crate) fn an_unknown_process() {
     let out = temp_dir();
     let line = one_line(&mut ioreel(["record", "-o", text(&out.path().join("x.reel")), "--pid", "4194303"]), 1);
     assert!(line.contains("4194303"), "{line}");
+    let reel = out.path().join("x.reel");
+    let refused = |pid: u32| {
+        let pid = pid.to_string();
+        let top = one_line(&mut ioreel(["top", "--once", "--pid", &pid]), 1);
+        assert_eq!(one_line(&mut ioreel(["record", "-o", text(&reel), "--pid", &pid]), 1), top);
+        top
+    };
+    // One of its threads.
+    let (told, told_by) = channel();
+    let (ends, ended) = channel::<()>();
+    let thread = spawn(move || {
+        told.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+        let _ = ended.recv();
+    });
+    let line = refused(told_by.recv().unwrap());
+    assert!(line.contains(&format!("a thread of process {}", std::process::id())), "{line}");
+    drop(ends);
+    thread.join().unwrap();
+    // One that has ended, and that nobody has waited for.
+    let mut zombie = Command::new("true").spawn().unwrap();
+    let is_zombie = || fs::read_to_string(format!("/proc/{}/stat", zombie.id())).unwrap().contains(") Z").then_some(());
+    wait_for("the end of true", is_zombie);
+    let line = refused(zombie.id());
+    zombie.wait().unwrap();
+    assert!(line.contains("no such process"), "{line}");
+}
+
+/// Shells' limits are not the recorder's, and stay the command's.
+pub(crate) fn small_limits() {
+    let out = temp_dir();
+    let limited = |limit: &str, script: &str| {
+        let reel = out.path().join(format!("{}.reel", limit.replace(' ', "")));
+        let words = format!(
+            "ulimit {limit}; exec {} record --settle none -o {} -- sh -c '{script}'",
+            env!("CARGO_BIN_EXE_ioreel"),
+            text(&reel)
+        );
+        run(Command::new("sh").args(["-c", &words]))
+    };
+    let few = limited("-Sn 40", "ulimit -n");
+    assert!(few.status.success(), "{}", describe(&few));
+    assert_eq!(String::from_utf8_lossy(&few.stdout), "40\n");
+    let line = String::from_utf8(limited("-n 40", "true").stderr).unwrap();
+    assert!(line.contains("ulimit -Hn"), "{line}");
+    let none = limited("-f 0", "echo x >/dev/null");
+    let line = String::from_utf8(none.stderr).unwrap();
+    assert!(none.status.code() == Some(1) && line.contains("File too large"), "{line}");
+    // Of the room that is to be left there is none.
+    let reel = out.path().join("room.reel");
+    let line = one_line(&mut record(&reel, &["--min-free", "100%"], &["true"]), 1);
+    assert!(line.contains("--min-free") && !reel.exists(), "{line}");
 }
 
 pub(crate) fn a_reel_that_is_there() {

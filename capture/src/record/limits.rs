@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::CaptureError;
+
 /// Room left free on the file system that the reel is written to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MinFree {
@@ -129,6 +131,17 @@ impl<'a> Watchman<'a> {
         }
         self.looked = Some(Instant::now());
         free_of(self.output).is_some_and(|(free, total)| min_free.violated(free, total))
+    }
+}
+
+/// Whether there is the room now that is to be left while recording; where the oldest is dropped for it there need not be.
+pub(super) fn expect_room(limits: &Limits, output: &Path) -> Result<(), CaptureError> {
+    let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (limits.min_free, free_of(folder)) {
+        (Some(min_free), Some((free_bytes, total))) if !limits.rotate && min_free.violated(free_bytes, total) => {
+            Err(CaptureError::NothingFree { free_bytes })
+        }
+        _ => Ok(()),
     }
 }
 

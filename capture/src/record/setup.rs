@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path, sync
 
 use ioreel_bpf::types::hide;
 use ioreel_traces::{Manifest, ReelWriter, manifest::Mount, writer::OnCreate};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{config::Config, name_of};
 use crate::{
@@ -69,4 +70,16 @@ pub(super) fn take_snapshot(config: &Config, pids: &[u32], manifest: &mut Manife
         ));
     }
     Ok(snapshot)
+}
+
+/// Lets this process have as many descriptors as it may: some hundred probes and maps take more than some shells allow. Where
+/// that is not enough the kernel's refusal says so.
+pub(super) fn take_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(e) = setrlimit(Resource::Nofile, limit) {
+            log::debug!("RLIMIT_NOFILE: {e}");
+        }
+    }
 }
