@@ -417,6 +417,13 @@ impl Deriver {
         if ret >= 0 && op.aux == Some(1) {
             return self.made(path, 0);
         }
+        // A path that ends in a slash, or leads through a link to one that does, is refused whatever is there, or not.
+        if ret == -i64::from(libc::EISDIR) && flags & libc::O_CREAT != 0 {
+            let last = |p: Option<&str>| p.map(|p| p.rsplit('/').next().unwrap_or_default().to_owned());
+            if last(op.path.as_deref()) != last(path.as_deref()) {
+                return;
+            }
+        }
         let file = op.file.filter(|_| ret >= 0).and_then(|f| self.files.get(f));
         let mut clue = file.map_or_else(Clue::default, |f| Clue {
             kind: Some(f.kind.clone()),

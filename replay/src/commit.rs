@@ -91,7 +91,7 @@ impl Planner {
             };
         }
         kept.regular = self.is_regular(r, &v);
-        kept.cut_short();
+        kept.cut_short(self.sizes.size(r.file));
         kept.direct = self.is_direct(&v);
         if kept.file == NO_ID {
             kept.file = v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);

@@ -158,6 +158,10 @@ impl Planner {
             || r.call == Call::Unlinkat && r.flags as i32 & libc::AT_REMOVEDIR != 0;
         let kind = match -r.ret as i32 {
             libc::EINVAL if matches!(r.call, Call::Readlink | Call::Readlinkat) && r.len_bytes > 0 => Kind::Unknown,
+            // A path that ends in a slash is refused whatever is there, or not.
+            libc::EISDIR if r.call.opens() && r.flags as i32 & libc::O_CREAT != 0 && self.ends_in_slash(r, node) => {
+                return;
+            }
             libc::EISDIR if r.call.opens() || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Truncate) => {
                 Kind::Directory
             }
@@ -168,6 +172,12 @@ impl Planner {
             _ => return,
         };
         self.names.prove_present(node, kind, None);
+    }
+
+    /// Whether the path has a slash behind its last name, or may lead through a link to one that has.
+    fn ends_in_slash(&self, r: &Rec, node: NodeId) -> bool {
+        let path = self.input.texts.paths.bytes(r.path);
+        path.rsplit(|b| *b == b'/').next().is_none_or(|last| last.is_empty() || last != self.names.name_of(node))
     }
 
     /// A user other than root may not search one of the directories that lead to a name: where nothing is known of them, the
@@ -382,7 +392,8 @@ impl Planner {
             }
             Call::Ftruncate => self.sizes.truncated(file, r.len_bytes),
             Call::Truncate => {
-                if let Some(file) = self.held.get(v.node) {
+                let named = if v.magic { Some(file).filter(|f| *f != NO_ID) } else { self.held.get(v.node) };
+                if let Some(file) = named {
                     self.sizes.truncated(file, r.len_bytes);
                 }
             }

@@ -109,9 +109,12 @@ pub struct Rec {
 
 impl Rec {
     /// Of a write to a file that took less than it was given, as much is issued as was taken: the rest was refused for what
-    /// the target does not have (a limit, memory that was not there, a full disk). Whether it was so.
-    pub(crate) fn cut_short(&mut self) -> bool {
-        let cut = self.call.writes() && self.regular && self.ret > 0 && self.ret < self.len_bytes;
+    /// the target does not have (a limit, memory that was not there, a full disk). So with a copy whose source, of at least
+    /// so many bytes, had more. Whether it was so.
+    pub(crate) fn cut_short(&mut self, source_bytes: Option<i64>) -> bool {
+        let left = self.offset_bytes.saturating_add(self.ret) < source_bytes.unwrap_or(0) && self.offset_bytes >= 0;
+        let stopped = self.call.writes() || self.call.copies() && left;
+        let cut = stopped && self.regular && self.ret > 0 && self.ret < self.len_bytes;
         if cut {
             self.len_bytes = self.ret;
         }

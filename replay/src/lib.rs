@@ -68,6 +68,7 @@ mod planner;
 pub mod prepare;
 pub mod procs;
 pub mod progress;
+mod races;
 mod replay;
 mod requests;
 pub mod restore;

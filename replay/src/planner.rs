@@ -25,6 +25,7 @@ use crate::{
     pipes::Pipes,
     plan::{Act, Plan, TaskPlan},
     procs::{Entry, Maps, Procs},
+    races::Races,
     requests::Requests,
     scale::Scale,
     sizes::Sizes,
@@ -89,6 +90,8 @@ pub(crate) struct Planner {
     pub(crate) sizes: Sizes,
     pub(crate) locked: Locked,
     pub(crate) requests: Requests,
+    /// Requests under way together.
+    pub(crate) races: Races,
     pub(crate) pipes: Pipes,
     /// Extended attributes that the workload set, by file and name.
     pub(crate) named: HashMap<AttributesOf, Vec<Box<[u8]>>>,
@@ -148,6 +151,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         sizes: Sizes::new(options.scale),
         locked: Locked::default(),
         requests: Requests::default(),
+        races: Races::default(),
         pipes: Pipes::default(),
         named: HashMap::new(),
         handles: HashMap::new(),
@@ -334,7 +338,14 @@ impl Planner {
                     continue;
                 }
                 let Some(other) = self.input.take(*id) else { continue };
-                let theirs = if other.task == rec.task { Vec::new() } else { self.touches(&other) };
+                if other.task == rec.task {
+                    // Of one thread's only requests overlap, and when they were carried out the kernel chose.
+                    let race = self.may_race(&rec, &other);
+                    rec.raced |= race;
+                    self.input.recs[*id as usize] = Some(Box::new(Rec { raced: other.raced || race, ..*other }));
+                    continue;
+                }
+                let theirs = self.touches(&other);
                 let known = self.order_of(&theirs, &mine);
                 if known == Known::First {
                     self.take_effect(*other, pool);
@@ -358,12 +369,19 @@ impl Planner {
             self.take_effect(*other, pool);
         }
         self.commit(&rec);
+        if rec.phase == Phase::Ended {
+            self.races.ended(rec.row);
+            if self.leaves_now(rec.task) {
+                self.exit(rec.task as usize);
+            }
+        }
     }
 
     fn event(&mut self, event: Event) {
         match event {
             Event::Fork(child) => self.fork(child),
             Event::Exec(i) => self.exec(i),
+            Event::Exit(task) if self.leaves_later(task as usize) => {}
             Event::Exit(task) => self.exit(task as usize),
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! The model learns of a request when it ends, like of any operation; what it waits for is found when it is submitted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     Call, Skip,
@@ -47,6 +47,17 @@ struct Direct {
     ofd: Option<u32>,
 }
 
+/// How a request belongs to the one that its thread submitted before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Joined {
+    /// By the same call.
+    batch: bool,
+    /// That one links to it.
+    linked: bool,
+    /// One of its chain is left out.
+    broken: bool,
+}
+
 /// What the planner knows of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
@@ -54,6 +65,10 @@ pub(crate) struct Requests {
     open: HashMap<u32, Submitted>,
     /// By thread.
     last: HashMap<u32, Last>,
+    /// How many of a thread's are issued and have not ended.
+    under_way: HashMap<u32, u32>,
+    /// Threads that ended before their requests did.
+    leaving: HashSet<u32>,
     /// Threads that have entered a call which submits, and submitted nothing since.
     fresh: HashMap<u32, bool>,
     /// Files that were opened right into a ring's table, by ring and slot.
@@ -103,7 +118,7 @@ impl Planner {
     }
 
     fn submit(&mut self, r: &Rec) {
-        let (joins, broken) = self.joins_batch(r);
+        let Joined { batch: joins, linked, broken } = self.joins_batch(r);
         if self.silent || r.turn_ns >= self.options.slice.to_ns || self.procs.of(r.task as usize).ended {
             return;
         }
@@ -115,8 +130,12 @@ impl Planner {
         let v = self.view_of_request(&mut kept);
         // What refused it is not in the reel; and what it cancelled would not be, with it left out.
         let refused = r.sqe_flags & sqe::REFUSED != 0 || r.call == Call::Close && r.ret == -i64::from(libc::EINVAL);
-        let cancelled = broken && r.ret == -i64::from(libc::ECANCELED);
-        if let Some(why) = v.skip.or((refused || cancelled).then_some(Skip::ForeignCause)) {
+        // Nor would it where nothing that is known did, or where that may not fall short again.
+        let unsure = broken || !linked || !self.options.scale.is_none();
+        let cancelled = unsure && r.ret == -i64::from(libc::ECANCELED);
+        // The descriptor was closed before the thread that carries it out had looked, which may be otherwise now.
+        let late = r.sqe_flags & sqe::ASYNC != 0 && v.entry.is_some() && r.ret == -i64::from(libc::EBADF);
+        if let Some(why) = v.skip.or((refused || cancelled || late).then_some(Skip::ForeignCause)) {
             if let Some(last) = self.requests.last.get_mut(&r.task) {
                 last.broken = true;
             }
@@ -125,24 +144,27 @@ impl Planner {
         }
         kept.file = self.file_of_request(&kept, &v);
         kept.regular = self.is_regular(&kept, &v);
-        if kept.cut_short()
+        if kept.cut_short(None)
             && let Some(last) = self.requests.last.get_mut(&r.task)
         {
             // It cancelled what is linked to it, which it does no more.
             last.broken = true;
         }
         self.requests.open.insert(r.row, Submitted::Issued(v));
+        *self.requests.under_way.entry(r.task).or_default() += 1;
         let act = Act::Submit { rec: 0, fd: v.fd, fd2: v.fd2, joins };
         let alike = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         self.push_call(act, kept.clone(), |p, _| p.uses(&kept, &v, &alike));
     }
 
-    /// Whether it was submitted by the same call as the one before; and whether one that it is linked to is left out.
-    fn joins_batch(&mut self, r: &Rec) -> (bool, bool) {
+    fn joins_batch(&mut self, r: &Rec) -> Joined {
         let fresh = self.requests.fresh.insert(r.task, false).unwrap_or(true);
         let links = r.sqe_flags & (sqe::LINK | sqe::HARDLINK) != 0;
         let now = Last { via: r.via, ring: r.ring, start_ns: r.start_ns, links, broken: false };
-        let Some(last) = self.requests.last.insert(r.task, now) else { return (false, false) };
+        let before = self.requests.last.insert(r.task, now);
+        let linked = before.is_some_and(|last| (last.via, last.ring, last.links) == (r.via, r.ring, true));
+        self.races.submitted(r, linked);
+        let Some(last) = before else { return Joined::default() };
         let same_ring = (last.via, last.ring) == (r.via, r.ring);
         let same_call = match r.via {
             // All that one io_submit took begin with it.
@@ -153,7 +175,7 @@ impl Planner {
         if let Some(now) = self.requests.last.get_mut(&r.task) {
             now.broken = broken;
         }
-        (same_ring && (same_call || last.links), broken)
+        Joined { batch: same_ring && (same_call || last.links), linked, broken }
     }
 
     /// What a request refers to; its own descriptors may be slots of the ring's table.
@@ -212,11 +234,32 @@ impl Planner {
         table.iter().find(|(_, e)| same(e)).map(|(fd, _)| *fd)
     }
 
+    /// A thread ends: not before its requests do, which others may wait for. Whether it does so later.
+    pub(crate) fn leaves_later(&mut self, task: usize) -> bool {
+        let task = task as u32;
+        self.requests.under_way.get(&task).is_some_and(|n| *n > 0) && {
+            self.requests.leaving.insert(task);
+            true
+        }
+    }
+
+    /// Whether the last request of a thread that is at its end has ended.
+    pub(crate) fn leaves_now(&mut self, task: u32) -> bool {
+        self.requests.leaving.contains(&task)
+            && self.requests.under_way.get(&task).is_none_or(|n| *n == 0)
+            && self.requests.leaving.remove(&task)
+    }
+
     /// What an ended request referred to when it was submitted; `None` when it is to be issued as a call, since its submission
     /// is not in the plan.
     pub(crate) fn ended(&mut self, r: &Rec) -> Option<View> {
         match self.requests.open.remove(&r.row)? {
-            Submitted::Issued(v) => Some(v),
+            Submitted::Issued(v) => {
+                if let Some(n) = self.requests.under_way.get_mut(&r.task) {
+                    *n -= 1;
+                }
+                Some(v)
+            }
             Submitted::LeftOut(why) => Some(View { skip: Some(why), ..self.view(r) }),
         }
     }

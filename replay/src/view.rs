@@ -319,17 +319,16 @@ impl Planner {
         }
     }
 
-    /// Of a copy between a file and a pipe or socket the file's side is replayed.
+    /// Of a copy between a file and what is not replayed (a pipe, a device, a file elsewhere) the file's side is.
     fn look_at_both_ends(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
         let (from, to) = (self.descriptor(r, r.fd, r.file), self.descriptor(r, r.fd2, r.file2));
-        let flows = |why: &Skip| matches!(why, Skip::Pipe | Skip::Socket | Skip::Device);
         (v.fd, v.fd2) = match (from, to) {
             (Ok(from), Ok(to)) => (from.0, to.0),
-            (Ok(from), Err(why)) if flows(&why) && r.ret >= 0 => (from.0, BAD_FD),
-            (Err(why), Ok(to)) if flows(&why) && r.ret >= 0 => (BAD_FD, to.0),
+            (Ok(from), Err(_)) if r.ret >= 0 => (from.0, BAD_FD),
+            (Err(_), Ok(to)) if r.ret >= 0 => (BAD_FD, to.0),
             (Err(why), _) | (_, Err(why)) => return Err(why),
         };
-        // A pipe has no place, and no position.
+        // What is not replayed has no place, and no position.
         v.entry = v.entry.filter(|_| v.fd != BAD_FD);
         v.entry2 = v.entry2.filter(|_| v.fd2 != BAD_FD);
         v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
@@ -388,6 +387,10 @@ impl Planner {
         if v.node != NO_NODE && needs_name(r) && self.names.exists(v.node) == Some(false) {
             return Err(Skip::OutOfSight);
         }
+        // What is in it, a socket say, nothing recorded made.
+        if v.node != NO_NODE && failed_with(r, libc::ENOTEMPTY) && !r.call.renames() && self.was_left_empty(v.node) {
+            return Err(Skip::OutOfSight);
+        }
         if r.call.stats()
             && r.ret >= 0
             && let Some(why) = Kind::from_mode(r.mode).skip()
@@ -403,6 +406,13 @@ impl Planner {
             return Err(why);
         }
         Ok(())
+    }
+
+    /// A directory that the workload made, and made nothing in that is still there.
+    fn was_left_empty(&mut self, dir: NodeId) -> bool {
+        self.names.exists(dir) == Some(true)
+            && self.names.pre(dir) == NO_NODE
+            && !self.names.children_of(dir).into_iter().any(|n| self.names.exists(n) == Some(true))
     }
 
     /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself.

@@ -67,6 +67,9 @@ impl Uring {
         if fd >= 0 && self.files.get(&slot) != Some(&r.ofd) {
             self.ring.submitter().register_files_update(slot, &[fd]).ok()?;
             self.files.insert(slot, r.ofd);
+        } else if fd < 0 && r.ret == -i64::from(libc::EBADF) && self.files.remove(&slot).is_some() {
+            // What was registered there was taken out.
+            self.ring.submitter().register_files_update(slot, &[-1]).ok()?;
         }
         Some(slot)
     }

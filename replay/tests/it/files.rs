@@ -319,3 +319,55 @@ fn layouts_that_cannot_be_are_no_layouts() {
         assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 10_000, "{extents:?}");
     }
 }
+
+/// The limit, or the full disk, that cut it short is not there.
+#[test]
+fn a_copy_cut_short_copies_no_more() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "a", 1, 3);
+    d.io(1, "write", 3, 0, 50_000, 50_000);
+    let mut copy = |name: &str, op: &str, file: i64, fd: i32, (len, ret): (i64, i64)| {
+        d.create(1, name, file, fd.into());
+        let o = d.op(1, op, ret);
+        (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(fd), Some(len), Some(0), Some(0));
+        (o.aux, o.file, o.file2) = (Some(0), Some(1), Some(file));
+    };
+    copy("b", "copy_file_range", 2, 4, (50_000, 20_000));
+    copy("c", "sendfile", 3, 5, (1 << 30, 30_000));
+    // At the source's end.
+    copy("d", "copy_file_range", 4, 6, (1 << 30, 50_000));
+    let dir = replay_same(d);
+    let len = |name: &str| fs::metadata(dir.path().join("t/w").join(name)).unwrap().len();
+    assert_eq!((len("b"), len("c"), len("d")), (20_000, 30_000, 50_000));
+}
+
+/// What is copied from where no replay goes is written as other data are.
+#[test]
+fn copies_from_elsewhere_fill_their_files() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    let o = d.open(1, "/dev/zero", libc::O_RDONLY, 9, 9);
+    o.aux = Some(0);
+    d.create(1, "a", 1, 3);
+    for (fd, op, at) in [(9, "sendfile", 0), (77, "copy_file_range", 5000)] {
+        let o = d.op(1, op, 5000);
+        (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) =
+            (Some(fd), Some(3), Some(5000), Some(0), Some(at));
+        (o.aux, o.file2) = (Some(0), Some(1));
+    }
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.tree);
+    assert_eq!(fs::metadata(dir.path().join("t/w/a")).unwrap().len(), 10_000);
+}
+
+#[test]
+fn a_length_set_through_a_link_of_proc() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "a", 1, 3);
+    d.io(1, "write", 3, 0, 7, 7);
+    d.on(1, "truncate", "/proc/self/fd/3", 0).len_bytes = Some(55);
+    let dir = replay_same(d);
+    assert_eq!(fs::metadata(dir.path().join("t/w/a")).unwrap().len(), 55);
+}

@@ -181,6 +181,35 @@ fn refusals_tell_what_is_there() {
     assert!(["program", "folder", "other-folder", "file", "no-folder", "plain"].iter().all(|name| exists(&dir, name)));
 }
 
+/// Such opens are refused before anybody looks whether there is something.
+#[test]
+fn a_slash_behind_a_name_to_be_made_proves_nothing() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    for flags in [libc::O_CREAT | libc::O_WRONLY, libc::O_CREAT | libc::O_EXCL | libc::O_RDWR] {
+        d.on(1, "openat", "none/", -i64::from(libc::EISDIR)).flags = Some(flags.into());
+    }
+    d.on(1, "symlink", "target/", 0).path2 = Some("link".into());
+    d.on(1, "openat", "link", -i64::from(libc::EISDIR)).flags = Some((libc::O_CREAT | libc::O_WRONLY).into());
+    let dir = replay_same(d);
+    assert!(!exists(&dir, "none") && !exists(&dir, "target"));
+}
+
+/// A socket's name, say.
+#[test]
+fn a_directory_with_what_nobody_is_known_to_have_made() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "mkdir", "d", 0).mode = Some(0o777);
+    d.on(1, "rmdir", "d", -i64::from(libc::ENOTEMPTY));
+    d.on(1, "unlink", "d/socket", 0);
+    d.on(1, "rmdir", "d", 0);
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+    assert_eq!(report.summary.skipped.get("name made out of sight"), Some(&2));
+    assert!(!exists(&dir, "d"));
+}
+
 #[test]
 fn nothing_leads_up_from_nowhere() {
     let mut d = Draft::new();

@@ -273,6 +273,87 @@ fn linux_aio_is_submitted_in_batches() {
     assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 5 * 8192);
 }
 
+/// Whoever submits may be gone when others learn of the ends.
+#[test]
+fn who_submitted_has_ended_before_the_requests() {
+    let mut d = start();
+    d.create(1, "f", 1, 3);
+    d.fork(1, 2, THREAD);
+    for source in ["aio", "io_uring"] {
+        let begin = d.now();
+        let at = if source == "aio" { 0 } else { 5000 };
+        let [call, op] = if at == 0 { ["io_submit", "pwrite64"] } else { ["io_uring_enter", "write"] };
+        enter(&mut d, 2, call, 1);
+        let o = request(&mut d, 2, op, 3, 300_000, 5000);
+        (o.source, o.start_ns) = (source.into(), begin + 1000);
+        (o.offset_bytes, o.len_bytes, o.file) = (Some(at), Some(5000), Some(1));
+    }
+    d.exit(2);
+    d.on(1, "stat", "f", 0).mode = Some(0o100600);
+    d.pause(600_000);
+    d.fd(1, "close", 3, 0);
+    let dir = replay_same(d);
+    assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 10_000);
+}
+
+/// Which of a batch is carried out first is the kernel's choice.
+#[test]
+fn requests_of_one_batch_race() {
+    let mut d = start();
+    for i in 0..30 {
+        d.create(1, &format!("f{i}"), 1 + i, 3);
+        enter(&mut d, 1, "io_uring_enter", 2);
+        let o = request(&mut d, 1, "write", 3, 60_000, 1000);
+        (o.offset_bytes, o.len_bytes, o.file) = (Some(1000), Some(1000), Some(1 + i));
+        // Before the write, and after: neither can be had for certain.
+        let o = request(&mut d, 1, "read", 3, 30_000, if i % 2 == 0 { 0 } else { 500 });
+        (o.offset_bytes, o.len_bytes, o.file) = (Some(0), Some(500), Some(1 + i));
+        d.pause(100_000);
+        d.fd(1, "close", 3, 0);
+    }
+    let (_, report) = replay(d);
+    assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
+    assert!(report.verdict.faithful, "{}", report.verdict.sentence);
+}
+
+/// Cancelled by what no row tells of, a timeout say.
+#[test]
+fn what_nothing_known_made_fail_is_left_out() {
+    let mut d = start();
+    d.create(1, "f", 1, 3);
+    enter(&mut d, 1, "io_uring_enter", 1);
+    io(&mut d, "write", 3, 10_000, (5000, 5), ECANCELED);
+    d.pause(100_000);
+    // Closed before a worker took it up.
+    enter(&mut d, 1, "io_uring_enter", 1);
+    io(&mut d, "write", 3, 60_000, (5000, 5), -9);
+    d.ops.last_mut().unwrap().sqe_flags = Some(16);
+    d.fd(1, "close", 3, 0);
+    d.pause(100_000);
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.tree);
+    assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 0);
+}
+
+/// A slot that a registered file was taken out of is empty.
+#[test]
+fn slots_are_emptied() {
+    let mut d = start();
+    d.had("/w/a", "regular", 0);
+    d.open(1, "a", libc::O_RDWR, 1, 3);
+    for (len, ret) in [(10, 10), (1111, -9)] {
+        enter(&mut d, 1, "io_uring_enter", 1);
+        let o = request(&mut d, 1, "write", 0, 20_000, ret);
+        (o.offset_bytes, o.len_bytes, o.sqe_flags) = (Some(0), Some(len), Some(FIXED));
+        if ret > 0 {
+            (o.ofd, o.file) = (Some(13), Some(1));
+        }
+        d.pause(100_000);
+    }
+    let dir = replay_same(d);
+    assert_eq!(fs::metadata(dir.path().join("t/w/a")).unwrap().len(), 10);
+}
+
 /// Refuses io_uring_setup and io_setup to the calling thread and those it makes.
 fn refuse_rings() {
     let s = |code: u32, jt, jf, k: i64| libc::sock_filter { code: code as u16, jt, jf, k: k as u32 };

@@ -42,11 +42,6 @@ fn differences_are_told_by_call_and_errno() {
     d.had("/w/f", "regular", 10);
     d.on(1, "rmdir", "f", -39);
     d.on(1, "mkdir", "f", -20).mode = Some(0o777);
-    d.open(1, "f", libc::O_RDWR, 1, 3);
-    d.create(1, "g", 2, 4);
-    let o = d.op(1, "copy_file_range", 4);
-    (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(4), Some(10), Some(0), Some(0));
-    (o.aux, o.file, o.file2) = (Some(0), Some(1), Some(2));
     let (_, report) = replay(d);
     let told: Vec<_> = report
         .verdict
@@ -55,12 +50,8 @@ fn differences_are_told_by_call_and_errno() {
         .iter()
         .map(|d| (d.op.as_str(), d.recorded.as_str(), d.replayed.as_str(), d.count))
         .collect();
-    assert_eq!(report.verdict.results.classes.wrong, 3);
-    for want in [
-        ("rmdir", "ENOTEMPTY", "ENOTDIR", 1),
-        ("mkdir", "ENOTDIR", "EEXIST", 1),
-        ("copy_file_range", "a byte count", "more bytes", 1),
-    ] {
+    assert_eq!(report.verdict.results.classes.wrong, 2);
+    for want in [("rmdir", "ENOTEMPTY", "ENOTDIR", 1), ("mkdir", "ENOTDIR", "EEXIST", 1)] {
         assert!(told.contains(&want), "{told:?}");
     }
 }
