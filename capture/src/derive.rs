@@ -239,6 +239,13 @@ impl Deriver {
         }
     }
 
+    /// Whether an open has opened what has this very name: a link that is there now was made later.
+    fn is_plain(&mut self, op: &Op, ret: i64, dir: Option<i64>) -> bool {
+        let file = op.file.filter(|_| ret >= 0 && opens(op));
+        let Some(path) = file.and_then(|f| self.files.get(f)).and_then(|f| f.path.clone()) else { return false };
+        self.resolve(op, op.path.as_ref(), op.dirfd, dir, false).is_some_and(|named| *named == *path)
+    }
+
     fn resolve(
         &mut self,
         op: &Op,
@@ -259,7 +266,9 @@ impl Deriver {
         let flags = op.flags.unwrap_or(0) as i32;
         let (first, second) = (names_file(op, flags), !matches!(&*op.op, "mount" | "pivot_root"));
         let dir = if opens(op) { op.file2 } else { op.file };
-        let path = if first { self.resolve(op, op.path.as_ref(), op.dirfd, dir, follows(op, flags)) } else { None };
+        self.names.missed(ret == -i64::from(libc::ENOENT));
+        let follow = follows(op, flags) && !self.is_plain(op, ret, dir);
+        let path = if first { self.resolve(op, op.path.as_ref(), op.dirfd, dir, follow) } else { None };
         let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
         let file = op.file.and_then(|f| self.files.get(f));
         self.history.take(op, file, path.as_deref(), path2.as_deref());

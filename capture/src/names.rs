@@ -60,6 +60,8 @@ pub(crate) struct Names {
     moved: Vec<Move>,
     /// The disk is not asked: it may not be the one that was recorded.
     unseen: bool,
+    /// See [`Self::missed`].
+    missed: bool,
 }
 
 impl Names {
@@ -114,11 +116,17 @@ impl Names {
         Self { unseen: true, ..self }
     }
 
+    /// Whether the operation at hand did not find its name: a link that is there on the disk, which is as the workload has
+    /// left it, was made later then, or led nowhere.
+    pub(crate) fn missed(&mut self, missed: bool) {
+        self.missed = missed;
+    }
+
     fn link(&mut self, path: &str) -> Option<String> {
         if let Some(target) = self.links.get(path) {
             return Some(target.clone());
         }
-        if self.unseen {
+        if self.unseen || self.missed {
             return None;
         }
         // A link that was made has been noted; what the snapshot saw, too.

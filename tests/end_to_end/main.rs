@@ -242,6 +242,7 @@ fn tests() -> Vec<Test> {
         replays::a_reworked_tree
         replays::moves_without_a_snapshot
         replays::rare_names
+        replays::links_made_where_nothing_was
         replays::direct_io_that_is_not_aligned_here
         waits::a_sync
     }

@@ -178,6 +178,26 @@ pub(crate) fn moves_without_a_snapshot(fs: Fs) {
     replays_to(fs, &reel, &work);
 }
 
+/// Links that are made where a name was looked for and not found before, as scripts do.
+const LINKS: &str = "set -e
+    echo x >a; ln a h; [ -e l ] || ln -s a l; mv a b; echo y >a
+    mkdir rel; echo 1 >rel/f; [ -e cur/f ] || ln -s rel cur; mv rel/f rel/g; echo 2 >rel/f
+    mkdir d; echo x >d/a; [ -f m ] || ln -s d/a m; mv d/a n; rmdir d
+    mkdir one; echo 1 >one/f; [ -d now ] || ln -s one now; cat now/f; mkdir two; echo 2 >two/f
+    ln -s two tmp; mv -T tmp now; cat now/f; mv one three; mkdir one
+    echo z >plain; cat plain; rm plain; ln -s a plain; cat plain
+    cp -s $PWD/b copied";
+
+pub(crate) fn links_made_where_nothing_was(on: Fs) {
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let work = origin.path().join("work");
+    fs::create_dir(&work).unwrap();
+    let reel = out.path().join("links.reel");
+    succeed(record(&reel, &[], &["sh", "-c", LINKS]).current_dir(&work));
+    assert_valid(&reel);
+    replays_to(on, &reel, &work);
+}
+
 /// Paths and names as few programs use them, and what follows for the names after them.
 const RARE_NAMES: &str = "
 import ctypes, os, resource, signal, struct
