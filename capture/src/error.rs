@@ -179,10 +179,15 @@ impl CaptureError {
                 return Self::NoPrivileges { why: format!("refused while {doing}") };
             }
             let why = format!("{e:#}").replace('\n', " ");
-            if why.contains(&format!("os error {}", libc::EMFILE)) {
+            if is_out_of_descriptors(&why) {
                 return Self::FewDescriptors { doing };
             }
             Self::Bpf { doing, why }
         }
     }
+}
+
+/// By the words of the system, or of libbpf.
+pub(crate) fn is_out_of_descriptors(why: &str) -> bool {
+    why.contains("EMFILE") || why.contains(&format!("os error {}", libc::EMFILE))
 }

@@ -282,7 +282,9 @@ pub(crate) fn c_path(path: &str) -> Option<CString> {
 /// It has ended, which one that nobody has waited for has too; or it is the id of one of a process's threads.
 pub fn expect_process(pid: u32) -> Result<(), CaptureError> {
     let gone = || CaptureError::NoProcess { pid };
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| gone())?;
+    // A name may be anything.
+    let status = fs::read(format!("/proc/{pid}/status")).map_err(|_| gone())?;
+    let status = String::from_utf8_lossy(&status);
     let of = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
     match of("Tgid:").and_then(|t| t.parse().ok()) {
         Some(tgid) if tgid != pid => return Err(CaptureError::ThreadOf { pid, tgid }),

@@ -117,7 +117,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         .filter
         .clone()
         .on_disks(if config.layers == Layers::Block { Vec::new() } else { devices.clone() })
-        .seen_through(&host::mounts());
+        .also_where_mounted(&host::mounts());
     let plan = Plan {
         target: targets,
         fixed_devices: !devices.is_empty(),

@@ -37,6 +37,7 @@ pub use tables::Tables;
 use crate::{
     CaptureError, calls,
     contents::Content,
+    error::is_out_of_descriptors,
     fault, host,
     lossless::{Guardian, MAX_STOPS, Stops},
     op_rings::{OpRings, RECORD_BYTES},
@@ -108,6 +109,9 @@ fn refused(plan: &Plan, mut error: CaptureError) -> Result<Vec<probes::Missing>,
     loop {
         let Some(refusal) = trial::take() else { return Err(error) };
         log::info!("{} is refused: {}", refusal.program, refusal.why);
+        if is_out_of_descriptors(&refusal.why) {
+            return Err(CaptureError::FewDescriptors { doing: "loading them" });
+        }
         match probes::when_refused(&refusal.program, &refusal.why, plan.ops) {
             Some(missing) if !refused.contains(&missing) => refused.push(missing),
             _ => return Err(CaptureError::Refused { program: refusal.program, why: refusal.why }),

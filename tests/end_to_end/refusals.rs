@@ -208,8 +208,10 @@ pub(crate) fn small_limits() {
     let few = limited("-Sn 40", "ulimit -n");
     assert!(few.status.success(), "{}", describe(&few));
     assert_eq!(String::from_utf8_lossy(&few.stdout), "40\n");
-    let line = String::from_utf8(limited("-n 40", "true").stderr).unwrap();
-    assert!(line.contains("ulimit -Hn"), "{line}");
+    for limit in ["-n 40", "-n 64", "-n 100"] {
+        let line = String::from_utf8(limited(limit, "true").stderr).unwrap();
+        assert!(line.contains("ulimit -Hn"), "{limit}: {line}");
+    }
     let none = limited("-f 0", "echo x >/dev/null");
     let line = String::from_utf8(none.stderr).unwrap();
     assert!(none.status.code() == Some(1) && line.contains("File too large"), "{line}");

@@ -80,11 +80,17 @@ os.chroot('../real'); os.mkdir('/c1'); os.mkdir('o2'); os.chdir('/../sub'); os.m
 pub(crate) fn through_other_mounts() {
     let (place, out) = (temp_dir(), temp_dir());
     let at = |name: &str| place.path().join(name);
-    for name in ["folder/sub", "other", "later"] {
+    for name in ["folder/sub", "other", "later", "part", "hidden"] {
         fs::create_dir_all(at(name)).unwrap();
     }
-    let mut mount = std::process::Command::new("mount");
-    succeed(mount.arg("--bind").arg(at("folder")).arg(at("other")));
+    let mount = |what: &str, on: &str| {
+        succeed(std::process::Command::new("mount").arg("--bind").arg(at(what)).arg(at(on)));
+    };
+    mount("folder", "other");
+    mount("folder/sub", "part");
+    // Nothing of the folder is seen there any more.
+    mount("folder", "hidden");
+    succeed(std::process::Command::new("mount").args(["-t", "tmpfs", "ioreel-test"]).arg(at("hidden")));
     let made = |name: &str, filter: &str, script: &str| {
         let reel = out.path().join(name);
         let options = ["--ops-only", "--settle", "none", "--path", filter];
@@ -95,14 +101,16 @@ pub(crate) fn through_other_mounts() {
     let later =
         "mount --bind folder later && cd later && echo x >new && mkdir sub/made && exec rmdir ../folder/sub/made";
     let all = [
-        made("a", text(&at("folder")), "echo x >other/x; mkdir other/made"),
+        made("a", text(&at("folder")), "echo x >other/x; mkdir other/made part/new hidden/made; echo x >hidden/x"),
         made("b", text(&at("other")), "echo x >folder/x; mkdir folder/sub/x; echo x >later/none"),
         made("c", text(&at("folder")), &format!("unshare -m sh -c '{later}'")),
     ];
-    succeed(std::process::Command::new("umount").arg(at("other")));
+    for name in ["other", "part", "hidden", "hidden"] {
+        succeed(std::process::Command::new("umount").arg(at(name)));
+    }
     let files: Vec<Vec<&str>> =
         all.iter().map(|v| v.iter().map(|p| &**p).filter(|p| !p.starts_with('/')).collect()).collect();
-    assert_eq!(files[0], ["other/x", "other/made"]);
+    assert_eq!(files[0], ["other/x", "other/made", "part/new"]);
     assert_eq!(files[1], ["folder/x", "folder/sub/x"]);
     // A name alone, below a mount that came later, says nothing of the folder.
     assert_eq!(files[2], ["new"]);
