@@ -151,7 +151,7 @@ impl Planner {
                 }
                 let node = if v.node == NO_NODE { crate::names::ROOT } else { v.node };
                 let ofd = self.new_ofd(node, r.file, kind, Some(0), flags);
-                self.requests.ofds.insert(r.ofd, ofd);
+                self.procs.ofds[ofd as usize].recorded = r.ofd;
                 let new = match v.skip {
                     None => {
                         *slot = self.procs.new_slot(task);

@@ -166,7 +166,16 @@ impl Planner {
     /// A working directory that was removed is held open.
     pub(crate) fn open_removed_directory(&mut self, node: NodeId) -> u32 {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-        let ofd = Ofd { node, file: NO_ID, kind: Kind::Directory, pos: Some(0), listed_bytes: 0, flags, refs: 0 };
+        let ofd = Ofd {
+            node,
+            file: NO_ID,
+            kind: Kind::Directory,
+            pos: Some(0),
+            listed_bytes: 0,
+            flags,
+            refs: 0,
+            recorded: NO_ID,
+        };
         self.open_at_start(&ofd)
     }
 

@@ -372,14 +372,11 @@ impl Names {
     }
 
     /// Nodes directly below.
-    pub fn children_of(&self, node: NodeId) -> Vec<NodeId> {
-        let mut out = Vec::new();
-        let mut at = self.nodes[node as usize].first_child;
-        while at != NO_NODE {
-            out.push(at);
-            at = self.nodes[at as usize].next_sibling;
-        }
-        out
+    pub fn children_of(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        let next = |at: NodeId| (at != NO_NODE).then_some(at);
+        std::iter::successors(next(self.nodes[node as usize].first_child), move |at| {
+            next(self.nodes[*at as usize].next_sibling)
+        })
     }
 
     /// The node and all below it.
@@ -416,7 +413,7 @@ impl Names {
                 && pre != NO_NODE
                 && pre != node
             {
-                for old in self.children_of(pre) {
+                for old in self.children_of(pre).collect::<Vec<_>>() {
                     if matches!(self.nodes[old as usize].before, Before::Present { .. }) {
                         let name = self.name_of(old).to_vec();
                         self.child(node, &name);

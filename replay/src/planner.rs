@@ -262,7 +262,7 @@ impl Planner {
         events.extend(self.input.execs.iter().enumerate().map(|(i, e)| (e.exec_ns, Event::Exec(i as u32))));
         events.sort_unstable();
         let mut events = events.into_iter().peekable();
-        // Entered and not yet taken effect, by number and row; no more than there are threads.
+        // Entered and not yet taken effect, by number and row; no more than there are threads, and requests in flight.
         let mut pool: Vec<(u32, u32)> = Vec::new();
         let mut load = Load::default();
         let Slice { from_ns, to_ns } = self.options.slice;
@@ -337,14 +337,17 @@ impl Planner {
                 if !self.input.is_at_hand(*id, *row) {
                     continue;
                 }
-                let Some(other) = self.input.take(*id) else { continue };
-                if other.task == rec.task {
-                    // Of one thread's only requests overlap, and when they were carried out the kernel chose.
-                    let race = self.may_race(&rec, &other);
-                    rec.raced |= race;
-                    self.input.recs[*id as usize] = Some(Box::new(Rec { raced: other.raced || race, ..*other }));
+                // Of one thread's only requests overlap, and when they are carried out the kernel chooses.
+                if let Some(other) = self.input.recs[*id as usize].as_ref().filter(|o| o.task == rec.task) {
+                    if self.may_race(&rec, other) {
+                        rec.raced = true;
+                        if let Some(other) = &mut self.input.recs[*id as usize] {
+                            other.raced = true;
+                        }
+                    }
                     continue;
                 }
+                let Some(other) = self.input.take(*id) else { continue };
                 let theirs = self.touches(&other);
                 let known = self.order_of(&theirs, &mine);
                 if known == Known::First {
@@ -371,7 +374,7 @@ impl Planner {
         self.commit(&rec);
         if rec.phase == Phase::Ended {
             self.races.ended(rec.row);
-            if self.leaves_now(rec.task) {
+            if self.came_back(&rec) {
                 self.exit(rec.task as usize);
             }
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     Skip,
+    input::NO_ID,
     names::{Kind, NO_NODE, NodeId},
 };
 
@@ -37,8 +38,10 @@ pub struct Ofd {
     pub listed_bytes: i64,
     /// Flags it was opened with, as `fcntl` left them.
     pub flags: i32,
-    /// Descriptors that refer to it.
+    /// Descriptors that refer to it, and slots of rings that do before a slice.
     pub refs: u32,
+    /// Its number in the recording, or `NO_ID`.
+    pub recorded: i64,
 }
 
 impl Ofd {
@@ -302,7 +305,7 @@ impl Procs {
     /// A new open file description.
     pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, flags: i32) -> u32 {
         *self.opens.entry(file).or_default() += 1;
-        let new = Ofd { node, file, kind, pos, listed_bytes: 0, flags, refs: 0 };
+        let new = Ofd { node, file, kind, pos, listed_bytes: 0, flags, refs: 0, recorded: NO_ID };
         let id = match self.free_ofds.pop() {
             Some(id) => {
                 self.ofds[id as usize] = new;
@@ -335,7 +338,8 @@ impl Procs {
         (old, old.and_then(|e| self.unref(e.ofd)))
     }
 
-    fn unref(&mut self, ofd: u32) -> Option<i64> {
+    /// One descriptor less refers to it. The file, when that was the last of all that do.
+    pub fn unref(&mut self, ofd: u32) -> Option<i64> {
         let o = &mut self.ofds[ofd as usize];
         o.refs = o.refs.saturating_sub(1);
         if o.refs > 0 {

@@ -7,15 +7,18 @@ use std::collections::HashMap;
 use crate::{
     Call,
     input::{NO_ID, NONE, Rec},
-    linear::Known,
     planner::Planner,
-    via::{Phase, sqe},
+    via::{Phase, Via, sqe},
 };
 
-/// Where a request stands among those of its thread.
+/// A ring of a thread.
+type Ring = (u32, Via, i64);
+
+/// Where a request stands among those of its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stand {
-    /// Of those between two drained ones, which are one each.
+    ring: Ring,
+    /// Counts drained requests: one has a number of its own, those between two of them share one.
     round: u32,
     chain: u32,
 }
@@ -25,24 +28,20 @@ struct Stand {
 pub(crate) struct Races {
     /// By row.
     stands: HashMap<u32, Stand>,
-    /// The last of each thread.
-    last: HashMap<u32, Stand>,
+    /// The last of each ring.
+    last: HashMap<Ring, Stand>,
 }
 
 impl Races {
     /// A request is submitted; `linked`: the one before it links to it.
     pub(crate) fn submitted(&mut self, r: &Rec, linked: bool) {
-        let last = self.last.entry(r.task).or_insert(Stand { round: 0, chain: 0 });
-        if r.sqe_flags & sqe::DRAIN != 0 {
-            last.round += 1;
-        }
-        if !linked {
-            last.chain += 1;
-        }
+        let ring = (r.task, r.via, r.ring);
+        let last = self.last.entry(ring).or_insert(Stand { ring, round: 0, chain: 0 });
+        let drains = u32::from(r.sqe_flags & sqe::DRAIN != 0);
+        last.round = last.round.wrapping_add(drains);
+        last.chain = last.chain.wrapping_add(u32::from(!linked));
         self.stands.insert(r.row, *last);
-        if r.sqe_flags & sqe::DRAIN != 0 {
-            last.round += 1;
-        }
+        last.round = last.round.wrapping_add(drains);
     }
 
     /// It has ended.
@@ -52,28 +51,43 @@ impl Races {
 
     fn are_ordered(&self, a: u32, b: u32) -> bool {
         match (self.stands.get(&a), self.stands.get(&b)) {
-            (Some(a), Some(b)) => a.round != b.round || a.chain == b.chain,
+            (Some(a), Some(b)) => a.ring == b.ring && (a.round != b.round || a.chain == b.chain),
             _ => false,
         }
     }
 }
 
+/// Makes, moves or takes away a name.
+fn changes_names(r: &Rec) -> bool {
+    r.call.opens() && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) != 0
+        || r.call.renames()
+        || r.call.links()
+        || r.call.symlinks()
+        || matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Unlink | Call::Unlinkat)
+}
+
+/// Whether two operations are given the same name; the first of a symbolic link's is its text.
+fn share_a_name(a: &Rec, b: &Rec) -> bool {
+    let names = |r: &Rec| [if r.call.symlinks() { NONE } else { r.path }, r.path2];
+    names(a).into_iter().any(|name| name != NONE && names(b).contains(&name))
+}
+
 impl Planner {
     /// Whether the results of two overlapping operations of one thread may depend on their order, which nothing demands.
-    pub(crate) fn may_race(&mut self, a: &Rec, b: &Rec) -> bool {
-        if a.phase != Phase::Ended || b.phase != Phase::Ended || self.races.are_ordered(a.row, b.row) {
+    pub(crate) fn may_race(&self, a: &Rec, b: &Rec) -> bool {
+        if a.phase != Phase::Ended || b.phase != Phase::Ended || a.raced && b.raced {
             return false;
         }
-        if a.path != NONE && b.path != NONE {
-            let (theirs, mine) = (self.touches(a), self.touches(b));
-            return self.order_of(&theirs, &mine) != Known::Unrelated;
-        }
-        // A read beyond what the file is known to hold finds what the other has written, or does not.
-        let reads_what_grows = |read: &Rec, other: &Rec| {
+        // What a read at that place finds depends on how long the other makes the file.
+        let depends = |read: &Rec, other: &Rec| {
             let end = read.offset_bytes.max(0).saturating_add(read.len_bytes);
+            let beyond = || self.sizes.size(read.file).is_none_or(|size| size < end);
+            let cuts = other.call == Call::Ftruncate && other.len_bytes < end;
             let grows = other.call.writes() || matches!(other.call, Call::Ftruncate | Call::Fallocate);
-            read.call.reads() && grows && self.sizes.size(read.file).is_none_or(|size| size < end)
+            read.call.reads() && (cuts || grows && beyond())
         };
-        a.file != NO_ID && a.file == b.file && (reads_what_grows(a, b) || reads_what_grows(b, a))
+        let of_names = (changes_names(a) || changes_names(b)) && share_a_name(a, b);
+        let of_data = a.file != NO_ID && a.file == b.file && (depends(a, b) || depends(b, a));
+        (of_names || of_data) && !self.races.are_ordered(a.row, b.row)
     }
 }

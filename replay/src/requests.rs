@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use crate::{
     Call, Skip,
     input::{NO_FD, NO_ID, NONE, Rec},
-    names::Kind,
+    names::{Kind, NO_NODE, ROOT},
     plan::{Act, BAD_FD, Range},
     planner::Planner,
     procs::Entry,
@@ -32,6 +32,8 @@ struct Last {
     ring: i64,
     start_ns: i64,
     links: bool,
+    /// What is linked to it is cancelled by its own result.
+    breaks: bool,
     /// It, or one before it in its chain, is left out.
     broken: bool,
 }
@@ -45,6 +47,8 @@ struct Direct {
     recorded: i64,
     /// And in the model: followed up to a slice alone.
     ofd: Option<u32>,
+    /// Why it is not opened in the replay.
+    skip: Option<Skip>,
 }
 
 /// How a request belongs to the one that its thread submitted before it.
@@ -52,8 +56,8 @@ struct Direct {
 struct Joined {
     /// By the same call.
     batch: bool,
-    /// That one links to it.
-    linked: bool,
+    /// That one cancels it.
+    cancels: bool,
     /// One of its chain is left out.
     broken: bool,
 }
@@ -65,8 +69,9 @@ pub(crate) struct Requests {
     open: HashMap<u32, Submitted>,
     /// By thread.
     last: HashMap<u32, Last>,
-    /// How many of a thread's are issued and have not ended.
-    under_way: HashMap<u32, u32>,
+    /// Those that have not ended, by row, and how many of each thread. Before a slice, too.
+    under_way: HashSet<u32>,
+    of_thread: HashMap<u32, u32>,
     /// Threads that ended before their requests did.
     leaving: HashSet<u32>,
     /// Threads that have entered a call which submits, and submitted nothing since.
@@ -74,10 +79,8 @@ pub(crate) struct Requests {
     /// Files that were opened right into a ring's table, by ring and slot.
     direct: HashMap<(i64, i32), Direct>,
     /// Those that were open so before the slice: the descriptors that stand for them.
-    before: HashMap<(i64, i32), i32>,
+    stand_in_of: HashMap<(i64, i32), i32>,
     stand_ins: i32,
-    /// Open file descriptions by their recorded number.
-    pub(crate) ofds: HashMap<i64, u32>,
     /// Calls that made, entered or ended rings: carried out by the requests.
     pub(crate) implied: i64,
 }
@@ -118,7 +121,10 @@ impl Planner {
     }
 
     fn submit(&mut self, r: &Rec) {
-        let Joined { batch: joins, linked, broken } = self.joins_batch(r);
+        let Joined { batch: joins, cancels, broken } = self.joins_batch(r);
+        if !r.in_flight && !self.procs.of(r.task as usize).ended && self.requests.under_way.insert(r.row) {
+            *self.requests.of_thread.entry(r.task).or_default() += 1;
+        }
         if self.silent || r.turn_ns >= self.options.slice.to_ns || self.procs.of(r.task as usize).ended {
             return;
         }
@@ -131,11 +137,11 @@ impl Planner {
         // What refused it is not in the reel; and what it cancelled would not be, with it left out.
         let refused = r.sqe_flags & sqe::REFUSED != 0 || r.call == Call::Close && r.ret == -i64::from(libc::EINVAL);
         // Nor would it where nothing that is known did, or where that may not fall short again.
-        let unsure = broken || !linked || !self.options.scale.is_none();
+        let unsure = broken || !cancels || !self.options.scale.is_none();
         let cancelled = unsure && r.ret == -i64::from(libc::ECANCELED);
         // The descriptor was closed before the thread that carries it out had looked, which may be otherwise now.
-        let late = r.sqe_flags & sqe::ASYNC != 0 && v.entry.is_some() && r.ret == -i64::from(libc::EBADF);
-        if let Some(why) = v.skip.or((refused || cancelled || late).then_some(Skip::ForeignCause)) {
+        let closed_early = r.sqe_flags & sqe::ASYNC != 0 && v.entry.is_some() && r.ret == -i64::from(libc::EBADF);
+        if let Some(why) = v.skip.or((refused || cancelled || closed_early).then_some(Skip::ForeignCause)) {
             if let Some(last) = self.requests.last.get_mut(&r.task) {
                 last.broken = true;
             }
@@ -151,7 +157,6 @@ impl Planner {
             last.broken = true;
         }
         self.requests.open.insert(r.row, Submitted::Issued(v));
-        *self.requests.under_way.entry(r.task).or_default() += 1;
         let act = Act::Submit { rec: 0, fd: v.fd, fd2: v.fd2, joins };
         let alike = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         self.push_call(act, kept.clone(), |p, _| p.uses(&kept, &v, &alike));
@@ -159,23 +164,30 @@ impl Planner {
 
     fn joins_batch(&mut self, r: &Rec) -> Joined {
         let fresh = self.requests.fresh.insert(r.task, false).unwrap_or(true);
-        let links = r.sqe_flags & (sqe::LINK | sqe::HARDLINK) != 0;
-        let now = Last { via: r.via, ring: r.ring, start_ns: r.start_ns, links, broken: false };
-        let before = self.requests.last.insert(r.task, now);
-        let linked = before.is_some_and(|last| (last.via, last.ring, last.links) == (r.via, r.ring, true));
-        self.races.submitted(r, linked);
-        let Some(last) = before else { return Joined::default() };
-        let same_ring = (last.via, last.ring) == (r.via, r.ring);
-        let same_call = match r.via {
-            // All that one io_submit took begin with it.
-            Via::Aio => last.start_ns == r.start_ns,
-            _ => !fresh && r.sqe_flags & sqe::BY_KERNEL == 0,
+        let fell = r.ret < 0 || (r.call.reads() || r.call.writes()) && r.ret < r.len_bytes;
+        let now = Last {
+            via: r.via,
+            ring: r.ring,
+            start_ns: r.start_ns,
+            links: r.sqe_flags & (sqe::LINK | sqe::HARDLINK) != 0,
+            breaks: r.sqe_flags & sqe::LINK != 0 && fell,
+            broken: false,
         };
-        let broken = same_ring && last.links && last.broken;
+        let last = self.requests.last.insert(r.task, now).filter(|l| (l.via, l.ring) == (r.via, r.ring));
+        let by_kernel = r.sqe_flags & sqe::BY_KERNEL != 0;
+        // A chain ends with the call that submits it.
+        let linked_to = last.filter(|l| l.links && (by_kernel || !fresh));
+        self.races.submitted(r, linked_to.is_some());
+        let broken = linked_to.is_some_and(|l| l.broken);
         if let Some(now) = self.requests.last.get_mut(&r.task) {
             now.broken = broken;
         }
-        Joined { batch: same_ring && (same_call || last.links), linked, broken }
+        let same_call = last.is_some_and(|l| match r.via {
+            // All that one io_submit took begin with it.
+            Via::Aio => l.start_ns == r.start_ns,
+            _ => !fresh && !by_kernel,
+        });
+        Joined { batch: same_call || linked_to.is_some(), cancels: linked_to.is_some_and(|l| l.breaks), broken }
     }
 
     /// What a request refers to; its own descriptors may be slots of the ring's table.
@@ -189,7 +201,9 @@ impl Planner {
             let v = self.view(r);
             if v.skip.is_none() && r.ret >= 0 {
                 // What is linked to it is submitted before it ends.
-                self.requests.direct.insert((r.ring, r.fd2), Direct { task: r.task, recorded: r.ofd, ofd: None });
+                self.requests
+                    .direct
+                    .insert((r.ring, r.fd2), Direct { task: r.task, recorded: r.ofd, ofd: None, skip: None });
             }
             return v;
         }
@@ -206,7 +220,7 @@ impl Planner {
             let entry = opened.and_then(|d| d.ofd).map(|ofd| Entry { slot: Ok(0), ofd, cloexec: false });
             return View { fd: BAD_FD, skip, entry, ..View::none() };
         }
-        let before = self.requests.before.get(&(r.ring, slot)).copied().filter(|_| direct);
+        let before = self.requests.stand_in_of.get(&(r.ring, slot)).copied().filter(|_| direct);
         r.fd = self.registered(r).or(before).unwrap_or(NO_FD);
         let mut v = self.view(r);
         r.fd = slot;
@@ -225,11 +239,13 @@ impl Planner {
     /// A descriptor of the file that was registered: of the same open file description, where that is known.
     fn registered(&self, r: &Rec) -> Option<i32> {
         let table = &self.procs.tables.get(self.procs.of(r.task as usize).table)?.value;
-        let ofd = self.requests.ofds.get(&r.ofd);
         // Where the description is known no other of that file will do.
-        let same = |e: &Entry| match ofd {
-            Some(ofd) => e.ofd == *ofd,
-            None => r.file != NO_ID && self.procs.ofds[e.ofd as usize].file == r.file,
+        let same = |e: &Entry| {
+            let ofd = &self.procs.ofds[e.ofd as usize];
+            match (ofd.recorded, r.ofd) {
+                (NO_ID, _) | (_, NO_ID) => r.file != NO_ID && ofd.file == r.file,
+                (ours, theirs) => ours == theirs,
+            }
         };
         table.iter().find(|(_, e)| same(e)).map(|(fd, _)| *fd)
     }
@@ -237,30 +253,33 @@ impl Planner {
     /// A thread ends: not before its requests do, which others may wait for. Whether it does so later.
     pub(crate) fn leaves_later(&mut self, task: usize) -> bool {
         let task = task as u32;
-        self.requests.under_way.get(&task).is_some_and(|n| *n > 0) && {
+        self.requests.of_thread.get(&task).is_some_and(|n| *n > 0) && {
             self.requests.leaving.insert(task);
             true
         }
     }
 
-    /// Whether the last request of a thread that is at its end has ended.
-    pub(crate) fn leaves_now(&mut self, task: u32) -> bool {
-        self.requests.leaving.contains(&task)
-            && self.requests.under_way.get(&task).is_none_or(|n| *n == 0)
-            && self.requests.leaving.remove(&task)
+    /// A request has ended; whether it was the last of a thread that waits to end.
+    pub(crate) fn came_back(&mut self, r: &Rec) -> bool {
+        if self.requests.under_way.remove(&r.row)
+            && let Some(n) = self.requests.of_thread.get_mut(&r.task)
+        {
+            *n -= 1;
+        }
+        self.requests.of_thread.get(&r.task).is_none_or(|n| *n == 0) && self.requests.leaving.remove(&r.task)
     }
 
     /// What an ended request referred to when it was submitted; `None` when it is to be issued as a call, since its submission
     /// is not in the plan.
     pub(crate) fn ended(&mut self, r: &Rec) -> Option<View> {
         match self.requests.open.remove(&r.row)? {
-            Submitted::Issued(v) => {
-                if let Some(n) = self.requests.under_way.get_mut(&r.task) {
-                    *n -= 1;
-                }
-                Some(v)
+            Submitted::Issued(v) => Some(v),
+            Submitted::LeftOut(why) => {
+                // A slot's number is no descriptor's.
+                let by_slot = r.sqe_flags & (sqe::FIXED | sqe::DIRECT) != 0;
+                let v = if by_slot { View::none() } else { self.view(r) };
+                Some(View { skip: Some(why), ..v })
             }
-            Submitted::LeftOut(why) => Some(View { skip: Some(why), ..self.view(r) }),
         }
     }
 
@@ -269,22 +288,34 @@ impl Planner {
         if !is_of_table(r) {
             return false;
         }
-        match r.call {
-            Call::Close => {
-                self.requests.direct.remove(&(r.ring, r.fd));
-                self.requests.before.remove(&(r.ring, r.fd));
+        let closes = r.call == Call::Close;
+        let slot = match (closes, r.fd2) {
+            (true, _) => r.fd,
+            (false, -1) => r.ret as i32,
+            (false, slot) => slot,
+        };
+        if self.silent || closes {
+            let gone = self.requests.direct.remove(&(r.ring, slot)).and_then(|d| d.ofd);
+            let last = gone.and_then(|ofd| self.procs.unref(ofd));
+            self.closed(last);
+        }
+        let task = r.task as usize;
+        if let Some(fd) = self.requests.stand_in_of.remove(&(r.ring, slot)) {
+            let (old, last) = self.procs.remove(task, fd);
+            if let Some(cell) = old.and_then(|e| e.slot.ok()) {
+                let list = self.slot_list(task, [cell]);
+                self.push(task, Act::Close(list), i64::MAX, |_| ());
             }
-            _ => {
-                let slot = if r.fd2 == -1 { r.ret as i32 } else { r.fd2 };
-                self.requests.before.remove(&(r.ring, slot));
-                if self.silent {
-                    let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
-                    let ofd = self.new_ofd(v.node, r.file, kind, Some(0), r.flags as i32);
-                    self.requests.ofds.insert(r.ofd, ofd);
-                    let direct = Direct { task: r.task, recorded: r.ofd, ofd: Some(ofd) };
-                    self.requests.direct.insert((r.ring, slot), direct);
-                }
-            }
+            self.closed(last);
+        }
+        if self.silent && !closes {
+            let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
+            let node = if v.node == NO_NODE { ROOT } else { v.node };
+            let ofd = self.new_ofd(node, r.file, kind, Some(0), r.flags as i32);
+            let of_slot = &mut self.procs.ofds[ofd as usize];
+            (of_slot.recorded, of_slot.refs) = (r.ofd, 1);
+            let direct = Direct { task: r.task, recorded: r.ofd, ofd: Some(ofd), skip: v.skip };
+            self.requests.direct.insert((r.ring, slot), direct);
         }
         true
     }
@@ -296,12 +327,12 @@ impl Planner {
             return;
         }
         if r.call == Call::Close {
-            r.fd = self.requests.before.remove(&(r.ring, r.fd)).unwrap_or(NO_FD);
+            r.fd = self.requests.stand_in_of.remove(&(r.ring, r.fd)).unwrap_or(NO_FD);
         } else if r.ret >= 0 {
             let slot = if r.fd2 == -1 { r.ret as i32 } else { r.fd2 };
             let fd = self.requests.stand_in();
             r.ret = fd.into();
-            self.requests.before.insert((r.ring, slot), fd);
+            self.requests.stand_in_of.insert((r.ring, slot), fd);
         }
     }
 
@@ -313,10 +344,11 @@ impl Planner {
         for (place, direct) in open {
             let task = direct.task as usize;
             if let Some(ofd) = direct.ofd.filter(|_| self.procs.of(task).alive) {
-                let slot = Ok(self.procs.new_slot(task));
+                let slot = direct.skip.map_or_else(|| Ok(self.procs.new_slot(task)), Err);
                 let fd = self.requests.stand_in();
                 self.procs.install(task, fd, Entry { slot, ofd, cloexec: true });
-                self.requests.before.insert(place, fd);
+                self.procs.unref(ofd);
+                self.requests.stand_in_of.insert(place, fd);
             }
         }
     }

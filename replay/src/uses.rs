@@ -159,7 +159,10 @@ impl Planner {
                 c if c.clones() => Some(Class::Alone),
                 c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => Some(Class::Alone),
                 Call::Ftruncate | Call::Fallocate => Some(Class::Alone),
+                Call::Truncate if v.magic => Some(Class::Alone),
                 Call::Lseek if r.flags == i64::from(libc::SEEK_END) => Some(Class::Read),
+                // Any write may fill a hole.
+                Call::Lseek if matches!(r.flags as i32, libc::SEEK_DATA | libc::SEEK_HOLE) => Some(Class::Alone),
                 _ => None,
             };
             if let Some(class) = class {

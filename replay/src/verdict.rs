@@ -109,6 +109,10 @@ pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Lim
         tree: facts.tree.clone(),
     };
     out.reasons = reasons(&out, clockwork.pace, limits, &facts);
+    let skipped: i64 = plan.skipped.values().sum();
+    if plan.calls == 0 && skipped > 0 {
+        out.reasons.push(format!("nothing was replayed, all {skipped} operations were left out"));
+    }
     out.faithful = out.reasons.is_empty();
     out.sentence = sentence(&out, plan, facts.dry);
     out

@@ -183,6 +183,58 @@ fn slots_of_rings() {
     cut_everywhere(d);
 }
 
+/// One that ended before its request did, which others learn of.
+#[test]
+fn a_request_outlives_its_thread() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "f", 1, 3);
+    d.fork(1, 2, THREAD);
+    let begin = d.now();
+    enter(&mut d, 2, "io_submit", 1);
+    let o = request(&mut d, 2, "pwrite64", 3, 100_000, 5000);
+    (o.source, o.start_ns) = ("aio".into(), begin + 1000);
+    (o.offset_bytes, o.len_bytes, o.file) = (Some(0), Some(5000), Some(1));
+    d.exit(2);
+    d.pause(200_000);
+    d.io(1, "pread64", 3, 0, 10_000, 5000);
+    d.on(1, "rename", "f", 0).path2 = Some("g".into());
+    d.fd(1, "close", 3, 0);
+    cut_everywhere(d);
+}
+
+/// What is left out is left out behind the border, too.
+#[test]
+fn slots_of_what_is_left_out() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.know(1, "character");
+    let one = |d: &mut Draft, op: &str, ret: i64| -> usize {
+        enter(d, 1, "io_uring_enter", 1);
+        request(d, 1, op, 3, 8_000, ret);
+        d.pause(50_000);
+        d.ops.len() - 1
+    };
+    let at = one(&mut d, "openat", 0);
+    let o = &mut d.ops[at];
+    (o.path, o.dirfd, o.fd, o.ofd, o.file) = (Some("/dev/zero".into()), Some(-100), None, Some(11), Some(1));
+    (o.flags, o.aux, o.sqe_flags, o.fd2) = (Some(0), Some(0), Some(DIRECT), Some(3));
+    let mut from_ns = 0;
+    for _ in 0..2 {
+        let at = one(&mut d, "read", 64);
+        let o = &mut d.ops[at];
+        (o.offset_bytes, o.len_bytes, o.sqe_flags) = (Some(0), Some(64), Some(FIXED));
+        (o.ofd, o.file) = (Some(11), Some(1));
+        from_ns = o.start_ns - 20_000;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let reel = d.write(dir.path());
+    let report = run(Config { slice: Slice { from_ns, to_ns: i64::MAX }, ..config(reel, &target) });
+    assert!(report.verdict.results.differences.is_empty(), "{:#?}", report.verdict.results.differences);
+}
+
 #[test]
 fn threads_share_a_table() {
     let mut d = Draft::new();
