@@ -153,6 +153,14 @@ impl Planner {
     fn refusal_proves(&mut self, r: &Rec, node: NodeId) {
         let parent = self.names.parent(node);
         let parent_is_there = self.names.exists(parent) == Some(true);
+        let above = self.names.parent(parent);
+        if r.ret == -i64::from(libc::ENOTDIR)
+            && self.names.exists(parent).is_none()
+            && self.names.exists(above) == Some(true)
+        {
+            // It leads through what is no directory, which can only be there.
+            return self.names.prove_present(parent, Kind::Regular, None);
+        }
         let wants_directory = matches!(r.call, Call::Rmdir | Call::Chdir)
             || r.call.opens() && r.flags as i32 & libc::O_DIRECTORY != 0
             || r.call == Call::Unlinkat && r.flags as i32 & libc::AT_REMOVEDIR != 0;
@@ -371,7 +379,7 @@ impl Planner {
                     self.sizes.read(file, r.offset_bytes, r.ret, r.ret);
                 }
                 if r.offset2_bytes != NO_ID && file2 != NO_ID {
-                    self.sizes.wrote(file2, r.offset2_bytes, r.ret);
+                    self.sizes.copied((file, r.offset_bytes.max(0)), file2, r.offset2_bytes, r.ret);
                 } else if file2 != NO_ID {
                     self.sizes.written_somewhere(file2);
                 }

@@ -238,7 +238,7 @@ impl Planner {
             let target = t.target.as_ref().map(|t| to_bytes(t).into_boxed_slice());
             if node != ROOT {
                 self.names.set_before(node, kind, target, row as u32);
-                if let (Kind::Regular, Some(link)) = (kind, t.link_id) {
+                if let (Kind::Regular | Kind::Fifo, Some(link)) = (kind, t.link_id) {
                     self.names.set_link(node, link);
                 }
             }

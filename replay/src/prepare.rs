@@ -115,16 +115,18 @@ impl Preparation {
             let what = match kind {
                 Kind::Directory => What::Directory,
                 Kind::Unknown if holds => What::Directory,
-                Kind::Regular | Kind::Unknown => match row.and_then(|r| r.link_id).and_then(|l| linked.get(&l)) {
-                    Some(first) => What::Link(first.clone()),
-                    None => {
-                        if let Some(link) = row.and_then(|r| r.link_id) {
-                            linked.insert(link, path.clone());
+                Kind::Regular | Kind::Unknown | Kind::Fifo if *kind != Kind::Fifo || plan.names.was_made(*node) => {
+                    let link = row.and_then(|r| r.link_id);
+                    match link.and_then(|l| linked.get(&l)) {
+                        Some(first) => What::Link(first.clone()),
+                        None => {
+                            if let Some(link) = link {
+                                linked.insert(link, path.clone());
+                            }
+                            if *kind == Kind::Fifo { What::Fifo } else { regular(plan, *node, row) }
                         }
-                        regular(plan, *node, row)
                     }
-                },
-                Kind::Fifo if plan.names.was_made(*node) => What::Fifo,
+                }
                 Kind::Symlink => What::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
                 _ => {
                     out.left_out += 1;

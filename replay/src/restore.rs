@@ -230,7 +230,8 @@ impl Kept {
             let stays = !at.goes
                 && match wanted.get(path.as_slice()) {
                     Some(What::Directory) => kind == FileType::Directory,
-                    Some(What::Regular { .. } | What::Link(_)) => kind == FileType::RegularFile,
+                    Some(What::Regular { .. }) => kind == FileType::RegularFile,
+                    Some(What::Link(_)) => matches!(kind, FileType::RegularFile | FileType::Fifo),
                     Some(What::Symlink(_)) => kind == FileType::Symlink,
                     Some(What::Fifo) => kind == FileType::Fifo,
                     // Leads to a mapped directory.

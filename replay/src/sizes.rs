@@ -213,12 +213,29 @@ impl Sizes {
 
     /// `n` bytes were written at `offset`.
     pub fn wrote(&mut self, file: i64, offset: i64, n: i64) {
+        self.wrote_scaled(file, offset, n, self.scale.length(offset, n));
+    }
+
+    /// They were copied there, from `from` on in another file: on the target as many as that has there.
+    pub fn copied(&mut self, (source, from): (i64, i64), file: i64, offset: i64, n: i64) {
+        let there = self.exact_scaled(source).filter(|_| !self.scale.is_none());
+        let scaled = match there {
+            Some(size) => self.scale.length(from, n).min(size - self.scale.position(from)).max(0),
+            None => self.scale.length(offset, n),
+        };
+        self.wrote_scaled(file, offset, n, scaled);
+        if there.is_none() && !self.scale.is_none() {
+            self.written_somewhere(file);
+        }
+    }
+
+    fn wrote_scaled(&mut self, file: i64, offset: i64, n: i64, scaled: i64) {
         let scale = self.scale;
         let f = self.file(file);
         f.modified = true;
         let end = offset.max(0).saturating_add(n);
         f.size = Some(f.size.unwrap_or(0).max(end));
-        let n = scale.length(offset, n);
+        let n = scaled;
         f.scaled = f.scaled.max(scale.position(offset).max(0).saturating_add(n));
         let whole = blocks(f.scaled);
         // Whatever lies in a hole takes room for the first time; more than the size it never takes.

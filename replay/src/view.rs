@@ -76,6 +76,11 @@ fn needs_name(r: &Rec) -> bool {
     r.ret >= 0 && !makes && !(r.call.opens() && r.aux & 1 != 0)
 }
 
+/// An open that nobody waits in, whatever it opens.
+fn is_path_only(r: &Rec) -> bool {
+    r.flags as i32 & libc::O_PATH != 0
+}
+
 fn failed_with(r: &Rec, errno: i32) -> bool {
     r.ret == -i64::from(errno)
 }
@@ -113,6 +118,8 @@ impl Planner {
                 // What the original's file system could not do, another one may.
                 || failed_with(r, libc::EOPNOTSUPP) || failed_with(r, libc::ENOTTY) && r.call != Call::Tcgets
                 || r.call.locks() && failed_with(r, libc::EDEADLK)
+                // Scaled files are never appended to, which some calls refuse.
+                || r.call.copies() && failed_with(r, libc::EBADF) && !self.options.scale.is_none()
                 || (r.call.reads() || r.call.writes()) && failed_with(r, libc::EINVAL) && self.is_direct(&v)
                 // A 32-bit program that had not asked for large files.
                 || r.call == Call::Ftruncate && failed_with(r, libc::EINVAL) && r.len_bytes > i32::MAX.into();
@@ -379,7 +386,7 @@ impl Planner {
             }
             let ours = self.names.is_made(node);
             if let Some(why) = kind.skip()
-                && (!ours || r.call.opens())
+                && (!ours || r.call.opens() && !is_path_only(r))
             {
                 return Err(why);
             }
@@ -401,6 +408,7 @@ impl Planner {
         if r.call.opens()
             && r.ret >= 0
             && r.file != NO_ID
+            && !(is_path_only(r) && v.node != NO_NODE && self.names.is_made(v.node))
             && let Some(why) = self.input.files.get(&r.file).and_then(|f| f.kind.skip())
         {
             return Err(why);

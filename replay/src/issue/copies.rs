@@ -40,9 +40,35 @@ pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
     0
 }
 
+/// Copies piece by piece; without a position at that of the descriptor.
+fn piecewise((fd, mut from): (i64, Option<i64>), (fd2, mut to): (i64, Option<i64>), len: i64) -> i64 {
+    let mut piece = [0_u8; 16 << 10];
+    let at = piece.as_mut_ptr() as i64;
+    let mut done = 0;
+    while done < len {
+        let most = (len - done).min(piece.len() as i64);
+        let got = match from {
+            Some(from) => call(libc::SYS_pread64, [fd, at, most, from, 0, 0]),
+            None => call(libc::SYS_read, [fd, at, most, 0, 0, 0]),
+        };
+        let put = match to {
+            _ if got <= 0 => got,
+            Some(to) => call(libc::SYS_pwrite64, [fd2, at, got, to, 0, 0]),
+            None => call(libc::SYS_write, [fd2, at, got, 0, 0, 0]),
+        };
+        if put <= 0 {
+            return if done > 0 { done } else { put };
+        }
+        done += put;
+        (from, to) = (from.map(|f| f + put), to.map(|t| t + put));
+    }
+    done
+}
+
 /// Copies between two files.
 pub(super) fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
     let mut from = offset;
+    let places = [(r.aux & 1, offset), (r.aux & 2, r.offset2_bytes.max(0))];
     let mut to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
     let from = if r.aux & 1 != 0 { 0 } else { ptr::from_mut(&mut from) as i64 };
     if r.call == Call::Sendfile {
@@ -53,5 +79,11 @@ pub(super) fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
         // Between two files: it fails.
         return call(libc::SYS_splice, [fd, from, fd2, to, len, r.flags]);
     }
-    call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags])
+    let ret = call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags]);
+    if ret == -i64::from(libc::EXDEV) && r.ret >= 0 {
+        // A folder that is mapped lies on another file system.
+        let [from, to] = places.map(|(moves, at)| (moves == 0).then_some(at));
+        return piecewise((fd, from), (fd2, to), len);
+    }
+    ret
 }

@@ -1,6 +1,6 @@
 //! What single processes do to files and names recurs.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use ioreel_replay::{Config, Replay, watch::Unwatched};
 use ioreel_traces::rows::Extent;
@@ -370,4 +370,19 @@ fn a_length_set_through_a_link_of_proc() {
     d.on(1, "truncate", "/proc/self/fd/3", 0).len_bytes = Some(55);
     let dir = replay_same(d);
     assert_eq!(fs::metadata(dir.path().join("t/w/a")).unwrap().len(), 55);
+}
+
+/// As tar does with what nobody may open.
+#[test]
+fn the_mode_of_a_fifo_by_its_descriptor() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "mknodat", "p", 0).mode = Some(0o10600);
+    let o = d.open(1, "p", libc::O_PATH | libc::O_NOFOLLOW, 5, 3);
+    o.aux = Some(0);
+    d.files.iter_mut().for_each(|f| f.kind = "fifo".into());
+    d.on(1, "chmod", "/proc/self/fd/3", 0).mode = Some(0o644);
+    d.fd(1, "close", 3, 0);
+    let dir = replay_same(d);
+    assert_eq!(fs::metadata(dir.path().join("t/w/p")).unwrap().permissions().mode() & 0o777, 0o644);
 }

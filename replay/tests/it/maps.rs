@@ -58,6 +58,26 @@ fn a_directory_takes_the_place_of_the_reels() {
     assert_eq!(digest(&report), digest(&without));
 }
 
+/// The kernel copies within one file system alone.
+#[test]
+fn copies_go_onto_another_file_system() {
+    let (dir, target, _) = dirs();
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut d = work();
+    d.create(1, "/w/a", 51, 30);
+    d.io(1, "write", 30, 0, 50_000, 50_000);
+    for (name, file, fd, aux) in [("/w/log/b", 52, 31, 0), ("/w/log/c", 53, 32, 2)] {
+        d.create(1, name, file, fd);
+        let o = d.op(1, "copy_file_range", 50_000);
+        (o.fd, o.fd2, o.len_bytes) = (Some(30), Some(fd as i32), Some(1 << 30));
+        (o.offset_bytes, o.offset2_bytes, o.aux, o.file, o.file2) = (Some(0), Some(0), Some(aux), Some(51), Some(file));
+    }
+    let reel = d.write(dir.path());
+    run(Config { maps: vec![("/w/log".into(), memory.path().into())], ..config(reel, &target) });
+    let same = fs::read(target.join("w/a")).unwrap();
+    assert!(same == fs::read(memory.path().join("b")).unwrap() && same == fs::read(memory.path().join("c")).unwrap());
+}
+
 #[test]
 fn what_root_leaves_out_is_in_where_it_is_mapped() {
     let (dir, target, other) = dirs();

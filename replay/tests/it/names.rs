@@ -175,6 +175,8 @@ fn refusals_tell_what_is_there() {
     d.on(1, "open", "other-folder", refused(libc::EISDIR)).flags = Some(libc::O_WRONLY.into());
     d.on(1, "rmdir", "file", refused(libc::ENOTDIR));
     d.on(1, "chdir", "no-folder", refused(libc::ENOTDIR));
+    d.on(1, "stat", "through/it", refused(libc::ENOTDIR));
+    d.on(1, "openat", "../side/it", refused(libc::ENOTDIR)).flags = Some(0);
     let o = d.on(1, "getxattr", "plain", refused(libc::ENODATA));
     (o.name, o.len_bytes) = (Some("user.a".into()), Some(100));
     let dir = replay_same(d);

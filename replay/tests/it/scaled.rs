@@ -74,3 +74,25 @@ fn room_is_what_smaller_files_take() {
     let growth = plan(0.1).unwrap().summary.growth_bytes;
     assert!((4 << 20..5 << 20).contains(&growth), "{growth}");
 }
+
+/// As much as the source has there.
+#[test]
+fn copies_of_smaller_files() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "a", 1, 3);
+    for i in 0..27 {
+        d.io(1, "write", 3, i * 4096, if i < 26 { 4096 } else { 2398 }, if i < 26 { 4096 } else { 2398 });
+    }
+    d.create(1, "b", 2, 4);
+    let o = d.op(1, "copy_file_range", 26 * 4096 + 2398);
+    (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(4), Some(1 << 40), Some(0), Some(0));
+    (o.aux, o.file, o.file2) = (Some(3), Some(1), Some(2));
+    // Refused for O_APPEND, which it would not be.
+    let o = d.op(1, "copy_file_range", -9);
+    (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(4), Some(5), Some(0), Some(0));
+    (o.aux, o.file, o.file2) = (Some(0), Some(1), Some(2));
+    let (dir, _) = tenth(d);
+    let len = |name: &str| fs::metadata(dir.path().join("t/w").join(name)).unwrap().len();
+    assert_eq!(len("a"), len("b"));
+}

@@ -183,6 +183,17 @@ fn slots_of_rings() {
     cut_everywhere(d);
 }
 
+#[test]
+fn names_of_one_fifo() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "mknodat", "p", 0).mode = Some(0o10600);
+    d.on(1, "link", "p", 0).path2 = Some("q".into());
+    d.create(1, "z", 1, 3);
+    d.on(1, "rename", "q", 0).path2 = Some("r".into());
+    cut_everywhere(d);
+}
+
 /// One that ended before its request did, which others learn of.
 #[test]
 fn a_request_outlives_its_thread() {
