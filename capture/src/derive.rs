@@ -152,6 +152,7 @@ struct Clue {
 
 fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<(Vec<Tree>, i64)> {
     let (mut d, left_out) = Deriver::new(reel, snapshot)?;
+    d.names = std::mem::take(&mut d.names).mapped(disk.names.clone());
     if disk.unseen {
         d.names = std::mem::take(&mut d.names).unseen();
     }

@@ -3,13 +3,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
-    ffi::OsStr,
     fs,
-    os::unix::ffi::OsStrExt,
     path::Path,
+    sync::PoisonError,
 };
 
-use ioreel_traces::{rows::Tree, text};
+use ioreel_traces::{host::os_path, rows::Tree, text, writer::Names as MappedNames};
 
 /// Names that were made and are gone again are remembered as such until so many others have gone: calls that overlap
 /// may be told of in another order than they took effect.
@@ -23,6 +22,11 @@ const FEW_MOVES: usize = 256;
 
 /// Links followed in one path (the kernel's MAXSYMLINKS).
 const MAX_LINKS: usize = 40;
+
+/// Where a link on the disk leads.
+fn read_link(path: &Path) -> Option<String> {
+    fs::read_link(path).ok().map(|t| text::from_bytes(t.as_os_str().as_encoded_bytes()).to_string())
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -62,6 +66,8 @@ pub(crate) struct Names {
     unseen: bool,
     /// See [`Self::missed`].
     missed: bool,
+    /// What names are on the disk, where they are hashes here.
+    mapped: Option<MappedNames>,
 }
 
 impl Names {
@@ -116,6 +122,11 @@ impl Names {
         Self { unseen: true, ..self }
     }
 
+    /// The same of a reel whose names are hashes.
+    pub(crate) fn mapped(self, mapped: Option<MappedNames>) -> Self {
+        Self { mapped, ..self }
+    }
+
     /// Whether the operation at hand did not find its name: a link that is there on the disk, which is as the workload has
     /// left it, was made later then, or led nowhere.
     pub(crate) fn missed(&mut self, missed: bool) {
@@ -135,9 +146,18 @@ impl Names {
         if known || self.no_links.contains(path) {
             return None;
         }
-        let bytes = text::to_bytes(path);
-        let target = fs::read_link(Path::new(OsStr::from_bytes(&bytes))).ok();
-        let target = target.map(|t| text::from_bytes(t.as_os_str().as_encoded_bytes()).to_string());
+        let target = match &self.mapped {
+            Some(names) => {
+                let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+                names.original(path).and_then(|clear| read_link(&clear)).map(|target| {
+                    let mut row =
+                        Tree { kind: "symlink".into(), target: Some(target.as_str().into()), ..Tree::default() };
+                    names.row(&mut row);
+                    row.target.map_or(target, |t| t.to_string())
+                })
+            }
+            None => read_link(&os_path(path)),
+        };
         if let Some(target) = &target {
             self.links.insert(path.to_owned(), target.clone());
         } else {
