@@ -31,6 +31,7 @@ impl Planner {
         }
         self.flowed(r);
         self.names.crossed.clear();
+        self.names.passed.clear();
         let mut kept = r.clone();
         let kept = &mut kept;
         let submitted = if r.phase == Phase::Ended { self.ended(r) } else { None };

@@ -102,6 +102,8 @@ pub struct Names {
     traits: Traits,
     /// Directories that the paths of the operation at hand enter and leave by `..`.
     pub(crate) crossed: Vec<NodeId>,
+    /// Links that were followed.
+    pub(crate) passed: Vec<NodeId>,
 }
 
 impl Names {
@@ -131,6 +133,7 @@ impl Names {
             links: HashMap::new(),
             traits: Traits::default(),
             crossed: Vec::new(),
+            passed: Vec::new(),
         }
     }
 

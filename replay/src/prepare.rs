@@ -115,7 +115,7 @@ impl Preparation {
             let what = match kind {
                 Kind::Directory => What::Directory,
                 Kind::Unknown if holds => What::Directory,
-                Kind::Regular | Kind::Unknown | Kind::Fifo if *kind != Kind::Fifo || plan.names.was_made(*node) => {
+                Kind::Regular | Kind::Unknown | Kind::Fifo => {
                     let link = row.and_then(|r| r.link_id);
                     match link.and_then(|l| linked.get(&l)) {
                         Some(first) => What::Link(first.clone()),

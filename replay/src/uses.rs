@@ -59,8 +59,11 @@ impl Planner {
             self.order.place(u.place, class);
         }
         if let Some(e) = v.entry {
-            let positional =
-                moves_position(r) || r.call == Call::Lseek || r.call.lists() || (r.call.copies() && r.aux & 1 != 0);
+            // O_APPEND says where the next write goes.
+            let positional = moves_position(r)
+                || matches!(r.call, Call::Lseek | Call::SetFl)
+                || r.call.lists()
+                || (r.call.copies() && r.aux & 1 != 0);
             if positional {
                 self.order.position(e.ofd);
             }
@@ -78,7 +81,8 @@ impl Planner {
 
     fn uses_of_attributes(&mut self, r: &Rec, v: &View) {
         let changes = r.call.sets_attribute() || r.call.removes_attribute() || r.call.changes_access();
-        if !changes && !r.call.gets_attribute() && !r.call.lists_attributes() {
+        let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2);
+        if !changes && !asks && !r.call.gets_attribute() && !r.call.lists_attributes() {
             return;
         }
         let opened = v.entry.map(|e| self.procs.ofds[e.ofd as usize].file);
@@ -102,6 +106,10 @@ impl Planner {
             c if c.renames() => (writes, writes2) = (ok, ok),
             c if c.links() || c.symlinks() => writes2 = ok,
             _ => {}
+        }
+        // What was not found was not where the links led.
+        for link in &self.names.passed {
+            self.order.read_name(&self.names, *link, true);
         }
         for dir in &self.names.crossed {
             self.order.read_name(&self.names, *dir, r.ret != -i64::from(libc::ENOENT));

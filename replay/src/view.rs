@@ -384,7 +384,7 @@ impl Planner {
             if kind == Kind::Foreign || self.names.kind(parent) == Kind::Foreign {
                 return Err(Skip::OutOfSight);
             }
-            let ours = self.names.is_made(node);
+            let ours = self.is_ours(node);
             if let Some(why) = kind.skip()
                 && (!ours || r.call.opens() && !is_path_only(r))
             {
@@ -401,19 +401,24 @@ impl Planner {
         if r.call.stats()
             && r.ret >= 0
             && let Some(why) = Kind::from_mode(r.mode).skip()
-            && !(v.node != NO_NODE && self.names.exists(v.node) == Some(true) && self.names.is_made(v.node))
+            && !(v.node != NO_NODE && self.names.exists(v.node) == Some(true) && self.is_ours(v.node))
         {
             return Err(why);
         }
         if r.call.opens()
             && r.ret >= 0
             && r.file != NO_ID
-            && !(is_path_only(r) && v.node != NO_NODE && self.names.is_made(v.node))
+            && !(is_path_only(r) && v.node != NO_NODE && self.is_ours(v.node))
             && let Some(why) = self.input.files.get(&r.file).and_then(|f| f.kind.skip())
         {
             return Err(why);
         }
         Ok(())
+    }
+
+    /// What a replay has where the original has it: what the workload made, and FIFOs.
+    fn is_ours(&mut self, node: NodeId) -> bool {
+        self.names.is_made(node) || self.names.kind(node) == Kind::Fifo
     }
 
     /// A directory that the workload made, and made nothing in that is still there. False where much had been in it: names that

@@ -355,6 +355,7 @@ fn tests() -> Vec<Test> {
         filters::by_latency
         filters::by_layer
         filters::combined
+        replays::hashed_links
         filters::through_folders
         filters::where_names_begin
         filters::through_other_mounts

@@ -186,16 +186,31 @@ const LINKS: &str = "set -e
     mkdir one; echo 1 >one/f; [ -d now ] || ln -s one now; cat now/f; mkdir two; echo 2 >two/f
     ln -s two tmp; mv -T tmp now; cat now/f; mv one three; mkdir one
     echo z >plain; cat plain; rm plain; ln -s a plain; cat plain
-    cp -s $PWD/b copied";
+    cp -s $PWD/b copied
+    mv pipe renamed";
 
 pub(crate) fn links_made_where_nothing_was(on: Fs) {
     let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
     let work = origin.path().join("work");
     fs::create_dir(&work).unwrap();
+    succeed(Command::new("mkfifo").arg(work.join("pipe")));
     let reel = out.path().join("links.reel");
     succeed(record(&reel, &[], &["sh", "-c", LINKS]).current_dir(&work));
     assert_valid(&reel);
     replays_to(on, &reel, &work);
+}
+
+/// Links lead where they do under any names, in whatever order hashes put them.
+pub(crate) fn hashed_links() {
+    let out = temp_dir();
+    fs::write(out.path().join("a"), "1").unwrap();
+    for n in 6..10 {
+        let (key, reel) = (out.path().join("key"), out.path().join(format!("{n}.reel")));
+        fs::write(&key, format!("key-number-{n:016}")).unwrap();
+        let options = ["--anonymize", "--key-file", text(&key), "--ops-only", "--settle", "none"];
+        succeed(record(&reel, &options, &["bash", "-c", "cat a"]).current_dir(out.path()));
+        replays_alike(&format!("key {n}"), assert_valid(&reel).path(), temp_dir().path(), "max");
+    }
 }
 
 /// Paths and names as few programs use them, and what follows for the names after them.

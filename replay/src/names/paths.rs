@@ -48,6 +48,7 @@ impl Names {
                             return None;
                         }
                         let target = target.clone();
+                        self.passed.push(next);
                         if target.first() == Some(&b'/') {
                             at = root;
                         }

@@ -197,3 +197,66 @@ fn a_number_may_be_anothers_while_its_close_is_in_flight() {
     assert!(report.verdict.faithful, "{}", report.verdict.sentence);
     assert_eq!(std::fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 100);
 }
+
+/// Two threads that wait for each other out of sight: what each finds depends on what the other has done.
+fn by_turns(steps: impl Fn(&mut Draft, usize)) {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.fork(1, 2, THREAD);
+    for i in 0..30 {
+        steps(&mut d, i);
+    }
+    replay_same(d);
+}
+
+#[test]
+fn what_a_link_led_to_waits_for_the_link() {
+    by_turns(|d, i| {
+        let at = |name: &str| format!("{name}{i}");
+        for dir in ["a", "b"] {
+            d.on(1, "mkdir", &at(dir), 0).mode = Some(0o755);
+        }
+        d.on(1, "symlink", &at("a"), 0).path2 = Some(at("l").as_str().into());
+        d.create(2, &format!("l{i}/x"), 10 + i as i64, 5);
+        d.fd(2, "close", 5, 0);
+        d.on(1, "symlink", &at("b"), 0).path2 = Some(at("n").as_str().into());
+        d.on(1, "rename", &at("n"), 0).path2 = Some(at("l").as_str().into());
+        d.on(2, "stat", &format!("l{i}/x"), -2);
+        d.on(1, "unlink", &at("l"), 0);
+        d.on(1, "symlink", &at("a"), 0).path2 = Some(at("l").as_str().into());
+        d.on(2, "stat", &format!("l{i}/x"), 0).mode = Some(0o100644);
+    });
+}
+
+#[test]
+fn appending_is_asked_for_before_and_after_writes() {
+    by_turns(|d, i| {
+        let (name, file) = (format!("f{i}"), 10 + i as i64);
+        d.create(1, &name, file, 5).flags = Some(i64::from(libc::O_CREAT | libc::O_RDWR));
+        d.io(1, "write", 5, 0, 100, 100);
+        for (append, at) in [(libc::O_APPEND, 100), (0, 0)] {
+            let o = d.fd(2, "fcntl", 5, 0);
+            (o.flags, o.aux) = (Some(4), Some(append.into()));
+            let o = d.fd(1, "lseek", 5, 0);
+            (o.aux, o.flags) = (Some(0), Some(0));
+            d.io(1, "write", 5, at, 10, 10);
+        }
+        d.fd(2, "close", 5, 0);
+        let o = d.on(1, "stat", &name, 0);
+        (o.mode, o.len_bytes) = (Some(0o100644), Some(110));
+    });
+}
+
+#[test]
+fn permission_is_asked_for_before_and_after_it_is_given() {
+    by_turns(|d, i| {
+        let name = format!("f{i}");
+        d.create(1, &name, 10 + i as i64, 5);
+        d.on(2, "access", &name, -i64::from(libc::EACCES)).mode = Some(libc::X_OK);
+        d.on(1, "chmod", &name, 0).mode = Some(0o755);
+        d.on(2, "access", &name, 0).mode = Some(libc::X_OK);
+        d.on(1, "chmod", &name, 0).mode = Some(0o644);
+        d.on(2, "access", &name, -i64::from(libc::EACCES)).mode = Some(libc::X_OK);
+        d.fd(1, "close", 5, 0);
+    });
+}
