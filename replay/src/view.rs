@@ -427,6 +427,7 @@ impl Planner {
         const FEW: usize = 64;
         let below: Vec<NodeId> = self.names.children_of(dir).take(FEW).collect();
         self.names.exists(dir) == Some(true)
+            && self.names.kind(dir) == Kind::Directory
             && self.names.pre(dir) == NO_NODE
             && below.len() < FEW
             && !below.into_iter().any(|n| self.names.exists(n) == Some(true))
