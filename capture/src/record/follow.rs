@@ -19,7 +19,7 @@ use crate::{
     CaptureError,
     command::Command,
     pipeline::{Message, Pipeline},
-    session::Session,
+    session::{SHORTEST_TICK, Session},
     settle::drain_for,
     signals,
 };
@@ -158,7 +158,9 @@ pub(super) fn follow(
         if let Some(why) = watchman.reached(pipeline.progress.reel_bytes()) {
             return Ok(Ended { why, signal });
         }
-        let tick = if more { SHORT_TICK } else { watchman.at_most(session.tick) };
+        // A budget lets little be taken at a time.
+        let seldom = if budget.is_some() { SHORTEST_TICK } else { session.tick };
+        let tick = if more { SHORT_TICK } else { watchman.at_most(seldom) };
         signals::sleep(tick);
     }
 }
