@@ -6,7 +6,7 @@
 
 use crate::{
     Call, Skip,
-    input::{NO_ID, Rec},
+    input::{NO_ID, NONE, Rec},
     names::{NO_NODE, NodeId},
     planner::Planner,
 };
@@ -81,8 +81,10 @@ impl Planner {
             && v.node2 != NO_NODE
             && r.flags & i64::from(libc::RENAME_EXCHANGE) == 0
             && !self.names.same_file(v.node, v.node2);
+        // Through a descriptor it does not matter whether the file still has its name.
+        let by_name = v.entry.is_none() || r.path != NONE;
         let mut name = |node: NodeId, needs: Needs, becomes: Option<i64>| {
-            if node != NO_NODE {
+            if node != NO_NODE && (by_name || node != v.node) {
                 out.push(Touch { key: Key::Name(node), needs, becomes });
             }
         };

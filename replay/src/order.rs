@@ -76,6 +76,11 @@ pub struct Order {
     locks: HashMap<i64, Uses>,
     /// By file, or the negative of a name that nothing was opened by.
     attributes: HashMap<i64, Uses>,
+    /// Directories whose permissions were changed, and what did so last.
+    permitted: HashMap<NodeId, Stamp>,
+    /// The last such change of any, and the last look-up since then of each thread that permissions bind.
+    permission: Option<Stamp>,
+    bound: HashMap<u32, u32>,
     /// Calls in the order in which they took effect, and how many of the first are forgotten: for the global order.
     ended: VecDeque<Stamp>,
     forgotten: u32,
@@ -103,6 +108,9 @@ impl Order {
             places: HashMap::new(),
             locks: HashMap::new(),
             attributes: HashMap::new(),
+            permitted: HashMap::new(),
+            permission: None,
+            bound: HashMap::new(),
             ended: VecDeque::new(),
             forgotten: 0,
             last: HashMap::new(),
@@ -287,6 +295,44 @@ impl Order {
     /// The step depends on a file's attributes (`Read`), or changes them; `file` as in [`Self::attributes`].
     pub fn attributes(&mut self, file: i64, class: Class) {
         self.use_of(|o| o.attributes.entry(file).or_default(), class, EdgeKind::Attribute);
+    }
+
+    /// The step looks `node` up for a thread that permissions bind: it waits for those of the directories that lead there.
+    pub fn searches(&mut self, names: &Names, node: NodeId) {
+        if !self.keeps(EdgeKind::Attribute) {
+            return;
+        }
+        self.bound.insert(self.me.task, self.me.step);
+        let mut at = node;
+        while !self.permitted.is_empty() {
+            if let Some(changed) = self.permitted.get(&at).copied() {
+                self.after(changed, EdgeKind::Attribute);
+            }
+            if at == ROOT {
+                return;
+            }
+            at = names.parent(at);
+        }
+    }
+
+    /// The step changes who may search the directory `node`: it waits for those that looked something up, wherever that was, since
+    /// to keep who did so where would cost every look-up more than it costs those few changes to wait.
+    pub fn permits(&mut self, node: NodeId) {
+        if !self.keeps(EdgeKind::Attribute) {
+            return;
+        }
+        let me = self.me;
+        self.permitted.insert(node, me);
+        if self.bound.is_empty() && self.permission.is_none() {
+            return;
+        }
+        for (task, step) in std::mem::take(&mut self.bound) {
+            self.after(Stamp { task, step }, EdgeKind::Attribute);
+        }
+        if let Some(before) = self.permission.replace(me) {
+            // Which waited for those before it.
+            self.after(before, EdgeKind::Attribute);
+        }
     }
 
     /// Nothing uses the file any more.

@@ -4,7 +4,7 @@ use crate::{
     Call,
     input::{NO_ID, NONE, Rec},
     linear::moves_position,
-    names::NO_NODE,
+    names::{Kind, NO_NODE},
     order::Class,
     plan::Act,
     planner::Planner,
@@ -81,13 +81,26 @@ impl Planner {
 
     fn uses_of_attributes(&mut self, r: &Rec, v: &View) {
         let changes = r.call.sets_attribute() || r.call.removes_attribute() || r.call.changes_access();
-        let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2);
+        let bound = self.procs.of(r.task as usize).who.user.files != 0;
+        let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
+            || bound && (r.call.opens() || r.call == Call::Truncate || r.ret == -i64::from(libc::EPERM));
+        if bound {
+            for node in [v.node, v.node2].into_iter().filter(|n| *n != NO_NODE) {
+                self.order.searches(&self.names, node);
+            }
+        }
         if !changes && !asks && !r.call.gets_attribute() && !r.call.lists_attributes() {
             return;
         }
-        let opened = v.entry.map(|e| self.procs.ofds[e.ofd as usize].file);
+        let opened = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]).filter(|_| r.path == NONE);
+        if changes && r.ret >= 0 && r.call.changes_access() {
+            let node = opened.map_or(v.node, |o| o.node);
+            if node != NO_NODE && matches!(self.names.kind(node), Kind::Directory | Kind::Unknown) {
+                self.order.permits(node);
+            }
+        }
         let named = if v.node == NO_NODE { None } else { self.held.get(v.node) };
-        let file = match opened.filter(|_| r.path == NONE).or(named) {
+        let file = match opened.map(|o| o.file).or(named) {
             Some(file) if file != NO_ID => file,
             _ if v.node != NO_NODE => -2 - i64::from(v.node),
             _ => return,

@@ -57,11 +57,15 @@ fn overlapping_calls_are_ordered_by_their_results() {
 
 #[test]
 fn a_number_is_free_before_it_is_given_out_again() {
-    for dup in [false, true] {
+    // A file that has lost its name meanwhile has none that would have to be there.
+    for (dup, nameless) in [(false, false), (true, false), (false, true)] {
         let mut d = Draft::new();
         d.fork(1, 2, THREAD);
         d.create(1, "old", 1, 3);
         d.create(2, "new", 2, 4);
+        if nameless {
+            d.on(1, "unlink", "old", 0);
+        }
         // Entered first and returned last, but the other was given its number meanwhile.
         let t = d.now();
         let o = d.fd(1, "close", 3, 0);
