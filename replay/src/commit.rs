@@ -9,6 +9,7 @@ use crate::{
     plan::{Act, Range},
     planner::Planner,
     procs::{Entry, Mapped, clone},
+    races::changes_names,
     requests::is_of_table,
     via::{Phase, Via},
     view::{View, through_descriptor},
@@ -55,6 +56,11 @@ impl Planner {
             v = self.view(r);
         }
         self.misses_attribute(r, &v);
+        if v.skip.is_none() && self.lost_race(r, &v) {
+            kept.raced = true;
+            // What it would do here nobody did.
+            v.skip = changes_names(r).then_some(Skip::ForeignCause);
+        }
         kept.file = self.file_of_request(r, &v);
         let about = kept.clone();
         let r = &about;

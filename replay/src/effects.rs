@@ -5,6 +5,7 @@ use crate::{
     input::{NO_FD, NO_ID, NONE, Rec},
     names::{Kind, NO_NODE, NodeId, ROOT},
     planner::Planner,
+    races::changes_names,
     view::View,
 };
 
@@ -24,6 +25,11 @@ impl Planner {
         if !ok {
             self.names_failed(r, node, node2);
             return;
+        }
+        if changes_names(r) {
+            for node in [node, node2].into_iter().filter(|n| *n != NO_NODE) {
+                self.races.changed(r, node);
+            }
         }
         for dir in std::mem::take(&mut self.names.crossed) {
             self.names.prove_present(dir, Kind::Directory, None);

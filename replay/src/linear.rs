@@ -1,19 +1,25 @@
 //! In which order overlapping operations took effect.
 //!
 //! An operation took effect somewhere between its entry and its return. It is taken to be at its return,
-//! unless results say otherwise: an open that found a file must come after the create that made it, one
-//! that did not, before. Positions of shared descriptors and sizes seen by reads tell in the same way.
+//! unless results say otherwise: an open that found a file must come after what put that file there, one
+//! that found none, before. Positions of shared descriptors and sizes seen by reads tell in the same way.
+//!
+//! Of several that would do, the one that returns first is taken, and none sooner than it is needed: whoever may wait longer
+//! may be needed later.
 
 use crate::{
     Call, Skip,
     input::{NO_ID, NONE, Rec},
-    names::{NO_NODE, NodeId},
+    names::{NO_NODE, NodeId, ROOT},
     planner::Planner,
+    via::Phase,
+    view::View,
 };
 
 /// Something whose value results reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
+    /// What a name stands for: a file, [`SOME`] that nobody knows more of, or [`GONE`].
     Name(NodeId),
     Position(u32),
     Size(i64),
@@ -21,45 +27,110 @@ enum Key {
     Number(usize, i32),
 }
 
+/// Nothing has the name.
+const GONE: i64 = -1;
+
+/// Something has the name.
+const SOME: i64 = -2;
+
+/// Tried at most, while it is looked for what makes an operation possible.
+const TRIES: u32 = 64;
+
 /// What a result says of the value before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Anything,
+    /// A name that is there.
+    There,
+    /// A name that stands for this file.
+    File(i64),
     Exactly(i64),
     /// A read at .0 of .1 bytes that returned .2.
     ReadOf(i64, i64, i64),
 }
 
-/// One value that an operation saw and perhaps changed. A name's value is 1 when it exists, 0 when not.
+/// One value that an operation saw and perhaps changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
+struct Touch {
     key: Key,
     needs: Needs,
     becomes: Option<i64>,
 }
 
+/// An operation in flight, and what it touches.
+struct Other {
+    id: u32,
+    end_ns: i64,
+    touches: Vec<Touch>,
+}
+
+/// Values that differ from those of the model; of one key the last counts.
+type Changes = Vec<(Key, i64)>;
+
 impl Needs {
-    fn fits(self, value: i64) -> bool {
+    /// Of a value that nobody knows anything may be true.
+    fn fits(self, value: Option<i64>) -> bool {
+        let Some(value) = value else { return true };
         match self {
             Self::Anything => true,
+            Self::There => value != GONE,
+            Self::File(file) => value == file || value == SOME,
             Self::Exactly(v) => v == value,
             Self::ReadOf(offset, len, ret) => ret == value.saturating_sub(offset).clamp(0, len.max(0)),
         }
     }
 }
 
+fn changes(touches: &[Touch]) -> Changes {
+    touches.iter().filter_map(|t| Some((t.key, t.becomes?))).collect()
+}
+
+/// Whether one frees or is refused the descriptor number that the other is given: a number is free before it is given out again,
+/// and refused before it is given out.
+fn number_is_free_first(theirs: &[Touch], mine: &[Touch]) -> bool {
+    theirs.iter().filter(|t| matches!(t.key, Key::Number(..))).any(|t| {
+        let other = mine.iter().find(|m| m.key == t.key && m.becomes != t.becomes);
+        other.is_some_and(|m| t.becomes == Some(0) || t.becomes.is_none() && m.becomes == Some(1))
+    })
+}
+
 impl Planner {
-    fn value(&mut self, key: Key) -> Option<i64> {
+    /// What stands at a name.
+    fn file_at(&mut self, node: NodeId) -> Option<i64> {
+        let there = self.names.exists(node)?;
+        let file = if there { self.held.get(node).filter(|f| *f >= 0).unwrap_or(SOME) } else { GONE };
+        Some(file)
+    }
+
+    fn value(&mut self, key: Key, changed: &[(Key, i64)]) -> Option<i64> {
+        if let Some((_, value)) = changed.iter().rev().find(|(k, _)| *k == key) {
+            return Some(*value);
+        }
         match key {
-            Key::Name(node) => self.names.exists(node).map(i64::from),
+            Key::Name(node) => {
+                // What is below a directory comes and goes with it.
+                let above = changed.iter().rev().find_map(|(k, value)| match *k {
+                    Key::Name(dir) if self.names.is_below(node, dir) => Some(*value),
+                    _ => None,
+                });
+                match above {
+                    Some(GONE) => Some(GONE),
+                    Some(_) => None,
+                    None => self.file_at(node),
+                }
+            }
             Key::Position(ofd) => self.procs.ofds[ofd as usize].pos,
             Key::Size(file) => self.sizes.size(file),
             Key::Number(..) => None,
         }
     }
 
+    fn fits(&mut self, touches: &[Touch], changed: &[(Key, i64)]) -> bool {
+        touches.iter().all(|t| t.needs == Needs::Anything || t.needs.fits(self.value(t.key, changed)))
+    }
+
     /// What an operation saw and changed.
-    pub(crate) fn touches(&mut self, r: &Rec) -> Vec<Touch> {
+    fn touches(&mut self, r: &Rec) -> Vec<Touch> {
         let v = self.view(r);
         let mut out = Vec::new();
         if let Some((fd, becomes)) = number(r) {
@@ -81,42 +152,63 @@ impl Planner {
             && v.node2 != NO_NODE
             && r.flags & i64::from(libc::RENAME_EXCHANGE) == 0
             && !self.names.same_file(v.node, v.node2);
+        let file_of = |file: i64| if file >= 0 { file } else { SOME };
+        let at = |p: &mut Self, node| if node == NO_NODE { SOME } else { p.file_at(node).map_or(SOME, file_of) };
         // Through a descriptor it does not matter whether the file still has its name.
         let by_name = v.entry.is_none() || r.path != NONE;
+        let ok = r.ret >= 0;
         let mut name = |node: NodeId, needs: Needs, becomes: Option<i64>| {
             if node != NO_NODE && (by_name || node != v.node) {
                 out.push(Touch { key: Key::Name(node), needs, becomes });
             }
         };
         let there = match r.ret {
-            x if x >= 0 => Needs::Exactly(1),
-            x if x == -i64::from(libc::ENOENT) => Needs::Exactly(0),
+            x if x >= 0 => Needs::There,
+            x if x == -i64::from(libc::ENOENT) => Needs::Exactly(GONE),
+            // The old name is looked up before it is seen that the new one is taken.
+            x if x == -i64::from(libc::EEXIST) || x == -i64::from(libc::ENOTEMPTY) => Needs::There,
             _ => Needs::Anything,
         };
-        let ok = r.ret >= 0;
         match r.call {
             c if c.opens() => {
-                let created = ok && r.aux & 1 != 0;
-                name(v.node, if created { Needs::Exactly(0) } else { there }, created.then_some(1));
+                let tmpfile = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
+                let created = ok && !tmpfile && r.aux & 1 != 0;
+                let found = if ok && !tmpfile && r.file >= 0 { Needs::File(r.file) } else { there };
+                name(v.node, if created { Needs::Exactly(GONE) } else { found }, created.then_some(file_of(r.file)));
             }
             Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => {
-                name(v.node, makes(r), ok.then_some(1));
+                name(v.node, makes(r), ok.then_some(SOME));
             }
-            c if c.symlinks() => name(v.node2, makes(r), ok.then_some(1)),
+            c if c.symlinks() => name(v.node2, makes(r), ok.then_some(SOME)),
             c if c.links() => {
-                name(v.node, if ok { Needs::Exactly(1) } else { Needs::Anything }, None);
-                name(v.node2, makes(r), ok.then_some(1));
+                let file = at(self, v.node);
+                name(v.node, there, None);
+                name(v.node2, makes(r), ok.then_some(file));
             }
             c if c.renames() => {
-                name(v.node, there, (ok && moves_name).then_some(0));
-                name(v.node2, Needs::Anything, ok.then_some(1));
+                let (from, to) = (at(self, v.node), at(self, v.node2));
+                let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
+                let left = if exchange { to } else { GONE };
+                // Of two that are exchanged either may be the one that is not there.
+                let needs = if exchange && !ok && v.node != v.node2 { Needs::Anything } else { there };
+                let needs2 = match there {
+                    Needs::There if !ok || exchange => there,
+                    Needs::There if r.flags & i64::from(libc::RENAME_NOREPLACE) != 0 => Needs::Exactly(GONE),
+                    _ => Needs::Anything,
+                };
+                name(v.node, needs, (ok && (moves_name || exchange)).then_some(left));
+                name(v.node2, needs2, ok.then_some(from));
             }
-            Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(0)),
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(GONE)),
             _ => name(v.node, there, None),
+        }
+        for node in [v.node, v.node2].into_iter().filter(|n| ok && by_name && *n != NO_NODE && *n != ROOT) {
+            let parent = self.names.parent(node);
+            out.push(Touch { key: Key::Name(parent), needs: Needs::There, becomes: None });
         }
         if let Some(entry) = v.entry.filter(|_| ok) {
             let ofd = &self.procs.ofds[entry.ofd as usize];
-            let (append, file) = (ofd.appends(), ofd.file);
+            let append = ofd.appends();
             let moves = moves_position(r) && r.offset_bytes != NO_ID;
             if moves && !append {
                 let to = r.offset_bytes.saturating_add(r.ret);
@@ -126,72 +218,174 @@ impl Planner {
                     becomes: Some(to),
                 });
             }
-            if file != NO_ID && r.offset_bytes != NO_ID {
-                if r.call.reads() {
-                    let needs = Needs::ReadOf(r.offset_bytes, r.len_bytes, r.ret);
-                    out.push(Touch { key: Key::Size(file), needs, becomes: None });
-                } else if r.call.writes() {
-                    let end = r.offset_bytes.saturating_add(r.ret);
-                    let grown = self.sizes.size(file).is_none_or(|s| s < end).then_some(end);
-                    let needs = if append { Needs::Exactly(r.offset_bytes) } else { Needs::Anything };
-                    out.push(Touch { key: Key::Size(file), needs, becomes: grown });
-                } else if r.call == Call::Ftruncate {
-                    out.push(Touch { key: Key::Size(file), needs: Needs::Anything, becomes: Some(r.len_bytes) });
-                }
-            }
         }
+        out.extend(if ok { self.size_touched(r, &v) } else { None });
         out
     }
 
-    /// Which of two overlapping operations took effect first: one that touches `theirs`, or one that touches `mine`
-    /// and is about to. Theirs, when it fits as things stand, and either mine does not until theirs has
-    /// happened, or theirs would not any more once mine has.
-    pub(crate) fn order_of(&mut self, theirs: &[Touch], mine: &[Touch]) -> Known {
-        let (mut first, mut second, mut related) = (false, false, false);
-        for t in theirs {
-            if matches!(t.key, Key::Number(..)) {
-                // A number is free before it is given out again, and nobody closes what he has not been given yet.
-                let Some(other) = mine.iter().find(|m| m.key == t.key && m.becomes != t.becomes) else { continue };
-                // Nor is it refused (it becomes nothing) before it is free, or once it has been given out.
-                first |= t.becomes == Some(0) || t.becomes.is_none() && other.becomes == Some(1);
-                second |= t.becomes == Some(1) || t.becomes.is_none() && other.becomes == Some(0);
+    /// What an operation saw of a file's size, or made it.
+    fn size_touched(&self, r: &Rec, v: &View) -> Option<Touch> {
+        let ofd = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]);
+        let ofd2 = v.entry2.map(|e| &self.procs.ofds[e.ofd as usize]);
+        let opened = ofd.map_or(NO_ID, |o| o.file);
+        let of = |file: i64, needs: Needs, becomes: Option<i64>| {
+            (file != NO_ID).then_some(Touch { key: Key::Size(file), needs, becomes })
+        };
+        let grown = |file: i64, offset: i64, len: i64| {
+            let end = offset.saturating_add(len);
+            self.sizes.size(file).is_none_or(|s| s < end).then_some(end)
+        };
+        let placed = r.offset_bytes != NO_ID;
+        match r.call {
+            c if c.reads() && placed => of(opened, Needs::ReadOf(r.offset_bytes, r.len_bytes, r.ret), None),
+            c if c.writes() && placed => {
+                let append = ofd.is_some_and(|o| o.appends());
+                let needs = if append { Needs::Exactly(r.offset_bytes) } else { Needs::Anything };
+                of(opened, needs, grown(opened, r.offset_bytes, r.ret))
+            }
+            c if c.copies() && r.offset2_bytes != NO_ID => {
+                let to = ofd2.map_or(NO_ID, |o| o.file);
+                of(to, Needs::Anything, grown(to, r.offset2_bytes, r.ret))
+            }
+            c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => {
+                of(r.file, Needs::Anything, Some(0))
+            }
+            Call::Ftruncate => of(opened, Needs::Anything, Some(r.len_bytes)),
+            Call::Truncate => {
+                let file = if v.magic { opened } else { self.held.get(v.node).unwrap_or(NO_ID) };
+                of(file, Needs::Anything, Some(r.len_bytes))
+            }
+            Call::Fallocate if r.mode == 0 => of(opened, Needs::Anything, grown(opened, r.offset_bytes, r.len_bytes)),
+            _ => None,
+        }
+    }
+
+    /// Which operation in flight, if any, took effect before one that is about to; those whose order nobody can tell are marked.
+    pub(crate) fn before(&mut self, rec: &mut Rec, pool: &[(u32, u32)]) -> Option<u32> {
+        let mine = self.touches(rec);
+        let mut others = self.in_flight_with(rec, pool);
+        others.sort_by_key(|o| o.end_ns);
+        if let Some(o) = others.iter().find(|o| number_is_free_first(&o.touches, &mine)) {
+            return Some(o.id);
+        }
+        let (mut changed, mut sequence, mut tries) = (Changes::new(), Vec::new(), TRIES);
+        if self.made_possible(&mine, &others, &mut Vec::new(), &mut sequence, &mut changed, &mut tries)
+            && let Some(first) = sequence.first()
+        {
+            return Some(others[*first].id);
+        }
+        let after_mine = changes(&mine);
+        for o in others {
+            if !self.concerns(&mine, &o.touches) || !self.fits(&o.touches, &[]) {
                 continue;
             }
-            let now = self.value(t.key);
-            if now.is_some_and(|v| !t.needs.fits(v)) {
-                return Known::Second;
+            let after_theirs = changes(&o.touches);
+            let later = self.fits(&o.touches, &after_mine);
+            let mine_later = after_theirs.is_empty() || self.fits(&mine, &after_theirs);
+            if !later && mine_later {
+                // It saw what is about to change.
+                return Some(o.id);
             }
-            for m in mine.iter().filter(|m| m.key == t.key) {
-                let fits = now.is_none_or(|v| m.needs.fits(v));
-                if let Some(after) = t.becomes {
-                    first |= !fits && m.needs.fits(after);
-                    // Once theirs has happened, mine would not fit any more.
-                    second |= fits && !m.needs.fits(after);
+            if later && mine_later && o.touches.iter().any(|t| mine.iter().any(|m| is_race(m, t))) {
+                // Results fit either way: which was first nobody can tell, so another result is as good.
+                rec.raced = true;
+                if let Some(other) = &mut self.input.recs[o.id as usize] {
+                    other.raced = true;
                 }
-                first |= m.becomes.is_some_and(|after| fits && !t.needs.fits(after));
-                related |= m.becomes != t.becomes && (m.becomes.is_some() || t.becomes.is_some());
             }
         }
-        match (first, second, related) {
-            (true, ..) => Known::First,
-            (_, true, _) => Known::Second,
-            (_, _, true) => Known::Unknown,
-            _ => Known::Unrelated,
+        None
+    }
+
+    /// Whether one changes what the other touches.
+    fn concerns(&self, mine: &[Touch], theirs: &[Touch]) -> bool {
+        let changes = |a: &Touch, b: &Touch| {
+            a.becomes.is_some()
+                && (a.key == b.key
+                    || matches!((a.key, b.key), (Key::Name(dir), Key::Name(node)) if self.names.is_below(node, dir)))
+        };
+        theirs.iter().any(|t| mine.iter().any(|m| changes(m, t) || changes(t, m)))
+    }
+
+    /// What the operations in flight touch, but for those of the same thread: of these only requests overlap, and when they are
+    /// carried out the kernel chooses.
+    fn in_flight_with(&mut self, rec: &mut Rec, pool: &[(u32, u32)]) -> Vec<Other> {
+        let mut others = Vec::new();
+        for (id, row) in pool {
+            if !self.input.is_at_hand(*id, *row) {
+                continue;
+            }
+            if let Some(other) = self.input.recs[*id as usize].as_ref().filter(|o| o.task == rec.task) {
+                if self.may_race(rec, other) {
+                    rec.raced = true;
+                    if let Some(other) = &mut self.input.recs[*id as usize] {
+                        other.raced = true;
+                    }
+                }
+                continue;
+            }
+            let Some(other) = self.input.take(*id) else { continue };
+            if matches!(other.phase, Phase::Whole | Phase::Ended) {
+                others.push(Other { id: *id, end_ns: other.end_ns, touches: self.touches(&other) });
+            }
+            self.input.recs[*id as usize] = Some(other);
         }
+        others
+    }
+
+    /// Finds operations in flight after which, one behind the other, one that touches `mine` is possible: what they change is added
+    /// to `changed`, their places to `sequence`. False when there are none. `busy`: those whose own needs are being looked for.
+    fn made_possible(
+        &mut self,
+        mine: &[Touch],
+        others: &[Other],
+        busy: &mut Vec<usize>,
+        sequence: &mut Vec<usize>,
+        changed: &mut Changes,
+        tries: &mut u32,
+    ) -> bool {
+        let mut unmet = None;
+        for t in mine {
+            if t.needs != Needs::Anything && !t.needs.fits(self.value(t.key, changed)) {
+                unmet = Some(t);
+                break;
+            }
+        }
+        let Some(unmet) = unmet else { return true };
+        for (i, o) in others.iter().enumerate() {
+            if busy.contains(&i) || sequence.contains(&i) {
+                continue;
+            }
+            let after = changes(&o.touches);
+            if after.is_empty() || !unmet.needs.fits(self.value(unmet.key, &after)) {
+                continue;
+            }
+            let Some(left) = tries.checked_sub(1) else { return false };
+            *tries = left;
+            let before = (sequence.len(), changed.len());
+            busy.push(i);
+            let possible = self.made_possible(&o.touches, others, busy, sequence, changed, tries);
+            busy.pop();
+            if possible {
+                sequence.push(i);
+                changed.extend(after);
+                if unmet.needs.fits(self.value(unmet.key, changed))
+                    && self.made_possible(mine, others, busy, sequence, changed, tries)
+                {
+                    return true;
+                }
+            }
+            sequence.truncate(before.0);
+            changed.truncate(before.1);
+        }
+        false
     }
 }
 
-/// What results tell of the order of two operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// The other was first.
-    First,
-    /// The one at hand was first.
-    Second,
-    /// They touch the same, and either order fits.
-    Unknown,
-    /// They have nothing to do with each other.
-    Unrelated,
+/// Whether it matters to others which of two operations was first; which file has a name does not.
+fn is_race(mine: &Touch, theirs: &Touch) -> bool {
+    let plain = |t: &Touch| t.becomes.map(|v| if matches!(t.key, Key::Name(_)) { i64::from(v != GONE) } else { v });
+    mine.key == theirs.key && plain(mine) != plain(theirs)
 }
 
 /// The descriptor that a call was given or has closed, and what becomes of its number.
@@ -208,8 +402,8 @@ fn number(r: &Rec) -> Option<(i32, i64)> {
 
 fn makes(r: &Rec) -> Needs {
     match r.ret {
-        x if x >= 0 => Needs::Exactly(0),
-        x if x == -i64::from(libc::EEXIST) => Needs::Exactly(1),
+        x if x >= 0 => Needs::Exactly(GONE),
+        x if x == -i64::from(libc::EEXIST) => Needs::There,
         _ => Needs::Anything,
     }
 }

@@ -18,7 +18,6 @@ use crate::{
     in_flight::Load,
     input::{Input, Rec},
     keys::Keys,
-    linear::Known,
     locked::Locked,
     names::{Kind, Names, NodeId, ROOT},
     order::{Order, OrderMode},
@@ -331,41 +330,9 @@ impl Planner {
         if !matches!(rec.phase, Phase::Whole | Phase::Ended) {
             return self.request(&rec);
         }
-        if !pool.is_empty() {
-            let mine = self.touches(&rec);
-            for (id, row) in pool {
-                if !self.input.is_at_hand(*id, *row) {
-                    continue;
-                }
-                // Of one thread's only requests overlap, and when they are carried out the kernel chooses.
-                if let Some(other) = self.input.recs[*id as usize].as_ref().filter(|o| o.task == rec.task) {
-                    if self.may_race(&rec, other) {
-                        rec.raced = true;
-                        if let Some(other) = &mut self.input.recs[*id as usize] {
-                            other.raced = true;
-                        }
-                    }
-                    continue;
-                }
-                let Some(other) = self.input.take(*id) else { continue };
-                let theirs = self.touches(&other);
-                let known = self.order_of(&theirs, &mine);
-                if known == Known::First {
-                    self.take_effect(*other, pool);
-                    continue;
-                }
-                self.input.recs[*id as usize] = Some(other);
-                match known {
-                    Known::First | Known::Second | Known::Unrelated => {}
-                    // Results fit either way: which was first nobody can tell, so another result is as good.
-                    Known::Unknown => {
-                        rec.raced = true;
-                        if let Some(other) = &mut self.input.recs[*id as usize] {
-                            other.raced = true;
-                        }
-                    }
-                }
-            }
+        while let Some(id) = if pool.is_empty() { None } else { self.before(&mut rec, pool) } {
+            let Some(other) = self.input.take(id) else { break };
+            self.take_effect(*other, pool);
         }
         while let Some(id) = self.before_lock(&rec, pool) {
             let Some(other) = self.input.take(id) else { break };

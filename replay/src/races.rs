@@ -2,14 +2,19 @@
 //!
 //! Within a chain they follow each other, and a drained one is alone; else the kernel chooses, and chooses anew in a replay.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::{
     Call,
     input::{NO_ID, NONE, Rec},
+    names::{NO_NODE, NodeId},
     planner::Planner,
     via::{Phase, Via, sqe},
+    view::View,
 };
+
+/// Changes of names remembered: those that calls in flight may have seen half of.
+const CHANGES: usize = 256;
 
 /// A ring of a thread.
 type Ring = (u32, Via, i64);
@@ -30,6 +35,8 @@ pub(crate) struct Races {
     stands: HashMap<u32, Stand>,
     /// The last of each ring.
     last: HashMap<Ring, Stand>,
+    /// The names changed last, and when that ended.
+    changed: VecDeque<(i64, NodeId)>,
 }
 
 impl Races {
@@ -42,6 +49,14 @@ impl Races {
         last.chain = last.chain.wrapping_add(u32::from(!linked));
         self.stands.insert(r.row, *last);
         last.round = last.round.wrapping_add(drains);
+    }
+
+    /// What stands at a name has changed.
+    pub(crate) fn changed(&mut self, r: &Rec, node: NodeId) {
+        if self.changed.len() == CHANGES {
+            self.changed.pop_front();
+        }
+        self.changed.push_back((r.end_ns, node));
     }
 
     /// It has ended.
@@ -57,8 +72,8 @@ impl Races {
     }
 }
 
-/// Makes, moves or takes away a name.
-fn changes_names(r: &Rec) -> bool {
+/// Makes, moves or takes away a name, or would have.
+pub(crate) fn changes_names(r: &Rec) -> bool {
     r.call.opens() && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) != 0
         || r.call.renames()
         || r.call.links()
@@ -73,6 +88,19 @@ fn share_a_name(a: &Rec, b: &Rec) -> bool {
 }
 
 impl Planner {
+    /// Whether a call that failed would succeed as things stand, and somebody changed what it failed for meanwhile. Not all calls
+    /// are of one moment: a link, for one, is refused when the file that it has looked up loses its last name before it is made.
+    pub(crate) fn lost_race(&mut self, r: &Rec, v: &View) -> bool {
+        let (missing, taken) = (r.ret == -i64::from(libc::ENOENT), r.ret == -i64::from(libc::EEXIST));
+        if !(missing || taken) || self.races.changed.back().is_none_or(|(end_ns, _)| *end_ns <= r.start_ns) {
+            return false;
+        }
+        let overlapping = |p: &Self, node| p.races.changed.iter().any(|(end_ns, n)| *n == node && *end_ns > r.start_ns);
+        let to = if r.call.links() || r.call.symlinks() || r.call.renames() { v.node2 } else { v.node };
+        let node = if missing { v.node } else { to };
+        node != NO_NODE && self.names.exists(node) == Some(missing) && overlapping(self, node)
+    }
+
     /// Whether the results of two overlapping operations of one thread may depend on their order, which nothing demands.
     pub(crate) fn may_race(&self, a: &Rec, b: &Rec) -> bool {
         if a.phase != Phase::Ended || b.phase != Phase::Ended || a.raced && b.raced {

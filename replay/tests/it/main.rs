@@ -10,6 +10,7 @@ mod files;
 mod maps;
 mod names;
 mod order;
+mod overlaps;
 mod pipes;
 mod processes;
 mod reel;

@@ -1,0 +1,137 @@
+//! Calls of several processes on one name at once: results tell in which order they took effect.
+
+use std::fs;
+
+use crate::reel::{Draft, replay, replay_same};
+
+const ENOENT: i64 = -2;
+const EEXIST: i64 = -17;
+/// A duration that every call that follows at once overlaps.
+const LONG_NS: i64 = 100_000;
+
+/// Four processes.
+fn processes() -> Draft {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    for child in 2..=4 {
+        d.fork(1, child, 0);
+    }
+    d
+}
+
+/// An open that makes the file, or finds that it is there.
+fn exclusive(d: &mut Draft, task: i64, path: &str, file: Option<i64>) -> i64 {
+    let flags = Some(i64::from(libc::O_CREAT | libc::O_EXCL | libc::O_RDWR));
+    let o = match file {
+        Some(file) => d.create(task, path, file, 3),
+        None => d.on(task, "openat", path, EEXIST),
+    };
+    o.flags = flags;
+    o.start_ns
+}
+
+#[test]
+fn which_file_was_opened_tells_when_the_name_was_given_to_another() {
+    let mut d = processes();
+    for i in 0..20 {
+        let (old, new) = (10 + 2 * i, 11 + 2 * i);
+        let name = |what: &str| format!("{what}-{i}");
+        for (file, what, len) in [(old, "cfg", 100), (new, "tmp", 300)] {
+            d.create(1, &name(what), file, 3);
+            d.io(1, "write", 3, 0, len, len);
+            d.fd(1, "close", 3, 0);
+        }
+        // Replaced while the rename is under way, and opened before and after.
+        let o = d.on(1, "rename", &name("tmp"), 0);
+        (o.path2, o.dur_ns) = (Some(name("cfg").as_str().into()), LONG_NS);
+        let at = o.start_ns;
+        for (k, (file, len)) in [(old, 100), (new, 300), (new, 300)].into_iter().enumerate() {
+            let o = d.open(2, &name("cfg"), libc::O_RDONLY, file, 3);
+            (o.start_ns, o.dur_ns) = (at + 5_000 * (1 + k as i64), 500);
+            let o = d.io(2, "read", 3, 0, 1000, len);
+            (o.start_ns, o.dur_ns) = (at + 5_000 * (1 + k as i64) + 1_000, 500);
+            let o = d.fd(2, "close", 3, 0);
+            (o.start_ns, o.dur_ns) = (at + 5_000 * (1 + k as i64) + 2_000, 500);
+        }
+        d.pause(2 * LONG_NS);
+        // An open that found what is replaced before it returns.
+        d.create(1, &name("tmp"), 1000 + i, 3);
+        d.fd(1, "close", 3, 0);
+        let o = d.open(2, &name("cfg"), libc::O_RDONLY, new, 3);
+        o.dur_ns = LONG_NS;
+        let o = d.on(1, "rename", &name("tmp"), 0);
+        o.path2 = Some(name("cfg").as_str().into());
+        d.pause(2 * LONG_NS);
+        d.io(2, "read", 3, 0, 1000, 300);
+        d.fd(2, "close", 3, 0);
+    }
+    replay_same(d);
+}
+
+#[test]
+fn a_lock_file_has_one_maker_at_a_time() {
+    let mut d = processes();
+    for i in 0..20 {
+        let file = 10 + 10 * i;
+        d.on(4, "unlink", "lock", ENOENT);
+        // Two make it, and both returned before those did that removed it: one removal lies between.
+        let at = exclusive(&mut d, 4, "lock", Some(file));
+        d.fd(4, "close", 3, 0);
+        let o = d.on(2, "unlink", "lock", 0);
+        (o.start_ns, o.dur_ns) = (at + 20_000, 5 * LONG_NS);
+        let o = d.on(3, "unlink", "lock", 0);
+        (o.start_ns, o.dur_ns) = (at + 21_000, 4 * LONG_NS);
+        let o = d.on(1, "openat", "lock", EEXIST);
+        (o.flags, o.start_ns) = (Some(i64::from(libc::O_CREAT | libc::O_EXCL)), at + 22_000);
+        let o = d.create(4, "lock", file + 1, 3);
+        (o.flags, o.start_ns) = (Some(i64::from(libc::O_CREAT | libc::O_EXCL | libc::O_RDWR)), at + 30_000);
+        d.io(4, "write", 3, 0, 10, 10).start_ns = at + 40_000;
+        d.fd(4, "close", 3, 0).start_ns = at + 50_000;
+        d.pause(8 * LONG_NS);
+        // Refused by one that was on its way, which returns later.
+        let o = d.create(2, "lock", file + 2, 3);
+        (o.flags, o.dur_ns) = (Some(i64::from(libc::O_CREAT | libc::O_EXCL | libc::O_RDWR)), LONG_NS);
+        exclusive(&mut d, 3, "lock", None);
+        d.pause(2 * LONG_NS);
+        d.fd(2, "close", 3, 0);
+        d.on(2, "unlink", "lock", 0);
+    }
+    replay_same(d);
+}
+
+#[test]
+fn names_moved_away_are_free_for_what_must_not_replace() {
+    let mut d = processes();
+    for i in 0..20 {
+        for (task, name, file) in [(1, "a", 10 + i), (1, "b", 100 + i)] {
+            d.create(task, name, file, 3);
+            d.fd(task, "close", 3, 0);
+        }
+        // Unlinked by a call that returns after the rename that needs the name.
+        d.on(2, "unlink", "b", 0).dur_ns = LONG_NS;
+        let o = d.on(3, "renameat2", "a", 0);
+        (o.path2, o.flags) = (Some("b".into()), Some(i64::from(libc::RENAME_NOREPLACE)));
+        d.on(3, "stat", "a", ENOENT);
+        d.pause(2 * LONG_NS);
+        d.on(3, "unlink", "b", 0);
+    }
+    replay_same(d);
+}
+
+#[test]
+fn a_link_that_lost_its_file_on_the_way_is_left_out() {
+    let mut d = processes();
+    d.create(1, "a", 1, 3);
+    d.fd(1, "close", 3, 0);
+    d.create(1, "b", 2, 3);
+    d.fd(1, "close", 3, 0);
+    // It found one file there, and there is another when it is about to be linked: the first has no name any more.
+    let o = d.on(2, "link", "a", ENOENT);
+    (o.path2, o.dur_ns) = (Some("c".into()), LONG_NS);
+    d.on(3, "rename", "b", 0).path2 = Some("a".into());
+    d.pause(2 * LONG_NS);
+    d.on(3, "stat", "c", ENOENT);
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{}", report.verdict.sentence);
+    assert_eq!(fs::read_dir(dir.path().join("t/w")).unwrap().count(), 1);
+}
