@@ -149,10 +149,19 @@ impl Planner {
         // Which component is missing is only certain when all but the last are there.
         if is(libc::ENOENT) && node != NO_NODE && !makes && !r.call.renames() && !r.call.links() {
             let parent = self.names.parent(node);
-            if self.names.exists(parent) == Some(true) {
+            if self.names.exists(parent) == Some(true) && self.led_there() {
                 self.names.prove_absent(node);
             }
         }
+    }
+
+    /// Whether all directories that the path at hand enters and leaves by `..` are known to be there.
+    pub(crate) fn led_there(&mut self) -> bool {
+        let names = &mut self.names;
+        let crossed = std::mem::take(&mut names.crossed);
+        let led = crossed.iter().all(|dir| names.exists(*dir) == Some(true));
+        names.crossed = crossed;
+        led
     }
 
     /// Refused for what it is, a name that nothing was known of is there.

@@ -131,7 +131,9 @@ impl Planner {
 
     /// What an operation saw and changed.
     fn touches(&mut self, r: &Rec) -> Vec<Touch> {
+        self.names.crossed.clear();
         let v = self.view(r);
+        let led_there = self.led_there();
         let mut out = Vec::new();
         if let Some((fd, becomes)) = number(r) {
             let key = Key::Number(self.procs.of(r.task as usize).table, fd);
@@ -164,7 +166,7 @@ impl Planner {
         };
         let there = match r.ret {
             x if x >= 0 => Needs::There,
-            x if x == -i64::from(libc::ENOENT) => Needs::Exactly(GONE),
+            x if x == -i64::from(libc::ENOENT) && led_there => Needs::Exactly(GONE),
             // The old name is looked up before it is seen that the new one is taken.
             x if x == -i64::from(libc::EEXIST) || x == -i64::from(libc::ENOTEMPTY) => Needs::There,
             _ => Needs::Anything,

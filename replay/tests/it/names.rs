@@ -254,3 +254,20 @@ fn a_directory_that_a_path_leads_through_is_there() {
     assert!(report.verdict.faithful, "{}", report.verdict.sentence);
     assert!(dir.path().join("t/w/unseen").is_dir());
 }
+
+#[test]
+fn a_path_through_what_is_missing_says_nothing_of_where_it_leads() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/keep", "regular", 0);
+    d.on(1, "mkdir", "made", 0);
+    for seen in ["keep", "made"] {
+        d.on(1, "stat", &format!("missing/../{seen}"), -2);
+        d.on(1, "rename", seen, 0).path2 = Some(format!("{seen}-too").into());
+    }
+    d.on(1, "mkdir", "made", 0);
+    let target = replay_same(d);
+    let mut names: Vec<_> = fs::read_dir(target.path().join("t/w")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["keep-too", "made", "made-too"]);
+}
