@@ -306,15 +306,16 @@ impl Planner {
         }
     }
 
-    /// Whoever is in a directory, or has it open, when its name goes is in one without a name from then on.
+    /// Whoever is in a directory, or has it open, when its name goes is in one without a name from then on. What fails in there
+    /// because it is gone fails only after this step.
     fn left_nameless(&mut self, node: NodeId) {
-        let names = &mut self.names;
+        let (names, order) = (&mut self.names, &mut self.order);
         self.procs.relocate(|n| {
             if n != node && !names.is_below(n, node) {
                 return n;
             }
-            let parent = names.parent(node);
-            let gone = names.nameless(parent);
+            let gone = names.nameless(names.parent(node));
+            order.takes_name(gone);
             // What was removed in it before has no name there, either.
             if n == node { gone } else { names.nameless(gone) }
         });

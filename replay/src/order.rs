@@ -203,6 +203,9 @@ impl Order {
                 let kind = if at == node { EdgeKind::Name } else { EdgeKind::Tree };
                 self.after(changed, if found { kind } else { EdgeKind::Absent });
             }
+            if names.is_nameless(at) {
+                self.use_of(|o| &mut o.name_mut(at).uses, Class::Read, EdgeKind::Absent);
+            }
             if at == ROOT {
                 return;
             }
@@ -236,6 +239,11 @@ impl Order {
         self.use_of(|o| &mut o.name_mut(names.parent(node)).entries, Class::Add, EdgeKind::Entries);
         let me = self.me;
         self.name_mut(node).changed = Some(me);
+    }
+
+    /// The step begun last took its name from a directory that is in use: [`Names::nameless`] stands for it now.
+    pub fn takes_name(&mut self, nameless: NodeId) {
+        self.use_of(|o| &mut o.name_mut(nameless).uses, Class::Add, EdgeKind::Name);
     }
 
     /// The step's result depends on which names are in `node`.

@@ -264,3 +264,52 @@ fn permission_is_asked_for_before_and_after_it_is_given() {
         d.fd(1, "close", 5, 0);
     });
 }
+
+#[test]
+fn what_fails_in_a_directory_that_is_gone_waits_until_it_is() {
+    for replaced in [false, true] {
+        by_turns(|d, i| {
+            let (dir, other, file) = (format!("d{i}"), format!("o{i}"), 10 + i as i64);
+            d.on(1, "mkdir", &dir, 0).mode = Some(0o755);
+            d.on(1, "mkdir", &other, 0).mode = Some(0o755);
+            d.know(file, "directory");
+            d.open(2, &dir, libc::O_RDONLY | libc::O_DIRECTORY, file, 6);
+            if replaced {
+                d.on(1, "rename", &other, 0).path2 = Some(dir.as_str().into());
+            } else {
+                d.on(1, "rmdir", &dir, 0);
+            }
+            for op in ["mkdirat", "openat", "unlinkat"] {
+                let o = d.on(2, op, "x", ENOENT);
+                o.dirfd = Some(6);
+                o.flags = (op == "openat").then_some(i64::from(libc::O_CREAT | libc::O_RDWR));
+            }
+            d.fd(2, "close", 6, 0);
+        });
+    }
+}
+
+#[test]
+fn others_search_a_directory_once_they_may() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.fork(1, 2, 0);
+    let nobody = |o: &mut ioreel_traces::rows::Op| (o.aux, o.aux2, o.flags) = (Some(65534), Some(65534), Some(65534));
+    nobody(d.op(2, "setresuid", 0));
+    for i in 0..30 {
+        let (dir, file) = (format!("d{i}"), format!("d{i}/f"));
+        d.on(1, "mkdir", &dir, 0).mode = Some(0o755);
+        d.create(1, &file, 10 + i, 5);
+        d.fd(1, "close", 5, 0);
+        d.on(1, "chmod", &dir, 0).mode = Some(0o700);
+        d.on(2, "stat", &file, -i64::from(libc::EACCES));
+        d.on(1, "chmod", &dir, 0).mode = Some(0o711);
+        d.on(2, "stat", &file, 0).mode = Some(0o100644);
+        d.on(1, "chmod", &file, 0).mode = Some(0o600);
+        d.on(2, "openat", &file, -i64::from(libc::EACCES)).flags = Some(0);
+        d.on(1, "chmod", &file, 0).mode = Some(0o644);
+        d.open(2, &file, libc::O_RDONLY, 10 + i, 5);
+        d.fd(2, "close", 5, 0);
+    }
+    replay_same(d);
+}
