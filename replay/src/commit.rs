@@ -218,6 +218,7 @@ impl Planner {
                 self.put(r, r.ret as i32, Entry { slot: new, ofd: entry.ofd, cloexec }, replaces);
             }
             Call::Unshare => {
+                self.procs.uses[task].maps_users |= r.flags & clone::NEWUSER != 0;
                 if r.flags & clone::FILES != 0 {
                     self.own_table(task);
                 }

@@ -341,6 +341,7 @@ impl Planner {
                 self.handles.insert(self.input.texts.paths.bytes(r.value).into(), node);
             }
         }
+        self.flags_set |= matches!(r.call, Call::SetFlags | Call::SetXflags | Call::FileSetattr);
         let (sets, removes) = (r.call.sets_attribute(), r.call.removes_attribute());
         if r.name == NONE || !(sets || removes) {
             return;

@@ -112,6 +112,8 @@ pub(crate) struct Planner {
     last_end_ns: i64,
     /// Threads become others than root.
     pub(crate) users_change: bool,
+    /// Flags of files were set, which may forbid things to root as well.
+    pub(crate) flags_set: bool,
     /// What the data of files depends on.
     pub(crate) keys: Keys,
     /// What the reel tells of the data that was written.
@@ -169,6 +171,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         attributes: HashMap::new(),
         no_attributes: Default::default(),
         users_change: false,
+        flags_set: false,
         begin: Begin::default(),
         unnamed: HashMap::new(),
         silent,

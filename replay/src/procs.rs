@@ -122,6 +122,8 @@ pub struct Use {
     pub ended: bool,
     /// Who it is.
     pub who: crate::users::Who,
+    /// It is in a user name space of its own: users that it names are others here.
+    pub maps_users: bool,
 }
 
 /// All processes.
@@ -166,6 +168,8 @@ pub mod clone {
     pub const FS: i64 = 0x200;
     /// Descriptor table.
     pub const FILES: i64 = 0x400;
+    /// A user name space of its own.
+    pub const NEWUSER: i64 = 0x1000_0000;
 }
 
 impl Procs {
@@ -216,6 +220,7 @@ impl Procs {
                 alive: true,
                 ended: false,
                 who: Default::default(),
+                maps_users: false,
             },
         );
     }
@@ -236,7 +241,7 @@ impl Procs {
     pub fn fork(&mut self, parent: usize, child: usize, flags: i64) -> Vec<(Slot, Slot)> {
         let p = self.of(parent);
         let mut copies = Vec::new();
-        let mut u = Use { alive: true, ..p };
+        let mut u = Use { alive: true, maps_users: p.maps_users || flags & clone::NEWUSER != 0, ..p };
         if flags & clone::FILES != 0 {
             self.tables[p.table].users += 1;
             self.tables[p.table].was_shared = true;

@@ -111,6 +111,12 @@ const CANNOT: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTTY];
 /// How a result compares. Different is success against failure, another errno, another byte count on a regular file or
 /// link; descriptors, addresses and how a directory is cut up differ by nature.
 pub fn class(r: &Rec, ret: i64) -> Class {
+    // Of a directory that is not empty POSIX lets a file system say either.
+    let not_empty = |ret: i64| [libc::EEXIST, libc::ENOTEMPTY].map(|e| -i64::from(e)).contains(&ret);
+    let removes = r.call.renames() || matches!(r.call, Call::Rmdir | Call::Unlinkat);
+    if removes && not_empty(r.ret) && not_empty(ret) {
+        return Class::Same;
+    }
     let differs =
         if r.ret < 0 || ret < 0 { r.ret != ret } else { r.call.counts_bytes() && r.regular && counts_differ(r, ret) };
     // A file system without FIBMAP says EINVAL.
@@ -226,5 +232,15 @@ mod tests {
         assert_eq!(class(&read(true), einval), Class::Unsupported);
         assert_eq!(class(&read(false), einval), Class::Wrong);
         assert_eq!(class(&read(true), 99), Class::Wrong);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_empty_may_be_refused_either_way() {
+        let [exist, not_empty] = [libc::EEXIST, libc::ENOTEMPTY].map(|e| -i64::from(e));
+        let failed = |call, ret| Rec { call, ret, ..Rec::none() };
+        assert_eq!(class(&failed(Call::Rename, not_empty), exist), Class::Same);
+        assert_eq!(class(&failed(Call::Rmdir, exist), not_empty), Class::Same);
+        assert_eq!(class(&failed(Call::Rename, not_empty), 0), Class::Wrong);
+        assert_eq!(class(&failed(Call::Mkdir, exist), not_empty), Class::Wrong);
     }
 }

@@ -45,6 +45,8 @@ pub enum Skip {
     OtherUser,
     /// It makes name spaces.
     NameSpace,
+    /// It names users of a user name space that the replay does not make.
+    MappedUser,
     /// No kernel gives such a result: a directory moved into itself.
     Impossible,
     /// Recorded after its thread's end.
@@ -100,6 +102,7 @@ impl Skip {
             Self::NoMapping => "mapping made out of sight",
             Self::OtherUser => "refused to a user who is not recorded",
             Self::NameSpace => "would make name spaces",
+            Self::MappedUser => "users of another user name space",
             Self::Impossible => "result that cannot be",
             Self::AfterExit => "after its thread's end",
             Self::Uring => "request to io_uring",

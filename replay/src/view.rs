@@ -134,7 +134,8 @@ impl Planner {
         v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].flags & libc::O_DIRECT != 0)
     }
 
-    /// Root is refused nothing but to execute what nobody may: whoever was, had become another user, in a reel that does not tell of that.
+    /// Root is refused nothing but to execute what nobody may, and what flags forbid all: whoever was, had become another user, or
+    /// laid down capabilities, in a reel that does not tell of that.
     fn refused_to_other(&mut self, r: &Rec, v: &View) -> bool {
         let is_root = self.procs.of(r.task as usize).who.words() == Words::default();
         // Without root nobody becomes anybody.
@@ -142,12 +143,16 @@ impl Planner {
         let asks_to_execute = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             && r.mode & libc::X_OK != 0
             && (v.node == NO_NODE || self.names.exists(v.node) == Some(true));
-        root && (failed_with(r, libc::EACCES) && !asks_to_execute || failed_with(r, libc::EPERM) && r.call.chowns())
+        let of_owners = r.call.chowns() || r.call.changes_access() && !self.flags_set;
+        root && (failed_with(r, libc::EACCES) && !asks_to_execute || failed_with(r, libc::EPERM) && of_owners)
     }
 
     fn look(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
         if r.call.sets_attribute() && r.value == NONE {
             return Err(Skip::NoValue);
+        }
+        if (r.call.chowns() || r.call.sets_user()) && self.procs.of(r.task as usize).maps_users {
+            return Err(Skip::MappedUser);
         }
         if r.call == Call::OpenByHandleAt {
             return self.look_at_handle(r, v);

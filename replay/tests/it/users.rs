@@ -158,3 +158,27 @@ fn a_slice_begins_as_whoever_the_thread_was() {
         }
     }
 }
+
+#[test]
+fn rights_that_the_reel_does_not_tell_of_change_nothing() {
+    let mut d = draft();
+    d.had("/w/mapped", "regular", 0).mode = Some(0o644);
+    // Without the capability to.
+    d.on(1, "chmod", "secret", -i64::from(libc::EPERM)).mode = Some(0o666);
+    // Root of a user name space is somebody else here, and so is whom it names.
+    d.fork(1, 2, 0);
+    d.op(2, "unshare", 0).flags = Some(0x1000_0000);
+    ids(&mut d, 2, "setuid", &[5], 0);
+    let o = d.on(2, "chown", "mapped", 0);
+    (o.aux, o.aux2) = (Some(7), Some(7));
+    make(&mut d, 2, "made", 1);
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+    let mode = |name: &str| fs::metadata(dir.path().join("t/w").join(name)).unwrap().mode() & 0o777;
+    assert_eq!(mode("secret"), 0o600);
+    if is_root() {
+        let skipped = &report.summary.skipped;
+        assert_eq!(skipped.get("users of another user name space"), Some(&2), "{skipped:?}");
+        assert_eq!((owner(dir.path(), "mapped"), owner(dir.path(), "made")), ((0, 0), (0, 0)));
+    }
+}
