@@ -9,6 +9,12 @@ mod ioctl;
 mod locks;
 mod parts;
 mod space;
+/// Whether a call takes the folder that it begins in for the root of all (RESOLVE_IN_ROOT of openat2, linux/openat2.h).
+pub(crate) fn is_in_root(op: &Op) -> bool {
+    const RESOLVE_IN_ROOT: i64 = 0x10;
+    op.op == "openat2" && op.aux2.is_some_and(|resolve| resolve & RESOLVE_IN_ROOT != 0)
+}
+
 #[cfg(test)]
 mod tests;
 mod users;

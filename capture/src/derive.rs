@@ -23,7 +23,7 @@ use ioreel_traces::{
     writer::Names as MappedNames,
 };
 
-use crate::{names::Names, snapshot::Snapshot};
+use crate::{calls::is_in_root, names::Names, snapshot::Snapshot};
 
 use history::{History, is};
 use met::{MOST, MetFiles};
@@ -129,14 +129,14 @@ impl Disk {
     /// The snapshot by the reel's names.
     fn mapped(&self, mut snapshot: Snapshot) -> Snapshot {
         if let Some(mut names) = self.names() {
-            let clear = std::mem::take(&mut snapshot.entries);
-            snapshot.entries = clear
-                .into_values()
-                .map(|mut row| {
-                    names.row(&mut row);
-                    (row.path.to_string(), row)
-                })
-                .collect();
+            let listed = std::mem::take(&mut snapshot.listed);
+            for (path, mut row) in std::mem::take(&mut snapshot.entries) {
+                names.row(&mut row);
+                if listed.contains(&path) {
+                    snapshot.listed.insert(row.path.to_string());
+                }
+                snapshot.entries.insert(row.path.to_string(), row);
+            }
         }
         snapshot
     }
@@ -214,7 +214,7 @@ impl Deriver {
         let mut there: HashSet<i64> = reel.read::<Fd>()?.iter().filter_map(|f| f.file).collect();
         there.extend(reel.read::<Map>()?.iter().map(|m| m.file));
         let deriver = Self {
-            names: Names::new(snapshot.entries),
+            names: Names::new(snapshot.entries, snapshot.listed),
             history: History::there(files.iter().filter(|f| there.contains(&f.file))),
             clues: HashMap::new(),
             changed: HashSet::new(),
@@ -257,8 +257,11 @@ impl Deriver {
     ) -> Option<String> {
         let path = path.filter(|p| !p.is_empty())?;
         let place = self.places.of(op.task_id).filter(|p| !p.elsewhere)?;
-        let top = place.top().to_owned();
-        let base = if path.starts_with('/') { top.clone() } else { self.base(place, dirfd, dir)? };
+        let mut top = place.top().to_owned();
+        if is_in_root(op) {
+            top = self.base(place, dirfd, dir)?;
+        }
+        let base = if path.starts_with('/') || is_in_root(op) { top.clone() } else { self.base(place, dirfd, dir)? };
         self.names.resolve(&top, &base, path, follow)
     }
 

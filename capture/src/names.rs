@@ -51,6 +51,8 @@ struct Move {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     snapshot: HashMap<String, Tree>,
+    /// Folders in which the snapshot saw all that was there.
+    listed: HashSet<String>,
     states: BTreeMap<String, State>,
     /// Names outside the snapshot that were there before.
     before: BTreeSet<String>,
@@ -71,12 +73,12 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// A name space of which `snapshot` is known.
-    pub(crate) fn new(snapshot: HashMap<String, Tree>) -> Self {
+    /// A name space of which `snapshot` is known, and that nothing else was in the folders `listed`.
+    pub(crate) fn new(snapshot: HashMap<String, Tree>, listed: HashSet<String>) -> Self {
         let states = snapshot.keys().map(|p| (p.clone(), State::Before)).collect();
         let links =
             snapshot.values().filter_map(|t| Some((t.path.to_string(), t.target.as_deref()?.to_owned()))).collect();
-        Self { snapshot, states, links, ..Self::default() }
+        Self { snapshot, listed, states, links, ..Self::default() }
     }
 
     /// The canonical absolute name of `path` seen from the folder `base` by whoever's root is `top` (empty: that of
@@ -205,6 +207,9 @@ impl Names {
             match self.states.get(p) {
                 Some(State::Made) => {
                     let old = self.name_before(path)?;
+                    if self.came_later(&old) {
+                        return None;
+                    }
                     self.states.insert(path.to_owned(), State::Made);
                     let mut at = Some(old.as_str());
                     while let Some(p) = at.filter(|p| !self.states.contains_key(*p)) {
@@ -219,6 +224,9 @@ impl Names {
                 None => above = parent(p),
             }
         }
+        if self.came_later(path) {
+            return None;
+        }
         let mut at = Some(path);
         while let Some(p) = at.filter(|p| !self.states.contains_key(*p)) {
             self.states.insert(p.to_owned(), State::Before);
@@ -226,6 +234,19 @@ impl Names {
             at = parent(p);
         }
         Some(path.to_owned())
+    }
+
+    /// Whether the snapshot saw the folder of a name that nothing is known of, or of one above it, without that: by means that are
+    /// not recorded (a socket's bind, a core dump, somebody else) it came later.
+    fn came_later(&self, path: &str) -> bool {
+        let mut name = path;
+        while let Some(above) = parent(name).filter(|_| !self.snapshot.contains_key(name)) {
+            if self.listed.contains(above) {
+                return true;
+            }
+            name = above;
+        }
+        false
     }
 
     /// The name a path below a moved folder had before the move.
@@ -401,6 +422,21 @@ mod tests {
         n.make("/nowhere/a/new");
         n.exists("/nowhere/a/new");
         assert_eq!(before(n), ["/", "/nowhere", "/nowhere/a", "/nowhere/a/b"]);
+    }
+
+    #[test]
+    fn what_the_snapshot_did_not_see_in_a_folder_came_later() {
+        let row = |path: &str| (path.to_owned(), Tree { path: path.into(), ..Tree::default() });
+        let seen = ["/", "/w", "/w/d", "/w/d/f"].map(row).into();
+        let mut n = Names::new(seen, ["/w", "/w/d"].map(str::to_owned).into());
+        assert_eq!(n.exists("/w/d/f").as_deref(), Some("/w/d/f"));
+        assert_eq!((n.exists("/w/socket"), n.exists("/w/made/f")), (None, None));
+        n.remove("/w/socket");
+        // Under its new name, too, the folder held no more.
+        n.rename("/w/d", "/w/moved");
+        assert_eq!(n.exists("/w/moved/core"), None);
+        assert_eq!(n.exists("/elsewhere/f").as_deref(), Some("/elsewhere/f"));
+        assert_eq!(before(n), ["/elsewhere", "/elsewhere/f"]);
     }
 
     #[test]

@@ -148,7 +148,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let mounts = host::mounts();
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
-    let snapshot = take_snapshot(config, plan.target.pids(), &mut manifest)?;
+    let snapshot = take_snapshot(config, &plan.target, &mut manifest)?;
     if devices.is_empty() {
         let tables = session.tables()?;
         for disk in host::mount_of_path(&mounts, &name_of(cwd.as_os_str())).map(host::disks_of).unwrap_or_default() {

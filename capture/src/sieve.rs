@@ -17,6 +17,7 @@ use ioreel_bpf::types::file_id;
 use ioreel_traces::{Text, manifest::Mount, rows::Op, text};
 
 use crate::{
+    calls::is_in_root,
     filter::{Filter, is_descriptor_call, is_place_call, normal},
     host,
     session::Tables,
@@ -351,8 +352,13 @@ impl Sieve {
         let by_file = operands.iter().any(|f| self.files.get(f).is_none_or(|p| p.wanted));
         let (folder, folder2) = if opens { (op.file2, None) } else { (op.file, op.file2) };
         let target_text = op.op.starts_with("symlink");
-        let path =
-            op.path.as_ref().filter(|_| !target_text).and_then(|p| self.resolve(op.task_id, p, op.dirfd, folder));
+        let path = op.path.as_ref().filter(|_| !target_text).and_then(|p| {
+            if is_in_root(op) {
+                let root = self.resolve(op.task_id, ".", op.dirfd, folder)?;
+                return Some(normal("/", &format!("{root}{}", normal("/", p))));
+            }
+            self.resolve(op.task_id, p, op.dirfd, folder)
+        });
         let attribute = op.op.contains("xattr");
         let path2 =
             op.path2.as_ref().filter(|_| !attribute).and_then(|p| self.resolve(op.task_id, p, op.dirfd2, folder2));

@@ -1,7 +1,7 @@
 //! The name space as it is on disk: one entry, or a whole folder.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{self, Metadata},
     io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -23,6 +23,8 @@ pub(crate) const DEFAULT_SNAPSHOT_TIME: Duration = Duration::from_secs(20);
 pub(crate) struct Snapshot {
     /// Entries by absolute path.
     pub(crate) entries: HashMap<String, Tree>,
+    /// Folders all of whose names are among them.
+    pub(crate) listed: HashSet<String>,
     /// The walk stopped at a limit.
     pub(crate) cut: bool,
     /// Where its files lie, where that is asked for.
@@ -73,15 +75,28 @@ impl Snapshot {
             let Ok(meta) = fs::symlink_metadata(&path) else { continue };
             self.insert(&path, &meta);
             if meta.is_dir() && meta.dev() == device {
-                waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|e| e.path()));
+                let Ok(names) = fs::read_dir(&path) else { continue };
+                let mut whole = true;
+                waiting.extend(names.filter_map(|e| e.inspect_err(|_| whole = false).ok()).map(|e| e.path()));
+                if whole {
+                    self.listed.insert(text::from_bytes(path.as_os_str().as_bytes()).to_string());
+                }
             }
         }
         Ok(())
     }
 
+    /// What ran already while the names were listed may have made and removed some.
+    pub(crate) fn of_what_runs(&mut self) {
+        self.listed.clear();
+    }
+
     /// Leaves out `path` and what is below it: the reel itself.
     pub(crate) fn forget(&mut self, path: &Path) {
         let path = text::from_bytes(path.as_os_str().as_bytes());
+        if let Some((above, _)) = path.rsplit_once('/') {
+            self.listed.remove(above);
+        }
         self.entries
             .retain(|p, _| p.strip_prefix(&*path).is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/')));
     }

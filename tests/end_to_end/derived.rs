@@ -163,3 +163,44 @@ btrfs('delete', 'new')
     // It went with its folder: no call named it.
     assert_eq!(of("new/file"), ended("created", Some("lost")));
 }
+
+/// What the snapshot saw in full holds no more than that, though calls that are not recorded (a socket's bind) or whose names
+/// lead through /proc made more; and folders that are taken for the root of all.
+pub(crate) fn out_of_sight() {
+    let out = temp_dir();
+    let base = out.path().join("base");
+    fs::create_dir_all(base.join("before")).unwrap();
+    let script = "
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+s = socket.socket(socket.AF_UNIX); s.bind('socket'); s.close()
+os.rename('socket', 'before/socket'); os.unlink('before/socket')
+d = os.open('before', os.O_RDONLY)
+os.mkdir('/proc/self/fd/%d/made' % d); os.rmdir('before/made')
+os.mkdir('cage'); os.mkdir('cage/a'); cage = os.open('cage', os.O_PATH)
+how = (ctypes.c_ulonglong * 3)(os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o644, 0x10)
+for path in b'/a/in-root', b'../../in-root':
+    assert libc.syscall(437, cage, path, how, 24) >= 0
+how[0] = os.O_RDONLY
+for path in b'/missing', b'/../../missing':
+    assert libc.syscall(437, cage, path, how, 24) < 0
+";
+    let (reel, filtered) = (out.path().join("x.reel"), out.path().join("y.reel"));
+    succeed(record(&reel, &[], &["python3", "-c", script]).current_dir(&base));
+    let found = Found::of(&assert_valid(&reel));
+    let base_name = text(&base);
+    let below: Vec<_> = found.tree.keys().filter(|p| p.starts_with(base_name)).map(String::as_str).collect();
+    assert_eq!(below.len(), 2, "the folder and what was in it: {below:?}");
+    found.was_there(&format!("{base_name}/before"), "directory");
+    found.was_not_there("/a");
+    for made in ["cage/a/in-root", "cage/in-root"] {
+        assert_eq!(&*found.named(&format!("{base_name}/{made}")).how, "created");
+    }
+    fs::remove_dir_all(base.join("cage")).unwrap();
+    let cage = base.join("cage");
+    succeed(
+        record(&filtered, &["--path", text(&cage), "--op", "openat2"], &["python3", "-c", script]).current_dir(&base),
+    );
+    let ops = assert_valid(&filtered).read::<ioreel_traces::rows::Op>().unwrap();
+    assert_eq!(ops.iter().filter(|o| o.op == *"openat2").count(), 4, "all are in there");
+}

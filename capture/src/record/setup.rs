@@ -11,7 +11,7 @@ use crate::{
     CaptureError,
     extents::Extents,
     host,
-    session::{Session, Tables},
+    session::{Session, Tables, Targets},
     snapshot::Snapshot,
 };
 
@@ -49,12 +49,16 @@ pub(crate) fn hide_backing_files(tables: &Tables, mounts: &[Mount]) -> Result<()
     Ok(())
 }
 
-pub(super) fn take_snapshot(config: &Config, pids: &[u32], manifest: &mut Manifest) -> Result<Snapshot, CaptureError> {
+pub(super) fn take_snapshot(
+    config: &Config,
+    target: &Targets,
+    manifest: &mut Manifest,
+) -> Result<Snapshot, CaptureError> {
     let mut snapshot = Snapshot { extents: config.extents.then(Extents::default), ..Snapshot::default() };
     for dir in &config.snapshot {
         snapshot.add(dir).map_err(|source| CaptureError::Snapshot { path: dir.clone(), source })?;
     }
-    for pid in pids.iter().filter(|_| config.snapshot_cwd) {
+    for pid in target.pids().iter().filter(|_| config.snapshot_cwd) {
         if let Ok(cwd) = fs::read_link(format!("/proc/{pid}/cwd")) {
             // A deleted working directory has no tree.
             let _ = snapshot.add(&cwd);
@@ -62,6 +66,9 @@ pub(super) fn take_snapshot(config: &Config, pids: &[u32], manifest: &mut Manife
     }
     if let Ok(output) = config.output.canonicalize() {
         snapshot.forget(&output);
+    }
+    if !matches!(target, Targets::Command(_)) {
+        snapshot.of_what_runs();
     }
     if snapshot.cut {
         manifest.warnings.push(format!(
