@@ -138,6 +138,10 @@ unsafe fn wait_and_exec(go: &OwnedFd, no: &OwnedFd, argv: &[*const libc::c_char]
         // SAFETY: ends this process alone.
         unsafe { libc::_exit(127) }
     }
+    for fd in signals::closed_at_first() {
+        // SAFETY: the recorder's own, of which nothing is used here any more.
+        unsafe { libc::close(fd) };
+    }
     // SAFETY: argv is null-terminated and valid.
     unsafe { libc::execvp(argv[0], argv.as_ptr()) };
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);

@@ -96,13 +96,25 @@ pub(crate) fn sigpipe_was_ignored() -> bool {
     SIGPIPE_IGNORED.load(Ordering::Relaxed)
 }
 
-/// Rust ignores SIGPIPE before `main`, so what was inherited has to be looked at earlier.
+static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+/// Those of standard input, output and error that were closed when this program began.
+pub(crate) fn closed_at_first() -> impl Iterator<Item = i32> {
+    (0..).zip(&CLOSED).filter(|(_, closed)| closed.load(Ordering::Relaxed)).map(|(fd, _)| fd)
+}
+
+/// Before `main` Rust ignores SIGPIPE and opens what is closed of the first three descriptors, so what was inherited has to be
+/// looked at earlier.
 // SAFETY: the loader calls every function pointer of this section once, before `main`.
 #[unsafe(link_section = ".init_array")]
 #[used]
-static LOOK_AT_SIGPIPE: extern "C" fn() = look_at_sigpipe;
+static LOOK_AT_INHERITED: extern "C" fn() = look_at_inherited;
 
-extern "C" fn look_at_sigpipe() {
+extern "C" fn look_at_inherited() {
+    for (fd, closed) in (0..).zip(&CLOSED) {
+        // SAFETY: asks for the flags of a descriptor that may not be there.
+        closed.store(unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0, Ordering::Relaxed);
+    }
     // SAFETY: a zeroed sigaction is valid, and this call only fills it.
     let old = unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();

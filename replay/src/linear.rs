@@ -55,17 +55,28 @@ struct Touch {
     key: Key,
     needs: Needs,
     becomes: Option<i64>,
+    /// Of a name that becomes something else: the place that is seen below it from then on, which is where it was, or where the
+    /// link that it is now leads; [`NO_NODE`] when nobody knows.
+    shows: NodeId,
 }
 
-/// An operation in flight, and what it touches.
+/// What an operation touches.
+#[derive(Debug, Default)]
+struct Touches {
+    all: Vec<Touch>,
+    /// Links that its paths lead through, and where these lead as things stand.
+    links: Vec<(NodeId, NodeId)>,
+}
+
+/// An operation in flight.
 struct Other {
     id: u32,
     end_ns: i64,
-    touches: Vec<Touch>,
+    touches: Touches,
 }
 
-/// Values that differ from those of the model; of one key the last counts.
-type Changes = Vec<(Key, i64)>;
+/// What one operation changes, all at once.
+type Changes = Vec<Touch>;
 
 impl Needs {
     /// Of a value that nobody knows anything may be true.
@@ -81,15 +92,17 @@ impl Needs {
     }
 }
 
-fn changes(touches: &[Touch]) -> Changes {
-    touches.iter().filter_map(|t| Some((t.key, t.becomes?))).collect()
+impl Touches {
+    fn changes(&self) -> Changes {
+        self.all.iter().filter(|t| t.becomes.is_some()).copied().collect()
+    }
 }
 
 /// Whether one frees or is refused the descriptor number that the other is given: a number is free before it is given out again,
 /// and refused before it is given out.
-fn number_is_free_first(theirs: &[Touch], mine: &[Touch]) -> bool {
-    theirs.iter().filter(|t| matches!(t.key, Key::Number(..))).any(|t| {
-        let other = mine.iter().find(|m| m.key == t.key && m.becomes != t.becomes);
+fn number_is_free_first(theirs: &Touches, mine: &Touches) -> bool {
+    theirs.all.iter().filter(|t| matches!(t.key, Key::Number(..))).any(|t| {
+        let other = mine.all.iter().find(|m| m.key == t.key && m.becomes != t.becomes);
         other.is_some_and(|m| t.becomes == Some(0) || t.becomes.is_none() && m.becomes == Some(1))
     })
 }
@@ -102,51 +115,69 @@ impl Planner {
         Some(file)
     }
 
-    fn value(&mut self, key: Key, changed: &[(Key, i64)]) -> Option<i64> {
-        if let Some((_, value)) = changed.iter().rev().find(|(k, _)| *k == key) {
-            return Some(*value);
+    /// The value of a key for whoever goes through these links, after these changes.
+    fn value(&mut self, key: Key, changed: &[Changes], links: &[(NodeId, NodeId)]) -> Option<i64> {
+        for (i, c) in changed.iter().enumerate().rev().flat_map(|(i, all)| all.iter().map(move |c| (i, c))) {
+            if c.key == key {
+                return c.becomes;
+            }
+            let (Key::Name(node), Key::Name(top)) = (key, c.key) else { continue };
+            // What is below a directory comes and goes with it, and what a link leads to with the link.
+            let led = links.iter().find(|(link, _)| *link == top).map(|(_, to)| *to);
+            let Some(top) = [Some(top), led].into_iter().flatten().find(|n| self.names.is_within(node, *n)) else {
+                continue;
+            };
+            return match c.becomes {
+                Some(GONE) => Some(GONE),
+                _ if c.shows == NO_NODE => None,
+                _ => {
+                    let node = self.names.moved(node, top, c.shows);
+                    self.value(Key::Name(node), &changed[..i], links)
+                }
+            };
         }
         match key {
-            Key::Name(node) => {
-                // What is below a directory comes and goes with it.
-                let above = changed.iter().rev().find_map(|(k, value)| match *k {
-                    Key::Name(dir) if self.names.is_below(node, dir) => Some(*value),
-                    _ => None,
-                });
-                match above {
-                    Some(GONE) => Some(GONE),
-                    Some(_) => None,
-                    None => self.file_at(node),
-                }
-            }
+            Key::Name(node) => self.file_at(node),
             Key::Position(ofd) => self.procs.ofds[ofd as usize].pos,
             Key::Size(file) => self.sizes.size(file),
             Key::Number(..) => None,
         }
     }
 
-    fn fits(&mut self, touches: &[Touch], changed: &[(Key, i64)]) -> bool {
-        touches.iter().all(|t| t.needs == Needs::Anything || t.needs.fits(self.value(t.key, changed)))
+    /// What does not fit, of what an operation saw, were it to take effect after these changes.
+    fn unmet(&mut self, touches: &Touches, changed: &[Changes]) -> Option<Touch> {
+        let Touches { all, links } = touches;
+        let sure = |t: &&Touch| t.needs != Needs::Anything;
+        all.iter().filter(sure).find(|t| !t.needs.fits(self.value(t.key, changed, links))).copied()
+    }
+
+    fn fits(&mut self, touches: &Touches, changed: &[Changes]) -> bool {
+        self.unmet(touches, changed).is_none()
     }
 
     /// What an operation saw and changed.
-    fn touches(&mut self, r: &Rec) -> Vec<Touch> {
+    fn touches(&mut self, r: &Rec) -> Touches {
         self.names.crossed.clear();
+        self.names.passed.clear();
         let v = self.view(r);
         let led_there = self.led_there();
+        let root = self.procs.places[self.procs.of(r.task as usize).place].value.root;
+        let passed = std::mem::take(&mut self.names.passed);
+        let links = passed.into_iter().map(|link| (link, self.names.led_to(root, link))).collect();
         let mut out = Vec::new();
+        let plain = |key, needs, becomes| Touch { key, needs, becomes, shows: NO_NODE };
         if let Some((fd, becomes)) = number(r) {
             let key = Key::Number(self.procs.of(r.task as usize).table, fd);
-            out.push(Touch { key, needs: Needs::Anything, becomes: Some(becomes) });
+            out.push(plain(key, Needs::Anything, Some(becomes)));
         }
         let table = self.procs.of(r.task as usize).table;
         if r.ret == -i64::from(libc::EBADF) {
             let named = [r.fd, r.fd2, r.dirfd, r.dirfd2].into_iter().filter(|fd| *fd >= 0);
-            out.extend(named.map(|fd| Touch { key: Key::Number(table, fd), needs: Needs::Anything, becomes: None }));
+            out.extend(named.map(|fd| plain(Key::Number(table, fd), Needs::Anything, None)));
         }
         // A name that is not there yet may be what another call in flight makes.
         if v.skip.is_some_and(|why| why != Skip::OutOfSight) {
-            return out;
+            return Touches { all: out, links };
         }
         // Renamed to another name of the same file, it stays.
         let moves_name = r.call.renames()
@@ -159,9 +190,9 @@ impl Planner {
         // Through a descriptor it does not matter whether the file still has its name.
         let by_name = v.entry.is_none() || r.path != NONE;
         let ok = r.ret >= 0;
-        let mut name = |node: NodeId, needs: Needs, becomes: Option<i64>| {
+        let mut name = |node: NodeId, needs: Needs, becomes: Option<i64>, shows: NodeId| {
             if node != NO_NODE && (by_name || node != v.node) {
-                out.push(Touch { key: Key::Name(node), needs, becomes });
+                out.push(Touch { key: Key::Name(node), needs, becomes, shows });
             }
         };
         let there = match r.ret {
@@ -176,16 +207,25 @@ impl Planner {
                 let tmpfile = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
                 let created = ok && !tmpfile && r.aux & 1 != 0;
                 let found = if ok && !tmpfile && r.file >= 0 { Needs::File(r.file) } else { there };
-                name(v.node, if created { Needs::Exactly(GONE) } else { found }, created.then_some(file_of(r.file)));
+                name(
+                    v.node,
+                    if created { Needs::Exactly(GONE) } else { found },
+                    created.then_some(file_of(r.file)),
+                    NO_NODE,
+                );
             }
             Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => {
-                name(v.node, makes(r), ok.then_some(SOME));
+                name(v.node, makes(r), ok.then_some(SOME), NO_NODE);
             }
-            c if c.symlinks() => name(v.node2, makes(r), ok.then_some(SOME)),
+            c if c.symlinks() => {
+                let text = self.input.texts.paths.bytes(r.path).to_vec();
+                let to = if v.node2 == NO_NODE { NO_NODE } else { self.names.led_by(root, v.node2, &text) };
+                name(v.node2, makes(r), ok.then_some(SOME), to);
+            }
             c if c.links() => {
                 let file = at(self, v.node);
-                name(v.node, there, None);
-                name(v.node2, makes(r), ok.then_some(file));
+                name(v.node, there, None, NO_NODE);
+                name(v.node2, makes(r), ok.then_some(file), NO_NODE);
             }
             c if c.renames() => {
                 let (from, to) = (at(self, v.node), at(self, v.node2));
@@ -198,15 +238,20 @@ impl Planner {
                     Needs::There if r.flags & i64::from(libc::RENAME_NOREPLACE) != 0 => Needs::Exactly(GONE),
                     _ => Needs::Anything,
                 };
-                name(v.node, needs, (ok && (moves_name || exchange)).then_some(left));
-                name(v.node2, needs2, ok.then_some(from));
+                let mut shown = |node: NodeId| match node {
+                    NO_NODE => NO_NODE,
+                    _ => Some(self.names.led_to(root, node)).filter(|to| *to != NO_NODE).unwrap_or(node),
+                };
+                let (shown, shown2) = (shown(v.node), shown(v.node2));
+                name(v.node, needs, (ok && (moves_name || exchange)).then_some(left), shown2);
+                name(v.node2, needs2, ok.then_some(from), shown);
             }
-            Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(GONE)),
-            _ => name(v.node, there, None),
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(GONE), NO_NODE),
+            _ => name(v.node, there, None, NO_NODE),
         }
         for node in [v.node, v.node2].into_iter().filter(|n| ok && by_name && *n != NO_NODE && *n != ROOT) {
             let parent = self.names.parent(node);
-            out.push(Touch { key: Key::Name(parent), needs: Needs::There, becomes: None });
+            out.push(plain(Key::Name(parent), Needs::There, None));
         }
         if let Some(entry) = v.entry.filter(|_| ok) {
             let ofd = &self.procs.ofds[entry.ofd as usize];
@@ -214,15 +259,11 @@ impl Planner {
             let moves = moves_position(r) && r.offset_bytes != NO_ID;
             if moves && !append {
                 let to = r.offset_bytes.saturating_add(r.ret);
-                out.push(Touch {
-                    key: Key::Position(entry.ofd),
-                    needs: Needs::Exactly(r.offset_bytes),
-                    becomes: Some(to),
-                });
+                out.push(plain(Key::Position(entry.ofd), Needs::Exactly(r.offset_bytes), Some(to)));
             }
         }
         out.extend(if ok { self.size_touched(r, &v) } else { None });
-        out
+        Touches { all: out, links }
     }
 
     /// What an operation saw of a file's size, or made it.
@@ -231,7 +272,7 @@ impl Planner {
         let ofd2 = v.entry2.map(|e| &self.procs.ofds[e.ofd as usize]);
         let opened = ofd.map_or(NO_ID, |o| o.file);
         let of = |file: i64, needs: Needs, becomes: Option<i64>| {
-            (file != NO_ID).then_some(Touch { key: Key::Size(file), needs, becomes })
+            (file != NO_ID).then_some(Touch { key: Key::Size(file), needs, becomes, shows: NO_NODE })
         };
         let grown = |file: i64, offset: i64, len: i64| {
             let end = offset.saturating_add(len);
@@ -270,25 +311,25 @@ impl Planner {
         if let Some(o) = others.iter().find(|o| number_is_free_first(&o.touches, &mine)) {
             return Some(o.id);
         }
-        let (mut changed, mut sequence, mut tries) = (Changes::new(), Vec::new(), TRIES);
+        let (mut changed, mut sequence, mut tries) = (Vec::new(), Vec::new(), TRIES);
         if self.made_possible(&mine, &others, &mut Vec::new(), &mut sequence, &mut changed, &mut tries)
             && let Some(first) = sequence.first()
         {
             return Some(others[*first].id);
         }
-        let after_mine = changes(&mine);
+        let after_mine = [mine.changes()];
         for o in others {
             if !self.concerns(&mine, &o.touches) || !self.fits(&o.touches, &[]) {
                 continue;
             }
-            let after_theirs = changes(&o.touches);
+            let after_theirs = [o.touches.changes()];
             let later = self.fits(&o.touches, &after_mine);
-            let mine_later = after_theirs.is_empty() || self.fits(&mine, &after_theirs);
+            let mine_later = after_theirs[0].is_empty() || self.fits(&mine, &after_theirs);
             if !later && mine_later {
                 // It saw what is about to change.
                 return Some(o.id);
             }
-            if later && mine_later && o.touches.iter().any(|t| mine.iter().any(|m| is_race(m, t))) {
+            if later && mine_later && o.touches.all.iter().any(|t| mine.all.iter().any(|m| is_race(m, t))) {
                 // Results fit either way: which was first nobody can tell, so another result is as good.
                 rec.raced = true;
                 if let Some(other) = &mut self.input.recs[o.id as usize] {
@@ -300,13 +341,18 @@ impl Planner {
     }
 
     /// Whether one changes what the other touches.
-    fn concerns(&self, mine: &[Touch], theirs: &[Touch]) -> bool {
-        let changes = |a: &Touch, b: &Touch| {
-            a.becomes.is_some()
-                && (a.key == b.key
-                    || matches!((a.key, b.key), (Key::Name(dir), Key::Name(node)) if self.names.is_below(node, dir)))
+    fn concerns(&self, mine: &Touches, theirs: &Touches) -> bool {
+        let reaches = |change: &Touch, touch: &Touch| match (change.key, touch.key) {
+            (Key::Name(top), Key::Name(node)) => self.names.is_within(node, top),
+            (a, b) => a == b,
         };
-        theirs.iter().any(|t| mine.iter().any(|m| changes(m, t) || changes(t, m)))
+        let changes = |a: &Touches, b: &Touches| {
+            a.all.iter().filter(|t| t.becomes.is_some()).any(|change| {
+                b.all.iter().any(|t| reaches(change, t))
+                    || b.links.iter().any(|(link, _)| Key::Name(*link) == change.key)
+            })
+        };
+        changes(mine, theirs) || changes(theirs, mine)
     }
 
     /// What the operations in flight touch, but for those of the same thread: of these only requests overlap, and when they are
@@ -339,27 +385,20 @@ impl Planner {
     /// to `changed`, their places to `sequence`. False when there are none. `busy`: those whose own needs are being looked for.
     fn made_possible(
         &mut self,
-        mine: &[Touch],
+        mine: &Touches,
         others: &[Other],
         busy: &mut Vec<usize>,
         sequence: &mut Vec<usize>,
-        changed: &mut Changes,
+        changed: &mut Vec<Changes>,
         tries: &mut u32,
     ) -> bool {
-        let mut unmet = None;
-        for t in mine {
-            if t.needs != Needs::Anything && !t.needs.fits(self.value(t.key, changed)) {
-                unmet = Some(t);
-                break;
-            }
-        }
-        let Some(unmet) = unmet else { return true };
+        let Some(unmet) = self.unmet(mine, changed) else { return true };
         for (i, o) in others.iter().enumerate() {
             if busy.contains(&i) || sequence.contains(&i) {
                 continue;
             }
-            let after = changes(&o.touches);
-            if after.is_empty() || !unmet.needs.fits(self.value(unmet.key, &after)) {
+            let after = [o.touches.changes()];
+            if after[0].is_empty() || !unmet.needs.fits(self.value(unmet.key, &after, &mine.links)) {
                 continue;
             }
             let Some(left) = tries.checked_sub(1) else { return false };
@@ -371,7 +410,7 @@ impl Planner {
             if possible {
                 sequence.push(i);
                 changed.extend(after);
-                if unmet.needs.fits(self.value(unmet.key, changed))
+                if unmet.needs.fits(self.value(unmet.key, changed, &mine.links))
                     && self.made_possible(mine, others, busy, sequence, changed, tries)
                 {
                     return true;

@@ -405,9 +405,17 @@ pub(crate) fn few_capabilities_on(fs: Fs) {
     assert!(time(Some("unknown")) * 100 <= time(None), "{bios:?}");
 }
 
-/// What the recorder was given, the command is given: SIGPIPE as it was.
-pub(crate) fn sigpipe_as_inherited() {
+/// What the recorder was given, the command is given: SIGPIPE as it was, and descriptors that were closed.
+pub(crate) fn as_inherited() {
     let out = temp_dir();
+    let look = "import os, sys; closed = [f for f in '012' if not os.path.exists('/proc/self/fd/' + f)]; open(sys.argv[1], 'w').write(''.join(closed))";
+    for (closed, expected) in [("", ""), ("<&-", "0"), (">&-", "1"), ("<&- >&- 2>&-", "012")] {
+        let [reel, seen] = ["reel", "seen"].map(|what| out.path().join(format!("closed-{expected}.{what}")));
+        let record = format!("exec {} record -o {}", env!("CARGO_BIN_EXE_ioreel"), text(&reel));
+        let line = format!("{record} -- python3 -c \"{look}\" {} {closed}", text(&seen));
+        run(Command::new("sh").args(["-c", &line]));
+        assert_eq!(fs::read_to_string(&seen).unwrap(), expected, "{line}");
+    }
     for (trap, expected) in [("", "no"), ("trap '' PIPE; ", "yes")] {
         let reel = out.path().join(format!("{expected}.reel"));
         let look = "grep -q 'SigIgn:.*1...$' /proc/self/status && echo yes || echo no";

@@ -413,7 +413,7 @@ fn tests() -> Vec<Test> {
         life::a_largest_size
         life::room_left_to_others
         life::few_capabilities
-        life::sigpipe_as_inherited
+        life::as_inherited
         life::rotation_keeps_the_newest
         life::rotation_is_no_loss
         life::a_flight_recorder

@@ -1,6 +1,6 @@
 //! Where paths lead.
 
-use super::{Kind, Names, NodeId, ROOT, State};
+use super::{Kind, NO_NODE, Names, NodeId, ROOT, State};
 
 /// As many symbolic links as the kernel follows in one path.
 const MAX_LINKS: u32 = 40;
@@ -60,5 +60,27 @@ impl Names {
             }
         }
         Some(at)
+    }
+
+    /// Where a link with this text at `link` leads; [`NO_NODE`] for a loop. What operations go through stays as noted.
+    pub(crate) fn led_by(&mut self, root: NodeId, link: NodeId, text: &[u8]) -> NodeId {
+        let noted = (self.crossed.len(), self.passed.len());
+        let base = self.parent(link);
+        let to = self.resolve(root, base, text, true).unwrap_or(NO_NODE);
+        self.crossed.truncate(noted.0);
+        self.passed.truncate(noted.1);
+        to
+    }
+
+    /// Where the link at this node leads; [`NO_NODE`] when it is none.
+    pub(crate) fn led_to(&mut self, root: NodeId, link: NodeId) -> NodeId {
+        let State::Present { kind: Kind::Symlink, target: Some(target), .. } = self.state(link) else { return NO_NODE };
+        let target = target.clone();
+        self.led_by(root, link, &target)
+    }
+
+    /// Whether `node` is `top`, or below it.
+    pub(crate) fn is_within(&self, node: NodeId, top: NodeId) -> bool {
+        top != NO_NODE && (node == top || self.is_below(node, top))
     }
 }

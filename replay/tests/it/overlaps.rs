@@ -135,3 +135,80 @@ fn a_link_that_lost_its_file_on_the_way_is_left_out() {
     assert!(report.verdict.faithful, "{}", report.verdict.sentence);
     assert_eq!(fs::read_dir(dir.path().join("t/w")).unwrap().count(), 1);
 }
+
+/// Readers that go through `top` while something else is put in its place: what they find tells when that was.
+fn switched(first: impl Fn(&mut Draft), switch: impl Fn(&mut Draft) -> i64) {
+    let mut d = processes();
+    for (dir, file, len) in [("old", 10, 100), ("new", 11, 300)] {
+        d.on(1, "mkdir", dir, 0).mode = Some(0o755);
+        d.create(1, &format!("{dir}/f"), file, 3);
+        d.io(1, "write", 3, 0, len, len);
+        d.fd(1, "close", 3, 0);
+    }
+    first(&mut d);
+    // Entered before, and returned behind, the switch that it saw nothing of.
+    let o = d.open(3, "top/f", libc::O_RDONLY, 10, 3);
+    o.dur_ns = LONG_NS;
+    let at = switch(&mut d);
+    for (k, (file, len)) in [(10, 100), (11, 300), (11, 300)].into_iter().enumerate() {
+        let begin = at + 5_000 * (1 + k as i64);
+        let o = d.open(2, "top/f", libc::O_RDONLY, file, 3);
+        (o.start_ns, o.dur_ns) = (begin, 500);
+        let o = d.io(2, "read", 3, 0, 1000, len);
+        (o.start_ns, o.dur_ns) = (begin + 1_000, 500);
+        let o = d.fd(2, "close", 3, 0);
+        (o.start_ns, o.dur_ns) = (begin + 2_000, 500);
+    }
+    d.pause(2 * LONG_NS);
+    d.io(3, "read", 3, 0, 1000, 100);
+    replay_same(d);
+}
+
+#[test]
+fn which_file_a_link_led_to_tells_when_it_was_switched() {
+    let link = |d: &mut Draft, to: &str, name: &str| d.on(1, "symlink", to, 0).path2 = Some(name.into());
+    switched(
+        |d| {
+            link(d, "old", "top");
+            link(d, "new", "top.tmp");
+        },
+        |d| {
+            let o = d.on(1, "rename", "top.tmp", 0);
+            (o.path2, o.dur_ns) = (Some("top".into()), LONG_NS);
+            o.start_ns
+        },
+    );
+}
+
+#[test]
+fn which_file_was_in_a_directory_tells_when_that_was_exchanged() {
+    switched(
+        |d| d.on(1, "rename", "old", 0).path2 = Some("top".into()),
+        |d| {
+            let o = d.on(1, "renameat2", "new", 0);
+            (o.path2, o.flags) = (Some("top".into()), Some(i64::from(libc::RENAME_EXCHANGE)));
+            o.dur_ns = LONG_NS;
+            o.start_ns
+        },
+    );
+}
+
+#[test]
+fn what_was_not_in_a_directory_tells_when_another_took_its_place() {
+    let mut d = processes();
+    for i in 0..20 {
+        d.on(1, "mkdir", "top", 0).mode = Some(0o755);
+        d.on(1, "mkdir", "next", 0).mode = Some(0o755);
+        d.create(1, "next/f", 10 + i, 3);
+        d.fd(1, "close", 3, 0);
+        d.on(1, "rename", "top", 0).path2 = Some("gone".into());
+        let o = d.on(2, "openat", "top/f", ENOENT);
+        (o.flags, o.dur_ns) = (Some(0), LONG_NS);
+        d.on(1, "rename", "next", 0).path2 = Some("top".into());
+        d.pause(2 * LONG_NS);
+        d.on(1, "unlink", "top/f", 0);
+        d.on(1, "rmdir", "top", 0);
+        d.on(1, "rmdir", "gone", 0);
+    }
+    replay_same(d);
+}
