@@ -64,8 +64,15 @@ struct Touch {
 #[derive(Debug, Default)]
 struct Touches {
     all: Vec<Touch>,
+    /// Names of which one at least was not there, for it failed for that.
+    lacks: Vec<NodeId>,
     /// Links that its paths lead through, and where these lead as things stand.
     links: Vec<(NodeId, NodeId)>,
+}
+
+/// What does not fit: one of these would have to.
+struct Unmet {
+    one_of: Vec<(Key, Needs)>,
 }
 
 /// An operation in flight.
@@ -145,14 +152,48 @@ impl Planner {
     }
 
     /// What does not fit, of what an operation saw, were it to take effect after these changes.
-    fn unmet(&mut self, touches: &Touches, changed: &[Changes]) -> Option<Touch> {
-        let Touches { all, links } = touches;
+    fn unmet(&mut self, touches: &Touches, changed: &[Changes]) -> Option<Unmet> {
+        let Touches { all, lacks, links } = touches;
+        let lacked = |p: &mut Self, n: &NodeId| p.value(Key::Name(*n), changed, links).is_none_or(|v| v == GONE);
+        if !lacks.is_empty() && !lacks.iter().any(|n| lacked(self, n)) {
+            return Some(Unmet { one_of: lacks.iter().map(|n| (Key::Name(*n), Needs::Exactly(GONE))).collect() });
+        }
         let sure = |t: &&Touch| t.needs != Needs::Anything;
-        all.iter().filter(sure).find(|t| !t.needs.fits(self.value(t.key, changed, links))).copied()
+        let t = all.iter().filter(sure).find(|t| !t.needs.fits(self.value(t.key, changed, links)))?;
+        Some(Unmet { one_of: vec![(t.key, t.needs)] })
     }
 
     fn fits(&mut self, touches: &Touches, changed: &[Changes]) -> bool {
         self.unmet(touches, changed).is_none()
+    }
+
+    fn is_met(&mut self, unmet: &Unmet, changed: &[Changes], links: &[(NodeId, NodeId)]) -> bool {
+        unmet.one_of.iter().any(|(key, needs)| needs.fits(self.value(*key, changed, links)))
+    }
+
+    /// The directory that a call lists, or asks the name of: one that was removed has neither entries nor a name any more.
+    pub(crate) fn stands_in(&self, r: &Rec, v: &View) -> Option<NodeId> {
+        let node = match r.call {
+            c if c.lists() => self.procs.ofds[v.entry?.ofd as usize].node,
+            Call::Getcwd => self.procs.places[self.procs.of(r.task as usize).place].value.cwd.ok()?,
+            _ => return None,
+        };
+        (node != NO_NODE).then_some(node)
+    }
+
+    /// Names of which one at least was not there for a call that failed for that.
+    pub(crate) fn lacks(&self, r: &Rec, v: &View) -> Vec<NodeId> {
+        let above = |n: NodeId| if n == NO_NODE { n } else { self.names.parent(n) };
+        let lacks = match r.call {
+            _ if r.ret != -i64::from(libc::ENOENT) || v.entry.is_some() && r.path == NONE => vec![],
+            c if c.opens() && r.flags as i32 & libc::O_CREAT != 0 => vec![above(v.node)],
+            Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => vec![above(v.node)],
+            c if c.symlinks() => vec![above(v.node2)],
+            c if c.renames() && r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 => vec![v.node, v.node2],
+            c if c.renames() || c.links() => vec![v.node, above(v.node2)],
+            _ => vec![v.node],
+        };
+        if lacks.contains(&NO_NODE) { vec![] } else { lacks }
     }
 
     /// What an operation saw and changed.
@@ -177,7 +218,7 @@ impl Planner {
         }
         // A name that is not there yet may be what another call in flight makes.
         if v.skip.is_some_and(|why| why != Skip::OutOfSight) {
-            return Touches { all: out, links };
+            return Touches { all: out, lacks: vec![], links };
         }
         // Renamed to another name of the same file, it stays.
         let moves_name = r.call.renames()
@@ -197,7 +238,6 @@ impl Planner {
         };
         let there = match r.ret {
             x if x >= 0 => Needs::There,
-            x if x == -i64::from(libc::ENOENT) && led_there => Needs::Exactly(GONE),
             // The old name is looked up before it is seen that the new one is taken.
             x if x == -i64::from(libc::EEXIST) || x == -i64::from(libc::ENOTEMPTY) => Needs::There,
             _ => Needs::Anything,
@@ -231,8 +271,6 @@ impl Planner {
                 let (from, to) = (at(self, v.node), at(self, v.node2));
                 let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
                 let left = if exchange { to } else { GONE };
-                // Of two that are exchanged either may be the one that is not there.
-                let needs = if exchange && !ok && v.node != v.node2 { Needs::Anything } else { there };
                 let needs2 = match there {
                     Needs::There if !ok || exchange => there,
                     Needs::There if r.flags & i64::from(libc::RENAME_NOREPLACE) != 0 => Needs::Exactly(GONE),
@@ -243,12 +281,25 @@ impl Planner {
                     _ => Some(self.names.led_to(root, node)).filter(|to| *to != NO_NODE).unwrap_or(node),
                 };
                 let (shown, shown2) = (shown(v.node), shown(v.node2));
-                name(v.node, needs, (ok && (moves_name || exchange)).then_some(left), shown2);
+                name(v.node, there, (ok && (moves_name || exchange)).then_some(left), shown2);
                 name(v.node2, needs2, ok.then_some(from), shown);
             }
             Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(GONE), NO_NODE),
             _ => name(v.node, there, None, NO_NODE),
         }
+        if let Some(dir) = self.stands_in(r, &v) {
+            let gone = r.ret == -i64::from(libc::ENOENT);
+            let needs = if ok {
+                Needs::There
+            } else if gone {
+                Needs::Exactly(GONE)
+            } else {
+                Needs::Anything
+            };
+            out.push(plain(Key::Name(dir), needs, None));
+        }
+        let lacks = if led_there { self.lacks(r, &v) } else { vec![] };
+        out.extend(lacks.iter().map(|n| plain(Key::Name(*n), Needs::Anything, None)));
         for node in [v.node, v.node2].into_iter().filter(|n| ok && by_name && *n != NO_NODE && *n != ROOT) {
             let parent = self.names.parent(node);
             out.push(plain(Key::Name(parent), Needs::There, None));
@@ -263,7 +314,7 @@ impl Planner {
             }
         }
         out.extend(if ok { self.size_touched(r, &v) } else { None });
-        Touches { all: out, links }
+        Touches { all: out, lacks, links }
     }
 
     /// What an operation saw of a file's size, or made it.
@@ -398,7 +449,7 @@ impl Planner {
                 continue;
             }
             let after = [o.touches.changes()];
-            if after[0].is_empty() || !unmet.needs.fits(self.value(unmet.key, &after, &mine.links)) {
+            if after[0].is_empty() || !self.is_met(&unmet, &after, &mine.links) {
                 continue;
             }
             let Some(left) = tries.checked_sub(1) else { return false };
@@ -410,7 +461,7 @@ impl Planner {
             if possible {
                 sequence.push(i);
                 changed.extend(after);
-                if unmet.needs.fits(self.value(unmet.key, changed, &mine.links))
+                if self.is_met(&unmet, changed, &mine.links)
                     && self.made_possible(mine, others, busy, sequence, changed, tries)
                 {
                     return true;

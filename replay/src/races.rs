@@ -96,9 +96,13 @@ impl Planner {
             return false;
         }
         let overlapping = |p: &Self, node| p.races.changed.iter().any(|(end_ns, n)| *n == node && *end_ns > r.start_ns);
+        if missing {
+            let lacks = self.lacks(r, v);
+            let there = lacks.iter().all(|n| self.names.exists(*n) == Some(true));
+            return there && lacks.into_iter().any(|n| overlapping(self, n));
+        }
         let to = if r.call.links() || r.call.symlinks() || r.call.renames() { v.node2 } else { v.node };
-        let node = if missing { v.node } else { to };
-        node != NO_NODE && self.names.exists(node) == Some(missing) && overlapping(self, node)
+        to != NO_NODE && self.names.exists(to) == Some(false) && overlapping(self, to)
     }
 
     /// Whether the results of two overlapping operations of one thread may depend on their order, which nothing demands.

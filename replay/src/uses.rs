@@ -67,8 +67,12 @@ impl Planner {
             if positional {
                 self.order.position(e.ofd);
             }
+        }
+        if let Some(dir) = self.stands_in(r, v) {
             if r.call.lists() {
-                self.order.read_entries(&self.names, self.procs.ofds[e.ofd as usize].node);
+                self.order.read_entries(&self.names, dir);
+            } else {
+                self.order.read_name(&self.names, dir, ok);
             }
         }
         if let Some(e) = v.entry2.filter(|_| r.call.copies() && r.aux & 2 != 0) {
