@@ -164,9 +164,6 @@ impl Filter {
 
     /// Folders that these mounts show elsewhere too, whole or in part, as bind mounts do, are meant there as well.
     pub(crate) fn also_where_mounted(mut self, mounts: &[Mount]) -> Self {
-        let below = |path: &str, dir: &str| {
-            path.strip_prefix(dir.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
         let mut others = Vec::new();
         for rule in &self.paths {
             let PathRule::Below(dir) = rule else { continue };
@@ -175,7 +172,7 @@ impl Filter {
             let fs_path = format!("{}{inside}", mount.root.trim_end_matches('/'));
             for m in mounts.iter().filter(|m| m.sb_dev == mount.sb_dev) {
                 let shown = mount_of_device(std::slice::from_ref(m), m.sb_dev, &fs_path);
-                let part = || below(&m.root, &fs_path).then(|| m.mountpoint.clone());
+                let part = || PathRule::Below(fs_path.clone()).holds(&m.root).then(|| m.mountpoint.clone());
                 // Unless something else is mounted over it.
                 let seen = |path: &String| host::mount_of_path(mounts, path).is_some_and(|at| std::ptr::eq(at, m));
                 others.extend(shown.or_else(part).filter(seen));

@@ -150,6 +150,11 @@ impl Planner {
     fn uses_of_files(&mut self, r: &Rec, v: &View) {
         let file =
             if r.file != NO_ID { r.file } else { v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file) };
+        // Any write may fill a hole.
+        let of_holes = r.call == Call::Lseek && matches!(r.flags as i32, libc::SEEK_DATA | libc::SEEK_HOLE);
+        if of_holes && file != NO_ID {
+            return self.order.file(file, Class::Alone);
+        }
         if r.ret < 0 {
             // Refused, perhaps, for where the file ends.
             if r.call.clones() || r.call.dedupes() || r.call.copies() || matches!(r.call, Call::Fallocate | Call::Lseek)
@@ -186,8 +191,6 @@ impl Planner {
                 Call::Ftruncate | Call::Fallocate => Some(Class::Alone),
                 Call::Truncate if v.magic => Some(Class::Alone),
                 Call::Lseek if r.flags == i64::from(libc::SEEK_END) => Some(Class::Read),
-                // Any write may fill a hole.
-                Call::Lseek if matches!(r.flags as i32, libc::SEEK_DATA | libc::SEEK_HOLE) => Some(Class::Alone),
                 _ => None,
             };
             if let Some(class) = class {

@@ -313,3 +313,23 @@ fn others_search_a_directory_once_they_may() {
     }
     replay_same(d);
 }
+
+#[test]
+fn holes_are_looked_for_before_and_after_they_are_filled() {
+    const ENXIO: i64 = -6;
+    by_turns(|d, i| {
+        d.create(1, &format!("f{i}"), 10 + i as i64, 5).flags = Some(i64::from(libc::O_CREAT | libc::O_RDWR));
+        d.fd(1, "ftruncate", 5, 0).len_bytes = Some(1 << 20);
+        for (written, found) in [(false, ENXIO), (true, 0)] {
+            if written {
+                d.io(1, "pwrite64", 5, 1 << 19, 4096, 4096);
+            }
+            let o = d.fd(2, "lseek", 5, found.min(1 << 19));
+            (o.aux, o.flags) = (Some(0), Some(i64::from(libc::SEEK_DATA)));
+        }
+        d.fd(1, "ftruncate", 5, 0).len_bytes = Some(0);
+        let o = d.fd(2, "lseek", 5, ENXIO);
+        (o.aux, o.flags) = (Some(0), Some(i64::from(libc::SEEK_DATA)));
+        d.fd(1, "close", 5, 0);
+    });
+}
