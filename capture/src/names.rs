@@ -350,6 +350,9 @@ impl Names {
             .collect();
         for (path, state) in below {
             let new = format!("{to}{}", &path[from.len()..]);
+            if let Some(target) = self.links.remove(&path) {
+                self.links.insert(new.clone(), target);
+            }
             self.states.insert(new, if state == State::Gone { State::Gone } else { State::Made });
             self.states.insert(path, State::Gone);
         }
@@ -422,6 +425,21 @@ mod tests {
         n.make("/nowhere/a/new");
         n.exists("/nowhere/a/new");
         assert_eq!(before(n), ["/", "/nowhere", "/nowhere/a", "/nowhere/a/b"]);
+    }
+
+    #[test]
+    fn links_move_with_the_folder_that_they_are_in() {
+        let row = |path: &str, target: Option<&str>| {
+            (path.to_owned(), Tree { path: path.into(), target: target.map(Into::into), ..Tree::default() })
+        };
+        let seen = [("/w", None), ("/w/r", None), ("/w/r/1", None), ("/w/r/1/f", None), ("/w/r/cur", Some("1"))];
+        let mut n = Names::new(seen.map(|(path, target)| row(path, target)).into(), HashSet::new()).unseen();
+        n.rename("/w/r", "/w/rr");
+        n.make_link("/w/r", "rr");
+        n.make("/w/r");
+        assert_eq!(n.resolve("", "/w", "r/cur/f", true).unwrap(), "/w/rr/1/f");
+        assert_eq!(n.exists("/w/rr/1/f"), None, "moved, and known by its old name");
+        assert_eq!(before(n), Vec::<String>::new());
     }
 
     #[test]
