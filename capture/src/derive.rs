@@ -6,21 +6,18 @@
 mod history;
 mod met;
 mod places;
+mod rows;
 
 use std::{
     collections::{HashMap, HashSet},
-    path::{Path, PathBuf},
-    sync::{MutexGuard, PoisonError},
+    path::Path,
 };
 
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, Result, Text,
-    anonymize::Anonymizer,
-    host,
     manifest::{Kind, State},
     rows::{Fd, Map, Name, Op, Tree},
     table::{Column, Row, column},
-    writer::Names as MappedNames,
 };
 
 use crate::{calls::is_in_root, names::Names, snapshot::Snapshot};
@@ -28,6 +25,7 @@ use crate::{calls::is_in_root, names::Names, snapshot::Snapshot};
 use history::{History, is};
 use met::{MOST, MetFiles};
 use places::{Place, Places};
+use rows::Disk;
 
 /// Whether a path exists on every system in its own way, and is never prepared.
 fn is_virtual(path: &str) -> bool {
@@ -95,59 +93,14 @@ pub fn complete(path: &Path) -> Result<Option<String>> {
     Ok(Some(done))
 }
 
-/// The disk as it is now, by the reel's names: they are hashes where the reel is anonymized.
-struct Disk {
-    names: Option<MappedNames>,
-    /// Not to be looked at.
-    unseen: bool,
-}
-
-impl Disk {
-    fn names(&self) -> Option<MutexGuard<'_, Anonymizer>> {
-        self.names.as_ref().map(|n| n.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// What a name of the reel is called on the disk.
-    fn clear(&self, path: &str) -> Option<PathBuf> {
-        match self.names() {
-            Some(names) => names.original(path),
-            None => Some(host::os_path(path)),
-        }
-    }
-
-    /// What is at `path` now; `None` when nothing is, or it is not known what the name was.
-    fn look(&self, path: &str, origin: &str) -> Option<Tree> {
-        let clear = self.clear(path).filter(|_| !self.unseen)?;
-        let meta = std::fs::symlink_metadata(&clear).ok()?;
-        let mut row = crate::snapshot::entry(&clear, &meta, origin);
-        if let Some(mut names) = self.names() {
-            names.row(&mut row);
-        }
-        Some(row)
-    }
-
-    /// The snapshot by the reel's names.
-    fn mapped(&self, mut snapshot: Snapshot) -> Snapshot {
-        if let Some(mut names) = self.names() {
-            let listed = std::mem::take(&mut snapshot.listed);
-            for (path, mut row) in std::mem::take(&mut snapshot.entries) {
-                names.row(&mut row);
-                if listed.contains(&path) {
-                    snapshot.listed.insert(row.path.to_string());
-                }
-                snapshot.entries.insert(row.path.to_string(), row);
-            }
-        }
-        snapshot
-    }
-}
-
 /// What is known of a name that was there before.
 #[derive(Clone, Debug, Default)]
 struct Clue {
     kind: Option<Text>,
     size_bytes: Option<i64>,
     mode: Option<i32>,
+    /// The file that was opened by it.
+    file: Option<i64>,
 }
 
 fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<(Vec<Tree>, i64)> {
@@ -382,6 +335,7 @@ impl Deriver {
                     kind: Some(crate::assemble::kind_of(m as u32).into()),
                     size_bytes: op.len_bytes,
                     mode: Some(m & 0o7777),
+                    file: None,
                 });
                 self.seen(path, ret, clue);
             }
@@ -442,6 +396,7 @@ impl Deriver {
             kind: Some(f.kind.clone()),
             size_bytes: f.size_bytes,
             mode: f.mode,
+            file: Some(f.file).filter(|_| f.kind == *"regular"),
         });
         if flags & libc::O_DIRECTORY != 0 && ret >= 0 {
             clue.kind = Some("directory".into());
@@ -483,6 +438,7 @@ impl Deriver {
             known.kind = known.kind.take().or(clue.kind);
             known.size_bytes = known.size_bytes.or(clue.size_bytes);
             known.mode = known.mode.or(clue.mode);
+            known.file = known.file.or(clue.file);
         }
     }
 
@@ -500,32 +456,6 @@ impl Deriver {
         if let Some(place) = self.places.of_mut(task) {
             place.cwd = path;
         }
-    }
-
-    fn rows(self, disk: &Disk) -> Vec<Tree> {
-        let Self { mut names, clues, changed, written, filled, .. } = self;
-        let (snapshot, mut before) = names.take_before();
-        for dir in filled {
-            // What was met in it later is the reason; only where nothing ever was, something is made up.
-            let below = format!("{dir}/");
-            if !before.range(below.clone()..).next().is_some_and(|p| p.starts_with(&below)) {
-                before.insert(below + ".unseen-entry");
-            }
-        }
-        let mut rows: Vec<Tree> = snapshot.into_values().collect();
-        for path in before {
-            if is_virtual(&path) {
-                continue;
-            }
-            let clue = clues.get(&path).cloned().unwrap_or_default();
-            let mut found = row(disk, &path, clue, changed.contains(&path));
-            if let Some(now) = names.name_now(&path).filter(|now| *now != path) {
-                let same_content = !written.contains(&path) && !written.contains(&now);
-                look_at_moved(disk, &mut found, &now, same_content);
-            }
-            rows.push(found);
-        }
-        rows
     }
 }
 
@@ -562,35 +492,5 @@ fn follows(op: &Op, flags: i32) -> bool {
             flags & libc::O_NOFOLLOW == 0 && flags & (libc::O_CREAT | libc::O_EXCL) != libc::O_CREAT | libc::O_EXCL
         }
         _ => op.dirfd.is_none() || flags & libc::AT_SYMLINK_NOFOLLOW == 0,
-    }
-}
-
-/// The row of a name outside the snapshot.
-fn row(disk: &Disk, path: &str, clue: Clue, changed: bool) -> Tree {
-    if !changed && let Some(there) = disk.look(path, "first_touch") {
-        return there;
-    }
-    Tree {
-        path: path.into(),
-        origin: "derived".into(),
-        kind: clue.kind.unwrap_or_else(|| "regular".into()),
-        size_bytes: clue.size_bytes,
-        mode: clue.mode,
-        ..Tree::default()
-    }
-}
-
-/// Adds what can be seen of something that the workload moved and did not remove: what it is, and, if it was not
-/// written to, its size.
-fn look_at_moved(disk: &Disk, row: &mut Tree, now: &str, same_content: bool) {
-    let Some(there) = disk.look(now, "derived") else { return };
-    row.kind = there.kind;
-    row.target = there.target;
-    row.mode = row.mode.or(there.mode);
-    (row.uid, row.gid) = (there.uid, there.gid);
-    if same_content {
-        (row.size_bytes, row.alloc_bytes, row.mtime_ns) = (there.size_bytes, there.alloc_bytes, there.mtime_ns);
-    } else if row.kind != "regular" {
-        row.size_bytes = None;
     }
 }

@@ -204,3 +204,25 @@ for path in b'/missing', b'/../../missing':
     let ops = assert_valid(&filtered).read::<ioreel_traces::rows::Op>().unwrap();
     assert_eq!(ops.iter().filter(|o| o.op == *"openat2").count(), 4, "all are in there");
 }
+
+/// Names of one file are told as such, though no snapshot saw them, and what was written by one was written by all.
+pub(crate) fn hard_links() {
+    let out = temp_dir();
+    let at = |name: &str| out.path().join(name);
+    for (file, link) in [("a", "b"), ("c", "d")] {
+        fs::write(at(file), "abc\n").unwrap();
+        fs::hard_link(at(file), at(link)).unwrap();
+    }
+    fs::write(at("other"), "abc\n").unwrap();
+    let reel = at("x.reel");
+    let script = "cat b other >out; echo k >>a; cat b c d >>out; rm a";
+    succeed(record(&reel, &["--no-snapshot"], &["sh", "-c", script]).current_dir(out.path()));
+    let found = Found::of(&assert_valid(&reel));
+    let row = |name: &str| &found.tree[text(&at(name))];
+    for (file, link) in [("a", "b"), ("c", "d")] {
+        assert!(row(file).link_id.is_some() && row(file).link_id == row(link).link_id, "{file}: {:?}", row(file));
+        assert_eq!((row(file).size_bytes, row(link).size_bytes), (Some(4), Some(4)));
+    }
+    assert_ne!(row("a").link_id, row("c").link_id);
+    assert_eq!(row("other").link_id, None);
+}

@@ -313,6 +313,7 @@ fn tests() -> Vec<Test> {
         crowd::every_call_is_there
         derived::roots_and_places
         derived::mounts
+        derived::hard_links
         derived::out_of_sight
         derived::subvolumes
         devices::an_ext4_journal_elsewhere
