@@ -9,12 +9,6 @@ mod ioctl;
 mod locks;
 mod parts;
 mod space;
-/// Whether a call takes the folder that it begins in for the root of all (RESOLVE_IN_ROOT of openat2, linux/openat2.h).
-pub(crate) fn is_in_root(op: &Op) -> bool {
-    const RESOLVE_IN_ROOT: i64 = 0x10;
-    op.op == "openat2" && op.aux2.is_some_and(|resolve| resolve & RESOLVE_IN_ROOT != 0)
-}
-
 #[cfg(test)]
 mod tests;
 mod users;
@@ -28,6 +22,12 @@ pub use compat::{Compat, compat};
 pub use files::{TIME_NOW, TIME_OMIT};
 pub use ioctl::{REQUESTS, Request};
 pub use locks::COMMANDS;
+
+/// Whether a call takes the folder that it begins in for the root of all (RESOLVE_IN_ROOT of openat2, linux/openat2.h).
+pub(crate) fn is_in_root(op: &Op) -> bool {
+    const RESOLVE_IN_ROOT: i64 = 0x10;
+    op.op == "openat2" && op.aux2.is_some_and(|resolve| resolve & RESOLVE_IN_ROOT != 0)
+}
 
 /// What a call brought, as far as filling columns needs it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -210,11 +210,9 @@ impl Deriver {
     ) -> Option<String> {
         let path = path.filter(|p| !p.is_empty())?;
         let place = self.places.of(op.task_id).filter(|p| !p.elsewhere)?;
-        let mut top = place.top().to_owned();
-        if is_in_root(op) {
-            top = self.base(place, dirfd, dir)?;
-        }
-        let base = if path.starts_with('/') || is_in_root(op) { top.clone() } else { self.base(place, dirfd, dir)? };
+        let in_root = is_in_root(op);
+        let top = if in_root { self.base(place, dirfd, dir)? } else { place.top().to_owned() };
+        let base = if in_root || path.starts_with('/') { top.clone() } else { self.base(place, dirfd, dir)? };
         self.names.resolve(&top, &base, path, follow)
     }
 

@@ -70,9 +70,14 @@ impl Snapshot {
         while let Some(path) = waiting.pop() {
             if self.entries.len() >= DEFAULT_SNAPSHOT_ENTRIES || Instant::now() > deadline {
                 self.cut = true;
+                // Of those still to be looked at nobody knows which folder they are in.
+                self.listed.clear();
                 return Ok(());
             }
-            let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+            let Ok(meta) = fs::symlink_metadata(&path) else {
+                self.not_whole(&path);
+                continue;
+            };
             self.insert(&path, &meta);
             if meta.is_dir() && meta.dev() == device {
                 let Ok(names) = fs::read_dir(&path) else { continue };
@@ -93,12 +98,17 @@ impl Snapshot {
 
     /// Leaves out `path` and what is below it: the reel itself.
     pub(crate) fn forget(&mut self, path: &Path) {
+        self.not_whole(path);
         let path = text::from_bytes(path.as_os_str().as_bytes());
-        if let Some((above, _)) = path.rsplit_once('/') {
-            self.listed.remove(above);
-        }
         self.entries
             .retain(|p, _| p.strip_prefix(&*path).is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/')));
+    }
+
+    /// The folder that `path` is in holds more than is listed.
+    fn not_whole(&mut self, path: &Path) {
+        if let Some(above) = path.parent() {
+            self.listed.remove(&*text::from_bytes(above.as_os_str().as_bytes()));
+        }
     }
 
     fn insert(&mut self, path: &Path, meta: &Metadata) {

@@ -9,7 +9,7 @@ use crate::{
     plan::{Act, Range},
     planner::Planner,
     procs::{Entry, Mapped, clone},
-    races::changes_names,
+    races::only_looks,
     requests::is_of_table,
     via::{Phase, Via},
     view::{View, through_descriptor},
@@ -36,7 +36,8 @@ impl Planner {
         let mut kept = r.clone();
         let kept = &mut kept;
         let submitted = if r.phase == Phase::Ended { self.ended(r) } else { None };
-        let alone = submitted.is_none() && r.via != Via::Call;
+        let was_submitted = submitted.is_some();
+        let alone = !was_submitted && r.via != Via::Call;
         if alone && !self.silent {
             self.outside_table(kept);
         }
@@ -58,8 +59,8 @@ impl Planner {
         self.misses_attribute(r, &v);
         if v.skip.is_none() && self.lost_race(r, &v) {
             kept.raced = true;
-            // What it would do here nobody did.
-            v.skip = changes_names(r).then_some(Skip::ForeignCause);
+            // What it would do here nobody did. A request is on its way already.
+            v.skip = (!was_submitted && !only_looks(r)).then_some(Skip::ForeignCause);
         }
         kept.file = self.file_of_request(r, &v);
         let about = kept.clone();
@@ -67,7 +68,9 @@ impl Planner {
         let mut call = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         let mut skip = v.skip;
         let unlocks = self.unlocks(r);
-        self.users_change(r, kept);
+        if skip != Some(Skip::MappedUser) {
+            self.users_change(r, kept);
+        }
         let untouched = matches!(skip, Some(Skip::InFlight | Skip::Unsupported | Skip::ForeignCause));
         if !untouched && let Err(why) = self.descriptors(r, &v, &mut call, kept) {
             skip = skip.or(Some(why));

@@ -26,7 +26,7 @@ impl Planner {
             self.names_failed(r, node, node2);
             return;
         }
-        if changes_names(r) {
+        if changes_names(r) && !(r.call.opens() && r.aux & 1 == 0) {
             for node in [node, node2].into_iter().filter(|n| *n != NO_NODE) {
                 self.races.changed(r, node);
             }

@@ -357,7 +357,7 @@ impl Planner {
     /// Which operation in flight, if any, took effect before one that is about to; those whose order nobody can tell are marked.
     pub(crate) fn before(&mut self, rec: &mut Rec, pool: &[(u32, u32)]) -> Option<u32> {
         let mine = self.touches(rec);
-        let mut others = self.in_flight_with(rec, pool);
+        let mut others = self.in_flight_with(rec, pool, mine.all.is_empty());
         others.sort_by_key(|o| o.end_ns);
         if let Some(o) = others.iter().find(|o| number_is_free_first(&o.touches, &mine)) {
             return Some(o.id);
@@ -408,7 +408,8 @@ impl Planner {
 
     /// What the operations in flight touch, but for those of the same thread: of these only requests overlap, and when they are
     /// carried out the kernel chooses.
-    fn in_flight_with(&mut self, rec: &mut Rec, pool: &[(u32, u32)]) -> Vec<Other> {
+    /// Where nothing is touched, none.
+    fn in_flight_with(&mut self, rec: &mut Rec, pool: &[(u32, u32)], nothing: bool) -> Vec<Other> {
         let mut others = Vec::new();
         for (id, row) in pool {
             if !self.input.is_at_hand(*id, *row) {
@@ -421,6 +422,9 @@ impl Planner {
                         other.raced = true;
                     }
                 }
+                continue;
+            }
+            if nothing {
                 continue;
             }
             let Some(other) = self.input.take(*id) else { continue };
@@ -474,8 +478,12 @@ impl Planner {
     }
 }
 
-/// Whether it matters to others which of two operations was first; which file has a name does not.
+/// Whether it matters to others which of two operations was first; which file has a name does not, and numbers of descriptors have
+/// one order.
 fn is_race(mine: &Touch, theirs: &Touch) -> bool {
+    if matches!(mine.key, Key::Number(..)) {
+        return false;
+    }
     let plain = |t: &Touch| t.becomes.map(|v| if matches!(t.key, Key::Name(_)) { i64::from(v != GONE) } else { v });
     mine.key == theirs.key && plain(mine) != plain(theirs)
 }

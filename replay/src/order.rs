@@ -80,7 +80,7 @@ pub struct Order {
     permitted: HashMap<NodeId, Stamp>,
     /// The last such change of any, and the last look-up since then of each thread that permissions bind.
     permission: Option<Stamp>,
-    bound: HashMap<u32, u32>,
+    bound: BTreeMap<u32, u32>,
     /// Calls in the order in which they took effect, and how many of the first are forgotten: for the global order.
     ended: VecDeque<Stamp>,
     forgotten: u32,
@@ -110,7 +110,7 @@ impl Order {
             attributes: HashMap::new(),
             permitted: HashMap::new(),
             permission: None,
-            bound: HashMap::new(),
+            bound: BTreeMap::new(),
             ended: VecDeque::new(),
             forgotten: 0,
             last: HashMap::new(),
@@ -241,9 +241,20 @@ impl Order {
         self.name_mut(node).changed = Some(me);
     }
 
-    /// The step begun last took its name from a directory that is in use: [`Names::nameless`] stands for it now.
+    /// The step begun last took its name from a directory that is in use: [`Names::nameless`] stands for it now. The step itself
+    /// waits for nothing by that, and could not any more.
     pub fn takes_name(&mut self, nameless: NodeId) {
-        self.use_of(|o| &mut o.name_mut(nameless).uses, Class::Add, EdgeKind::Name);
+        if !self.keeps(EdgeKind::Name) {
+            return;
+        }
+        let me = Use { by: self.me, kind: EdgeKind::Name };
+        let uses = &mut self.name_mut(nameless).uses;
+        if uses.class != Class::Add {
+            uses.before = std::mem::take(&mut uses.now);
+            uses.class = Class::Add;
+        }
+        uses.now.retain(|u| u.by.task != me.by.task);
+        uses.now.push(me);
     }
 
     /// The step's result depends on which names are in `node`.
@@ -331,6 +342,7 @@ impl Order {
         }
         let me = self.me;
         self.permitted.insert(node, me);
+        // Where permissions bind nobody, changes of them need not follow each other.
         if self.bound.is_empty() && self.permission.is_none() {
             return;
         }
@@ -419,6 +431,24 @@ mod tests {
         edges_of(&mut o, 0, 0, |o| o.read_name(&names, f, true));
         assert_eq!(edges_of(&mut o, 1, 0, |o| o.write_name(&names, d)), [(0, 0)]);
         assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, g, true)), [(1, 0)]);
+    }
+
+    #[test]
+    fn taking_a_name_waits_for_nobody_and_who_stood_there_waits_for_it() {
+        let mut names = Names::new(&[]);
+        let (d, f) = (names.literal(b"/d"), names.literal(b"/f"));
+        let gone = names.nameless(names.parent(d));
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
+        assert_eq!(edges_of(&mut o, 1, 8, |o| o.write_name(&names, f)), []);
+        assert_eq!(edges_of(&mut o, 1, 9, |o| o.read_name(&names, gone, false)), []);
+        assert_eq!(edges_of(&mut o, 0, 0, |o| o.takes_name(gone)), []);
+        assert_eq!(
+            edges_of(&mut o, 0, 1, |o| o.read_name(&names, f, true)),
+            [(1, 8)],
+            "it knows nothing of the reader"
+        );
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.takes_name(gone)), []);
+        assert_eq!(edges_of(&mut o, 1, 10, |o| o.read_name(&names, gone, false)), [(0, 0), (2, 0)]);
     }
 
     #[test]

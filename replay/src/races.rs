@@ -1,4 +1,5 @@
-//! Requests of one thread that were under way together, and results that depend on which of them was carried out first.
+//! Calls of several threads that failed for what changed while they were under way, and requests of one thread that were under way
+//! together: results that depend on which of these was carried out first.
 //!
 //! Within a chain they follow each other, and a drained one is alone; else the kernel chooses, and chooses anew in a replay.
 
@@ -78,7 +79,15 @@ pub(crate) fn changes_names(r: &Rec) -> bool {
         || r.call.renames()
         || r.call.links()
         || r.call.symlinks()
-        || matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Unlink | Call::Unlinkat)
+        || matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat)
+        || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Rmdir)
+}
+
+/// Changes nothing wherever it leads.
+pub(crate) fn only_looks(r: &Rec) -> bool {
+    let opens = r.call.opens() && r.call != Call::Creat && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) == 0;
+    let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2 | Call::Readlink | Call::Readlinkat);
+    opens || asks || r.call.stats() || r.call.gets_attribute() || r.call.lists_attributes()
 }
 
 /// Whether two operations are given the same name; the first of a symbolic link's is its text.
@@ -92,7 +101,7 @@ impl Planner {
     /// are of one moment: a link, for one, is refused when the file that it has looked up loses its last name before it is made.
     pub(crate) fn lost_race(&mut self, r: &Rec, v: &View) -> bool {
         let (missing, taken) = (r.ret == -i64::from(libc::ENOENT), r.ret == -i64::from(libc::EEXIST));
-        if !(missing || taken) || self.races.changed.back().is_none_or(|(end_ns, _)| *end_ns <= r.start_ns) {
+        if !(missing && self.led_there() || taken) {
             return false;
         }
         let overlapping = |p: &Self, node| p.races.changed.iter().any(|(end_ns, n)| *n == node && *end_ns > r.start_ns);

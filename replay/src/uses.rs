@@ -89,7 +89,8 @@ impl Planner {
         let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             || bound && (r.call.opens() || r.call == Call::Truncate || r.ret == -i64::from(libc::EPERM));
         if bound {
-            for node in [v.node, v.node2].into_iter().filter(|n| *n != NO_NODE) {
+            let through = self.names.passed.iter().chain(&self.names.crossed).copied();
+            for node in through.chain([v.node, v.node2]).filter(|n| *n != NO_NODE) {
                 self.order.searches(&self.names, node);
             }
         }
