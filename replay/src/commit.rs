@@ -83,6 +83,7 @@ impl Planner {
                 // The stand-in stays where it was: what follows by relative paths is not for there.
                 let place = self.procs.of(task).place;
                 self.procs.places[place].value.cwd = Err(why);
+                self.names.shape += 1;
             }
             // What was not closed here has let go all the same.
             self.locks_dropped(&unlocks);

@@ -88,11 +88,13 @@ impl Planner {
                 self.names.prove_present(node, Kind::Directory, None);
                 let place = self.procs.of(r.task as usize).place;
                 self.procs.places[place].value.cwd = Ok(node);
+                self.names.shape += 1;
             }
             Call::Chroot if node != NO_NODE => {
                 self.names.prove_present(node, Kind::Directory, None);
                 let place = self.procs.of(r.task as usize).place;
                 self.procs.places[place].value.root = node;
+                self.names.shape += 1;
             }
             // A directory that was removed while open lists nothing, and proves nothing of the name.
             c if c.lists() && node != NO_NODE && self.names.exists(node) != Some(false) => {
@@ -338,6 +340,7 @@ impl Planner {
             let by_fd = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
             let node = if v.node == NO_NODE { by_fd } else { v.node };
             if node != NO_NODE {
+                self.names.shape += 1;
                 self.handles.insert(self.input.texts.paths.bytes(r.value).into(), node);
             }
         }

@@ -16,6 +16,7 @@ use crate::{
     names::{NO_NODE, NodeId},
     planner::Planner,
     via::Phase,
+    view::View,
 };
 
 /// Something whose value results reveal.
@@ -69,6 +70,18 @@ struct Touches {
     /// Names of which one at least was not there, for it failed for that.
     lacks: Vec<NodeId>,
     /// Links that its paths lead through, and where these lead as things stand.
+    links: Vec<(NodeId, NodeId)>,
+}
+
+/// Where an operation leads, as long as nothing changes that.
+#[derive(Debug)]
+pub(crate) struct Look {
+    row: u32,
+    /// See [`Planner::as_of`].
+    as_of: (u64, usize, u64),
+    view: View,
+    /// See [`Planner::led_there`].
+    led_there: bool,
     links: Vec<(NodeId, NodeId)>,
 }
 
@@ -175,7 +188,8 @@ impl Planner {
 
     /// Which operation in flight, if any, took effect before one that is about to; those whose order nobody can tell are marked.
     pub(crate) fn before(&mut self, rec: &mut Rec, pool: &[(u32, u32)]) -> Option<u32> {
-        let mine = self.touches(rec);
+        let look = self.look_along(rec);
+        let mine = self.touches(rec, &look);
         let mut others = self.in_flight_with(rec, pool, mine.all.is_empty());
         others.sort_by_key(|o| o.end_ns);
         if let Some(o) = others.iter().find(|o| number_is_free_first(&o.touches, &mine)) {
@@ -248,11 +262,31 @@ impl Planner {
             }
             let Some(other) = self.input.take(*id) else { continue };
             if matches!(other.phase, Phase::Whole | Phase::Ended) {
-                others.push(Other { id: *id, end_ns: other.end_ns, touches: self.touches(&other) });
+                let touches = self.touches_in_flight(*id, &other);
+                others.push(Other { id: *id, end_ns: other.end_ns, touches });
             }
             self.input.recs[*id as usize] = Some(other);
         }
         others
+    }
+
+    /// What an operation in flight touches. Where it leads is found out once, and again when that may have changed: of a thousand in
+    /// flight each is asked for at every other's end.
+    fn touches_in_flight(&mut self, id: u32, r: &Rec) -> Touches {
+        let table = self.procs.of(r.task as usize).table;
+        let at = id as usize;
+        if self.looks.len() <= at {
+            self.looks.resize_with(at + 1, || None);
+        }
+        // Whether an attribute is known changes in other ways.
+        let steady = !(r.call.gets_attribute() || r.call.sets_attribute() || r.call.removes_attribute());
+        let as_of = self.as_of(table);
+        let same = |l: &Look| steady && l.row == r.row && l.as_of == as_of;
+        let known = self.looks[at].take().filter(same);
+        let look = known.unwrap_or_else(|| self.look_along(r));
+        let touches = self.touches(r, &look);
+        self.looks[at] = Some(look);
+        touches
     }
 
     /// Finds operations in flight after which, one behind the other, one that touches `mine` is possible: what they change is added

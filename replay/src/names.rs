@@ -104,6 +104,8 @@ pub struct Names {
     pub(crate) crossed: Vec<NodeId>,
     /// Links that were followed.
     pub(crate) passed: Vec<NodeId>,
+    /// Counts changes of where paths lead: of anything but regular files that come, go and move.
+    pub(crate) shape: u64,
 }
 
 impl Names {
@@ -134,6 +136,7 @@ impl Names {
             traits: Traits::default(),
             crossed: Vec::new(),
             passed: Vec::new(),
+            shape: 0,
         }
     }
 
@@ -302,6 +305,7 @@ impl Names {
             State::Present { pre, kind, .. } => (*pre, *kind),
             // Made by something that was not recorded: from here on it is there, and left alone.
             State::Absent | State::Unset => {
+                self.shape += 1;
                 self.nodes[node as usize].state = State::Present { kind: Kind::Foreign, target: None, pre: NO_NODE };
                 return;
             }
@@ -313,6 +317,7 @@ impl Names {
             return;
         }
         let kind = if known == Kind::Unknown { kind } else { known };
+        self.shape += u64::from(kind != Kind::Regular);
         if pre != NO_NODE {
             let before = &mut self.nodes[pre as usize].before;
             match before {
@@ -357,9 +362,17 @@ impl Names {
         self.clear(node);
     }
 
+    /// What is at `node` is about to change: paths lead elsewhere, but for regular files.
+    pub(super) fn bends(&mut self, node: NodeId) {
+        let state = &self.nodes[node as usize].state;
+        let plain = matches!(state, State::Absent | State::Unset | State::Present { kind: Kind::Regular, .. });
+        self.shape += u64::from(!plain);
+    }
+
     /// Takes away what is at `node` and below.
     pub fn clear(&mut self, node: NodeId) {
         for n in self.subtree(node) {
+            self.bends(n);
             self.nodes[n as usize].state = State::Absent;
             self.nodes[n as usize].inode = NO_INODE;
             self.nodes[n as usize].traits = NO_TRAITS;
@@ -368,6 +381,8 @@ impl Names {
 
     /// The workload made this.
     pub fn make(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
+        self.bends(node);
+        self.shape += u64::from(kind != Kind::Regular);
         // Not `clear`: names below are absent because nothing is there before, and unset ones stay cheap.
         self.nodes[node as usize].state = State::Present { kind, target, pre: NO_NODE };
         self.nodes[node as usize].inode = NO_INODE;

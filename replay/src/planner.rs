@@ -18,6 +18,7 @@ use crate::{
     in_flight::Load,
     input::{Input, Rec},
     keys::Keys,
+    linear::Look,
     locked::Locked,
     names::{Kind, Names, NodeId, ROOT},
     order::{Order, OrderMode},
@@ -112,6 +113,8 @@ pub(crate) struct Planner {
     last_end_ns: i64,
     /// Threads become others than root.
     pub(crate) users_change: bool,
+    /// Where operations in flight lead, by number.
+    pub(crate) looks: Vec<Option<Look>>,
     /// Flags of files were set, which may forbid things to root as well.
     pub(crate) flags_set: bool,
     /// What the data of files depends on.
@@ -171,6 +174,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         attributes: HashMap::new(),
         no_attributes: Default::default(),
         users_change: false,
+        looks: Vec::new(),
         flags_set: false,
         begin: Begin::default(),
         unnamed: HashMap::new(),

@@ -65,6 +65,8 @@ pub struct Shared<T> {
     pub users: u32,
     /// More than one did: what one that left has copied, others must not have closed before.
     pub was_shared: bool,
+    /// Counts changes of which descriptors are in it.
+    pub version: u64,
 }
 
 /// Working directory and root.
@@ -208,9 +210,9 @@ impl Procs {
     /// Starts thread `task` with tables of its own.
     pub fn start_root(&mut self, task: usize, place: Place) {
         let tables = (self.tables.len(), self.places.len(), self.maps.len());
-        self.tables.push(Shared { value: BTreeMap::new(), users: 1, was_shared: false });
-        self.places.push(Shared { value: place, users: 1, was_shared: false });
-        self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false });
+        self.tables.push(Shared { value: BTreeMap::new(), users: 1, was_shared: false, version: 0 });
+        self.places.push(Shared { value: place, users: 1, was_shared: false, version: 0 });
+        self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
         self.set(
             task,
             Use {
@@ -253,14 +255,14 @@ impl Procs {
         } else {
             u.place = self.places.len();
             let value = self.places[p.place].value;
-            self.places.push(Shared { value, users: 1, was_shared: false });
+            self.places.push(Shared { value, users: 1, was_shared: false, version: 0 });
         }
         if flags & clone::VM != 0 {
             self.maps[p.maps].users += 1;
         } else {
             // A forked child inherits mappings, which a replay does not repeat: they stay the parent's.
             u.maps = self.maps.len();
-            self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false });
+            self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
         }
         self.set(child, u);
         copies
@@ -276,7 +278,7 @@ impl Procs {
                 *slot = new;
             }
         }
-        self.tables.push(Shared { value, users: 1, was_shared: false });
+        self.tables.push(Shared { value, users: 1, was_shared: false, version: 0 });
         self.tables.len() - 1
     }
 
@@ -298,7 +300,7 @@ impl Procs {
             self.places[place].users -= 1;
             let value = self.places[place].value;
             self.uses[task].place = self.places.len();
-            self.places.push(Shared { value, users: 1, was_shared: false });
+            self.places.push(Shared { value, users: 1, was_shared: false, version: 0 });
         }
     }
 
@@ -332,6 +334,7 @@ impl Procs {
     pub fn install(&mut self, task: usize, fd: i32, entry: Entry) -> (Option<Entry>, Option<i64>) {
         let table = self.of(task).table;
         self.ofds[entry.ofd as usize].refs += 1;
+        self.tables[table].version += 1;
         let old = self.tables[table].value.insert(fd, entry);
         (old, old.and_then(|e| self.unref(e.ofd)))
     }
@@ -339,6 +342,7 @@ impl Procs {
     /// Takes a descriptor out; likewise.
     pub fn remove(&mut self, task: usize, fd: i32) -> (Option<Entry>, Option<i64>) {
         let table = self.of(task).table;
+        self.tables[table].version += 1;
         let old = self.tables[table].value.remove(&fd);
         (old, old.and_then(|e| self.unref(e.ofd)))
     }
@@ -395,7 +399,7 @@ impl Procs {
     /// A fresh memory after exec.
     pub fn new_maps(&mut self, task: usize) {
         self.uses[task].maps = self.maps.len();
-        self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false });
+        self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
     }
 
     /// After a directory moved: working directories and directory descriptors move with it.

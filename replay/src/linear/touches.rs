@@ -1,6 +1,6 @@
 //! What operations saw of names, numbers, positions and sizes, and what they made of them.
 
-use super::{GONE, Key, Needs, SOME, Touch, Touches};
+use super::{GONE, Key, Look, Needs, SOME, Touch, Touches};
 use crate::{
     Call, Skip,
     input::{NO_ID, NONE, Rec},
@@ -35,15 +35,28 @@ impl Planner {
         if lacks.contains(&NO_NODE) { vec![] } else { lacks }
     }
 
-    /// What an operation saw and changed.
-    pub(super) fn touches(&mut self, r: &Rec) -> Touches {
+    /// Where an operation leads as things stand.
+    pub(super) fn look_along(&mut self, r: &Rec) -> Look {
         self.names.crossed.clear();
         self.names.passed.clear();
-        let v = self.view(r);
+        let view = self.view(r);
         let led_there = self.led_there();
-        let root = self.procs.places[self.procs.of(r.task as usize).place].value.root;
+        let u = self.procs.of(r.task as usize);
+        let root = self.procs.places.get(u.place).map_or(ROOT, |p| p.value.root);
         let passed = std::mem::take(&mut self.names.passed);
         let links = passed.into_iter().map(|link| (link, self.names.led_to(root, link))).collect();
+        Look { row: r.row, as_of: self.as_of(u.table), view, led_there, links }
+    }
+
+    /// What has to be the same for operations of tasks with this table to lead where they did.
+    pub(super) fn as_of(&self, table: usize) -> (u64, usize, u64) {
+        (self.names.shape, table, self.procs.tables.get(table).map_or(0, |t| t.version))
+    }
+
+    /// What an operation saw and changed.
+    pub(super) fn touches(&mut self, r: &Rec, look: &Look) -> Touches {
+        let (v, led_there, links) = (look.view, look.led_there, look.links.clone());
+        let root = self.procs.places.get(self.procs.of(r.task as usize).place).map_or(ROOT, |p| p.value.root);
         let mut out = Vec::new();
         let plain = |key, needs, becomes| Touch { key, needs, becomes, shows: NO_NODE };
         if let Some((fd, becomes)) = number(r) {

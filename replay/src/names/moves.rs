@@ -55,13 +55,16 @@ impl Names {
         }
         self.nodes[to as usize].inode = self.nodes[from as usize].inode;
         self.nodes[to as usize].traits = NO_TRAITS;
+        self.bends(to);
         self.nodes[to as usize].state = state;
+        self.bends(to);
     }
 
     /// A directory in `dir` that was removed while somebody was in it, or had it open. It has no name, nothing is in it,
     /// and nothing can be made in it; `..` leads to `dir`.
     pub fn nameless(&mut self, dir: NodeId) -> NodeId {
         let node = self.child(dir, b"");
+        self.shape += 1;
         self.nodes[node as usize].state = State::Absent;
         node
     }
@@ -108,6 +111,7 @@ impl Names {
     /// where `from` itself was at the start.
     fn lift(&mut self, from: NodeId) -> Vec<Lifted> {
         self.state(from);
+        self.bends(from);
         let mut ids = vec![from];
         let mut out: Vec<Lifted> = Vec::new();
         let mut above = vec![0];
@@ -131,6 +135,7 @@ impl Names {
     /// Puts in what [`Self::lift`] took out; what was known of `to` and below is forgotten.
     fn lower(&mut self, lifted: Vec<Lifted>, to: NodeId) {
         for n in self.subtree(to) {
+            self.bends(n);
             self.nodes[n as usize].state = State::Unset;
             self.nodes[n as usize].inode = NO_INODE;
             self.nodes[n as usize].traits = NO_TRAITS;

@@ -71,6 +71,7 @@ impl Names {
             })
             .collect();
         self.links.clear();
+        self.shape += 1;
         for (i, (before, made)) in befores.into_iter().enumerate() {
             let id = i as NodeId;
             let node = &mut self.nodes[i];
