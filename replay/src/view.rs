@@ -278,8 +278,13 @@ impl Planner {
     /// Whether a call's number was given to another file by then. A close that is still in flight has let go of it
     /// already, and what opened it again may be a call that is not replayed.
     fn is_anothers(&self, r: &Rec, e: Entry) -> bool {
-        let file = self.procs.ofds[e.ofd as usize].file;
-        file != NO_ID && r.file != NO_ID && file != r.file && r.call != Call::Close
+        r.call != Call::Close && self.is_other_file(e, r.file)
+    }
+
+    /// Whether a descriptor is known to stand for another file than this.
+    fn is_other_file(&self, e: Entry, file: i64) -> bool {
+        let opened = self.procs.ofds[e.ofd as usize].file;
+        opened != NO_ID && file != NO_ID && opened != file
     }
 
     fn look_at_fds(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
@@ -333,7 +338,14 @@ impl Planner {
 
     /// Of a copy between a file and what is not replayed (a pipe, a device, a file elsewhere) the file's side is.
     fn look_at_both_ends(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
-        let (from, to) = (self.descriptor(r, r.fd, r.file), self.descriptor(r, r.fd2, r.file2));
+        let end = |fd: i32, file: i64| match self.procs.entry(r.task as usize, fd) {
+            // The number is a pipe's by now, say, while the close of what had it before is in flight.
+            Some(e) if self.is_other_file(e, file) => {
+                Err(self.input.files.get(&file).and_then(|f| f.kind.skip()).unwrap_or(Skip::UnknownFd))
+            }
+            _ => self.descriptor(r, fd, file),
+        };
+        let (from, to) = (end(r.fd, r.file), end(r.fd2, r.file2));
         (v.fd, v.fd2) = match (from, to) {
             (Ok(from), Ok(to)) => (from.0, to.0),
             (Ok(from), Err(_)) if r.ret >= 0 => (from.0, BAD_FD),

@@ -202,6 +202,23 @@ fn a_number_may_be_anothers_while_its_close_is_in_flight() {
     assert_eq!(std::fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 100);
 }
 
+#[test]
+fn a_number_may_be_a_pipes_while_its_close_is_in_flight() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.fork(1, 2, THREAD);
+    d.create(1, "from", 1, 3);
+    d.io(1, "write", 3, 0, 100, 100);
+    d.create(1, "old", 2, 4);
+    d.know(50, "fifo");
+    // The pipe is given the number of what is being closed; from a file into a pipe is what splice does.
+    d.fd(1, "close", 4, 0).dur_ns = 60_000;
+    let o = d.io(2, "splice", 3, 0, 100, 100);
+    (o.fd2, o.file, o.file2) = (Some(4), Some(1), Some(50));
+    let (_, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+}
+
 /// Two threads that wait for each other out of sight: what each finds depends on what the other has done.
 fn by_turns(steps: impl Fn(&mut Draft, usize)) {
     let mut d = Draft::new();
