@@ -29,16 +29,16 @@ const BLOCK: i64 = 4096;
 
 /// A piece of a file as FIEMAP tells it, bytes.
 #[derive(Clone, Copy, Debug)]
-struct Extent {
-    at: i64,
+pub(crate) struct Extent {
+    pub(crate) at: i64,
     physical: i64,
-    len: i64,
+    pub(crate) len: i64,
     /// Stored otherwise than as it is: only its first block can be told.
     encoded: bool,
 }
 
 /// linux/fiemap.h.
-fn extents(path: &Path) -> Vec<Extent> {
+pub(crate) fn extents(path: &Path) -> Vec<Extent> {
     const MOST: usize = 8192;
     const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b;
     const UNKNOWN: u32 = 0x2;
