@@ -13,7 +13,7 @@ use parquet::arrow::{
     arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
 };
 
-use crate::{Manifest, ReelError, Result, guard::decode, table::Row};
+use crate::{Manifest, ReelError, Result, guard::decode, manifest, table::Row};
 
 /// Rows decoded at a time.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -27,9 +27,25 @@ pub struct Reel {
 }
 
 impl Reel {
-    /// Opens the reel at `path`: reads the manifest, refuses a newer major format.
+    /// Opens the reel at `path`: reads the manifest, refuses a newer major format, and segments that lie elsewhere.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        let reel = Self::open_as_it_is(path.as_ref())?;
+        let mut listed =
+            reel.manifest.segments.iter().flat_map(|(table, segments)| segments.iter().map(move |s| (table, s)));
+        match listed.find(|(table, segment)| !plain_segment(table, &segment.file)) {
+            None => Ok(reel),
+            Some((table, segment)) => Err(ReelError::BadManifest {
+                path: reel.path.join(manifest::FILE_NAME),
+                why: format!(
+                    "{:?} is no segment of the form {table}/NAME.parquet (`ioreel validate --repair` leaves it out)",
+                    segment.file
+                ),
+            }),
+        }
+    }
+
+    /// The same, whatever its segments are said to be: to tell of them.
+    pub(crate) fn open_as_it_is(path: &Path) -> Result<Self> {
         Ok(Self { path: path.into(), manifest: Manifest::read(path)? })
     }
 
@@ -90,6 +106,14 @@ impl Reel {
     }
 }
 
+/// Whether a segment's listed path stays inside the reel: `TABLE/NAME.parquet` and nothing else. A reel may
+/// come from anywhere, and what it lists is opened, and renamed by a repair.
+pub(crate) fn plain_segment(table: &str, file: &str) -> bool {
+    file.strip_prefix(table)
+        .and_then(|f| f.strip_prefix('/'))
+        .is_some_and(|name| !name.contains('/') && !name.starts_with('.') && name.ends_with(".parquet"))
+}
+
 /// Batches of a table; see [`Reel::batches`].
 #[derive(Debug)]
 pub struct Batches {
@@ -101,6 +125,11 @@ pub struct Batches {
 /// Opens one segment for reading the named columns (all when empty).
 pub(crate) fn open_segment(path: &Path, columns: &[String]) -> Result<ParquetRecordBatchReader> {
     let bad = |why: String| ReelError::BadSegment { path: path.into(), why };
+    // To open a FIFO may wait for ever.
+    let kind = path.metadata().map_err(|e| bad(e.to_string()))?;
+    if !kind.is_file() {
+        return Err(bad("it is no regular file".into()));
+    }
     let file = File::open(path).map_err(|e| bad(e.to_string()))?;
     let builder = decode(|| ParquetRecordBatchReaderBuilder::try_new(file)).map_err(bad)?;
     let mask = if columns.is_empty() {

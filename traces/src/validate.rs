@@ -61,7 +61,7 @@ pub const MAX_PROBLEMS: usize = 100;
 /// When there is no reel to check, its manifest cannot be read or is of a newer format, or the repair cannot be
 /// done. What is wrong *inside* the reel is in the report instead.
 pub fn validate(path: &Path, repair: bool) -> Result<Report> {
-    let mut reel = Reel::open(path)?;
+    let mut reel = Reel::open_as_it_is(path)?;
     let busy = folder::writer_at_work(path)?;
     let mut repaired = Vec::new();
     if repair {

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -184,6 +185,20 @@ macro_rules! each_table {
 
 mod copy;
 
+/// Makes a new reel's folder.
+fn create_folder(path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Err(ReelError::Exists { path: path.into() });
+    }
+    let made = fs::create_dir(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => {
+            io::Error::new(e.kind(), "the folder that it is to lie in does not exist: make it first")
+        }
+        _ => e,
+    });
+    made.map_err(ReelError::io(path, "creating the reel"))
+}
+
 impl ReelWriter {
     /// Makes the folder `path` and a manifest in state `recording`. An existing path is an error.
     pub fn create(path: &Path, manifest: &Manifest, options: WriterOptions) -> Result<Self> {
@@ -197,10 +212,7 @@ impl ReelWriter {
         options: WriterOptions,
         names: Option<Names>,
     ) -> Result<Self> {
-        if path.symlink_metadata().is_ok() {
-            return Err(ReelError::Exists { path: path.into() });
-        }
-        fs::create_dir(path).map_err(ReelError::io(path, "creating the reel"))?;
+        create_folder(path)?;
         let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
         // Where the file system has no locks, a repair cannot be kept off; recording still works.
         let _ = lock.try_lock();
@@ -284,7 +296,7 @@ impl ReelWriter {
     }
 
     /// A file in the reel's folder that has no name and goes when it is closed; told of as the reel's own files are.
-    pub fn scratch(&self) -> std::io::Result<File> {
+    pub fn scratch(&self) -> io::Result<File> {
         if self.ops.discard {
             return tempfile::tempfile();
         }

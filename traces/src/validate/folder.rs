@@ -16,14 +16,6 @@ pub(super) fn writer_at_work(reel: &Path) -> Result<bool> {
     Ok(matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// Whether a segment's listed path stays inside the reel: `TABLE/NAME.parquet` and nothing else. A reel may
-/// come from anywhere, and what it lists is opened, and renamed by a repair.
-pub(super) fn plain_segment(table: &str, file: &str) -> bool {
-    file.strip_prefix(table)
-        .and_then(|f| f.strip_prefix('/'))
-        .is_some_and(|name| !name.contains('/') && !name.starts_with('.') && name.ends_with(".parquet"))
-}
-
 /// The entries of a folder by name; none when it is not there.
 pub(super) fn entries(folder: &Path) -> Result<Vec<(String, DirEntry)>> {
     let listing = match fs::read_dir(folder) {

@@ -3,12 +3,13 @@
 use std::{fs, path::Path};
 
 use super::{
-    folder::{entries, plain_segment},
+    folder::entries,
     tables::{has_columns, read},
 };
 use crate::{
     Manifest, ReelError, Result,
     manifest::{ROW_CLASSES, Segment, State},
+    reader::plain_segment,
     table::Row,
     tables::{self, Visitor},
 };

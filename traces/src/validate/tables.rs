@@ -9,12 +9,11 @@ use super::{
     checks::{self, Known},
     columns::Ints,
     findings::Findings,
-    folder::plain_segment,
 };
 use crate::{
     Reel,
     manifest::Segment,
-    reader::{next_batch, open_segment},
+    reader::{next_batch, open_segment, plain_segment},
     rows,
     table::Row,
     tables::{self, Visitor},

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ReelWriter, TableWriter, locked};
+use super::{ReelWriter, TableWriter, create_folder, locked};
 use crate::{
     Manifest, ReelError, Result,
     manifest::{Segment, State},
@@ -23,10 +23,7 @@ impl ReelWriter {
     /// When something cannot be linked or written; what is there of the copy is then removed again. This writer goes
     /// on either way.
     pub fn copy_to(&mut self, path: &Path, manifest: &Manifest, living: Vec<Task>, files: Vec<File>) -> Result<()> {
-        if path.symlink_metadata().is_ok() {
-            return Err(ReelError::Exists { path: path.into() });
-        }
-        fs::create_dir(path).map_err(ReelError::io(path, "creating the reel"))?;
+        create_folder(path)?;
         self.fill_copy(path, manifest, living, files).inspect_err(|_| {
             // Half a reel is of no use; on a full disk this makes room.
             let _ = fs::remove_dir_all(path);

@@ -271,6 +271,14 @@ fn a_manifest_that_is_none_is_told() {
 }
 
 #[test]
+fn a_folder_that_is_missing_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("missing/a.reel");
+    let refused = ReelWriter::create(&path, &manifest(), WriterOptions::default()).unwrap_err().to_string();
+    assert!(refused.contains("missing/a.reel") && refused.contains("make it first"), "{refused}");
+}
+
+#[test]
 fn an_existing_path_is_left_alone() {
     let (_dir, path) = place();
     fs::write(&path, "mine").unwrap();

@@ -203,12 +203,27 @@ fn a_list_that_leads_outside_the_reel_is_refused() {
         edit_manifest(&path, |text| text.replace("ops/000000.parquet", file));
         let report = validate(&path, false).unwrap();
         assert!(report.problems.iter().any(|p| p.what.contains("not a file of the form")), "{:?}", report.problems);
+        // Nor is it read.
+        let refused = Reel::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("no segment of the form ops/NAME.parquet"), "{refused}");
         fs::write(path.join("manifest.json"), before).unwrap();
     }
     edit_manifest(&path, |text| text.replace("ops/000000.parquet", "../000000.parquet"));
     let report = validate(&path, true).unwrap();
     assert!(report.valid, "{:?}", report.problems);
     assert!(outside.exists());
+}
+
+#[test]
+fn a_segment_that_is_no_file_is_refused() {
+    let (_dir, path) = place();
+    good().write(&path);
+    let segment = path.join("ops/000000.parquet");
+    fs::remove_file(&segment).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &segment, rustix::fs::Mode::RUSR).unwrap();
+    let refused = Reel::open(&path).unwrap().read::<Op>().unwrap_err().to_string();
+    assert!(refused.contains("it is no regular file"), "{refused}");
+    assert!(!validate(&path, false).unwrap().valid);
 }
 
 /// A writer died: two segments of `ops` closed, one half written, the rest never begun.
