@@ -1,7 +1,8 @@
 //! Aligned columns for people; no escape codes unless standard output is a terminal.
 
-use crate::output::out;
 use std::io::IsTerminal;
+
+use crate::output::{one_line, out};
 
 /// A table whose columns are as wide as their widest cell.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Columns {
 
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(|cell| one_line(&cell)).collect());
     }
 
     /// Whether it has no rows.

@@ -1,6 +1,6 @@
 //! `ioreel doctor`.
 
-use crate::output::out;
+use crate::output::{out, print_json};
 use std::process::ExitCode;
 
 use ioreel_capture::doctor::{Verdict, examine, programs};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let checks = examine();
     if args.json {
-        out!("{}", serde_json::to_string_pretty(&checks)?);
+        print_json(&checks)?;
     } else {
         let width = checks.iter().map(|c| c.what.len()).max().unwrap_or(0);
         for c in &checks {
@@ -55,7 +55,7 @@ fn list_programs(json: bool) -> anyhow::Result<ExitCode> {
     let (programs, missing) = programs()?;
     if json {
         let all = serde_json::json!({ "programs": programs, "missing": missing });
-        out!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
     out!("{:>9} {:>12} {:>8}  {:<20} attached to", "verified", "instructions", "bytes", "program");

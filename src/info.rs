@@ -1,9 +1,8 @@
 //! `ioreel info`: what is in a reel, at a glance.
 
-use crate::output::out;
+use crate::output::{one_line, out, print_json};
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use ioreel_analyze::{
     Summary,
     actor::{FileSummary, Totals},
@@ -95,7 +94,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 replay: &m.replay,
             },
         };
-        out!("{}", serde_json::to_string_pretty(&document).context("encoding the JSON")?);
+        print_json(&document)?;
     } else {
         print(&reel, &summary, names.as_ref());
     }
@@ -121,13 +120,13 @@ fn print(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
     print_processes(s);
     print_ledger(s);
     for w in &s.warnings {
-        out!("\n{} {w}", bold("Warning:"));
+        out!("\n{} {}", bold("Warning:"), one_line(w));
     }
 }
 
 fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
     let m = &reel.manifest;
-    let fact = |name: &str, text: &str| out!("{} {text}", bold(&format!("{name:<10}")));
+    let fact = |name: &str, text: &str| out!("{} {}", bold(&format!("{name:<10}")), one_line(text));
     let kind = match m.kind {
         Kind::Recording => "recording",
         Kind::Replay => "replay",

@@ -3,21 +3,70 @@
 
 use std::{
     fmt::Arguments,
-    io::{Write, stderr, stdout},
+    io::{IsTerminal, Write, stderr, stdout},
     process::exit,
 };
 
-/// Prints a line on standard output; ends the program with status 1 when that is not possible.
+use anyhow::Context;
+
+use serde::Serialize;
+
+/// What [`bold`](crate::columns::bold) and [`dim`](crate::columns::dim) put around text.
+const STYLES: [&str; 3] = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
+
+/// Prints text on standard output; ends the program with status 1 when that is not possible.
 pub(crate) fn to_stdout(text: Arguments<'_>) {
+    as_it_is(&harmless(&text.to_string()));
+}
+
+/// Prints JSON on standard output, with what would disturb a terminal written as JSON can.
+pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(document).context("encoding the JSON")?;
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push(c),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    as_it_is(&out);
+    Ok(())
+}
+
+/// Prints what is made for a terminal, colours and all; ends the program as [`to_stdout`] does.
+pub(crate) fn as_it_is(text: &str) {
     if let Err(e) = writeln!(stdout().lock(), "{text}") {
         to_stderr(format_args!("ioreel: writing to standard output: {e}"));
         exit(1);
     }
 }
 
-/// Prints a line on standard error, if that can be.
+/// Prints text on standard error, if that can be.
 pub(crate) fn to_stderr(text: Arguments<'_>) {
-    let _ = writeln!(stderr().lock(), "{text}");
+    let _ = writeln!(stderr().lock(), "{}", harmless(&text.to_string()));
+}
+
+/// What somebody else named, on one line and without what would disturb a terminal.
+pub(crate) fn one_line(name: &str) -> String {
+    name.replace(char::is_control, "\u{FFFD}")
+}
+
+/// The same of text with lines and styles of our own: names may have come in by the words of an error.
+fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+        let (before, from) = rest.split_at(at);
+        let own = STYLES.iter().find(|s| from.starts_with(**s)).filter(|_| stdout().is_terminal());
+        let (shown, len) =
+            own.map_or_else(|| ("\u{FFFD}", from.chars().next().map_or(0, char::len_utf8)), |s| (*s, s.len()));
+        out.push_str(before);
+        out.push_str(shown);
+        rest = &from[len..];
+    }
+    out.push_str(rest);
+    out
 }
 
 /// `println!` by [`to_stdout`].
@@ -32,3 +81,14 @@ macro_rules! tell {
 }
 
 pub(crate) use {out, tell};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_nothing_to_a_terminal() {
+        assert_eq!(one_line("a\x1b]0;x\x07\nb\u{9b}2Jé"), "a\u{FFFD}]0;x\u{FFFD}\u{FFFD}b\u{FFFD}2Jé");
+        assert_eq!(harmless("a line\n\tand \x1b[2Janother\x7f"), "a line\n\tand \u{FFFD}[2Janother\u{FFFD}");
+    }
+}

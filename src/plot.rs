@@ -1,6 +1,6 @@
 //! `ioreel plot`: draws reels.
 
-use crate::output::{out, tell};
+use crate::output::{as_it_is, tell};
 use std::{
     fs,
     io::IsTerminal,
@@ -169,7 +169,7 @@ fn print(args: &Args) -> anyhow::Result<ExitCode> {
         rows: size.1.saturating_sub(1),
     };
     let text = sketch(&Reel::open(reel)?, &options)?.text(if terminal { colors() } else { 0 });
-    out!("{}", text.trim_end_matches('\n'));
+    as_it_is(text.trim_end_matches('\n'));
     Ok(ExitCode::SUCCESS)
 }
 

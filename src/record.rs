@@ -156,7 +156,7 @@ impl Programs {
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Settle {
-    /// Sync the changed file systems, then record their disks until quiet, 30 s at most
+    /// Sync the changed file systems, then, unless recorded programs run on, record their disks until quiet, 30 s at most
     Sync,
     /// Do not wait: what is still in memory is not in the reel
     None,

@@ -3,7 +3,7 @@
 mod block;
 mod print;
 
-use crate::output::{out, tell};
+use crate::output::{out, print_json, tell};
 use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
@@ -308,7 +308,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.prepare_only {
         let replay = Replay::plan(config)?;
         if args.json {
-            out!("{}", serde_json::to_string_pretty(&replay.summary)?);
+            print_json(&replay.summary)?;
         } else {
             print::summary(&replay.summary);
         }
@@ -359,7 +359,7 @@ fn runs(config: &Config, times: u32, restore: bool, json: bool) -> anyhow::Resul
     }
     if json {
         let all = if times > 1 { serde_json::Value::Array(reports) } else { reports.pop().unwrap_or_default() };
-        out!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
     } else if times > 1 {
         print::runs(elapsed_ns);
     }

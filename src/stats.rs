@@ -1,9 +1,9 @@
 //! `ioreel stats`: the named statistics, of one reel or of several side by side.
 
-use crate::output::out;
+use crate::output::{out, print_json};
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use ioreel_analyze::{
     Scope, Stats,
     scope::{device_named, files_below, tasks_named},
@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let comparison = compare(&values);
     if args.json {
         let document = Document { schema: "ioreel.stats/1", groups, comparison };
-        out!("{}", serde_json::to_string_pretty(&document).context("encoding the JSON")?);
+        print_json(&document)?;
         return Ok(ExitCode::SUCCESS);
     }
     print(&groups, &comparison);

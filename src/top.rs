@@ -22,7 +22,7 @@ use screen::Ended;
 
 use crate::{
     columns::{Columns, count},
-    output::{out, tell},
+    output::{one_line, out, print_json, tell},
     units::{bytes, duration},
 };
 
@@ -160,7 +160,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 processes: list(&view.processes),
                 devices: list(&view.devices),
             };
-            out!("{}", serde_json::to_string_pretty(&document).context("encoding the JSON")?);
+            print_json(&document)?;
         } else {
             print(&view, args.sort, args.lines);
         }
@@ -215,6 +215,6 @@ fn print(view: &View, sort: Sort, lines: usize) {
 
 /// A name for people, without what would disturb a terminal.
 pub(crate) fn shown(list: &str, entry: &Entry) -> String {
-    let name: String = entry.name.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
+    let name = one_line(&entry.name);
     if list == "Processes" { format!("{} {name}", entry.id) } else { name }
 }

@@ -1,6 +1,6 @@
 //! `ioreel validate`: holds a reel against its own promises.
 
-use crate::output::out;
+use crate::output::{out, print_json};
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         }
     }
     if args.json {
-        out!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&report)?;
     } else {
         print(&report);
     }

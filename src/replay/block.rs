@@ -1,6 +1,6 @@
 //! `ioreel replay --layer block`: re-issues a reel's bios on a device or a file.
 
-use crate::output::{out, tell};
+use crate::output::{out, print_json, tell};
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::ValueEnum;
@@ -100,7 +100,7 @@ pub(super) fn run(args: BlockArgs, device: PathBuf, common: Common) -> anyhow::R
     }
     let report = replay.run()?;
     if common.json {
-        out!("{}", serde_json::to_string_pretty(&Document { schema: "ioreel.replay-block/1", report: &report })?);
+        print_json(&Document { schema: "ioreel.replay-block/1", report: &report })?;
     } else {
         print_report(&report);
     }
