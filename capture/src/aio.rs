@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use ioreel_bpf::types::{op_flags, rec_aio, rec_aio_end};
 use ioreel_traces::{Result, rows::Op};
 
-use crate::{assemble::Assembler, calls::Raw};
+use crate::{
+    assemble::Assembler,
+    calls::{Raw, appends},
+};
 
 /// A context: an address in the memory of a process.
 type Context = (i32, u64);
@@ -71,7 +74,6 @@ impl Assembler {
     pub(crate) fn aio_request(&mut self, rec: &rec_aio) -> Result<()> {
         let name = name(rec.opcode);
         let has = |bit: op_flags| u32::from(rec.flags) & bit.0 != 0;
-        const RWF_APPEND: i64 = 0x10;
         let mut op = self.row_of(rec.task_id, rec.hdr.cpu, name, "aio");
         op.start_ns = self.since(rec.hdr.end_ns);
         op.fd = Some(rec.fd);
@@ -85,8 +87,8 @@ impl Assembler {
             op.file = Some(file.id);
             op.ofd = Some(self.ofd_of(rec.ofd, rec.file, op.start_ns));
             // An append acts at an end that is not known here.
-            let appends = (has(op_flags::OPF_APPEND) || i64::from(rec.rw_flags) & RWF_APPEND != 0)
-                && matches!(name, "pwrite64" | "pwritev");
+            let writes = matches!(name, "pwrite64" | "pwritev");
+            let appends = writes && appends(has(op_flags::OPF_APPEND), rec.rw_flags.into());
             op.offset_bytes = (data && file.seekable && !appends).then_some(rec.offset_bytes);
         } else if data {
             op.offset_bytes = Some(rec.offset_bytes);

@@ -149,6 +149,10 @@ pub(crate) struct Assembler {
     pub(crate) tool_rows: i64,
     /// End of the last operation or task, ns since the reel's start.
     pub(crate) last_ns: i64,
+    /// Operations have ended, and the disks are waited for: what tasks do from here on is no part of the reel.
+    pub(crate) is_over: bool,
+    /// Tasks born since then: they have rows if the disks' rows speak of them.
+    late: HashMap<u32, Task>,
     /// An operation on a file or a name that takes as long is told by `slow_seen`.
     pub(crate) slow_ns: i64,
     /// Such a one has been met.
@@ -184,6 +188,10 @@ pub(crate) struct Assembler {
     leaders: HashMap<i32, u32>,
     /// First task met with each descriptor table, during a look.
     sharing: HashMap<u64, begin::Shares>,
+    /// Descriptor tables of adopted programs, by the place that they stand in: its kernel address.
+    standing: HashMap<u64, u64>,
+    /// Of these programs, those that stood in one place with others that have a descriptor table of their own.
+    pub(crate) stood_together: i64,
     /// Rows of the block layer.
     pub(crate) blocks: Blocks,
     /// Requests to io_uring.
@@ -223,6 +231,8 @@ impl Assembler {
             slow_ns: i64::MAX,
             slow_seen: false,
             last_ns: 0,
+            is_over: false,
+            late: HashMap::new(),
             aio: Aio::default(),
             contents: None,
             sieve: None,
@@ -244,6 +254,8 @@ impl Assembler {
             waits: None,
             leaders: HashMap::new(),
             sharing: HashMap::new(),
+            standing: HashMap::new(),
+            stood_together: 0,
             blocks: Blocks::default(),
             uring: Uring::default(),
             below: Below::default(),
@@ -271,6 +283,9 @@ impl Assembler {
             }
             Record::Exec(rec, path) => {
                 self.counts.tasks += 1;
+                if self.is_over {
+                    return Ok(());
+                }
                 let comm = block::comm(&rec.comm);
                 self.task_met(rec.task_id, rec.hdr.end_ns);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {

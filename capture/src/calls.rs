@@ -138,6 +138,13 @@ pub fn all() -> impl Iterator<Item = &'static Call> {
     numbered().map(|(_, c)| c)
 }
 
+/// Whether a write acts at its file's end, wherever it is asked to: one by a descriptor that is `append_only`, unless `RWF_NOAPPEND`
+/// (6.9) says otherwise, or one with `RWF_APPEND`.
+pub(crate) fn appends(append_only: bool, rw_flags: i64) -> bool {
+    const RWF_NOAPPEND: i64 = 0x20;
+    rw_flags & RWF_NOAPPEND == 0 && (append_only || rw_flags & i64::from(libc::RWF_APPEND) != 0)
+}
+
 /// Whether the operation's result, if it succeeded, is a new descriptor.
 pub(crate) fn makes_descriptor(call: &Call, op: &Op) -> bool {
     let kind = call_kind(u32::from(call.desc.kind));

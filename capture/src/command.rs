@@ -35,8 +35,9 @@ impl Command {
         pointers.push(std::ptr::null());
         let (go_read, go_write) =
             pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(os("making a pipe"))?;
-        let (no_read, no_write) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(os("making a pipe"))?;
+        let (no_read, no_write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(io::Error::from)
+            .map_err(os("making a pipe"))?;
         // SAFETY: the process has one thread; the child calls only async-signal-safe functions until exec.
         match unsafe { libc::fork() } {
             -1 => Err(os("forking the command")(io::Error::last_os_error())),
@@ -64,43 +65,35 @@ impl Command {
         self.pid.as_raw_nonzero().get() as u32
     }
 
-    /// Lets the child exec; tells whether that worked.
+    /// Lets the child exec. Does not wait for that: it may be stopped before, by `--lossless` too, or the program's file be long
+    /// in coming.
     pub(crate) fn release(&mut self) -> Result<(), CaptureError> {
-        if let Some(mut go) = self.release.take() {
-            go.write_all(&[1]).map_err(CaptureError::os("releasing the command"))?;
+        match self.release.take() {
+            Some(mut go) => go.write_all(&[1]).map_err(CaptureError::os("releasing the command")),
+            None => Ok(()),
         }
-        // Closed by the exec, or the reason why there was none.
+    }
+
+    /// Why there was no exec, once the child has ended for it.
+    pub(crate) fn refusal(&mut self) -> Option<CaptureError> {
         let mut errno = [0u8; 4];
-        match self.refusal.read_exact(&mut errno) {
-            Err(_) => Ok(()),
-            Ok(()) => {
-                self.wait();
-                let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
-                Err(CaptureError::Command { program: self.program.clone(), source })
-            }
-        }
+        // Closed by an exec; empty before.
+        self.refusal.read_exact(&mut errno).ok()?;
+        let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+        Some(CaptureError::Command { program: self.program.clone(), source })
     }
 
     /// The wait status if the child has ended; does not wait.
     pub(crate) fn poll(&mut self) -> Option<i32> {
-        if self.status.is_none()
-            && let Ok(Some((_, status))) = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG)
-        {
-            self.status = Some(status.as_raw());
+        if self.status.is_none() {
+            self.status = match rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG) {
+                Ok(Some((_, status))) => Some(status.as_raw()),
+                // The kernel reaped it, as it does for whoever ignores SIGCHLD: nobody knows.
+                Err(rustix::io::Errno::CHILD) => Some(0),
+                Ok(None) | Err(_) => None,
+            };
         }
         self.status
-    }
-
-    /// Waits for the child to end; its wait status.
-    pub(crate) fn wait(&mut self) -> i32 {
-        while self.status.is_none() {
-            match rustix::process::waitpid(Some(self.pid), WaitOptions::empty()) {
-                Ok(Some((_, status))) => self.status = Some(status.as_raw()),
-                Ok(None) | Err(rustix::io::Errno::INTR) => {}
-                Err(_) => self.status = Some(0),
-            }
-        }
-        self.status.unwrap_or(0)
     }
 
     /// Passes a signal on.

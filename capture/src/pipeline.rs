@@ -274,6 +274,7 @@ impl Worker {
                     // They ended, as far as the reel is concerned, after all else.
                     self.records(Vec::new(), i64::MAX);
                     self.take_in_flight(&in_flight);
+                    self.assembler.is_over = true;
                     let _ = reply.send(self.assembler.changed.file_systems.clone());
                 }
             }
@@ -414,9 +415,11 @@ impl Worker {
         self.progress.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the oldest segments go, whenever another has been closed or room is short.
+    /// Lets the oldest segments go, whenever another has been closed or room is short. What the disks do once operations have
+    /// ended, be it the work of programs that go on, takes the place of none.
     fn rotate(&mut self) {
-        let Some(mut keep) = self.keep.filter(|_| self.error.is_none()) else { return };
+        let is_done = self.error.is_some() || self.assembler.is_over;
+        let Some(mut keep) = self.keep.filter(|_| !is_done) else { return };
         let closed = self.assembler.writer.closed_rows();
         let make_room = self.progress.make_room.swap(false, Ordering::Relaxed);
         if closed == self.closed && !make_room {

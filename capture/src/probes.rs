@@ -279,6 +279,9 @@ const AGAIN: &[&str] = &[
     "uring_complete_again",
     "fault_touch_again",
     "fault_around_again",
+    "task_fork_again",
+    "task_exec_again",
+    "task_exit_again",
 ];
 
 /// Switches off those that are not needed, or whose first is off.

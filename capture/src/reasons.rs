@@ -173,6 +173,8 @@ const INODE_LOCKS: Names = &[
 const FILE_LOCKS: Names = &[
     "locks_lock_inode_wait*",
     "flock_lock_inode_wait*",
+    // Waits for it inline.
+    "fcntl_setlk*",
     "posix_lock_inode_wait*",
     "do_lock_file_wait*",
     "__break_lease*",
@@ -306,6 +308,7 @@ mod tests {
             ("schedule xlog_wait_on_iclog xfs_log_force_seq xfs_file_fsync", Reason::Journal),
             ("schedule btrfs_commit_transaction btrfs_sync_file", Reason::Journal),
             ("schedule locks_lock_inode_wait __do_sys_flock", Reason::Lock),
+            ("schedule fcntl_setlk do_fcntl __x64_sys_fcntl", Reason::Lock),
             ("schedule anon_pipe_read vfs_read ksys_read", Reason::Other),
             ("", Reason::Other),
         ];

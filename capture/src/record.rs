@@ -189,29 +189,29 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     log::info!("{}: the recording has begun", config.output.display());
     config.tell(&Moment::Begun);
     let started = Instant::now();
-    if let Some(c) = &mut command
-        && let Err(e) = c.release()
-    {
-        session.end();
-        drop(pipeline.finish());
-        // Nothing ran: leave nothing behind.
-        let _ = fs::remove_dir_all(&config.output);
+    if let Err(e) = command.as_mut().map_or(Ok(()), Command::release) {
+        nothing_ran(&mut session, pipeline, config);
         return Err(e);
     }
     let mut budget = config.limits.cpu_share.map(Budget::new);
     let mut copies = Copies::new(config, &manifest, &mounts, marks.as_ref());
     let Ended { why, signal } = follow(&session, &pipeline, &mut copies, command.as_mut(), started, budget.as_mut())?;
     copies.finish(&session, &pipeline)?;
+    if let Some(e) = command.as_mut().and_then(Command::refusal) {
+        nothing_ran(&mut session, pipeline, config);
+        return Err(e);
+    }
 
     config.tell(&Moment::Ending);
     // The unfinished are told first: what ends after this is not in the reel.
+    let end_ns = host::monotonic_ns();
     session.end_operations();
+    let goes_on = session.alive() > 0;
     if let Some(budget) = &mut budget {
         budget.drain_all(&session, &pipeline);
     }
     drain(&session, &pipeline);
     let changed = pipeline.end_of_operations(session.in_flight()?);
-    let end_ns = host::monotonic_ns();
     let mut to_sync = on_disk(&changed);
     if config.layers == Layers::Block {
         // Who changed what is not known: all that lies on recorded disks.
@@ -243,13 +243,20 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         });
     };
     let still_running = command.as_ref().filter(|_| status.is_none()).map(Command::pid);
-    let closed = close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns });
+    let closed = close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns, goes_on });
     // Last of all: a probe that lost its CPU when the switch flipped may have stopped somebody since.
     if let (Some(guardian), Some(stops)) = (guardian, &session.stops) {
         stops.resume_all();
         guardian.dismiss();
     }
     closed.map(|(manifest, error)| Outcome { manifest, status, error, still_running, why, signal })
+}
+
+/// Leaves nothing behind.
+fn nothing_ran(session: &mut Session<'_>, pipeline: Pipeline, config: &Config) {
+    session.end();
+    drop(pipeline.finish());
+    let _ = fs::remove_dir_all(&config.output);
 }
 
 /// A reel that may take little room is written in small segments: they are what a limit can be kept to.

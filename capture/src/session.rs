@@ -1,7 +1,7 @@
 //! The probes' life: open, load, attach, adopt, activate, drain, detach.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     mem::{MaybeUninit, size_of},
     os::fd::{AsFd, AsRawFd},
     path::Path,
@@ -17,6 +17,7 @@ use libbpf_rs::{
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 
+mod life;
 mod look;
 mod plan;
 mod programs;
@@ -25,6 +26,7 @@ mod tables;
 mod trial;
 mod unended;
 
+use life::UnseenEnds;
 pub(crate) use unended::Unended;
 
 pub use plan::{DEFAULT_WAITS_MIN_NS, Plan, Targets, Vfs, WaitsPlan};
@@ -90,6 +92,10 @@ pub struct Session<'obj> {
     fullest: Cell<usize>,
     /// Tasks can lose the CPU while they run a program.
     preemptible: bool,
+    /// Programs on ends may be skipped, and all threads that are recorded can be listed.
+    ends_may_be_unseen: bool,
+    /// Whose end was told to no program.
+    unseen_ends: RefCell<UnseenEnds>,
 }
 
 /// Where a session's programs are kept; room for a second attempt without those that the kernel refuses.
@@ -236,6 +242,7 @@ impl<'obj> Session<'obj> {
                 &mut progs.task_exec,
                 &mut progs.task_exit,
                 &mut progs.adopt,
+                &mut progs.living,
                 &mut progs.places,
                 &mut progs.descriptors,
                 &mut progs.mappings,
@@ -363,6 +370,8 @@ impl<'obj> Session<'obj> {
             stops,
             fullest: Cell::new(0),
             preemptible,
+            ends_may_be_unseen: preemptible && matches!(plan.target, Targets::Command(_) | Targets::Processes(_)),
+            unseen_ends: RefCell::default(),
         })
     }
 
@@ -403,14 +412,6 @@ impl<'obj> Session<'obj> {
             // SAFETY: a valid, aligned u32 that outlives the call; the kernel reads it.
             unsafe { std::ptr::from_mut(&mut bss.guardian_tgid).write_volatile(guardian.pid()) };
         }
-    }
-
-    /// Recorded threads alive.
-    pub fn alive(&self) -> i64 {
-        self.skel.maps.bss_data.as_deref().map_or(0, |bss| {
-            // SAFETY: a valid, aligned i64; the kernel changes it atomically.
-            unsafe { std::ptr::from_ref(&bss.alive).read_volatile() }
-        })
     }
 
     /// Takes what the rings hold, after what is in `bytes`.

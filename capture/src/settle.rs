@@ -49,7 +49,8 @@ pub(crate) fn pass_on(session: &Session<'_>, pipeline: &Pipeline, to_ns: i64, mo
     }
 }
 
-/// Syncs the file systems mounted at `mounts` and waits for quiet. Returns one `ops` row per sync.
+/// Syncs the file systems mounted at `mounts` and waits for quiet, unless recorded programs run on: then what was written before the
+/// end is on disk after the sync, and for as long as they write there is no quiet. Returns one `ops` row per sync.
 pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount], t0_ns: i64) -> Vec<Op> {
     let deadline = Instant::now() + DEFAULT_SETTLE;
     let mut rows = Vec::new();
@@ -73,7 +74,7 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
     }
     let disks: Vec<i64> = mounts.iter().flat_map(host::disks_of).collect();
     let begin = host::monotonic_ns();
-    while !disks.is_empty() && Instant::now() < deadline {
+    while !disks.is_empty() && session.alive() <= 0 && Instant::now() < deadline {
         drain(session, pipeline);
         let events = pipeline.progress.block_events.lock().map(|e| e.clone()).unwrap_or_default();
         let last = disks.iter().filter_map(|d| events.get(d)).fold(begin, |a, b| a.max(*b));

@@ -1,4 +1,4 @@
-//! More threads than CPUs: whoever loses the CPU, also inside a probe, costs the others nothing.
+//! More threads than CPUs: whoever loses the CPU, also inside a probe, costs the others nothing, be it calls or their ends.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ioreel_traces::rows::{File, Op};
+use ioreel_traces::rows::{File, Op, Task};
 
 use crate::harness::{
     assert_valid,
@@ -18,20 +18,26 @@ use crate::harness::{
 /// First argument that makes the test program the recorded one.
 pub(crate) const WORD: &str = "crowd-workload";
 const THREADS: usize = 6;
+/// Writes of each thread of the first generation, and of each of the others.
 const CALLS: usize = 5000;
+const FEW_CALLS: usize = 20;
+const GENERATIONS: usize = 300;
 
-/// What is recorded: each thread writes to a file of its own, as fast as it can.
+/// What is recorded: each thread writes to a file of its own, as fast as it can; at last many come and go.
 pub(crate) fn work(dir: &Path) {
-    std::thread::scope(|threads| {
-        for thread in 0..THREADS {
-            threads.spawn(move || {
-                let file = fs::File::create(file_of(dir, thread)).unwrap();
-                for i in 0..CALLS {
-                    file.write_all_at(b"x", (i % 4096) as u64).unwrap();
-                }
-            });
-        }
-    });
+    for generation in 0..=GENERATIONS {
+        let calls = if generation == 0 { CALLS } else { FEW_CALLS };
+        std::thread::scope(|threads| {
+            for thread in 0..THREADS {
+                threads.spawn(move || {
+                    let file = fs::File::create(file_of(dir, thread)).unwrap();
+                    for i in 0..calls {
+                        file.write_all_at(b"x", (i % 4096) as u64).unwrap();
+                    }
+                });
+            }
+        });
+    }
 }
 
 fn file_of(dir: &Path, thread: usize) -> PathBuf {
@@ -54,6 +60,10 @@ pub(crate) fn every_call_is_there() {
     for op in reel.read::<Op>().unwrap().iter().filter(|o| &*o.op == "pwrite64" && o.ret == Some(1)) {
         *writes.entry(op.file.and_then(|f| files.get(&f)).cloned().unwrap_or_default()).or_insert(0) += 1;
     }
-    let expected = (0..THREADS).map(|t| (text(&file_of(mount.path(), t)).to_owned(), CALLS)).collect();
+    let calls = CALLS + GENERATIONS * FEW_CALLS;
+    let expected = (0..THREADS).map(|t| (text(&file_of(mount.path(), t)).to_owned(), calls)).collect();
     assert_eq!(writes, expected);
+    let tasks = reel.read::<Task>().unwrap();
+    assert_eq!(tasks.len(), 1 + THREADS * (1 + GENERATIONS));
+    assert!(tasks.iter().all(|t| t.exit_ns.is_some()), "{tasks:?}");
 }

@@ -10,10 +10,14 @@ use std::{
 
 use ioreel_traces::{
     Reel,
-    rows::{Exec, Fd, File, Op, Task},
+    rows::{Bio, Exec, Fd, File, Op, Task},
 };
 
-use crate::harness::{assert_valid, ioreel, record, succeed, temp_dir, text, wait_for};
+use crate::harness::{
+    assert_valid, ioreel,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    record, succeed, temp_dir, text, wait_for,
+};
 
 fn ops_on(reel: &Reel, path: &str) -> Vec<Op> {
     let files = reel.read::<File>().unwrap();
@@ -188,6 +192,24 @@ pub(crate) fn a_running_process_for_a_while() {
     assert_eq!((task.pid.to_string(), task.exit_ns), (pid, None));
 }
 
+/// A write may ask not to append, through a descriptor that does (6.9): it acts where it says.
+pub(crate) fn a_write_that_does_not_append() {
+    let (mount, out) = (Mounted::new(Fs::Tmpfs, DEFAULT_SIZE_BYTES), temp_dir());
+    let (reel, file) = (out.path().join("x.reel"), mount.path().join("log"));
+    let script = format!(
+        "import os\n\
+         f = os.open({file:?}, os.O_RDWR | os.O_CREAT | os.O_APPEND)\n\
+         os.write(f, b'x' * 50)\n\
+         os.pwritev(f, [b'1234567'], 6, 0x20)\n\
+         os.pwritev(f, [b'the end'], 6)"
+    );
+    succeed(&mut record(&reel, &[], &["python3", "-c", &script]));
+    assert_eq!(fs::metadata(&file).unwrap().len(), 57);
+    let writes = ops_on(&assert_valid(&reel), text(&file)).into_iter().filter(|o| o.op.contains("write"));
+    let writes: Vec<_> = writes.map(|o| (o.offset_bytes, o.ret)).collect();
+    assert_eq!(writes, [(Some(0), Some(50)), (Some(6), Some(7)), (Some(50), Some(7))]);
+}
+
 /// Programs that are faster than the recorder do not keep it from its end: what it could not take is counted.
 pub(crate) fn a_while_is_kept_by_a_recorder_that_is_behind() {
     const FAST: &str = "exec 8>/dev/null; while :; do echo >&8; echo >&8; echo >&8; done";
@@ -254,4 +276,34 @@ pub(crate) fn a_command_for_a_while() {
     let reel = assert_valid(&reel);
     assert!(ops_on(&reel, &format!("{dir}/file")).len() > 10);
     assert!(ops_on(&reel, &format!("{dir}/bye")).is_empty());
+}
+
+/// What a program does once the recording is over is neither waited for nor part of its time, though the disk is never quiet.
+pub(crate) fn a_while_of_a_program_that_writes_on() {
+    let (on, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let file = text(&on.path().join("file")).to_owned();
+    // A synced write every few milliseconds until it is stopped.
+    let script = format!("while :; do dd if=/dev/zero of={file} bs=4k count=4 conv=fsync 2>/dev/null; done");
+    let writer = Running(Command::new("sh").args(["-c", &script]).spawn().unwrap());
+    wait_for("the writer to be at work", || fs::exists(&file).unwrap().then_some(()));
+    let reel = out.path().join("on.reel");
+    let pid = writer.0.id().to_string();
+    let mut recording = ioreel(["record", "-o", text(&reel), "--pid", &pid, "--duration", "0.5", "--no-snapshot"]);
+    let started = Instant::now();
+    succeed(&mut recording);
+    let took_ns = started.elapsed().as_nanos() as i64;
+    drop(writer);
+    let reel = assert_valid(&reel);
+    let span = &reel.manifest.span;
+    assert!((500_000_000..2_000_000_000).contains(&span.elapsed_ns), "{span:?}");
+    // It would go on for 30 s.
+    assert!(span.settle_ns < 10_000_000_000, "{span:?}");
+    assert!(span.elapsed_ns + span.settle_ns <= took_ns, "{span:?} of {took_ns} ns");
+    let tasks: Vec<Task> = reel.read().unwrap();
+    assert!(tasks.iter().all(|t| t.exit_ns.is_none_or(|at| at <= span.elapsed_ns)), "{tasks:?}");
+    assert!(tasks.iter().any(|t| t.exit_ns.is_none()), "{tasks:?}");
+    // Who was born later is there only for what reached the disk.
+    let bios: Vec<Bio> = reel.read().unwrap();
+    let late = tasks.iter().filter(|t| t.start_ns > span.elapsed_ns);
+    assert!(late.clone().all(|t| bios.iter().any(|b| b.task_id == Some(t.task_id))), "{:?}", late.collect::<Vec<_>>());
 }

@@ -16,6 +16,7 @@ mod daemon;
 mod damaged;
 mod derived;
 mod devices;
+mod ends;
 mod filters;
 mod follow;
 mod ground_truth;
@@ -339,7 +340,9 @@ fn tests() -> Vec<Test> {
         follow::very_many_at_a_time
         follow::a_daemon
         follow::a_running_process_for_a_while
+        follow::a_write_that_does_not_append
         follow::a_while_is_kept_by_a_recorder_that_is_behind
+        follow::a_while_of_a_program_that_writes_on
         follow::a_running_process_to_its_end
         follow::a_command_for_a_while
         contents::hashes_are_those_of_the_bytes
@@ -411,6 +414,9 @@ fn tests() -> Vec<Test> {
         life::strict_fails_on_loss
         life::a_cpu_budget
         life::what_a_budget_left_is_taken_at_the_end
+        ends::of_a_budget_beside_others
+        ends::of_a_command_stopped_at_its_begin
+        ends::before_the_command_began
         life::a_largest_size
         life::room_left_to_others
         life::few_capabilities

@@ -80,6 +80,7 @@ struct wire_types {
 	struct rec_vfs vfs;
 	enum work_kind work_kind;
 	struct work_desc work;
+	struct living_task living;
 };
 struct wire_types wire_types = {};
 
@@ -225,6 +226,7 @@ struct task_ref {
 	__u32 slot; /* in hot_states, plus 1; 0: in cold_states */
 	__u32 gone; /* its end has been told */
 	__u32 round; /* adopted in this pass of the snapshot; 0: born to a recorded task */
+	__u32 exec_settled; /* the first of two programs has told an exec, and the second has not come for it */
 };
 
 /* Presence means recorded, until the task is gone altogether. */

@@ -61,6 +61,22 @@ int adopt(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+/* Recorded threads whose end has not been told: where the kernel skips programs, of some it never will be. */
+SEC("iter/task")
+int living(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct task_ref *ref = task ? recorded_ref(task) : NULL;
+	struct living_task told = {};
+
+	if (!ref || ref->gone)
+		return 0;
+	told.task_id = ref->task_id;
+	told.ending = !!(task->flags & PF_EXITING);
+	bpf_seq_write(ctx->meta->seq, &told, sizeof(told));
+	return 0;
+}
+
 /* The id of a task that was adopted in the pass that is being looked at; else 0. */
 static __always_inline __u32 to_look_at(struct task_struct *task)
 {

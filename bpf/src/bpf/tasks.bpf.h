@@ -200,15 +200,33 @@ static __always_inline void join(struct task_struct *task, __u16 in_call)
 	__sync_fetch_and_add(&joined, 1);
 }
 
-/* Lives are told as long as anything is: until the file systems have settled. */
-SEC("tp_btf/sched_process_fork")
-int ATOMIC_PROG(task_fork, struct task_struct *parent, struct task_struct *child)
+/*
+ * A new thread's stack is nobody else's: whoever had it has ended. Were that end told to no program, what the thread
+ * does would be taken for what the dead one did.
+ */
+static __always_inline void forget_stack(struct task_struct *child)
+{
+	__u64 key = stack_key((struct pt_regs *)bpf_task_pt_regs(child));
+	__u64 *place = &hot_owners[hot_slot(key)], owner = *place;
+
+	if ((owner & ~HOT_SHARED) == key && !recorded_ref(child))
+		__sync_val_compare_and_swap(place, owner, owner - key);
+}
+
+/*
+ * Lives are told as long as anything is: until the file systems have settled. Of two programs each (atomic.bpf.h) the
+ * second finds what the first has done.
+ */
+static __always_inline int tell_fork(struct task_struct *parent, struct task_struct *child, bool again)
 {
 	__u32 from = recorded_id(parent), id;
 	struct rec_task rec = {};
 
 	if (!block_active)
 		return 0;
+	if (again && recorded_ref(child))
+		return 0;
+	forget_stack(child);
 	if (target_kind == TARGET_CGROUP && ops_active && !is_target(child))
 		return 0; /* born outside, by CLONE_INTO_CGROUP */
 	if (!from) {
@@ -223,12 +241,26 @@ int ATOMIC_PROG(task_fork, struct task_struct *parent, struct task_struct *child
 	id = follow(child, 0, 0);
 	if (!id)
 		return 0;
+	if (again)
+		count_caught(SECOND_TASK_FORK);
 	fill_task(&rec, child, id);
 	rec.parent = from;
 	rec.clone_flags = shared_with(child, parent);
 	rec.cgroup = cgroup_of(child);
 	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
 	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int ATOMIC_PROG(task_fork, struct task_struct *parent, struct task_struct *child)
+{
+	return tell_fork(parent, child, false);
+}
+
+SEC("tp_btf/sched_process_fork")
+int ATOMIC_PROG(task_fork_again, struct task_struct *parent, struct task_struct *child)
+{
+	return tell_fork(parent, child, true);
 }
 
 struct exec_scratch {
@@ -244,10 +276,10 @@ struct {
 	__type(value, struct exec_scratch);
 } exec_scratch SEC(".maps");
 
-SEC("tp_btf/sched_process_exec")
-int ATOMIC_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+static __always_inline int tell_exec(struct task_struct *task, struct linux_binprm *bprm, bool again)
 {
-	__u32 id = recorded_id(task), zero = 0, len, cpu = bpf_get_smp_processor_id();
+	__u32 zero = 0, len, cpu = bpf_get_smp_processor_id();
+	struct task_ref *ref = recorded_ref(task);
 	struct cpu_ledger *l = cpu_ledger();
 	void *ring = cpu_ring(cpu);
 	struct exec_scratch *s;
@@ -255,18 +287,29 @@ int ATOMIC_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_b
 
 	if (!ops_active || !l || !ring)
 		return 0;
-	if (!id) {
+	if (!ref) {
 		/* A program that the kernel itself started. */
-		if (target_kind == TARGET_ALL && is_target(task))
+		if (target_kind == TARGET_ALL && is_target(task)) {
 			join(task, 0);
+			ref = recorded_ref(task);
+			if (ref)
+				ref->exec_settled = preemptible && !again;
+		}
 		return 0;
 	}
+	if (again && ref->exec_settled) {
+		ref->exec_settled = 0;
+		return 0;
+	}
+	ref->exec_settled = preemptible && !again;
+	if (again)
+		count_caught(SECOND_TASK_EXEC);
 	note_code(bprm->file->f_inode);
 	s = bpf_map_lookup_elem(&exec_scratch, &zero);
 	if (!s)
 		return 0;
 	n = bpf_probe_read_kernel_str(s->path, WIRE_PATH_BYTES, BPF_CORE_READ(bprm, filename));
-	s->rec.task_id = id;
+	s->rec.task_id = ref->task_id;
 	s->rec.tid = task->pid;
 	s->rec.uid = BPF_CORE_READ(task, cred, euid.val);
 	s->rec.gid = BPF_CORE_READ(task, cred, egid.val);
@@ -278,14 +321,27 @@ int ATOMIC_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_b
 	return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
-int ATOMIC_PROG(task_exit, struct task_struct *task)
+SEC("tp_btf/sched_process_exec")
+int ATOMIC_PROG(task_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	return tell_exec(task, bprm, false);
+}
+
+SEC("tp_btf/sched_process_exec")
+int ATOMIC_PROG(task_exec_again, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	return tell_exec(task, bprm, true);
+}
+
+static __always_inline int tell_exit(struct task_struct *task, bool again)
 {
 	struct task_ref *ref = recorded_ref(task);
 	struct rec_task rec = {};
 
 	if (!ref || !block_active || __sync_val_compare_and_swap(&ref->gone, 0, 1))
 		return 0;
+	if (again)
+		count_caught(SECOND_TASK_EXIT);
 	if (lossless)
 		release_held(recorded(task), task);
 	fill_task(&rec, task, ref->task_id);
@@ -294,6 +350,18 @@ int ATOMIC_PROG(task_exit, struct task_struct *task)
 	release_state(task, ref);
 	__sync_fetch_and_add(&alive, -1);
 	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int ATOMIC_PROG(task_exit, struct task_struct *task)
+{
+	return tell_exit(task, false);
+}
+
+SEC("tp_btf/sched_process_exit")
+int ATOMIC_PROG(task_exit_again, struct task_struct *task)
+{
+	return tell_exit(task, true);
 }
 
 extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task, unsigned int flags) __ksym __weak;

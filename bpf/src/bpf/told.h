@@ -95,6 +95,12 @@ struct adoption {
 	__u8 pad[2];
 };
 
+/* What the iterator `living` tells of a recorded thread. */
+struct living_task {
+	__u32 task_id;
+	__u32 ending; /* 1: it is on its way out, or a zombie */
+};
+
 /* What a worker thread of the kernel's is at, by the function it runs. */
 enum work_kind {
 	WORK_OTHER = 0,

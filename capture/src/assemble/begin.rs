@@ -45,6 +45,10 @@ impl Assembler {
             cgroup: (rec.cgroup != 0).then_some(rec.cgroup as i64),
             ..Task::default()
         };
+        if self.is_over {
+            self.late.insert(rec.task_id, row);
+            return;
+        }
         let mut table = None;
         if adopted {
             // The leader is adopted before its threads.
@@ -86,7 +90,8 @@ impl Assembler {
     pub(crate) fn task_met(&mut self, task_id: u32, at_ns: u64) {
         if task_id != 0 && self.note_met(task_id) {
             let start_ns = self.since(at_ns).max(0);
-            let row = Task { task_id: i64::from(task_id), start_ns, ..Task::default() };
+            let unknown = || Task { task_id: i64::from(task_id), start_ns, ..Task::default() };
+            let row = self.late.remove(&task_id).unwrap_or_else(unknown);
             self.tasks.insert(task_id, Life { row, table: None });
         }
     }
@@ -111,6 +116,10 @@ impl Assembler {
             row.clone_flags = CLONE_FILES
                 | if first.fs == rec.fs { CLONE_FS } else { 0 }
                 | if first.mm == rec.mm && rec.mm != 0 { CLONE_VM } else { 0 };
+        }
+        // Threads of the kernel share theirs with the first process.
+        if rec.mm != 0 && *self.standing.entry(rec.fs).or_insert(rec.files) != rec.files {
+            self.stood_together += 1;
         }
         self.start.met(i64::from(rec.task_id));
     }
@@ -177,6 +186,7 @@ impl Assembler {
     pub(super) fn looked(&mut self, at_ns: i64) {
         self.start.looked(at_ns);
         self.sharing.clear();
+        self.standing.clear();
     }
 
     /// Takes note of an operation that may tell what a look missed.
@@ -208,6 +218,10 @@ impl Assembler {
 
     /// A thread ended, or (`left`) is no longer recorded.
     pub(super) fn task_ended(&mut self, rec: &rec_task, left: bool) -> Result<()> {
+        if self.is_over {
+            // It outlived the recording.
+            return Ok(());
+        }
         let at_ns = self.since(rec.hdr.end_ns);
         if let Some(sieve) = &mut self.sieve {
             sieve.task_ended(i64::from(rec.task_id));

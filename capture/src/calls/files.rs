@@ -5,7 +5,7 @@ use ioreel_traces::rows::Op;
 use libc::*;
 
 use super::{
-    Raw,
+    Raw, appends,
     parts::{AT, FD, OPEN, PATH, PLAIN, VMA, calls, nothing, user},
 };
 
@@ -140,7 +140,7 @@ calls! {
     327 286 "preadv2" user(FD, call_user::USER_IOVEC, 2, 3), false, vector_at2;
     328 287 "pwritev2" user(FD, call_user::USER_IOVEC, 2, 3), true, |r, op| {
         vector_at2(r, op);
-        appended(r, op, append_only(r) || r.int(5) & RWF_APPEND != 0);
+        appended(r, op, appends(append_only(r), r.int(5).into()));
     };
     8 62 "lseek" FD, false, |r, op| {
         op.aux = Some(r.args[1]);

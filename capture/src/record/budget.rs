@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
+    host,
     pipeline::{Message, Pipeline},
     session::Session,
     signals,
@@ -60,10 +61,12 @@ impl Budget {
         Some((pass.complete_to_ns, pass.more))
     }
 
-    /// Empties the rings at the end. A signal says that there is no time for that: then what is left is taken at once.
+    /// Takes what the rings hold at the end; what comes meanwhile, from disks that others keep busy, would be without end. A signal
+    /// says that there is no time for that: then what is left is taken at once.
     pub(super) fn drain_all(&mut self, session: &Session<'_>, pipeline: &Pipeline) {
+        let begun_ns = host::monotonic_ns();
         while signals::take().is_none() {
-            if self.drain(session, pipeline).is_some_and(|(_, more)| !more) {
+            if self.drain(session, pipeline).is_some_and(|(complete_to_ns, more)| !more || complete_to_ns >= begun_ns) {
                 return;
             }
             std::thread::sleep(TICK);

@@ -40,7 +40,10 @@ pub(super) struct Closing {
     pub(super) settled: Vec<Op>,
     pub(super) snapshot: Snapshot,
     pub(super) mounts: Vec<Mount>,
+    /// When operations ended, on the monotonic clock.
     pub(super) end_ns: i64,
+    /// Recorded programs ran on then.
+    pub(super) goes_on: bool,
 }
 
 /// Writes what is known only at the end, and the manifest.
@@ -74,8 +77,13 @@ pub(super) fn close(
     // Also after a write error: these tables are small, and without the tasks a reel cannot be replayed.
     let last = last_words(&mut assembler).err();
     error = error.or(last);
-    manifest.span.elapsed_ns =
-        if assembler.last_ns > 0 { assembler.last_ns } else { closing.end_ns - manifest.clock.monotonic_ns };
+    let until_end_ns = closing.end_ns - manifest.clock.monotonic_ns;
+    manifest.span.elapsed_ns = match assembler.last_ns {
+        // Nothing for a while at the end is part of what programs did that ran on.
+        0.. if closing.goes_on => assembler.last_ns.max(until_end_ns),
+        0 => until_end_ns,
+        last_ns => last_ns,
+    };
     ledger::places(&mut manifest, &assembler, &closing.mounts);
     manifest.probes = session.probes();
     manifest.warnings.extend(session.warnings.iter().cloned());
@@ -87,6 +95,12 @@ pub(super) fn close(
         manifest.warnings.push(format!(
             "{} cannot be read ({why}): journal, tables and bitmaps there are told apart less well; {remedy}",
             host::device(*dev).name
+        ));
+    }
+    if assembler.stood_together > 0 {
+        manifest.warnings.push(format!(
+            "{} tasks shared working directory and umask, but no descriptors, with another when they were met (clone with CLONE_FS alone): when one changed them later, the reel tells it of that one only; record them from their beginning",
+            assembler.stood_together
         ));
     }
     manifest.resolution = crate::fault::resolution();

@@ -120,7 +120,7 @@ pub(super) fn follow(
             return Ok(Ended { why: End::Failed, signal });
         }
         let reaped = command.as_deref_mut().is_none_or(|c| c.poll().is_some());
-        if session.alive() <= 0 && reaped && !for_ever {
+        if !for_ever && reaped && session.alive() <= 0 {
             let why = if signal.is_some() { End::Signal } else { End::Exit };
             return Ok(Ended { why, signal });
         }

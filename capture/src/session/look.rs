@@ -107,7 +107,7 @@ impl Session<'_> {
         self.iterate(self.skel.links.held.as_ref(), "listing operations of stopped threads")
     }
 
-    fn iterate(&self, link: Option<&libbpf_rs::Link>, doing: &'static str) -> Result<Vec<u8>, CaptureError> {
+    pub(super) fn iterate(&self, link: Option<&libbpf_rs::Link>, doing: &'static str) -> Result<Vec<u8>, CaptureError> {
         let link = link.ok_or(CaptureError::Bpf { doing, why: "the iterator is not attached".into() })?;
         let mut records = Vec::new();
         Iter::new(link)

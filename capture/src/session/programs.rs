@@ -25,7 +25,7 @@ pub struct Program {
 }
 
 /// What the second of two programs counts its own by.
-const SECOND: [(&str, second); 8] = [
+const SECOND: [(&str, second); 11] = [
     ("bio_queue", second::SECOND_BIO_QUEUE),
     ("bio_complete", second::SECOND_BIO_COMPLETE),
     ("rq_issue", second::SECOND_RQ_ISSUE),
@@ -34,6 +34,9 @@ const SECOND: [(&str, second); 8] = [
     ("uring_complete", second::SECOND_URING_COMPLETE),
     ("fault_touch", second::SECOND_FAULT_TOUCH),
     ("fault_around", second::SECOND_FAULT_AROUND),
+    ("task_fork", second::SECOND_TASK_FORK),
+    ("task_exec", second::SECOND_TASK_EXEC),
+    ("task_exit", second::SECOND_TASK_EXIT),
 ];
 
 /// Of a BPF instruction as the kernel keeps it.
@@ -66,6 +69,14 @@ impl Session<'_> {
             }
         }
         probes
+    }
+
+    /// How often the kernel has skipped these programs.
+    pub(super) fn skipped(&self, names: &[&str]) -> u64 {
+        let skips = |program: &libbpf_rs::Program<'_>, info: &bpf_prog_info| {
+            if names.iter().any(|n| program.name() == *n) { info.recursion_misses } else { 0 }
+        };
+        self.loaded(skips).iter().sum()
     }
 
     /// Every loaded program with its size.

@@ -6,6 +6,8 @@
 use ioreel_bpf::types::{file_id, rec_uring, uring_flags};
 use ioreel_traces::rows::{Op, sqe_flags};
 
+use crate::calls::appends;
+
 /// What the probes do for an opcode beyond counting it. Bits of [`UringOp::parts`].
 pub(super) mod part {
     /// Acts on the descriptor.
@@ -86,8 +88,7 @@ impl Entry<'_> {
 
     /// Where a read or write acted: at the offset given, unless that is -1 or the file appends.
     pub(super) fn position(&self, writes: bool) -> Option<i64> {
-        const RWF_APPEND: u32 = 0x10;
-        let appends = writes && (self.has(uring_flags::URF_APPEND) || self.op_flags() & RWF_APPEND != 0);
+        let appends = writes && appends(self.has(uring_flags::URF_APPEND), self.op_flags().into());
         if self.off() != -1 && !(appends && self.rec.res > 0) {
             return Some(self.off());
         }
