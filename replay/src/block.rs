@@ -35,6 +35,7 @@ pub use self::{
 };
 use crate::{
     ReplayError,
+    apart::apart,
     edge::OrderMode,
     pace::{CatchUp, Clockwork, Pace},
     verdict::Limits,
@@ -103,12 +104,14 @@ impl BlockReplay {
     /// Reads the reel once and opens the device; nothing is issued yet.
     ///
     /// # Errors
-    /// When the reel has nothing to replay, when the device will not do, when the recorded addresses do not fit.
+    /// When the reel has nothing to replay, when the device or the result will not do, when the recorded addresses do not fit.
     pub fn plan(config: Config) -> Result<Self, ReplayError> {
         let reel = Reel::open(&config.reel)?;
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel.clone() });
         }
+        apart(&config.reel, "--device", &config.device)?;
+        config.result.iter().try_for_each(|result| apart(&config.reel, "-o", result))?;
         let for_threads = match config.clockwork {
             Clockwork { catch_up: CatchUp::None, pace } if pace.has_schedule() => Some("--catch-up none"),
             Clockwork { pace: Pace::Think, .. } => Some("--pace think"),

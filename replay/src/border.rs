@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     locked::Owner,
-    names::{Before, Kind, NO_NODE, NodeId, There},
+    names::{Before, Kind, NO_NODE, NodeId, ROOT, There},
     order::Order,
     plan::{Act, Root},
     planner::Planner,
@@ -148,13 +148,16 @@ impl Planner {
             let leader = *leaders.entry(u.table).or_insert(task);
             self.tasks[task].at_start = leader == task;
             if leader == task {
-                self.tasks[task].root = Some(self.root_now(task, place));
+                self.tasks[task].root = Some(self.root_now(task, place, ROOT));
                 self.register(task, &mut registered);
                 continue;
             }
             let shares_place = u.place == self.procs.of(leader).place;
             self.tasks[task].clone_flags = clone::FILES | clone::VM | if shares_place { clone::FS } else { 0 };
-            self.tasks[task].root = (!shares_place).then(|| self.root_now(task, place));
+            let root_of_leader = self.procs.places[self.procs.of(leader).place].value.own_root;
+            self.tasks[task].root = (!shares_place).then(|| self.root_now(task, place, root_of_leader));
+            let who = self.procs.of(task).who;
+            self.tasks[task].begins_as = Some(who).filter(|who| *who != self.procs.of(leader).who);
             let at = self.push(leader, Act::Spawn { task: task as u32 }, i64::MAX, |_| ());
             self.order.fork(at, task);
         }
@@ -190,15 +193,16 @@ impl Planner {
         }
     }
 
-    fn root_now(&mut self, task: usize, place: Place) -> Root {
-        let cwd = place.cwd.unwrap_or(crate::names::ROOT);
+    fn root_now(&mut self, task: usize, place: Place, root_of_starter: NodeId) -> Root {
+        let cwd = place.cwd.unwrap_or(ROOT);
         let (mut path, mut cwd_open) = (self.names.path(cwd), None);
         if self.names.exists(cwd) == Some(false) {
             (path, cwd_open) = (b"/".to_vec(), Some(self.open_removed_directory(cwd)));
         }
         Root {
             cwd: path,
-            root: self.names.path(place.root),
+            root: self.names.path(place.own_root),
+            root_of_starter: self.names.path(root_of_starter),
             umask: place.umask,
             who: self.procs.of(task).who,
             cwd_open,

@@ -292,6 +292,16 @@ impl Call {
         matches!(self, Self::Removexattr | Self::Lremovexattr | Self::Fremovexattr | Self::Removexattrat)
     }
 
+    /// Sets what a file system keeps of a file's flags.
+    pub fn sets_flags(self) -> bool {
+        matches!(self, Self::SetFlags | Self::SetXflags | Self::FileSetattr)
+    }
+
+    /// Sets times.
+    pub fn sets_times(self) -> bool {
+        matches!(self, Self::Utime | Self::Utimes | Self::Futimesat | Self::Utimensat)
+    }
+
     /// Changes mode or owner.
     pub fn changes_access(self) -> bool {
         use Call::{Chmod, Chown, Fchmod, Fchmodat, Fchmodat2, Fchown, Fchownat, Lchown};
@@ -375,6 +385,25 @@ impl Call {
     /// Whether the result is a count of bytes that must recur on a regular file or a symbolic link.
     pub fn counts_bytes(self) -> bool {
         self.reads() || self.writes() || self.copies() || matches!(self, Self::Readlink | Self::Readlinkat)
+    }
+
+    /// Whether it takes a path, and is issued without a directory for that.
+    pub fn takes_no_directory(self) -> bool {
+        matches!(
+            self,
+            Self::Chdir
+                | Self::Chroot
+                | Self::Truncate
+                | Self::Statfs
+                | Self::Setxattr
+                | Self::Lsetxattr
+                | Self::Getxattr
+                | Self::Lgetxattr
+                | Self::Listxattr
+                | Self::Llistxattr
+                | Self::Removexattr
+                | Self::Lremovexattr
+        )
     }
 
     /// Whether the last component of `path` is followed when it is a symbolic link.

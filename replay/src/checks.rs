@@ -17,6 +17,7 @@ use crate::{
     Call,
     data::{Data, UNIT_BYTES, file_of},
     input::{NO_ID, Rec},
+    written::Left,
 };
 
 /// Examples kept of reads that got something else.
@@ -64,6 +65,45 @@ struct Known {
     foreign: bool,
 }
 
+/// What becomes of a file's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// These bytes were written.
+    Wrote { from: i64, to: i64 },
+    /// Its length was set: what lies behind is gone.
+    Cut { len: i64 },
+    /// It got room, and may be longer: of no data.
+    Reserved,
+    /// Content came from elsewhere, or moved.
+    Foreign,
+}
+
+/// Which file's data an operation that returned `ret` changed, and how.
+pub(crate) fn change(r: &Rec, ret: i64) -> Option<(i64, Change)> {
+    if ret < 0 {
+        return None;
+    }
+    let known = |file: i64| Some(file).filter(|f| *f != NO_ID);
+    let cut = |len: i64| Change::Cut { len: len.max(0) };
+    match r.call {
+        c if c.writes() => {
+            let from = r.offset_bytes.max(0);
+            file_of(r).map(|file| (file, Change::Wrote { from, to: from.saturating_add(ret) }))
+        }
+        Call::Ftruncate => known(r.file).map(|file| (file, cut(r.len_bytes))),
+        Call::Fallocate => {
+            let moves = r.mode & !libc::FALLOC_FL_KEEP_SIZE != 0;
+            known(r.file).map(|file| (file, if moves { Change::Foreign } else { Change::Reserved }))
+        }
+        c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => {
+            known(r.file).map(|file| (file, cut(0)))
+        }
+        c if c.copies() || c.clones() || c.dedupes() => known(r.file2).map(|file| (file, Change::Foreign)),
+        Call::Truncate => known(r.file2).map(|file| (file, cut(r.len_bytes))),
+        _ => None,
+    }
+}
+
 /// The state of checking.
 #[derive(Debug)]
 pub(crate) struct Checks {
@@ -77,8 +117,8 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// `prepared`: bytes that files hold before the start.
-    pub(crate) fn new(prepared: impl IntoIterator<Item = (i64, i64)>) -> Self {
+    /// `there`: what files hold before the start.
+    pub(crate) fn new(there: impl IntoIterator<Item = (i64, Left)>) -> Self {
         let checks = Self {
             files: (0..SHARDS).map(|_| Mutex::default()).collect(),
             good: AtomicI64::new(0),
@@ -88,8 +128,8 @@ impl Checks {
             bad_reads: AtomicI64::new(0),
             examples: Mutex::default(),
         };
-        for (file, bytes) in prepared {
-            checks.of(file, |k| k.prepared = bytes / UNIT_BYTES);
+        for (file, left) in there {
+            checks.of(file, |k| (k.prepared, k.foreign) = (left.data_bytes / UNIT_BYTES, left.foreign));
         }
         checks
     }
@@ -101,40 +141,23 @@ impl Checks {
 
     /// An operation that changes a file ended.
     pub(crate) fn changed(&self, r: &Rec, ret: i64) {
-        if ret < 0 {
-            return;
-        }
-        let offset = if r.offset_bytes == NO_ID { 0 } else { r.offset_bytes.max(0) };
-        match r.call {
-            c if c.writes() => {
-                let Some(file) = file_of(r) else { return };
-                let units = offset.saturating_add(UNIT_BYTES - 1) / UNIT_BYTES..offset.saturating_add(ret) / UNIT_BYTES;
+        let Some((file, change)) = change(r, ret) else { return };
+        match change {
+            Change::Wrote { from, to } => {
+                let units = from.saturating_add(UNIT_BYTES - 1) / UNIT_BYTES..to / UNIT_BYTES;
                 if !units.is_empty() {
                     self.of(file, |k| k.units.extend(units));
                 }
             }
-            Call::Ftruncate if r.file != NO_ID => self.cut(r.file, r.len_bytes),
-            Call::Fallocate if r.file != NO_ID && r.mode & !libc::FALLOC_FL_KEEP_SIZE != 0 => {
-                self.of(r.file, |k| k.foreign = true);
-            }
-            c if c.opens() && r.file != NO_ID && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => {
-                self.cut(r.file, 0);
-            }
-            c if (c.copies() || c.clones() || c.dedupes()) && r.file2 != NO_ID => {
-                self.of(r.file2, |k| k.foreign = true);
-            }
-            Call::Truncate if r.file2 != NO_ID => self.cut(r.file2, r.len_bytes),
-            _ => {}
+            Change::Cut { len } => self.of(file, |k| {
+                let whole = len / UNIT_BYTES;
+                k.prepared = k.prepared.min(whole);
+                k.units.retain(|u| *u < whole);
+                k.foreign &= len > 0;
+            }),
+            Change::Reserved => {}
+            Change::Foreign => self.of(file, |k| k.foreign = true),
         }
-    }
-
-    fn cut(&self, file: i64, len: i64) {
-        let whole = len.max(0) / UNIT_BYTES;
-        self.of(file, |k| {
-            k.prepared = k.prepared.min(whole);
-            k.units.retain(|u| *u < whole);
-            k.foreign &= len > 0;
-        });
     }
 
     /// A read at the operation's position got `got`.

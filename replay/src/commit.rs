@@ -76,15 +76,19 @@ impl Planner {
             skip = skip.or(Some(why));
         }
         if let Some(why) = skip {
-            if why == Skip::OutOfSight {
-                self.foreign_names_change(r, &v);
+            match why {
+                Skip::OutOfSight => self.foreign_names_change(r, &v),
+                Skip::Outside => self.outside_names_change(r, &v),
+                _ => {}
             }
             if matches!(r.call, Call::Chdir | Call::Fchdir) && r.ret >= 0 && !untouched {
                 // The stand-in stays where it was: what follows by relative paths is not for there.
                 let place = self.procs.of(task).place;
-                self.procs.places[place].value.cwd = Err(why);
+                let place = &mut self.procs.places[place].value;
+                (place.cwd, place.away) = (Err(why), v.node);
                 self.names.shape += 1;
             }
+            self.flags_left_out |= r.call.sets_flags() && why == Skip::NeedsRoot;
             // What was not closed here has let go all the same.
             self.locks_dropped(&unlocks);
             return self.skip(why);
@@ -93,6 +97,7 @@ impl Planner {
             let path = self.names.path(v.node);
             (kept.call, kept.path, kept.dirfd) = (Call::Openat, self.input.texts.paths.push(&path), libc::AT_FDCWD);
         }
+        self.go_rooted(kept, &v);
         if let Some(same) = through_descriptor(r.call).filter(|_| v.magic) {
             kept.call = same;
             kept.path = self.input.texts.intern(&"".into());
@@ -160,7 +165,7 @@ impl Planner {
                 if kind == Kind::Unknown && v.node != NO_NODE {
                     kind = self.names.kind(v.node);
                 }
-                let node = if v.node == NO_NODE { crate::names::ROOT } else { v.node };
+                let node = if v.node == NO_NODE && v.skip.is_none() { crate::names::ROOT } else { v.node };
                 let ofd = self.new_ofd(node, r.file, kind, Some(0), flags);
                 self.procs.ofds[ofd as usize].recorded = r.ofd;
                 let new = match v.skip {

@@ -83,6 +83,8 @@ pub struct Summary {
     pub implied: i64,
     /// Of those that cannot be issued, calls that a replay does not know, by name.
     pub unknown: BTreeMap<String, i64>,
+    /// Places outside `--root` that are replayed as well, since files were moved or linked from there, or to there.
+    pub strayed: i64,
     /// Files, directories and links to make first.
     pub prepare_items: i64,
     /// Of these, regular files.

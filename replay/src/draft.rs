@@ -78,7 +78,7 @@ impl Planner {
     /// Adds the step that issues `rec`, whose texts are the input's.
     pub(crate) fn push_call(&mut self, mut act: Act, mut rec: Rec, uses: impl FnOnce(&mut Self, &Act)) {
         if self.silent {
-            return;
+            return self.written_before(rec);
         }
         let task = rec.task as usize;
         let end_ns = rec.end_ns;

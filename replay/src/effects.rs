@@ -72,7 +72,7 @@ impl Planner {
             }
             c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
             Call::Unlink | Call::Unlinkat | Call::Rmdir if node != NO_NODE => {
-                let dir = r.call == Call::Rmdir || r.flags as i32 & libc::AT_REMOVEDIR != 0;
+                let dir = r.removes_directory();
                 self.names.prove_present(node, if dir { Kind::Directory } else { Kind::Unknown }, None);
                 self.forget_file(node);
                 let small = !matches!(self.names.kind(node), Kind::Regular | Kind::Unknown);
@@ -92,9 +92,7 @@ impl Planner {
             }
             Call::Chroot if node != NO_NODE => {
                 self.names.prove_present(node, Kind::Directory, None);
-                let place = self.procs.of(r.task as usize).place;
-                self.procs.places[place].value.root = node;
-                self.names.shape += 1;
+                self.enters_root(r.task as usize, node);
             }
             // A directory that was removed while open lists nothing, and proves nothing of the name.
             c if c.lists() && node != NO_NODE && self.names.exists(node) != Some(false) => {
@@ -147,6 +145,17 @@ impl Planner {
         }
         if is(libc::EACCES) && r.call.stats() && node != NO_NODE && self.options.privileged {
             self.closed_to_others(node);
+        }
+        // The last component that is known to be there is a directory, else it had been refused for that; one that is only
+        // said to be there may be what was missing.
+        if is(libc::ENOENT) && node != NO_NODE && !r.call.renames() && !r.call.links() && self.led_there() {
+            let mut at = self.names.parent(node);
+            while at != ROOT && self.names.exists(at).is_none() {
+                at = self.names.parent(at);
+            }
+            if self.names.exists(at) == Some(true) && self.names.kind(at) == Kind::Unknown {
+                self.names.prove_present(at, Kind::Directory, None);
+            }
         }
         // Which component is missing is only certain when all but the last are there.
         if is(libc::ENOENT) && node != NO_NODE && !makes && !r.call.renames() && !r.call.links() {
@@ -268,7 +277,7 @@ impl Planner {
         }
     }
 
-    fn renamed(&mut self, r: &Rec, from: NodeId, to: NodeId) {
+    pub(crate) fn renamed(&mut self, r: &Rec, from: NodeId, to: NodeId) {
         self.names.prove_present(from, Kind::Unknown, None);
         if self.names.same_file(from, to) {
             // Both names stay, says POSIX.
@@ -310,7 +319,7 @@ impl Planner {
 
     /// Whoever is in a directory, or has it open, when its name goes is in one without a name from then on. What fails in there
     /// because it is gone fails only after this step.
-    fn left_nameless(&mut self, node: NodeId) {
+    pub(crate) fn left_nameless(&mut self, node: NodeId) {
         let (names, order) = (&mut self.names, &mut self.order);
         self.procs.relocate(|n| {
             if n != node && !names.is_below(n, node) {
@@ -344,7 +353,7 @@ impl Planner {
                 self.handles.insert(self.input.texts.paths.bytes(r.value).into(), node);
             }
         }
-        self.flags_set |= matches!(r.call, Call::SetFlags | Call::SetXflags | Call::FileSetattr);
+        self.flags_set |= r.call.sets_flags();
         let (sets, removes) = (r.call.sets_attribute(), r.call.removes_attribute());
         if r.name == NONE || !(sets || removes) {
             return;
@@ -381,15 +390,19 @@ impl Planner {
         if r.ret < 0 {
             return;
         }
-        let regular =
-            v.entry.is_some_and(|e| matches!(self.procs.ofds[e.ofd as usize].kind, Kind::Regular | Kind::Unknown));
-        let file =
-            if r.file != NO_ID { r.file } else { v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file) };
+        let ofd = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]);
+        let regular = ofd.is_some_and(|o| matches!(o.kind, Kind::Regular | Kind::Unknown));
+        let appends = regular && ofd.is_some_and(|o| r.appends(o.appends()));
+        let file = if r.file != NO_ID { r.file } else { ofd.map_or(NO_ID, |o| o.file) };
         let behind2 = || v.entry2.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);
         let file2 = if r.file2 != NO_ID { r.file2 } else { behind2() };
         match r.call {
+            _ if r.moved_nothing() => {}
             c if c.reads() && regular && r.offset_bytes != NO_ID => {
                 self.sizes.read(file, r.offset_bytes, r.len_bytes, r.ret);
+            }
+            c if c.writes() && appends && r.offset_bytes != NO_ID => {
+                self.sizes.appended(file, r.offset_bytes.max(0), r.ret);
             }
             c if c.writes() && r.offset_bytes != NO_ID => self.sizes.wrote(file, r.offset_bytes, r.ret),
             c if c.writes() => self.sizes.written_somewhere(file),
@@ -413,7 +426,9 @@ impl Planner {
                 let whole = if r.len_bytes == 0 { self.sizes.size(file) } else { None };
                 let len = whole.map_or(r.len_bytes, |size| size.saturating_sub(r.offset_bytes));
                 self.sizes.read(file, r.offset_bytes, len, len);
-                self.sizes.wrote(r.file2, r.offset2_bytes.max(0), len);
+                if len > 0 {
+                    self.sizes.wrote(r.file2, r.offset2_bytes.max(0), len);
+                }
                 if r.len_bytes == 0 && self.sizes.exact(file).is_none() {
                     self.sizes.written_somewhere(r.file2);
                 }

@@ -4,6 +4,8 @@
 pub fn errno_name(errno: i64) -> String {
     const NAMES: &[(i32, &str)] = &[
         (libc::EPERM, "EPERM"),
+        (libc::ERANGE, "ERANGE"),
+        (libc::E2BIG, "E2BIG"),
         (libc::ENOENT, "ENOENT"),
         (libc::EINTR, "EINTR"),
         (libc::EIO, "EIO"),
@@ -38,6 +40,11 @@ pub fn errno_name(errno: i64) -> String {
         (libc::EOPNOTSUPP, "EOPNOTSUPP"),
         (libc::ESTALE, "ESTALE"),
         (libc::EDQUOT, "EDQUOT"),
+        // Of a call that a signal interrupted (linux/errno.h): the program sees EINTR, or the kernel makes the call again.
+        (512, "ERESTARTSYS"),
+        (513, "ERESTARTNOINTR"),
+        (514, "ERESTARTNOHAND"),
+        (516, "ERESTART_RESTARTBLOCK"),
     ];
     NAMES.iter().find(|(n, _)| i64::from(*n) == errno).map_or_else(|| format!("errno {errno}"), |(_, n)| (*n).into())
 }

@@ -24,6 +24,19 @@ pub enum ReplayError {
         /// The reel.
         path: PathBuf,
     },
+    /// What would be written is a part of what is read.
+    #[error(
+        "{what} {path}: this lies in the reel that is replayed ({reel}), which has to stay as it is; name a place outside of it",
+        path = path.display(), reel = reel.display()
+    )]
+    InReel {
+        /// The option.
+        what: &'static str,
+        /// As given.
+        path: PathBuf,
+        /// The reel.
+        reel: PathBuf,
+    },
     /// It does not tell where files lay.
     #[error("{path}: this reel does not tell where files lay; record with --extents, or replay without --layout", path = path.display())]
     NoLayout {

@@ -108,6 +108,28 @@ pub struct Rec {
 }
 
 impl Rec {
+    /// Whether it is to take a directory away.
+    pub(crate) fn removes_directory(&self) -> bool {
+        self.call == Call::Rmdir || self.call == Call::Unlinkat && self.flags as i32 & libc::AT_REMOVEDIR != 0
+    }
+
+    /// Whether, as a write, it goes to the end of the file, through a descriptor that is `append_only` or not: its own flags
+    /// (`RWF_APPEND`, `RWF_NOAPPEND`) have the last word.
+    pub(crate) fn appends(&self, append_only: bool) -> bool {
+        const RWF_NOAPPEND: i64 = 0x20;
+        self.flags & RWF_NOAPPEND == 0 && (append_only || self.flags & i64::from(libc::RWF_APPEND) != 0)
+    }
+
+    /// Whether it wrote or copied nothing: a file does not grow for that, even where its end is before the place.
+    pub(crate) fn moved_nothing(&self) -> bool {
+        self.ret == 0 && (self.call.writes() || self.call.copies())
+    }
+
+    /// Whether ranges of two files were found equal, and share their data since.
+    pub(crate) fn shares_equal(&self) -> bool {
+        self.call.dedupes() && self.ret >= 0 && self.mode == 0 && self.aux2 > 0
+    }
+
     /// Of a write to a file that took less than it was given, as much is issued as was taken: the rest was refused for what
     /// the target does not have (a limit, memory that was not there, a full disk). So with a copy whose source, of at least
     /// so many bytes, had more. Whether it was so.

@@ -18,6 +18,7 @@ mod locks;
 mod memory;
 mod requests;
 pub(crate) mod stamp;
+mod top;
 
 pub use direct::Direct;
 pub(crate) use locks::hold;
@@ -28,13 +29,23 @@ use crate::{
     chunk::Chunk,
     data::Data,
     input::{NO_ID, NONE, Rec},
-    plan::{BAD_FD, Plan, Range},
+    plan::{BAD_FD, CWD, Plan, Range, TOP},
     procs::clone,
     users,
     world::monotonic_ns,
 };
 
 use stamp::without_call;
+
+/// An attribute's name is no longer.
+const MAX_NAME_BYTES: usize = 255;
+/// No name of an attribute.
+const TOO_LONG: &[u8; MAX_NAME_BYTES + 7] = &{
+    let mut name = [b'x'; MAX_NAME_BYTES + 7];
+    (name[0], name[1], name[2], name[3], name[4]) = (b'u', b's', b'e', b'r', b'.');
+    name[MAX_NAME_BYTES + 6] = 0;
+    name
+};
 
 /// Cells shared by all threads.
 #[derive(Debug)]
@@ -47,6 +58,8 @@ pub struct Cells {
     map_bytes: Box<[AtomicI64]>,
     /// Direct I/O that the target refused.
     pub direct: Direct,
+    /// The target's root, in all tables alike; -1 where no operation begins at it.
+    top: AtomicI32,
 }
 
 impl Cells {
@@ -57,6 +70,7 @@ impl Cells {
             maps: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
             map_bytes: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
             direct: Direct::default(),
+            top: AtomicI32::new(BAD_FD),
         }
     }
 
@@ -64,6 +78,7 @@ impl Cells {
     pub fn fd(&self, slot: i32) -> i32 {
         match usize::try_from(slot) {
             Ok(i) => self.fds.get(i).map_or(BAD_FD, |c| c.load(Relaxed)),
+            Err(_) if slot == TOP => self.top.load(Relaxed),
             Err(_) => slot,
         }
     }
@@ -186,6 +201,10 @@ impl<'a> Issuer<'a> {
     pub fn issue(&mut self, chunk: &Chunk, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
         let r = &chunk.recs[rec as usize];
         stamp::begin(r.row);
+        if slot_fd == TOP && r.call.takes_no_directory() {
+            let top = self.cells.fd(TOP);
+            return top::stand(top, r.call == Call::Chdir, || self.issue(chunk, rec, CWD, slot_fd2, new, list));
+        }
         let fd = i64::from(self.cells.fd(slot_fd));
         let fd2 = i64::from(self.cells.fd(slot_fd2));
         let path = |i: u32| if i == NONE { 0 } else { chunk.paths.c_str(i).as_ptr() as i64 };
@@ -193,8 +212,12 @@ impl<'a> Issuer<'a> {
         let mode = i64::from(r.mode);
         let len = r.len_bytes.clamp(0, MAX_CALL_BYTES as i64);
         let offset = if r.offset_bytes == NO_ID { 0 } else { r.offset_bytes };
-        // ERANGE: an attribute's name was empty.
-        let name = if r.name == NONE && r.ret == -i64::from(libc::ERANGE) { c"".as_ptr() as i64 } else { path(r.name) };
+        let name = match r.ret == -i64::from(libc::ERANGE) {
+            true if r.name == NONE => c"".as_ptr() as i64,
+            // Recorded cut off.
+            true if chunk.paths.bytes(r.name).len() >= MAX_NAME_BYTES => TOO_LONG.as_ptr() as i64,
+            _ => path(r.name),
+        };
         let a = Arguments { rec: r, fd, fd2, path: p, name };
         match r.call {
             Call::Open | Call::Openat | Call::Creat | Call::Openat2 => self.open(r, fd, p, new),

@@ -6,6 +6,7 @@ use crate::{
     data::{file_key, path_key},
     names::{NO_NODE, Names, NodeId, There},
     planner::Planner,
+    written::Written,
 };
 
 /// Keys of data.
@@ -15,6 +16,8 @@ pub struct Keys {
     places: HashMap<NodeId, u64>,
     /// Of files that were there.
     files: HashMap<i64, u64>,
+    /// What files hold that were changed before the slice.
+    pub(crate) written: Written,
 }
 
 impl Keys {

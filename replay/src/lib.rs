@@ -15,6 +15,7 @@
 #[cfg(test)]
 extern crate self as ioreel_replay;
 
+mod apart;
 pub mod begin;
 mod blame;
 pub mod block;
@@ -49,6 +50,7 @@ pub mod keys;
 mod kind;
 pub mod latencies;
 pub mod layout;
+mod led;
 mod linear;
 mod load;
 pub mod locked;
@@ -60,6 +62,7 @@ pub mod names;
 pub mod order;
 pub mod outcomes;
 mod output;
+mod outside;
 pub mod pace;
 mod pieces;
 mod pipes;
@@ -74,6 +77,7 @@ mod requests;
 pub mod restore;
 pub mod results;
 mod rings;
+mod rounds;
 pub mod scale;
 pub mod sizes;
 mod skip;
@@ -91,6 +95,7 @@ pub mod via;
 mod view;
 pub mod watch;
 pub mod world;
+mod written;
 
 pub use border::Slice;
 pub use call::Call;

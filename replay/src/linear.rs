@@ -240,8 +240,7 @@ impl Planner {
     }
 
     /// What the operations in flight touch, but for those of the same thread: of these only requests overlap, and when they are
-    /// carried out the kernel chooses.
-    /// Where nothing is touched, none.
+    /// carried out the kernel chooses. `nothing`: the one at hand touches nothing, and has to do with none of them.
     fn in_flight_with(&mut self, rec: &mut Rec, pool: &[(u32, u32)], nothing: bool) -> Vec<Other> {
         let mut others = Vec::new();
         for (id, row) in pool {

@@ -5,7 +5,7 @@
 //! What the reel's `tree` does not list is unknown until an operation's result proves it, one way or the
 //! other; names inside a directory that the workload made itself are absent, never unknown.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::Skip;
 pub use crate::kind::Kind;
@@ -91,7 +91,9 @@ pub struct Names {
     names: HashMap<Box<[u8]>, u32>,
     texts: Vec<Box<[u8]>>,
     children: HashMap<(NodeId, u32), NodeId>,
-    roots: Vec<Vec<u8>>,
+    roots: HashSet<Vec<u8>>,
+    /// Directories that lead to these.
+    above_roots: HashSet<Vec<u8>>,
     /// Files known to have several names.
     inodes: u32,
     /// Numbers of those that the reel's `tree` lists.
@@ -104,8 +106,17 @@ pub struct Names {
     pub(crate) crossed: Vec<NodeId>,
     /// Links that were followed.
     pub(crate) passed: Vec<NodeId>,
+    /// Where the path at hand came within the roots last, and what of it was left to walk then; only where there is a limit.
+    pub(crate) entered: Option<(NodeId, Vec<u8>)>,
+    /// The path at hand leads to the root on its way, by an absolute link, or is held there at a `..`.
+    pub(crate) by_root: bool,
     /// Counts changes of where paths lead: of anything but regular files that come, go and move.
     pub(crate) shape: u64,
+}
+
+/// The directories that lead to this path, but for the root.
+fn above(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/').map(|(i, _)| path[..i].to_vec())
 }
 
 impl Names {
@@ -116,7 +127,7 @@ impl Names {
             name: 0,
             first_child: NO_NODE,
             next_sibling: NO_NODE,
-            area: (!roots.is_empty() && !roots.iter().any(|r| r == b"/")).then_some(Skip::Outside),
+            area: (!roots.is_empty() && !roots.contains(&b"/"[..].to_vec())).then_some(Skip::Outside),
             before: Before::Present { kind: Kind::Directory, target: None, row: NO_NODE, confirmed: true },
             state: State::Present { kind: Kind::Directory, target: None, pre: ROOT },
             inode_before: NO_INODE,
@@ -129,13 +140,16 @@ impl Names {
             names: HashMap::from([(Box::from(&b""[..]), 0)]),
             texts: vec![Box::from(&b""[..])],
             children: HashMap::new(),
-            roots: roots.to_vec(),
+            roots: roots.iter().cloned().collect(),
+            above_roots: roots.iter().flat_map(|root| above(root)).collect(),
             inodes: 0,
             listed: HashMap::new(),
             links: HashMap::new(),
             traits: Traits::default(),
             crossed: Vec::new(),
             passed: Vec::new(),
+            entered: None,
+            by_root: false,
             shape: 0,
         }
     }
@@ -158,6 +172,28 @@ impl Names {
     /// Why nothing at this place is replayed, if so.
     pub fn area(&self, node: NodeId) -> Option<Skip> {
         self.nodes[node as usize].area
+    }
+
+    /// What the replay is limited to; nothing for no limit.
+    pub fn roots(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.roots.iter()
+    }
+
+    /// The directory that leads to `node`, or the node itself, that came to lie where it is: the first below what was there at the start.
+    pub fn brought(&mut self, node: NodeId) -> NodeId {
+        let (mut brought, mut at) = (node, node);
+        while at != ROOT {
+            if self.pre(at) != at && self.exists(at) == Some(true) {
+                brought = at;
+            }
+            at = self.parent(at);
+        }
+        brought
+    }
+
+    /// Whether a root of the replay lies below this place.
+    pub fn leads_to_root(&self, node: NodeId) -> bool {
+        node != NO_NODE && self.above_roots.contains(&self.path(node))
     }
 
     /// The node's absolute path.
@@ -214,7 +250,7 @@ impl Names {
             }
         } else if name == b"shm" && self.area(dir) == Some(Skip::Dev) && self.parent(dir) == ROOT {
             // A file system in memory like any other.
-            node.area = self.area(ROOT).filter(|_| !self.roots.iter().any(|r| r == b"/dev"));
+            node.area = self.area(ROOT).filter(|_| !self.roots.contains(&b"/dev"[..]));
         }
         self.nodes.push(node);
         self.children.insert((dir, text), id);
@@ -313,7 +349,11 @@ impl Names {
         let unproven =
             pre != NO_NODE && !matches!(self.nodes[pre as usize].before, Before::Present { confirmed: true, .. });
         let settles = known == Kind::Unknown && kind != Kind::Unknown;
-        if !unproven && !settles {
+        // A link that was looked at before it was read.
+        let reads = target.is_some()
+            && pre != NO_NODE
+            && matches!(self.nodes[pre as usize].before, Before::Present { target: None, .. });
+        if !unproven && !settles && !reads {
             return;
         }
         let kind = if known == Kind::Unknown { kind } else { known };

@@ -2,7 +2,7 @@
 //! touching any file system.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -29,6 +29,8 @@ use crate::{
 pub const BAD_FD: i32 = -1;
 /// In place of a slot: the working directory.
 pub const CWD: i32 = libc::AT_FDCWD;
+/// In place of a slot: the target's root, for threads that have another one, which what they do is not below.
+pub const TOP: i32 = -2;
 
 /// A range of one of the lists of a [`Chunk`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub enum Act {
     Call {
         /// Index in [`Chunk::recs`].
         rec: u32,
-        /// Slot of the descriptor, or of the directory that the path is relative to; [`BAD_FD`], [`CWD`].
+        /// Slot of the descriptor, or of the directory that the path is relative to; [`BAD_FD`], [`CWD`], [`TOP`].
         fd: i32,
         /// Slot of the second.
         fd2: i32,
@@ -214,8 +216,11 @@ pub struct TaskPlan {
     pub exit_ns: Option<i64>,
     /// The first turn of it and the threads it starts.
     pub first_turn_ns: Option<i64>,
-    /// Set when it was not started by another recorded thread, or before the slice that is replayed.
+    /// Set when it was not started by another recorded thread, or before the slice that is replayed, unless it shares all this
+    /// with the one that starts it.
     pub root: Option<Root>,
+    /// As whom it begins, when that is not as the thread that starts it, and `root` does not tell.
+    pub begins_as: Option<Who>,
     /// It is there from the start, not made by a step of another.
     pub at_start: bool,
     /// It ends with locks that others meet: it is started even if it makes no call.
@@ -229,6 +234,8 @@ pub struct Root {
     pub cwd: Vec<u8>,
     /// Root directory.
     pub root: Vec<u8>,
+    /// The one that whoever starts it has: that of the replay, unless another thread does.
+    pub root_of_starter: Vec<u8>,
     /// File creation mask.
     pub umask: i32,
     /// User and group.
@@ -264,6 +271,9 @@ pub struct Plan {
     pub ring_flags: HashMap<i64, i64>,
     /// Of those that are not replayed, calls that a replay does not know, by name.
     pub unknown: BTreeMap<String, i64>,
+    /// Places outside the roots that something was moved or linked from, or to, over their border: for the plan to be right they
+    /// have to be roots, too.
+    pub strayed: BTreeSet<Vec<u8>>,
     /// The name space as the workload left it, and what it says of the start.
     pub names: Names,
     /// Lengths of files at the end, by place, where they are known for certain.
@@ -290,6 +300,8 @@ pub struct Plan {
     pub slice: Slice,
     /// What recording cost the program.
     pub recorder: Recorder,
+    /// Operations begin at the target's root in threads that have another.
+    pub from_top: bool,
 }
 
 impl Plan {

@@ -22,6 +22,7 @@ use crate::{
     locked::Locked,
     names::{Kind, Names, NodeId, ROOT},
     order::{Order, OrderMode},
+    outside::Outside,
     pipes::Pipes,
     plan::{Act, Plan, TaskPlan},
     procs::{Entry, Maps, Procs},
@@ -117,6 +118,8 @@ pub(crate) struct Planner {
     pub(crate) looks: Vec<Option<Look>>,
     /// Flags of files were set, which may forbid things to root as well.
     pub(crate) flags_set: bool,
+    /// Such flags are not set here, where root is wanted for that.
+    pub(crate) flags_left_out: bool,
     /// What the data of files depends on.
     pub(crate) keys: Keys,
     /// What the reel tells of the data that was written.
@@ -133,6 +136,10 @@ pub(crate) struct Planner {
     pub(crate) silent: bool,
     /// Time 0 of the plan, ns of the reel.
     pub(crate) zero_ns: i64,
+    /// What went to places outside the roots, or came from there.
+    pub(crate) outside: Outside,
+    /// Operations begin at the target's root in threads that have another.
+    pub(crate) from_top: bool,
     /// A piece could not be kept.
     pub(crate) failed: Option<std::io::Error>,
 }
@@ -176,10 +183,13 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         users_change: false,
         looks: Vec::new(),
         flags_set: false,
+        flags_left_out: false,
         begin: Begin::default(),
         unnamed: HashMap::new(),
         silent,
         zero_ns: 0,
+        outside: Outside::default(),
+        from_top: false,
         failed: None,
         options,
         input,
@@ -200,6 +210,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
     for (why, n) in std::mem::take(&mut p.input.other_layers) {
         *p.skipped.entry(why).or_default() += n;
     }
+    let strayed = p.strayed();
     p.names.unfold();
     let end_sizes = p.held.iter().filter_map(|(node, file)| Some((node, p.sizes.exact_scaled(file)?))).collect();
     let mut plan = Plan {
@@ -213,6 +224,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         calls: p.calls,
         skipped: p.skipped,
         unknown: p.input.unknown,
+        strayed,
         implied: p.requests.implied,
         ring_flags: p.input.ring_flags,
         names: p.names,
@@ -227,6 +239,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
         attributes: p.attributes,
         slice: p.options.slice,
         recorder: p.input.recorder,
+        from_top: p.from_top,
     };
     plan.finish();
     plan.finish_begin();
@@ -239,12 +252,12 @@ impl Planner {
             let t = &self.input.tree[row];
             let node = self.names.literal(&to_bytes(&t.path));
             // What the recorder knew nothing of it calls a regular file.
-            let guessed = t.origin == "derived" && t.kind == "regular" && t.size_bytes.is_none() && t.mode.is_none();
+            let guessed = t.origin == "derived" && t.kind == "regular" && t.size_bytes.is_none();
             let kind = if guessed { Kind::Unknown } else { Kind::from_name(&t.kind) };
             let target = t.target.as_ref().map(|t| to_bytes(t).into_boxed_slice());
             if node != ROOT {
                 self.names.set_before(node, kind, target, row as u32);
-                if let (Kind::Regular | Kind::Fifo, Some(link)) = (kind, t.link_id) {
+                if let (Kind::Regular | Kind::Symlink | Kind::Fifo, Some(link)) = (kind, t.link_id) {
                     self.names.set_link(node, link);
                 }
             }
@@ -384,6 +397,10 @@ impl Planner {
         self.order.fork(at, c);
         let copies = self.procs.fork(parent as usize, c, flags);
         self.tasks[c].copies = copies.into();
+        // What is forked while it is recorded has what its parent had.
+        if self.input.tasks[c].cwd.is_some() {
+            self.begin_beside(c, parent as usize);
+        }
         // Nothing the child does goes before what its making waits for.
         self.turns[c] = self.turns[parent as usize];
     }
@@ -475,6 +492,7 @@ impl Planner {
     /// Nothing can be heard of a file any more.
     pub(crate) fn forget(&mut self, file: i64) {
         self.input.files.remove(&file);
+        self.keys.written.forget(file);
         self.named.remove(&AttributesOf::File(file));
         self.names.forget_unnamed(file);
         self.order.forget_file(file);

@@ -18,7 +18,7 @@ use crate::{
     layout::Layout,
     names::{Before, Kind, NodeId},
     plan::Plan,
-    sizes::BLOCK_BYTES,
+    sizes::{BLOCK_BYTES, Sizes},
 };
 
 /// One thing to make.
@@ -112,25 +112,23 @@ impl Preparation {
             if plan.names.area(*node).is_some() {
                 continue;
             }
-            let what = match kind {
+            let single = match kind {
                 Kind::Directory => What::Directory,
                 Kind::Unknown if holds => What::Directory,
-                Kind::Regular | Kind::Unknown | Kind::Fifo => {
-                    let link = row.and_then(|r| r.link_id);
-                    match link.and_then(|l| linked.get(&l)) {
-                        Some(first) => What::Link(first.clone()),
-                        None => {
-                            if let Some(link) = link {
-                                linked.insert(link, path.clone());
-                            }
-                            if *kind == Kind::Fifo { What::Fifo } else { regular(plan, *node, row) }
-                        }
-                    }
-                }
+                Kind::Regular | Kind::Unknown => regular(plan, *node, row),
+                Kind::Fifo => What::Fifo,
                 Kind::Symlink => What::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
                 _ => {
                     out.left_out += 1;
                     continue;
+                }
+            };
+            let link = row.and_then(|r| r.link_id).filter(|_| single != What::Directory);
+            let what = match link.and_then(|l| linked.get(&l)) {
+                Some(first) => What::Link(first.clone()),
+                None => {
+                    linked.extend(link.map(|l| (l, path.clone())));
+                    single
                 }
             };
             out.parents(path, &mut wanted, privileged.then_some(default_owner));
@@ -154,6 +152,12 @@ impl Preparation {
             }
         }
         out.bytes = out.bytes.saturating_add(plan.begin.bytes());
+        // What leads to a root is there, whoever made it.
+        let mut roots: Vec<&Vec<u8>> = plan.names.roots().collect();
+        roots.sort_unstable();
+        for root in roots {
+            out.parents(root, &mut wanted, privileged.then_some(default_owner));
+        }
         for root in plan.tasks.iter().filter_map(|t| t.root.as_ref()) {
             for dir in [&root.cwd, &root.root] {
                 let mut inside = dir.clone();
@@ -218,17 +222,26 @@ fn planted(plan: &Plan, node: NodeId, row: Option<&Tree>) -> bool {
 }
 
 fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {
+    let (size_bytes, data_bytes) = lengths(&plan.sizes, node, row);
+    What::Regular { size_bytes, data_bytes }
+}
+
+/// How long a file is made, and how much of that is data.
+pub(crate) fn lengths(sizes: &Sizes, node: NodeId, row: Option<&Tree>) -> (i64, i64) {
     let listed = row.and_then(|r| r.size_bytes);
-    let size_bytes = plan.sizes.bounds.get(&node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
+    let size_bytes = sizes.bounds.get(&node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
     // Small files inside their inode, and compressed ones, also take less than their length: only whole
-    // missing blocks make a file sparse.
+    // missing blocks make a file sparse. What results prove beyond the length that was told has data.
+    let told = listed.unwrap_or(size_bytes);
     let data_bytes = match row.and_then(|r| r.alloc_bytes) {
-        Some(alloc) if size_bytes >= BLOCK_BYTES && alloc <= size_bytes - BLOCK_BYTES => alloc.max(0),
+        Some(alloc) if told >= BLOCK_BYTES && alloc <= told - BLOCK_BYTES => {
+            (alloc.max(0) + (size_bytes - told).max(0)).min(size_bytes)
+        }
         _ => size_bytes,
     };
-    let scale = plan.sizes.scale();
+    let scale = sizes.scale();
     let size = scale.size(size_bytes);
-    What::Regular { size_bytes: size, data_bytes: scale.size(data_bytes).min(size) }
+    (size, scale.size(data_bytes).min(size))
 }
 
 /// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot

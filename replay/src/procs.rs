@@ -50,6 +50,11 @@ impl Ofd {
         self.flags & libc::O_ACCMODE != libc::O_WRONLY
     }
 
+    /// Data of other files can be put anywhere in it.
+    pub fn takes_clones(&self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_RDONLY && !self.appends()
+    }
+
     /// Writes go to the end.
     pub fn appends(&self) -> bool {
         self.flags & libc::O_APPEND != 0
@@ -74,8 +79,12 @@ pub struct Shared<T> {
 pub struct Place {
     /// Working directory, or why nothing relative to it is replayed.
     pub cwd: Result<NodeId, Skip>,
+    /// Where the recorded one is when the replay's did not follow it out of the roots; else of no meaning.
+    pub away: NodeId,
     /// Root directory.
     pub root: NodeId,
+    /// The one that the replay's own thread has: the target's where the recorded one is outside the roots, and is not entered.
+    pub own_root: NodeId,
     /// File creation mask.
     pub umask: i32,
 }
@@ -402,12 +411,16 @@ impl Procs {
         self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
     }
 
-    /// After a directory moved: working directories and directory descriptors move with it.
+    /// After a directory moved: working directories, roots and directory descriptors move with it.
     pub fn relocate(&mut self, mut moved: impl FnMut(NodeId) -> NodeId) {
         for place in self.places.iter_mut().filter(|p| p.users > 0) {
             if let Ok(cwd) = place.value.cwd {
                 place.value.cwd = Ok(moved(cwd));
             }
+            if place.value.away != NO_NODE {
+                place.value.away = moved(place.value.away);
+            }
+            (place.value.root, place.value.own_root) = (moved(place.value.root), moved(place.value.own_root));
         }
         for d in &self.directories {
             let ofd = &mut self.ofds[*d as usize];

@@ -20,16 +20,16 @@ use ioreel_traces::{
 
 use crate::{
     ReplayError,
+    apart::apart,
     border::Slice,
     buffers::Source,
-    cache::{CacheReport, CacheStart, Residence, Warm, forget},
+    cache::{CacheReport, CacheStart, Warm, forget},
     config::{Config, Phase, Report, Summary},
     contain::{self, Privilege},
     data::Data,
     endstate,
     fill::Filler,
     ground::{Places, check_rooms, empty_cache, places, sync},
-    input::Input,
     layout::{self, LayoutReport},
     maps::{Map, open_maps},
     memory::MemoryLimit,
@@ -37,9 +37,10 @@ use crate::{
     output::{self, Making},
     pace::Pace,
     plan::Plan,
-    planner::{PlanOptions, plan},
+    planner::PlanOptions,
     prepare::{self, Preparation},
     restore::Memory,
+    rounds::plan_within,
     target::Target,
     timing::tell_dues,
     verdict::{Facts, Judgement, judge},
@@ -76,6 +77,9 @@ impl Replay {
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel });
         }
+        apart(&config.reel, "--target", &config.target)?;
+        config.maps.iter().try_for_each(|(_, to)| apart(&config.reel, "--map", to))?;
+        config.result.iter().try_for_each(|result| apart(&config.reel, "-o", result))?;
         if config.slice.from_ns >= config.slice.to_ns {
             let Slice { from_ns, to_ns } = config.slice;
             return Err(ReplayError::NoSlice { from_ns, to_ns });
@@ -110,11 +114,7 @@ impl Replay {
             roots,
             privileged: privilege.root,
         };
-        let mut input = Input::read(&reel)?;
-        if config.cache == CacheStart::Recorded {
-            input.residence = Residence::read(&reel, config.slice.from_ns)?;
-        }
-        let plan = plan(input, options)?;
+        let (plan, strayed) = plan_within(&reel, &config, options)?;
         let mut preparation = Preparation::of(&plan, privilege.root);
         if config.layout {
             let layouts = layout::read(&reel)?;
@@ -131,6 +131,7 @@ impl Replay {
             threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
             skipped: plan.skipped_by_label(),
             unknown: plan.unknown.clone(),
+            strayed,
             implied: plan.implied,
             prepare_items: to_make.items.len() as i64,
             prepare_files: to_make.files().0,

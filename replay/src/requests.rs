@@ -5,6 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ioreel_traces::{Text, text::from_bytes};
+
 use crate::{
     Call, Skip,
     input::{NO_FD, NO_ID, NONE, Rec},
@@ -17,10 +19,10 @@ use crate::{
 };
 
 /// A request between its submission and its end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Submitted {
-    /// It is issued.
-    Issued(View),
+    /// It is issued, by these paths from the target's root: texts may be forgotten until it ends.
+    Issued(View, [Option<Text>; 2]),
     /// It is left out.
     LeftOut(Skip),
 }
@@ -32,6 +34,8 @@ struct Last {
     ring: i64,
     start_ns: i64,
     links: bool,
+    /// It begins when what was submitted before it has ended.
+    follows: bool,
     /// What is linked to it is cancelled by its own result.
     breaks: bool,
     /// It, or one before it in its chain, is left out.
@@ -156,7 +160,9 @@ impl Planner {
             // It cancelled what is linked to it, which it does no more.
             last.broken = true;
         }
-        self.requests.open.insert(r.row, Submitted::Issued(v));
+        let rooted = v.rooted.map(|path| path.map(|path| from_bytes(self.input.texts.paths.bytes(path))));
+        self.requests.open.insert(r.row, Submitted::Issued(v, rooted));
+        self.go_rooted(&mut kept, &v);
         let act = Act::Submit { rec: 0, fd: v.fd, fd2: v.fd2, joins };
         let alike = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         self.push_call(act, kept.clone(), |p, _| p.uses(&kept, &v, &alike));
@@ -170,6 +176,7 @@ impl Planner {
             ring: r.ring,
             start_ns: r.start_ns,
             links: r.sqe_flags & (sqe::LINK | sqe::HARDLINK) != 0,
+            follows: r.sqe_flags & sqe::DRAIN != 0,
             breaks: r.sqe_flags & sqe::LINK != 0 && fell,
             broken: false,
         };
@@ -181,6 +188,7 @@ impl Planner {
         let broken = linked_to.is_some_and(|l| l.broken);
         if let Some(now) = self.requests.last.get_mut(&r.task) {
             now.broken = broken;
+            now.follows |= linked_to.is_some();
         }
         let same_call = last.is_some_and(|l| match r.via {
             // All that one io_submit took begin with it.
@@ -188,6 +196,11 @@ impl Planner {
             _ => !fresh && !by_kernel,
         });
         Joined { batch: same_call || linked_to.is_some(), cancels: linked_to.is_some_and(|l| l.breaks), broken }
+    }
+
+    /// Whether what a request asks for may come to be before it begins.
+    pub(crate) fn may_come_yet(&self, r: &Rec) -> bool {
+        r.phase == Phase::Submitted && self.requests.last.get(&r.task).is_some_and(|l| l.follows)
     }
 
     /// What a request refers to; its own descriptors may be slots of the ring's table.
@@ -273,7 +286,10 @@ impl Planner {
     /// is not in the plan.
     pub(crate) fn ended(&mut self, r: &Rec) -> Option<View> {
         match self.requests.open.remove(&r.row)? {
-            Submitted::Issued(v) => Some(v),
+            Submitted::Issued(v, rooted) => {
+                let rooted = rooted.map(|path| path.map(|path| self.input.texts.intern(&path)));
+                Some(View { rooted, ..v })
+            }
             Submitted::LeftOut(why) => {
                 // A slot's number is no descriptor's.
                 let by_slot = r.sqe_flags & (sqe::FIXED | sqe::DIRECT) != 0;

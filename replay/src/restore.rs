@@ -231,7 +231,9 @@ impl Kept {
                 && match wanted.get(path.as_slice()) {
                     Some(What::Directory) => kind == FileType::Directory,
                     Some(What::Regular { .. }) => kind == FileType::RegularFile,
-                    Some(What::Link(_)) => matches!(kind, FileType::RegularFile | FileType::Fifo),
+                    Some(What::Link(_)) => {
+                        matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::Symlink)
+                    }
                     Some(What::Symlink(_)) => kind == FileType::Symlink,
                     Some(What::Fifo) => kind == FileType::Fifo,
                     // Leads to a mapped directory.

@@ -127,7 +127,8 @@ pub fn class(r: &Rec, ret: i64) -> Class {
     match differs {
         false => Class::Same,
         true if r.raced => Class::Benign,
-        true if cannot(ret) || cannot(r.ret) => Class::Unsupported,
+        // What could not be done there, and fails here for something else, is another failure.
+        true if cannot(ret) || cannot(r.ret) && ret >= 0 => Class::Unsupported,
         true => Class::Wrong,
     }
 }
@@ -232,6 +233,15 @@ mod tests {
         assert_eq!(class(&read(true), einval), Class::Unsupported);
         assert_eq!(class(&read(false), einval), Class::Wrong);
         assert_eq!(class(&read(true), 99), Class::Wrong);
+    }
+
+    #[test]
+    fn a_refusal_of_another_kind_is_wrong_whatever_was_refused_there() {
+        let [no_tty, bad] = [libc::ENOTTY, libc::EBADF].map(|e| -i64::from(e));
+        let asks = Rec { call: Call::Tcgets, ret: no_tty, ..Rec::none() };
+        assert_eq!(class(&asks, no_tty), Class::Same);
+        assert_eq!(class(&asks, bad), Class::Wrong, "the file is not open");
+        assert_eq!(class(&Rec { ret: 0, ..asks }, no_tty), Class::Unsupported);
     }
 
     #[test]

@@ -25,6 +25,15 @@ struct FileSize {
     made: bool,
     /// `size` is what it is, rather than the least that results prove.
     exact: bool,
+    /// It was appended to since the start, and nothing else was done to its data.
+    grows: bool,
+}
+
+impl FileSize {
+    fn modify(&mut self) {
+        self.modified = true;
+        self.grows = false;
+    }
 }
 
 /// Least and greatest size of a file before the workload, from what reads returned.
@@ -121,6 +130,7 @@ impl Sizes {
         let Some(f) = self.files.get_mut(&file) else { return };
         f.pre = place;
         f.modified = f.exact;
+        f.grows = false;
     }
 
     /// What has been counted so far is there from the start.
@@ -216,6 +226,30 @@ impl Sizes {
         self.wrote_scaled(file, offset, n, self.scale.length(offset, n));
     }
 
+    /// `n` bytes were appended where it ended: there it ended at the start, too, unless something else was done to it before.
+    pub fn appended(&mut self, file: i64, offset: i64, n: i64) {
+        let scale = self.scale;
+        let f = self.file(file);
+        let (grew, begins) = (f.grows, !f.modified);
+        if !(f.exact || grew) {
+            f.size = Some(offset);
+            f.scaled = scale.size(offset);
+        }
+        if begins {
+            f.alloc = blocks(f.scaled);
+        }
+        if let Some(pre) = f.pre.filter(|_| grew || begins) {
+            let found = self.bounds.get(&pre).filter(|_| grew);
+            // Of appends at the same time the first one need not be the first that is told of.
+            let end = found.map_or(offset, |b| b.most.min(offset));
+            self.bounds.insert(pre, Bounds { least: end, most: end });
+        }
+        self.wrote(file, offset, n);
+        let f = self.file(file);
+        f.grows = grew || begins;
+        f.exact |= scale.is_none();
+    }
+
     /// They were copied there, from `from` on in another file: on the target as many as that has there.
     pub fn copied(&mut self, (source, from): (i64, i64), file: i64, offset: i64, n: i64) {
         let there = self.exact_scaled(source).filter(|_| !self.scale.is_none());
@@ -232,7 +266,7 @@ impl Sizes {
     fn wrote_scaled(&mut self, file: i64, offset: i64, n: i64, scaled: i64) {
         let scale = self.scale;
         let f = self.file(file);
-        f.modified = true;
+        f.modify();
         let end = offset.max(0).saturating_add(n);
         f.size = Some(f.size.unwrap_or(0).max(end));
         let n = scaled;
@@ -249,7 +283,7 @@ impl Sizes {
     pub fn truncated(&mut self, file: i64, size: i64) {
         let scaled = self.scale.size(size);
         let f = self.file(file);
-        f.modified = true;
+        f.modify();
         f.size = Some(size);
         f.scaled = scaled;
         f.exact = true;
@@ -263,7 +297,7 @@ impl Sizes {
     pub fn reserved(&mut self, file: i64, offset: i64, len: i64, keeps_size: bool) {
         let scale = self.scale;
         let f = self.file(file);
-        f.modified = true;
+        f.modify();
         let end = offset.max(0).saturating_add(len);
         let len = scale.length(offset, len);
         if !keeps_size {
@@ -307,7 +341,7 @@ impl Sizes {
     /// It was written to at a place that is not known.
     pub fn written_somewhere(&mut self, file: i64) {
         let f = self.file(file);
-        f.modified = true;
+        f.modify();
         f.exact = false;
     }
 
@@ -359,6 +393,30 @@ mod tests {
         assert_eq!(s.peak_bytes, BLOCK_BYTES + 8192);
         s.reserved(1, 0, 1 << 40, false);
         assert!(s.peak_bytes >= 1 << 40);
+    }
+
+    #[test]
+    fn appends_tell_the_size() {
+        let mut s = Sizes::default();
+        s.listed.insert(7, 900);
+        s.opened(1, 7, false);
+        s.read(1, 0, 500, 500);
+        s.appended(1, 1100, 100);
+        s.appended(1, 1000, 100);
+        assert_eq!((s.bounds[&7], s.exact(1)), (Bounds { least: 1000, most: 1000 }, Some(1200)));
+        s.wrote(1, 0, 10);
+        s.appended(1, 1200, 1);
+        assert_eq!((s.bounds[&7], s.exact(1)), (Bounds { least: 1000, most: 1000 }, Some(1201)));
+    }
+
+    #[test]
+    fn of_what_was_written_to_an_append_tells_what_it_is_and_not_what_it_was() {
+        let mut s = Sizes::default();
+        s.listed.insert(7, 9000);
+        s.opened(1, 7, false);
+        s.wrote(1, 0, 5000);
+        s.appended(1, 6000, 10);
+        assert_eq!((s.bounds.get(&7), s.exact(1)), (None, Some(6010)));
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub enum Skip {
     Dev,
     /// Outside every `--root`.
     Outside,
+    /// Within, by a request that can only name places below its thread's root, from another.
+    OtherRoot,
     /// On a pipe or FIFO.
     Pipe,
     /// On a socket.
@@ -35,7 +37,7 @@ pub enum Skip {
     NoPath,
     /// It sets an attribute whose value is not in the reel.
     NoValue,
-    /// Changing an owner, or who a thread is, needs root.
+    /// Changing an owner, or who a thread is, or setting some flags and attributes needs root.
     NeedsRoot,
     /// A position inside a directory means nothing on another file system.
     DirPosition,
@@ -85,6 +87,7 @@ impl Skip {
             Self::Sys => "under /sys",
             Self::Dev => "under /dev",
             Self::Outside => "outside --root",
+            Self::OtherRoot => "request out of a chroot",
             Self::Pipe => "pipe",
             Self::Socket => "socket",
             Self::Device => "terminal or device",
@@ -97,7 +100,7 @@ impl Skip {
             Self::ForeignCause => "failed for a cause the target does not have",
             Self::NoPath => "path unreadable",
             Self::NoValue => "value not recorded",
-            Self::NeedsRoot => "change of owner or user needs root",
+            Self::NeedsRoot => "change that needs root",
             Self::DirPosition => "position inside a directory",
             Self::NoMapping => "mapping made out of sight",
             Self::OtherUser => "refused to a user who is not recorded",

@@ -11,7 +11,7 @@ use crate::{
     names::{Kind, NO_NODE, NodeId, ROOT},
     plan::Root,
     planner::Planner,
-    procs::{Entry, Mapped, Ofd, Place},
+    procs::{Entry, Mapped, Ofd, Place, clone},
     users::Who,
 };
 
@@ -62,16 +62,11 @@ impl Planner {
         let t = self.input.tasks[i].clone();
         let bytes = |t: &Option<Text>| t.as_ref().map_or_else(|| b"/".to_vec(), |t| to_bytes(t));
         let (cwd, root) = (bytes(&t.cwd), bytes(&t.root));
-        let root_node = self.names.literal(&root);
-        let cwd_node = self.names.literal(&cwd);
-        let area = self.names.area(cwd_node).filter(|a| *a != Skip::Outside);
         let umask = t.umask.unwrap_or(DEFAULT_UMASK);
-        self.procs.start_root(i, Place { cwd: area.map_or(Ok(cwd_node), Err), root: root_node, umask });
+        let here = self.stands(&cwd, &root, umask);
+        self.procs.start_root(i, here);
         let who = Who::plain(t.uid.unwrap_or(0) as u32, t.gid.unwrap_or(0) as u32);
         self.procs.uses[i].who = who;
-        if area.is_none() {
-            self.names.prove_present(cwd_node, Kind::Directory, None);
-        }
         let mine: Vec<_> = self.input.fds.iter().filter(|f| f.task_id == t.task_id).cloned().collect();
         for f in mine {
             let info = f.file.and_then(|f| self.input.files.get(&f)).cloned();
@@ -117,13 +112,50 @@ impl Planner {
         self.begin_maps(i, t.task_id);
         self.tasks[i].at_start = true;
         self.tasks[i].root = Some(Root {
-            cwd: if area.is_none() { cwd } else { b"/".to_vec() },
-            root,
+            cwd: if here.cwd.is_ok() { cwd } else { b"/".to_vec() },
+            root: self.names.path(here.own_root),
+            root_of_starter: b"/".to_vec(),
             umask,
             who,
             cwd_open: None,
             fds: Vec::new(),
         });
+    }
+
+    /// A thread that shares descriptors with another when it is met may stand elsewhere, and act as another user: file servers' do.
+    pub(crate) fn begin_beside(&mut self, i: usize, leader: usize) {
+        let t = self.input.tasks[i].clone();
+        let led = self.procs.of(leader);
+        let who = match (t.uid, t.gid) {
+            (Some(uid), Some(gid)) if (uid as u32, gid as u32) != (led.who.user.effective, led.who.group.effective) => {
+                Who::plain(uid as u32, gid as u32)
+            }
+            _ => led.who,
+        };
+        self.procs.uses[i].who = who;
+        self.tasks[i].begins_as = Some(who).filter(|who| *who != led.who);
+        self.users_change |= self.tasks[i].begins_as.is_some();
+        let Some(cwd) = t.cwd.filter(|_| t.clone_flags & clone::FS == 0) else { return };
+        let cwd = to_bytes(&cwd);
+        let root = t.root.as_ref().map_or_else(|| b"/".to_vec(), |r| to_bytes(r));
+        let umask = t.umask.unwrap_or(DEFAULT_UMASK);
+        let here = self.stands(&cwd, &root, umask);
+        let place = self.procs.of(i).place;
+        self.procs.places[place].value = here;
+        let cwd = if here.cwd.is_ok() { cwd } else { b"/".to_vec() };
+        let root = self.names.path(here.own_root);
+        let root_of_starter = self.names.path(self.procs.places[led.place].value.own_root);
+        self.tasks[i].root = Some(Root { cwd, root, root_of_starter, umask, who, cwd_open: None, fds: Vec::new() });
+    }
+
+    /// Where a thread stands that has this working directory and root at the start.
+    fn stands(&mut self, cwd: &[u8], root: &[u8], umask: i32) -> Place {
+        let (root, cwd) = (self.names.literal(root), self.names.literal(cwd));
+        let area = self.names.area(cwd).filter(|a| *a != Skip::Outside);
+        if area.is_none() {
+            self.names.prove_present(cwd, Kind::Directory, None);
+        }
+        Place { cwd: area.map_or(Ok(cwd), Err), away: NO_NODE, root, own_root: self.own_root(root), umask }
     }
 
     /// Mappings it began with. Private ones are programs and libraries, which nobody maps here.

@@ -132,6 +132,12 @@ impl Planner {
         (kept.offset2_bytes, kept.len_bytes, kept.flags) = (rgid, egid, fsgid);
     }
 
+    /// Whether a thread may open a file that it has open once more, whatever for: by its handle.
+    pub(crate) fn may_reopen(&self, task: usize) -> bool {
+        let user = self.procs.of(task).who.user;
+        self.options.privileged && user.effective == 0 && user.files == 0
+    }
+
     /// A thread starts a program that may run as somebody else.
     pub(crate) fn executes_as(&mut self, task: usize, uid: Option<i32>, gid: Option<i32>) {
         let (Some(uid), Some(gid), true) = (uid, gid, self.options.privileged) else { return };

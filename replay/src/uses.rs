@@ -6,7 +6,7 @@ use crate::{
     linear::moves_position,
     names::{Kind, NO_NODE},
     order::Class,
-    plan::Act,
+    plan::{Act, TOP},
     planner::Planner,
     view::View,
 };
@@ -54,8 +54,10 @@ impl Planner {
                 self.order.slot(s, Class::Alone);
             }
         }
-        if shared_place && (v.relative || changes_place(r.call)) {
-            let class = if ok && changes_place(r.call) { Class::Alone } else { Class::Read };
+        // It stands at the target's root meanwhile.
+        let from_top = v.fd == TOP && r.call.takes_no_directory();
+        if shared_place && (v.relative || changes_place(r.call) || from_top) {
+            let class = if ok && changes_place(r.call) || from_top { Class::Alone } else { Class::Read };
             self.order.place(u.place, class);
         }
         if let Some(e) = v.entry {
@@ -173,7 +175,7 @@ impl Planner {
             let class = match r.call {
                 c if c.reads() => Some(Class::Read),
                 c if c.writes() => {
-                    let append = v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends());
+                    let append = r.appends(v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends()));
                     // Checked data depends on where it lies, and so does what is read next from there.
                     let read_on =
                         append && moves_position(r) && v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].reads());

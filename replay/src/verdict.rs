@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
+    Skip,
     concurrency::{Concurrency, concurrency},
     edge::EdgeKind,
     endstate::TreeCheck,
@@ -112,6 +113,9 @@ pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Lim
     let skipped: i64 = plan.skipped.values().sum();
     if plan.calls == 0 && skipped > 0 {
         out.reasons.push(format!("nothing was replayed, all {skipped} operations were left out"));
+    }
+    if let Some(n) = plan.skipped.get(&Skip::OtherRoot) {
+        out.reasons.push(format!("{n} requests out of a chroot to places within --root were left out"));
     }
     out.faithful = out.reasons.is_empty();
     out.sentence = sentence(&out, plan, facts.dry);

@@ -4,8 +4,9 @@ use crate::{
     Call, Skip,
     effects::AttributesOf,
     input::{NO_FD, NO_ID, NONE, Rec},
+    led::MAX_PATH_BYTES,
     names::{Kind, NO_NODE, NodeId, ROOT},
-    plan::{BAD_FD, CWD},
+    plan::{BAD_FD, CWD, TOP},
     planner::Planner,
     procs::{Entry, clone},
     users::Words,
@@ -30,27 +31,25 @@ pub(crate) struct View {
     pub(crate) relative: bool,
     /// `path` is a link of /proc to an open descriptor, whose slot is `fd`.
     pub(crate) magic: bool,
+    /// What `path` and `path2` are to be in their place: they begin at, or go through, what is outside the roots. Index in the input's
+    /// texts, which holds until these are forgotten.
+    pub(crate) rooted: [Option<u32>; 2],
     /// Why it is not replayed.
     pub(crate) skip: Option<Skip>,
 }
 
 /// What a call takes the last part of a path for.
 #[derive(Clone, Copy, Debug)]
-enum Last {
+pub(crate) enum Last {
     /// A name to make, move or take away: a link is never followed, not even for a `/` behind it.
     Name,
     /// What is there: through a link where it is to be followed, or a `/` stands behind it.
     File { follow: bool },
 }
 
-/// Longer ones are recorded cut off.
-const MAX_PATH_BYTES: usize = 4095;
-/// `RESOLVE_IN_ROOT` of `openat2`: the directory it begins at is the root.
-const RESOLVE_IN_ROOT: i64 = 0x10;
-
 /// The descriptor that a path of /proc stands for. libc sets modes of links this way, and programs give
 /// unnamed files a name.
-fn magic_link(path: &[u8]) -> Option<i32> {
+pub(crate) fn magic_link(path: &[u8]) -> Option<i32> {
     let number = path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"))?;
     std::str::from_utf8(number).ok()?.parse().ok()
 }
@@ -81,7 +80,7 @@ fn is_path_only(r: &Rec) -> bool {
     r.flags as i32 & libc::O_PATH != 0
 }
 
-fn failed_with(r: &Rec, errno: i32) -> bool {
+pub(crate) fn failed_with(r: &Rec, errno: i32) -> bool {
     r.ret == -i64::from(errno)
 }
 
@@ -97,6 +96,7 @@ impl View {
             node2: NO_NODE,
             relative: false,
             magic: false,
+            rooted: [None; 2],
             skip: None,
         }
     }
@@ -119,7 +119,8 @@ impl Planner {
                 || failed_with(r, libc::EOPNOTSUPP) || failed_with(r, libc::ENOTTY) && r.call != Call::Tcgets
                 || r.call.locks() && failed_with(r, libc::EDEADLK)
                 // Scaled files are never appended to, which some calls refuse.
-                || r.call.copies() && failed_with(r, libc::EBADF) && !self.options.scale.is_none()
+                || (r.call.copies() || r.call.clones()) && !self.options.scale.is_none()
+                    && (failed_with(r, libc::EBADF) || failed_with(r, libc::EINVAL) && self.appends_to(&v))
                 || (r.call.reads() || r.call.writes()) && failed_with(r, libc::EINVAL) && self.is_direct(&v)
                 // A 32-bit program that had not asked for large files.
                 || r.call == Call::Ftruncate && failed_with(r, libc::EINVAL) && r.len_bytes > i32::MAX.into();
@@ -134,17 +135,25 @@ impl Planner {
         v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].flags & libc::O_DIRECT != 0)
     }
 
+    /// Whether what is copied would be appended.
+    fn appends_to(&self, v: &View) -> bool {
+        v.entry2.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends())
+    }
+
     /// Root is refused nothing but to execute what nobody may, and what flags forbid all: whoever was, had become another user, or
     /// laid down capabilities, in a reel that does not tell of that.
     fn refused_to_other(&mut self, r: &Rec, v: &View) -> bool {
         let is_root = self.procs.of(r.task as usize).who.words() == Words::default();
         // Without root nobody becomes anybody.
-        let root = if self.options.privileged { is_root } else { self.users_change && !is_root };
+        let privileged = self.options.privileged;
+        let root = if privileged { is_root } else { self.users_change && !is_root || self.flags_left_out };
         let asks_to_execute = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             && r.mode & libc::X_OK != 0
             && (v.node == NO_NODE || self.names.exists(v.node) == Some(true));
         let of_owners = r.call.chowns() || r.call.changes_access() && !self.flags_set;
-        root && (failed_with(r, libc::EACCES) && !asks_to_execute || failed_with(r, libc::EPERM) && of_owners)
+        // Without root nobody is refused what is another's, or what nobody may change: all here is one's own.
+        let forbidden = failed_with(r, libc::EPERM) && (of_owners || !privileged);
+        root && (failed_with(r, libc::EACCES) && !asks_to_execute || forbidden)
     }
 
     fn look(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
@@ -153,6 +162,13 @@ impl Planner {
         }
         if (r.call.chowns() || r.call.sets_user()) && self.procs.of(r.task as usize).maps_users {
             return Err(Skip::MappedUser);
+        }
+        if !self.options.privileged && self.needs_root(r) {
+            return Err(Skip::NeedsRoot);
+        }
+        // How many nanoseconds there were too many is not recorded.
+        if r.call.sets_times() && failed_with(r, libc::EINVAL) {
+            return Err(Skip::NoValue);
         }
         if r.call == Call::OpenByHandleAt {
             return self.look_at_handle(r, v);
@@ -173,6 +189,21 @@ impl Planner {
         Ok(())
     }
 
+    /// Attributes and flags that only root may set.
+    fn needs_root(&self, r: &Rec) -> bool {
+        const FORBID: i64 = 0x10 | 0x20;
+        const FORBID_X: i64 = 0x08 | 0x10;
+        let name = if r.name == NONE { &[][..] } else { self.input.texts.paths.bytes(r.name) };
+        match r.call {
+            Call::SetFlags => r.aux & FORBID != 0,
+            Call::SetXflags | Call::FileSetattr => r.aux & FORBID_X != 0,
+            c if c.sets_attribute() || c.removes_attribute() => {
+                name.starts_with(b"trusted.") || name.starts_with(b"security.")
+            }
+            _ => false,
+        }
+    }
+
     /// A handle stands for the place that it was asked for by; what is opened by one is opened by name.
     fn look_at_handle(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
         if r.ret < 0 {
@@ -183,7 +214,7 @@ impl Planner {
         // It may have been renamed since.
         let here = r.file == NO_ID || self.held.get(node) == Some(r.file);
         let node = if here { node } else { self.held.name_of(r.file).unwrap_or(node) };
-        let root = self.procs.places[self.procs.of(r.task as usize).place].value.root;
+        let root = self.procs.places[self.procs.of(r.task as usize).place].value.own_root;
         if root != ROOT || self.names.exists(node) != Some(true) {
             return Err(Skip::OutOfSight);
         }
@@ -267,7 +298,7 @@ impl Planner {
     }
 
     /// The slot behind a descriptor number: a call that failed for a bad descriptor gets a bad one again.
-    fn descriptor(&self, r: &Rec, fd: i32, file: i64) -> Result<(i32, Option<Entry>), Skip> {
+    pub(crate) fn descriptor(&self, r: &Rec, fd: i32, file: i64) -> Result<(i32, Option<Entry>), Skip> {
         match self.procs.entry(r.task as usize, fd) {
             Some(e) => e.slot.map(|s| (s as i32, Some(e))),
             None if failed_with(r, libc::EBADF) => Ok((BAD_FD, None)),
@@ -295,9 +326,12 @@ impl Planner {
             // Name spaces are the replay's own affair.
             Call::Unshare if r.flags & !(clone::FILES | clone::FS) != 0 => Err(Skip::NameSpace),
             Call::Unshare => Ok(()),
-            Call::Umask | Call::Sync | Call::Getcwd => {
-                v.relative = r.call == Call::Getcwd;
-                Ok(())
+            Call::Umask | Call::Sync => Ok(()),
+            Call::Getcwd => {
+                v.relative = true;
+                let place = self.procs.places[self.procs.of(r.task as usize).place].value;
+                // From another root it has another name.
+                if place.root != place.own_root { Err(Skip::Outside) } else { place.cwd.map(|_| ()) }
             }
             c if c.sets_user() && !self.options.privileged => Err(Skip::NeedsRoot),
             Call::Setgroups if r.aux > 0 && r.value == NONE => Err(Skip::NoValue),
@@ -313,9 +347,13 @@ impl Planner {
                 {
                     return Err(Skip::UnknownFd);
                 }
+                v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
                 let (slot, _) = self.descriptor(r, fd, r.file)?;
                 v.fd = slot;
-                v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+                let to = v.entry2.map(|e| &self.procs.ofds[e.ofd as usize]);
+                if r.shares_equal() && to.is_some_and(|o| !o.takes_clones()) && !self.may_reopen(r.task as usize) {
+                    return Err(Skip::NeedsRoot);
+                }
                 if r.call.clones() || r.call.dedupes() {
                     let (slot2, _) = self.descriptor(r, r.fd2, r.file2)?;
                     v.fd2 = slot2;
@@ -371,18 +409,36 @@ impl Planner {
         }
         let two = r.call.renames() || r.call.links();
         if r.call.symlinks() {
-            if r.path == NONE {
+            let is_cut = |text: &[u8]| text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG);
+            if r.path == NONE || is_cut(self.input.texts.paths.bytes(r.path)) {
                 return Err(Skip::NoPath);
             }
         } else {
             let last = if r.call.names_last() { Last::Name } else { Last::File { follow: r.call.follows(r.flags) } };
-            (v.fd, v.node) = self.name(r, r.dirfd, r.path, last, v)?;
+            match self.name(r, r.dirfd, r.path, last, v) {
+                Ok(led) => (v.fd, v.node, v.rooted[0]) = led,
+                // The name that a file from outside gets is none that is unknown.
+                Err(Skip::Outside) if two => {
+                    v.node2 = self.name(r, r.dirfd2, r.path2, Last::Name, v)?.1;
+                    return Err(Skip::Outside);
+                }
+                Err(why) => return Err(why),
+            }
             if v.node == NO_NODE && v.entry.is_none() {
                 v.entry = self.procs.entry(r.task as usize, r.dirfd);
             }
         }
         if two || r.call.symlinks() {
-            (v.fd2, v.node2) = self.name(r, r.dirfd2, r.path2, Last::Name, v)?;
+            (v.fd2, v.node2, v.rooted[1]) = self.name(r, r.dirfd2, r.path2, Last::Name, v)?;
+        }
+        // From one within it goes to the target's root: the recorded one is not there.
+        if r.call == Call::Chroot && r.ret >= 0 && self.leaves_root(r, v.node) {
+            (v.fd, v.rooted[0]) = (TOP, Some(self.input.texts.intern(&".".into())));
+            return Ok(());
+        }
+        // A place is told nonetheless: where descriptors, working directories and links outside lead is followed.
+        if [v.node, v.node2].iter().any(|n| *n != NO_NODE && self.names.area(*n) == Some(Skip::Outside)) {
+            return Err(Skip::Outside);
         }
         if r.call.renames()
             && r.ret >= 0
@@ -408,7 +464,7 @@ impl Planner {
                 return Err(why);
             }
         }
-        if v.node != NO_NODE && needs_name(r) && self.names.exists(v.node) == Some(false) {
+        if v.node != NO_NODE && needs_name(r) && self.names.exists(v.node) == Some(false) && !self.may_come_yet(r) {
             return Err(Skip::OutOfSight);
         }
         // What is in it, a socket say, nothing recorded made.
@@ -448,66 +504,5 @@ impl Planner {
             && self.names.pre(dir) == NO_NODE
             && below.len() < FEW
             && !below.into_iter().any(|n| self.names.exists(n) == Some(true))
-    }
-
-    /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself.
-    fn name(&mut self, r: &Rec, dirfd: i32, path: u32, last: Last, v: &mut View) -> Result<(i32, NodeId), Skip> {
-        if path == NONE {
-            return Err(Skip::NoPath);
-        }
-        let text = self.input.texts.paths.bytes(path).to_vec();
-        if text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG) {
-            return Err(Skip::NoPath);
-        }
-        let place = self.procs.places[self.procs.of(r.task as usize).place].value;
-        if let Some(fd) = magic_link(&text).filter(|_| through_descriptor(r.call).is_some()) {
-            let (slot, entry) = self.descriptor(r, fd, NO_ID)?;
-            (v.entry, v.magic) = (entry, true);
-            return Ok((slot, NO_NODE));
-        }
-        let follow = match last {
-            Last::Name => false,
-            Last::File { follow } => follow || text.last() == Some(&b'/'),
-        };
-        let in_root = r.call == Call::Openat2 && r.aux2 & RESOLVE_IN_ROOT != 0;
-        if text.first() == Some(&b'/') && !in_root {
-            let node = self.names.resolve(place.root, place.root, &text, follow);
-            return self.placed(CWD, node);
-        }
-        if dirfd == NO_FD || dirfd == libc::AT_FDCWD {
-            v.relative = true;
-            let cwd = place.cwd?;
-            if text.is_empty() {
-                // Refused, whatever the directory is.
-                if failed_with(r, libc::ENOENT) {
-                    return Ok((CWD, NO_NODE));
-                }
-                return self.placed(CWD, Some(cwd));
-            }
-            let root = if in_root { cwd } else { place.root };
-            let node = self.names.resolve(root, cwd, &text, follow);
-            return self.placed(CWD, node);
-        }
-        let (slot, entry) = self.descriptor(r, dirfd, NO_ID)?;
-        let Some(entry) = entry else { return Ok((slot, NO_NODE)) };
-        if text.is_empty() {
-            return Ok((slot, NO_NODE));
-        }
-        let base = self.procs.ofds[entry.ofd as usize].node;
-        if base == NO_NODE {
-            // A folder that was removed before the start: it is empty, and where it was nobody knows.
-            return if r.ret < 0 { Ok((slot, NO_NODE)) } else { Err(Skip::OutOfSight) };
-        }
-        let root = if in_root { base } else { place.root };
-        let node = self.names.resolve(root, base, &text, follow);
-        self.placed(slot, node)
-    }
-
-    fn placed(&self, slot: i32, node: Option<NodeId>) -> Result<(i32, NodeId), Skip> {
-        match node {
-            // A loop of links fails on the target as it did.
-            None => Ok((slot, NO_NODE)),
-            Some(node) => self.names.area(node).map_or(Ok((slot, node)), Err),
-        }
     }
 }

@@ -33,6 +33,7 @@ use crate::{
     procs::clone,
     progress::Progress,
     rings::Rings,
+    users::{self, Who},
 };
 
 #[cfg(test)]
@@ -123,6 +124,15 @@ impl Gate {
     }
 }
 
+/// The path as it is seen from this root; from another, what is not below it is nowhere.
+pub(crate) fn below<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
+    match path.strip_prefix(root) {
+        Some(b"") => b"/",
+        Some(rest) if rest[0] == b'/' => rest,
+        _ => path,
+    }
+}
+
 /// A descriptor table in use; whoever drops it last closes what is open.
 type Group = Arc<()>;
 
@@ -137,7 +147,8 @@ impl World {
     ) -> Result<Self, ReplayError> {
         let checks = data.is_checked().then(|| {
             let files = plan.keys.files().iter();
-            Checks::new(files.filter_map(|(file, key)| Some((*file, *prepared.get(key)?))))
+            let left = |(file, key): (&i64, &u64)| Some((*file, plan.keys.written.left(*file, *prepared.get(key)?)));
+            Checks::new(files.filter_map(left))
         });
         let threads = plan.tasks.len();
         let plan = Arc::new(plan);
@@ -179,6 +190,9 @@ impl World {
     /// [`Self::run`], and that has no descriptor open. What could not be done.
     pub fn begin(&self, filler: &Filler) -> Vec<String> {
         let (fds, mut warnings) = open_all(&self.plan, &self.cells, filler);
+        if self.plan.from_top {
+            warnings.extend(self.cells.open_top().err().map(|e| format!("opening the target's root: {e}")));
+        }
         warnings.extend(self.plan.take_shared_locks(&fds));
         // Asked once.
         let _ = self.opened.set(fds);
@@ -318,6 +332,8 @@ impl World {
         }
         if let Some(root) = &plan.root {
             self.be_root(task, root, is_root);
+        } else if let Some(who) = &plan.begins_as {
+            self.take_on(who, false);
         }
     }
 
@@ -332,7 +348,7 @@ impl World {
             if let Err(e) = rustix::process::fchdir(fd) {
                 told("entering the working directory, which was removed,", &root.cwd, e);
             }
-        } else if let Err(e) = rustix::process::chdir(root.cwd.as_slice()) {
+        } else if let Err(e) = rustix::process::chdir(below(&root.cwd, &root.root_of_starter)) {
             told("entering the working directory", &root.cwd, e);
         }
         // Tables begin with all that anybody has open: what is not this one's closes.
@@ -353,14 +369,26 @@ impl World {
             }
         }
         self.plan.take_own_locks(task, opened).into_iter().for_each(|w| self.warn(w));
-        if root.root != b"/"
-            && let Err(e) = rustix::process::chroot(root.root.as_slice())
+        if root.root != root.root_of_starter
+            && let Err(e) = rustix::process::chroot(below(&root.root, &root.root_of_starter))
         {
             told("entering the recorded root", &root.root, e);
         }
         rustix::process::umask(Mode::from_bits_truncate(root.umask as u32));
-        if let Err(e) = become_user(self.privilege, &root.who) {
-            self.warn(format!("taking on the recorded user {}: {e}", root.who.user.effective));
+        self.take_on(&root.who, is_root);
+    }
+
+    /// `is_root`: it has all rights yet, as the thread that starts the replay; else those of another.
+    fn take_on(&self, who: &Who, is_root: bool) {
+        let taken = match is_root || !self.privilege.root {
+            true => become_user(self.privilege, who),
+            false => match users::take_on(who.words(), Some(&[])) {
+                ret if ret < 0 => Err(std::io::Error::from_raw_os_error(-ret as i32)),
+                _ => Ok(()),
+            },
+        };
+        if let Err(e) = taken {
+            self.warn(format!("taking on the recorded user {}: {e}", who.user.effective));
         }
     }
 

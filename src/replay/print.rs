@@ -27,6 +27,9 @@ pub(super) fn summary(s: &Summary) {
             out!("            {n:>9}  {:>5.1} %  {why}{calls}", *n as f64 / all * 100.0);
         }
     }
+    if s.strayed > 0 {
+        out!("also        {} names outside --root: what was moved or linked over its border", s.strayed);
+    }
     out!("to prepare  {} names, of which {} files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
     out!(
         "room        {} to prepare and {} written, of {} free",

@@ -80,6 +80,11 @@ pub(super) struct Io {
 }
 
 impl Io {
+    /// Whether it may be issued while so many are in flight, where that is to be as it was; one may always be.
+    pub(super) fn may_join(&self, in_flight: usize) -> bool {
+        in_flight < self.together.max(1) as usize
+    }
+
     pub(super) fn queue_ns(&self) -> i64 {
         self.row.queue_ns
     }

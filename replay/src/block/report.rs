@@ -9,7 +9,6 @@ use crate::{
     concurrency::Concurrency,
     errno,
     latencies::Latency,
-    pace::Pace,
     spread::{Distance, Spread},
     verdict::{ENOUGH, MAX_DRIFT_PPM, time},
 };
@@ -188,8 +187,8 @@ impl Report {
         }
         let timed = config.clockwork.pace.has_schedule();
         let own = if timed { self.own_ns.p99 } else { self.own_ns.mean };
-        // At the pace of a number in flight, and at the most that is held, waiting is not the replayer's doing.
-        let counts = timed || config.clockwork.pace == Pace::Max && !self.held;
+        // At the most that is held, waiting is not the replayer's doing.
+        let counts = timed || !self.held;
         if counts && own > config.limits.own_lateness_ns && self.own_ns.count >= ENOUGH {
             why.push(format!("the replayer itself was late ({} {})", if timed { "p99" } else { "mean" }, time(own)));
         }

@@ -119,6 +119,8 @@ struct Loop<'a> {
     /// The next in turn, where the number in flight is kept.
     turn: u64,
     in_flight: usize,
+    /// Likewise: since when the next in turn may go, as far as that number and its turn allow.
+    room_ns: i64,
     dry_ends: Vec<(u64, i32)>,
     drift: Drift,
     last_issue_ns: Option<i64>,
@@ -162,6 +164,7 @@ pub(super) fn run(mut bios: Bios, manner: Manner<'_>, result: Option<&ResultReel
             ready: BinaryHeap::new(),
             turn: 0,
             in_flight: 0,
+            room_ns: i64::MIN,
             dry_ends: Vec::new(),
             drift: Drift::new(manner.span_ns.0, manner.span_ns.1),
             last_issue_ns: None,
@@ -288,11 +291,21 @@ impl Loop<'_> {
     fn next(&mut self) -> Option<(i64, u64)> {
         let Reverse((due_ns, number)) = *self.ready.peek()?;
         if self.manner.clockwork.pace == Pace::Load {
-            let (turn, in_flight) = (self.turn, self.in_flight);
-            let together = self.slot(number)?.io.together as usize;
-            return (number == turn && in_flight < together.max(1)).then_some((due_ns, number));
+            let in_flight = self.in_flight;
+            let may_go = number == self.turn && self.slot(number)?.io.may_join(in_flight);
+            return may_go.then_some((due_ns, number));
         }
         Some((due_ns.saturating_add(self.out.shift_ns), number))
+    }
+
+    /// One less is in flight. What waits for that waits for the device.
+    fn leave(&mut self, now_ns: i64) {
+        let before = self.in_flight;
+        self.in_flight -= 1;
+        self.out.now.set(now_ns, self.in_flight);
+        if self.slot(self.turn).is_some_and(|s| !s.io.may_join(before)) {
+            self.room_ns = now_ns;
+        }
     }
 
     fn issue_due(&mut self) -> Result<usize, ReplayError> {
@@ -323,6 +336,9 @@ impl Loop<'_> {
 
     fn issue(&mut self, number: u64, due_ns: i64, now_ns: i64) -> Result<(), ReplayError> {
         let clockwork = self.manner.clockwork;
+        // Who goes next has its turn from now on.
+        let room_ns = std::mem::replace(&mut self.room_ns, now_ns);
+        let room_ns = if clockwork.pace == Pace::Load { room_ns } else { i64::MIN };
         let late_ns = now_ns.saturating_sub(due_ns);
         if clockwork.pace.has_schedule() && clockwork.catch_up == CatchUp::Shift && late_ns > STALL_NS {
             self.out.shift_ns += late_ns;
@@ -330,7 +346,7 @@ impl Loop<'_> {
         let Some(slot) = self.slot(number) else { return Ok(()) };
         slot.start_ns = now_ns;
         // At paces without a schedule, due is what could be issued.
-        slot.due_ns = if clockwork.pace.has_schedule() { due_ns } else { slot.free_ns.max(0) };
+        slot.due_ns = if clockwork.pace.has_schedule() { due_ns } else { slot.free_ns.max(room_ns).max(0) };
         let (io, place, due_ns, free_ns) = (&slot.io, slot.place, slot.due_ns, slot.free_ns);
         let (kind, fua, queue_ns) = (io.kind, io.is_fua(), io.queue_ns());
         let first = if io.flushes() { Kind::Flush } else { kind };
@@ -409,8 +425,7 @@ impl Loop<'_> {
         took_ns.into_iter().for_each(|t| then.add(t));
         now.add(now_ns - start_ns);
         out.last_end_ns = out.last_end_ns.max(now_ns);
-        self.in_flight -= 1;
-        out.now.set(now_ns, self.in_flight);
+        self.leave(now_ns);
         self.order.ended(number);
         waiting.into_iter().for_each(|other| self.met(other, now_ns));
         while self.slots.pop_front_if(|s| s.stage == Stage::Ended).is_some() {

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use super::{Arguments, call, copies::FICLONERANGE, ioctl, stamp::without_call};
+use super::{Arguments, call, close, copies::FICLONERANGE, ioctl, stamp::without_call};
 use crate::{Call, buffers::Sink, input::NO_ID};
 
 const FIBMAP: i64 = 1;
@@ -92,10 +92,15 @@ fn dedupe(a: Arguments<'_>) -> i64 {
     let r = a.rec;
     let start = |offset: i64| if offset == NO_ID { 0 } else { offset };
     let (from, to) = (start(r.offset_bytes), start(r.offset2_bytes));
-    if r.ret >= 0 && r.mode == 0 && r.aux2 > 0 {
+    if r.shares_equal() {
         // `struct file_clone_range`
         let range = [a.fd, from, r.aux2, to];
-        return ioctl(a.fd2, FICLONERANGE, range.as_ptr() as i64);
+        let clone = |fd: i64| ioctl(fd, FICLONERANGE, range.as_ptr() as i64);
+        return match clone(a.fd2) {
+            // Equal data is shared through any descriptor, a clone is made through one to write by.
+            ret if ret == -i64::from(libc::EBADF) => through_own(a.fd2, clone),
+            ret => ret,
+        };
     }
     let mut d = Dedupe {
         from: from as u64,
@@ -109,6 +114,39 @@ fn dedupe(a: Arguments<'_>) -> i64 {
         reserved2: 0,
     };
     ioctl(a.fd, FIDEDUPERANGE, ptr::from_mut(&mut d) as i64)
+}
+
+/// Acts through a descriptor to write the same file by, in a thread whose table nobody else has: in the process's own its close would
+/// end the process's locks on the file.
+fn through_own(fd: i64, act: impl FnOnce(i64) -> i64 + Send) -> i64 {
+    let apart = || {
+        let unshared = call(libc::SYS_unshare, [libc::CLONE_FILES.into(), 0, 0, 0, 0, 0]);
+        if unshared < 0 { unshared } else { reopened(fd, act) }
+    };
+    std::thread::scope(|threads| match std::thread::Builder::new().spawn_scoped(threads, apart) {
+        Ok(thread) => thread.join().unwrap_or(-i64::from(libc::EIO)),
+        Err(e) => -i64::from(e.raw_os_error().unwrap_or(libc::EAGAIN)),
+    })
+}
+
+/// Opens the file by its handle: it need not have a name any more.
+fn reopened(fd: i64, act: impl FnOnce(i64) -> i64) -> i64 {
+    let mut handle = Handle { bytes: HANDLE_BYTES, kind: 0, handle: [0; HANDLE_BYTES as usize] };
+    let mut mount = 0_i32;
+    let (handle, mount) = (ptr::from_mut(&mut handle) as i64, ptr::from_mut(&mut mount) as i64);
+    let empty = c"".as_ptr() as i64;
+    let named = call(libc::SYS_name_to_handle_at, [fd, empty, handle, mount, libc::AT_EMPTY_PATH.into(), 0]);
+    if named < 0 {
+        return named;
+    }
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+    let own = call(libc::SYS_open_by_handle_at, [fd, handle, flags.into(), 0, 0, 0]);
+    if own < 0 {
+        return own;
+    }
+    let ret = act(own);
+    close(own);
+    ret
 }
 
 /// A handle is asked for and forgotten: opening by one goes by the name of the file it was for.

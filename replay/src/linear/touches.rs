@@ -59,17 +59,16 @@ impl Planner {
         let root = self.procs.places.get(self.procs.of(r.task as usize).place).map_or(ROOT, |p| p.value.root);
         let mut out = Vec::new();
         let plain = |key, needs, becomes| Touch { key, needs, becomes, shows: NO_NODE };
-        if let Some((fd, becomes)) = number(r) {
-            let key = Key::Number(self.procs.of(r.task as usize).table, fd);
-            out.push(plain(key, Needs::Anything, Some(becomes)));
-        }
         let table = self.procs.of(r.task as usize).table;
+        if let Some((fd, becomes)) = number(r) {
+            out.push(plain(Key::Number(table, fd), Needs::Anything, Some(becomes)));
+        }
         if r.ret == -i64::from(libc::EBADF) {
             let named = [r.fd, r.fd2, r.dirfd, r.dirfd2].into_iter().filter(|fd| *fd >= 0);
             out.extend(named.map(|fd| plain(Key::Number(table, fd), Needs::Anything, None)));
         }
-        // A name that is not there yet may be what another call in flight makes.
-        if v.skip.is_some_and(|why| why != Skip::OutOfSight) {
+        // A name that is not there yet may be what another call in flight makes; by what is outside the roots others are led within.
+        if v.skip.is_some_and(|why| !matches!(why, Skip::OutOfSight | Skip::Outside)) {
             return Touches { all: out, lacks: vec![], links };
         }
         // Renamed to another name of the same file, it stays.
@@ -183,9 +182,11 @@ impl Planner {
         };
         let placed = r.offset_bytes != NO_ID;
         match r.call {
+            // An append of nothing is at the position, wherever the file ends.
+            _ if r.moved_nothing() => None,
             c if c.reads() && placed => of(opened, Needs::ReadOf(r.offset_bytes, r.len_bytes, r.ret), None),
             c if c.writes() && placed => {
-                let append = ofd.is_some_and(|o| o.appends());
+                let append = ofd.is_some_and(|o| r.appends(o.appends()));
                 let needs = if append { Needs::Exactly(r.offset_bytes) } else { Needs::Anything };
                 of(opened, needs, grown(opened, r.offset_bytes, r.ret))
             }

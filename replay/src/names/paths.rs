@@ -1,6 +1,9 @@
 //! Where paths lead.
 
+use std::mem;
+
 use super::{Kind, NO_NODE, Names, NodeId, ROOT, State};
+use crate::Skip;
 
 /// As many symbolic links as the kernel follows in one path.
 const MAX_LINKS: u32 = 40;
@@ -22,7 +25,17 @@ impl Names {
         };
         push(&mut todo, path);
         let mut links = 0;
-        while let Some(part) = todo.pop() {
+        let mut is_within = false;
+        (self.entered, self.by_root) = (None, false);
+        loop {
+            if !self.roots.is_empty() {
+                let was_within = mem::replace(&mut is_within, self.area(at) != Some(Skip::Outside));
+                if is_within && !was_within {
+                    let rest: Vec<&[u8]> = todo.iter().rev().map(|part| &**part).collect();
+                    self.entered = Some((at, rest.join(&b'/')));
+                }
+            }
+            let Some(part) = todo.pop() else { break };
             match &*part {
                 b"." => {}
                 b".." => {
@@ -31,7 +44,9 @@ impl Names {
                     if *self.state(at) == State::Absent && !nameless {
                         return Some(at);
                     }
-                    if at != root {
+                    if at == root {
+                        self.by_root = true;
+                    } else {
                         if !nameless {
                             self.crossed.push(at);
                         }
@@ -51,6 +66,7 @@ impl Names {
                         self.passed.push(next);
                         if target.first() == Some(&b'/') {
                             at = root;
+                            self.by_root = true;
                         }
                         push(&mut todo, &target);
                     } else {

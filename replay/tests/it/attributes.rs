@@ -61,6 +61,35 @@ fn a_clone_has_the_content_of_its_source_where_data_cannot_be_shared() {
     assert!(content("part") == content("from")[4096..8192]);
 }
 
+/// Who owns a file may share its data through a descriptor that is not to be written by.
+#[test]
+fn equal_ranges_are_shared_through_any_descriptor() {
+    let mut d = Draft::new();
+    for (file, name, fd) in [(1, "from", 3), (2, "to", 4)] {
+        d.create(1, name, file, fd);
+        d.io(1, "write", fd as i32, 0, 8192, 8192).file = Some(file);
+    }
+    d.open(1, "to", libc::O_RDONLY, 2, 5);
+    d.open(1, "to", libc::O_RDWR | libc::O_APPEND, 2, 6);
+    for to in [4, 5, 6] {
+        let o = d.fd(1, "ioctl", 3, 0);
+        (o.fd2, o.file, o.file2, o.mode) = (Some(to), Some(1), Some(2), Some(0));
+        (o.flags, o.name) = (Some(0xc018_9436), Some("FIDEDUPERANGE".into()));
+        (o.offset_bytes, o.offset2_bytes, o.len_bytes) = (Some(0), Some(0), Some(8192));
+        (o.aux, o.aux2) = (Some(1), Some(8192));
+    }
+    let (dir, report) = replay(d);
+    let results = report.verdict.results;
+    assert_eq!(results.classes.wrong, 0, "{:#?}", results.differences);
+    let left_out = report.summary.skipped.values().sum::<i64>();
+    assert_eq!(left_out, if rustix::process::geteuid().is_root() { 0 } else { 2 }, "{:?}", report.summary.skipped);
+    // Where the target shares data.
+    if results.classes.unsupported == 0 {
+        let content = |p: &str| fs::read(dir.path().join("t/w").join(p)).unwrap();
+        assert!(content("to") == content("from"));
+    }
+}
+
 #[test]
 fn flags_of_descriptors_change() {
     let mut d = Draft::new();
@@ -140,4 +169,49 @@ fn attributes_change_in_their_order() {
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(dir.path().join("t/w/file")).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o640);
+}
+
+/// What the kernel refused for its length or form is not taken for the part of it that was recorded.
+#[test]
+fn what_was_too_long_stays_refused() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "file", 1, 3);
+    let refused = |e: i32| -i64::from(e);
+    let name = format!("user.{}", "n".repeat(250));
+    for ret in [0, refused(libc::ERANGE)] {
+        let o = d.fd(1, "fsetxattr", 3, ret);
+        (o.name, o.value, o.len_bytes, o.aux) = (Some(name.as_str().into()), Some("x".into()), Some(1), Some(0));
+    }
+    d.on(1, "symlink", &"t".repeat(4095), refused(libc::ENAMETOOLONG)).path2 = Some("link".into());
+    let o = d.on(1, "utimensat", "file", refused(libc::EINVAL));
+    (o.aux, o.aux2) = (Some(2_000_000_000), Some(1_000_000_000));
+    let (dir, report) = replay(d);
+    assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+    assert_eq!(report.done, 3, "{:?}", report.summary.skipped);
+    assert!(fs::symlink_metadata(dir.path().join("t/w/link")).is_err());
+}
+
+/// Without root neither flags that forbid nor what they forbade can be had again.
+#[test]
+fn what_only_root_may_set_is_left_out_without_root() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "file", 1, 3);
+    d.on(1, "unlink", "gone", -i64::from(libc::EPERM));
+    let o = d.fd(1, "ioctl", 3, 0);
+    (o.file, o.flags, o.name, o.aux) = (Some(1), Some(0x4008_6602), Some("FS_IOC_SETFLAGS".into()), Some(0x10));
+    for call in ["unlink", "truncate"] {
+        d.on(1, call, "file", -i64::from(libc::EPERM));
+    }
+    let o = d.fd(1, "fsetxattr", 3, 0);
+    (o.name, o.value, o.len_bytes, o.aux) = (Some("trusted.t".into()), Some("x".into()), Some(1), Some(0));
+    let dir = tempfile::tempdir().unwrap();
+    let reel = ioreel_traces::Reel::open(d.write(dir.path())).unwrap();
+    let input = ioreel_replay::input::Input::read(&reel).unwrap();
+    let plan = ioreel_replay::plan(input, ioreel_replay::PlanOptions::default()).unwrap();
+    let skipped = plan.skipped_by_label();
+    assert_eq!(plan.calls, 2, "{skipped:?}");
+    assert_eq!(skipped.get("change that needs root"), Some(&2), "{skipped:?}");
+    assert_eq!(skipped.get("refused to a user who is not recorded"), Some(&2), "{skipped:?}");
 }

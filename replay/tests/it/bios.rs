@@ -215,6 +215,32 @@ fn the_number_in_flight_is_kept() {
     assert!((1..=32).contains(&report.concurrency.replay_max), "{:?}", report.concurrency);
 }
 
+/// Waiting for a place among those in flight is the device's doing; what a bio waits from then on is the replayer's, and is held
+/// against the limit.
+#[test]
+fn waiting_for_a_place_is_not_the_replayer_s_and_its_own_lateness_turns_the_verdict() {
+    let lab = Lab::new(
+        (0..2000).map(|i| Bio { complete_ns: Some(i * 1000 + 15_500), ..bio("read", i % 1000 * 8, 4096, i * 1000) }),
+        4 * MIB,
+    );
+    let file = lab.file("disk", 4 * MIB);
+    let clockwork = Clockwork { pace: Pace::Load, catch_up: CatchUp::Compress };
+    for order in [OrderMode::None, OrderMode::Thread, OrderMode::Resource, OrderMode::Global] {
+        let with = |own_lateness_ns| {
+            let limits = Limits { own_lateness_ns, ..Limits::default() };
+            run(Config { clockwork, order, limits, ..lab.config(&file) })
+        };
+        let report = with(i64::MAX);
+        assert!(report.faithful, "{order:?}: {}", report.sentence);
+        // One has its turn when the one before is issued: what they were late by lies side by side within the whole.
+        let (sum_ns, elapsed_ns) = (report.own_ns.mean * report.own_ns.count, report.elapsed_ns);
+        assert!((1..=elapsed_ns).contains(&sum_ns), "{order:?}: {sum_ns} ns of {elapsed_ns} ns");
+        assert_eq!((report.own_ns.count, report.early), (2000, 0));
+        let report = with(0);
+        assert!(!report.faithful && report.sentence.contains("was late (mean"), "{order:?}: {}", report.sentence);
+    }
+}
+
 #[test]
 fn what_cannot_be_issued_is_counted_and_nothing_panics() {
     let odd = |b: Bio, f: fn(&mut Bio)| {
@@ -302,4 +328,31 @@ fn requests_do_where_there_are_no_bios_and_the_result_is_a_reel() {
     assert_eq!(places, (0..100).map(|i| i * 16).collect::<Vec<_>>());
     assert!(rows.iter().all(|b| b.complete_ns.is_some_and(|c| c >= b.queue_ns) && b.error == Some(0)));
     assert!(reel.manifest.replay.as_ref().is_some_and(|r| r.done == 100 && r.faithful == Some(true)));
+}
+
+/// A reel is not overwritten with what it tells, nor is anything put into it.
+#[test]
+fn the_reel_that_is_replayed_is_no_device_and_no_place_for_a_result() {
+    let lab = Lab::new((0..500).map(|i| bio("write", i * 8, 4096, i * 1000)), MIB);
+    let reel = lab.dir.path().join("r.reel");
+    let segment = Reel::open(&reel).unwrap().segments::<Bio>().remove(0);
+    let before = fs::read(&segment).unwrap();
+    let (link, twin) = (lab.dir.path().join("link"), lab.dir.path().join("twin"));
+    std::os::unix::fs::symlink(&segment, &link).unwrap();
+    fs::hard_link(&segment, &twin).unwrap();
+    for device in [&segment, &link, &twin, &reel.join("manifest.json")] {
+        let refused = BlockReplay::plan(Config { fit: Fit::Wrap, ..lab.config(device) }).unwrap_err();
+        let told = refused.to_string();
+        assert!(matches!(refused, ReplayError::InReel { what: "--device", .. }), "{told}");
+        assert!(told.contains("name a place outside of it") && told.lines().count() == 1, "{told}");
+    }
+    let disk = lab.file("disk", 4 * MIB);
+    for result in [reel.join("out.reel"), reel.join("bio/out.reel"), reel.join("../r.reel/out.reel"), reel.clone()] {
+        let refused = BlockReplay::plan(Config { result: Some(result), ..lab.config(&disk) }).unwrap_err();
+        assert!(matches!(refused, ReplayError::InReel { what: "-o", .. }), "{refused}");
+    }
+    assert_eq!(written(&disk), Vec::<i64>::new());
+    assert_eq!(fs::read(&segment).unwrap(), before);
+    let result = lab.dir.path().join("r.reel.out");
+    assert!(run(Config { result: Some(result), ..lab.config(&disk) }).faithful, "beside it is not in it");
 }

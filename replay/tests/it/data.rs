@@ -212,3 +212,91 @@ fn positions_at_the_end_of_all_numbers_do_no_harm() {
         }
     }
 }
+
+/// Files with holes of all kinds, and a copy; each is read after all changes.
+fn holes() -> Draft {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/old", "regular", 10_000);
+    d.had("/w/sparse", "regular", 100_000).alloc_bytes = Some(8192);
+    for (i, name) in ["longer", "again", "beyond", "gap", "reserved", "copy"].into_iter().enumerate() {
+        d.create(1, name, 1 + i as i64, 3 + i as i64);
+    }
+    d.open(1, "old", libc::O_RDWR, 7, 9);
+    d.open(1, "sparse", libc::O_RDWR, 8, 10);
+    let set = |d: &mut Draft, file: i64, len| {
+        let o = d.fd(1, "ftruncate", 2 + file as i32, 0);
+        (o.len_bytes, o.file) = (Some(len), Some(file));
+    };
+    let write =
+        |d: &mut Draft, file: i64, at, len| d.io(1, "pwrite64", 2 + file as i32, at, len, len).file = Some(file);
+    write(&mut d, 1, 0, 7642);
+    set(&mut d, 1, 12_000);
+    write(&mut d, 2, 0, 12_000);
+    set(&mut d, 2, 7642);
+    set(&mut d, 2, 12_000);
+    write(&mut d, 3, 20_000, 300);
+    write(&mut d, 4, 0, 3000);
+    write(&mut d, 4, 3500, 3000);
+    let o = d.fd(1, "fallocate", 7, 0);
+    (o.offset_bytes, o.len_bytes, o.mode, o.file) = (Some(0), Some(9000), Some(0), Some(5));
+    let o = d.op(1, "copy_file_range", 3000);
+    (o.fd, o.fd2, o.offset_bytes, o.offset2_bytes) = (Some(9), Some(8), Some(5000), Some(0));
+    (o.len_bytes, o.file, o.file2, o.aux) = (Some(3000), Some(7), Some(6), Some(0));
+    write(&mut d, 7, 30_000, 5000);
+    write(&mut d, 8, 60_000, 8192);
+    d.fd(1, "lseek", 9, 0).aux = Some(0);
+    for (file, len) in
+        [(1, 12_000), (2, 12_000), (3, 20_300), (4, 6500), (5, 9000), (6, 3000), (7, 35_000), (8, 100_000)]
+    {
+        d.io(1, "pread64", 2 + file as i32, 0, 200_000, len).file = Some(file);
+    }
+    d
+}
+
+/// Wherever the border lies, and whether an earlier slice or a preparation made what is there.
+#[test]
+fn holes_that_an_earlier_slice_left_are_none_of_the_target_s_doing() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = holes();
+    let (borders, first_read): (Vec<i64>, i64) = (
+        d.ops.iter().map(|o| o.start_ns + o.dur_ns + 5000).collect(),
+        d.ops.iter().find(|o| o.op == *"pread64").unwrap().start_ns,
+    );
+    let reel = d.write(dir.path());
+    let data = DataOptions { verify: true, ..DataOptions::default() };
+    let part = |target: &Path, from_ns, to_ns, skip_prepare| {
+        let slice = Slice { from_ns, to_ns };
+        Replay::plan(Config { data, slice, skip_prepare, ..config(reel.clone(), target) }).unwrap()
+    };
+    let checked = |replay: Replay| {
+        let report = replay.run(Unwatched, |_| ()).unwrap();
+        let found = report.data.clone().unwrap();
+        assert_eq!(report.verdict.faithful, found.bad_reads == 0, "{}", report.verdict.sentence);
+        found
+    };
+    for border in &borders[..borders.len() - 1] {
+        let target = place(dir.path(), &format!("left-{border}"));
+        assert_eq!(checked(part(&target, 0, *border, false)).bad_bytes, 0, "{border}");
+        let found = checked(part(&target, *border, i64::MAX, true));
+        assert_eq!(found.bad_bytes, 0, "{border}: {found:?}");
+        let target = place(dir.path(), &format!("made-{border}"));
+        part(&target, *border, i64::MAX, false).prepare(|_| ()).unwrap();
+        let found = checked(part(&target, *border, i64::MAX, true));
+        assert_eq!(found.bad_bytes, 0, "{border}: {found:?}");
+    }
+    // What is neither data nor a hole is found anywhere, and zeros where data without a gap had been written.
+    let damages = [("longer", 11_000, 7), ("again", 9000, 7), ("beyond", 5, 7), ("gap", 3200, 7), ("reserved", 100, 7)];
+    let zeroed = [("longer", 100, 0), ("again", 4000, 0), ("old", 5000, 0), ("sparse", 8000, 0)];
+    for (name, at, byte) in damages.into_iter().chain(zeroed) {
+        let target = place(dir.path(), &format!("{name}-{at}"));
+        checked(part(&target, 0, first_read, false));
+        let path = target.join("w").join(name);
+        let mut content = fs::read(&path).unwrap();
+        assert_eq!(content[at] == 0, byte != 0, "{name}");
+        content[at] = byte;
+        fs::write(&path, content).unwrap();
+        let found = checked(part(&target, first_read, i64::MAX, true));
+        assert_eq!((found.bad_reads, found.bad_bytes, found.examples[0].offset_bytes), (1, 1, at as i64), "{name}");
+    }
+}

@@ -53,6 +53,42 @@ fn what_was_there_is_there_and_filled() {
 }
 
 #[test]
+fn a_link_looked_at_before_it_is_read_is_as_long_as_it_was() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/link", "symlink", 0).size_bytes = None;
+    d.on(1, "lstat", "link", 0).mode = Some(0o120_777);
+    d.on(1, "readlink", "link", 4).len_bytes = Some(64);
+    replay_same(d);
+}
+
+#[test]
+fn what_something_is_looked_for_in_vain_below_is_a_directory() {
+    for (call, deeper) in [("stat", "a"), ("stat", "a/b"), ("mkdir", "a/b"), ("unlink", "a")] {
+        let mut d = Draft::new();
+        let t = d.had("/w/in", "regular", 0);
+        (t.origin, t.size_bytes, t.mode) = ("derived".into(), None, Some(0o755));
+        d.on(1, "chmod", "/w/in", 0).mode = Some(0o755);
+        d.on(1, call, &format!("/w/in/{deeper}"), -2);
+        let dir = replay_same(d);
+        assert!(dir.path().join("t/w/in").is_dir(), "{call} {deeper}");
+    }
+}
+
+/// The tree was read a moment before they were removed.
+#[test]
+fn what_is_missed_below_a_directory_does_not_tell_that_this_is_there() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/d", "directory", 0);
+    d.had("/w/d/in", "regular", 10);
+    d.on(1, "unlink", "d/in", ENOENT);
+    d.on(1, "rmdir", "d", ENOENT);
+    d.on(1, "mkdir", "d", 0).mode = Some(0o755);
+    replay_same(d);
+}
+
+#[test]
 fn state_that_only_results_tell_of_is_prepared() {
     let mut d = Draft::new();
     d.open(1, "/data/seen", libc::O_RDONLY, 1, 3);

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod bios;
+mod border;
 mod calls;
 mod contained;
 mod data;
@@ -17,8 +18,10 @@ mod reel;
 mod requests;
 mod restored;
 mod results;
+mod roots;
 mod scaled;
 mod schedule;
+mod sizes;
 mod slices;
 mod streams;
 mod users;

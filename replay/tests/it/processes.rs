@@ -1,12 +1,14 @@
 //! Descriptors, working directories and umasks are inherited and shared as fork, threads and exec do it.
 
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-use ioreel_traces::rows::{Fd, File};
+use ioreel_replay::{Config, Replay, Slice, watch::Unwatched};
+use ioreel_traces::rows::{Fd, File, Task};
 
-use crate::reel::{Draft, THREAD, replay, replay_same};
+use crate::reel::{Draft, THREAD, config, replay, replay_same};
 
 const EBADF: i64 = -9;
+const CLONE_FS: i64 = 0x200;
 
 #[test]
 fn a_forked_child_shares_the_position() {
@@ -41,6 +43,140 @@ fn a_forked_child_has_its_own_table_directory_and_umask() {
     let dir = replay_same(d);
     let mode = |p: &str| fs::metadata(dir.path().join("t/w").join(p)).unwrap().mode() & 0o777;
     assert_eq!((mode("sub/child"), mode("parent")), (0o600, 0o640));
+}
+
+/// A thread that was there when the recording began, and shares with the first what `clone_flags` says.
+fn beside(d: &mut Draft, clone_flags: i64) -> &mut Task {
+    d.tasks.push(Task {
+        task_id: 2,
+        pid: 100,
+        tid: 102,
+        parent: Some(1),
+        clone_flags,
+        cwd: Some("/w".into()),
+        root: Some("/".into()),
+        umask: Some(0o022),
+        uid: Some(0),
+        gid: Some(0),
+        ..Task::default()
+    });
+    d.tasks.last_mut().unwrap()
+}
+
+/// Replays it from the beginning, and from `from_ns` on what it is there.
+fn replay_both(make: impl Fn() -> (Draft, i64), look: impl Fn(&Path)) {
+    for begins_late in [false, true] {
+        let (d, from_ns) = make();
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("t");
+        fs::create_dir(&target).unwrap();
+        let slice = Slice { from_ns: if begins_late { from_ns } else { 0 }, to_ns: i64::MAX };
+        let c = Config { slice, ..config(d.write(dir.path()), &target) };
+        let report = Replay::plan(c).unwrap().run(Unwatched, |_| ()).unwrap();
+        assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
+        assert!(report.warnings.is_empty(), "{:?}", report.warnings);
+        look(&target.join("w"));
+    }
+}
+
+#[test]
+fn a_thread_that_stood_elsewhere_at_the_start() {
+    let make = || {
+        let mut d = Draft::new();
+        for dir in ["/w", "/w/sub", "/w/sub/deep"] {
+            d.had(dir, "directory", 0);
+        }
+        for victim in ["/w/victim", "/w/sub/victim"] {
+            d.had(victim, "regular", 3);
+        }
+        let thread = beside(&mut d, THREAD & !CLONE_FS);
+        (thread.cwd, thread.umask) = (Some("/w/sub".into()), Some(0o077));
+        d.create(1, "mine", 1, 3);
+        d.create(2, "theirs", 2, 4);
+        let from_ns = d.now();
+        d.on(2, "unlink", "victim", 0);
+        // The descriptors are both's.
+        d.io(1, "write", 4, 0, 5, 5);
+        d.on(2, "chdir", "deep", 0);
+        d.create(2, "below", 3, 5);
+        d.create(1, "above", 4, 6);
+        (d, from_ns)
+    };
+    replay_both(make, |w| {
+        let mode = |p: &str| fs::metadata(w.join(p)).unwrap().mode() & 0o777;
+        assert_eq!(["mine", "sub/theirs", "sub/deep/below", "above"].map(mode), [0o644, 0o600, 0o600, 0o644]);
+        assert!(w.join("victim").exists() && !w.join("sub/victim").exists());
+    });
+}
+
+#[test]
+fn a_thread_that_was_another_user_at_the_start() {
+    let make = || {
+        let mut d = Draft::new();
+        d.had("/w", "directory", 0).mode = Some(0o777);
+        d.had("/w/sub", "directory", 0);
+        (beside(&mut d, THREAD).uid, d.tasks[0].exit_ns) = (Some(1000), None);
+        d.create(1, "mine", 1, 3);
+        d.create(2, "theirs", 2, 4);
+        let from_ns = d.now();
+        // It stands where the other goes.
+        d.on(1, "chdir", "sub", 0);
+        d.on(1, "chmod", "/w/sub", 0).mode = Some(0o777);
+        d.create(2, "here", 3, 5);
+        (d, from_ns)
+    };
+    replay_both(make, |w| {
+        let owner = |p: &str| fs::metadata(w.join(p)).unwrap().uid();
+        if owner("mine") == 0 && rustix::process::geteuid().is_root() {
+            assert_eq!(["theirs", "sub/here"].map(owner), [1000, 1000]);
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_was_root_beside_another_user() {
+    let make = || {
+        let mut d = Draft::new();
+        d.had("/w", "directory", 0).mode = Some(0o777);
+        d.had("/w/mine", "directory", 0).mode = Some(0o700);
+        beside(&mut d, THREAD);
+        (d.tasks[0].uid, d.tasks[0].gid) = (Some(1000), Some(1000));
+        d.create(1, "of-user", 1, 3);
+        d.create(2, "mine/before", 2, 4);
+        let from_ns = d.now();
+        d.create(2, "mine/after", 3, 5);
+        (d, from_ns)
+    };
+    replay_both(make, |w| {
+        let owner = |p: &str| fs::metadata(w.join(p)).unwrap().uid();
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(["of-user", "mine/before", "mine/after"].map(owner), [1000, 0, 0]);
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_stood_elsewhere_in_a_chroot() {
+    let make = || {
+        let mut d = Draft::new();
+        for dir in ["/w", "/w/jail", "/w/jail/desk", "/w/jail/other"] {
+            d.had(dir, "directory", 0);
+        }
+        (d.tasks[0].root, d.tasks[0].cwd) = (Some("/w/jail".into()), Some("/w/jail/desk".into()));
+        let thread = beside(&mut d, THREAD & !CLONE_FS);
+        (thread.root, thread.cwd) = (Some("/w/jail".into()), Some("/w/jail/other".into()));
+        d.create(1, "mine", 1, 3);
+        d.create(2, "theirs", 2, 4);
+        let from_ns = d.now();
+        d.create(2, "later", 3, 5);
+        d.create(2, "/desk/absolute", 4, 6);
+        (d, from_ns)
+    };
+    replay_both(make, |w| {
+        for name in ["desk/mine", "other/theirs", "other/later", "desk/absolute"] {
+            assert!(w.join("jail").join(name).exists(), "{name}");
+        }
+    });
 }
 
 #[test]

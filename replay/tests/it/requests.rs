@@ -132,6 +132,33 @@ fn chains_keep_their_order_and_break_where_they_broke() {
 }
 
 #[test]
+fn a_chain_uses_names_that_it_makes() {
+    for drains in [false, true] {
+        let (first, then) = if drains { (0, DRAIN) } else { (LINK, LINK) };
+        let mut d = start();
+        // Nothing is in it: a name that a request asks for is known not to be there when it is submitted.
+        let o = d.op(1, "mkdirat", 0);
+        (o.path, o.dirfd, o.mode) = (Some("/w/in".into()), Some(-100), Some(0o755));
+        enter(&mut d, 1, "io_uring_enter", 4);
+        for (op, path, flags) in
+            [("mkdirat", "/w/in/d", first), ("openat", "/w/in/d/tmp", then), ("renameat", "/w/in/d/tmp", then)]
+        {
+            let o = request(&mut d, 1, op, 0, 10_000, if op == "openat" { 4 } else { 0 });
+            (o.path, o.dirfd, o.fd, o.sqe_flags) = (Some(path.into()), Some(-100), None, Some(flags));
+            o.mode = Some(if op == "mkdirat" { 0o755 } else { 0o644 });
+            match op {
+                "openat" => (o.flags, o.file) = (Some(i64::from(libc::O_CREAT | libc::O_RDWR)), Some(7)),
+                "renameat" => (o.path2, o.flags) = (Some("/w/in/final".into()), Some(0)),
+                _ => {}
+            }
+        }
+        d.know(7, "regular");
+        let dir = replay_same(d);
+        assert!(dir.path().join("t/w/in/final").is_file(), "drains: {drains}");
+    }
+}
+
+#[test]
 fn a_request_cut_short_breaks_its_chain() {
     let mut d = start();
     d.create(1, "f", 1, 3);
@@ -355,7 +382,7 @@ fn slots_are_emptied() {
 }
 
 /// Refuses io_uring_setup and io_setup to the calling thread and those it makes.
-fn refuse_rings() {
+pub(crate) fn refuse_rings() {
     let s = |code: u32, jt, jf, k: i64| libc::sock_filter { code: code as u16, jt, jf, k: k as u32 };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;

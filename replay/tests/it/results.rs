@@ -172,27 +172,6 @@ fn a_reel_that_was_not_closed_is_refused() {
 }
 
 #[test]
-fn roots_limit_what_is_prepared_and_replayed() {
-    let mut d = Draft::new();
-    d.had("/w", "directory", 0);
-    d.had("/lib", "directory", 0);
-    d.had("/lib/libc", "regular", 100);
-    d.open(1, "/lib/libc", libc::O_RDONLY, 1, 3);
-    d.io(1, "read", 3, 0, 100, 100);
-    d.fd(1, "close", 3, 0);
-    d.create(1, "f", 2, 3);
-    d.io(1, "write", 3, 0, 5, 5);
-    let dir = tempfile::tempdir().unwrap();
-    let target = dir.path().join("t");
-    fs::create_dir(&target).unwrap();
-    let c = Config { roots: vec!["/w/".into()], ..config(d.write(dir.path()), &target) };
-    let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
-    assert_eq!((report.done, report.verdict.results.classes.wrong), (2, 0), "{report:#?}");
-    assert_eq!(report.summary.skipped.get("outside --root"), Some(&3));
-    assert!(!target.join("lib").exists() && target.join("w/f").exists());
-}
-
-#[test]
 fn a_tree_prepared_before_is_taken_as_it_is() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -263,4 +242,27 @@ fn an_operation_that_never_ends_ends_the_reel() {
         (o.start_ns, o.dur_ns) = if at_the_end { (i64::MAX, 0) } else { (o.start_ns, i64::MAX) };
         replay(d);
     }
+}
+
+#[test]
+fn nothing_is_put_into_the_reel_that_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    fs::create_dir(&target).unwrap();
+    let mut d = Draft::new();
+    d.create(1, "f", 1, 3);
+    let reel = d.write(dir.path());
+    let inside = reel.join("inside");
+    fs::create_dir(&inside).unwrap();
+    let refusals = [
+        ("-o", Config { result: Some(reel.join("out.reel")), ..config(reel.clone(), &target) }),
+        ("--target", Config { force: true, ..config(reel.clone(), &reel) }),
+        ("--target", config(reel.clone(), &inside)),
+        ("--map", Config { maps: vec![("/w".into(), inside.clone())], ..config(reel.clone(), &target) }),
+    ];
+    for (option, config) in refusals {
+        let refused = Replay::plan(config).unwrap_err();
+        assert!(matches!(refused, ReplayError::InReel { what, .. } if what == option), "{refused}");
+    }
+    assert!(fs::read_dir(&inside).unwrap().next().is_none() && fs::read_dir(&target).unwrap().next().is_none());
 }

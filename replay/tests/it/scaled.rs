@@ -92,7 +92,28 @@ fn copies_of_smaller_files() {
     let o = d.op(1, "copy_file_range", -9);
     (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(4), Some(5), Some(0), Some(0));
     (o.aux, o.file, o.file2) = (Some(0), Some(1), Some(2));
+    // So with sendfile, by another name, as busybox asks before it copies.
+    d.open(1, "b", libc::O_WRONLY | libc::O_APPEND, 2, 5);
+    let o = d.op(1, "sendfile", -22);
+    (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(5), Some(50_000), Some(0), Some(0));
+    (o.aux, o.file, o.file2) = (Some(0), Some(1), Some(2));
     let (dir, _) = tenth(d);
     let len = |name: &str| fs::metadata(dir.path().join("t/w").join(name)).unwrap().len();
     assert_eq!(len("a"), len("b"));
+}
+
+/// The tree was read before all of it was appended.
+#[test]
+fn an_append_tells_how_long_the_file_was() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/log", "regular", 40_960);
+    d.open(1, "log", libc::O_WRONLY | libc::O_APPEND, 1, 3);
+    for i in 0..100 {
+        d.io(1, "write", 3, 819_200 + i * 4096, 4096, 4096);
+    }
+    let (dir, _) = tenth(d);
+    let log = fs::read(dir.path().join("t/w/log")).unwrap();
+    assert_eq!(log.len(), 819_200 / 10 + 40_960);
+    assert!(!log.contains(&0), "it was there before");
 }

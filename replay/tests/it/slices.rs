@@ -30,7 +30,7 @@ fn digest(r: &Report) -> String {
 }
 
 /// Cuts at every operation: what comes before, what comes after it in the same target, and what comes after alone.
-fn cut_everywhere(draft: Draft) {
+pub(crate) fn cut_everywhere(draft: Draft) {
     let dir = tempfile::tempdir().unwrap();
     let ends: BTreeSet<i64> = draft.ops.iter().map(|o| o.start_ns + o.dur_ns).collect();
     let starts: BTreeSet<i64> = draft.ops.iter().map(|o| o.start_ns + 1).collect();
@@ -191,6 +191,25 @@ fn names_of_one_fifo() {
     d.on(1, "link", "p", 0).path2 = Some("q".into());
     d.create(1, "z", 1, 3);
     d.on(1, "rename", "q", 0).path2 = Some("r".into());
+    cut_everywhere(d);
+}
+
+#[test]
+fn names_of_one_symbolic_link() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    for name in ["/w/k", "/w/l"] {
+        let t = d.had(name, "symlink", 2);
+        (t.target, t.link_id) = (Some("zz".into()), Some(7));
+    }
+    d.on(1, "symlink", "yy", 0).path2 = Some("a".into());
+    d.on(1, "link", "a", 0).path2 = Some("b".into());
+    // Another name of the same file: both stay.
+    d.on(1, "rename", "k", 0).path2 = Some("l".into());
+    d.on(1, "rename", "a", 0).path2 = Some("b".into());
+    d.on(1, "link", "l", 0).path2 = Some("m".into());
+    d.on(1, "unlink", "a", 0);
+    d.on(1, "link", "b", 0).path2 = Some("a".into());
     cut_everywhere(d);
 }
 
