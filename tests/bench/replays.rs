@@ -105,8 +105,9 @@ fn measure(dir: &Path, device: &str) -> Result<()> {
         ]);
         fio.arg(format!("--read_iolog={dump}")).arg(format!("--replay_redirect={device}"));
         seen(dir, dev, "fio read_iolog", &planned, &mut fio)?;
-        let mut btreplay = Command::new("btreplay");
-        seen(dir, dev, "btreplay", &planned, btreplay.arg("-d").arg(dir).arg(name))?;
+        // It was seen to wait for ever, without a thread at work.
+        let mut btreplay = Command::new("timeout");
+        seen(dir, dev, "btreplay", &planned, btreplay.args(["60", "btreplay", "-d"]).arg(dir).arg(name))?;
     }
     Ok(())
 }
