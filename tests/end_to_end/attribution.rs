@@ -9,7 +9,7 @@ use std::{
         fd::AsRawFd,
         unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
@@ -215,7 +215,7 @@ pub(crate) fn stamps_are_found(name: &str, at: &Path, devices: &[&Path]) -> Reco
     let [written, _] = ["write", "read"].map(|what| {
         let r = recorded(at, devices, out.path(), what);
         let files = FILES.map(|f| at.join(f));
-        go_cold_with(&files.each_ref().map(PathBuf::as_path));
+        go_cold_with(&files);
         let open = |d: &&Path| (number(d), OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(d).unwrap());
         let disks: HashMap<i64, File> = devices.iter().map(open).collect();
         let mut seen: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
@@ -357,7 +357,7 @@ pub(crate) fn ext4_metadata_is_what_debugfs_says() {
     let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
     let device = text(mount.device().unwrap()).to_owned();
     let r = written(&mount, out.path());
-    go_cold_with(&FILES.map(|f| mount.path().join(f)).each_ref().map(PathBuf::as_path));
+    go_cold_with(&FILES.map(|f| mount.path().join(f)));
     let blocks = |what: &str| blocks_of(&mount, what);
     let bytes = BLOCK as i64;
     exactly(&r.bios, "journal", bytes, &blocks("<8>"));
@@ -396,7 +396,7 @@ pub(crate) fn xfs_log_is_where_xfs_db_says() {
 pub(crate) fn btrfs_trees_are_told_by_owner() {
     let (mount, out) = (Mounted::new(Fs::Btrfs, DEFAULT_SIZE_BYTES), temp_dir());
     let r = written(&mount, out.path());
-    go_cold_with(&FILES.map(|f| mount.path().join(f)).each_ref().map(PathBuf::as_path));
+    go_cold_with(&FILES.map(|f| mount.path().join(f)));
     let disk = File::open(mount.device().unwrap()).unwrap();
     let mut checked = 0;
     for b in r.bios.iter().filter(|b| b.class == "tree" && b.op == "write") {

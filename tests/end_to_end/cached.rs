@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::harness::{
     assert_valid, describe, ioreel,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
     record, run, succeed, temp_dir, text,
 };
 
@@ -62,8 +62,7 @@ pub(crate) fn as_it_was() {
     for name in ["cold", "warm"] {
         fs::write(work.join(name), vec![b'x'; FILE_BYTES as usize]).unwrap();
     }
-    origin.go_cold();
-    let work = origin.path().join("work");
+    go_cold_with(&["cold", "warm"].map(|name| work.join(name)));
     let warm = Locked::new(&work.join("warm"));
     let both = format!("cat {0}/cold {0}/warm {0}/cold >/dev/null", text(&work));
     let reel = out.path().join("cached.reel");

@@ -16,7 +16,7 @@ use crate::{
     harness::{
         assert_valid,
         device::{Device, PARTITION_SECTOR},
-        mount::{DEFAULT_SIZE_BYTES, Mounted},
+        mount::{DEFAULT_SIZE_BYTES, Mounted, go_cold_with},
         record, succeed, temp_dir, text,
     },
 };
@@ -242,7 +242,7 @@ fn reads_for_parity(profile: &str) {
     content.chunks_mut(BLOCK).enumerate().for_each(|(i, chunk)| block(i).fill(chunk));
     fs::write(&file, &content).unwrap();
     succeed(Command::new("sync").args(["-f", text(&file)]));
-    mount.go_cold();
+    go_cold_with(&[&file]);
     let script = format!(
         "for at in 5 700 1501 2222 3333; do dd if=/dev/urandom of={} bs=4k count=1 seek=$at conv=notrunc,fsync status=none; done",
         text(&file)

@@ -19,7 +19,7 @@ use crate::uring::ring::{Ring, sqe};
 
 use crate::harness::{
     assert_valid, ioreel,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
     record, succeed, temp_dir, text,
 };
 
@@ -118,11 +118,12 @@ pub(crate) fn an_overlay() {
     let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
     let dir = text(mounted.path()).to_owned();
     let options = overlay(&dir);
-    fs::write(format!("{dir}/lower/old"), vec![1u8; 100_000]).unwrap();
+    let old = format!("{dir}/lower/old");
+    fs::write(&old, vec![1u8; 100_000]).unwrap();
     let words: Vec<&str> = options.split(' ').collect();
     let merged = format!("{dir}/merged");
     succeed(Command::new("mount").args(["-t", "overlay", "overlay"]).args(words).arg(&merged));
-    mounted.go_cold();
+    go_cold_with(&[old]);
     let (_out, reel) = recorded(&format!(
         "cd {merged}; cat old >/dev/null; dd if=/dev/zero of=new bs=64k count=16 conv=fsync status=none"
     ));

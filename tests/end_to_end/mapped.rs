@@ -9,7 +9,7 @@ use ioreel_traces::{
 
 use crate::harness::{
     assert_valid,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
     record, succeed, temp_dir, text,
 };
 use crate::lossless;
@@ -69,7 +69,9 @@ fn recorded(fs: Fs, options: &[&str]) -> Recorded {
     let mounted = Mounted::new(fs, DEFAULT_SIZE_BYTES);
     let path = mounted.path().join("mapped");
     fs::write(&path, vec![5; PAGE * PAGES]).unwrap();
-    mounted.go_cold();
+    if fs != Fs::Tmpfs {
+        go_cold_with(&[&path]);
+    }
     let reel = out.path().join("mapped.reel");
     let own = env::current_exe().unwrap();
     succeed(&mut record(&reel, options, &[text(&own), WORD, text(&path)]));

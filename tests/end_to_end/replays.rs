@@ -6,7 +6,7 @@ use ioreel_traces::{Manifest, Reel, rows::Block};
 
 use crate::harness::{
     assert_valid, ioreel,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold},
     one_line, record, replays_alike, succeed, temp_dir, text, tree,
 };
 
@@ -121,7 +121,7 @@ pub(crate) fn a_reworked_tree(fs: Fs) {
     fs::write(work.join("unsorted"), (0..2000).rev().map(|n| format!("{n}\n")).collect::<String>()).unwrap();
     fs::File::create(work.join("sparse")).unwrap().set_len(1 << 20).unwrap();
     let reel = out.path().join("rework.reel");
-    origin.go_cold();
+    go_cold();
     succeed(record(&reel, &[], &["sh", "-c", REWORK]).current_dir(&work));
     assert_valid(&reel);
     replays_to(fs, &reel, &work);

@@ -10,7 +10,7 @@ use ioreel_traces::{
 
 use crate::harness::{
     assert_valid, describe, finish, ioreel,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
     record, succeed, temp_dir, text,
 };
 
@@ -88,9 +88,10 @@ pub(crate) fn one_file(fs: Fs) {
 /// A cold read waits for the device.
 pub(crate) fn a_cold_read() {
     let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
-    fs::write(mounted.path().join("data"), vec![7u8; 64 << 20]).unwrap();
-    mounted.go_cold();
-    let script = format!("dd if={}/data of=/dev/null bs=8M status=none", text(mounted.path()));
+    let data = mounted.path().join("data");
+    fs::write(&data, vec![7u8; 64 << 20]).unwrap();
+    go_cold_with(&[&data]);
+    let script = format!("dd if={} of=/dev/null bs=8M status=none", text(&data));
     let waits = waits_of(&script, &["--user-stacks"]);
     assert_waits_for(&waits, "read", &["device"]);
     let stacks: Vec<&str> = waits.iter().filter_map(|w| w.user_stack.as_deref()).collect();

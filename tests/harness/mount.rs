@@ -199,11 +199,6 @@ impl Mounted {
         self.dir.path()
     }
 
-    /// Writes everything out and forgets it, so that what follows starts cold.
-    pub(crate) fn go_cold(&self) {
-        go_cold();
-    }
-
     /// The loop device; none for tmpfs.
     pub(crate) fn device(&self) -> Option<&Path> {
         self.device.as_deref()
@@ -231,10 +226,10 @@ pub(crate) fn go_cold() {
 }
 
 /// The same until nothing of these files is left: a page that somebody holds at that moment stays.
-pub(crate) fn go_cold_with(files: &[&Path]) {
+pub(crate) fn go_cold_with(files: &[impl AsRef<Path>]) {
     super::wait_for("the page cache to forget", || {
         go_cold();
-        files.iter().all(|f| !is_cached(f)).then_some(())
+        files.iter().all(|f| !is_cached(f.as_ref())).then_some(())
     });
 }
 

@@ -22,7 +22,7 @@ use super::{children, guardian, hinder, kill, state};
 use crate::{
     harness::{
         describe, finish, ioreel,
-        mount::{Fs, Mounted},
+        mount::{Fs, Mounted, go_cold_with},
         record, succeed, temp_dir, text, wait_for,
     },
     uring::ring::{Ring, SQPOLL, Sqe, sqe, with_flags},
@@ -247,7 +247,7 @@ pub(crate) fn loads_that_stand_still() {
     let disk = Mounted::new(Fs::Ext4, 256 << 20);
     let file = disk.path().join("file");
     fs::write(&file, vec![1; STORED_BYTES]).unwrap();
-    disk.go_cold();
+    go_cold_with(&[&file]);
     let Recorded(reel, _out) = recorded("loads", &file, &[]);
     let touches: Vec<Op> = reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.op == "fault").collect();
     assert!(touches.iter().filter(|o| o.dur_ns > 0).count() > LOADED_PAGES / 2, "nothing was read");
