@@ -1,6 +1,6 @@
 //! What replaying costs per operation, on tmpfs or in the folder that is given: a storm of create, close, stat and unlink, a file read from begin to end in
 //! large pieces, and one read here and there in small ones, issued by a plain loop and by a replay at full pace, by turns. Prints
-//! one line for each and number of threads. `cargo bench -p ioreel-replay --bench storm -- [/FOLDER] [WORD OF A JOB]`
+//! one line for each and number of threads: medians, and the median, least and largest of the ratios of two runs side by side. `cargo bench -p ioreel-replay --bench storm -- [/FOLDER] [WORD OF A JOB] [THREADS]`
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a benchmark stops at the first surprise")]
 
 use std::{
@@ -27,8 +27,8 @@ use ioreel_traces::{
     rows::{File, Op, Task},
 };
 
-/// Each number is the best of so many runs: the others were disturbed.
-const RUNS: usize = 3;
+/// Loop and replay take turns so often, after a round that is not counted: an odd number, so that the median is one of them.
+const ROUNDS: usize = 11;
 /// Size of a file that is read; one for each thread.
 const FILE_BYTES: i64 = 16 << 20;
 
@@ -186,12 +186,15 @@ fn storm(names: &[CString], files: i64) {
 fn main() {
     // Cargo adds a flag of its own.
     let given: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let (folders, words): (Vec<_>, Vec<_>) = given.iter().partition(|a| a.starts_with('/'));
+    let (numbers, given): (Vec<_>, Vec<_>) = given.iter().partition(|a| a.parse::<i64>().is_ok());
+    let (folders, words): (Vec<_>, Vec<_>) = given.into_iter().partition(|a| a.starts_with('/'));
+    let threads: Vec<i64> =
+        if numbers.is_empty() { vec![1, 2, 8] } else { numbers.iter().flat_map(|n| n.parse()).collect() };
     let folder = folders.first().map_or("/dev/shm", |f| f.as_str());
     for (what, job) in JOBS {
         if words.is_empty() || words.iter().any(|w| what.contains(w.as_str())) {
-            for threads in [1, 2, 8] {
-                compare(what, job, threads, Path::new(folder));
+            for n in &threads {
+                compare(what, job, *n, Path::new(folder));
             }
         }
     }
@@ -203,14 +206,14 @@ fn compare(what: &str, job: Job, threads: i64, folder: &Path) {
     reel(&path, job, threads);
     let target = place.path().join("target");
     std::fs::create_dir_all(&target).unwrap();
-    let (mut best, mut best_native, mut plan) = (f64::MAX, f64::MAX, f64::MAX);
-    for _ in 0..RUNS {
+    let (mut natives, mut replays, mut plans, mut ratios) = (vec![], vec![], vec![], vec![]);
+    for round in 0..=ROUNDS {
         if !matches!(job, Job::Storm { .. }) {
             for t in 1..=threads {
                 std::fs::write(target.join(read_name(t)), vec![7; FILE_BYTES as usize]).unwrap();
             }
         }
-        best_native = best_native.min(native(&target, job, threads));
+        let native_s = native(&target, job, threads);
         std::fs::remove_dir_all(&target).unwrap();
         std::fs::create_dir(&target).unwrap();
         let begin = Instant::now();
@@ -240,21 +243,34 @@ fn compare(what: &str, job: Job, threads: i64, folder: &Path) {
             memory_bytes: DEFAULT_MEMORY_BYTES,
         })
         .unwrap();
-        plan = plan.min(begin.elapsed().as_secs_f64());
+        let plan_s = begin.elapsed().as_secs_f64();
         let report = replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
         assert_eq!(report.verdict.results.classes.wrong, 0);
-        best = best.min(report.elapsed_ns as f64 / 1e9);
+        let replay_s = report.elapsed_ns as f64 / 1e9;
+        if round > 0 {
+            natives.push(native_s);
+            replays.push(replay_s);
+            plans.push(plan_s);
+            ratios.push(replay_s / native_s);
+        }
         std::env::set_current_dir("/").unwrap();
         std::fs::remove_dir_all(&target).unwrap();
         std::fs::create_dir(&target).unwrap();
     }
     let ops = (job.calls() * threads) as f64;
+    let ns_a_call = |seconds: &mut Vec<f64>| median(seconds) / ops * 1e9;
+    let (native_ns, replay_ns, plan_ns) = (ns_a_call(&mut natives), ns_a_call(&mut replays), ns_a_call(&mut plans));
     println!(
-        "{what}, {threads} threads: native {:.0} ns/op, replay {:.0} ns/op ({:.2}x, {:.0} operations/s); planned at {:.0} ns/op",
-        best_native / ops * 1e9,
-        best / ops * 1e9,
-        best / best_native,
-        ops / best,
-        plan / ops * 1e9
+        "{what}, {threads} threads: native {native_ns:.0} ns/op, replay {replay_ns:.0} ns/op ({:.2}x, {:.2} to {:.2}; {:.0} operations/s); planned at {plan_ns:.0} ns/op",
+        median(&mut ratios),
+        ratios[0],
+        ratios[ROUNDS - 1],
+        1e9 / replay_ns,
     );
+}
+
+/// Of an odd number; sorts them.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }

@@ -64,7 +64,29 @@ fn optional(r: &Rec) -> [(i64, i64); 23] {
     ]
 }
 
+/// Asks for what lies there to be brought near, which takes no time of its own.
+fn fetch<T>(at: Option<&T>) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(at) = at {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        const LINE_BYTES: usize = 64;
+        for offset in (0..size_of::<T>()).step_by(LINE_BYTES) {
+            // SAFETY: a hint, of an address inside `at`.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).byte_add(offset).cast()) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 impl Chunk {
+    /// Brings near what comes next: a replay reads its program once, from one end to the other, and has no time for that
+    /// between two calls.
+    pub(crate) fn fetch_ahead(&self, step: usize, rec: usize) {
+        fetch(self.steps.get(step));
+        fetch(self.recs.get(rec));
+    }
+
     /// Roughly what it takes in memory.
     pub fn size_bytes(&self) -> usize {
         size_of::<Self>()

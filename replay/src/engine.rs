@@ -205,6 +205,8 @@ fn run_chunk<E: Engine>(
                     }
                     *base = base.at(r.start_ns, engine.now_ns());
                 } else {
+                    // While the kernel is at work.
+                    chunk.fetch_ahead(i + 1, rec as usize + 1);
                     let ret = engine.act(chunk, &step.act);
                     let Called { row, times_ns } = engine.called().unwrap_or(Called { row: r.row, times_ns: None });
                     let (start_ns, end_ns) = times_ns.unwrap_or_else(|| {

@@ -27,12 +27,12 @@ use crate::{
     Call,
     buffers::{MAX_CALL_BYTES, Sink, Source},
     chunk::Chunk,
+    clock::monotonic_ns,
     data::Data,
     input::{NO_ID, NONE, Rec},
     plan::{BAD_FD, CWD, Plan, Range, TOP},
     procs::clone,
     users,
-    world::monotonic_ns,
 };
 
 use stamp::without_call;

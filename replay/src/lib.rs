@@ -26,6 +26,7 @@ pub mod cache;
 pub mod call;
 pub mod checks;
 pub mod chunk;
+mod clock;
 mod commit;
 pub mod concurrency;
 mod config;

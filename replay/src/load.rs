@@ -5,7 +5,7 @@ use std::{
     sync::{Condvar, Mutex, PoisonError},
 };
 
-use crate::world::monotonic_ns;
+use crate::clock::monotonic_ns;
 
 #[derive(Debug, Default)]
 struct Gate {

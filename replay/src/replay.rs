@@ -24,6 +24,7 @@ use crate::{
     border::Slice,
     buffers::Source,
     cache::{CacheReport, CacheStart, Warm, forget},
+    clock::{self, monotonic_ns},
     config::{Config, Phase, Report, Summary},
     contain::{self, Privilege},
     data::Data,
@@ -45,7 +46,7 @@ use crate::{
     timing::tell_dues,
     verdict::{Facts, Judgement, judge},
     watch::Watch,
-    world::{Manner, World, monotonic_ns},
+    world::{Manner, World},
 };
 
 /// Paced replays begin this long after the epoch is set, so that the first operation is not late.
@@ -73,6 +74,7 @@ pub struct Replay {
 impl Replay {
     /// Reads the reel, plans, and checks the target. Must be called while the process has one thread.
     pub fn plan(mut config: Config) -> Result<Self, ReplayError> {
+        clock::start();
         let reel = Reel::open(&config.reel)?;
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel });

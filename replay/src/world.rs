@@ -12,8 +12,7 @@ use std::{
 use rustix::{
     fs::Mode,
     io::Errno,
-    thread::{ClockId, UnshareFlags, futex, unshare_unsafe},
-    time::clock_gettime,
+    thread::{UnshareFlags, futex, unshare_unsafe},
 };
 
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
     begin::open_all,
     buffers::Source,
     checks::{Checks, DataCheck},
+    clock::monotonic_ns,
     contain::{Privilege, become_user, close_all},
     data::Data,
     fill::Filler,
@@ -48,12 +48,6 @@ use worker::Worker;
 pub const DEFAULT_SPIN_NS: i64 = 50_000;
 /// Steps run on the thread's own stack only.
 const STACK_BYTES: usize = 256 << 10;
-
-/// ns on the monotonic clock.
-pub fn monotonic_ns() -> i64 {
-    let t = clock_gettime(ClockId::Monotonic);
-    t.tv_sec * 1_000_000_000 + t.tv_nsec
-}
 
 /// How operations are issued.
 #[derive(Clone, Copy, Debug)]

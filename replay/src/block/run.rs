@@ -17,12 +17,12 @@ use super::{
 };
 use crate::{
     ReplayError,
+    clock::monotonic_ns,
     concurrency::Level,
     edge::OrderMode,
     pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
     spread::Times,
     timing::Drift,
-    world::monotonic_ns,
 };
 
 /// Bios read ahead of the first that has not ended: what a later one may overtake.

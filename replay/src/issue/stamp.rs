@@ -4,39 +4,57 @@
 
 use std::cell::Cell;
 
-use crate::{engine::Called, input::NONE, world::monotonic_ns};
+use crate::{clock::monotonic_ns, engine::Called, input::NONE};
+
+/// What the operation at hand has come to.
+#[derive(Clone, Copy)]
+struct AtHand {
+    /// Its row, whether or not a call was made.
+    row: u32,
+    /// Row and times of what was issued, on the monotonic clock.
+    called: Called,
+}
 
 const NOTHING: Called = Called { row: NONE, times_ns: None };
 
 thread_local! {
-    /// Of the operation at hand, on the monotonic clock.
-    static CALLED: Cell<Called> = const { Cell::new(NOTHING) };
-    /// Its row, whether or not a call was made.
-    static ROW: Cell<u32> = const { Cell::new(NONE) };
+    // One for all: each look at such a place is a call of a function here.
+    static AT_HAND: Cell<AtHand> = const { Cell::new(AtHand { row: NONE, called: NOTHING }) };
+}
+
+fn change(how: impl FnOnce(&mut AtHand)) {
+    AT_HAND.with(|cell| {
+        let mut at_hand = cell.get();
+        how(&mut at_hand);
+        cell.set(at_hand);
+    });
 }
 
 /// The operation of this row is issued, from here on or once more.
 pub(super) fn begin(row: u32) {
-    if ROW.replace(row) != row {
-        CALLED.set(NOTHING);
-    }
+    change(|h| {
+        if h.row != row {
+            *h = AtHand { row, called: NOTHING };
+        }
+    });
 }
 
 /// A call was entered then, and has returned now.
 pub(super) fn stamp(entered_ns: i64) {
     let returned_ns = monotonic_ns();
-    let first_ns = CALLED.get().times_ns.map_or(entered_ns, |(first, _)| first);
-    CALLED.set(Called { row: ROW.get(), times_ns: Some((first_ns, returned_ns)) });
+    change(|h| {
+        let first_ns = h.called.times_ns.map_or(entered_ns, |(first, _)| first);
+        h.called = Called { row: h.row, times_ns: Some((first_ns, returned_ns)) };
+    });
 }
 
 /// The operation is carried out without a call, with this result: what it acts on is not there.
 pub(crate) fn without_call(ret: i64) -> i64 {
-    CALLED.set(Called { row: ROW.get(), ..CALLED.get() });
+    change(|h| h.called.row = h.row);
     ret
 }
 
 /// What was issued since this was asked last, times on the monotonic clock.
 pub(crate) fn take() -> Called {
-    ROW.set(NONE);
-    CALLED.replace(NOTHING)
+    AT_HAND.replace(AtHand { row: NONE, called: NOTHING }).called
 }

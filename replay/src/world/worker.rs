@@ -7,9 +7,10 @@ use rustix::{
     time::Timespec,
 };
 
-use super::{Group, World, monotonic_ns};
+use super::{Group, World};
 use crate::{
     chunk::Chunk,
+    clock::{monotonic_ns, not_before},
     engine::{Called, Engine, Outcome, Reaped},
     issue::{Issuer, stamp},
     order::Stamp,
@@ -60,7 +61,9 @@ impl Engine for Worker<'_> {
     }
 
     fn wait_for(&mut self, step: Stamp) -> Option<i64> {
-        self.world.progress.wait(step)
+        let done_ns = self.world.progress.wait(step);
+        not_before();
+        done_ns
     }
 
     fn publish(&mut self, step: u32, at_ns: i64) {

@@ -1,0 +1,332 @@
+//! The monotonic clock, at less than half of the kernel's price.
+//!
+//! A replay reads it twice for each call, which is a twentieth of a short call's time: most of that is a fence, and the rest
+//! is the kernel's bookkeeping. Where the kernel itself keeps time by the processor's counter of cycles (clock source `tsc`: it has found that
+//! all CPUs' counters agree and go on at one rate), that counter is read here without a fence, and nanoseconds are made of it by what the
+//! kernel's clock said a moment ago. It is asked anew a thousand times a second, so what it does to its rate (`adjtimex(2)`, 500 ppm at most) is
+//! followed within a microsecond. All threads go by the same line, which goes on where it was when it is bent: their times can be
+//! compared to the nanosecond. Elsewhere the kernel's clock itself is read.
+
+use std::{
+    fs,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicBool, AtomicI64, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+            fence,
+        },
+    },
+};
+
+use rustix::{thread::ClockId, time::clock_gettime};
+
+/// So long all go by what one has heard.
+const INTERVAL_NS: i64 = 1_000_000;
+/// Both clocks are compared over at least so long before the counter is gone by: reading them at one moment fails by some 20 ns, which
+/// is a millionth of it. Until then the kernel's is read.
+const CALIBRATION_NS: i64 = 20_000_000;
+/// What the line is behind by is made up for in the next interval; more than this at once.
+const JUMP_NS: i64 = 10_000;
+/// Both clocks were read at one moment if it took no longer; it takes some 120 ticks.
+const CLOSE_TICKS: u64 = 400;
+/// If it took longer, it was interrupted.
+const APART_TICKS: u64 = 2000;
+/// A counter that has gone on for longer, some seconds, since anybody looked may have stood or been set.
+const STRANGE_TICKS: i64 = 1 << 34;
+
+/// ns on the monotonic clock; it never goes back.
+pub(crate) fn monotonic_ns() -> i64 {
+    match COUNTER.get() {
+        Some(Some(counter)) => counter.now_ns(),
+        Some(None) => kernel_ns(),
+        None => {
+            start();
+            kernel_ns()
+        }
+    }
+}
+
+/// Finds out whether there is a counter to go by: where the target's root is all that there is, nobody can. The calibration begins here.
+#[cold]
+pub(crate) fn start() {
+    COUNTER.get_or_init(|| {
+        let source = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
+        if source.trim() != "tsc" {
+            return None;
+        }
+        let (ticks, ns) = both()?;
+        Some(Counter { ticks, ns, ..Counter::default() })
+    });
+}
+
+/// What was seen before is earlier than the times read after this.
+pub(crate) fn not_before() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a fence; every processor of this architecture has it.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+    }
+}
+
+fn kernel_ns() -> i64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
+    // SAFETY: reads a register; the kernel allows it where this is its clock source.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> u64 {
+    0
+}
+
+/// Both clocks at one moment; `None` where there is no counter, or no moment's peace.
+fn both() -> Option<(u64, i64)> {
+    const TRIES: usize = 4;
+    let mut best = None;
+    for _ in 0..TRIES {
+        let before = ticks();
+        let ns = kernel_ns();
+        let took = ticks().checked_sub(before).filter(|took| *took > 0 && *took < APART_TICKS);
+        let Some(took) = took else { continue };
+        if best.is_none_or(|(least, _)| took < least) {
+            best = Some((took, (before + took / 2, ns)));
+        }
+        if took < CLOSE_TICKS {
+            break;
+        }
+    }
+    best.map(|(_, at)| at)
+}
+
+static COUNTER: OnceLock<Option<Counter>> = OnceLock::new();
+
+/// Lines that are kept: who is reading one when it is replaced has some milliseconds for it.
+const LINES: usize = 4;
+
+/// The processor's counter, and the line that makes ns of it.
+#[derive(Debug, Default)]
+struct Counter {
+    /// Where both clocks stood at the start.
+    ticks: u64,
+    ns: i64,
+    /// Lines drawn so far, of which the last ones are kept.
+    drawn: AtomicU64,
+    lines: [SharedLine; LINES],
+    /// Somebody asks the kernel.
+    busy: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct SharedLine {
+    ticks: AtomicU64,
+    ns: AtomicI64,
+    rate: AtomicI64,
+    interval_ticks: AtomicI64,
+}
+
+impl Counter {
+    fn now_ns(&self) -> i64 {
+        let now = ticks();
+        let line = self.line();
+        line.filter(|line| line.passed(now) < line.interval_ticks)
+            .and_then(|line| line.at(now))
+            .unwrap_or_else(|| self.ask(line))
+    }
+
+    /// The last line; `None` before the first.
+    fn line(&self) -> Option<Line> {
+        loop {
+            let drawn = self.drawn.load(Acquire);
+            if drawn == 0 {
+                return None;
+            }
+            let shared = &self.lines[drawn as usize % LINES];
+            let line = Line {
+                ticks: shared.ticks.load(Relaxed),
+                ns: shared.ns.load(Relaxed),
+                rate: shared.rate.load(Relaxed),
+                interval_ticks: shared.interval_ticks.load(Relaxed),
+            };
+            fence(Acquire);
+            // Until then its place was not written to.
+            if self.drawn.load(Relaxed) - drawn < LINES as u64 - 1 {
+                return Some(line);
+            }
+        }
+    }
+
+    /// The kernel is asked, by one at a time. Others go by the line that there is, if by any.
+    #[cold]
+    fn ask(&self, line: Option<Line>) -> i64 {
+        if self.busy.swap(true, Acquire) {
+            return line.and_then(|line| line.at(ticks())).unwrap_or_else(kernel_ns);
+        }
+        // Somebody may have been quicker.
+        let now_ns = self.bend(self.line());
+        self.busy.store(false, Release);
+        now_ns
+    }
+
+    fn bend(&self, line: Option<Line>) -> i64 {
+        let Some((ticks, ns)) = both() else {
+            return line.and_then(|line| line.at(ticks())).unwrap_or_else(kernel_ns);
+        };
+        let (passed_ticks, passed_ns) = (ticks.saturating_sub(self.ticks), ns - self.ns);
+        if line.is_none() && passed_ns < CALIBRATION_NS || passed_ticks == 0 {
+            return ns;
+        }
+        let new = Line::after(line, ticks, ns, passed_ns as f64 / passed_ticks as f64);
+        let drawn = self.drawn.load(Relaxed) + 1;
+        let shared = &self.lines[drawn as usize % LINES];
+        shared.ticks.store(new.ticks, Relaxed);
+        shared.ns.store(new.ns, Relaxed);
+        shared.rate.store(new.rate, Relaxed);
+        shared.interval_ticks.store(new.interval_ticks, Relaxed);
+        self.drawn.store(drawn, Release);
+        new.ns
+    }
+}
+
+/// What time it is where the counter stands so.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// Where the counter stood.
+    ticks: u64,
+    /// The time at that moment.
+    ns: i64,
+    /// ns in 2^32 ticks from then on.
+    rate: i64,
+    /// The kernel is to be asked anew after that.
+    interval_ticks: i64,
+}
+
+impl Line {
+    /// Ticks since its beginning.
+    fn passed(&self, ticks: u64) -> i64 {
+        ticks.wrapping_sub(self.ticks) as i64
+    }
+
+    fn after_ticks(&self, passed: i64) -> i64 {
+        self.ns + ((i128::from(passed) * i128::from(self.rate)) >> 32) as i64
+    }
+
+    /// The time where the counter stands so; `None` if it cannot have come there by itself. It may have been read a little before the line
+    /// was drawn.
+    fn at(&self, ticks: u64) -> Option<i64> {
+        let passed = self.passed(ticks);
+        (-self.interval_ticks..STRANGE_TICKS).contains(&passed).then(|| self.after_ticks(passed))
+    }
+
+    /// The one that follows: the kernel says that it is `ns`, and over the longest time known a tick took so long.
+    fn after(line: Option<Self>, ticks: u64, ns: i64, ns_a_tick: f64) -> Self {
+        // Else what was told last is not known, but no later than that.
+        let told_ns = line.map_or(ns, |l| l.at(ticks).unwrap_or_else(|| ns.max(l.after_ticks(l.interval_ticks))));
+        let behind_ns = ns - told_ns;
+        // What is ahead goes slower until the kernel has come along, rather than back.
+        let bent = (behind_ns as f64 / INTERVAL_NS as f64).max(-0.5);
+        let (ns, bent) = if behind_ns > JUMP_NS { (ns, 0.0) } else { (told_ns, bent) };
+        Self {
+            ticks,
+            ns,
+            rate: (ns_a_tick * (1.0 + bent) * (1_u64 << 32) as f64) as i64,
+            interval_ticks: (INTERVAL_NS as f64 / ns_a_tick).min((STRANGE_TICKS / 2) as f64) as i64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Mutex, thread, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn it_is_the_kernels() {
+        let mut last = monotonic_ns();
+        let end = last + 200_000_000;
+        let mut away: Vec<i64> = Vec::new();
+        while last < end {
+            let (before, now, after) = (kernel_ns(), monotonic_ns(), kernel_ns());
+            assert!(now >= last, "{now} after {last}");
+            last = now;
+            away.push((before - now).max(now - after).max(0));
+        }
+        away.sort_unstable();
+        // Whoever was interrupted may have been so anywhere.
+        assert!(away[away.len() * 99 / 100] < 1000, "{:?}", away.last());
+    }
+
+    #[test]
+    fn times_of_threads_can_be_compared() {
+        monotonic_ns();
+        thread::sleep(Duration::from_nanos(CALIBRATION_NS as u64));
+        let told = Mutex::new(0);
+        thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    for _ in 0..100_000 {
+                        let mut last = told.lock().expect("nobody panics");
+                        not_before();
+                        let now = monotonic_ns();
+                        assert!(now >= *last, "{now} was read after {last}");
+                        *last = now;
+                    }
+                });
+            }
+        });
+    }
+
+    /// A counter of 2.5 GHz that stands at `begin` first, looked at after each of these steps, beside a clock: the farthest that it was away.
+    fn follow(begin: u64, clock_ns: impl Fn(u64) -> i64, steps: impl IntoIterator<Item = u64>) -> i64 {
+        let (mut line, mut ticks) = (Line::after(None, begin, clock_ns(0), 0.4), begin);
+        let (mut since, mut last, mut worst) = (0, i64::MIN, 0);
+        for step in steps {
+            (ticks, since) = (ticks.wrapping_add(step), since + step);
+            if line.passed(ticks) >= line.interval_ticks {
+                line = Line::after(Some(line), ticks, clock_ns(since), 0.4);
+            }
+            let now = line.at(ticks).expect("not set");
+            assert!(now >= last, "it went back from {last} to {now}");
+            last = now;
+            worst = worst.max((now - clock_ns(since)).abs());
+        }
+        worst
+    }
+
+    #[test]
+    fn a_clock_whose_rate_changes_is_followed() {
+        let clock = |ppm: i64| move |ticks: u64| (ticks as f64 * 0.4 * (1.0 + ppm as f64 * 1e-6)) as i64;
+        let often = || std::iter::repeat_n(1777, 100_000);
+        for begin in [0, 1 << 60, u64::MAX - 1_000_000] {
+            assert!(follow(begin, clock(0), often()) <= 2);
+            for ppm in [-500, 500] {
+                let worst = follow(begin, clock(ppm), often());
+                assert!(worst <= 1010, "{ppm} ppm: {worst} ns");
+            }
+        }
+    }
+
+    #[test]
+    fn who_sleeps_long_is_told_the_kernels_time() {
+        let clock = |ticks: u64| (ticks as f64 * 0.4 * 1.0005) as i64;
+        assert!(follow(0, clock, std::iter::repeat_n(1 << 35, 1000)) <= JUMP_NS);
+    }
+
+    #[test]
+    fn a_counter_that_was_set_does_no_harm() {
+        let mut line = Line::after(None, 1 << 60, 5_000_000, 0.4);
+        let mut last = line.ns;
+        for (i, ticks) in [1 << 23, 7, u64::MAX / 3, 1 << 63, (1 << 60) + 5, 3].into_iter().enumerate() {
+            line = Line::after(Some(line), ticks, 6_000_000 + i as i64 * 1000, 0.4);
+            assert!(line.ns >= last, "it went back from {last} to {}", line.ns);
+            last = line.ns;
+        }
+        assert!(last < 9_000_000, "it is {last} ns");
+    }
+}
