@@ -170,6 +170,15 @@ calls! {
     Dirty = "dirty",
 }
 
+/// Whether a request of ioctl sets (`FIOCLEX`) or clears (`FIONCLEX`) the flag that closes a descriptor on exec.
+pub(crate) fn closes_on_exec(request: i64) -> Option<bool> {
+    match request {
+        0x5451 => Some(true),
+        0x5450 => Some(false),
+        _ => None,
+    }
+}
+
 impl Call {
     /// The call of a row. fcntl and ioctl are many calls each: `flags` says which, and of an ioctl `name`.
     pub fn of(op: &str, flags: i64, name: Option<&str>) -> Self {
@@ -189,6 +198,7 @@ impl Call {
             },
             // Whether it is a terminal: what libc asks of every file that it prints to.
             "ioctl" if flags == 0x5401 => Self::Tcgets,
+            "ioctl" if closes_on_exec(flags).is_some() => Self::SetFd,
             "ioctl" => name.map(Self::from_name).filter(|c| c.is_request()).unwrap_or(Self::Other),
             _ => Some(Self::from_name(op))
                 .filter(|c| !c.is_request() && !c.is_command() && !c.touches())
@@ -470,6 +480,7 @@ mod tests {
         assert_eq!(Call::of("fcntl", libc::F_SETLK.into(), None), Call::SetLk, "a lock is no descriptor");
         assert_eq!(Call::of("F_SETLK", 0, None), Call::Other);
         assert_eq!(Call::of("ioctl", 0x4004_9409, Some("FICLONE")), Call::Ficlone);
+        assert_eq!(Call::of("ioctl", 0x5450, None), Call::SetFd, "FIONCLEX");
         assert_eq!(Call::of("ioctl", 0xc004_5877, Some("FIFREEZE")), Call::Other);
         assert_eq!(Call::of("ioctl", 0, Some("read")), Call::Other, "an ioctl is nothing but an ioctl");
         assert_eq!(Call::of("FICLONE", 0, None), Call::Other);

@@ -11,6 +11,7 @@ use ioreel_traces::{
 use crate::{
     Call, ReplayError, Skip,
     cache::Residence,
+    call::closes_on_exec,
     feed::{Feed, FileFeed, Waiting},
     names::Kind,
     pace::Recorder,
@@ -469,7 +470,10 @@ impl Input {
             len_bytes: op.len_bytes.unwrap_or(0),
             flags: op.flags.unwrap_or(0),
             // Of an open it says whether that made the file; of one by handle, the handle's type.
-            aux: op.aux.filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
+            aux: match closes_on_exec(op.flags.unwrap_or(0)) {
+                Some(closes) if call == Call::SetFd && op.op == *"ioctl" => i64::from(closes),
+                _ => op.aux.filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
+            },
             aux2: op.aux2.unwrap_or(0),
             content: op.content_hash.as_deref().map_or(0, content_key),
             saved_permille: op.compressibility_permille.map_or(-1, |p| p.clamp(0, 1000) as i16),

@@ -109,7 +109,7 @@ impl Cells {
     /// Maps a file into a cell: never executable, nothing private charged in advance. 0 or -errno.
     pub fn map(&self, cell: u32, len_bytes: i64, prot: i32, flags: i32, fd: i32, offset_bytes: i64) -> i64 {
         let flags = (flags & (libc::MAP_SHARED | libc::MAP_PRIVATE)) | libc::MAP_NORESERVE;
-        let prot = prot & !libc::PROT_EXEC;
+        let prot = memory::touchable(prot);
         let ret = call(libc::SYS_mmap, [0, len_bytes, prot.into(), flags.into(), fd.into(), offset_bytes]);
         if ret > 0
             && let Some(c) = self.maps.get(cell as usize)

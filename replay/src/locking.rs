@@ -13,6 +13,16 @@ use crate::{
     view::View,
 };
 
+/// What closing descriptors does to locks.
+#[derive(Debug, Default)]
+pub(crate) struct Unlocks {
+    /// Locks that go with them: on which file, and whose.
+    gone: Vec<(i64, Owner)>,
+    /// Files whose locks live on by others of the same description. In another replay these may be closed first, and who locks next
+    /// waits for all of them.
+    shared: Vec<i64>,
+}
+
 impl Planner {
     /// The lock that a call asks for, and on which file.
     pub(crate) fn lock_of(&self, r: &Rec, v: &View) -> Option<(i64, Lock)> {
@@ -89,7 +99,7 @@ impl Planner {
             let v = self.view(r);
             return self.lock_of(r, &v).is_some_and(|(f, lock)| (f, lock.owner) == (file, owner));
         }
-        self.closes(r).into_iter().any(|e| self.dropped_with(r.task as usize, e).contains(&(file, owner)))
+        self.unlocks(r).gone.contains(&(file, owner))
     }
 
     /// Descriptors that a call is about to close.
@@ -112,32 +122,37 @@ impl Planner {
         }
     }
 
-    /// Locks that go with a descriptor of a task.
-    fn dropped_with(&self, task: usize, entry: Entry) -> Vec<(i64, Owner)> {
-        let ofd = &self.procs.ofds[entry.ofd as usize];
-        let mut owners = vec![Owner::Table(self.procs.of(task).table)];
-        if ofd.refs <= 1 {
-            owners.extend([Owner::Ofd(entry.ofd), Owner::Flock(entry.ofd)]);
-        }
-        owners.into_iter().filter(|o| self.locked.holds(ofd.file, *o)).map(|o| (ofd.file, o)).collect()
+    /// What a call does that closes descriptors; to be asked before it closes them.
+    pub(crate) fn unlocks(&self, r: &Rec) -> Unlocks {
+        self.unlocks_of(r.task as usize, &self.closes(r))
     }
 
-    /// Locks that go with what a call closes; to be asked before it closes them.
-    pub(crate) fn unlocks(&self, r: &Rec) -> Vec<(i64, Owner)> {
-        let closed = self.closes(r);
-        closed.into_iter().flat_map(|e| self.dropped_with(r.task as usize, e)).collect()
-    }
-
-    /// The same of descriptors that close by themselves.
-    pub(crate) fn unlocks_of(&self, task: usize, entries: &[Entry]) -> Vec<(i64, Owner)> {
+    /// The same of descriptors of a task that are closed together.
+    pub(crate) fn unlocks_of(&self, task: usize, entries: &[Entry]) -> Unlocks {
+        let mut out = Unlocks::default();
         if self.locked.is_empty() {
-            return Vec::new();
+            return out;
         }
-        entries.iter().flat_map(|e| self.dropped_with(task, *e)).collect()
+        let table = Owner::Table(self.procs.of(task).table);
+        for entry in entries {
+            let ofd = &self.procs.ofds[entry.ofd as usize];
+            let is_last = ofd.refs as usize <= entries.iter().filter(|e| e.ofd == entry.ofd).count();
+            for owner in [table, Owner::Ofd(entry.ofd), Owner::Flock(entry.ofd)] {
+                if !self.locked.holds(ofd.file, owner) {
+                    continue;
+                }
+                if owner == table || is_last {
+                    out.gone.push((ofd.file, owner));
+                } else {
+                    out.shared.push(ofd.file);
+                }
+            }
+        }
+        out
     }
 
     /// The step that is being made uses locks.
-    pub(crate) fn uses_of_locks(&mut self, r: &Rec, v: &View, unlocks: &[(i64, Owner)]) {
+    pub(crate) fn uses_of_locks(&mut self, r: &Rec, v: &View, unlocks: &Unlocks) {
         if r.call.locks() || r.call.asks_for_lock() {
             let changes = r.call.locks() && r.ret >= 0;
             if let Some((file, _)) = self.lock_of(r, v) {
@@ -147,14 +162,15 @@ impl Planner {
         self.drop_locks(unlocks);
     }
 
-    /// The step that is being made drops these locks.
-    pub(crate) fn drop_locks(&mut self, unlocks: &[(i64, Owner)]) {
-        unlocks.iter().for_each(|(file, _)| self.order.lock(*file, Class::Alone));
+    /// The step that is being made closes what holds locks.
+    pub(crate) fn drop_locks(&mut self, unlocks: &Unlocks) {
+        unlocks.shared.iter().for_each(|file| self.order.lock(*file, Class::Add));
+        unlocks.gone.iter().for_each(|(file, _)| self.order.lock(*file, Class::Alone));
     }
 
     /// They are dropped, whether or not a step was made of it.
-    pub(crate) fn locks_dropped(&mut self, unlocks: &[(i64, Owner)]) {
-        unlocks.iter().for_each(|(file, owner)| self.locked.release(*file, *owner));
+    pub(crate) fn locks_dropped(&mut self, unlocks: &Unlocks) {
+        unlocks.gone.iter().for_each(|(file, owner)| self.locked.release(*file, *owner));
     }
 
     /// A lock call took effect.
@@ -193,24 +209,24 @@ impl Planner {
                 Owner::Table(of) => *of == table,
                 Owner::Ofd(ofd) | Owner::Flock(ofd) => ofds.contains(ofd),
             });
-            self.ends_with(task, own.copied().collect());
+            let gone = own.copied().collect();
+            self.ends_with(task, Unlocks { gone, shared: Vec::new() });
         }
     }
 
     /// The threads of this one's descriptor table end, and with it these locks.
-    fn ends_with(&mut self, task: usize, unlocks: Vec<(i64, Owner)>) {
+    fn ends_with(&mut self, task: usize, unlocks: Unlocks) {
         let table = self.procs.of(task).table;
-        if unlocks.is_empty() {
+        if unlocks.gone.is_empty() && unlocks.shared.is_empty() {
             return;
         }
         // A step that does nothing: the end waits for whoever was refused because of these locks.
-        self.push(task, Act::Close(Range::default()), i64::MAX, |p| {
-            unlocks.iter().for_each(|(file, _)| p.order.lock(*file, Class::Alone));
-        });
+        self.push(task, Act::Close(Range::default()), i64::MAX, |p| p.drop_locks(&unlocks));
+        let files = || unlocks.gone.iter().map(|(file, _)| file).chain(&unlocks.shared);
         let threads = (0..self.procs.uses.len()).filter(|t| self.procs.uses[*t].table == table);
         for thread in threads.collect::<Vec<_>>() {
             self.order.begin(thread, FINISH as usize);
-            for (file, _) in &unlocks {
+            for file in files() {
                 // Together: whoever locks next waits for all of them.
                 self.order.lock(*file, Class::Add);
             }

@@ -22,8 +22,7 @@ impl Cells {
             | libc::MAP_LOCKED
             | libc::MAP_HUGETLB;
         let flags = (r.flags as i32 & !unwanted) | libc::MAP_NORESERVE;
-        // Protections that change later are not recorded: what may not be read at first is touched all the same.
-        let prot = (r.mode & !libc::PROT_EXEC) | if r.mode == libc::PROT_NONE { libc::PROT_READ } else { 0 };
+        let prot = touchable(r.mode);
         let ret = call(libc::SYS_mmap, [0, r.len_bytes, prot.into(), flags.into(), fd, offset]);
         if ret > 0 && !self.set_map(new, ret, r.len_bytes) {
             call(libc::SYS_munmap, [ret, r.len_bytes, 0, 0, 0, 0]);
@@ -83,6 +82,12 @@ impl Cells {
         }
         ret
     }
+}
+
+/// Protections that change later are not recorded, and to touch a page asks for a mapping that may be read, as on most hardware one to
+/// write may: what may not be read at first is touched all the same. Nothing is executed.
+pub(super) fn touchable(prot: i32) -> i32 {
+    libc::PROT_READ | (prot & libc::PROT_WRITE)
 }
 
 /// Touches the pages from `at` on, which is inside one.

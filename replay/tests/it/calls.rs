@@ -171,6 +171,39 @@ fn whoever_waited_for_a_lock_gets_it_after_it_was_dropped() {
     replay_same(d);
 }
 
+/// Whoever locks next waits for all who had the description open that held the lock, whichever of them closes it last here.
+#[test]
+fn a_lock_is_free_when_all_have_closed_what_held_it() {
+    for last_ends_first in [false, true] {
+        let mut d = start();
+        d.had("/w/f", "regular", 0);
+        for round in 0..30 {
+            let (holder, child, next) = (10 * round + 2, 10 * round + 3, 10 * round + 4);
+            d.fork(1, holder, 0);
+            d.fork(1, next, 0);
+            d.open(holder, "f", libc::O_RDWR, 1, 3).ofd = Some(holder);
+            d.open(next, "f", libc::O_RDWR, 1, 3).ofd = Some(next);
+            d.fd(holder, "flock", 3, 0).flags = Some(libc::LOCK_EX.into());
+            // It has the same one, and does what takes longer here than there.
+            d.fork(holder, child, 0);
+            for i in 0..40 {
+                d.io(child, "pwrite64", 3, 1000 * i, 100, 100).file = Some(1);
+            }
+            if last_ends_first {
+                d.exit(child);
+                d.fd(holder, "close", 3, 0);
+            } else {
+                d.fd(holder, "close", 3, 0);
+                d.exit(child);
+            }
+            d.fd(next, "flock", 3, 0).flags = Some(i64::from(libc::LOCK_EX | libc::LOCK_NB));
+            d.exit(next);
+            d.exit(holder);
+        }
+        replay_same(d);
+    }
+}
+
 /// A mapping of descriptor 3 by task 1.
 fn map(d: &mut Draft, at: i64, (offset, len): (i64, i64), flags: i32) {
     let o = d.fd(1, "mmap", 3, at);
@@ -183,6 +216,18 @@ fn touch(d: &mut Draft, task: i64, op: &str, file: i64, offset: i64, len: i64) {
     let o = d.op(task, op, 0);
     (o.source, o.file) = ("fault".into(), Some(file));
     (o.offset_bytes, o.len_bytes) = (Some(offset), Some(len));
+}
+
+#[test]
+fn a_mapping_to_write_alone_is_touched() {
+    let mut d = start();
+    d.create(1, "f", 1, 3);
+    d.fd(1, "ftruncate", 3, 0).len_bytes = Some(1 << 20);
+    map(&mut d, 0x7000_0000, (0, 1 << 20), libc::MAP_SHARED);
+    d.ops.last_mut().unwrap().mode = Some(libc::PROT_WRITE);
+    touch(&mut d, 1, "fault", 1, 4096, 4096);
+    touch(&mut d, 1, "dirty", 1, 4096, 4096);
+    replay_same(d);
 }
 
 #[test]

@@ -216,6 +216,24 @@ fn exec_closes_what_was_to_be_closed() {
 }
 
 #[test]
+fn a_request_says_what_exec_closes_too() {
+    const FIONCLEX: i64 = 0x5450;
+    const FIOCLEX: i64 = 0x5451;
+    let mut d = Draft::new();
+    let o = d.create(1, "kept", 1, 3);
+    o.flags = Some(i64::from(libc::O_CREAT | libc::O_RDWR | libc::O_CLOEXEC));
+    d.create(1, "closed", 2, 4);
+    d.fd(1, "ioctl", 3, 0).flags = Some(FIONCLEX);
+    d.fd(1, "ioctl", 4, 0).flags = Some(FIOCLEX);
+    d.exec(1);
+    d.io(1, "write", 3, 0, 1, 1);
+    d.io(1, "write", 4, 0, 1, EBADF);
+    let dir = replay_same(d);
+    let len = |p: &str| fs::metadata(dir.path().join("t/w").join(p)).unwrap().len();
+    assert_eq!((len("kept"), len("closed")), (1, 0));
+}
+
+#[test]
 fn duplicates_redirect_and_close() {
     let mut d = Draft::new();
     d.create(1, "out", 1, 5);
