@@ -98,8 +98,9 @@ pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
             // btrfs before it told by its own structures.
             Layout::Btrfs if rec.file.ino == 1 && rec.file.dev == rec.sb_dev => told("tree", "node", "page", 95),
             Layout::F2fs(l) if rec.file.ino == l.node_ino => told("inode_table", "node", "page", 100),
-            // Of the file system's own where its device cannot be read.
-            _ if rec.opf & META != 0 => told("metadata", "other", "flags", 60),
+            // Of the file system's own where its device cannot be read; known to be ext4's, it is a file's that goes by the journal
+            // (data=journal), and is written where it belongs for that as metadata is.
+            _ if rec.opf & META != 0 && !matches!(layout, Layout::Ext4(_)) => told("metadata", "other", "flags", 60),
             _ => data("page", if end == end_io::END_OTHER { 90 } else { 100 }),
         },
         bio_how::BIO_BDEV => device_page(rec, layout, mounted),

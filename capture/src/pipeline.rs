@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use ioreel_bpf::types::cpu_ledger;
+use ioreel_bpf::types::{cpu_ledger, rec_class};
 use ioreel_traces::{
     Manifest, ReelError,
     manifest::{Loss, Mount},
@@ -326,6 +326,10 @@ impl Worker {
         manifest.span.elapsed_ns = self.assembler.last_ns;
         ledger::places(&mut manifest, &self.assembler, &mounts);
         ledger::fill(&mut manifest, &ledgers, &mut self.assembler, 0, &Unended::default());
+        // Contents that wait for their row are not lost.
+        if let Some(contents) = manifest.ledger.get_mut("contents") {
+            contents.lost = contents.lost.min(ledger::Books(&ledgers).class(rec_class::CLASS_CONTENT).1);
+        }
         // What the kernel has counted and this thread has not met yet is no part of the copy.
         for l in manifest.ledger.values_mut() {
             l.lost = l.lost.max(0);

@@ -104,6 +104,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     };
     // What follows is the recorder's alone, not the command's.
     signals::ignore_file_size_limits();
+    if config.limits.copies {
+        // To load the probes takes a second, in which one may be asked for.
+        signals::install_trigger();
+    }
     take_descriptors();
     let targets = match (&command, &config.target) {
         (Some(c), _) => Targets::Command(c.pid()),

@@ -70,13 +70,13 @@ pub(crate) fn sleep(most: Duration) {
     let _ = nanosleep(&most);
 }
 
-/// Remembers SIGUSR1 as well.
+/// Remembers SIGUSR1 as well. Nothing that is under way is interrupted by it but a `sleep`.
 pub(crate) fn install_trigger() {
     // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
     unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();
         new.sa_sigaction = remember as *const () as usize;
-        new.sa_flags = libc::SA_SIGINFO;
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigaction(libc::SIGUSR1, &new, std::ptr::null_mut());
     }
 }

@@ -24,6 +24,7 @@ use ioreel_traces::{
 use crate::{
     harness::{
         assert_valid,
+        device::Device,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
         record, succeed, temp_dir, text,
     },
@@ -391,6 +392,27 @@ pub(crate) fn xfs_log_is_where_xfs_db_says() {
     let first = (start >> of("agblklog")) * of("agblocks") + (start & ((1 << of("agblklog")) - 1));
     exactly(&r.bios, "journal", of("blocksize"), &(first..first + of("logblocks")).collect());
     assert!(r.bios.iter().all(|b| b.class != "unknown"), "{:?}", r.bios.iter().find(|b| b.class == "unknown"));
+}
+
+/// Data that goes by the journal is written where it belongs as metadata is, by whoever the journal is too full for.
+pub(crate) fn journalled_data_goes_to_its_file() {
+    const BYTES: i64 = 16 << 20;
+    let looped = Device::looped(DEFAULT_SIZE_BYTES);
+    let mount = Mounted::over(&[&looped], &["mkfs.ext4", "-q", "-F", "-J", "size=4"], "data=journal");
+    let (out, file) = (temp_dir(), mount.path().join("f"));
+    let reel = out.path().join("x.reel");
+    let words = ["dd", "if=/dev/urandom", &format!("of={}", text(&file)), "bs=4k", "count=4096", "status=none"];
+    succeed(&mut record(&reel, &["--no-snapshot"], &words));
+    let reel = assert_valid(&reel);
+    let files: HashMap<i64, FileRow> = reel.read::<FileRow>().unwrap().into_iter().map(|f| (f.file, f)).collect();
+    let path_of = |b: &Bio| b.file.and_then(|f| files.get(&f)?.path.as_deref().map(str::to_owned));
+    let mut bios: Vec<Bio> = reel.read().unwrap();
+    bios.retain(|b| b.op == "write" && Some(b.dev) == mount.device_number());
+    let written = bios.iter().filter(|b| b.class == "data");
+    let its: i64 = written.filter(|b| path_of(b).as_deref() == Some(text(&file))).map(|b| b.len_bytes).sum();
+    assert!(its >= BYTES, "{its} of {BYTES} bytes");
+    let other: i64 = bios.iter().filter(|b| b.detail.as_deref() == Some("other")).map(|b| b.len_bytes).sum();
+    assert!(other * 200 <= BYTES, "{other} bytes are of something else");
 }
 
 pub(crate) fn btrfs_trees_are_told_by_owner() {

@@ -507,6 +507,33 @@ fn copies(reel: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The probes are not loaded yet: the copy is made once they are. What waits for its row there is not lost.
+pub(crate) fn a_flight_recorder_asked_before_it_began() {
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    let script = format!(
+        "import os,signal,time\nf = os.open({file:?}, os.O_CREAT | os.O_WRONLY)\n\
+         for i in range(400):\n    os.pwrite(f, b'%d' % i, i)\n    time.sleep(0.001)\n    \
+         i == 300 and os.kill(os.getppid(), signal.SIGUSR1)"
+    );
+    let options = ["--flight-recorder", "3s", "--no-snapshot", "--content", "hash"];
+    let mut command = record(&reel, &options, &["python3", "-c", &script]);
+    let recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = recorder.id();
+    let list = format!("/proc/{pid}/task/{pid}/children");
+    wait_for("the child", || fs::read_to_string(&list).ok()?.split_whitespace().next().map(|_| ()));
+    std::thread::sleep(Duration::from_millis(30));
+    // SAFETY: a signal to a process that this test started and has not waited for.
+    unsafe { libc::kill(pid as i32, libc::SIGUSR1) };
+    let output = finish(recorder);
+    assert!(output.status.success(), "{}", describe(&output));
+    let made = copies(&reel);
+    assert!(!made.is_empty(), "{}", describe(&output));
+    for reel in made.iter().chain([&reel]) {
+        assert_eq!(assert_valid(reel).manifest.lost(), 0, "{}", reel.display());
+    }
+}
+
 /// SIGUSR1 puts the last second into a reel of its own; the recording goes on.
 pub(crate) fn a_flight_recorder() {
     let out = temp_dir();

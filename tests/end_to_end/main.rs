@@ -310,6 +310,7 @@ fn tests() -> Vec<Test> {
         truth::btrfs_nodes_are_of_the_trees_that_dump_tree_says
         attribution::xfs_log_is_where_xfs_db_says
         attribution::btrfs_trees_are_told_by_owner
+        attribution::journalled_data_goes_to_its_file
         attribution::what_was_on_its_way
         crowd::every_call_is_there
         derived::roots_and_places
@@ -424,10 +425,12 @@ fn tests() -> Vec<Test> {
         life::rotation_keeps_the_newest
         life::rotation_is_no_loss
         life::a_flight_recorder
+        life::a_flight_recorder_asked_before_it_began
         life::a_flight_recorder_with_a_trigger
         life::a_slow_operation
         life::a_reel_removed_meanwhile
         mapped::by_many_at_once
+        mapped::stores_to_what_may_be_executed
         lossless::loses_no_operation
         lossless::loses_no_request
         lossless::requests_in_workers

@@ -1,6 +1,12 @@
 //! Use of mapped files, and the page cache, held against a program that touches known pages.
 
-use std::{collections::BTreeSet, env, fs, os::fd::AsRawFd, path::Path};
+use std::{
+    collections::BTreeSet,
+    env,
+    fs::{self, Permissions},
+    os::{fd::AsRawFd, unix::fs::PermissionsExt},
+    path::Path,
+};
 
 use ioreel_traces::{
     Reel,
@@ -64,11 +70,12 @@ struct Recorded {
     _out: tempfile::TempDir,
 }
 
-fn recorded(fs: Fs, options: &[&str]) -> Recorded {
+fn recorded(fs: Fs, mode: u32, options: &[&str]) -> Recorded {
     let out = temp_dir();
     let mounted = Mounted::new(fs, DEFAULT_SIZE_BYTES);
     let path = mounted.path().join("mapped");
     fs::write(&path, vec![5; PAGE * PAGES]).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
     if fs != Fs::Tmpfs {
         go_cold_with(&[&path]);
     }
@@ -87,7 +94,7 @@ fn id_of(reel: &Reel, path: &Path) -> i64 {
 
 /// First touches, fault-around and first stores, page by page.
 pub(crate) fn touches_and_stores(fs: Fs) {
-    let r = recorded(fs, &[]);
+    let r = recorded(fs, 0o644, &[]);
     let ops: Vec<Op> = r.reel.read::<Op>().unwrap().into_iter().filter(|o| o.source == "fault").collect();
     let of = |op: &str| -> Vec<&Op> { ops.iter().filter(|o| o.op == op && o.file == Some(r.file)).collect() };
     let page = |o: &Op| o.offset_bytes.unwrap() as usize / PAGE;
@@ -111,9 +118,17 @@ pub(crate) fn touches_and_stores(fs: Fs) {
     assert!(ops.iter().all(|o| o.task_id > 0 && o.state == "complete"));
 }
 
+/// What is stored to is data, also in a file that may be executed: touches of such are taken for those of program code.
+pub(crate) fn stores_to_what_may_be_executed() {
+    let r = recorded(Fs::Ext4, 0o755, &[]);
+    let ops = r.reel.read::<Op>().unwrap();
+    let of = |op: &str| ops.iter().filter(|o| o.op == op && o.file == Some(r.file)).count();
+    assert_eq!((of("dirty"), of("fault") + of("map_pages")), (STORED.len() + 2, 0), "{ops:?}");
+}
+
 /// Fills, dirtying and write-back cover the pages that were used and no more than the file.
 pub(crate) fn the_page_cache(fs: Fs) {
-    let r = recorded(fs, &["--cache"]);
+    let r = recorded(fs, 0o644, &["--cache"]);
     let cache: Vec<Cache> = r.reel.read::<Cache>().unwrap().into_iter().filter(|c| c.file == r.file).collect();
     if fs == Fs::Tmpfs {
         assert!(cache.is_empty());

@@ -3,8 +3,9 @@
  * What programs do to mapped files, as far as the kernel takes part in it: the first touch of a page, and the
  * first store to a page that is clean. Once a page is mapped (and dirty), loads (and stores) pass unseen.
  *
- * Program code is left out, counted: files that a recorded program runs or maps to execute. Starting a program
- * touches some hundred pages of it, which would double the tables and says nothing of data.
+ * Touches of program code are left out, counted: of files that a recorded program runs or maps to execute, or that may
+ * be executed. Starting a program touches some hundred pages of it, which would double the tables and says nothing of
+ * data.
  */
 #ifndef IOREEL_FAULT_H
 #define IOREEL_FAULT_H
@@ -61,8 +62,10 @@ static __noinline void fault_flush(struct fault_wait *w, __u64 end_ns)
 	w->rec.start_ns = 0;
 }
 
-/* A mapped file that is recorded, its identity put into `rec`; false where there is nothing to tell. */
-static __always_inline bool fault_of(struct address_space *mapping, struct task_state *st, struct rec_fault *rec)
+/* A mapped file that is recorded, its identity put into `rec`; false where there is nothing to tell. What is stored to
+ * is data, whatever its mode. */
+static __always_inline bool fault_of(struct address_space *mapping, struct task_state *st, struct rec_fault *rec,
+				     bool store)
 {
 	struct inode *inode = mapping->host;
 	struct cpu_ledger *l;
@@ -70,7 +73,7 @@ static __always_inline bool fault_of(struct address_space *mapping, struct task_
 	if (!inode || (inode->i_mode & S_IFMT) != S_IFREG)
 		return false;
 	identify(inode, &rec->file);
-	if (is_code(inode, &rec->file)) {
+	if (!store && is_code(inode, &rec->file)) {
 		l = cpu_ledger();
 		if (l)
 			l->code_faults++;
@@ -116,7 +119,7 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 	struct fault_wait *w;
 	__u64 now_ns;
 
-	if (!st || !ops_active || fault_settled(st, FAULT_TOUCH, again) || !fault_of(mapping, st, &rec))
+	if (!st || !ops_active || fault_settled(st, FAULT_TOUCH, again) || !fault_of(mapping, st, &rec, false))
 		return 0;
 	w = bpf_task_storage_get(&faults, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	now_ns = bpf_ktime_get_ns();
@@ -167,7 +170,7 @@ static __always_inline int touched_around(struct address_space *mapping, unsigne
 	struct fault_wait *w;
 	__u64 now_ns;
 
-	if (!st || !ops_active || fault_settled(st, FAULT_AROUND, again) || !fault_of(mapping, st, &rec))
+	if (!st || !ops_active || fault_settled(st, FAULT_AROUND, again) || !fault_of(mapping, st, &rec, false))
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	w = bpf_task_storage_get(&faults, task, 0, 0);
@@ -249,7 +252,7 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 				return 0;
 		}
 	}
-	if (!fault_of(mapping, st, &rec))
+	if (!fault_of(mapping, st, &rec, true))
 		return 0;
 	w = bpf_task_storage_get(&faults, task, 0, 0);
 	if (w)
