@@ -44,6 +44,9 @@ impl Planner {
             return;
         }
         let at = self.subject(v);
+        if self.clears_special_bits(r) {
+            self.special_bits_cleared(&at);
+        }
         let temporary = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
         match r.call {
             // Below the directory that it was given.
@@ -82,6 +85,39 @@ impl Planner {
             }
             _ => {}
         }
+    }
+
+    /// Whether the kernel takes the set-user-ID and set-group-ID bits of a file away for it (fs/attr.c, `setattr_should_drop_suidgid`):
+    /// for another owner always, for other data unless root gives it.
+    fn clears_special_bits(&self, r: &Rec) -> bool {
+        let is_root = self.procs.of(r.task as usize).who.user.effective == 0;
+        r.call.chowns()
+            || !is_root
+                && match r.call {
+                    c if c.writes() => r.ret > 0,
+                    c if c.opens() => r.flags as i32 & libc::O_TRUNC != 0,
+                    c => matches!(c, Call::Truncate | Call::Ftruncate | Call::Fallocate),
+                }
+    }
+
+    fn special_bits_cleared(&mut self, of: &Subject) {
+        let listed = match *of {
+            Subject::Name(node) if self.names.kind(node) == Kind::Directory => return,
+            Subject::Name(node) => {
+                let pre = self.names.pre(node);
+                Some(self.listed_mode(pre).0)
+            }
+            Subject::Unnamed(_) | Subject::Nothing => None,
+        };
+        self.set(of, |t| {
+            let Some(mode) = t.mode.or(listed) else { return };
+            // Without the right to execute it means something else.
+            let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
+            let kept = mode & 0o7777 & !(libc::S_ISUID | group);
+            if kept != mode & 0o7777 {
+                t.mode = Some(kept);
+            }
+        });
     }
 
     fn set(&mut self, of: &Subject, change: impl FnOnce(&mut Trait)) {

@@ -26,6 +26,7 @@ pub(crate) use locks::hold;
 use crate::{
     Call,
     buffers::{MAX_CALL_BYTES, Sink, Source},
+    call::closes_on_exec,
     chunk::Chunk,
     clock::monotonic_ns,
     data::Data,
@@ -287,6 +288,7 @@ impl<'a> Issuer<'a> {
             }
             Call::CopyFileRange | Call::Sendfile | Call::Splice => copies::copy(r, fd, fd2, len, offset),
             // Numbers close on exec as the plan says; nothing is executed here.
+            Call::SetFd if closes_on_exec(r.flags).is_some() => ioctl(fd, r.flags, 0),
             Call::SetFd => call(libc::SYS_fcntl, [fd, libc::F_SETFD.into(), r.aux, 0, 0, 0]),
             Call::SetFl => call(libc::SYS_fcntl, [fd, libc::F_SETFL.into(), r.aux, 0, 0, 0]),
             Call::Ficlone | Call::Ficlonerange => copies::clone(r, fd, fd2, offset),

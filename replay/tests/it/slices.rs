@@ -100,6 +100,41 @@ fn names_sizes_and_modes() {
 }
 
 #[test]
+fn bits_that_the_kernel_takes_away() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0).mode = Some(0o777);
+    d.had("/w/there", "regular", 100).mode = Some(0o6775);
+    d.had("/w/folder", "directory", 0).mode = Some(0o2775);
+    d.create(1, "made", 1, 3);
+    d.fd(1, "fchmod", 3, 0).mode = Some(0o6775);
+    // Root's own writes leave them.
+    d.io(1, "write", 3, 0, 10, 10);
+    for name in ["made", "there", "folder"] {
+        let o = d.on(1, "chown", name, 0);
+        (o.aux, o.aux2) = (Some(1), Some(1));
+    }
+    d.fork(1, 2, 0);
+    let o = d.op(2, "setresuid", 0);
+    (o.aux, o.aux2, o.flags) = (Some(1000), Some(1000), Some(1000));
+    for (file, name) in [(2, "written"), (3, "cut"), (4, "opened")] {
+        d.create(2, name, file, 4).mode = Some(0o644);
+        d.io(2, "write", 4, 0, 10, 10);
+        d.fd(2, "fchmod", 4, 0).mode = Some(0o4775);
+        match name {
+            "written" => _ = d.io(2, "write", 4, 10, 10, 10),
+            "cut" => d.on(2, "truncate", name, 0).len_bytes = Some(5),
+            _ => _ = d.open(2, name, libc::O_WRONLY | libc::O_TRUNC, file, 5),
+        }
+        d.fd(2, "close", 4, 0);
+    }
+    d.on(1, "mkdir", "last", 0).mode = Some(0o755);
+    cut_everywhere(d);
+}
+
+#[test]
 fn descriptors_positions_and_directories() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
