@@ -181,7 +181,10 @@ impl Counter {
         if line.is_none() && passed_ns < CALIBRATION_NS || passed_ticks == 0 {
             return ns;
         }
-        let new = Line::after(line, ticks, ns, passed_ns as f64 / passed_ticks as f64);
+        let ns_a_tick = passed_ns as f64 / passed_ticks as f64;
+        // The first begins ahead by all that the readings may be apart: until then the kernel's times were told.
+        let ahead_ns = if line.is_none() { (APART_TICKS as f64 / 2.0 * ns_a_tick) as i64 } else { 0 };
+        let new = Line::after(line, ticks, ns + ahead_ns, ns_a_tick);
         let drawn = self.drawn.load(Relaxed) + 1;
         let shared = &self.lines[drawn as usize % LINES];
         shared.ticks.store(new.ticks, Relaxed);

@@ -90,7 +90,7 @@ impl Planner {
     /// Whether the kernel takes the set-user-ID and set-group-ID bits of a file away for it (fs/attr.c, `setattr_should_drop_suidgid`):
     /// for another owner always, for other data unless root gives it.
     fn clears_special_bits(&self, r: &Rec) -> bool {
-        let is_root = self.procs.of(r.task as usize).who.user.effective == 0;
+        let is_root = self.options.privileged && self.procs.of(r.task as usize).who.user.effective == 0;
         r.call.chowns()
             || !is_root
                 && match r.call {
