@@ -128,9 +128,24 @@ fn end_with_the_reader() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
+/// Stack that any of the commands needs, with room to spare.
+const STACK_BYTES: u64 = 1 << 20;
+
+/// The stack's limit where it is too small: overflowing it would end the program without a word.
+fn small_stack_bytes() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: fills in what it is given.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
+    (asked == 0 && limit.rlim_cur < STACK_BYTES).then_some(limit.rlim_cur)
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     logger::init(cli.verbose);
+    if let Some(bytes) = small_stack_bytes() {
+        tell!("ioreel: the stack may only be {} KiB large: raise its limit (ulimit -s 8192)", bytes >> 10);
+        return ExitCode::FAILURE;
+    }
     if cli.command.only_reads() {
         end_with_the_reader();
     }
@@ -162,13 +177,14 @@ fn main() -> ExitCode {
     })
 }
 
-/// An error and its causes; a cause that the text above already ends with is not repeated.
+/// An error and its causes, without line breaks that names in it may have; a cause that the text above already ends with is not
+/// repeated.
 fn one_line(error: &anyhow::Error) -> String {
-    error
-        .chain()
-        .skip(1)
-        .map(ToString::to_string)
-        .fold(error.to_string(), |line, cause| if line.contains(&cause) { line } else { format!("{line}: {cause}") })
+    let text =
+        error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |line, cause| {
+            if line.contains(&cause) { line } else { format!("{line}: {cause}") }
+        });
+    output::one_line(&text)
 }
 
 #[cfg(test)]

@@ -2,14 +2,31 @@
 
 use std::time::Duration;
 
-/// A time: `1.5`, `90s`, `10m`, `2h`, `250ms`, `100us`; seconds without a unit.
+/// A time: `1.5`, `90s`, `10m`, `2h`, `250ms`, `100us`, `500ns`; seconds without a unit.
 pub(crate) fn duration(s: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 6] =
-        [("ms", 1e-3), ("us", 1e-6), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+    const UNITS: [(&str, f64); 8] = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+        ("d", 86_400.0),
+    ];
     let (number, factor) = UNITS.iter().find_map(|(unit, f)| s.strip_suffix(unit).map(|n| (n, *f))).unwrap_or((s, 1.0));
-    let bad = || "not a time such as 1.5, 90s, 250ms, 10m or 2h".to_owned();
+    let bad = || "not a time such as 1.5, 90s, 10m, 2h, 250ms, 100us or 500ns".to_owned();
     let value: f64 = number.parse().map_err(|_| bad())?;
     Duration::try_from_secs_f64(value * factor).map_err(|_| bad())
+}
+
+#[cfg(feature = "capture")]
+/// A time with its unit: a bare number could as well be meant as ms.
+pub(crate) fn latency(s: &str) -> Result<Duration, String> {
+    if s.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Err("give its unit, too: ns, us, ms or s".into());
+    }
+    duration(s)
 }
 
 /// A size: `4096`, `512K`, `100M`, `2G`, `1T`, also with `iB`; units are powers of 1024.
@@ -38,6 +55,10 @@ mod tests {
         assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(duration("100us"), Ok(Duration::from_micros(100)));
+        assert_eq!(duration("500ns"), Ok(Duration::from_nanos(500)));
+        assert_eq!(latency("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert!(latency("5").is_err() && latency("ms").is_err());
         for bad in ["", "s", "-1", "NaN", "inf", "1e300h", "1 week"] {
             assert!(duration(bad).is_err(), "{bad}");
         }

@@ -15,7 +15,7 @@ mod daemon;
 mod life;
 
 use self::{daemon::Daemon, life::Life};
-use crate::{anonymize::key, columns::count, units::bytes};
+use crate::{anonymize::key, columns::count, quantity, units::bytes};
 use clap::ArgGroup;
 use ioreel_capture::{
     contents::Content,
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMES", help_heading = "Filters")]
     op: Vec<String>,
     /// Records only operations that took so long at least: a number with ns, us, ms or s
-    #[arg(long, value_name = "TIME", value_parser = latency, default_value = "0ns", hide_default_value = true,
+    #[arg(long, value_name = "TIME", value_parser = quantity::latency, default_value = "0ns", hide_default_value = true,
         help_heading = "Filters")]
     min_latency: Duration,
     /// Records only what reaches the disks: calls get no slower
@@ -220,20 +220,6 @@ fn redraw(line: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
 }
 
-fn latency(s: &str) -> Result<Duration, String> {
-    let digits = s.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(s.len());
-    let (number, unit) = s.split_at(digits);
-    let unit_s = match unit {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        _ => return Err("give a number with its unit: ns, us, ms or s".into()),
-    };
-    let value: f64 = number.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(value * unit_s).map_err(|e| e.to_string())
-}
-
 /// What chose what is recorded, as the manifest tells it.
 fn filter_words(args: &Args) -> Vec<String> {
     let mut out: Vec<String> = args.device.iter().map(|d| format!("--device {d}")).collect();
@@ -356,8 +342,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     };
     let code = if status & 0x7f == 0 { status >> 8 & 0xff } else { 128 + (status & 0x7f) };
     Ok(match code {
+        _ if failed => ExitCode::FAILURE,
         _ if incomplete => ExitCode::from(3),
-        0 if failed => ExitCode::FAILURE,
         code => ExitCode::from(code as u8),
     })
 }

@@ -155,6 +155,14 @@ fn the_json_is_documented() {
 }
 
 #[test]
+fn a_name_with_line_breaks_is_told_on_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = info(&[dir.path().join("a\nb.reel").to_str().unwrap()]);
+    let told = text(&out.stderr);
+    assert!(out.status.code() == Some(1) && told.lines().count() == 1 && told.contains("b.reel"), "{told}");
+}
+
+#[test]
 fn bad_input_gets_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     let out = info(&[dir.path().join("none.reel").to_str().unwrap()]);

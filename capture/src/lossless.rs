@@ -92,9 +92,8 @@ impl Stops {
                 }
             }
             send(pid, libc::SIGCONT);
-            if self.of(pid).is_none_or(|now| now.user_signal != 0) {
-                send(pid, last.user_signal);
-            }
+            // Somebody may have asked since, or resumed it.
+            send(pid, self.of(pid).map_or(last.user_signal, |now| now.user_signal));
         }
         self.resuming.store(0, Ordering::SeqCst);
     }

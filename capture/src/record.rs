@@ -190,6 +190,13 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     session.activate();
     // What the rings hold so far is later than this, or about what this tells.
     pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
+    if let Target::Processes(pids) = &config.target {
+        for pid in pids.iter().filter(|pid| host::expect_process(**pid).is_err()) {
+            manifest
+                .warnings
+                .push(format!("process {pid} ended while its recording began: little of it or nothing is here"));
+        }
+    }
     log::info!("{}: the recording has begun", config.output.display());
     config.tell(&Moment::Begun);
     let started = Instant::now();

@@ -134,7 +134,8 @@ impl Preparation {
             out.parents(path, &mut wanted, privileged.then_some(default_owner));
             let directory = what == What::Directory;
             let default_mode = if directory { 0o755 } else { 0o644 };
-            let owner = row.and_then(|r| Some((r.uid? as u32, r.gid? as u32))).unwrap_or(default_owner);
+            let (uid, gid) = (row.and_then(|r| r.uid), row.and_then(|r| r.gid));
+            let owner = (uid.map_or(default_owner.0, |u| u as u32), gid.map_or(default_owner.1, |g| g as u32));
             let item = Item {
                 path: path.clone(),
                 what,

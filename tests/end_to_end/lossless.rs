@@ -243,3 +243,35 @@ pub(crate) fn a_stop_by_others_stays() {
     assert!(output.status.success(), "{}", describe(&output));
     assert_eq!(Reel::open(&reel).unwrap().manifest.ledger["ops"].lost, 0);
 }
+
+/// Each is stopped, and resumed, by two recorders that know nothing of each other.
+pub(crate) fn two_recorders_of_one_process() {
+    let out = temp_dir();
+    let reels = ["x.reel", "y.reel"].map(|name| out.path().join(name));
+    let base = out.path().join("base");
+    fs::create_dir(&base).unwrap();
+    let first = start(&reels[0], &base, &["--lossless"]);
+    // While the second loads its probes, the workload stands still for the first.
+    until_stopped(first.id(), &base);
+    let pids: Vec<String> = workers(first.id()).iter().map(ToString::to_string).collect();
+    let options: Vec<&str> = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
+    let second = ioreel(["record", "-o", text(&reels[1]), "--lossless", "--ring-mib", "1", "--no-snapshot"])
+        .args(options)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the second recording to begin", || reels[1].join("manifest.json").exists().then_some(()));
+    kill(first.id(), libc::SIGCONT);
+    let stop_hindering = [first.id(), second.id()].map(hinder);
+    wait_for("the workload's end", || base.join("done").exists().then_some(()));
+    stop_hindering.into_iter().for_each(|stop| stop());
+    for recorder in [first, second] {
+        let output = finish(recorder);
+        assert!(output.status.success(), "{}", describe(&output));
+    }
+    for reel in reels {
+        let manifest = Reel::open(&reel).unwrap().manifest;
+        let ops = manifest.ledger["ops"];
+        assert!(ops.lost == 0 && ops.written > 1000, "{ops:?}, {:?}", manifest.warnings);
+    }
+}

@@ -396,6 +396,7 @@ fn tests() -> Vec<Test> {
         refusals::lossless_without_the_right_to_resume
         refusals::an_unknown_device
         refusals::an_unknown_process
+        refusals::a_process_that_ends_meanwhile
         refusals::small_limits
         refusals::a_reel_that_is_there
         refusals::a_full_disk
@@ -442,6 +443,7 @@ fn tests() -> Vec<Test> {
         lossless::a_guardian_is_not_recorded
         lossless::a_guardian_resumes_when_the_recorder_is_killed
         lossless::a_stop_by_others_stays
+        lossless::two_recorders_of_one_process
         killed::at_random_instants
         killed::closed_segments_are_kept
         uring::as_many_as_fio_says

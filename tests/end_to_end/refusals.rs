@@ -193,6 +193,22 @@ pub(crate) fn an_unknown_process() {
     assert!(line.contains("no such process"), "{line}");
 }
 
+/// A process may end while the probes are loaded, which takes as long as it takes.
+pub(crate) fn a_process_that_ends_meanwhile() {
+    let told = (1..15).any(|tenths| {
+        let out = temp_dir();
+        let reel = out.path().join("x.reel");
+        let mut process = Command::new("sleep").arg(format!("{}.{}", tenths / 10, tenths % 10)).spawn().unwrap();
+        let pid = process.id();
+        let waiting = spawn(move || process.wait().unwrap());
+        let output = run(&mut ioreel(["record", "-o", text(&reel), "--pid", &pid.to_string()]));
+        waiting.join().unwrap();
+        let line = String::from_utf8_lossy(&output.stderr);
+        line.contains(&format!("process {pid} ended while its recording began"))
+    });
+    assert!(told);
+}
+
 /// Shells' limits are not the recorder's, and stay the command's.
 pub(crate) fn small_limits() {
     let out = temp_dir();
@@ -215,6 +231,10 @@ pub(crate) fn small_limits() {
     let none = limited("-f 0", "echo x >/dev/null");
     let line = String::from_utf8(none.stderr).unwrap();
     assert!(none.status.code() == Some(1) && line.contains("File too large"), "{line}");
+    // Its overflow would end the program without a word.
+    let narrow = limited("-s 256", "true");
+    let line = String::from_utf8(narrow.stderr).unwrap();
+    assert!(narrow.status.code() == Some(1) && line.contains("256 KiB") && line.contains("ulimit -s"), "{line}");
     // Of the room that is to be left there is none.
     let reel = out.path().join("room.reel");
     let line = one_line(&mut record(&reel, &["--min-free", "100%"], &["true"]), 1);
@@ -240,7 +260,7 @@ pub(crate) fn a_full_disk() {
     let reel = small.path().join("x.reel");
     let file = out.path().join("file");
     // A million and a half calls: more than fits.
-    let script = format!("dd if=/dev/zero of={} bs=1 count=750000 2>/dev/null", text(&file));
+    let script = format!("dd if=/dev/zero of={} bs=1 count=750000 2>/dev/null; exit 5", text(&file));
     let output = run(&mut record(&reel, &[], &["sh", "-c", &script]));
     let ended = (output.status.code(), fs::metadata(&file).unwrap().len());
     let checked = run(&mut ioreel(["validate", text(&reel)]));

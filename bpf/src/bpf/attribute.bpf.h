@@ -539,7 +539,7 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 	struct bio *owner = bio;
 
 	/* Part of another bio, which says whose it is. */
-	if (kind == END_CHAIN) {
+	if (unlikely(kind == END_CHAIN)) {
 		owner = kernel_cast(struct bio, bio->bi_private);
 		kind = end_io_kind((__u64)peek(owner, bi_end_io));
 	}

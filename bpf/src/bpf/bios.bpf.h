@@ -95,10 +95,10 @@ static __always_inline struct bio_slot *find_bio_slot(const void *bio)
 		__u32 at = (first + i) & ((1 << BIO_SLOTS_BITS) - 1);
 		struct bio_slot *s = bpf_map_lookup_elem(&bio_slots, &at);
 
-		if (s && s->key == key)
+		if (likely(s && s->key == key))
 			return s;
 	}
-	return bios_more_used ? bpf_map_lookup_elem(&bios_more, &key) : NULL;
+	return unlikely(bios_more_used) ? bpf_map_lookup_elem(&bios_more, &key) : NULL;
 }
 
 static __always_inline struct rec_bio *find_bio(const void *bio)
@@ -128,9 +128,9 @@ static __always_inline struct bio_slot *take_bio_slot(const void *bio, bool agai
 
 		if (!s)
 			continue;
-		if (s->key == key)
+		if (unlikely(s->key == key))
 			return s;
-		if (!s->key && !__sync_val_compare_and_swap(&s->key, 0, key)) {
+		if (likely(!s->key) && !__sync_val_compare_and_swap(&s->key, 0, key)) {
 			s->rec.queue_ns = 0;
 			s->settled = 0;
 			return s;

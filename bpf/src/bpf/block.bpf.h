@@ -16,7 +16,7 @@ __u32 last_device = 0;
 
 static __always_inline bool is_recorded_device(__u32 dev)
 {
-	if (dev == last_device)
+	if (likely(dev == last_device))
 		return true;
 	if (!bpf_map_lookup_elem(&devices, &dev))
 		return false;
@@ -57,7 +57,7 @@ static __always_inline void set_origin(struct rec_bio *b, const void *bio, struc
 	struct remapped *from = remapped_to(b->sector);
 
 	/* What was remapped last here may never have come, and another bio have its address now. */
-	if (from && from->key == (__u64)bio && from->to_dev == b->dev && from->to_sector == b->sector) {
+	if (unlikely(from && from->key == (__u64)bio) && from->to_dev == b->dev && from->to_sector == b->sector) {
 		b->orig_dev = from->dev;
 		b->orig_sector = from->sector;
 		from->key = 0;
@@ -76,14 +76,14 @@ static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 
 	if (!l)
 		return;
-	if (b->hide) {
+	if (unlikely(b->hide)) {
 		if (b->hide < HIDE_COUNT)
 			l->hidden_bio[b->hide]++;
 		return;
 	}
 	if (!ring)
 		return;
-	if (b->flags & BIOF_PEEK_LATER)
+	if (unlikely(b->flags & BIOF_PEEK_LATER))
 		peek_later(b);
 	len = b->flags & BIOF_PEEK ? sizeof(*b)
 	      : b->task_id	   ? __builtin_offsetof(struct rec_bio, comm)
@@ -137,7 +137,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 	task = bpf_get_current_task_btf();
 	/* By the stack for most: spares two lookups in task storage, where an ending thread keeps its id. */
 	st = recorded_here((struct pt_regs *)bpf_task_pt_regs(task));
-	if (st) {
+	if (likely(st)) {
 		task_id = st->task_id;
 	} else if ((ref = recorded_ref(task))) {
 		task_id = ref->task_id;
@@ -145,7 +145,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 	} else if (uring_met && (worker_for = uring_of_worker(task)) && (request = uring_find(worker_for))) {
 		task_id = request->state.rec.task_id;
 	}
-	if (!is_recorded_device(dev)) {
+	if (unlikely(!is_recorded_device(dev))) {
 		if (fixed_devices)
 			return 0;
 		if (!task_id) {
@@ -159,7 +159,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 	if (!s)
 		return 0;
 	b = &s->rec;
-	if (b->queue_ns)
+	if (unlikely(b->queue_ns))
 		end_unseen(b);
 	s->settled = preemptible && !again;
 	if (again)
@@ -195,12 +195,12 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 		set_fault_cause(b, task);
 	if (vfs_kernel && !b->task_id && (task->flags & PF_KTHREAD))
 		set_vfs_cause(b, task, frame_of(ctx));
-	if ((__u32)task->tgid == self_tgid)
+	if (unlikely((__u32)task->tgid == self_tgid))
 		b->hide = HIDE_OWN;
 	if (cache_wanted && !b->hide)
 		cache_writeback(b);
 	/* What a recorded task makes a disk do belongs to the recording, unless a loop device passes it on. */
-	if (task_id && !b->hide && dev != last_device)
+	if (unlikely(dev != last_device) && task_id && !b->hide)
 		bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);
 	return 0;
 }
@@ -351,7 +351,7 @@ static __always_inline int bio_completed(struct bio *bio, bool again)
 		count_caught(SECOND_BIO_COMPLETE);
 	s->rec.error = bio->bi_status;
 	/* Else the entry is of an earlier bio at this address. */
-	if (s->rec.dev == disk_dev(bio->bi_bdev->bd_disk))
+	if (likely(s->rec.dev == disk_dev(bio->bi_bdev->bd_disk)))
 		send_bio(&s->rec, bpf_ktime_get_ns());
 	else
 		end_unseen(&s->rec);
@@ -421,7 +421,7 @@ static __always_inline int rq_issued(struct request *rq, bool again)
 	r->settled = preemptible && !again ? SETTLED_ISSUE : 0;
 	if (again)
 		count_caught(SECOND_RQ_ISSUE);
-	if (r->issue_ns && !r->given_back)
+	if (unlikely(r->issue_ns && !r->given_back))
 		rq_end_unseen(r);
 	if (!r->given_back)
 		r->requeues = 0;
@@ -524,7 +524,7 @@ static __noinline void attribute_at_end(struct bio *bio, struct rec_bio *b)
 
 static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct bio_slot *s, __u32 size)
 {
-	if (s) {
+	if (likely(s)) {
 		if (w->rq_id)
 			s->rec.rq_id = w->rq_id;
 		if (w->keep)
@@ -609,7 +609,7 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 	if (again)
 		count_caught(SECOND_RQ_COMPLETE);
 	many = first && first->bi_next;
-	if (many) {
+	if (unlikely(many)) {
 		walk.bio = first;
 		bpf_loop(MAX_RQ_BIOS, look_step, &walk, 0);
 	} else if (first) {
@@ -623,7 +623,7 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 	walk.bio = first;
 	walk.left_bytes = bytes;
 	/* Bios younger than the issue: the entry is of an earlier request at this address. */
-	if (r && (r->given_back || walk.queue_ns > r->issue_ns)) {
+	if (unlikely(r && (r->given_back || walk.queue_ns > r->issue_ns))) {
 		if (!r->given_back)
 			rq_end_unseen(r);
 		r->key = 0;
@@ -660,7 +660,7 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 			emit_fixed(&rec, REC_RQ, CLASS_BLOCK, walk.now_ns);
 		}
 	}
-	if (many) {
+	if (unlikely(many)) {
 		bpf_loop(MAX_RQ_BIOS, end_step, &walk, 0);
 	} else if (first) {
 		__u32 size = first->bi_iter.bi_size;

@@ -43,7 +43,7 @@ static __always_inline __u32 inode_dev(struct inode *inode)
 
 	if (!sb)
 		return 0;
-	if (peek(sb, s_magic) == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_inode)) {
+	if (unlikely(peek(sb, s_magic) == BTRFS_SUPER_MAGIC) && bpf_core_type_exists(struct btrfs_inode)) {
 		struct btrfs_inode *bi = container_of(inode, struct btrfs_inode, vfs_inode);
 		__u32 dev = BPF_CORE_READ(bi, root, anon_dev);
 
@@ -375,8 +375,8 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	bool ask = st->ask;
 	__u32 version, *seen;
 
-	if (!ask && !created && mine->inode == (__u64)inode && mine->ino == id->ino &&
-	    mine->generation == id->generation)
+	if (likely(!ask && !created && mine->inode == (__u64)inode && mine->ino == id->ino &&
+		   mine->generation == id->generation))
 		return;
 	st->ask = 0;
 	mine->inode = (__u64)inode;
@@ -384,7 +384,7 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	mine->generation = id->generation;
 	seen = bpf_map_lookup_elem(&files_seen, id);
 	created = created && !id->generation;
-	if (seen && !ask && !created)
+	if (likely(seen && !ask && !created))
 		return;
 	version = version_of(inode);
 	if (seen && *seen == version && !created)

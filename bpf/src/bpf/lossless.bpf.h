@@ -28,12 +28,52 @@ struct {
 	__type(value, struct stop_entry);
 } stops SEC(".maps");
 
+/* si_code of a signal that the kernel sends by itself (include/uapi/asm-generic/siginfo.h). */
+#define SI_KERNEL 0x80
+
+struct signal_walk {
+	struct list_head *head;
+	struct list_head *at;
+	__u32 found;
+};
+
+static long signal_step(__u32 i, void *context)
+{
+	struct signal_walk *w = context;
+	struct list_head *at = w->at;
+	struct sigqueue *q;
+
+	if (!at || at == w->head)
+		return 1;
+	q = container_of(at, struct sigqueue, list);
+	w->found = BPF_CORE_READ(q, info.si_signo) == SIGSTOP && BPF_CORE_READ(q, info.si_code) == SI_KERNEL;
+	w->at = BPF_CORE_READ(at, next);
+	return w->found;
+}
+
+/* Signals of one thread that are looked at; what lies behind so many is taken for somebody's. */
+#define MAX_PENDING 1024
+
+/* The thread's own SIGSTOP is from a recorder's probe, this one's or another's: all others come from somebody. */
+static __always_inline bool stopped_by_probe(struct task_struct *task)
+{
+	struct list_head *head = (void *)task + bpf_core_field_offset(struct task_struct, pending.list);
+	struct signal_walk w = {.head = head};
+
+	w.at = BPF_CORE_READ(head, next);
+	bpf_loop(MAX_PENDING, signal_step, &w, 0);
+	return w.found;
+}
+
 /* A stop that somebody else has asked for and that has not happened yet. */
 static __always_inline int pending_stop(struct task_struct *task)
 {
-	unsigned long set =
-	    (task->pending.signal.sig[0] | BPF_CORE_READ(task, signal, shared_pending.signal.sig[0])) & STOP_SIGNALS;
+	unsigned long own = task->pending.signal.sig[0] & STOP_SIGNALS;
+	unsigned long set = BPF_CORE_READ(task, signal, shared_pending.signal.sig[0]) & STOP_SIGNALS;
 
+	if ((own & (1ul << (SIGSTOP - 1))) && stopped_by_probe(task))
+		own &= ~(1ul << (SIGSTOP - 1));
+	set |= own;
 	if (!set)
 		return 0;
 	for (int sig = SIGSTOP; sig <= SIGTTOU; sig++)
@@ -144,7 +184,7 @@ static __always_inline bool put_short(struct op_ring *r, const struct rec_op *op
 	__u32 next = r->next, at = cpu * op_ring_records + next;
 	struct rec_op *place = bpf_map_lookup_elem(&op_rings, &at);
 
-	if (!place || r->head - *(volatile __u64 *)&r->tail >= op_ring_records)
+	if (unlikely(!place || r->head - *(volatile __u64 *)&r->tail >= op_ring_records))
 		return false;
 	*place = *op;
 	r->next = next + 1 < op_ring_records ? next + 1 : 0;
@@ -189,13 +229,15 @@ __noinline int put_places(struct op_ring *r, struct task_state *st, __u32 cpu, _
 	return 1;
 }
 
-static __always_inline bool put_tailed(struct op_ring *r, struct task_state *st, void *ring, __u32 cpu)
+static __always_inline bool put_tailed(struct op_ring *r, struct task_state *st, __u32 cpu)
 {
 	__u32 len = st->op.hdr.len_bytes, count = (len + sizeof(struct rec_op) - 1) / sizeof(struct rec_op);
+	void *ring;
 
-	if (count <= MAX_PLACES)
+	if (likely(count <= MAX_PLACES))
 		return put_places(r, st, cpu, count);
-	return len <= SHORT_RECORD_BYTES && !bpf_ringbuf_output(ring, &st->op, len, BPF_RB_NO_WAKEUP);
+	ring = cpu_ring(cpu);
+	return ring && len <= SHORT_RECORD_BYTES && !bpf_ringbuf_output(ring, &st->op, len, BPF_RB_NO_WAKEUP);
 }
 
 /* There is no room for the operation: it is lost, or waits where it is for its thread to stand still. */
@@ -223,7 +265,7 @@ static __noinline int release_held(struct task_state *st, struct task_struct *ta
 		return 0;
 	}
 	if (!st->long_paths) {
-		if (!put_tailed(r, st, ring, cpu))
+		if (!put_tailed(r, st, cpu))
 			r->lost++;
 		return 0;
 	}

@@ -373,9 +373,9 @@ static __always_inline struct task_state *recorded_here(struct pt_regs *regs)
 	__u32 slot = hot_slot(key);
 
 	owner = hot_owners[slot];
-	if (!owner)
+	if (likely(!owner))
 		return NULL;
-	if ((owner & ~HOT_SHARED) == key)
+	if (likely((owner & ~HOT_SHARED) == key))
 		return bpf_map_lookup_elem(&hot_states, &slot);
 	return owner & HOT_SHARED ? recorded(bpf_get_current_task_btf()) : NULL;
 }

@@ -159,13 +159,13 @@ static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2
 	st->tail.path_bytes = st->tail.path2_bytes = 0;
 	if (path) {
 		n = bpf_probe_read_user_str(st->paths, SHORT_PATH_BYTES, (void *)path);
-		if (n >= 0 && n < SHORT_PATH_BYTES)
+		if (likely(n >= 0 && n < SHORT_PATH_BYTES))
 			used = string_bytes(n);
 		else if (n < 0)
 			st->op.flags |= OPF_PATH_FAULT;
 		st->tail.path_bytes = used;
 	}
-	if (path2) {
+	if (unlikely(path2)) {
 		barrier_var(used);
 		n2 = bpf_probe_read_user_str(st->paths + (used & (SHORT_PATH_BYTES - 1)), SHORT_PATH_BYTES,
 					     (void *)path2);
@@ -174,7 +174,7 @@ static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2
 		else if (n2 < 0)
 			st->op.flags |= OPF_PATH2_FAULT;
 	}
-	if (n >= SHORT_PATH_BYTES || n2 >= SHORT_PATH_BYTES)
+	if (unlikely(n >= SHORT_PATH_BYTES || n2 >= SHORT_PATH_BYTES))
 		read_long_paths(st, path, path2);
 }
 

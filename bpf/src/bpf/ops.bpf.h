@@ -223,7 +223,7 @@ static __always_inline void exited(const struct task_state *st)
 	struct cpu_ledger *l;
 	__u64 took_ns;
 
-	if ((st->start_ns >> 5) % TIMED)
+	if (likely((st->start_ns >> 5) % TIMED))
 		return;
 	l = cpu_ledger();
 	took_ns = bpf_ktime_get_ns() - st->start_ns - st->op.dur_ns;
@@ -252,19 +252,19 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
 	if (!st || !ops_active)
 		return;
-	if (times_entry(st))
+	if (unlikely(times_entry(st)))
 		since_ns = bpf_ktime_get_ns();
 	if (lossless && st->held)
 		release_held(st, bpf_get_current_task_btf());
 	st->in_call = 0;
-	if ((__u64)id >= WIRE_CALLS)
+	if (unlikely((__u64)id >= WIRE_CALLS))
 		return;
 	task = bpf_get_current_task_btf();
 	compat = by_32_bit_entry(task);
 	desc = desc_of(id, compat);
 	if (!desc->kind)
 		return;
-	if (!compat) {
+	if (likely(!compat)) {
 		take_args(st->op.args, regs);
 	} else {
 		if (desc->kind == CALL_UNMAPPED) {
@@ -276,16 +276,16 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		}
 		take_args32(st->op.args, regs);
 	}
-	if (desc->kind == CALL_MMAP && (st->op.args[3] & MAP_ANONYMOUS))
+	if (unlikely(desc->kind == CALL_MMAP) && (st->op.args[3] & MAP_ANONYMOUS))
 		return;
-	if (desc->kind >= CALL_FCNTL && !wanted(task, st, desc->kind))
+	if (unlikely(desc->kind >= CALL_FCNTL) && !wanted(task, st, desc->kind))
 		return;
 
 	st->op.flags = compat ? OPF_COMPAT : 0;
 	st->op.nr = id;
 	st->op.ofd = 0;
 	st->op.pos_before = st->op.pos_after = 0;
-	if (desc->kind == CALL_VMA) {
+	if (unlikely(desc->kind == CALL_VMA)) {
 		struct vma_file v = {.address = st->op.args[0]};
 
 		bpf_loop(VMA_TRIES, vma_try, &v, 0);
@@ -299,7 +299,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	}
 	if (unwanted_call(task, st, desc))
 		return;
-	if (desc->kind == CALL_URING) {
+	if (unlikely(desc->kind == CALL_URING)) {
 		bool own = arg_of(&st->op, desc->user) >> desc->user2 & 1;
 
 		file = ring_file(task, (int)arg_of(&st->op, desc->fd), own);
@@ -316,7 +316,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		return;
 	if (is_long(&st->op, desc)) {
 		__builtin_memset(&st->tail, 0, sizeof(st->tail));
-		if (desc->fd2) {
+		if (unlikely(desc->fd2)) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc->fd2));
 			if (file)
 				set_file2(st, file, OPF_FILE2, WHEN_TOLD);
@@ -324,20 +324,20 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		/* A directory goes where no operand does: the result of an open takes the first place. */
 		if (desc->dirfd && (int)arg_of(&st->op, desc->dirfd) != AT_FDCWD) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc->dirfd));
-			if (file && (desc->kind == CALL_OPEN || desc->kind == CALL_HANDLE_OPEN))
+			if (file && (desc->kind == CALL_OPEN || unlikely(desc->kind == CALL_HANDLE_OPEN)))
 				set_file2(st, file, OPF_DIR2, WHEN_TOLD);
 			else if (file)
 				set_file(st, file, OPF_DIR, WHEN_TOLD);
 		}
-		if (desc->dirfd2 && (int)arg_of(&st->op, desc->dirfd2) != AT_FDCWD) {
+		if (unlikely(desc->dirfd2) && (int)arg_of(&st->op, desc->dirfd2) != AT_FDCWD) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc->dirfd2));
 			if (file)
 				set_file2(st, file, OPF_DIR2, WHEN_TOLD);
 		}
-		if (desc->user_kind && desc->user_kind < USER_STAT)
+		if (unlikely(desc->user_kind && desc->user_kind < USER_STAT))
 			read_user_on_entry(st, desc->user_kind, arg_of(&st->op, desc->user),
 					   arg_of(&st->op, desc->user2));
-		if (has_memory(&st->op, desc)) {
+		if (unlikely(has_memory(&st->op, desc))) {
 			st->long_paths = 0;
 			read_long_paths(st, arg_of(&st->op, desc->path), arg_of(&st->op, desc->path2));
 			if (!enter_special(st))
@@ -358,7 +358,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	st->in_call = id + 1;
 	if (follow_waits)
 		st->switches = switches_of(bpf_get_current_task_btf());
-	if (since_ns)
+	if (unlikely(since_ns))
 		entered(since_ns, start_ns);
 }
 
@@ -390,7 +390,7 @@ static __always_inline void begin_op(struct op_ring *r, struct rec_op *op, __u32
 static __always_inline void emit_short(struct op_ring *r, struct task_state *st, __u32 cpu, __u64 now_ns)
 {
 	begin_op(r, &st->op, cpu, REC_OP, sizeof(st->op), now_ns);
-	if (!put_short(r, &st->op, cpu))
+	if (unlikely(!put_short(r, &st->op, cpu)))
 		no_room(r, st);
 }
 
@@ -398,13 +398,11 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 				      __u64 now_ns)
 {
 	const __u32 fixed = sizeof(struct rec_op) + sizeof(struct op_tail);
-	void *ring = cpu_ring(cpu);
 	struct long_op *lo;
+	void *ring;
 	__u32 len;
 
-	if (!ring)
-		return;
-	if (st->op.flags & OPF_FAULTS) {
+	if (unlikely(st->op.flags & OPF_FAULTS)) {
 		if (has_memory(&st->op, d)) {
 			/* What lies behind the paths moves with them. */
 			st->tail.name_bytes = st->tail.in_bytes = 0;
@@ -419,16 +417,17 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 				l->path_faults++;
 		}
 	}
-	if (!st->long_paths) {
+	if (likely(!st->long_paths)) {
 		len = fixed + (st->tail.path_bytes & (SHORT_PATH_BYTES - 1)) +
 		      (st->tail.path2_bytes & (SHORT_PATH_BYTES - 1));
 		begin_op(r, &st->op, cpu, REC_OP_LONG, len, now_ns);
-		if (!put_tailed(r, st, ring, cpu))
+		if (unlikely(!put_tailed(r, st, cpu)))
 			no_room(r, st);
 		return;
 	}
 	lo = bpf_task_storage_get(&long_ops, bpf_get_current_task_btf(), 0, 0);
-	if (!lo)
+	ring = cpu_ring(cpu);
+	if (!lo || !ring)
 		return;
 	if (has_memory(&st->op, d))
 		exit_special(st);
@@ -494,14 +493,14 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	__u64 now_ns;
 	__u16 nr;
 
-	if (st->in_call == IN_CALL_UNSEEN && !take_up_midway(bpf_get_current_task_btf(), st, regs))
+	if (unlikely(st->in_call == IN_CALL_UNSEEN) && !take_up_midway(bpf_get_current_task_btf(), st, regs))
 		return;
 	if (follow_waits)
 		count_unseen_waits(st);
 	nr = st->in_call - 1;
 	st->in_call = 0;
 	r = bpf_map_lookup_elem(&op_ring_heads, &cpu);
-	if (nr >= WIRE_CALLS || !r)
+	if (unlikely(nr >= WIRE_CALLS || !r))
 		return;
 	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
 	now_ns = content_limit && st->ended_ns ? st->ended_ns : bpf_ktime_get_ns();
@@ -510,15 +509,15 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	if (too_quick(st, desc))
 		return;
 	st->op.ret = ret;
-	if (desc->kind == CALL_MSG && desc->out) {
+	if (unlikely(desc->kind == CALL_MSG) && desc->out) {
 		/* Without descriptors it is no file operation. */
 		st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc->user2, ret);
 		if (!st->tail.extra[0])
 			return;
 	}
-	if (desc->kind == CALL_MMAP && (st->op.args[2] & PROT_EXEC) && (st->op.flags & OPF_FILE))
+	if (unlikely(desc->kind == CALL_MMAP) && (st->op.args[2] & PROT_EXEC) && (st->op.flags & OPF_FILE))
 		note_code_id(&st->op.file);
-	if (desc->kind == CALL_URING_SETUP) {
+	if (unlikely(desc->kind == CALL_URING_SETUP)) {
 		__u32 setup = 0;
 
 		bpf_probe_read_user(&setup, sizeof(setup), (void *)st->op.args[1] + URING_PARAMS_FLAGS);
@@ -547,7 +546,8 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 		 * where the file does. Which calls these are, user space knows; the sixth argument is pwritev2's.
 		 */
 		if (ret > 0 && st->op.pos_after == st->op.pos_before &&
-		    ((st->op.flags & OPF_APPEND) || (desc->user_kind == USER_IOVEC && (st->op.args[5] & RWF_APPEND)))) {
+		    unlikely((st->op.flags & OPF_APPEND) ||
+			     (desc->user_kind == USER_IOVEC && (st->op.args[5] & RWF_APPEND)))) {
 			struct inode *inode = peek(file, f_inode);
 
 			if (inode && (peek(inode, i_mode) & S_IFMT) == S_IFREG) {
@@ -556,15 +556,15 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 			}
 		}
 	}
-	if (!is_long(&st->op, desc)) {
+	if (likely(!is_long(&st->op, desc))) {
 		emit_short(r, st, cpu, now_ns);
 		exited(st);
 		return;
 	}
-	if (st->op.flags & OPF_FILE2)
+	if (unlikely(st->op.flags & OPF_FILE2))
 		st->tail.pos2_after = peek(kernel_cast(struct file, (void *)st->tail.ofd2), f_pos);
 	/* What was not resident on entry has been faulted in by the call itself; offsets it has changed since. */
-	if ((st->op.flags & OPF_USER_FAULT) && desc->user_kind && desc->user_kind < USER_STAT &&
+	if (unlikely(st->op.flags & OPF_USER_FAULT) && desc->user_kind && desc->user_kind < USER_STAT &&
 	    desc->user_kind != USER_OFFSETS) {
 		st->op.flags &= ~OPF_USER_FAULT;
 		read_user_on_entry(st, desc->user_kind, arg_of(&st->op, desc->user), arg_of(&st->op, desc->user2));
@@ -572,9 +572,9 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	if (desc->user_kind >= USER_STAT && ret == 0)
 		read_stat_on_exit(st, desc->user_kind, arg_of(&st->op, desc->user));
 	emit_long(r, st, desc, cpu, now_ns);
-	if (desc->kind == CALL_MSG && desc->out)
+	if (unlikely(desc->kind == CALL_MSG) && desc->out)
 		tell_descriptors(st, desc->user2, ret, now_ns);
-	else if (desc->kind == CALL_AIO_GET)
+	else if (unlikely(desc->kind == CALL_AIO_GET))
 		aio_ended(st, ret, now_ns);
 	exited(st);
 }

@@ -204,6 +204,7 @@ typedef struct {
 } sigset_t;
 
 struct sigpending {
+	struct list_head list;
 	sigset_t signal;
 };
 
@@ -213,6 +214,12 @@ struct signal_struct {
 
 struct kernel_siginfo {
 	int si_signo;
+	int si_code;
+};
+
+struct sigqueue {
+	struct list_head list;
+	struct kernel_siginfo info;
 };
 
 struct ns_common {

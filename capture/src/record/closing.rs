@@ -90,7 +90,11 @@ pub(super) fn close(
     for (dev, why) in &assembler.blocks.layouts.unreadable {
         let remedy = match why.kind() {
             std::io::ErrorKind::TimedOut => "record again when it does",
-            _ => "run as root or in group disk",
+            std::io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+                "run as root or in group disk"
+            }
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound => "give this container the device",
+            _ => "see the kernel's log",
         };
         manifest.warnings.push(format!(
             "{} cannot be read ({why}): journal, tables and bitmaps there are told apart less well; {remedy}",
