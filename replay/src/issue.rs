@@ -202,9 +202,9 @@ impl<'a> Issuer<'a> {
     pub fn issue(&mut self, chunk: &Chunk, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
         let r = &chunk.recs[rec as usize];
         stamp::begin(r.row);
-        if slot_fd == TOP && r.call.takes_no_directory() {
-            let top = self.cells.fd(TOP);
-            return top::stand(top, r.call == Call::Chdir, || self.issue(chunk, rec, CWD, slot_fd2, new, list));
+        if slot_fd != CWD && r.call.takes_no_directory() {
+            let dir = self.cells.fd(slot_fd);
+            return top::stand(dir, r.call == Call::Chdir, || self.issue(chunk, rec, CWD, slot_fd2, new, list));
         }
         let fd = i64::from(self.cells.fd(slot_fd));
         let fd2 = i64::from(self.cells.fd(slot_fd2));

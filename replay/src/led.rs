@@ -9,7 +9,8 @@ use crate::{
     plan::{CWD, TOP},
     planner::Planner,
     via::Via,
-    view::{Last, View, failed_with, magic_link, through_descriptor},
+    procs::Ofd,
+    view::{Last, View, failed_with, through_descriptor},
     world::below,
 };
 
@@ -19,6 +20,46 @@ pub(crate) const MAX_PATH_BYTES: usize = 4095;
 const RESOLVE_IN_ROOT: i64 = 0x10;
 /// This, `RESOLVE_BENEATH` and `RESOLVE_NO_XDEV`: where a path may lead, seen from where it begins.
 const RESOLVE_WITHIN: i64 = RESOLVE_IN_ROOT | 0x08 | 0x01;
+
+/// What a path of /proc goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// The link to an open descriptor.
+    Fd(i32),
+    /// That to the working directory.
+    Cwd,
+    /// That to the root directory.
+    Root,
+}
+
+/// The link of /proc's that a path of process `pid` begins with, and what is behind it, if anything: GNU tar reaches what it unpacks so.
+/// /proc is not there to be used in a replay, what its links lead to is.
+fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
+    fn first(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+        match path.iter().position(|b| *b == b'/') {
+            Some(at) => (&path[..at], Some(&path[at + path[at..].iter().take_while(|b| **b == b'/').count()..])),
+            None => (path, None),
+        }
+    }
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i32>().ok();
+    if let Some(rest) = path.strip_prefix(b"/dev/fd/") {
+        let (fd, rest) = first(rest);
+        return Some((Link::Fd(number(fd)?), rest));
+    }
+    let (who, rest) = first(path.strip_prefix(b"/proc/")?);
+    if who != b"self" && who != b"thread-self" && number(who) != Some(pid) {
+        return None;
+    }
+    match first(rest?) {
+        (b"cwd", rest) => Some((Link::Cwd, rest)),
+        (b"root", rest) => Some((Link::Root, rest)),
+        (b"fd", Some(rest)) => {
+            let (fd, rest) = first(rest);
+            Some((Link::Fd(number(fd)?), rest))
+        }
+        _ => None,
+    }
+}
 
 impl Planner {
     /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself. What the
@@ -38,12 +79,76 @@ impl Planner {
         if text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG) {
             return Err(Skip::NoPath);
         }
-        let place = self.procs.places[self.procs.of(r.task as usize).place].value;
-        if let Some(fd) = magic_link(&text).filter(|_| through_descriptor(r.call).is_some()) {
-            let (slot, entry) = self.descriptor(r, fd, NO_ID)?;
+        let pid = self.input.tasks[r.task as usize].pid;
+        let follows = matches!(last, Last::File { follow: true });
+        let (dirfd, text) = match link_of_proc(&text, pid) {
+            // It may forbid such links, or to go by where it does not begin.
+            Some(_) if r.call == Call::Openat2 && r.aux2 != 0 => (dirfd, text),
+            Some((Link::Fd(fd), None)) => match self.through_link(r, fd, follows, v)? {
+                Some(led) => return Ok(led),
+                None => (dirfd, text),
+            },
+            Some((link, rest)) if rest.is_some() || follows => {
+                let rest = rest.filter(|rest| !rest.is_empty()).unwrap_or(b".");
+                let (dirfd, text) = match link {
+                    Link::Fd(fd) => (fd, rest.to_vec()),
+                    Link::Cwd => (libc::AT_FDCWD, rest.to_vec()),
+                    Link::Root => (libc::AT_FDCWD, [b"/", rest].concat()),
+                };
+                let (slot, node, rooted) = self.led(r, dirfd, &text, last, v)?;
+                let unsaid = slot != CWD && r.via == Via::Uring && r.call.takes_no_directory();
+                if unsaid {
+                    return Err(Skip::OtherRoot);
+                }
+                return Ok((slot, node, rooted.or_else(|| Some(self.input.texts.intern(&from_bytes(&text))))));
+            }
+            _ => (dirfd, text),
+        };
+        self.led(r, dirfd, &text, last, v)
+    }
+
+    /// The same of /proc's link to a descriptor: what that is open on, by the descriptor where a call can go by it, else by its name.
+    /// `None` for the link itself, and for what has no name.
+    fn through_link(
+        &mut self,
+        r: &Rec,
+        fd: i32,
+        follows: bool,
+        v: &mut View,
+    ) -> Result<Option<(i32, NodeId, Option<u32>)>, Skip> {
+        let found = self.descriptor(r, fd, NO_ID);
+        let ofd = found.as_ref().ok().and_then(|(_, entry)| *entry).map(|e| &self.procs.ofds[e.ofd as usize]);
+        // Lengths are set through what is open to be written.
+        let writes = ofd.is_none_or(|o| o.flags & libc::O_ACCMODE != libc::O_RDONLY && o.flags & libc::O_PATH == 0);
+        if through_descriptor(r.call).is_some() && (writes || r.call != Call::Truncate) {
+            let (slot, entry) = found?;
             (v.entry, v.magic) = (entry, true);
-            return Ok((slot, NO_NODE, None));
+            return Ok(Some((slot, NO_NODE, None)));
         }
+        let Some(&Ofd { node, file, .. }) = ofd.filter(|_| follows) else { return Ok(None) };
+        let node = if file == NO_ID { node } else { self.held.name_of(file).unwrap_or(node) };
+        let is_anothers = self.held.get(node).is_some_and(|other| file != NO_ID && other != file);
+        if node == NO_NODE || is_anothers || self.names.exists(node) != Some(true) {
+            return Ok(None);
+        }
+        let own_root = self.procs.places[self.procs.of(r.task as usize).place].value.own_root;
+        let (slot, path) = self.path_for(node, own_root);
+        if slot != CWD && r.via == Via::Uring && r.call.takes_no_directory() {
+            return Err(Skip::OtherRoot);
+        }
+        let rooted = self.input.texts.intern(&from_bytes(&path));
+        self.placed(slot, Some(node), Some(rooted)).map(Some)
+    }
+
+    fn led(
+        &mut self,
+        r: &Rec,
+        dirfd: i32,
+        text: &[u8],
+        last: Last,
+        v: &mut View,
+    ) -> Result<(i32, NodeId, Option<u32>), Skip> {
+        let place = self.procs.places[self.procs.of(r.task as usize).place].value;
         let follow = match last {
             Last::Name => false,
             Last::File { follow } => follow || text.last() == Some(&b'/'),
@@ -88,7 +193,7 @@ impl Planner {
         };
         let root = if in_root { base } else { place.root };
         let noted = (self.names.crossed.len(), self.names.passed.len());
-        let node = self.names.resolve(root, base, &text, follow);
+        let node = self.names.resolve(root, base, text, follow);
         let names = &self.names;
         let is_outside = |n: &NodeId| names.area(*n) == Some(Skip::Outside);
         let strays = names.crossed[noted.0..].iter().chain(&names.passed[noted.1..]).any(is_outside);
@@ -119,12 +224,7 @@ impl Planner {
     /// not below that it says from the target's.
     fn said(&mut self, own_root: NodeId, ends_in_slash: bool) -> (i32, Option<u32>) {
         let Some((entered, rest)) = self.names.entered.take() else { return (CWD, None) };
-        let whole = self.names.path(entered);
-        let (slot, begin) = match self.names.is_within(entered, own_root) {
-            true => (CWD, below(&whole, &self.names.path(own_root))),
-            false => (TOP, whole.strip_prefix(b"/").unwrap_or(&whole)),
-        };
-        let mut path = begin.to_vec();
+        let (slot, mut path) = self.path_for(entered, own_root);
         if !rest.is_empty() {
             if path.last() != Some(&b'/') {
                 path.push(b'/');
@@ -135,6 +235,15 @@ impl Planner {
             path.push(b'/');
         }
         (slot, Some(self.input.texts.intern(&from_bytes(&path))))
+    }
+
+    /// The path of a place for a thread that has this root, and where it begins.
+    fn path_for(&self, node: NodeId, own_root: NodeId) -> (i32, Vec<u8>) {
+        let whole = self.names.path(node);
+        match self.names.is_within(node, own_root) {
+            true => (CWD, below(&whole, &self.names.path(own_root)).to_vec()),
+            false => (TOP, whole.strip_prefix(b"/").unwrap_or(&whole).to_vec()),
+        }
     }
 
     /// An operation goes by the paths that lead to its places from the target's root, where its own do not lead there.
@@ -159,6 +268,24 @@ impl Planner {
                 None | Some(Skip::Outside) => Ok((slot, node, rooted)),
                 Some(why) => Err(why),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_proc_are_what_they_lead_to() {
+        let of = |path: &'static str| link_of_proc(path.as_bytes(), 77);
+        assert_eq!(of("/proc/self/fd/4/s/a"), Some((Link::Fd(4), Some(&b"s/a"[..]))));
+        assert_eq!(of("/dev/fd/4"), Some((Link::Fd(4), None)));
+        assert_eq!(of("/proc/77/fd/4//"), Some((Link::Fd(4), Some(&b""[..]))));
+        assert_eq!(of("/proc/thread-self/cwd"), Some((Link::Cwd, None)));
+        assert_eq!(of("/proc/self/root/etc"), Some((Link::Root, Some(&b"etc"[..]))));
+        for other in ["/proc/78/fd/4", "/proc/self/fd", "/proc/self/fdinfo/4", "/proc/self/fd/x", "/proc/selfish/fd/4", "/proc", "fd/4"] {
+            assert_eq!(of(other), None, "{other}");
         }
     }
 }

@@ -99,6 +99,17 @@ impl Preparation {
         nodes.sort_unstable();
         let mut wanted: HashMap<Vec<u8>, ()> = HashMap::new();
         let mut linked: HashMap<i64, Vec<u8>> = HashMap::new();
+        // What is known of a file by any of its names.
+        let link_of = |node: NodeId| match plan.names.before(node) {
+            Before::Present { row, .. } => plan.tree.get(*row as usize).and_then(|t| t.link_id),
+            _ => None,
+        };
+        let mut by_link: HashMap<i64, Attributes> = HashMap::new();
+        for (node, attributes) in &plan.attributes {
+            if let Some(link) = link_of(*node) {
+                by_link.entry(link).or_default().extend(attributes.clone());
+            }
+        }
         for (i, (path, node)) in nodes.iter().enumerate() {
             let Before::Present { kind, target, row, .. } = plan.names.before(*node) else { continue };
             let row = plan.tree.get(*row as usize);
@@ -142,7 +153,11 @@ impl Preparation {
                 mode: row.and_then(|r| r.mode).unwrap_or_else(|| plan.sizes.mode(*node, default_mode)) as u32 & 0o7777,
                 owner: privileged.then_some(owner),
                 mtime_ns: row.and_then(|r| r.mtime_ns),
-                attributes: plan.attributes.get(node).cloned().unwrap_or_default(),
+                attributes: link
+                    .and_then(|l| by_link.get(&l))
+                    .or_else(|| plan.attributes.get(node))
+                    .cloned()
+                    .unwrap_or_default(),
                 key: plan.keys.of_place(&plan.names, *node),
                 layout: None,
             };

@@ -6,7 +6,7 @@ use crate::{
     linear::moves_position,
     names::{Kind, NO_NODE},
     order::Class,
-    plan::{Act, TOP},
+    plan::{Act, CWD},
     planner::Planner,
     view::View,
 };
@@ -54,10 +54,10 @@ impl Planner {
                 self.order.slot(s, Class::Alone);
             }
         }
-        // It stands at the target's root meanwhile.
-        let from_top = v.fd == TOP && r.call.takes_no_directory();
-        if shared_place && (v.relative || changes_place(r.call) || from_top) {
-            let class = if ok && changes_place(r.call) || from_top { Class::Alone } else { Class::Read };
+        // It stands elsewhere meanwhile.
+        let stands_elsewhere = v.fd != CWD && r.call.takes_no_directory();
+        if shared_place && (v.relative || changes_place(r.call) || stands_elsewhere) {
+            let class = if ok && changes_place(r.call) || stands_elsewhere { Class::Alone } else { Class::Read };
             self.order.place(u.place, class);
         }
         if let Some(e) = v.entry {

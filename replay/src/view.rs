@@ -47,13 +47,6 @@ pub(crate) enum Last {
     File { follow: bool },
 }
 
-/// The descriptor that a path of /proc stands for. libc sets modes of links this way, and programs give
-/// unnamed files a name.
-pub(crate) fn magic_link(path: &[u8]) -> Option<i32> {
-    let number = path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"))?;
-    std::str::from_utf8(number).ok()?.parse().ok()
-}
-
 /// The call that does the same to a descriptor, given an empty path, as /proc is not there to be used.
 pub(crate) fn through_descriptor(call: Call) -> Option<Call> {
     match call {

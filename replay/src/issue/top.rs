@@ -22,12 +22,12 @@ impl Cells {
     }
 }
 
-/// Issues a call that takes no directory: its thread stands at the target's root meanwhile, and goes on from where it stood, unless
-/// it `moves` and is not refused.
-pub(super) fn stand(top: i32, moves: bool, issue: impl FnOnce() -> i64) -> i64 {
+/// Issues a call that takes no directory: its thread stands in `dir` meanwhile (the target's root, or where a link of /proc's leads),
+/// and goes on from where it stood, unless it `moves` and is not refused.
+pub(super) fn stand(dir: i32, moves: bool, issue: impl FnOnce() -> i64) -> i64 {
     let back = open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     // SAFETY: open in this thread's table from its beginning to its end.
-    let stood = back.and_then(|back| fchdir(unsafe { BorrowedFd::borrow_raw(top.max(0)) }).map(|()| back));
+    let stood = back.and_then(|back| fchdir(unsafe { BorrowedFd::borrow_raw(dir.max(0)) }).map(|()| back));
     let back = match stood {
         Ok(back) => back,
         Err(e) => return without_call(-i64::from(e.raw_os_error())),

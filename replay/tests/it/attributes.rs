@@ -215,3 +215,17 @@ fn what_only_root_may_set_is_left_out_without_root() {
     assert_eq!(skipped.get("change that needs root"), Some(&2), "{skipped:?}");
     assert_eq!(skipped.get("refused to a user who is not recorded"), Some(&2), "{skipped:?}");
 }
+
+#[test]
+fn a_file_has_its_attributes_by_all_its_names() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    for name in ["/w/one", "/w/two"] {
+        d.had(name, "regular", 5).link_id = Some(1);
+    }
+    let o = d.on(1, "getxattr", "two", 7);
+    (o.name, o.len_bytes) = (Some("user.seven".into()), Some(100));
+    let o = d.on(1, "getxattr", "one", 3);
+    (o.name, o.len_bytes) = (Some("user.three".into()), Some(100));
+    replay_same(d);
+}

@@ -265,6 +265,39 @@ fn links_of_proc_to_descriptors_act_on_the_file() {
     assert_eq!((meta("d").mode() & 0o777, meta("named").len()), (0o751, 7));
 }
 
+/// As GNU tar reaches what it sets attributes of.
+#[test]
+fn what_lies_behind_links_of_proc_is_acted_on() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "mkdir", "d", 0).mode = Some(0o755);
+    d.know(1, "directory");
+    d.open(1, "d", libc::O_PATH, 1, 3);
+    d.create(1, "/proc/self/fd/3/made", 2, 4);
+    d.io(1, "write", 4, 0, 11, 11);
+    d.on(1, "rename", "/proc/self/fd/3/made", 0).path2 = Some("/dev/fd/3/moved".into());
+    let o = d.on(1, "setxattr", "/proc/self/fd/3/moved", 0);
+    (o.name, o.value, o.len_bytes) = (Some("user.a".into()), Some("value".into()), Some(5));
+    // Set by a call that takes no directory, which leaves the thread where it stands.
+    d.on(1, "mkdir", "beside", 0).mode = Some(0o755);
+    d.on(1, "truncate", "/proc/self/fd/3/moved", 0).len_bytes = Some(5);
+    d.open(1, "/proc/self/fd/4", libc::O_WRONLY | libc::O_APPEND, 2, 5);
+    d.io(1, "write", 5, 5, 3, 3);
+    d.open(1, "/proc/self/fd/3/moved", libc::O_PATH, 2, 6);
+    // Not open to be written.
+    d.on(1, "truncate", "/proc/self/fd/6", 0).len_bytes = Some(6);
+    d.on(1, "mkdir", "/proc/self/cwd/here", 0).mode = Some(0o755);
+    d.on(1, "chdir", "/proc/self/cwd/here", 0);
+    d.create(1, "inside", 3, 7);
+    d.create(1, "/proc/self/root/w/rooted", 4, 8);
+    let dir = replay_same(d);
+    let at = |p: &str| dir.path().join("t/w").join(p);
+    assert_eq!(fs::metadata(at("d/moved")).unwrap().len(), 6);
+    let mut room = [0; 16];
+    assert_eq!(rustix::fs::getxattr(at("d/moved"), "user.a", &mut room[..]), Ok(5));
+    assert!(["beside", "here/inside", "rooted"].iter().all(|p| at(p).exists()));
+}
+
 #[test]
 fn names_made_out_of_sight_are_left_alone() {
     let mut d = Draft::new();
