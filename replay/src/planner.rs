@@ -492,7 +492,10 @@ impl Planner {
     /// Nothing can be heard of a file any more.
     pub(crate) fn forget(&mut self, file: i64) {
         self.input.files.remove(&file);
-        self.keys.written.forget(file);
+        // Whoever reads it in the slice, before it goes, asks when the plan is whole.
+        if self.silent {
+            self.keys.written.forget(file);
+        }
         self.named.remove(&AttributesOf::File(file));
         self.names.forget_unnamed(file);
         self.order.forget_file(file);

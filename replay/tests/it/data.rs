@@ -251,6 +251,9 @@ fn holes() -> Draft {
     {
         d.io(1, "pread64", 2 + file as i32, 0, 200_000, len).file = Some(file);
     }
+    // What was copied before a slice is not forgotten because it goes in the slice.
+    d.fd(1, "close", 8, 0);
+    d.on(1, "unlink", "copy", 0);
     d
 }
 
