@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use ioreel_bpf::types::stop_entry;
+use ioreel_bpf::types::{stop_entry, stop_mark, stop_sent};
 use ioreel_traces::rows::Stop;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustix::{
@@ -61,7 +61,7 @@ impl Stops {
             let pid = u32::from_ne_bytes(key.as_slice().try_into().ok()?);
             Some((pid, self.of(pid)?))
         });
-        found.filter(|(_, entry)| entry.sent != 0).collect()
+        found.filter(|(_, entry)| entry.sent == stop_sent::STOP_SENT.0).collect()
     }
 
     /// Lets all go on.
@@ -83,7 +83,7 @@ impl Stops {
             note(last.user_signal);
             if last.user_signal != 0 {
                 // Somebody else's stop stays known until they resume.
-                let left = stop_entry { sent: 0, ..last };
+                let left = stop_entry { sent: stop_sent::STOP_NOT_SENT.0, ..last };
                 // SAFETY: plain integers without padding.
                 let bytes =
                     unsafe { std::slice::from_raw_parts((&raw const left).cast::<u8>(), size_of::<stop_entry>()) };
@@ -112,11 +112,12 @@ fn go_on(pid: u32, user_signal: i32) {
     send(pid, user_signal);
 }
 
-/// Sends a signal; 0: none.
+/// Sends a signal, marked as a recorder's; 0: none.
 fn send(pid: u32, signal: i32) {
     if signal != 0 {
+        let mark = libc::sigval { sival_ptr: stop_mark::STOP_MARK.0 as usize as *mut libc::c_void };
         // SAFETY: sends a signal; a process that has ended meanwhile is no error.
-        unsafe { libc::kill(pid as libc::pid_t, signal) };
+        unsafe { libc::sigqueue(pid as libc::pid_t, signal, mark) };
     }
 }
 

@@ -8,8 +8,8 @@ use crate::{
     names::{Kind, NO_NODE, Names, NodeId},
     plan::{CWD, TOP},
     planner::Planner,
-    via::Via,
     procs::Ofd,
+    via::Via,
     view::{Last, View, failed_with, through_descriptor},
     world::below,
 };
@@ -284,7 +284,15 @@ mod tests {
         assert_eq!(of("/proc/77/fd/4//"), Some((Link::Fd(4), Some(&b""[..]))));
         assert_eq!(of("/proc/thread-self/cwd"), Some((Link::Cwd, None)));
         assert_eq!(of("/proc/self/root/etc"), Some((Link::Root, Some(&b"etc"[..]))));
-        for other in ["/proc/78/fd/4", "/proc/self/fd", "/proc/self/fdinfo/4", "/proc/self/fd/x", "/proc/selfish/fd/4", "/proc", "fd/4"] {
+        for other in [
+            "/proc/78/fd/4",
+            "/proc/self/fd",
+            "/proc/self/fdinfo/4",
+            "/proc/self/fd/x",
+            "/proc/selfish/fd/4",
+            "/proc",
+            "fd/4",
+        ] {
             assert_eq!(of(other), None, "{other}");
         }
     }

@@ -275,3 +275,55 @@ pub(crate) fn two_recorders_of_one_process() {
         assert!(ops.lost == 0 && ops.written > 1000, "{ops:?}, {:?}", manifest.warnings);
     }
 }
+
+/// A file that grows as long as the process runs, which is in a group of its own: SIGTSTP stops none whose group nobody looks after.
+const GROWING: &str = "
+import os, sys, threading
+base = sys.argv[1]
+pid = os.fork()
+if pid:
+    os.waitpid(pid, 0)
+    sys.exit()
+os.setpgid(0, 0)
+def work(number):
+    fd = os.open(base + '/grows', os.O_WRONLY | os.O_CREAT)
+    for i in range(1 << 40):
+        os.pwrite(fd, b'x', 3 * i + number)
+for t in range(3): threading.Thread(target=work, args=(t,), daemon=True).start()
+open(base + '/pid', 'w').write(str(os.getpid()))
+threading.Event().wait()
+";
+
+/// Whoever stops it, and whenever: between stops of ours, in the middle of one, after one that is over.
+pub(crate) fn stops_by_others_between_ours() {
+    let out = temp_dir();
+    let (reel, base) = (out.path().join("x.reel"), out.path().to_owned());
+    let options = ["--lossless", "--ring-mib", "1", "--ops-only", "--no-snapshot"];
+    let command = ["python3", "-c", GROWING, text(&base)];
+    let child = record(&reel, &options, &command).stderr(Stdio::piped()).spawn().unwrap();
+    let pid: u32 =
+        wait_for("the workload to begin", || fs::read_to_string(base.join("pid")).ok().and_then(|p| p.parse().ok()));
+    let size = || fs::metadata(base.join("grows")).map_or(0, |m| m.len());
+    let mut undone = Vec::new();
+    for i in 0..24 {
+        let signal = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTSTP][i % 3];
+        std::thread::sleep(Duration::from_millis(30 + 7 * i as u64));
+        kill(pid, signal);
+        std::thread::sleep(Duration::from_millis(100));
+        let before = size();
+        std::thread::sleep(Duration::from_millis(60));
+        if size() != before {
+            undone.push((i, signal));
+        }
+        kill(pid, libc::SIGCONT);
+    }
+    let before = size();
+    wait_for("it to go on", || (size() > before).then_some(()));
+    kill(pid, libc::SIGKILL);
+    let output = finish(child);
+    assert!(output.status.success(), "{}", describe(&output));
+    assert!(undone.is_empty(), "{undone:?}");
+    let reel = Reel::open(&reel).unwrap();
+    assert_eq!(reel.manifest.ledger["ops"].lost, 0);
+    assert!(reel.count::<Stop>() > 0, "the rings never filled");
+}

@@ -400,6 +400,7 @@ fn tests() -> Vec<Test> {
         refusals::small_limits
         refusals::a_reel_that_is_there
         refusals::a_full_disk
+        refusals::a_disk_that_the_command_fills
         replays::a_target_that_does_not_do
         replays::inside_a_chroot
         users::owners_and_refusals
@@ -444,6 +445,7 @@ fn tests() -> Vec<Test> {
         lossless::a_guardian_resumes_when_the_recorder_is_killed
         lossless::a_stop_by_others_stays
         lossless::two_recorders_of_one_process
+        lossless::stops_by_others_between_ours
         killed::at_random_instants
         killed::closed_segments_are_kept
         uring::as_many_as_fio_says

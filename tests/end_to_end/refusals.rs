@@ -2,7 +2,11 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command, sync::mpsc::channel, thread::spawn};
 
-use ioreel_traces::{Reel, manifest::State, rows::Op};
+use ioreel_traces::{
+    Reel,
+    manifest::State,
+    rows::{File, Op, Task},
+};
 
 use crate::harness::{assert_valid, describe, ioreel, one_line, record, run, succeed, temp_dir, text, wait_for};
 
@@ -275,4 +279,24 @@ pub(crate) fn a_full_disk() {
     assert_eq!(state, State::Truncated);
     assert_eq!(counted, found as i64);
     assert!(found > 100_000, "{found} operations were written");
+}
+
+/// The recorded command itself fills it, before anything was written but the manifest: a short recording is whole nonetheless.
+pub(crate) fn a_disk_that_the_command_fills() {
+    let small = temp_dir();
+    succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "ioreel-test", text(small.path())]));
+    let reel = small.path().join("x.reel");
+    let script = format!("dd if=/dev/zero of={}/fill bs=4k 2>/dev/null; sleep 0.3", small.path().display());
+    let output = run(&mut record(&reel, &["--no-snapshot"], &["sh", "-c", &script]));
+    let read = Reel::open(&reel).map(|r| (r.count::<File>(), r.count::<Task>(), r.count::<Op>()));
+    let checked = run(&mut ioreel(["validate", text(&reel)]));
+    let _ = Command::new("umount").arg(small.path()).status();
+
+    assert!(checked.status.success(), "{} {}", describe(&output), describe(&checked));
+    let (files, tasks, ops) = read.unwrap();
+    assert!(
+        files > 3 && tasks > 2 && ops > 900,
+        "{files} files, {tasks} tasks, {ops} operations: {}",
+        describe(&output)
+    );
 }

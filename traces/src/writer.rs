@@ -386,7 +386,7 @@ impl ReelWriter {
         Ok(())
     }
 
-    /// Something could not be written: what was set aside for the small tables is left to them.
+    /// Nothing more is recorded: what was set aside for the small tables is left to them.
     pub fn use_reserve(&self) {
         self.reserve.give_way();
     }

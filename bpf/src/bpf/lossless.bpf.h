@@ -65,15 +65,22 @@ static __always_inline bool stopped_by_probe(struct task_struct *task)
 	return w.found;
 }
 
-/* A stop that somebody else has asked for and that has not happened yet. */
+/* include/linux/sched/jobctl.h: the process is about to stand still, by the signal in the low bits. */
+#define JOBCTL_STOP_SIGMASK 0xfffful
+#define JOBCTL_STOP_PENDING (1ul << 17)
+
+/* A stop that somebody else has asked for and that has not happened yet. Of SIGSTOP signal_sent learns in any case. */
 static __always_inline int pending_stop(struct task_struct *task)
 {
-	unsigned long own = task->pending.signal.sig[0] & STOP_SIGNALS;
+	unsigned long own = task->pending.signal.sig[0] & STOP_SIGNALS, stopping = task->jobctl;
 	unsigned long set = BPF_CORE_READ(task, signal, shared_pending.signal.sig[0]) & STOP_SIGNALS;
 
 	if ((own & (1ul << (SIGSTOP - 1))) && stopped_by_probe(task))
 		own &= ~(1ul << (SIGSTOP - 1));
 	set |= own;
+	/* Another of its threads has taken the signal. */
+	if ((stopping & JOBCTL_STOP_PENDING) && (stopping & JOBCTL_STOP_SIGMASK) != SIGSTOP)
+		set |= 1ul << ((stopping & 63) - 1);
 	if (!set)
 		return 0;
 	for (int sig = SIGSTOP; sig <= SIGTTOU; sig++)
@@ -85,13 +92,14 @@ static __always_inline int pending_stop(struct task_struct *task)
 /*
  * Stops the current process. The entry is made before the signal, so that there is room for it, and marked after, or
  * made once more: user space takes it away before it resumes, and a stop without an entry would be for ever. It is
- * changed where it lies, since signal_sent may do so at the same time.
+ * changed where it lies, since signal_sent may do so at the same time: what is asked for from when it says STOP_COMING
+ * on, that one notes, what was before is still pending.
  */
 static __noinline int hold(__u32 task_id, __u32 cpu)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 pid = task->tgid, nobody = 0;
-	struct stop_entry entry = {.user_signal = 0}, *known;
+	struct stop_entry entry = {.sent = STOP_COMING}, *known;
 	struct cpu_ledger *l;
 
 	/* Who ends makes no further calls; a stop would only be in the way of the recorder. */
@@ -102,23 +110,30 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 	entry.cpu = cpu;
 	known = bpf_map_lookup_elem(&stops, &pid);
 	if (!known) {
-		entry.user_signal = pending_stop(task);
 		if (bpf_map_update_elem(&stops, &pid, &entry, BPF_NOEXIST) && !bpf_map_lookup_elem(&stops, &pid))
 			goto cannot;
+		known = bpf_map_lookup_elem(&stops, &pid);
 	} else if (!known->sent) {
 		known->since_ns = entry.since_ns;
 		known->task_id = task_id;
 		known->cpu = cpu;
+		known->sent = STOP_COMING;
 	}
-	if (bpf_send_signal_thread(SIGSTOP))
+	entry.user_signal = pending_stop(task);
+	if (known && entry.user_signal && !known->user_signal)
+		known->user_signal = entry.user_signal;
+	if (bpf_send_signal_thread(SIGSTOP)) {
+		if (known && known->sent == STOP_COMING)
+			known->sent = STOP_NOT_SENT;
 		goto cannot;
+	}
 	__sync_fetch_and_add(&holds, 1);
 	known = bpf_map_lookup_elem(&stops, &pid);
 	if (known)
-		known->sent = 1;
+		known->sent = STOP_SENT;
 	if (known && bpf_map_lookup_elem(&stops, &pid) == known)
 		return 0;
-	entry.sent = 1;
+	entry.sent = STOP_SENT;
 	if (!bpf_map_update_elem(&stops, &pid, &entry, BPF_ANY))
 		return 0;
 cannot:
@@ -275,11 +290,28 @@ static __noinline int release_held(struct task_state *st, struct task_struct *ta
 	return 0;
 }
 
+/* include/uapi/asm-generic/siginfo.h, of 64 bits: si_code, and where the value of sigqueue(3) is. */
+#define SI_CODE 8
+#define SI_QUEUE (-1)
+#define SI_VALUE 24
+
+/* Whether the signal is a recorder's, this one's or another's, that resumes a process or hands on a user's stop. */
+static __always_inline bool by_recorder(struct kernel_siginfo *info)
+{
+	int code = 0, value = 0;
+
+	if (!FROM_USER(info))
+		return false;
+	bpf_probe_read_kernel(&code, sizeof(code), (void *)info + SI_CODE);
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)info + SI_VALUE);
+	return code == SI_QUEUE && value == STOP_MARK;
+}
+
 /*
  * Learns of stops by others: our resuming must not undo theirs. Our own signal carries no information and comes
  * from the process itself, or from a thread of the kernel's where those do the work of interrupts. SIGSTOP is
  * remembered until somebody resumes; the others, which a program may handle in its own way, only while the process
- * stands still for us.
+ * stands still for us. What another recorder sends is none of ours: it has learnt of a user's stops as we have.
  */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_struct *task, int group, int result)
@@ -290,12 +322,17 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 
 	if (sig < SIGCONT || sig > SIGTTOU)
 		return 0;
+	if (by_recorder(info)) {
+		if (sig == SIGCONT && sender == self_tgid)
+			__sync_fetch_and_add(&holds, 1);
+		return 0;
+	}
 	entry = bpf_map_lookup_elem(&stops, &pid);
 	if (sig == SIGCONT) {
-		if (sender == self_tgid)
-			__sync_fetch_and_add(&holds, 1);
-		else if (entry)
+		if (entry && entry->sent)
 			entry->user_signal = 0;
+		else if (entry)
+			bpf_map_delete_elem(&stops, &pid);
 	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
 		return 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && (from->flags & PF_KTHREAD)) {
@@ -304,7 +341,7 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 		fresh.since_ns = bpf_ktime_get_ns();
 		fresh.task_id = recorded_id(task);
 		fresh.cpu = bpf_get_smp_processor_id();
-		fresh.sent = 1;
+		fresh.sent = STOP_SENT;
 		if (!entry && fresh.task_id)
 			bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
 	} else if (entry && (entry->sent || sig == SIGSTOP)) {

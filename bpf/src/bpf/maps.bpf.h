@@ -62,6 +62,8 @@ struct wire_types {
 	struct rec_bio bio;
 	struct rec_rq rq;
 	struct stop_entry stop;
+	enum stop_sent stop_sent;
+	enum stop_mark stop_mark;
 	struct rec_passed passed;
 	struct rec_aio aio;
 	struct rec_aio_end aio_end;

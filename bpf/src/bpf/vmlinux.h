@@ -248,6 +248,7 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct signal_struct *signal;
 	struct sigpending pending;
+	unsigned long jobctl;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	int pid;

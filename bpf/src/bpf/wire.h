@@ -400,7 +400,18 @@ struct stop_entry {
 	__u32 task_id; /* of the thread that met the full ring */
 	__u32 cpu;
 	__s32 user_signal; /* a stop that somebody else asked for meanwhile, 0: none */
-	__u32 sent; /* 1: the signal is out, there is something to resume */
+	__u32 sent; /* enum stop_sent */
+};
+
+enum stop_sent {
+	STOP_NOT_SENT = 0,
+	STOP_SENT = 1, /* there is something to resume */
+	STOP_COMING = 2, /* to be sent in a moment: other stops count as those that come while the process stands still */
+};
+
+/* What a recorder's signals bring (sigqueue(3)), by which another one tells them from a user's. */
+enum stop_mark {
+	STOP_MARK = 0x696f7265,
 };
 
 enum uring_flags {

@@ -71,9 +71,7 @@ pub(super) fn close(
         a.finish()?;
         a.writer.flush()
     };
-    if error.is_some() {
-        assembler.writer.use_reserve();
-    }
+    assembler.writer.use_reserve();
     // Also after a write error: these tables are small, and without the tasks a reel cannot be replayed.
     let last = last_words(&mut assembler).err();
     error = error.or(last);
