@@ -97,6 +97,12 @@ pub enum CaptureError {
         /// As given.
         pid: u32,
     },
+    /// It makes no calls.
+    #[error("--pid {pid}: a thread of the kernel's, which makes no calls: --all records what such threads do to files and disks")]
+    KernelThread {
+        /// As given.
+        pid: u32,
+    },
     /// Not a process, but one of its threads.
     #[error("--pid {pid}: a thread of process {tgid}, all of which is recorded by --pid {tgid}")]
     ThreadOf {

@@ -215,17 +215,27 @@ pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
         }
         return Err(no("no control group has this id"));
     }
-    let path = if name.starts_with('/') && fs::metadata(name).is_ok() {
-        PathBuf::from(name)
-    } else {
-        Path::new(&root).join(name.trim_start_matches('/'))
-    };
+    // As `/proc/PID/cgroup` and systemd name it, or as any folder is named.
+    let below = Path::new(&root).join(name.trim_start_matches('/'));
+    let given = PathBuf::from(name);
+    let path = if (name.starts_with('/') || !below.exists()) && given.exists() { given } else { below };
     let meta = fs::metadata(&path).map_err(|e| no(&e.to_string()))?;
     let on_cgroup2 = rustix::fs::statfs(&path).is_ok_and(|s| s.f_type == libc::CGROUP2_SUPER_MAGIC);
     if !meta.is_dir() || !on_cgroup2 {
         return Err(no("not a folder of the cgroup2 hierarchy"));
     }
     Ok(meta.ino())
+}
+
+/// Whether all that it does it does in the kernel.
+fn is_kernel_thread(pid: u32) -> bool {
+    // Its name, in parentheses, may hold anything.
+    const FLAGS: usize = 6;
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(FLAGS)?.parse::<u32>().ok());
+    flags.is_some_and(|f| f & PF_KTHREAD != 0)
 }
 
 /// The number of this process's mount name space.
@@ -289,6 +299,9 @@ pub fn expect_process(pid: u32) -> Result<(), CaptureError> {
     match of("Tgid:").and_then(|t| t.parse().ok()) {
         Some(tgid) if tgid != pid => return Err(CaptureError::ThreadOf { pid, tgid }),
         _ => {}
+    }
+    if is_kernel_thread(pid) {
+        return Err(CaptureError::KernelThread { pid });
     }
     // Its first thread may have ended before the others.
     let ended = of("State:").is_some_and(|s| s.starts_with(['Z', 'X'])) && of("Threads:") == Some("1");
