@@ -288,6 +288,7 @@ impl Planner {
 
     pub(crate) fn closed(&mut self, last: Option<i64>) {
         if let Some(file) = last
+            && !self.may_be_mapped(file)
             && self.sizes.closed(file)
         {
             self.forget(file);
@@ -326,6 +327,7 @@ impl Planner {
                         prot: r.mode,
                         flags: r.flags as i32,
                     };
+                    self.procs.mapped.insert(mapped.file);
                     self.procs.maps[maps].value.insert(r.ret, mapped);
                 }
                 Ok(())

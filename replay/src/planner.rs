@@ -501,13 +501,18 @@ impl Planner {
         self.order.forget_file(file);
     }
 
+    /// Whether a slice may begin with mappings of a file: which of those that were made are left, is not looked for.
+    pub(crate) fn may_be_mapped(&self, file: i64) -> bool {
+        self.silent && self.procs.mapped.contains(&file)
+    }
+
     pub(crate) fn forget_file(&mut self, node: NodeId) {
         let Some(file) = self.held.remove(node).filter(|f| !self.held.is_named(*f)) else { return };
         // A name that the reel lists, and nobody opened it by.
         if let Some(other) = self.names.other_name(node) {
             return self.held.insert(other, file);
         }
-        let open = self.procs.opens.get(&file).is_some_and(|n| *n > 0);
+        let open = self.procs.opens.get(&file).is_some_and(|n| *n > 0) || self.may_be_mapped(file);
         if open {
             self.names.unname(node, file);
         }

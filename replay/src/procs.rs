@@ -1,7 +1,7 @@
 //! A model of the recorded processes: descriptor tables, working directories and mappings, shared and
 //! inherited as fork and exec do it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::{
     Skip,
@@ -156,6 +156,8 @@ pub struct Procs {
     pub uses: Vec<Use>,
     /// Descriptors open per file: an unlinked file keeps its space until the last goes.
     pub opens: HashMap<i64, u32>,
+    /// Files that were mapped: without name and descriptor they may go on.
+    pub mapped: HashSet<i64>,
     /// Slots handed out, whole blocks.
     pub slots: u32,
     /// The rest of each thread's block.

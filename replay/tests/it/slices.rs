@@ -420,6 +420,26 @@ fn mappings_and_attributes() {
     cut_everywhere(d);
 }
 
+/// As sem_open makes a semaphore that has no name any more: what is mapped is all that is left of the file.
+#[test]
+fn a_mapping_alone_keeps_a_file() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "made", 1, 3);
+    d.io(1, "write", 3, 0, 32, 32);
+    let o = d.fd(1, "mmap", 3, 0x7000_0000);
+    (o.len_bytes, o.offset_bytes, o.flags, o.mode) = (Some(32), Some(0), Some(1), Some(3));
+    d.on(1, "link", "made", 0).path2 = Some("named".into());
+    d.on(1, "unlink", "made", 0);
+    d.fd(1, "close", 3, 0);
+    d.on(1, "unlink", "named", 0);
+    let o = d.op(1, "fault", 0);
+    (o.source, o.file) = ("fault".into(), Some(1));
+    (o.offset_bytes, o.len_bytes) = (Some(0), Some(4096));
+    d.on(1, "mkdir", "last", 0).mode = Some(0o755);
+    cut_everywhere(d);
+}
+
 #[test]
 fn overlapping_calls_belong_to_one_side() {
     let mut d = Draft::new();
