@@ -245,6 +245,7 @@ fn tests() -> Vec<Test> {
         replays::rare_names
         replays::links_made_where_nothing_was
         replays::direct_io_that_is_not_aligned_here
+        replays::copies_and_attributes
         waits::a_sync
     }
     for fs in [Fs::Overlay, Fs::Fuse] {

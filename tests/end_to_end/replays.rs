@@ -315,6 +315,36 @@ pub(crate) fn direct_io_that_is_not_aligned_here(fs: Fs) {
     assert_eq!(warnings.iter().any(told), strict, "{warnings:?}");
 }
 
+/// GNU tar sets attributes by /proc/self/fd/N/name, and reads those of a file by any of its names; XFS and btrfs share the whole blocks of what
+/// is copied, and leave the rest to another call.
+const COPIES: &str = "
+import os
+fd = os.open('a', os.O_RDWR | os.O_CREAT)
+os.write(fd, bytes(300000))
+to = os.open('b', os.O_RDWR | os.O_CREAT)
+assert os.copy_file_range(fd, to, 200000, 0, 4096) == 200000
+os.execvp('sh', ['sh', '-ec', 'tar --xattrs -cf t.tar s; mkdir o; tar --xattrs -xf t.tar -C o; cp -a s s2'])
+";
+
+pub(crate) fn copies_and_attributes(fs: Fs) {
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let work = origin.path().join("work");
+    fs::create_dir_all(work.join("s")).unwrap();
+    fs::write(work.join("s/one"), "1").unwrap();
+    fs::hard_link(work.join("s/one"), work.join("s/two")).unwrap();
+    rustix::fs::setxattr(work.join("s/one"), "user.q", &[b'z'; 40], rustix::fs::XattrFlags::empty()).unwrap();
+    let reel = out.path().join("copies.reel");
+    succeed(record(&reel, &[], &["python3", "-S", "-c", COPIES]).current_dir(&work));
+    assert_valid(&reel);
+    let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+    replays_alike(fs.name(), &reel, target.path(), "max");
+    let replayed = target.path().join(work.strip_prefix("/").unwrap());
+    for name in ["s/two", "o/s/one", "o/s/two", "s2/one"] {
+        let mut value = [0; 100];
+        assert_eq!(rustix::fs::getxattr(replayed.join(name), "user.q", &mut value[..]), Ok(40), "{name}");
+    }
+}
+
 /// A chroot's root is no mount that could be pivoted away.
 pub(crate) fn inside_a_chroot() {
     let (dir, reel) = (temp_dir(), temp_dir());

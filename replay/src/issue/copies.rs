@@ -79,7 +79,14 @@ pub(super) fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
         // Between two files: it fails.
         return call(libc::SYS_splice, [fd, from, fd2, to, len, r.flags]);
     }
-    let ret = call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags]);
+    let mut ret = call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags]);
+    // Who shares whole blocks leaves the rest of them to the next call, which a program makes or not by what it is told.
+    while r.flags == 0 && 0 < ret && ret < r.ret {
+        match call(libc::SYS_copy_file_range, [fd, from, fd2, to, r.ret - ret, 0]) {
+            n if n > 0 => ret += n,
+            _ => break,
+        }
+    }
     if ret == -i64::from(libc::EXDEV) && r.ret >= 0 {
         // A folder that is mapped lies on another file system.
         let [from, to] = places.map(|(moves, at)| (moves == 0).then_some(at));
