@@ -58,7 +58,7 @@ Examples:
   ioreel plot tar.reel on-xfs.reel -o both.png    side by side
 
 Exit status: 0 done; 1 ioreel failed; 2 wrong usage; 3 done, but what was asked for does not hold.
-`record -- CMD` returns CMD's own status.";
+`record -- CMD` returns CMD's own status, or 1 where the reel ends early.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -143,7 +143,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     logger::init(cli.verbose);
     if let Some(bytes) = small_stack_bytes() {
-        tell!("ioreel: the stack may only be {} KiB large: raise its limit (ulimit -s 8192)", bytes >> 10);
+        tell!(
+            "ioreel: the stack may only be {} KiB large: raise its limit (ulimit -s 8192, as root where that is refused)",
+            bytes >> 10
+        );
         return ExitCode::FAILURE;
     }
     if cli.command.only_reads() {

@@ -98,7 +98,9 @@ pub enum CaptureError {
         pid: u32,
     },
     /// It makes no calls.
-    #[error("--pid {pid}: a thread of the kernel's, which makes no calls: --all records what such threads do to files and disks")]
+    #[error(
+        "--pid {pid}: a thread of the kernel's, which makes no calls: --all records what such threads do to files and disks"
+    )]
     KernelThread {
         /// As given.
         pid: u32,

@@ -32,7 +32,7 @@ pub(crate) const MAX_STOPS: u32 = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Stops {
     map: MapHandle,
-    /// Shared with the guardian. Process and signal of [`Stops::resume`] while it is in no map and still stopped: the
+    /// Shared with the guardian. Process and signal of [`Stops::resume`] while the map no longer says what is left to be done: the
     /// recorder may be killed just there. 0: none.
     resuming: &'static AtomicU64,
 }
@@ -71,31 +71,38 @@ impl Stops {
         }
     }
 
-    /// Lets a process go on; a stop that somebody else has asked for, and not taken back, is asked for once more.
+    /// Lets a process go on; a stop that somebody else has asked for, and not taken back, is asked for once more. The probes take
+    /// note of either as it happens.
     fn resume(&self, pid: u32, entry: &stop_entry) {
         let note = |signal: i32| self.resuming.store(u64::from(pid) | u64::from(signal as u32) << 32, Ordering::SeqCst);
         note(entry.user_signal);
-        let key = pid.to_ne_bytes();
-        // The map first: once it runs it may be stopped again, and that entry must stay. In one step with the last look: much
-        // may have been asked for since the entry was listed.
-        let last = self.map.lookup_and_delete(&key).ok().flatten().and_then(read);
-        if let Some(last) = last {
-            note(last.user_signal);
-            if last.user_signal != 0 {
-                // Somebody else's stop stays known until they resume.
-                let left = stop_entry { sent: stop_sent::STOP_NOT_SENT.0, ..last };
-                // SAFETY: plain integers without padding.
-                let bytes =
-                    unsafe { std::slice::from_raw_parts((&raw const left).cast::<u8>(), size_of::<stop_entry>()) };
-                if let Err(e) = self.map.update(&key, bytes, MapFlags::ANY) {
-                    log::debug!("{e}");
-                }
-            }
-            send(pid, libc::SIGCONT);
-            // Somebody may have asked since, or resumed it.
-            send(pid, self.of(pid).map_or(last.user_signal, |now| now.user_signal));
+        let goes_on = send(pid, libc::SIGCONT);
+        let now = self.of(pid);
+        if let Some(user_signal) = now.map(|now| now.user_signal).filter(|signal| goes_on && *signal != 0) {
+            // It stays known until they resume.
+            note(user_signal);
+            send(pid, user_signal);
+        } else if now.is_some_and(|now| now.sent == stop_sent::STOP_NOT_SENT.0 || !goes_on) {
+            self.forget(pid);
         }
         self.resuming.store(0, Ordering::SeqCst);
+    }
+
+    /// Takes the entry away, unless there is something in it by now.
+    fn forget(&self, pid: u32) {
+        let key = pid.to_ne_bytes();
+        let Some(last) = self.map.lookup_and_delete(&key).ok().flatten().and_then(read) else { return };
+        if last.user_signal == 0 && last.sent == stop_sent::STOP_NOT_SENT.0 {
+            return;
+        }
+        // SAFETY: plain integers without padding.
+        let bytes = unsafe { std::slice::from_raw_parts((&raw const last).cast::<u8>(), size_of::<stop_entry>()) };
+        // A newer one is as good.
+        if host::expect_process(pid).is_ok()
+            && let Err(e) = self.map.update(&key, bytes, MapFlags::NO_EXIST)
+        {
+            log::debug!("{e}");
+        }
     }
 }
 
@@ -112,13 +119,11 @@ fn go_on(pid: u32, user_signal: i32) {
     send(pid, user_signal);
 }
 
-/// Sends a signal, marked as a recorder's; 0: none.
-fn send(pid: u32, signal: i32) {
-    if signal != 0 {
-        let mark = libc::sigval { sival_ptr: stop_mark::STOP_MARK.0 as usize as *mut libc::c_void };
-        // SAFETY: sends a signal; a process that has ended meanwhile is no error.
-        unsafe { libc::sigqueue(pid as libc::pid_t, signal, mark) };
-    }
+/// Sends a signal, marked as a recorder's; 0: none. False when the process has ended meanwhile.
+fn send(pid: u32, signal: i32) -> bool {
+    let mark = libc::sigval { sival_ptr: stop_mark::STOP_MARK.0 as usize as *mut libc::c_void };
+    // SAFETY: sends a signal.
+    signal == 0 || unsafe { libc::sigqueue(pid as libc::pid_t, signal, mark) } == 0
 }
 
 /// Empties the rings and resumes who was stopped; returns until when records are complete. The operations of

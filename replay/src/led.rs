@@ -41,7 +41,10 @@ fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
             None => (path, None),
         }
     }
-    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i32>().ok();
+    let number = |text: &[u8]| {
+        let digits = std::str::from_utf8(text).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
+        digits?.parse::<i32>().ok()
+    };
     if let Some(rest) = path.strip_prefix(b"/dev/fd/") {
         let (fd, rest) = first(rest);
         return Some((Link::Fd(number(fd)?), rest));
@@ -84,7 +87,9 @@ impl Planner {
         let (dirfd, text) = match link_of_proc(&text, pid) {
             // It may forbid such links, or to go by where it does not begin.
             Some(_) if r.call == Call::Openat2 && r.aux2 != 0 => (dirfd, text),
-            Some((Link::Fd(fd), None)) => match self.through_link(r, fd, follows, v)? {
+            // Nothing can stand elsewhere for a request, nor make another call of it.
+            Some(_) if r.via == Via::Uring && !r.call.opens() => (dirfd, text),
+            Some((Link::Fd(fd), None)) => match self.through_link(r, fd, (follows, path != r.path), v)? {
                 Some(led) => return Ok(led),
                 None => (dirfd, text),
             },
@@ -96,10 +101,6 @@ impl Planner {
                     Link::Root => (libc::AT_FDCWD, [b"/", rest].concat()),
                 };
                 let (slot, node, rooted) = self.led(r, dirfd, &text, last, v)?;
-                let unsaid = slot != CWD && r.via == Via::Uring && r.call.takes_no_directory();
-                if unsaid {
-                    return Err(Skip::OtherRoot);
-                }
                 return Ok((slot, node, rooted.or_else(|| Some(self.input.texts.intern(&from_bytes(&text))))));
             }
             _ => (dirfd, text),
@@ -113,9 +114,14 @@ impl Planner {
         &mut self,
         r: &Rec,
         fd: i32,
-        follows: bool,
+        (follows, is_new): (bool, bool),
         v: &mut View,
     ) -> Result<Option<(i32, NodeId, Option<u32>)>, Skip> {
+        // Of two names the new one is never followed, and the old one where it says so.
+        let follows = follows || r.call == Call::Linkat && r.flags as i32 & libc::AT_SYMLINK_FOLLOW != 0 && !is_new;
+        if !follows {
+            return Ok(None);
+        }
         let found = self.descriptor(r, fd, NO_ID);
         let ofd = found.as_ref().ok().and_then(|(_, entry)| *entry).map(|e| &self.procs.ofds[e.ofd as usize]);
         // Lengths are set through what is open to be written.
@@ -125,18 +131,17 @@ impl Planner {
             (v.entry, v.magic) = (entry, true);
             return Ok(Some((slot, NO_NODE, None)));
         }
-        let Some(&Ofd { node, file, .. }) = ofd.filter(|_| follows) else { return Ok(None) };
+        let Some(&Ofd { node, file, .. }) = ofd else { return Ok(None) };
         let node = if file == NO_ID { node } else { self.held.name_of(file).unwrap_or(node) };
         let is_anothers = self.held.get(node).is_some_and(|other| file != NO_ID && other != file);
-        if node == NO_NODE || is_anothers || self.names.exists(node) != Some(true) {
+        let is_link = node != NO_NODE && self.names.kind(node) == Kind::Symlink;
+        if node == NO_NODE || is_anothers || is_link || self.names.exists(node) != Some(true) {
             return Ok(None);
         }
         let own_root = self.procs.places[self.procs.of(r.task as usize).place].value.own_root;
         let (slot, path) = self.path_for(node, own_root);
-        if slot != CWD && r.via == Via::Uring && r.call.takes_no_directory() {
-            return Err(Skip::OtherRoot);
-        }
-        let rooted = self.input.texts.intern(&from_bytes(&path));
+        let path = if path.is_empty() { &b"."[..] } else { &path };
+        let rooted = self.input.texts.intern(&from_bytes(path));
         self.placed(slot, Some(node), Some(rooted)).map(Some)
     }
 
@@ -226,10 +231,13 @@ impl Planner {
         let Some((entered, rest)) = self.names.entered.take() else { return (CWD, None) };
         let (slot, mut path) = self.path_for(entered, own_root);
         if !rest.is_empty() {
-            if path.last() != Some(&b'/') {
+            if !matches!(path.last(), None | Some(b'/')) {
                 path.push(b'/');
             }
             path.extend_from_slice(&rest);
+        }
+        if path.is_empty() {
+            path.push(b'.');
         }
         if ends_in_slash {
             path.push(b'/');
@@ -246,7 +254,7 @@ impl Planner {
         }
     }
 
-    /// An operation goes by the paths that lead to its places from the target's root, where its own do not lead there.
+    /// An operation goes by other paths than its own, where these do not lead to its places.
     pub(crate) fn go_rooted(&mut self, r: &mut Rec, v: &View) {
         let [path, path2] = v.rooted;
         if let Some(path) = path {

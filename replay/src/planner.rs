@@ -492,6 +492,7 @@ impl Planner {
     /// Nothing can be heard of a file any more.
     pub(crate) fn forget(&mut self, file: i64) {
         self.input.files.remove(&file);
+        self.procs.mapped.remove(&file);
         // Whoever reads it in the slice, before it goes, asks when the plan is whole.
         if self.silent {
             self.keys.written.forget(file);

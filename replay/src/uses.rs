@@ -55,7 +55,7 @@ impl Planner {
             }
         }
         // It stands elsewhere meanwhile.
-        let stands_elsewhere = v.fd != CWD && r.call.takes_no_directory();
+        let stands_elsewhere = v.fd != CWD && !v.magic && r.call.takes_no_directory();
         if shared_place && (v.relative || changes_place(r.call) || stands_elsewhere) {
             let class = if ok && changes_place(r.call) || stands_elsewhere { Class::Alone } else { Class::Read };
             self.order.place(u.place, class);

@@ -31,8 +31,8 @@ pub(crate) struct View {
     pub(crate) relative: bool,
     /// `path` is a link of /proc to an open descriptor, whose slot is `fd`.
     pub(crate) magic: bool,
-    /// What `path` and `path2` are to be in their place: they begin at, or go through, what is outside the roots. Index in the input's
-    /// texts, which holds until these are forgotten.
+    /// What `path` and `path2` are to be in their place: they begin at, or go through, what is outside the roots, or a link of /proc's.
+    /// Index in the input's texts, which holds until these are forgotten.
     pub(crate) rooted: [Option<u32>; 2],
     /// Why it is not replayed.
     pub(crate) skip: Option<Skip>,

@@ -204,10 +204,10 @@ pub(crate) fn an_unknown_process() {
 
 /// A process may end while the probes are loaded, which takes as long as it takes.
 pub(crate) fn a_process_that_ends_meanwhile() {
-    let told = (1..15).any(|tenths| {
+    let told = (1..30).any(|n| {
         let out = temp_dir();
         let reel = out.path().join("x.reel");
-        let mut process = Command::new("sleep").arg(format!("{}.{}", tenths / 10, tenths % 10)).spawn().unwrap();
+        let mut process = Command::new("sleep").arg(format!("{}", 0.05 * f64::from(n))).spawn().unwrap();
         let pid = process.id();
         let waiting = spawn(move || process.wait().unwrap());
         let output = run(&mut ioreel(["record", "-o", text(&reel), "--pid", &pid.to_string()]));

@@ -376,14 +376,22 @@ impl ReelWriter {
             self.reserve.grow(closed);
             // Before the ended ones: a crash in between must not leave a task in both.
             self.tasks.write_apart(LIVING, living())?;
-            self.tasks.flush()?;
-            self.execs.flush()?;
-            self.files.flush()?;
-            self.fds.flush()?;
-            self.maps.flush()?;
-            self.tree.flush()?;
+            self.flush_referred()?;
         }
         Ok(())
+    }
+
+    /// Closes the segments of the tables that operations, requests and bios refer to.
+    fn flush_referred(&mut self) -> Result<()> {
+        let all = [
+            self.tasks.flush(),
+            self.execs.flush(),
+            self.files.flush(),
+            self.fds.flush(),
+            self.maps.flush(),
+            self.tree.flush(),
+        ];
+        all.into_iter().collect()
     }
 
     /// Nothing more is recorded: what was set aside for the small tables is left to them.
@@ -391,9 +399,11 @@ impl ReelWriter {
         self.reserve.give_way();
     }
 
-    /// Closes every open segment. Tries all tables, then returns the first error.
+    /// Closes every open segment. Tries all tables, then returns the first error. Where there is not room for all, what others refer to
+    /// comes first.
     pub fn flush(&mut self) -> Result<()> {
-        let mut first = self.find_causes();
+        let referred = self.flush_referred();
+        let mut first = referred.and(self.find_causes());
         each_table!(self, t => {
             let r = t.flush();
             if first.is_ok() { first = r; }

@@ -89,6 +89,9 @@ static __always_inline int pending_stop(struct task_struct *task)
 	return 0;
 }
 
+/* A program that still makes calls so long after a SIGTSTP that was handed on has handled it: nobody will resume it. */
+#define HANDLED_NS 20000000
+
 /*
  * Stops the current process. The entry is made before the signal, so that there is room for it, and marked after, or
  * made once more: user space takes it away before it resumes, and a stop without an entry would be for ever. It is
@@ -114,6 +117,8 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 			goto cannot;
 		known = bpf_map_lookup_elem(&stops, &pid);
 	} else if (!known->sent) {
+		if (known->user_signal > SIGSTOP && entry.since_ns - known->since_ns > HANDLED_NS)
+			known->user_signal = 0;
 		known->since_ns = entry.since_ns;
 		known->task_id = task_id;
 		known->cpu = cpu;
@@ -307,11 +312,32 @@ static __always_inline bool by_recorder(struct kernel_siginfo *info)
 	return code == SI_QUEUE && value == STOP_MARK;
 }
 
+/* User space resumes a process, and then hands on the stop that somebody else had asked for meanwhile. */
+static __always_inline void signal_of_ours(int sig, struct stop_entry *entry)
+{
+	if (sig == SIGCONT)
+		__sync_fetch_and_add(&holds, 1);
+	if (!entry)
+		return;
+	if (sig == SIGCONT) {
+		if (entry->sent == STOP_SENT)
+			entry->sent = STOP_NOT_SENT;
+	} else if (!entry->user_signal) {
+		/* Who asked has taken it back since: it is to be resumed again. */
+		entry->since_ns = bpf_ktime_get_ns();
+		entry->sent = STOP_SENT;
+	} else if (sig != SIGSTOP) {
+		entry->since_ns = bpf_ktime_get_ns();
+	}
+}
+
 /*
  * Learns of stops by others: our resuming must not undo theirs. Our own signal carries no information and comes
  * from the process itself, or from a thread of the kernel's where those do the work of interrupts. SIGSTOP is
  * remembered until somebody resumes; the others, which a program may handle in its own way, only while the process
- * stands still for us. What another recorder sends is none of ours: it has learnt of a user's stops as we have.
+ * stands still for us. All this is in the order in which the signals take effect, since their sender holds the
+ * process's lock; so our own resuming, too, is taken note of here. Another recorder's resuming is no user's. The stops
+ * that it hands on are known here, but for those that are only noted while the process stands still for one.
  */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_struct *task, int group, int result)
@@ -322,17 +348,17 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 
 	if (sig < SIGCONT || sig > SIGTTOU)
 		return 0;
+	entry = bpf_map_lookup_elem(&stops, &pid);
 	if (by_recorder(info)) {
-		if (sig == SIGCONT && sender == self_tgid)
-			__sync_fetch_and_add(&holds, 1);
+		if (sender == self_tgid)
+			signal_of_ours(sig, entry);
+		else if (entry && entry->sent && !entry->user_signal && sig > SIGSTOP)
+			entry->user_signal = sig;
 		return 0;
 	}
-	entry = bpf_map_lookup_elem(&stops, &pid);
 	if (sig == SIGCONT) {
-		if (entry && entry->sent)
+		if (entry)
 			entry->user_signal = 0;
-		else if (entry)
-			bpf_map_delete_elem(&stops, &pid);
 	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
 		return 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && (from->flags & PF_KTHREAD)) {

@@ -396,7 +396,7 @@ struct rec_rq {
 
 /* A process that --lossless has stopped, by process id. */
 struct stop_entry {
-	__u64 since_ns;
+	__u64 since_ns; /* or when a stop by others was handed on */
 	__u32 task_id; /* of the thread that met the full ring */
 	__u32 cpu;
 	__s32 user_signal; /* a stop that somebody else asked for meanwhile, 0: none */
@@ -406,7 +406,7 @@ struct stop_entry {
 enum stop_sent {
 	STOP_NOT_SENT = 0,
 	STOP_SENT = 1, /* there is something to resume */
-	STOP_COMING = 2, /* to be sent in a moment: other stops count as those that come while the process stands still */
+	STOP_COMING = 2, /* to be sent in a moment: others' stops are noted as if it were */
 };
 
 /* What a recorder's signals bring (sigqueue(3)), by which another one tells them from a user's. */

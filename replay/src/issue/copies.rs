@@ -80,8 +80,8 @@ pub(super) fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
         return call(libc::SYS_splice, [fd, from, fd2, to, len, r.flags]);
     }
     let mut ret = call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags]);
-    // Who shares whole blocks leaves the rest of them to the next call, which a program makes or not by what it is told.
-    while r.flags == 0 && 0 < ret && ret < r.ret {
+    // A file system that shares whole blocks returns short at the last one; the rest takes another call.
+    while 0 < ret && ret < r.ret && !r.loose {
         match call(libc::SYS_copy_file_range, [fd, from, fd2, to, r.ret - ret, 0]) {
             n if n > 0 => ret += n,
             _ => break,
