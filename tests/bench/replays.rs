@@ -105,9 +105,10 @@ fn measure(dir: &Path, device: &str) -> Result<()> {
         ]);
         fio.arg(format!("--read_iolog={dump}")).arg(format!("--replay_redirect={device}"));
         seen(dir, dev, "fio read_iolog", &planned, &mut fio)?;
-        // It was seen to wait for ever, without a thread at work.
+        // It was seen to wait for ever, without a thread at work, and to wait on after SIGTERM.
         let mut btreplay = Command::new("timeout");
-        seen(dir, dev, "btreplay", &planned, btreplay.args(["60", "btreplay", "-d"]).arg(dir).arg(name))?;
+        btreplay.args(["-k", "5", "60", "btreplay", "-d"]).arg(dir).arg(name);
+        seen(dir, dev, "btreplay", &planned, &mut btreplay)?;
     }
     Ok(())
 }
