@@ -94,9 +94,9 @@ static __always_inline int pending_stop(struct task_struct *task)
 
 /*
  * Stops the current process. The entry is made before the signal, so that there is room for it, and marked after, or
- * made once more: user space takes it away before it resumes, and a stop without an entry would be for ever. It is
- * changed where it lies, since signal_sent may do so at the same time: what is asked for from when it says STOP_COMING
- * on, that one notes, what was before is still pending.
+ * made once more: user space may take it away as one that is done with, and a stop without an entry would be for ever.
+ * It is changed where it lies, since signal_sent may do so at the same time: what is asked for from when it says
+ * STOP_COMING on, that one notes, what was before is still pending.
  */
 static __noinline int hold(__u32 task_id, __u32 cpu)
 {
