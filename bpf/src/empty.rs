@@ -1,4 +1,4 @@
-//! A pair of probes that do nothing, to measure the recorder against.
+//! Probes that do nothing, or next to it, to measure the recorder against.
 
 use std::mem::MaybeUninit;
 
@@ -18,13 +18,47 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));
 }
 
-/// Runs `body` while the empty pair is attached to every system call's entry and exit.
+/// What an observer is reduced to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Least {
+    /// Probes that do nothing.
+    Empty,
+    /// Probes that look at the clock.
+    Clock,
+}
+
+/// What is observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// System calls: entry and exit.
+    Calls,
+    /// The block layer: bios queued and completed, requests issued and completed.
+    Block,
+}
+
+/// Runs `body` while the least probes are attached to what is observed.
 ///
 /// # Errors
 /// When the kernel refuses the probes: no BTF, no privileges.
-pub fn with_empty_pair<T>(body: impl FnOnce() -> T) -> libbpf_rs::Result<T> {
+pub fn with_least<T>(observed: Observed, least: Least, body: impl FnOnce() -> T) -> libbpf_rs::Result<T> {
     let mut object = MaybeUninit::uninit();
-    let mut skel = generated::EmptySkelBuilder::default().open(&mut object)?.load()?;
+    let mut skel = generated::EmptySkelBuilder::default().open(&mut object)?;
+    let (calls, block) = (observed == Observed::Calls, observed == Observed::Block);
+    let programs = &mut skel.progs;
+    for (program, wanted) in [
+        (&mut programs.empty_enter, calls),
+        (&mut programs.empty_exit, calls),
+        (&mut programs.empty_bio_queue, block),
+        (&mut programs.empty_bio_complete, block),
+        (&mut programs.empty_rq_issue, block),
+        (&mut programs.empty_rq_complete, block),
+    ] {
+        program.set_autoload(wanted);
+    }
+    if let Some(settings) = skel.maps.rodata_data.as_deref_mut() {
+        settings.reads_clock = least == Least::Clock;
+    }
+    let mut skel = skel.load()?;
     skel.attach()?;
     Ok(body())
 }

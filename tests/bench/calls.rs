@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use ioreel_bpf::empty::with_empty_pair;
+use ioreel_bpf::empty::{Least, Observed, with_least};
 
 use crate::{
     Bench,
@@ -21,6 +21,7 @@ use crate::{
 enum Watcher {
     None,
     EmptyPair,
+    ClockPair,
     Untraced,
     Traced,
     Perf,
@@ -32,6 +33,7 @@ enum Watcher {
 const WATCHERS: &[(Watcher, &str, usize)] = &[
     (Watcher::None, "none", 1_000_000),
     (Watcher::EmptyPair, "empty probe pair", 1_000_000),
+    (Watcher::ClockPair, "a pair that looks at the clock", 1_000_000),
     (Watcher::Untraced, "ioreel, another task recorded", 1_000_000),
     (Watcher::Traced, "ioreel, this one recorded", 300_000),
     (Watcher::Perf, "perf record -e raw_syscalls:*", 100_000),
@@ -51,6 +53,8 @@ const AIMED_AT_NS: f64 = 165.0;
 
 /// Kernel memory for the rings of a recorded producer: none of its calls shall be cheap because it was lost.
 const RING_MIB: &str = "256";
+
+const LEAST: &str = "attaching the least pair of probes";
 
 /// Measures all watchers, `rounds` times in turn, and prints the table.
 pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
@@ -101,7 +105,7 @@ fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Tol
     let reel = bench.reels.path().join("calls.reel");
     let perf = bench.reels.path().join("perf.data");
     let mut command = match watcher {
-        Watcher::None | Watcher::EmptyPair | Watcher::Untraced => Command::new(&bench.own),
+        Watcher::None | Watcher::EmptyPair | Watcher::ClockPair | Watcher::Untraced => Command::new(&bench.own),
         Watcher::Traced => {
             remove(&reel)?;
             let mut c = Command::new(&bench.ioreel);
@@ -144,7 +148,8 @@ fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Tol
         Ok(())
     };
     match watcher {
-        Watcher::EmptyPair => with_empty_pair(produce).context("attaching the empty pair")??,
+        Watcher::EmptyPair => with_least(Observed::Calls, Least::Empty, produce).context(LEAST)??,
+        Watcher::ClockPair => with_least(Observed::Calls, Least::Clock, produce).context(LEAST)??,
         Watcher::Untraced => {
             let idle = Idle::start(bench)?;
             let done = produce();

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use ioreel_bpf::empty::{Least, Observed, with_least};
 use ioreel_traces::{Reel, rows::Op};
 
 use crate::{
@@ -74,17 +75,16 @@ pub(crate) fn measure(bench: &Bench, rounds: usize, archive: Option<PathBuf>) ->
     let mut tar = Compared::default();
     // The first round fills the page cache and is not counted.
     for round in 0..=rounds {
-        let mut taken = [None, Some("tar.reel")].into_iter().map(|reel| {
+        let run = |watcher: Watcher<'_>| {
             remove(&tree)?;
             fs::create_dir(&tree)?;
             // What the round before left to write shall not be written in this one.
             rustix::fs::sync();
-            run(bench, &unpack, reel)
-        });
-        let (Some(without), Some(with)) = (taken.next(), taken.next()) else { bail!("two runs a round") };
-        tar.add(round, without?, with?, &bench.reels.path().join("tar.reel"))?;
+            run(bench, &unpack, watcher)
+        };
+        tar.round(round, run, &bench.reels.path().join("tar.reel"))?;
     }
-    println!("\ntar xf {}, {rounds} rounds A B A B\n", archive.display());
+    println!("\ntar xf {}, {rounds} rounds in turn\n", archive.display());
     tar.print(AIM_TAR);
     println!("bytes per event, table ops: {:.2}, aim at most {AIM_BYTES:.0}", tar.bytes);
 
@@ -93,32 +93,45 @@ pub(crate) fn measure(bench: &Bench, rounds: usize, archive: Option<PathBuf>) ->
     search.extend(["-size", "+1000k"].map(OsStr::new));
     let mut find = Compared::default();
     for round in 0..=rounds {
-        let without = run(bench, &search, None)?;
-        let with = run(bench, &search, Some("find.reel"))?;
-        find.add(round, without, with, &bench.reels.path().join("find.reel"))?;
+        find.round(round, |watcher| run(bench, &search, watcher), &bench.reels.path().join("find.reel"))?;
     }
     println!("\nfind TREE… -size +1000k, {SEARCHES} times through what was unpacked, {rounds} rounds\n");
     find.print(AIM_FIND);
     remove(&tree)
 }
 
-/// Runs in pairs.
+/// Who watches a job.
+#[derive(Clone, Copy, Debug)]
+enum Watcher<'a> {
+    None,
+    Least(Least),
+    /// Into this reel.
+    Ioreel(&'a Path),
+}
+
+/// Their names, in the order of each round.
+const WATCHERS: [&str; 4] = ["none", "empty probe pair", "a pair that looks at the clock", "ioreel"];
+
+/// One job under each of the watchers, round by round.
 #[derive(Default)]
 struct Compared {
-    plain: Vec<Taken>,
-    recorded: Vec<Taken>,
+    taken: [Vec<Taken>; WATCHERS.len()],
     events: i64,
     lost: i64,
     bytes: f64,
 }
 
 impl Compared {
-    fn add(&mut self, round: usize, without: Taken, with: Taken, reel: &Path) -> Result<()> {
+    fn round(&mut self, round: usize, job: impl Fn(Watcher<'_>) -> Result<Taken>, reel: &Path) -> Result<()> {
+        let watchers =
+            [Watcher::None, Watcher::Least(Least::Empty), Watcher::Least(Least::Clock), Watcher::Ioreel(reel)];
+        let taken = watchers.into_iter().map(job).collect::<Result<Vec<_>>>()?;
         if round == 0 {
             return Ok(());
         }
-        self.plain.push(without);
-        self.recorded.push(with);
+        for (all, taken) in self.taken.iter_mut().zip(taken) {
+            all.push(taken);
+        }
         let reel = Reel::open(reel)?;
         self.events = reel.count::<Op>();
         self.lost += reel.manifest.lost();
@@ -128,17 +141,27 @@ impl Compared {
     }
 
     fn print(&self, aim: f64) {
-        println!("{:<16}{:>12}{:>12}{:>8}{:>20}   aim", "ms", "unrecorded", "recorded", "ratio", "(10 % to 90 %)");
-        type Pick = fn(&Taken) -> f64;
-        let rows: [(&str, Pick, String); 2] =
-            [("elapsed", |t| t.elapsed_s, format!("at most {aim}")), ("CPU of the job", |t| t.cpu_s, String::new())];
-        for (name, pick, aim) in rows {
-            let ratios: Vec<f64> =
-                self.plain.iter().zip(&self.recorded).map(|(without, with)| pick(with) / pick(without)).collect();
-            let ms = |taken: &[Taken]| median(&taken.iter().map(pick).collect::<Vec<_>>()) * 1e3;
-            let spread = format!("({:.3} to {:.3})", quantile(&ratios, 0.1), quantile(&ratios, 0.9));
-            let (plain, recorded) = (ms(&self.plain), ms(&self.recorded));
-            println!("{name:<16}{plain:>12.1}{recorded:>12.1}{:>8.3}{spread:>20}   {aim}", median(&ratios));
+        println!(
+            "{:<32}{:>12}{:>8}{:>20}{:>12}{:>8}   aim",
+            "watched by", "elapsed ms", "times", "(10 % to 90 %)", "CPU ms", "times"
+        );
+        for (taken, name) in self.taken.iter().zip(WATCHERS) {
+            type Pick = fn(&Taken) -> f64;
+            let all = |taken: &[Taken], pick: Pick| taken.iter().map(pick).collect::<Vec<_>>();
+            let ratios = |pick: Pick| -> Vec<f64> {
+                self.taken[0].iter().zip(taken).map(|(without, with)| pick(with) / pick(without)).collect()
+            };
+            let (elapsed, cpu): (Pick, Pick) = (|t| t.elapsed_s, |t| t.cpu_s);
+            let times = ratios(elapsed);
+            let spread = format!("({:.3} to {:.3})", quantile(&times, 0.1), quantile(&times, 0.9));
+            println!(
+                "{name:<32}{:>12.1}{:>8.3}{spread:>20}{:>12.1}{:>8.3}   {}",
+                median(&all(taken, elapsed)) * 1e3,
+                median(&times),
+                median(&all(taken, cpu)) * 1e3,
+                median(&ratios(cpu)),
+                if name == "ioreel" { format!("at most {aim}") } else { String::new() }
+            );
         }
         println!("\n{} operations, lost in all rounds: {}", self.events, self.lost);
     }
@@ -152,20 +175,25 @@ struct Taken {
     cpu_s: f64,
 }
 
-/// Runs a job once; what it took is measured the same way whether recorded or not.
-fn run(bench: &Bench, job: &[&OsStr], reel: Option<&str>) -> Result<Taken> {
+/// Runs a job once; what it took is measured the same way whoever watches.
+fn run(bench: &Bench, job: &[&OsStr], watcher: Watcher<'_>) -> Result<Taken> {
     let out = bench.dir.path().join("elapsed");
-    let mut command = match reel {
-        Some(reel) => {
-            let reel = bench.reels.path().join(reel);
-            remove(&reel)?;
+    let mut command = match watcher {
+        Watcher::Ioreel(reel) => {
+            remove(reel)?;
             let mut c = Command::new(&bench.ioreel);
             c.args(RECORD).arg("-o").arg(reel).arg("--").arg(&bench.own);
             c
         }
-        None => Command::new(&bench.own),
+        Watcher::None | Watcher::Least(_) => Command::new(&bench.own),
     };
-    let status = command.arg("time").arg(&out).args(job).stdout(Stdio::null()).status()?;
+    command.arg("time").arg(&out).args(job).stdout(Stdio::null());
+    let status = match watcher {
+        Watcher::Least(least) => {
+            with_least(Observed::Calls, least, || command.status()).context("attaching probes")??
+        }
+        _ => command.status()?,
+    };
     if !status.success() {
         bail!("{}: {status}", job[0].display());
     }
