@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use ioreel_bpf::empty::{Least, Observed, with_least};
 
 use crate::{
     Bench,
@@ -69,10 +70,23 @@ impl Drop for Device {
     }
 }
 
-/// What is recorded, and the options that ask for it.
-const MODES: [(&str, &[&str]); 2] = [("block", &["--block-only"]), ("block and calls", &[])];
+/// Who watches fio.
+#[derive(Clone, Copy)]
+enum Watcher {
+    Least(Least),
+    /// With these options.
+    Ioreel(&'static [&'static str]),
+}
 
-/// What one mode came to, over all rounds.
+/// What is watched, by whom.
+const WATCHERS: [(&str, Watcher); 4] = [
+    ("empty probes", Watcher::Least(Least::Empty)),
+    ("probes that look at the clock", Watcher::Least(Least::Clock)),
+    ("block", Watcher::Ioreel(&["--block-only"])),
+    ("block and calls", Watcher::Ioreel(&[])),
+];
+
+/// What one watcher came to, over all rounds.
 #[derive(Default)]
 struct Came {
     iops: Vec<f64>,
@@ -84,45 +98,61 @@ struct Came {
 
 /// Measures both devices, `rounds` times in turn, and prints the table.
 pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
-    println!("\nBlock layer: fio, io_uring, random reads of 4 KiB, {SECONDS} s each, {rounds} rounds A B C A B C\n");
+    println!("\nBlock layer: fio, io_uring, random reads of 4 KiB, {SECONDS} s each, {rounds} rounds in turn\n");
     println!(
-        "{:<24}{:>14}{:>14}{:>8}{:>20}{:>10}{:>8}   aim",
-        "device, recorded", "IOPS", "recorded", "ratio", "(10 % to 90 %)", "own ns", "lost"
+        "{:<36}{:>12}{:>12}{:>8}{:>20}{:>10}{:>8}   aim",
+        "device, watched", "IOPS", "watched", "ratio", "(10 % to 90 %)", "own ns", "lost"
     );
     for (name, device) in [("zram", Device::zram()?), ("loop", Device::looped(bench)?)] {
         fill(&device)?;
-        let idle_ns = MODES.iter().map(|(_, options)| idle(bench, &device, options)).collect::<Result<Vec<_>>>()?;
         let mut plain = Vec::new();
-        let mut came = MODES.map(|_| Came::default());
+        let mut came = WATCHERS.map(|_| Came::default());
         for _ in 0..rounds {
             let (without, _) = fio(bench, &device, None)?;
             plain.push(without);
-            for (((_, options), idle_ns), came) in MODES.iter().zip(&idle_ns).zip(&mut came) {
-                let reel = bench.reels.path().join("block.reel");
-                let (with, reads) = fio(bench, &device, Some((&reel, options)))?;
-                let manifest = ioreel_traces::Reel::open(&reel)?.manifest;
+            for ((_, watcher), came) in WATCHERS.iter().zip(&mut came) {
+                let with = match watcher {
+                    Watcher::Least(least) => {
+                        with_least(Observed::Block, *least, || fio(bench, &device, None))
+                            .context("attaching probes")??
+                            .0
+                    }
+                    Watcher::Ioreel(options) => recorded(bench, &device, options, came)?,
+                };
                 came.iops.push(with);
                 came.ratios.push(with / without);
-                came.own_ns.push((manifest.cost.cpu_ns - idle_ns).max(0) as f64 / reads);
-                came.lost += manifest.lost();
-                remove(&reel)?;
             }
         }
-        for ((what, _), came) in MODES.iter().zip(&came) {
+        for ((what, watcher), came) in WATCHERS.iter().zip(&came) {
             let spread = format!("({:.3} to {:.3})", quantile(&came.ratios, 0.1), quantile(&came.ratios, 0.9));
-            println!(
-                "{:<24}{:>14.0}{:>14.0}{:>8.3}{spread:>20}{:>10.0}{:>8}   at least {:.2}",
+            print!(
+                "{:<36}{:>12.0}{:>12.0}{:>8.3}{spread:>20}",
                 format!("{name}, {what}"),
                 median(&plain),
                 median(&came.iops),
                 median(&came.ratios),
-                median(&came.own_ns),
-                came.lost,
-                1.0 - AIM_LESS
             );
+            match watcher {
+                Watcher::Least(_) => println!(),
+                Watcher::Ioreel(_) => {
+                    println!("{:>10.0}{:>8}   at least {:.2}", median(&came.own_ns), came.lost, 1.0 - AIM_LESS);
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// One run beside a recording; its IOPS.
+fn recorded(bench: &Bench, device: &Device, options: &[&str], came: &mut Came) -> Result<f64> {
+    let reel = bench.reels.path().join("block.reel");
+    let idle_ns = idle(bench, device, options)?;
+    let (with, reads) = fio(bench, device, Some((&reel, options)))?;
+    let manifest = ioreel_traces::Reel::open(&reel)?.manifest;
+    came.own_ns.push((manifest.cost.cpu_ns - idle_ns).max(0) as f64 / reads);
+    came.lost += manifest.lost();
+    remove(&reel)?;
+    Ok(with)
 }
 
 /// CPU time of a recording in which nothing happens.

@@ -160,6 +160,7 @@ struct task_state {
 	__u64 ended_ns; /* when the call ended, where content_exit has looked */
 	__u64 told_file; /* whose record is being made */
 	__u64 told_inode;
+	__u64 task; /* the thread's task_struct */
 	struct seen_inode seen[SEEN_INODES];
 	__u16 ask; /* 1: which file has the number is to be looked up, whatever was seen */
 	__u16 fault_settled; /* enum fault_what the first of two programs has told, and the second has not come for */
@@ -380,6 +381,15 @@ static __always_inline struct task_state *recorded_here(struct pt_regs *regs)
 	if (likely((owner & ~HOT_SHARED) == key))
 		return bpf_map_lookup_elem(&hot_states, &slot);
 	return owner & HOT_SHARED ? recorded(bpf_get_current_task_btf()) : NULL;
+}
+
+/*
+ * The current task, whose state this is, to read from: asking the kernel for it costs as much as a dozen reads, where
+ * returns are guarded against speculation.
+ */
+static __always_inline struct task_struct *task_here(const struct task_state *st)
+{
+	return CAN_CAST ? kernel_cast(struct task_struct, (void *)st->task) : bpf_get_current_task_btf();
 }
 
 static __always_inline struct cpu_ledger *cpu_ledger(void)

@@ -259,7 +259,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	st->in_call = 0;
 	if (unlikely((__u64)id >= WIRE_CALLS))
 		return;
-	task = bpf_get_current_task_btf();
+	task = task_here(st);
 	compat = by_32_bit_entry(task);
 	desc = desc_of(id, compat);
 	if (!desc->kind)
@@ -530,7 +530,7 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 		}
 	} else if (desc->kind == CALL_OPEN || desc->kind == CALL_FD || desc->kind == CALL_HANDLE_OPEN) {
 		if (ret >= 0) {
-			file = file_of_fd(bpf_get_current_task_btf(), (int)ret);
+			file = file_of_fd(task_here(st), (int)ret);
 			if (file) {
 				if (peek(file, f_mode) & FMODE_CREATED)
 					st->op.flags |= OPF_CREATED;

@@ -134,6 +134,7 @@ static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id, __u
 	if (st && owner <= HOT_SHARED && __sync_val_compare_and_swap(place, owner, owner | HOT_CLAIMED) == owner) {
 		__builtin_memset(st, 0, sizeof(*st));
 		st->task_id = task_id;
+		st->task = (__u64)task;
 		st->in_call = in_call;
 		st->start_ns = bpf_ktime_get_ns();
 		/* Only now may its calls find it. */
@@ -144,6 +145,7 @@ static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id, __u
 	if (!st)
 		return ~0u;
 	st->task_id = task_id;
+	st->task = (__u64)task;
 	st->in_call = in_call;
 	st->start_ns = bpf_ktime_get_ns();
 	__sync_fetch_and_or(place, HOT_SHARED);
