@@ -13,6 +13,9 @@ use crate::{
 /// A context: an address in the memory of a process.
 type Context = (i32, u64);
 
+/// A request: its context, and the address of its control block.
+type Key = (Context, u64);
+
 /// Requests under way and what they belong to.
 #[derive(Debug, Default)]
 pub(crate) struct Aio {
@@ -20,9 +23,9 @@ pub(crate) struct Aio {
     next: i64,
     /// By context and the address of the control block, which identifies a request until it has ended; with whether it
     /// is by a thread that was not asked for.
-    waiting: HashMap<(Context, u64), (Op, bool)>,
-    /// Control blocks of a task's io_submit that has not returned yet, in order.
-    submitting: HashMap<u32, Vec<(Context, u64)>>,
+    waiting: HashMap<Key, (Op, bool)>,
+    /// Control blocks of a task's io_submit that has not returned yet, in order, and when it was entered.
+    submitting: HashMap<u32, Vec<(Key, i64)>>,
     /// Requests that were not taken.
     pub(crate) refused: i64,
     /// Results without a request.
@@ -96,7 +99,7 @@ impl Assembler {
         let context = (op.pid, rec.ctx);
         op.ring = Some(self.aio.id(context));
         let key = (context, rec.iocb);
-        self.aio.submitting.entry(rec.task_id).or_default().push(key);
+        self.aio.submitting.entry(rec.task_id).or_default().push((key, op.start_ns));
         // The same control block again: what it asked for before has ended unseen.
         match self.aio.waiting.insert(key, (op, false)) {
             Some(before) => self.aio_unknown(before),
@@ -140,7 +143,9 @@ impl Assembler {
         if op.op == "io_submit" {
             let given = self.aio.submitting.remove(&(op.task_id as u32)).unwrap_or_default();
             let taken = usize::try_from(raw.ret).unwrap_or(0);
-            for (i, key) in given.into_iter().enumerate() {
+            // Those of a call whose own record was lost may have been taken.
+            let given = given.into_iter().filter(|(_, entered_ns)| *entered_ns == op.start_ns);
+            for (i, (key, _)) in given.enumerate() {
                 if i >= taken {
                     self.aio.refused += i64::from(self.aio.waiting.remove(&key).is_some());
                 } else if let Some((_, others)) = self.aio.waiting.get_mut(&key) {

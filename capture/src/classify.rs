@@ -46,8 +46,20 @@ pub(crate) fn place(rec: &rec_bio) -> (i64, i64) {
     }
 }
 
+/// File systems say what they are within so many sectors of a device: 128 KiB.
+const SUPERBLOCK_SECTORS: i64 = 256;
+
 /// Decides.
 pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
+    let (dev, sector) = place(rec);
+    let told = decide(rec, layouts);
+    if rec.opf & 1 != 0 && rec.len_bytes != 0 && (0..SUPERBLOCK_SECTORS).contains(&sector) {
+        layouts.written(dev);
+    }
+    told
+}
+
+fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     let op = rec.opf & 0xff;
     if op == FLUSH || rec.len_bytes == 0 {
         return Told { class: "flush", detail: None, how: Some("operation"), confidence: 100, of_file: false };

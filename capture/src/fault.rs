@@ -19,15 +19,18 @@ pub(crate) fn resolution() -> BTreeMap<String, String> {
     .into()
 }
 
-/// Numbers of the calls that make pages of the files they are given dirty, one bit each.
-pub(crate) fn dirtying_calls() -> [u64; 8] {
-    let mut set = [0; 8];
-    for (nr, _) in calls::numbered().filter(|(_, c)| c.modifies || c.name.starts_with("io_uring")) {
-        if let Some(word) = set.get_mut(nr / 64) {
+/// Numbers of the calls that make pages of the files they are given dirty, one bit each; and those of i386's.
+pub(crate) fn dirtying_calls() -> [[u64; 8]; 2] {
+    let dirties = |c: &calls::Call| c.modifies || c.name.starts_with("io_uring");
+    let mut sets = [[0u64; 8]; 2];
+    let here = calls::numbered().filter(|(_, c)| dirties(c)).map(|(nr, _)| (0, nr));
+    let compat = calls::compat().iter().filter(|c| c.call.is_some_and(dirties)).map(|c| (1, c.nr));
+    for (set, nr) in here.chain(compat) {
+        if let Some(word) = sets[set].get_mut(nr / 64) {
             *word |= 1 << (nr % 64);
         }
     }
-    set
+    sets
 }
 
 /// Words of the rows.

@@ -11,7 +11,7 @@ use std::{
     os::unix::fs::{FileExt, OpenOptionsExt},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustc_hash::FxHashMap;
@@ -101,13 +101,25 @@ pub(crate) struct Layouts {
 struct Known {
     layout: Layout,
     mounted: bool,
+    read: Instant,
+    /// Somebody has written where file systems say what they are.
+    stale: bool,
+}
+
+/// How old a layout that may be out of date is before it is read anew: it may be the workload that writes there all the time.
+const FRESH: Duration = Duration::from_millis(100);
+
+impl Known {
+    fn now(layout: Layout, mounted: bool) -> Self {
+        Self { layout, mounted, read: Instant::now(), stale: false }
+    }
 }
 
 impl Layouts {
     /// The layout of the device, partition or mapped device `dev`, read now if it was not yet, and whether a file system
     /// on it was mounted then, as far as this process sees mounts.
     pub(crate) fn of(&mut self, dev: i64) -> (&Layout, bool) {
-        if !self.known.contains_key(&dev) {
+        if self.known.get(&dev).is_none_or(|k| k.stale && k.read.elapsed() >= FRESH) {
             let known = self.read(dev);
             self.known.insert(dev, known);
         }
@@ -115,22 +127,36 @@ impl Layouts {
         self.known.get(&dev).map_or((&Layout::Unknown, false), |k| (&k.layout, k.mounted))
     }
 
+    /// Somebody writes where file systems say what they are: unless one is mounted, another may be there by now.
+    pub(crate) fn written(&mut self, dev: i64) {
+        if let Some(known) = self.known.get_mut(&dev) {
+            known.stale = !known.mounted;
+        }
+    }
+
+    /// Something was mounted, or no longer is.
+    pub(crate) fn forget_all(&mut self) {
+        self.known.clear();
+    }
+
     fn read(&mut self, dev: i64) -> Known {
         let mounts = host::mounts();
         let mount = mounts.iter().find(|m| m.sb_dev == dev);
         let mounted = mount.is_some();
         if host::swap_devices().contains(&dev) {
-            return Known { layout: Layout::Swap, mounted };
+            return Known::now(Layout::Swap, mounted);
         }
         let ext = mount.is_some_and(|m| m.fstype.starts_with("ext"));
         let (layout, journal) = in_time(move || sniff(dev, ext)).unwrap_or_else(|e| {
-            self.unreadable.push((dev, e));
+            if self.unreadable.iter().all(|(known, _)| *known != dev) {
+                self.unreadable.push((dev, e));
+            }
             (Layout::Unknown, None)
         });
         if let Some(journal) = journal {
-            self.known.insert(journal, Known { layout: Layout::Journal, mounted: false });
+            self.known.insert(journal, Known::now(Layout::Journal, false));
         }
-        Known { layout, mounted }
+        Known::now(layout, mounted)
     }
 }
 

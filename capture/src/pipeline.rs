@@ -79,8 +79,8 @@ pub(crate) struct Copy {
 pub(crate) struct Progress {
     /// Writing failed; the recording should end.
     pub(crate) failed: AtomicBool,
-    /// The output's file system is short of room: the oldest segment should go.
-    pub(crate) make_room: AtomicBool,
+    /// So much too little is free on the output's file system: the oldest segments should go. 0: enough.
+    pub(crate) missing_bytes: AtomicI64,
     /// An operation took as long as was waited for.
     pub(crate) slow: AtomicBool,
     /// Bytes of the reel, the open segments as estimated.
@@ -425,14 +425,15 @@ impl Worker {
         let is_done = self.error.is_some() || self.assembler.is_over;
         let Some(mut keep) = self.keep.filter(|_| !is_done) else { return };
         let closed = self.assembler.writer.closed_rows();
-        let make_room = self.progress.make_room.swap(false, Ordering::Relaxed);
-        if closed == self.closed && !make_room {
+        let missing_bytes = self.progress.missing_bytes.swap(0, Ordering::Relaxed);
+        if closed == self.closed && missing_bytes == 0 {
             return;
         }
         self.closed = closed;
-        if make_room {
+        if missing_bytes > 0 {
             // One segment at least.
-            keep.max_bytes = Some(self.assembler.writer.bytes_about() - 1);
+            let most = self.assembler.writer.bytes_about() - missing_bytes;
+            keep.max_bytes = Some(keep.max_bytes.map_or(most, |max| max.min(most)));
         }
         if let Err(e) = self.assembler.rotate(keep) {
             self.fail(e);

@@ -48,7 +48,7 @@ use crate::{
     marks::Listener,
     pipeline::{Message, Pipeline},
     session::{Plan, SHORTEST_TICK, Session, Storage, Targets},
-    settle::{drain, settle},
+    settle::{Settled, drain, settle},
     sieve::Sieve,
     signals,
     waits::Waits,
@@ -222,6 +222,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         budget.drain_all(&session, &pipeline);
     }
     drain(&session, &pipeline);
+    // Of who could not be stopped, too.
+    if config.lossless {
+        pipeline.send(Message::Records { bytes: session.held()?, complete_to_ns: end_ns });
+    }
     let changed = pipeline.end_of_operations(session.in_flight()?);
     let mut to_sync = on_disk(&changed);
     if config.layers == Layers::Block {
@@ -229,11 +233,12 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         let disks = if devices.is_empty() { pipeline.disks_met() } else { devices.iter().copied().collect() };
         to_sync = on_disks(&disks);
     }
-    let settled = if config.settle && config.layers != Layers::Operations {
+    let Settled { rows: settled, cut } = if config.settle && config.layers != Layers::Operations {
         settle(&session, &pipeline, &to_sync, t0_ns)
     } else {
-        Vec::new()
+        Settled::default()
     };
+    manifest.warnings.extend(cut);
     session.end();
     // What a probe had begun when the switch flipped is in the rings by now.
     std::thread::sleep(SHORTEST_TICK);

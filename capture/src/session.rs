@@ -193,6 +193,8 @@ impl<'obj> Session<'obj> {
                     rodata.calls32[c.nr].data = u8::from(c.call.is_some_and(|call| writes(call.name)));
                 }
             }
+            rodata.signals_all = host::capabilities() >> host::CAP_KILL & 1 != 0;
+            rodata.own_uid = rustix::process::geteuid().as_raw();
             rodata.follow_waits = plan.waits.is_some();
             rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
             rodata.host_mnt_ns = host::mount_namespace();
@@ -201,6 +203,9 @@ impl<'obj> Session<'obj> {
             rodata.self_tgid = if plan.ops { end_ios.own_tgid } else { 0 };
             rodata.own_pid_ns = host::own_pid_namespace();
             rodata.fixed_devices = plan.fixed_devices;
+            for (slot, address) in rodata.scrub_ends.iter_mut().zip(&end_ios.scrub_ends) {
+                *slot = *address;
+            }
             for (slot, desc) in rodata.end_ios.iter_mut().zip(&end_ios.known) {
                 *slot = *desc;
             }

@@ -12,6 +12,7 @@ use crate::{
     lossless::drain_and_resume,
     pipeline::{Message, Pipeline},
     session::{SHORTEST_TICK, Session},
+    signals,
 };
 
 /// Settling ends after this, quiet or not.
@@ -49,16 +50,33 @@ pub(crate) fn pass_on(session: &Session<'_>, pipeline: &Pipeline, to_ns: i64, mo
     }
 }
 
+/// What settling came to.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    /// One `ops` row per sync.
+    pub(crate) rows: Vec<Op>,
+    /// Why it was left before all was quiet, and what is missing.
+    pub(crate) cut: Option<String>,
+}
+
 /// Syncs the file systems mounted at `mounts` and waits for quiet, unless recorded programs run on: then what was written before the
-/// end is on disk after the sync, and for as long as they write there is no quiet. Returns one `ops` row per sync.
-pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount], t0_ns: i64) -> Vec<Op> {
+/// end is on disk after the sync, and for as long as they write there is no quiet. A signal ends it at once.
+pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount], t0_ns: i64) -> Settled {
     let deadline = Instant::now() + DEFAULT_SETTLE;
-    let mut rows = Vec::new();
+    let mut settled = Settled::default();
+    let rows = &mut settled.rows;
     for mount in mounts {
         let start = host::monotonic_ns();
+        let mut why = None;
         let ret = sync_in_child(mount, || {
             drain(session, pipeline);
             std::thread::sleep(SHORTEST_TICK);
+            if signals::take_end() {
+                why = Some("a signal");
+            } else if Instant::now() >= deadline {
+                why = Some("the end of its time (30 s)");
+            }
+            why.is_none()
         });
         rows.push(Op {
             op_id: -1,
@@ -71,6 +89,13 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
             ret: Some(ret),
             ..Op::default()
         });
+        if let Some(why) = why {
+            settled.cut = Some(format!(
+                "settling was cut short by {why}: what {} still had to write to its disk is not here",
+                mount.mountpoint
+            ));
+            return settled;
+        }
     }
     let disks: Vec<i64> = mounts.iter().flat_map(host::disks_of).collect();
     let begin = host::monotonic_ns();
@@ -82,22 +107,34 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
         if quiet && disks.iter().all(|d| host::in_flight(*d) == 0) {
             break;
         }
+        if signals::take_end() {
+            settled.cut =
+                Some("settling was cut short by a signal: what the disks still had to do is not here".to_owned());
+            break;
+        }
         std::thread::sleep(SHORTEST_TICK);
     }
-    rows
+    settled
 }
 
 /// Syncs in a process of its own: what it makes the disk do is the workload's, while the recorder's own
-/// I/O is left out by its process id. Result as of the call: 0 or -errno.
-fn sync_in_child(mount: &Mount, mut meanwhile: impl FnMut()) -> i64 {
+/// I/O is left out by its process id. Result as of the call: 0 or -errno; -EINTR when `meanwhile` says that it is not to be waited for
+/// any longer, and then it ends when the kernel lets it.
+fn sync_in_child(mount: &Mount, mut meanwhile: impl FnMut() -> bool) -> i64 {
     let Some(path) = host::c_path(&mount.mountpoint) else { return -i64::from(libc::EINVAL) };
-    // SAFETY: the child makes three async-signal-safe calls on memory prepared before the fork.
+    // SAFETY: the child makes async-signal-safe calls on memory prepared before the fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: as above.
         unsafe {
             let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
-            let failed = fd < 0 || libc::syncfs(fd) != 0;
+            let mut failed = fd < 0;
+            if !failed {
+                // It may outlive the recorder, and keeps nothing of it: no probe, no ring, no pipe.
+                libc::dup2(fd, 0);
+                libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
+                failed = libc::syncfs(0) != 0;
+            }
             libc::_exit(if failed { *libc::__errno_location() } else { 0 });
         }
     }
@@ -108,7 +145,12 @@ fn sync_in_child(mount: &Mount, mut meanwhile: impl FnMut()) -> i64 {
         let mut status = 0;
         // SAFETY: waits for the child just made.
         match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
-            0 => meanwhile(),
+            0 if meanwhile() => {}
+            0 => {
+                // SAFETY: ends the child, which has not been waited for.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                return -i64::from(libc::EINTR);
+            }
             p if p == pid => return -i64::from(libc::WEXITSTATUS(status)),
             _ => return -i64::from(libc::ECHILD),
         }

@@ -232,7 +232,13 @@ impl Sieve {
                 Some(node) => self.disks.hold_device(node, self.filter.disks()),
                 None => self.disks.hold(sb_dev, self.filter.disks()),
             };
-        if !wanted && let Err(e) = self.tables.leave_out_file(id) {
+        // Without generations the number may have been another file's, which was left out.
+        let told = match wanted {
+            false => self.tables.leave_out_file(id),
+            true if id.generation == 0 => self.tables.keep_file(id),
+            true => Ok(()),
+        };
+        if let Err(e) = told {
             // Its calls are dropped here, then.
             log::debug!("{e}");
         }

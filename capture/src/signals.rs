@@ -1,7 +1,7 @@
 //! Signals that end a recording: remembered, never acted on in the handler.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicI32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -16,13 +16,16 @@ pub(crate) struct Arrived {
     pub(crate) from_kernel: bool,
 }
 
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
-const FROM_KERNEL: i32 = 1 << 16;
+/// One bit for each signal that arrived, and above them one for each that the kernel sent: one may come while another is not
+/// looked at yet.
+static SIGNALS: AtomicU64 = AtomicU64::new(0);
+const FROM_KERNEL: u32 = 32;
 
 extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler.
     let from_kernel = !info.is_null() && unsafe { (*info).si_code } == libc::SI_KERNEL;
-    SIGNAL.store(signal | if from_kernel { FROM_KERNEL } else { 0 }, Ordering::Relaxed);
+    let bit = 1u64 << (signal & 31);
+    SIGNALS.fetch_or(bit | if from_kernel { bit << FROM_KERNEL } else { 0 }, Ordering::Relaxed);
 }
 
 /// A file size limit is then an error like a full disk, not the end.
@@ -81,12 +84,23 @@ pub(crate) fn install_trigger() {
     }
 }
 
-/// The last signal since the previous call.
+/// A signal that arrived and was not taken yet, those that end a recording first.
 pub(crate) fn take() -> Option<Arrived> {
-    match SIGNAL.swap(0, Ordering::Relaxed) {
-        0 => None,
-        s => Some(Arrived { signal: s & !FROM_KERNEL, from_kernel: s & FROM_KERNEL != 0 }),
+    let arrived = SIGNALS.load(Ordering::Relaxed) as u32;
+    let ending = arrived & !(1 << libc::SIGUSR1);
+    let signal = if ending != 0 { ending } else { arrived }.trailing_zeros();
+    if signal == 32 {
+        return None;
     }
+    let bits = 1u64 << signal | 1 << (signal + FROM_KERNEL);
+    let taken = SIGNALS.fetch_and(!bits, Ordering::Relaxed) & bits;
+    Some(Arrived { signal: signal as i32, from_kernel: taken >> FROM_KERNEL != 0 })
+}
+
+/// Whether one that ends a recording has arrived; it is taken.
+pub(crate) fn take_end() -> bool {
+    let ends = !(1u32 << libc::SIGUSR1);
+    SIGNALS.fetch_and(1 << libc::SIGUSR1, Ordering::Relaxed) as u32 & ends != 0
 }
 
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
@@ -122,4 +136,22 @@ extern "C" fn look_at_inherited() {
         old
     };
     SIGPIPE_IGNORED.store(old.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_signal_does_not_hide_another() {
+        for signal in [libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR1] {
+            remember(signal, std::ptr::null_mut(), std::ptr::null_mut());
+        }
+        let next = || take().map(|s| (s.signal, s.from_kernel));
+        assert_eq!([next(), next(), next()], [Some((libc::SIGTERM, false)), Some((libc::SIGUSR1, false)), None]);
+        remember(libc::SIGINT, std::ptr::null_mut(), std::ptr::null_mut());
+        remember(libc::SIGUSR1, std::ptr::null_mut(), std::ptr::null_mut());
+        assert!(take_end() && !take_end());
+        assert_eq!(next(), Some((libc::SIGUSR1, false)));
+    }
 }

@@ -59,6 +59,9 @@ const END_IOS: &[(&str, end_io)] = &[
     ("journal_end_buffer_io_sync", end_io::END_BUFFER),
 ];
 
+/// What a `btrfs_bio` ends with that scrubs (`fs/btrfs/scrub.c`): it is of no file.
+const SCRUB_ENDS: &[&str] = &["scrub_read_endio", "scrub_repair_read_endio", "scrub_write_endio"];
+
 /// Without one of each of these, bios of what they do stay of unknown class on any kernel that has them under another name.
 const NEEDED: &[&[&str]] = &[
     &["iomap_dio_bio_end_io"],
@@ -78,6 +81,8 @@ const WORKS: &[(&str, work_kind)] = &[
 pub(crate) struct EndIos {
     /// Addresses and meanings, the most frequent first, at most as many as the probes take.
     pub(crate) known: Vec<end_io_desc>,
+    /// Addresses of those that end a scrub's.
+    pub(crate) scrub_ends: Vec<u64>,
     /// What work is known by, likewise.
     pub(crate) works: Vec<work_desc>,
     /// Why less will be told apart, if so.
@@ -88,7 +93,9 @@ pub(crate) struct EndIos {
 
 /// Asks the kernel's symbol iterator, and where it is refused /proc/kallsyms.
 pub(crate) fn end_ios() -> EndIos {
-    let names: Vec<&str> = END_IOS.iter().map(|(name, _)| *name).chain(WORKS.iter().map(|(name, _)| *name)).collect();
+    let works = WORKS.iter().map(|(name, _)| *name);
+    let names: Vec<&str> =
+        END_IOS.iter().map(|(name, _)| *name).chain(works).chain(SCRUB_ENDS.iter().copied()).collect();
     let own = std::process::id();
     let (found, own_tgid) = match ksyms::ask(&names) {
         Ok(told) => (told.addresses, if told.own_tgid == 0 { own } else { told.own_tgid }),
@@ -113,7 +120,8 @@ pub(crate) fn end_ios() -> EndIos {
         let same = found.iter().filter(move |(known, _)| known == name);
         same.map(move |(_, address)| work_desc { address: *address, kind: u64::from(kind.0) })
     });
-    EndIos { works: works.collect(), known: known.collect(), warning, own_tgid }
+    let scrub_ends = found.iter().filter(|(name, _)| SCRUB_ENDS.contains(&name.as_str())).map(|(_, at)| *at).collect();
+    EndIos { scrub_ends, works: works.collect(), known: known.collect(), warning, own_tgid }
 }
 
 fn from_proc(names: &[&str]) -> Vec<(String, u64)> {

@@ -175,6 +175,45 @@ fn written(mount: &Mounted, out: &Path) -> Recorded {
     recorded(mount.path(), &[mount.device().unwrap()], out, "write")
 }
 
+/// Blocks between which there are holes may lie side by side on the disk, and go by one bio: whose bytes they are is told all the
+/// same, and no place is that is not so.
+pub(crate) fn beside_holes() {
+    const APART: usize = 9;
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let (out, mounted) = (temp_dir(), Mounted::new(fs, DEFAULT_SIZE_BYTES));
+        let path = mounted.path().join("holes");
+        let file = File::create(&path).unwrap();
+        file.set_len((BLOCKS * BLOCK) as u64).unwrap();
+        let blocks: HashSet<i64> = (0..BLOCKS).step_by(APART).map(|b| b as i64).collect();
+        for b in (0..BLOCKS).step_by(APART) {
+            file.write_all_at(&stamped(0, b), (b * BLOCK) as u64).unwrap();
+            file.sync_all().unwrap();
+        }
+        drop(file);
+        go_cold_with(&[&path]);
+        let device = mounted.device().unwrap();
+        let reel = out.path().join("holes.reel");
+        succeed(&mut record(&reel, &[], &["cat", text(&path)]));
+        let reel = assert_valid(&reel);
+        let files: Vec<FileRow> = reel.read().unwrap();
+        let id = files.iter().find(|f| f.path.as_deref() == Some(text(&path))).unwrap().file;
+        let disk = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device).unwrap();
+        let mut found = HashSet::new();
+        for b in reel.read::<Bio>().unwrap().iter().filter(|b| b.dev == number(device) && b.len_bytes > 0) {
+            let mut room = Aligned::new(b.len_bytes as usize);
+            disk.read_exact_at(room.bytes(), (b.sector * 512) as u64).unwrap();
+            for (i, block) in room.bytes().chunks(BLOCK).enumerate() {
+                let Some((0, block)) = stamp(block) else { continue };
+                assert_eq!(b.file, Some(id), "{b:?}");
+                let told = b.file_offset_bytes.map(|o| o / BLOCK as i64 + i as i64);
+                assert!(told.is_none_or(|told| told == block), "{b:?}: {block}");
+                found.insert(block);
+            }
+        }
+        assert_eq!(found, blocks);
+    }
+}
+
 /// At least 995 of 1000 bytes that carry a stamp are told as that file's, at that place, in every way of writing
 /// and reading.
 pub(crate) fn data_goes_to_its_file(fs: Fs) {

@@ -16,7 +16,7 @@ use crate::{
     harness::{
         assert_valid,
         device::{Device, PARTITION_SECTOR},
-        mount::{DEFAULT_SIZE_BYTES, Mounted, go_cold_with},
+        mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
         record, succeed, temp_dir, text,
     },
 };
@@ -278,4 +278,59 @@ fn reads_for_parity(profile: &str) {
     }
     // At least one data block of each stripe, and its parity.
     assert!(read >= 5 * BLOCK as i64 && parity >= 5 * BLOCK as i64, "{profile}: {read} bytes read, {parity} of parity");
+}
+
+/// Zeroes that a call has a device filled with carry no page of any file: they are the device's, where they go.
+pub(crate) fn zeroes() {
+    const LEN: i64 = 16 << 20;
+    let (out, device) = (temp_dir(), Device::looped(DEFAULT_SIZE_BYTES));
+    for (name, words) in [("ioctl", ["blkdiscard", "-f", "-z", "-l"]), ("fallocate", ["fallocate", "-z", "-o0", "-l"])]
+    {
+        let reel = out.path().join(format!("{name}.reel"));
+        let len = LEN.to_string();
+        succeed(&mut record(&reel, &[], &[&words[..], &[&len, text(device.path())]].concat()));
+        let reel = assert_valid(&reel);
+        let mut end = 0;
+        for b in reel.read::<Bio>().unwrap().iter().filter(|b| b.dev == number(device.path()) && b.len_bytes > 0) {
+            assert_eq!((&*b.class, b.file_offset_bytes), ("data", Some(b.sector * 512)), "{b:?}");
+            end = end.max(b.sector * 512 + b.len_bytes);
+        }
+        assert_eq!(end, LEN);
+    }
+}
+
+/// What a device holds may become something else meanwhile.
+pub(crate) fn a_file_system_made_meanwhile() {
+    let (out, at, device) = (temp_dir(), temp_dir(), Device::looped(DEFAULT_SIZE_BYTES));
+    let script = format!(
+        "set -e; {} {dev}; mount {dev} {at}; cd {at}; for i in $(seq 50); do echo $i >f$i; done; sync; cd /; umount {at}",
+        EXT4.join(" "),
+        dev = text(device.path()),
+        at = text(at.path())
+    );
+    let reel = out.path().join("made.reel");
+    succeed(&mut record(&reel, &[], &["sh", "-c", &script]));
+    let bios: Vec<Bio> = assert_valid(&reel).read().unwrap();
+    let of = |class: &str| bios.iter().filter(|b| b.dev == number(device.path()) && b.class == class).count();
+    let journal = |b: &&Bio| b.comm.starts_with("jbd2/") && b.len_bytes > 0;
+    for b in bios.iter().filter(journal) {
+        assert_eq!(b.class, "journal", "{b:?}");
+    }
+    assert!(of("journal") > 0 && of("inode_table") > 0 && of("bitmap") > 0);
+}
+
+/// What btrfs looks over by itself is no tree, whatever inode it takes for it.
+pub(crate) fn a_scrub() {
+    const LEN: usize = 4 << 20;
+    let (out, mounted) = (temp_dir(), Mounted::new(Fs::Btrfs, DEFAULT_SIZE_BYTES));
+    fs::write(mounted.path().join("file"), vec![7; LEN]).unwrap();
+    rustix::fs::sync();
+    let reel = out.path().join("scrub.reel");
+    succeed(&mut record(&reel, &[], &["btrfs", "scrub", "start", "-B", text(mounted.path())]));
+    let bios: Vec<Bio> = assert_valid(&reel).read().unwrap();
+    let read = |detail: &str| -> i64 {
+        let of = bios.iter().filter(|b| b.op == "read" && b.detail.as_deref() == Some(detail));
+        of.map(|b| b.len_bytes).sum()
+    };
+    assert!(read("scrub") >= LEN as i64, "{} bytes were scrubbed", read("scrub"));
 }

@@ -478,6 +478,26 @@ pub(crate) fn rotation_keeps_the_newest() {
     assert!(m.cost.reel_bytes < 800 << 10, "{} bytes", m.cost.reel_bytes);
 }
 
+/// As much is dropped as is missing, however fast it is written.
+pub(crate) fn rotation_leaves_room() {
+    const CALLS: i64 = 1_500_000;
+    let (small, out) = (temp_dir(), temp_dir());
+    succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=10m", "ioreel-test", text(small.path())]));
+    let (reel, file) = (small.path().join("x.reel"), out.path().join("file"));
+    let calls = CALLS.to_string();
+    let options = ["--rotate", "--min-free", "7M", "--settle", "none", "--no-snapshot", "--ops-only"];
+    let output = run(&mut record(&reel, &options, &["python3", "-c", ASCENDING, text(&file), &calls]));
+    let opened = Reel::open(&reel);
+    let checked = run(&mut ioreel(["validate", text(&reel)]));
+    let _ = Command::new("umount").arg(small.path()).status();
+    assert!(output.status.success(), "{}", describe(&output));
+    assert!(checked.status.success(), "{}", describe(&checked));
+    let m = opened.unwrap().manifest;
+    assert_eq!(m.ended, "exit");
+    assert!(m.cost.reel_bytes < 4 << 20, "{} bytes", m.cost.reel_bytes);
+    assert!(m.ledger["ops"].filtered > 0);
+}
+
 /// What rotation drops is left out, of every table, and not lost: `--strict` does not fail for it.
 pub(crate) fn rotation_is_no_loss() {
     let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());

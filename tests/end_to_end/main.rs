@@ -296,6 +296,7 @@ fn tests() -> Vec<Test> {
     }
     once! { true:
         attribution::kinds_of_ext4
+        attribution::beside_holes
         attribution::compressed_data_goes_to_its_file
         identity::subvolumes
         identity::an_overlay
@@ -328,6 +329,9 @@ fn tests() -> Vec<Test> {
         devices::compressed_memory
         devices::swap
         devices::discards
+        devices::zeroes
+        devices::a_file_system_made_meanwhile
+        devices::a_scrub
         pass_through::exit_status_of_the_command
         pass_through::a_command_that_is_not_there
         pass_through::input_and_output
@@ -426,6 +430,7 @@ fn tests() -> Vec<Test> {
         life::few_capabilities
         life::as_inherited
         life::rotation_keeps_the_newest
+        life::rotation_leaves_room
         life::rotation_is_no_loss
         life::a_flight_recorder
         life::a_flight_recorder_asked_before_it_began
@@ -433,6 +438,7 @@ fn tests() -> Vec<Test> {
         life::a_slow_operation
         life::a_reel_removed_meanwhile
         mapped::by_many_at_once
+        mapped::the_last_touch
         mapped::stores_to_what_may_be_executed
         lossless::loses_no_operation
         lossless::loses_no_request
@@ -447,6 +453,7 @@ fn tests() -> Vec<Test> {
         lossless::a_stop_by_others_stays
         lossless::two_recorders_of_one_process
         lossless::stops_by_others_between_ours
+        lossless::a_debugger_that_comes_and_goes
         killed::at_random_instants
         killed::closed_segments_are_kept
         uring::as_many_as_fio_says

@@ -23,6 +23,9 @@ use crate::lossless;
 /// The argument that makes the test program do the work instead.
 pub(crate) const WORD: &str = "mapped-workload";
 
+/// Name of a file that is stored to in memory of the program's own.
+const OWN: &str = "own";
+
 const PAGE: usize = 4096;
 /// Length of the file.
 const PAGES: usize = 256;
@@ -34,9 +37,30 @@ const STORED: [usize; 2] = [100, 220];
 const WRITTEN: usize = 30;
 const ANSWERED: usize = 180;
 
+/// Pages of its own that a program makes by storing to them: of each the kernel hears once, and of nothing after the last.
+const COPIED: [usize; 5] = [3, 40, 80, 120, 200];
+
+/// Stores to a mapping of its own and to nothing else.
+fn copies(file: &fs::File) {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping; all that follows stays inside it.
+    unsafe {
+        let map =
+            libc::mmap(std::ptr::null_mut(), PAGE * PAGES, prot, libc::MAP_PRIVATE, file.as_raw_fd(), 0).cast::<u8>();
+        assert_ne!(map.cast(), libc::MAP_FAILED);
+        for page in COPIED {
+            map.add(page * PAGE).write_volatile(1);
+        }
+    }
+}
+
 /// The recorded program. The file is there and not cached.
 pub(crate) fn work(file: &str) {
+    let own = file.ends_with(OWN);
     let file = fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
+    if own {
+        return copies(&file);
+    }
     let fd = file.as_raw_fd();
     let len = PAGE * PAGES;
     // SAFETY: a new mapping; all that follows stays inside it.
@@ -124,6 +148,22 @@ pub(crate) fn stores_to_what_may_be_executed() {
     let ops = r.reel.read::<Op>().unwrap();
     let of = |op: &str| ops.iter().filter(|o| o.op == op && o.file == Some(r.file)).count();
     assert_eq!((of("dirty"), of("fault") + of("map_pages")), (STORED.len() + 2, 0), "{ops:?}");
+}
+
+/// Of a thread's last touch it is not known how long it took: it is told as the thread ends.
+pub(crate) fn the_last_touch() {
+    let (out, mounted) = (temp_dir(), Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES));
+    let path = mounted.path().join(OWN);
+    fs::write(&path, vec![5; PAGE * PAGES]).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let reel = out.path().join("own.reel");
+    succeed(&mut record(&reel, &[], &[text(&env::current_exe().unwrap()), WORD, text(&path)]));
+    let reel = assert_valid(&reel);
+    let file = id_of(&reel, &path);
+    let ops = reel.read::<Op>().unwrap();
+    let of = ops.iter().filter(|o| o.source == "fault" && o.file == Some(file));
+    let touched: Vec<usize> = of.map(|o| o.offset_bytes.unwrap() as usize / PAGE).collect();
+    assert_eq!(touched, COPIED);
 }
 
 /// Fills, dirtying and write-back cover the pages that were used and no more than the file.

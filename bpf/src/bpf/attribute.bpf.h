@@ -178,6 +178,33 @@ static __always_inline void peek_at(struct rec_bio *b, const void *address)
 	}
 }
 
+/*
+ * Whether the bio's last page is not as far behind its first in the file as it is in the bio: what lies side by side on
+ * the disk, with holes between, goes by one. Of clones and parts, whose vectors are others' too, it is not known.
+ */
+static __noinline bool has_holes(struct bio *bio, struct folio *folio, unsigned long first, __u32 len_bytes)
+{
+	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec);
+	__u32 count = bio->bi_vcnt, into, offset = BPF_CORE_READ(vec, bv_offset), bytes;
+	unsigned long last, from = BPF_CORE_READ(folio, index);
+	struct folio *last_folio;
+	struct page *page;
+
+	if (!count || bio->bi_iter.bi_idx || done_of(bio) || (bio->bi_flags & (1u << BIO_CLONED)))
+		return false;
+	vec += count - 1;
+	bytes = BPF_CORE_READ(vec, bv_len);
+	if (!bytes || bytes > len_bytes)
+		return false;
+	into = (BPF_CORE_READ(vec, bv_offset) + bytes - 1) >> page_shift;
+	page = (void *)BPF_CORE_READ(vec, bv_page) + into * bpf_core_type_size(struct page);
+	last_folio = head_of(page);
+	last = BPF_CORE_READ(last_folio, index) +
+	       ((unsigned long)page - (unsigned long)last_folio) / bpf_core_type_size(struct page);
+	/* A part that fills no page begins and ends within it. */
+	return last != from + first + ((offset + len_bytes - 1) >> page_shift);
+}
+
 /* By the first page; `trusted`: whoever is told of the end carries pages of a cache and nothing else; `bh`: its buffer
  * head. */
 static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool trusted, void *bh)
@@ -231,8 +258,9 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool tru
 	}
 	/* A large folio's vector starts anywhere in it. */
 	first = ((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page);
-	b->file_offset_bytes =
-	    ((__s64)(BPF_CORE_READ(folio, index) + first) << page_shift) + BPF_CORE_READ(vec, bv_offset) + done_of(bio);
+	if (b->len_bytes <= 1u << page_shift || !has_holes(bio, folio, first, b->len_bytes))
+		b->file_offset_bytes = ((__s64)(BPF_CORE_READ(folio, index) + first) << page_shift) +
+				       BPF_CORE_READ(vec, bv_offset) + done_of(bio);
 }
 
 static __always_inline void peek_node(struct rec_bio *b, const void *address)
@@ -284,6 +312,20 @@ static __always_inline void by_btrfs_private(struct rec_bio *b, struct btrfs_bio
 	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
 }
 
+/* Functions that a btrfs_bio's end is told to where it is of no file (fs/btrfs/scrub.c). Ended by an address of 0. */
+#define SCRUB_ENDS 4
+const volatile __u64 scrub_ends[SCRUB_ENDS] = {};
+
+static __always_inline bool scrubs(__u64 address)
+{
+	bool found = false;
+
+#pragma unroll
+	for (int i = 0; i < SCRUB_ENDS; i++)
+		found |= scrub_ends[i] && scrub_ends[i] == address;
+	return found;
+}
+
 static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 {
 	struct btrfs_bio *bbio = container_of(bio, struct btrfs_bio, bio);
@@ -297,6 +339,9 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 		by_btrfs_private(b, bbio);
 		return;
 	}
+	/* What scrubs has the cache of trees for its inode since 6.18, whatever it reads. */
+	if (scrubs((__u64)BPF_CORE_READ(bbio, end_io)))
+		return;
 	owner = BPF_CORE_READ(bbio, inode);
 	if (!owner)
 		return;

@@ -58,6 +58,9 @@
 /* include/linux/fs.h: FMODE_CREATED, bit 20 since 73a09dd94377 (4.19). */
 #define FMODE_CREATED (1u << 20)
 
+/* include/linux/blk_types.h: a bit of bi_flags, the second since 4.13. */
+#define BIO_CLONED 1
+
 /* include/linux/blk_types.h: operation in the low byte of bi_opf and cmd_flags since 4.10. */
 #define REQ_OP_MASK 0xffu
 #define REQ_OP_WRITE 1u

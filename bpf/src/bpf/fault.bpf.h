@@ -10,8 +10,8 @@
 #ifndef IOREEL_FAULT_H
 #define IOREEL_FAULT_H
 
-/* Calls that dirty pages of the file they are given; made by user space. One bit each. */
-const volatile __u64 dirtying_calls[WIRE_CALLS / 64] = {};
+/* Calls that dirty pages of the file they are given; made by user space. One bit each, also by i386's numbers. */
+const volatile __u64 dirtying_calls[2][WIRE_CALLS / 64] = {};
 
 /* A fault that may have to be tried again once its page has been read. */
 struct fault_wait {
@@ -211,6 +211,36 @@ int FUNCTION_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, 
 	return touched_around(vmf->vma->vm_file->f_mapping, first, last, false);
 }
 
+/* Whether this open file is an overlay's whose data is in that inode. */
+static __always_inline bool over(__u64 ofd, struct inode *inode)
+{
+	struct inode *of = peek(kernel_cast(struct file, (void *)ofd), f_inode);
+	struct dentry *upper, *lower;
+
+	if (!of || peek(peek(of, i_sb), s_magic) != OVERLAYFS_SUPER_MAGIC)
+		return false;
+	upper = overlaid(of, &lower);
+	return upper && BPF_CORE_READ(upper, d_inode) == inode;
+}
+
+/* Whether a call that writes has been given this file: by a descriptor, or in a way that does not tell which. */
+static __noinline bool by_call(const struct task_state *st, struct inode *inode, __u16 nr)
+{
+	struct file_id id = {};
+
+	/* A path, or requests: of a ring, or of Linux AIO. */
+	if (!(st->op.flags & OPF_FILE) || desc_of(nr, st->op.flags & OPF_COMPAT)->kind == CALL_URING)
+		return true;
+	identify(inode, &id);
+	if (id.ino == st->op.file.ino && id.dev == st->op.file.dev)
+		return true;
+	if (over(st->op.ofd, inode))
+		return true;
+	if (!(st->op.flags & OPF_FILE2))
+		return false;
+	return (id.ino == st->tail.file2.ino && id.dev == st->tail.file2.dev) || over(st->tail.ofd2, inode);
+}
+
 /*
  * A clean folio becomes dirty: by a store to a mapping, or by a call that writes to the file. In a call it is
  * the call's doing if that is one that writes and the file is the one it was given; else the call stored its
@@ -237,20 +267,12 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	if ((long)BPF_CORE_READ(regs, CALL_NUMBER) != -1) {
 		__u16 nr = st->in_call - 1;
-		struct file_id id = {};
+		bool compat = st->op.flags & OPF_COMPAT;
 
 		if (!st->in_call || nr >= WIRE_CALLS)
 			return 0;
-		if (dirtying_calls[(nr & (WIRE_CALLS - 1)) / 64] >> (nr % 64) & 1) {
-			identify(inode, &id);
-			if (id.ino == st->op.file.ino && id.dev == st->op.file.dev)
-				return 0;
-			if (id.ino == st->tail.file2.ino && id.dev == st->tail.file2.dev)
-				return 0;
-			/* A ring's call carries out requests on any file. */
-			if (desc_of(nr, false)->kind == CALL_URING)
-				return 0;
-		}
+		if (dirtying_calls[compat][(nr & (WIRE_CALLS - 1)) / 64] >> (nr % 64) & 1 && by_call(st, inode, nr))
+			return 0;
 	}
 	if (!fault_of(mapping, st, &rec, true))
 		return 0;

@@ -14,17 +14,7 @@ const volatile __u32 filter_comms = 0; /* names asked for */
 const volatile char filter_comm[FILTER_WORDS][WIRE_COMM_BYTES] = {};
 const volatile __u32 filter_uids = 0; /* users asked for */
 const volatile __u32 filter_uid[FILTER_WORDS] = {};
-const volatile bool filter_files = false; /* unwanted_files is in use */
 const volatile __u64 filter_least_ns = 0; /* quicker calls are unwanted */
-
-/* Files outside every --path, told by user space. 64 Ki of them, 5 MiB; of one forgotten, user space drops the calls.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* user space, when in use */
-	__type(key, struct file_id);
-	__type(value, __u8);
-} unwanted_files SEC(".maps");
 
 static __always_inline bool left_out(enum filter_why why)
 {
@@ -68,6 +58,12 @@ static __noinline bool wanted_thread(struct task_struct *task)
 static __always_inline bool other_thread(struct task_struct *task)
 {
 	return (filter_comms || filter_uids) && !wanted_thread(task);
+}
+
+/* What is no operation is not counted either: of messages that is known as they end. */
+static __always_inline bool is_message(const struct call_desc *d)
+{
+	return unlikely(d->kind == CALL_MSG);
 }
 
 /* On entry: whether this call is left out for what it is or for who makes it. */

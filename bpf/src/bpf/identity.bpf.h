@@ -68,22 +68,16 @@ struct {
 	__type(value, __u8);
 } code_files SEC(".maps");
 
-static __always_inline void note_code_id(const struct file_id *id)
-{
-	__u8 one = 1;
-
-	if (!bpf_map_lookup_elem(&code_files, id))
-		bpf_map_update_elem(&code_files, id, &one, BPF_ANY);
-}
-
 static __always_inline void note_code(struct inode *inode)
 {
 	struct file_id id = {};
+	__u8 one = 1;
 
 	if (!inode)
 		return;
 	identify(inode, &id);
-	note_code_id(&id);
+	if (!bpf_map_lookup_elem(&code_files, &id))
+		bpf_map_update_elem(&code_files, &id, &one, BPF_ANY);
 }
 
 /* The upper file of an overlay's inode, NULL before a copy-up; and the topmost lower one, if any. */
@@ -367,6 +361,9 @@ static __always_inline void about_to_note(struct task_state *st, struct file *fi
 		st->ask = 1;
 }
 
+/* A record that was lost is sent again once its file has been met so often, not to make full rings fuller. */
+#define TOLD_AGAIN 256
+
 /* Sends a file's record the first time it is met. `created`: by the call that ends. */
 static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
 				      const struct file_id *id, __u64 now_ns, bool created)
@@ -376,9 +373,11 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	__u32 version, *seen;
 
 	if (likely(!ask && !created && mine->inode == (__u64)inode && mine->ino == id->ino &&
-		   mine->generation == id->generation))
+		   mine->generation == id->generation) &&
+	    likely(!mine->lost || --mine->lost))
 		return;
 	st->ask = 0;
+	mine->lost = 0;
 	mine->inode = (__u64)inode;
 	mine->ino = id->ino;
 	mine->generation = id->generation;
@@ -390,14 +389,16 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	if (seen && *seen == version && !created)
 		return;
 	created = created || seen;
+	/* What was left out by this number was another file. */
+	if (filter_files && created)
+		bpf_map_delete_elem(&unwanted_files, id);
 	bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
 	/* Numbers, and no longer pointers, once they come back from memory. */
 	st->told_file = (__u64)file;
 	st->told_inode = (__u64)inode;
-	if (tell_file(*(volatile __u64 *)&st->told_file, *(volatile __u64 *)&st->told_inode, now_ns, created) &&
-	    lossless) {
-		bpf_map_delete_elem(&files_seen, id); /* Told again when it is met again. */
-		mine->inode = 0;
+	if (tell_file(*(volatile __u64 *)&st->told_file, *(volatile __u64 *)&st->told_inode, now_ns, created)) {
+		bpf_map_delete_elem(&files_seen, id);
+		mine->lost = lossless ? 1 : TOLD_AGAIN;
 	}
 }
 

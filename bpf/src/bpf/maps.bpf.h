@@ -141,7 +141,7 @@ struct seen_inode {
 	__u64 inode;
 	__u64 ino;
 	__u32 generation;
-	__u32 pad;
+	__u32 lost; /* its record was lost: it is told again when it has been met so often */
 };
 
 /* Remembered by each thread, which spares the lookup: a folder and a few files are in use at a time. */
@@ -164,6 +164,7 @@ struct task_state {
 	struct seen_inode seen[SEEN_INODES];
 	__u16 ask; /* 1: which file has the number is to be looked up, whatever was seen */
 	__u16 fault_settled; /* enum fault_what the first of two programs has told, and the second has not come for */
+	__u32 leaving; /* 1: it has left the control group that is recorded, in the middle of a call */
 	__u32 held; /* 1: op, or the thread's long_op, waits for a place in a ring (--lossless) */
 	/* Built in place between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
 	struct rec_op op;
@@ -280,6 +281,17 @@ struct {
 	__type(key, struct file_id);
 	__type(value, __u32); /* see version_of() */
 } files_seen SEC(".maps");
+
+const volatile bool filter_files = false; /* unwanted_files is in use */
+
+/* Files outside every --path, told by user space. 64 Ki of them, 5 MiB; of one forgotten, user space drops the calls.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* user space, when in use */
+	__type(key, struct file_id);
+	__type(value, __u8);
+} unwanted_files SEC(".maps");
 
 /* Room to build a path in, from its end backwards: 32 KiB twice per CPU, the most that the kernel gives at once. */
 struct {

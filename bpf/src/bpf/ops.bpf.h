@@ -297,7 +297,13 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		else
 			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, WHEN_TOLD);
 	}
-	if (unwanted_call(task, st, desc))
+	/* Whatever filters leave out: touches of it are none of data. */
+	if (unlikely(desc->kind == CALL_MMAP) && (st->op.args[2] & PROT_EXEC)) {
+		file = file_of_fd(task, (int)arg_of(&st->op, desc->fd));
+		if (file)
+			note_code(peek(file, f_inode));
+	}
+	if (!is_message(desc) && unwanted_call(task, st, desc))
 		return;
 	if (unlikely(desc->kind == CALL_URING)) {
 		bool own = arg_of(&st->op, desc->user) >> desc->user2 & 1;
@@ -312,7 +318,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		if (file)
 			set_file(st, file, OPF_FILE, WHEN_TOLD);
 	}
-	if (unwanted_file(st, desc))
+	if (!is_message(desc) && unwanted_file(st, desc))
 		return;
 	if (is_long(&st->op, desc)) {
 		__builtin_memset(&st->tail, 0, sizeof(st->tail));
@@ -506,17 +512,16 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	now_ns = content_limit && st->ended_ns ? st->ended_ns : bpf_ktime_get_ns();
 	st->op.task_id = st->task_id;
 	st->op.dur_ns = now_ns - st->start_ns;
-	if (too_quick(st, desc))
-		return;
 	st->op.ret = ret;
-	if (unlikely(desc->kind == CALL_MSG) && desc->out) {
+	if (is_message(desc)) {
 		/* Without descriptors it is no file operation. */
-		st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc->user2, ret);
-		if (!st->tail.extra[0])
+		if (desc->out)
+			st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc->user2, ret);
+		if (!st->tail.extra[0] || unwanted_call(task_here(st), st, desc) || unwanted_file(st, desc))
 			return;
 	}
-	if (unlikely(desc->kind == CALL_MMAP) && (st->op.args[2] & PROT_EXEC) && (st->op.flags & OPF_FILE))
-		note_code_id(&st->op.file);
+	if (too_quick(st, desc))
+		return;
 	if (unlikely(desc->kind == CALL_URING_SETUP)) {
 		__u32 setup = 0;
 
@@ -579,6 +584,9 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	exited(st);
 }
 
+/* In tasks.bpf.h. */
+static __noinline void leave_now(void);
+
 /* And ends it. Also calls that are not recorded, or that filters leave out, are where a process can be stopped. */
 static __always_inline void exit_call(struct pt_regs *regs, long ret)
 {
@@ -589,6 +597,8 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	if (st->in_call)
 		end_call(st, regs, ret);
 	hold_if_nearly_full(st->task_id);
+	if (target_kind == TARGET_CGROUP && st->leaving)
+		leave_now();
 }
 
 #endif

@@ -247,12 +247,13 @@ int held(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Operations that have begun and not ended. */
+/* Operations that have begun and not ended, and each thread's last touch. */
 SEC("iter/task")
 int in_flight(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	const struct call_desc *desc;
+	struct fault_wait *touch;
 	struct task_state *st;
 	struct long_op *lo;
 	__u32 len = 0;
@@ -261,12 +262,23 @@ int in_flight(struct bpf_iter__task *ctx)
 	if (!task)
 		return 0;
 	st = recorded(task);
-	if (!st || !st->in_call)
+	if (!st)
+		return 0;
+	touch = bpf_task_storage_get(&faults, task, 0, 0);
+	if (touch && touch->rec.start_ns) {
+		begin_listed(&touch->rec.hdr, REC_FAULT, sizeof(touch->rec));
+		touch->rec.hdr.end_ns = touch->rec.start_ns;
+		bpf_seq_write(ctx->meta->seq, &touch->rec, sizeof(touch->rec));
+	}
+	if (!st->in_call)
 		return 0;
 	nr = st->in_call - 1;
 	if (nr >= WIRE_CALLS)
 		return 0;
 	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
+	/* Whether one brings descriptors is not known yet. */
+	if (is_message(desc) && desc->out)
+		return 0;
 	st->op.task_id = st->task_id;
 	st->op.hdr.end_ns = st->start_ns;
 	st->op.dur_ns = 0;

@@ -335,17 +335,56 @@ int ATOMIC_PROG(task_exec_again, struct task_struct *task, int old_pid, struct l
 	return tell_exec(task, bprm, true);
 }
 
+/* A thread has left the control group that is recorded, and the call is over that it was in. */
+static __noinline void leave(struct task_struct *task, struct task_ref *ref)
+{
+	struct rec_task rec = {};
+
+	fill_task(&rec, task, ref->task_id);
+	emit_fixed(&rec, REC_LEFT, CLASS_TASKS, bpf_ktime_get_ns());
+	release_state(task, ref);
+	__sync_fetch_and_add(&alive, -1);
+	bpf_task_storage_delete(&cold_states, task);
+	bpf_task_storage_delete(&task_refs, task);
+}
+
+/* The same at the end of that call, where it is the current one. */
+static __noinline void leave_now(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_ref *ref = recorded_ref(task);
+
+	if (ref)
+		leave(task, ref);
+}
+
 static __always_inline int tell_exit(struct task_struct *task, bool again)
 {
 	struct task_ref *ref = recorded_ref(task);
+	__u32 pid = task->tgid;
 	struct rec_task rec = {};
+	struct fault_wait *touch;
+	struct task_state *st;
 
-	if (!ref || !block_active || __sync_val_compare_and_swap(&ref->gone, 0, 1))
+	if (!ref || !block_active)
 		return 0;
+	if (__sync_val_compare_and_swap(&ref->gone, 0, 1)) {
+		st = state_of(task, ref);
+		if (st && st->leaving)
+			leave(task, ref);
+		return 0;
+	}
 	if (again)
 		count_caught(SECOND_TASK_EXIT);
-	if (lossless)
+	if (lossless) {
 		release_held(recorded(task), task);
+		/* The process's last thread: what was noted of it is not its successor's. */
+		if (!BPF_CORE_READ(task, signal, live.counter))
+			bpf_map_delete_elem(&stops, &pid);
+	}
+	touch = ops_active ? bpf_task_storage_get(&faults, task, 0, 0) : NULL;
+	if (touch)
+		fault_flush(touch, 0);
 	fill_task(&rec, task, ref->task_id);
 	rec.exit_code = task->exit_code;
 	emit_fixed(&rec, REC_EXIT, CLASS_TASKS, bpf_ktime_get_ns());
@@ -390,14 +429,12 @@ int ATOMIC_PROG(task_moved, struct cgroup *to, const char *path, struct task_str
 		if (inside && !ref) {
 			join(task, IN_CALL_UNSEEN);
 		} else if (!inside && ref && !__sync_val_compare_and_swap(&ref->gone, 0, 1)) {
-			struct rec_task rec = {};
+			struct task_state *st = state_of(task, ref);
 
-			fill_task(&rec, task, ref->task_id);
-			emit_fixed(&rec, REC_LEFT, CLASS_TASKS, bpf_ktime_get_ns());
-			release_state(task, ref);
-			__sync_fetch_and_add(&alive, -1);
-			bpf_task_storage_delete(&cold_states, task);
-			bpf_task_storage_delete(&task_refs, task);
+			if (st && st->in_call)
+				st->leaving = 1;
+			else
+				leave(task, ref);
 		}
 	}
 	bpf_iter_task_destroy(&it);

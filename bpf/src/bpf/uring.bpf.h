@@ -147,14 +147,14 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 	if (!ops_active)
 		return;
 	task_id = uring_submitter(task, ctx, &on_behalf);
-	if (!task_id)
+	slot = task_id || uring_met ? uring_find(req) : NULL;
+	if (!task_id && !slot)
 		return;
 	l = cpu_ledger();
 	s = bpf_map_lookup_elem(&uring_scratch, &zero);
 	if (!l || !s)
 		return;
 	now_ns = bpf_ktime_get_ns();
-	slot = uring_find(req);
 	if (again && slot && slot->state.settled) {
 		slot->state.settled = 0;
 		return;
@@ -164,6 +164,9 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		uring_send_silent(&slot->state, req, slot->state.rec.ring == (__u64)ctx, now_ns);
 		uring_free(req, slot);
 	}
+	/* By a program that is not recorded. */
+	if (!task_id)
+		return;
 	if (!uring_is(uring_rows, opcode)) {
 		if (!again)
 			l->uring_other++;

@@ -189,6 +189,8 @@ typedef struct {
 } kgid_t;
 
 struct cred {
+	kuid_t uid;
+	kuid_t suid;
 	kuid_t euid;
 	kgid_t egid;
 };
@@ -208,7 +210,12 @@ struct sigpending {
 	sigset_t signal;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct signal_struct {
+	atomic_t live;
 	struct sigpending shared_pending;
 };
 
@@ -327,6 +334,7 @@ struct bio {
 	struct bio *bi_next;
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
+	unsigned short bi_flags;
 	u8 bi_status;
 	struct bvec_iter bi_iter;
 	void *bi_end_io;
@@ -522,6 +530,7 @@ struct btrfs_inode {
 struct btrfs_bio {
 	struct btrfs_inode *inode;
 	u64 file_offset;
+	void *end_io;
 	void *private;
 	struct bio bio;
 };

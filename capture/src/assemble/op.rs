@@ -136,6 +136,9 @@ impl Assembler {
                 self.mappings.map(pid, raw.ret, raw.args[2], mapped.unwrap_or(rec.file), rec.hdr.end_ns);
             }
         }
+        if raw.ret >= 0 && tail.is_some() && matches!(call.name, "mount" | "umount2" | "move_mount") {
+            self.blocks.layouts.forget_all();
+        }
         if raw.ret >= 0 {
             // An open changes something when it creates or truncates.
             let open = opens(call);

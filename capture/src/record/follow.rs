@@ -124,8 +124,8 @@ pub(super) fn follow(
             let why = if signal.is_some() { End::Signal } else { End::Exit };
             return Ok(Ended { why, signal });
         }
-        if watchman.rotates() && watchman.too_little_free() {
-            pipeline.progress.make_room.store(true, Ordering::Relaxed);
+        if watchman.rotates() {
+            pipeline.progress.missing_bytes.fetch_max(watchman.missing_bytes(), Ordering::Relaxed);
         }
         if pipeline.progress.slow.swap(false, Ordering::Relaxed) {
             if !config.limits.copies {

@@ -17,12 +17,13 @@ pub enum MinFree {
 }
 
 impl MinFree {
-    /// Whether less than this is free of a file system of this size.
-    fn violated(self, free_bytes: i64, total_bytes: i64) -> bool {
-        match self {
-            Self::Bytes(least) => free_bytes < least,
-            Self::Percent(least) => (free_bytes as f64) * 100.0 < least * total_bytes as f64,
-        }
+    /// How much less than this is free of a file system of this size; 0: nothing.
+    fn missing_bytes(self, free_bytes: i64, total_bytes: i64) -> i64 {
+        let least = match self {
+            Self::Bytes(least) => least,
+            Self::Percent(least) => (least * total_bytes as f64 / 100.0) as i64,
+        };
+        (least - free_bytes).max(0)
     }
 }
 
@@ -83,7 +84,7 @@ impl End {
 }
 
 /// How often the file system is asked for its room.
-const LOOK_FREE: Duration = Duration::from_millis(500);
+const LOOK_FREE: Duration = Duration::from_millis(100);
 
 /// Holds a running recording against its limits.
 #[derive(Debug)]
@@ -120,17 +121,17 @@ impl<'a> Watchman<'a> {
         if self.limits.max_bytes.is_some_and(|max| reel_bytes >= max) {
             return Some(End::MaxSize);
         }
-        if self.too_little_free() { Some(End::MinFree) } else { None }
+        if self.missing_bytes() > 0 { Some(End::MinFree) } else { None }
     }
 
-    /// Whether the output's file system has less free than it shall; looks twice a second.
-    pub(super) fn too_little_free(&mut self) -> bool {
-        let Some(min_free) = self.limits.min_free else { return false };
+    /// How much less the output's file system has free than it shall; looks ten times a second, and says 0 in between.
+    pub(super) fn missing_bytes(&mut self) -> i64 {
+        let Some(min_free) = self.limits.min_free else { return 0 };
         if self.looked.is_some_and(|t| t.elapsed() < LOOK_FREE) {
-            return false;
+            return 0;
         }
         self.looked = Some(Instant::now());
-        free_of(self.output).is_some_and(|(free, total)| min_free.violated(free, total))
+        free_of(self.output).map_or(0, |(free, total)| min_free.missing_bytes(free, total))
     }
 }
 
@@ -138,7 +139,9 @@ impl<'a> Watchman<'a> {
 pub(super) fn expect_room(limits: &Limits, output: &Path) -> Result<(), CaptureError> {
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (limits.min_free, free_of(folder)) {
-        (Some(min_free), Some((free_bytes, total))) if !limits.rotate && min_free.violated(free_bytes, total) => {
+        (Some(min_free), Some((free_bytes, total)))
+            if !limits.rotate && min_free.missing_bytes(free_bytes, total) > 0 =>
+        {
             Err(CaptureError::NothingFree { free_bytes })
         }
         _ => Ok(()),
@@ -157,10 +160,10 @@ mod tests {
 
     #[test]
     fn room_in_bytes_and_percent() {
-        assert!(MinFree::Bytes(100).violated(99, 1000));
-        assert!(!MinFree::Bytes(100).violated(100, 1000));
-        assert!(MinFree::Percent(10.0).violated(99, 1000));
-        assert!(!MinFree::Percent(10.0).violated(100, 1000));
+        assert_eq!(MinFree::Bytes(100).missing_bytes(99, 1000), 1);
+        assert_eq!(MinFree::Bytes(100).missing_bytes(100, 1000), 0);
+        assert_eq!(MinFree::Percent(10.0).missing_bytes(60, 1000), 40);
+        assert_eq!(MinFree::Percent(10.0).missing_bytes(100, 1000), 0);
     }
 
     #[test]

@@ -51,13 +51,19 @@ impl Tables {
 
     /// Leaves out, in the kernel, calls on this file alone.
     pub(crate) fn leave_out_file(&self, file: file_id) -> Result<(), CaptureError> {
-        let mut key = [0u8; size_of::<file_id>()];
-        key[..8].copy_from_slice(&file.ino.to_ne_bytes());
-        key[8..12].copy_from_slice(&file.dev.to_ne_bytes());
-        key[12..16].copy_from_slice(&file.generation.to_ne_bytes());
         self.unwanted_files
-            .update(&key, &[1], MapFlags::ANY)
+            .update(&key_of(file), &[1], MapFlags::ANY)
             .map_err(CaptureError::bpf("telling which files are left out"))
+    }
+
+    /// No longer leaves this file out, if it was.
+    pub(crate) fn keep_file(&self, file: file_id) -> Result<(), CaptureError> {
+        match self.unwanted_files.delete(&key_of(file)) {
+            Err(e) if e.kind() != libbpf_rs::ErrorKind::NotFound => {
+                Err(CaptureError::bpf("telling which files are kept")(e))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn duplicate(&self) -> Result<Self, CaptureError> {
@@ -68,4 +74,12 @@ impl Tables {
             unwanted_files: copy(&self.unwanted_files)?,
         })
     }
+}
+
+fn key_of(file: file_id) -> [u8; size_of::<file_id>()] {
+    let mut key = [0u8; size_of::<file_id>()];
+    key[..8].copy_from_slice(&file.ino.to_ne_bytes());
+    key[8..12].copy_from_slice(&file.dev.to_ne_bytes());
+    key[12..16].copy_from_slice(&file.generation.to_ne_bytes());
+    key
 }
