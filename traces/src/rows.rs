@@ -200,7 +200,7 @@ table! {
         comm: Text as Dict,
         /// File whose pages it carries, key into `files`; null where unknown.
         file: Option<i64> as Ids,
-        /// Where in that file.
+        /// Where in that file; null also where there are holes in what it carries.
         file_offset_bytes: Option<i64> as Split,
         /// `data`, `journal`, `inode_table`, `directory`, `bitmap`, `tree`, `extent_map`, `superblock`, `swap`, `flush`,
         /// `metadata` (of another kind), `unknown`: see `docs/attribution.md`.
