@@ -15,7 +15,7 @@ use crate::{
     signals,
 };
 
-/// Settling ends after this, quiet or not.
+/// Settling ends after this, quiet or not, unless syncs alone have taken longer.
 pub(crate) const DEFAULT_SETTLE: Duration = Duration::from_secs(30);
 /// Quiet: no block event on the recorded disks for this long, and nothing in flight.
 pub(crate) const QUIET: Duration = Duration::from_millis(250);
@@ -67,16 +67,12 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
     let rows = &mut settled.rows;
     for mount in mounts {
         let start = host::monotonic_ns();
-        let mut why = None;
+        let mut cut = false;
         let ret = sync_in_child(mount, || {
             drain(session, pipeline);
             std::thread::sleep(SHORTEST_TICK);
-            if signals::take_end() {
-                why = Some("a signal");
-            } else if Instant::now() >= deadline {
-                why = Some("the end of its time (30 s)");
-            }
-            why.is_none()
+            cut = signals::take_end();
+            !cut
         });
         rows.push(Op {
             op_id: -1,
@@ -89,9 +85,9 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
             ret: Some(ret),
             ..Op::default()
         });
-        if let Some(why) = why {
+        if cut {
             settled.cut = Some(format!(
-                "settling was cut short by {why}: what {} still had to write to its disk is not here",
+                "settling was cut short by a signal: what {} still had to write to its disk is not here",
                 mount.mountpoint
             ));
             return settled;
