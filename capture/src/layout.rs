@@ -107,7 +107,7 @@ struct Known {
 }
 
 /// How old a layout that may be out of date is before it is read anew: it may be the workload that writes there all the time.
-const FRESH: Duration = Duration::from_millis(100);
+const FRESH: Duration = Duration::from_millis(20);
 
 impl Known {
     fn now(layout: Layout, mounted: bool) -> Self {
@@ -135,8 +135,8 @@ impl Layouts {
     }
 
     /// Something was mounted, or no longer is.
-    pub(crate) fn forget_all(&mut self) {
-        self.known.clear();
+    pub(crate) fn mounts_changed(&mut self) {
+        self.known.values_mut().for_each(|known| known.stale = true);
     }
 
     fn read(&mut self, dev: i64) -> Known {

@@ -75,11 +75,12 @@ impl Stops {
     /// note of either as it happens.
     fn resume(&self, pid: u32, entry: &stop_entry) {
         let note = |signal: i32| self.resuming.store(u64::from(pid) | u64::from(signal as u32) << 32, Ordering::SeqCst);
-        note(entry.user_signal);
+        note(if tracer_left(pid, entry) { 0 } else { entry.user_signal });
         let goes_on = send(pid, libc::SIGCONT);
         let now = self.of(pid);
-        let tracer_left = now.is_some_and(|now| now.attached != 0 && !is_traced(pid, now.attached));
-        if let Some(thread) = now.map(|now| now.attached).filter(|thread| goes_on && !tracer_left && *thread != 0) {
+        let tracer_left = now.is_some_and(|now| tracer_left(pid, &now));
+        let attached = now.filter(|now| now.user_signal != 0).map(|now| now.attached);
+        if let Some(thread) = attached.filter(|thread| goes_on && !tracer_left && *thread != 0) {
             // For the debugger alone: a thread that it does not hold would stop them all.
             send_to(pid, thread, libc::SIGSTOP);
             if !is_traced(pid, thread) {
@@ -101,8 +102,7 @@ impl Stops {
     fn forget(&self, pid: u32) {
         let key = pid.to_ne_bytes();
         let Some(last) = self.map.lookup_and_delete(&key).ok().flatten().and_then(read) else { return };
-        let tracer_left = last.attached != 0 && !is_traced(pid, last.attached);
-        if (last.user_signal == 0 || tracer_left) && last.sent == stop_sent::STOP_NOT_SENT.0 {
+        if (last.user_signal == 0 || tracer_left(pid, &last)) && last.sent == stop_sent::STOP_NOT_SENT.0 {
             return;
         }
         // SAFETY: plain integers without padding.
@@ -121,6 +121,11 @@ fn read(value: Vec<u8>) -> Option<stop_entry> {
         // SAFETY: long enough, plain integers throughout, read unaligned.
         unsafe { value.as_ptr().cast::<stop_entry>().read_unaligned() }
     })
+}
+
+/// Whether the stop that was asked for is of a debugger that has gone.
+fn tracer_left(pid: u32, entry: &stop_entry) -> bool {
+    entry.user_signal != 0 && entry.attached != 0 && !is_traced(pid, entry.attached)
 }
 
 /// Whether a debugger is attached to the thread.
@@ -321,7 +326,7 @@ fn resume_all(stops: RawFd) {
             }
             // Else stopped by somebody else alone.
             if entry.sent != 0 {
-                go_on(key, entry.user_signal);
+                go_on(key, if tracer_left(key, &entry) { 0 } else { entry.user_signal });
             }
         }
     }

@@ -438,6 +438,8 @@ impl Worker {
         if let Err(e) = self.assembler.rotate(keep) {
             self.fail(e);
         }
+        // Of what was missing before, nothing is to be made up for twice.
+        self.progress.missing_bytes.store(0, Ordering::Relaxed);
         // To rotate closes segments too.
         self.closed = self.assembler.writer.closed_rows();
     }

@@ -485,7 +485,8 @@ pub(crate) fn rotation_leaves_room() {
     succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=10m", "ioreel-test", text(small.path())]));
     let (reel, file) = (small.path().join("x.reel"), out.path().join("file"));
     let calls = CALLS.to_string();
-    let options = ["--rotate", "--min-free", "7M", "--settle", "none", "--no-snapshot", "--ops-only"];
+    // Nothing shall be missing for want of room in the rings.
+    let options = ["--lossless", "--rotate", "--min-free", "9M", "--settle", "none", "--no-snapshot", "--ops-only"];
     let output = run(&mut record(&reel, &options, &["python3", "-c", ASCENDING, text(&file), &calls]));
     let opened = Reel::open(&reel);
     let checked = run(&mut ioreel(["validate", text(&reel)]));
@@ -494,7 +495,7 @@ pub(crate) fn rotation_leaves_room() {
     assert!(checked.status.success(), "{}", describe(&checked));
     let m = opened.unwrap().manifest;
     assert_eq!(m.ended, "exit");
-    assert!(m.cost.reel_bytes < 4 << 20, "{} bytes", m.cost.reel_bytes);
+    assert!(m.cost.reel_bytes < 2 << 20, "{} bytes", m.cost.reel_bytes);
     assert!(m.ledger["ops"].filtered > 0);
 }
 

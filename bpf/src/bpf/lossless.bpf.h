@@ -94,15 +94,11 @@ static __always_inline int pending_stop(struct task_struct *task)
 
 /*
  * Whether a stop that somebody asked for is over although nobody resumed: who has made calls for so long does not stand
- * still. SIGSTOP cannot be handled, but a debugger can take it away.
+ * still. SIGSTOP cannot be handled; only a debugger can take its own away.
  */
-static __always_inline bool is_over(struct task_struct *task, const struct stop_entry *known, __u64 now_ns)
+static __always_inline bool is_over(const struct stop_entry *known, __u64 now_ns)
 {
-	unsigned long pending = task->pending.signal.sig[0];
-
-	pending |= BPF_CORE_READ(task, signal, shared_pending.signal.sig[0]);
-	return now_ns - known->since_ns > HANDLED_NS && !(pending & (1ul << ((known->user_signal - 1) & 63))) &&
-	       !(task->jobctl & JOBCTL_STOP_PENDING);
+	return now_ns - known->since_ns > HANDLED_NS && (known->user_signal > SIGSTOP || known->attached);
 }
 
 /* Without CAP_KILL the recorder can resume who is of its user (kernel/signal.c, kill_ok_by_cred). */
@@ -141,8 +137,8 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 			goto cannot;
 		known = bpf_map_lookup_elem(&stops, &pid);
 	} else if (!known->sent) {
-		if (known->user_signal && is_over(task, known, entry.since_ns))
-			known->user_signal = 0;
+		if (known->user_signal && is_over(known, entry.since_ns))
+			known->user_signal = known->attached = 0;
 		known->since_ns = entry.since_ns;
 		known->task_id = task_id;
 		known->cpu = cpu;
@@ -376,13 +372,15 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 	if (by_recorder(info)) {
 		if (sender == self_tgid)
 			signal_of_ours(sig, entry);
-		else if (entry && entry->sent && !entry->user_signal && sig > SIGSTOP)
+		else if (entry && entry->sent && !entry->user_signal && sig > SIGSTOP) {
 			entry->user_signal = sig;
+			entry->attached = 0;
+		}
 		return 0;
 	}
 	if (sig == SIGCONT) {
 		if (entry)
-			entry->user_signal = 0;
+			entry->user_signal = entry->attached = 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
 		return 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && (from->flags & PF_KTHREAD)) {

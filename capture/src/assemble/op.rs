@@ -137,7 +137,7 @@ impl Assembler {
             }
         }
         if raw.ret >= 0 && tail.is_some() && matches!(call.name, "mount" | "umount2" | "move_mount") {
-            self.blocks.layouts.forget_all();
+            self.blocks.layouts.mounts_changed();
         }
         if raw.ret >= 0 {
             // An open changes something when it creates or truncates.

@@ -111,8 +111,10 @@ impl<'a> Copies<'a> {
     /// At the end of the recording: what was asked for is made yet.
     pub(super) fn finish(&mut self, session: &Session<'_>, pipeline: &Pipeline) -> Result<(), CaptureError> {
         // The last one may have ended right after it had asked.
-        if signals::take().is_some_and(|s| s.signal == libc::SIGUSR1) {
-            self.ask();
+        while let Some(arrived) = signals::take() {
+            if arrived.signal == libc::SIGUSR1 {
+                self.ask();
+            }
         }
         loop {
             if let Some((_, answer)) = &self.running {

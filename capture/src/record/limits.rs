@@ -85,6 +85,8 @@ impl End {
 
 /// How often the file system is asked for its room.
 const LOOK_FREE: Duration = Duration::from_millis(100);
+/// The same after something was missing: what is dropped for it is free a little later.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Holds a running recording against its limits.
 #[derive(Debug)]
@@ -92,12 +94,13 @@ pub(super) struct Watchman<'a> {
     limits: Limits,
     output: &'a Path,
     started: Instant,
-    looked: Option<Instant>,
+    /// When to look at the room next.
+    look_at: Instant,
 }
 
 impl<'a> Watchman<'a> {
     pub(super) fn new(limits: Limits, output: &'a Path, started: Instant) -> Self {
-        Self { limits, output, started, looked: None }
+        Self { limits, output, started, look_at: started }
     }
 
     /// Whether limits make the reel rotate rather than end.
@@ -124,14 +127,15 @@ impl<'a> Watchman<'a> {
         if self.missing_bytes() > 0 { Some(End::MinFree) } else { None }
     }
 
-    /// How much less the output's file system has free than it shall; looks ten times a second, and says 0 in between.
+    /// How much less the output's file system has free than it shall; looks ten times a second at most, and says 0 in between.
     pub(super) fn missing_bytes(&mut self) -> i64 {
         let Some(min_free) = self.limits.min_free else { return 0 };
-        if self.looked.is_some_and(|t| t.elapsed() < LOOK_FREE) {
+        if Instant::now() < self.look_at {
             return 0;
         }
-        self.looked = Some(Instant::now());
-        free_of(self.output).map_or(0, |(free, total)| min_free.missing_bytes(free, total))
+        let missing = free_of(self.output).map_or(0, |(free, total)| min_free.missing_bytes(free, total));
+        self.look_at = Instant::now() + if missing > 0 { LOOK_AGAIN } else { LOOK_FREE };
+        missing
     }
 }
 
