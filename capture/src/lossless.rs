@@ -75,24 +75,14 @@ impl Stops {
     /// note of either as it happens.
     fn resume(&self, pid: u32, entry: &stop_entry) {
         let note = |signal: i32| self.resuming.store(u64::from(pid) | u64::from(signal as u32) << 32, Ordering::SeqCst);
-        note(if tracer_left(pid, entry) { 0 } else { entry.user_signal });
+        note(entry.user_signal);
         let goes_on = send(pid, libc::SIGCONT);
         let now = self.of(pid);
-        let tracer_left = now.is_some_and(|now| tracer_left(pid, &now));
-        let attached = now.filter(|now| now.user_signal != 0).map(|now| now.attached);
-        if let Some(thread) = attached.filter(|thread| goes_on && !tracer_left && *thread != 0) {
-            // For the debugger alone: a thread that it does not hold would stop them all.
-            send_to(pid, thread, libc::SIGSTOP);
-            if !is_traced(pid, thread) {
-                send(pid, libc::SIGCONT);
-            }
-        } else if let Some(user_signal) =
-            now.map(|now| now.user_signal).filter(|signal| goes_on && !tracer_left && *signal != 0)
-        {
+        if let Some(user_signal) = now.map(|now| now.user_signal).filter(|signal| goes_on && *signal != 0) {
             // It stays known until they resume.
             note(user_signal);
             send(pid, user_signal);
-        } else if now.is_some_and(|now| now.sent == stop_sent::STOP_NOT_SENT.0 || tracer_left || !goes_on) {
+        } else if now.is_some_and(|now| now.sent == stop_sent::STOP_NOT_SENT.0 || !goes_on) {
             self.forget(pid);
         }
         self.resuming.store(0, Ordering::SeqCst);
@@ -102,7 +92,7 @@ impl Stops {
     fn forget(&self, pid: u32) {
         let key = pid.to_ne_bytes();
         let Some(last) = self.map.lookup_and_delete(&key).ok().flatten().and_then(read) else { return };
-        if (last.user_signal == 0 || tracer_left(pid, &last)) && last.sent == stop_sent::STOP_NOT_SENT.0 {
+        if last.user_signal == 0 && last.sent == stop_sent::STOP_NOT_SENT.0 {
             return;
         }
         // SAFETY: plain integers without padding.
@@ -123,17 +113,6 @@ fn read(value: Vec<u8>) -> Option<stop_entry> {
     })
 }
 
-/// Whether the stop that was asked for is of a debugger that has gone.
-fn tracer_left(pid: u32, entry: &stop_entry) -> bool {
-    entry.user_signal != 0 && entry.attached != 0 && !is_traced(pid, entry.attached)
-}
-
-/// Whether a debugger is attached to the thread.
-fn is_traced(pid: u32, thread: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).unwrap_or_default();
-    status.lines().find_map(|line| line.strip_prefix("TracerPid:")).is_some_and(|tracer| tracer.trim() != "0")
-}
-
 /// Sends SIGCONT and, unless it is 0, the signal of a stop that somebody else asked for.
 fn go_on(pid: u32, user_signal: i32) {
     send(pid, libc::SIGCONT);
@@ -145,37 +124,6 @@ fn send(pid: u32, signal: i32) -> bool {
     let mark = libc::sigval { sival_ptr: stop_mark::STOP_MARK.0 as usize as *mut libc::c_void };
     // SAFETY: sends a signal.
     signal == 0 || unsafe { libc::sigqueue(pid as libc::pid_t, signal, mark) } == 0
-}
-
-/// Sends a signal to one thread, marked as a recorder's.
-fn send_to(pid: u32, thread: u32, signal: i32) {
-    /// `siginfo_t` as far as sigqueue(3) fills it.
-    #[repr(C)]
-    struct Info {
-        signal: i32,
-        errno: i32,
-        code: i32,
-        pad: i32,
-        pid: i32,
-        uid: u32,
-        value: u64,
-        rest: [u64; 12],
-    }
-    // SAFETY: asks for own numbers.
-    let (own_pid, own_uid) = unsafe { (libc::getpid(), libc::getuid()) };
-    let info = Info {
-        signal,
-        errno: 0,
-        code: libc::SI_QUEUE,
-        pad: 0,
-        pid: own_pid,
-        uid: own_uid,
-        value: u64::from(stop_mark::STOP_MARK.0),
-        rest: [0; 12],
-    };
-    const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
-    // SAFETY: sends a signal with what the kernel reads of a siginfo_t.
-    unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, signal, &raw const info) };
 }
 
 /// Empties the rings and resumes who was stopped; returns until when records are complete. The operations of
@@ -326,7 +274,7 @@ fn resume_all(stops: RawFd) {
             }
             // Else stopped by somebody else alone.
             if entry.sent != 0 {
-                go_on(key, if tracer_left(key, &entry) { 0 } else { entry.user_signal });
+                go_on(key, entry.user_signal);
             }
         }
     }

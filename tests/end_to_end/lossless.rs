@@ -334,32 +334,3 @@ pub(crate) fn stops_by_others_between_ours() {
     assert_eq!(reel.manifest.ledger["ops"].lost, 0);
     assert!(reel.count::<Stop>() > 0, "the rings never filled");
 }
-
-/// A debugger that attaches itself sends a SIGSTOP and takes it away: nobody else would resume what it left.
-pub(crate) fn a_debugger_that_comes_and_goes() {
-    let out = temp_dir();
-    let (reel, base) = (out.path().join("x.reel"), out.path().to_owned());
-    let options = ["--lossless", "--ring-mib", "1", "--ops-only", "--no-snapshot"];
-    let child = record(&reel, &options, &["python3", "-c", GROWING, text(&base)]).stderr(Stdio::piped()).spawn();
-    let child = child.unwrap();
-    let pid: i32 =
-        wait_for("the workload to begin", || fs::read_to_string(base.join("pid")).ok().and_then(|p| p.parse().ok()));
-    let size = || fs::metadata(base.join("grows")).map_or(0, |m| m.len());
-    for i in 0..12 {
-        std::thread::sleep(Duration::from_millis(30 + 7 * i));
-        // SAFETY: attaches this thread to a process of this test's, waits for it to stand and lets it go.
-        unsafe {
-            assert_eq!(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0), 0);
-            assert_eq!(libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL), pid);
-            assert_eq!(libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0), 0);
-        }
-        let before = size();
-        wait_for("it to go on", || (size() > before).then_some(()));
-    }
-    kill(pid as u32, libc::SIGKILL);
-    let output = finish(child);
-    assert!(output.status.success(), "{}", describe(&output));
-    let reel = Reel::open(&reel).unwrap();
-    assert_eq!(reel.manifest.ledger["ops"].lost, 0);
-    assert!(reel.count::<Stop>() > 0, "the rings never filled");
-}

@@ -453,7 +453,6 @@ fn tests() -> Vec<Test> {
         lossless::a_stop_by_others_stays
         lossless::two_recorders_of_one_process
         lossless::stops_by_others_between_ours
-        lossless::a_debugger_that_comes_and_goes
         killed::at_random_instants
         killed::closed_segments_are_kept
         uring::as_many_as_fio_says

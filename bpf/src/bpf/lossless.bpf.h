@@ -92,15 +92,6 @@ static __always_inline int pending_stop(struct task_struct *task)
 /* A program that still makes calls so long after a SIGTSTP that was handed on has handled it: nobody will resume it. */
 #define HANDLED_NS 20000000
 
-/*
- * Whether a stop that somebody asked for is over although nobody resumed: who has made calls for so long does not stand
- * still. SIGSTOP cannot be handled; only a debugger can take its own away.
- */
-static __always_inline bool is_over(const struct stop_entry *known, __u64 now_ns)
-{
-	return now_ns - known->since_ns > HANDLED_NS && (known->user_signal > SIGSTOP || known->attached);
-}
-
 /* Without CAP_KILL the recorder can resume who is of its user (kernel/signal.c, kill_ok_by_cred). */
 const volatile bool signals_all = true;
 const volatile __u32 own_uid = 0;
@@ -137,8 +128,8 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 			goto cannot;
 		known = bpf_map_lookup_elem(&stops, &pid);
 	} else if (!known->sent) {
-		if (known->user_signal && is_over(known, entry.since_ns))
-			known->user_signal = known->attached = 0;
+		if (known->user_signal > SIGSTOP && entry.since_ns - known->since_ns > HANDLED_NS)
+			known->user_signal = 0;
 		known->since_ns = entry.since_ns;
 		known->task_id = task_id;
 		known->cpu = cpu;
@@ -339,13 +330,15 @@ static __always_inline void signal_of_ours(int sig, struct stop_entry *entry)
 		__sync_fetch_and_add(&holds, 1);
 	if (!entry)
 		return;
-	entry->since_ns = bpf_ktime_get_ns();
 	if (sig == SIGCONT) {
 		if (entry->sent == STOP_SENT)
 			entry->sent = STOP_NOT_SENT;
 	} else if (!entry->user_signal) {
 		/* Who asked has taken it back since: it is to be resumed again. */
+		entry->since_ns = bpf_ktime_get_ns();
 		entry->sent = STOP_SENT;
+	} else if (sig != SIGSTOP) {
+		entry->since_ns = bpf_ktime_get_ns();
 	}
 }
 
@@ -354,10 +347,8 @@ static __always_inline void signal_of_ours(int sig, struct stop_entry *entry)
  * from the process itself, or from a thread of the kernel's where those do the work of interrupts. SIGSTOP is
  * remembered until somebody resumes; the others, which a program may handle in its own way, only while the process
  * stands still for us. All this is in the order in which the signals take effect, since their sender holds the
- * process's lock; so our own resuming, too, is taken note of here. A debugger that attaches itself sends a SIGSTOP
- * which it takes away later: of that no more is handed on than it still waits for. Another recorder's resuming is no
- * user's. The stops that it hands on are known here, but for those that are only noted while the process stands still
- * for one.
+ * process's lock; so our own resuming, too, is taken note of here. Another recorder's resuming is no user's. The stops
+ * that it hands on are known here, but for those that are only noted while the process stands still for one.
  */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_struct *task, int group, int result)
@@ -372,15 +363,13 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 	if (by_recorder(info)) {
 		if (sender == self_tgid)
 			signal_of_ours(sig, entry);
-		else if (entry && entry->sent && !entry->user_signal && sig > SIGSTOP) {
+		else if (entry && entry->sent && !entry->user_signal && sig > SIGSTOP)
 			entry->user_signal = sig;
-			entry->attached = 0;
-		}
 		return 0;
 	}
 	if (sig == SIGCONT) {
 		if (entry)
-			entry->user_signal = entry->attached = 0;
+			entry->user_signal = 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
 		return 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && (from->flags & PF_KTHREAD)) {
@@ -393,13 +382,8 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 		if (!entry && fresh.task_id)
 			bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
 	} else if (entry && (entry->sent || sig == SIGSTOP)) {
-		entry->attached = sig == SIGSTOP && !FROM_USER(info) ? task->pid : 0;
 		entry->user_signal = sig;
-		if (!entry->sent)
-			entry->since_ns = bpf_ktime_get_ns();
 	} else if (sig == SIGSTOP && recorded_id(task)) {
-		fresh.attached = FROM_USER(info) ? 0 : task->pid;
-		fresh.since_ns = bpf_ktime_get_ns();
 		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
 	}
 	return 0;

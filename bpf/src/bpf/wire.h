@@ -401,8 +401,6 @@ struct stop_entry {
 	__u32 cpu;
 	__s32 user_signal; /* a stop that somebody else asked for meanwhile, 0: none */
 	__u32 sent; /* enum stop_sent */
-	__u32 attached; /* a thread: user_signal is of a debugger that attached itself to it, who takes it away */
-	__u32 pad;
 };
 
 enum stop_sent {
