@@ -192,7 +192,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 	set_origin(b, bio, bdev);
 	attribute(bio, b, st);
 	/* What a call on the device makes it do without any file's pages: zeroing. */
-	if (!b->how && st && st->in_call && (st->op.flags & OPF_FILE) && b->end_io != END_BTRFS)
+	if (!b->how && st && st->in_call && (st->op.flags & OPF_FILE))
 		set_bdev_file(b, bio, kernel_cast(struct file, (void *)st->op.ofd));
 	if (st && !st->in_call)
 		set_fault_cause(b, task);

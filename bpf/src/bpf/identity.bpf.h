@@ -397,7 +397,12 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	st->told_file = (__u64)file;
 	st->told_inode = (__u64)inode;
 	if (tell_file(*(volatile __u64 *)&st->told_file, *(volatile __u64 *)&st->told_inode, now_ns, created)) {
-		bpf_map_delete_elem(&files_seen, id);
+		/* Of one whose number was another's, that is to be told yet: it has no such version. */
+		version = ~0u;
+		if (created)
+			bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
+		else
+			bpf_map_delete_elem(&files_seen, id);
 		mine->lost = lossless ? 1 : TOLD_AGAIN;
 	}
 }

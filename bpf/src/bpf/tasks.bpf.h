@@ -338,8 +338,14 @@ int ATOMIC_PROG(task_exec_again, struct task_struct *task, int old_pid, struct l
 /* A thread has left the control group that is recorded, and the call is over that it was in. */
 static __noinline void leave(struct task_struct *task, struct task_ref *ref)
 {
+	struct fault_wait *touch = ops_active ? bpf_task_storage_get(&faults, task, 0, 0) : NULL;
+	struct task_state *st = state_of(task, ref);
 	struct rec_task rec = {};
 
+	if (touch)
+		fault_flush(touch, 0);
+	if (lossless && st)
+		release_held(st, task);
 	fill_task(&rec, task, ref->task_id);
 	emit_fixed(&rec, REC_LEFT, CLASS_TASKS, bpf_ktime_get_ns());
 	release_state(task, ref);
@@ -428,7 +434,13 @@ int ATOMIC_PROG(task_moved, struct cgroup *to, const char *path, struct task_str
 
 		if (inside && !ref) {
 			join(task, IN_CALL_UNSEEN);
-		} else if (!inside && ref && !__sync_val_compare_and_swap(&ref->gone, 0, 1)) {
+		} else if (inside) {
+			struct task_state *st = state_of(task, ref);
+
+			/* Back before the call was over. */
+			if (st && st->leaving)
+				st->leaving = ref->gone = 0;
+		} else if (ref && !__sync_val_compare_and_swap(&ref->gone, 0, 1)) {
 			struct task_state *st = state_of(task, ref);
 
 			if (st && st->in_call)
