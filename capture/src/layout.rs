@@ -130,7 +130,7 @@ impl Layouts {
     /// Somebody writes where file systems say what they are: unless one is mounted, another may be there by now.
     pub(crate) fn written(&mut self, dev: i64) {
         if let Some(known) = self.known.get_mut(&dev) {
-            known.stale = !known.mounted;
+            known.stale |= !known.mounted;
         }
     }
 
@@ -147,12 +147,15 @@ impl Layouts {
             return Known::now(Layout::Swap, mounted);
         }
         let ext = mount.is_some_and(|m| m.fstype.starts_with("ext"));
-        let (layout, journal) = in_time(move || sniff(dev, ext)).unwrap_or_else(|e| {
-            if self.unreadable.iter().all(|(known, _)| *known != dev) {
+        let (layout, journal) = match (in_time(move || sniff(dev, ext)), self.known.remove(&dev)) {
+            (Ok(found), _) => found,
+            // Gone by now, it may be: what it held then is what it held when it was at work.
+            (Err(_), Some(before)) => (before.layout, None),
+            (Err(e), None) => {
                 self.unreadable.push((dev, e));
+                (Layout::Unknown, None)
             }
-            (Layout::Unknown, None)
-        });
+        };
         if let Some(journal) = journal {
             self.known.insert(journal, Known::now(Layout::Journal, false));
         }
@@ -237,6 +240,26 @@ fn le32(bytes: &[u8], at: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_have_changed_is_read_anew_and_what_is_gone_stays_known() {
+        // A device that is not there.
+        let dev = 0xFFF << 20 | 0xF_FFFF;
+        let mut layouts = Layouts::default();
+        let long_ago = Instant::now() - FRESH;
+        let known = |mounted| Known { read: long_ago, ..Known::now(Layout::Journal, mounted) };
+        layouts.known.insert(dev, known(true));
+        layouts.written(dev);
+        assert!(layouts.of(dev).1, "a mounted file system writes its own superblock");
+        layouts.mounts_changed();
+        layouts.written(dev);
+        let (layout, mounted) = layouts.of(dev);
+        assert!(matches!(layout, Layout::Journal) && !mounted, "{layout:?}");
+        assert!(layouts.unreadable.is_empty());
+        layouts.known.insert(dev, known(false));
+        layouts.written(dev);
+        assert!(layouts.known[&dev].stale);
+    }
 
     #[test]
     fn ranges_are_joined_and_the_first_of_two_wins() {
