@@ -93,6 +93,8 @@ struct Came {
     ratios: Vec<f64>,
     /// CPU that the recorder used for each read, beyond what it uses to start and end.
     own_ns: Vec<f64>,
+    /// CPU that it uses to start and end, ns.
+    idle_ns: Option<i64>,
     lost: i64,
 }
 
@@ -146,7 +148,10 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
 /// One run beside a recording; its IOPS.
 fn recorded(bench: &Bench, device: &Device, options: &[&str], came: &mut Came) -> Result<f64> {
     let reel = bench.reels.path().join("block.reel");
-    let idle_ns = idle(bench, device, options)?;
+    let idle_ns = match came.idle_ns {
+        Some(ns) => ns,
+        None => *came.idle_ns.insert(idle(bench, device, options)?),
+    };
     let (with, reads) = fio(bench, device, Some((&reel, options)))?;
     let manifest = ioreel_traces::Reel::open(&reel)?.manifest;
     came.own_ns.push((manifest.cost.cpu_ns - idle_ns).max(0) as f64 / reads);
