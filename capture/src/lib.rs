@@ -30,6 +30,7 @@ pub mod live;
 mod lossless;
 mod mappings;
 pub mod marks;
+mod met;
 mod names;
 mod op_rings;
 mod pipeline;

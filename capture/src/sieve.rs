@@ -9,17 +9,19 @@
 use std::{
     collections::HashMap,
     ffi::OsString,
+    io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
 };
 
 use ioreel_bpf::types::file_id;
-use ioreel_traces::{Text, manifest::Mount, rows::Op, text};
+use ioreel_traces::{manifest::Mount, rows::Op, text, writer::Scratch};
 
 use crate::{
     calls::is_in_root,
     filter::{Filter, is_descriptor_call, is_place_call, normal},
     host,
+    met::Met,
     session::Tables,
 };
 
@@ -44,11 +46,42 @@ struct Held {
     rows: Vec<Op>,
 }
 
-/// A file, where paths matter.
-#[derive(Debug)]
-struct Place {
-    wanted: bool,
-    path: Option<Text>,
+/// Folders of which the paths are in memory, twice: see [`Met`].
+const FOLDERS: usize = 16 * 1024;
+
+/// Files by their ids, which are given in order: a bit for each.
+#[derive(Debug, Default)]
+struct Files(Vec<u64>);
+
+impl Files {
+    fn put(&mut self, file: i64) {
+        let (word, bit) = Self::place(file);
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= bit;
+    }
+
+    fn has(&self, file: i64) -> bool {
+        let (word, bit) = Self::place(file);
+        self.0.get(word).is_some_and(|w| w & bit != 0)
+    }
+
+    fn place(file: i64) -> (usize, u64) {
+        (file as usize / 64, 1 << (file % 64))
+    }
+}
+
+/// What is told of a file that was met.
+pub(crate) struct MetFile<'a> {
+    pub(crate) file: i64,
+    pub(crate) id: file_id,
+    /// Its path, and the recorder's own where that is another.
+    pub(crate) paths: [Option<&'a str>; 2],
+    /// The file system it is on.
+    pub(crate) sb_dev: i64,
+    /// As the table `files` has it.
+    pub(crate) kind: &'a str,
 }
 
 /// Where names begin.
@@ -188,7 +221,10 @@ impl Disks {
 pub(crate) struct Sieve {
     filter: Filter,
     tables: Tables,
-    files: HashMap<i64, Place>,
+    /// A file that was never described may be a wanted one.
+    unwanted: Files,
+    /// Where folders are: names begin there.
+    folders: Met<i64, String>,
     directories: Directories,
     disks: Disks,
     held: HashMap<i64, Held>,
@@ -208,7 +244,8 @@ impl Sieve {
         Self {
             filter,
             tables,
-            files: HashMap::new(),
+            unwanted: Files::default(),
+            folders: Met::of_generations(FOLDERS),
             directories: Directories::default(),
             disks: Disks::default(),
             held: HashMap::new(),
@@ -220,29 +257,33 @@ impl Sieve {
         }
     }
 
-    /// Learns where a file is: by its path, and by the recorder's own where that is another.
-    /// Its file system is `sb_dev`, or it is a `block` device itself.
-    pub(crate) fn file(&mut self, file: i64, id: file_id, paths: [Option<&str>; 2], sb_dev: i64, block: bool) {
+    /// Learns where a file is. `scratch` makes room for what does not fit into memory.
+    pub(crate) fn file(&mut self, met: &MetFile<'_>, scratch: impl FnOnce() -> io::Result<Scratch>) {
         if !self.filter.has_files() {
             return;
         }
-        let path = paths[0];
-        let wanted = paths.into_iter().flatten().any(|p| self.filter.wants_path(p))
-            && match path.filter(|_| block) {
+        let path = met.paths[0];
+        let wanted = met.paths.into_iter().flatten().any(|p| self.filter.wants_path(p))
+            && match path.filter(|_| met.kind == "block") {
                 Some(node) => self.disks.hold_device(node, self.filter.disks()),
-                None => self.disks.hold(sb_dev, self.filter.disks()),
+                None => self.disks.hold(met.sb_dev, self.filter.disks()),
             };
         // Without generations the number may have been another file's, which was left out.
         let told = match wanted {
-            false => self.tables.leave_out_file(id),
-            true if id.generation == 0 => self.tables.keep_file(id),
+            false => self.tables.leave_out_file(met.id),
+            true if met.id.generation == 0 => self.tables.keep_file(met.id),
             true => Ok(()),
         };
         if let Err(e) = told {
             // Its calls are dropped here, then.
             log::debug!("{e}");
         }
-        self.files.insert(file, Place { wanted, path: path.map(Text::from) });
+        if !wanted {
+            self.unwanted.put(met.file);
+        }
+        if let Some(path) = path.filter(|_| met.kind == "directory") {
+            self.folders.insert(met.file, path.to_owned(), scratch);
+        }
     }
 
     /// Learns of a task.
@@ -354,8 +395,7 @@ impl Sieve {
             .into_iter()
             .filter_map(|(file, folder)| file.filter(|_| !folder))
             .collect();
-        // A file that was never described may be a wanted one.
-        let by_file = operands.iter().any(|f| self.files.get(f).is_none_or(|p| p.wanted));
+        let by_file = operands.iter().any(|f| !self.unwanted.has(*f));
         let (folder, folder2) = if opens { (op.file2, None) } else { (op.file, op.file2) };
         let target_text = op.op.starts_with("symlink");
         let path = op.path.as_ref().filter(|_| !target_text).and_then(|p| {
@@ -378,10 +418,9 @@ impl Sieve {
             }
         }
         if op.ret == Some(0) {
-            let by_file = || op.file.and_then(|f| Some(self.files.get(&f)?.path.as_ref()?.to_string()));
             let place = match &*op.op {
                 "chdir" | "chroot" => path.as_deref().map(real),
-                "fchdir" => by_file(),
+                "fchdir" => op.file.and_then(|f| self.folders.get(&f)),
                 _ => None,
             };
             if let Some(stands) = self.directories.of_mut(op.task_id) {
@@ -396,11 +435,16 @@ impl Sieve {
         if !operands.is_empty() {
             return by_file;
         }
+        // With an empty path the descriptor stands for its file, which need not be a folder.
+        let by_itself = at(op.dirfd) && op.path.as_deref().is_some_and(str::is_empty);
+        if by_itself && folder.is_some_and(|f| !self.unwanted.has(f)) {
+            return true;
+        }
         let Self { filter, disks, .. } = self;
         [path, path2].into_iter().flatten().any(|p| filter.wants_path(&p) && disks.hold_name(&p, filter.disks()))
     }
 
-    fn resolve(&self, task: i64, path: &str, dirfd: Option<i32>, folder: Option<i64>) -> Option<String> {
+    fn resolve(&mut self, task: i64, path: &str, dirfd: Option<i32>, folder: Option<i64>) -> Option<String> {
         let stands = self.directories.of(task);
         let base = match dirfd {
             _ if path.starts_with('/') => {
@@ -409,10 +453,10 @@ impl Sieve {
                 let root = stands.and_then(|s| s.root.as_deref()).unwrap_or_default();
                 return Some(normal("/", &format!("{root}{below}")));
             }
-            None | Some(libc::AT_FDCWD) => stands?.cwd.as_deref()?,
-            Some(_) => self.files.get(&folder?)?.path.as_deref()?,
+            None | Some(libc::AT_FDCWD) => stands?.cwd.clone()?,
+            Some(_) => self.folders.get(&folder?)?,
         };
-        Some(normal(base, path))
+        Some(normal(&base, path))
     }
 
     /// Operations that came here and were not passed on.

@@ -1,6 +1,7 @@
 //! What ends a recording, what it may use, and what it does when that is too little.
 
 use std::{
+    collections::HashMap,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -497,6 +498,37 @@ pub(crate) fn rotation_leaves_room() {
     assert_eq!(m.ended, "exit");
     assert!(m.cost.reel_bytes < 2 << 20, "{} bytes", m.cost.reel_bytes);
     assert!(m.ledger["ops"].filtered > 0);
+}
+
+/// A file that has the number of a segment that was dropped is recorded like any other.
+pub(crate) fn rotation_hides_nothing() {
+    const FILES: usize = 200;
+    let mount = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let reel = mount.path().join("x.reel");
+    // Beside the segments, where their numbers are given out again.
+    let script = format!(
+        "for i in $(seq 20); do dd if=/dev/zero of=/dev/null bs=16k count=20000 status=none; sleep 0.1; done
+        for i in $(seq {FILES}); do dd if=/dev/zero of={d}/made$i bs=64k count=1 status=none; done; sync -f {d}",
+        d = text(&reel.join("ops"))
+    );
+    let options = ["--rotate", "--max-size", "100K", "--settle", "none", "--no-snapshot"];
+    succeed(&mut record(&reel, &options, &["sh", "-c", &script]));
+    let reel = assert_valid(&reel);
+    let dropped = reel.manifest.left_out["operations dropped again by rotation"];
+    assert!(dropped > 100_000, "{dropped}");
+    let made: HashMap<i64, String> = reel
+        .rows::<File>()
+        .map(|f| f.unwrap())
+        .filter_map(|f| Some((f.file, f.path.filter(|p| p.contains("/made"))?.to_string())))
+        .collect();
+    let mut bytes: HashMap<&str, i64> = HashMap::new();
+    for bio in reel.rows::<Bio>().map(|b| b.unwrap()).filter(|b| b.op == "write") {
+        if let Some(path) = bio.file.and_then(|f| made.get(&f)) {
+            *bytes.entry(path).or_default() += bio.len_bytes;
+        }
+    }
+    let whole = bytes.values().filter(|b| **b == 65536).count();
+    assert_eq!(whole, FILES, "{bytes:?}");
 }
 
 /// What rotation drops is left out, of every table, and not lost: `--strict` does not fail for it.

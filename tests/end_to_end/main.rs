@@ -431,6 +431,7 @@ fn tests() -> Vec<Test> {
         life::as_inherited
         life::rotation_keeps_the_newest
         life::rotation_leaves_room
+        life::rotation_hides_nothing
         life::rotation_is_no_loss
         life::a_flight_recorder
         life::a_flight_recorder_asked_before_it_began

@@ -2,9 +2,11 @@
 //! renamed into place: a crash costs at most the open one.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     fs::{self, File},
     io,
+    ops::Deref,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -46,13 +48,44 @@ pub const DEFAULT_SEGMENT_AGE: Duration = Duration::from_secs(60);
 /// The segment of tasks that have not ended; not in the manifest's list, and gone when the reel is closed.
 pub(crate) const LIVING: &str = "living.parquet";
 
-/// What to do with every Parquet file as it is created, before it is written to.
+/// What to do with every Parquet file as it is created, before it is written to. What it gives is dropped once nothing
+/// of the file is left to be written.
 #[derive(Clone)]
-pub struct OnCreate(pub Arc<dyn Fn(&File) + Send + Sync>);
+pub struct OnCreate(pub Arc<dyn Fn(&File) -> LeftOut + Send + Sync>);
+
+/// Undoes, when it is dropped, what [`OnCreate`] has done for a file.
+pub type LeftOut = Box<dyn Any + Send + Sync>;
 
 impl std::fmt::Debug for OnCreate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("OnCreate")
+    }
+}
+
+/// A file in the reel's folder that has no name and goes when it is closed; left out of what is recorded until then.
+pub struct Scratch {
+    file: File,
+    _left_out: Option<LeftOut>,
+}
+
+impl From<File> for Scratch {
+    /// Of a file that no recording meets.
+    fn from(file: File) -> Self {
+        Self { file, _left_out: None }
+    }
+}
+
+impl Deref for Scratch {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.file.fmt(f)
     }
 }
 
@@ -290,21 +323,19 @@ impl ReelWriter {
     }
 
     /// Calls `f` with every Parquet file as it is created, before it is written to: the recorder
-    /// tells the kernel to leave these files' own I/O out.
+    /// tells the kernel to leave these files' own I/O out, until they are synced.
     pub fn on_create(&mut self, f: OnCreate) {
         each_table!(self, t => t.on_create = Some(f.clone()));
     }
 
-    /// A file in the reel's folder that has no name and goes when it is closed; told of as the reel's own files are.
-    pub fn scratch(&self) -> io::Result<File> {
+    /// Room for what does not fit into memory; told of as the reel's own files are.
+    pub fn scratch(&self) -> io::Result<Scratch> {
         if self.ops.discard {
-            return tempfile::tempfile();
+            return Ok(tempfile::tempfile()?.into());
         }
         let file = tempfile::tempfile_in(&self.path)?;
-        if let Some(OnCreate(f)) = &self.ops.on_create {
-            f(&file);
-        }
-        Ok(file)
+        let left_out = self.ops.on_create.as_ref().map(|OnCreate(f)| f(&file));
+        Ok(Scratch { file, _left_out: left_out })
     }
 
     /// The reel's folder.

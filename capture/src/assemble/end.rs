@@ -55,7 +55,8 @@ impl Assembler {
 
     /// Rows of files that no record has described so far.
     fn undescribed(&self) -> Vec<File> {
-        let unknown = self.files.undescribed();
+        let mut unknown: Vec<_> = self.files.all(|f| !f.described).into_iter().collect();
+        unknown.sort_unstable_by_key(|(_, f)| f.id);
         unknown.into_iter().map(|(key, known)| self.undescribed_file(key, known)).collect()
     }
 }

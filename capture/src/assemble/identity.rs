@@ -3,7 +3,7 @@
 use ioreel_bpf::types::{file_id, file_more, rec_file};
 use ioreel_traces::{Result, Text, host::mount_of_device, rows::File};
 
-use crate::host;
+use crate::{host, sieve::MetFile};
 
 use super::{Assembler, FileKey, Guess, KnownFile, kind_of};
 
@@ -76,7 +76,9 @@ impl Assembler {
         if let Some(sieve) = &mut self.sieve {
             // An overlay has no disk, the file under it may have.
             let below = if more.real.ino != 0 { i64::from(more.real_sb_dev) } else { sb_dev };
-            sieve.file(known.id, rec.file, [path.as_deref(), host_path.as_deref()], below, kind == "block");
+            let paths = [path.as_deref(), host_path.as_deref()];
+            let met = MetFile { file: known.id, id: rec.file, paths, sb_dev: below, kind };
+            sieve.file(&met, || self.writer.scratch());
         }
         let row = File {
             file: known.id,

@@ -27,15 +27,37 @@ pub(super) fn leave_own_output_out(
     else {
         return Ok(());
     };
-    let tables = session.tables()?;
+    let tables = Arc::new(session.tables()?);
     writer.on_create(OnCreate(Arc::new(move |file| {
-        if let Ok(meta) = file.metadata()
-            && let Err(e) = tables.hide_file(meta.ino(), mount.sb_dev as u32, hide::HIDE_OWN.0)
-        {
+        let hidden =
+            file.metadata().ok().map(|m| Hidden { tables: tables.clone(), ino: m.ino(), sb_dev: mount.sb_dev as u32 });
+        if let Some(Err(e)) = hidden.as_ref().map(Hidden::begin) {
             log::warn!("{e}");
         }
+        Box::new(hidden)
     })));
     Ok(())
+}
+
+/// A file of the recorder's own that is being written. Only so long: when it is gone, its number may be another's.
+struct Hidden {
+    tables: Arc<Tables>,
+    ino: u64,
+    sb_dev: u32,
+}
+
+impl Hidden {
+    fn begin(&self) -> Result<(), CaptureError> {
+        self.tables.hide_file(self.ino, self.sb_dev, hide::HIDE_OWN.0)
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if let Err(e) = self.tables.show_file(self.ino, self.sb_dev) {
+            log::warn!("{e}");
+        }
+    }
 }
 
 /// A loop device passes each request on to its backing file: seen once, on the loop device, is enough.

@@ -41,12 +41,14 @@ impl Tables {
 
     /// Leaves this file's own device I/O out, for a reason of the wire format's `hide`.
     pub fn hide_file(&self, ino: u64, sb_dev: u32, why: u32) -> Result<(), CaptureError> {
-        let mut key = [0u8; size_of::<hidden_key>()];
-        key[..8].copy_from_slice(&ino.to_ne_bytes());
-        key[8..12].copy_from_slice(&sb_dev.to_ne_bytes());
         self.hidden_files
-            .update(&key, &[why as u8], MapFlags::ANY)
+            .update(&hidden(ino, sb_dev), &[why as u8], MapFlags::ANY)
             .map_err(CaptureError::bpf("hiding the recorder's own files"))
+    }
+
+    /// No longer leaves it out.
+    pub(crate) fn show_file(&self, ino: u64, sb_dev: u32) -> Result<(), CaptureError> {
+        deleted(self.hidden_files.delete(&hidden(ino, sb_dev)), "hiding the recorder's own files no longer")
     }
 
     /// Leaves out, in the kernel, calls on this file alone.
@@ -58,12 +60,7 @@ impl Tables {
 
     /// No longer leaves this file out, if it was.
     pub(crate) fn keep_file(&self, file: file_id) -> Result<(), CaptureError> {
-        match self.unwanted_files.delete(&key_of(file)) {
-            Err(e) if e.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(CaptureError::bpf("telling which files are kept")(e))
-            }
-            _ => Ok(()),
-        }
+        deleted(self.unwanted_files.delete(&key_of(file)), "telling which files are kept")
     }
 
     pub(super) fn duplicate(&self) -> Result<Self, CaptureError> {
@@ -74,6 +71,21 @@ impl Tables {
             unwanted_files: copy(&self.unwanted_files)?,
         })
     }
+}
+
+/// What was not there need not be deleted.
+fn deleted(done: libbpf_rs::Result<()>, doing: &'static str) -> Result<(), CaptureError> {
+    match done {
+        Err(e) if e.kind() != libbpf_rs::ErrorKind::NotFound => Err(CaptureError::bpf(doing)(e)),
+        _ => Ok(()),
+    }
+}
+
+fn hidden(ino: u64, sb_dev: u32) -> [u8; size_of::<hidden_key>()] {
+    let mut key = [0u8; size_of::<hidden_key>()];
+    key[..8].copy_from_slice(&ino.to_ne_bytes());
+    key[8..12].copy_from_slice(&sb_dev.to_ne_bytes());
+    key
 }
 
 fn key_of(file: file_id) -> [u8; size_of::<file_id>()] {

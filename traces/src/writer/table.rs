@@ -8,6 +8,7 @@ use std::{
 };
 
 use parquet::arrow::ArrowWriter;
+use rustix::fs::{Advice, fadvise};
 
 use super::{Names, OnCreate, WriterOptions, locked};
 use crate::{
@@ -347,9 +348,7 @@ impl<R: Row> TableWriter<R> {
     fn write_segment(&mut self, tmp: &Path, order: Order<'_>) -> Result<i64> {
         let bad = |why: String| ReelError::Write { path: tmp.into(), why };
         let file = File::create(tmp).map_err(ReelError::io(tmp, "creating the segment"))?;
-        if let Some(OnCreate(f)) = &self.on_create {
-            f(&file);
-        }
+        let left_out = self.on_create.as_ref().map(|OnCreate(f)| f(&file));
         let schema = schema::<R>();
         let properties = properties::<R>(&R::shapes(&self.columns, order))?;
         let mut w = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| bad(e.to_string()))?;
@@ -361,6 +360,9 @@ impl<R: Row> TableWriter<R> {
         }
         let file = w.into_inner().map_err(|e| bad(e.to_string()))?;
         file.sync_all().map_err(ReelError::io(tmp, "syncing the segment"))?;
+        // Nobody is about to read it: its pages leave the cache to the programs that are recorded. Best effort.
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        drop(left_out);
         Ok(file.metadata().map_err(ReelError::io(tmp, "measuring the segment"))?.len() as i64)
     }
 }

@@ -1,0 +1,265 @@
+//! What is known of things met, files among them. Those met lately are in memory, the others in a database in a file
+//! that no folder names, so that a recording that meets millions of files needs no more memory than one that meets
+//! thousands.
+
+use std::{fmt::Debug, hash::Hash, io, marker::PhantomData, mem, os::unix::fs::FileExt};
+
+use ioreel_traces::writer::Scratch;
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use rustc_hash::FxHashMap;
+
+/// Things of one generation; there are two. Of files 70 bytes each.
+const GENERATION: usize = 128 * 1024;
+
+/// Memory that the database may take for its pages.
+const CACHE_BYTES: usize = 8 << 20;
+
+/// What can be put into the database, and how it stands there.
+pub(crate) trait Stored: Clone + Debug + PartialEq {
+    /// Of plain values.
+    type Row: for<'a> redb::Value<SelfType<'a> = Self::Row> + 'static;
+
+    /// Its row.
+    fn row(&self) -> Self::Row;
+    /// And back.
+    fn of(row: Self::Row) -> Self;
+}
+
+impl Stored for i64 {
+    type Row = i64;
+
+    fn row(&self) -> i64 {
+        *self
+    }
+    fn of(row: i64) -> Self {
+        row
+    }
+}
+
+impl Stored for String {
+    type Row = String;
+
+    fn row(&self) -> String {
+        self.clone()
+    }
+    fn of(row: String) -> Self {
+        row
+    }
+}
+
+/// The database's file. Nobody opens it again: it need not reach the disk.
+#[derive(Debug)]
+struct Unsynced(Scratch);
+
+impl StorageBackend for Unsynced {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, at)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, at)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Met<K, V> {
+    recent: FxHashMap<K, V>,
+    /// The generation before.
+    older: FxHashMap<K, V>,
+    /// The generations before that.
+    stored: Option<Database>,
+    /// What was asked for last: most records speak of the file that the one before spoke of.
+    last: Option<(K, V)>,
+    generation: usize,
+    /// Nothing more can be stored, as has been told: memory is taken instead.
+    full: bool,
+}
+
+impl<K, V> Default for Met<K, V> {
+    fn default() -> Self {
+        Self::of_generations(GENERATION)
+    }
+}
+
+impl<K, V> Met<K, V> {
+    pub(crate) fn of_generations(generation: usize) -> Self {
+        Self {
+            recent: FxHashMap::default(),
+            older: FxHashMap::default(),
+            stored: None,
+            last: None,
+            generation,
+            full: false,
+        }
+    }
+}
+
+/// The one table.
+struct Things<K, V>(PhantomData<(K, V)>);
+
+impl<K: Stored<Row: redb::Key>, V: Stored> Things<K, V> {
+    const TABLE: TableDefinition<'static, K::Row, V::Row> = TableDefinition::new("things");
+}
+
+impl<K, V> Met<K, V>
+where
+    K: Stored<Row: redb::Key + Ord> + Copy + Eq + Hash,
+    V: Stored,
+{
+    /// What is known of it.
+    pub(crate) fn get(&mut self, k: &K) -> Option<V> {
+        if let Some((last, known)) = &self.last
+            && last == k
+        {
+            return Some(known.clone());
+        }
+        if let Some(known) = self.recent.get(k) {
+            self.last = Some((*k, known.clone()));
+            return Some(known.clone());
+        }
+        let found = self.older.get(k).cloned().or_else(|| self.look(k))?;
+        // As good as new; there is a file to keep others in when it comes from there.
+        self.insert(*k, found.clone(), || Err(io::ErrorKind::Unsupported.into()));
+        Some(found)
+    }
+
+    fn look(&self, k: &K) -> Option<V> {
+        let db = self.stored.as_ref()?;
+        let look = || -> Result<_, redb::Error> {
+            Ok(db.begin_read()?.open_table(Things::<K, V>::TABLE)?.get(k.row())?.map(|v| v.value()))
+        };
+        look()
+            .inspect_err(|e| log::warn!("a file met before is taken for another: reading what is known of it: {e}"))
+            .ok()?
+            .map(V::of)
+    }
+
+    /// Remembers it, or what is newly known of it. `scratch` makes the file to keep others in.
+    pub(crate) fn insert(&mut self, k: K, known: V, scratch: impl FnOnce() -> io::Result<Scratch>) {
+        self.recent.insert(k, known.clone());
+        self.last = Some((k, known));
+        if self.recent.len() < self.generation || self.full {
+            return;
+        }
+        if let Err(e) = self.store(scratch) {
+            log::warn!("what is known of files met long ago stays in memory: {e}; make room beside the reel");
+            self.full = true;
+            return;
+        }
+        self.older = mem::take(&mut self.recent);
+    }
+
+    /// Stores the older generation.
+    fn store(&mut self, scratch: impl FnOnce() -> io::Result<Scratch>) -> Result<(), redb::Error> {
+        if self.older.is_empty() {
+            return Ok(());
+        }
+        let db = match &mut self.stored {
+            Some(db) => db,
+            none => {
+                none.insert(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(Unsynced(scratch()?))?)
+            }
+        };
+        let mut sorted: Vec<_> = self.older.iter().map(|(k, v)| (k.row(), v.row())).collect();
+        // Neighbours lie on the same pages.
+        sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let write = db.begin_write()?;
+        {
+            let mut table = write.open_table(Things::<K, V>::TABLE)?;
+            for (k, v) in sorted {
+                table.insert(k, v)?;
+            }
+        }
+        Ok(write.commit()?)
+    }
+
+    /// Those of which `such` is true.
+    pub(crate) fn all(&self, such: impl Fn(&V) -> bool) -> FxHashMap<K, V> {
+        let mut found = self.stored_of(&such).unwrap_or_else(|e| {
+            log::warn!("files without a description may be missing: reading what is known of them: {e}");
+            FxHashMap::default()
+        });
+        for (k, v) in self.older.iter().chain(&self.recent) {
+            if such(v) {
+                found.insert(*k, v.clone());
+            } else {
+                found.remove(k);
+            }
+        }
+        found
+    }
+
+    fn stored_of(&self, such: impl Fn(&V) -> bool) -> Result<FxHashMap<K, V>, redb::Error> {
+        let mut found = FxHashMap::default();
+        let Some(db) = &self.stored else { return Ok(found) };
+        for entry in db.begin_read()?.open_table(Things::<K, V>::TABLE)?.iter()? {
+            let (k, v) = entry?;
+            let v = V::of(v.value());
+            if such(&v) {
+                found.insert(K::of(k.value()), v);
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch() -> io::Result<Scratch> {
+        Ok(tempfile::tempfile()?.into())
+    }
+
+    fn thing(n: i64) -> String {
+        format!("{}{n}", if n % 3 == 0 { "odd" } else { "plain" })
+    }
+
+    #[test]
+    fn many_things_are_known_with_little_memory() {
+        let mut all = Met::of_generations(100);
+        for n in 0..5000i64 {
+            assert!(all.get(&n).is_none());
+            all.insert(n, thing(n), scratch);
+            assert!(all.recent.len() + all.older.len() <= 200);
+        }
+        for n in (0..5000).rev() {
+            assert_eq!(all.get(&n), Some(thing(n)));
+        }
+        let mut odd: Vec<i64> = all.all(|t| t.starts_with("odd")).into_keys().collect();
+        odd.sort_unstable();
+        assert_eq!(odd, (0..5000).step_by(3).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_newly_known_replaces_what_was() {
+        let mut all = Met::of_generations(10);
+        for n in 0..100i64 {
+            all.insert(n, thing(n), scratch);
+        }
+        all.insert(3, "new".into(), scratch);
+        for n in 100..200 {
+            all.insert(n, thing(n), scratch);
+        }
+        assert_eq!(all.get(&3).as_deref(), Some("new"));
+        assert!(!all.all(|t| t.starts_with("odd")).contains_key(&3));
+    }
+
+    #[test]
+    fn without_room_on_disk_memory_is_taken() {
+        let mut all = Met::of_generations(10);
+        for n in 0..100i64 {
+            all.insert(n, thing(n), || Err(io::ErrorKind::StorageFull.into()));
+        }
+        assert!((0..100).all(|n| all.get(&n) == Some(thing(n))));
+    }
+}
