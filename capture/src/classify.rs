@@ -3,7 +3,7 @@
 
 use ioreel_bpf::types::{bio_flags, bio_how, end_io, rec_bio, stripe_place};
 
-use crate::layout::{Kind, Layout, Layouts};
+use crate::layout::{Kind, Layout, Layouts, ext4};
 
 /// What a bio was taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,7 @@ pub(crate) struct Told {
     pub(crate) of_file: bool,
 }
 
+const WRITE: u32 = 1;
 const DISCARD: u32 = 3;
 const SECURE_ERASE: u32 = 5;
 const FLUSH: u32 = 2;
@@ -80,8 +81,14 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     }
     let how = bio_how(u32::from(rec.how));
     let file = matches!(how, bio_how::BIO_PAGE | bio_how::BIO_DIRECT | bio_how::BIO_FS | bio_how::BIO_CLONE);
-    // Direct I/O on the device itself, whatever a file system keeps there: sb_dev is then that of /dev.
-    let raw = matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT | end_io::END_WAIT) && file;
+    // Calls on the device itself, whatever a file system keeps there: sb_dev is then that of /dev.
+    let raw = match end {
+        end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT => file,
+        // A file system that waits for pages of its own caches is none.
+        end_io::END_WAIT => file && how != bio_how::BIO_PAGE,
+        end_io::END_PAGE | end_io::END_BUFFER => how == bio_how::BIO_DIRECT,
+        _ => false,
+    };
     if raw {
         return data("request", 100);
     }
@@ -115,7 +122,7 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
             _ if rec.opf & META != 0 && !matches!(layout, Layout::Ext4(_)) => told("metadata", "other", "flags", 60),
             _ => data("page", if end == end_io::END_OTHER { 90 } else { 100 }),
         },
-        bio_how::BIO_BDEV => device_page(rec, layout, mounted),
+        bio_how::BIO_BDEV | bio_how::BIO_BDEV_FS => device_page(rec, layout, how == bio_how::BIO_BDEV_FS),
         _ if matches!(op, DISCARD | SECURE_ERASE) => told("metadata", "discard", "operation", 80),
         _ if op == WRITE_ZEROES => told("metadata", "zeroing", "operation", 60),
         _ if has(rec, bio_flags::BIOF_SWAP_PAGE) && end == end_io::END_WAIT && mounted => {
@@ -134,6 +141,11 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
             told("journal", "log", "flags", 80)
         }
         _ if rec.opf & META != 0 => told("metadata", "other", "flags", 60),
+        // The page of zeros is nobody's: where a device cannot write them by itself, file systems send it so often
+        // (block/blk-lib.c, __blkdev_issue_zero_pages).
+        _ if op == WRITE && end == end_io::END_WAIT && mounted && !has(rec, bio_flags::BIOF_SWAP_PAGE) => {
+            told("metadata", "zeroing", "end_io", 60)
+        }
         // Direct I/O on a device where nothing is mounted, by a caller that is not known.
         _ if matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT | end_io::END_WAIT) && !mounted => {
             Told { class: "data", detail: Some("device"), how: Some("end_io"), confidence: 80, of_file: false }
@@ -237,12 +249,11 @@ fn btrfs(rec: &rec_bio) -> Told {
     told("tree", detail, "inode", 100)
 }
 
-/// A page of the device's own cache: metadata of what is mounted there, or I/O on the bare device.
+/// A page of the device's own cache: metadata of what was `mounted` there when it was queued, or I/O on the bare device.
 fn device_page(rec: &rec_bio, layout: &Layout, mounted: bool) -> Told {
     match layout {
         Layout::Ext4(l) if mounted => {
-            let content =
-                has(rec, bio_flags::BIOF_PEEK).then(|| ext4_block(&rec.peek, l.filetype, l.block_bytes, l.blocks));
+            let content = has(rec, bio_flags::BIOF_PEEK).then(|| ext4_block(&rec.peek, l));
             content.flatten().unwrap_or(told("metadata", "other", "page", 60))
         }
         Layout::Btrfs if mounted => told("superblock", "superblock", "page", 70),
@@ -253,7 +264,8 @@ fn device_page(rec: &rec_bio, layout: &Layout, mounted: bool) -> Told {
 }
 
 /// By the first bytes of a block that is in no table: fs/ext4/ext4_extents.h, xattr.h, ext4.h (ext4_dir_entry_2).
-fn ext4_block(head: &[u8; 32], filetype: bool, block_bytes: i64, blocks: i64) -> Option<Told> {
+fn ext4_block(head: &[u8; 32], of: &ext4::Layout) -> Option<Told> {
+    let &ext4::Layout { filetype, encrypt, block_bytes, blocks, .. } = of;
     let word = |at: usize| i64::from(u16::from_le_bytes([head[at], head[at + 1]]));
     let long = |at: usize| word(at) | word(at + 2) << 16;
     let (magic, entries, max, depth) = (word(0), word(2), word(4), word(6));
@@ -265,7 +277,7 @@ fn ext4_block(head: &[u8; 32], filetype: bool, block_bytes: i64, blocks: i64) ->
         // An unused entry keeps its name; one that is in use has one, without NUL or slash.
         let named = name != 0 || long(at) == 0;
         let shown = &head[at + 8..(at + 8 + name as usize).min(head.len())];
-        fits && kind_fits && named && !shown.iter().any(|b| matches!(b, 0 | b'/'))
+        fits && kind_fits && named && (encrypt || !shown.iter().any(|b| matches!(b, 0 | b'/')))
     };
     // A directory whose entry types look like an extent header's depth does not exist: types begin at 1.
     if extents && (depth < 256) {
@@ -297,6 +309,8 @@ fn ext4_block(head: &[u8; 32], filetype: bool, block_bytes: i64, blocks: i64) ->
 
 #[cfg(test)]
 mod tests {
+    use ioreel_bpf::types::file_id;
+
     use super::*;
 
     fn head(bytes: &[u8]) -> [u8; 32] {
@@ -307,7 +321,9 @@ mod tests {
 
     #[test]
     fn ext4_blocks_by_their_first_bytes() {
-        let class = |bytes: &[u8]| ext4_block(&head(bytes), true, 4096, 131_072).map(|t| t.class);
+        let mut layout = ext4::Layout::default();
+        (layout.filetype, layout.block_bytes, layout.blocks) = (true, 4096, 131_072);
+        let class = |bytes: &[u8]| ext4_block(&head(bytes), &layout).map(|t| t.class);
         assert_eq!(class(b"\x0a\xf3\x05\x00\x54\x01\x00\x00"), Some("extent_map"));
         // Inode 62218, whose low half is the extent magic, with an entry length that would do as a maximum.
         assert_eq!(class(b"\x0a\xf3\x00\x00\x10\x00\x01\x01a"), Some("directory"));
@@ -336,6 +352,28 @@ mod tests {
         };
         assert_eq!(classify(&rec, &mut layouts).class, "journal");
         assert_eq!(classify(&rec_bio { opf: 0, ..rec }, &mut layouts).class, "data");
+    }
+
+    #[test]
+    fn btrfs_mends_its_trees_by_pages_that_it_waits_for() {
+        let mut layouts = Layouts::default();
+        layouts.put(7, Layout::Btrfs, true);
+        let file = |ino, dev| file_id { ino, dev, generation: 0 };
+        let rec = rec_bio {
+            len_bytes: 4096,
+            sector: 4096,
+            dev: 7,
+            opf: WRITE,
+            end_io: end_io::END_WAIT.0 as u8,
+            how: bio_how::BIO_PAGE.0 as u8,
+            file: file(1, 7),
+            sb_dev: 7,
+            ..rec_bio::default()
+        };
+        assert_eq!(classify(&rec, &mut layouts).class, "tree");
+        assert!(classify(&rec_bio { file: file(257, 8), ..rec }, &mut layouts).of_file);
+        let zeroes = rec_bio { how: 0, file: file(0, 0), ..rec };
+        assert_eq!(classify(&zeroes, &mut layouts).detail, Some("zeroing"));
     }
 
     #[test]

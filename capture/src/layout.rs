@@ -1,7 +1,7 @@
 //! Where file systems keep what on a device, read from the device once: enough to tell journal, tables and
 //! bitmaps by their place.
 
-mod ext4;
+pub(crate) mod ext4;
 mod f2fs;
 mod xfs;
 
@@ -137,6 +137,12 @@ impl Layouts {
     /// Something was mounted, or no longer is.
     pub(crate) fn mounts_changed(&mut self) {
         self.known.values_mut().for_each(|known| known.stale = true);
+    }
+
+    /// What lies on a device, for tests.
+    #[cfg(test)]
+    pub(crate) fn put(&mut self, dev: i64, layout: Layout, mounted: bool) {
+        self.known.insert(dev, Known::now(layout, mounted));
     }
 
     fn read(&mut self, dev: i64) -> Known {

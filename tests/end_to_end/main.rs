@@ -39,6 +39,7 @@ mod slices;
 mod stacked;
 mod top;
 mod truth;
+mod uncommon;
 mod uring;
 mod users;
 mod waits;
@@ -332,6 +333,11 @@ fn tests() -> Vec<Test> {
         devices::zeroes
         devices::a_file_system_made_meanwhile
         devices::a_scrub
+        uncommon::mounted_out_of_sight
+        uncommon::ciphertext
+        uncommon::clusters_of_small_blocks
+        uncommon::parts_of_blocks
+        uncommon::a_device_read_by_itself
         pass_through::exit_status_of_the_command
         pass_through::a_command_that_is_not_there
         pass_through::input_and_output

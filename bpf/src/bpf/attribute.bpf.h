@@ -114,7 +114,20 @@ static __always_inline void *iomap_request(struct bio *owner, __u32 kind)
 	return request;
 }
 
-static __always_inline void direct(struct rec_bio *b, struct bio *owner, __u32 kind, bool look)
+/*
+ * Of a write that fills no block, iomap zeroes the rest (iomap_dio_zero), which `size` does not count: behind the data
+ * it would seem to lie before it. Blocks lie in a file as they do on the device.
+ */
+static __always_inline void behind_data(struct rec_bio *b, struct bio *bio, struct inode *inode)
+{
+	__u64 mask = (1ull << (peek(inode, i_blkbits) & 31)) - 1;
+	__u64 place = (b->sector - bio->bi_bdev->bd_start_sect) << 9 & mask;
+
+	if ((b->file_offset_bytes & mask) != place && ((b->file_offset_bytes + b->len_bytes) & mask) == place)
+		b->file_offset_bytes += b->len_bytes;
+}
+
+static __always_inline void direct(struct rec_bio *b, struct bio *bio, struct bio *owner, __u32 kind, bool look)
 {
 	struct iomap_dio *dio = kernel_cast(struct iomap_dio, iomap_request(owner, kind));
 	struct kiocb *iocb = peek(dio, iocb);
@@ -129,6 +142,8 @@ static __always_inline void direct(struct rec_bio *b, struct bio *owner, __u32 k
 	b->file_offset_bytes = peek(iocb, ki_pos) + peek(dio, size) - (dio_counts_after ? 0 : b->len_bytes);
 	if (b->file_offset_bytes < 0)
 		b->file_offset_bytes = -1;
+	else
+		behind_data(b, bio, inode);
 }
 
 /*
@@ -179,6 +194,20 @@ static __always_inline void peek_at(struct rec_bio *b, const void *address)
 }
 
 /*
+ * The folio of a file's cache that this one carries the data of: itself, or the one that a page of ciphertext was made
+ * from (fs/crypto/crypto.c, fscrypt_is_bounce_page). Of whoever writes pages of a cache and nothing else.
+ */
+static __always_inline struct folio *cached_folio(struct folio *folio)
+{
+	struct folio *plain;
+
+	if (BPF_CORE_READ(folio, mapping))
+		return folio;
+	plain = BPF_CORE_READ(folio, private);
+	return plain ? head_of(plain) : folio;
+}
+
+/*
  * Whether the bio's last page is not as far behind its first in the file as it is in the bio: what lies side by side on
  * the disk, with holes between, goes by one. Of clones and parts, whose vectors are others' too, it is not known.
  */
@@ -187,7 +216,7 @@ static __noinline bool has_holes(struct bio *bio, struct folio *folio, unsigned 
 	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec);
 	__u32 count = bio->bi_vcnt, into, offset = BPF_CORE_READ(vec, bv_offset), bytes;
 	unsigned long last, from = BPF_CORE_READ(folio, index);
-	struct folio *last_folio;
+	struct folio *last_folio, *cached;
 	struct page *page;
 
 	if (!count || bio->bi_iter.bi_idx || done_of(bio) || (bio->bi_flags & (1u << BIO_CLONED)))
@@ -199,6 +228,9 @@ static __noinline bool has_holes(struct bio *bio, struct folio *folio, unsigned 
 	into = (BPF_CORE_READ(vec, bv_offset) + bytes - 1) >> page_shift;
 	page = (void *)BPF_CORE_READ(vec, bv_page) + into * bpf_core_type_size(struct page);
 	last_folio = head_of(page);
+	cached = cached_folio(last_folio);
+	if (cached != last_folio)
+		return BPF_CORE_READ(cached, index) != from + first + ((offset + len_bytes - 1) >> page_shift);
 	last = BPF_CORE_READ(last_folio, index) +
 	       ((unsigned long)page - (unsigned long)last_folio) / bpf_core_type_size(struct page);
 	/* A part that fills no page begins and ends within it. */
@@ -207,7 +239,8 @@ static __noinline bool has_holes(struct bio *bio, struct folio *folio, unsigned 
 
 /* By the first page; `trusted`: whoever is told of the end carries pages of a cache and nothing else; `bh`: its buffer
  * head. */
-static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool trusted, void *bh)
+static __always_inline void by_page(struct rec_bio *b, struct bio *bio, const struct task_state *st, bool trusted,
+				    void *bh)
 {
 	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec);
 	struct address_space *mapping;
@@ -223,6 +256,13 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool tru
 	if (!page)
 		return;
 	folio = head_of(page);
+	if (trusted) {
+		struct folio *cached = cached_folio(folio);
+
+		if (cached != folio)
+			page = (struct page *)cached;
+		folio = cached;
+	}
 	address = (unsigned long)BPF_CORE_READ(folio, mapping);
 	if ((address & PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON)
 		b->flags |= BIOF_SWAP_PAGE;
@@ -236,8 +276,14 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, bool tru
 		/* A user buffer may be a page of some other device. */
 		if (!trusted && peek(inode, i_rdev) != (b->orig_dev ?: b->dev))
 			return;
+		/* Whoever reads the device itself reads no metadata, whatever lies there. */
+		if ((b->opf & REQ_OP_MASK) == 0 && st && st->in_call && (st->op.flags & OPF_FILE)) {
+			set_bdev_file(b, bio, kernel_cast(struct file, (void *)st->op.ofd));
+			if (b->how)
+				return;
+		}
 		identify(inode, &b->file);
-		b->how = BIO_BDEV;
+		b->how = has_file_system(bio->bi_bdev) ? BIO_BDEV_FS : BIO_BDEV;
 		if (bh) {
 			const void *address = peek(kernel_cast(struct buffer_head, bh), b_data);
 
@@ -567,7 +613,7 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 	b->end_io = parent->end_io;
 	b->how = parent->how ? BIO_CLONE : 0;
 	b->flags |= parent->flags & (BIOF_SWAP_PAGE | BIOF_DIRECTORY);
-	if (parent->how == BIO_BDEV || parent->how == BIO_FS)
+	if (parent->how == BIO_BDEV || parent->how == BIO_BDEV_FS || parent->how == BIO_FS)
 		b->how = parent->how;
 	b->file_offset_bytes = parent->file_offset_bytes;
 	if (parent->file_offset_bytes >= 0 && b->orig_sector >= parent->sector)
@@ -592,7 +638,7 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 	switch (kind) {
 	case END_DIRECT:
 	case END_DIRECT_F2FS:
-		direct(b, owner, kind, !st);
+		direct(b, bio, owner, kind, !st);
 		return;
 	case END_DIRECT_SIMPLE:
 		direct_simple(b, owner, 0, !st);
@@ -617,18 +663,18 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 		if (st && st->in_call && st->op.ofd && !direct_simple(b, owner, st->op.ofd, false))
 			set_bdev_file(b, bio, kernel_cast(struct file, (void *)st->op.ofd));
 		if (!b->how)
-			by_page(b, bio, false, NULL);
+			by_page(b, bio, st, false, NULL);
 		return;
 	case END_PAGE:
-		by_page(b, bio, true, NULL);
+		by_page(b, bio, st, true, NULL);
 		return;
 	case END_BUFFER:
-		by_page(b, bio, true, peek(owner, bi_private));
+		by_page(b, bio, st, true, peek(owner, bi_private));
 		return;
 	case END_BTRFS:
 		by_btrfs(b, owner);
 		if (!b->how)
-			by_page(b, bio, false, NULL);
+			by_page(b, bio, st, false, NULL);
 		return;
 	case END_BTRFS_CLONE: {
 		struct btrfs_io_stripe *stripe = peek(owner, bi_private);
@@ -640,14 +686,14 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 		if (orig)
 			by_btrfs(b, orig);
 		if (!b->how)
-			by_page(b, bio, false, NULL);
+			by_page(b, bio, st, false, NULL);
 		return;
 	}
 	case END_BTRFS_RAID:
 		*(volatile __u64 *)b->peek = (__u64)bio;
 		by_stripe(b);
 		if (!b->how)
-			by_page(b, bio, false, NULL);
+			by_page(b, bio, st, false, NULL);
 		return;
 	case END_XFS_BUF: {
 		struct xfs_buf *bp = peek(owner, bi_private);
@@ -666,13 +712,13 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 	case END_MD_MIRROR10:
 		by_parent(b, bio);
 		if (!b->how)
-			by_page(b, bio, false, NULL);
+			by_page(b, bio, st, false, NULL);
 		return;
 	case END_XFS_LOG:
 	case END_BTRFS_SUPER:
 		return;
 	default:
-		by_page(b, bio, false, NULL);
+		by_page(b, bio, st, false, NULL);
 	}
 }
 

@@ -97,6 +97,16 @@ struct page___info {
 								: __info - 1);                                         \
 	})
 
+/* Who told that a file system lives on a device before bd_holder_ops (6.5). */
+struct block_device___super {
+	struct super_block *bd_super;
+} __attribute__((preserve_access_index));
+
+#define has_file_system(bdev)                                                                                          \
+	(bpf_core_field_exists((bdev)->bd_holder_ops)                                                                  \
+	     ? peek(bdev, bd_holder_ops) != NULL                                                                       \
+	     : BPF_CORE_READ((struct block_device___super *)(bdev), bd_super) != NULL)
+
 /* How far into its present vector a bio has come. Renamed between 6.18 and 7.3. */
 struct bvec_iter___done {
 	unsigned int bi_bvec_done;

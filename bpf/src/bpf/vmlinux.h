@@ -127,6 +127,7 @@ struct block_device {
 	unsigned long long bd_start_sect;
 	struct gendisk *bd_disk;
 	u32 bd_dev;
+	const struct blk_holder_ops *bd_holder_ops;
 };
 
 struct super_block {
@@ -143,6 +144,7 @@ struct inode {
 	u32 i_rdev;
 	long long i_size;
 	u32 i_generation;
+	unsigned char i_blkbits;
 	unsigned int i_nlink;
 };
 
@@ -315,6 +317,7 @@ struct page {
 struct folio {
 	struct address_space *mapping;
 	unsigned long index;
+	void *private;
 	unsigned long _flags_1;
 };
 

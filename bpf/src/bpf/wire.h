@@ -302,9 +302,10 @@ struct rec_fd {
 enum bio_how {
 	BIO_UNKNOWN = 0,
 	BIO_PAGE = 1, /* file by the page cache page it carries */
-	BIO_DIRECT = 2, /* file by the direct I/O request behind it */
+	BIO_DIRECT = 2, /* file by the request behind it: direct I/O, or a call on the device itself */
 	BIO_FS = 3, /* file by the file system's own structure around the bio (btrfs_bio) */
-	BIO_BDEV = 4, /* a page of the block device's own page cache: metadata, or the raw device */
+	BIO_BDEV = 4, /* a page of the block device's own page cache: the raw device */
+	BIO_BDEV_FS = 6, /* the same while a file system lives there: metadata */
 	BIO_CLONE = 5, /* file by the bio that a mapped device cloned */
 };
 

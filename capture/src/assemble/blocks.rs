@@ -34,7 +34,7 @@ impl Assembler {
             let known = self.file_of(rec.file);
             if !known.described && known.disk == 0 {
                 let guess = match u32::from(rec.how) {
-                    how if how == bio_how::BIO_BDEV.0 => Guess::Block,
+                    how if [bio_how::BIO_BDEV.0, bio_how::BIO_BDEV_FS.0].contains(&how) => Guess::Block,
                     _ if u32::from(rec.flags) & bio_flags::BIOF_DIRECTORY.0 != 0 => Guess::Directory,
                     _ => Guess::Regular,
                 };

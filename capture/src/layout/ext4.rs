@@ -8,7 +8,7 @@ use super::{Kind, Ranges, le16, le32};
 type Read<'a> = dyn FnMut(u64, usize) -> io::Result<Vec<u8>> + 'a;
 
 /// Where tables, bitmaps and the journal are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Layout {
     ranges: Ranges,
     /// Device of the journal when it is not in this file system.
@@ -17,6 +17,8 @@ pub(crate) struct Layout {
     pub(crate) own_inodes: Vec<i64>,
     /// Directory entries tell the type of their file.
     pub(crate) filetype: bool,
+    /// Folders may be encrypted, names in them are any bytes then.
+    pub(crate) encrypt: bool,
     /// Block size.
     pub(crate) block_bytes: i64,
     /// Blocks of the file system.
@@ -33,6 +35,7 @@ pub(super) enum Found {
 
 const COMPAT_SPARSE_SUPER2: i64 = 0x200;
 const INCOMPAT_FILETYPE: i64 = 0x2;
+const INCOMPAT_ENCRYPT: i64 = 0x10000;
 const INCOMPAT_JOURNAL_DEV: i64 = 0x8;
 const INCOMPAT_META_BG: i64 = 0x10;
 const INCOMPAT_64BIT: i64 = 0x80;
@@ -160,10 +163,16 @@ impl Geometry {
         match self.first_meta_bg {
             Some(first) if i >= first => {
                 let group = i * self.descs_per_block();
-                self.start(group) + i64::from(self.has_super(group))
+                self.super_at(group) + i64::from(self.has_super(group))
             }
-            _ => self.first + 1 + i,
+            _ => self.super_at(0) + 1 + i,
         }
+    }
+
+    /// Where a group's superblock is, if it has one. With clusters (bigalloc) of blocks of 1 KiB, groups begin at the
+    /// boot block all the same.
+    fn super_at(&self, group: i64) -> i64 {
+        self.start(group) + i64::from(group == 0 && self.block == 1024 && self.first == 0)
     }
 
     fn layout(&self, sb: &[u8], read: &mut Read<'_>) -> io::Result<Layout> {
@@ -190,7 +199,7 @@ impl Geometry {
             }
         }
         for group in 0..self.groups {
-            let start = self.start(group);
+            let start = self.super_at(group);
             let has_super = self.has_super(group);
             if has_super {
                 put(start, 1, SUPER);
@@ -250,6 +259,7 @@ impl Geometry {
             journal_dev: external_journal(sb),
             own_inodes: [0x240, 0x244, 0x26C].into_iter().map(|at| le32(sb, at)).filter(|n| *n != 0).collect(),
             filetype: le32(sb, 0x60) & INCOMPAT_FILETYPE != 0,
+            encrypt: le32(sb, 0x60) & INCOMPAT_ENCRYPT != 0,
             block_bytes: self.block,
             blocks: self.blocks,
         })

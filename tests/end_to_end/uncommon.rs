@@ -1,0 +1,134 @@
+//! Attribution where file systems are made, mounted or used in less common ways.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    path::Path,
+    process::Command,
+};
+
+use ioreel_traces::rows::{Bio, File as FileRow};
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::{
+    attribution::number,
+    harness::{
+        assert_valid,
+        device::Device,
+        mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
+        record, succeed, temp_dir, text,
+    },
+};
+
+/// The bios with bytes that a command's recording has of a device, and the names of their files.
+fn recorded(device: &Path, command: &[&str]) -> Vec<(Bio, Option<String>)> {
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    succeed(&mut record(&reel, &["--no-snapshot"], command));
+    let reel = assert_valid(&reel);
+    let files: Vec<FileRow> = reel.read().unwrap();
+    let name = |b: &Bio| files.iter().find(|f| Some(f.file) == b.file)?.path.as_ref().map(ToString::to_string);
+    let bios = reel.read::<Bio>().unwrap().into_iter();
+    bios.filter(|b| b.dev == number(device) && b.len_bytes > 0).map(|b| (b.clone(), name(&b))).collect()
+}
+
+fn bytes<'a>(bios: &'a [(Bio, Option<String>)], op: &'a str, class: &'a str) -> i64 {
+    bios.iter().filter(|(b, _)| b.op == op && b.class == class).map(|(b, _)| b.len_bytes).sum()
+}
+
+/// Folders of an ext4 are folders also where the recorder does not see it mounted: in another name space, and when it
+/// is no longer, as soon as its last block is written.
+pub(crate) fn mounted_out_of_sight() {
+    let (at, device) = (temp_dir(), Device::looped(DEFAULT_SIZE_BYTES));
+    succeed(
+        Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(device.path()),
+    );
+    let place = text(at.path());
+    for (folder, before, after) in [("a", "unshare -m ", ""), ("b", "", ""), ("c", "", "sync; sleep 0.5;")] {
+        let inside = format!(
+            "set -e; mount {} {place}; mkdir {place}/{folder}; cd {place}/{folder}; mkdir $(seq 400); cd /; {after} umount {place}",
+            text(device.path())
+        );
+        let bios = recorded(device.path(), &["sh", "-c", &format!("{before} sh -c '{inside}'")]);
+        assert!(bytes(&bios, "write", "directory") >= 400 * 1024, "{folder}: {bios:?}");
+        assert_eq!(bytes(&bios, "write", "data"), 0, "{folder}: {bios:?}");
+    }
+}
+
+/// What is encrypted goes out in pages of its own, which are of no file.
+pub(crate) fn ciphertext() {
+    let mount = Mounted::with(Fs::Ext4, DEFAULT_SIZE_BYTES, &["-O", "encrypt"], "defaults");
+    let folder = mount.path().join("secret");
+    fs::create_dir(&folder).unwrap();
+    let key = "k".repeat(64);
+    let script = format!("printf {key} | xfs_io -c add_enckey {0} | sed 's/.* //'", text(mount.path()));
+    let id = succeed(Command::new("sh").args(["-c", &script])).stdout;
+    let policy = format!("set_encpolicy -v2 {}", String::from_utf8(id).unwrap().trim());
+    succeed(Command::new("xfs_io").args(["-c", &policy]).arg(&folder));
+    let write = format!(
+        "cd {}; dd if=/dev/urandom of=one bs=64k count=40 status=none; sync; \
+         for i in 3 9 21; do dd if=/dev/urandom of=one bs=4k count=1 seek=$i conv=notrunc status=none; done; sync",
+        text(&folder)
+    );
+    let bios = recorded(mount.device().unwrap(), &["sh", "-c", &write]);
+    let mut blocks = HashSet::new();
+    for (b, name) in bios.iter().filter(|(b, _)| b.class == "data") {
+        assert!(name.as_deref().is_some_and(|n| n.ends_with("/secret/one")), "{b:?} {name:?}");
+        let first = b.file_offset_bytes.unwrap() / 4096;
+        blocks.extend(first..first + b.len_bytes / 4096);
+    }
+    assert_eq!(blocks.len(), 640);
+    assert_eq!(bytes(&bios, "write", "data"), 643 * 4096);
+    assert!(bios.iter().all(|(b, _)| b.class != "unknown"), "{bios:?}");
+}
+
+/// With clusters of small blocks the superblock is not where groups begin.
+pub(crate) fn clusters_of_small_blocks() {
+    let made = ["-b", "1024", "-O", "bigalloc", "-C", "16384"];
+    let mount = Mounted::with(Fs::Ext4, DEFAULT_SIZE_BYTES, &made, "defaults");
+    let write = format!("cd {}; mkdir d; for i in $(seq 60); do echo $i >d/$i; done; sync", text(mount.path()));
+    let bios = recorded(mount.device().unwrap(), &["sh", "-c", &write]);
+    for class in ["journal", "inode_table", "directory", "bitmap"] {
+        assert!(bytes(&bios, "write", class) > 0, "{class}: {bios:?}");
+    }
+    assert_eq!(bytes(&bios, "write", "metadata"), 0, "{bios:?}");
+    assert!(bios.iter().filter(|(b, _)| b.comm.starts_with("jbd2")).all(|(b, _)| b.class == "journal"), "{bios:?}");
+}
+
+/// Of a direct write that fills no block the rest is zeroed, before and behind it.
+pub(crate) fn parts_of_blocks() {
+    const BLOCKS: usize = 64;
+    let mount = Mounted::new(Fs::Xfs, DEFAULT_SIZE_BYTES);
+    let path = mount.path().join("parts");
+    let file = File::create(&path).unwrap();
+    fallocate(&file, FallocateFlags::empty(), 0, (BLOCKS * 4096) as u64).unwrap();
+    file.sync_all().unwrap();
+    let program = format!(
+        "import mmap, os\nb = mmap.mmap(-1, 4096)\nf = os.open({:?}, os.O_WRONLY | os.O_DIRECT)\n\
+         for i in range({BLOCKS}): os.pwrite(f, memoryview(b)[:1024], i * 4096 + 1024)",
+        text(&path)
+    );
+    let bios = recorded(mount.device().unwrap(), &["python3", "-c", &program]);
+    let of_file: Vec<&Bio> = bios.iter().filter(|(b, _)| b.class == "data").map(|(b, _)| b).collect();
+    assert_eq!(of_file.iter().map(|b| b.len_bytes).sum::<i64>(), (BLOCKS * 4096) as i64);
+    // It was given one piece.
+    let begins: HashSet<i64> = of_file.iter().map(|b| b.sector * 512 - b.file_offset_bytes.unwrap()).collect();
+    assert_eq!(begins.len(), 1, "{of_file:?}");
+    assert_eq!(of_file.iter().map(|b| b.file_offset_bytes.unwrap()).min(), Some(0));
+}
+
+/// Whoever reads a device while a file system lives there reads the device.
+pub(crate) fn a_device_read_by_itself() {
+    let mount = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let device = mount.device().unwrap();
+    fs::write(mount.path().join("file"), vec![7; 1 << 20]).unwrap();
+    go_cold_with(&[mount.path().join("file")]);
+    let from = format!("if={}", text(device));
+    let bios = recorded(device, &["dd", &from, "of=/dev/null", "bs=1M", "skip=20", "count=30", "status=none"]);
+    let read: Vec<_> = bios.iter().filter(|(b, _)| b.op == "read").collect();
+    assert!(bytes(&bios, "read", "data") >= 30 << 20, "{read:?}");
+    for (b, name) in read {
+        assert_eq!((&*b.class, name.as_deref()), ("data", Some(text(device))), "{b:?}");
+        assert_eq!(b.file_offset_bytes, Some(b.sector * 512), "{b:?}");
+    }
+}
