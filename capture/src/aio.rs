@@ -11,19 +11,32 @@ use crate::{
 };
 
 /// A context: an address in the memory of a process.
-type Context = (i32, u64);
+type ContextAt = (i32, u64);
 
 /// A request: its context, and the address of its control block.
-type Key = (Context, u64);
+type Key = (ContextAt, u64);
+
+/// Requests of one context of which no end was seen. More than this cannot be under way (the kernel's
+/// `fs.aio-max-nr` is 65536 for all of them): the program takes their results from the shared ring itself.
+const MOST_WAITING: usize = 1 << 17;
+
+/// A context and its requests.
+#[derive(Debug, Default)]
+struct Context {
+    id: i64,
+    /// When it was made; 0: not seen.
+    since_ns: i64,
+    /// By the address of the control block, which identifies a request until it has ended; with whether it is by a thread
+    /// that was not asked for.
+    waiting: HashMap<u64, (Op, bool)>,
+}
 
 /// Requests under way and what they belong to.
 #[derive(Debug, Default)]
 pub(crate) struct Aio {
-    contexts: HashMap<Context, i64>,
+    /// By process, and there by address.
+    contexts: HashMap<i32, HashMap<u64, Context>>,
     next: i64,
-    /// By context and the address of the control block, which identifies a request until it has ended; with whether it
-    /// is by a thread that was not asked for.
-    waiting: HashMap<Key, (Op, bool)>,
     /// Control blocks of a task's io_submit that has not returned yet, in order, and when it was entered.
     submitting: HashMap<u32, Vec<(Key, i64)>>,
     /// Requests that were not taken.
@@ -33,11 +46,16 @@ pub(crate) struct Aio {
 }
 
 impl Aio {
-    fn id(&mut self, context: Context) -> i64 {
-        *self.contexts.entry(context).or_insert_with(|| {
-            self.next += 1;
-            self.next
+    fn context(&mut self, (pid, address): ContextAt) -> &mut Context {
+        let Self { contexts, next, .. } = self;
+        contexts.entry(pid).or_default().entry(address).or_insert_with(|| {
+            *next += 1;
+            Context { id: *next, ..Context::default() }
         })
+    }
+
+    fn waiting(&mut self, (pid, address): ContextAt) -> Option<&mut HashMap<u64, (Op, bool)>> {
+        Some(&mut self.contexts.get_mut(&pid)?.get_mut(&address)?.waiting)
     }
 
     /// A number for a ring of another kind: all are told apart by it.
@@ -49,7 +67,18 @@ impl Aio {
     /// Requests whose result was never taken by a call: the program took it from the shared ring itself, or they
     /// had not ended.
     pub(crate) fn take_unknown(&mut self) -> Vec<(Op, bool)> {
-        in_order(self.waiting.drain().map(|(_, request)| request).collect())
+        let contexts = self.contexts.drain().flat_map(|(_, of_process)| of_process.into_values());
+        in_order(contexts.flat_map(|c| c.waiting.into_values()).collect())
+    }
+
+    /// Whether this process has contexts.
+    pub(crate) fn has(&self, pid: i32) -> bool {
+        self.contexts.contains_key(&pid)
+    }
+
+    /// A thread has ended.
+    pub(crate) fn submitter_ended(&mut self, task_id: u32) {
+        self.submitting.remove(&task_id);
     }
 }
 
@@ -97,14 +126,24 @@ impl Assembler {
             op.offset_bytes = Some(rec.offset_bytes);
         }
         let context = (op.pid, rec.ctx);
-        op.ring = Some(self.aio.id(context));
-        let key = (context, rec.iocb);
-        self.aio.submitting.entry(rec.task_id).or_default().push((key, op.start_ns));
+        self.aio.submitting.entry(rec.task_id).or_default().push(((context, rec.iocb), op.start_ns));
+        let of = self.aio.context(context);
+        op.ring = Some(of.id);
         // The same control block again: what it asked for before has ended unseen.
-        match self.aio.waiting.insert(key, (op, false)) {
-            Some(before) => self.aio_unknown(before),
-            None => Ok(()),
+        let mut ended: Vec<_> = of.waiting.insert(rec.iocb, (op, false)).into_iter().collect();
+        if of.waiting.len() >= MOST_WAITING {
+            let mut starts: Vec<i64> = of.waiting.values().map(|(o, _)| o.start_ns).collect();
+            let (_, &mut middle, _) = starts.select_nth_unstable(MOST_WAITING / 2);
+            ended.extend(of.waiting.extract_if(|_, (o, _)| o.start_ns < middle).map(|(_, request)| request));
         }
+        in_order(ended).into_iter().try_for_each(|request| self.aio_unknown(request))
+    }
+
+    /// A process has ended, or runs another program: its contexts are gone, and nobody takes results from them.
+    pub(crate) fn aio_process_ended(&mut self, pid: i32) -> Result<()> {
+        let contexts = self.aio.contexts.remove(&pid).into_iter().flat_map(HashMap::into_values);
+        let requests = contexts.flat_map(|c| c.waiting.into_values()).collect();
+        in_order(requests).into_iter().try_for_each(|request| self.aio_unknown(request))
     }
 
     /// A request of which no end was seen.
@@ -115,8 +154,8 @@ impl Assembler {
     pub(crate) fn aio_result(&mut self, rec: &rec_aio_end) -> Result<()> {
         self.counts.aio_results += 1;
         let pid = self.row_of(rec.task_id, 0, "", "").pid;
-        let key = ((pid, rec.ctx), rec.iocb);
-        let Some((mut op, other)) = self.aio.waiting.remove(&key) else {
+        let ended = self.aio.waiting((pid, rec.ctx)).and_then(|w| w.remove(&rec.iocb));
+        let Some((mut op, other)) = ended else {
             self.aio.strange += 1;
             return Ok(());
         };
@@ -135,31 +174,37 @@ impl Assembler {
             Some(raw.args[0] as u64)
         };
         let Some(context) = address.map(|a| (op.pid, a)) else { return Ok(()) };
+        let mut gone = Vec::new();
         if setup {
             // An address that was another context's before.
-            self.aio.contexts.remove(&context);
+            let before = self.aio.contexts.get_mut(&context.0).and_then(|c| c.remove(&context.1));
+            gone.extend(before.into_iter().flat_map(|c| c.waiting.into_values()));
+            self.aio.context(context).since_ns = op.start_ns;
         }
-        op.ring = Some(self.aio.id(context));
+        op.ring = Some(self.aio.context(context).id);
         if op.op == "io_submit" {
             let given = self.aio.submitting.remove(&(op.task_id as u32)).unwrap_or_default();
             let taken = usize::try_from(raw.ret).unwrap_or(0);
             // Those of a call whose own record was lost may have been taken.
             let given = given.into_iter().filter(|(_, entered_ns)| *entered_ns == op.start_ns);
-            for (i, (key, _)) in given.enumerate() {
+            for (i, ((context, iocb), _)) in given.enumerate() {
+                let Some(waiting) = self.aio.waiting(context) else { continue };
                 if i >= taken {
-                    self.aio.refused += i64::from(self.aio.waiting.remove(&key).is_some());
-                } else if let Some((_, others)) = self.aio.waiting.get_mut(&key) {
+                    let refused = waiting.remove(&iocb).is_some();
+                    self.aio.refused += i64::from(refused);
+                } else if let Some((_, others)) = waiting.get_mut(&iocb) {
                     *others = other;
                 }
             }
         }
         if op.op == "io_destroy" && raw.ret == 0 {
             // The address may be another context's by the time this call has returned: what was submitted since is its.
-            let of_this = |(k, o): &(&(Context, u64), &(Op, bool))| k.0 == context && o.0.start_ns < op.start_ns;
-            let gone: Vec<_> = self.aio.waiting.iter().filter(of_this).map(|(k, _)| *k).collect();
-            let requests = gone.iter().filter_map(|k| self.aio.waiting.remove(k)).collect();
-            in_order(requests).into_iter().try_for_each(|request| self.aio_unknown(request))?;
+            let of = self.aio.context(context);
+            gone.extend(of.waiting.extract_if(|_, (o, _)| o.start_ns < op.start_ns).map(|(_, request)| request));
+            if of.waiting.is_empty() && of.since_ns < op.start_ns {
+                self.aio.contexts.get_mut(&context.0).map(|c| c.remove(&context.1));
+            }
         }
-        Ok(())
+        in_order(gone).into_iter().try_for_each(|request| self.aio_unknown(request))
     }
 }

@@ -292,10 +292,12 @@ impl Assembler {
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
                     life.row.tid = rec.tid as i32;
                     life.row.comm = comm.clone();
-                    self.mappings.forget(life.row.pid);
+                    let pid = life.row.pid;
+                    self.mappings.forget(pid);
                     if let Some(waits) = &mut self.waits {
-                        waits.forget(life.row.pid);
+                        waits.forget(pid);
                     }
+                    self.aio_process_ended(pid)?;
                 }
                 let exec_ns = self.since(rec.hdr.end_ns);
                 self.writer.execs.push(Exec {

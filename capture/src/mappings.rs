@@ -83,13 +83,20 @@ impl Mappings {
         }
     }
 
-    /// The file that lay at this address at `entered_ns`.
-    pub(crate) fn find(&self, pid: i32, address: i64, entered_ns: u64) -> Option<file_id> {
+    /// The first file that lay in this range at `entered_ns`.
+    pub(crate) fn find(&self, pid: i32, start: i64, len_bytes: i64, entered_ns: u64) -> Option<file_id> {
         let Process { mapped, gone } = self.processes.get(&pid)?;
-        let there = |m: &Mapped| address < m.end && m.since_ns <= entered_ns;
-        let now = mapped.range(..=address).next_back().map(|(_, m)| m).filter(|m| there(m));
-        let then = || gone.iter().rev().find(|g| g.start <= address && there(&g.mapped) && entered_ns < g.until_ns);
-        now.or_else(|| then().map(|g| &g.mapped)).map(|m| m.file)
+        let end = end_of(start, len_bytes.max(1));
+        let there = |m: &Mapped| start < m.end && m.since_ns <= entered_ns;
+        let before = mapped.range(..=start).next_back().filter(|(_, m)| there(m));
+        let now = before.or_else(|| mapped.range(start..end).find(|(_, m)| there(m)));
+        let lay = |g: &&Gone| g.start < end && there(&g.mapped) && entered_ns < g.until_ns;
+        // The latest that is gone of those that begin first.
+        let then = gone.iter().rev().filter(lay).min_by_key(|g| g.start.max(start));
+        let now = now.map(|(at, m)| (start.max(*at), m.file));
+        let then = then.map(|g| (start.max(g.start), g.mapped.file));
+        // What is there still is as good where both are.
+        now.into_iter().chain(then).min_by_key(|(at, _)| *at).map(|(_, file)| file)
     }
 
     /// A child begins with what its parent has.
@@ -125,7 +132,7 @@ mod tests {
         let mut m = Mappings::default();
         m.map(7, 0x10000, 0x3001, file(5), 1);
         m.unmap(7, 0x11000, 0x1000, (2, 2));
-        let at = |m: &Mappings, pid, address| m.find(pid, address, 9).map(|f| f.ino);
+        let at = |m: &Mappings, pid, address| m.find(pid, address, 1, 9).map(|f| f.ino);
         assert_eq!(at(&m, 7, 0x10fff), Some(5));
         assert_eq!(at(&m, 7, 0x11000), None);
         assert_eq!(at(&m, 7, 0x13fff), Some(5), "a mapping ends on a page");
@@ -135,7 +142,7 @@ mod tests {
         m.fork(7, 8);
         m.forget(7);
         assert_eq!((at(&m, 7, 0x10000), at(&m, 8, 0x12000)), (None, Some(6)));
-        assert_eq!(m.find(8, 0x10000, 9).unwrap().ino, 5);
+        assert_eq!(m.find(8, 0x10000, 1, 9).unwrap().ino, 5);
     }
 
     #[test]
@@ -144,10 +151,22 @@ mod tests {
         m.map(7, 0x10000, 0x2000, file(5), 10);
         // Entered at 20; another thread's call gets the address and returns first, at 30.
         m.map(7, 0x10000, 0x1000, file(6), 30);
-        assert_eq!(m.find(7, 0x10000, 20).unwrap().ino, 5);
+        assert_eq!(m.find(7, 0x10000, 1, 20).unwrap().ino, 5);
         m.unmap(7, 0x10000, 0x2000, (20, 35));
-        assert_eq!(m.find(7, 0x10000, 40).unwrap().ino, 6);
-        assert!(m.find(7, 0x11000, 40).is_none());
+        assert_eq!(m.find(7, 0x10000, 1, 40).unwrap().ino, 6);
+        assert!(m.find(7, 0x11000, 1, 40).is_none());
+    }
+
+    #[test]
+    fn the_first_file_of_a_range_is_found_behind_what_is_none() {
+        let mut m = Mappings::default();
+        m.map(7, 0x20000, 0x1000, file(5), 10);
+        m.map(7, 0x30000, 0x1000, file(6), 10);
+        let at = |m: &Mappings, start, len, ns| m.find(7, start, len, ns).map(|f| f.ino);
+        assert_eq!((at(&m, 0x10000, 0x10000, 20), at(&m, 0x10000, 0x10001, 20)), (None, Some(5)));
+        assert_eq!(at(&m, 0x21000, 0x20000, 20), Some(6));
+        m.unmap(7, 0x20000, 0x1000, (30, 40));
+        assert_eq!((at(&m, 0x10000, 0x30000, 35), at(&m, 0x10000, 0x30000, 50)), (Some(5), Some(6)));
     }
 
     #[test]
@@ -159,7 +178,7 @@ mod tests {
             m.map(7, 0x10000, 0x1000, file(number), since_ns);
             m.unmap(7, 0x10000, 0x1000, (since_ns + 1, since_ns + 2));
         }
-        let at = |m: &Mappings, ns| m.find(7, 0x10000, ns).map(|f| f.ino);
+        let at = |m: &Mappings, ns| m.find(7, 0x10000, 1, ns).map(|f| f.ino);
         assert_eq!((at(&m, 20), at(&m, 31), at(&m, 40), at(&m, 50)), (Some(5), Some(6), Some(7), None));
         m.unmap(7, 0x10000, 0x1000, (20, 60));
         assert_eq!(at(&m, 70), None);

@@ -41,6 +41,9 @@ pub(crate) fn in_flight(rec: &[u8]) -> (u64, Vec<u8>) {
 /// Paths waiting for their requests' ends; beyond, the oldest are given up.
 const MAX_WAITING: usize = 1 << 20;
 
+/// Rings remembered of one address.
+const SUCCESSIVE_RINGS: usize = 8;
+
 #[derive(Debug)]
 struct Ring {
     since_ns: u64,
@@ -117,7 +120,12 @@ impl Assembler {
     /// A ring was made.
     pub(crate) fn uring_ring(&mut self, rec: &rec_uring_ring) {
         let id = self.aio.new_ring();
-        self.uring.rings.entry(rec.ring).or_default().push(Ring { since_ns: rec.hdr.end_ns, id });
+        let here = self.uring.rings.entry(rec.ring).or_default();
+        // Whatever is still to be told of those before the last ones has been.
+        if here.len() == SUCCESSIVE_RINGS {
+            here.remove(0);
+        }
+        here.push(Ring { since_ns: rec.hdr.end_ns, id });
         self.uring.made.insert(rec.task_id, *rec);
     }
 

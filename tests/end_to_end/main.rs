@@ -446,6 +446,7 @@ fn tests() -> Vec<Test> {
         life::a_reel_removed_meanwhile
         mapped::by_many_at_once
         mapped::the_last_touch
+        mapped::ranges_that_begin_elsewhere
         mapped::stores_to_what_may_be_executed
         lossless::loses_no_operation
         lossless::loses_no_request

@@ -36,6 +36,8 @@ const STORED: [usize; 2] = [100, 220];
 /// One that a call writes to, and one that a call puts its answer in.
 const WRITTEN: usize = 30;
 const ANSWERED: usize = 180;
+/// One that a call answers in which is none of files, and is not recorded.
+const ASKED: usize = 200;
 
 /// Pages of its own that a program makes by storing to them: of each the kernel hears once, and of nothing after the last.
 const COPIED: [usize; 5] = [3, 40, 80, 120, 200];
@@ -83,6 +85,7 @@ pub(crate) fn work(file: &str) {
         assert_eq!(libc::pwrite(fd, (&raw const byte).cast(), 1, (WRITTEN * PAGE) as i64), 1);
         let other = fs::File::open("/proc/self/stat").unwrap();
         assert!(libc::read(other.as_raw_fd(), map.add(ANSWERED * PAGE).cast(), 10) > 0);
+        assert_eq!(libc::getrandom(map.add(ASKED * PAGE).cast(), 10, 0), 10);
         libc::munmap(map.cast(), len);
     }
 }
@@ -131,7 +134,7 @@ pub(crate) fn touches_and_stores(fs: Fs) {
             assert!(touched.iter().chain(&around).any(|o| covers(o, *p)), "page {p} was touched: {ops:?}");
         }
         assert!(touched.iter().any(|o| o.dur_ns > 0), "cold pages take time: {touched:?}");
-        let stored: Vec<usize> = STORED.into_iter().chain([STORED[0], ANSWERED]).collect();
+        let stored: Vec<usize> = STORED.into_iter().chain([STORED[0], ANSWERED, ASKED]).collect();
         assert_eq!(dirty.len(), stored.len(), "{dirty:?}");
         for (o, p) in dirty.iter().zip(&stored) {
             assert!(covers(o, *p), "{o:?} is not page {p}");
@@ -147,7 +150,41 @@ pub(crate) fn stores_to_what_may_be_executed() {
     let r = recorded(Fs::Ext4, 0o755, &[]);
     let ops = r.reel.read::<Op>().unwrap();
     let of = |op: &str| ops.iter().filter(|o| o.op == op && o.file == Some(r.file)).count();
-    assert_eq!((of("dirty"), of("fault") + of("map_pages")), (STORED.len() + 2, 0), "{ops:?}");
+    assert_eq!((of("dirty"), of("fault") + of("map_pages")), (STORED.len() + 3, 0), "{ops:?}");
+}
+
+/// A call on memory is one on the file that lies there, wherever in the range that is: behind memory of no file, or behind
+/// a hole.
+pub(crate) fn ranges_that_begin_elsewhere() {
+    const PROGRAM: &str = "
+import ctypes, os, sys
+c = ctypes.CDLL(None)
+c.mmap.restype = ctypes.c_void_p
+c.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+fd = os.open(sys.argv[1], os.O_RDWR)
+a = c.mmap(None, 1 << 17, 3, 0x22, -1, 0)
+assert c.mmap(a + 65536, 65536, 3, 0x11, fd, 0) == a + 65536
+at = lambda n: ctypes.c_void_p(a + n)
+size = ctypes.c_size_t
+assert c.msync(at(0), size(131072), 4) == 0
+assert c.madvise(at(61440), size(8192), 4) == 0
+assert c.munmap(at(61440), size(65536)) == 0
+assert c.munmap(at(0), size(131072)) == 0
+b = c.mmap(None, 1 << 17, 3, 0x22, -1, 0)
+assert c.mprotect(ctypes.c_void_p(b), size(4096), 0) == 0
+assert c.munmap(ctypes.c_void_p(b), size(131072)) == 0
+";
+    let (out, place) = (temp_dir(), temp_dir());
+    let (reel, file) = (out.path().join("ranges.reel"), place.path().join("file"));
+    fs::write(&file, vec![5; 65536]).unwrap();
+    succeed(&mut record(&reel, &["--ops-only", "--settle", "none"], &["python3", "-S", "-c", PROGRAM, text(&file)]));
+    let reel = assert_valid(&reel);
+    let id = id_of(&reel, &file);
+    let calls: Vec<_> = reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.file == Some(id)).map(|o| o.op).collect();
+    let unmaps: Vec<&str> = calls.iter().map(|c| &**c).filter(|c| ["msync", "madvise", "munmap"].contains(c)).collect();
+    assert_eq!(unmaps, ["msync", "madvise", "munmap", "munmap"], "{calls:?}");
+    let none = "unmappings of memory that is no recorded file's";
+    assert_eq!(reel.manifest.left_out.get(none), None, "{:?}", reel.manifest.left_out);
 }
 
 /// Of a thread's last touch it is not known how long it took: it is told as the thread ends.

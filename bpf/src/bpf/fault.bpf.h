@@ -266,12 +266,15 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	if ((long)BPF_CORE_READ(regs, CALL_NUMBER) != -1) {
-		__u16 nr = st->in_call - 1;
-		bool compat = st->op.flags & OPF_COMPAT;
+		/* Of one that is not recorded, whatever it was given, nothing more is known. */
+		bool known = st->in_call && st->in_call != IN_CALL_UNSEEN;
+		__u64 nr = known ? st->in_call - 1 : (__u64)(long)BPF_CORE_READ(regs, CALL_NUMBER);
+		bool compat = known ? st->op.flags & OPF_COMPAT : by_32_bit_entry(task);
 
-		if (!st->in_call || nr >= WIRE_CALLS)
+		if (nr >= WIRE_CALLS)
 			return 0;
-		if (dirtying_calls[compat][(nr & (WIRE_CALLS - 1)) / 64] >> (nr % 64) & 1 && by_call(st, inode, nr))
+		if (dirtying_calls[compat][(nr & (WIRE_CALLS - 1)) / 64] >> (nr % 64) & 1 &&
+		    (!known || by_call(st, inode, nr)))
 			return 0;
 	}
 	if (!fault_of(mapping, st, &rec, true))

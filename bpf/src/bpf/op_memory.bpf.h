@@ -39,6 +39,7 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 		struct iovec_sum s = {
 		    .base = user,
 		    .count = user2 > MAX_IOVECS ? 0 : user2,
+		    .fault = user2 > MAX_IOVECS, /* nobody looks at them */
 		    .is32 = kind == USER_IOVEC32,
 		};
 

@@ -13,9 +13,12 @@
 #define EBUSY 16
 #define AT_FDCWD -100
 
+/* The first file that is mapped in a range of addresses. */
 struct vma_file {
 	struct file *file;
 	__u64 address;
+	__u64 end;
+	__u64 next; /* where the mapping found last ends */
 	long found;
 };
 
@@ -24,12 +27,14 @@ static long vma_step(struct task_struct *task, struct vm_area_struct *vma, void 
 	struct vma_file *v = context;
 
 	v->file = vma->vm_file;
+	v->next = vma->vm_end;
 	return 0;
 }
 
 /*
  * The map is only tried to be locked; while another thread changes it that fails. More tries would not help: a
- * waiting writer keeps readers out, and while this spins it may be this CPU that the writer waits for.
+ * waiting writer keeps readers out, and while this spins it may be this CPU that the writer waits for. As many mappings
+ * of memory alone may come before the file's.
  */
 #define VMA_TRIES 64
 
@@ -38,7 +43,12 @@ static long vma_try(__u32 i, void *context)
 	struct vma_file *v = context;
 
 	v->found = bpf_find_vma(bpf_get_current_task_btf(), v->address, vma_step, v, 0);
-	return v->found != -EBUSY;
+	if (v->found)
+		return v->found != -EBUSY;
+	if (v->file || v->next >= v->end)
+		return 1;
+	v->address = v->next;
+	return 0;
 }
 
 /* Argument number `which` (1-6); 0: none. The barrier keeps the mask, which the verifier needs to see. */
@@ -286,16 +296,16 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	st->op.ofd = 0;
 	st->op.pos_before = st->op.pos_after = 0;
 	if (unlikely(desc->kind == CALL_VMA)) {
-		struct vma_file v = {.address = st->op.args[0]};
+		struct vma_file v = {.address = st->op.args[0], .end = st->op.args[0] + st->op.args[1]};
 
 		bpf_loop(VMA_TRIES, vma_try, &v, 0);
-		/* User space knows what was mapped where. */
-		if (v.found == -EBUSY)
-			st->op.flags |= OPF_MAP_BUSY;
-		else if (!v.file)
+		if (!v.found && v.file)
+			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, WHEN_TOLD);
+		else if (!v.found && v.next >= v.end)
 			return;
 		else
-			set_file(st, kernel_cast(struct file, v.file), OPF_FILE, WHEN_TOLD);
+			/* Not looked at, or what lies behind a hole: user space knows what was mapped where. */
+			st->op.flags |= OPF_MAP_BUSY;
 	}
 	/* Whatever filters leave out: touches of it are none of data. */
 	if (unlikely(desc->kind == CALL_MMAP) && (st->op.args[2] & PROT_EXEC)) {

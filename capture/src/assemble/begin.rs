@@ -240,6 +240,11 @@ impl Assembler {
             self.mappings.forget(life.row.pid);
             self.leaders.remove(&life.row.pid);
         }
+        self.aio.submitter_ended(rec.task_id);
+        let pid = life.row.pid;
+        if self.aio.has(pid) && self.tasks.values().all(|l| l.row.pid != pid) {
+            self.aio_process_ended(pid)?;
+        }
         // When the table goes on with other threads, what it held at the start is known no less.
         self.start.take(life.row.task_id).into_iter().try_for_each(|row| self.writer.fds.push(row))?;
         if left {

@@ -23,7 +23,8 @@ impl Assembler {
         let (pid, tid) = self.thread(rec.task_id);
         let busy = has(op_flags::OPF_MAP_BUSY);
         let entered_ns = rec.hdr.end_ns.saturating_sub(rec.dur_ns);
-        let mapped = if busy { self.mappings.find(pid, rec.args[0] as i64, entered_ns) } else { None };
+        let mapped =
+            if busy { self.mappings.find(pid, rec.args[0] as i64, rec.args[1] as i64, entered_ns) } else { None };
         if busy && mapped.is_none() {
             self.counts.unplaced += 1;
             return Ok(());

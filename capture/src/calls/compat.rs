@@ -119,7 +119,7 @@ same! {
     239 "sendfile" 257 "remap_file_pages" 295 "openat" 296 "mkdirat" 297 "mknodat" 298 "fchownat"
     301 "unlinkat" 302 "renameat" 303 "linkat" 304 "symlinkat" 305 "readlinkat" 306 "fchmodat" 307 "faccessat" 310 "unshare"
     313 "splice" 315 "tee" 316 "vmsplice" 330 "dup3" 341 "name_to_handle_at" 342 "open_by_handle_at"
-    344 "syncfs" 346 "setns" 353 "renameat2" 356 "memfd_create" 377 "copy_file_range" 383 "statx" 412 "utimensat"
+    344 "syncfs" 346 "setns" 353 "renameat2" 356 "memfd_create" 377 "copy_file_range" 383 "statx"
 }
 
 /// Calls that i386 passes otherwise.
@@ -184,6 +184,8 @@ const CHANGED: &[Change] = &[
     Change { nr: 333, name: "preadv", fix: offset_at_3, desc: same_desc },
     Change { nr: 334, name: "pwritev", fix: offset_at_3, desc: same_desc },
     Change { nr: 378, name: "preadv2", fix: offset_at_3, desc: same_desc },
+    // A 32-bit program's nanoseconds are 32 bits wide, with what happens to stand beside them (kernel/time/time.c).
+    Change { nr: 412, name: "utimensat", fix: narrow_nanoseconds, desc: same_desc },
     Change { nr: 379, name: "pwritev2", fix: offset_at_3, desc: same_desc },
 ];
 
@@ -207,6 +209,14 @@ const ARM: &[usize] = &[
 fn short_utime(r: &mut Raw<'_>) {
     let both = r.extra[0];
     (r.extra[0], r.extra[1]) = (i64::from(both as i32), i64::from((both >> 32) as i32));
+}
+
+/// Of two timespecs with seconds of 64 bits; none where the pointer is null.
+fn narrow_nanoseconds(r: &mut Raw<'_>) {
+    if r.extra[1] != -1 {
+        r.extra[1] &= 0xffff_ffff;
+        r.extra[3] &= 0xffff_ffff;
+    }
 }
 
 /// Position in two halves, the new one given through a pointer.
