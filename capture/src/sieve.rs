@@ -306,7 +306,7 @@ impl Sieve {
         self.directories.ended(task);
     }
 
-    /// Forgets a description that no call can name any more.
+    /// Forgets a description that hardly any call can name any more.
     pub(crate) fn forget(&mut self, ofd: i64) {
         self.held.remove(&ofd);
     }

@@ -74,13 +74,15 @@ impl Ofds {
         self.at.get_mut(&address).filter(|d| d.id == id)
     }
 
-    /// A new one; which is so long gone that it is forgotten.
+    /// A new one; which is so long gone that hardly any call names it.
     fn opened(&mut self, address: u64, file: FileKey, opened_ns: i64) -> (i64, Option<i64>) {
         self.last_id += 1;
         let mut forgotten = None;
         let before = self.at.remove(&address).map_or_else(Vec::new, |mut d| {
+            // Whose opening is held back is not worth as much: the one that has just gone will do.
+            forgotten = d.before.last().map(|(_, id, _)| *id);
             if d.before.len() == REMEMBERED_OWNERS {
-                forgotten = Some(d.before.remove(0).1);
+                d.before.remove(0);
             }
             d.before.push((d.file, d.id, d.opened_ns));
             d.before
