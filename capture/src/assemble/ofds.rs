@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(ofds.find(0x1000, file(5), 20), Some(first), "two owners ago");
         assert_eq!(ofds.find(0x1000, file(5), 41), None, "of another file");
         let forgotten: Vec<i64> = (0..1000).filter_map(|i| ofds.opened(0x1000, file(6), 50 + i).1).collect();
-        assert_eq!((forgotten[0], forgotten.len()), (first, 1000 + 2 - REMEMBERED_OWNERS));
+        assert_eq!((forgotten[0], forgotten.len()), (second, 1000));
         assert_eq!(ofds.at[&0x1000].before.len(), REMEMBERED_OWNERS);
     }
 
