@@ -203,8 +203,8 @@ impl<'obj> Session<'obj> {
             rodata.self_tgid = if plan.ops { end_ios.own_tgid } else { 0 };
             rodata.own_pid_ns = host::own_pid_namespace();
             rodata.fixed_devices = plan.fixed_devices;
-            for (slot, address) in rodata.scrub_ends.iter_mut().zip(&end_ios.scrub_ends) {
-                *slot = *address;
+            for (slot, desc) in rodata.btrfs_ends.iter_mut().zip(&end_ios.btrfs) {
+                *slot = *desc;
             }
             for (slot, desc) in rodata.end_ios.iter_mut().zip(&end_ios.known) {
                 *slot = *desc;

@@ -4,7 +4,7 @@ use std::fs;
 
 use ioreel_bpf::{
     ksyms,
-    types::{end_io, end_io_desc, work_desc, work_kind},
+    types::{btrfs_end, end_io, end_io_desc, work_desc, work_kind},
 };
 
 /// Functions a bio's `bi_end_io` may be, the most frequent first: the probes compare in this order. Names are those
@@ -59,8 +59,13 @@ const END_IOS: &[(&str, end_io)] = &[
     ("journal_end_buffer_io_sync", end_io::END_BUFFER),
 ];
 
-/// What a `btrfs_bio` ends with that scrubs (`fs/btrfs/scrub.c`): it is of no file.
-const SCRUB_ENDS: &[&str] = &["scrub_read_endio", "scrub_repair_read_endio", "scrub_write_endio"];
+/// What a `btrfs_bio` ends with that does not carry what it seems to.
+const BTRFS_ENDS: &[(&str, btrfs_end)] = &[
+    ("scrub_read_endio", btrfs_end::BTRFS_END_SCRUB),
+    ("scrub_repair_read_endio", btrfs_end::BTRFS_END_SCRUB),
+    ("scrub_write_endio", btrfs_end::BTRFS_END_SCRUB),
+    ("btrfs_encoded_read_endio", btrfs_end::BTRFS_END_ENCODED),
+];
 
 /// Without one of each of these, bios of what they do stay of unknown class on any kernel that has them under another name.
 const NEEDED: &[&[&str]] = &[
@@ -81,8 +86,8 @@ const WORKS: &[(&str, work_kind)] = &[
 pub(crate) struct EndIos {
     /// Addresses and meanings, the most frequent first, at most as many as the probes take.
     pub(crate) known: Vec<end_io_desc>,
-    /// Addresses of those that end a scrub's.
-    pub(crate) scrub_ends: Vec<u64>,
+    /// The same of a `btrfs_bio`'s.
+    pub(crate) btrfs: Vec<end_io_desc>,
     /// What work is known by, likewise.
     pub(crate) works: Vec<work_desc>,
     /// Why less will be told apart, if so.
@@ -94,8 +99,8 @@ pub(crate) struct EndIos {
 /// Asks the kernel's symbol iterator, and where it is refused /proc/kallsyms.
 pub(crate) fn end_ios() -> EndIos {
     let works = WORKS.iter().map(|(name, _)| *name);
-    let names: Vec<&str> =
-        END_IOS.iter().map(|(name, _)| *name).chain(works).chain(SCRUB_ENDS.iter().copied()).collect();
+    let btrfs = BTRFS_ENDS.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = END_IOS.iter().map(|(name, _)| *name).chain(works).chain(btrfs).collect();
     let own = std::process::id();
     let (found, own_tgid) = match ksyms::ask(&names) {
         Ok(told) => (told.addresses, if told.own_tgid == 0 { own } else { told.own_tgid }),
@@ -112,16 +117,15 @@ pub(crate) fn end_ios() -> EndIos {
             missing.join(", ")
         )
     });
-    let known = END_IOS.iter().flat_map(|(name, kind)| {
+    let described = |(name, kind): (&'static str, u32)| {
         let same = found.iter().filter(move |(known, _)| known == name);
-        same.map(move |(_, address)| end_io_desc { address: *address, kind: u64::from(kind.0) })
-    });
-    let works = WORKS.iter().flat_map(|(name, kind)| {
-        let same = found.iter().filter(move |(known, _)| known == name);
-        same.map(move |(_, address)| work_desc { address: *address, kind: u64::from(kind.0) })
-    });
-    let scrub_ends = found.iter().filter(|(name, _)| SCRUB_ENDS.contains(&name.as_str())).map(|(_, at)| *at).collect();
-    EndIos { scrub_ends, works: works.collect(), known: known.collect(), warning, own_tgid }
+        same.map(move |(_, address)| end_io_desc { address: *address, kind: u64::from(kind) })
+    };
+    let known = END_IOS.iter().map(|(name, kind)| (*name, kind.0)).flat_map(described).collect();
+    let btrfs = BTRFS_ENDS.iter().map(|(name, kind)| (*name, kind.0)).flat_map(described).collect();
+    let works = WORKS.iter().map(|(name, kind)| (*name, kind.0)).flat_map(described);
+    let works = works.map(|d| work_desc { address: d.address, kind: d.kind }).collect();
+    EndIos { btrfs, works, known, warning, own_tgid }
 }
 
 fn from_proc(names: &[&str]) -> Vec<(String, u64)> {

@@ -358,17 +358,18 @@ static __always_inline void by_btrfs_private(struct rec_bio *b, struct btrfs_bio
 	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
 }
 
-/* Functions that a btrfs_bio's end is told to where it is of no file (fs/btrfs/scrub.c). Ended by an address of 0. */
-#define SCRUB_ENDS 4
-const volatile __u64 scrub_ends[SCRUB_ENDS] = {};
+/* Who is told of a btrfs_bio's end where it does not carry what it seems to. */
+const volatile struct end_io_desc btrfs_ends[WIRE_BTRFS_ENDS] = {};
 
-static __always_inline bool scrubs(__u64 address)
+static __always_inline __u32 btrfs_end_kind(__u64 address)
 {
-	bool found = false;
+	__u32 found = 0;
 
 #pragma unroll
-	for (int i = 0; i < SCRUB_ENDS; i++)
-		found |= scrub_ends[i] && scrub_ends[i] == address;
+	for (int i = 0; i < WIRE_BTRFS_ENDS; i++) {
+		if (btrfs_ends[i].address && btrfs_ends[i].address == address)
+			found = btrfs_ends[i].kind;
+	}
 	return found;
 }
 
@@ -377,6 +378,7 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 	struct btrfs_bio *bbio = container_of(bio, struct btrfs_bio, bio);
 	struct btrfs_inode *owner;
 	struct inode *inode;
+	__u32 end;
 	__u64 root;
 
 	if (!bpf_core_type_exists(struct btrfs_bio))
@@ -386,7 +388,8 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 		return;
 	}
 	/* What scrubs has the cache of trees for its inode since 6.18, whatever it reads. */
-	if (scrubs((__u64)BPF_CORE_READ(bbio, end_io)))
+	end = btrfs_end_kind((__u64)BPF_CORE_READ(bbio, end_io));
+	if (end == BTRFS_END_SCRUB)
 		return;
 	owner = BPF_CORE_READ(bbio, inode);
 	if (!owner)
@@ -398,7 +401,7 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 	if (BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
 		return;
 	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
-	b->file_offset_bytes = BPF_CORE_READ(bbio, file_offset);
+	b->file_offset_bytes = end == BTRFS_END_ENCODED ? -1 : (__s64)BPF_CORE_READ(bbio, file_offset);
 	root = BPF_CORE_READ(container_of(inode, struct btrfs_inode, vfs_inode), root, root_key.objectid);
 	/* The inode of the tree cache is number 1 of tree 1. */
 	if (root == 1 && b->file.ino == 1) {

@@ -45,6 +45,7 @@ struct wire_types {
 	enum op_flags flags;
 	enum bio_how how;
 	enum end_io end_io;
+	enum btrfs_end btrfs_end;
 	enum bio_flags bio_flags;
 	enum hide hide;
 	enum filter_why filter_why;

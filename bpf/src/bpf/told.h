@@ -14,6 +14,14 @@ struct end_io_desc {
 	__u64 kind; /* enum end_io */
 };
 
+#define WIRE_BTRFS_ENDS 5
+
+/* Likewise of a btrfs_bio. */
+enum btrfs_end {
+	BTRFS_END_SCRUB = 1, /* it is of no file (fs/btrfs/scrub.c) */
+	BTRFS_END_ENCODED = 2, /* it is read as it lies on the disk, and not told where in the file it belongs */
+};
+
 enum call_kind {
 	CALL_NONE = 0,
 	CALL_PLAIN = 1,
