@@ -7,6 +7,8 @@ mod history;
 mod met;
 mod places;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -166,7 +168,12 @@ impl Deriver {
         let (files, left_out) = MetFiles::of(reel)?;
         let mut there: HashSet<i64> = reel.read::<Fd>()?.iter().filter_map(|f| f.file).collect();
         there.extend(reel.read::<Map>()?.iter().map(|m| m.file));
-        let deriver = Self {
+        Ok((Self::at_start(snapshot, files, &there, Places::new(reel.read()?)), left_out))
+    }
+
+    /// `there`: files that are open or mapped.
+    fn at_start(snapshot: Snapshot, files: MetFiles, there: &HashSet<i64>, places: Places) -> Self {
+        Self {
             names: Names::new(snapshot.entries, snapshot.listed),
             history: History::there(files.iter().filter(|f| there.contains(&f.file))),
             clues: HashMap::new(),
@@ -175,9 +182,8 @@ impl Deriver {
             written: HashSet::new(),
             filled: HashSet::new(),
             files,
-            places: Places::new(reel.read()?),
-        };
-        Ok((deriver, left_out))
+            places,
+        }
     }
 
     /// The path of a file that is whole; the kernel tells of deeper ones only the end.
@@ -185,11 +191,16 @@ impl Deriver {
         self.files.get(file).filter(|f| f.whole_path)?.path.as_deref()
     }
 
+    /// What a folder is called now, if it is there.
+    fn folder(&self, file: i64) -> Option<&str> {
+        self.files.get(file).filter(|f| f.whole_path && !f.unlinked)?.path.as_deref()
+    }
+
     /// The folder a relative path starts from.
     fn base(&self, place: &Place, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
         match dirfd {
-            None | Some(libc::AT_FDCWD) => Some(place.cwd.clone()),
-            Some(_) => Some(self.path_of(dir?)?.to_owned()),
+            None | Some(libc::AT_FDCWD) => place.cwd.name(),
+            Some(_) => Some(self.folder(dir?)?.to_owned()),
         }
     }
 
@@ -211,7 +222,7 @@ impl Deriver {
         let path = path.filter(|p| !p.is_empty())?;
         let place = self.places.of(op.task_id).filter(|p| !p.elsewhere)?;
         let in_root = is_in_root(op);
-        let top = if in_root { self.base(place, dirfd, dir)? } else { place.top().to_owned() };
+        let top = if in_root { self.base(place, dirfd, dir)? } else { place.top()? };
         let base = if in_root || path.starts_with('/') { top.clone() } else { self.base(place, dirfd, dir)? };
         self.names.resolve(&top, &base, path, follow)
     }
@@ -227,6 +238,9 @@ impl Deriver {
         let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
         let file = op.file.and_then(|f| self.files.get(f));
         self.history.take(op, file, path.as_deref(), path2.as_deref());
+        for (file, name) in self.history.take_moved() {
+            self.files.renamed(file, name);
+        }
         match &*op.op {
             "open" | "openat" | "openat2" | "creat" => self.open(op, ret, flags, path),
             "mkdir" | "mkdirat" | "mknod" | "mknodat" => {
@@ -260,6 +274,9 @@ impl Deriver {
                 if let (Some(p), true) = (path, ret == 0) {
                     self.note_changed(&p);
                     self.names.remove(&p);
+                    if is_dir {
+                        self.places.removed(&p);
+                    }
                 }
             }
             "rename" | "renameat" | "renameat2" => {
@@ -274,6 +291,7 @@ impl Deriver {
                     if self.names.is_known(&to) {
                         self.note_changed(&to);
                     }
+                    self.places.renamed(&from, &to, exchange);
                     if exchange {
                         self.names.exchange(&from, &to);
                     } else {
@@ -288,25 +306,26 @@ impl Deriver {
                 if let (Some(p), 0) = (path, ret) {
                     self.note_changed(&p);
                     self.names.remove(&p);
+                    self.places.removed(&p);
                 }
             }
             "mount" | "move_mount" | "pivot_root" => {
                 self.seen(path, ret, Clue::default());
                 self.seen(path2, ret, Clue::default());
-                if let ("pivot_root", 0, Some(place)) = (&*op.op, ret, self.places.of_mut(op.task_id)) {
-                    place.elsewhere = true;
+                if op.op == "pivot_root" && ret == 0 {
+                    self.places.lose(op.task_id);
                 }
             }
             "chroot" => {
                 self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
-                if let (Some(p), 0, Some(place)) = (path, ret, self.places.of_mut(op.task_id)) {
-                    place.root = p;
+                if ret == 0 {
+                    self.places.set_root(op.task_id, path.as_deref());
                 }
             }
             "chdir" => {
                 self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
-                if let (Some(p), 0) = (path, ret) {
-                    self.set_cwd(op.task_id, p);
+                if ret == 0 {
+                    self.places.set_cwd(op.task_id, path.as_deref());
                 }
             }
             // Each implies the first.
@@ -315,14 +334,11 @@ impl Deriver {
             }
             // Of any kind where none is named.
             "setns" if ret == 0 && (flags == 0 || flags & libc::CLONE_NEWNS != 0) => {
-                if let Some(place) = self.places.of_mut(op.task_id) {
-                    place.elsewhere = true;
-                }
+                self.places.lose(op.task_id);
             }
-            "fchdir" => {
-                if let (Some(p), 0) = (op.file.and_then(|f| self.path_of(f)).map(str::to_owned), ret) {
-                    self.set_cwd(op.task_id, p);
-                }
+            "fchdir" if ret == 0 => {
+                let path = op.file.and_then(|f| self.folder(f)).map(str::to_owned);
+                self.places.set_cwd(op.task_id, path.as_deref());
             }
             "readlink" | "readlinkat" => {
                 let kind = (ret >= 0).then(|| "symlink".into());
@@ -447,12 +463,6 @@ impl Deriver {
             self.names.make(&path);
         } else if ret == -i64::from(libc::EEXIST) {
             self.seen(Some(path), 0, Clue::default());
-        }
-    }
-
-    fn set_cwd(&mut self, task: i64, path: String) {
-        if let Some(place) = self.places.of_mut(task) {
-            place.cwd = path;
         }
     }
 }

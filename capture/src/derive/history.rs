@@ -26,6 +26,8 @@ pub(super) struct History {
     /// Files made without a name, by process and descriptor.
     unnamed: HashMap<(i32, i64), i64>,
     gone: Vec<Name>,
+    /// Files whose name changed, and their name now, if they have it still.
+    moved: Vec<(i64, Option<String>)>,
 }
 
 /// The moment and the operation of a change.
@@ -53,6 +55,11 @@ impl History {
     /// Names that have gone since this was called last.
     pub(super) fn take_gone(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.gone)
+    }
+
+    /// Files that a rename or removal called otherwise since this was called last.
+    pub(super) fn take_moved(&mut self) -> Vec<(i64, Option<String>)> {
+        std::mem::take(&mut self.moved)
     }
 
     /// Names that are there now.
@@ -128,9 +135,17 @@ impl History {
         }
     }
 
+    /// The same of what is gone with its name, unless it has others.
+    fn goes(&mut self, path: &str, ended: &'static str, change: Change) {
+        if let Some(file) = self.at.get(path).and_then(|held| held.file) {
+            self.moved.push((file, None));
+        }
+        self.end(path, ended, change);
+    }
+
     fn removed(&mut self, path: &str, start_ns: i64, change: Change) {
         self.seen(path, start_ns, change);
-        self.end(path, "unlinked", change);
+        self.goes(path, "unlinked", change);
         for below in self.below(path) {
             self.end(&below, "lost", change);
         }
@@ -146,7 +161,7 @@ impl History {
         if exchange {
             self.seen(to, start_ns, change);
         } else {
-            self.end(to, "replaced", change);
+            self.goes(to, "replaced", change);
             for below in self.below(to) {
                 self.end(&below, "lost", change);
             }
@@ -179,7 +194,9 @@ impl History {
     fn put(&mut self, path: &str, names: Vec<(String, Option<i64>)>, change: Change) {
         for (rest, file) in names {
             let held = Held { file, from_ns: change.at_ns, from_op: Some(change.op), how: "renamed" };
-            self.at.insert(format!("{path}{rest}"), held);
+            let name = format!("{path}{rest}");
+            self.moved.extend(file.map(|file| (file, Some(name.clone()))));
+            self.at.insert(name, held);
         }
     }
 

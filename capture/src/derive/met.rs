@@ -5,7 +5,7 @@ use ioreel_traces::{Reel, Result, Text, rows::File};
 /// Files beyond are not looked up: names are derived in bounded memory, of some 150 bytes a file.
 pub(super) const MOST: usize = 4 << 20;
 
-/// A file; see the columns of `files`.
+/// A file; see the columns of `files`. Of a folder `path` and `unlinked` are as of the moment that is gone through.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Met {
     pub(super) file: i64,
@@ -19,24 +19,17 @@ pub(super) struct Met {
 }
 
 /// By id; ids count up from 0.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MetFiles(Vec<Option<Met>>);
 
 impl MetFiles {
     /// The files of a reel, and how many are left out.
     pub(super) fn of(reel: &Reel) -> Result<(Self, i64)> {
-        let mut all = Vec::new();
+        let mut all = Self::default();
         let mut left_out = 0;
         for file in reel.rows::<File>() {
             let file = file?;
-            let Some(place) = usize::try_from(file.file).ok().filter(|f| *f < MOST) else {
-                left_out += 1;
-                continue;
-            };
-            if all.len() <= place {
-                all.resize(place + 1, None);
-            }
-            all[place] = Some(Met {
+            let met = Met {
                 file: file.file,
                 path: file.path,
                 whole_path: file.path_cut == 0,
@@ -45,9 +38,32 @@ impl MetFiles {
                 first_ns: file.first_ns,
                 size_bytes: file.size_bytes,
                 mode: file.mode,
-            });
+            };
+            left_out += i64::from(!all.add(met));
         }
-        Ok((Self(all), left_out))
+        Ok((all, left_out))
+    }
+
+    /// Whether there is room for it.
+    pub(super) fn add(&mut self, met: Met) -> bool {
+        let Some(place) = usize::try_from(met.file).ok().filter(|f| *f < MOST) else { return false };
+        if self.0.len() <= place {
+            self.0.resize(place + 1, None);
+        }
+        self.0[place] = Some(met);
+        true
+    }
+
+    /// What is behind a name is now called otherwise, or gone (`None`). Of a folder that matters: others are named from it. By what
+    /// other files were called first they are told apart from what had their names before.
+    pub(super) fn renamed(&mut self, file: i64, path: Option<String>) {
+        let met = usize::try_from(file).ok().and_then(|f| self.0.get_mut(f)?.as_mut());
+        if let Some(met) = met.filter(|m| m.kind == *"directory") {
+            met.unlinked = path.is_none();
+            if let Some(path) = path {
+                (met.path, met.whole_path) = (Some(path.into()), true);
+            }
+        }
     }
 
     pub(super) fn get(&self, file: i64) -> Option<&Met> {

@@ -1,24 +1,39 @@
 //! Where tasks stand while a recording is gone through: working directories, roots, and whose they are.
 
-use std::{collections::HashMap, iter::Peekable, vec::IntoIter};
+use std::{cell::RefCell, collections::BTreeMap, collections::HashMap, iter::Peekable, rc::Rc, vec::IntoIter};
 
 use ioreel_traces::rows::Task;
+
+/// Folders nobody stands in any more are forgotten, all at once, when there are so many, and twice as many as were left the last time.
+const FEW_FOLDERS: usize = 1 << 10;
+
+/// A folder that tasks stand in, shared by all who do: its name changes with it. `None`: it was removed, or is not known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Folder(Rc<RefCell<Option<String>>>);
+
+impl Folder {
+    pub(super) fn name(&self) -> Option<String> {
+        self.0.borrow().clone()
+    }
+}
 
 /// What the paths of a task start from.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     /// Relative ones.
-    pub(super) cwd: String,
+    pub(super) cwd: Folder,
     /// Absolute ones.
-    pub(super) root: String,
+    pub(super) root: Folder,
     /// Its mounts were turned round (pivot_root): its paths are of a name space that nothing is known of.
     pub(super) elsewhere: bool,
 }
 
 impl Place {
     /// The name of something that lies at `path` below its root.
-    pub(super) fn top(&self) -> &str {
-        self.root.trim_end_matches('/')
+    pub(super) fn top(&self) -> Option<String> {
+        let mut top = self.root.name()?;
+        top.truncate(top.trim_end_matches('/').len());
+        Some(top)
     }
 }
 
@@ -29,13 +44,19 @@ pub(super) struct Places {
     /// Task to the group of tasks it shares its place with.
     group_of: HashMap<i64, usize>,
     places: Vec<Place>,
+    folders: Folders,
 }
 
 impl Places {
     /// The tasks of a reel.
     pub(super) fn new(mut tasks: Vec<Task>) -> Self {
         tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
-        Self { forks: tasks.into_iter().peekable(), group_of: HashMap::new(), places: Vec::new() }
+        Self {
+            forks: tasks.into_iter().peekable(),
+            group_of: HashMap::new(),
+            places: Vec::new(),
+            folders: Folders::default(),
+        }
     }
 
     /// Lets tasks be born until then.
@@ -47,12 +68,14 @@ impl Places {
                 Some(group) if t.clone_flags & CLONE_FS != 0 => group,
                 _ => {
                     let inherited = parent.map(|p| self.places[p].clone());
-                    let own = |path: &Option<ioreel_traces::Text>, from: fn(&Place) -> &str| {
-                        path.as_deref().or(inherited.as_ref().map(from)).unwrap_or("/").to_owned()
+                    let folders = &mut self.folders;
+                    let mut own = |path: &Option<ioreel_traces::Text>, from: fn(&Place) -> &Folder| match path {
+                        Some(path) => folders.at(path),
+                        None => inherited.as_ref().map_or_else(|| folders.at("/"), |p| from(p).clone()),
                     };
+                    let (cwd, root) = (own(&t.cwd, |p| &p.cwd), own(&t.root, |p| &p.root));
                     let elsewhere = inherited.as_ref().is_some_and(|p| p.elsewhere);
-                    let place = Place { cwd: own(&t.cwd, |p| &p.cwd), root: own(&t.root, |p| &p.root), elsewhere };
-                    self.places.push(place);
+                    self.places.push(Place { cwd, root, elsewhere });
                     self.places.len() - 1
                 }
             };
@@ -74,7 +97,131 @@ impl Places {
     }
 
     /// The same, to change it for all who stand there.
-    pub(super) fn of_mut(&mut self, task: i64) -> Option<&mut Place> {
+    fn of_mut(&mut self, task: i64) -> Option<&mut Place> {
         self.places.get_mut(*self.group_of.get(&task)?)
+    }
+
+    /// A task went to a folder; `None`: to one that is not known.
+    pub(super) fn set_cwd(&mut self, task: i64, path: Option<&str>) {
+        let cwd = path.map_or_else(Folder::default, |path| self.folders.at(path));
+        if let Some(place) = self.of_mut(task) {
+            place.cwd = cwd;
+        }
+    }
+
+    /// The same of its root.
+    pub(super) fn set_root(&mut self, task: i64, path: Option<&str>) {
+        let root = path.map_or_else(Folder::default, |path| self.folders.at(path));
+        if let Some(place) = self.of_mut(task) {
+            place.root = root;
+        }
+    }
+
+    /// Of the paths of a task nothing is known from now on.
+    pub(super) fn lose(&mut self, task: i64) {
+        if let Some(place) = self.of_mut(task) {
+            place.elsewhere = true;
+        }
+    }
+
+    /// A name was removed: whoever stands there stands nowhere.
+    pub(super) fn removed(&mut self, path: &str) {
+        for (_, folder) in self.folders.take_out(path) {
+            folder.0.replace(None);
+        }
+    }
+
+    /// A name was given to what had another; `exchange`: which has the first now.
+    pub(super) fn renamed(&mut self, from: &str, to: &str, exchange: bool) {
+        if from == to {
+            return;
+        }
+        if !exchange {
+            self.removed(to);
+        }
+        let (moved, other) = (self.folders.take_out(from), self.folders.take_out(to));
+        self.folders.put(to, moved);
+        self.folders.put(from, other);
+    }
+}
+
+/// Folders by their names now.
+#[derive(Debug, Default)]
+struct Folders {
+    at: BTreeMap<String, Folder>,
+    /// How many were left when they were last gone through.
+    left: usize,
+}
+
+impl Folders {
+    fn at(&mut self, path: &str) -> Folder {
+        if let Some(folder) = self.at.get(path) {
+            return folder.clone();
+        }
+        if self.at.len() >= FEW_FOLDERS.max(2 * self.left) {
+            self.at.retain(|_, folder| Rc::strong_count(&folder.0) > 1);
+            self.left = self.at.len();
+        }
+        let folder = Folder(Rc::new(RefCell::new(Some(path.to_owned()))));
+        self.at.insert(path.to_owned(), folder.clone());
+        folder
+    }
+
+    /// The folder of this name and all below it, by the rest of the name.
+    fn take_out(&mut self, path: &str) -> Vec<(String, Folder)> {
+        let prefix = format!("{path}/");
+        let below = self.at.range(prefix.clone()..).take_while(|(p, _)| p.starts_with(&prefix)).map(|(p, _)| p.clone());
+        let mut names: Vec<String> = below.collect();
+        names.push(path.to_owned());
+        let taken = |name: String| Some((name[path.len()..].to_owned(), self.at.remove(&name)?));
+        names.into_iter().filter_map(taken).collect()
+    }
+
+    fn put(&mut self, path: &str, folders: Vec<(String, Folder)>) {
+        for (rest, folder) in folders {
+            let name = format!("{path}{rest}");
+            folder.0.replace(Some(name.clone()));
+            self.at.insert(name, folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(places: &Places) -> Vec<Option<String>> {
+        (0..3).map(|task| places.of(task).and_then(|p| p.cwd.name())).collect()
+    }
+
+    #[test]
+    fn tasks_stay_in_their_folder_when_its_name_changes() {
+        let mut p = Places::new((0..3).map(|task_id| Task { task_id, ..Task::default() }).collect());
+        p.follow_forks(0);
+        for (task, path) in ["/a", "/a/b", "/a-c"].iter().enumerate() {
+            p.set_cwd(task as i64, Some(path));
+        }
+        let some = |names: [&str; 3]| names.map(|n| Some(n.to_owned())).to_vec();
+        p.renamed("/a", "/d", false);
+        assert_eq!(standing(&p), some(["/d", "/d/b", "/a-c"]));
+        p.renamed("/a-c", "/d/b", true);
+        assert_eq!(standing(&p), some(["/d", "/a-c", "/d/b"]));
+        p.renamed("/x", "/a-c", false);
+        p.removed("/d/b");
+        assert_eq!(standing(&p), [Some("/d".to_owned()), None, None]);
+        p.set_cwd(2, Some("/d/b"));
+        assert_eq!(standing(&p), [Some("/d".to_owned()), None, Some("/d/b".to_owned())], "another of that name");
+    }
+
+    #[test]
+    fn folders_left_behind_are_forgotten() {
+        let mut p = Places::new(vec![Task::default()]);
+        p.follow_forks(0);
+        for i in 0..4 * FEW_FOLDERS {
+            p.set_cwd(0, Some(&format!("/{i}")));
+        }
+        assert!(p.folders.at.len() <= FEW_FOLDERS);
+        p.renamed(&format!("/{}", 4 * FEW_FOLDERS - 1), "/now", false);
+        assert_eq!(p.of(0).and_then(|p| p.cwd.name()).as_deref(), Some("/now"));
     }
 }
