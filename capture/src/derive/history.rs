@@ -212,9 +212,9 @@ impl History {
 }
 
 /// The path by which the kernel found the file, when it was this call that met it first. Right for tasks with another
-/// root, too.
+/// root, too. Of what has no name any more it would be the last one.
 fn told_by_kernel<'a>(op: &Op, file: &'a Met) -> Option<&'a str> {
-    let now = file.whole_path && (op.start_ns..=op.start_ns + op.dur_ns).contains(&file.first_ns);
+    let now = file.whole_path && !file.unlinked && (op.start_ns..=op.start_ns + op.dur_ns).contains(&file.first_ns);
     file.path.as_deref().filter(|p| now && p.starts_with('/'))
 }
 

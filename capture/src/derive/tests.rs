@@ -119,3 +119,14 @@ fn an_open_folder_moves_with_the_one_it_is_in() {
     );
     assert_eq!(before(&mut d), Vec::<String>::new());
 }
+
+#[test]
+fn a_removed_folder_has_no_name() {
+    let met_later = Met { unlinked: true, first_ns: 31, ..file(1, "/w/gone", "directory") };
+    let mut d = after(
+        start(vec![met_later]),
+        vec![named("mkdir", "gone"), named("chdir", "gone"), named("rmdir", "../gone"), opened(".", 3, 1)],
+    );
+    assert_eq!(names(&mut d), ["? /w/gone created>unlinked"]);
+    assert_eq!(before(&mut d), Vec::<String>::new());
+}
