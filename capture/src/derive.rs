@@ -3,7 +3,9 @@
 //! what is still there untouched is looked at now, what the workload changed is known as far as its
 //! results tell.
 
+mod descriptors;
 mod history;
+mod led;
 mod met;
 mod places;
 mod rows;
@@ -22,11 +24,12 @@ use ioreel_traces::{
     table::{Column, Row, column},
 };
 
-use crate::{calls::is_in_root, names::Names, snapshot::Snapshot};
+use crate::{names::Names, snapshot::Snapshot};
 
 use history::{History, is};
+use led::{follows, names_file, opens};
 use met::{MOST, MetFiles};
-use places::{Place, Places};
+use places::Places;
 use rows::Disk;
 
 /// Whether a path exists on every system in its own way, and is never prepared.
@@ -117,9 +120,17 @@ fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter)
         }
         for op in reel.segment_rows(segment) {
             let op: Op = op?;
-            if matches!(&*op.source, "syscall" | "io_uring") && op.state != "in_flight_at_end" {
-                d.places.follow_forks(op.start_ns);
-                d.take(&op);
+            if op.state == "in_flight_at_end" {
+                continue;
+            }
+            match &*op.source {
+                "syscall" | "io_uring" => {
+                    d.places.follow_forks(op.start_ns);
+                    d.take(&op);
+                    d.places.descriptors.take(&op);
+                }
+                "scm" => d.places.descriptors.take(&op),
+                _ => {}
             }
         }
         // The names in them are the reel's already.
@@ -166,9 +177,10 @@ struct Deriver {
 impl Deriver {
     fn new(reel: &Reel, snapshot: Snapshot) -> Result<(Self, i64)> {
         let (files, left_out) = MetFiles::of(reel)?;
-        let mut there: HashSet<i64> = reel.read::<Fd>()?.iter().filter_map(|f| f.file).collect();
+        let fds = reel.read::<Fd>()?;
+        let mut there: HashSet<i64> = fds.iter().filter_map(|f| f.file).collect();
         there.extend(reel.read::<Map>()?.iter().map(|m| m.file));
-        Ok((Self::at_start(snapshot, files, &there, Places::new(reel.read()?)), left_out))
+        Ok((Self::at_start(snapshot, files, &there, Places::new(reel.read()?, &fds)), left_out))
     }
 
     /// `there`: files that are open or mapped.
@@ -186,47 +198,6 @@ impl Deriver {
         }
     }
 
-    /// The path of a file that is whole; the kernel tells of deeper ones only the end.
-    fn path_of(&self, file: i64) -> Option<&str> {
-        self.files.get(file).filter(|f| f.whole_path)?.path.as_deref()
-    }
-
-    /// What a folder is called now, if it is there.
-    fn folder(&self, file: i64) -> Option<&str> {
-        self.files.get(file).filter(|f| f.whole_path && !f.unlinked)?.path.as_deref()
-    }
-
-    /// The folder a relative path starts from.
-    fn base(&self, place: &Place, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
-        match dirfd {
-            None | Some(libc::AT_FDCWD) => place.cwd.name(),
-            Some(_) => Some(self.folder(dir?)?.to_owned()),
-        }
-    }
-
-    /// Whether an open has opened what has this very name: a link that is there now was made later.
-    fn is_plain(&mut self, op: &Op, ret: i64, dir: Option<i64>) -> bool {
-        let file = op.file.filter(|_| ret >= 0 && opens(op));
-        let Some(path) = file.and_then(|f| self.files.get(f)).and_then(|f| f.path.clone()) else { return false };
-        self.resolve(op, op.path.as_ref(), op.dirfd, dir, false).is_some_and(|named| *named == *path)
-    }
-
-    fn resolve(
-        &mut self,
-        op: &Op,
-        path: Option<&Text>,
-        dirfd: Option<i32>,
-        dir: Option<i64>,
-        follow: bool,
-    ) -> Option<String> {
-        let path = path.filter(|p| !p.is_empty())?;
-        let place = self.places.of(op.task_id).filter(|p| !p.elsewhere)?;
-        let in_root = is_in_root(op);
-        let top = if in_root { self.base(place, dirfd, dir)? } else { place.top()? };
-        let base = if in_root || path.starts_with('/') { top.clone() } else { self.base(place, dirfd, dir)? };
-        self.names.resolve(&top, &base, path, follow)
-    }
-
     fn take(&mut self, op: &Op) {
         let Some(ret) = op.ret else { return };
         let flags = op.flags.unwrap_or(0) as i32;
@@ -236,7 +207,8 @@ impl Deriver {
         let follow = follows(op, flags) && !self.is_plain(op, ret, dir);
         let path = if first { self.resolve(op, op.path.as_ref(), op.dirfd, dir, follow) } else { None };
         let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
-        let file = op.file.and_then(|f| self.files.get(f));
+        let file = if op.op.starts_with("link") { self.linked(op, follow) } else { op.file };
+        let file = file.and_then(|f| self.files.get(f));
         self.history.take(op, file, path.as_deref(), path2.as_deref());
         for (file, name) in self.history.take_moved() {
             self.files.renamed(file, name);
@@ -337,7 +309,7 @@ impl Deriver {
                 self.places.lose(op.task_id);
             }
             "fchdir" if ret == 0 => {
-                let path = op.file.and_then(|f| self.folder(f)).map(str::to_owned);
+                let path = op.file.and_then(|f| led::folder(&self.files, f)).map(str::to_owned);
                 self.places.set_cwd(op.task_id, path.as_deref());
             }
             "readlink" | "readlinkat" => {
@@ -464,41 +436,5 @@ impl Deriver {
         } else if ret == -i64::from(libc::EEXIST) {
             self.seen(Some(path), 0, Clue::default());
         }
-    }
-}
-
-/// Calls whose result is the file of their first path; the folder behind `dirfd` is their second file.
-fn opens(op: &Op) -> bool {
-    matches!(&*op.op, "open" | "openat" | "openat2" | "creat" | "open_tree" | "open_tree_attr" | "fspick")
-}
-
-/// Whether the first path of a call names something in the tree.
-fn names_file(op: &Op, flags: i32) -> bool {
-    match &*op.op {
-        // What a link leads to.
-        "symlink" | "symlinkat" => false,
-        // A device, or any word at all, but where part of the tree is mounted again.
-        "mount" => flags & (libc::MS_BIND | libc::MS_MOVE) as i32 != 0 && flags & libc::MS_REMOUNT as i32 == 0,
-        _ => true,
-    }
-}
-
-/// Whether a link at the end of a call's first path is followed.
-fn follows(op: &Op, flags: i32) -> bool {
-    // linux/mount.h
-    const FSPICK_SYMLINK_NOFOLLOW: i32 = 2;
-    const MOVE_MOUNT_F_SYMLINKS: i32 = 1;
-    match &*op.op {
-        "lstat" | "lchown" | "readlink" | "readlinkat" | "unlink" | "unlinkat" | "rmdir" | "rename" | "renameat"
-        | "renameat2" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "link" | "ioctl" | "lsetxattr" | "lgetxattr"
-        | "llistxattr" | "lremovexattr" => false,
-        "linkat" | "name_to_handle_at" => flags & libc::AT_SYMLINK_FOLLOW != 0,
-        "umount2" => flags & libc::UMOUNT_NOFOLLOW == 0,
-        "fspick" => flags & FSPICK_SYMLINK_NOFOLLOW == 0,
-        "move_mount" => flags & MOVE_MOUNT_F_SYMLINKS != 0,
-        "open" | "openat" | "openat2" | "creat" => {
-            flags & libc::O_NOFOLLOW == 0 && flags & (libc::O_CREAT | libc::O_EXCL) != libc::O_CREAT | libc::O_EXCL
-        }
-        _ => op.dirfd.is_none() || flags & libc::AT_SYMLINK_NOFOLLOW == 0,
     }
 }

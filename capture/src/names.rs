@@ -1,6 +1,10 @@
 //! A model of the name space while a recording is gone through: which names were there before, which
 //! the workload made, moved or removed, and where symbolic links lead.
 
+pub(crate) mod magic;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     fs,
@@ -9,6 +13,8 @@ use std::{
 };
 
 use ioreel_traces::{host::os_path, rows::Tree, text, writer::Names as MappedNames};
+use libc::PROC_SUPER_MAGIC;
+use rustix::fs::statfs;
 
 /// Names that were made and are gone again are remembered as such until so many others have gone: calls that overlap
 /// may be told of in another order than they took effect.
@@ -23,9 +29,27 @@ const FEW_MOVES: usize = 256;
 /// Links followed in one path (the kernel's MAXSYMLINKS).
 const MAX_LINKS: usize = 40;
 
-/// Where a link on the disk leads.
+/// Stands for the target of a link that is not known. No link has this one.
+const UNKNOWN_TARGET: &str = "";
+
+/// Where a link on the disk leads. Where proc is mounted anywhere else the recorder would read its own (see [`magic`]).
 fn read_link(path: &Path) -> Option<String> {
-    fs::read_link(path).ok().map(|t| text::from_bytes(t.as_os_str().as_encoded_bytes()).to_string())
+    let target = fs::read_link(path).ok()?;
+    if path.parent().is_some_and(|dir| statfs(dir).is_ok_and(|s| s.f_type == PROC_SUPER_MAGIC)) {
+        return Some(UNKNOWN_TARGET.to_owned());
+    }
+    Some(text::from_bytes(target.as_os_str().as_encoded_bytes()).to_string())
+}
+
+/// Where a path starts, and whose it is.
+pub(crate) struct Start<'a> {
+    /// The root of that task; empty: that of all.
+    pub(crate) top: &'a str,
+    /// The folder of a relative path.
+    pub(crate) base: &'a str,
+    pub(crate) pid: i32,
+    /// What is behind that task's links in proc, if that is known; and whether the path ends there.
+    pub(crate) own: &'a dyn Fn(magic::Link, bool) -> Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +105,10 @@ impl Names {
         Self { snapshot, listed, states, links, ..Self::default() }
     }
 
-    /// The canonical absolute name of `path` seen from the folder `base` by whoever's root is `top` (empty: that of
-    /// all): no dots, no links (the last component's only if `follow`). Links met on the way are noted as having been
-    /// there. `None` for a loop.
-    pub(crate) fn resolve(&mut self, top: &str, base: &str, path: &str, follow: bool) -> Option<String> {
+    /// The canonical absolute name of `path`: no dots, no links (the last component's only if `follow`). Links met on the
+    /// way are noted as having been there. `None` for a loop, and where it goes through a link whose target is not known.
+    pub(crate) fn resolve(&mut self, start: &Start<'_>, path: &str, follow: bool) -> Option<String> {
+        let Start { top, base, .. } = *start;
         let mut at = if base == "/" { String::new() } else { base.to_owned() };
         let mut waiting: Vec<String> = components(path);
         let mut followed = 0;
@@ -102,11 +126,21 @@ impl Names {
             if waiting.is_empty() && !follow {
                 break;
             }
-            if let Some(target) = self.link(&at) {
-                followed += 1;
-                if followed > MAX_LINKS {
-                    return None;
-                }
+            let own = match self.magic(&at, start) {
+                magic::End::Plain => None,
+                magic::End::Link(link) => Some((start.own)(link, waiting.is_empty())?),
+                magic::End::Unknown => return None,
+            };
+            // Neither itself nor what is in it is read.
+            let is_unread = own.is_some() || magic::is_relative(within(&at, top));
+            let target = if is_unread { None } else { self.link(&at) };
+            followed += usize::from(own.is_some() || target.is_some());
+            if followed > MAX_LINKS || target.as_deref() == Some(UNKNOWN_TARGET) {
+                return None;
+            }
+            if let Some(own) = own {
+                at = if own == "/" { String::new() } else { own };
+            } else if let Some(target) = target {
                 self.exists(&at.clone());
                 if target.starts_with('/') {
                     top.clone_into(&mut at);
@@ -116,7 +150,24 @@ impl Names {
                 waiting.extend(components(&target));
             }
         }
-        Some(if at.is_empty() { "/".into() } else { at })
+        let is_known = !magic::is_relative(within(&at, top));
+        is_known.then(|| if at.is_empty() { "/".into() } else { at })
+    }
+
+    /// See [`magic::end`].
+    fn magic(&self, at: &str, start: &Start<'_>) -> magic::End {
+        let path = within(at, start.top);
+        if !["/proc/", "/dev/"].iter().any(|dir| path.starts_with(dir)) {
+            return magic::End::Plain;
+        }
+        // Numbers of descriptors are no hashes.
+        match (magic::end(path, start.pid), &self.mapped) {
+            (magic::End::Plain | magic::End::Unknown, Some(names)) => {
+                let clear = names.lock().unwrap_or_else(PoisonError::into_inner).original(path);
+                clear.as_deref().and_then(Path::to_str).map_or(magic::End::Unknown, |path| magic::end(path, start.pid))
+            }
+            (end, _) => end,
+        }
     }
 
     /// The same, without looking at the disk.
@@ -397,6 +448,11 @@ fn components(path: &str) -> Vec<String> {
     path.rsplit('/').filter(|c| !c.is_empty() && *c != ".").map(str::to_owned).collect()
 }
 
+/// A canonical name as it is below a root, if it is there.
+fn within<'a>(path: &'a str, top: &str) -> &'a str {
+    path.strip_prefix(top).filter(|below| below.starts_with('/')).unwrap_or(path)
+}
+
 /// The folder a canonical name is in; `None` for the root.
 fn parent(path: &str) -> Option<&str> {
     if path == "/" {
@@ -406,136 +462,5 @@ fn parent(path: &str) -> Option<&str> {
         Some(0) => Some("/"),
         Some(i) => Some(&path[..i]),
         None => None,
-    }
-}
-
-#[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use super::*;
-
-    fn before(mut n: Names) -> Vec<String> {
-        n.take_before().1.into_iter().collect()
-    }
-
-    #[test]
-    fn what_is_used_and_was_not_made_was_there_with_all_above_it() {
-        let mut n = Names::default();
-        n.exists("/nowhere/a/b");
-        n.make("/nowhere/a/new");
-        n.exists("/nowhere/a/new");
-        assert_eq!(before(n), ["/", "/nowhere", "/nowhere/a", "/nowhere/a/b"]);
-    }
-
-    #[test]
-    fn links_move_with_the_folder_that_they_are_in() {
-        let row = |path: &str, target: Option<&str>| {
-            (path.to_owned(), Tree { path: path.into(), target: target.map(Into::into), ..Tree::default() })
-        };
-        let seen = [("/w", None), ("/w/r", None), ("/w/r/1", None), ("/w/r/1/f", None), ("/w/r/cur", Some("1"))];
-        let mut n = Names::new(seen.map(|(path, target)| row(path, target)).into(), HashSet::new()).unseen();
-        n.rename("/w/r", "/w/rr");
-        n.make_link("/w/r", "rr");
-        n.make("/w/r");
-        assert_eq!(n.resolve("", "/w", "r/cur/f", true).unwrap(), "/w/rr/1/f");
-        assert_eq!(n.exists("/w/rr/1/f"), None, "moved, and known by its old name");
-        assert_eq!(before(n), Vec::<String>::new());
-    }
-
-    #[test]
-    fn what_the_snapshot_did_not_see_in_a_folder_came_later() {
-        let row = |path: &str| (path.to_owned(), Tree { path: path.into(), ..Tree::default() });
-        let seen = ["/", "/w", "/w/d", "/w/d/f"].map(row).into();
-        let mut n = Names::new(seen, ["/w", "/w/d"].map(str::to_owned).into());
-        assert_eq!(n.exists("/w/d/f").as_deref(), Some("/w/d/f"));
-        assert_eq!((n.exists("/w/socket"), n.exists("/w/made/f")), (None, None));
-        n.remove("/w/socket");
-        // Under its new name, too, the folder held no more.
-        n.rename("/w/d", "/w/moved");
-        assert_eq!(n.exists("/w/moved/core"), None);
-        assert_eq!(n.exists("/elsewhere/f").as_deref(), Some("/elsewhere/f"));
-        assert_eq!(before(n), ["/elsewhere", "/elsewhere/f"]);
-    }
-
-    #[test]
-    fn nothing_was_there_below_a_made_folder() {
-        let mut n = Names::default();
-        n.make("/nowhere/made");
-        assert_eq!(n.exists("/nowhere/made/socket"), None);
-        assert_eq!(before(n), ["/", "/nowhere"]);
-    }
-
-    #[test]
-    fn a_name_below_a_moved_folder_was_there_under_the_old_name() {
-        let mut n = Names::default();
-        n.exists("/nowhere/old");
-        n.rename("/nowhere/old", "/nowhere/new");
-        assert_eq!(n.exists("/nowhere/new/f").unwrap(), "/nowhere/old/f".to_owned());
-        n.rename("/nowhere/new", "/nowhere/newer");
-        assert_eq!(n.exists("/nowhere/newer/g"), Some("/nowhere/old/g".into()));
-        assert_eq!(before(n), ["/", "/nowhere", "/nowhere/old", "/nowhere/old/f", "/nowhere/old/g"]);
-    }
-
-    #[test]
-    fn what_was_moved_is_found_where_it_went_unless_it_ended_there() {
-        let mut n = Names::default();
-        n.exists("/nowhere/a/f");
-        n.rename("/nowhere/a", "/nowhere/b");
-        n.rename("/nowhere/b", "/nowhere/c");
-        n.make("/nowhere/b");
-        assert_eq!(n.name_now("/nowhere/a/f").unwrap(), "/nowhere/c/f");
-        assert_eq!(n.origin("/nowhere/c"), Some("/nowhere/a".into()));
-        assert_eq!(n.origin("/nowhere/b"), None, "made anew");
-        n.exists("/nowhere/x");
-        n.rename("/nowhere/x", "/nowhere/y");
-        n.remove("/nowhere/y");
-        assert_eq!(n.name_now("/nowhere/x"), None);
-    }
-
-    #[test]
-    fn exchanged_names_are_found_where_they_went() {
-        let mut n = Names::default();
-        n.exists("/nowhere/a");
-        n.exists("/nowhere/b/f");
-        n.exchange("/nowhere/a", "/nowhere/b");
-        assert_eq!(n.name_now("/nowhere/a").unwrap(), "/nowhere/b");
-        assert_eq!(n.name_now("/nowhere/b/f").unwrap(), "/nowhere/a/f");
-        assert_eq!(n.exists("/nowhere/a/g"), Some("/nowhere/b/g".into()));
-    }
-
-    #[test]
-    fn names_that_come_and_go_are_forgotten_and_those_from_before_are_not() {
-        let mut n = Names::default();
-        n.exists("/nowhere/old");
-        n.remove("/nowhere/old");
-        for i in 0..REMEMBERED_GONE + 1000 {
-            let name = format!("/nowhere/new{i}");
-            assert_eq!(n.link(&name), None);
-            n.make(&name);
-            assert!(n.is_new(&name));
-            n.remove(&name);
-        }
-        assert!(n.states.len() < REMEMBERED_GONE + 10 && n.links.is_empty());
-        assert_eq!(n.exists(&format!("/nowhere/new{REMEMBERED_GONE}")), None, "not long ago");
-        assert_eq!(before(n), ["/", "/nowhere", "/nowhere/old"]);
-    }
-
-    #[test]
-    fn dots_and_links_are_resolved() {
-        let mut n = Names::default();
-        n.make("/nowhere/dir");
-        n.make_link("/nowhere/link", "dir/sub");
-        n.make("/nowhere/link");
-        assert_eq!(n.resolve("", "/nowhere", "./link/../x", true).unwrap(), "/nowhere/dir/x");
-        assert_eq!(n.resolve("", "/nowhere", "link", false).unwrap(), "/nowhere/link");
-        assert_eq!(n.resolve("", "/nowhere", "../../..", true).unwrap(), "/");
-        n.make_link("/nowhere/dir/up", "/sub/../../x");
-        assert_eq!(
-            n.resolve("/nowhere/dir", "/nowhere/dir/sub", "../../up", true).unwrap(),
-            "/nowhere/dir/x",
-            "a root"
-        );
-        n.make_link("/nowhere/loop", "loop");
-        assert_eq!(n.resolve("", "/", "nowhere/loop/x", true), None);
     }
 }

@@ -226,3 +226,59 @@ pub(crate) fn hard_links() {
     assert_ne!(row("a").link_id, row("c").link_id);
     assert_eq!(row("other").link_id, None);
 }
+
+/// Folders that are renamed while they are in use, and names in /proc, which are others to the recorder.
+pub(crate) fn moving_places() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let (base, here) = (text(mount.path()).to_owned(), out.path().join("here"));
+    fs::create_dir(&here).unwrap();
+    let script = "
+import os, subprocess, sys
+os.chdir(sys.argv[1])
+def sh(script): subprocess.run(['sh', '-c', script], check=True)
+sh('mkdir Q; cd Q; echo a >f; mv ../Q ../R; rm f')
+sh('mkdir d; cd d; echo hi >keep; mv /proc/self/cwd/keep /proc/self/cwd/keep2')
+os.mkdir('P'); d = os.open('P', os.O_RDONLY); os.rename('P', 'P2')
+os.close(os.open('rd', os.O_CREAT | os.O_WRONLY, dir_fd=d)); os.rename('rd', 'rd2', src_dir_fd=d, dst_dir_fd=d)
+os.mkdir(f'/proc/self/fd/{d}/viafd'); os.symlink('tgt', f'/dev/fd/{d}/x')
+t = os.open('.', os.O_TMPFILE | os.O_RDWR); os.link(f'/proc/self/fd/{t}', 'tmpl', src_dir_fd=d)
+os.close(os.open(f'/proc/self/fd/{t}', os.O_RDONLY))
+os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone'); os.close(os.open('.', os.O_RDONLY))
+";
+    let reel = out.path().join("x.reel");
+    succeed(record(&reel, &["--no-snapshot"], &["python3", "-c", script, &base]).current_dir(&here));
+    let found = Found::of(&assert_valid(&reel));
+    let told: Vec<_> =
+        found.names.iter().filter_map(|n| Some((n.path.strip_prefix(&format!("{base}/"))?, n))).collect();
+    let mut told: Vec<_> =
+        told.iter().map(|(path, n)| format!("{path} {}>{}", n.how, n.ended.as_deref().unwrap_or("-"))).collect();
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "P created>renamed",
+            "P2 renamed>-",
+            "P2/rd created>renamed",
+            "P2/rd2 renamed>-",
+            "P2/viafd created>-",
+            "P2/x created>-",
+            "Q created>renamed",
+            "Q/f created>renamed",
+            "R renamed>-",
+            "R/f renamed>unlinked",
+            "d created>-",
+            "d/keep created>renamed",
+            "d/keep2 renamed>-",
+            "gone created>unlinked",
+            "tmpl linked>-",
+        ]
+    );
+    let unnamed = found.files.values().find(|f| f.unlinked == Some(1) && f.kind == *"regular");
+    assert_eq!(found.named(&format!("{base}/tmpl")).file, unnamed.map(|f| f.file), "{unnamed:?}");
+    let strange = |path: &str| {
+        let of_recorder = path.starts_with(text(&here)) && path != text(&here) || path.contains("x.reel");
+        of_recorder || path.contains("/fd/") || path.strip_prefix(&base).is_some_and(|rest| !rest.is_empty())
+    };
+    let strange: Vec<_> = found.tree.keys().filter(|p| strange(p)).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+}

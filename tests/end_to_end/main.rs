@@ -320,6 +320,7 @@ fn tests() -> Vec<Test> {
         derived::mounts
         derived::hard_links
         derived::out_of_sight
+        derived::moving_places
         derived::subvolumes
         devices::an_ext4_journal_elsewhere
         devices::an_xfs_log_elsewhere

@@ -4,7 +4,7 @@
 //! The probes know the file behind a descriptor, not the one behind a name: a name is told with the file that was last
 //! met under it, and without one where no recorded call had it open.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use ioreel_traces::rows::{Name, Op};
 
@@ -23,8 +23,6 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct History {
     at: BTreeMap<String, Held>,
-    /// Files made without a name, by process and descriptor.
-    unnamed: HashMap<(i32, i64), i64>,
     gone: Vec<Name>,
     /// Files whose name changed, and their name now, if they have it still.
     moved: Vec<(i64, Option<String>)>,
@@ -67,17 +65,22 @@ impl History {
         self.at.into_iter().map(|(path, held)| row(path, held, None, None))
     }
 
-    /// An operation ended; `path` and `path2` are canonical. `file`: what it opened.
+    /// Whether what has this name, as far as that is known, is this file.
+    pub(super) fn is_at(&self, path: &str, file: i64) -> bool {
+        self.at.get(path).is_some_and(|held| held.file == Some(file))
+    }
+
+    /// An operation ended; `path` and `path2` are canonical. `file`: what it opened, or gave a name to by a descriptor.
     pub(super) fn take(&mut self, op: &Op, file: Option<&Met>, path: Option<&str>, path2: Option<&str>) {
-        let Some(ret) = op.ret.filter(|r| *r >= 0) else { return };
+        if op.ret.is_none_or(|ret| ret < 0) {
+            return;
+        }
         let change = Change { at_ns: op.start_ns + op.dur_ns, op: op.op_id };
         let flags = op.flags.unwrap_or(0);
         match (&*op.op, path, path2) {
             ("open" | "openat" | "openat2" | "creat", path, _) => {
-                let Some(file) = file else { return };
-                if flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE {
-                    self.unnamed.insert((op.pid, ret), file.file);
-                } else if let Some(path) = told_by_kernel(op, file).or(path) {
+                let Some(file) = file.filter(|_| flags as i32 & libc::O_TMPFILE != libc::O_TMPFILE) else { return };
+                if let Some(path) = told_by_kernel(op, file).or(path) {
                     self.opened(file.file, path, op.aux == Some(1), op.start_ns, change);
                 }
             }
@@ -85,7 +88,7 @@ impl History {
                 self.begin(path, None, "created", change);
             }
             ("link" | "linkat", old, Some(new)) => {
-                let file = old.and_then(|old| self.at.get(old)?.file).or_else(|| self.by_descriptor(op));
+                let file = file.map(|f| f.file).or_else(|| self.at.get(old?)?.file);
                 if let Some(old) = old.filter(|old| file.is_none() && !self.at.contains_key(*old)) {
                     self.seen(old, op.start_ns, change);
                 }
@@ -199,16 +202,6 @@ impl History {
             self.at.insert(name, held);
         }
     }
-
-    /// The file that a link gives its first name to: by the descriptor itself, or by its name in /proc.
-    fn by_descriptor(&self, op: &Op) -> Option<i64> {
-        let path = op.path.as_deref()?;
-        if path.is_empty() {
-            return op.file;
-        }
-        let fd = path.strip_prefix("/proc/self/fd/").or_else(|| path.strip_prefix("/dev/fd/"))?;
-        self.unnamed.get(&(op.pid, fd.parse().ok()?)).copied()
-    }
 }
 
 /// The path by which the kernel found the file, when it was this call that met it first. Right for tasks with another
@@ -314,15 +307,6 @@ mod tests {
             ("rename", None, 0, 0, Some("/a"), Some("/b")),
         ]);
         assert_eq!(told, ["1 /a 5..- created>-", "1 /b 15..- linked>-"]);
-    }
-
-    #[test]
-    fn a_file_without_a_name_gets_one_by_its_descriptor() {
-        let told = history(&[
-            ("openat", Some(4), 1, i64::from(libc::O_TMPFILE), Some("/d"), None),
-            ("linkat", None, 0, 0, Some("/proc/self/fd/0"), Some("/d/new")),
-        ]);
-        assert_eq!(told, ["4 /d/new 15..- linked>-"]);
     }
 
     #[test]

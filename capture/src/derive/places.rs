@@ -1,8 +1,10 @@
-//! Where tasks stand while a recording is gone through: working directories, roots, and whose they are.
+//! Where tasks stand while a recording is gone through: working directories, roots, and whose they are; and what they have open.
 
 use std::{cell::RefCell, collections::BTreeMap, collections::HashMap, iter::Peekable, rc::Rc, vec::IntoIter};
 
-use ioreel_traces::rows::Task;
+use ioreel_traces::rows::{Fd, Task};
+
+use super::descriptors::Descriptors;
 
 /// Folders nobody stands in any more are forgotten, all at once, when there are so many, and twice as many as were left the last time.
 const FEW_FOLDERS: usize = 1 << 10;
@@ -41,28 +43,42 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Places {
     forks: Peekable<IntoIter<Task>>,
+    /// When processes end, and which.
+    exits: Peekable<IntoIter<(i64, i32)>>,
     /// Task to the group of tasks it shares its place with.
     group_of: HashMap<i64, usize>,
+    /// Process to its first thread.
+    first_of: HashMap<i32, i64>,
+    pid_of: HashMap<i64, i32>,
+    pub(super) descriptors: Descriptors,
     places: Vec<Place>,
     folders: Folders,
 }
 
 impl Places {
-    /// The tasks of a reel.
-    pub(super) fn new(mut tasks: Vec<Task>) -> Self {
+    /// The tasks of a reel, and the descriptors that some began with.
+    pub(super) fn new(mut tasks: Vec<Task>, fds: &[Fd]) -> Self {
+        let first = tasks.iter().filter(|t| is_first(t));
+        let mut exits: Vec<(i64, i32)> = first.filter_map(|t| Some((t.exit_ns?, t.pid))).collect();
+        exits.sort_unstable();
         tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
         Self {
             forks: tasks.into_iter().peekable(),
+            exits: exits.into_iter().peekable(),
             group_of: HashMap::new(),
+            first_of: HashMap::new(),
+            pid_of: HashMap::new(),
+            descriptors: Descriptors::given(fds),
             places: Vec::new(),
             folders: Folders::default(),
         }
     }
 
-    /// Lets tasks be born until then.
+    /// Lets tasks be born, and processes end, until then.
     pub(super) fn follow_forks(&mut self, until_ns: i64) {
         const CLONE_FS: i64 = 0x200;
         while let Some(t) = self.forks.next_if(|t| t.start_ns <= until_ns) {
+            self.follow_exits(t.start_ns);
             let parent = t.parent.and_then(|p| self.group_of.get(&p).copied());
             let group = match parent {
                 Some(group) if t.clone_flags & CLONE_FS != 0 => group,
@@ -80,6 +96,19 @@ impl Places {
                 }
             };
             self.group_of.insert(t.task_id, group);
+            if is_first(&t) {
+                let parent = t.parent.and_then(|p| self.pid_of.get(&p).copied());
+                self.descriptors.born(t.task_id, t.pid, parent);
+                self.first_of.insert(t.pid, t.task_id);
+            }
+            self.pid_of.insert(t.task_id, t.pid);
+        }
+        self.follow_exits(until_ns);
+    }
+
+    fn follow_exits(&mut self, until_ns: i64) {
+        while let Some((_, pid)) = self.exits.next_if(|(at_ns, _)| *at_ns < until_ns) {
+            self.descriptors.ended(pid);
         }
     }
 
@@ -96,7 +125,12 @@ impl Places {
         self.places.get(*self.group_of.get(&task)?)
     }
 
-    /// The same, to change it for all who stand there.
+    /// Where the first thread of a process stands.
+    pub(super) fn of_process(&self, pid: i32) -> Option<&Place> {
+        self.of(*self.first_of.get(&pid)?)
+    }
+
+    /// The same as [`Self::of`], to change it for all who stand there.
     fn of_mut(&mut self, task: i64) -> Option<&mut Place> {
         self.places.get_mut(*self.group_of.get(&task)?)
     }
@@ -143,6 +177,11 @@ impl Places {
         self.folders.put(to, moved);
         self.folders.put(from, other);
     }
+}
+
+/// Whether it is the first thread of a process, of which the beginning was seen.
+fn is_first(task: &Task) -> bool {
+    task.pid == task.tid && task.pid != 0
 }
 
 /// Folders by their names now.
@@ -196,7 +235,7 @@ mod tests {
 
     #[test]
     fn tasks_stay_in_their_folder_when_its_name_changes() {
-        let mut p = Places::new((0..3).map(|task_id| Task { task_id, ..Task::default() }).collect());
+        let mut p = Places::new((0..3).map(|task_id| Task { task_id, ..Task::default() }).collect(), &[]);
         p.follow_forks(0);
         for (task, path) in ["/a", "/a/b", "/a-c"].iter().enumerate() {
             p.set_cwd(task as i64, Some(path));
@@ -215,7 +254,7 @@ mod tests {
 
     #[test]
     fn folders_left_behind_are_forgotten() {
-        let mut p = Places::new(vec![Task::default()]);
+        let mut p = Places::new(vec![Task::default()], &[]);
         p.follow_forks(0);
         for i in 0..4 * FEW_FOLDERS {
             p.set_cwd(0, Some(&format!("/{i}")));

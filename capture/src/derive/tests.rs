@@ -36,7 +36,7 @@ fn start(files: Vec<Met>) -> Deriver {
     let mut met = MetFiles::default();
     assert!(files.into_iter().all(|f| met.add(f)));
     let task = Task { pid: 10, tid: 10, cwd: Some("/w".into()), root: Some("/".into()), ..Task::default() };
-    let mut d = Deriver::at_start(Snapshot::default(), met, &HashSet::new(), Places::new(vec![task]));
+    let mut d = Deriver::at_start(Snapshot::default(), met, &HashSet::new(), Places::new(vec![task], &[]));
     d.names = std::mem::take(&mut d.names).unseen();
     d
 }
@@ -47,6 +47,7 @@ fn after(mut d: Deriver, calls: Vec<Op>) -> Deriver {
         let op = Op { op_id: i as i64, start_ns: 10 * i as i64, dur_ns: 5, ..op };
         d.places.follow_forks(op.start_ns);
         d.take(&op);
+        d.places.descriptors.take(&op);
     }
     d
 }
@@ -128,5 +129,69 @@ fn a_removed_folder_has_no_name() {
         vec![named("mkdir", "gone"), named("chdir", "gone"), named("rmdir", "../gone"), opened(".", 3, 1)],
     );
     assert_eq!(names(&mut d), ["? /w/gone created>unlinked"]);
+    assert_eq!(before(&mut d), Vec::<String>::new());
+}
+
+#[test]
+fn names_in_proc_are_what_they_are_to_the_task() {
+    let by_name = |path: &str, file| Op { file: Some(file), ..named("truncate", path) };
+    let mut d = after(
+        start(vec![file(1, "/w/d", "directory"), file(2, "/w/d/f", "regular"), file(3, "pipe:[9]", "fifo")]),
+        vec![
+            opened("d", 3, 1),
+            named("mkdir", "/proc/self/fd/3/a"),
+            Op { path2: Some("/dev/fd/3/l".into()), ..named("symlink", "tgt") },
+            named("chdir", "/proc/self/fd/3"),
+            renamed("/proc/self/cwd/a", "/proc/10/cwd/b"),
+            made("f", 4, 2),
+            opened("/proc/thread-self/fd/4", 5, 2),
+            by_name("/proc/self/fd/4", 2),
+            opened("/dev/stdin", 6, 3),
+            // A pipe, for the folder, by a call that is not recorded.
+            opened("/dev/fd/3", 6, 3),
+            // Not its own, and never seen.
+            named("mkdir", "/proc/11/cwd/x"),
+            named("mkdir", "/proc/self/fd/9/x"),
+            named("rmdir", "/proc/self/fd/9/x"),
+            named("chdir", "/proc/11/cwd"),
+            named("mkdir", "x"),
+        ],
+    );
+    assert_eq!(
+        names(&mut d),
+        ["1 /w/d seen>-", "? /w/d/a created>renamed", "? /w/d/l created>-", "? /w/d/b renamed>-", "2 /w/d/f created>-",]
+    );
+    assert_eq!(before(&mut d), ["/w/d"]);
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_by_its_descriptor() {
+    let follow = Some(libc::AT_SYMLINK_FOLLOW.into());
+    let unnamed = Op { flags: Some(libc::O_TMPFILE.into()), ..made(".", 12, 2) };
+    let linked = |from: &str, to: &str| Op { flags: follow, op: "linkat".into(), ..renamed(from, to) };
+    let mut d = after(
+        start(vec![file(1, "/w/f", "regular"), Met { unlinked: true, ..file(2, "/w/#7", "regular") }]),
+        vec![
+            // The recorder's descriptor of that number, say.
+            made("f", 3, 1),
+            unnamed,
+            linked("/proc/self/fd/12", "tmpl"),
+            linked("/dev/fd/3", "g"),
+            renamed("f", "h"),
+            linked("/dev/fd/3", "i"),
+            linked("/proc/self/fd/13", "j"),
+        ],
+    );
+    assert_eq!(
+        names(&mut d),
+        [
+            "1 /w/f created>renamed",
+            "2 /w/tmpl linked>-",
+            "1 /w/g linked>-",
+            "1 /w/h renamed>-",
+            "1 /w/i linked>-",
+            "? /w/j linked>-",
+        ]
+    );
     assert_eq!(before(&mut d), Vec::<String>::new());
 }
