@@ -97,15 +97,30 @@ struct page___info {
 								: __info - 1);                                         \
 	})
 
-/* Who told that a file system lives on a device before bd_holder_ops (6.5). */
-struct block_device___super {
-	struct super_block *bd_super;
+/*
+ * Before bd_holder_ops (6.5) who holds a device is a file system's type, told by its name, or the open file of somebody
+ * who wants it for himself (O_EXCL). bd_super is gone before the last blocks are written.
+ */
+struct block_device___holder {
+	void *bd_holder;
 } __attribute__((preserve_access_index));
+
+static __always_inline bool is_file_system_type(const void *holder)
+{
+	const char *name = NULL;
+	char begin[3] = {};
+
+	if (!holder || bpf_probe_read_kernel(&name, sizeof(name), holder) ||
+	    bpf_probe_read_kernel(begin, sizeof(begin), name))
+		return false;
+	return begin[0] >= 'a' && begin[0] <= 'z' && begin[1] >= '0' && begin[1] <= 'z' && begin[2] >= '0' &&
+	       begin[2] <= 'z';
+}
 
 #define has_file_system(bdev)                                                                                          \
 	(bpf_core_field_exists((bdev)->bd_holder_ops)                                                                  \
 	     ? peek(bdev, bd_holder_ops) != NULL                                                                       \
-	     : BPF_CORE_READ((struct block_device___super *)(bdev), bd_super) != NULL)
+	     : is_file_system_type(BPF_CORE_READ((struct block_device___holder *)(bdev), bd_holder)))
 
 /* How far into its present vector a bio has come. Renamed between 6.18 and 7.3. */
 struct bvec_iter___done {
