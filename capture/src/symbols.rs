@@ -65,6 +65,7 @@ const BTRFS_ENDS: &[(&str, btrfs_end)] = &[
     ("scrub_repair_read_endio", btrfs_end::BTRFS_END_SCRUB),
     ("scrub_write_endio", btrfs_end::BTRFS_END_SCRUB),
     ("btrfs_encoded_read_endio", btrfs_end::BTRFS_END_ENCODED),
+    ("btrfs_dio_end_io", btrfs_end::BTRFS_END_DIRECT),
 ];
 
 /// Without one of each of these, bios of what they do stay of unknown class on any kernel that has them under another name.

@@ -58,6 +58,14 @@ struct Overflow {
     flags: u32,
 }
 
+/// Those that one ring's requests with the same `user_data` wait for.
+#[derive(Debug, Default)]
+struct Overflows {
+    waiting: VecDeque<Overflow>,
+    /// They are not all alike: which is whose is not known.
+    mixed: bool,
+}
+
 /// What is known of rings, and of requests not yet told of.
 #[derive(Debug)]
 pub(crate) struct Uring {
@@ -69,7 +77,7 @@ pub(crate) struct Uring {
     /// The latest ring a task made: its call returns next.
     made: HashMap<u32, rec_uring_ring>,
     paths: HashMap<(u64, u64), (Option<Text>, Option<Text>)>,
-    overflows: HashMap<(u64, u64), VecDeque<Overflow>>,
+    overflows: HashMap<(u64, u64), Overflows>,
 }
 
 impl Default for Uring {
@@ -102,11 +110,9 @@ impl Uring {
 
     /// A completion found its queue full.
     pub(crate) fn overflowed(&mut self, rec: &rec_uring_ring) {
-        self.overflows.entry((rec.ring, rec.user_data)).or_default().push_back(Overflow {
-            done_ns: rec.hdr.end_ns,
-            res: rec.fd,
-            flags: rec.flags,
-        });
+        let all = self.overflows.entry((rec.ring, rec.user_data)).or_default();
+        all.mixed |= all.waiting.back().is_some_and(|o| (o.res, o.flags) != (rec.fd, rec.flags));
+        all.waiting.push_back(Overflow { done_ns: rec.hdr.end_ns, res: rec.fd, flags: rec.flags });
     }
 
     /// The ring at this address at that time; `None` when none is known.
@@ -169,16 +175,24 @@ impl Assembler {
         let mut rec = *rec;
         let mut bits = i32::from((rec.sqe[0] >> 8) as u8);
         let key = (rec.ring, rec.sqe[4]);
+        let quiet = bits & sqe_flags::CQE_SKIP_SUCCESS != 0;
+        // Its end was told, and not which of several results is its own.
+        let mut unsure = false;
         let silent = in_flight || rec.flags & uring_flags::URF_SILENT.0 != 0;
         let mut done = (!silent || rec.done_ns != 0).then_some(rec.done_ns);
         if silent
             && done.is_none()
-            && let Some(waiting) = self.uring.overflows.get_mut(&key)
-            && let Some(at) = waiting.iter().position(|o| o.done_ns >= rec.start_ns)
+            && let Some(Overflows { waiting, mixed }) = self.uring.overflows.get_mut(&key)
+            // Of a success that is not to be told there is none.
+            && let Some(at) = waiting.iter().position(|o| o.done_ns >= rec.start_ns && !(quiet && !*mixed && o.res >= 0))
             && let Some(overflow) = waiting.remove(at)
         {
-            done = Some(overflow.done_ns);
-            (rec.res, rec.cflags) = (overflow.res, overflow.flags);
+            if *mixed {
+                unsure = true;
+            } else {
+                done = Some(overflow.done_ns);
+                (rec.res, rec.cflags) = (overflow.res, overflow.flags);
+            }
             bits |= sqe_flags::OVERFLOWED;
             if waiting.is_empty() {
                 self.uring.overflows.remove(&key);
@@ -188,10 +202,9 @@ impl Assembler {
         if silent && cancelled && done.is_some() && bits & sqe_flags::OVERFLOWED == 0 {
             rec.res = -libc::ECANCELED;
         }
-        let quiet = bits & sqe_flags::CQE_SKIP_SUCCESS != 0;
         let (state, ret) = match done {
             Some(_) => (self.complete.clone(), Some(rec.res)),
-            None if quiet || !in_flight => {
+            None if quiet || unsure || !in_flight => {
                 let known = !in_flight && rec.flags & uring_flags::URF_RESULT.0 != 0;
                 (self.uring.unreported.clone(), known.then_some(rec.res))
             }
@@ -307,5 +320,13 @@ mod tests {
         let mut u = Uring::default();
         u.rings.insert(64, vec![Ring { since_ns: 10, id: 1 }, Ring { since_ns: 50, id: 2 }]);
         assert_eq!((u.ring_at(64, 49), u.ring_at(64, 50), u.ring_at(65, 50)), (Some(1), Some(2), None));
+    }
+
+    #[test]
+    fn results_that_overflowed_are_told_apart_only_where_it_does_not_matter() {
+        let mut u = Uring::default();
+        let mut told = |ring, fd| u.overflowed(&rec_uring_ring { ring, user_data: 7, fd, ..Default::default() });
+        [(1, 100), (1, 100), (2, 100), (2, 200)].into_iter().for_each(|(ring, fd)| told(ring, fd));
+        assert!(!u.overflows[&(1, 7)].mixed && u.overflows[&(2, 7)].mixed);
     }
 }

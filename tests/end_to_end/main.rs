@@ -240,6 +240,7 @@ fn tests() -> Vec<Test> {
         identity::names_over_time
         mapped::touches_and_stores
         mapped::the_page_cache
+        mapped::readahead_asked_for
         replays::an_unpacked_archive
         replays::a_reworked_tree
         replays::moves_without_a_snapshot
@@ -465,6 +466,7 @@ fn tests() -> Vec<Test> {
         killed::at_random_instants
         killed::closed_segments_are_kept
         uring::as_many_as_fio_says
+        uring::direct_on_btrfs
         uring::batches_recur
     }
     all

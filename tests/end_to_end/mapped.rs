@@ -187,6 +187,32 @@ assert c.munmap(ctypes.c_void_p(b), size(131072)) == 0
     assert_eq!(reel.manifest.left_out.get(none), None, "{:?}", reel.manifest.left_out);
 }
 
+/// What is read ahead because somebody asks for it is told also right after a read that reads ahead by itself.
+pub(crate) fn readahead_asked_for(fs: Fs) {
+    const PROGRAM: &str = "
+import os, sys
+f = os.open(sys.argv[1], os.O_RDONLY)
+os.read(f, 4096); os.posix_fadvise(f, 0, 0, os.POSIX_FADV_DONTNEED); os.posix_fadvise(f, 0, 1 << 20, os.POSIX_FADV_WILLNEED)
+";
+    if fs == Fs::Tmpfs {
+        return;
+    }
+    let (out, mounted) = (temp_dir(), Mounted::new(fs, DEFAULT_SIZE_BYTES));
+    let path = mounted.path().join("ahead");
+    fs::write(&path, vec![5; PAGE * PAGES]).unwrap();
+    go_cold_with(&[&path]);
+    let reel = out.path().join("ahead.reel");
+    succeed(&mut record(&reel, &["--cache"], &["python3", "-S", "-c", PROGRAM, text(&path)]));
+    let reel = assert_valid(&reel);
+    let file = id_of(&reel, &path);
+    let of = |event: &str| {
+        let events = reel.rows::<Cache>().map(|c| c.unwrap()).filter(|c| c.file == file && c.event == event);
+        events.map(|c| c.len_bytes).sum::<i64>()
+    };
+    let told = reel.rows::<Cache>().map(|c| c.unwrap()).filter(|c| c.file == file).collect::<Vec<_>>();
+    assert!(of("readahead") >= (PAGE * PAGES) as i64, "{told:?}");
+}
+
 /// Of a thread's last touch it is not known how long it took: it is told as the thread ends.
 pub(crate) fn the_last_touch() {
     let (out, mounted) = (temp_dir(), Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES));

@@ -12,7 +12,7 @@ use ioreel_traces::{
 
 use crate::harness::{
     assert_valid,
-    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
     record, replays_alike, succeed, temp_dir, text,
 };
 
@@ -189,6 +189,37 @@ pub(crate) fn as_many_as_fio_says() {
             assert!(rows.iter().all(|o| o.file.is_some() && o.offset_bytes.is_some_and(|at| at % 4096 == 0)));
         }
         requests_are_causes(&reel, &mounted, options);
+    }
+}
+
+/// The same of direct I/O on btrfs, whose bios are of its own making.
+pub(crate) fn direct_on_btrfs() {
+    let mounted = Mounted::new(Fs::Btrfs, DEFAULT_SIZE_BYTES);
+    let file = mounted.path().join("file");
+    fs::write(&file, vec![7; 8 << 20]).unwrap();
+    go_cold_with(&[&file]);
+    for polled in ["--sqthread_poll=0", "--sqthread_poll=1"] {
+        let out = temp_dir();
+        let reel = out.path().join("x.reel");
+        let filename = format!("--filename={}", text(&file));
+        let job = ["--name=job", "--ioengine=io_uring", "--iodepth=4", "--rw=randread", "--bs=16k", "--direct=1"];
+        succeed(&mut record(
+            &reel,
+            &[],
+            &[&["fio"], &job[..], &["--size=8m", "--readonly", polled, &filename]].concat(),
+        ));
+        let reel = assert_valid(&reel);
+        let ops: HashMap<i64, Op> = reel.read::<Op>().unwrap().into_iter().map(|o| (o.op_id, o)).collect();
+        let mut bytes = 0;
+        let read = |b: &Bio| Some(b.dev) == mounted.device_number() && b.op == "read" && b.class == "data";
+        for b in reel.read::<Bio>().unwrap().into_iter().filter(read) {
+            let op = &ops[&b.cause.unwrap()];
+            assert_eq!((&*op.source, op.file, Some(op.task_id)), ("io_uring", b.file, b.task_id), "{polled} {b:?}");
+            let (from, at) = (op.offset_bytes.unwrap(), b.file_offset_bytes.unwrap());
+            assert!((from..from + op.len_bytes.unwrap()).contains(&at), "{polled} {op:?} {b:?}");
+            bytes += b.len_bytes;
+        }
+        assert_eq!(bytes, 8 << 20, "{polled}");
     }
 }
 

@@ -6,7 +6,9 @@
 #ifndef IOREEL_AIO_H
 #define IOREEL_AIO_H
 
-#define MAX_IOCBS 4096 /* of one io_submit or io_getevents */
+#define MAX_IOCBS                                                                                                      \
+	(1 << 17) /* of one io_submit or io_getevents: twice what the kernel allows all of them, if not told otherwise \
+		   */
 #define IOCB_CMD_PWRITE 1
 #define IOCB_CMD_POLL 5
 #define IOCB_CMD_PREADV 7
@@ -55,6 +57,18 @@ struct {
 	__type(key, __u32);
 	__type(value, struct aio_scratch);
 } aio_scratch SEC(".maps");
+
+/* Goes through as many as there are; those beyond are counted. */
+static __always_inline void aio_walk(struct aio_walk *w, long (*step)(__u32, void *))
+{
+	struct cpu_ledger *l;
+
+	if (bpf_loop(MAX_IOCBS, step, w, 0) < MAX_IOCBS || w->count <= MAX_IOCBS)
+		return;
+	l = cpu_ledger();
+	if (l)
+		__sync_fetch_and_add(&l->aio_unread, w->count - MAX_IOCBS);
+}
 
 static long submit_step(__u32 i, void *context)
 {
@@ -131,7 +145,7 @@ __noinline int aio_submitted(struct task_state *st, __u64 now_ns)
 	w.ctx = st->op.args[0];
 	w.at = st->op.args[2];
 	w.count = st->op.args[1];
-	bpf_loop(MAX_IOCBS, submit_step, &w, 0);
+	aio_walk(&w, submit_step);
 	return 0;
 }
 
@@ -169,7 +183,7 @@ __noinline int aio_ended(struct task_state *st, __s64 ret, __u64 now_ns)
 	w.ctx = st->op.args[0];
 	w.at = st->op.args[3];
 	w.count = ret;
-	bpf_loop(MAX_IOCBS, event_step, &w, 0);
+	aio_walk(&w, event_step);
 	return 0;
 }
 

@@ -402,6 +402,11 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 		return;
 	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
 	b->file_offset_bytes = end == BTRFS_END_ENCODED ? -1 : (__s64)BPF_CORE_READ(bbio, file_offset);
+	if (end == BTRFS_END_DIRECT) {
+		struct iomap_dio *direct = BPF_CORE_READ(bbio, private);
+
+		set_uring_cause(b, BPF_CORE_READ(direct, iocb));
+	}
 	root = BPF_CORE_READ(container_of(inode, struct btrfs_inode, vfs_inode), root, root_key.objectid);
 	/* The inode of the tree cache is number 1 of tree 1. */
 	if (root == 1 && b->file.ino == 1) {

@@ -45,6 +45,9 @@ static __always_inline bool cache_begin(struct rec_cache *rec, struct inode *ino
 	}
 	key.ino = BPF_CORE_READ(inode, i_ino);
 	key.sb_dev = rec->sb_dev;
+	/* Nothing of it is read or written back: its pages are the file. */
+	if (BPF_CORE_READ(sb, s_magic) == TMPFS_MAGIC)
+		return false;
 	/* The trees of btrfs are an inode too. */
 	if (key.ino == 1 && BPF_CORE_READ(sb, s_magic) == BTRFS_SUPER_MAGIC)
 		return false;
@@ -98,6 +101,16 @@ int ATOMIC_PROG(cache_dirty, struct folio *folio, struct address_space *mapping)
 	return 0;
 }
 
+/* Kernels with the tracepoint have the largest order of a mapping's folios in its flags (6.11). */
+static __always_inline bool has_large_folios(struct inode *inode)
+{
+	__u64 max = bpf_core_enum_value_exists(enum mapping_flags, AS_FOLIO_ORDER_MAX)
+			? bpf_core_enum_value(enum mapping_flags, AS_FOLIO_ORDER_MAX)
+			: 21;
+
+	return BPF_CORE_READ(inode, i_mapping, flags) >> (max & 63) & 31;
+}
+
 SEC("tp_btf/page_cache_ra_order")
 int ATOMIC_PROG(cache_ra_order, struct inode *inode, unsigned long first, struct file_ra_state *ra)
 {
@@ -110,7 +123,9 @@ int ATOMIC_PROG(cache_ra_order, struct inode *inode, unsigned long first, struct
 	w.inode = (__u64)inode;
 	w.first = first;
 	w.last = first + ra->size;
-	bpf_map_update_elem(&ra_windows, &key, &w, BPF_ANY);
+	/* Where folios may be large it is done at once. */
+	if (!has_large_folios(inode))
+		bpf_map_update_elem(&ra_windows, &key, &w, BPF_ANY);
 	cache_send(&rec, CACHE_READAHEAD, (__u64)first << page_shift, (__u64)ra->size << page_shift);
 	return 0;
 }

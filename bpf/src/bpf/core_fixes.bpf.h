@@ -162,6 +162,7 @@ const volatile bool dio_counts_after = false;
 
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630ul
 #define BTRFS_SUPER_MAGIC 0x9123683Eul
+#define TMPFS_MAGIC 0x01021994ul
 #define SOCKFS_MAGIC 0x534F434Bul
 
 /* include/linux/page-flags.h: bit of a folio of several pages, fixed since 6.6 as far as this configuration goes. */

@@ -145,6 +145,7 @@ struct inode {
 	long long i_size;
 	u32 i_generation;
 	unsigned char i_blkbits;
+	struct address_space *i_mapping;
 	unsigned int i_nlink;
 };
 
@@ -299,6 +300,11 @@ struct rb_root_cached {
 struct address_space {
 	struct inode *host;
 	struct rb_root_cached i_mmap;
+	unsigned long flags;
+};
+
+enum mapping_flags {
+	AS_FOLIO_ORDER_MAX = 21,
 };
 
 struct vm_fault {
