@@ -1,5 +1,6 @@
 //! Requests to io_uring: rings, what waits for a request's end, and the rows.
 
+mod chained;
 mod entry;
 
 use std::{
@@ -17,6 +18,7 @@ use ioreel_traces::{
 use rustc_hash::FxHashMap;
 
 use crate::assemble::Assembler;
+use chained::Chained;
 pub(crate) use entry::sets;
 use entry::{Entry, OPS, UringOp, part};
 
@@ -78,6 +80,7 @@ pub(crate) struct Uring {
     made: HashMap<u32, rec_uring_ring>,
     paths: HashMap<(u64, u64), (Option<Text>, Option<Text>)>,
     overflows: HashMap<(u64, u64), Overflows>,
+    chained: Chained,
 }
 
 impl Default for Uring {
@@ -94,6 +97,7 @@ impl Default for Uring {
             made: HashMap::new(),
             paths: HashMap::new(),
             overflows: HashMap::new(),
+            chained: Chained::default(),
         }
     }
 }
@@ -226,6 +230,13 @@ impl Assembler {
                 bits |= bit;
             }
         }
+        let (pid, tid) = self.thread(rec.task_id);
+        if bits & (sqe_flags::LINKED | sqe_flags::DRAIN) != 0 && !in_flight {
+            self.uring.chained.correct(&mut rec, known, bits, pid);
+        }
+        if ret.is_some_and(|r| r >= 0) {
+            self.uring.chained.note(&rec, known, pid);
+        }
         let e = Entry { rec: &rec };
         let start_ns = self.since(rec.start_ns);
         let mut op = Op {
@@ -233,6 +244,8 @@ impl Assembler {
             start_ns,
             dur_ns: done.map_or(0, |d| self.since(d) - start_ns),
             cpu: i32::from(rec.hdr.cpu),
+            pid,
+            tid,
             task_id: i64::from(rec.task_id),
             op: name,
             source: self.uring.source.clone(),
@@ -244,7 +257,6 @@ impl Assembler {
             buf_index: (bits & sqe_flags::BUFFER_SELECT != 0).then(|| e.buf_index()),
             ..Op::default()
         };
-        (op.pid, op.tid) = self.thread(rec.task_id);
         if known.parts & part::DIR != 0 {
             op.dirfd = Some(e.fd());
         } else if known.parts & part::FD != 0 || known.name == "close" {
