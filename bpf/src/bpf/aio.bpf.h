@@ -6,9 +6,8 @@
 #ifndef IOREEL_AIO_H
 #define IOREEL_AIO_H
 
-#define MAX_IOCBS                                                                                                      \
-	(1 << 17) /* of one io_submit or io_getevents: twice what the kernel allows all of them, if not told otherwise \
-		   */
+/* Of one io_submit or io_getevents: twice what the kernel allows all of them, if not told otherwise (fs.aio-max-nr). */
+#define MAX_IOCBS (1 << 17)
 #define IOCB_CMD_PWRITE 1
 #define IOCB_CMD_POLL 5
 #define IOCB_CMD_PREADV 7

@@ -19,8 +19,8 @@ struct end_io_desc {
 /* Likewise of a btrfs_bio. */
 enum btrfs_end {
 	BTRFS_END_SCRUB = 1, /* it is of no file (fs/btrfs/scrub.c) */
-	BTRFS_END_DIRECT = 3, /* its private is iomap's request (fs/btrfs/direct-io.c) */
-	BTRFS_END_ENCODED = 2, /* it is read as it lies on the disk, and not told where in the file it belongs */
+	BTRFS_END_DIRECT = 2, /* its private is iomap's request (fs/btrfs/direct-io.c) */
+	BTRFS_END_ENCODED = 3, /* it is read as it lies on the disk, and not told where in the file it belongs */
 };
 
 enum call_kind {
