@@ -276,6 +276,7 @@ impl<'obj> Session<'obj> {
         progs.content_exit.set_autoload(plan.ops && plan.content != Content::None && !preemptible);
         if !plan.lossless {
             open.progs.signal_sent.set_autoload(false);
+            open.progs.signal_taken.set_autoload(false);
             open.progs.held.set_autoload(false);
         }
         for mut prog in open.open_object_mut().progs_mut() {

@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ioreel_traces::{
@@ -297,7 +297,17 @@ open(base + '/pid', 'w').write(str(os.getpid()))
 threading.Event().wait()
 ";
 
-/// Whoever stops it, and whenever: between stops of ours, in the middle of one, after one that is over.
+/// The process and its threads get the CPU last of all.
+fn neglect(pid: u32) {
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let task: u32 = text(&task.unwrap().path()).rsplit('/').next().unwrap().parse().unwrap();
+        // SAFETY: changes a priority.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, task, 19) };
+    }
+}
+
+/// Whoever stops it, and whenever: between stops of ours, in the middle of one, after one that is over; also while a recorder that waits for the
+/// CPU is between resuming and stopping it.
 pub(crate) fn stops_by_others_between_ours() {
     let out = temp_dir();
     let (reel, base) = (out.path().join("x.reel"), out.path().to_owned());
@@ -307,23 +317,40 @@ pub(crate) fn stops_by_others_between_ours() {
     let pid: u32 =
         wait_for("the workload to begin", || fs::read_to_string(base.join("pid")).ok().and_then(|p| p.parse().ok()));
     let size = || fs::metadata(base.join("grows")).map_or(0, |m| m.len());
-    let mut undone = Vec::new();
-    for i in 0..24 {
-        let signal = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTSTP][i % 3];
-        std::thread::sleep(Duration::from_millis(30 + 7 * i as u64));
-        kill(pid, signal);
-        std::thread::sleep(Duration::from_millis(100));
-        // For a moment it goes on when our own stop ends.
-        let grows = || {
-            let before = size();
-            std::thread::sleep(Duration::from_millis(50));
-            size() != before
-        };
-        if grows() && grows() && grows() {
-            undone.push((i, signal));
+    // For a moment it goes on when our own stop ends.
+    let stands = || {
+        let (mut last, mut since) = (size(), Instant::now());
+        let begun = since;
+        while begun.elapsed() < Duration::from_secs(4) && since.elapsed() < Duration::from_millis(150) {
+            std::thread::sleep(Duration::from_millis(10));
+            if size() != last {
+                (last, since) = (size(), Instant::now());
+            }
         }
-        kill(pid, libc::SIGCONT);
-    }
+        since.elapsed() >= Duration::from_millis(150)
+    };
+    let idle = AtomicBool::new(false);
+    let mut undone = Vec::new();
+    std::thread::scope(|scope| {
+        for i in 0..36 {
+            if i == 18 {
+                neglect(child.id());
+                scope.spawn(|| {
+                    while !idle.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let signal = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTSTP][i % 3];
+            std::thread::sleep(Duration::from_millis(30 + 7 * (i as u64 % 18)));
+            kill(pid, signal);
+            if !stands() {
+                undone.push((i, signal));
+            }
+            kill(pid, libc::SIGCONT);
+        }
+        idle.store(true, Ordering::Relaxed);
+    });
     let before = size();
     wait_for("it to go on", || (size() > before).then_some(()));
     kill(pid, libc::SIGKILL);

@@ -89,8 +89,11 @@ static __always_inline int pending_stop(struct task_struct *task)
 	return 0;
 }
 
-/* A program that still makes calls so long after a SIGTSTP that was handed on has handled it: nobody will resume it. */
-#define HANDLED_NS 20000000
+/*
+ * A program that still makes calls so long after a SIGTSTP was noted has taken it otherwise than by a handler
+ * (signalfd(2)), or nobody is there who would resume its group: it does not stand still for it.
+ */
+#define HANDLED_NS 500000000
 
 /* Without CAP_KILL the recorder can resume who is of its user (kernel/signal.c, kill_ok_by_cred). */
 const volatile bool signals_all = true;
@@ -133,7 +136,8 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 		known->since_ns = entry.since_ns;
 		known->task_id = task_id;
 		known->cpu = cpu;
-		known->sent = STOP_COMING;
+		/* In order with the look at what is pending, as signal_sent sees it. */
+		__sync_lock_test_and_set(&known->sent, STOP_COMING);
 	}
 	entry.user_signal = pending_stop(task);
 	if (known && entry.user_signal && !known->user_signal)
@@ -323,16 +327,24 @@ static __always_inline bool by_recorder(struct kernel_siginfo *info)
 	return code == SI_QUEUE && value == STOP_MARK;
 }
 
+/* Of the tracepoint signal_generate (include/trace/events/signal.h). */
+#define TRACE_SIGNAL_IGNORED 1
+
 /* User space resumes a process, and then hands on the stop that somebody else had asked for meanwhile. */
-static __always_inline void signal_of_ours(int sig, struct stop_entry *entry)
+static __always_inline void signal_of_ours(int sig, struct stop_entry *entry, bool ignored)
 {
 	if (sig == SIGCONT)
 		__sync_fetch_and_add(&holds, 1);
 	if (!entry)
 		return;
 	if (sig == SIGCONT) {
+		/* Not handled: the process may well be held again before the other signal comes. */
+		if (entry->user_signal > SIGSTOP)
+			entry->since_ns = bpf_ktime_get_ns();
 		if (entry->sent == STOP_SENT)
 			entry->sent = STOP_NOT_SENT;
+	} else if (ignored) {
+		entry->user_signal = 0;
 	} else if (!entry->user_signal) {
 		/* Who asked has taken it back since: it is to be resumed again. */
 		entry->since_ns = bpf_ktime_get_ns();
@@ -356,20 +368,23 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 	struct task_struct *from = bpf_get_current_task_btf();
 	__u32 pid = task->tgid, sender = from->tgid;
 	struct stop_entry *entry, fresh = {.user_signal = sig};
+	bool ignored = result == TRACE_SIGNAL_IGNORED;
 
 	if (sig < SIGCONT || sig > SIGTTOU)
 		return 0;
 	entry = bpf_map_lookup_elem(&stops, &pid);
 	if (by_recorder(info)) {
 		if (sender == self_tgid)
-			signal_of_ours(sig, entry);
-		else if (entry && entry->sent && !entry->user_signal && sig > SIGSTOP)
+			signal_of_ours(sig, entry, ignored);
+		else if (entry && entry->sent && !entry->user_signal && sig > SIGSTOP && !ignored)
 			entry->user_signal = sig;
 		return 0;
 	}
 	if (sig == SIGCONT) {
 		if (entry)
 			entry->user_signal = 0;
+	} else if (ignored) {
+		return 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
 		return 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && (from->flags & PF_KTHREAD)) {
@@ -385,6 +400,42 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 		entry->user_signal = sig;
 	} else if (sig == SIGSTOP && recorded_id(task)) {
 		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
+	}
+	return 0;
+}
+
+/*
+ * A thread takes a SIGTSTP, SIGTTIN or SIGTTOU. If no handler has it, the kernel lets go of the process's lock for a
+ * moment, to see whether the group is orphaned, before all threads learn of the stop; a stop of ours and its end
+ * just then would undo it. So it is known from here on.
+ */
+SEC("tp_btf/signal_deliver")
+int BPF_PROG(signal_taken, int sig, struct kernel_siginfo *info, struct k_sigaction *ka)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct stop_entry *entry, fresh = {.user_signal = sig};
+	__u32 pid = task->tgid;
+
+	if (sig <= SIGSTOP || sig > SIGTTOU)
+		return 0;
+	entry = bpf_map_lookup_elem(&stops, &pid);
+	if (BPF_CORE_READ(ka, sa.sa_handler)) {
+		/* Ignored or handled: no stop. */
+		if (entry && entry->user_signal > SIGSTOP)
+			entry->user_signal = 0;
+		return 0;
+	}
+	if (!entry) {
+		if (!recorded_id(task))
+			return 0;
+		fresh.since_ns = bpf_ktime_get_ns();
+		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
+		entry = bpf_map_lookup_elem(&stops, &pid);
+	}
+	if (entry && !entry->user_signal) {
+		entry->user_signal = sig;
+		if (!entry->sent)
+			entry->since_ns = bpf_ktime_get_ns();
 	}
 	return 0;
 }

@@ -227,6 +227,14 @@ struct kernel_siginfo {
 	int si_code;
 };
 
+struct sigaction {
+	void (*sa_handler)(int);
+};
+
+struct k_sigaction {
+	struct sigaction sa;
+};
+
 struct sigqueue {
 	struct list_head list;
 	struct kernel_siginfo info;
