@@ -128,7 +128,7 @@ fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Tol
             c
         }
     };
-    let words = ["produce".into(), bench.cpu.to_string(), calls.to_string(), "0".into()];
+    let words = ["produce".into(), "pread".into(), bench.cpu.to_string(), calls.to_string(), "0".into()];
     if watcher == Watcher::Bpftrace {
         // It wants the command as one word.
         command.arg([text(&bench.own)?, &words.join(" "), text(data)?, text(&out)?].join(" "));

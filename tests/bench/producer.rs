@@ -1,4 +1,4 @@
-//! The workload: reads of one byte from a cached file, the cheapest call with a descriptor there is.
+//! The workloads: reads of one byte from a cached file; seeks, the cheapest calls there are that have a row each.
 
 use std::{
     fs::{self, File},
@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use rustix::{
+    fs::{SeekFrom, seek},
     io::pread,
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
@@ -48,17 +49,28 @@ pub(crate) fn last_cpu() -> Result<usize> {
     (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)).context("no CPU to run on")
 }
 
-/// `produce CPU CALLS CALLS_PER_SECOND DATA OUT`; 0 calls per second is as fast as it goes.
+/// `produce pread|lseek CPU CALLS CALLS_PER_SECOND DATA OUT`; 0 calls per second is as fast as it goes.
 pub(crate) fn main(words: &[String]) -> Result<()> {
-    let [cpu, calls, rate, data, out] = words else { bail!("produce wants five words") };
+    let [call, rest @ ..] = words else { bail!("produce what?") };
+    match call.as_str() {
+        "pread" => {
+            let mut byte = [0u8; 1];
+            produce(rest, move |file, i| Ok(pread(file, &mut byte, (i & 4095) as u64).map(drop)?))
+        }
+        "lseek" => produce(rest, |file, i| Ok(seek(file, SeekFrom::Start((i & 4095) as u64)).map(drop)?)),
+        other => bail!("produce {other}?"),
+    }
+}
+
+fn produce(words: &[String], mut call: impl FnMut(&File, usize) -> Result<()>) -> Result<()> {
+    let [cpu, calls, rate, data, out] = words else { bail!("produce wants five words after the call") };
     let mut only = CpuSet::new();
     only.set(cpu.parse()?);
     sched_setaffinity(None, &only).context("pinning the producer")?;
     let (calls, rate): (usize, f64) = (calls.parse()?, rate.parse()?);
     let file = File::open(data)?;
-    let mut byte = [0u8; 1];
     for i in 0..2 * BATCH {
-        pread(&file, &mut byte, (i & 4095) as u64)?;
+        call(&file, i)?;
     }
     let began = Instant::now();
     let mut batches = Vec::with_capacity(calls / BATCH);
@@ -68,14 +80,14 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
                 std::hint::spin_loop();
             }
             for i in 0..PACE {
-                pread(&file, &mut byte, (i & 4095) as u64)?;
+                call(&file, i)?;
             }
         }
     } else {
         for _ in 0..calls / BATCH {
             let before = Instant::now();
             for i in 0..BATCH {
-                pread(&file, &mut byte, (i & 4095) as u64)?;
+                call(&file, i)?;
             }
             batches.push(before.elapsed().as_nanos() as f64 / BATCH as f64);
         }
