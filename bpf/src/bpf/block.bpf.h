@@ -429,7 +429,8 @@ static __always_inline int rq_issued(struct request *rq, bool again)
 	if (!r->given_back)
 		r->requeues = 0;
 	r->given_back = 0;
-	first = find_bio(rq->bio);
+	/* The kernel's own flushes have none. */
+	first = rq->bio ? find_bio(rq->bio) : NULL;
 	r->queue_ns = first ? first->queue_ns : 0;
 	r->hide = first ? first->hide : 0;
 	r->dev = dev;
