@@ -29,6 +29,8 @@
 #include "bios.bpf.h"
 #include "uring.bpf.h"
 #include "snapshot.bpf.h"
+#include "attribute_files.bpf.h"
+#include "attribute_btrfs.bpf.h"
 #include "attribute.bpf.h"
 #include "waits.bpf.h"
 #include "loop_own.bpf.h"

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What a bio of btrfs carries: by its btrfs_bio, and in arrays with parity by the stripe it is a part of.
+ */
+#ifndef IOREEL_ATTRIBUTE_BTRFS_H
+#define IOREEL_ATTRIBUTE_BTRFS_H
+
+/*
+ * Before 6.3 a btrfs_bio leads to no inode, but what direct I/O and compression have put aside for it does: which of
+ * the two it is, is told by where an inode of a btrfs is found. What has neither carries pages of a cache.
+ */
+static __always_inline void by_btrfs_private(struct rec_bio *b, struct btrfs_bio *bbio)
+{
+	struct btrfs_dio_private *direct = BPF_CORE_READ(bbio, private);
+	struct compressed_bio___inode *packed = (void *)direct;
+	struct inode *inode;
+
+	if (!direct || !bpf_core_type_exists(struct btrfs_dio_private) ||
+	    !bpf_core_type_exists(struct compressed_bio___inode))
+		return;
+	inode = BPF_CORE_READ(direct, inode);
+	if (BPF_CORE_READ(inode, i_sb, s_magic) == BTRFS_SUPER_MAGIC) {
+		b->file_offset_bytes = BPF_CORE_READ(bbio, file_offset);
+	} else {
+		inode = BPF_CORE_READ(packed, inode);
+		if (BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
+			return;
+		b->file_offset_bytes = BPF_CORE_READ(packed, start);
+	}
+	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
+}
+
+/* Who is told of a btrfs_bio's end where it does not carry what it seems to. */
+const volatile struct end_io_desc btrfs_ends[WIRE_BTRFS_ENDS] = {};
+
+static __always_inline __u32 btrfs_end_kind(__u64 address)
+{
+	__u32 found = 0;
+
+#pragma unroll
+	for (int i = 0; i < WIRE_BTRFS_ENDS; i++) {
+		if (btrfs_ends[i].address && btrfs_ends[i].address == address)
+			found = btrfs_ends[i].kind;
+	}
+	return found;
+}
+
+static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
+{
+	struct btrfs_bio *bbio = container_of(bio, struct btrfs_bio, bio);
+	struct btrfs_inode *owner;
+	struct inode *inode;
+	__u32 end;
+	__u64 root;
+
+	if (!bpf_core_type_exists(struct btrfs_bio))
+		return;
+	if (!bpf_core_field_exists(bbio->inode)) {
+		by_btrfs_private(b, bbio);
+		return;
+	}
+	/* What scrubs has the cache of trees for its inode since 6.18, whatever it reads. */
+	end = btrfs_end_kind((__u64)BPF_CORE_READ(bbio, end_io));
+	if (end == BTRFS_END_SCRUB)
+		return;
+	owner = BPF_CORE_READ(bbio, inode);
+	if (!owner)
+		return;
+	/* Older kernels have a VFS inode there. */
+	inode = (struct inode *)((unsigned long)owner + bpf_core_field_offset(struct btrfs_inode, vfs_inode));
+	if (BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
+		inode = (struct inode *)owner;
+	if (BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
+		return;
+	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
+	b->file_offset_bytes = end == BTRFS_END_ENCODED ? -1 : (__s64)BPF_CORE_READ(bbio, file_offset);
+	if (end == BTRFS_END_DIRECT) {
+		struct iomap_dio *direct = BPF_CORE_READ(bbio, private);
+
+		set_uring_cause(b, BPF_CORE_READ(direct, iocb));
+	}
+	root = BPF_CORE_READ(container_of(inode, struct btrfs_inode, vfs_inode), root, root_key.objectid);
+	/* The inode of the tree cache is number 1 of tree 1. */
+	if (root == 1 && b->file.ino == 1) {
+		struct extent_buffer *eb = BPF_CORE_READ(bbio, private);
+		const void *address = NULL, *folio = NULL;
+
+		if (!eb || !bpf_core_field_exists(eb->addr) || !bpf_core_field_exists(eb->folios))
+			return;
+		/* Without an address of its own when its pages do not lie side by side. */
+		address = BPF_CORE_READ(eb, addr);
+		folio = BPF_CORE_READ(eb, folios[0]);
+		if (address)
+			learn_distance(folio, address);
+		else
+			address = address_of(folio);
+		if (!address)
+			return;
+		if ((b->opf & REQ_OP_MASK) == 0) {
+			*(__u64 *)b->peek = (__u64)address;
+			b->flags |= BIOF_PEEK_LATER;
+		} else {
+			peek_node(b, address);
+		}
+	}
+}
+
+/* fs/btrfs: BTRFS_STRIPE_LEN. */
+#define STRIPE_BYTES 65536ull
+#define MAX_STRIPES 64
+#define MAX_STRIPE_BIOS 256
+
+struct stripe_walk {
+	struct bio *at;
+	__u64 logical;
+	__u64 inside; /* bytes from the found bio's first */
+	bool found;
+};
+
+static long stripe_step(__u32 i, void *context)
+{
+	struct stripe_walk *w = context;
+	struct bio *bio = w->at;
+	__u64 from;
+
+	if (!bio)
+		return 1;
+	from = BPF_CORE_READ(bio, bi_iter.bi_sector) << 9;
+	if (w->logical >= from && w->logical - from < BPF_CORE_READ(bio, bi_iter.bi_size)) {
+		w->inside = w->logical - from;
+		w->found = true;
+		return 1;
+	}
+	w->at = BPF_CORE_READ(bio, bi_next);
+	return 0;
+}
+
+struct column_walk {
+	struct btrfs_io_context *bioc;
+	struct block_device *bdev;
+	__u64 physical;
+	__u64 logical; /* 0: none */
+	__u32 columns;
+};
+
+static long column_step(__u32 i, void *context)
+{
+	struct column_walk *w = context;
+	struct btrfs_io_context *bioc = w->bioc;
+	struct btrfs_io_stripe *stripe;
+	__u64 from;
+
+	if (i >= w->columns)
+		return 1;
+	stripe = (void *)bioc + bpf_core_field_offset(struct btrfs_io_context, stripes) +
+		 i * bpf_core_type_size(struct btrfs_io_stripe);
+	from = BPF_CORE_READ(stripe, physical);
+	if (BPF_CORE_READ(stripe, dev, bdev) != w->bdev || w->physical < from || w->physical - from >= STRIPE_BYTES)
+		return 0;
+	w->logical = BPF_CORE_READ(bioc, full_stripe_logical) + i * STRIPE_BYTES + (w->physical - from);
+	return 1;
+}
+
+/*
+ * Part of a stripe with parity: the bio that holds what goes to this place, among those the stripe was made of
+ * (fs/btrfs/raid56.c, index_one_bio). None: parity, or data that is read to make it; the place tells. A global
+ * function, which takes no kernel pointers: the bio's address is in `peek`.
+ */
+__noinline int by_stripe(struct rec_bio *b)
+{
+	struct column_walk column = {};
+	struct stripe_walk stripe = {};
+	struct btrfs_raid_bio *rbio;
+	struct bio *bio;
+
+	if (!b)
+		return 0;
+	bio = kernel_cast(struct bio, (void *)*(__u64 *)b->peek);
+	*(__u64 *)b->peek = 0;
+	rbio = peek(bio, bi_private);
+	if (!rbio || !bpf_core_type_exists(struct btrfs_raid_bio) ||
+	    !bpf_core_field_exists(struct btrfs_io_context, full_stripe_logical))
+		return 0;
+	column.bioc = BPF_CORE_READ(rbio, bioc);
+	column.bdev = peek(bio, bi_bdev);
+	column.physical = (peek(bio, bi_iter.bi_sector) - peek(peek(bio, bi_bdev), bd_start_sect)) << 9;
+	column.columns = BPF_CORE_READ(rbio, nr_data);
+	bpf_loop(MAX_STRIPES, column_step, &column, 0);
+	if (column.columns && column.columns <= MAX_STRIPES) {
+		b->peek[0] = column.logical ? STRIPE_DATA : STRIPE_PARITY;
+		b->flags |= BIOF_PEEK;
+	}
+	if (!column.logical)
+		return 0;
+	stripe.logical = column.logical;
+	stripe.at = BPF_CORE_READ(rbio, bio_list.head);
+	bpf_loop(MAX_STRIPE_BIOS, stripe_step, &stripe, 0);
+	if (!stripe.found)
+		return 0;
+	b->flags &= ~BIOF_PEEK;
+	by_btrfs(b, stripe.at);
+	if (b->how)
+		b->file_offset_bytes += stripe.inside;
+	return b->how != 0;
+}
+
+#endif
