@@ -361,3 +361,81 @@ pub(crate) fn stops_by_others_between_ours() {
     assert_eq!(reel.manifest.ledger["ops"].lost, 0);
     assert!(reel.count::<Stop>() > 0, "the rings never filled");
 }
+
+/// The same, whose SIGTSTP is the program's own affair: handled, awaited, or ignored until SIGUSR1 comes. What it has
+/// met it counts in a file.
+const OWN_AFFAIR: &str = "
+import os, signal, sys, threading, time
+base, how = sys.argv[1:]
+met = 0
+def count(*_):
+    global met
+    met += 1
+    os.pwrite(out, b'%08d' % met, 0)
+out = os.open(base + '/met', os.O_WRONLY | os.O_CREAT)
+os.pwrite(out, b'%08d' % 0, 0)
+pid = os.fork()
+if pid:
+    os.waitpid(pid, 0)
+    sys.exit()
+os.setpgid(0, 0)
+def restore(*_):
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    count()
+if how == 'handles': signal.signal(signal.SIGTSTP, count)
+if how == 'awaits': signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+if how == 'ignores':
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, restore)
+def work(number):
+    fd = os.open(base + '/grows', os.O_WRONLY | os.O_CREAT)
+    for i in range(1 << 40):
+        os.pwrite(fd, b'x', 3 * i + number)
+for t in range(3): threading.Thread(target=work, args=(t,), daemon=True).start()
+open(base + '/pid', 'w').write(str(os.getpid()))
+while how == 'awaits':
+    signal.sigwait({signal.SIGTSTP})
+    count()
+while True: time.sleep(0.01)
+";
+
+/// A SIGTSTP that comes between stops of ours reaches the program once (one that awaits it: twice, if that was in the middle
+/// of a stop), and stops none that did not want to be stopped.
+pub(crate) fn a_program_s_own_affair() {
+    for how in ["handles", "awaits", "ignores"] {
+        let out = temp_dir();
+        let (reel, base) = (out.path().join("x.reel"), out.path().to_owned());
+        let options = ["--lossless", "--ring-mib", "1", "--ops-only", "--no-snapshot"];
+        let command = ["python3", "-c", OWN_AFFAIR, text(&base), how];
+        let child = record(&reel, &options, &command).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = || fs::read_to_string(base.join("pid")).ok().and_then(|p| p.parse().ok());
+        let pid: u32 = wait_for("the workload to begin", begun);
+        let met = || fs::read_to_string(base.join("met")).unwrap().parse::<u32>().unwrap();
+        let size = || fs::metadata(base.join("grows")).map_or(0, |m| m.len());
+        for sent in 1..=20 {
+            std::thread::sleep(Duration::from_millis(10 + 7 * u64::from(sent)));
+            kill(pid, libc::SIGTSTP);
+            if how != "ignores" {
+                wait_for("the signal to be met", || (met() >= sent).then_some(()));
+            }
+        }
+        if how == "ignores" {
+            kill(pid, libc::SIGUSR1);
+            wait_for("the signal to be met", || (met() == 1).then_some(()));
+        }
+        // Long enough for stops of ours after which it would come again.
+        std::thread::sleep(Duration::from_millis(500));
+        let before = size();
+        wait_for("it to go on", || (size() > before).then_some(()));
+        let expected = match how {
+            "handles" => 20..=20,
+            "awaits" => 20..=40,
+            _ => 1..=1,
+        };
+        assert!(expected.contains(&met()), "{how}: {}", met());
+        kill(pid, libc::SIGKILL);
+        let output = finish(child);
+        assert!(output.status.success(), "{}", describe(&output));
+        assert!(Reel::open(&reel).unwrap().count::<Stop>() > 0, "the rings never filled");
+    }
+}

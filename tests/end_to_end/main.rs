@@ -463,6 +463,7 @@ fn tests() -> Vec<Test> {
         lossless::a_stop_by_others_stays
         lossless::two_recorders_of_one_process
         lossless::stops_by_others_between_ours
+        lossless::a_program_s_own_affair
         killed::at_random_instants
         killed::closed_segments_are_kept
         uring::as_many_as_fio_says

@@ -90,10 +90,12 @@ static __always_inline int pending_stop(struct task_struct *task)
 }
 
 /*
- * A program that still makes calls so long after a SIGTSTP was noted has taken it otherwise than by a handler
- * (signalfd(2)), or nobody is there who would resume its group: it does not stand still for it.
+ * A program that still makes calls so long after a SIGTSTP was handed on, which is pending no more, has taken it
+ * otherwise than by a handler (signalfd(2)). One that does so after a thread took it for a stop is of a group that
+ * nobody looks after: there the kernel lets it be.
  */
-#define HANDLED_NS 500000000
+#define HANDED_NS 1000000
+#define TAKEN_NS 500000000
 
 /* Without CAP_KILL the recorder can resume who is of its user (kernel/signal.c, kill_ok_by_cred). */
 const volatile bool signals_all = true;
@@ -102,6 +104,12 @@ const volatile __u32 own_uid = 0;
 static __always_inline bool may_resume(struct task_struct *task)
 {
 	return BPF_CORE_READ(task, cred, uid.val) == own_uid || BPF_CORE_READ(task, cred, suid.val) == own_uid;
+}
+
+static __always_inline void note_stop(struct stop_entry *entry, int sig)
+{
+	entry->forget_ns = 0;
+	entry->user_signal = sig;
 }
 
 /*
@@ -131,7 +139,7 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 			goto cannot;
 		known = bpf_map_lookup_elem(&stops, &pid);
 	} else if (!known->sent) {
-		if (known->user_signal > SIGSTOP && entry.since_ns - known->since_ns > HANDLED_NS)
+		if (known->user_signal > SIGSTOP && known->forget_ns && entry.since_ns > known->forget_ns)
 			known->user_signal = 0;
 		known->since_ns = entry.since_ns;
 		known->task_id = task_id;
@@ -141,7 +149,7 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 	}
 	entry.user_signal = pending_stop(task);
 	if (known && entry.user_signal && !known->user_signal)
-		known->user_signal = entry.user_signal;
+		note_stop(known, entry.user_signal);
 	if (bpf_send_signal_thread(SIGSTOP)) {
 		if (known && known->sent == STOP_COMING)
 			known->sent = STOP_NOT_SENT;
@@ -338,9 +346,8 @@ static __always_inline void signal_of_ours(int sig, struct stop_entry *entry, bo
 	if (!entry)
 		return;
 	if (sig == SIGCONT) {
-		/* Not handled: the process may well be held again before the other signal comes. */
-		if (entry->user_signal > SIGSTOP)
-			entry->since_ns = bpf_ktime_get_ns();
+		/* The process may well be held again before the other signal comes. */
+		entry->forget_ns = 0;
 		if (entry->sent == STOP_SENT)
 			entry->sent = STOP_NOT_SENT;
 	} else if (ignored) {
@@ -350,7 +357,7 @@ static __always_inline void signal_of_ours(int sig, struct stop_entry *entry, bo
 		entry->since_ns = bpf_ktime_get_ns();
 		entry->sent = STOP_SENT;
 	} else if (sig != SIGSTOP) {
-		entry->since_ns = bpf_ktime_get_ns();
+		entry->forget_ns = bpf_ktime_get_ns() + HANDED_NS;
 	}
 }
 
@@ -377,7 +384,7 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 		if (sender == self_tgid)
 			signal_of_ours(sig, entry, ignored);
 		else if (entry && entry->sent && !entry->user_signal && sig > SIGSTOP && !ignored)
-			entry->user_signal = sig;
+			note_stop(entry, sig);
 		return 0;
 	}
 	if (sig == SIGCONT) {
@@ -397,7 +404,7 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 		if (!entry && fresh.task_id)
 			bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
 	} else if (entry && (entry->sent || sig == SIGSTOP)) {
-		entry->user_signal = sig;
+		note_stop(entry, sig);
 	} else if (sig == SIGSTOP && recorded_id(task)) {
 		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
 	}
@@ -425,17 +432,16 @@ int BPF_PROG(signal_taken, int sig, struct kernel_siginfo *info, struct k_sigact
 			entry->user_signal = 0;
 		return 0;
 	}
+	fresh.forget_ns = bpf_ktime_get_ns() + TAKEN_NS;
 	if (!entry) {
 		if (!recorded_id(task))
 			return 0;
-		fresh.since_ns = bpf_ktime_get_ns();
 		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
 		entry = bpf_map_lookup_elem(&stops, &pid);
 	}
-	if (entry && !entry->user_signal) {
+	if (entry && entry->user_signal != SIGSTOP) {
+		entry->forget_ns = entry->sent ? 0 : fresh.forget_ns;
 		entry->user_signal = sig;
-		if (!entry->sent)
-			entry->since_ns = bpf_ktime_get_ns();
 	}
 	return 0;
 }

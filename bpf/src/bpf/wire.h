@@ -397,7 +397,9 @@ struct rec_rq {
 
 /* A process that --lossless has stopped, by process id. */
 struct stop_entry {
-	__u64 since_ns; /* or when a stop by others was handed on */
+	__u64 since_ns;
+	/* When user_signal counts as dealt with, should the process still make calls; 0: it is to be handed on. */
+	__u64 forget_ns;
 	__u32 task_id; /* of the thread that met the full ring */
 	__u32 cpu;
 	__s32 user_signal; /* a stop that somebody else asked for meanwhile, 0: none */
