@@ -174,7 +174,8 @@ pub(crate) fn device_node(dev: i64) -> Option<PathBuf> {
 
 /// Devices and partitions that are swapped to.
 pub(crate) fn swap_devices() -> Vec<i64> {
-    let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let swaps = fs::read("/proc/swaps").unwrap_or_default();
+    let text = String::from_utf8_lossy(&swaps);
     text.lines().skip(1).filter_map(|line| block_device(line.split_whitespace().next()?).ok()).collect()
 }
 

@@ -10,7 +10,7 @@ use std::{
     fs,
     io::{self, Read, Write},
     os::{
-        fd::AsFd,
+        fd::AsRawFd,
         linux::net::SocketAddrExt,
         unix::{
             fs::MetadataExt,
@@ -106,8 +106,16 @@ fn allowed() -> BTreeSet<u32> {
     own.into_iter().chain(sudo).collect()
 }
 
+/// The user at the other end. Its process has number 0 where it is of another process id name space, which rustix takes for
+/// an error.
 fn peer(stream: &UnixStream) -> io::Result<u32> {
-    Ok(rustix::net::sockopt::socket_peercred(stream.as_fd())?.uid.as_raw())
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `len` bytes.
+    let failed = unsafe {
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &mut len)
+    };
+    if failed == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
 fn answer(
@@ -174,7 +182,9 @@ pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
 
 /// Names of the sockets of running recordings.
 fn running() -> BTreeSet<String> {
-    let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    // Others' names may hold any bytes.
+    let sockets = fs::read("/proc/net/unix").unwrap_or_default();
+    let sockets = String::from_utf8_lossy(&sockets);
     let abstract_names = sockets.lines().filter_map(|l| l.split_whitespace().nth(7)?.strip_prefix('@'));
     abstract_names.filter(|n| n.starts_with(PREFIX)).map(str::to_owned).collect()
 }

@@ -55,7 +55,8 @@ impl MemoryLimit {
         if bytes < LEAST_LIMIT_BYTES {
             return Err(refused(format!("less than the {} MiB that ioreel itself needs", LEAST_LIMIT_BYTES >> 20)));
         }
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        // Names of other mounts there may hold any bytes.
+        let read = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
         let (point, own) = own_group(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
             .ok_or_else(|| refused("control groups (v2) are not mounted".into()))?;
         Self::below(&point, own, bytes).map_err(refused)

@@ -328,12 +328,16 @@ pub(crate) fn bind_mounts() {
     let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
     let dir = text(mounted.path()).to_owned();
     let (_out, reel) = recorded(&format!(
-        "cd {dir}; mkdir sub bound jail; mount --bind sub bound; echo 1 >bound/f; echo 22 >>sub/f; umount bound; \
+        "cd {dir}; mkdir sub bound jail; mount --bind sub bound; echo 1 >bound/f; echo 22 >>sub/f; \
+         echo 55555 >bound/$(printf 'odd\\377'); umount bound; \
          for f in /bin/sh $(ldd /bin/sh | grep -o '/[^ ]*'); do mkdir -p jail${{f%/*}}; cp -L $f jail$f; done; \
          chroot jail /bin/sh -c 'cd /; echo 333 >made; echo 4 >/made2'"
     ));
     let bound = file_at(&reel, &format!("{dir}/bound/f"));
     assert_eq!(bound.host_path.as_deref(), Some(&*format!("{dir}/sub/f")));
+    let name = ioreel_traces::text::from_bytes(b"odd\xff");
+    let odd = file_at(&reel, &format!("{dir}/bound/{name}"));
+    assert_eq!(odd.host_path.as_deref(), Some(&*format!("{dir}/sub/{name}")));
     let jailed = file_at(&reel, &format!("{dir}/jail/made"));
     let jailed2 = file_at(&reel, &format!("{dir}/jail/made2"));
     assert_eq!((&jailed.host_path, jailed.unlinked), (&None, Some(0)));

@@ -399,6 +399,14 @@ while how == 'awaits':
 while True: time.sleep(0.01)
 ";
 
+/// Sends a signal to the thread that began last.
+fn kill_thread(pid: u32, signal: i32) {
+    let names = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|t| t.unwrap().file_name());
+    let last = names.map(|name| text(Path::new(&name)).parse::<u32>().unwrap()).max().unwrap();
+    // SAFETY: sends a signal.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, last, signal) };
+}
+
 /// A SIGTSTP that comes between stops of ours reaches the program once (one that awaits it: twice, if that was in the middle
 /// of a stop), and stops none that did not want to be stopped.
 pub(crate) fn a_program_s_own_affair() {
@@ -414,7 +422,11 @@ pub(crate) fn a_program_s_own_affair() {
         let size = || fs::metadata(base.join("grows")).map_or(0, |m| m.len());
         for sent in 1..=20 {
             std::thread::sleep(Duration::from_millis(10 + 7 * u64::from(sent)));
-            kill(pid, libc::SIGTSTP);
+            // By turns to the process and to one of its threads.
+            match sent % 2 {
+                0 => kill(pid, libc::SIGTSTP),
+                _ => kill_thread(pid, libc::SIGTSTP),
+            }
             if how != "ignores" {
                 wait_for("the signal to be met", || (met() >= sent).then_some(()));
             }

@@ -1,17 +1,25 @@
 //! Named moments in a running recording.
 
+use std::os::{
+    linux::net::SocketAddrExt,
+    unix::net::{SocketAddr, UnixListener},
+};
+
 use crate::harness::{assert_valid, finish, ioreel, one_line, record, succeed, temp_dir, text, wait_for};
 
-/// From inside the recorded command and from outside, by reel and to all.
+/// From inside the recorded command and from outside, by reel and to all, also out of another process id name space and
+/// beside others' sockets with odd names.
 pub(crate) fn reach_the_manifest() {
     let out = temp_dir();
     let (reel, go) = (out.path().join("marked.reel"), out.path().join("go"));
     let script = format!(
-        "{ioreel} mark 'the beginning' --reel {reel}; until test -e {go}; do sleep 0.01; done; {ioreel} mark 'the end'",
+        "{ioreel} mark 'the beginning' --reel {reel}; until test -e {go}; do sleep 0.01; done; unshare -pf {ioreel} mark 'the end'",
         ioreel = env!("CARGO_BIN_EXE_ioreel"),
         reel = text(&reel),
         go = text(&go)
     );
+    let odd = SocketAddr::from_abstract_name(b"odd\xff").unwrap();
+    let _odd = UnixListener::bind_addr(&odd).unwrap();
     let child = record(&reel, &[], &["sh", "-c", &script]).spawn().unwrap();
     wait_for("the recording", || {
         let sent = ioreel(["mark", "from outside", "--reel", text(&reel)]).stderr(std::process::Stdio::null()).status();

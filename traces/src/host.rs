@@ -48,10 +48,15 @@ pub fn host() -> Host {
 
 /// Every mount in this process's name space, in mount order; sizes are left 0.
 pub fn mounts() -> Vec<Mount> {
-    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().filter_map(mount).collect()
+    mounts_of(&fs::read("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// One line of mountinfo (Documentation/filesystems/proc.rst, 3.5).
+/// Names in mountinfo may hold any bytes.
+fn mounts_of(mountinfo: &[u8]) -> Vec<Mount> {
+    mountinfo.split(|b| *b == b'\n').filter_map(|line| mount(&text::from_bytes(line))).collect()
+}
+
+/// One line of mountinfo (Documentation/filesystems/proc.rst, 3.5), as text of a reel.
 fn mount(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let left: Vec<&str> = left.split(' ').collect();
@@ -71,7 +76,8 @@ fn mount(line: &str) -> Option<Mount> {
 /// Undoes the octal escapes of mountinfo; the result is text as reels hold it.
 fn unescape(field: &str) -> String {
     let mut out = Vec::with_capacity(field.len());
-    let mut bytes = field.as_bytes();
+    let field = text::to_bytes(field);
+    let mut bytes = field.as_slice();
     while let [first, rest @ ..] = bytes {
         bytes = rest;
         if *first == b'\\'
@@ -127,6 +133,15 @@ mod tests {
         let m = mount("36 35 98:0 /sub /mnt/a\\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue").unwrap();
         assert_eq!((m.sb_dev, &*m.fstype, &*m.mountpoint, &*m.root), (98 << 20, "ext3", "/mnt/a b", "/sub"));
         assert_eq!(m.options, "rw,noatime,rw,errors=continue");
+    }
+
+    #[test]
+    fn names_in_mountinfo_hold_any_bytes() {
+        let line = b"36 35 98:0 / /mnt/\xff\\040 rw - tmpfs a\xfe rw\n37 35 98:0 / /b rw - tmpfs b rw\n";
+        let found = mounts_of(line);
+        let bytes = |i: usize| (text::to_bytes(&found[i].mountpoint), text::to_bytes(&found[i].source));
+        assert_eq!(bytes(0), (b"/mnt/\xff ".to_vec(), b"a\xfe".to_vec()));
+        assert_eq!(bytes(1), (b"/b".to_vec(), b"b".to_vec()));
     }
 
     #[test]

@@ -361,13 +361,32 @@ static __always_inline void signal_of_ours(int sig, struct stop_entry *entry, bo
 	}
 }
 
+/* A stop that is under way although the process does not stand still for us. */
+static __always_inline void note_for_now(struct task_struct *task, struct stop_entry *entry, int sig)
+{
+	struct stop_entry fresh = {.user_signal = sig, .forget_ns = bpf_ktime_get_ns() + TAKEN_NS};
+	__u32 pid = task->tgid;
+
+	if (!entry) {
+		if (!recorded_id(task))
+			return;
+		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
+		entry = bpf_map_lookup_elem(&stops, &pid);
+	}
+	if (entry && entry->user_signal != SIGSTOP) {
+		entry->forget_ns = entry->sent ? 0 : fresh.forget_ns;
+		entry->user_signal = sig;
+	}
+}
+
 /*
  * Learns of stops by others: our resuming must not undo theirs. Our own signal carries no information and comes
  * from the process itself, or from a thread of the kernel's where those do the work of interrupts. SIGSTOP is
  * remembered until somebody resumes; the others, which a program may handle in its own way, only while the process
- * stands still for us. All this is in the order in which the signals take effect, since their sender holds the
- * process's lock; so our own resuming, too, is taken note of here. Another recorder's resuming is no user's. The stops
- * that it hands on are known here, but for those that are only noted while the process stands still for one.
+ * stands still for us, or until a thread takes them. All this is in the order in which the signals take effect, since
+ * their sender holds the process's lock; so our own resuming, too, is taken note of here. Another recorder's resuming
+ * is no user's. The stops that it hands on are known here, but for those that are only noted while the process stands
+ * still for one.
  */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_struct *task, int group, int result)
@@ -407,6 +426,9 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 		note_stop(entry, sig);
 	} else if (sig == SIGSTOP && recorded_id(task)) {
 		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
+	} else if (sig != SIGSTOP && !group) {
+		/* In a queue of the thread's own, where another that is held does not see it. */
+		note_for_now(task, entry, sig);
 	}
 	return 0;
 }
@@ -420,7 +442,7 @@ SEC("tp_btf/signal_deliver")
 int BPF_PROG(signal_taken, int sig, struct kernel_siginfo *info, struct k_sigaction *ka)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct stop_entry *entry, fresh = {.user_signal = sig};
+	struct stop_entry *entry;
 	__u32 pid = task->tgid;
 
 	if (sig <= SIGSTOP || sig > SIGTTOU)
@@ -432,17 +454,7 @@ int BPF_PROG(signal_taken, int sig, struct kernel_siginfo *info, struct k_sigact
 			entry->user_signal = 0;
 		return 0;
 	}
-	fresh.forget_ns = bpf_ktime_get_ns() + TAKEN_NS;
-	if (!entry) {
-		if (!recorded_id(task))
-			return 0;
-		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
-		entry = bpf_map_lookup_elem(&stops, &pid);
-	}
-	if (entry && entry->user_signal != SIGSTOP) {
-		entry->forget_ns = entry->sent ? 0 : fresh.forget_ns;
-		entry->user_signal = sig;
-	}
+	note_for_now(task, entry, sig);
 	return 0;
 }
 

@@ -1,7 +1,12 @@
 //! Which file a record speaks of, and what is told of it.
 
 use ioreel_bpf::types::{file_id, file_more, rec_file};
-use ioreel_traces::{Result, Text, host::mount_of_device, rows::File};
+use ioreel_traces::{
+    Result, Text,
+    host::mount_of_device,
+    rows::File,
+    text::{from_bytes, to_bytes},
+};
 
 use crate::{host, sieve::MetFile};
 
@@ -94,7 +99,7 @@ impl Assembler {
             path_cut: rec.path_cut as i32,
             subvolume: (more.subvolume != 0).then_some(more.subvolume as i64),
             real_file: real.map(|r| r.id),
-            host_path: host_path.map(|p| self.paths.get(p.as_bytes())),
+            host_path: host_path.map(|p| self.paths.get(&to_bytes(&p))),
             unlinked: Some(more.unlinked as i32),
             peer_ino: (more.peer_ino != 0).then_some(more.peer_ino as i64),
         };
@@ -132,7 +137,7 @@ impl Assembler {
             return None;
         }
         let dev = if rec.more.real.ino != 0 { rec.more.real_sb_dev } else { rec.sb_dev };
-        let fs_path = ioreel_traces::text::from_bytes(fs_path);
+        let fs_path = from_bytes(fs_path);
         mount_of_device(&self.mounts, i64::from(dev), &fs_path)
     }
 
