@@ -422,9 +422,9 @@ pub(crate) fn a_program_s_own_affair() {
         let size = || fs::metadata(base.join("grows")).map_or(0, |m| m.len());
         for sent in 1..=20 {
             std::thread::sleep(Duration::from_millis(10 + 7 * u64::from(sent)));
-            // By turns to the process and to one of its threads.
-            match sent % 2 {
-                0 => kill(pid, libc::SIGTSTP),
+            // By turns to the process and to one of its threads, which would keep it to itself where it is blocked.
+            match (how, sent % 2) {
+                ("awaits", _) | (_, 0) => kill(pid, libc::SIGTSTP),
                 _ => kill_thread(pid, libc::SIGTSTP),
             }
             if how != "ignores" {
