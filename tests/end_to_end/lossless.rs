@@ -279,22 +279,42 @@ pub(crate) fn two_recorders_of_one_process() {
     }
 }
 
-/// A file that grows as long as the process runs, which is in a group of its own: SIGTSTP stops none whose group nobody looks after.
+/// A file that grows as long as the process runs, which is in a group of its own: SIGTSTP stops none whose group nobody
+/// looks after. Or SIGTSTP is the program's own affair: handled, awaited, or ignored until SIGUSR1 comes. What it has met of
+/// those it counts in another file.
 const GROWING: &str = "
-import os, sys, threading
-base = sys.argv[1]
+import os, signal, sys, threading, time
+base, how = sys.argv[1:]
+met = 0
+def count(*_):
+    global met
+    met += 1
+    os.pwrite(out, b'%08d' % met, 0)
+out = os.open(base + '/met', os.O_WRONLY | os.O_CREAT)
+os.pwrite(out, b'%08d' % 0, 0)
 pid = os.fork()
 if pid:
     os.waitpid(pid, 0)
     sys.exit()
 os.setpgid(0, 0)
+def restore(*_):
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    count()
+if how == 'handles': signal.signal(signal.SIGTSTP, count)
+if how == 'awaits': signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+if how == 'ignores':
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, restore)
 def work(number):
     fd = os.open(base + '/grows', os.O_WRONLY | os.O_CREAT)
     for i in range(1 << 40):
         os.pwrite(fd, b'x', 3 * i + number)
 for t in range(3): threading.Thread(target=work, args=(t,), daemon=True).start()
 open(base + '/pid', 'w').write(str(os.getpid()))
-threading.Event().wait()
+while how == 'awaits':
+    signal.sigwait({signal.SIGTSTP})
+    count()
+while True: time.sleep(0.01)
 ";
 
 /// The process and its threads get the CPU last of all.
@@ -312,7 +332,7 @@ pub(crate) fn stops_by_others_between_ours() {
     let out = temp_dir();
     let (reel, base) = (out.path().join("x.reel"), out.path().to_owned());
     let options = ["--lossless", "--ring-mib", "1", "--ops-only", "--no-snapshot"];
-    let command = ["python3", "-c", GROWING, text(&base)];
+    let command = ["python3", "-c", GROWING, text(&base), "stops"];
     let child = record(&reel, &options, &command).stderr(Stdio::piped()).spawn().unwrap();
     let pid: u32 =
         wait_for("the workload to begin", || fs::read_to_string(base.join("pid")).ok().and_then(|p| p.parse().ok()));
@@ -362,43 +382,6 @@ pub(crate) fn stops_by_others_between_ours() {
     assert!(reel.count::<Stop>() > 0, "the rings never filled");
 }
 
-/// The same, whose SIGTSTP is the program's own affair: handled, awaited, or ignored until SIGUSR1 comes. What it has
-/// met it counts in a file.
-const OWN_AFFAIR: &str = "
-import os, signal, sys, threading, time
-base, how = sys.argv[1:]
-met = 0
-def count(*_):
-    global met
-    met += 1
-    os.pwrite(out, b'%08d' % met, 0)
-out = os.open(base + '/met', os.O_WRONLY | os.O_CREAT)
-os.pwrite(out, b'%08d' % 0, 0)
-pid = os.fork()
-if pid:
-    os.waitpid(pid, 0)
-    sys.exit()
-os.setpgid(0, 0)
-def restore(*_):
-    signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-    count()
-if how == 'handles': signal.signal(signal.SIGTSTP, count)
-if how == 'awaits': signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
-if how == 'ignores':
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR1, restore)
-def work(number):
-    fd = os.open(base + '/grows', os.O_WRONLY | os.O_CREAT)
-    for i in range(1 << 40):
-        os.pwrite(fd, b'x', 3 * i + number)
-for t in range(3): threading.Thread(target=work, args=(t,), daemon=True).start()
-open(base + '/pid', 'w').write(str(os.getpid()))
-while how == 'awaits':
-    signal.sigwait({signal.SIGTSTP})
-    count()
-while True: time.sleep(0.01)
-";
-
 /// Sends a signal to the thread that began last.
 fn kill_thread(pid: u32, signal: i32) {
     let names = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|t| t.unwrap().file_name());
@@ -414,7 +397,7 @@ pub(crate) fn a_program_s_own_affair() {
         let out = temp_dir();
         let (reel, base) = (out.path().join("x.reel"), out.path().to_owned());
         let options = ["--lossless", "--ring-mib", "1", "--ops-only", "--no-snapshot"];
-        let command = ["python3", "-c", OWN_AFFAIR, text(&base), how];
+        let command = ["python3", "-c", GROWING, text(&base), how];
         let child = record(&reel, &options, &command).stderr(Stdio::piped()).spawn().unwrap();
         let begun = || fs::read_to_string(base.join("pid")).ok().and_then(|p| p.parse().ok());
         let pid: u32 = wait_for("the workload to begin", begun);
