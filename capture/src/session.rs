@@ -438,11 +438,11 @@ impl<'obj> Session<'obj> {
         for r in &self.rings {
             let before = host::monotonic_ns();
             let share = share.min(r.most);
-            let taken = r.ring.consume_raw_n(share);
-            let mut bytes = r.bytes.borrow_mut();
             let first = out.bytes.len();
-            out.bytes.extend_from_slice(&bytes);
-            bytes.clear();
+            // Records go where they are to be, without a copy of their own.
+            r.bytes.replace(std::mem::take(&mut out.bytes));
+            let taken = r.ring.consume_raw_n(share);
+            out.bytes = r.bytes.take();
             out.note(first, taken >= share as i32, before);
         }
         self.fullest.set(self.fullest.get().max(out.bytes.len()));

@@ -9,10 +9,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use ioreel_bpf::empty::{Least, Observed, with_least};
+use ioreel_bpf::empty::Observed;
 
 use crate::{
     Bench,
+    floor::{FLOORS, Floor, beside},
     session::{RECORD, remove},
     stats::{median, quantile},
 };
@@ -73,18 +74,14 @@ impl Drop for Device {
 /// Who watches fio.
 #[derive(Clone, Copy)]
 enum Watcher {
-    Least(Least),
+    Floor(Floor),
     /// With these options.
     Ioreel(&'static [&'static str]),
 }
 
-/// What is watched, by whom.
-const WATCHERS: [(&str, Watcher); 4] = [
-    ("empty probes", Watcher::Least(Least::Empty)),
-    ("probes that look at the clock", Watcher::Least(Least::Clock)),
-    ("block", Watcher::Ioreel(&["--block-only"])),
-    ("block and calls", Watcher::Ioreel(&[])),
-];
+/// What the recorder is asked for.
+const RECORDED: [(&str, Watcher); 2] =
+    [("block", Watcher::Ioreel(&["--block-only"])), ("block and calls", Watcher::Ioreel(&[]))];
 
 /// What one watcher came to, over all rounds.
 #[derive(Default)]
@@ -108,24 +105,22 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
     for (name, device) in [("zram", Device::zram()?), ("loop", Device::looped(bench)?)] {
         fill(&device)?;
         let mut plain = Vec::new();
-        let mut came = WATCHERS.map(|_| Came::default());
+        let floors = FLOORS.map(|(name, floor)| (name, Watcher::Floor(floor)));
+        let mut watchers: Vec<_> =
+            floors.into_iter().chain(RECORDED).map(|(what, watcher)| (what, watcher, Came::default())).collect();
         for _ in 0..rounds {
             let (without, _) = fio(bench, &device, None)?;
             plain.push(without);
-            for ((_, watcher), came) in WATCHERS.iter().zip(&mut came) {
+            for (_, watcher, came) in &mut watchers {
                 let with = match watcher {
-                    Watcher::Least(least) => {
-                        with_least(Observed::Block, *least, || fio(bench, &device, None))
-                            .context("attaching probes")??
-                            .0
-                    }
+                    Watcher::Floor(floor) => beside(bench, Observed::Block, *floor, || fio(bench, &device, None))?.0,
                     Watcher::Ioreel(options) => recorded(bench, &device, options, came)?,
                 };
                 came.iops.push(with);
                 came.ratios.push(with / without);
             }
         }
-        for ((what, watcher), came) in WATCHERS.iter().zip(&came) {
+        for (what, watcher, came) in &watchers {
             let spread = format!("({:.3} to {:.3})", quantile(&came.ratios, 0.1), quantile(&came.ratios, 0.9));
             print!(
                 "{:<36}{:>12.0}{:>12.0}{:>8.3}{spread:>20}",
@@ -135,7 +130,7 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
                 median(&came.ratios),
             );
             match watcher {
-                Watcher::Least(_) => println!(),
+                Watcher::Floor(_) => println!(),
                 Watcher::Ioreel(_) => {
                     println!("{:>10.0}{:>8}   at least {:.2}", median(&came.own_ns), came.lost, 1.0 - AIM_LESS);
                 }

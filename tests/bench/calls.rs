@@ -7,10 +7,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use ioreel_bpf::empty::{Least, Observed, with_least};
+use ioreel_bpf::empty::Observed;
 
 use crate::{
     Bench,
+    floor::{Floor, beside},
     producer::Told,
     session::{Idle, RECORD, remove},
     stats::median,
@@ -20,8 +21,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watcher {
     None,
-    EmptyPair,
-    ClockPair,
+    Floor(Floor),
     Untraced,
     Traced,
     Perf,
@@ -32,8 +32,9 @@ enum Watcher {
 /// Watchers in the order of each round, with their names and the calls of one run.
 const WATCHERS: &[(Watcher, &str, usize)] = &[
     (Watcher::None, "none", 1_000_000),
-    (Watcher::EmptyPair, "empty probe pair", 1_000_000),
-    (Watcher::ClockPair, "a pair that looks at the clock", 1_000_000),
+    (Watcher::Floor(Floor::Empty), "empty probe pair", 1_000_000),
+    (Watcher::Floor(Floor::Clock), "a pair that looks at the clock", 1_000_000),
+    (Watcher::Floor(Floor::Recorder), "the least recorder", 300_000),
     (Watcher::Untraced, "ioreel, another task recorded", 1_000_000),
     (Watcher::Traced, "ioreel, this one recorded", 300_000),
     (Watcher::Perf, "perf record -e raw_syscalls:*", 100_000),
@@ -53,8 +54,6 @@ const AIMED_AT_NS: f64 = 165.0;
 
 /// Kernel memory for the rings of a recorded producer: none of its calls shall be cheap because it was lost.
 const RING_MIB: &str = "256";
-
-const LEAST: &str = "attaching the least pair of probes";
 
 /// Measures all watchers, `rounds` times in turn, and prints the table.
 pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
@@ -80,7 +79,7 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
     for (i, (watcher, name, _)) in WATCHERS.iter().enumerate() {
         let (ns, median) = of(i);
         let over = match watcher {
-            Watcher::None | Watcher::EmptyPair => String::new(),
+            Watcher::None | Watcher::Floor(Floor::Empty) => String::new(),
             _ => format!("{:+.0} ({:+.0})", ns - pair, median - pair_median),
         };
         let aim = AIMS_NS
@@ -105,7 +104,7 @@ fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Tol
     let reel = bench.reels.path().join("calls.reel");
     let perf = bench.reels.path().join("perf.data");
     let mut command = match watcher {
-        Watcher::None | Watcher::EmptyPair | Watcher::ClockPair | Watcher::Untraced => Command::new(&bench.own),
+        Watcher::None | Watcher::Floor(_) | Watcher::Untraced => Command::new(&bench.own),
         Watcher::Traced => {
             remove(&reel)?;
             let mut c = Command::new(&bench.ioreel);
@@ -148,8 +147,7 @@ fn run(bench: &Bench, watcher: Watcher, calls: usize, data: &Path) -> Result<Tol
         Ok(())
     };
     match watcher {
-        Watcher::EmptyPair => with_least(Observed::Calls, Least::Empty, produce).context(LEAST)??,
-        Watcher::ClockPair => with_least(Observed::Calls, Least::Clock, produce).context(LEAST)??,
+        Watcher::Floor(floor) => beside(bench, Observed::Calls, floor, produce)?,
         Watcher::Untraced => {
             let idle = Idle::start(bench)?;
             let done = produce();

@@ -5,6 +5,7 @@
 
 mod block;
 mod calls;
+mod floor;
 mod jobs;
 mod producer;
 mod session;

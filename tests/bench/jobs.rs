@@ -10,11 +10,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use ioreel_bpf::empty::{Least, Observed, with_least};
+use ioreel_bpf::empty::Observed;
 use ioreel_traces::{Reel, rows::Op};
 
 use crate::{
     Bench,
+    floor::{FLOORS, Floor, beside},
     session::{RECORD, remove},
     stats::{median, quantile},
 };
@@ -104,18 +105,25 @@ pub(crate) fn measure(bench: &Bench, rounds: usize, archive: Option<PathBuf>) ->
 #[derive(Clone, Copy, Debug)]
 enum Watcher<'a> {
     None,
-    Least(Least),
+    Floor(Floor),
     /// Into this reel.
     Ioreel(&'a Path),
 }
 
-/// Their names, in the order of each round.
-const WATCHERS: [&str; 4] = ["none", "empty probe pair", "a pair that looks at the clock", "ioreel"];
+/// The recorder's name in the table.
+const IOREEL: &str = "ioreel";
+
+/// All watchers with their names, in the order of each round.
+fn watchers(reel: &Path) -> Vec<(&'static str, Watcher<'_>)> {
+    let floors = FLOORS.map(|(name, floor)| (name, Watcher::Floor(floor)));
+    [("none", Watcher::None)].into_iter().chain(floors).chain([(IOREEL, Watcher::Ioreel(reel))]).collect()
+}
 
 /// One job under each of the watchers, round by round.
 #[derive(Default)]
 struct Compared {
-    taken: [Vec<Taken>; WATCHERS.len()],
+    /// Of each watcher, by name.
+    taken: Vec<(&'static str, Vec<Taken>)>,
     events: i64,
     lost: i64,
     bytes: f64,
@@ -123,13 +131,15 @@ struct Compared {
 
 impl Compared {
     fn round(&mut self, round: usize, job: impl Fn(Watcher<'_>) -> Result<Taken>, reel: &Path) -> Result<()> {
-        let watchers =
-            [Watcher::None, Watcher::Least(Least::Empty), Watcher::Least(Least::Clock), Watcher::Ioreel(reel)];
-        let taken = watchers.into_iter().map(job).collect::<Result<Vec<_>>>()?;
+        let mut taken = Vec::new();
+        for (name, watcher) in watchers(reel) {
+            taken.push((name, job(watcher)?));
+        }
         if round == 0 {
+            self.taken = taken.into_iter().map(|(name, _)| (name, Vec::new())).collect();
             return Ok(());
         }
-        for (all, taken) in self.taken.iter_mut().zip(taken) {
+        for ((_, all), (_, taken)) in self.taken.iter_mut().zip(taken) {
             all.push(taken);
         }
         let reel = Reel::open(reel)?;
@@ -145,11 +155,12 @@ impl Compared {
             "{:<32}{:>12}{:>8}{:>20}{:>12}{:>8}   aim",
             "watched by", "elapsed ms", "times", "(10 % to 90 %)", "CPU ms", "times"
         );
-        for (taken, name) in self.taken.iter().zip(WATCHERS) {
+        let Some((_, unwatched)) = self.taken.first() else { return };
+        for (name, taken) in &self.taken {
             type Pick = fn(&Taken) -> f64;
             let all = |taken: &[Taken], pick: Pick| taken.iter().map(pick).collect::<Vec<_>>();
             let ratios = |pick: Pick| -> Vec<f64> {
-                self.taken[0].iter().zip(taken).map(|(without, with)| pick(with) / pick(without)).collect()
+                unwatched.iter().zip(taken).map(|(without, with)| pick(with) / pick(without)).collect()
             };
             let (elapsed, cpu): (Pick, Pick) = (|t| t.elapsed_s, |t| t.cpu_s);
             let times = ratios(elapsed);
@@ -160,7 +171,7 @@ impl Compared {
                 median(&times),
                 median(&all(taken, cpu)) * 1e3,
                 median(&ratios(cpu)),
-                if name == "ioreel" { format!("at most {aim}") } else { String::new() }
+                if *name == IOREEL { format!("at most {aim}") } else { String::new() }
             );
         }
         println!("\n{} operations, lost in all rounds: {}", self.events, self.lost);
@@ -185,13 +196,11 @@ fn run(bench: &Bench, job: &[&OsStr], watcher: Watcher<'_>) -> Result<Taken> {
             c.args(RECORD).arg("-o").arg(reel).arg("--").arg(&bench.own);
             c
         }
-        Watcher::None | Watcher::Least(_) => Command::new(&bench.own),
+        Watcher::None | Watcher::Floor(_) => Command::new(&bench.own),
     };
     command.arg("time").arg(&out).args(job).stdout(Stdio::null());
     let status = match watcher {
-        Watcher::Least(least) => {
-            with_least(Observed::Calls, least, || command.status()).context("attaching probes")??
-        }
+        Watcher::Floor(floor) => beside(bench, Observed::Calls, floor, || command.status().context("running the job"))?,
         _ => command.status()?,
     };
     if !status.success() {

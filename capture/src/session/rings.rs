@@ -69,7 +69,7 @@ pub(super) fn half_of(total: usize) -> usize {
     (total / 2 + 1).next_power_of_two() / 2
 }
 
-/// A ring for records of any size, and what a pass over it brought.
+/// A ring for records of any size, and where a pass over it puts them.
 pub(super) struct CpuRing {
     pub(super) ring: RingBuffer<'static>,
     pub(super) bytes: Rc<RefCell<Vec<u8>>>,
