@@ -20,6 +20,12 @@ pub(crate) fn duration(s: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value * factor).map_err(|_| bad())
 }
 
+/// A time that is not zero.
+#[cfg(feature = "capture")]
+pub(crate) fn some_time(s: &str) -> Result<Duration, String> {
+    duration(s).and_then(|d| if d.is_zero() { Err("give some time".into()) } else { Ok(d) })
+}
+
 /// A short time with its unit: a bare number, and `m`, could as well be meant as ms.
 #[cfg(feature = "capture")]
 pub(crate) fn latency(s: &str) -> Result<Duration, String> {
@@ -45,6 +51,12 @@ pub(crate) fn bytes(s: &str) -> Result<i64, String> {
     }
 }
 
+/// A size that is not zero.
+#[cfg(feature = "capture")]
+pub(crate) fn some_bytes(s: &str) -> Result<i64, String> {
+    bytes(s).and_then(|n| if n == 0 { Err("give some bytes".into()) } else { Ok(n) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +71,8 @@ mod tests {
         assert_eq!(duration("500ns"), Ok(Duration::from_nanos(500)));
         assert_eq!(latency("1.5ms"), Ok(Duration::from_micros(1500)));
         assert!(["5", "ms", "5m"].iter().all(|bad| latency(bad).is_err()));
+        assert_eq!(some_time("1ns"), Ok(Duration::from_nanos(1)));
+        assert!(["0", "0s", "0.1ns"].iter().all(|none| some_time(none).is_err()));
         for bad in ["", "s", "-1", "NaN", "inf", "1e300h", "1 week"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
@@ -70,6 +84,8 @@ mod tests {
         assert_eq!(bytes("1.5K"), Ok(1536));
         assert_eq!(bytes("2GiB"), Ok(2 << 30));
         assert_eq!(bytes("3MB"), Ok(3 << 20));
+        assert_eq!(some_bytes("1"), Ok(1));
+        assert!(["0", "0M", "0.5"].iter().all(|none| some_bytes(none).is_err()));
         for bad in ["", "M", "-1", "NaN", "inf", "1e30T", "12X"] {
             assert!(bytes(bad).is_err(), "{bad}");
         }

@@ -27,6 +27,9 @@ impl Command {
     /// Forks; the child waits for [`Command::release`]. To be called before any thread exists.
     pub(crate) fn start(argv: &[OsString]) -> Result<Self, CaptureError> {
         let os = CaptureError::os;
+        if argv.first().is_none_or(|program| program.is_empty()) {
+            return Err(CaptureError::EmptyCommand);
+        }
         let words: Vec<CString> =
             argv.iter().map(|w| CString::new(w.as_bytes())).collect::<Result<_, _>>().map_err(|_| {
                 CaptureError::Os { doing: "reading the command", source: io::Error::other("a word holds a NUL") }

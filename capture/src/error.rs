@@ -83,6 +83,9 @@ pub enum CaptureError {
         "--lossless: without CAP_KILL processes of other users could not be resumed; run it as root, or record a command"
     )]
     NoKill,
+    /// The command's first word is empty.
+    #[error("the command is an empty word; name a program behind --")]
+    EmptyCommand,
     /// The command cannot be started.
     #[error("{program}: cannot be started: {source}")]
     Command {

@@ -10,17 +10,17 @@ use crate::quantity;
 #[derive(clap::Args, Debug)]
 pub(super) struct Life {
     /// Stops recording after this long (seconds, or 90s, 10m, 2h); the command runs on
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::some_time)]
     duration: Option<Duration>,
     /// Ends the recording when the reel reaches this size (bytes, or 100M, 2G); the command runs on
-    #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::some_bytes)]
     max_size: Option<i64>,
     /// Goes on at --max-size and --min-free, and drops the oldest segments; with a time, also what is older than that
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = quantity::some_time)]
     rotate: Option<Option<Duration>>,
     /// Keeps the last so much time (--rotate=TIME); SIGUSR1, or --trigger-latency, puts it into a reel of its own beside
     /// -o, called by the time in UTC, and the recording goes on
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration, conflicts_with = "rotate")]
+    #[arg(long, value_name = "TIME", value_parser = quantity::some_time, conflicts_with = "rotate")]
     flight_recorder: Option<Duration>,
     /// Ends the recording when an operation on a file has taken this long (100ms); with --flight-recorder, copies what is
     /// kept, once in its time at most

@@ -351,12 +351,14 @@ pub(crate) fn stops_by_others_between_ours() {
     };
     let idle = AtomicBool::new(false);
     let mut undone = Vec::new();
+    // Should this fail in between, nobody would tell the busy thread, which the scope waits for.
+    let enough = Instant::now() + Duration::from_secs(120);
     std::thread::scope(|scope| {
         for i in 0..36 {
             if i == 18 {
                 neglect(child.id());
                 scope.spawn(|| {
-                    while !idle.load(Ordering::Relaxed) {
+                    while !idle.load(Ordering::Relaxed) && Instant::now() < enough {
                         std::hint::spin_loop();
                     }
                 });

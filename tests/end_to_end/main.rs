@@ -412,6 +412,8 @@ fn tests() -> Vec<Test> {
         refusals::a_process_that_ends_meanwhile
         refusals::small_limits
         refusals::a_reel_that_is_there
+        refusals::an_empty_command
+        refusals::no_room_at_all
         refusals::a_full_disk
         refusals::a_disk_that_the_command_fills
         replays::a_target_that_does_not_do

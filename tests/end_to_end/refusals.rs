@@ -286,6 +286,29 @@ pub(crate) fn a_full_disk() {
     assert!(found > 100_000, "{found} operations were written");
 }
 
+/// Nothing is left where not even a manifest fits, or where nothing may be written.
+pub(crate) fn no_room_at_all() {
+    let small = temp_dir();
+    // The folder, and the reel's: no file.
+    for (option, told) in [("nr_inodes=2", "No space left"), ("ro", "mounted read-only: name a folder of another")] {
+        succeed(Command::new("mount").args(["-t", "tmpfs", "-o", option, "ioreel-test", text(small.path())]));
+        let output = run(&mut record(&small.path().join("x.reel"), &[], &["true"]));
+        let left = fs::read_dir(small.path()).unwrap().count();
+        let _ = Command::new("umount").arg(small.path()).status();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), left), (Some(1), 0), "{}", describe(&output));
+        assert!(stderr.contains(told), "{stderr}");
+    }
+}
+
+/// As a script's unset variable makes it.
+pub(crate) fn an_empty_command() {
+    let out = temp_dir();
+    let reel = out.path().join("x.reel");
+    let line = one_line(&mut record(&reel, &[], &[""]), 1);
+    assert!(line.contains("empty") && line.contains("--") && !reel.exists(), "{line}");
+}
+
 /// The recorded command itself fills it, before anything was written but the manifest: a short recording is whole nonetheless.
 pub(crate) fn a_disk_that_the_command_fills() {
     let small = temp_dir();

@@ -389,7 +389,11 @@ impl Manifest {
         let text =
             serde_json::to_vec_pretty(self).map_err(|e| ReelError::Write { path: path.clone(), why: e.to_string() })?;
         let mut file = fs::File::create(&tmp).map_err(ReelError::io(&tmp, "creating the manifest"))?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(ReelError::io(&tmp, "writing the manifest"))?;
+        let written = file.write_all(&text).and_then(|()| file.sync_all());
+        written.map_err(ReelError::io(&tmp, "writing the manifest")).inspect_err(|_| {
+            // Best effort: half a manifest is none, and takes room.
+            let _ = fs::remove_file(&tmp);
+        })?;
         fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the manifest in place"))
     }
 

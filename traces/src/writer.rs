@@ -223,11 +223,14 @@ fn create_folder(path: &Path) -> Result<()> {
     if path.symlink_metadata().is_ok() {
         return Err(ReelError::Exists { path: path.into() });
     }
-    let made = fs::create_dir(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => {
-            io::Error::new(e.kind(), "the folder that it is to lie in does not exist: make it first")
-        }
-        _ => e,
+    let made = fs::create_dir(path).map_err(|e| {
+        let told = match e.kind() {
+            io::ErrorKind::NotFound => "the folder that it is to lie in does not exist: make it first",
+            io::ErrorKind::NotADirectory => "what it is to lie in is no folder: name one",
+            io::ErrorKind::ReadOnlyFilesystem => "the file system is mounted read-only: name a folder of another",
+            _ => return e,
+        };
+        io::Error::new(e.kind(), told)
     });
     made.map_err(ReelError::io(path, "creating the reel"))
 }
@@ -254,7 +257,10 @@ impl ReelWriter {
         if names.is_some() {
             each_table!(writer, t => t.names = names.clone());
         }
-        writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() })?;
+        writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() }).inspect_err(|_| {
+            // Best effort: an empty folder is no reel, and would be in the way of the next try.
+            let _ = fs::remove_dir(path);
+        })?;
         writer.reserve = Reserve::new(path);
         Ok(writer)
     }

@@ -271,11 +271,14 @@ fn a_manifest_that_is_none_is_told() {
 }
 
 #[test]
-fn a_folder_that_is_missing_is_told() {
+fn a_place_that_is_none_is_told() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("missing/a.reel");
-    let refused = ReelWriter::create(&path, &manifest(), WriterOptions::default()).unwrap_err().to_string();
-    assert!(refused.contains("missing/a.reel") && refused.contains("make it first"), "{refused}");
+    fs::write(dir.path().join("file"), "").unwrap();
+    for (place, remedy) in [("missing/a.reel", "make it first"), ("file/a.reel", "no folder: name one")] {
+        let created = ReelWriter::create(&dir.path().join(place), &manifest(), WriterOptions::default());
+        let refused = created.unwrap_err().to_string();
+        assert!(refused.contains(place) && refused.contains(remedy), "{refused}");
+    }
 }
 
 #[test]
