@@ -130,6 +130,15 @@ struct Known {
 /// Tasks remembered after their end, by the last digits of their number.
 const ENDED: usize = 1024;
 
+/// One of them.
+#[derive(Clone, Default)]
+struct Ended {
+    task_id: u32,
+    pid: i32,
+    tid: i32,
+    comm: Text,
+}
+
 /// Turns records into rows of a reel.
 pub(crate) struct Assembler {
     /// Where rows go.
@@ -178,7 +187,7 @@ pub(crate) struct Assembler {
     ofds: Ofds,
     tasks: FxHashMap<u32, Life>,
     /// Process and thread id of some that have ended: what they asked for may end after them.
-    ended: Box<[(u32, (i32, i32)); ENDED]>,
+    ended: Vec<Ended>,
     /// Every task that has or had a row, a bit each.
     met: Vec<u64>,
     mappings: Mappings,
@@ -248,7 +257,7 @@ impl Assembler {
             mounts,
             ofds: Ofds::default(),
             tasks: FxHashMap::default(),
-            ended: Box::new([(0, (0, 0)); ENDED]),
+            ended: vec![Ended::default(); ENDED],
             met: Vec::new(),
             mappings: Mappings::default(),
             start: Start::default(),
@@ -364,9 +373,16 @@ impl Assembler {
 
     /// Process and thread id of a task.
     pub(crate) fn thread(&self, task_id: u32) -> (i32, i32) {
-        let ended = self.ended[task_id as usize % ENDED];
-        let gone = if ended.0 == task_id { ended.1 } else { (0, 0) };
+        let ended = &self.ended[task_id as usize % ENDED];
+        let gone = if ended.task_id == task_id { (ended.pid, ended.tid) } else { (0, 0) };
         self.tasks.get(&task_id).map_or(gone, |life| (life.row.pid, life.row.tid))
+    }
+
+    /// Name of a recorded task: what it asked a disk for may end after itself.
+    pub(crate) fn comm_of(&self, task_id: u32) -> Option<Text> {
+        let ended = &self.ended[task_id as usize % ENDED];
+        let gone = (ended.task_id == task_id && task_id != 0).then_some(&ended.comm);
+        self.tasks.get(&task_id).map(|life| &life.row.comm).or(gone).cloned()
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) fn place(rec: &rec_bio) -> (i64, i64) {
 /// File systems say what they are within so many sectors of a device: 128 KiB.
 const SUPERBLOCK_SECTORS: i64 = 256;
 
+/// Where btrfs keeps it, with its copies: 64 KiB, 64 MiB, 256 GiB.
+const BTRFS_SUPERBLOCKS: [i64; 3] = [128, 1 << 17, 1 << 29];
+
 /// Decides.
 pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     let (dev, sector) = place(rec);
@@ -91,6 +94,12 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     };
     if raw {
         return data("request", 100);
+    }
+    // File systems read what is theirs of a device by its buffers: whole pages are for whoever reads the device
+    // (block/fops.c, blkdev_readahead).
+    let of_device = matches!(how, bio_how::BIO_BDEV | bio_how::BIO_BDEV_FS);
+    if of_device && op == 0 && end == end_io::END_PAGE {
+        return Told { class: "data", detail: Some("device"), how: Some("page"), confidence: 95, of_file: true };
     }
     // A journal's block has the page of the block that it is a copy of.
     if let Some(Kind {
@@ -160,6 +169,9 @@ fn of_stripe(rec: &rec_bio) -> Told {
     let read = rec.opf & 0xff == 0;
     let place = has(rec, bio_flags::BIOF_PEEK).then(|| stripe_place(u32::from(rec.peek[0])));
     match (place, read) {
+        (Some(stripe_place::STRIPE_MIXED), _) => {
+            Told { class: "data", detail: None, how: Some("layout"), confidence: 90, of_file: false }
+        }
         (Some(stripe_place::STRIPE_PARITY), _) => told("metadata", "parity", "layout", 100),
         (Some(stripe_place::STRIPE_DATA), true) => told("metadata", "parity_read", "layout", 95),
         // Nothing of what it was written with goes there: it is mended.
@@ -256,7 +268,9 @@ fn device_page(rec: &rec_bio, layout: &Layout, mounted: bool) -> Told {
             let content = has(rec, bio_flags::BIOF_PEEK).then(|| ext4_block(&rec.peek, l));
             content.flatten().unwrap_or(told("metadata", "other", "page", 60))
         }
-        Layout::Btrfs if mounted => told("superblock", "superblock", "page", 70),
+        Layout::Btrfs if mounted && BTRFS_SUPERBLOCKS.contains(&place(rec).1) => {
+            told("superblock", "superblock", "page", 70)
+        }
         _ if mounted => told("metadata", "other", "page", 60),
         // Whole-device reads and writes through the cache: the file is the device.
         _ => Told { class: "data", detail: Some("device"), how: Some("page"), confidence: 90, of_file: true },

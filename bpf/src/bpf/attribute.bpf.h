@@ -173,8 +173,7 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 	}
 	case END_BTRFS_RAID:
 		*(volatile __u64 *)b->peek = (__u64)bio;
-		by_stripe(b);
-		if (!b->how)
+		if (!by_stripe(b))
 			by_page(b, bio, st, false, NULL);
 		return;
 	case END_XFS_BUF: {

@@ -113,25 +113,48 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 struct stripe_walk {
 	struct bio *at;
 	__u64 logical;
+	__u64 end;
 	__u64 inside; /* bytes from the found bio's first */
-	bool found;
+	struct bio *found; /* the bio of the first byte */
+	void *owner;
+	__s64 start; /* where in the file what lies at `logical` is, by one of the bios that lie there or behind */
+	bool mixed; /* another is of another file */
+	bool apart; /* or says otherwise */
 };
 
+/* Sectors of several bios that lie side by side in a stripe go to the disk as one. */
 static long stripe_step(__u32 i, void *context)
 {
 	struct stripe_walk *w = context;
 	struct bio *bio = w->at;
-	__u64 from;
+	struct btrfs_bio *bbio;
+	__u64 from, size;
+	__s64 start = 0;
+	void *owner = NULL;
 
 	if (!bio)
 		return 1;
-	from = BPF_CORE_READ(bio, bi_iter.bi_sector) << 9;
-	if (w->logical >= from && w->logical - from < BPF_CORE_READ(bio, bi_iter.bi_size)) {
-		w->inside = w->logical - from;
-		w->found = true;
-		return 1;
-	}
 	w->at = BPF_CORE_READ(bio, bi_next);
+	from = BPF_CORE_READ(bio, bi_iter.bi_sector) << 9;
+	size = BPF_CORE_READ(bio, bi_iter.bi_size);
+	if (from >= w->end || from + size <= w->logical)
+		return 0;
+	bbio = container_of(bio, struct btrfs_bio, bio);
+	if (bpf_core_field_exists(bbio->inode)) {
+		owner = BPF_CORE_READ(bbio, inode);
+		start = BPF_CORE_READ(bbio, file_offset) - (from - w->logical);
+	}
+	if (w->logical >= from) {
+		w->found = bio;
+		w->inside = w->logical - from;
+	}
+	if (w->owner) {
+		w->mixed |= w->owner != owner;
+		w->apart |= w->start != start;
+	} else {
+		w->owner = owner;
+		w->start = start;
+	}
 	return 0;
 }
 
@@ -164,7 +187,7 @@ static long column_step(__u32 i, void *context)
 /*
  * Part of a stripe with parity: the bio that holds what goes to this place, among those the stripe was made of
  * (fs/btrfs/raid56.c, index_one_bio). None: parity, or data that is read to make it; the place tells. A global
- * function, which takes no kernel pointers: the bio's address is in `peek`.
+ * function, which takes no kernel pointers: the bio's address is in `peek`. 0: its pages may tell more.
  */
 __noinline int by_stripe(struct rec_bio *b)
 {
@@ -192,14 +215,24 @@ __noinline int by_stripe(struct rec_bio *b)
 	}
 	if (!column.logical)
 		return 0;
+	/* What a stripe that is changed in part reads is what was there, also where it is about to be written to. */
+	if ((b->opf & REQ_OP_MASK) == 0 && BPF_CORE_READ(rbio, operation) == BTRFS_RBIO_WRITE)
+		return 0;
 	stripe.logical = column.logical;
+	stripe.end = column.logical + b->len_bytes;
 	stripe.at = BPF_CORE_READ(rbio, bio_list.head);
 	bpf_loop(MAX_STRIPE_BIOS, stripe_step, &stripe, 0);
 	if (!stripe.found)
 		return 0;
+	if (stripe.mixed) {
+		b->peek[0] = STRIPE_MIXED;
+		return 1;
+	}
 	b->flags &= ~BIOF_PEEK;
-	by_btrfs(b, stripe.at);
-	if (b->how)
+	by_btrfs(b, stripe.found);
+	if (stripe.apart)
+		b->file_offset_bytes = -1;
+	else if (b->file_offset_bytes >= 0)
 		b->file_offset_bytes += stripe.inside;
 	return b->how != 0;
 }

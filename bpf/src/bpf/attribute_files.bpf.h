@@ -207,33 +207,32 @@ static __always_inline struct folio *cached_folio(struct folio *folio)
 }
 
 /*
- * Whether the bio's last page is not as far behind its first in the file as it is in the bio: what lies side by side on
+ * Whether the bio's last byte is not as far behind its first in the file as it is in the bio: what lies side by side on
  * the disk, with holes between, goes by one. Of clones and parts, whose vectors are others' too, it is not known.
+ * `from`: where in the file the first vector's page begins.
  */
-static __noinline bool has_holes(struct bio *bio, struct folio *folio, unsigned long first, __u32 len_bytes)
+static __noinline bool has_holes(struct bio *bio, __u64 from, __u32 len_bytes)
 {
 	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec);
-	__u32 count = bio->bi_vcnt, into, offset = BPF_CORE_READ(vec, bv_offset), bytes;
-	unsigned long last, from = BPF_CORE_READ(folio, index);
+	__u32 count = bio->bi_vcnt, offset = BPF_CORE_READ(vec, bv_offset), bytes, end;
 	struct folio *last_folio, *cached;
 	struct page *page;
+	__u64 last;
 
-	if (!count || bio->bi_iter.bi_idx || done_of(bio) || (bio->bi_flags & (1u << BIO_CLONED)))
+	if (count < 2 || bio->bi_iter.bi_idx || done_of(bio) || (bio->bi_flags & (1u << BIO_CLONED)))
 		return false;
 	vec += count - 1;
 	bytes = BPF_CORE_READ(vec, bv_len);
 	if (!bytes || bytes > len_bytes)
 		return false;
-	into = (BPF_CORE_READ(vec, bv_offset) + bytes - 1) >> page_shift;
-	page = (void *)BPF_CORE_READ(vec, bv_page) + into * bpf_core_type_size(struct page);
+	end = BPF_CORE_READ(vec, bv_offset) + bytes - 1;
+	page = (void *)BPF_CORE_READ(vec, bv_page) + (end >> page_shift) * bpf_core_type_size(struct page);
 	last_folio = head_of(page);
 	cached = cached_folio(last_folio);
-	if (cached != last_folio)
-		return BPF_CORE_READ(cached, index) != from + first + ((offset + len_bytes - 1) >> page_shift);
-	last = BPF_CORE_READ(last_folio, index) +
-	       ((unsigned long)page - (unsigned long)last_folio) / bpf_core_type_size(struct page);
-	/* A part that fills no page begins and ends within it. */
-	return last != from + first + ((offset + len_bytes - 1) >> page_shift);
+	last = BPF_CORE_READ(cached, index);
+	if (cached == last_folio)
+		last += ((unsigned long)page - (unsigned long)last_folio) / bpf_core_type_size(struct page);
+	return (last << page_shift) + (end & ((1u << page_shift) - 1)) != from + offset + len_bytes - 1;
 }
 
 /* By the first page; `trusted`: whoever is told of the end carries pages of a cache and nothing else; `bh`: its buffer
@@ -302,10 +301,10 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, const st
 		set_bio_file(b, inode, BIO_PAGE, true);
 	}
 	/* A large folio's vector starts anywhere in it. */
-	first = ((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page);
-	if (b->len_bytes <= 1u << page_shift || !has_holes(bio, folio, first, b->len_bytes))
-		b->file_offset_bytes = ((__s64)(BPF_CORE_READ(folio, index) + first) << page_shift) +
-				       BPF_CORE_READ(vec, bv_offset) + done_of(bio);
+	first = BPF_CORE_READ(folio, index) +
+		((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page);
+	if (bio->bi_vcnt < 2 || !has_holes(bio, first << page_shift, b->len_bytes))
+		b->file_offset_bytes = (__s64)(first << page_shift) + BPF_CORE_READ(vec, bv_offset) + done_of(bio);
 }
 
 static __always_inline void peek_node(struct rec_bio *b, const void *address)

@@ -583,8 +583,13 @@ struct bio_list {
 	struct bio *head;
 };
 
+enum btrfs_rbio_ops {
+	BTRFS_RBIO_WRITE,
+};
+
 struct btrfs_raid_bio {
 	struct btrfs_io_context *bioc;
+	enum btrfs_rbio_ops operation;
 	struct bio_list bio_list;
 	u8 nr_data;
 };

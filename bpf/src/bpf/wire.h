@@ -338,6 +338,7 @@ enum end_io {
 enum stripe_place {
 	STRIPE_DATA = 1, /* data, and none of what the stripe was written with */
 	STRIPE_PARITY = 2,
+	STRIPE_MIXED = 3, /* data of several files */
 };
 
 enum bio_flags {

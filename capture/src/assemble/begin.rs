@@ -6,7 +6,7 @@ use ioreel_traces::{
     rows::{Fd, Map, Op, Task},
 };
 
-use super::{Assembler, ENDED, Life};
+use super::{Assembler, ENDED, Ended, Life};
 use crate::{
     block,
     calls::{Call, Raw, makes_descriptor},
@@ -235,7 +235,9 @@ impl Assembler {
             // Its beginning was lost.
             (life.row.pid, life.row.tid) = (rec.pid as i32, rec.tid as i32);
         }
-        self.ended[rec.task_id as usize % ENDED] = (rec.task_id, (life.row.pid, life.row.tid));
+        life.row.comm = block::comm(&rec.comm);
+        let (pid, tid, comm) = (life.row.pid, life.row.tid, life.row.comm.clone());
+        self.ended[rec.task_id as usize % ENDED] = Ended { task_id: rec.task_id, pid, tid, comm };
         if life.row.tid == life.row.pid {
             self.mappings.forget(life.row.pid);
             self.leaders.remove(&life.row.pid);
@@ -253,7 +255,6 @@ impl Assembler {
             life.row.exit_ns = Some(at_ns);
             life.row.exit_code = Some(rec.exit_code);
         }
-        life.row.comm = block::comm(&rec.comm);
         self.last_ns = self.last_ns.max(at_ns);
         self.writer.tasks.push(life.row)
     }
