@@ -68,7 +68,7 @@ impl Raw<'_> {
 
     /// By the 32-bit entry, whose structs are others.
     fn is_compat(&self) -> bool {
-        u32::from(self.flags) & op_flags::OPF_COMPAT.0 != 0
+        self.has(op_flags::OPF_COMPAT)
     }
 
     fn name_text(&self) -> Option<Text> {
@@ -81,7 +81,7 @@ impl Raw<'_> {
     }
 
     fn extra_known(&self) -> bool {
-        u32::from(self.flags) & op_flags::OPF_USER_FAULT.0 == 0
+        !self.has(op_flags::OPF_USER_FAULT)
     }
 
     /// Where a call that uses the file's own position acted.
@@ -98,12 +98,17 @@ impl Raw<'_> {
         (at >= 0).then_some(at)
     }
 
+    fn has(&self, flag: op_flags) -> bool {
+        u32::from(self.flags) & flag.0 != 0
+    }
+
+    /// Of no descriptor that is open there is none.
     fn position(&self) -> Option<i64> {
-        Self::current(self.pos, self.ret, self.moved)
+        Self::current(self.pos, self.ret, self.moved).filter(|_| self.has(op_flags::OPF_FILE))
     }
 
     fn position2(&self) -> Option<i64> {
-        Self::current(self.pos2, self.ret, self.moved2)
+        Self::current(self.pos2, self.ret, self.moved2).filter(|_| self.has(op_flags::OPF_FILE2))
     }
 }
 
@@ -189,10 +194,12 @@ pub fn columns(call: &Call, command: Option<i64>) -> Vec<&'static str> {
     let mut bytes = [0_u8; 200];
     bytes[0] = 1;
     let mut merged: Vec<Op> = Vec::new();
-    for mut args in [[1, 1, 1, 1, 1, 1], [1, 5, 1, 1, 1, 1], [1, 1, 0, 1, -1, 0]] {
+    let flags = (op_flags::OPF_FILE.0 | op_flags::OPF_FILE2.0) as u16;
+    for mut args in [[1, 1, 1, 1, 1, 1], [1, 5, 1, 24, 1, 1], [1, 1, 0, 1, -1, 0]] {
         args[1] = command.unwrap_or(args[1]);
         for input in [&bytes[..1], &bytes[..]] {
-            let raw = Raw { args, pos: (1, 1), pos2: (1, 1), name: b"name", input, output: &bytes, ..Raw::default() };
+            let raw =
+                Raw { args, flags, pos: (1, 1), pos2: (1, 1), name: b"name", input, output: &bytes, ..Raw::default() };
             let mut op = Op::default();
             (call.fill)(&raw, &mut op);
             merged.push(op);

@@ -52,7 +52,7 @@ table! {
         file: Option<i64> as Ids,
         /// File behind `fd2`, or the directory behind `dirfd2` (an open's `dirfd`).
         file2: Option<i64> as Ids,
-        /// First path argument as given (target text of a symlink goes to `path`, its name to `path2`).
+        /// First path argument as given, at most 4095 bytes of it (target text of a symlink goes to `path`, its name to `path2`).
         path: Option<Text> as Dict,
         /// Second path argument as given.
         path2: Option<Text> as Dict,

@@ -25,8 +25,11 @@ pub fn compat() -> &'static [Compat] {
     &ALL
 }
 
-/// Marks a statfs64 for the function that reads its result.
-pub(super) const WIDE_STATFS: i64 = 64;
+/// In place of an argument that statfs64 has not, for the function that reads its result. No register of a 32-bit program
+/// holds it.
+pub(super) const WIDE_STATFS: i64 = 64 << 32;
+/// The same of setgroups whose ids have 16 bits.
+pub(super) const SHORT_GROUPS: i64 = 16 << 32;
 
 /// From this number on calls have the same number, and arguments of fixed width, on every architecture.
 const UNIFIED: usize = 424;
@@ -137,6 +140,7 @@ const CHANGED: &[Change] = &[
     Change { nr: 139, name: "setfsgid", fix: short_users, desc: same_desc },
     Change { nr: 164, name: "setresuid", fix: short_users, desc: same_desc },
     Change { nr: 170, name: "setresgid", fix: short_users, desc: same_desc },
+    Change { nr: 81, name: "setgroups", fix: |r| r.args[5] = SHORT_GROUPS, desc: same_desc },
     Change { nr: 92, name: "truncate", fix: |r| signed(r, 1), desc: same_desc },
     Change { nr: 93, name: "ftruncate", fix: |r| signed(r, 1), desc: same_desc },
     Change { nr: 95, name: "fchown", fix: short_ids, desc: same_desc },
@@ -196,8 +200,8 @@ const COUNTED: &[usize] = &[18, 28, 84, 86, 89, 90, 245, 246, 247, 248, 249, 385
 /// File operations of arm's EABI (arch/arm/tools/syscall.tbl), up to where numbers are the same everywhere.
 #[rustfmt::skip]
 const ARM: &[usize] = &[
-    3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 19, 21, 23, 33, 36, 38, 39, 40, 41, 46, 52, 54, 55, 60, 61, 62, 63, 70, 71, 83,
-    85, 86, 87, 91, 92, 93, 94, 95, 99, 100, 106, 107, 108, 115, 118, 131, 133, 138, 139, 140, 141, 143, 144, 145, 146,
+    3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 19, 21, 23, 33, 36, 38, 39, 40, 41, 46, 52, 54, 55, 60, 61, 62, 63, 70, 71, 81,
+    83, 85, 86, 87, 91, 92, 93, 94, 95, 99, 100, 106, 107, 108, 115, 118, 131, 133, 138, 139, 140, 141, 143, 144, 145, 146,
     148, 163, 164, 170, 180, 181, 182, 183, 187, 192, 193, 194, 195, 196, 197, 198, 203, 204, 206, 207, 208, 210, 212,
     213, 214, 215, 216, 217, 218, 219, 220, 221, 225, 226, 227, 228, 229, 230, 231, 232, 233, 234, 235, 236, 237, 239,
     243, 244, 245, 246, 247, 253, 266, 267, 269, 270, 296, 297, 322, 323, 324, 325, 326, 327, 328, 329, 330, 331, 332,

@@ -99,6 +99,9 @@ fn utime(r: &Raw<'_>, op: &mut Op) {
     times(&Raw { extra: [r.extra[0], if r.args[1] == 0 { -1 } else { 0 }, r.extra[1], 0], ..*r }, op, 0);
 }
 
+/// The first `struct open_how` (uapi/linux/openat2.h, OPEN_HOW_SIZE_VER0).
+const OPEN_HOW_BYTES: i64 = 24;
+
 pub(super) fn two_offsets(r: &Raw<'_>, op: &mut Op) {
     let null = |bit: i64| r.extra[2] & bit != 0;
     op.offset_bytes = if null(1) { r.position() } else { r.extra_known().then_some(r.extra[0]) };
@@ -112,7 +115,8 @@ calls! {
     85 - "creat" call_desc { path: 1, ..OPEN }, true, |r, op| opened(r, op, i64::from(O_CREAT | O_WRONLY | O_TRUNC), r.args[1]);
     257 56 "openat" call_desc { dirfd: 1, path: 2, ..OPEN }, true, |r, op| opened(r, op, i64::from(r.int(2)), r.args[3]);
     437 437 "openat2" user(call_desc { dirfd: 1, path: 2, ..OPEN }, call_user::USER_OPEN_HOW, 3, 0), true, |r, op| {
-        if r.extra_known() {
+        // Of a smaller one the kernel looks at nothing (EINVAL).
+        if r.extra_known() && r.args[3] >= OPEN_HOW_BYTES {
             opened(r, op, r.extra[0], r.extra[1]);
             op.aux2 = Some(r.extra[2]);
         }

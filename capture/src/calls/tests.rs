@@ -8,13 +8,21 @@ use libc::*;
 use super::*;
 
 fn raw(args: [i64; 6]) -> Raw<'static> {
-    Raw { args, ..Raw::default() }
+    // With descriptors that are open.
+    Raw { args, flags: (op_flags::OPF_FILE.0 | op_flags::OPF_FILE2.0) as u16, ..Raw::default() }
 }
 
 fn fill(name: &str, r: &Raw<'_>) -> Op {
     let mut op = Op::default();
     (all().find(|c| c.name == name).unwrap().fill)(r, &mut op);
     op
+}
+
+#[test]
+fn a_small_open_how_is_not_looked_at() {
+    let how = |size: i64| fill("openat2", &Raw { ret: -22, extra: [2, 0o600, 8, 0], ..raw([3, 0, 0, size, 0, 0]) });
+    assert_eq!((how(24).flags, how(24).aux2), (Some(2), Some(8)));
+    assert_eq!((how(8).flags, how(8).mode, how(8).aux2), (None, None, None));
 }
 
 #[test]
@@ -77,6 +85,8 @@ fn plain_reads_and_appends_get_their_true_position() {
     assert_eq!(fill("write", &append).offset_bytes, Some(100), "an append acts at the end, not at the old position");
     let failed = Raw { ret: -9, pos: (7, 7), ..raw([3, 0, 50, 0, 0, 0]) };
     assert_eq!(fill("write", &failed).offset_bytes, Some(7));
+    let closed = Raw { ret: -9, flags: 0, ..raw([3, 0, 50, 0, 0, 0]) };
+    assert_eq!(fill("write", &closed).offset_bytes, None, "a descriptor that is not open has none");
     let pipe = Raw { ret: 50, pos: (0, 0), ..raw([3, 0, 50, 0, 0, 0]) };
     assert_eq!(fill("write", &pipe).offset_bytes, None, "a pipe has no position");
 }
@@ -134,12 +144,14 @@ fn every_number_of_the_32_bit_entry_stands_once() {
 fn split_offsets_are_joined() {
     let of = |nr: usize, args: [i64; 6]| {
         let c = compat().iter().find(|c| c.nr == nr).unwrap();
-        let mut r = Raw { flags: op_flags::OPF_COMPAT.0 as u16, ..raw(args) };
+        let mut r = Raw { flags: op_flags::OPF_COMPAT.0 as u16, input: &[5, 1, 6, 0, 7, 0, 8, 0], ..raw(args) };
         (c.fix)(&mut r);
         let mut op = Op::default();
         (c.call.unwrap().fill)(&r, &mut op);
         op
     };
+    let short = text::from_bytes(&[5, 1, 0, 0, 6, 0, 0, 0]);
+    assert_eq!(of(81, [2, 1, 0, 0, 0, 0]).value.as_deref(), Some(&*short), "groups of 16 bits");
     let fallocate = of(324, [3, 1, 0xffff_f000, 2, 5, 1]);
     assert_eq!((fallocate.offset_bytes, fallocate.len_bytes), (Some(0x2_ffff_f000), Some(0x1_0000_0005)));
     let advice = of(272, [3, 7, 1, 9, 0, 4]);

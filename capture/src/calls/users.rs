@@ -4,6 +4,7 @@ use ioreel_traces::{rows::Op, text};
 
 use super::{
     Raw,
+    compat::SHORT_GROUPS,
     parts::{PLAIN, calls, input},
 };
 
@@ -26,8 +27,11 @@ fn three(r: &Raw<'_>, op: &mut Op) {
 
 fn groups(r: &Raw<'_>, op: &mut Op) {
     one(r, op);
-    let bytes = usize::try_from(r.int(0)).ok().and_then(|n| n.checked_mul(4));
-    op.value = bytes.and_then(|n| r.input.get(..n)).filter(|ids| !ids.is_empty()).map(text::from_bytes);
+    let short = r.is_compat() && r.args[5] == SHORT_GROUPS;
+    let bytes = usize::try_from(r.int(0)).ok().and_then(|n| n.checked_mul(if short { 2 } else { 4 }));
+    let Some(ids) = bytes.and_then(|n| r.input.get(..n)).filter(|ids| !ids.is_empty()) else { return };
+    let wide = |ids: &[u8]| -> Vec<u8> { ids.chunks(2).flat_map(|id| [id, &[0, 0]].concat()).collect() };
+    op.value = Some(if short { text::from_bytes(&wide(ids)) } else { text::from_bytes(ids) });
 }
 
 #[rustfmt::skip]
