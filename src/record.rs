@@ -18,6 +18,7 @@ use self::{daemon::Daemon, life::Life};
 use crate::{anonymize::key, columns::count, quantity, units::bytes};
 use clap::ArgGroup;
 use ioreel_capture::{
+    CaptureError,
     contents::Content,
     filter::Filter,
     record::{Backend, Config, Herald, Layers, Moment, Observer, Progress, Target, record, wait_for},
@@ -311,7 +312,13 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         // What follows begins on a clean line.
         redraw("");
     }
-    let outcome = recorded?;
+    let outcome = match recorded {
+        Err(e @ CaptureError::Interrupted { signal }) => {
+            tell!("ioreel: {e}");
+            return Ok(ExitCode::from(128 + signal as u8));
+        }
+        other => other?,
+    };
     let m = &outcome.manifest;
     for warning in &m.warnings {
         tell!("ioreel: {warning}");

@@ -41,6 +41,7 @@ fn is_virtual(path: &str) -> bool {
 /// Writes the tables `tree` and `names`. All other tables must have been flushed.
 pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut snapshot: Snapshot) -> Result<()> {
     // What has been written so far is read back: the operations need not fit in memory.
+    writer.release();
     manifest.segments = writer.segments();
     writer.write_manifest(manifest)?;
     let reel = Reel::open(writer.path())?;

@@ -94,6 +94,14 @@ pub enum CaptureError {
         /// The system's answer to execvp.
         source: io::Error,
     },
+    /// A signal came before anything was recorded.
+    #[error(
+        "ended by signal {signal} before the recording had begun: nothing was recorded, and nothing is left behind"
+    )]
+    Interrupted {
+        /// Its number.
+        signal: i32,
+    },
     /// No such process.
     #[error("--pid {pid}: no such process")]
     NoProcess {

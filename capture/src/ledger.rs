@@ -13,6 +13,9 @@ use crate::{
     sieve::{Sieve, Why},
 };
 
+/// A number that stands in `ops` wherever a content was looked at.
+const HASHED: &str = "compressibility_permille";
+
 /// The kernel's counts, one entry per CPU.
 pub(crate) struct Books<'a>(pub(crate) &'a [cpu_ledger]);
 
@@ -43,7 +46,15 @@ pub(crate) fn fill(
     unended: &Unended,
 ) {
     let books = Books(cpus);
+    // Counted as rows were made; which of them are there only their segments tell.
+    let (hashed, hashes) = match &assembler.contents {
+        Some(contents) => (contents.written, assembler.writer.ops.values_of(HASHED).unwrap_or(0)),
+        None => (0, 0),
+    };
+    let hashes_rotated =
+        if assembler.writer.ops.lost() == 0 && assembler.writer.ops.rotated() > 0 { hashed - hashes } else { 0 };
     let rotated = |name: &str| match name {
+        "contents" => hashes_rotated,
         "ops" => assembler.writer.ops.rotated(),
         "block" => assembler.writer.block.rotated(),
         "bio" => assembler.writer.bio.rotated(),
@@ -105,8 +116,9 @@ pub(crate) fn fill(
     if let Some(contents) = &assembler.contents {
         let (seen, lost) = books.class(rec_class::CLASS_CONTENT);
         // Not lost in the ring: those whose operation was, or came too soon.
-        let (sifted, made) = (contents.sifted, contents.written);
-        enter("contents", (seen - sifted, lost), unread + large + sifted, made, (seen - lost - sifted).max(made));
+        let sifted = contents.sifted;
+        let made = (seen - lost - sifted).max(hashed);
+        enter("contents", (seen - sifted, lost), unread + large + sifted, hashes, made);
     }
     let facts = books.class(rec_class::CLASS_URING_FACTS);
     if facts.0 != 0 {
@@ -128,6 +140,7 @@ pub(crate) fn fill(
     left_out("operations dropped again by rotation", assembler.writer.ops.rotated());
     left_out("requests dropped again by rotation", assembler.writer.block.rotated());
     left_out("bios dropped again by rotation", assembler.writer.bio.rotated());
+    left_out("contents dropped again by rotation", hashes_rotated);
     left_out("waits dropped again by rotation", assembler.writer.waits.rotated());
     left_out("events of the page cache dropped again by rotation", assembler.writer.cache.rotated());
     left_out("times a process could not be stopped (--lossless)", books.sum(|l| l.unstoppable));

@@ -13,6 +13,7 @@ use std::{
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
+    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -148,11 +149,18 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         session.spare(guardian);
     }
     let names = config.anonymize.as_ref().map(|key| Arc::new(Mutex::new(Anonymizer::reversible(key))));
+    // From here on there is something to clean up.
+    signals::install();
+    if config.limits.copies {
+        signals::install_trigger();
+    }
     let mut writer = ReelWriter::create_mapped(&config.output, &manifest, options(&config.limits), names)?;
+    let unbegun = Unbegun(&config.output);
     let mounts = host::mounts();
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
     let snapshot = take_snapshot(config, &plan.target, &mut manifest)?;
+    not_interrupted()?;
     if devices.is_empty() {
         let tables = session.tables()?;
         for disk in host::mount_of_path(&mounts, &name_of(cwd.as_os_str())).map(host::disks_of).unwrap_or_default() {
@@ -183,10 +191,6 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let marks = Listener::start(&config.output)
         .inspect_err(|e| manifest.warnings.push(format!("marks cannot be taken: {e}")))
         .ok();
-    signals::install();
-    if config.limits.copies {
-        signals::install_trigger();
-    }
     session.activate();
     // What the rings hold so far is later than this, or about what this tells.
     pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
@@ -200,10 +204,11 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     log::info!("{}: the recording has begun", config.output.display());
     config.tell(&Moment::Begun);
     let started = Instant::now();
-    if let Err(e) = command.as_mut().map_or(Ok(()), Command::release) {
+    if let Err(e) = command.as_mut().map_or(Ok(()), |c| not_interrupted().and_then(|()| c.release())) {
         nothing_ran(&mut session, pipeline, config);
         return Err(e);
     }
+    unbegun.begun();
     let mut budget = config.limits.cpu_share.map(Budget::new);
     let mut copies = Copies::new(config, &manifest, &mounts, marks.as_ref());
     let Ended { why, signal } = follow(&session, &pipeline, &mut copies, command.as_mut(), started, budget.as_mut())?;
@@ -268,6 +273,27 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     closed.map(|(manifest, error)| Outcome { manifest, status, error, still_running, why, signal })
 }
 
+/// A reel that is removed again unless its recording begins.
+struct Unbegun<'a>(&'a Path);
+
+impl Unbegun<'_> {
+    fn begun(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unbegun<'_> {
+    fn drop(&mut self) {
+        // Best effort: nothing more can be done here.
+        let _ = fs::remove_dir_all(self.0);
+    }
+}
+
+/// An error when a signal has asked for the end.
+fn not_interrupted() -> Result<(), CaptureError> {
+    signals::waiting_end().map_or(Ok(()), |signal| Err(CaptureError::Interrupted { signal }))
+}
+
 /// Leaves nothing behind.
 fn nothing_ran(session: &mut Session<'_>, pipeline: Pipeline, config: &Config) {
     session.end();
@@ -308,7 +334,7 @@ pub fn wait_for(pid: u32) -> i32 {
             return status;
         }
         if let Some(s) = signals::take()
-            && !s.from_kernel
+            && !s.reached_the_command()
         {
             // SAFETY: passes a signal on to a child that has not been reaped.
             unsafe { libc::kill(pid as i32, s.signal) };

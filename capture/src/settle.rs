@@ -95,12 +95,20 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
     }
     let disks: Vec<i64> = mounts.iter().flat_map(host::disks_of).collect();
     let begin = host::monotonic_ns();
-    while !disks.is_empty() && session.alive() <= 0 && Instant::now() < deadline {
+    while !disks.is_empty() && session.alive() <= 0 {
         drain(session, pipeline);
         let events = pipeline.progress.block_events.lock().map(|e| e.clone()).unwrap_or_default();
         let last = disks.iter().filter_map(|d| events.get(d)).fold(begin, |a, b| a.max(*b));
         let quiet = host::monotonic_ns() - last > QUIET.as_nanos() as i64;
         if quiet && disks.iter().all(|d| host::in_flight(*d) == 0) {
+            break;
+        }
+        if Instant::now() >= deadline {
+            settled.cut = Some(format!(
+                "settling ended after {} s, the disks still busy, be it for others: what the recorded programs had left to \
+                 write may not be here",
+                DEFAULT_SETTLE.as_secs()
+            ));
             break;
         }
         if signals::take_end() {

@@ -12,8 +12,17 @@ use rustix::thread::{Timespec, nanosleep};
 pub(crate) struct Arrived {
     /// Its number.
     pub(crate) signal: i32,
-    /// The kernel sent it (a terminal's Ctrl-C): the command got it as well.
+    /// The kernel sent it (a terminal's Ctrl-C, or its hang-up).
     pub(crate) from_kernel: bool,
+}
+
+impl Arrived {
+    /// Whether the command got it as well: from a terminal all of a group do. Of a terminal that hangs up the kernel tells
+    /// the session's leader alone; the others hear of it when that has ended.
+    pub(crate) fn reached_the_command(self) -> bool {
+        let leads = || rustix::process::getsid(None) == Ok(rustix::process::getpid());
+        self.from_kernel && !(self.signal == libc::SIGHUP && leads())
+    }
 }
 
 /// One bit for each signal that arrived, and above them one for each that the kernel sent: one may come while another is not
@@ -97,6 +106,12 @@ pub(crate) fn take() -> Option<Arrived> {
     Some(Arrived { signal: signal as i32, from_kernel: taken >> FROM_KERNEL != 0 })
 }
 
+/// One that ends a recording and has arrived; it is not taken.
+pub(crate) fn waiting_end() -> Option<i32> {
+    let ending = SIGNALS.load(Ordering::Relaxed) as u32 & !(1 << libc::SIGUSR1);
+    (ending != 0).then(|| ending.trailing_zeros() as i32)
+}
+
 /// Whether one that ends a recording has arrived; it is taken.
 pub(crate) fn take_end() -> bool {
     let ends = !(1u32 << libc::SIGUSR1);
@@ -149,7 +164,9 @@ mod tests {
         }
         let next = || take().map(|s| (s.signal, s.from_kernel));
         assert_eq!([next(), next(), next()], [Some((libc::SIGTERM, false)), Some((libc::SIGUSR1, false)), None]);
+        assert_eq!(waiting_end(), None);
         remember(libc::SIGINT, std::ptr::null_mut(), std::ptr::null_mut());
+        assert_eq!(waiting_end(), Some(libc::SIGINT));
         remember(libc::SIGUSR1, std::ptr::null_mut(), std::ptr::null_mut());
         assert!(take_end() && !take_end());
         assert_eq!(next(), Some((libc::SIGUSR1, false)));

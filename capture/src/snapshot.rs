@@ -11,7 +11,7 @@ use std::{
 
 use ioreel_traces::{rows::Tree, text};
 
-use crate::{assemble::kind_of, extents::Extents};
+use crate::{assemble::kind_of, extents::Extents, signals};
 
 /// Entries a snapshot takes at most; a larger folder is cut, and the manifest says so.
 pub(crate) const DEFAULT_SNAPSHOT_ENTRIES: usize = 1_000_000;
@@ -68,6 +68,10 @@ impl Snapshot {
         }
         let mut waiting: Vec<PathBuf> = vec![dir];
         while let Some(path) = waiting.pop() {
+            // Whoever asked for this asks then, too.
+            if signals::waiting_end().is_some() {
+                return Ok(());
+            }
             if self.entries.len() >= DEFAULT_SNAPSHOT_ENTRIES || Instant::now() > deadline {
                 self.cut = true;
                 // Of those still to be looked at nobody knows which folder they are in.

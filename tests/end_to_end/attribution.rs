@@ -10,7 +10,7 @@ use std::{
         unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -18,15 +18,16 @@ use std::{
 
 use ioreel_traces::{
     Reel,
-    rows::{Bio, Block, File as FileRow, Op},
+    rows::{Bio, Block, File as FileRow, Op, Task},
 };
 
 use crate::{
     harness::{
         assert_valid,
         device::Device,
+        finish,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
-        record, succeed, temp_dir, text,
+        record, succeed, temp_dir, text, wait_for,
     },
     truth,
 };
@@ -45,7 +46,7 @@ const FULL_EXTENTS: usize = 60;
 const MANY: usize = 1500;
 
 /// A block that says which it is, and that nothing stores in less.
-fn stamped(file: usize, block: usize) -> [u8; BLOCK] {
+pub(crate) fn stamped(file: usize, block: usize) -> [u8; BLOCK] {
     let mut out = [0; BLOCK];
     let mut state = (file * 1_000_003 + block + 1) as u64;
     for word in out.chunks_exact_mut(8) {
@@ -61,7 +62,7 @@ fn stamped(file: usize, block: usize) -> [u8; BLOCK] {
 }
 
 /// File and block of a stamp.
-fn stamp(bytes: &[u8]) -> Option<(usize, i64)> {
+pub(crate) fn stamp(bytes: &[u8]) -> Option<(usize, i64)> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     (bytes.get(..8)? == MAGIC).then(|| Some((word(8)? as usize, i64::from(word(12)?))))?
 }
@@ -178,25 +179,28 @@ fn written(mount: &Mounted, out: &Path) -> Recorded {
 /// Blocks between which there are holes may lie side by side on the disk, and go by one bio: whose bytes they are is told all the
 /// same, and no place is that is not so.
 pub(crate) fn beside_holes() {
-    const APART: usize = 9;
     const INSERTED: usize = 32;
-    for fs in [Fs::Ext4, Fs::Xfs] {
-        let (out, mounted) = (temp_dir(), Mounted::new(fs, DEFAULT_SIZE_BYTES));
+    // The last are smaller than a page, which has holes of its own then.
+    for (fs, made, block_bytes, apart) in
+        [(Fs::Ext4, &[][..], BLOCK, 9), (Fs::Xfs, &[], BLOCK, 9), (Fs::Xfs, &["-b", "size=1024"], BLOCK / 4, 2)]
+    {
+        // XFS gives places to what is written at once one after another; elsewhere they lie so, and holes are put between.
+        let inserted = fs == Fs::Ext4 || block_bytes < BLOCK;
+        let (out, mounted) = (temp_dir(), Mounted::with(fs, DEFAULT_SIZE_BYTES, made, "defaults"));
         let path = mounted.path().join("holes");
         let file = File::create(&path).unwrap();
-        let count = if fs == Fs::Ext4 { INSERTED } else { BLOCKS / APART };
-        // XFS gives places to what is written at once one after another; with ext4 they lie so, and holes are put between.
+        let count = if inserted { INSERTED } else { BLOCKS / apart };
         for b in 0..count {
-            let at = if fs == Fs::Ext4 { b } else { b * APART };
-            file.write_all_at(&stamped(0, b * APART), (at * BLOCK) as u64).unwrap();
+            let at = if inserted { b } else { b * apart };
+            file.write_all_at(&stamped(0, b * apart)[..block_bytes], (at * block_bytes) as u64).unwrap();
         }
         file.sync_all().unwrap();
-        for b in (1..count).rev().filter(|_| fs == Fs::Ext4) {
-            let (at, len) = ((b * BLOCK) as i64, ((APART - 1) * BLOCK) as i64);
+        for b in (1..count).rev().filter(|_| inserted) {
+            let (at, len) = ((b * block_bytes) as i64, ((apart - 1) * block_bytes) as i64);
             // SAFETY: changes a file of this test's.
             assert_eq!(unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_INSERT_RANGE, at, len) }, 0);
         }
-        let blocks: HashSet<i64> = (0..count).map(|b| (b * APART) as i64).collect();
+        let blocks: HashSet<i64> = (0..count).map(|b| (b * apart) as i64).collect();
         drop(file);
         go_cold_with(&[&path]);
         let device = mounted.device().unwrap();
@@ -211,10 +215,10 @@ pub(crate) fn beside_holes() {
             merged += usize::from(b.file == Some(id) && b.file_offset_bytes.is_none());
             let mut room = Aligned::new(b.len_bytes as usize);
             disk.read_exact_at(room.bytes(), (b.sector * 512) as u64).unwrap();
-            for (i, block) in room.bytes().chunks(BLOCK).enumerate() {
+            for (i, block) in room.bytes().chunks(block_bytes).enumerate() {
                 let Some((0, block)) = stamp(block) else { continue };
                 assert_eq!(b.file, Some(id), "{b:?}");
-                let told = b.file_offset_bytes.map(|o| o / BLOCK as i64 + i as i64);
+                let told = b.file_offset_bytes.map(|o| o / block_bytes as i64 + i as i64);
                 assert!(told.is_none_or(|told| told == block), "{b:?}: {block}");
                 found.insert(block);
             }
@@ -222,6 +226,55 @@ pub(crate) fn beside_holes() {
         assert_eq!(found, blocks);
         assert!(merged > 0, "{fs:?}: no bio has blocks with holes between");
     }
+}
+
+/// Whoever reads a disk beside a recording (a backup, a look for file systems) reads no metadata, whatever lies there.
+pub(crate) fn reads_of_the_disk_by_others() {
+    for fs in [Fs::Ext4, Fs::Btrfs] {
+        let (out, mounted) = (temp_dir(), Mounted::new(fs, DEFAULT_SIZE_BYTES));
+        let (reel, begun, done) = (out.path().join("x.reel"), out.path().join("begun"), out.path().join("done"));
+        fs::write(mounted.path().join("file"), vec![7; 8 << 20]).unwrap();
+        let device = mounted.device().unwrap();
+        let script = format!(": > {}; until [ -e {} ]; do sleep 0.1; done", text(&begun), text(&done));
+        let options = ["--no-snapshot", "--settle", "none", "--device", text(device)];
+        let recorder = record(&reel, &options, &["sh", "-c", &script]).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("the recording to begin", || begun.exists().then_some(()));
+        let from = format!("if={}", text(device));
+        succeed(Command::new("dd").args([&from, "of=/dev/null", "bs=1M", "count=64", "status=none"]));
+        fs::write(&done, "").unwrap();
+        assert!(finish(recorder).status.success());
+        let bios: Vec<Bio> = assert_valid(&reel).read().unwrap();
+        let read = |of: &dyn Fn(&Bio) -> bool| -> i64 {
+            bios.iter().filter(|b| b.op == "read" && of(b)).map(|b| b.len_bytes).sum()
+        };
+        let (all, raw) = (read(&|_| true), read(&|b| b.class == "data" && b.detail.as_deref() == Some("device")));
+        // What the file system may have read for itself meanwhile is little.
+        assert!(all >= 60 << 20 && raw * 1000 >= all * 995, "{fs:?}: {raw} of {all} bytes");
+    }
+}
+
+/// A bio may end after the thread that queued it, and has its name all the same.
+pub(crate) fn bios_that_outlive_their_thread() {
+    let (out, mounted) = (temp_dir(), Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES));
+    let file = mounted.path().join("file");
+    fs::write(&file, vec![7; 64 << 20]).unwrap();
+    let program = "import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+os._exit(0)";
+    let outlived = (0..8).any(|round| {
+        go_cold_with(&[&file]);
+        let reel = out.path().join(format!("{round}.reel"));
+        succeed(&mut record(&reel, &["--no-snapshot"], &["python3", "-c", program, text(&file)]));
+        let reel = assert_valid(&reel);
+        let ends: HashMap<i64, Option<i64>> =
+            reel.read::<Task>().unwrap().into_iter().map(|t| (t.task_id, t.exit_ns)).collect();
+        let bios: Vec<Bio> = reel.read().unwrap();
+        let nameless = bios.iter().find(|b| b.task_id.is_some() && b.comm.is_empty());
+        assert!(nameless.is_none(), "{nameless:?}");
+        bios.iter().any(|b| b.task_id.is_some_and(|id| ends[&id] < b.complete_ns && ends[&id].is_some()))
+    });
+    assert!(outlived, "no bio ended after its thread");
 }
 
 /// At least 995 of 1000 bytes that carry a stamp are told as that file's, at that place, in every way of writing

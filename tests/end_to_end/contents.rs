@@ -266,6 +266,25 @@ pub(crate) fn only_what_was_asked_for() {
     assert!(line.contains("--content full") && !reel.exists(), "{line}");
 }
 
+/// What rotation takes away with its operation is in the books as that.
+pub(crate) fn rotated_contents_are_counted() {
+    let (out, dir) = (temp_dir(), temp_dir());
+    let reel = out.path().join("x.reel");
+    let program = "import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for i in range(60000): os.pwrite(fd, i.to_bytes(8, 'little'), 8 * (i % 4096))
+";
+    let options = ["--content", "hash", "--rotate", "--max-size", "300K", "--ring-mib", "256", "--settle", "none"];
+    succeed(&mut record(&reel, &options, &["python3", "-c", program, text(&dir.path().join("file"))]));
+    let reel = assert_valid(&reel);
+    let hashes = reel.rows::<Op>().filter(|op| op.as_ref().unwrap().content_hash.is_some()).count() as i64;
+    let ledger = reel.manifest.ledger["contents"];
+    assert_eq!((ledger.written, ledger.lost), (hashes, 0), "{ledger:?}");
+    assert!(hashes > 0 && ledger.seen >= 60_000, "{hashes}: {ledger:?}");
+    let rotated = reel.manifest.left_out["contents dropped again by rotation"];
+    assert!(rotated > 0 && ledger.seen == ledger.written + ledger.filtered, "{rotated}: {ledger:?}");
+}
+
 /// Contents that find no room, or are longer than is read, are counted, and cost no operation.
 pub(crate) fn losses_of_contents_are_counted() {
     let (out, dir) = (temp_dir(), temp_dir());

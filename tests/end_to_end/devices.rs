@@ -2,17 +2,17 @@
 //! `attribution`, what lies where the bios went.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     env, fs,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use ioreel_traces::rows::Bio;
+use ioreel_traces::rows::{Bio, File};
 
 use crate::{
-    attribution::{Recorded, number, stamps_are_found},
+    attribution::{Recorded, number, stamp, stamped, stamps_are_found},
     harness::{
         assert_valid,
         device::{Device, PARTITION_SECTOR},
@@ -225,7 +225,45 @@ pub(crate) fn btrfs_with_parity() {
         assert!(nobodys * 200 <= data, "{profile}: {nobodys} of {data} bytes of data are nobody's");
         drop(mount);
         reads_for_parity(profile);
+        small_files_beside_each_other(profile);
     }
+}
+
+/// Of what several files have in a bio none is told as another's, nor what is read to write a part of a stripe as anybody's.
+fn small_files_beside_each_other(profile: &str) {
+    let devices = [0; 4].map(|_| Device::looped(DEFAULT_SIZE_BYTES));
+    let mkfs = ["mkfs.btrfs", "-q", "-f", "-d", profile, "-m", "raid1"];
+    let mount = Mounted::over(&devices.each_ref(), &mkfs, "defaults");
+    let (from, out) = (temp_dir(), temp_dir());
+    for n in 0..400 {
+        let blocks: Vec<u8> = (0..1 + n % 3).flat_map(|b| stamped(n, b)).collect();
+        fs::write(from.path().join(n.to_string()), blocks).unwrap();
+    }
+    let to = mount.path().join("small");
+    let path = out.path().join("small.reel");
+    let script = format!("cp -r {} {to}; sync -f {to}", text(from.path()), to = text(&to));
+    succeed(&mut record(&path, &["--no-snapshot"], &["sh", "-c", &script]));
+    let reel = assert_valid(&path);
+    drop(mount);
+    let files: HashMap<i64, String> =
+        reel.read::<File>().unwrap().into_iter().filter_map(|f| Some((f.file, f.path?.to_string()))).collect();
+    let (mut told, mut several) = (0, 0);
+    for b in reel.read::<Bio>().unwrap().iter().filter(|b| b.class == "data") {
+        let Some(device) = devices.iter().find(|d| number(d.whole()) == b.dev) else { continue };
+        assert_eq!(b.op, "write", "{profile}: nobody reads: {b:?}");
+        let mut bytes = vec![0; b.len_bytes as usize];
+        fs::File::open(device.whole()).unwrap().read_exact_at(&mut bytes, b.sector as u64 * 512).unwrap();
+        let stamps: Vec<_> = bytes.chunks(4096).map(stamp).collect();
+        several += usize::from(b.file.is_none());
+        let Some(name) = b.file.map(|f| &files[&f]) else { continue };
+        for (i, (n, block)) in stamps.into_iter().enumerate().filter_map(|(i, s)| Some((i, s?))) {
+            assert!(name.ends_with(&format!("/{n}")), "{profile}: {name}, but {n}: {b:?}");
+            let offset = b.file_offset_bytes.map(|o| o + i as i64 * 4096);
+            assert!(offset.is_none_or(|o| o == block * 4096), "{profile}: block {block} of {name}: {b:?}");
+            told += 1;
+        }
+    }
+    assert!(told > 0 && several > 20, "{profile}: {told} blocks have files, {several} bios none");
 }
 
 /// Changes some blocks of a cold file in place: the rest of each stripe's data is read to make parity of, and told as that.

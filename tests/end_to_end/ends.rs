@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ioreel_traces::manifest::State;
+use ioreel_traces::{manifest::State, rows::Op};
 
 use crate::harness::{
     assert_valid, describe, finish, ioreel,
@@ -103,4 +103,89 @@ pub(crate) fn before_the_command_began() {
     let output = finish(recorder);
     assert!(took < Duration::from_secs(10), "{took:?}: {}", describe(&output));
     assert_eq!(assert_valid(&reel).manifest.ended, "signal");
+}
+
+/// A signal that comes while the tree is looked at ends all: nothing has run, and nothing is left behind.
+pub(crate) fn while_the_tree_is_looked_at() {
+    let (out, tree) = (temp_dir(), temp_dir());
+    for i in 0..200 {
+        let dir = tree.path().join(i.to_string());
+        fs::create_dir(&dir).unwrap();
+        (0..200).for_each(|k| fs::write(dir.join(k.to_string()), "x").unwrap());
+    }
+    let (reel, ran) = (out.path().join("x.reel"), out.path().join("ran"));
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let options = ["--extents", "--snapshot", text(tree.path())];
+        let mut command = record(&reel, &options, &["touch", text(&ran)]);
+        let recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("the reel", || reel.exists().then_some(()));
+        // SAFETY: a signal to a process that this test started and has not waited for.
+        unsafe { libc::kill(recorder.id() as i32, signal) };
+        let output = finish(recorder);
+        assert_eq!(output.status.code(), Some(128 + signal), "{}", describe(&output));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("nothing was recorded"), "{}", describe(&output));
+        assert!(!reel.exists() && !ran.exists());
+    }
+}
+
+/// To be loaded changes neither a program nor its libraries: what they lie on is not synced.
+pub(crate) fn of_a_program_that_changes_nothing() {
+    let (out, memory) = (temp_dir(), Mounted::new(Fs::Tmpfs, DEFAULT_SIZE_BYTES));
+    let reel = out.path().join("x.reel");
+    succeed(&mut of_nothing(memory.path(), &reel, &[]));
+    let ops: Vec<Op> = assert_valid(&reel).read().unwrap();
+    let synced = ops.iter().find(|o| o.source == "tool");
+    assert!(synced.is_none() && ops.iter().any(|o| o.op == "mmap" && o.file.is_some()), "{synced:?}");
+}
+
+/// A signal that the command ignores is not forgotten when something else ends the recording.
+pub(crate) fn by_a_trigger_after_a_signal() {
+    let out = temp_dir();
+    let (reel, up, locked) = (out.path().join("x.reel"), out.path().join("up"), out.path().join("locked"));
+    let lock = fs::File::create(&locked).unwrap();
+    lock.lock().unwrap();
+    let script = format!("trap '' TERM; : > {}; sleep 0.5; flock {} true; sleep 20", text(&up), text(&locked));
+    let options = ["--ops-only", "--no-snapshot", "--trigger-latency", "100ms"];
+    let mut command = record(&reel, &options, &["sh", "-c", &script]);
+    let recorder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the command", || up.exists().then_some(()));
+    let begun = Instant::now();
+    // SAFETY: a signal to a process that this test started and has not waited for.
+    unsafe { libc::kill(recorder.id() as i32, libc::SIGTERM) };
+    std::thread::sleep(Duration::from_millis(1500));
+    lock.unlock().unwrap();
+    let pid = recorder.id();
+    wait_for("the recorder's end", || {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| s.contains(") Z ")).then_some(())
+    });
+    let took = begun.elapsed();
+    // The command runs on, as it wished, and has the pipe.
+    let _ = Command::new("pkill").args(["-f", text(&locked)]).status();
+    let output = finish(recorder);
+    assert!(took < Duration::from_secs(10), "{took:?}: {}", describe(&output));
+    assert_eq!(output.status.code(), Some(128 + libc::SIGTERM), "{}", describe(&output));
+    assert_eq!(assert_valid(&reel).manifest.ended, "trigger");
+}
+
+/// Of a terminal that hangs up the kernel tells nobody but the leader of its session: the command hears of it by that.
+pub(crate) fn by_a_terminal_that_hangs_up() {
+    let out = temp_dir();
+    let (reel, up) = (out.path().join("x.reel"), out.path().join("up"));
+    let terminal = "import os, pty, sys, time
+pid, master = pty.fork()
+if pid == 0: os.execv(sys.argv[2], sys.argv[2:])
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+os.close(master)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+    let program = "import os, signal, sys, time
+signal.signal(signal.SIGHUP, lambda *_: os._exit(5))
+open(sys.argv[1], 'w')
+time.sleep(60)";
+    let mut command = Command::new("python3");
+    command.args(["-c", terminal, text(&up), env!("CARGO_BIN_EXE_ioreel"), "record", "--no-snapshot", "--ops-only"]);
+    command.args(["-o", text(&reel), "--", "python3", "-c", program, text(&up)]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", describe(&output));
+    let command = assert_valid(&reel).manifest.command.unwrap();
+    assert_eq!(command.exit_status, Some(5 << 8));
 }

@@ -299,6 +299,8 @@ fn tests() -> Vec<Test> {
     once! { true:
         attribution::kinds_of_ext4
         attribution::beside_holes
+        attribution::reads_of_the_disk_by_others
+        attribution::bios_that_outlive_their_thread
         attribution::compressed_data_goes_to_its_file
         identity::subvolumes
         identity::an_overlay
@@ -365,6 +367,7 @@ fn tests() -> Vec<Test> {
         contents::bytes_are_kept
         contents::only_what_was_asked_for
         contents::losses_of_contents_are_counted
+        contents::rotated_contents_are_counted
         contents::vectors_and_what_brings_no_bytes
         filters::by_path
         filters::by_device
@@ -435,6 +438,10 @@ fn tests() -> Vec<Test> {
         ends::of_a_budget_beside_others
         ends::of_a_command_stopped_at_its_begin
         ends::before_the_command_began
+        ends::while_the_tree_is_looked_at
+        ends::of_a_program_that_changes_nothing
+        ends::by_a_trigger_after_a_signal
+        ends::by_a_terminal_that_hangs_up
         life::a_largest_size
         life::room_left_to_others
         life::few_capabilities

@@ -129,7 +129,7 @@ pub(super) fn follow(
         }
         if pipeline.progress.slow.swap(false, Ordering::Relaxed) {
             if !config.limits.copies {
-                return Ok(Ended { why: End::Trigger, signal: None });
+                return Ok(Ended { why: End::Trigger, signal });
             }
             copies.ask_if_new();
         }
@@ -144,7 +144,7 @@ pub(super) fn follow(
                 _ if signal.is_some() => return Ok(Ended { why: End::Signal, signal }),
                 None => return Ok(Ended { why: End::Signal, signal: None }),
                 Some(c) => {
-                    if !s.from_kernel {
+                    if !s.reached_the_command() {
                         c.signal(s.signal);
                     }
                     signal = Some(s.signal);

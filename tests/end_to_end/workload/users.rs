@@ -55,6 +55,9 @@ fn by_the_32_bit_entry(c: &mut Caller, other: i64, third: i64) {
     let mut low = Low::new();
     let list = low.words(&[6000 + c.thread, 88, 99]);
     ok(c.call32(206, "setgroups", [3, list], groups(&[6000 + c.thread, 88, 99]).1));
+    // Words of two ids each.
+    let list = low.words(&[(7000 + c.thread) | 89 << 16, 100]);
+    ok(c.call32(81, "setgroups", [3, list], groups(&[7000 + c.thread, 89, 100]).1));
     // 32 bits, then 16.
     for [fsuid, fsgid, regid, resgid, gid, reuid, resuid, uid] in
         [[215, 216, 204, 210, 214, 203, 208, 213], [138, 139, 71, 170, 46, 70, 164, 23]]

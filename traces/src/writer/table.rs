@@ -7,7 +7,10 @@ use std::{
     time::Instant,
 };
 
-use parquet::arrow::ArrowWriter;
+use parquet::{
+    arrow::ArrowWriter,
+    file::reader::{FileReader, SerializedFileReader},
+};
 use rustix::fs::{Advice, fadvise};
 
 use super::{Names, OnCreate, WriterOptions, locked};
@@ -196,6 +199,27 @@ impl<R: Row> TableWriter<R> {
         self.rotated
     }
 
+    /// How many rows of the closed segments have a value in this column of numbers, as the files' footers tell.
+    ///
+    /// # Errors
+    /// When a segment cannot be read, or has no such column.
+    pub fn values_of(&self, column: &str) -> Result<i64> {
+        let mut values = 0;
+        for segment in &self.segments {
+            let path = self.reel.join(&segment.file);
+            let bad = |why: String| ReelError::BadSegment { path: path.clone(), why };
+            let file = File::open(&path).map_err(ReelError::io(&path, "opening the segment"))?;
+            let reader = SerializedFileReader::new(file).map_err(|e| bad(e.to_string()))?;
+            for group in reader.metadata().row_groups() {
+                let chunk = group.columns().iter().find(|c| c.column_path().string() == column);
+                let nulls = chunk.and_then(|c| c.statistics()?.null_count_opt());
+                let nulls = nulls.ok_or_else(|| bad(format!("its footer does not count nulls of {column}")))?;
+                values += group.num_rows() - nulls as i64;
+            }
+        }
+        Ok(values)
+    }
+
     /// Puts other rows in the place of a closed segment; without any, the segment goes. Ids stay as they are.
     pub(crate) fn replace(&mut self, index: usize, rows: &[R]) -> Result<()> {
         let file = self.segments[index].file.clone();
@@ -268,6 +292,14 @@ impl<R: Row> TableWriter<R> {
         self.to_ns = i64::MIN;
         self.events = 0;
         done
+    }
+
+    /// Gives back the memory that waiting rows had, of which there are none.
+    pub(super) fn release(&mut self) {
+        if self.times.is_empty() {
+            self.columns = R::Columns::default();
+            self.times = Vec::new();
+        }
     }
 
     fn close_segment(&mut self) -> Result<()> {
