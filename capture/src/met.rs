@@ -2,7 +2,7 @@
 //! that no folder names, so that a recording that meets millions of files needs no more memory than one that meets
 //! thousands.
 
-use std::{fmt::Debug, hash::Hash, io, marker::PhantomData, mem, os::unix::fs::FileExt};
+use std::{cmp::Reverse, fmt::Debug, hash::Hash, io, marker::PhantomData, mem, os::unix::fs::FileExt};
 
 use ioreel_traces::writer::Scratch;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
@@ -10,6 +10,9 @@ use rustc_hash::FxHashMap;
 
 /// Things of one generation; there are two. Of files 70 bytes each.
 const GENERATION: usize = 128 * 1024;
+
+/// Things stored at a time: some milliseconds. Storing a generation at once takes a second, for which records would pile up.
+const STEP: usize = 1024;
 
 /// Memory that the database may take for its pages.
 const CACHE_BYTES: usize = 8 << 20;
@@ -75,7 +78,9 @@ pub(crate) struct Met<K, V> {
     recent: FxHashMap<K, V>,
     /// The generation before.
     older: FxHashMap<K, V>,
-    /// The generations before that.
+    /// Those of it that are not stored yet; it is stored bit by bit, as the next one grows. The last comes first.
+    to_store: Vec<K>,
+    /// The generations before that, and what is stored of it.
     stored: Option<Database>,
     /// What was asked for last: most records speak of the file that the one before spoke of.
     last: Option<(K, V)>,
@@ -95,6 +100,7 @@ impl<K, V> Met<K, V> {
         Self {
             recent: FxHashMap::default(),
             older: FxHashMap::default(),
+            to_store: Vec::new(),
             stored: None,
             last: None,
             generation,
@@ -127,8 +133,11 @@ where
             return Some(known.clone());
         }
         let found = self.older.get(k).cloned().or_else(|| self.look(k))?;
-        // As good as new; there is a file to keep others in when it comes from there.
-        self.insert(*k, found.clone(), || Err(io::ErrorKind::Unsupported.into()));
+        // As good as new.
+        self.put(*k, found.clone());
+        if self.stored.is_some() {
+            self.age(|| Err(io::ErrorKind::Unsupported.into()));
+        }
         Some(found)
     }
 
@@ -145,22 +154,40 @@ where
 
     /// Remembers it, or what is newly known of it. `scratch` makes the file to keep others in.
     pub(crate) fn insert(&mut self, k: K, known: V, scratch: impl FnOnce() -> io::Result<Scratch>) {
+        self.put(k, known);
+        self.age(scratch);
+    }
+
+    fn put(&mut self, k: K, known: V) {
         self.recent.insert(k, known.clone());
         self.last = Some((k, known));
-        if self.recent.len() < self.generation || self.full {
+    }
+
+    /// Stores some of the older generation when there are more left of it than the recent one has yet to grow by; lets it go
+    /// once that has grown.
+    fn age(&mut self, scratch: impl FnOnce() -> io::Result<Scratch>) {
+        let room = self.generation.saturating_sub(self.recent.len());
+        if self.full || room > 0 && self.to_store.len() <= room {
             return;
         }
-        if let Err(e) = self.store(scratch) {
+        if let Err(e) = self.store(STEP.max(self.to_store.len().saturating_sub(room)), scratch) {
             log::warn!("what is known of files met long ago stays in memory: {e}; make room beside the reel");
             self.full = true;
             return;
         }
-        self.older = mem::take(&mut self.recent);
+        if room == 0 {
+            // Its memory is used again.
+            mem::swap(&mut self.recent, &mut self.older);
+            self.recent.clear();
+            self.to_store.extend(self.older.keys());
+            // Neighbours lie on the same pages.
+            self.to_store.sort_unstable_by_key(|k| Reverse(k.row()));
+        }
     }
 
-    /// Stores the older generation.
-    fn store(&mut self, scratch: impl FnOnce() -> io::Result<Scratch>) -> Result<(), redb::Error> {
-        if self.older.is_empty() {
+    /// Stores the next ones of the older generation, so many at most.
+    fn store(&mut self, most: usize, scratch: impl FnOnce() -> io::Result<Scratch>) -> Result<(), redb::Error> {
+        if self.to_store.is_empty() {
             return Ok(());
         }
         let db = match &mut self.stored {
@@ -169,17 +196,19 @@ where
                 none.insert(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(Unsynced(scratch()?))?)
             }
         };
-        let mut sorted: Vec<_> = self.older.iter().map(|(k, v)| (k.row(), v.row())).collect();
-        // Neighbours lie on the same pages.
-        sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let kept = self.to_store.len().saturating_sub(most);
         let write = db.begin_write()?;
         {
             let mut table = write.open_table(Things::<K, V>::TABLE)?;
-            for (k, v) in sorted {
-                table.insert(k, v)?;
+            for k in self.to_store[kept..].iter().rev() {
+                if let Some(known) = self.older.get(k) {
+                    table.insert(k.row(), known.row())?;
+                }
             }
         }
-        Ok(write.commit()?)
+        write.commit()?;
+        self.to_store.truncate(kept);
+        Ok(())
     }
 
     /// Those of which `such` is true.
