@@ -188,7 +188,7 @@ impl Deriver {
     fn at_start(snapshot: Snapshot, files: MetFiles, there: &HashSet<i64>, places: Places) -> Self {
         Self {
             names: Names::new(snapshot.entries, snapshot.listed),
-            history: History::there(files.iter().filter(|f| there.contains(&f.file))),
+            history: History::there(there.iter().filter_map(|f| files.get(*f))),
             clues: HashMap::new(),
             changed: HashSet::new(),
             same_file: HashMap::new(),
@@ -210,7 +210,7 @@ impl Deriver {
         let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
         let file = if op.op.starts_with("link") { self.linked(op, follow) } else { op.file };
         let file = file.and_then(|f| self.files.get(f));
-        self.history.take(op, file, path.as_deref(), path2.as_deref());
+        self.history.take(op, file.as_ref(), path.as_deref(), path2.as_deref());
         for (file, name) in self.history.take_moved() {
             self.files.renamed(file, name);
         }
@@ -310,7 +310,7 @@ impl Deriver {
                 self.places.lose(op.task_id);
             }
             "fchdir" if ret == 0 => {
-                let path = op.file.and_then(|f| led::folder(&self.files, f)).map(str::to_owned);
+                let path = op.file.and_then(|f| self.files.name_of(f));
                 self.places.set_cwd(op.task_id, path.as_deref());
             }
             "readlink" | "readlinkat" => {
@@ -356,7 +356,7 @@ impl Deriver {
             _ => None,
         };
         if ret >= 0
-            && let Some(path) = target.and_then(|f| self.path_of(f)).map(str::to_owned)
+            && let Some(path) = target.and_then(|f| self.files.path_of(f)).map(|p| p.to_string())
         {
             let first = self.same_file.get(&path).unwrap_or(&path).clone();
             self.note_written(&path);

@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use ioreel_traces::rows::{Bio, File};
+use ioreel_traces::rows::{Bio, Block, File, block_flags};
 
 use crate::{
     attribution::{Recorded, number, stamp, stamped, stamps_are_found},
@@ -229,7 +229,7 @@ pub(crate) fn btrfs_with_parity() {
     }
 }
 
-/// Of what several files have in a bio none is told as another's, nor what is read to write a part of a stripe as anybody's.
+/// What several files have in a bio is told file by file, each with its place in the file.
 fn small_files_beside_each_other(profile: &str) {
     let devices = [0; 4].map(|_| Device::looped(DEFAULT_SIZE_BYTES));
     let mkfs = ["mkfs.btrfs", "-q", "-f", "-d", profile, "-m", "raid1"];
@@ -247,23 +247,28 @@ fn small_files_beside_each_other(profile: &str) {
     drop(mount);
     let files: HashMap<i64, String> =
         reel.read::<File>().unwrap().into_iter().filter_map(|f| Some((f.file, f.path?.to_string()))).collect();
-    let (mut told, mut several) = (0, 0);
-    for b in reel.read::<Bio>().unwrap().iter().filter(|b| b.class == "data") {
+    let bios: Vec<Bio> = reel.read().unwrap();
+    let mut told = HashSet::new();
+    let mut several = 0;
+    for b in bios.iter().filter(|b| b.class == "data") {
         let Some(device) = devices.iter().find(|d| number(d.whole()) == b.dev) else { continue };
         assert_eq!(b.op, "write", "{profile}: nobody reads: {b:?}");
+        let name = &files[&b.file.unwrap_or_else(|| panic!("{profile}: nobody's: {b:?}"))];
         let mut bytes = vec![0; b.len_bytes as usize];
         fs::File::open(device.whole()).unwrap().read_exact_at(&mut bytes, b.sector as u64 * 512).unwrap();
-        let stamps: Vec<_> = bytes.chunks(4096).map(stamp).collect();
-        several += usize::from(b.file.is_none());
-        let Some(name) = b.file.map(|f| &files[&f]) else { continue };
-        for (i, (n, block)) in stamps.into_iter().enumerate().filter_map(|(i, s)| Some((i, s?))) {
+        several += usize::from(b.flags & block_flags::SPLIT != 0);
+        for (i, (n, block)) in bytes.chunks(4096).map(stamp).enumerate().filter_map(|(i, s)| Some((i, s?))) {
             assert!(name.ends_with(&format!("/{n}")), "{profile}: {name}, but {n}: {b:?}");
-            let offset = b.file_offset_bytes.map(|o| o + i as i64 * 4096);
-            assert!(offset.is_none_or(|o| o == block * 4096), "{profile}: block {block} of {name}: {b:?}");
-            told += 1;
+            assert_eq!(b.file_offset_bytes.unwrap() + i as i64 * 4096, block * 4096, "{profile}: {name}: {b:?}");
+            told.insert((n, block));
         }
     }
-    assert!(told > 0 && several > 20, "{profile}: {told} blocks have files, {several} bios none");
+    assert!(several > 20, "{profile}: {several} pieces of bios");
+    assert_eq!(told.len(), (0..400).map(|n| 1 + n % 3).sum::<usize>(), "{profile}");
+    for request in reel.read::<Block>().unwrap() {
+        let carried: i64 = bios.iter().filter(|b| b.rq_id == Some(request.rq_id)).map(|b| b.len_bytes).sum();
+        assert_eq!(carried, request.len_bytes, "{profile}: {request:?}");
+    }
 }
 
 /// Changes some blocks of a cold file in place: the rest of each stripe's data is read to make parity of, and told as that.

@@ -240,7 +240,7 @@ pub mod block_flags {
     pub const READAHEAD: i32 = 32;
     /// Background write-back (`REQ_BACKGROUND`).
     pub const BACKGROUND: i32 = 64;
-    /// Part of a bio that was too large for the device.
+    /// Part of a bio that was too large for the device, or that carries several files.
     pub const SPLIT: i32 = 128;
     /// Joined a request that was already waiting.
     pub const MERGED: i32 = 256;

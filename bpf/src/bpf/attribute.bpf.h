@@ -81,11 +81,13 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 {
 	struct rec_bio *parent = parent_of(clone);
 	struct mirrored of;
+	bool is_copy;
 
 	if (!parent)
 		return;
+	is_copy = mirrored(clone, b->end_io, &of);
 	/* Mirrors say where a copy goes long before they queue it. */
-	if (!b->orig_dev && mirrored(clone, b->end_io, &of)) {
+	if (!b->orig_dev && is_copy) {
 		b->orig_dev = parent->dev;
 		b->orig_sector = of.sector;
 	}
@@ -103,6 +105,11 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 	if (parent->flags & (BIOF_PEEK | BIOF_PEEK_LATER)) {
 		__builtin_memcpy(b->peek, parent->peek, sizeof(b->peek));
 		b->flags |= parent->flags & (BIOF_PEEK | BIOF_PEEK_LATER);
+		/* A mirror's last copy may end when what it was made from has ended long before. */
+		if (parent->flags & BIOF_PIECES && !is_copy) {
+			*(__u64 *)(b->peek + 16) += first_place(parent) - (parent->sector << 9);
+			b->flags |= BIOF_PIECES;
+		}
 	}
 }
 

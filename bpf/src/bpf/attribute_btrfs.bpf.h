@@ -112,14 +112,10 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 
 struct stripe_walk {
 	struct bio *at;
-	__u64 logical;
-	__u64 end;
-	__u64 inside; /* bytes from the found bio's first */
-	struct bio *found; /* the bio of the first byte */
-	void *owner;
-	__s64 start; /* where in the file what lies at `logical` is, by one of the bios that lie there or behind */
-	bool mixed; /* another is of another file */
-	bool apart; /* or says otherwise */
+	__u64 logical; /* what is looked for */
+	struct bio *found; /* that holds it */
+	__u64 inside; /* bytes from that one's first */
+	__u64 end; /* up to where it is that one, or none */
 };
 
 /* Sectors of several bios that lie side by side in a stripe go to the disk as one. */
@@ -127,35 +123,33 @@ static long stripe_step(__u32 i, void *context)
 {
 	struct stripe_walk *w = context;
 	struct bio *bio = w->at;
-	struct btrfs_bio *bbio;
-	__u64 from, size;
-	__s64 start = 0;
-	void *owner = NULL;
+	__u64 from, end;
 
 	if (!bio)
 		return 1;
 	w->at = BPF_CORE_READ(bio, bi_next);
 	from = BPF_CORE_READ(bio, bi_iter.bi_sector) << 9;
-	size = BPF_CORE_READ(bio, bi_iter.bi_size);
-	if (from >= w->end || from + size <= w->logical)
-		return 0;
-	bbio = container_of(bio, struct btrfs_bio, bio);
-	if (bpf_core_field_exists(bbio->inode)) {
-		owner = BPF_CORE_READ(bbio, inode);
-		start = BPF_CORE_READ(bbio, file_offset) - (from - w->logical);
-	}
-	if (w->logical >= from) {
+	end = from + BPF_CORE_READ(bio, bi_iter.bi_size);
+	if (from > w->logical) {
+		if (from < w->end)
+			w->end = from;
+	} else if (end > w->logical) {
 		w->found = bio;
 		w->inside = w->logical - from;
-	}
-	if (w->owner) {
-		w->mixed |= w->owner != owner;
-		w->apart |= w->start != start;
-	} else {
-		w->owner = owner;
-		w->start = start;
+		if (end < w->end)
+			w->end = end;
 	}
 	return 0;
+}
+
+/* What of a stripe lies at `logical`, as far as `end`. */
+static __always_inline void look_in_stripe(struct stripe_walk *w, struct btrfs_raid_bio *rbio, __u64 logical, __u64 end)
+{
+	w->at = BPF_CORE_READ(rbio, bio_list.head);
+	w->logical = logical;
+	w->end = end;
+	w->found = NULL;
+	bpf_loop(MAX_STRIPE_BIOS, stripe_step, w, 0);
 }
 
 struct column_walk {
@@ -184,10 +178,25 @@ static long column_step(__u32 i, void *context)
 	return 1;
 }
 
+/* Where the bio was queued first: what a file system calls its sector. */
+static __always_inline __u64 first_place(const struct rec_bio *b)
+{
+	return (b->orig_dev ? b->orig_sector : b->sector) << 9;
+}
+
+/* Tells whose data of a stripe it is. */
+static __always_inline void by_stripe_bio(struct rec_bio *b, const struct stripe_walk *w)
+{
+	by_btrfs(b, w->found);
+	if (b->file_offset_bytes >= 0)
+		b->file_offset_bytes += w->inside;
+}
+
 /*
  * Part of a stripe with parity: the bio that holds what goes to this place, among those the stripe was made of
- * (fs/btrfs/raid56.c, index_one_bio). None: parity, or data that is read to make it; the place tells. A global
- * function, which takes no kernel pointers: the bio's address is in `peek`. 0: its pages may tell more.
+ * (fs/btrfs/raid56.c, index_one_bio). None: parity, or data that is read to make it; the place tells. Of several, each
+ * is told by itself in the end. A global function, which takes no kernel pointers: the bio's address is in `peek`.
+ * 0: its pages may tell more.
  */
 __noinline int by_stripe(struct rec_bio *b)
 {
@@ -195,6 +204,7 @@ __noinline int by_stripe(struct rec_bio *b)
 	struct stripe_walk stripe = {};
 	struct btrfs_raid_bio *rbio;
 	struct bio *bio;
+	__u64 end;
 
 	if (!b)
 		return 0;
@@ -218,23 +228,45 @@ __noinline int by_stripe(struct rec_bio *b)
 	/* What a stripe that is changed in part reads is what was there, also where it is about to be written to. */
 	if ((b->opf & REQ_OP_MASK) == 0 && BPF_CORE_READ(rbio, operation) == BTRFS_RBIO_WRITE)
 		return 0;
-	stripe.logical = column.logical;
-	stripe.end = column.logical + b->len_bytes;
-	stripe.at = BPF_CORE_READ(rbio, bio_list.head);
-	bpf_loop(MAX_STRIPE_BIOS, stripe_step, &stripe, 0);
+	end = column.logical + b->len_bytes;
+	look_in_stripe(&stripe, rbio, column.logical, end);
 	if (!stripe.found)
 		return 0;
-	if (stripe.mixed) {
+	if (stripe.end < end) {
 		b->peek[0] = STRIPE_MIXED;
+		*(__u64 *)(b->peek + 8) = (__u64)rbio;
+		*(__u64 *)(b->peek + 16) = column.logical - first_place(b);
+		b->flags |= BIOF_PIECES;
 		return 1;
 	}
 	b->flags &= ~BIOF_PEEK;
-	by_btrfs(b, stripe.found);
-	if (stripe.apart)
-		b->file_offset_bytes = -1;
-	else if (b->file_offset_bytes >= 0)
-		b->file_offset_bytes += stripe.inside;
+	by_stripe_bio(b, &stripe);
 	return b->how != 0;
+}
+
+/*
+ * Makes of the record of a bio of several files that of its first piece; what is left of it goes to `rest_bytes`. The
+ * stripe is there until all of its bios have ended. A global function: it is checked once, for all that call it.
+ */
+__noinline int first_piece(struct rec_bio *b, __u32 *rest_bytes)
+{
+	struct stripe_walk stripe = {};
+	struct btrfs_raid_bio *rbio;
+	__u64 logical;
+
+	if (!b || !rest_bytes || !bpf_core_type_exists(struct btrfs_raid_bio))
+		return 0;
+	rbio = (void *)*(__u64 *)(b->peek + 8);
+	logical = first_place(b) + *(__u64 *)(b->peek + 16);
+	look_in_stripe(&stripe, rbio, logical, logical + b->len_bytes);
+	*rest_bytes = logical + b->len_bytes - stripe.end;
+	b->len_bytes -= *rest_bytes;
+	b->flags = (b->flags & ~BIOF_PIECES) | BIOF_SPLIT;
+	if (stripe.found) {
+		b->flags &= ~BIOF_PEEK;
+		by_stripe_bio(b, &stripe);
+	}
+	return 0;
 }
 
 #endif

@@ -68,19 +68,11 @@ static __always_inline void set_origin(struct rec_bio *b, const void *bio, struc
 }
 
 /* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
-static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
+static __always_inline void send_bio_row(struct cpu_ledger *l, struct rec_bio *b, __u64 now_ns)
 {
-	struct cpu_ledger *l = cpu_ledger();
 	__u32 cpu = bpf_get_smp_processor_id(), len;
 	void *ring = cpu_ring(cpu);
 
-	if (!l)
-		return;
-	if (unlikely(b->hide)) {
-		if (b->hide < HIDE_COUNT)
-			l->hidden_bio[b->hide]++;
-		return;
-	}
 	if (!ring)
 		return;
 	if (unlikely(b->flags & BIOF_PEEK_LATER))
@@ -98,10 +90,65 @@ static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 		send_record(l, ring, b, __builtin_offsetof(struct rec_bio, peek), CLASS_BIO, cpu);
 }
 
+/* As many sectors of 4 KiB as one bio of a stripe has; it has a page at least. */
+#define MAX_PIECES 16
+
+/* One row for each of the files that a bio carries. A global function: it is checked once, for all that call it. */
+__noinline int send_pieces(struct rec_bio *b, __u64 now_ns)
+{
+	struct cpu_ledger *l = cpu_ledger();
+	__u64 stripe, to_logical;
+	__u32 rest = 0;
+	__u8 flags;
+
+	if (!l || !b)
+		return 0;
+	stripe = *(__u64 *)(b->peek + 8);
+	to_logical = *(__u64 *)(b->peek + 16);
+	flags = b->flags;
+	for (int i = 0; i < MAX_PIECES; i++) {
+		/* What by_btrfs may have written. */
+		b->file = (struct file_id){};
+		b->file_offset_bytes = -1;
+		b->sb_dev = 0;
+		b->how = 0;
+		b->flags = flags;
+		b->peek[0] = STRIPE_MIXED;
+		*(__u64 *)(b->peek + 8) = stripe;
+		*(__u64 *)(b->peek + 16) = to_logical;
+		if (i + 1 < MAX_PIECES)
+			first_piece(b, &rest);
+		send_bio_row(l, b, now_ns);
+		if (!rest || i + 1 == MAX_PIECES)
+			break;
+		b->sector += b->len_bytes >> 9;
+		if (b->orig_dev)
+			b->orig_sector += b->len_bytes >> 9;
+		b->len_bytes = rest;
+	}
+	return 0;
+}
+
+static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
+{
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (!l)
+		return;
+	if (unlikely(b->hide)) {
+		if (b->hide < HIDE_COUNT)
+			l->hidden_bio[b->hide]++;
+	} else if (unlikely(b->flags & BIOF_PIECES)) {
+		send_pieces(b, now_ns);
+	} else {
+		send_bio_row(l, b, now_ns);
+	}
+}
+
 /* A bio of which no more will be heard; what it read is not looked at, since its memory may be another's by now. */
 static __noinline void end_unseen(struct rec_bio *b)
 {
-	b->flags = (b->flags & ~BIOF_PEEK_LATER) | BIOF_NO_END;
+	b->flags = (b->flags & ~(BIOF_PEEK_LATER | BIOF_PIECES)) | BIOF_NO_END;
 	send_bio(b, bpf_ktime_get_ns());
 }
 

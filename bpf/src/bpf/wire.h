@@ -334,21 +334,25 @@ enum end_io {
 	END_MD_MIRROR10 = 20, /* the same of RAID10 */
 };
 
-/* What lies where part of a stripe with parity goes: the first byte of peek, with BIOF_PEEK and no `how`. */
+/*
+ * What lies where part of a stripe with parity goes: the first byte of peek, with BIOF_PEEK and no `how`. With
+ * BIOF_PIECES bytes 8-15 have the stripe, and bytes 16-23 what makes a place on the device one in the file system.
+ */
 enum stripe_place {
 	STRIPE_DATA = 1, /* data, and none of what the stripe was written with */
 	STRIPE_PARITY = 2,
-	STRIPE_MIXED = 3, /* data of several files */
+	STRIPE_MIXED = 3, /* data of several files, or from several places of one */
 };
 
 enum bio_flags {
-	BIOF_SPLIT = 1, /* part of a bio that was too large for the device */
+	BIOF_SPLIT = 1, /* part of a bio that was too large for the device, or that carries several files */
 	BIOF_MERGED = 2, /* joined a request that was there */
 	BIOF_SWAP_PAGE = 4, /* carries anonymous memory */
 	BIOF_PEEK = 8, /* peek is sent */
 	BIOF_PEEK_LATER = 16, /* a read: peek holds an address until it ends */
 	BIOF_NO_END = 32, /* its end was not seen */
 	BIOF_DIRECTORY = 64, /* its file is one */
+	BIOF_PIECES = 128, /* told piece by piece once it ends */
 };
 
 #define WIRE_PEEK_BYTES 32

@@ -37,9 +37,9 @@ struct Change {
 
 impl History {
     /// Files that were open or mapped at the start.
-    pub(super) fn there<'a>(files: impl Iterator<Item = &'a Met>) -> Self {
+    pub(super) fn there(files: impl Iterator<Item = Met>) -> Self {
         let mut h = Self::default();
-        let mut files: Vec<&Met> = files.filter(|f| !f.unlinked && f.whole_path).collect();
+        let mut files: Vec<_> = files.filter(|f| !f.unlinked && f.whole_path).collect();
         files.sort_by_key(|f| (f.first_ns, f.file));
         for f in files {
             if let Some(path) = f.path.as_deref().filter(|p| p.starts_with('/')) {

@@ -12,15 +12,10 @@ use crate::{
 };
 
 impl Deriver {
-    /// The path of a file that is whole; the kernel tells of deeper ones only the end.
-    pub(super) fn path_of(&self, file: i64) -> Option<&str> {
-        self.files.get(file).filter(|f| f.whole_path)?.path.as_deref()
-    }
-
     /// Whether an open has opened what has this very name: a link that is there now was made later.
     pub(super) fn is_plain(&mut self, op: &Op, ret: i64, dir: Option<i64>) -> bool {
         let file = op.file.filter(|_| ret >= 0 && opens(op));
-        let Some(path) = file.and_then(|f| self.files.get(f)).and_then(|f| f.path.clone()) else { return false };
+        let Some(path) = file.and_then(|f| self.files.get(f)).and_then(|f| f.path) else { return false };
         self.resolve(op, op.path.as_ref(), op.dirfd, dir, false).is_some_and(|named| *named == *path)
     }
 
@@ -47,7 +42,7 @@ impl Deriver {
                     let file = places.descriptors.get(op.pid, fd)?;
                     // Its number may have gone to something else by means that are not recorded.
                     let is_another = is_last && opens(op) && op.ret.is_some_and(|r| r >= 0) && op.file != Some(file);
-                    name_of(files, history, file).filter(|_| !is_another).map(str::to_owned)
+                    name_of(files, history, file).filter(|_| !is_another).map(|n| n.to_string())
                 }
             }
         };
@@ -65,26 +60,17 @@ impl Deriver {
     }
 }
 
-fn is_folder(files: &MetFiles, file: i64) -> bool {
-    files.get(file).is_some_and(|f| f.kind == *"directory")
-}
-
-/// What a folder is called now, if it is there.
-pub(super) fn folder(files: &MetFiles, file: i64) -> Option<&str> {
-    files.get(file).filter(|f| f.whole_path && !f.unlinked)?.path.as_deref()
-}
-
 /// What a file is called now, as far as that is known.
-fn name_of<'a>(files: &'a MetFiles, history: &History, file: i64) -> Option<&'a str> {
-    let name = folder(files, file)?;
-    (is_folder(files, file) || history.is_at(name, file)).then_some(name)
+fn name_of(files: &MetFiles, history: &History, file: i64) -> Option<Text> {
+    let name = files.name_of(file)?;
+    (files.is_folder(file) || history.is_at(&name, file)).then_some(name)
 }
 
 /// The folder a relative path starts from.
 fn base(files: &MetFiles, place: &Place, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
     match dirfd {
         None | Some(libc::AT_FDCWD) => place.cwd.name(),
-        Some(_) => Some(folder(files, dir?)?.to_owned()),
+        Some(_) => files.name_of(dir?).map(|n| n.to_string()),
     }
 }
 

@@ -34,7 +34,7 @@ fn file(file: i64, path: &str, kind: &str) -> Met {
 
 fn start(files: Vec<Met>) -> Deriver {
     let mut met = MetFiles::default();
-    assert!(files.into_iter().all(|f| met.add(f)));
+    assert!(files.into_iter().all(|f| met.add(&f)));
     let task = Task { pid: 10, tid: 10, cwd: Some("/w".into()), root: Some("/".into()), ..Task::default() };
     let mut d = Deriver::at_start(Snapshot::default(), met, &HashSet::new(), Places::new(vec![task], &[]));
     d.names = std::mem::take(&mut d.names).unseen();
