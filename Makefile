@@ -30,7 +30,7 @@ test-kill: ## kills the recorder at 50 instants; what it leaves must be valid (r
 	@scripts/setup test
 	IOREEL_KILLS=50 cargo test --test end_to_end killed::
 
-test-workloads: ## records a compile of 10000 files, SQLite, PostgreSQL, Postfix with Dovecot; nothing may be lost (root)
+test-workloads: ## records a compile of 10000 files, SQLite, PostgreSQL, Postfix with Dovecot: nothing may be lost; and a million short-lived files: memory stays flat (root)
 	@scripts/setup workloads
 	@scripts/test-workloads
 

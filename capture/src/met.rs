@@ -270,6 +270,19 @@ mod tests {
     }
 
     #[test]
+    fn a_generation_is_stored_bit_by_bit() {
+        let mut all = Met::of_generations(8 * STEP);
+        for n in 0..100 * STEP as i64 {
+            let left = all.to_store.len();
+            all.insert(n, n, scratch);
+            assert!(left.saturating_sub(all.to_store.len()) <= STEP, "{n}: {left} were left");
+            // Those met long ago are looked for between the others.
+            assert_eq!(all.get(&(n / 3)), Some(n / 3));
+            assert!(all.recent.len() + all.older.len() <= 16 * STEP);
+        }
+    }
+
+    #[test]
     fn what_is_newly_known_replaces_what_was() {
         let mut all = Met::of_generations(10);
         for n in 0..100i64 {

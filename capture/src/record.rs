@@ -205,7 +205,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     config.tell(&Moment::Begun);
     let started = Instant::now();
     if let Err(e) = command.as_mut().map_or(Ok(()), |c| not_interrupted().and_then(|()| c.release())) {
-        nothing_ran(&mut session, pipeline, config);
+        nothing_ran(&mut session, pipeline, unbegun);
         return Err(e);
     }
     unbegun.begun();
@@ -214,7 +214,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let Ended { why, signal } = follow(&session, &pipeline, &mut copies, command.as_mut(), started, budget.as_mut())?;
     copies.finish(&session, &pipeline)?;
     if let Some(e) = command.as_mut().and_then(Command::refusal) {
-        nothing_ran(&mut session, pipeline, config);
+        nothing_ran(&mut session, pipeline, Unbegun(&config.output));
         return Err(e);
     }
 
@@ -294,11 +294,11 @@ fn not_interrupted() -> Result<(), CaptureError> {
     signals::waiting_end().map_or(Ok(()), |signal| Err(CaptureError::Interrupted { signal }))
 }
 
-/// Leaves nothing behind.
-fn nothing_ran(session: &mut Session<'_>, pipeline: Pipeline, config: &Config) {
+/// Leaves nothing behind: the reel goes once nobody writes to it.
+fn nothing_ran(session: &mut Session<'_>, pipeline: Pipeline, reel: Unbegun<'_>) {
     session.end();
     drop(pipeline.finish());
-    let _ = fs::remove_dir_all(&config.output);
+    drop(reel);
 }
 
 /// A reel that may take little room is written in small segments: they are what a limit can be kept to.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use ioreel_bpf::empty::Observed;
+use ioreel_bpf::empty::{Least, Observed};
 
 use crate::{
     Bench,
@@ -32,8 +32,8 @@ enum Watcher {
 /// Watchers in the order of each round, with their names and the calls of one run.
 const WATCHERS: &[(Watcher, &str, usize)] = &[
     (Watcher::None, "none", 1_000_000),
-    (Watcher::Floor(Floor::Empty), "empty probe pair", 1_000_000),
-    (Watcher::Floor(Floor::Clock), "a pair that looks at the clock", 1_000_000),
+    (Watcher::Floor(Floor::Probes(Least::Empty)), "empty probe pair", 1_000_000),
+    (Watcher::Floor(Floor::Probes(Least::Clock)), "a pair that looks at the clock", 1_000_000),
     (Watcher::Floor(Floor::Recorder), "the least recorder", 300_000),
     (Watcher::Untraced, "ioreel, another task recorded", 1_000_000),
     (Watcher::Traced, "ioreel, this one recorded", 300_000),
@@ -79,7 +79,7 @@ pub(crate) fn measure(bench: &Bench, rounds: usize) -> Result<()> {
     for (i, (watcher, name, _)) in WATCHERS.iter().enumerate() {
         let (ns, median) = of(i);
         let over = match watcher {
-            Watcher::None | Watcher::Floor(Floor::Empty) => String::new(),
+            Watcher::None | Watcher::Floor(Floor::Probes(Least::Empty)) => String::new(),
             _ => format!("{:+.0} ({:+.0})", ns - pair, median - pair_median),
         };
         let aim = AIMS_NS

@@ -13,18 +13,16 @@ use crate::{Bench, session::remove};
 /// An observer that does as little as can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Floor {
-    /// Its probes do nothing.
-    Empty,
-    /// Its probes look at the clock.
-    Clock,
+    /// Its probes write nothing.
+    Probes(Least),
     /// It writes a reel, in which each call, or bio, has its times and sizes, and nothing else: no file, no cause.
     Recorder,
 }
 
 /// All of them with their names, each doing more than the one before.
 pub(crate) const FLOORS: [(&str, Floor); 3] = [
-    ("probes that do nothing", Floor::Empty),
-    ("probes that look at the clock", Floor::Clock),
+    ("probes that do nothing", Floor::Probes(Least::Empty)),
+    ("probes that look at the clock", Floor::Probes(Least::Clock)),
     ("the least recorder", Floor::Recorder),
 ];
 
@@ -37,8 +35,7 @@ pub(crate) fn beside<T: Send>(
 ) -> Result<T> {
     let attaching = "attaching the least probes";
     match floor {
-        Floor::Empty => with_least(observed, Least::Empty, body).context(attaching)?,
-        Floor::Clock => with_least(observed, Least::Clock, body).context(attaching)?,
+        Floor::Probes(least) => with_least(observed, least, body).context(attaching)?,
         Floor::Recorder => {
             let mut reel = Rows::create(bench, observed)?;
             let mut written = Ok(());
