@@ -29,7 +29,7 @@ impl Changed {
         self.cwds.extend(fs);
     }
 
-    /// Takes note of a successful operation. `modifies`: it may have changed something; `files`: file
+    /// Takes note of a successful operation. `modifies`: its kind may change something; `files`: file
     /// systems of the descriptors it was given.
     pub(crate) fn note(&mut self, op: &Op, modifies: bool, files: &[i64]) {
         if matches!(&*op.op, "chdir" | "fchdir") {
@@ -39,7 +39,7 @@ impl Changed {
             }
             return;
         }
-        if !modifies {
+        if !modifies || !changes(op) {
             return;
         }
         self.file_systems.extend(files);
@@ -59,5 +59,22 @@ impl Changed {
             return None;
         }
         Some(host::mount_of_path(&self.mounts, path)?.sb_dev)
+    }
+}
+
+/// Whether an operation of a kind that may change something does.
+fn changes(op: &Op) -> bool {
+    let flags = op.flags.map_or(0, |f| f as i32);
+    match &*op.op {
+        // It creates or truncates.
+        "open" | "openat" | "openat2" | "open_by_handle_at" | "creat" => {
+            op.aux == Some(1) || flags & libc::O_TRUNC != 0
+        }
+        // Stores to it are the file's. Programs and their libraries are mapped otherwise.
+        "mmap" => {
+            matches!(flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE)
+                && op.mode.is_some_and(|m| m & libc::PROT_WRITE != 0)
+        }
+        _ => true,
     }
 }

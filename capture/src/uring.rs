@@ -309,13 +309,9 @@ impl Assembler {
         {
             op.offset_bytes = None;
         }
-        if ret.is_some_and(|r| r >= 0) || (ret.is_none() && quiet) {
-            let modifies = known.modifies
-                && (!opens || op.aux == Some(1) || op.flags.is_some_and(|f| f as i32 & libc::O_TRUNC != 0));
-            if modifies {
-                let met: Vec<i64> = file_systems.into_iter().filter(|fs| *fs >= 0).collect();
-                self.changed.note(&op, true, &met);
-            }
+        if known.modifies && (ret.is_some_and(|r| r >= 0) || (ret.is_none() && quiet)) {
+            let met: Vec<i64> = file_systems.into_iter().filter(|fs| *fs >= 0).collect();
+            self.changed.note(&op, true, &met);
         }
         let has = |flag: uring_flags| rec.flags & flag.0 != 0;
         let content = has(uring_flags::URF_CONTENT).then_some((rec.task_id, rec.req));

@@ -141,19 +141,7 @@ impl Assembler {
             self.blocks.layouts.mounts_changed();
         }
         if raw.ret >= 0 {
-            let flags = op.flags.map_or(0, |f| f as i32);
-            let modifies = call.modifies
-                && match kind {
-                    // An open changes something when it creates or truncates,
-                    _ if opens(call) => op.aux == Some(1) || flags & libc::O_TRUNC != 0,
-                    // and a mapping when stores to it are the file's. Programs and their libraries are mapped otherwise.
-                    _ if kind == call_kind::CALL_MMAP.0 => {
-                        matches!(flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE)
-                            && op.mode.is_some_and(|m| m & libc::PROT_WRITE != 0)
-                    }
-                    _ => true,
-                };
-            self.changed.note(&op, modifies, &file_systems[..known]);
+            self.changed.note(&op, call.modifies, &file_systems[..known]);
         }
         if let Some(d) = op.ofd.and_then(|id| self.ofds.get_mut(rec.ofd, id)) {
             d.note(&op, raw.pos);
