@@ -1,6 +1,6 @@
 //! What writes wrote: hashes, compressibility and bytes against the files themselves.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs, path::Path, process::Command};
 
 use ioreel_traces::{
     Reel,
@@ -9,7 +9,7 @@ use ioreel_traces::{
 };
 
 use crate::harness::{
-    assert_valid, ioreel,
+    assert_valid, describe, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
     one_line, record, run, succeed, temp_dir, text,
 };
@@ -140,7 +140,7 @@ pub(crate) fn asynchronous_writes() {
             // Only newer versions of fio know it.
             continue;
         }
-        assert!(output.status.success(), "{options:?}: {}", crate::harness::describe(&output));
+        assert!(output.status.success(), "{options:?}: {}", describe(&output));
         let reel = assert_valid(&reel);
         let writes = writes(&reel, &file);
         let own: Vec<_> = writes.iter().filter(|(op, ..)| op.source != "syscall").collect();
@@ -283,6 +283,29 @@ for i in range(60000): os.pwrite(fd, i.to_bytes(8, 'little'), 8 * (i % 4096))
     assert!(hashes > 0 && ledger.seen >= 60_000, "{hashes}: {ledger:?}");
     let rotated = reel.manifest.left_out["contents dropped again by rotation"];
     assert!(rotated > 0 && ledger.seen == ledger.written + ledger.filtered, "{rotated}: {ledger:?}");
+}
+
+/// Hashes that never reach the reel, because its disk is full, are in the books as lost.
+pub(crate) fn contents_without_room_on_the_disk() {
+    let (dir, small) = (temp_dir(), temp_dir());
+    succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "ioreel-test", text(small.path())]));
+    let path = small.path().join("x.reel");
+    let program = "import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for i in range(200000): os.pwrite(fd, i.to_bytes(8, 'little'), 8 * (i % 4096))
+";
+    let options = ["--content", "hash", "--ring-mib", "64", "--settle", "none", "--no-snapshot"];
+    let output = run(&mut record(&path, &options, &["python3", "-c", program, text(&dir.path().join("file"))]));
+    let read = Reel::open(&path).map(|reel| {
+        let hashes = reel.rows::<Op>().filter(|op| op.as_ref().is_ok_and(|op| op.content_hash.is_some())).count();
+        (hashes as i64, reel.manifest.ledger["contents"])
+    });
+    let _ = Command::new("umount").arg(small.path()).status();
+
+    assert_eq!(output.status.code(), Some(1), "{}", describe(&output));
+    let (hashes, ledger) = read.unwrap();
+    assert_eq!((ledger.written, ledger.seen), (hashes, ledger.written + ledger.lost + ledger.filtered), "{ledger:?}");
+    assert!(ledger.lost > 0, "{hashes}: {ledger:?}");
 }
 
 /// Contents that find no room, or are longer than is read, are counted, and cost no operation.

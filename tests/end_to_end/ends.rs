@@ -12,7 +12,7 @@ use ioreel_traces::{manifest::State, rows::Op};
 use crate::harness::{
     assert_valid, describe, finish, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-    record, succeed, temp_dir, text, wait_for,
+    record, run, succeed, temp_dir, text, wait_for,
 };
 
 /// A program that nobody records reads the disk of a file system for as long as this lives.
@@ -136,6 +136,23 @@ pub(crate) fn of_a_program_that_changes_nothing() {
     let ops: Vec<Op> = assert_valid(&reel).read().unwrap();
     let synced = ops.iter().find(|o| o.source == "tool");
     assert!(synced.is_none() && ops.iter().any(|o| o.op == "mmap" && o.file.is_some()), "{synced:?}");
+}
+
+/// A disk that others keep busy is not waited for for ever, and the reel says so.
+pub(crate) fn beside_others_on_its_disk() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let reel = out.path().join("x.reel");
+    let mut busy = Busy::new(mount.path());
+    let begun = Instant::now();
+    let command = ["sh", "-c", "echo changed >changed"];
+    let output = run(record(&reel, &["--no-snapshot"], &command).current_dir(mount.path()));
+    let took = begun.elapsed();
+    assert!(busy.goes_on() && output.status.success(), "{}", describe(&output));
+    assert!((30..60).contains(&took.as_secs()), "{took:?}");
+    let reel = assert_valid(&reel);
+    let warnings = &reel.manifest.warnings;
+    assert!(warnings.iter().any(|w| w.contains("settling ended after 30 s")), "{warnings:?}");
+    assert!(reel.rows::<Op>().any(|op| op.is_ok_and(|op| op.op == "syncfs" && op.source == "tool")));
 }
 
 /// A signal that the command ignores is not forgotten when something else ends the recording.

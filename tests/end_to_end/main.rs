@@ -368,6 +368,7 @@ fn tests() -> Vec<Test> {
         contents::only_what_was_asked_for
         contents::losses_of_contents_are_counted
         contents::rotated_contents_are_counted
+        contents::contents_without_room_on_the_disk
         contents::vectors_and_what_brings_no_bytes
         filters::by_path
         filters::by_device
@@ -440,6 +441,7 @@ fn tests() -> Vec<Test> {
         ends::before_the_command_began
         ends::while_the_tree_is_looked_at
         ends::of_a_program_that_changes_nothing
+        ends::beside_others_on_its_disk
         ends::by_a_trigger_after_a_signal
         ends::by_a_terminal_that_hangs_up
         life::a_largest_size
