@@ -108,7 +108,7 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 /* fs/btrfs: BTRFS_STRIPE_LEN. */
 #define STRIPE_BYTES 65536ull
 #define MAX_STRIPES 64
-#define MAX_STRIPE_BIOS 256
+#define MAX_STRIPE_BIOS 1024
 
 struct stripe_walk {
 	struct bio *at;
@@ -157,7 +157,9 @@ struct column_walk {
 	struct block_device *bdev;
 	__u64 physical;
 	__u64 logical; /* 0: none */
-	__u32 columns;
+	__u32 columns; /* of data */
+	__u32 devices; /* with those of parity */
+	bool found;
 };
 
 static long column_step(__u32 i, void *context)
@@ -167,14 +169,16 @@ static long column_step(__u32 i, void *context)
 	struct btrfs_io_stripe *stripe;
 	__u64 from;
 
-	if (i >= w->columns)
+	if (i >= w->devices)
 		return 1;
 	stripe = (void *)bioc + bpf_core_field_offset(struct btrfs_io_context, stripes) +
 		 i * bpf_core_type_size(struct btrfs_io_stripe);
 	from = BPF_CORE_READ(stripe, physical);
 	if (BPF_CORE_READ(stripe, dev, bdev) != w->bdev || w->physical < from || w->physical - from >= STRIPE_BYTES)
 		return 0;
-	w->logical = BPF_CORE_READ(bioc, full_stripe_logical) + i * STRIPE_BYTES + (w->physical - from);
+	w->found = true;
+	if (i < w->columns)
+		w->logical = BPF_CORE_READ(bioc, full_stripe_logical) + i * STRIPE_BYTES + (w->physical - from);
 	return 1;
 }
 
@@ -218,20 +222,23 @@ __noinline int by_stripe(struct rec_bio *b)
 	column.bdev = peek(bio, bi_bdev);
 	column.physical = (peek(bio, bi_iter.bi_sector) - peek(peek(bio, bi_bdev), bd_start_sect)) << 9;
 	column.columns = BPF_CORE_READ(rbio, nr_data);
+	column.devices = BPF_CORE_READ(rbio, real_stripes);
 	bpf_loop(MAX_STRIPES, column_step, &column, 0);
-	if (column.columns && column.columns <= MAX_STRIPES) {
-		b->peek[0] = column.logical ? STRIPE_DATA : STRIPE_PARITY;
+	if (column.columns && column.devices <= MAX_STRIPES) {
+		/* What goes to the device that replaces another lies in none of the stripe's places. */
+		b->peek[0] = column.logical ? STRIPE_DATA : column.found ? STRIPE_PARITY : STRIPE_MIXED;
 		b->flags |= BIOF_PEEK;
 	}
 	if (!column.logical)
-		return 0;
+		return column.columns && !column.found;
 	/* What a stripe that is changed in part reads is what was there, also where it is about to be written to. */
 	if ((b->opf & REQ_OP_MASK) == 0 && BPF_CORE_READ(rbio, operation) == BTRFS_RBIO_WRITE)
 		return 0;
 	end = column.logical + b->len_bytes;
 	look_in_stripe(&stripe, rbio, column.logical, end);
+	/* One page of it would not tell of the others. */
 	if (!stripe.found)
-		return 0;
+		return 1;
 	if (stripe.end < end) {
 		b->peek[0] = STRIPE_MIXED;
 		*(__u64 *)(b->peek + 8) = (__u64)rbio;

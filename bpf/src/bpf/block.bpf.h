@@ -90,8 +90,8 @@ static __always_inline void send_bio_row(struct cpu_ledger *l, struct rec_bio *b
 		send_record(l, ring, b, __builtin_offsetof(struct rec_bio, peek), CLASS_BIO, cpu);
 }
 
-/* As many sectors of 4 KiB as one bio of a stripe has; it has a page at least. */
-#define MAX_PIECES 16
+/* As many sectors of 4 KiB as one bio of a stripe has, and what would be left. */
+#define MAX_PIECES 17
 
 /* One row for each of the files that a bio carries. A global function: it is checked once, for all that call it. */
 __noinline int send_pieces(struct rec_bio *b, __u64 now_ns)

@@ -591,6 +591,7 @@ struct btrfs_raid_bio {
 	struct btrfs_io_context *bioc;
 	enum btrfs_rbio_ops operation;
 	struct bio_list bio_list;
+	u8 real_stripes;
 	u8 nr_data;
 };
 
