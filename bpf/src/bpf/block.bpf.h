@@ -93,39 +93,55 @@ static __always_inline void send_bio_row(struct cpu_ledger *l, struct rec_bio *b
 /* As many sectors of 4 KiB as one bio of a stripe has, and what would be left. */
 #define MAX_PIECES 17
 
+struct pieces {
+	struct rec_bio *b;
+	__u64 now_ns;
+	__u64 stripe;
+	__u64 to_logical;
+	__u8 flags;
+};
+
+static long piece_step(__u32 i, void *context)
+{
+	struct pieces *p = context;
+	struct cpu_ledger *l = cpu_ledger();
+	struct rec_bio *b = p->b;
+	__u32 rest = 0;
+
+	if (!l || !b)
+		return 1;
+	/* What by_btrfs may have written. */
+	b->file = (struct file_id){};
+	b->file_offset_bytes = -1;
+	b->sb_dev = 0;
+	b->how = 0;
+	b->flags = p->flags;
+	b->peek[0] = STRIPE_MIXED;
+	*(__u64 *)(b->peek + 8) = p->stripe;
+	*(__u64 *)(b->peek + 16) = p->to_logical;
+	if (i + 1 < MAX_PIECES)
+		first_piece(b, &rest);
+	send_bio_row(l, b, p->now_ns);
+	b->sector += b->len_bytes >> 9;
+	if (b->orig_dev)
+		b->orig_sector += b->len_bytes >> 9;
+	b->len_bytes = rest;
+	return !rest;
+}
+
 /* One row for each of the files that a bio carries. A global function: it is checked once, for all that call it. */
 __noinline int send_pieces(struct rec_bio *b, __u64 now_ns)
 {
-	struct cpu_ledger *l = cpu_ledger();
-	__u64 stripe, to_logical;
-	__u32 rest = 0;
-	__u8 flags;
+	struct pieces p = {};
 
-	if (!l || !b)
+	if (!b)
 		return 0;
-	stripe = *(__u64 *)(b->peek + 8);
-	to_logical = *(__u64 *)(b->peek + 16);
-	flags = b->flags;
-	for (int i = 0; i < MAX_PIECES; i++) {
-		/* What by_btrfs may have written. */
-		b->file = (struct file_id){};
-		b->file_offset_bytes = -1;
-		b->sb_dev = 0;
-		b->how = 0;
-		b->flags = flags;
-		b->peek[0] = STRIPE_MIXED;
-		*(__u64 *)(b->peek + 8) = stripe;
-		*(__u64 *)(b->peek + 16) = to_logical;
-		if (i + 1 < MAX_PIECES)
-			first_piece(b, &rest);
-		send_bio_row(l, b, now_ns);
-		if (!rest || i + 1 == MAX_PIECES)
-			break;
-		b->sector += b->len_bytes >> 9;
-		if (b->orig_dev)
-			b->orig_sector += b->len_bytes >> 9;
-		b->len_bytes = rest;
-	}
+	p.b = b;
+	p.now_ns = now_ns;
+	p.stripe = *(__u64 *)(b->peek + 8);
+	p.to_logical = *(__u64 *)(b->peek + 16);
+	p.flags = b->flags;
+	bpf_loop(MAX_PIECES, piece_step, &p, 0);
 	return 0;
 }
 
