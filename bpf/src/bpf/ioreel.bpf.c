@@ -34,6 +34,7 @@
 #include "attribute.bpf.h"
 #include "waits.bpf.h"
 #include "loop_own.bpf.h"
+#include "bio_rows.bpf.h"
 #include "block.bpf.h"
 #include "cache.bpf.h"
 #include "vfs.bpf.h"

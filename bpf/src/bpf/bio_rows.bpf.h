@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What is sent of a bio that has ended: a record, or one for each of the files that it carries.
+ */
+#ifndef IOREEL_BIO_ROWS_H
+#define IOREEL_BIO_ROWS_H
+
+/* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
+static __always_inline void send_bio_row(struct cpu_ledger *l, struct rec_bio *b, __u64 now_ns)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), len;
+	void *ring = cpu_ring(cpu);
+
+	if (!ring)
+		return;
+	if (unlikely(b->flags & BIOF_PEEK_LATER))
+		peek_later(b);
+	len = b->flags & BIOF_PEEK ? sizeof(*b)
+	      : b->task_id	   ? __builtin_offsetof(struct rec_bio, comm)
+				   : __builtin_offsetof(struct rec_bio, peek);
+	begin_record(l, &b->hdr, cpu, REC_BIO, CLASS_BIO, len, now_ns);
+	/* Lengths that the verifier knows, each in a call of its own. */
+	if (len == sizeof(*b))
+		send_record(l, ring, b, sizeof(*b), CLASS_BIO, cpu);
+	else if (len == __builtin_offsetof(struct rec_bio, comm))
+		send_record(l, ring, b, __builtin_offsetof(struct rec_bio, comm), CLASS_BIO, cpu);
+	else
+		send_record(l, ring, b, __builtin_offsetof(struct rec_bio, peek), CLASS_BIO, cpu);
+}
+
+/* As many sectors of 4 KiB as one bio of a stripe has, and what would be left. */
+#define MAX_PIECES 17
+
+struct pieces {
+	struct rec_bio *b;
+	__u64 now_ns;
+	__u64 stripe;
+	__u64 to_logical;
+	__u8 flags;
+};
+
+static long piece_step(__u32 i, void *context)
+{
+	struct pieces *p = context;
+	struct cpu_ledger *l = cpu_ledger();
+	struct rec_bio *b = p->b;
+	__u32 rest = 0;
+
+	if (!l || !b)
+		return 1;
+	/* What by_btrfs may have written. */
+	b->file = (struct file_id){};
+	b->file_offset_bytes = -1;
+	b->sb_dev = 0;
+	b->how = 0;
+	b->flags = p->flags;
+	b->peek[0] = STRIPE_MIXED;
+	*(__u64 *)(b->peek + 8) = p->stripe;
+	*(__u64 *)(b->peek + 16) = p->to_logical;
+	if (i + 1 < MAX_PIECES)
+		first_piece(b, &rest);
+	send_bio_row(l, b, p->now_ns);
+	b->sector += b->len_bytes >> 9;
+	if (b->orig_dev)
+		b->orig_sector += b->len_bytes >> 9;
+	b->len_bytes = rest;
+	return !rest;
+}
+
+/* One row for each of the files that a bio carries. A global function: it is checked once, for all that call it. */
+__noinline int send_pieces(struct rec_bio *b, __u64 now_ns)
+{
+	struct pieces p = {};
+
+	if (!b)
+		return 0;
+	p.b = b;
+	p.now_ns = now_ns;
+	p.stripe = *(__u64 *)(b->peek + 8);
+	p.to_logical = *(__u64 *)(b->peek + 16);
+	p.flags = b->flags;
+	bpf_loop(MAX_PIECES, piece_step, &p, 0);
+	return 0;
+}
+
+static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
+{
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (!l)
+		return;
+	if (unlikely(b->hide)) {
+		if (b->hide < HIDE_COUNT)
+			l->hidden_bio[b->hide]++;
+	} else if (unlikely(b->flags & BIOF_PIECES)) {
+		send_pieces(b, now_ns);
+	} else {
+		send_bio_row(l, b, now_ns);
+	}
+}
+
+/* A bio of which no more will be heard; what it read is not looked at, since its memory may be another's by now. */
+static __noinline void end_unseen(struct rec_bio *b)
+{
+	b->flags = (b->flags & ~(BIOF_PEEK_LATER | BIOF_PIECES)) | BIOF_NO_END;
+	send_bio(b, bpf_ktime_get_ns());
+}
+
+#endif
