@@ -163,19 +163,19 @@ where
         self.last = Some((k, known));
     }
 
-    /// Stores some of the older generation when there are more left of it than the recent one has yet to grow by; lets it go
-    /// once that has grown.
+    /// Stores a step of the older generation when there is more left of it than the recent one has yet to grow by; lets it go
+    /// once that has grown, and all of it is stored.
     fn age(&mut self, scratch: impl FnOnce() -> io::Result<Scratch>) {
         let room = self.generation.saturating_sub(self.recent.len());
         if self.full || room > 0 && self.to_store.len() <= room {
             return;
         }
-        if let Err(e) = self.store(STEP.max(self.to_store.len().saturating_sub(room)), scratch) {
+        if let Err(e) = self.store(scratch) {
             log::warn!("what is known of files met long ago stays in memory: {e}; make room beside the reel");
             self.full = true;
             return;
         }
-        if room == 0 {
+        if room == 0 && self.to_store.is_empty() {
             // Its memory is used again.
             mem::swap(&mut self.recent, &mut self.older);
             self.recent.clear();
@@ -185,8 +185,8 @@ where
         }
     }
 
-    /// Stores the next ones of the older generation, so many at most.
-    fn store(&mut self, most: usize, scratch: impl FnOnce() -> io::Result<Scratch>) -> Result<(), redb::Error> {
+    /// Stores the next step of the older generation.
+    fn store(&mut self, scratch: impl FnOnce() -> io::Result<Scratch>) -> Result<(), redb::Error> {
         if self.to_store.is_empty() {
             return Ok(());
         }
@@ -196,7 +196,7 @@ where
                 none.insert(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(Unsynced(scratch()?))?)
             }
         };
-        let kept = self.to_store.len().saturating_sub(most);
+        let kept = self.to_store.len().saturating_sub(STEP);
         let write = db.begin_write()?;
         {
             let mut table = write.open_table(Things::<K, V>::TABLE)?;
@@ -242,7 +242,10 @@ where
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use redb::ReadableTableMetadata;
+
     use super::*;
 
     fn scratch() -> io::Result<Scratch> {
@@ -269,17 +272,42 @@ mod tests {
         assert_eq!(odd, (0..5000).step_by(3).collect::<Vec<_>>());
     }
 
+    fn stored(all: &Met<i64, i64>) -> usize {
+        let Some(db) = &all.stored else { return 0 };
+        db.begin_read().unwrap().open_table(Things::<i64, i64>::TABLE).unwrap().len().unwrap() as usize
+    }
+
+    /// Of a generation of 8 steps; how many were stored.
+    fn insert(all: &mut Met<i64, i64>, k: i64) -> usize {
+        let before = stored(all);
+        all.insert(k, k, scratch);
+        assert!(all.recent.len() + all.older.len() <= 17 * STEP);
+        stored(all) - before
+    }
+
     #[test]
     fn a_generation_is_stored_bit_by_bit() {
         let mut all = Met::of_generations(8 * STEP);
-        for n in 0..100 * STEP as i64 {
-            let left = all.to_store.len();
-            all.insert(n, n, scratch);
-            assert!(left.saturating_sub(all.to_store.len()) <= STEP, "{n}: {left} were left");
+        for k in 0..100 * STEP as i64 {
+            let new = insert(&mut all, k);
+            assert!(new <= STEP, "{k}: {new}");
             // Those met long ago are looked for between the others.
-            assert_eq!(all.get(&(n / 3)), Some(n / 3));
-            assert!(all.recent.len() + all.older.len() <= 16 * STEP);
+            assert_eq!(all.get(&(k / 3)), Some(k / 3));
         }
+        assert!(stored(&all) > 80 * STEP);
+    }
+
+    #[test]
+    fn what_is_met_again_before_anything_was_stored_is_stored_bit_by_bit_too() {
+        let n = 8 * STEP as i64;
+        let mut all = Met::of_generations(8 * STEP);
+        (0..n).for_each(|k| assert_eq!(insert(&mut all, k), 0));
+        assert!((0..n).all(|k| all.get(&k) == Some(k)));
+        for k in n..3 * n {
+            let new = insert(&mut all, k);
+            assert!(new <= STEP, "{k}: {new}");
+        }
+        assert!(stored(&all) >= n as usize && (0..3 * n).all(|k| all.get(&k) == Some(k)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use ioreel_traces::{Reel, Result, Text, rows::File};
 use rustc_hash::FxHashMap;
 
-/// Files beyond are not looked up: names are derived in bounded memory, of some 50 bytes a file and 100 a folder.
+/// Files beyond are not looked up: names are derived in bounded memory, of some 50 bytes a file and the path of each folder.
 pub(super) const MOST: usize = 4 << 20;
 
 /// A file; see the columns of `files`. Of a folder `path` and `unlinked` are as of the moment that is gone through.
