@@ -151,9 +151,9 @@ fn main() -> ExitCode {
 /// What is about something that all tests share: what the page cache holds, and who waits for a CPU.
 const ALONE: [&str; 2] = ["cached::as_it_was", "waits::busy_cpus"];
 
-/// A shell lets what it starts in the background ignore interrupts, which is inherited: tests send some.
+/// A shell lets what it starts in the background ignore interrupts, as nohup does hang-ups, which is inherited: tests send some.
 fn heed_interrupts() {
-    for signal in [libc::SIGINT, libc::SIGQUIT] {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
         // SAFETY: restores a default disposition; no other thread runs yet.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
