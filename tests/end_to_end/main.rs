@@ -149,7 +149,7 @@ fn main() -> ExitCode {
 }
 
 /// What is about something that all tests share: what the page cache holds, and who waits for a CPU.
-const ALONE: [&str; 2] = ["cached::as_it_was", "waits::busy_cpus"];
+const ALONE: [&str; 3] = ["cached::as_it_was", "ends::beside_others_on_its_disk", "waits::busy_cpus"];
 
 /// A shell lets what it starts in the background ignore interrupts, as nohup does hang-ups, which is inherited: tests send some.
 fn heed_interrupts() {
