@@ -275,6 +275,52 @@ fn small_files_beside_each_other(profile: &str) {
     }
 }
 
+/// What is copied to a device that takes another's place is data of no file rather than of a wrong one, also while files
+/// are written.
+pub(crate) fn btrfs_that_replaces_a_device() {
+    let devices = [0; 5].map(|_| Device::looped(DEFAULT_SIZE_BYTES));
+    let [members @ .., spare] = &devices;
+    let mkfs = ["mkfs.btrfs", "-q", "-f", "-d", "raid5", "-m", "raid1"];
+    let mount = Mounted::over(&members.each_ref(), &mkfs, "defaults");
+    let (from, out) = (temp_dir(), temp_dir());
+    let write = |at: &Path, files: std::ops::Range<usize>| {
+        fs::create_dir(at).unwrap();
+        files.for_each(|n| fs::write(at.join(n.to_string()), stamped(n, 0)).unwrap());
+    };
+    write(&mount.path().join("before"), 0..3000);
+    write(&from.path().join("meanwhile"), 3000..4000);
+    let at = text(mount.path());
+    succeed(Command::new("sync").args(["-f", at]));
+    let path = out.path().join("replace.reel");
+    let script = format!(
+        "btrfs replace start -B -f 2 {} {at} & cp -r {}/meanwhile {at}; sync -f {at}; wait $!",
+        text(spare.whole()),
+        text(from.path())
+    );
+    succeed(&mut record(&path, &["--no-snapshot"], &["sh", "-c", &script]));
+    let reel = assert_valid(&path);
+    drop(mount);
+    let files: HashMap<i64, String> =
+        reel.read::<File>().unwrap().into_iter().filter_map(|f| Some((f.file, f.path?.to_string()))).collect();
+    let (mut copied, mut told) = (0, 0);
+    for b in reel.read::<Bio>().unwrap().iter().filter(|b| b.op == "write" && b.complete_ns.is_some()) {
+        let Some(device) = devices.iter().find(|d| number(d.whole()) == b.dev) else { continue };
+        if b.class == "data" && b.file.is_none() && device.whole() == spare.whole() {
+            copied += b.len_bytes;
+        }
+        // The device itself is a file too, before it is a member.
+        let of_a_file = b.class == "data" && b.detail.as_deref() != Some("device");
+        let Some(name) = b.file.and_then(|file| files.get(&file)).filter(|_| of_a_file) else { continue };
+        let mut bytes = vec![0; b.len_bytes as usize];
+        fs::File::open(device.whole()).unwrap().read_exact_at(&mut bytes, b.sector as u64 * 512).unwrap();
+        for (n, _) in bytes.chunks(4096).filter_map(stamp) {
+            assert!(name.ends_with(&format!("/{n}")), "{name}, but {n}: {b:?}");
+            told += 1;
+        }
+    }
+    assert!(copied > 1 << 20 && told > 900, "{copied} bytes copied, {told} blocks of files");
+}
+
 /// Changes some blocks of a cold file in place: the rest of each stripe's data is read to make parity of, and told as that.
 fn reads_for_parity(profile: &str) {
     const BLOCK: usize = 4096;

@@ -329,6 +329,7 @@ fn tests() -> Vec<Test> {
         devices::an_xfs_log_elsewhere
         devices::a_btrfs_mirror
         devices::btrfs_with_parity
+        devices::btrfs_that_replaces_a_device
         devices::a_partition
         devices::anothers_partition
         devices::compressed_memory
