@@ -4,16 +4,28 @@ use std::{
     fs::File,
     marker::PhantomData,
     path::{Path, PathBuf},
+    sync::Arc,
     vec,
 };
 
 use arrow_array::RecordBatch;
-use parquet::arrow::{
-    ProjectionMask,
-    arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
+use arrow_schema::{DataType, Fields, Schema};
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{
+            ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+        },
+    },
+    errors::ParquetError,
 };
 
-use crate::{Manifest, ReelError, Result, guard::decode, manifest, table::Row};
+use crate::{
+    Manifest, ReelError, Result,
+    guard::decode,
+    manifest,
+    table::{Row, text_type},
+};
 
 /// Rows decoded at a time.
 const BATCH_ROWS: usize = 16 * 1024;
@@ -131,13 +143,28 @@ pub(crate) fn open_segment(path: &Path, columns: &[String]) -> Result<ParquetRec
         return Err(bad("it is no regular file".into()));
     }
     let file = File::open(path).map_err(|e| bad(e.to_string()))?;
-    let builder = decode(|| ParquetRecordBatchReaderBuilder::try_new(file)).map_err(bad)?;
+    let builder = decode(|| {
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+        let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema()));
+        let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
+        Ok::<_, ParquetError>(ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata))
+    })
+    .map_err(bad)?;
     let mask = if columns.is_empty() {
         ProjectionMask::all()
     } else {
         ProjectionMask::columns(builder.parquet_schema(), columns.iter().map(String::as_str))
     };
     decode(|| builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()).map_err(bad)
+}
+
+/// Text is repeated: that it is read as a dictionary stands in no file, since others could not read it then.
+fn with_dictionaries(schema: &Schema) -> Arc<Schema> {
+    let fields = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(text_type())),
+        _ => field.clone(),
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
 }
 
 /// The next batch of a segment, errors as text.

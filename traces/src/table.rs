@@ -129,7 +129,8 @@ fn wrong_type<C: Cell>(array: &ArrayRef) -> String {
     format!("expected type {}, found {}", C::data_type(), array.data_type())
 }
 
-fn text_type() -> DataType {
+/// Text, as it is in memory.
+pub(crate) fn text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 

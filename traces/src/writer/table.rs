@@ -8,7 +8,7 @@ use std::{
 };
 
 use parquet::{
-    arrow::ArrowWriter,
+    arrow::{ArrowWriter, arrow_writer::ArrowWriterOptions},
     file::reader::{FileReader, SerializedFileReader},
 };
 use rustix::fs::{Advice, fadvise};
@@ -383,7 +383,9 @@ impl<R: Row> TableWriter<R> {
         let left_out = self.on_create.as_ref().map(|OnCreate(f)| f(&file));
         let schema = schema::<R>();
         let properties = properties::<R>(&R::shapes(&self.columns, order))?;
-        let mut w = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| bad(e.to_string()))?;
+        // With it pyarrow would take text for dictionaries, which it cannot make of all encodings.
+        let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+        let mut w = ArrowWriter::try_new_with_options(file, schema.clone(), options).map_err(|e| bad(e.to_string()))?;
         let rows = self.times.len();
         for first in (0..rows).step_by(BATCH_ROWS) {
             let places = first..rows.min(first + BATCH_ROWS);
