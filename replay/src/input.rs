@@ -245,7 +245,7 @@ pub struct FileInfo {
     pub mode: Option<i32>,
     /// Size when first seen.
     pub size_bytes: Option<i64>,
-    /// It had no name any more when first seen.
+    /// Its path was its name no more when first seen.
     pub unlinked: bool,
     /// Device as stat(2) tells it.
     pub dev: i64,
@@ -259,10 +259,10 @@ impl FileInfo {
     fn of(row: rows::File) -> Self {
         Self {
             kind: Kind::from_name(&row.kind),
+            unlinked: row.path_is_gone(),
             path: row.path,
             mode: row.mode,
             size_bytes: row.size_bytes,
-            unlinked: row.unlinked == Some(1),
             dev: row.dev,
             ino: row.ino,
             peer_ino: row.peer_ino,

@@ -305,11 +305,14 @@ pub(crate) fn an_adopted_container() {
     assert_eq!((&*name.path, &*name.how, name.from_ns, &name.ended), ("/srv/made", "there", 0, &None));
 }
 
-/// Files without a name: removed while open, and never named.
+/// Files without a name, or without the one they were opened by: removed while open.
 pub(crate) fn nameless() {
     let out = temp_dir();
     let dir = text(out.path()).to_owned();
-    let script = format!("exec 5>{dir}/gone; rm {dir}/gone; echo >{dir}/ready; read -r line");
+    let script = format!(
+        "exec 5>{dir}/gone 6>{dir}/first; ln {dir}/first {dir}/second; rm {dir}/gone {dir}/first; echo >{dir}/ready; \
+         read -r line"
+    );
     let mut child = Command::new("sh").args(["-c", &script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
     crate::harness::wait_for("the process", || Path::new(&format!("{dir}/ready")).exists().then_some(()));
     let reel = out.path().join("gone.reel");
@@ -318,9 +321,14 @@ pub(crate) fn nameless() {
     child.kill().unwrap();
     child.wait().unwrap();
     let reel = assert_valid(&reel);
-    let fd = reel.read::<Fd>().unwrap().into_iter().find(|f| f.fd == 5).unwrap();
-    let file = reel.read::<File>().unwrap().into_iter().find(|f| Some(f.file) == fd.file).unwrap();
-    assert_eq!((file.path.as_deref(), file.unlinked), (Some(&*format!("{dir}/gone")), Some(1)));
+    let names: Vec<Name> = reel.read().unwrap();
+    for (number, path, unlinked) in [(5, "gone", 1), (6, "first", 2)] {
+        let path = format!("{dir}/{path}");
+        let fd = reel.read::<Fd>().unwrap().into_iter().find(|f| f.fd == number).unwrap();
+        let file = reel.read::<File>().unwrap().into_iter().find(|f| Some(f.file) == fd.file).unwrap();
+        assert_eq!((file.path.as_deref(), file.unlinked), (Some(&*path), Some(unlinked)));
+        assert!(names.iter().all(|n| n.path != *path), "{path} has a name");
+    }
 }
 
 /// One file by two mounts; and one below another root.

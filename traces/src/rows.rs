@@ -386,10 +386,18 @@ table! {
         /// Where the recorder's mounts show it, when that is not `path`: it was seen in a container, behind a bind
         /// mount, or it is an overlay's (then the file under it). Null too where they do not show it.
         host_path: Option<Text> as Dict,
-        /// 1 when it had no name any more, or never had one, when first seen: `path` is its last.
+        /// 1 when it had no name any more, or never had one, when first seen: `path` is its last. 2 when it had others, but
+        /// not `path` any more.
         unlinked: Option<i32> as Dict,
         /// A connected unix socket: inode number of its other end, when first seen; `dev` is the same.
         peer_ino: Option<i64> as Ids,
+    }
+}
+
+impl File {
+    /// Whether `path` was its name no more when it was first seen.
+    pub fn path_is_gone(&self) -> bool {
+        self.unlinked.is_some_and(|u| u != 0)
     }
 }
 

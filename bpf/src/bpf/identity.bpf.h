@@ -120,14 +120,21 @@ static __always_inline __u64 peer_of(struct inode *inode)
 	return BPF_CORE_READ(alloc, vfs_inode.i_ino);
 }
 
-static __always_inline void identify_more(struct inode *inode, struct file_more *more, struct dentry **real)
+/* Of a file with other names, whether the one it was opened by is gone (include/linux/dcache.h: d_unlinked). */
+static __always_inline bool name_is_gone(struct dentry *dentry)
+{
+	return dentry && !BPF_CORE_READ(dentry, d_hash.pprev) && BPF_CORE_READ(dentry, d_parent) != dentry;
+}
+
+static __always_inline void identify_more(struct inode *inode, struct dentry *dentry, struct file_more *more,
+					  struct dentry **real)
 {
 	struct super_block *sb = peek(inode, i_sb);
 
 	*real = NULL;
 	if (!sb)
 		return;
-	more->unlinked = !peek(inode, i_nlink);
+	more->unlinked = !peek(inode, i_nlink) ? 1 : name_is_gone(dentry) ? 2 : 0;
 	if (peek(sb, s_magic) == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_inode)) {
 		struct btrfs_inode *bi = container_of(inode, struct btrfs_inode, vfs_inode);
 
@@ -319,7 +326,7 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 	rec->more.renewed = renewed;
 	rec->hdr.end_ns = now_ns == WHEN_TOLD ? bpf_ktime_get_ns() : now_ns;
 	identify(inode, &rec->file);
-	identify_more(inode, &rec->more, &real);
+	identify_more(inode, peek(file, f_path.dentry), &rec->more, &real);
 	/* Of an overlay, those of the file below. */
 	add_disks(real ? kernel_cast(struct inode, BPF_CORE_READ(real, d_inode)) : inode);
 	len = walk_path(buf, peek(file, f_path.mnt), peek(file, f_path.dentry), &rec->path_cut);

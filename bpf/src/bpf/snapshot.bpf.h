@@ -147,7 +147,7 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	rec.fd = ctx->fd;
 	rec.ofd = (__u64)file;
 	identify(inode, &rec.file);
-	identify_more(inode, &rec.more, &real);
+	identify_more(inode, file->f_path.dentry, &rec.more, &real);
 	rec.sb_dev = inode->i_sb->s_dev;
 	rec.mode = inode->i_mode;
 	rec.size_bytes = inode->i_size;
@@ -198,7 +198,7 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	rec.offset_bytes = (__u64)vma->vm_pgoff << page_shift;
 	rec.vm_flags = vma->vm_flags;
 	identify(inode, &rec.file);
-	identify_more(inode, &rec.more, &real);
+	identify_more(inode, file->f_path.dentry, &rec.more, &real);
 	rec.sb_dev = inode->i_sb->s_dev;
 	rec.mode = inode->i_mode;
 	rec.size_bytes = inode->i_size;

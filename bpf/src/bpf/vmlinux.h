@@ -117,7 +117,12 @@ struct qstr {
 	const unsigned char *name;
 };
 
+struct hlist_bl_node {
+	struct hlist_bl_node *next, **pprev;
+};
+
 struct dentry {
+	struct hlist_bl_node d_hash;
 	struct inode *d_inode;
 	struct dentry *d_parent;
 	struct qstr d_name;

@@ -97,7 +97,7 @@ struct file_more {
 	__u64 subvolume; /* btrfs: the id of the tree its inode is in; else 0 */
 	__u64 peer_ino; /* a connected unix socket: the inode number of its other end; else 0 */
 	struct file_id real; /* overlay: the inode of the upper file, or of the topmost lower one; else 0 */
-	__u32 unlinked; /* it had no name left */
+	__u32 unlinked; /* 1: it had no name left; 2: the name it was opened by was gone, others were left */
 	__u32 real_sb_dev;
 	__u32 renewed; /* its number was another file's before, whose record is out, or it was made just now */
 	__u32

@@ -75,9 +75,9 @@ impl MetFiles {
             let file = file?;
             let met = Met {
                 file: file.file,
+                unlinked: file.path_is_gone(),
                 path: file.path,
                 whole_path: file.path_cut == 0,
-                unlinked: file.unlinked == Some(1),
                 kind: file.kind,
                 first_ns: file.first_ns,
                 size_bytes: file.size_bytes,
