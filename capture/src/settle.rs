@@ -95,11 +95,17 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
     }
     let disks: Vec<i64> = mounts.iter().flat_map(host::disks_of).collect();
     let begin = host::monotonic_ns();
+    // The writer may be behind: of what it has not taken nobody knows which disk it is of.
+    let (mut drained, mut known_to) = (begin, begin);
     while !disks.is_empty() && session.alive() <= 0 {
+        if !pipeline.progress.is_behind() {
+            known_to = drained;
+        }
+        drained = host::monotonic_ns();
         drain(session, pipeline);
         let events = pipeline.progress.block_events.lock().map(|e| e.clone()).unwrap_or_default();
         let last = disks.iter().filter_map(|d| events.get(d)).fold(begin, |a, b| a.max(*b));
-        let quiet = host::monotonic_ns() - last > QUIET.as_nanos() as i64;
+        let quiet = known_to - last > QUIET.as_nanos() as i64;
         if quiet && disks.iter().all(|d| host::in_flight(*d) == 0) {
             break;
         }
