@@ -143,13 +143,13 @@ static __always_inline void identify_more(struct inode *inode, struct dentry *de
 	} else if (peek(sb, s_magic) == SOCKFS_MAGIC) {
 		more->peer_ino = peer_of(inode);
 	} else if (peek(sb, s_magic) == OVERLAYFS_SUPER_MAGIC) {
-		struct dentry *lower, *dentry = overlaid(inode, &lower) ?: lower;
-		struct inode *under = dentry ? BPF_CORE_READ(dentry, d_inode) : NULL;
+		struct dentry *lower, *below = overlaid(inode, &lower) ?: lower;
+		struct inode *under = below ? BPF_CORE_READ(below, d_inode) : NULL;
 
 		if (under) {
 			identify(kernel_cast(struct inode, under), &more->real);
 			more->real_sb_dev = BPF_CORE_READ(under, i_sb, s_dev);
-			*real = dentry;
+			*real = below;
 		}
 	}
 }
