@@ -99,11 +99,14 @@ fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> R
             Ok(Order::Begin) => session.activate(),
             Ok(Order::End(t0_ns)) => {
                 let deadline = Instant::now() + DEFAULT_SETTLE;
-                rows.last_ns = rows.last_ns.max(host::monotonic_ns());
+                // All that ended before is taken.
+                let mut known_to = host::monotonic_ns();
+                rows.last_ns = rows.last_ns.max(known_to);
                 while Instant::now() < deadline
-                    && (host::monotonic_ns() - rows.last_ns < QUIET.as_nanos() as i64
+                    && (known_to - rows.last_ns < QUIET.as_nanos() as i64
                         || disks.iter().any(|d| host::in_flight(*d) != 0))
                 {
+                    known_to = host::monotonic_ns();
                     rows.drain(&session);
                     std::thread::sleep(SHORTEST_TICK);
                 }
