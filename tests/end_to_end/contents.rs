@@ -4,14 +4,14 @@ use std::{collections::HashMap, fs, path::Path, process::Command};
 
 use ioreel_traces::{
     Reel,
-    rows::{Content, File, Op},
+    rows::{Content, Op},
     table::Row,
 };
 
 use crate::harness::{
     assert_valid, describe, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-    one_line, record, run, succeed, temp_dir, text,
+    one_line, paths_of, record, run, succeed, temp_dir, text,
 };
 
 /// Writes files of known bytes by every call that writes memory, four processes at a time, each file once: what a write
@@ -70,8 +70,7 @@ fn hash(bytes: &[u8]) -> String {
 
 /// Successful writes to files below `base`, with the path and what was written.
 fn writes(reel: &Reel, base: &Path) -> Vec<(Op, String, Vec<u8>)> {
-    let paths: HashMap<i64, String> =
-        reel.rows::<File>().map(|f| f.unwrap()).filter_map(|f| Some((f.file, f.path?.to_string()))).collect();
+    let paths = paths_of(reel);
     let mut files: HashMap<String, Vec<u8>> = HashMap::new();
     let mut out = Vec::new();
     for op in reel.read::<Op>().unwrap() {

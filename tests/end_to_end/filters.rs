@@ -17,7 +17,7 @@ use ioreel_traces::{
 use crate::harness::{
     assert_valid, ioreel,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-    one_line, record, succeed, temp_dir, text,
+    one_line, paths_of, record, succeed, temp_dir, text,
 };
 
 pub(crate) use places::{asynchronous_requests, through_folders, through_other_mounts, where_names_begin};
@@ -103,8 +103,7 @@ type Same = (String, Option<String>, Option<String>, Option<i64>, Option<i64>);
 
 /// Rows of a reel by what is the same in every run, with the operand's path.
 fn rows(reel: &Reel, wanted: impl Fn(&Op, Option<&str>) -> bool) -> BTreeMap<Same, usize> {
-    let files: HashMap<i64, String> =
-        reel.rows::<File>().filter_map(|f| f.ok().and_then(|f| Some((f.file, f.path?.to_string())))).collect();
+    let files = paths_of(reel);
     let mut out = BTreeMap::new();
     for op in reel.rows::<Op>() {
         let op = op.unwrap();
@@ -353,8 +352,7 @@ pub(crate) fn of_what_is_no_call() {
         let reel = out.path().join(format!("{name}.reel"));
         succeed(&mut record(&reel, options, &["sh", "-c", &script]));
         let reel = assert_valid(&reel);
-        let files: HashMap<i64, String> =
-            reel.rows::<File>().filter_map(|f| f.ok().and_then(|f| Some((f.file, f.path?.to_string())))).collect();
+        let files = paths_of(&reel);
         // By source, by operation and by the file's name.
         let mut rows: BTreeMap<(String, String, String), i64> = BTreeMap::new();
         for op in reel.rows::<Op>().map(|o| o.unwrap()).filter(|o| o.source == "io_uring" || o.source == "fault") {

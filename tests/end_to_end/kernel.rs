@@ -19,7 +19,7 @@ use crate::{
     harness::{
         assert_valid, ioreel,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold},
-        one_line, record, succeed, temp_dir, text, wait_for,
+        one_line, paths_of, record, succeed, temp_dir, text, wait_for,
     },
     midway::{interrupt, recording},
 };
@@ -340,8 +340,7 @@ pub(crate) fn files_under_an_overlay(fs: Fs) {
     let by_id: HashMap<i64, &Op> = ops.iter().map(|o| (o.op_id, o)).collect();
     let real: BTreeMap<i64, i64> =
         reel.read::<rows::File>().unwrap().iter().filter_map(|f| Some((f.file, f.real_file?))).collect();
-    let path_of: HashMap<i64, String> =
-        reel.read::<rows::File>().unwrap().into_iter().filter_map(|f| Some((f.file, f.path?.to_string()))).collect();
+    let path_of = paths_of(&reel);
     let under = format!("{merged}/");
     let mut checked = BTreeMap::new();
     for op in ops.iter().filter(|o| o.source == *"syscall") {

@@ -10,10 +10,7 @@ use std::{
     process::Command,
 };
 
-use ioreel_traces::{
-    Reel,
-    rows::{Bio, File as FileRow},
-};
+use ioreel_traces::{Reel, rows::Bio};
 
 use crate::{
     attribution,
@@ -21,7 +18,7 @@ use crate::{
         assert_valid,
         device::Device,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-        record, succeed, temp_dir, text,
+        paths_of, record, succeed, temp_dir, text,
     },
 };
 
@@ -151,8 +148,7 @@ pub(crate) fn data_is_where_fiemap_says(fs: Fs) {
     for options in kinds {
         let (mount, out) = (Mounted::with(fs, DEFAULT_SIZE_BYTES, &[], options), temp_dir());
         let (reel, bios) = recorded(&mount, &script(mount.path()), out.path());
-        let paths: HashMap<i64, String> =
-            reel.rows::<FileRow>().map(|f| f.unwrap()).filter_map(|f| Some((f.file, f.path?.to_string()))).collect();
+        let paths = paths_of(&reel);
         let chunks = (fs == Fs::Btrfs).then(|| Chunks::of(mount.device().unwrap()));
         // Place on the device, in blocks, to file and block of it.
         let mut truth: HashMap<i64, (PathBuf, i64)> = HashMap::new();

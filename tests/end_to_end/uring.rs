@@ -7,13 +7,13 @@ use std::{collections::HashMap, env, fs, path::Path};
 
 use ioreel_traces::{
     Reel,
-    rows::{Bio, File, Op, Task},
+    rows::{Bio, Op, Task},
 };
 
 use crate::harness::{
     assert_valid,
     mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
-    record, replays_alike, succeed, temp_dir, text,
+    paths_of, record, replays_alike, succeed, temp_dir, text,
 };
 
 /// The argument that makes the test program issue the requests instead.
@@ -86,11 +86,6 @@ fn differences(line: &str, op: &Op, paths: &HashMap<i64, String>) -> Vec<String>
     wrong
 }
 
-fn paths(reel: &Reel) -> HashMap<i64, String> {
-    let files = reel.read::<File>().unwrap();
-    files.into_iter().filter_map(|f| Some((f.file, f.path?.to_string()))).collect()
-}
-
 /// Every request has one row, and each column of it is right.
 pub(crate) fn every_request_is_seen(fs: Fs) {
     let out = temp_dir();
@@ -100,7 +95,7 @@ pub(crate) fn every_request_is_seen(fs: Fs) {
     succeed(&mut record(&reel, &[], &[text(&own), WORD, text(mounted.path()), text(&log)]));
     let path = reel;
     let reel = assert_valid(&path);
-    let paths = paths(&reel);
+    let paths = paths_of(&reel);
     let ops = reel.read::<Op>().unwrap();
     let requests: Vec<&Op> = ops.iter().filter(|o| o.source == "io_uring").collect();
     let log = fs::read_to_string(log).unwrap();

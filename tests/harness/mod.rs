@@ -6,6 +6,7 @@ pub(crate) mod mount;
 pub(crate) mod terminal;
 
 use std::{
+    collections::HashMap,
     fmt::Display,
     fs,
     os::unix::process::ExitStatusExt,
@@ -107,6 +108,12 @@ pub(crate) fn assert_valid(reel: &Path) -> ioreel_traces::Reel {
     let reel = ioreel_traces::Reel::open(reel).unwrap();
     assert_eq!(reel.manifest.lost(), 0, "lost events: {:?}", reel.manifest.ledger);
     reel
+}
+
+/// The files of a reel that have one, and their paths.
+pub(crate) fn paths_of(reel: &ioreel_traces::Reel) -> HashMap<i64, String> {
+    let files = reel.rows::<ioreel_traces::rows::File>().map(Result::unwrap);
+    files.filter_map(|f| Some((f.file, f.path?.to_string()))).collect()
 }
 
 /// Replays onto a new file system of this kind: no result is wrong or unsupported, no edge violated, and the tree is the one
