@@ -267,7 +267,7 @@ const BLOCK: &[&str] = &[
 ];
 const BLOCK_NEEDED: usize = 4;
 
-/// The second of two programs each, where a task can lose the CPU in one (`bpf/src/bpf/block.bpf.h`).
+/// The second of two programs each, most of them only where a task can lose the CPU in one (`bpf/src/bpf/block.bpf.h`).
 const AGAIN: &[&str] = &[
     "bio_queue_again",
     "bio_remap_again",
@@ -284,13 +284,17 @@ const AGAIN: &[&str] = &[
     "task_exit_again",
 ];
 
+/// Those of them that interrupts call, too, which come while the first is at work, on every kernel.
+const IN_INTERRUPTS: &[&str] = &["bio_complete_again", "rq_complete_again"];
+
 /// Switches off those that are not needed, or whose first is off.
 pub(crate) fn choose_second(object: &mut OpenObject, preemptible: bool) {
     let first_of = |name: &OsStr| name.to_string_lossy().trim_end_matches("_again").to_owned();
     let on: Vec<OsString> = object.progs().filter(|p| p.autoload()).map(|p| p.name().to_owned()).collect();
     for mut program in object.progs_mut() {
         let name = program.name().to_owned();
-        if AGAIN.iter().any(|a| name == *a) && !(preemptible && on.contains(&first_of(&name).into())) {
+        let needed = preemptible || IN_INTERRUPTS.iter().any(|a| name == *a);
+        if AGAIN.iter().any(|a| name == *a) && !(needed && on.contains(&first_of(&name).into())) {
             program.set_autoload(false);
         }
     }

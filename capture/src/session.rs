@@ -90,8 +90,6 @@ pub struct Session<'obj> {
     pub(crate) stops: Option<Stops>,
     /// The most that one pass over the rings brought since somebody asked, bytes.
     fullest: Cell<usize>,
-    /// Tasks can lose the CPU while they run a program.
-    preemptible: bool,
     /// Programs on ends may be skipped, and all threads that are recorded can be listed.
     ends_may_be_unseen: bool,
     /// Whose end was told to no program.
@@ -375,7 +373,6 @@ impl<'obj> Session<'obj> {
             round: Cell::new(1),
             stops,
             fullest: Cell::new(0),
-            preemptible,
             ends_may_be_unseen: preemptible && matches!(plan.target, Targets::Command(_) | Targets::Processes(_)),
             unseen_ends: RefCell::default(),
         })

@@ -12,12 +12,15 @@ use std::{
 
 use ioreel_traces::{
     Reel,
-    rows::{self, Op, Task},
+    rows::{self, Bio, Op, Task},
 };
 
 use crate::{
+    attribution::number,
     harness::{
-        assert_valid, ioreel,
+        assert_valid,
+        device::Device,
+        ioreel,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold},
         one_line, paths_of, record, succeed, temp_dir, text, wait_for,
     },
@@ -40,6 +43,28 @@ pub(crate) fn allows_functions() -> bool {
     let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
     let check = told.as_array().unwrap().iter().find(|c| c["what"] == "kernel functions (fentry)").unwrap();
     check["verdict"] == "ok"
+}
+
+/// A disk's interrupt ends requests while a probe is at work on the end of another's, which the kernel skips the probe for.
+pub(crate) fn ends_in_interrupts() {
+    let disks = std::env::var("IOREEL_TEST_DISKS").unwrap();
+    let disk = PathBuf::from(disks.split_whitespace().next().unwrap());
+    let looped = Device::looped(DEFAULT_SIZE_BYTES);
+    let out = temp_dir();
+    let path = out.path().join("r.reel");
+    let reads =
+        "--ioengine=io_uring --direct=1 --rw=randread --bs=4k --iodepth=64 --time_based --runtime=15 --size=400m";
+    let jobs = [looped.whole(), &*disk].map(|d| format!("--name={} --filename={}", number(d), text(d)));
+    let fio: Vec<&str> =
+        ["fio"].into_iter().chain(reads.split(' ')).chain(jobs.iter().flat_map(|j| j.split(' '))).collect();
+    succeed(&mut record(&path, &["--no-snapshot", "--block-only", "--ring-mib", "64"], &fio));
+    let reel = assert_valid(&path);
+    let bios: Vec<Bio> = reel.read().unwrap();
+    for device in [looped.whole(), &*disk] {
+        let of =
+            |ended: bool| bios.iter().filter(|b| b.dev == number(device) && b.complete_ns.is_some() == ended).count();
+        assert!(of(true) > 1000 && of(false) == 0, "{}: {} ended, {} did not", text(device), of(true), of(false));
+    }
 }
 
 /// What is asked for is had, or refused with cause and remedy; nothing else changes.
@@ -262,7 +287,7 @@ pub(crate) fn the_nfs_server(fs: Fs) {
 fn reads_cause_bios(reel: &Reel, server: &[Op], dev: i64, some_skipped: bool) {
     let tasks: HashMap<i64, Task> = reel.read::<Task>().unwrap().into_iter().map(|t| (t.task_id, t)).collect();
     let mut caused = 0;
-    for bio in reel.read::<rows::Bio>().unwrap() {
+    for bio in reel.read::<Bio>().unwrap() {
         let Some(op) = server.iter().find(|o| Some(o.op_id) == bio.cause) else {
             let data = bio.op == "read" && bio.class == "data" && bio.dev == dev;
             assert!(!data || some_skipped || !bio.comm.starts_with("nfsd"), "{bio:?}");
@@ -403,7 +428,7 @@ pub(crate) fn a_loop_device(fs: Fs) {
             ),
         ]));
         interrupt(recorder);
-        let number = crate::attribution::number(&device);
+        let number = number(&device);
         succeed(Command::new("umount").arg(&above));
         succeed(Command::new("losetup").args(["-d", text(&device)]));
         let reel = assert_valid(&reel);

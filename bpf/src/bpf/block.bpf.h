@@ -68,9 +68,11 @@ static __always_inline void set_origin(struct rec_bio *b, const void *bio, struc
 }
 
 /*
- * Where programs can lose the CPU (atomic.bpf.h) there are two of those that tell of queueing, moving, issue and end:
- * what the kernel skips one for, because another task has lost the CPU just before or after its work, the other
- * records. They are called one after the other, in the order below; `again` is the second.
+ * Of those that tell of ends there are two each: what the kernel skips one for, because it is at work on that CPU, the
+ * other records. A disk's interrupt ends requests, by the dozen, while the end of another disk's is told of; not all
+ * kernels count what they skip for that. Where programs can lose the CPU (atomic.bpf.h), just before or after their
+ * work, so of those that tell of queueing, moving and issue. They are called one after the other, in the order below;
+ * `again` is the second.
  */
 
 static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, bool again)
@@ -443,6 +445,7 @@ struct rq_walk {
 	__u32 bios;
 	__u8 hide;
 	__u8 keep; /* the bios end later, when the cache is flushed */
+	__u8 again;
 };
 
 static __always_inline void look(struct rq_walk *w, const struct rec_bio *b)
@@ -470,10 +473,11 @@ static long look_step(__u32 i, void *context)
 	return 0;
 }
 
-/* Room for the record of a bio that nothing is known of, which would not fit the stack. */
+/* Room for the record of a bio that nothing is known of, which would not fit the stack: the first program's, which the
+ * second may interrupt, and the second's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, struct rec_bio);
 } unknown_bio SEC(".maps");
@@ -500,8 +504,8 @@ static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct b
 		free_bio_slot(bio, s);
 	} else if (w->rq_id && !w->keep) {
 		/* Queued before the recording began, not remembered, or where the kernel skipped bio_queue. */
-		__u32 zero = 0;
-		struct rec_bio *unknown = bpf_map_lookup_elem(&unknown_bio, &zero);
+		__u32 at = w->again;
+		struct rec_bio *unknown = bpf_map_lookup_elem(&unknown_bio, &at);
 
 		if (!unknown)
 			return;
@@ -585,6 +589,7 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 		walk.bios = 1;
 	}
 	walk.now_ns = bpf_ktime_get_ns();
+	walk.again = again;
 	walk.error = error;
 	walk.bio = first;
 	walk.left_bytes = bytes;
@@ -615,7 +620,7 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 			rec.len_bytes = bytes;
 			r->sector += bytes >> 9;
 			r->len_bytes -= bytes;
-			r->settled = preemptible && !again ? SETTLED_PART : 0;
+			r->settled = again ? 0 : SETTLED_PART;
 		} else {
 			r->key = 0;
 		}

@@ -52,7 +52,7 @@ impl Session<'_> {
         // Of two programs for the same events either may be skipped. The events that both were skipped for are no more
         // than the fewer of their skips, nor than the first's without those that the second then told of; of calls, no
         // more than the threads' halves of calls that neither has seen.
-        let ledgers = if self.preemptible { self.ledgers().unwrap_or_default() } else { Vec::new() };
+        let ledgers = self.ledgers().unwrap_or_default();
         let unseen = |of: &dyn Fn(&cpu_ledger) -> u64| ledgers.iter().map(|l| of(l) as i64).sum::<i64>();
         for (name, unseen) in [("op_enter", unseen(&|l| l.unseen_begin)), ("op_exit", unseen(&|l| l.unseen_end))] {
             let Some(first) = probes.iter_mut().find(|p| p.name == format!("{name}_first")) else { continue };
