@@ -149,7 +149,12 @@ fn main() -> ExitCode {
 }
 
 /// What is about something that all tests share: what the page cache holds, and who waits for a CPU.
-const ALONE: [&str; 3] = ["cached::as_it_was", "ends::beside_others_on_its_disk", "waits::busy_cpus"];
+const ALONE: [&str; 4] = [
+    "cached::as_it_was",
+    "devices::a_mount_in_the_place_of_another",
+    "ends::beside_others_on_its_disk",
+    "waits::busy_cpus",
+];
 
 /// A shell lets what it starts in the background ignore interrupts, as nohup does hang-ups, which is inherited: tests send some.
 fn heed_interrupts() {
@@ -215,6 +220,7 @@ fn tests() -> Vec<Test> {
     }
     if kernel::is_guest() {
         once! { true:
+            kernel::ends_in_interrupts
             stacked::a_mapped_device
             stacked::an_encrypted_device
             stacked::an_array
@@ -330,6 +336,7 @@ fn tests() -> Vec<Test> {
         devices::a_btrfs_mirror
         devices::btrfs_with_parity
         devices::btrfs_that_replaces_a_device
+        devices::a_mount_in_the_place_of_another
         devices::a_partition
         devices::anothers_partition
         devices::compressed_memory

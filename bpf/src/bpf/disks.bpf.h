@@ -14,8 +14,18 @@ static __always_inline __u32 disk_dev(struct gendisk *disk)
 	return disk ? (peek(disk, major) << 20) | peek(disk, first_minor) : 0;
 }
 
-/* The file system met last: its disks are on the list. */
+/* Some of the bytes by which a file system is known, which most draw at random when they are made; else 0. */
+static __always_inline __u32 fs_uuid(struct super_block *sb)
+{
+	__u32 uuid = 0;
+
+	BPF_CORE_READ_INTO(&uuid, sb, s_uuid);
+	return uuid;
+}
+
+/* The file system met last: its disks are on the list. The number of its device alone may be another's by now. */
 __u32 last_fs = 0;
+__u32 last_fs_uuid = 0;
 
 static __always_inline void add_disk(struct block_device *bdev)
 {
@@ -54,7 +64,7 @@ static __always_inline void add_disks(struct inode *inode)
 {
 	struct pool_walk pool = {};
 	struct super_block *sb;
-	__u32 dev;
+	__u32 dev, uuid;
 
 	if (fixed_devices)
 		return;
@@ -62,9 +72,9 @@ static __always_inline void add_disks(struct inode *inode)
 	if (!sb)
 		return;
 	dev = peek(sb, s_dev);
-	if (dev == last_fs)
+	uuid = fs_uuid(sb);
+	if (dev == last_fs && uuid == last_fs_uuid)
 		return;
-	last_fs = dev;
 	add_disk(peek(sb, s_bdev));
 	if (peek(sb, s_magic) == BTRFS_SUPER_MAGIC && bpf_core_type_exists(struct btrfs_fs_devices)) {
 		struct btrfs_fs_info *fs = (void *)peek(sb, s_fs_info);
@@ -76,6 +86,9 @@ static __always_inline void add_disks(struct inode *inode)
 		pool.at = BPF_CORE_READ(devices, devices.next);
 		bpf_loop(MAX_POOL_DISKS, pool_step, &pool, 0);
 	}
+	/* After them: another CPU goes by it. */
+	last_fs = dev;
+	last_fs_uuid = uuid;
 }
 
 #endif

@@ -278,23 +278,28 @@ static __always_inline __u32 walk_fs_path(char *buf, struct file *file, struct d
 }
 
 /*
- * Tells apart the files that a number was given to one after another, where inodes have no generation of their own: of
- * an overlay's file, the generation of the one that gave it the number, which is the lower one also after a copy-up;
- * of any other at least its type.
+ * Tells apart the files that a number was given to one after another: by their file system, whose own number may have
+ * been given again, and where inodes have no generation of their own, of an overlay's file by the generation of the one
+ * that gave it the number, which is the lower one also after a copy-up; of any other at least by its type. Called, as
+ * its caller's stack is full.
  */
-static __always_inline __u32 version_of(struct inode *inode)
+static __noinline __u32 version_of(struct inode *inode)
 {
 	struct super_block *sb = peek(inode, i_sb);
 	struct dentry *upper, *lower;
+	__u32 version;
 
-	if (peek(inode, i_generation) || !sb)
+	if (!sb)
 		return 0;
+	version = fs_uuid(sb);
+	if (peek(inode, i_generation))
+		return version;
 	if (peek(sb, s_magic) != OVERLAYFS_SUPER_MAGIC)
-		return peek(inode, i_mode) >> 12;
+		return version ^ peek(inode, i_mode) >> 12;
 	upper = overlaid(inode, &lower);
 	if (!lower)
 		lower = upper;
-	return lower ? BPF_CORE_READ(lower, d_inode, i_generation) : 0;
+	return lower ? version ^ BPF_CORE_READ(lower, d_inode, i_generation) : version;
 }
 
 /* Instead of a time: the one at which a file's record is made, which few calls need. */
@@ -363,8 +368,10 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 static __always_inline void about_to_note(struct task_state *st, struct file *file)
 {
 	struct inode *inode = peek(file, f_inode);
+	struct super_block *sb = inode ? peek(inode, i_sb) : NULL;
 
-	if (inode && !peek(inode, i_generation))
+	/* Numbers that belong to no device go to the next that mounts. */
+	if (sb && (!peek(inode, i_generation) || !(peek(sb, s_dev) >> 20)))
 		st->ask = 1;
 }
 

@@ -135,10 +135,15 @@ struct block_device {
 	const struct blk_holder_ops *bd_holder_ops;
 };
 
+typedef struct {
+	u8 b[16];
+} uuid_t;
+
 struct super_block {
 	u32 s_dev;
 	unsigned long s_magic;
 	struct block_device *s_bdev;
+	uuid_t s_uuid;
 	void *s_fs_info;
 };
 

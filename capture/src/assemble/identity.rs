@@ -39,8 +39,13 @@ impl Assembler {
     /// A call that ended at this moment made the file, or found that it is another than the one that had the number.
     /// Where inodes have a generation, the number says it all.
     pub(crate) fn made(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
+        if id.generation != 0 { Ok(self.file_of(id)) } else { self.renewed(id, at_ns) }
+    }
+
+    /// The file that has this number from now on.
+    fn renewed(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
         match self.files.get(&id.into()) {
-            Some(known) if id.generation != 0 || known.made_ns == at_ns => Ok(known),
+            Some(known) if known.made_ns == at_ns => Ok(known),
             Some(known) => {
                 if !known.described {
                     let row = self.undescribed_file(id.into(), known);
@@ -64,7 +69,8 @@ impl Assembler {
     }
 
     pub(super) fn file(&mut self, rec: &rec_file, path: &[u8], fs_path: &[u8]) -> Result<()> {
-        let known = if rec.more.renewed != 0 { self.made(rec.file, rec.hdr.end_ns)? } else { self.file_of(rec.file) };
+        let known =
+            if rec.more.renewed != 0 { self.renewed(rec.file, rec.hdr.end_ns)? } else { self.file_of(rec.file) };
         if known.described {
             return Ok(());
         }
