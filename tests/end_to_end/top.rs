@@ -21,7 +21,8 @@ pub(crate) fn files_processes_and_totals() {
     let dir = temp_dir();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     std::fs::write(&from, vec![7; 1 << 16]).unwrap();
-    let script = format!("while :; do dd if={} of={} bs=4096 conv=notrunc 2>/dev/null; done", text(&from), text(&to));
+    let script =
+        format!("while :; do dd if={} of={} bs=4096 conv=notrunc,fsync 2>/dev/null; done", text(&from), text(&to));
     let mut busy = Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).spawn().unwrap();
     let pid = busy.id().to_string();
     let look = |more: &[&str]| {

@@ -11,9 +11,13 @@ use std::{
     },
     process::{Child, Command, ExitStatus},
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 use super::wait_for;
+
+/// Until all that a program wrote before its end is on the screen.
+const UNREAD: Duration = Duration::from_secs(5);
 
 /// The terminal, and the program that runs on it.
 pub(crate) struct Terminal {
@@ -111,13 +115,18 @@ impl Terminal {
     pub(crate) fn shows(&mut self, what: &str, holds: impl Fn(&str) -> bool) -> String {
         let last = RefCell::new(String::new());
         let waited_for = std::fmt::from_fn(|f| write!(f, "{what}; there is:\n{}", last.borrow()));
+        let mut ended_since = None;
         wait_for(waited_for, || {
-            // In this order: what it drew before it ended counts.
-            let ended = self.child.try_wait().unwrap();
+            // In this order: what it drew before it ended counts, and is read a moment later.
+            if let Some(status) = self.child.try_wait().unwrap() {
+                ended_since.get_or_insert((Instant::now(), status));
+            }
             let text = self.text();
             last.replace(text.clone());
             let holds = holds(&text);
-            assert!(holds || ended.is_none(), "ended ({ended:?}) before {what}:\n{text}");
+            if let Some((since, status)) = ended_since {
+                assert!(holds || since.elapsed() < UNREAD, "ended ({status}) before {what}:\n{text}");
+            }
             holds.then_some(text)
         })
     }
