@@ -69,10 +69,9 @@ static __always_inline void set_origin(struct rec_bio *b, const void *bio, struc
 
 /*
  * Of those that tell of ends there are two each: what the kernel skips one for, because it is at work on that CPU, the
- * other records. A disk's interrupt ends requests, by the dozen, while the end of another disk's is told of; not all
- * kernels count what they skip for that. Where programs can lose the CPU (atomic.bpf.h), just before or after their
- * work, so of those that tell of queueing, moving and issue. They are called one after the other, in the order below;
- * `again` is the second.
+ * other records. A disk's interrupt ends requests, by the dozen, while the end of another disk's is told of. Where
+ * programs can lose the CPU just before or after their work (atomic.bpf.h) there are two of those that tell of
+ * queueing, moving and issue as well. They are called one after the other, in the order below; `again` is the second.
  */
 
 static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, bool again)

@@ -36,13 +36,12 @@ impl Assembler {
         self.files.insert(key, known, || self.writer.scratch());
     }
 
-    /// A call that ended at this moment made the file, or found that it is another than the one that had the number.
-    /// Where inodes have a generation, the number says it all.
+    /// A call that ended at this moment made the file. Where inodes have a generation, the number says it all.
     pub(crate) fn made(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
         if id.generation != 0 { Ok(self.file_of(id)) } else { self.renewed(id, at_ns) }
     }
 
-    /// The file that has this number from now on.
+    /// The file that has this number from this moment on: another than the one that had it before.
     fn renewed(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
         match self.files.get(&id.into()) {
             Some(known) if known.made_ns == at_ns => Ok(known),
