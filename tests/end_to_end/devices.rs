@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use ioreel_traces::rows::{Bio, Block, block_flags};
+use ioreel_traces::rows::{Bio, Block, Task, block_flags};
 
 use crate::{
     attribution::{Recorded, number, stamp, stamped, stamps_are_found},
@@ -111,6 +111,26 @@ pub(crate) fn compressed_memory() {
     let mount = Mounted::over(&[&device], XFS, "defaults");
     let written = stamps_are_found("xfs on zram", mount.path(), &[device.whole()]);
     assert!(written.bios.iter().all(|b| b.rq_id.is_none()));
+}
+
+/// What the kernel's worker threads do for a ring is the process's, also where no calls are recorded: such a device takes
+/// no request to io_uring from the thread that submits it.
+pub(crate) fn requests_in_workers_without_calls() {
+    const READS: usize = 2000;
+    let device = Device::zram(DEFAULT_SIZE_BYTES);
+    let (file, count) = (format!("--filename={}", text(device.path())), format!("--number_ios={READS}"));
+    let mut fio = vec!["fio", "--name=reads", "--ioengine=io_uring", "--direct=1", "--rw=randread", "--bs=4k"];
+    fio.extend(["--iodepth=16", "--size=64m", &file, &count]);
+    let out = temp_dir();
+    let reel = out.path().join("r.reel");
+    succeed(&mut record(&reel, &["--block-only", "--no-snapshot"], &fio));
+    let reel = assert_valid(&reel);
+    let bios: Vec<Bio> = reel.read().unwrap();
+    let reads: Vec<&Bio> = bios.iter().filter(|b| b.dev == number(device.whole()) && b.len_bytes == 4096).collect();
+    assert_eq!(reads.iter().filter(|b| b.complete_ns.is_some()).count(), READS);
+    let tasks: Vec<Task> = reel.read().unwrap();
+    let fio: Vec<i64> = tasks.iter().filter(|t| &*t.comm == "fio").map(|t| t.task_id).collect();
+    assert!(reads.iter().all(|b| b.task_id.is_some_and(|id| fio.contains(&id))), "{:?}", reads[0]);
 }
 
 /// What is recorded: memory goes out and comes back.

@@ -340,6 +340,7 @@ fn tests() -> Vec<Test> {
         devices::a_partition
         devices::anothers_partition
         devices::compressed_memory
+        devices::requests_in_workers_without_calls
         devices::swap
         devices::discards
         devices::zeroes

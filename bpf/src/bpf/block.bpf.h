@@ -105,8 +105,11 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 	} else if ((ref = recorded_ref(task))) {
 		task_id = ref->task_id;
 		st = state_of(task, ref);
-	} else if (uring_met && (worker_for = uring_of_worker(task)) && (request = uring_find(worker_for))) {
-		task_id = request->state.rec.task_id;
+	} else if (task->flags & PF_IO_WORKER) {
+		/* A worker is its process's, whose request it carries out may be known, too. */
+		if (uring_met && (worker_for = uring_of_worker(task)))
+			request = uring_find(worker_for);
+		task_id = request ? request->state.rec.task_id : recorded_id(task->group_leader);
 	}
 	if (unlikely(!is_recorded_device(dev))) {
 		if (fixed_devices)
