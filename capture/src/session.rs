@@ -17,6 +17,7 @@ use libbpf_rs::{
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 
+mod ends;
 mod life;
 mod look;
 mod plan;
@@ -26,6 +27,7 @@ mod tables;
 mod trial;
 mod unended;
 
+use ends::{Ends, SecondEnd};
 use life::UnseenEnds;
 pub(crate) use unended::Unended;
 
@@ -94,6 +96,8 @@ pub struct Session<'obj> {
     ends_may_be_unseen: bool,
     /// Whose end was told to no program.
     unseen_ends: RefCell<UnseenEnds>,
+    /// Ends of bios.
+    ends: Ends,
 }
 
 /// Where a session's programs are kept; room for a second attempt without those that the kernel refuses.
@@ -291,6 +295,8 @@ impl<'obj> Session<'obj> {
         missing.extend_from_slice(refused);
         probes::leave_out(open.open_object_mut(), refused);
         probes::choose_second(open.open_object_mut(), preemptible);
+        let waits = plan.block && !preemptible && !ends::interrupts_end_bios();
+        open.progs.bio_complete_again.set_autoattach(!waits);
         if plan.filter.has_files() {
             open.maps
                 .unwanted_files
@@ -375,6 +381,7 @@ impl<'obj> Session<'obj> {
             fullest: Cell::new(0),
             ends_may_be_unseen: preemptible && matches!(plan.target, Targets::Command(_) | Targets::Processes(_)),
             unseen_ends: RefCell::default(),
+            ends: Ends::new(if waits { SecondEnd::Waiting } else { SecondEnd::Settled }),
         })
     }
 

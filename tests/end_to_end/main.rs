@@ -222,6 +222,7 @@ fn tests() -> Vec<Test> {
         once! { true:
             kernel::ends_in_interrupts
             stacked::a_mapped_device
+            stacked::a_mapped_device_made_later
             stacked::an_encrypted_device
             stacked::an_array
             stacked::zones

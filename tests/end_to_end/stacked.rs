@@ -13,9 +13,10 @@ use ioreel_traces::rows::Bio;
 use crate::{
     attribution::{Recorded, number, recorded, stamps_are_found},
     harness::{
+        assert_valid,
         device::Device,
         mount::{DEFAULT_SIZE_BYTES, Mounted},
-        succeed, temp_dir, text,
+        record, succeed, temp_dir, text,
     },
 };
 
@@ -108,6 +109,39 @@ pub(crate) fn a_mapped_device() {
         let dev = number(&devices[0]);
         assert!(below.iter().all(|b| b.orig_dev == Some(dev)), "{kind}");
         drop(mount);
+    }
+}
+
+/// A disk whose bios end in interrupts may come while the ends of a disk in memory, which no interrupt brings, are told.
+pub(crate) fn a_mapped_device_made_later() {
+    let disks = std::env::var("IOREEL_TEST_DISKS").unwrap();
+    let disk = disks.split_whitespace().next().unwrap();
+    let memory = Device::zram(DEFAULT_SIZE_BYTES);
+    load("dm-mod");
+    let mapped = DeviceMapper("ioreel-later".to_owned());
+    let name = &mapped.0;
+    let fio = |filename: &str, seconds: u32| {
+        format!(
+            "fio --name=reads --filename={filename} --ioengine=io_uring --direct=1 --rw=randread --bs=4k --iodepth=64 \
+             --norandommap --time_based --runtime={seconds} --size=256m"
+        )
+    };
+    let (reads, mapped_reads) = (fio(text(memory.path()), 20), fio(&format!("/dev/mapper/{name}"), 15));
+    let script = format!(
+        "{reads} & sleep 1
+         dmsetup create {name} --noudevrules --noudevsync --table '0 819200 linear {disk} 0' && dmsetup mknodes {name}
+         sleep 2; {mapped_reads}; wait"
+    );
+    let out = temp_dir();
+    let path = out.path().join("r.reel");
+    let options = ["--no-snapshot", "--block-only", "--ring-mib", "64"];
+    succeed(&mut record(&path, &options, &["sh", "-c", &script]));
+    let reel = assert_valid(&path);
+    let bios: Vec<Bio> = reel.read().unwrap();
+    for device in [memory.path(), &*mapped.path()] {
+        let of =
+            |ended: bool| bios.iter().filter(|b| b.dev == number(device) && b.complete_ns.is_some() == ended).count();
+        assert!(of(true) > 1000 && of(false) == 0, "{}: {} ended, {} did not", text(device), of(true), of(false));
     }
 }
 

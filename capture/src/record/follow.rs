@@ -134,6 +134,7 @@ pub(super) fn follow(
             copies.ask_if_new();
         }
         copies.look(session, pipeline)?;
+        session.watch_disks();
         let mut arrived = signals::take();
         if arrived.take_if(|s| s.signal == libc::SIGUSR1).is_some() {
             copies.ask();

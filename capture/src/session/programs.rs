@@ -65,7 +65,9 @@ impl Session<'_> {
             if let Some(first) = probes.iter_mut().find(|p| p.name == name) {
                 let caught =
                     SECOND.iter().find(|(n, _)| *n == name).map_or(0, |(_, at)| unseen(&|l| l.caught[at.0 as usize]));
-                first.missed = (first.missed - caught).clamp(0, again.missed);
+                let alone = if name == "bio_complete" { self.ends.alone(first.missed as u64) } else { None };
+                let alone = alone.unwrap_or(0) as i64;
+                first.missed = alone + (first.missed - alone - caught).clamp(0, again.missed);
             }
         }
         probes
