@@ -284,8 +284,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         _ => Layers::Both,
     };
     let commands = matches!(target, Target::Command(_));
-    let shown =
-        std::io::stderr().is_terminal() && (args.progress == When::Always || args.progress == When::Auto && !commands);
+    // A daemon leaves the terminal, which it still has here.
+    let shown = !args.daemon
+        && std::io::stderr().is_terminal()
+        && (args.progress == When::Always || args.progress == When::Auto && !commands);
     let config = Config {
         devices: args.device,
         lossless: args.life.lossless,
@@ -304,7 +306,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         observer: shown.then(|| Observer(Arc::new(status_line))),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
-        herald: Some(herald(daemon, args.output.clone())),
+        herald: Some(herald(daemon.clone(), args.output.clone())),
         ..Config::new(args.output.clone(), target)
     };
     let recorded = record(&config);
@@ -315,7 +317,11 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let outcome = match recorded {
         Err(e @ CaptureError::Interrupted { signal }) => {
             tell!("ioreel: {e}");
-            return Ok(ExitCode::from(128 + signal as u8));
+            let status = 128 + signal as u8;
+            if let Some(daemon) = daemon {
+                daemon.answer(status);
+            }
+            return Ok(ExitCode::from(status));
         }
         other => other?,
     };

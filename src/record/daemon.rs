@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File, TryLockError},
-    io::{self, PipeWriter, Read, Write},
+    io::{self, PipeReader, PipeWriter, Read, Write},
     os::{
         fd::AsRawFd,
         linux::net::SocketAddrExt,
@@ -15,7 +15,10 @@ use std::{
     },
     path::{Path, PathBuf},
     process::exit,
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicI32, Ordering},
+    },
 };
 
 use anyhow::{Context, bail};
@@ -38,13 +41,13 @@ pub(super) struct Daemon {
     dir: PathBuf,
     /// Where systemd waits for word.
     notify: Option<OsString>,
-    /// Where the one who started it waits, until the recording has begun.
-    ready: Mutex<Option<PipeWriter>>,
+    /// Where the one who started it waits, until the recording has begun, and where what is told goes then.
+    ready: Mutex<Option<(PipeWriter, File)>>,
 }
 
 impl Daemon {
     /// Takes the folder `dir` for this recorder and leaves the terminal; returns in the recorder alone. Who started it
-    /// gets status 0 once the recording has begun, or 1. Where `NOTIFY_SOCKET` names a socket, systemd (or the like)
+    /// gets status 0 once the recording has begun, or its status; signals to it are the recorder's until then. Where `NOTIFY_SOCKET` names a socket, systemd (or the like)
     /// keeps the recorder: it stays in the foreground and tells there. To be called while the process has one thread.
     pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("{}: creating the folder for reels", dir.display()))?;
@@ -72,7 +75,14 @@ impl Daemon {
             Err(TryLockError::Error(e)) => return Err(e).with_context(|| format!("{}: locking", path.display())),
         }
         let notify = env::var_os("NOTIFY_SOCKET").filter(|s| !s.is_empty());
-        let ready = if notify.is_none() { Some(detach().context("going into the background")?) } else { None };
+        let ready = if notify.is_none() {
+            let path = dir.join(LOG_FILE);
+            let log = File::options().append(true).create(true).open(&path);
+            let log = log.with_context(|| format!("{}: opening the log", path.display()))?;
+            Some((detach().context("going into the background")?, log))
+        } else {
+            None
+        };
         pid_file
             .set_len(0)
             .and_then(|()| writeln!(pid_file, "{}", std::process::id()))
@@ -105,8 +115,7 @@ impl Daemon {
 
     /// From now on what is told goes into the log, and whoever waits is told that the recording has begun.
     fn leave_the_terminal(&self) -> io::Result<()> {
-        let Some(mut ready) = self.ready.lock().ok().and_then(|mut r| r.take()) else { return Ok(()) };
-        let log = File::options().append(true).create(true).open(self.dir.join(LOG_FILE))?;
+        let Some((mut ready, log)) = self.ready.lock().ok().and_then(|mut r| r.take()) else { return Ok(()) };
         let null = File::open("/dev/null")?;
         for (from, to) in [(&null, libc::STDIN_FILENO), (&log, libc::STDOUT_FILENO), (&log, libc::STDERR_FILENO)] {
             // SAFETY: both are this process's own open descriptors.
@@ -117,8 +126,15 @@ impl Daemon {
         // A folder that it stands in could not be unmounted. All paths in use are absolute or open by now.
         env::set_current_dir("/")?;
         // Whoever waited may have gone.
-        let _ = ready.write_all(&[1]);
+        let _ = ready.write_all(&[0]);
         Ok(())
+    }
+
+    /// Whoever still waits ends with this status.
+    pub(super) fn answer(&self, status: u8) {
+        if let Some((mut ready, _)) = self.ready.lock().ok().and_then(|mut r| r.take()) {
+            let _ = ready.write_all(&[status]);
+        }
     }
 
     /// One message of the protocol of sd_notify(3).
@@ -144,10 +160,33 @@ impl Drop for Daemon {
     }
 }
 
-/// Becomes a process of its own, without a terminal; returns in that one. The one that called waits for a byte, which
-/// says that all is well, and ends.
+/// Who gets the signals of the one that waits for it.
+static RECORDER: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn pass_on(signal: libc::c_int) {
+    // SAFETY: allowed in a handler; to the recorder that this process has started.
+    unsafe { libc::kill(RECORDER.load(Ordering::Relaxed), signal) };
+}
+
+/// Waits for the recorder to begin, or to end, and ends with what it says.
+fn await_word(mut begun: PipeReader) -> ! {
+    let mut pid = [0; 4];
+    if begun.read_exact(&mut pid).is_ok() {
+        RECORDER.store(i32::from_ne_bytes(pid), Ordering::Relaxed);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+            // SAFETY: the handler does what handlers may.
+            unsafe { libc::signal(signal, pass_on as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+        }
+    }
+    // Without a word the recorder has ended, and said why.
+    let mut status = [1];
+    let _ = begun.read_exact(&mut status);
+    exit(status[0].into())
+}
+
+/// Becomes a process of its own, without a terminal; returns in that one. The one that called waits for its word.
 fn detach() -> io::Result<PipeWriter> {
-    let (mut begun, ready) = io::pipe()?;
+    let (begun, mut ready) = io::pipe()?;
     // SAFETY: the process has one thread, so that the child may run any code.
     match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
@@ -156,9 +195,7 @@ fn detach() -> io::Result<PipeWriter> {
             drop(ready);
             // SAFETY: waits for the child just made, which ends at once.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-            let mut byte = [0u8];
-            // Without it the recorder has ended, and said why.
-            exit(i32::from(begun.read_exact(&mut byte).is_err()))
+            await_word(begun)
         }
     }
     // SAFETY: a session of its own; then, as a child that leads no session, it can never get a terminal.
@@ -167,7 +204,8 @@ fn detach() -> io::Result<PipeWriter> {
         libc::fork()
     } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(ready),
+        // Nobody has been told anything where whoever waited has gone.
+        0 => ready.write_all(&std::process::id().to_ne_bytes()).map(|()| ready),
         // SAFETY: ends this process alone, with nothing to flush.
         _ => unsafe { libc::_exit(0) },
     }

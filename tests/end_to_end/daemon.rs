@@ -6,12 +6,15 @@ use std::{
     os::unix::{fs::PermissionsExt, net::UnixDatagram},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread::sleep,
     time::Duration,
 };
 
 use ioreel_traces::{Manifest, Reel, manifest::State, rows::Op};
 
-use crate::harness::{assert_valid, describe, finish, ioreel, one_line, succeed, temp_dir, text, wait_for};
+use crate::harness::{
+    assert_valid, describe, finish, ioreel, one_line, succeed, temp_dir, terminal::Terminal, text, wait_for,
+};
 
 const UNIT: &str = "packaging/systemd/ioreel-record.service";
 
@@ -77,8 +80,12 @@ pub(crate) fn in_the_background() {
     let log = fs::read_to_string(dir.join("ioreel.log")).unwrap();
     assert!(log.contains("records into") && log.contains("ending"), "{log}");
 
-    // The folder is free again.
-    succeed(&mut start());
+    // The folder is free again. Begun from a terminal, it draws nothing where nobody looks.
+    let mut terminal = Terminal::run(&mut start(), 24, 80);
+    assert!(terminal.ends().success(), "{}", terminal.text());
+    sleep(Duration::from_millis(1200));
+    let log = fs::read_to_string(dir.join("ioreel.log")).unwrap();
+    assert!(!log.contains(['\r', '\x1b']), "{log}");
     let again: u32 = fs::read_to_string(dir.join("ioreel.pid")).unwrap().trim().parse().unwrap();
     kill(again, libc::SIGTERM);
     wait_for("the second reel", || {
@@ -87,6 +94,39 @@ pub(crate) fn in_the_background() {
     });
     drop(worker.stdin.take());
     worker.wait().unwrap();
+}
+
+/// A signal to whoever starts it, or to itself, before the recording has begun: nothing is left, and both say so.
+pub(crate) fn a_signal_while_it_begins() {
+    let out = temp_dir();
+    for (n, to_recorder) in [false, true].into_iter().enumerate() {
+        let dir = out.path().join(format!("reels{n}"));
+        let mut start = ioreel(["record", "--daemon", "--all", "--no-snapshot", "--ops-only", "-o", text(&dir)]);
+        let starting = start.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let recorder: u32 = wait_for("the recorder", || {
+            let pid = fs::read_to_string(dir.join("ioreel.pid")).ok()?.trim().parse().ok()?;
+            // It takes signals once it has begun to load.
+            let taken = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let caught = taken.lines().find_map(|l| l.strip_prefix("SigCgt:"))?.trim().to_owned();
+            (u64::from_str_radix(&caught, 16).ok()? & 1 << (libc::SIGTERM - 1) != 0).then_some(pid)
+        });
+        kill(if to_recorder { recorder } else { starting.id() }, libc::SIGTERM);
+        let ended = starting.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(128 + libc::SIGTERM), "{ended:?}");
+        assert_eq!(String::from_utf8_lossy(&ended.stderr).lines().count(), 1, "{ended:?}");
+        wait_for("the recorder's end", || (!Path::new(&format!("/proc/{recorder}")).exists()).then_some(()));
+        assert_eq!(reels(&dir), Vec::<PathBuf>::new());
+    }
+}
+
+/// Without a place for what it says it does not begin.
+pub(crate) fn a_log_that_cannot_be_written() {
+    let out = temp_dir();
+    fs::create_dir(out.path().join("ioreel.log")).unwrap();
+    let refused = one_line(&mut ioreel(["record", "--daemon", "--all", "-o", text(out.path())]), 1);
+    assert!(refused.contains("ioreel.log") && refused.contains("opening the log"), "{refused}");
+    assert_eq!(reels(out.path()), Vec::<PathBuf>::new());
+    assert!(fs::read_to_string(out.path().join("ioreel.pid")).unwrap().is_empty());
 }
 
 /// The words of the unit's command, its variable resolved.

@@ -637,6 +637,23 @@ pub(crate) fn a_flight_recorder_with_a_trigger() {
     assert_eq!((slow(&made[0]), slow(&reel)), (1, 2));
 }
 
+/// A slow operation soon after a reel was made is in the next one.
+pub(crate) fn a_flight_recorder_triggered_twice() {
+    let out = temp_dir();
+    let (reel, fifo) = (out.path().join("x.reel"), out.path().join("fifo"));
+    succeed(Command::new("mkfifo").arg(&fifo));
+    let slow = format!("(sleep 0.4; echo x >{0}) & cat <{0}; sleep 0.5;", text(&fifo));
+    let script = format!("{slow} {slow} sleep 5");
+    let options = ["--flight-recorder", "3s", "--trigger-latency", "300ms", "--no-snapshot"];
+    succeed(&mut record(&reel, &options, &["sh", "-c", &script]));
+    let made = copies(&reel);
+    assert_eq!(made.len(), 2, "{made:?}");
+    let ops = assert_valid(&made[1]).read::<Op>().unwrap();
+    let last = ops.iter().rfind(|o| o.path.as_deref() == Some(text(&fifo)) && o.dur_ns >= 300_000_000);
+    let first = assert_valid(&made[0]).read::<Op>().unwrap();
+    assert!(last.is_some_and(|last| first.iter().all(|o| o.start_ns < last.start_ns)), "{last:?}");
+}
+
 /// An operation that takes long ends the recording.
 pub(crate) fn a_slow_operation() {
     let out = temp_dir();

@@ -438,6 +438,8 @@ fn tests() -> Vec<Test> {
         written::compresses_as_it_did
         slices::parts_of_a_program
         daemon::in_the_background
+        daemon::a_signal_while_it_begins
+        daemon::a_log_that_cannot_be_written
         daemon::as_systemd_keeps_it
         life::io_in_flight_at_the_end
         life::what_a_call_is_delayed_by
@@ -465,6 +467,7 @@ fn tests() -> Vec<Test> {
         life::a_flight_recorder
         life::a_flight_recorder_asked_before_it_began
         life::a_flight_recorder_with_a_trigger
+        life::a_flight_recorder_triggered_twice
         life::a_slow_operation
         life::a_reel_removed_meanwhile
         mapped::by_many_at_once

@@ -194,7 +194,8 @@ table! {
         /// Bits of [`block_flags`].
         flags: i32 as Dict,
         /// Thread that queued it, key into `tasks`; for what a worker of io_uring queues, the one that submitted the
-        /// request; null when it is no recorded one (kernel threads, unless they were at a file of theirs).
+        /// request, or where that is not known (`--block-only`, pages that a ring's own thread reads) the first of its
+        /// process; null when it is no recorded one (kernel threads, unless they were at a file of theirs).
         task_id: Option<i64> as Dict,
         /// Name of that thread.
         comm: Text as Dict,

@@ -48,15 +48,19 @@ impl<'a> Copies<'a> {
 
     /// Somebody wants one now.
     pub(super) fn ask(&mut self) {
-        self.due.get_or_insert(Instant::now() + SETTLED);
+        self.due_at(Instant::now() + SETTLED);
     }
 
-    /// An operation was slow. One that falls into what the last copy may hold makes no other.
-    pub(super) fn ask_if_new(&mut self) {
+    /// An operation was slow. Soon after another copy this one waits until all that it could hold is newer: the
+    /// operation is in it still.
+    pub(super) fn ask_in_turn(&mut self) {
         let pause = self.config.limits.span.unwrap_or_default();
-        if self.running.is_none() && self.last.is_none_or(|t| t.elapsed() >= pause) {
-            self.ask();
-        }
+        let soon = Instant::now() + SETTLED;
+        self.due_at(self.last.map_or(soon, |last| soon.max(last + pause)));
+    }
+
+    fn due_at(&mut self, moment: Instant) {
+        self.due = Some(self.due.map_or(moment, |due| due.min(moment)));
     }
 
     /// Begins what is due, and tells what is done.
@@ -108,7 +112,7 @@ impl<'a> Copies<'a> {
         });
     }
 
-    /// At the end of the recording: what was asked for is made yet.
+    /// At the end of the recording: what somebody asked for is made yet.
     pub(super) fn finish(&mut self, session: &Session<'_>, pipeline: &Pipeline) -> Result<(), CaptureError> {
         // The last one may have ended right after it had asked.
         while let Some(arrived) = signals::take() {
@@ -116,6 +120,9 @@ impl<'a> Copies<'a> {
                 self.ask();
             }
         }
+        // What waits for its turn is in the recording's own reel, which is whole now.
+        let soon = Instant::now() + SETTLED;
+        self.due = self.due.filter(|due| *due <= soon);
         loop {
             if let Some((_, answer)) = &self.running {
                 match answer.recv() {

@@ -131,7 +131,7 @@ pub(super) fn follow(
             if !config.limits.copies {
                 return Ok(Ended { why: End::Trigger, signal });
             }
-            copies.ask_if_new();
+            copies.ask_in_turn();
         }
         copies.look(session, pipeline)?;
         session.watch_disks();
