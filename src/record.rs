@@ -306,7 +306,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         observer: shown.then(|| Observer(Arc::new(status_line))),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
-        herald: Some(herald(daemon.clone(), args.output.clone())),
+        herald: Some(herald(daemon, args.output.clone())),
         ..Config::new(args.output.clone(), target)
     };
     let recorded = record(&config);
@@ -317,11 +317,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let outcome = match recorded {
         Err(e @ CaptureError::Interrupted { signal }) => {
             tell!("ioreel: {e}");
-            let status = 128 + signal as u8;
-            if let Some(daemon) = daemon {
-                daemon.answer(status);
-            }
-            return Ok(ExitCode::from(status));
+            return Ok(ExitCode::from(128 + signal as u8));
         }
         other => other?,
     };

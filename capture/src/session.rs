@@ -295,8 +295,8 @@ impl<'obj> Session<'obj> {
         missing.extend_from_slice(refused);
         probes::leave_out(open.open_object_mut(), refused);
         probes::choose_second(open.open_object_mut(), preemptible);
-        let waits = plan.block && !preemptible && !ends::interrupts_end_bios();
-        open.progs.bio_complete_again.set_autoattach(!waits);
+        let later = plan.block && !preemptible && !ends::interrupts_end_bios();
+        open.progs.bio_complete_again.set_autoattach(!later);
         if plan.filter.has_files() {
             open.maps
                 .unwanted_files
@@ -381,7 +381,7 @@ impl<'obj> Session<'obj> {
             fullest: Cell::new(0),
             ends_may_be_unseen: preemptible && matches!(plan.target, Targets::Command(_) | Targets::Processes(_)),
             unseen_ends: RefCell::default(),
-            ends: Ends::new(if waits { SecondEnd::Waiting } else { SecondEnd::Settled }),
+            ends: Ends::new(if later { SecondEnd::Waiting } else { SecondEnd::Settled }),
         })
     }
 

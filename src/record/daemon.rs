@@ -23,6 +23,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use ioreel_capture::{
+    CaptureError,
     host::utc_stamp,
     record::{Moment, unused},
 };
@@ -47,8 +48,9 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Takes the folder `dir` for this recorder and leaves the terminal; returns in the recorder alone. Who started it
-    /// gets status 0 once the recording has begun, or its status; signals to it are the recorder's until then. Where `NOTIFY_SOCKET` names a socket, systemd (or the like)
-    /// keeps the recorder: it stays in the foreground and tells there. To be called while the process has one thread.
+    /// gets status 0 once the recording has begun, or the recorder's; signals to it are the recorder's until then. Where
+    /// `NOTIFY_SOCKET` names a socket, systemd (or the like) keeps the recorder: it stays in the foreground and tells
+    /// there. To be called while the process has one thread.
     pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("{}: creating the folder for reels", dir.display()))?;
         let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
@@ -130,13 +132,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whoever still waits ends with this status.
-    pub(super) fn answer(&self, status: u8) {
-        if let Some((mut ready, _)) = self.ready.lock().ok().and_then(|mut r| r.take()) {
-            let _ = ready.write_all(&[status]);
-        }
-    }
-
     /// One message of the protocol of sd_notify(3).
     fn notify(&self, state: &str) {
         let Some(name) = &self.notify else { return };
@@ -168,25 +163,71 @@ extern "C" fn pass_on(signal: libc::c_int) {
     unsafe { libc::kill(RECORDER.load(Ordering::Relaxed), signal) };
 }
 
-/// Waits for the recorder to begin, or to end, and ends with what it says.
-fn await_word(mut begun: PipeReader) -> ! {
+/// What ends a program; of these, those that are not ignored are the recorder's.
+const ENDS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+/// Waits for the recorder to begin, or to end, and ends as that does. Signals are blocked until they can be passed on.
+fn await_word(mut begun: PipeReader, unblocked: &libc::sigset_t) -> ! {
     let mut pid = [0; 4];
-    if begun.read_exact(&mut pid).is_ok() {
-        RECORDER.store(i32::from_ne_bytes(pid), Ordering::Relaxed);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-            // SAFETY: the handler does what handlers may.
-            unsafe { libc::signal(signal, pass_on as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    if begun.read_exact(&mut pid).is_err() {
+        exit(1)
+    }
+    let pid = i32::from_ne_bytes(pid);
+    RECORDER.store(pid, Ordering::Relaxed);
+    for signal in ENDS {
+        // SAFETY: the handler does what handlers may.
+        unsafe {
+            if libc::signal(signal, pass_on as extern "C" fn(libc::c_int) as libc::sighandler_t) == libc::SIG_IGN {
+                libc::signal(signal, libc::SIG_IGN);
+            }
         }
     }
-    // Without a word the recorder has ended, and said why.
-    let mut status = [1];
-    let _ = begun.read_exact(&mut status);
-    exit(status[0].into())
+    set_mask(unblocked);
+    if begun.read_exact(&mut [0]).is_ok() {
+        exit(0)
+    }
+    let mut status = 0;
+    // SAFETY: waits for the recorder, which is this process's child by now. Signals to it come between.
+    while unsafe { libc::waitpid(pid, &mut status, 0) } < 0 {
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            exit(1)
+        }
+    }
+    if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        tell!("ioreel: {}", CaptureError::Interrupted { signal });
+        exit(128 + signal)
+    }
+    // It has said why.
+    exit(libc::WEXITSTATUS(status))
+}
+
+/// Blocks the signals of [`ENDS`]; what was blocked before.
+fn block_ends() -> libc::sigset_t {
+    // SAFETY: sets of signals on this stack, which the calls fill.
+    unsafe {
+        let (mut ends, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut ends);
+        for signal in ENDS {
+            libc::sigaddset(&mut ends, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &ends, &mut before);
+        before
+    }
+}
+
+fn set_mask(mask: &libc::sigset_t) {
+    // SAFETY: a set that `block_ends` has filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
 }
 
 /// Becomes a process of its own, without a terminal; returns in that one. The one that called waits for its word.
 fn detach() -> io::Result<PipeWriter> {
     let (begun, mut ready) = io::pipe()?;
+    let unblocked = block_ends();
+    // The recorder, whose parent ends, becomes this process's child then: how it ends can be told.
+    // SAFETY: numbers alone.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     // SAFETY: the process has one thread, so that the child may run any code.
     match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
@@ -195,9 +236,10 @@ fn detach() -> io::Result<PipeWriter> {
             drop(ready);
             // SAFETY: waits for the child just made, which ends at once.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-            await_word(begun)
+            await_word(begun, &unblocked)
         }
     }
+    set_mask(&unblocked);
     // SAFETY: a session of its own; then, as a child that leads no session, it can never get a terminal.
     match unsafe {
         libc::setsid();

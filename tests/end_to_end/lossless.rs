@@ -392,6 +392,15 @@ fn kill_thread(pid: u32, signal: i32) {
     unsafe { libc::syscall(libc::SYS_tgkill, pid, last, signal) };
 }
 
+/// A process that is not to outlive its owner: it would go on for ever, and hold what it inherited open.
+struct Killed(u32);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        kill(self.0, libc::SIGKILL);
+    }
+}
+
 /// A SIGTSTP that comes between stops of ours reaches the program once (one that awaits it: twice, if that was in the middle
 /// of a stop), and stops none that did not want to be stopped.
 pub(crate) fn a_program_s_own_affair() {
@@ -403,6 +412,7 @@ pub(crate) fn a_program_s_own_affair() {
         let child = record(&reel, &options, &command).stderr(Stdio::piped()).spawn().unwrap();
         let begun = || fs::read_to_string(base.join("pid")).ok().and_then(|p| p.parse().ok());
         let pid: u32 = wait_for("the workload to begin", begun);
+        let workload = Killed(pid);
         let met = || fs::read_to_string(base.join("met")).unwrap().parse::<u32>().unwrap();
         let size = || fs::metadata(base.join("grows")).map_or(0, |m| m.len());
         for sent in 1..=20 {
@@ -430,7 +440,7 @@ pub(crate) fn a_program_s_own_affair() {
             _ => 1..=1,
         };
         assert!(expected.contains(&met()), "{how}: {}", met());
-        kill(pid, libc::SIGKILL);
+        drop(workload);
         let output = finish(child);
         assert!(output.status.success(), "{}", describe(&output));
         assert!(Reel::open(&reel).unwrap().count::<Stop>() > 0, "the rings never filled");

@@ -20,10 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const DISKS: &str = "/sys/block";
 
 /// How far the second program is.
-#[derive(Default)]
 pub(super) enum SecondEnd {
     /// Attached from the start, or never.
-    #[default]
     Settled,
     /// Loaded; no disk needs it so far.
     Waiting,
