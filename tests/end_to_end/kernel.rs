@@ -58,9 +58,13 @@ pub(crate) fn ends_in_interrupts() {
     let fio: Vec<&str> =
         ["fio"].into_iter().chain(reads.split(' ')).chain(jobs.iter().flat_map(|j| j.split(' '))).collect();
     succeed(&mut record(&path, &["--no-snapshot", "--block-only", "--ring-mib", "64"], &fio));
-    let reel = assert_valid(&path);
-    let bios: Vec<Bio> = reel.read().unwrap();
-    for device in [looped.whole(), &*disk] {
+    all_have_ended(&path, [looped.whole(), &*disk]);
+}
+
+/// Of very many bios of each device none is without an end.
+pub(crate) fn all_have_ended(reel: &Path, devices: [&Path; 2]) {
+    let bios: Vec<Bio> = assert_valid(reel).read().unwrap();
+    for device in devices {
         let of =
             |ended: bool| bios.iter().filter(|b| b.dev == number(device) && b.complete_ns.is_some() == ended).count();
         assert!(of(true) > 1000 && of(false) == 0, "{}: {} ended, {} did not", text(device), of(true), of(false));

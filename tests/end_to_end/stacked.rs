@@ -13,11 +13,11 @@ use ioreel_traces::rows::Bio;
 use crate::{
     attribution::{Recorded, number, recorded, stamps_are_found},
     harness::{
-        assert_valid,
         device::Device,
         mount::{DEFAULT_SIZE_BYTES, Mounted},
         record, succeed, temp_dir, text,
     },
+    kernel::all_have_ended,
 };
 
 // Blocks as large as the stamps: a stripe ends at the end of one.
@@ -136,13 +136,7 @@ pub(crate) fn a_mapped_device_made_later() {
     let path = out.path().join("r.reel");
     let options = ["--no-snapshot", "--block-only", "--ring-mib", "64"];
     succeed(&mut record(&path, &options, &["sh", "-c", &script]));
-    let reel = assert_valid(&path);
-    let bios: Vec<Bio> = reel.read().unwrap();
-    for device in [memory.path(), &*mapped.path()] {
-        let of =
-            |ended: bool| bios.iter().filter(|b| b.dev == number(device) && b.complete_ns.is_some() == ended).count();
-        assert!(of(true) > 1000 && of(false) == 0, "{}: {} ended, {} did not", text(device), of(true), of(false));
-    }
+    all_have_ended(&path, [memory.path(), &mapped.path()]);
 }
 
 /// What is made new below a mapped device leads to what it was made from.

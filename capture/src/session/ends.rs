@@ -27,7 +27,7 @@ pub(super) enum SecondEnd {
     Waiting,
     /// One needed it, and it could not be attached.
     Refused,
-    /// Attached while recording, when the first had been skipped so often.
+    /// Attached while recording, when the kernel had skipped the first so often; detached with its link.
     Late { _link: Link, skipped: u64 },
 }
 
@@ -42,12 +42,12 @@ impl Ends {
         Self { second: RefCell::new(second), looked: Cell::new(Instant::now()) }
     }
 
-    /// How often the first was skipped while there was no second, of `skipped` times; `None`: there always was.
-    pub(super) fn alone(&self, skipped: u64) -> Option<u64> {
+    /// How often, of `skipped` times, the kernel skipped the first while there was no second.
+    pub(super) fn alone(&self, skipped: u64) -> u64 {
         match &*self.second.borrow() {
-            SecondEnd::Settled => None,
-            SecondEnd::Waiting | SecondEnd::Refused => Some(skipped),
-            SecondEnd::Late { skipped, .. } => Some(*skipped),
+            SecondEnd::Settled => 0,
+            SecondEnd::Waiting | SecondEnd::Refused => skipped,
+            SecondEnd::Late { skipped, .. } => *skipped,
         }
     }
 }

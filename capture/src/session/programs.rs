@@ -65,8 +65,7 @@ impl Session<'_> {
             if let Some(first) = probes.iter_mut().find(|p| p.name == name) {
                 let caught =
                     SECOND.iter().find(|(n, _)| *n == name).map_or(0, |(_, at)| unseen(&|l| l.caught[at.0 as usize]));
-                let alone = if name == "bio_complete" { self.ends.alone(first.missed as u64) } else { None };
-                let alone = alone.unwrap_or(0) as i64;
+                let alone = if name == "bio_complete" { self.ends.alone(first.missed as u64) as i64 } else { 0 };
                 first.missed = alone + (first.missed - alone - caught).clamp(0, again.missed);
             }
         }
