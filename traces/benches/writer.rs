@@ -1,14 +1,27 @@
-//! How fast operations become Parquet, and how small: `cargo bench -p ioreel-traces`.
+//! How fast rows become Parquet, and how small: `cargo bench -p ioreel-traces`, with names of jobs for those alone.
 //!
-//! Two made-up but lifelike jobs: an unpacking (many short calls, a new path for every file) and a server (32 threads
-//! reading and writing a few hundred files at random). CPU time is this thread's, so that a busy machine does not count.
+//! Three made-up but lifelike jobs: an unpacking (many short calls, a new path for every file), a server (32 threads
+//! reading and writing a few hundred files at random) and a disk as fast as it can be (random reads, a request and a bio
+//! each). CPU time is this thread's, so that a busy machine does not count.
 
-use std::{error::Error, hint::black_box, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, error::Error, hint::black_box, time::Duration};
 
-use ioreel_traces::{Manifest, Reel, ReelWriter, Text, WriterOptions, manifest::Kind, rows::Op, text::Interner};
+use ioreel_traces::{
+    Manifest, Reel, ReelWriter, Text, WriterOptions,
+    manifest::Kind,
+    rows::{Bio, Block, Op},
+    text::Interner,
+};
+
+/// A row of any of the large tables.
+enum Any {
+    Op(Op),
+    Block(Block),
+    Bio(Bio),
+}
 
 /// Makes rows, some at a time.
-type Job = Box<dyn Iterator<Item = Vec<Op>>>;
+type Job = Box<dyn Iterator<Item = Vec<Any>>>;
 
 /// Rows per job.
 const ROWS: usize = 2_000_000;
@@ -17,8 +30,16 @@ const PATHS: usize = 64 * 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<8} {:>9} {:>12} {:>10} {:>14}", "job", "rows", "M rows/s/cpu", "bytes/row", "M rows/s read");
-    let jobs: [(&str, Job); 2] = [("unpack", Box::new(Unpack::new())), ("server", Box::new(Server::new()))];
+    let jobs: [(&str, Job); 3] = [
+        ("unpack", Box::new(Unpack::new().map(|rows| rows.into_iter().map(Any::Op).collect()))),
+        ("server", Box::new(Server::new().map(|rows| rows.into_iter().map(Any::Op).collect()))),
+        ("disk", Box::new(Disk::new())),
+    ];
+    let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     for (name, chunks) in jobs {
+        if !asked.is_empty() && asked.iter().all(|a| a != name) {
+            continue;
+        }
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("x.reel");
         let manifest = Manifest::new(Kind::Synthetic, "bench");
@@ -31,7 +52,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             count += rows.len();
             let began = cpu_time();
             for row in rows {
-                w.ops.push(row)?;
+                match row {
+                    Any::Op(row) => w.ops.push(row)?,
+                    Any::Block(row) => w.block.push(row)?,
+                    Any::Bio(row) => w.push_bio(row, None)?,
+                }
             }
             wrote += cpu_time() - began;
             if count >= ROWS {
@@ -43,9 +68,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let closed = w.close(manifest)?;
         wrote += cpu_time() - began;
         let began = cpu_time();
-        for row in Reel::open(&path)?.rows::<Op>() {
-            black_box(row?);
-        }
+        let reel = Reel::open(&path)?;
+        reel.rows::<Op>().try_for_each(|row| row.map(|row| drop(black_box(row))))?;
+        reel.rows::<Block>().try_for_each(|row| row.map(|row| drop(black_box(row))))?;
+        reel.rows::<Bio>().try_for_each(|row| row.map(|row| drop(black_box(row))))?;
         let read = cpu_time() - began;
         println!(
             "{name:<8} {count:>9} {:>12.2} {:>10.2} {:>14.2}",
@@ -283,5 +309,79 @@ impl Iterator for Server {
     type Item = Vec<Op>;
     fn next(&mut self) -> Option<Vec<Op>> {
         Some((0..128).map(|_| self.call()).collect())
+    }
+}
+
+/// What ends on a disk that has all the random reads of two jobs that it can take: for each a request and its bio.
+struct Disk {
+    read: Text,
+    comm: Text,
+    dice: Dice,
+    now: i64,
+    requests: i64,
+    /// Requests on their way: when they end, when they were queued, number, sector, job.
+    under_way: BinaryHeap<Reverse<(i64, i64, i64, i64, i64)>>,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let (read, comm) = (Text::word("read"), Text::from("fio"));
+        Self { read, comm, dice: Dice(3), now: 0, requests: 0, under_way: BinaryHeap::new() }
+    }
+}
+
+impl Iterator for Disk {
+    type Item = Vec<Any>;
+    fn next(&mut self) -> Option<Vec<Any>> {
+        /// Requests that a job hands to the kernel at a time.
+        const BATCH: usize = 32;
+        let job = self.dice.below(2);
+        for _ in 0..BATCH {
+            self.now += 1_500 + self.dice.below(1_000);
+            self.requests += 1;
+            let (sector, end_ns) = (self.dice.below(1 << 18) * 8, self.now + 100_000 + self.dice.below(200_000));
+            self.under_way.push(Reverse((end_ns, self.now, self.requests, sector, job)));
+        }
+        let mut rows = Vec::with_capacity(2 * BATCH);
+        while self.under_way.peek().is_some_and(|Reverse((end_ns, ..))| *end_ns < self.now)
+            && let Some(Reverse((end_ns, queue_ns, rq_id, sector, job))) = self.under_way.pop()
+        {
+            rows.push(Any::Bio(Bio {
+                bio_id: -1,
+                rq_id: Some(rq_id),
+                queue_ns,
+                complete_ns: Some(end_ns),
+                dev: 7 << 20,
+                sector,
+                len_bytes: 4096,
+                op: self.read.clone(),
+                flags: 1,
+                task_id: Some(2 + job),
+                comm: self.comm.clone(),
+                file: Some(4),
+                file_offset_bytes: Some(sector * 512),
+                class: Text::word("data"),
+                confidence: 100,
+                how: Some(Text::word("request")),
+                error: Some(0),
+                ..Bio::default()
+            }));
+            rows.push(Any::Block(Block {
+                rq_id,
+                queue_ns: Some(queue_ns),
+                issue_ns: queue_ns + 900,
+                complete_ns: Some(end_ns + 150),
+                dev: 7 << 20,
+                sector,
+                len_bytes: 4096,
+                op: self.read.clone(),
+                flags: 1,
+                cpu: job as i32,
+                error: 0,
+                requeues: Some(0),
+                bios: Some(1),
+            }));
+        }
+        Some(rows)
     }
 }

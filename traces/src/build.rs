@@ -25,7 +25,9 @@ use crate::Text;
 pub type Order<'a> = Option<&'a [u32]>;
 
 /// Collects one column.
-pub trait Builder: Default {
+pub trait Builder {
+    /// What all of the first `rows` rows hold, where that is one value and cheap to tell; other rows do not count.
+    fn constant(&self, rows: usize) -> Option<Constant>;
     /// The values at these places of the order, as an Arrow column.
     fn take(&mut self, places: Range<usize>, order: Order<'_>) -> ArrayRef;
     /// Forgets the values and keeps the memory.
@@ -36,6 +38,17 @@ pub trait Builder: Default {
     fn shape_of_ids(&self, order: Order<'_>) -> Shape {
         self.shape(order)
     }
+}
+
+/// The one value of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Constant {
+    /// None.
+    Null,
+    /// An integer.
+    Integer(i64),
+    /// A text.
+    Text(Text),
 }
 
 /// How a column's values follow each other.
@@ -54,6 +67,10 @@ pub enum Shape {
 /// Collects integers, null or not.
 #[derive(Debug)]
 pub struct Integers<T: ArrowPrimitiveType> {
+    /// The value of the first `repeated` rows, as long as they all have the same: then it stands here alone. Half of
+    /// the columns are so in most segments.
+    first: T::Native,
+    repeated: usize,
     /// Values up to the last one that is not null; nulls after it are not written down, and so cost nothing.
     values: Vec<T::Native>,
     /// Whether each of the values is one; empty when all are.
@@ -64,7 +81,7 @@ pub struct Integers<T: ArrowPrimitiveType> {
 
 impl<T: ArrowPrimitiveType> Default for Integers<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), valid: Vec::new(), absent: None }
+        Self { first: T::Native::default(), repeated: 0, values: Vec::new(), valid: Vec::new(), absent: None }
     }
 }
 
@@ -72,6 +89,14 @@ impl<T: ArrowPrimitiveType> Integers<T> {
     /// Puts a value into this row; the rows before it that have none are null.
     #[inline]
     pub fn put(&mut self, row: usize, value: T::Native) {
+        if self.values.is_empty() {
+            if row == self.repeated && (row == 0 || value == self.first) {
+                self.first = value;
+                self.repeated += 1;
+                return;
+            }
+            self.spread();
+        }
         if self.values.len() < row {
             self.pad(row);
         }
@@ -79,6 +104,13 @@ impl<T: ArrowPrimitiveType> Integers<T> {
             self.valid.push(true);
         }
         self.values.push(value);
+    }
+
+    /// Writes down each of the values that one stands for.
+    #[cold]
+    fn spread(&mut self) {
+        self.values.extend(std::iter::repeat_n(self.first, self.repeated));
+        self.repeated = 0;
     }
 
     /// Writes down the nulls before this row.
@@ -90,14 +122,20 @@ impl<T: ArrowPrimitiveType> Integers<T> {
     }
 
     fn collect(&mut self, places: Range<usize>, order: Order<'_>) -> PrimitiveArray<T> {
+        let rows = order.map_or(places.end, <[u32]>::len);
         if self.values.is_empty() {
             let wanted = places.len();
-            return match &self.absent {
-                Some(null) if null.len() >= wanted => null.slice(0, wanted),
-                _ => self.absent.insert(PrimitiveArray::new_null(wanted)).clone(),
-            };
+            match self.repeated {
+                0 => {
+                    return match &self.absent {
+                        Some(null) if null.len() >= wanted => null.slice(0, wanted),
+                        _ => self.absent.insert(PrimitiveArray::new_null(wanted)).clone(),
+                    };
+                }
+                repeated if repeated >= rows => return PrimitiveArray::from_value(self.first, wanted),
+                _ => self.spread(),
+            }
         }
-        let rows = order.map_or(places.end, <[u32]>::len);
         if self.values.len() < rows {
             self.pad(rows);
         }
@@ -165,7 +203,8 @@ where
 impl Integers<Int64Type> {
     /// The value in row `row`, if it is there.
     pub fn value(&self, row: u32) -> Option<i64> {
-        self.values.get(row as usize).copied()
+        let row = row as usize;
+        if row < self.repeated { Some(self.first) } else { self.values.get(row).copied() }
     }
 
     /// Puts these values in place of all that are there.
@@ -180,6 +219,7 @@ impl Integers<Int64Type> {
 
     /// Gives each row without an id (a negative one) the next, in order.
     pub fn assign_ids(&mut self, order: Order<'_>, next: &mut i64) {
+        self.spread();
         for place in 0..self.values.len() {
             let id = &mut self.values[order.map_or(place, |o| o[place] as usize)];
             if *id < 0 {
@@ -194,11 +234,20 @@ impl<T: ArrowPrimitiveType> Builder for Integers<T>
 where
     T::Native: Into<i64>,
 {
+    fn constant(&self, rows: usize) -> Option<Constant> {
+        match self.repeated {
+            _ if !self.values.is_empty() => None,
+            0 => Some(Constant::Null),
+            repeated => (repeated >= rows).then(|| Constant::Integer(self.first.into())),
+        }
+    }
+
     fn take(&mut self, places: Range<usize>, order: Order<'_>) -> ArrayRef {
         Arc::new(self.collect(places, order))
     }
 
     fn clear(&mut self) {
+        self.repeated = 0;
         self.values.clear();
         self.valid.clear();
     }
@@ -291,6 +340,13 @@ impl Texts {
 }
 
 impl Builder for Texts {
+    fn constant(&self, rows: usize) -> Option<Constant> {
+        match self.keys.constant(rows)? {
+            Constant::Integer(key) => self.entries.get(usize::try_from(key).ok()?).cloned().map(Constant::Text),
+            other => Some(other),
+        }
+    }
+
     fn take(&mut self, places: Range<usize>, order: Order<'_>) -> ArrayRef {
         let entries = &self.entries;
         let values = self
@@ -378,6 +434,21 @@ mod tests {
             b.put(0, 9);
             assert_eq!(b.take(0..1, None).as_primitive::<Int64Type>().value(0), 9);
         }
+    }
+
+    #[test]
+    fn one_value_is_told_as_that() {
+        let constant = |values: &[Option<i64>]| integers(values).constant(values.len());
+        assert_eq!(constant(&[]), Some(Constant::Null));
+        assert_eq!(constant(&[None, None]), Some(Constant::Null));
+        assert_eq!(constant(&[Some(5), Some(5)]), Some(Constant::Integer(5)));
+        assert_eq!(constant(&[Some(5), Some(6)]), None);
+        assert_eq!(constant(&[Some(5), Some(5), None]), None);
+        assert_eq!(constant(&[None, Some(5), Some(5)]), None);
+        assert_eq!(constant(&[Some(5), None, Some(5)]), None);
+        let mut t = Texts::default();
+        t.put(0, &Text::from("a"));
+        assert_eq!((t.constant(1), t.constant(2)), (Some(Constant::Text("a".into())), None));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, cast::AsArray};
 use arrow_schema::DataType;
 
 use crate::{
-    build::{Builder, Order, Shape},
+    build::{Builder, Constant, Order, Shape},
     table::{Cell, Column},
 };
 
@@ -37,6 +37,10 @@ impl Blobs {
 }
 
 impl Builder for Blobs {
+    fn constant(&self, _rows: usize) -> Option<Constant> {
+        None
+    }
+
     fn take(&mut self, places: Range<usize>, order: Order<'_>) -> ArrayRef {
         let rows = places.map(|place| order.map_or(place, |o| o[place] as usize));
         Arc::new(BinaryArray::from_iter_values(rows.map(|row| self.value(row))))

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+mod chunks;
 mod reserve;
 mod table;
 

@@ -16,6 +16,7 @@ use arrow_schema::DataType;
 use super::{ExportError, Result, ordered::Ordered};
 use crate::{
     Reel, ReelError,
+    build::Builder,
     table::{self, Row},
     tables::{self, Visitor},
 };
@@ -98,8 +99,9 @@ fn write<R: Row>(reel: &Reel, form: Form, out: &mut impl Write, path: &Path) -> 
         }
         let bad = |why| ReelError::BadSegment { path: R::TABLE.into(), why };
         if count > 0 {
-            let batch = table::batch::<R>(&schema, &mut columns, 0..count, None).map_err(bad)?;
-            R::clear(&mut columns);
+            let arrays = R::builders(&mut columns).into_iter().map(|b| b.take(0..count, None)).collect();
+            let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e| bad(e.to_string()))?;
+            R::builders(&mut columns).into_iter().for_each(Builder::clear);
             lines(&batch, form, &mut text).map_err(bad)?;
             total += count as i64;
         }

@@ -423,3 +423,50 @@ fn parts_of_operations_name_them() {
     }
     assert_eq!((rows.len(), parts), (500 + 2 * 166, 2 * 166));
 }
+
+#[test]
+fn columns_of_one_value_and_of_several_come_back() {
+    // Whole groups of rows, whose columns of one value are kept for the next segment, and parts of one; values that
+    // change from one segment to the next, within one, from none to some and back, of rows out of order.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.reel");
+    let group = ioreel_traces::table::DEFAULT_ROW_GROUP_ROWS;
+    let options = WriterOptions { segment_rows: 2 * group, ..WriterOptions::default() };
+    let mut w = ReelWriter::create(&path, &manifest(), options).unwrap();
+    let rows: Vec<Op> = (0..7 * group as i64 + 1000)
+        .map(|i| {
+            let segment = i / (2 * group as i64);
+            Op {
+                op_id: i,
+                start_ns: i * 10,
+                dur_ns: 5,
+                cpu: i32::from(i % 3 == 0),
+                pid: if segment == 1 { 8 } else { 7 },
+                op: if segment == 2 { "read" } else { "write" }.into(),
+                path: match segment {
+                    0 => None,
+                    1 => Some("/a".into()),
+                    2 => (i % 2 == 0).then(|| "/a".into()),
+                    _ => Some("/b".into()),
+                },
+                fd: (segment != 1).then_some(3),
+                ret: (i > 3 * group as i64).then_some(4096),
+                len_bytes: (i < 5 * group as i64).then_some(-1),
+                ..Op::default()
+            }
+        })
+        .collect();
+    let ids = |rows: &[Op]| rows.iter().map(|row| Op { op_id: -1, ..row.clone() }).collect::<Vec<_>>();
+    for pair in ids(&rows).chunks(2) {
+        pair.iter().rev().for_each(|row| w.ops.push(row.clone()).unwrap());
+    }
+    w.ops.flush().unwrap();
+    assert_eq!(w.ops.values_of("fd").unwrap(), 5 * group as i64 + 1000);
+    assert_eq!(w.ops.values_of("ret").unwrap(), rows.iter().filter(|r| r.ret.is_some()).count() as i64);
+    w.close(manifest()).unwrap();
+    let mut read = Reel::open(&path).unwrap().rows::<Op>();
+    for row in &rows {
+        assert_eq!(&read.next().unwrap().unwrap(), row);
+    }
+    assert!(read.next().is_none());
+}
