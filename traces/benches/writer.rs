@@ -14,6 +14,7 @@ use ioreel_traces::{
 };
 
 /// A row of any of the large tables.
+#[expect(clippy::large_enum_variant, reason = "the recorder's rows are not boxed either")]
 enum Any {
     Op(Op),
     Block(Block),
@@ -319,8 +320,17 @@ struct Disk {
     dice: Dice,
     now: i64,
     requests: i64,
-    /// Requests on their way: when they end, when they were queued, number, sector, job.
-    under_way: BinaryHeap<Reverse<(i64, i64, i64, i64, i64)>>,
+    under_way: BinaryHeap<Reverse<UnderWay>>,
+}
+
+/// A request on its way; the first to end comes first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct UnderWay {
+    end_ns: i64,
+    queue_ns: i64,
+    rq_id: i64,
+    sector: i64,
+    job: i64,
 }
 
 impl Disk {
@@ -340,11 +350,12 @@ impl Iterator for Disk {
             self.now += 1_500 + self.dice.below(1_000);
             self.requests += 1;
             let (sector, end_ns) = (self.dice.below(1 << 18) * 8, self.now + 100_000 + self.dice.below(200_000));
-            self.under_way.push(Reverse((end_ns, self.now, self.requests, sector, job)));
+            let (queue_ns, rq_id) = (self.now, self.requests);
+            self.under_way.push(Reverse(UnderWay { end_ns, queue_ns, rq_id, sector, job }));
         }
         let mut rows = Vec::with_capacity(2 * BATCH);
-        while self.under_way.peek().is_some_and(|Reverse((end_ns, ..))| *end_ns < self.now)
-            && let Some(Reverse((end_ns, queue_ns, rq_id, sector, job))) = self.under_way.pop()
+        while self.under_way.peek().is_some_and(|Reverse(next)| next.end_ns < self.now)
+            && let Some(Reverse(UnderWay { end_ns, queue_ns, rq_id, sector, job })) = self.under_way.pop()
         {
             rows.push(Any::Bio(Bio {
                 bio_id: -1,
