@@ -329,8 +329,6 @@ impl Assembler {
             Record::Passed(rec) => self.passed(&rec),
             Record::Aio(rec) => self.aio_request(&rec),
             Record::AioEnd(rec) => self.aio_result(&rec),
-            Record::Bio(rec) => self.bio(&rec),
-            Record::Rq(rec) => self.rq(&rec),
             Record::Fault(rec) => self.fault(&rec),
             Record::Cache(rec) => self.cache(&rec),
             Record::Vfs(rec) => self.vfs(&rec),

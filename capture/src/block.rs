@@ -27,6 +27,7 @@ impl Blocks {
     }
 
     /// The row of a request; `t0_ns` is the reel's start on the monotonic clock.
+    #[inline]
     pub(crate) fn request(&mut self, rec: &rec_rq, t0_ns: i64) -> Block {
         let (op, flags) = kind(rec.opf);
         let bare = rec.sector == u64::MAX || op == "flush";
@@ -49,6 +50,7 @@ impl Blocks {
 
     /// The row of a bio that was taken for `told`, without its file and cause. `comm`: of the thread that queued it, if
     /// that is a recorded one.
+    #[inline]
     pub(crate) fn bio(&mut self, rec: &rec_bio, told: Told, comm: Option<Text>, t0_ns: i64) -> Bio {
         let (op, mut flags) = kind(rec.opf);
         for (bit, flag) in [(bio_flags::BIOF_SPLIT, block_flags::SPLIT), (bio_flags::BIOF_MERGED, block_flags::MERGED)]

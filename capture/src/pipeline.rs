@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use ioreel_bpf::types::{cpu_ledger, rec_class};
+use ioreel_bpf::types::{cpu_ledger, rec_bio, rec_class, rec_rq};
 use ioreel_traces::{
     Manifest, ReelError,
     manifest::{Loss, Mount},
@@ -370,7 +370,9 @@ impl Worker {
                 if stream >= self.holes.len() {
                     self.holes.resize_with(stream + 1, Holes::default);
                 }
-                self.holes[stream].see(hdr.seq, hdr.end_ns as i64);
+                for number in 0..wire::numbers(&hdr) {
+                    self.holes[stream].see(hdr.seq + number, hdr.end_ns as i64);
+                }
             }
             let order = 2 * hdr.end_ns as i64 + i64::from(!wire::is_file(&hdr));
             self.waiting.push(Waiting { order, pass: number, at });
@@ -388,13 +390,8 @@ impl Worker {
         }
         let taken = if let Some((op, tail)) = wire::op(bytes) {
             self.assembler.op(&op, tail.as_ref(), in_flight)
-        } else if let Some(bio) = wire::bio(bytes) {
-            let (dev, end_ns) = (i64::from(bio.dev), bio.hdr.end_ns as i64);
-            match &mut self.last_block {
-                Some((last, at_ns)) if *last == dev => *at_ns = end_ns,
-                last => self.block_events.extend(last.replace((dev, end_ns))),
-            }
-            self.assembler.bio(&bio)
+        } else if let Some((rq, bio)) = wire::block(bytes) {
+            self.take_block(rq.as_ref(), bio.as_ref())
         } else if let Some(record) = wire::parse(bytes) {
             self.assembler.take(record, in_flight)
         } else {
@@ -404,6 +401,20 @@ impl Worker {
         if let Err(e) = taken {
             self.fail(e);
         }
+    }
+
+    #[inline]
+    fn take_block(&mut self, rq: Option<&rec_rq>, bio: Option<&rec_bio>) -> ioreel_traces::Result<()> {
+        if let Some(rq) = rq {
+            self.assembler.rq(rq)?;
+        }
+        let Some(bio) = bio else { return Ok(()) };
+        let (dev, end_ns) = (i64::from(bio.dev), bio.hdr.end_ns as i64);
+        match &mut self.last_block {
+            Some((last, at_ns)) if *last == dev => *at_ns = end_ns,
+            last => self.block_events.extend(last.replace((dev, end_ns))),
+        }
+        self.assembler.bio(bio)
     }
 
     fn take_in_flight(&mut self, mut bytes: &[u8]) {

@@ -23,7 +23,7 @@ use crate::{
     record::hide_backing_files,
     session::{DEFAULT_RING_BYTES, Plan, SHORTEST_TICK, Session, Storage, Targets},
     settle::{DEFAULT_SETTLE, QUIET},
-    wire::{self, Record},
+    wire,
 };
 
 enum Order {
@@ -137,14 +137,12 @@ impl Rows {
             let mut bytes = &pass.bytes[..];
             while let Some(hdr) = wire::header(bytes) {
                 self.last_ns = self.last_ns.max(hdr.end_ns as i64);
-                match wire::parse(bytes) {
-                    Some(Record::Rq(rec)) => self.block.push(self.blocks.request(&rec, 0)),
-                    Some(Record::Bio(rec)) => {
-                        let told = classify(&rec, &mut self.blocks.layouts);
-                        self.bio.push(self.blocks.bio(&rec, told, None, 0));
-                    }
-                    _ => {}
-                }
+                let (rq, bio) = wire::block(bytes).unwrap_or_default();
+                self.block.extend(rq.map(|rec| self.blocks.request(&rec, 0)));
+                self.bio.extend(bio.map(|rec| {
+                    let told = classify(&rec, &mut self.blocks.layouts);
+                    self.blocks.bio(&rec, told, None, 0)
+                }));
                 bytes = &bytes[hdr.len_bytes as usize..];
             }
             if !pass.more {

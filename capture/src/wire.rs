@@ -5,7 +5,7 @@ use std::mem::size_of;
 use ioreel_bpf::types::{
     op_tail, rec_aio, rec_aio_end, rec_bio, rec_cache, rec_content, rec_exec, rec_fault, rec_fd, rec_file, rec_hdr,
     rec_map, rec_op, rec_passed, rec_place, rec_rq, rec_task, rec_type, rec_uring, rec_uring_paths, rec_uring_ring,
-    rec_vfs, rec_wait, rq_slot,
+    rec_vfs, rec_wait, rq_part, rq_slot,
 };
 
 /// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
@@ -14,7 +14,7 @@ pub const NO_CPU: u16 = 0xffff;
 /// Room for a kernel stack when a user stack follows (`WIRE_STACK_DEPTH` addresses).
 const STACK_ROOM_BYTES: usize = 48 * 8;
 
-/// One record, its variable parts borrowed from the ring's bytes.
+/// One record, its variable parts borrowed from the ring's bytes; those of the block layer are read by [`block`].
 #[derive(Debug)]
 pub enum Record<'a> {
     /// An operation without paths or second file.
@@ -27,10 +27,6 @@ pub enum Record<'a> {
     Exec(rec_exec, &'a [u8]),
     /// A thread ended.
     Exit(rec_task),
-    /// A bio ended.
-    Bio(rec_bio),
-    /// A request ended.
-    Rq(rec_rq),
     /// An open descriptor; its file's paths.
     Fd(rec_fd, &'a [u8], &'a [u8]),
     /// What an adopted task had; its working directory and root.
@@ -114,6 +110,8 @@ unsafe impl Plain for rec_bio {}
 // SAFETY: as above.
 unsafe impl Plain for rec_rq {}
 // SAFETY: as above.
+unsafe impl Plain for rq_part {}
+// SAFETY: as above.
 unsafe impl Plain for rq_slot {}
 // SAFETY: as above.
 unsafe impl Plain for rec_passed {}
@@ -148,6 +146,7 @@ pub(crate) fn whole<T: Plain>(bytes: &[u8]) -> Option<T> {
 }
 
 /// Records whose rarer members are at the end, sent only as far as needed: what was not sent is zero.
+#[inline]
 fn take_head<T: Plain>(bytes: &[u8], least: usize) -> Option<T> {
     if bytes.len() < least {
         return None;
@@ -185,13 +184,42 @@ pub fn op(bytes: &[u8]) -> Option<(rec_op, Option<Tail<'_>>)> {
     }
 }
 
-/// The same when it is a bio.
-pub fn bio(bytes: &[u8]) -> Option<rec_bio> {
+/// The same when it is of the block layer: a request, a bio, or both.
+#[inline]
+pub fn block(bytes: &[u8]) -> Option<(Option<rec_rq>, Option<rec_bio>)> {
+    const HEAD_BYTES: usize = std::mem::offset_of!(rec_bio, comm);
     let hdr = header(bytes)?;
-    if u32::from(hdr.r#type) != rec_type::REC_BIO.0 {
-        return None;
+    let bytes = &bytes[..hdr.len_bytes as usize];
+    match rec_type(u32::from(hdr.r#type)) {
+        rec_type::REC_RQ => Some((Some(whole(bytes)?), None)),
+        rec_type::REC_BIO => Some((None, Some(take_head(bytes, HEAD_BYTES)?))),
+        rec_type::REC_RQ_BIO => {
+            let bio: rec_bio = take_head(bytes.get(..HEAD_BYTES)?, HEAD_BYTES)?;
+            let part: rq_part = whole(&bytes[HEAD_BYTES..])?;
+            let rq = rec_rq {
+                hdr,
+                rq_id: bio.rq_id,
+                queue_ns: bio.queue_ns,
+                issue_ns: part.issue_ns,
+                sector: bio.sector,
+                dev: bio.dev,
+                len_bytes: bio.len_bytes,
+                opf: part.opf,
+                error: bio.error,
+                issue_cpu: u32::from(part.issue_cpu),
+                requeues: u32::from(part.requeues),
+                bios: 1,
+                no_end: 0,
+            };
+            Some((Some(rq), Some(bio)))
+        }
+        _ => None,
     }
-    take_head(&bytes[..hdr.len_bytes as usize], std::mem::offset_of!(rec_bio, comm))
+}
+
+/// How many numbers the record takes of its stream: one for each event that it tells.
+pub fn numbers(hdr: &rec_hdr) -> u64 {
+    if u32::from(hdr.r#type) == rec_type::REC_RQ_BIO.0 { 2 } else { 1 }
 }
 
 /// What follows an operation; there may be more behind it, to fill its place in a ring.
@@ -226,8 +254,6 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             Record::Exec(rec, path)
         }
         rec_type::REC_EXIT => Record::Exit(take(bytes)?.0),
-        rec_type::REC_BIO => Record::Bio(take_head(bytes, std::mem::offset_of!(rec_bio, comm))?),
-        rec_type::REC_RQ => Record::Rq(take(bytes)?.0),
         rec_type::REC_FD => {
             let (rec, rest) = take::<rec_fd>(bytes)?;
             let (path, fs_path) = rest.split_at_checked(rec.path_bytes as usize)?;
@@ -278,7 +304,10 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::mem::offset_of;
+
     use super::*;
 
     #[test]
@@ -286,6 +315,36 @@ mod tests {
         assert_eq!(size_of::<rec_hdr>(), 24);
         assert_eq!(size_of::<rec_op>(), 136);
         assert_eq!(size_of::<op_tail>(), 80);
+    }
+
+    #[test]
+    fn a_request_and_its_bio_in_one_record() {
+        let len = offset_of!(rec_bio, comm) + size_of::<rq_part>();
+        let hdr = rec_hdr { len_bytes: len as u32, r#type: rec_type::REC_RQ_BIO.0 as u8, ..rec_hdr::default() };
+        let bio =
+            rec_bio { hdr, rq_id: 3, queue_ns: 10, sector: 8, dev: 7, len_bytes: 4096, error: 5, ..rec_bio::default() };
+        let part = rq_part { issue_ns: 12, opf: 1 << 11, issue_cpu: 1, requeues: 2 };
+        let mut bytes = vec![0; len + 8];
+        // SAFETY: both are plain integers, and lie within `bytes`.
+        unsafe {
+            let to = bytes.as_mut_ptr();
+            std::ptr::copy_nonoverlapping((&raw const bio).cast(), to, offset_of!(rec_bio, comm));
+            std::ptr::copy_nonoverlapping(
+                (&raw const part).cast(),
+                to.add(offset_of!(rec_bio, comm)),
+                size_of::<rq_part>(),
+            );
+        }
+        let (rq, told) = block(&bytes).unwrap();
+        let (rq, told) = (rq.unwrap(), told.unwrap());
+        assert_eq!((rq.rq_id, rq.queue_ns, rq.issue_ns, rq.sector, rq.dev, rq.len_bytes), (3, 10, 12, 8, 7, 4096));
+        assert_eq!((rq.opf, rq.error, rq.issue_cpu, rq.requeues, rq.bios, rq.no_end), (1 << 11, 5, 1, 2, 1, 0));
+        assert_eq!((told.rq_id, told.queue_ns, told.len_bytes, told.comm), (3, 10, 4096, [0; 16]));
+        assert_eq!(numbers(&hdr), 2);
+        // Cut, by its header or in its bytes.
+        assert!(block(&bytes[..len - 1]).is_none());
+        bytes[offset_of!(rec_hdr, len_bytes)] -= 8;
+        assert!(block(&bytes).is_none());
     }
 
     #[test]

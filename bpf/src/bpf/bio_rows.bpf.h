@@ -99,6 +99,32 @@ static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 	}
 }
 
+/*
+ * Whether a request and the only bio in it are told by one record: nearly all are, on disks that nobody merges requests
+ * for. Two records of them are half as much again to send, and to take.
+ */
+static __always_inline bool are_one(const struct rq_slot *r, const struct rec_bio *b, __u32 bytes)
+{
+	/* Threads that are not recorded need the place of `comm`. */
+	return b->task_id && !b->hide && !(b->flags & (BIOF_PEEK | BIOF_PEEK_LATER | BIOF_PIECES)) && bytes &&
+	       b->len_bytes == bytes && r->len_bytes == bytes && b->sector == r->sector && b->dev == r->dev;
+}
+
+static __always_inline void send_with_rq(struct rec_bio *b, __u64 now_ns)
+{
+	struct cpu_ledger *l = cpu_ledger();
+	__u32 cpu = bpf_get_smp_processor_id(), len = __builtin_offsetof(struct rec_bio, comm) + sizeof(struct rq_part);
+	void *ring = cpu_ring(cpu);
+
+	if (!l || !ring)
+		return;
+	begin_records(l, 2, &b->hdr, cpu, REC_RQ_BIO, CLASS_BLOCK, len, now_ns);
+	if (!sent(ring, b, len, CLASS_BLOCK, cpu)) {
+		lost_record(l, CLASS_BLOCK);
+		lost_record(l, CLASS_BIO);
+	}
+}
+
 /* A bio of which no more will be heard; what it read is not looked at, since its memory may be another's by now. */
 static __noinline void end_unseen(struct rec_bio *b)
 {

@@ -557,27 +557,58 @@ static __always_inline void appended(struct rq_slot *r, struct bio_slot *s, __u6
 	s->rec.sector = sector;
 }
 
-static __always_inline int rq_completed(struct request *rq, int error, unsigned int bytes, bool again)
+/* What of the request is not of its only bio as well. */
+static __always_inline void add_rq(struct rec_bio *b, const struct rq_slot *r, const struct rq_walk *w)
+{
+	struct rq_part *part = (void *)b->comm;
+
+	b->rq_id = w->rq_id;
+	b->error = w->error;
+	part->issue_ns = r->issue_ns;
+	part->opf = r->opf;
+	part->issue_cpu = r->cpu;
+	part->requeues = r->requeues < 0xffff ? r->requeues : 0xffff;
+}
+
+/* A function of its own: what it needs of the stack is free again when bios are told. */
+static __noinline void send_rq(const struct rq_slot *r, const struct rq_walk *w, __u32 len_bytes)
+{
+	struct rec_rq rec = {
+	    .rq_id = w->rq_id,
+	    .queue_ns = w->queue_ns,
+	    .issue_ns = r->issue_ns,
+	    .sector = r->sector,
+	    .dev = r->dev,
+	    .len_bytes = len_bytes,
+	    .opf = r->opf,
+	    .error = w->error,
+	    .issue_cpu = r->cpu,
+	    .requeues = r->requeues,
+	    .bios = w->bios,
+	};
+
+	emit_fixed(&rec, REC_RQ, CLASS_BLOCK, w->now_ns);
+}
+
+/* Whether the request goes on: this is the end of a part of it. */
+static __always_inline bool rq_completed(struct request *rq, int error, unsigned int bytes, bool again)
 {
 	struct bio *first = rq->bio;
 	struct bio_slot *s = NULL;
 	struct rq_walk walk = {};
-	struct rec_rq rec = {};
 	struct rq_slot *r;
-	bool many;
+	bool many, one = false, goes_on = false;
 
-	if (!block_active)
-		return 0;
 	r = find_rq(rq);
 	if (again && r && r->settled == SETTLED_PART) {
 		r->settled = 0;
-		return 0;
+		return false;
 	}
 	/* All of it is told, or its bios wait for the flush. */
 	if (again && !r && (!first || (rq->rq_flags & RQF_FLUSH_SEQ) || !find_bio_slot(first)))
-		return 0;
+		return false;
 	if (!r && !first)
-		return 0;
+		return false;
 	if (again)
 		count_caught(SECOND_RQ_COMPLETE);
 	many = first && first->bi_next;
@@ -605,35 +636,34 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 	if (!many && !error)
 		appended(r, s, rq->__sector);
 	if (r) {
-		rec.queue_ns = walk.queue_ns;
-		rec.issue_ns = r->issue_ns;
-		rec.sector = r->sector;
-		rec.dev = walk.dev = r->dev;
-		rec.len_bytes = r->len_bytes;
-		rec.opf = walk.opf = r->opf;
-		rec.error = error;
-		rec.issue_cpu = r->cpu;
-		rec.requeues = r->requeues;
-		rec.bios = walk.bios;
+		walk.dev = r->dev;
+		walk.opf = r->opf;
 		/* A flush follows the data, and only then are the bios told. */
 		walk.keep = bytes && (rq->rq_flags & RQF_FLUSH_SEQ) && !error;
 		/* A completion in parts: the first part is this request, the rest follows as another. */
-		if (bytes && bytes < r->len_bytes && bytes < rq->__data_len && (r->opf & REQ_OP_MASK) <= 1) {
-			rec.len_bytes = bytes;
+		goes_on =
+		    bytes && bytes < r->len_bytes && bytes < rq->__data_len && (r->opf & REQ_OP_MASK) <= REQ_OP_WRITE;
+		if (walk.hide)
+			hide_rq(walk.hide);
+		else
+			walk.rq_id = __sync_fetch_and_add(&next_rq_id, 1) + 1;
+		one = s && walk.rq_id && !walk.keep && are_one(r, &s->rec, bytes);
+		if (likely(one))
+			add_rq(&s->rec, r, &walk);
+		else if (walk.rq_id)
+			send_rq(r, &walk, goes_on ? bytes : r->len_bytes);
+		if (goes_on) {
 			r->sector += bytes >> 9;
 			r->len_bytes -= bytes;
 			r->settled = again ? 0 : SETTLED_PART;
 		} else {
 			r->key = 0;
 		}
-		if (walk.hide) {
-			hide_rq(walk.hide);
-		} else {
-			rec.rq_id = walk.rq_id = __sync_fetch_and_add(&next_rq_id, 1) + 1;
-			emit_fixed(&rec, REC_RQ, CLASS_BLOCK, walk.now_ns);
-		}
 	}
-	if (unlikely(many)) {
+	if (likely(one)) {
+		send_with_rq(&s->rec, walk.now_ns);
+		free_bio_slot(first, s);
+	} else if (unlikely(many)) {
 		bpf_loop(MAX_RQ_BIOS, end_step, &walk, 0);
 	} else if (first) {
 		__u32 size = first->bi_iter.bi_size;
@@ -641,19 +671,39 @@ static __always_inline int rq_completed(struct request *rq, int error, unsigned 
 		if (size <= bytes)
 			end_bio(&walk, first, s, size);
 	}
-	return 0;
+	return goes_on;
 }
 
+/*
+ * The second program follows the first on the same CPU, where the first leaves word of what it has told: to find that
+ * nothing is known of a request any more takes looking at all places where it might be. While the first is at work,
+ * which is when the kernel skips it, it has left none.
+ */
 SEC("tp_btf/block_rq_complete")
 int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
 {
-	return rq_completed(rq, error, bytes, false);
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (!block_active || !l)
+		return 0;
+	l->told_rq = 0;
+	if (!rq_completed(rq, error, bytes, false))
+		l->told_rq = (__u64)rq;
+	return 0;
 }
 
 SEC("tp_btf/block_rq_complete")
 int ATOMIC_PROG(rq_complete_again, struct request *rq, int error, unsigned int bytes)
 {
-	return rq_completed(rq, error, bytes, true);
+	struct cpu_ledger *l = cpu_ledger();
+
+	if (!block_active || !l)
+		return 0;
+	if (!preemptible && l->told_rq == (__u64)rq)
+		l->told_rq = 0;
+	else
+		rq_completed(rq, error, bytes, true);
+	return 0;
 }
 
 #endif

@@ -34,7 +34,11 @@ __s64 alive = 0;
 __u32 next_task_id = 0;
 /* Tasks that joined what is recorded after the first pass: user space then looks at them. */
 __u64 joined = 0;
-__u64 next_rq_id = 0;
+/*
+ * Written at the end of every request: in a cache line of its own, or all programs on all CPUs would wait for it when
+ * they read what stands above. What follows nobody reads.
+ */
+__u64 next_rq_id __attribute__((aligned(64))) = 0;
 
 /* Never read: makes the compiler describe every record, from which the Rust types are generated. */
 struct wire_types {
@@ -62,6 +66,7 @@ struct wire_types {
 	struct rec_fd fd;
 	struct rec_bio bio;
 	struct rec_rq rq;
+	struct rq_part rq_part;
 	struct stop_entry stop;
 	enum stop_sent stop_sent;
 	enum stop_mark stop_mark;
@@ -431,10 +436,10 @@ static __always_inline void *cpu_ring(__u32 cpu)
  * the same CPU. Bios, the most frequent of these records, make do with one: user space counts the numbers that no
  * other class has.
  */
-static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *hdr, __u32 cpu, __u8 type, __u32 class,
-					 __u32 len_bytes, __u64 now_ns)
+static __always_inline void begin_records(struct cpu_ledger *l, __u32 records, struct rec_hdr *hdr, __u32 cpu,
+					  __u8 type, __u32 class, __u32 len_bytes, __u64 now_ns)
 {
-	hdr->seq = __sync_fetch_and_add(&l->seq, 1);
+	hdr->seq = __sync_fetch_and_add(&l->seq, records);
 	hdr->end_ns = now_ns;
 	hdr->len_bytes = len_bytes;
 	hdr->cpu = cpu;
@@ -442,6 +447,12 @@ static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *h
 	hdr->stream = STREAM_SHARED;
 	if (class != CLASS_BIO)
 		__sync_fetch_and_add(&l->seen[class], 1);
+}
+
+static __always_inline void begin_record(struct cpu_ledger *l, struct rec_hdr *hdr, __u32 cpu, __u8 type, __u32 class,
+					 __u32 len_bytes, __u64 now_ns)
+{
+	begin_records(l, 1, hdr, cpu, type, class, len_bytes, now_ns);
 }
 
 static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
@@ -478,11 +489,16 @@ static __always_inline bool crowded(void *ring, __u32 class, __u32 cpu)
 	return false;
 }
 
-/* Sends a record that is numbered. */
+/* Sends a record that is numbered; whether it could be. */
+static __always_inline bool sent(void *ring, void *rec, __u64 len_bytes, __u32 class, __u32 cpu)
+{
+	return !crowded(ring, class, cpu) && !bpf_ringbuf_output(ring, rec, len_bytes, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void send_record(struct cpu_ledger *l, void *ring, void *rec, __u64 len_bytes, __u32 class,
 					__u32 cpu)
 {
-	if (crowded(ring, class, cpu) || bpf_ringbuf_output(ring, rec, len_bytes, BPF_RB_NO_WAKEUP))
+	if (!sent(ring, rec, len_bytes, class, cpu))
 		lost_record(l, class);
 }
 

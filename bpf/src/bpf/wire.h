@@ -32,6 +32,7 @@ enum rec_type {
 	REC_EXIT = 6, /* rec_task */
 	REC_BIO = 7, /* rec_bio */
 	REC_RQ = 8, /* rec_rq */
+	REC_RQ_BIO = 40, /* rec_bio as far as comm, rq_part: a request and all that it carried; two numbers */
 	REC_FD = 9, /* rec_fd, only from the descriptor snapshot */
 	REC_PLACE = 20, /* rec_place, cwd, root; only from the snapshot */
 	REC_MAP = 21, /* rec_map, path; only from the snapshot */
@@ -400,6 +401,14 @@ struct rec_rq {
 	__u32 no_end; /* 1: its end was not seen, nor what it carried */
 };
 
+/* In the place of a bio's `comm`: what its request has that it has not. */
+struct rq_part {
+	__u64 issue_ns;
+	__u32 opf;
+	__u16 issue_cpu;
+	__u16 requeues;
+};
+
 /* A process that --lossless has stopped, by process id. */
 struct stop_entry {
 	__u64 since_ns;
@@ -649,6 +658,7 @@ struct cpu_ledger {
 	__u64 exit_ns; /* and that on exits */
 	__u64 timed_exits;
 	__u64 vfs_unfollowed; /* operations of the kernel's own that could not be followed: no memory, or too deep */
+	__u64 told_rq; /* no count: the request whose end the first of two programs has just told here */
 };
 
 #endif
