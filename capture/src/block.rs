@@ -38,7 +38,7 @@ impl Blocks {
             complete_ns: (rec.no_end == 0).then(|| rec.hdr.end_ns as i64 - t0_ns),
             dev: i64::from(rec.dev),
             sector: if bare { -1 } else { rec.sector as i64 },
-            len_bytes: if bare { 0 } else { i64::from(rec.len_bytes) },
+            len_bytes: if op == "flush" { 0 } else { i64::from(rec.len_bytes) },
             op: Text::word(op),
             flags,
             cpu: rec.issue_cpu as i32,
@@ -60,7 +60,8 @@ impl Blocks {
             }
         }
         let end_ns = rec.hdr.end_ns as i64 - t0_ns;
-        let has_sector = rec.len_bytes != 0 && rec.sector != u64::MAX;
+        // What is passed through to the device is at no place of it.
+        let has_sector = rec.len_bytes != 0 && rec.sector != u64::MAX && op != "other";
         let moved = rec.orig_dev != 0;
         Bio {
             bio_id: -1,
@@ -142,4 +143,25 @@ fn kind(opf: u32) -> (&'static str, i32) {
     ];
     let flags = BITS.iter().filter(|(bit, _)| opf >> bit & 1 != 0).fold(0, |acc, (_, f)| acc | f);
     (op, flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::classify;
+
+    /// include/linux/blk_types.h: REQ_OP_DRV_IN.
+    const PASSED_THROUGH: u32 = 34;
+
+    #[test]
+    fn what_is_passed_through_has_a_length_and_no_place() {
+        let mut blocks = Blocks::default();
+        let rq = rec_rq { opf: PASSED_THROUGH, sector: u64::MAX, len_bytes: 96, ..rec_rq::default() };
+        let request = blocks.request(&rq, 0);
+        assert_eq!((&*request.op, request.sector, request.len_bytes), ("other", -1, 96));
+        let rec = rec_bio { opf: PASSED_THROUGH, len_bytes: 96, ..rec_bio::default() };
+        let told = classify(&rec, &mut blocks.layouts);
+        let bio = blocks.bio(&rec, told, None, 0);
+        assert_eq!((&*bio.op, bio.sector, bio.len_bytes), ("other", -1, 96));
+    }
 }

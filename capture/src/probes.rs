@@ -10,7 +10,7 @@ use libbpf_rs::{
     OpenObject,
     btf::{
         Btf,
-        types::{Func, FuncProto, Ptr, Typedef},
+        types::{Enum, Func, FuncProto, Ptr, Typedef},
     },
 };
 
@@ -116,6 +116,10 @@ const YIELD_LATER: &str = "bpf_local_irq_save";
 /// Came with "iomap: split out the per-bio logic from iomap_dio_bio_iter" (7.0), in the same series.
 const DIO_COUNTS_AFTER: &str = "bio_iov_iter_bounce";
 
+/// The number of a bit, and what it was while it was a macro, before 6.11.
+const RQF_FLUSH_SEQ: &str = "__RQF_FLUSH_SEQ";
+const OLD_RQF_FLUSH_SEQ: i64 = 4;
+
 /// What programs cannot find out by relocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manners {
@@ -126,6 +130,8 @@ pub(crate) struct Manners {
     pub(crate) functions_preemptible: bool,
     /// iomap counts a bio of direct I/O after it has queued it (`bpf/src/bpf/core_fixes.bpf.h`).
     pub(crate) dio_counts_after: bool,
+    /// The flag of requests that a flush precedes or follows (likewise).
+    pub(crate) rqf_flush_seq: u32,
 }
 
 /// How this kernel does things, by the functions that it has.
@@ -136,7 +142,14 @@ pub(crate) fn manners() -> Manners {
         preemptible: has(PREEMPTIBLE),
         functions_preemptible: has(KEEP_CPU) && has(YIELD_LATER),
         dio_counts_after: has(DIO_COUNTS_AFTER),
+        rqf_flush_seq: 1 << enumerator(&btf, RQF_FLUSH_SEQ).unwrap_or(OLD_RQF_FLUSH_SEQ),
     }
+}
+
+/// The value of an enumerator, whatever the name of its enum, if it has one.
+fn enumerator(btf: &Btf<'_>, name: &str) -> Option<i64> {
+    let mut enums = btf.type_by_kind::<Enum<'_>>();
+    enums.find_map(|e| Some(e.iter().find(|m| m.name.is_some_and(|n| n == name))?.value))
 }
 
 /// Said where [`has_perf_calls`] does not hold.

@@ -229,11 +229,12 @@ impl<'obj> Session<'obj> {
             rodata.uring_splice_ops = sets.splice;
             rodata.uring_dir2_ops = sets.dir2;
         }
-        let probes::Manners { preemptible, functions_preemptible, dio_counts_after } = probes::manners();
+        let probes::Manners { preemptible, functions_preemptible, dio_counts_after, rqf_flush_seq } = probes::manners();
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.preemptible = preemptible;
             rodata.functions_preemptible = functions_preemptible;
             rodata.dio_counts_after = dio_counts_after;
+            rodata.rqf_flush_seq = rqf_flush_seq;
         }
         let mut missing = probes::choose(open.open_object_mut(), &|group| match group {
             probes::Group::Uring | probes::Group::Fault => plan.ops,

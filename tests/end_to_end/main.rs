@@ -34,6 +34,7 @@ mod pass_through;
 mod private;
 mod refusals;
 mod replays;
+mod requests;
 mod samples;
 mod slices;
 mod stacked;
@@ -221,6 +222,9 @@ fn tests() -> Vec<Test> {
     if kernel::is_guest() {
         once! { true:
             kernel::ends_in_interrupts
+            requests::sorted_and_merged
+            requests::refused
+            requests::before_a_flush
             stacked::a_mapped_device
             stacked::a_mapped_device_made_later
             stacked::an_encrypted_device

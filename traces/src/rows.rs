@@ -153,7 +153,7 @@ table! {
         complete_ns: Option<i64> as Delta,
         /// Device, `major << 20 | minor` (the kernel's `dev_t`).
         dev: i64 as Dict,
-        /// First 512-byte sector on the whole disk; -1 for a flush.
+        /// First 512-byte sector on the whole disk; -1 for a flush and for what is passed through to the device (`other`).
         sector: i64 as Split,
         /// Length.
         len_bytes: i64 as Dict,
@@ -177,7 +177,8 @@ table! {
     pub struct Bio in "bio", sorted by queue_ns, id bio_id, late cause {
         /// Unique id; negative until written.
         bio_id: i64 as Delta,
-        /// Request that carried it, key into `block`; null for devices without requests and for empty flushes.
+        /// Request that carried it, key into `block`, the last one where the device ended it in parts; null for devices
+        /// without requests and for empty flushes.
         rq_id: Option<i64> as Delta,
         /// When it was queued.
         queue_ns: i64 as Delta,

@@ -452,7 +452,12 @@ struct rq_walk {
 
 static __always_inline void look(struct rq_walk *w, const struct rec_bio *b)
 {
-	if (!w->queue_ns || b->queue_ns < w->queue_ns)
+	/*
+	 * 0, which is none, is the latest. Before "bpf: verify callbacks as if they are called unknown number of times"
+	 * (6.7) the verifier takes away what the first bio does not come to, as a comparison after asking for 0 would
+	 * be.
+	 */
+	if (b->queue_ns - 1 < w->queue_ns - 1)
 		w->queue_ns = b->queue_ns;
 	if (b->hide)
 		w->hide = b->hide;
@@ -599,13 +604,16 @@ static __always_inline bool rq_completed(struct request *rq, int error, unsigned
 	struct rq_slot *r;
 	bool many, one = false, goes_on = false;
 
+	/* None of it was done, which the driver tells before it tries again or gives up: SCSI does. */
+	if (!bytes && !error && rq->__data_len)
+		return true;
 	r = find_rq(rq);
 	if (again && r && r->settled == SETTLED_PART) {
 		r->settled = 0;
 		return false;
 	}
 	/* All of it is told, or its bios wait for the flush. */
-	if (again && !r && (!first || (rq->rq_flags & RQF_FLUSH_SEQ) || !find_bio_slot(first)))
+	if (again && !r && (!first || (rq->rq_flags & rqf_flush_seq) || !find_bio_slot(first)))
 		return false;
 	if (!r && !first)
 		return false;
@@ -639,7 +647,7 @@ static __always_inline bool rq_completed(struct request *rq, int error, unsigned
 		walk.dev = r->dev;
 		walk.opf = r->opf;
 		/* A flush follows the data, and only then are the bios told. */
-		walk.keep = bytes && (rq->rq_flags & RQF_FLUSH_SEQ) && !error;
+		walk.keep = bytes && (rq->rq_flags & rqf_flush_seq) && !error;
 		/* A completion in parts: the first part is this request, the rest follows as another. */
 		goes_on =
 		    bytes && bytes < r->len_bytes && bytes < rq->__data_len && (r->opf & REQ_OP_MASK) <= REQ_OP_WRITE;

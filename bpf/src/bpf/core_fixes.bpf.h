@@ -68,11 +68,11 @@
 #define REQ_OP_ZONE_APPEND 7u
 #define REQ_OP_FLUSH 2u
 
-/* include/linux/blk-mq.h: a macro with bit 4 until 5f89154e8e9e (6.11) made it an enumerator. */
-#define RQF_FLUSH_SEQ                                                                                                  \
-	(bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ)                                                   \
-	     ? 1u << bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ)                                              \
-	     : 1u << 4)
+/*
+ * include/linux/blk-mq.h: RQF_FLUSH_SEQ, a macro until 5f89154e8e9e (6.11) made it an enumerator, of an enum that has
+ * no name on some kernels since, so that it cannot be relocated. User space.
+ */
+const volatile __u32 rqf_flush_seq = 0;
 
 /*
  * Of a page that is not the first of its folio, bit 0 of this word is set and the rest leads to the first: its address,

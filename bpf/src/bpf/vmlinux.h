@@ -390,10 +390,6 @@ struct request {
 	struct bio *bio;
 };
 
-enum rqf_flags {
-	__RQF_FLUSH_SEQ = 1,
-};
-
 enum special_kfunc_type {
 	KF_bpf_rdonly_cast = 1,
 };
