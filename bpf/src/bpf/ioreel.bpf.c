@@ -36,6 +36,7 @@
 #include "loop_own.bpf.h"
 #include "bio_rows.bpf.h"
 #include "block.bpf.h"
+#include "requests.bpf.h"
 #include "cache.bpf.h"
 #include "vfs.bpf.h"
 #include "loop.bpf.h"
