@@ -187,6 +187,15 @@ int ATOMIC_PROG(bio_queue_again, struct bio *bio)
 }
 
 /*
+ * Whether it is this record's bio that goes on from there, and not one that was given the memory of a bio whose end was
+ * not seen. Parts of it may have gone on untold. From an array it may come to a partition, and from that to its disk.
+ */
+static __always_inline bool moves(const struct rec_bio *b, struct bio *bio, __u32 dev, __u64 sector)
+{
+	return (b->dev == dev || b->dev == disk_dev(bio->bi_bdev->bd_disk)) && sector - b->sector <= b->len_bytes >> 9;
+}
+
+/*
  * A partition's or a mapped device's bio goes on to another device. A bio that is queued already (striped
  * arrays) moves; one that is not (a partition's, a mapper's clone) is about to be. Told twice it is the same.
  */
@@ -198,7 +207,7 @@ static __always_inline int bio_remapped(struct bio *bio, __u32 dev, __u64 sector
 	if (!block_active)
 		return 0;
 	s = find_bio_slot(bio);
-	if (s) {
+	if (s && moves(&s->rec, bio, dev, sector)) {
 		if (!s->rec.orig_dev) {
 			s->rec.orig_dev = dev;
 			s->rec.orig_sector = sector;
@@ -206,7 +215,7 @@ static __always_inline int bio_remapped(struct bio *bio, __u32 dev, __u64 sector
 		s->rec.dev = disk_dev(bio->bi_bdev->bd_disk);
 		s->rec.sector = bio->bi_iter.bi_sector;
 	}
-	/* Also then: the slot may be of one whose end was not seen, and whose memory this one has. */
+	/* Whatever has the slot: another's bio is queued next. */
 	to = remapped_to(bio->bi_iter.bi_sector);
 	before = remapped_to(sector);
 	if (!to || !before)
