@@ -50,9 +50,6 @@ pub(crate) fn place(rec: &rec_bio) -> (i64, i64) {
 /// File systems say what they are within so many sectors of a device: 128 KiB.
 const SUPERBLOCK_SECTORS: i64 = 256;
 
-/// Where btrfs keeps it, with its copies: 64 KiB, 64 MiB, 256 GiB.
-const BTRFS_SUPERBLOCKS: [i64; 3] = [128, 1 << 17, 1 << 29];
-
 /// Decides.
 pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     let (dev, sector) = place(rec);
@@ -134,16 +131,20 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
         bio_how::BIO_BDEV | bio_how::BIO_BDEV_FS => device_page(rec, layout, how == bio_how::BIO_BDEV_FS),
         _ if matches!(op, DISCARD | SECURE_ERASE) => told("metadata", "discard", "operation", 80),
         _ if op == WRITE_ZEROES => told("metadata", "zeroing", "operation", 60),
-        _ if has(rec, bio_flags::BIOF_SWAP_PAGE) && end == end_io::END_WAIT && mounted => {
+        _ if has(rec, bio_flags::BIOF_SWAP_PAGE) && op == 0 && end == end_io::END_WAIT && mounted => {
             told("swap", "page", "page", 70)
         }
-        // Pages of the stripe's own hold parity, or what it is made from; anonymous ones are of direct I/O.
-        _ if end == end_io::END_BTRFS_RAID && has(rec, bio_flags::BIOF_SWAP_PAGE) => {
+        // Pages of the stripe's own hold parity, or what it is made from; anonymous ones are of direct I/O, as are those
+        // that btrfs mends a copy from.
+        _ if has(rec, bio_flags::BIOF_SWAP_PAGE)
+            && (end == end_io::END_BTRFS_RAID
+                || end == end_io::END_WAIT && op == WRITE && matches!(layout, Layout::Btrfs)) =>
+        {
             Told { class: "data", detail: None, how: Some("page"), confidence: 70, of_file: false }
         }
         _ if end == end_io::END_BTRFS_RAID => of_stripe(rec),
         // Without an inode: what btrfs reads and mends by itself (fs/btrfs/scrub.c).
-        _ if end == end_io::END_BTRFS => told("metadata", "scrub", "end_io", 70),
+        _ if matches!(end, end_io::END_BTRFS | end_io::END_BTRFS_SCRUB) => told("metadata", "scrub", "end_io", 70),
         // Of all who wait for metadata in memory of their own, only XFS reading its log at mount is no driver of a
         // device; a log elsewhere has no superblock to tell it by (fs/xfs/xfs_bio_io.c, xfs_rw_bdev).
         _ if rec.opf & META != 0 && end == end_io::END_WAIT && !mounted && matches!(layout, Layout::Unknown) => {
@@ -268,10 +269,8 @@ fn device_page(rec: &rec_bio, layout: &Layout, mounted: bool) -> Told {
             let content = has(rec, bio_flags::BIOF_PEEK).then(|| ext4_block(&rec.peek, l));
             content.flatten().unwrap_or(told("metadata", "other", "page", 60))
         }
-        Layout::Btrfs if mounted && BTRFS_SUPERBLOCKS.contains(&place(rec).1) => {
-            told("superblock", "superblock", "page", 70)
-        }
-        _ if mounted => told("metadata", "other", "page", 60),
+        // btrfs keeps nothing but superblocks there.
+        _ if mounted && !matches!(layout, Layout::Btrfs) => told("metadata", "other", "page", 60),
         // Whole-device reads and writes through the cache: the file is the device.
         _ => Told { class: "data", detail: Some("device"), how: Some("page"), confidence: 90, of_file: true },
     }
@@ -388,6 +387,24 @@ mod tests {
         assert!(classify(&rec_bio { file: file(257, 8), ..rec }, &mut layouts).of_file);
         let zeroes = rec_bio { how: 0, file: file(0, 0), ..rec };
         assert_eq!(classify(&zeroes, &mut layouts).detail, Some("zeroing"));
+        let of_direct_io = rec_bio { flags: zeroes.flags | bio_flags::BIOF_SWAP_PAGE.0 as u8, ..zeroes };
+        let told = classify(&of_direct_io, &mut layouts);
+        assert_eq!((told.class, told.of_file), ("data", false));
+    }
+
+    #[test]
+    fn a_swap_file_is_read_into_anonymous_pages() {
+        let mut layouts = Layouts::default();
+        layouts.put(7, Layout::Btrfs, true);
+        let rec = rec_bio {
+            len_bytes: 4096,
+            sector: 4096,
+            dev: 7,
+            end_io: end_io::END_WAIT.0 as u8,
+            flags: bio_flags::BIOF_SWAP_PAGE.0 as u8,
+            ..rec_bio::default()
+        };
+        assert_eq!(classify(&rec, &mut layouts).class, "swap");
     }
 
     #[test]

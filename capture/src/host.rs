@@ -96,16 +96,17 @@ fn companions(mount: &Mount) -> Vec<i64> {
 }
 
 fn btrfs_members(source: &str) -> Vec<i64> {
-    let Some(own) = block_device(source).ok().and_then(disk_of) else { return Vec::new() };
-    let mut all = vec![own];
-    let name = Path::new(source).canonicalize().ok().and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned()));
-    for fs in fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten() {
-        let members: Vec<_> = fs::read_dir(fs.path().join("devices")).into_iter().flatten().flatten().collect();
-        if members.iter().any(|m| Some(m.file_name().to_string_lossy().into_owned()) == name) {
-            all.extend(members.iter().filter_map(|m| disk_of(sysfs_dev(&m.path())?)));
-        }
-    }
-    all
+    let Ok(own) = block_device(source) else { return Vec::new() };
+    let members = btrfs_devices().find(|devices| devices.contains(&own)).unwrap_or_else(|| vec![own]);
+    members.into_iter().filter_map(disk_of).collect()
+}
+
+/// The devices of each btrfs that is mounted anywhere.
+pub(crate) fn btrfs_devices() -> impl Iterator<Item = Vec<i64>> {
+    fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten().filter_map(|of| {
+        let devices = fs::read_dir(of.path().join("devices")).ok()?;
+        Some(devices.flatten().filter_map(|device| sysfs_dev(&device.path())).collect())
+    })
 }
 
 fn sysfs_dev(dir: &Path) -> Option<i64> {

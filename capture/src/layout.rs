@@ -57,6 +57,9 @@ impl Ranges {
     }
 }
 
+/// Where btrfs keeps its superblock and the copies of it: 64 KiB, 64 MiB, 256 GiB (fs/btrfs/disk-io.h, `btrfs_sb_offset`).
+const BTRFS_SUPERBLOCKS: [i64; 3] = [1 << 7, 1 << 17, 1 << 29];
+
 /// What a device holds.
 #[derive(Debug)]
 pub(crate) enum Layout {
@@ -66,7 +69,7 @@ pub(crate) enum Layout {
     Xfs(xfs::Layout),
     /// F2FS.
     F2fs(f2fs::Layout),
-    /// btrfs: tells by its own structures, not by place.
+    /// btrfs: tells by its own structures, but for superblocks not by place.
     Btrfs,
     /// The journal of a file system elsewhere.
     Journal,
@@ -83,8 +86,11 @@ impl Layout {
             Self::Ext4(l) => l.at(sector),
             Self::Xfs(l) => l.at(sector),
             Self::F2fs(l) => l.at(sector),
+            Self::Btrfs => {
+                BTRFS_SUPERBLOCKS.contains(&sector).then_some(Kind { class: "superblock", detail: "superblock" })
+            }
             Self::Journal => Some(Kind { class: "journal", detail: "external" }),
-            _ => None,
+            Self::Swap | Self::Unknown => None,
         }
     }
 }
@@ -148,7 +154,8 @@ impl Layouts {
     fn read(&mut self, dev: i64) -> Known {
         let mounts = host::mounts();
         let mount = mounts.iter().find(|m| m.sb_dev == dev);
-        let mounted = mount.is_some();
+        // A btrfs is mounted under a number of its own.
+        let mounted = mount.is_some() || host::btrfs_devices().any(|members| members.contains(&dev));
         if host::swap_devices().contains(&dev) {
             return Known::now(Layout::Swap, mounted);
         }

@@ -131,8 +131,8 @@ pub(crate) fn fill(
             manifest.left_out.insert(why.into(), n);
         }
     };
-    left_out("requests of the recorder's own output", own_rq);
-    left_out("bios of the recorder's own output", own_bio);
+    left_out("requests of the recorder's own reading and writing", own_rq);
+    left_out("bios of the recorder's own reading and writing", own_bio);
     left_out("requests a recorded loop device passed to its backing file", backing_rq);
     left_out("bios a recorded loop device passed to its backing file", backing_bio);
     left_out("ends of requests that no probe saw before the recording's end", counts.endless_requests);

@@ -508,4 +508,9 @@ pub(crate) fn a_scrub() {
         of.map(|b| b.len_bytes).sum()
     };
     assert!(read("scrub") >= LEN as i64, "{} bytes were scrubbed", read("scrub"));
+    // It looks at every copy of the superblock, in memory of its own.
+    const COPIES: [i64; 2] = [1 << 7, 1 << 17];
+    let looked_at = bios.iter().filter(|b| b.op == "read" && COPIES.contains(&b.sector));
+    let told: Vec<_> = looked_at.map(|b| (b.sector, &*b.class)).collect();
+    assert_eq!(told, COPIES.map(|sector| (sector, "superblock")));
 }

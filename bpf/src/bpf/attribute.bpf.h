@@ -204,6 +204,7 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 		return;
 	case END_XFS_LOG:
 	case END_BTRFS_SUPER:
+	case END_BTRFS_SCRUB:
 		return;
 	default:
 		by_page(b, bio, st, false, NULL);

@@ -333,6 +333,7 @@ enum end_io {
 	END_MD = 18, /* an array's clone, which accounts for the bio */
 	END_MD_MIRROR = 19, /* a copy that a mirroring array makes, or the one that it reads */
 	END_MD_MIRROR10 = 20, /* the same of RAID10 */
+	END_BTRFS_SCRUB = 21, /* what btrfs looks over or mends by itself, nothing around it (before 6.4) */
 };
 
 /*
