@@ -45,8 +45,8 @@ pub(crate) fn ignore_file_size_limits() {
 
 extern "C" fn wake(_: libc::c_int) {}
 
-/// Installs the handlers for SIGINT, SIGTERM, SIGQUIT and, unless it is ignored (nohup), SIGHUP. SIGINT is handled
-/// also where a shell ignores it for background jobs: who sends it wants the recording to end.
+/// Installs the handlers for SIGINT, SIGTERM, SIGQUIT and, unless it is ignored (nohup), SIGHUP. The others are handled
+/// also where they are ignored, as shells do for background jobs: who sends one wants the recording to end.
 pub(crate) fn install() {
     // Asks for a copy where one can be had; elsewhere it is no reason to leave a reel unfinished.
     // SAFETY: ignores a signal.

@@ -24,7 +24,7 @@ pub(super) struct Life {
     flight_recorder: Option<Duration>,
     /// Ends the recording when an operation on a file has taken this long (100ms); with --flight-recorder, copies what is
     /// kept, once in its time at most
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::some_time)]
     trigger_latency: Option<Duration>,
     /// Ends the recording when the reel's file system has less free than this (bytes, 2G or 10%)
     #[arg(long, value_name = "SIZE|%", value_parser = min_free)]

@@ -307,6 +307,30 @@ for i in range(200000): os.pwrite(fd, i.to_bytes(8, 'little'), 8 * (i % 4096))
     assert!(ledger.lost > 0, "{hashes}: {ledger:?}");
 }
 
+/// Bytes that find no room on the disk are told, and leave no table.
+pub(crate) fn bytes_without_room_on_the_disk() {
+    const WRITES: i64 = 1000;
+    let (dir, small) = (temp_dir(), temp_dir());
+    succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "ioreel-test", text(small.path())]));
+    let path = small.path().join("x.reel");
+    let program = format!(
+        "import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for i in range({WRITES}): os.pwrite(fd, os.urandom(4096), i * 4096)
+"
+    );
+    let options = ["--content", "full", "--ring-mib", "64", "--settle", "none", "--no-snapshot"];
+    let output = run(&mut record(&path, &options, &["python3", "-c", &program, text(&dir.path().join("file"))]));
+    let validated = run(&mut ioreel(["validate", text(&path)]));
+    let (reel, folder) = (Reel::open(&path), path.join("contents").exists());
+    let _ = Command::new("umount").arg(small.path()).status();
+
+    assert_eq!((output.status.code(), validated.status.code()), (Some(1), Some(0)), "{}", describe(&output));
+    let told = format!("{WRITES} rows of contents could not be written");
+    assert!(reel.unwrap().manifest.warnings.contains(&told) && !folder, "{}", describe(&output));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&told), "{}", describe(&output));
+}
+
 /// Contents that find no room, or are longer than is read, are counted, and cost no operation.
 pub(crate) fn losses_of_contents_are_counted() {
     let (out, dir) = (temp_dir(), temp_dir());

@@ -383,6 +383,7 @@ fn tests() -> Vec<Test> {
         contents::losses_of_contents_are_counted
         contents::rotated_contents_are_counted
         contents::contents_without_room_on_the_disk
+        contents::bytes_without_room_on_the_disk
         contents::vectors_and_what_brings_no_bytes
         filters::by_path
         filters::by_device

@@ -499,6 +499,9 @@ impl ReelWriter {
         if !lost.is_empty() || flushed.is_err() || manifest.state == State::Truncated {
             self.settle_ledger(&mut manifest);
         }
+        // Of the others the ledger has each.
+        let untold = lost.iter().filter(|(table, _)| !ROW_CLASSES.contains(&table.as_str()));
+        manifest.warnings.extend(untold.map(|(table, rows)| format!("{rows} rows of {table} could not be written")));
         self.reserve.release();
         manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
         if manifest.state == State::Recording {

@@ -361,8 +361,8 @@ impl<R: Row> TableWriter<R> {
         let path = self.reel.join(name);
         let tmp = path.with_extension("parquet.tmp");
         let bytes = self.write_segment(&tmp, order).inspect_err(|_| {
-            // Best effort: on a full disk this is what makes room for the manifest.
-            let _ = fs::remove_file(&tmp);
+            // Best effort: on a full disk this is what makes room for the manifest. The folder goes when nothing else is there.
+            let _ = fs::remove_file(&tmp).and_then(|()| fs::remove_dir(&dir));
         })?;
         fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the segment in place"))?;
         // The name, too, has to outlive a crash of the machine.

@@ -12,7 +12,7 @@ use ioreel_traces::{
     Manifest, Reel, ReelError, ReelWriter, TableWriter, WriterOptions,
     manifest::State,
     rotate::Keep,
-    rows::{self, Op},
+    rows::{self, Content, Op},
     table::{Row, schema},
     text,
     validate::validate,
@@ -330,6 +330,24 @@ fn a_segment_that_cannot_be_written_leaves_a_valid_reel() {
     assert_eq!((closed.ledger["bio"].written, closed.ledger["bio"].lost), (20, 0));
     let report = validate(&path, false).unwrap();
     assert!(report.valid, "{:?}", report.problems);
+}
+
+/// Of tables without a ledger, too, what did not reach the disk is counted, and an empty folder is no table.
+#[test]
+fn rows_without_a_ledger_that_cannot_be_written_are_counted() {
+    let (_dir, path) = place();
+    let (mut w, manifest) = good().begin(&path);
+    let content = |n: i64| Content { first_ns: n, content_hash: format!("{n:032x}").into(), data: vec![0; 9].into() };
+    for n in 0..7 {
+        w.contents.push(content(n)).unwrap();
+    }
+    let blocked = path.join("contents/000000.parquet.tmp");
+    fs::create_dir_all(&blocked).unwrap();
+    w.contents.flush().unwrap_err();
+    fs::remove_dir(&blocked).unwrap();
+    let closed = w.close(manifest).unwrap();
+    assert_eq!(closed.state, State::Truncated);
+    assert_eq!(closed.warnings, ["7 rows of contents could not be written"]);
 }
 
 #[test]
