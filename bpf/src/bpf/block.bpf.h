@@ -215,7 +215,7 @@ static __always_inline int bio_remapped(struct bio *bio, __u32 dev, __u64 sector
 		s->rec.dev = disk_dev(bio->bi_bdev->bd_disk);
 		s->rec.sector = bio->bi_iter.bi_sector;
 	}
-	/* Whatever has the slot: another's bio is queued next. */
+	/* Whatever the slot holds: unless it moved just now, this bio is about to be queued. */
 	to = remapped_to(bio->bi_iter.bi_sector);
 	before = remapped_to(sector);
 	if (!to || !before)
