@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -358,7 +358,11 @@ impl Manifest {
     /// Reads the manifest of the reel at `reel`.
     pub fn read(reel: &Path) -> Result<Self> {
         let path = reel.join(FILE_NAME);
-        let text = fs::read_to_string(&path)
+        // Anything else may never come to an end.
+        let regular = |m: fs::Metadata| m.is_file().then_some(()).ok_or_else(|| io::Error::other("no regular file"));
+        let text = fs::metadata(&path)
+            .and_then(regular)
+            .and_then(|()| fs::read_to_string(&path))
             .map_err(|e| ReelError::NotAReel { path: reel.into(), why: format!("{FILE_NAME}: {e}") })?;
         let bad = |why: String| ReelError::BadManifest { path: path.clone(), why };
         // The version is read first and alone: a newer format may hold what this version cannot parse.

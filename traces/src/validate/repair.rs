@@ -50,6 +50,10 @@ impl Visitor for Repair<'_> {
 
     fn table<R: Row>(&mut self) -> Result<()> {
         let folder = self.reel.join(R::TABLE);
+        if folder.is_symlink() {
+            let why = "a symbolic link, and what it leads to is no part of the reel; put the folder in its place";
+            return Err(ReelError::io(&folder, "repairing the table")(std::io::Error::other(why)));
+        }
         self.leftovers(&folder, R::TABLE)?;
         let listed = self.manifest.segments.remove(R::TABLE).unwrap_or_default();
         let mut kept = Vec::new();

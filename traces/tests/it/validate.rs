@@ -288,6 +288,29 @@ fn a_segment_that_is_gone_is_dropped() {
 }
 
 #[test]
+fn what_a_link_leads_to_is_not_repaired() {
+    let (dir, path) = place();
+    good().write(&path);
+    let elsewhere = dir.path().join("elsewhere");
+    fs::rename(path.join("bio"), &elsewhere).unwrap();
+    fs::write(elsewhere.join("notes.tmp"), "precious").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, path.join("bio")).unwrap();
+    let refused = validate(&path, true).unwrap_err().to_string();
+    assert!(refused.contains("symbolic link"), "{refused}");
+    assert!(elsewhere.join("notes.tmp").exists());
+}
+
+#[test]
+fn a_manifest_that_is_no_file_is_no_reel() {
+    let (_dir, path) = place();
+    good().write(&path);
+    fs::remove_file(path.join("manifest.json")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, path.join("manifest.json"), 0o600.into()).unwrap();
+    let refused = validate(&path, false).unwrap_err().to_string();
+    assert!(refused.contains("no regular file"), "{refused}");
+}
+
+#[test]
 fn a_reel_at_work_is_not_repaired() {
     let (_dir, path) = place();
     let (w, manifest) = good().begin(&path);
