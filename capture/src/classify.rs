@@ -67,6 +67,11 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     }
     let end = end_io(u32::from(rec.end_io));
     let (dev, sector) = place(rec);
+    // Of direct I/O on the device by a caller that is not known, or swapped in: no file system keeps its own in
+    // anonymous pages.
+    let anonymous = end == end_io::END_WAIT && op == 0 && has(rec, bio_flags::BIOF_SWAP_PAGE);
+    let nobodys = rec.how == 0 && (anonymous || matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT));
+    let swapped_in = nobodys && anonymous && layouts.swap_files();
     let (layout, mounted) = layouts.of(dev);
     let mounted_kind = layout.at(sector).filter(|_| !matches!(op, DISCARD | SECURE_ERASE));
     match end {
@@ -97,6 +102,17 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     let of_device = matches!(how, bio_how::BIO_BDEV | bio_how::BIO_BDEV_FS);
     if of_device && op == 0 && end == end_io::END_PAGE {
         return Told { class: "data", detail: Some("device"), how: Some("page"), confidence: 95, of_file: true };
+    }
+    if nobodys && matches!(op, 0 | 1) {
+        let by = Some(if anonymous { "page" } else { "end_io" });
+        return match layout {
+            _ if swapped_in && mounted => told("swap", "page", "page", 70),
+            // A copy, perhaps, that btrfs mends another from.
+            Layout::Btrfs if anonymous && mounted => {
+                Told { class: "data", detail: None, how: by, confidence: 70, of_file: false }
+            }
+            _ => Told { class: "data", detail: Some("device"), how: by, confidence: 80, of_file: false },
+        };
     }
     // A journal's block has the page of the block that it is a copy of.
     if let Some(Kind {
@@ -131,9 +147,6 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
         bio_how::BIO_BDEV | bio_how::BIO_BDEV_FS => device_page(rec, layout, how == bio_how::BIO_BDEV_FS),
         _ if matches!(op, DISCARD | SECURE_ERASE) => told("metadata", "discard", "operation", 80),
         _ if op == WRITE_ZEROES => told("metadata", "zeroing", "operation", 60),
-        _ if has(rec, bio_flags::BIOF_SWAP_PAGE) && op == 0 && end == end_io::END_WAIT && mounted => {
-            told("swap", "page", "page", 70)
-        }
         // Pages of the stripe's own hold parity, or what it is made from; anonymous ones are of direct I/O, as are those
         // that btrfs mends a copy from.
         _ if has(rec, bio_flags::BIOF_SWAP_PAGE)
@@ -287,7 +300,7 @@ fn ext4_block(head: &[u8; 32], of: &ext4::Layout) -> Option<Told> {
         let (len, name, kind) = (word(at + 4), i64::from(head[at + 6]), i64::from(head[at + 7]));
         let fits = len >= 12 && len % 4 == 0 && len <= block_bytes && name + 8 <= len;
         let kind_fits = if filetype { kind <= 7 && (kind != 0 || long(at) == 0) } else { kind == 0 };
-        // An unused entry keeps its name; one that is in use has one, without NUL or slash.
+        // An unused entry may keep its name; one that is in use has one, without NUL or slash.
         let named = name != 0 || long(at) == 0;
         let shown = &head[at + 8..(at + 8 + name as usize).min(head.len())];
         fits && kind_fits && named && (encrypt || !shown.iter().any(|b| matches!(b, 0 | b'/')))
@@ -303,12 +316,18 @@ fn ext4_block(head: &[u8; 32], of: &ext4::Layout) -> Option<Told> {
         return Some(told("metadata", "orphan_file", "content", 80));
     }
     if entry(0) {
-        return Some(told("directory", "block", "content", 95));
+        let len = word(4);
+        // Nothing but a length, as a map with a single number may have, too: a block without names, or one whose first
+        // was wiped (since 5.13), which another follows.
+        let bare = long(0) == 0 && head[6] == 0 && len < block_bytes - 12;
+        if !bare || len > 24 || entry(len as usize) {
+            return Some(told("directory", "block", "content", if bare && len > 24 { 60 } else { 95 }));
+        }
     }
     // A block of an old-style block map: numbers of blocks, of which two are neighbours unless it has only one.
     let mapped: Vec<i64> = (0..8).map(|i| long(i * 4)).collect();
     let numbers = mapped.iter().all(|b| *b < blocks) && mapped.iter().any(|b| *b != 0);
-    let alone = mapped.iter().skip(1).all(|b| *b == 0);
+    let alone = mapped.iter().filter(|b| **b != 0).count() == 1;
     if numbers && (alone || mapped.windows(2).any(|w| w[0] != 0 && w[0] + 1 == w[1])) {
         return Some(told("extent_map", "block_map", "content", 70));
     }
@@ -348,6 +367,14 @@ mod tests {
         let map = b"\x00\x20\x00\x00\x01\x20\x00\x00\x02\x20\x00\x00\x03\x20\x00\x00";
         assert_eq!(class(map), Some("extent_map"));
         assert_eq!(class(&map[..4]), Some("extent_map"));
+        // Of a sparse file, whose only number would do as an unused entry's length.
+        assert_eq!(class(b"\x00\x00\x00\x00\x14\x00\x00\x00"), Some("extent_map"));
+        assert_eq!(class(b"\x00\x00\x00\x00\x00\x00\x00\x00\x14\x02\x00\x00"), Some("extent_map"));
+        // A new block of a directory with checksums, and one whose first entry was removed.
+        assert_eq!(class(b"\x00\x00\x00\x00\xf4\x0f\x00\x00"), Some("directory"));
+        assert_eq!(class(b"\x00\x00\x00\x00\x10\x00\x01\x01a"), Some("directory"));
+        let wiped = b"\x00\x00\x00\x00\x0c\x00\x00\x00\x00\x00\x00\x00\x0c\x00\x00\x00\x10\x00\x01\x01b";
+        assert_eq!(class(wiped), Some("directory"));
         assert_eq!(class(b"\x00\x20\x00\x00\x01\x20\x00\x00\x02\x20\x00\x00\x03\x20\x00\x09"), None);
         assert_eq!(class(b""), None);
     }
@@ -393,9 +420,9 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_file_is_read_into_anonymous_pages() {
+    fn anonymous_pages_are_read_from_swap_files_or_from_the_device() {
         let mut layouts = Layouts::default();
-        layouts.put(7, Layout::Btrfs, true);
+        layouts.put(7, Layout::Unknown, true);
         let rec = rec_bio {
             len_bytes: 4096,
             sector: 4096,
@@ -404,7 +431,14 @@ mod tests {
             flags: bio_flags::BIOF_SWAP_PAGE.0 as u8,
             ..rec_bio::default()
         };
+        layouts.put_swap_files(true);
         assert_eq!(classify(&rec, &mut layouts).class, "swap");
+        layouts.put_swap_files(false);
+        let told = classify(&rec, &mut layouts);
+        assert_eq!((told.class, told.detail, told.of_file), ("data", Some("device"), false));
+        // Whatever lies at its first sector.
+        layouts.put(7, Layout::Journal, true);
+        assert_eq!(classify(&rec, &mut layouts).class, "data");
     }
 
     #[test]

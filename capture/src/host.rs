@@ -175,9 +175,16 @@ pub(crate) fn device_node(dev: i64) -> Option<PathBuf> {
 
 /// Devices and partitions that are swapped to.
 pub(crate) fn swap_devices() -> Vec<i64> {
-    let swaps = fs::read("/proc/swaps").unwrap_or_default();
-    let text = String::from_utf8_lossy(&swaps);
-    text.lines().skip(1).filter_map(|line| block_device(line.split_whitespace().next()?).ok()).collect()
+    swaps().lines().skip(1).filter_map(|line| block_device(line.split_whitespace().next()?).ok()).collect()
+}
+
+/// Whether files are swapped to.
+pub(crate) fn swap_files() -> bool {
+    swaps().lines().skip(1).any(|line| line.split_whitespace().nth(1) == Some("file"))
+}
+
+fn swaps() -> String {
+    String::from_utf8_lossy(&fs::read("/proc/swaps").unwrap_or_default()).into_owned()
 }
 
 /// Devices that a mapped or striped device is made of, down to the last.

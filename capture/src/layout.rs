@@ -99,6 +99,8 @@ impl Layout {
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
     known: FxHashMap<i64, Known>,
+    /// Whether there are swap files, and when that was looked at.
+    swap_files: Option<(bool, Instant)>,
     /// Devices (`dev_t`) whose content could not be read, with the reason.
     pub(crate) unreadable: Vec<(i64, io::Error)>,
 }
@@ -140,6 +142,14 @@ impl Layouts {
         }
     }
 
+    /// Whether something is swapped to files.
+    pub(crate) fn swap_files(&mut self) -> bool {
+        match self.swap_files {
+            Some((any, looked)) if looked.elapsed() < FRESH => any,
+            _ => self.swap_files.insert((host::swap_files(), Instant::now())).0,
+        }
+    }
+
     /// Something was mounted, or no longer is.
     pub(crate) fn mounts_changed(&mut self) {
         self.known.values_mut().for_each(|known| known.stale = true);
@@ -149,6 +159,12 @@ impl Layouts {
     #[cfg(test)]
     pub(crate) fn put(&mut self, dev: i64, layout: Layout, mounted: bool) {
         self.known.insert(dev, Known::now(layout, mounted));
+    }
+
+    /// Whether there are swap files, for tests.
+    #[cfg(test)]
+    pub(crate) fn put_swap_files(&mut self, any: bool) {
+        self.swap_files = Some((any, Instant::now() + Duration::from_secs(3600)));
     }
 
     fn read(&mut self, dev: i64) -> Known {

@@ -167,7 +167,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
             tables.add_device(disk)?;
         }
     }
-    hide_backing_files(&session.tables()?, &mounts)?;
+    hide_backing_files(&session.tables()?, &mounts, &devices)?;
 
     manifest.clock = host::clock();
     let t0_ns = manifest.clock.monotonic_ns;

@@ -356,6 +356,7 @@ fn tests() -> Vec<Test> {
         uncommon::clusters_of_small_blocks
         uncommon::parts_of_blocks
         uncommon::a_device_read_by_itself
+        uncommon::a_mounted_image_read_by_itself
         pass_through::exit_status_of_the_command
         pass_through::a_command_that_is_not_there
         pass_through::input_and_output

@@ -22,9 +22,13 @@ use crate::{
 
 /// The bios with bytes that a command's recording has of a device, and the names of their files.
 fn recorded(device: &Path, command: &[&str]) -> Vec<(Bio, Option<String>)> {
+    recorded_with(&[], device, command)
+}
+
+fn recorded_with(options: &[&str], device: &Path, command: &[&str]) -> Vec<(Bio, Option<String>)> {
     let out = temp_dir();
     let reel = out.path().join("x.reel");
-    succeed(&mut record(&reel, &["--no-snapshot"], command));
+    succeed(&mut record(&reel, &[&["--no-snapshot"], options].concat(), command));
     let reel = assert_valid(&reel);
     let files: Vec<FileRow> = reel.read().unwrap();
     let name = |b: &Bio| files.iter().find(|f| Some(f.file) == b.file)?.path.as_ref().map(ToString::to_string);
@@ -131,4 +135,40 @@ pub(crate) fn a_device_read_by_itself() {
         assert_eq!((&*b.class, name.as_deref()), ("data", Some(text(device))), "{b:?}");
         assert_eq!(b.file_offset_bytes, Some(b.sector * 512), "{b:?}");
     }
+    // Also where it is not known who does, and the file system's tables are read with the rest.
+    let options = ["--block-only", "--device", text(device)];
+    for size in ["4k", "1M"] {
+        let blocks = format!("bs={size}");
+        let read = ["dd", &from, "of=/dev/null", &blocks, "count=40", "iflag=direct", "status=none"];
+        let bios = recorded_with(&options, device, &read);
+        assert_eq!(bytes(&bios, "read", "data"), if size == "4k" { 40 << 12 } else { 40 << 20 }, "{bios:?}");
+        assert!(bios.iter().all(|(b, _)| b.op != "read" || b.class == "data"), "{bios:?}");
+    }
+}
+
+/// What a loop device does to its image is seen on the loop device; what others do to it, and the loop device's doing
+/// where that is not recorded, is seen where the image lies.
+pub(crate) fn a_mounted_image_read_by_itself() {
+    const BYTES: usize = 20 << 20;
+    let outer = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let device = outer.device().unwrap();
+    let image = Device::looped_in(outer.path(), 64 << 20);
+    let inner = Mounted::over(&[&image], &["mkfs.ext4", "-q", "-F"], "defaults");
+    let file = inner.path().join("file");
+    fs::write(&file, vec![7; BYTES]).unwrap();
+    go_cold_with(&[&file]);
+    let from = format!("if={}", text(&outer.path().join("image")));
+    let bios = recorded(device, &["dd", &from, "of=/dev/null", "bs=1M", "status=none"]);
+    assert!(bytes(&bios, "read", "data") >= BYTES as i64, "{bios:?}");
+    for (b, name) in bios.iter().filter(|(b, _)| b.op == "read" && b.class == "data") {
+        assert!(name.as_deref().is_some_and(|n| n.ends_with("/image")), "{b:?} {name:?}");
+    }
+    go_cold_with(&[&file]);
+    let from = format!("if={}", text(&file));
+    let bios = recorded(device, &["dd", &from, "of=/dev/null", "bs=1M", "status=none"]);
+    assert_eq!(bytes(&bios, "read", "data"), 0, "{bios:?}");
+    go_cold_with(&[&file]);
+    let read = ["dd", &from, "of=/dev/null", "bs=1M", "status=none"];
+    let bios = recorded_with(&["--device", text(device)], device, &read);
+    assert!(bytes(&bios, "read", "data") >= BYTES as i64, "{bios:?}");
 }

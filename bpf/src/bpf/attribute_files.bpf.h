@@ -42,6 +42,10 @@ static __always_inline void set_bio_file(struct rec_bio *b, struct inode *inode,
 {
 	if (look)
 		b->hide = hidden_inode(inode);
+	/* A loop device's own worker, and those who write back for it, are the kernel's. Others may read an image, too.
+	 */
+	if (unlikely(b->hide == HIDE_BACKING) && how != BIO_DIRECT && !(bpf_get_current_task_btf()->flags & PF_KTHREAD))
+		b->hide = 0;
 	identify(inode, &b->file);
 	b->sb_dev = peek(peek(inode, i_sb), s_dev);
 	b->how = how;
@@ -115,15 +119,17 @@ static __always_inline void *iomap_request(struct bio *owner, __u32 kind)
 
 /*
  * Of a write that fills no block, iomap zeroes the rest (iomap_dio_zero), which `size` does not count: behind the data
- * it would seem to lie before it. Blocks lie in a file as they do on the device.
+ * it would seem to lie before it, and where `size` counts only afterwards, before the data behind its beginning. Blocks
+ * lie in a file as they do on the device.
  */
-static __always_inline void behind_data(struct rec_bio *b, struct bio *bio, struct inode *inode)
+static __always_inline void beside_data(struct rec_bio *b, struct bio *bio, struct inode *inode)
 {
 	__u64 mask = (1ull << (peek(inode, i_blkbits) & 31)) - 1;
 	__u64 place = (b->sector - bio->bi_bdev->bd_start_sect) << 9 & mask;
+	__s64 other = b->file_offset_bytes + (dio_counts_after ? -(__s64)b->len_bytes : b->len_bytes);
 
-	if ((b->file_offset_bytes & mask) != place && ((b->file_offset_bytes + b->len_bytes) & mask) == place)
-		b->file_offset_bytes += b->len_bytes;
+	if ((b->file_offset_bytes & mask) != place && (other & mask) == place)
+		b->file_offset_bytes = other;
 }
 
 static __always_inline void direct(struct rec_bio *b, struct bio *bio, struct bio *owner, __u32 kind, bool look)
@@ -142,7 +148,7 @@ static __always_inline void direct(struct rec_bio *b, struct bio *bio, struct bi
 	if (b->file_offset_bytes < 0)
 		b->file_offset_bytes = -1;
 	else
-		behind_data(b, bio, inode);
+		beside_data(b, bio, inode);
 }
 
 /*
