@@ -69,9 +69,10 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     let (dev, sector) = place(rec);
     // Of direct I/O on the device by a caller that is not known, or swapped in: no file system keeps its own in
     // anonymous pages.
-    let anonymous = end == end_io::END_WAIT && op == 0 && has(rec, bio_flags::BIOF_SWAP_PAGE);
-    let nobodys = rec.how == 0 && (anonymous || matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT));
-    let swapped_in = nobodys && anonymous && layouts.swap_files();
+    let unowned = rec.how == 0;
+    let anonymous = unowned && end == end_io::END_WAIT && op == 0 && has(rec, bio_flags::BIOF_SWAP_PAGE);
+    let of_request = unowned && matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT);
+    let swapped_in = anonymous && layouts.swap_files();
     let (layout, mounted) = layouts.of(dev);
     let mounted_kind = layout.at(sector).filter(|_| !matches!(op, DISCARD | SECURE_ERASE));
     match end {
@@ -103,16 +104,16 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     if of_device && op == 0 && end == end_io::END_PAGE {
         return Told { class: "data", detail: Some("device"), how: Some("page"), confidence: 95, of_file: true };
     }
-    if nobodys && matches!(op, 0 | 1) {
-        let by = Some(if anonymous { "page" } else { "end_io" });
-        return match layout {
-            _ if swapped_in && mounted => told("swap", "page", "page", 70),
-            // A copy, perhaps, that btrfs mends another from.
-            Layout::Btrfs if anonymous && mounted => {
-                Told { class: "data", detail: None, how: by, confidence: 70, of_file: false }
-            }
-            _ => Told { class: "data", detail: Some("device"), how: by, confidence: 80, of_file: false },
-        };
+    if anonymous && mounted && swapped_in {
+        return told("swap", "page", "page", 70);
+    }
+    if anonymous && mounted && matches!(layout, Layout::Btrfs) {
+        // A copy, perhaps, that it mends another from.
+        return Told { class: "data", detail: None, how: Some("page"), confidence: 70, of_file: false };
+    }
+    if anonymous || of_request {
+        let how = Some(if anonymous { "page" } else { "end_io" });
+        return Told { class: "data", detail: Some("device"), how, confidence: 80, of_file: false };
     }
     // A journal's block has the page of the block that it is a copy of.
     if let Some(Kind {
@@ -170,7 +171,7 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
             told("metadata", "zeroing", "end_io", 60)
         }
         // Direct I/O on a device where nothing is mounted, by a caller that is not known.
-        _ if matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT | end_io::END_WAIT) && !mounted => {
+        _ if end == end_io::END_WAIT && !mounted => {
             Told { class: "data", detail: Some("device"), how: Some("end_io"), confidence: 80, of_file: false }
         }
         _ => UNKNOWN,

@@ -57,7 +57,7 @@ impl DiskWatch {
             };
             let mut storage = Storage::default();
             let session = Session::load(&plan, &mut storage)
-                .and_then(|s| hide_backing_files(&s.tables()?, &host::mounts(), &[]).map(|()| s));
+                .and_then(|s| hide_backing_files(&s.tables()?, &host::mounts(), &plan.devices).map(|()| s));
             match session {
                 Ok(session) => {
                     // The starter waits for this.

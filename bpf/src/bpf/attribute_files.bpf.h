@@ -42,8 +42,7 @@ static __always_inline void set_bio_file(struct rec_bio *b, struct inode *inode,
 {
 	if (look)
 		b->hide = hidden_inode(inode);
-	/* A loop device's own worker, and those who write back for it, are the kernel's. Others may read an image, too.
-	 */
+	/* What loop devices do, threads of the kernel's do. Others may read an image, too. */
 	if (unlikely(b->hide == HIDE_BACKING) && how != BIO_DIRECT && !(bpf_get_current_task_btf()->flags & PF_KTHREAD))
 		b->hide = 0;
 	identify(inode, &b->file);

@@ -63,8 +63,8 @@ impl Drop for Hidden {
 /// A loop device passes each request on to its backing file: seen once, on the loop device, is enough. Where only
 /// `devices` are recorded and it is none of them, it would not be seen at all.
 pub(crate) fn hide_backing_files(tables: &Tables, mounts: &[Mount], devices: &[i64]) -> Result<(), CaptureError> {
-    let mut loops: BTreeSet<i64> = mounts.iter().flat_map(host::disks_of).collect();
-    loops.retain(|d| devices.is_empty() || devices.contains(d));
+    let recorded = |d: &i64| devices.is_empty() || devices.contains(d);
+    let loops: BTreeSet<i64> = mounts.iter().flat_map(host::disks_of).filter(recorded).collect();
     for file in loops.iter().filter_map(|d| host::device(*d).backing_file) {
         if let (Ok(meta), Some(mount)) = (fs::metadata(&file), host::mount_of_path(mounts, &file)) {
             tables.hide_file(meta.ino(), mount.sb_dev as u32, hide::HIDE_BACKING.0)?;
