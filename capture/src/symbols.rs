@@ -53,6 +53,8 @@ const END_IOS: &[(&str, end_io)] = &[
     ("f2fs_dio_end_bio", end_io::END_DIRECT_F2FS),
     ("iomap_dio_simple_end_io", end_io::END_DIRECT_SIMPLE),
     ("bio_wait_end_io", end_io::END_WAIT),
+    ("blk_crypto_fallback_encrypt_endio", end_io::END_ENCRYPTED),
+    ("blk_crypto_fallback_decrypt_endio", end_io::END_DECRYPTED),
     ("swap_bio_read_end_io", end_io::END_SWAP),
     ("bh_end_read", end_io::END_BUFFER),
     ("bh_end_write", end_io::END_BUFFER),

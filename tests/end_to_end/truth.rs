@@ -28,7 +28,7 @@ const BLOCK: i64 = 4096;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) at: i64,
-    physical: i64,
+    pub(crate) physical: i64,
     pub(crate) len: i64,
     /// Stored otherwise than as it is: only its first block can be told.
     encoded: bool,

@@ -18,6 +18,7 @@ use crate::{
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
         record, succeed, temp_dir, text,
     },
+    truth::{Extent, extents},
 };
 
 /// The bios with bytes that a command's recording has of a device, and the names of their files.
@@ -69,21 +70,41 @@ pub(crate) fn ciphertext() {
     let id = succeed(Command::new("sh").args(["-c", &script])).stdout;
     let policy = format!("set_encpolicy -v2 {}", String::from_utf8(id).unwrap().trim());
     succeed(Command::new("xfs_io").args(["-c", &policy]).arg(&folder));
-    let write = format!(
+    let file = folder.join("one");
+    let cached = format!(
         "cd {}; dd if=/dev/urandom of=one bs=64k count=40 status=none; sync; \
          for i in 3 9 21; do dd if=/dev/urandom of=one bs=4k count=1 seek=$i conv=notrunc status=none; done; sync",
         text(&folder)
     );
-    let bios = recorded(mount.device().unwrap(), &["sh", "-c", &write]);
-    let mut blocks = HashSet::new();
-    for (b, name) in bios.iter().filter(|(b, _)| b.class == "data") {
-        assert!(name.as_deref().is_some_and(|n| n.ends_with("/secret/one")), "{b:?} {name:?}");
-        let first = b.file_offset_bytes.unwrap() / 4096;
-        blocks.extend(first..first + b.len_bytes / 4096);
+    // Memory that lies in few pieces, which become many pages of ciphertext.
+    let direct = |call: &str, flag: &str| {
+        format!(
+            "import mmap, os\nb = mmap.mmap(-1, 4 << 20)\nb.madvise(mmap.MADV_HUGEPAGE)\nb[:] = b'x' * len(b)\n\
+             f = os.open({:?}, os.{flag} | os.O_DIRECT)\nos.{call}(f, [memoryview(b)[:640 * 4096]], 0)",
+            text(&file)
+        )
+    };
+    for (op, blocks, command) in [
+        ("write", 643, ["sh", "-c", &cached]),
+        ("write", 640, ["python3", "-c", &direct("pwritev", "O_WRONLY")]),
+        ("read", 640, ["python3", "-c", &direct("preadv", "O_RDONLY")]),
+        ("read", 640, ["cat", text(&file), text(&file)]),
+    ] {
+        go_cold_with(file.exists().then_some(&file).as_slice());
+        let bios = recorded(mount.device().unwrap(), &command);
+        let extents = extents(&file);
+        let mut told = HashSet::new();
+        for (b, name) in bios.iter().filter(|(b, _)| b.class == "data") {
+            assert!(name.as_deref().is_some_and(|n| n.ends_with("/secret/one")), "{b:?} {name:?}");
+            let at = b.file_offset_bytes.unwrap();
+            let lies = |e: &Extent| b.sector * 512 - at == e.physical - e.at && at >= e.at && at < e.at + e.len;
+            assert!(extents.iter().any(lies), "{command:?}: {b:?} {extents:?}");
+            told.extend(at / 4096..(at + b.len_bytes) / 4096);
+        }
+        assert_eq!(told.len(), 640, "{command:?}: {bios:?}");
+        assert_eq!(bytes(&bios, op, "data"), blocks * 4096, "{command:?}: {bios:?}");
+        assert!(bios.iter().all(|(b, _)| b.class != "unknown"), "{bios:?}");
     }
-    assert_eq!(blocks.len(), 640);
-    assert_eq!(bytes(&bios, "write", "data"), 643 * 4096);
-    assert!(bios.iter().all(|(b, _)| b.class != "unknown"), "{bios:?}");
 }
 
 /// With clusters of small blocks the superblock is not where groups begin.

@@ -65,7 +65,7 @@ static __noinline struct rec_bio *parent_of(struct bio *bio)
 	int i;
 
 	for (i = 0; i < MADE_FROM_STEPS; i++) {
-		bio = made_from(bio, end_io_kind((__u64)peek(bio, bi_end_io)));
+		bio = made_from(bio, end_io_kind(peek(bio, bi_end_io)));
 		if (!bio)
 			return NULL;
 		parent = find_bio(bio);
@@ -115,31 +115,28 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 
 static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct task_state *st)
 {
-	__u32 kind = end_io_kind((__u64)bio->bi_end_io);
-	struct bio *owner = bio;
+	struct owner owner;
+	bool trusted = false;
+	void *bh = NULL;
 
-	/* Part of another bio, which says whose it is. */
-	if (unlikely(kind == END_CHAIN)) {
-		owner = kernel_cast(struct bio, bio->bi_private);
-		kind = end_io_kind((__u64)peek(owner, bi_end_io));
-	}
-	b->end_io = kind;
-	switch (kind) {
+	owner_of(&owner, bio, b);
+	b->end_io = owner.kind;
+	switch (owner.kind) {
 	case END_DIRECT:
 	case END_DIRECT_F2FS:
-		direct(b, bio, owner, kind, !st);
+		direct(b, bio, &owner, !st);
 		return;
 	case END_DIRECT_SIMPLE:
-		direct_simple(b, owner, 0, !st);
+		direct_simple(b, &owner, 0, !st);
 		return;
 	case END_BDEV_DIRECT:
 	case END_BDEV_ASYNC: {
 		struct blkdev_dio *dio =
-		    kind == END_BDEV_DIRECT
-			? kernel_cast(struct blkdev_dio, peek(owner, bi_private))
-			: kernel_cast(struct blkdev_dio, container_of(owner, struct blkdev_dio, bio));
+		    owner.kind == END_BDEV_DIRECT
+			? kernel_cast(struct blkdev_dio, owner.private)
+			: kernel_cast(struct blkdev_dio, container_of(owner.bio, struct blkdev_dio, bio));
 
-		if (kind == END_BDEV_ASYNC || !(peek(dio, flags) & DIO_IS_SYNC)) {
+		if (owner.kind == END_BDEV_ASYNC || !(peek(dio, flags) & DIO_IS_SYNC)) {
 			struct kiocb *iocb = peek(dio, iocb);
 
 			set_bdev_file(b, bio, peek(iocb, ki_filp));
@@ -149,24 +146,21 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 	}
 		/* fallthrough */
 	case END_WAIT:
-		if (st && st->in_call && st->op.ofd && !direct_simple(b, owner, st->op.ofd, false))
+		if (st && st->in_call && st->op.ofd && !direct_simple(b, &owner, st->op.ofd, false))
 			set_bdev_file(b, bio, kernel_cast(struct file, (void *)st->op.ofd));
-		if (!b->how)
-			by_page(b, bio, st, false, NULL);
-		return;
+		break;
 	case END_PAGE:
-		by_page(b, bio, st, true, NULL);
-		return;
+		trusted = true;
+		break;
 	case END_BUFFER:
-		by_page(b, bio, st, true, peek(owner, bi_private));
-		return;
+		trusted = true;
+		bh = owner.private;
+		break;
 	case END_BTRFS:
-		by_btrfs(b, owner);
-		if (!b->how)
-			by_page(b, bio, st, false, NULL);
-		return;
+		by_btrfs(b, owner.bio);
+		break;
 	case END_BTRFS_CLONE: {
-		struct btrfs_io_stripe *stripe = peek(owner, bi_private);
+		struct btrfs_io_stripe *stripe = owner.private;
 		struct bio *orig;
 
 		if (!bpf_core_type_exists(struct btrfs_io_stripe))
@@ -174,17 +168,15 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 		orig = BPF_CORE_READ(stripe, bioc, orig_bio);
 		if (orig)
 			by_btrfs(b, orig);
-		if (!b->how)
-			by_page(b, bio, st, false, NULL);
-		return;
+		break;
 	}
 	case END_BTRFS_RAID:
 		*(volatile __u64 *)b->peek = (__u64)bio;
-		if (!by_stripe(b))
-			by_page(b, bio, st, false, NULL);
-		return;
+		if (by_stripe(b))
+			return;
+		break;
 	case END_XFS_BUF: {
-		struct xfs_buf *bp = peek(owner, bi_private);
+		struct xfs_buf *bp = owner.private;
 		const char *name;
 
 		if (!bpf_core_type_exists(struct xfs_buf) || !bpf_core_field_exists(bp->b_ops))
@@ -199,16 +191,14 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 	case END_MD_MIRROR:
 	case END_MD_MIRROR10:
 		by_parent(b, bio);
-		if (!b->how)
-			by_page(b, bio, st, false, NULL);
-		return;
+		break;
 	case END_XFS_LOG:
 	case END_BTRFS_SUPER:
 	case END_BTRFS_SCRUB:
 		return;
-	default:
-		by_page(b, bio, st, false, NULL);
 	}
+	if (!b->how)
+		by_page(b, bio, &owner, st, trusted, bh);
 }
 
 #endif

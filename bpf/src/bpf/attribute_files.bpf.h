@@ -12,7 +12,8 @@
 #define BTRFS_HEADER_OWNER 88 /* struct btrfs_header, on disk */
 #define BTRFS_HEADER_LEVEL 100
 
-static __always_inline __u32 end_io_kind(__u64 address)
+/* Global: the verifier looks at it once, and goes on with a kind that may be any. */
+__noinline __u32 kind_of_end_io(__u32 address_low)
 {
 #pragma unroll
 	for (int i = 0; i < WIRE_END_IOS; i++) {
@@ -20,10 +21,81 @@ static __always_inline __u32 end_io_kind(__u64 address)
 
 		if (!known)
 			break;
-		if (known == address)
+		if ((__u32)known == address_low)
 			return end_ios[i].kind;
 	}
 	return END_OTHER;
+}
+
+/* Half an address is enough: a kernel's functions lie within 2 GiB. */
+static __always_inline __u32 end_io_kind(const void *address)
+{
+	return kind_of_end_io(low_half(address));
+}
+
+/* Who says whose a bio is: the bio itself, or the one that it is a part or the ciphertext of. */
+struct owner {
+	struct bio *bio;
+	void *private;
+	__u32 kind;
+	struct bio_vec *plain; /* of ciphertext: what was encrypted */
+	__s64 begin_bytes; /* and how far behind the beginning of that */
+};
+
+#define BIO_MAX_VECS 256
+
+/* Global, as above. */
+__noinline __u64 bytes_of_vecs(__u64 address, __u32 count)
+{
+	struct bio_vec *vec = (void *)address;
+	__u64 bytes = 0;
+
+	for (__u32 i = 0; i < BIO_MAX_VECS && i < count; i++)
+		bytes += BPF_CORE_READ(vec + i, bv_len);
+	return bytes;
+}
+
+/*
+ * block/blk-crypto-fallback.c since aefc2a1fa2ed (7.0): one bio of ciphertext after the other is queued, and the one
+ * with the data, which never is, has been advanced to where each ends. What that one has side by side lies so in the
+ * file: where a block lies is part of how it is encrypted.
+ */
+static __always_inline void owner_of_ciphertext(struct owner *o, struct bio *bio, const struct rec_bio *b)
+{
+	__u64 sector = b->sector - bio->bi_bdev->bd_start_sect;
+	struct bio *from = bio->bi_private;
+	__u64 advanced_bytes;
+
+	o->bio = kernel_cast(struct bio, from);
+	o->private = peek(o->bio, bi_private);
+	o->kind = end_io_kind(peek(o->bio, bi_end_io));
+	o->plain = BPF_CORE_READ(from, bi_io_vec);
+	advanced_bytes = bytes_of_vecs((__u64)o->plain, BPF_CORE_READ(from, bi_iter.bi_idx)) + done_of(from);
+	o->begin_bytes = advanced_bytes - ((BPF_CORE_READ(from, bi_iter.bi_sector) - sector) << 9);
+}
+
+static __always_inline void owner_of(struct owner *o, struct bio *bio, const struct rec_bio *b)
+{
+	*o = (struct owner){.bio = bio, .private = bio->bi_private, .kind = end_io_kind(bio->bi_end_io)};
+	switch (o->kind) {
+	case END_CHAIN:
+		o->bio = kernel_cast(struct bio, o->private);
+		o->private = peek(o->bio, bi_private);
+		o->kind = end_io_kind(peek(o->bio, bi_end_io));
+		return;
+	case END_ENCRYPTED:
+		owner_of_ciphertext(o, bio, b);
+		return;
+	case END_DECRYPTED: {
+		struct bio_fallback_crypt_ctx *ctx = o->private;
+
+		if (!bpf_core_type_exists(struct bio_fallback_crypt_ctx))
+			return;
+		o->private = BPF_CORE_READ(ctx, bi_private_orig);
+		o->kind = end_io_kind(BPF_CORE_READ(ctx, bi_end_io_orig));
+		return;
+	}
+	}
 }
 
 static __always_inline __u8 hidden_inode(struct inode *inode)
@@ -82,9 +154,9 @@ static __always_inline void set_bdev_file(struct rec_bio *b, struct bio *bio, st
 }
 
 /* Direct I/O whose first bio is the only one: at ki_pos. False where that is of no file. */
-static __always_inline bool direct_simple(struct rec_bio *b, struct bio *owner, __u64 ofd, bool look)
+static __always_inline bool direct_simple(struct rec_bio *b, const struct owner *owner, __u64 ofd, bool look)
 {
-	struct iomap_dio_simple *dio = container_of(owner, struct iomap_dio_simple, bio);
+	struct iomap_dio_simple *dio = container_of(owner->bio, struct iomap_dio_simple, bio);
 	struct inode *inode;
 	struct kiocb *iocb;
 	struct file *file;
@@ -101,19 +173,18 @@ static __always_inline bool direct_simple(struct rec_bio *b, struct bio *owner, 
 		return false;
 	set_bio_file(b, kernel_cast(struct inode, inode), BIO_DIRECT, look);
 	set_uring_cause(b, iocb);
-	b->file_offset_bytes = BPF_CORE_READ(iocb, ki_pos);
+	b->file_offset_bytes = BPF_CORE_READ(iocb, ki_pos) + owner->begin_bytes;
 	return true;
 }
 
 /* Where iomap keeps its request; f2fs may have put its own there, which leads on. */
-static __always_inline void *iomap_request(struct bio *owner, __u32 kind)
+static __always_inline void *iomap_request(const struct owner *owner)
 {
-	void *request = peek(owner, bi_private);
-	struct bio_iostat_ctx *by_f2fs = request;
+	struct bio_iostat_ctx *by_f2fs = owner->private;
 
-	if (kind == END_DIRECT_F2FS && bpf_core_type_exists(struct bio_iostat_ctx))
-		request = BPF_CORE_READ(by_f2fs, post_read_ctx);
-	return request;
+	if (owner->kind == END_DIRECT_F2FS && bpf_core_type_exists(struct bio_iostat_ctx))
+		return BPF_CORE_READ(by_f2fs, post_read_ctx);
+	return owner->private;
 }
 
 /*
@@ -131,9 +202,9 @@ static __always_inline void beside_data(struct rec_bio *b, struct bio *bio, stru
 		b->file_offset_bytes = other;
 }
 
-static __always_inline void direct(struct rec_bio *b, struct bio *bio, struct bio *owner, __u32 kind, bool look)
+static __always_inline void direct(struct rec_bio *b, struct bio *bio, const struct owner *owner, bool look)
 {
-	struct iomap_dio *dio = kernel_cast(struct iomap_dio, iomap_request(owner, kind));
+	struct iomap_dio *dio = kernel_cast(struct iomap_dio, iomap_request(owner));
 	struct kiocb *iocb = peek(dio, iocb);
 	struct file *file = peek(iocb, ki_filp);
 	struct inode *inode = peek(file, f_inode);
@@ -143,7 +214,8 @@ static __always_inline void direct(struct rec_bio *b, struct bio *bio, struct bi
 	set_bio_file(b, inode, BIO_DIRECT, look);
 	set_uring_cause(b, iocb);
 	/* iomap_dio_bio_iter: `size` counts what was submitted before; ki_pos stays at the start. */
-	b->file_offset_bytes = peek(iocb, ki_pos) + peek(dio, size) - (dio_counts_after ? 0 : b->len_bytes);
+	b->file_offset_bytes =
+	    peek(iocb, ki_pos) + peek(dio, size) - (dio_counts_after ? 0 : b->len_bytes) + owner->begin_bytes;
 	if (b->file_offset_bytes < 0)
 		b->file_offset_bytes = -1;
 	else
@@ -242,19 +314,26 @@ static __noinline bool has_holes(struct bio *bio, __u64 from, __u32 len_bytes)
 
 /* By the first page; `trusted`: whoever is told of the end carries pages of a cache and nothing else; `bh`: its buffer
  * head. */
-static __always_inline void by_page(struct rec_bio *b, struct bio *bio, const struct task_state *st, bool trusted,
-				    void *bh)
+static __always_inline void by_page(struct rec_bio *b, struct bio *bio, const struct owner *owner,
+				    const struct task_state *st, bool trusted, void *bh)
 {
-	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec);
+	struct bio_vec *vec = owner->plain;
+	__s64 done_bytes = owner->begin_bytes;
 	struct address_space *mapping;
 	unsigned long address, first;
 	struct inode *inode;
 	struct folio *folio;
 	struct page *page;
 
-	if (!vec || !b->len_bytes)
+	if (!vec) {
+		vec = BPF_CORE_READ(bio, bi_io_vec);
+		if (!vec)
+			return;
+		vec += bio->bi_iter.bi_idx;
+		done_bytes = done_of(bio);
+	}
+	if (!b->len_bytes)
 		return;
-	vec += bio->bi_iter.bi_idx;
 	page = BPF_CORE_READ(vec, bv_page);
 	if (!page)
 		return;
@@ -308,8 +387,8 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, const st
 	/* A large folio's vector starts anywhere in it. */
 	first = BPF_CORE_READ(folio, index) +
 		((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page);
-	if (bio->bi_vcnt < 2 || !has_holes(bio, first << page_shift, b->len_bytes))
-		b->file_offset_bytes = (__s64)(first << page_shift) + BPF_CORE_READ(vec, bv_offset) + done_of(bio);
+	if (bio->bi_vcnt < 2 || owner->plain || !has_holes(bio, first << page_shift, b->len_bytes))
+		b->file_offset_bytes = (__s64)(first << page_shift) + BPF_CORE_READ(vec, bv_offset) + done_bytes;
 }
 
 static __always_inline void peek_node(struct rec_bio *b, const void *address)

@@ -75,14 +75,20 @@ static __always_inline void count_map_full(bool again)
 		l->map_full++;
 }
 
-/* The low half of an address is a number to the verifier; both structs are larger than 64 bytes. */
-static __always_inline __u32 slot_of(const void *address, __u32 bits)
+/* A number to the verifier, unlike the address. */
+static __always_inline __u32 low_half(const void *address)
 {
 	__u32 low;
 
 	/* A move of its own: else the compiler may shift the pointer itself, which is not allowed. */
 	asm volatile("%0 = %1" : "=w"(low) : "w"((__u32)(unsigned long)address));
-	return (low >> 6) * 2654435761u >> (32 - bits);
+	return low;
+}
+
+/* Both structs are larger than 64 bytes. */
+static __always_inline __u32 slot_of(const void *address, __u32 bits)
+{
+	return (low_half(address) >> 6) * 2654435761u >> (32 - bits);
 }
 
 static __always_inline struct bio_slot *find_bio_slot(const void *bio)

@@ -485,6 +485,11 @@ struct md_io_acct {
 	struct bio bio_clone;
 };
 
+struct bio_fallback_crypt_ctx {
+	void *bi_private_orig;
+	void *bi_end_io_orig;
+};
+
 struct r1bio {
 	__u64 sector;
 	struct bio *master_bio;

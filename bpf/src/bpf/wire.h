@@ -334,6 +334,8 @@ enum end_io {
 	END_MD_MIRROR = 19, /* a copy that a mirroring array makes, or the one that it reads */
 	END_MD_MIRROR10 = 20, /* the same of RAID10 */
 	END_BTRFS_SCRUB = 21, /* what btrfs looks over or mends by itself, nothing around it (before 6.4) */
+	END_ENCRYPTED = 22, /* ciphertext that the block layer made of another bio's data */
+	END_DECRYPTED = 23, /* the block layer will decrypt it, and tell then whom it was to tell */
 };
 
 /*

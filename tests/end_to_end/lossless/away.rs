@@ -239,7 +239,15 @@ pub(crate) fn stores_to_memory() {
     let of = |op: &str| -> BTreeSet<i64> { ops.iter().filter(|o| o.op == op).filter_map(|o| o.offset_bytes).collect() };
     let all: BTreeSet<i64> = (0..PAGES).map(|page| (page * PAGE) as i64).collect();
     let (touched, dirty) = (of("fault"), of("dirty"));
-    assert!(touched.is_superset(&all) && dirty == all, "{} touched, {} dirty", touched.len(), dirty.len());
+    let untold: Vec<i64> = all.difference(&dirty).map(|at| at / PAGE as i64).collect();
+    assert!(
+        touched.is_superset(&all) && dirty == all,
+        "{} touched, {} dirty, not {untold:?}; {:?} {:?}",
+        touched.len(),
+        dirty.len(),
+        reel.manifest.ledger,
+        reel.manifest.probes.iter().filter(|p| p.missed > 0).collect::<Vec<_>>()
+    );
 }
 
 /// A touch whose page has to be read ends when it is tried again, which a stop comes before.
