@@ -43,6 +43,7 @@ struct owner {
 };
 
 #define BIO_MAX_VECS 256
+#define NOWHERE (-(1ll << 62)) /* makes any offset one before the file */
 
 /* Global, as above. */
 __noinline __u64 bytes_of_vecs(__u64 address, __u32 count)
@@ -56,9 +57,9 @@ __noinline __u64 bytes_of_vecs(__u64 address, __u32 count)
 }
 
 /*
- * block/blk-crypto-fallback.c since aefc2a1fa2ed (7.0): one bio of ciphertext after the other is queued, and the one
- * with the data, which never is, has been advanced to where each ends. What that one has side by side lies so in the
- * file: where a block lies is part of how it is encrypted.
+ * block/blk-crypto-fallback.c since aefc2a1fa2ed and b37fbce460ad (7.0): one bio of ciphertext after the other is
+ * queued, and the one with the data, which never is, has been advanced to where each ends. What that one has side by
+ * side lies so in the file: where a block lies is part of how it is encrypted.
  */
 static __always_inline void owner_of_ciphertext(struct owner *o, struct bio *bio, const struct rec_bio *b)
 {
@@ -72,6 +73,9 @@ static __always_inline void owner_of_ciphertext(struct owner *o, struct bio *bio
 	o->plain = BPF_CORE_READ(from, bi_io_vec);
 	advanced_bytes = bytes_of_vecs((__u64)o->plain, BPF_CORE_READ(from, bi_iter.bi_idx)) + done_of(from);
 	o->begin_bytes = advanced_bytes - ((BPF_CORE_READ(from, bi_iter.bi_sector) - sector) << 9);
+	/* Of vectors that are others' too (registered buffers) it is not known where it began. */
+	if (peek(o->bio, bi_flags) & (1u << BIO_CLONED))
+		o->begin_bytes = NOWHERE;
 }
 
 static __always_inline void owner_of(struct owner *o, struct bio *bio, const struct rec_bio *b)
@@ -84,7 +88,9 @@ static __always_inline void owner_of(struct owner *o, struct bio *bio, const str
 		o->kind = end_io_kind(peek(o->bio, bi_end_io));
 		return;
 	case END_ENCRYPTED:
-		owner_of_ciphertext(o, bio, b);
+		/* Before that the bio with the data was queued, and is told itself. */
+		if (dio_counts_after)
+			owner_of_ciphertext(o, bio, b);
 		return;
 	case END_DECRYPTED: {
 		struct bio_fallback_crypt_ctx *ctx = o->private;
@@ -173,7 +179,7 @@ static __always_inline bool direct_simple(struct rec_bio *b, const struct owner 
 		return false;
 	set_bio_file(b, kernel_cast(struct inode, inode), BIO_DIRECT, look);
 	set_uring_cause(b, iocb);
-	b->file_offset_bytes = BPF_CORE_READ(iocb, ki_pos) + owner->begin_bytes;
+	b->file_offset_bytes = BPF_CORE_READ(iocb, ki_pos);
 	return true;
 }
 
