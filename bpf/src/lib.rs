@@ -1,6 +1,6 @@
 //! BPF programs and the one wire format between them and the recorder.
 //!
-//! `src/bpf/wire.h` defines the records, `told.h` what user space tells the probes; the types here are generated from
+//! `src/bpf/base/wire.h` defines the records, `base/config.h` what user space tells the probes; the types here are generated from
 //! the compiled object's BTF, so a field exists once. What the kernel side does is told in the C files; this crate adds nothing to it.
 
 pub mod empty;

@@ -1,4 +1,4 @@
-//! `--content`: the bytes of writes, as the probes read them (`contents.bpf.h`), to a hash and an estimate of how well
+//! `--content`: the bytes of writes, as the probes read them (`ops/contents.bpf.h`), to a hash and an estimate of how well
 //! they could be compressed; with `full`, to rows of `contents`.
 
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs};
 
-/// A function as the iterator tells it: address, length of its name, name (`struct symbol` in waits.bpf.h).
+/// A function as the iterator tells it: address, length of its name, name (`struct symbol` in tasks/waits.bpf.h).
 const RECORD_BYTES: usize = 72;
 const NAME_AT: usize = 9;
 

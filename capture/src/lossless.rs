@@ -1,4 +1,4 @@
-//! `--lossless`: processes that the probes stopped because a ring was nearly full (`lossless.bpf.h`) are resumed
+//! `--lossless`: processes that the probes stopped because a ring was nearly full (`ops/lossless.bpf.h`) are resumed
 //! once the rings are empty, and again by a guardian process should the recorder die.
 
 use std::{
@@ -251,7 +251,7 @@ fn guard(life: RawFd, stops: RawFd, resuming: &AtomicU64) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Tells the probes to stop nobody any more (`hold` in `lossless.bpf.h`) and resumes every process in the map, by
+/// Tells the probes to stop nobody any more (`hold` in `ops/lossless.bpf.h`) and resumes every process in the map, by
 /// descriptor: the guardian has no skeleton.
 fn resume_all(stops: RawFd) {
     use libbpf_rs::libbpf_sys::{bpf_map_get_next_key, bpf_map_lookup_and_delete_elem, bpf_map_update_elem};

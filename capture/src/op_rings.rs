@@ -1,4 +1,4 @@
-//! The rings of operations: one per CPU, in memory shared with the probes (`op_rings` in `maps.bpf.h`), and
+//! The rings of operations: one per CPU, in memory shared with the probes (`op_rings` in `base/maps.bpf.h`), and
 //! read by copying whole stretches of records. A record takes one place, or several where it has a tail.
 
 use std::{

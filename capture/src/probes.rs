@@ -124,11 +124,11 @@ const OLD_RQF_FLUSH_SEQ: i64 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manners {
     /// A task can lose the CPU while it runs a program, so that the programs keep it and stand in for each other
-    /// (`bpf/src/bpf/atomic.bpf.h`).
+    /// (`bpf/src/bpf/base/atomic.bpf.h`).
     pub(crate) preemptible: bool,
     /// Programs on functions, during which a task can lose the CPU on every kernel, have what it takes to keep it.
     pub(crate) functions_preemptible: bool,
-    /// iomap counts a bio of direct I/O after it has queued it (`bpf/src/bpf/core_fixes.bpf.h`).
+    /// iomap counts a bio of direct I/O after it has queued it (`bpf/src/bpf/base/core_fixes.bpf.h`).
     pub(crate) dio_counts_after: bool,
     /// The flag of requests that a flush precedes or follows (likewise).
     pub(crate) rqf_flush_seq: u32,
@@ -280,7 +280,7 @@ const BLOCK: &[&str] = &[
 ];
 const BLOCK_NEEDED: usize = 4;
 
-/// The second of two programs each, most of them only where a task can lose the CPU in one (`bpf/src/bpf/block.bpf.h`).
+/// The second of two programs each, most of them only where a task can lose the CPU in one (`bpf/src/bpf/block/bio.bpf.h`).
 const AGAIN: &[&str] = &[
     "bio_queue_again",
     "bio_remap_again",

@@ -4,7 +4,7 @@
  * way in and out), that look at the clock (who tells how long something took has looked twice), or that send the least
  * record there can be, of times and sizes, without whose they are. `make bench` measures the recorder against them.
  */
-#include "vmlinux.h"
+#include "base/vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 

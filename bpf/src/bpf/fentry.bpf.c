@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Tells by its loading and attaching whether the kernel allows programs on entry and exit of its functions. */
-#include "vmlinux.h"
+#include "base/vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 

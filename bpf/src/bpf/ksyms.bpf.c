@@ -3,7 +3,7 @@
  * Addresses of kernel functions. An iterator tells them to whoever may load it, where /proc/kallsyms
  * shows zeros to all but root.
  */
-#include "vmlinux.h"
+#include "base/vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 

@@ -97,8 +97,8 @@ static __always_inline void set_fault_cause(struct rec_bio *b, struct task_struc
 }
 
 /*
- * Whether the first of two programs (as those of the block layer, block.bpf.h) has told what the second now comes for.
- * A thread's faults come one after the other.
+ * Whether the first of two programs (as those of the block layer, block/bio.bpf.h) has told what the second now comes
+ * for. A thread's faults come one after the other.
  */
 static __always_inline bool fault_settled(struct task_state *st, enum fault_what what, bool again)
 {

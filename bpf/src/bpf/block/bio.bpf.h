@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The block layer: bios as the file system queues them. What the device gets is in requests.bpf.h. A request may carry
- * bios of many files, so files are told per bio.
+ * The block layer: bios as the file system queues them. What the device gets is in block/requests.bpf.h. A request may
+ * carry bios of many files, so files are told per bio.
  */
 #ifndef IOREEL_BLOCK_H
 #define IOREEL_BLOCK_H
 
-/* In cache.bpf.h and vfs.bpf.h. */
+/* In kernel/cache.bpf.h and kernel/vfs.bpf.h. */
 static __noinline void cache_writeback(const struct rec_bio *b);
 static __always_inline __u64 frame_of(const void *arguments);
 static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task, __u64 frame);
@@ -70,7 +70,7 @@ static __always_inline void set_origin(struct rec_bio *b, const void *bio, struc
 /*
  * Of those that tell of ends there are two each: what the kernel skips one for, because it is at work on that CPU, the
  * other records. A disk's interrupt ends requests, by the dozen, while the end of another disk's is told of. Where
- * programs can lose the CPU just before or after their work (atomic.bpf.h) there are two of those that tell of
+ * programs can lose the CPU just before or after their work (base/atomic.bpf.h) there are two of those that tell of
  * queueing, moving and issue as well. They are called one after the other, in the order below; `again` is the second.
  */
 

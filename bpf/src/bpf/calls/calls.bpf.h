@@ -124,9 +124,9 @@ static __always_inline bool is_long(const struct rec_op *op, const struct call_d
 	return d->tail || has_memory(op, d);
 }
 
-#include "contents.bpf.h"
-#include "aio.bpf.h"
-#include "passed.bpf.h"
+#include "ops/contents.bpf.h"
+#include "calls/aio.bpf.h"
+#include "calls/scm_rights.bpf.h"
 
 /*
  * What the kinds of their own need on entry; whether the call is to be recorded. Global functions are verified
@@ -358,7 +358,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 			read_long_paths(st, arg_of(&st->op, desc->path), arg_of(&st->op, desc->path2));
 			if (!enter_special(st))
 				return;
-			/* Not from there: see passed.bpf.h on the stack. */
+			/* Not from there: see calls/scm_rights.bpf.h on the stack. */
 			if (desc->kind == CALL_AIO_SUBMIT) {
 				start_ns = bpf_ktime_get_ns();
 				aio_submitted(st, start_ns);
@@ -594,7 +594,7 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	exited(st);
 }
 
-/* In tasks.bpf.h. */
+/* In tasks/tasks.bpf.h. */
 static __noinline void leave_now(void);
 
 /* And ends it. Also calls that are not recorded, or that filters leave out, are where a process can be stopped. */

@@ -12,9 +12,9 @@
 #ifndef IOREEL_URING_H
 #define IOREEL_URING_H
 
-#include "uring_entry.bpf.h"
+#include "inflight/uring_entry.bpf.h"
 
-#include "uring_requests.bpf.h"
+#include "inflight/uring_requests.bpf.h"
 
 /* Reads the names an entry points to, and sends them ahead: they do not wait for the request's end. */
 static __always_inline void uring_paths(struct uring_scratch *s, struct rec_uring *r, __u64 path, __u64 path2,
@@ -269,7 +269,7 @@ int ATOMIC_PROG(uring_submit, struct io_kiocb *req)
 	return 0;
 }
 
-/* As those of the block layer (block.bpf.h). */
+/* As those of the block layer (block/bio.bpf.h). */
 SEC("tp_btf/io_uring_submit_req")
 int ATOMIC_PROG(uring_submit_again, struct io_kiocb *req)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What user space tells the probes: the table of calls, meanings of the kernel's functions, who is recorded. The Rust
- * types are generated from it as those of wire.h are.
+ * types are generated from it as those of base/wire.h are.
  */
 #ifndef IOREEL_TOLD_H
 #define IOREEL_TOLD_H
@@ -30,7 +30,7 @@ enum call_kind {
 	CALL_FD = 3, /* the result is a descriptor of a description that may be known */
 	CALL_MMAP = 4, /* only of files */
 	CALL_VMA = 5, /* of an address: only where a file is mapped */
-	/* From here on the probes know more than the table says: calls.bpf.h. */
+	/* From here on the probes know more than the table says: ops/special_calls.bpf.h. */
 	CALL_FCNTL = 6, /* what makes descriptors or concerns files */
 	CALL_IOCTL = 7, /* only on files, directories and block devices */
 	CALL_MSG = 8, /* only with descriptors in it; the mmsg calls have user2 = 2, argument 3 says how many */
@@ -82,7 +82,7 @@ struct call_desc {
 	__u8 data; /* writes the bytes of argument 2: its memory, or with USER_IOVEC a vector */
 	__u8 context; /* keeps descriptors or directories in order: user space decides */
 	/* Found out from the others, so that the probes need not ask each: fcntl's locks have both, too. */
-	__u8 memory; /* it needs a look by what is in calls.bpf.h */
+	__u8 memory; /* it needs a look by what is in ops/special_calls.bpf.h */
 	__u8 tail; /* its record has a tail */
 };
 

@@ -653,7 +653,8 @@ struct cpu_ledger {
 	__u64 content_unread; /* contents that could not be read */
 	__u64 content_large; /* contents of writes longer than is read */
 	__u64 uring_more; /* further completions of requests that post several */
-	__u64 unseen_begin; /* calls that end, of whose begin the kernel told no program; see turns.bpf.h */
+	__u64
+	    unseen_begin; /* calls that end, of whose begin the kernel told no program; see calls/call_programs.bpf.h */
 	__u64 unseen_end; /* the reverse */
 	__u64 caught[SECOND_COUNT]; /* events that only the second of two programs was told of, by enum second */
 	__u64 entry_ns; /* what the probe on entries took for so many of them */

@@ -216,8 +216,8 @@ static __always_inline void forget_stack(struct task_struct *child)
 }
 
 /*
- * Lives are told as long as anything is: until the file systems have settled. Of two programs each (atomic.bpf.h) the
- * second finds what the first has done.
+ * Lives are told as long as anything is: until the file systems have settled. Of two programs each (base/atomic.bpf.h)
+ * the second finds what the first has done.
  */
 static __always_inline int tell_fork(struct task_struct *parent, struct task_struct *child, bool again)
 {

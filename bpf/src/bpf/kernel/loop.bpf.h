@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What loop devices read and write of the files behind them where that passes through no function of the virtual file
- * system: told when a request ends. All else of theirs does pass (vfs.bpf.h).
+ * system: told when a request ends. All else of theirs does pass (kernel/vfs.bpf.h).
  */
 #ifndef IOREEL_LOOP_H
 #define IOREEL_LOOP_H
@@ -64,8 +64,8 @@ int FUNCTION_PROG(loop_done, struct request *rq)
 	if (!ops_active || !vfs_kernel || op > REQ_OP_WRITE)
 		return 0;
 	/*
-	 * Not asynchronous: up to 6.12 by functions that vfs.bpf.h knows, after which nothing is left here but success
-	 * or an error; later by the file system's own, with the bytes that they moved.
+	 * Not asynchronous: up to 6.12 by functions that kernel/vfs.bpf.h knows, after which nothing is left here but
+	 * success or an error; later by the file system's own, with the bytes that they moved.
 	 */
 	r.ret = BPF_CORE_READ(command, ret);
 	if (!BPF_CORE_READ(command, use_aio) && r.ret <= 0)

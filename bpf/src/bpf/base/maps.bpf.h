@@ -21,7 +21,7 @@ const volatile bool cache_wanted = false; /* --cache */
 const volatile bool fixed_devices = false; /* --device: no device is added by what tasks do */
 const volatile struct end_io_desc end_ios[WIRE_END_IOS] = {};
 const volatile __u32 page_shift = 12;
-const volatile bool vfs_kernel = false; /* what threads of the kernel's do (vfs.bpf.h) */
+const volatile bool vfs_kernel = false; /* what threads of the kernel's do (kernel/vfs.bpf.h) */
 
 /*
  * Everything attached stays inert until user space flips these: the recording's time 0. Operations end

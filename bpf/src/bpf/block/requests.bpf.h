@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The block layer: requests as the device gets them, issued, given back and ended, and with them the ends of the bios
- * that they carry (block.bpf.h).
+ * that they carry (block/bio.bpf.h).
  */
 #ifndef IOREEL_REQUESTS_H
 #define IOREEL_REQUESTS_H

@@ -18,8 +18,8 @@ struct uring_slot {
 };
 
 /*
- * Requests submitted and not told of, by address, at one of a few places as in bios.bpf.h: 4 Ki of some 260 bytes, 1
- * MiB. Those that find no place go to the hash below.
+ * Requests submitted and not told of, by address, at one of a few places as in inflight/bios.bpf.h: 4 Ki of some 260
+ * bytes, 1 MiB. Those that find no place go to the hash below.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

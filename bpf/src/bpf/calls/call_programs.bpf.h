@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The programs on begin and end of calls. Where programs can lose the CPU (atomic.bpf.h) there are two of each: the
- * kernel skips a program that another task on this CPU has lost the CPU in, and then the second does its work. That is
- * one of perf's, slower, for which the kernel itself keeps the CPU; it is skipped while a task has lost the CPU in the
- * middle of a bpf(2) on a map. A thread's calls begin and end in turn, so its own state says whether the other program
- * has been there. What both were skipped for is counted when the thread is next met.
+ * The programs on begin and end of calls. Where programs can lose the CPU (base/atomic.bpf.h) there are two of each:
+ * the kernel skips a program that another task on this CPU has lost the CPU in, and then the second does its work. That
+ * is one of perf's, slower, for which the kernel itself keeps the CPU; it is skipped while a task has lost the CPU in
+ * the middle of a bpf(2) on a map. A thread's calls begin and end in turn, so its own state says whether the other
+ * program has been there. What both were skipped for is counted when the thread is next met.
  */
 #ifndef IOREEL_TURNS_H
 #define IOREEL_TURNS_H
