@@ -9,7 +9,7 @@ use ioreel_analyze::{
     operation::OperationSummary,
     summary::DEFAULT_TOP,
 };
-use ioreel_replay::errno::errno_name;
+use ioreel_replay::base::errno::errno_name;
 use ioreel_traces::{
     Manifest, Reel,
     manifest::{Kind, State, dev_name},

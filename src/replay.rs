@@ -13,16 +13,19 @@ use std::{
 use clap::ValueEnum;
 use ioreel_replay::{
     Config, Phase, Replay, ReplayError, Report, Slice,
-    cache::CacheStart,
-    data::{DEFAULT_SEED, DataOptions},
-    edge::{EdgeKind, Kinds, OrderMode},
-    pace::{self, Clockwork, Factor},
-    restore::Memory,
-    scale::Scale,
-    store::DEFAULT_MEMORY_BYTES,
-    verdict::{DEFAULT_MAX_OWN_LATENESS_NS, Limits},
-    watch::Unwatched,
-    world::DEFAULT_SPIN_NS,
+    contents::data::{DEFAULT_SEED, DataOptions},
+    plan::{
+        edge::{EdgeKind, Kinds, OrderMode},
+        store::DEFAULT_MEMORY_BYTES,
+    },
+    prepare::{page_cache::CacheStart, restore::Memory},
+    reel::footprint::Scale,
+    run::{
+        pace::{self, Clockwork, Factor},
+        threads::DEFAULT_SPIN_NS,
+    },
+    session::watch::Unwatched,
+    verdict::judgement::{DEFAULT_MAX_OWN_LATENESS_NS, Limits},
 };
 
 use crate::quantity;
@@ -388,7 +391,7 @@ struct Document<'a> {
 #[cfg(feature = "capture")]
 fn run_watched(replay: Replay, wants_reel: bool, tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
     use ioreel_capture::{host, watch::DiskWatch};
-    use ioreel_replay::watch::Watch;
+    use ioreel_replay::session::watch::Watch;
     use ioreel_traces::disk::DiskActivity;
     struct Disks(DiskWatch);
     impl Watch for Disks {

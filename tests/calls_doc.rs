@@ -23,7 +23,7 @@ fn line(out: &mut String, title: &str, call: &Call, command: Option<i64>, replay
     let numbers = if numbers.is_empty() { "-".into() } else { numbers.join(", ") };
     let replayed = match replayed {
         true => "yes",
-        false if ioreel_replay::via::is_about_rings(title) => "by its requests",
+        false if ioreel_replay::reel::submission::is_about_rings(title) => "by its requests",
         false => "",
     };
     writeln!(out, "| {title} | {columns} | {numbers} | {replayed} |").unwrap();

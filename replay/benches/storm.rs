@@ -12,14 +12,18 @@ use std::{
 
 use ioreel_replay::{
     Config, Replay, Slice,
-    cache::CacheStart,
-    data::DataOptions,
-    edge::{Kinds, OrderMode},
-    pace::{CatchUp, Clockwork, Pace},
-    scale::Scale,
-    store::DEFAULT_MEMORY_BYTES,
-    verdict::Limits,
-    world::DEFAULT_SPIN_NS,
+    contents::data::DataOptions,
+    plan::{
+        edge::{Kinds, OrderMode},
+        store::DEFAULT_MEMORY_BYTES,
+    },
+    prepare::page_cache::CacheStart,
+    reel::footprint::Scale,
+    run::{
+        pace::{CatchUp, Clockwork, Pace},
+        threads::DEFAULT_SPIN_NS,
+    },
+    verdict::judgement::Limits,
 };
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
@@ -244,7 +248,7 @@ fn compare(what: &str, job: Job, threads: i64, folder: &Path) {
         })
         .unwrap();
         let plan_s = begin.elapsed().as_secs_f64();
-        let report = replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+        let report = replay.run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
         assert_eq!(report.verdict.results.classes.wrong, 0);
         let replay_s = report.elapsed_ns as f64 / 1e9;
         if round > 0 {

@@ -35,10 +35,10 @@ pub use self::{
 };
 use crate::{
     ReplayError,
-    apart::apart,
-    edge::OrderMode,
-    pace::{CatchUp, Clockwork, Pace},
-    verdict::Limits,
+    plan::edge::OrderMode,
+    prepare::separate::apart,
+    run::pace::{CatchUp, Clockwork, Pace},
+    verdict::judgement::Limits,
 };
 
 /// What to replay, and how.

@@ -15,93 +15,25 @@
 #[cfg(test)]
 extern crate self as ioreel_replay;
 
-mod apart;
-pub mod begin;
-mod blame;
+pub mod base;
 pub mod block;
-mod border;
-pub mod buffers;
-mod bytes;
-pub mod cache;
-pub mod call;
-pub mod checks;
-pub mod chunk;
-mod clock;
-mod commit;
-pub mod concurrency;
-mod config;
-pub mod contain;
-pub mod data;
-mod draft;
-pub mod edge;
-mod effects;
-pub mod endstate;
-pub mod engine;
-pub mod errno;
+pub mod contents;
 mod error;
-mod feed;
-pub mod fill;
-pub mod followed;
-mod ground;
-mod held;
-mod in_flight;
-pub mod input;
-pub mod issue;
-pub mod keys;
-mod kind;
-pub mod latencies;
-pub mod layout;
-mod led;
-mod linear;
-mod load;
-pub mod locked;
-mod locking;
-pub mod maps;
-pub mod memory;
-mod merge;
-pub mod names;
-pub mod order;
-pub mod outcomes;
-mod output;
-mod outside;
-pub mod pace;
-mod pieces;
-mod pipes;
+pub mod model;
 pub mod plan;
-mod planner;
 pub mod prepare;
-pub mod procs;
-pub mod progress;
-mod races;
-mod replay;
-mod requests;
-pub mod restore;
-pub mod results;
-mod rings;
-mod rounds;
-pub mod scale;
-pub mod sizes;
-mod skip;
-pub mod spread;
-mod start;
-mod start_locks;
-pub mod store;
-pub mod target;
-pub mod texts;
-pub mod timing;
-pub mod users;
-mod uses;
+pub mod reel;
+pub mod run;
+pub mod session;
 pub mod verdict;
-pub mod via;
-mod view;
-pub mod watch;
-pub mod world;
-mod written;
 
-pub use border::Slice;
-pub use call::Call;
-pub use config::{Config, Phase, Report, Summary};
 pub use error::ReplayError;
-pub use planner::{PlanOptions, plan};
-pub use replay::{Prepared, Replay};
-pub use skip::Skip;
+pub use plan::{
+    planner::{PlanOptions, plan},
+    slice::Slice,
+};
+pub use reel::{call::Call, skip::Skip};
+pub use session::{
+    config::{Config, Phase, Report, Summary},
+    replay::{Prepared, Replay},
+};

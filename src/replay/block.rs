@@ -60,11 +60,11 @@ enum Fit {
 /// What both layers have.
 pub(super) struct Common {
     pub(super) reel: PathBuf,
-    pub(super) clockwork: ioreel_replay::pace::Clockwork,
-    pub(super) order: ioreel_replay::edge::OrderMode,
+    pub(super) clockwork: ioreel_replay::run::pace::Clockwork,
+    pub(super) order: ioreel_replay::plan::edge::OrderMode,
     pub(super) result: Option<PathBuf>,
     pub(super) spin_ns: i64,
-    pub(super) limits: ioreel_replay::verdict::Limits,
+    pub(super) limits: ioreel_replay::verdict::judgement::Limits,
     pub(super) dry_run: bool,
     pub(super) json: bool,
 }

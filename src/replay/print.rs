@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use ioreel_replay::{
-    Report, Skip, Summary, cache::CacheStart, concurrency::Concurrency, layout::LayoutReport, results::Class,
-    spread::Spread,
+    Report, Skip, Summary,
+    base::distribution::Spread,
+    prepare::{layout::LayoutReport, page_cache::CacheStart},
+    verdict::{concurrency::Concurrency, results::Class},
 };
 
 use crate::{

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     ReplayError,
-    concurrency::{InFlight, Level},
+    verdict::concurrency::{InFlight, Level},
 };
 
 /// Bytes in a sector, whatever the device's block size.

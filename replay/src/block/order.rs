@@ -19,7 +19,7 @@ use std::{
 use serde::Serialize;
 
 use super::{bios::Io, fit::Place};
-use crate::edge::OrderMode;
+use crate::plan::edge::OrderMode;
 
 /// A kind of constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -6,11 +6,15 @@ use serde::Serialize;
 
 use super::{Config, Summary, bios::Kind, order::Edge, run::Outcome};
 use crate::{
-    concurrency::Concurrency,
-    errno,
-    latencies::Latency,
-    spread::{Distance, Spread},
-    verdict::{ENOUGH, MAX_DRIFT_PPM, time},
+    base::{
+        distribution::{Distance, Spread},
+        errno,
+    },
+    verdict::{
+        concurrency::Concurrency,
+        judgement::{ENOUGH, MAX_DRIFT_PPM, time},
+        latencies::Latency,
+    },
 };
 
 /// Bios that did not do what they did.
@@ -63,7 +67,7 @@ pub struct Report {
     pub within: [f64; 3],
     /// Issued before their time: always 0.
     pub early: i64,
-    /// See [`crate::timing::Timing::drift_ppm`].
+    /// See [`crate::verdict::timing::Timing::drift_ppm`].
     pub drift_ppm: Option<f64>,
     /// How far inter-arrival times are from the recorded ones; null at paces that do not keep them.
     pub gaps: Option<Distance>,

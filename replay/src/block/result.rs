@@ -14,7 +14,7 @@ use ioreel_traces::{
 };
 
 use super::{Config, Report, bios::SECTOR_BYTES, device::Device, fit::Place};
-use crate::{ReplayError, clock::monotonic_ns};
+use crate::{ReplayError, base::clock::monotonic_ns};
 
 /// Rows on their way to the writer.
 const WAITING: usize = 1 << 16;

@@ -11,7 +11,7 @@ use rustix::fs::FallocateFlags;
 use super::{bios::Kind, device::Device, fit::Place};
 use crate::{
     ReplayError,
-    buffers::{Sink, Source},
+    contents::buffers::{Sink, Source},
 };
 
 /// Most in flight at once.

@@ -17,12 +17,10 @@ use super::{
 };
 use crate::{
     ReplayError,
-    clock::monotonic_ns,
-    concurrency::Level,
-    edge::OrderMode,
-    pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
-    spread::Times,
-    timing::Drift,
+    base::{clock::monotonic_ns, distribution::Times},
+    plan::edge::OrderMode,
+    run::pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
+    verdict::{concurrency::Level, timing::Drift},
 };
 
 /// Bios read ahead of the first that has not ended: what a later one may overtake.

@@ -208,7 +208,7 @@ fn what_only_root_may_set_is_left_out_without_root() {
     (o.name, o.value, o.len_bytes, o.aux) = (Some("trusted.t".into()), Some("x".into()), Some(1), Some(0));
     let dir = tempfile::tempdir().unwrap();
     let reel = ioreel_traces::Reel::open(d.write(dir.path())).unwrap();
-    let input = ioreel_replay::input::Input::read(&reel).unwrap();
+    let input = ioreel_replay::reel::input::Input::read(&reel).unwrap();
     let plan = ioreel_replay::plan(input, ioreel_replay::PlanOptions::default()).unwrap();
     let skipped = plan.skipped_by_label();
     assert_eq!(plan.calls, 2, "{skipped:?}");

@@ -9,9 +9,9 @@ use std::{
 use ioreel_replay::{
     ReplayError,
     block::{BlockReplay, Config, Fit, Report},
-    edge::OrderMode,
-    pace::{CatchUp, Clockwork, Factor, Pace},
-    verdict::Limits,
+    plan::edge::OrderMode,
+    run::pace::{CatchUp, Clockwork, Factor, Pace},
+    verdict::judgement::Limits,
 };
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,

@@ -136,7 +136,7 @@ fn slices_of_a_root_above() {
     let first = Config { slice: Slice { from_ns: 0, to_ns: middle_ns }, ..first };
     let slice = Slice { from_ns: middle_ns, to_ns: i64::MAX };
     for c in [first.clone(), Config { slice, skip_prepare: true, ..first }] {
-        let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+        let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
         assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
         assert_eq!(report.warnings, Vec::<String>::new());
     }
@@ -254,7 +254,7 @@ fn requests_out_of_a_root_within() {
     let (dir, _) = within(reel(false));
     assert!(there(dir.path(), "w/in/sub/b") && !there(dir.path(), "w/in/a"));
     let (_dir, c) = limited(reel(true));
-    let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert_eq!(report.summary.skipped.get("request out of a chroot"), Some(&1));
     assert!(report.verdict.sentence.contains("1 requests out of a chroot"), "{}", report.verdict.sentence);
 }

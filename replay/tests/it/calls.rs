@@ -142,7 +142,7 @@ fn range_locks_belong_to_processes() {
     assert!(report.verdict.results.differences.is_empty(), "{:#?}", report.verdict.results.differences);
     assert!(report.summary.skipped.is_empty(), "{:?}", report.summary.skipped);
     assert!(report.verdict.faithful, "{}", report.verdict.sentence);
-    assert!(report.verdict.timing.edges.contains_key(&ioreel_replay::edge::EdgeKind::Lock));
+    assert!(report.verdict.timing.edges.contains_key(&ioreel_replay::plan::edge::EdgeKind::Lock));
 }
 
 #[test]

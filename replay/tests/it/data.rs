@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ioreel_replay::{Config, Replay, Report, Slice, data::DataOptions, watch::Unwatched};
+use ioreel_replay::{Config, Replay, Report, Slice, contents::data::DataOptions, session::watch::Unwatched};
 
 use crate::reel::{Draft, THREAD, config};
 
@@ -201,8 +201,8 @@ fn positions_at_the_end_of_all_numbers_do_no_harm() {
     let reel = d.write(dir.path());
     for scale in [1.0, 0.001] {
         let data = DataOptions { verify: true, saved_permille: Some(500), ..DataOptions::default() };
-        let scale = ioreel_replay::scale::Scale::new(scale).unwrap();
-        let cache = ioreel_replay::cache::CacheStart::Recorded;
+        let scale = ioreel_replay::reel::footprint::Scale::new(scale).unwrap();
+        let cache = ioreel_replay::prepare::page_cache::CacheStart::Recorded;
         let target = tempfile::tempdir_in(dir.path()).unwrap();
         // Refused for its size, or replayed with other results: but neither panics nor hangs.
         let config = Config { data, scale, cache, ..config(reel.clone(), target.path()) };

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use ioreel_replay::{Config, Replay, watch::Unwatched};
+use ioreel_replay::{Config, Replay, session::watch::Unwatched};
 use ioreel_traces::rows::Extent;
 
 use crate::reel::{Draft, config, replay, replay_same};

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ioreel_replay::{Config, Replay, ReplayError, Report, pace::Pace, watch::Unwatched};
+use ioreel_replay::{Config, Replay, ReplayError, Report, run::pace::Pace, session::watch::Unwatched};
 
 use crate::reel::{Draft, at, config};
 

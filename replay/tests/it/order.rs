@@ -1,6 +1,6 @@
 //! Threads wait for each other as names, files and descriptors demand.
 
-use ioreel_replay::{Replay, edge::OrderMode, pace::Pace};
+use ioreel_replay::{Replay, plan::edge::OrderMode, run::pace::Pace};
 
 use crate::reel::{Draft, THREAD, at, config, replay, replay_same};
 
@@ -159,7 +159,7 @@ fn original_pace_is_never_early_and_ends_on_time() {
     std::fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
     let original = ioreel_replay::Config { clockwork: at(Pace::Original), ..config(reel, &target) };
-    let report = Replay::plan(original).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = Replay::plan(original).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert_eq!((report.verdict.timing.early, report.verdict.results.classes.wrong, report.done), (0, 0, 200));
     assert!(report.elapsed_ns >= last_ns, "{} < {last_ns}", report.elapsed_ns);
 }
@@ -179,7 +179,7 @@ fn thread_order_still_waits_for_creates() {
     std::fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
     let by_thread = ioreel_replay::Config { order: OrderMode::Thread, ..config(reel, &target) };
-    let report = Replay::plan(by_thread).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = Replay::plan(by_thread).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
 }
 

@@ -1,6 +1,6 @@
 //! Whoever read from a pipe or socket waits until it has been written: to the nanosecond, on the clock of [`crate::schedule`].
 
-use ioreel_replay::{edge::EdgeKind, pace::Pace};
+use ioreel_replay::{plan::edge::EdgeKind, run::pace::Pace};
 
 use crate::{
     reel::{Draft, THREAD, replay},

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-use ioreel_replay::{Config, Replay, Slice, watch::Unwatched};
+use ioreel_replay::{Config, Replay, Slice, session::watch::Unwatched};
 use ioreel_traces::rows::{Fd, File, Task};
 
 use crate::reel::{Draft, THREAD, config, replay, replay_same};

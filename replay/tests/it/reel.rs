@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use ioreel_replay::{
     Config, Report, Slice,
-    cache::CacheStart,
-    data::DataOptions,
-    edge::{Kinds, OrderMode},
-    pace::{CatchUp, Clockwork, Pace},
-    scale::Scale,
-    verdict::Limits,
+    contents::data::DataOptions,
+    plan::edge::{Kinds, OrderMode},
+    prepare::page_cache::CacheStart,
+    reel::footprint::Scale,
+    run::pace::{CatchUp, Clockwork, Pace},
+    verdict::judgement::Limits,
 };
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
@@ -242,7 +242,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         // These tests run beside others: how late is not what they ask.
         limits: Limits { own_lateness_ns: i64::MAX, ..Limits::default() },
         dry_run: false,
-        memory_bytes: ioreel_replay::store::DEFAULT_MEMORY_BYTES,
+        memory_bytes: ioreel_replay::plan::store::DEFAULT_MEMORY_BYTES,
     }
 }
 
@@ -259,7 +259,7 @@ pub(crate) fn replay(draft: Draft) -> (tempfile::TempDir, Report) {
     let reel = draft.write(dir.path());
     let report = ioreel_replay::Replay::plan(config(reel, &target))
         .unwrap()
-        .run(ioreel_replay::watch::Unwatched, |_| ())
+        .run(ioreel_replay::session::watch::Unwatched, |_| ())
         .unwrap();
     (dir, report)
 }

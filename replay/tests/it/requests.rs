@@ -87,7 +87,7 @@ fn requests_end_as_they_did() {
     let (target, result) = (dir.path().join("t"), dir.path().join("r.reel"));
     fs::create_dir(&target).unwrap();
     let c = ioreel_replay::Config { result: Some(result.clone()), ..config(d.write(dir.path()), &target) };
-    let report = ioreel_replay::Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = ioreel_replay::Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
     assert_eq!((report.done, report.summary.implied, report.verdict.missing), (7, 2, 0));
     assert!(report.summary.skipped.is_empty(), "{:?}", report.summary.skipped);
@@ -255,8 +255,11 @@ fn many_in_flight_over_many_pieces_of_a_program() {
     let (target, result) = (dir.path().join("t"), dir.path().join("r.reel"));
     fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
-    for pace in [ioreel_replay::pace::Pace::Load, ioreel_replay::pace::Pace::Think, ioreel_replay::pace::Pace::Original]
-    {
+    for pace in [
+        ioreel_replay::run::pace::Pace::Load,
+        ioreel_replay::run::pace::Pace::Think,
+        ioreel_replay::run::pace::Pace::Original,
+    ] {
         let _ = fs::remove_dir_all(&result);
         let c = ioreel_replay::Config {
             result: Some(result.clone()),
@@ -265,7 +268,8 @@ fn many_in_flight_over_many_pieces_of_a_program() {
             memory_bytes: 0,
             ..config(reel.clone(), &target)
         };
-        let report = ioreel_replay::Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+        let report =
+            ioreel_replay::Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
         let v = &report.verdict;
         assert_eq!((v.results.classes.same, v.missing, v.timing.early), (3002, 0, 0), "{pace:?} {}", v.sentence);
         assert!(v.concurrency.replay_max <= v.concurrency.original_max + 8, "{:?}", v.concurrency);
@@ -473,10 +477,10 @@ fn requests_move_with_smaller_files_and_what_they_read_is_checked() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("t");
     fs::create_dir(&target).unwrap();
-    let data = ioreel_replay::data::DataOptions { verify: true, ..Default::default() };
-    let scale = ioreel_replay::scale::Scale::new(0.25).unwrap();
+    let data = ioreel_replay::contents::data::DataOptions { verify: true, ..Default::default() };
+    let scale = ioreel_replay::reel::footprint::Scale::new(0.25).unwrap();
     let c = ioreel_replay::Config { data, scale, ..config(d.write(dir.path()), &target) };
-    let report = ioreel_replay::Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = ioreel_replay::Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
     let found = report.data.unwrap();
     assert_eq!((found.good_bytes, found.bad_bytes), (n * 4096, 0), "{found:?}");

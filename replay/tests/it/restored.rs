@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ioreel_replay::{Config, Replay, ReplayError, Report, data::DataOptions, restore::Memory, watch::Unwatched};
+use ioreel_replay::{
+    Config, Replay, ReplayError, Report, contents::data::DataOptions, prepare::restore::Memory,
+    session::watch::Unwatched,
+};
 
 use crate::reel::{Draft, config};
 

@@ -19,7 +19,7 @@ fn the_result_is_a_reel_joined_to_the_original() {
     fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
     let c = Config { result: Some(result.clone()), ..config(reel.clone(), &target) };
-    Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     let checked = ioreel_traces::validate::validate(&result, false).unwrap();
     assert!(checked.valid, "{checked:?}");
     let original = Reel::open(&reel).unwrap().read::<Op>().unwrap();
@@ -72,7 +72,7 @@ fn a_target_that_is_not_empty_is_left_alone() {
     assert_eq!(
         Replay::plan(forced)
             .unwrap()
-            .run(ioreel_replay::watch::Unwatched, |_| ())
+            .run(ioreel_replay::session::watch::Unwatched, |_| ())
             .unwrap()
             .verdict
             .results
@@ -135,7 +135,7 @@ fn a_target_may_be_a_link_to_a_directory() {
     fs::create_dir(&real).unwrap();
     std::os::unix::fs::symlink("t", &link).unwrap();
     let replay = Replay::plan(config(d.write(dir.path()), &link)).unwrap();
-    assert_eq!(replay.run(ioreel_replay::watch::Unwatched, |_| ()).unwrap().verdict.results.classes.wrong, 0);
+    assert_eq!(replay.run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap().verdict.results.classes.wrong, 0);
     assert!(real.join("w/f").is_file());
 }
 
@@ -187,7 +187,7 @@ fn a_tree_prepared_before_is_taken_as_it_is() {
     let before = made("w/f");
     assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 3000);
     let again = Config { skip_prepare: true, ..c };
-    let report = Replay::plan(again).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = Replay::plan(again).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert!(report.verdict.faithful && report.summary.prepare_items == 0, "{}", report.verdict.sentence);
     assert_eq!(made("w/f"), before);
 }

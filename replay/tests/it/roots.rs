@@ -18,7 +18,7 @@ pub(crate) fn limited(d: Draft) -> (tempfile::TempDir, Config) {
 /// Replays so, faithfully.
 pub(crate) fn within(d: Draft) -> (tempfile::TempDir, Report) {
     let (dir, c) = limited(d);
-    let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
     (dir, report)
 }
@@ -207,7 +207,7 @@ fn slices_follow_each_other() {
     let first = Config { slice: Slice { from_ns: 0, to_ns: middle_ns }, ..first };
     let slice = Slice { from_ns: middle_ns, to_ns: i64::MAX };
     for c in [first.clone(), Config { slice, skip_prepare: true, ..first }] {
-        let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+        let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
         assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
     }
     assert_eq!((len(dir.path(), "w/in/new/a"), len(dir.path(), "w/in/new/b")), (Some(5), Some(5)));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ioreel_replay::{Config, Replay, ReplayError, Report, scale::Scale, watch::Unwatched};
+use ioreel_replay::{Config, Replay, ReplayError, Report, reel::footprint::Scale, session::watch::Unwatched};
 
 use crate::reel::{Draft, config};
 

@@ -9,14 +9,17 @@ use std::{
 };
 
 use ioreel_replay::{
-    PlanOptions,
-    chunk::Chunk,
-    engine::{Called, Engine, Outcome, Reaped, run_program},
-    input::Input,
-    order::{FINISH, Stamp},
-    pace::{Base, CatchUp, Clockwork, Factor, Pace},
-    plan,
-    plan::{Act, Plan},
+    PlanOptions, plan,
+    plan::{
+        chunk::Chunk,
+        dependencies::{FINISH, Stamp},
+        program::{Act, Plan},
+    },
+    reel::input::Input,
+    run::{
+        engine::{Called, Engine, Outcome, Reaped, run_program},
+        pace::{Base, CatchUp, Clockwork, Factor, Pace},
+    },
 };
 use ioreel_traces::Reel;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ioreel_replay::{Config, Replay, Slice, watch::Unwatched};
+use ioreel_replay::{Config, Replay, Slice, session::watch::Unwatched};
 use ioreel_traces::rows::{Fd, File};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path};
 
-use ioreel_replay::{Config, Replay, ReplayError, Report, Slice, watch::Unwatched};
+use ioreel_replay::{Config, Replay, ReplayError, Report, Slice, session::watch::Unwatched};
 
 use ioreel_traces::{Reel, rows::Op};
 
@@ -531,7 +531,7 @@ fn a_child_that_only_computes_keeps_its_time() {
     d.exit(2);
     d.on(1, "mkdir", "done", 0).mode = Some(0o755);
     let reel = d.write(dir.path());
-    let clockwork = crate::reel::at(ioreel_replay::pace::Pace::Think);
+    let clockwork = crate::reel::at(ioreel_replay::run::pace::Pace::Think);
     let slice = Slice { from_ns: border, to_ns: i64::MAX };
     let report = run(Config { slice, clockwork, ..config(reel, &target) });
     sound("think", &report);

@@ -2,7 +2,12 @@
 
 use std::{fs, path::Path};
 
-use ioreel_replay::{Config, PlanOptions, Replay, input::Input, pace::Pace, plan, plan::Plan};
+use ioreel_replay::{
+    Config, PlanOptions, Replay, plan,
+    plan::program::{self, Plan},
+    reel::input::Input,
+    run::pace::Pace,
+};
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
     manifest::Kind,
@@ -54,7 +59,7 @@ fn steps(plan: &Plan) -> Vec<String> {
     for task in 0..plan.tasks.len() as u32 {
         plan.each_step(task, |number, step, chunk| {
             let (rec, path) = match step.act {
-                plan::Act::Call { rec, .. } => {
+                program::Act::Call { rec, .. } => {
                     let r = &chunk.recs[rec as usize];
                     (format!("{:?} {} {} {}", r.call, r.row, r.ret, r.turn_ns), chunk.paths.bytes(r.path).to_vec())
                 }
@@ -94,7 +99,7 @@ fn a_replay_from_files_is_faithful() {
         let result = dir.path().join(format!("r-{}-{memory_bytes}.reel", pace.name()));
         let c =
             Config { clockwork: at(pace), memory_bytes, result: Some(result.clone()), ..config(reel.clone(), &target) };
-        let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+        let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
         assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results);
         // Every row of the result is joined to its own.
         let original = Reel::open(&reel).unwrap().read::<Op>().unwrap();

@@ -150,7 +150,8 @@ fn a_slice_begins_as_whoever_the_thread_was() {
     let reel = d.write(dir.path());
     let slice = ioreel_replay::Slice { from_ns, to_ns: i64::MAX };
     let config = ioreel_replay::Config { slice, ..crate::reel::config(reel, &target) };
-    let report = ioreel_replay::Replay::plan(config).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report =
+        ioreel_replay::Replay::plan(config).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
     if is_root() {
         for (name, uid) in [("before", 1000), ("after", 1000), ("end", 0)] {

@@ -3,16 +3,21 @@
 use std::fs;
 
 use ioreel_replay::{
-    PlanOptions, Replay,
-    edge::{Edge, EdgeKind, Kinds, OrderMode},
-    engine::Outcome,
-    input::{Input, Rec},
-    outcomes::Outcomes,
-    pace::{Factor, Pace},
-    plan,
-    plan::{Act, Plan},
-    results::Class,
-    verdict::{Facts, Judgement, Limits, judge},
+    PlanOptions, Replay, plan,
+    plan::{
+        edge::{Edge, EdgeKind, Kinds, OrderMode},
+        program::{Act, Plan},
+    },
+    reel::input::{Input, Rec},
+    run::{
+        engine::Outcome,
+        outcomes::Outcomes,
+        pace::{Factor, Pace},
+    },
+    verdict::{
+        judgement::{Facts, Judgement, Limits, judge},
+        results::Class,
+    },
 };
 use ioreel_traces::Reel;
 
@@ -226,15 +231,17 @@ fn a_tree_that_differs_turns_it() {
     let target = dir.path().join("t");
     fs::create_dir(&target).unwrap();
     let reel = d.write(dir.path());
-    let report =
-        Replay::plan(config(reel.clone(), &target)).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = Replay::plan(config(reel.clone(), &target))
+        .unwrap()
+        .run(ioreel_replay::session::watch::Unwatched, |_| ())
+        .unwrap();
     let tree = report.verdict.tree.unwrap();
     assert_eq!((tree.differing, tree.expected, tree.found), (0, 6, 6), "{tree:#?}");
     assert_eq!(tree.digest, tree.expected_digest);
     // What somebody else does to the tree is found.
     let input = Input::read(&Reel::open(&reel).unwrap()).unwrap();
     let plan = plan(input, PlanOptions { privileged: true, ..Default::default() }).unwrap();
-    let look = || ioreel_replay::endstate::check(&plan, &target, &[], true).unwrap();
+    let look = || ioreel_replay::verdict::end_state::check(&plan, &target, &[], true).unwrap();
     assert_eq!(look().full_digest, tree.full_digest);
     fs::write(target.join("w/f"), "short").unwrap();
     assert_eq!(look().differing, 2, "{:#?}", look());
@@ -311,7 +318,7 @@ fn the_recorded_number_is_kept_in_flight() {
     let target = dir.path().join("t");
     fs::create_dir(&target).unwrap();
     let c = ioreel_replay::Config { clockwork: at(Pace::Load), ..config(d.write(dir.path()), &target) };
-    let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+    let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     let c = report.verdict.concurrency;
     assert!(report.verdict.faithful && report.done == 400, "{}", report.verdict.sentence);
     assert_eq!((c.original_max, c.replay_max <= 2), (2, true), "{c:?}");
@@ -330,7 +337,7 @@ fn a_dry_run_issues_nothing() {
     let reel = d.write(dir.path());
     for pace in [Pace::Max, Pace::Original, Pace::Scale(Factor::new(3.0).unwrap()), Pace::Think, Pace::Load] {
         let c = ioreel_replay::Config { clockwork: at(pace), dry_run: true, ..config(reel.clone(), &target) };
-        let report = Replay::plan(c).unwrap().run(ioreel_replay::watch::Unwatched, |_| ()).unwrap();
+        let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
         assert!(report.done == 3 && report.verdict.faithful, "{}", report.verdict.sentence);
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
     }

@@ -1,0 +1,7 @@
+//! What files hold: made-up data, recorded data, and the check of what is read back.
+
+pub mod buffers;
+pub mod data;
+pub mod data_keys;
+pub mod fill;
+pub mod read_checks;

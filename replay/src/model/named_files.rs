@@ -1,0 +1,79 @@
+//! Which names files have, as far as opens and stats told.
+
+use std::collections::HashMap;
+
+use crate::model::names::{Names, NodeId};
+
+/// Files by name, and names by file.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    files: HashMap<NodeId, i64>,
+    names: HashMap<i64, Vec<NodeId>>,
+}
+
+impl Held {
+    /// The file behind a name.
+    pub(crate) fn get(&self, node: NodeId) -> Option<i64> {
+        self.files.get(&node).copied()
+    }
+
+    /// One of a file's names.
+    pub(crate) fn name_of(&self, file: i64) -> Option<NodeId> {
+        self.names.get(&file)?.first().copied()
+    }
+
+    /// Whether the file has a name.
+    pub(crate) fn is_named(&self, file: i64) -> bool {
+        self.names.contains_key(&file)
+    }
+
+    /// The file has this name, and whatever had it has it no more.
+    pub(crate) fn insert(&mut self, node: NodeId, file: i64) {
+        if self.get(node) != Some(file) {
+            self.remove(node);
+            self.files.insert(node, file);
+            self.names.entry(file).or_default().push(node);
+        }
+    }
+
+    /// Nothing is behind this name any more; what was.
+    pub(crate) fn remove(&mut self, node: NodeId) -> Option<i64> {
+        let file = self.files.remove(&node)?;
+        if let Some(names) = self.names.get_mut(&file) {
+            names.retain(|n| *n != node);
+            if names.is_empty() {
+                self.names.remove(&file);
+            }
+        }
+        Some(file)
+    }
+
+    /// Takes out what is at a name and below it.
+    pub(crate) fn lift(&mut self, names: &Names, top: NodeId) -> Vec<(NodeId, i64)> {
+        names.subtree(top).into_iter().filter_map(|n| Some((n, self.remove(n)?))).collect()
+    }
+
+    /// All names with their files.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, i64)> {
+        self.files.iter().map(|(node, file)| (*node, *file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_a_name_until_its_last_is_gone() {
+        let mut h = Held::default();
+        h.insert(1, 10);
+        h.insert(2, 10);
+        h.insert(2, 10);
+        assert_eq!((h.get(1), h.name_of(10)), (Some(10), Some(1)));
+        assert_eq!(h.remove(1), Some(10));
+        assert!(h.is_named(10) && h.name_of(10) == Some(2));
+        h.insert(2, 11);
+        assert!(!h.is_named(10) && h.get(2) == Some(11));
+        assert_eq!(h.remove(1), None);
+    }
+}

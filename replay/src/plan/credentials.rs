@@ -1,0 +1,220 @@
+//! Who threads are: which ids a recorded thread had, and how a thread here gets them.
+//!
+//! What a file system looks at are the effective ids, those for files, and in access(2) the real ones. The saved user of a thread
+//! here is root always: by that it can become anybody again, also what a recorded one became by starting a program (set-user-ID).
+//! Its capabilities follow its effective user as the kernel has it.
+
+use crate::{
+    Call,
+    plan::{
+        planner::Planner,
+        program::{Act, Range},
+    },
+    reel::input::{NONE, Rec},
+    run::issue::{call, stamp::without_call},
+};
+
+/// Ids of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// Real.
+    pub real: u32,
+    /// Effective.
+    pub effective: u32,
+    /// Saved.
+    pub saved: u32,
+    /// For files.
+    pub files: u32,
+}
+
+/// A thread's user and group; further groups are not followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Who {
+    /// User.
+    pub user: Ids,
+    /// Group.
+    pub group: Ids,
+}
+
+/// Ids that a thread takes on: real, effective, for files, of user and group.
+pub(crate) type Words = [u32; 6];
+
+impl Ids {
+    /// The same for all.
+    pub fn all(id: u32) -> Self {
+        Self { real: id, effective: id, saved: id, files: id }
+    }
+
+    /// After setuid, setreuid, setresuid, setfsuid, or the same of groups, that succeeded (kernel/sys.c); -1 leaves an id.
+    fn set(self, how: How, ids: [i64; 3], privileged: bool) -> Self {
+        let or = |i: usize, old: u32| if ids[i] as u32 == u32::MAX { old } else { ids[i] as u32 };
+        let id = ids[0] as u32;
+        match how {
+            How::One if privileged => Self::all(id),
+            How::One => Self { effective: id, files: id, ..self },
+            How::Two => {
+                let (real, effective) = (or(0, self.real), or(1, self.effective));
+                let saved = if ids[0] as u32 != u32::MAX || effective != self.real { effective } else { self.saved };
+                Self { real, effective, saved, files: effective }
+            }
+            How::Three => {
+                let effective = or(1, self.effective);
+                Self { real: or(0, self.real), effective, saved: or(2, self.saved), files: effective }
+            }
+            How::Files => {
+                let known = [self.real, self.effective, self.saved, self.files].contains(&id);
+                // It tells nobody when it is refused.
+                if privileged || known { Self { files: id, ..self } } else { self }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    One,
+    Two,
+    Three,
+    Files,
+}
+
+impl Who {
+    /// A user and a group throughout.
+    pub fn plain(uid: u32, gid: u32) -> Self {
+        Self { user: Ids::all(uid), group: Ids::all(gid) }
+    }
+
+    /// After a call that succeeded.
+    fn after(self, r: &Rec) -> Self {
+        let ids = [r.aux, r.aux2, r.flags];
+        let privileged = self.user.effective == 0;
+        let (how, group) = match r.call {
+            Call::Setuid => (How::One, false),
+            Call::Setgid => (How::One, true),
+            Call::Setreuid => (How::Two, false),
+            Call::Setregid => (How::Two, true),
+            Call::Setresuid => (How::Three, false),
+            Call::Setresgid => (How::Three, true),
+            Call::Setfsuid => (How::Files, false),
+            Call::Setfsgid => (How::Files, true),
+            _ => return self,
+        };
+        match group {
+            true => Self { group: self.group.set(how, ids, privileged), ..self },
+            false => Self { user: self.user.set(how, ids, privileged), ..self },
+        }
+    }
+
+    /// After a program was started that runs as these.
+    fn executed(self, uid: u32, gid: u32) -> Self {
+        let of = |ids: Ids, id: u32| Ids { real: ids.real, ..Ids::all(id) };
+        Self { user: of(self.user, uid), group: of(self.group, gid) }
+    }
+
+    /// What a thread takes on.
+    pub(crate) fn words(&self) -> Words {
+        let of = |i: Ids| [i.real, i.effective, i.files];
+        let ([a, b, c], [d, e, f]) = (of(self.user), of(self.group));
+        [a, b, c, d, e, f]
+    }
+}
+
+impl Planner {
+    /// A thread becomes somebody else: the record learns who.
+    pub(crate) fn users_change(&mut self, r: &Rec, kept: &mut Rec) {
+        if !r.call.sets_user() || r.ret < 0 {
+            return;
+        }
+        let who = &mut self.procs.uses[r.task as usize].who;
+        *who = who.after(r);
+        let words = who.words();
+        self.users_change |= words != Words::default();
+        let [ruid, euid, fsuid, rgid, egid, fsgid] = words.map(i64::from);
+        (kept.aux, kept.aux2, kept.offset_bytes) = (ruid, euid, fsuid);
+        (kept.offset2_bytes, kept.len_bytes, kept.flags) = (rgid, egid, fsgid);
+    }
+
+    /// Whether a thread may open a file that it has open once more, whatever for: by its handle.
+    pub(crate) fn may_reopen(&self, task: usize) -> bool {
+        let user = self.procs.of(task).who.user;
+        self.options.privileged && user.effective == 0 && user.files == 0
+    }
+
+    /// A thread starts a program that may run as somebody else.
+    pub(crate) fn executes_as(&mut self, task: usize, uid: Option<i32>, gid: Option<i32>) {
+        let (Some(uid), Some(gid), true) = (uid, gid, self.options.privileged) else { return };
+        let old = self.procs.of(task).who;
+        let who = old.executed(uid as u32, gid as u32);
+        self.procs.uses[task].who = who;
+        if who.words() != old.words() {
+            self.users_change = true;
+            let list = self.slot_list(task, who.words());
+            self.push(task, Act::Become(list), i64::MAX, |_| ());
+        }
+    }
+}
+
+/// A recorded call that made its thread somebody else.
+pub(crate) fn become_again(r: &Rec, groups: &[u8]) -> i64 {
+    if r.ret < 0 {
+        // Refused to whom the thread here may be: root, at heart.
+        return without_call(r.ret);
+    }
+    let ids = [r.aux, r.aux2, r.offset_bytes, r.offset2_bytes, r.len_bytes, r.flags].map(|id| id as u32);
+    match take_on(ids, (r.call == Call::Setgroups).then_some(if r.value == NONE { &[] } else { groups })) {
+        // The old id, of those that tell it.
+        0 => r.ret,
+        failed => failed,
+    }
+}
+
+/// The words of a list in a piece of a program.
+pub(crate) fn of_list(list: Range, lists: &[u32]) -> Option<Words> {
+    list.of(lists).try_into().ok()
+}
+
+/// Makes the calling thread these; its effective or saved user is root. Of libc's calls, which change all threads of the process,
+/// none is used. 0 or -errno.
+pub(crate) fn take_on([ruid, euid, fsuid, rgid, egid, fsgid]: Words, groups: Option<&[u8]>) -> i64 {
+    const KEEP: i64 = -1;
+    let user = |r: i64, e: i64, s: i64| call(libc::SYS_setresuid, [r, e, s, 0, 0, 0]);
+    let root = user(KEEP, 0, KEEP);
+    if root < 0 {
+        return root;
+    }
+    let groups = groups.map_or(0, |g| call(libc::SYS_setgroups, [g.len() as i64 / 4, g.as_ptr() as i64, 0, 0, 0, 0]));
+    let group = call(libc::SYS_setresgid, [rgid.into(), egid.into(), KEEP, 0, 0, 0]);
+    // They return what was before.
+    call(libc::SYS_setfsgid, [fsgid.into(), 0, 0, 0, 0, 0]);
+    let user = user(ruid.into(), euid.into(), 0);
+    call(libc::SYS_setfsuid, [fsuid.into(), 0, 0, 0, 0, 0]);
+    [groups, group, user].into_iter().find(|ret| *ret < 0).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(who: Who, call: Call, ids: [i64; 3]) -> Who {
+        who.after(&Rec { call, aux: ids[0], aux2: ids[1], flags: ids[2], ..Rec::none() })
+    }
+
+    #[test]
+    fn ids_change_as_the_kernel_has_it() {
+        let root = Who::plain(0, 0);
+        let user = |w: Who| [w.user.real, w.user.effective, w.user.saved, w.user.files];
+        let dropped = after(root, Call::Setuid, [1000, 0, 0]);
+        assert_eq!(user(dropped), [1000; 4]);
+        let for_now = after(root, Call::Setresuid, [-1, 1000, -1]);
+        assert_eq!(user(for_now), [0, 1000, 0, 1000]);
+        assert_eq!(user(after(for_now, Call::Setuid, [0, 0, 0])), [0; 4]);
+        assert_eq!(user(after(root, Call::Setreuid, [-1, 1000, 0])), [0, 1000, 1000, 1000]);
+        assert_eq!(user(after(root, Call::Setreuid, [1000, 0, 0])), [1000, 0, 0, 0]);
+        let files = after(root, Call::Setfsuid, [1000, 0, 0]);
+        assert_eq!(user(files), [0, 0, 0, 1000]);
+        assert_eq!(user(after(dropped, Call::Setfsuid, [5, 0, 0])), [1000; 4], "refused, and silently");
+        let both = after(after(root, Call::Setregid, [-1, 50, 0]), Call::Setresuid, [7, 7, 7]);
+        assert_eq!(both.words(), [7, 7, 7, 0, 50, 50]);
+        assert_eq!(both.executed(0, 50).words(), [7, 0, 0, 0, 50, 50], "a program of root's");
+    }
+}

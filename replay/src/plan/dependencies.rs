@@ -1,0 +1,485 @@
+//! What an operation has to wait for.
+//!
+//! Operations come in one global order in which the recorded results can recur. Each says which
+//! resources it uses and how; two uses of a resource keep their order unless their classes commute. All
+//! edges lead from earlier to later in that order, so no cycle and no deadlock can arise. Edges inside a
+//! thread are implied by its program, those that a thread already waited for are dropped.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::model::names::{Names, NodeId, ROOT};
+
+pub use crate::plan::edge::{Edge, EdgeKind, Kinds, OrderMode};
+
+/// A step of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Index of the thread.
+    pub task: u32,
+    /// Index in its program; [`FINISH`] for its end.
+    pub step: u32,
+}
+
+/// The end of a thread, descriptors closed.
+pub const FINISH: u32 = u32::MAX - 1;
+
+/// How a use relates to other uses of the same resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Class {
+    /// Commutes with other reads.
+    #[default]
+    Read,
+    /// Commutes with others of its kind: extending writes of one file, entries made in one directory.
+    Add,
+    /// Commutes with nothing.
+    Alone,
+}
+
+/// Uses in groups: those of one group commute, each group waits for the one before.
+#[derive(Clone, Debug, Default)]
+struct Uses {
+    class: Class,
+    now: Vec<Use>,
+    before: Vec<Use>,
+}
+
+/// One use of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Use {
+    by: Stamp,
+    kind: EdgeKind,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Name {
+    uses: Uses,
+    entries: Uses,
+    /// Last operation that changed what the name stands for; those below depend on it too.
+    changed: Option<Stamp>,
+}
+
+/// Collects edges.
+#[derive(Debug)]
+pub struct Order {
+    mode: OrderMode,
+    kinds: Kinds,
+    me: Stamp,
+    /// The edges of the step begun last.
+    pub edges: Vec<Edge>,
+    /// Per thread: the latest step of every other thread it has waited for.
+    seen: Vec<HashMap<u32, u32>>,
+    names: Vec<Name>,
+    files: HashMap<i64, Uses>,
+    ofds: Vec<Option<Stamp>>,
+    slots: HashMap<u32, Uses>,
+    places: HashMap<usize, Uses>,
+    locks: HashMap<i64, Uses>,
+    /// By file, or the negative of a name that nothing was opened by.
+    attributes: HashMap<i64, Uses>,
+    /// Directories whose permissions were changed, and what did so last.
+    permitted: HashMap<NodeId, Stamp>,
+    /// The last such change of any, and the last look-up since then of each thread that permissions bind.
+    permission: Option<Stamp>,
+    bound: BTreeMap<u32, u32>,
+    /// Calls in the order in which they took effect, and how many of the first are forgotten: for the global order.
+    ended: VecDeque<Stamp>,
+    forgotten: u32,
+    /// Per thread: the last of those forgotten.
+    last: HashMap<u32, u32>,
+}
+
+/// Calls kept that had ended before others were entered; threads that entered one so long ago wait for more
+/// than they must.
+const ENDED: usize = 512;
+
+impl Order {
+    /// No edges yet; of those that `mode` keeps, not the kinds in `without`.
+    pub fn new(mode: OrderMode, without: Kinds) -> Self {
+        Self {
+            mode,
+            kinds: mode.kinds().without(without),
+            me: Stamp { task: 0, step: 0 },
+            edges: Vec::new(),
+            seen: Vec::new(),
+            names: Vec::new(),
+            files: HashMap::new(),
+            ofds: Vec::new(),
+            slots: HashMap::new(),
+            places: HashMap::new(),
+            locks: HashMap::new(),
+            attributes: HashMap::new(),
+            permitted: HashMap::new(),
+            permission: None,
+            bound: BTreeMap::new(),
+            ended: VecDeque::new(),
+            forgotten: 0,
+            last: HashMap::new(),
+        }
+    }
+
+    /// The following uses are this step's.
+    pub fn begin(&mut self, task: usize, step: usize) {
+        self.me = Stamp { task: task as u32, step: step as u32 };
+        self.edges.clear();
+        if self.seen.len() <= task {
+            self.seen.resize_with(task + 1, HashMap::new);
+        }
+    }
+
+    /// Whether edges of this kind are kept.
+    pub fn keeps(&self, kind: EdgeKind) -> bool {
+        self.kinds.has(kind)
+    }
+
+    /// The step waits for `other`, unless that is implied.
+    pub fn after(&mut self, other: Stamp, kind: EdgeKind) {
+        if other.task == self.me.task || !self.keeps(kind) {
+            return;
+        }
+        let seen = &mut self.seen[self.me.task as usize];
+        let known = seen.entry(other.task).or_insert(u32::MAX);
+        if *known != u32::MAX && *known >= other.step {
+            return;
+        }
+        *known = other.step;
+        self.edges.push(Edge { on: other, kind });
+    }
+
+    /// A thread begins at its parent's step: it need not wait for what the parent waited for.
+    pub fn fork(&mut self, parent: Stamp, child: usize) {
+        let size = self.seen.len().max(child + 1).max(parent.task as usize + 1);
+        self.seen.resize_with(size, HashMap::new);
+        let mut seen = self.seen[parent.task as usize].clone();
+        seen.insert(parent.task, parent.step);
+        self.seen[child] = seen;
+    }
+
+    /// A thread ended: whoever waits for its end knows all it knew.
+    pub fn exit(&mut self, child: usize, parent: usize) {
+        let size = self.seen.len().max(child + 1).max(parent + 1);
+        self.seen.resize_with(size, HashMap::new);
+        self.seen[child] = HashMap::new();
+    }
+
+    fn use_of(&mut self, take: impl Fn(&mut Self) -> &mut Uses, class: Class, kind: EdgeKind) {
+        if !self.keeps(kind) {
+            return;
+        }
+        let me = Use { by: self.me, kind };
+        let uses = take(self);
+        let join = uses.class == class && class != Class::Alone && !uses.now.is_empty();
+        if join {
+            match uses.now.iter_mut().find(|s| s.by.task == me.by.task && s.kind == kind) {
+                Some(mine) => {
+                    mine.by.step = me.by.step;
+                    // Those before were waited for at its first use.
+                    return;
+                }
+                None => uses.now.push(me),
+            }
+        } else {
+            uses.before = std::mem::replace(&mut uses.now, vec![me]);
+            uses.class = class;
+        }
+        let before = std::mem::take(&mut uses.before);
+        for b in &before {
+            self.after(b.by, between(b.kind, kind));
+        }
+        take(self).before = before;
+    }
+
+    fn name_mut(&mut self, node: NodeId) -> &mut Name {
+        if self.names.len() <= node as usize {
+            self.names.resize_with(node as usize + 1, Name::default);
+        }
+        &mut self.names[node as usize]
+    }
+
+    /// The step waits for what made the directories that lead to `node`, and `node` itself.
+    fn lineage(&mut self, names: &Names, node: NodeId, found: bool) {
+        let mut at = node;
+        loop {
+            if let Some(changed) = self.names.get(at as usize).and_then(|n| n.changed) {
+                let kind = if at == node { EdgeKind::Name } else { EdgeKind::Tree };
+                self.after(changed, if found { kind } else { EdgeKind::Absent });
+            }
+            if names.is_nameless(at) {
+                self.use_of(|o| &mut o.name_mut(at).uses, Class::Read, EdgeKind::Absent);
+            }
+            if at == ROOT {
+                return;
+            }
+            at = names.parent(at);
+        }
+    }
+
+    /// The step looks `node` up, and finds something there or not.
+    pub fn read_name(&mut self, names: &Names, node: NodeId, found: bool) {
+        self.lineage(names, node, found);
+        if self.mode != OrderMode::Thread {
+            let kind = if found { EdgeKind::Name } else { EdgeKind::Absent };
+            self.use_of(|o| &mut o.name_mut(node).uses, Class::Read, kind);
+        }
+    }
+
+    /// The step changes what `node` stands for, and with it all below.
+    pub fn write_name(&mut self, names: &Names, node: NodeId) {
+        self.lineage(names, node, true);
+        if self.mode != OrderMode::Thread {
+            for below in names.subtree(node).into_iter().skip(1) {
+                let uses = std::mem::take(&mut self.name_mut(below).uses);
+                for s in &uses.now {
+                    self.after(s.by, between(s.kind, EdgeKind::Tree));
+                }
+                // Whoever comes next finds this step by `changed` above it.
+            }
+            self.use_of(|o| &mut o.name_mut(node).entries, Class::Alone, EdgeKind::Entries);
+            self.use_of(|o| &mut o.name_mut(node).uses, Class::Alone, EdgeKind::Name);
+        }
+        self.use_of(|o| &mut o.name_mut(names.parent(node)).entries, Class::Add, EdgeKind::Entries);
+        let me = self.me;
+        self.name_mut(node).changed = Some(me);
+    }
+
+    /// The step begun last took its name from a directory that is in use: [`Names::nameless`] stands for it now. The step itself
+    /// waits for nothing by that, and could not any more.
+    pub fn takes_name(&mut self, nameless: NodeId) {
+        if !self.keeps(EdgeKind::Name) {
+            return;
+        }
+        let me = Use { by: self.me, kind: EdgeKind::Name };
+        let uses = &mut self.name_mut(nameless).uses;
+        if uses.class != Class::Add {
+            uses.before = std::mem::take(&mut uses.now);
+            uses.class = Class::Add;
+        }
+        uses.now.retain(|u| u.by.task != me.by.task);
+        uses.now.push(me);
+    }
+
+    /// The step's result depends on which names are in `node`.
+    pub fn read_entries(&mut self, names: &Names, node: NodeId) {
+        self.lineage(names, node, true);
+        self.use_of(|o| &mut o.name_mut(node).entries, Class::Read, EdgeKind::Entries);
+    }
+
+    /// How many calls have taken effect so far.
+    pub fn ended(&self) -> u32 {
+        self.forgotten.wrapping_add(self.ended.len() as u32)
+    }
+
+    /// The step just taken is a call, and has taken effect.
+    pub fn returned(&mut self) {
+        if !self.keeps(EdgeKind::Global) {
+            return;
+        }
+        self.ended.push_back(self.me);
+        if self.ended.len() > ENDED
+            && let Some(old) = self.ended.pop_front()
+        {
+            self.last.insert(old.task, old.step);
+            self.forgotten = self.forgotten.wrapping_add(1);
+        }
+    }
+
+    /// The step waits for the calls that had ended when it was entered, of which there were `before`.
+    pub fn interval(&mut self, before: u32) {
+        if !self.keeps(EdgeKind::Global) {
+            return;
+        }
+        let recent = before.wrapping_sub(self.forgotten) as i32;
+        let mut waits: BTreeMap<u32, u32> = BTreeMap::new();
+        // A thread's latest call stands for its earlier ones.
+        for s in self.ended.iter().take(usize::try_from(recent).unwrap_or(0)).rev() {
+            waits.entry(s.task).or_insert(s.step);
+        }
+        for (task, step) in &self.last {
+            waits.entry(*task).or_insert(*step);
+        }
+        for (task, step) in waits {
+            self.after(Stamp { task, step }, EdgeKind::Global);
+        }
+    }
+
+    /// The step uses a file's size.
+    pub fn file(&mut self, file: i64, class: Class) {
+        self.use_of(|o| o.files.entry(file).or_default(), class, EdgeKind::Size);
+    }
+
+    /// The step depends on who holds locks on a file (`Read`), or changes it.
+    pub fn lock(&mut self, file: i64, class: Class) {
+        self.use_of(|o| o.locks.entry(file).or_default(), class, EdgeKind::Lock);
+    }
+
+    /// The step depends on a file's attributes (`Read`), or changes them; `file` as in [`Self::attributes`].
+    pub fn attributes(&mut self, file: i64, class: Class) {
+        self.use_of(|o| o.attributes.entry(file).or_default(), class, EdgeKind::Attribute);
+    }
+
+    /// The step looks `node` up for a thread that permissions bind: it waits for those of the directories that lead there.
+    pub fn searches(&mut self, names: &Names, node: NodeId) {
+        if !self.keeps(EdgeKind::Attribute) {
+            return;
+        }
+        self.bound.insert(self.me.task, self.me.step);
+        let mut at = node;
+        while !self.permitted.is_empty() {
+            if let Some(changed) = self.permitted.get(&at).copied() {
+                self.after(changed, EdgeKind::Attribute);
+            }
+            if at == ROOT {
+                return;
+            }
+            at = names.parent(at);
+        }
+    }
+
+    /// The step changes who may search the directory `node`: it waits for those that looked something up, wherever that was, since
+    /// to keep who did so where would cost every look-up more than it costs those few changes to wait.
+    pub fn permits(&mut self, node: NodeId) {
+        if !self.keeps(EdgeKind::Attribute) {
+            return;
+        }
+        let me = self.me;
+        self.permitted.insert(node, me);
+        // Where permissions bind nobody, changes of them need not follow each other.
+        if self.bound.is_empty() && self.permission.is_none() {
+            return;
+        }
+        for (task, step) in std::mem::take(&mut self.bound) {
+            self.after(Stamp { task, step }, EdgeKind::Attribute);
+        }
+        if let Some(before) = self.permission.replace(me) {
+            // Which waited for those before it.
+            self.after(before, EdgeKind::Attribute);
+        }
+    }
+
+    /// Nothing uses the file any more.
+    pub fn forget_file(&mut self, file: i64) {
+        self.files.remove(&file);
+        self.locks.remove(&file);
+        self.attributes.remove(&file);
+    }
+
+    /// A new open file description has this number.
+    pub fn forget_position(&mut self, ofd: u32) {
+        if let Some(last) = self.ofds.get_mut(ofd as usize) {
+            *last = None;
+        }
+    }
+
+    /// The step uses the position of an open file description.
+    pub fn position(&mut self, ofd: u32) {
+        if !self.keeps(EdgeKind::Position) {
+            return;
+        }
+        if self.ofds.len() <= ofd as usize {
+            self.ofds.resize(ofd as usize + 1, None);
+        }
+        let me = self.me;
+        if let Some(last) = self.ofds[ofd as usize].replace(me) {
+            self.after(last, EdgeKind::Position);
+        }
+    }
+
+    /// The step uses (`Read`) or opens or closes (`Alone`) a descriptor of a shared table.
+    pub fn slot(&mut self, slot: u32, class: Class) {
+        self.use_of(|o| o.slots.entry(slot).or_default(), class, EdgeKind::Descriptor);
+    }
+
+    /// The step uses (`Read`) or changes (`Alone`) the working directory or umask of threads that share them.
+    pub fn place(&mut self, place: usize, class: Class) {
+        self.use_of(|o| o.places.entry(place).or_default(), class, EdgeKind::Directory);
+    }
+}
+
+/// The kind of an edge between two uses of one name: a call that found nothing makes it a negative one.
+fn between(a: EdgeKind, b: EdgeKind) -> EdgeKind {
+    if a == EdgeKind::Absent { a } else { b }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edges_of(o: &mut Order, task: usize, step: usize, f: impl FnOnce(&mut Order)) -> Vec<(u32, u32)> {
+        o.begin(task, step);
+        f(o);
+        o.edges.iter().map(|e| (e.on.task, e.on.step)).collect()
+    }
+
+    #[test]
+    fn readers_commute_and_writers_do_not() {
+        let mut names = Names::new(&[]);
+        let f = names.literal(b"/d/f");
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
+        assert_eq!(edges_of(&mut o, 0, 0, |o| o.write_name(&names, f)), []);
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.read_name(&names, f, true)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, f, true)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 0, 1, |o| o.write_name(&names, f)), [(1, 0), (2, 0)]);
+        // Thread 1 has waited for 0:0 before; now for 0:1, once.
+        assert_eq!(edges_of(&mut o, 1, 1, |o| o.read_name(&names, f, true)), [(0, 1)]);
+        assert_eq!(edges_of(&mut o, 1, 2, |o| o.read_name(&names, f, true)), []);
+    }
+
+    #[test]
+    fn a_renamed_directory_waits_for_all_below_and_all_below_for_it() {
+        let mut names = Names::new(&[]);
+        let (d, f, g) = (names.literal(b"/d"), names.literal(b"/d/s/f"), names.literal(b"/d/s/g"));
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
+        edges_of(&mut o, 0, 0, |o| o.read_name(&names, f, true));
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.write_name(&names, d)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, g, true)), [(1, 0)]);
+    }
+
+    #[test]
+    fn taking_a_name_waits_for_nobody_and_who_stood_there_waits_for_it() {
+        let mut names = Names::new(&[]);
+        let (d, f) = (names.literal(b"/d"), names.literal(b"/f"));
+        let gone = names.nameless(names.parent(d));
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
+        assert_eq!(edges_of(&mut o, 1, 8, |o| o.write_name(&names, f)), []);
+        assert_eq!(edges_of(&mut o, 1, 9, |o| o.read_name(&names, gone, false)), []);
+        assert_eq!(edges_of(&mut o, 0, 0, |o| o.takes_name(gone)), []);
+        assert_eq!(
+            edges_of(&mut o, 0, 1, |o| o.read_name(&names, f, true)),
+            [(1, 8)],
+            "it knows nothing of the reader"
+        );
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.takes_name(gone)), []);
+        assert_eq!(edges_of(&mut o, 1, 10, |o| o.read_name(&names, gone, false)), [(0, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn listing_waits_for_entries_and_entries_commute() {
+        let mut names = Names::new(&[]);
+        let (d, f, g) = (names.literal(b"/d"), names.literal(b"/d/f"), names.literal(b"/d/g"));
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
+        assert_eq!(edges_of(&mut o, 0, 0, |o| o.write_name(&names, f)), []);
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.write_name(&names, g)), []);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_entries(&names, d)), [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn thread_order_keeps_only_creations() {
+        let mut names = Names::new(&[]);
+        let f = names.literal(b"/d/f");
+        let mut o = Order::new(OrderMode::Thread, Kinds::NONE);
+        edges_of(&mut o, 0, 0, |o| o.write_name(&names, f));
+        assert_eq!(edges_of(&mut o, 1, 0, |o| o.read_name(&names, f, true)), [(0, 0)]);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.file(1, Class::Alone)), []);
+    }
+
+    #[test]
+    fn a_child_knows_what_its_parent_knew() {
+        let mut names = Names::new(&[]);
+        let f = names.literal(b"/f");
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
+        edges_of(&mut o, 0, 0, |o| o.write_name(&names, f));
+        edges_of(&mut o, 1, 0, |o| o.read_name(&names, f, true));
+        edges_of(&mut o, 1, 1, |_| ());
+        o.fork(Stamp { task: 1, step: 1 }, 2);
+        assert_eq!(edges_of(&mut o, 2, 0, |o| o.read_name(&names, f, true)), []);
+    }
+}

@@ -1,0 +1,471 @@
+//! What an operation's result does to the model of names and sizes, and what it proves of the start.
+
+use crate::{
+    Call,
+    model::names::{Kind, NO_NODE, NodeId, ROOT},
+    plan::{operands::View, planner::Planner, races::changes_names},
+    reel::input::{NO_FD, NO_ID, NONE, Rec},
+};
+
+/// Whose extended attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AttributesOf {
+    /// A file that was opened.
+    File(i64),
+    /// A name whose file never was.
+    Place(NodeId),
+}
+
+impl Planner {
+    pub(crate) fn names_change(&mut self, r: &Rec, v: &View) {
+        let (ok, node, node2) = (r.ret >= 0, v.node, v.node2);
+        let by_name = node != NO_NODE && (v.entry.is_none() || r.path != NONE);
+        if !ok {
+            self.names_failed(r, node, node2);
+            return;
+        }
+        if changes_names(r) && !(r.call.opens() && r.aux & 1 == 0) {
+            for node in [node, node2].into_iter().filter(|n| *n != NO_NODE) {
+                self.races.changed(r, node);
+            }
+        }
+        for dir in std::mem::take(&mut self.names.crossed) {
+            self.names.prove_present(dir, Kind::Directory, None);
+        }
+        match r.call {
+            c if c.opens() && node != NO_NODE => self.opened(r, node),
+            Call::Mkdir | Call::Mkdirat => self.made(node, Kind::Directory, None),
+            Call::Mknod | Call::Mknodat => {
+                let kind = if r.mode as u32 & libc::S_IFMT == libc::S_IFIFO { Kind::Fifo } else { Kind::Regular };
+                self.made(node, kind, None);
+            }
+            c if c.symlinks() => {
+                let text = self.input.texts.paths.bytes(r.path).into();
+                self.made(node2, Kind::Symlink, Some(text));
+            }
+            // Nowhere: a name that is none.
+            c if c.links() && node2 == NO_NODE => {}
+            c if c.links() => {
+                if node != NO_NODE {
+                    self.names.prove_present(node, Kind::Regular, None);
+                }
+                if self.names.exists(node2) != Some(false) {
+                    self.names.prove_absent(node2);
+                }
+                let parent = self.names.parent(node2);
+                self.names.prove_present(parent, Kind::Directory, None);
+                let ofd = v.entry.filter(|_| node == NO_NODE).map(|e| &self.procs.ofds[e.ofd as usize]);
+                let file = ofd.map_or_else(|| self.held.get(node), |o| Some(o.file).filter(|f| *f != NO_ID));
+                let kind = ofd.map_or(Kind::Regular, |o| o.kind);
+                let name = if node == NO_NODE { file.and_then(|f| self.held.name_of(f)) } else { Some(node) };
+                match name {
+                    Some(name) => self.names.link(name, node2),
+                    // A file without a name gets one.
+                    None if kind == Kind::Unknown => self.names.make(node2, Kind::Regular, None),
+                    None => self.names.make(node2, kind, None),
+                }
+                if let Some(file) = file {
+                    self.held.insert(node2, file);
+                }
+            }
+            c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
+            Call::Unlink | Call::Unlinkat | Call::Rmdir if node != NO_NODE => {
+                let dir = r.removes_directory();
+                self.names.prove_present(node, if dir { Kind::Directory } else { Kind::Unknown }, None);
+                self.forget_file(node);
+                let small = !matches!(self.names.kind(node), Kind::Regular | Kind::Unknown);
+                if small && self.names.pre(node) == NO_NODE {
+                    self.sizes.unmade();
+                }
+                if dir {
+                    self.left_nameless(node);
+                }
+                self.names.clear(node);
+            }
+            Call::Chdir | Call::Fchdir if node != NO_NODE => {
+                self.names.prove_present(node, Kind::Directory, None);
+                let place = self.procs.of(r.task as usize).place;
+                self.procs.places[place].value.cwd = Ok(node);
+                self.names.shape += 1;
+            }
+            Call::Chroot if node != NO_NODE => {
+                self.names.prove_present(node, Kind::Directory, None);
+                self.enters_root(r.task as usize, node);
+            }
+            // A directory that was removed while open lists nothing, and proves nothing of the name.
+            c if c.lists() && node != NO_NODE && self.names.exists(node) != Some(false) => {
+                self.names.prove_present(node, Kind::Directory, None);
+            }
+            Call::Readlink | Call::Readlinkat if by_name => {
+                // Its text was not recorded: any of the same length reads alike.
+                let text = vec![b'x'; r.ret.clamp(1, 4095) as usize].into_boxed_slice();
+                self.names.prove_present(node, Kind::Symlink, Some(text));
+            }
+            c if c.stats() && by_name => self.names.prove_present(node, Kind::from_mode(r.mode), None),
+            Call::Truncate if by_name => self.names.prove_present(node, Kind::Regular, None),
+            _ if by_name => self.names.prove_present(node, Kind::Unknown, None),
+            _ => {}
+        }
+    }
+
+    /// Names that something not recorded made come, move and go without being replayed.
+    pub(crate) fn foreign_names_change(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 || v.node == NO_NODE {
+            return;
+        }
+        match r.call {
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => self.names.clear(v.node),
+            c if c.renames() && v.node2 != NO_NODE => {
+                self.names.make(v.node, Kind::Foreign, None);
+                self.held.remove(v.node2);
+                self.names.rename(v.node, v.node2);
+            }
+            c if c.links() && v.node2 != NO_NODE => self.names.make(v.node2, Kind::Foreign, None),
+            _ => self.names.make(v.node, Kind::Foreign, None),
+        }
+    }
+
+    fn names_failed(&mut self, r: &Rec, node: NodeId, node2: NodeId) {
+        let is = |e: i32| r.ret == -i64::from(e);
+        let makes = matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat);
+        let exclusive = r.call.opens() && r.flags as i32 & libc::O_EXCL != 0;
+        if is(libc::EEXIST) && node != NO_NODE && (makes || exclusive) {
+            self.names.prove_present(node, Kind::Unknown, None);
+        }
+        if is(libc::EEXIST) && node2 != NO_NODE && (r.call.links() || r.call.symlinks()) {
+            self.names.prove_present(node2, Kind::Unknown, None);
+        }
+        if is(libc::ENOTEMPTY) && node != NO_NODE && !r.call.renames() {
+            self.names.prove_present(node, Kind::Directory, None);
+        }
+        if node != NO_NODE && self.names.exists(node).is_none() {
+            self.refusal_proves(r, node);
+        }
+        if is(libc::EACCES) && r.call.stats() && node != NO_NODE && self.options.privileged {
+            self.closed_to_others(node);
+        }
+        // The last component that is known to be there is a directory, else it had been refused for that; one that is only
+        // said to be there may be what was missing.
+        if is(libc::ENOENT) && node != NO_NODE && !r.call.renames() && !r.call.links() && self.led_there() {
+            let mut at = self.names.parent(node);
+            while at != ROOT && self.names.exists(at).is_none() {
+                at = self.names.parent(at);
+            }
+            if self.names.exists(at) == Some(true) && self.names.kind(at) == Kind::Unknown {
+                self.names.prove_present(at, Kind::Directory, None);
+            }
+        }
+        // Which component is missing is only certain when all but the last are there.
+        if is(libc::ENOENT) && node != NO_NODE && !makes && !r.call.renames() && !r.call.links() {
+            let parent = self.names.parent(node);
+            if self.names.exists(parent) == Some(true) && self.led_there() {
+                self.names.prove_absent(node);
+            }
+        }
+    }
+
+    /// Whether all directories that the path at hand enters and leaves by `..` are known to be there.
+    pub(crate) fn led_there(&mut self) -> bool {
+        let names = &mut self.names;
+        let crossed = std::mem::take(&mut names.crossed);
+        let led = crossed.iter().all(|dir| names.exists(*dir) == Some(true));
+        names.crossed = crossed;
+        led
+    }
+
+    /// Refused for what it is, a name that nothing was known of is there.
+    fn refusal_proves(&mut self, r: &Rec, node: NodeId) {
+        let parent = self.names.parent(node);
+        let parent_is_there = self.names.exists(parent) == Some(true);
+        let above = self.names.parent(parent);
+        if r.ret == -i64::from(libc::ENOTDIR)
+            && self.names.exists(parent).is_none()
+            && self.names.exists(above) == Some(true)
+        {
+            // It leads through what is no directory, which can only be there.
+            return self.names.prove_present(parent, Kind::Regular, None);
+        }
+        let wants_directory = matches!(r.call, Call::Rmdir | Call::Chdir)
+            || r.call.opens() && r.flags as i32 & libc::O_DIRECTORY != 0
+            || r.call == Call::Unlinkat && r.flags as i32 & libc::AT_REMOVEDIR != 0;
+        let kind = match -r.ret as i32 {
+            libc::EINVAL if matches!(r.call, Call::Readlink | Call::Readlinkat) && r.len_bytes > 0 => Kind::Unknown,
+            // A path that ends in a slash is refused whatever is there, or not.
+            libc::EISDIR if r.call.opens() && r.flags as i32 & libc::O_CREAT != 0 && self.ends_in_slash(r, node) => {
+                return;
+            }
+            libc::EISDIR if r.call.opens() || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Truncate) => {
+                Kind::Directory
+            }
+            libc::ENODATA | libc::ERANGE if r.call.gets_attribute() => Kind::Unknown,
+            libc::ENODATA if r.call.removes_attribute() => Kind::Unknown,
+            // Or a component before it is none: only where that is known to be one.
+            libc::ENOTDIR if wants_directory && parent_is_there => Kind::Regular,
+            _ => return,
+        };
+        self.names.prove_present(node, kind, None);
+    }
+
+    /// Whether the path has a slash behind its last name, or may lead through a link to one that has.
+    fn ends_in_slash(&self, r: &Rec, node: NodeId) -> bool {
+        let path = self.input.texts.paths.bytes(r.path);
+        path.rsplit(|b| *b == b'/').next().is_none_or(|last| last.is_empty() || last != self.names.name_of(node))
+    }
+
+    /// A user other than root may not search one of the directories that lead to a name: where nothing is known of them, the
+    /// first is made so.
+    fn closed_to_others(&mut self, node: NodeId) {
+        let mut first = None;
+        let mut at = self.names.parent(node);
+        while at != ROOT {
+            if self.names.exists(at).is_none() {
+                first = Some(at);
+            }
+            at = self.names.parent(at);
+        }
+        if let Some(first) = first {
+            self.names.prove_present(first, Kind::Directory, None);
+            let pre = self.names.pre(first);
+            self.sizes.told_mode(pre, 0o700);
+        }
+    }
+
+    fn opened(&mut self, r: &Rec, node: NodeId) {
+        let created = r.aux & 1 != 0;
+        let flags = r.flags as i32;
+        if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+            self.names.prove_present(node, Kind::Directory, None);
+            self.sizes.opened(r.file, NO_NODE, true);
+            return;
+        }
+        if created {
+            self.made(node, Kind::Regular, None);
+        } else {
+            let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
+            let kind = if kind == Kind::Unknown && flags & libc::O_DIRECTORY != 0 { Kind::Directory } else { kind };
+            self.names.prove_present(node, kind, None);
+        }
+        if r.file != NO_ID {
+            let pre = self.names.pre(node);
+            self.file_opened(r.file, pre, created);
+            let seen = self.input.files.get(&r.file).and_then(|f| f.size_bytes);
+            if let Some(size) = seen.filter(|_| !created && flags & libc::O_TRUNC == 0) {
+                self.sizes.told(pre, Some(r.file), size);
+            }
+            self.held.insert(node, r.file);
+            if flags & libc::O_TRUNC != 0 || r.call == Call::Creat {
+                self.sizes.truncated(r.file, 0);
+            }
+        }
+    }
+
+    fn made(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
+        if node == NO_NODE {
+            return;
+        }
+        if self.names.exists(node) != Some(false) {
+            self.names.prove_absent(node);
+        }
+        let parent = self.names.parent(node);
+        self.names.prove_present(parent, Kind::Directory, None);
+        self.held.remove(node);
+        self.names.make(node, kind, target);
+        if kind != Kind::Regular {
+            self.sizes.made();
+        }
+    }
+
+    pub(crate) fn renamed(&mut self, r: &Rec, from: NodeId, to: NodeId) {
+        self.names.prove_present(from, Kind::Unknown, None);
+        if self.names.same_file(from, to) {
+            // Both names stay, says POSIX.
+            return self.names.prove_present(to, Kind::Unknown, None);
+        }
+        if r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 {
+            self.names.prove_present(to, Kind::Unknown, None);
+            let (a, b) = (self.held.lift(&self.names, from), self.held.lift(&self.names, to));
+            self.names.exchange(from, to);
+            self.lower(a, from, to);
+            self.lower(b, to, from);
+        } else {
+            let parent = self.names.parent(to);
+            self.names.prove_present(parent, Kind::Directory, None);
+            if r.flags & i64::from(libc::RENAME_NOREPLACE) != 0 && self.names.exists(to) != Some(false) {
+                self.names.prove_absent(to);
+            }
+            let files = self.held.lift(&self.names, from);
+            self.forget_file(to);
+            if self.names.kind(from) == Kind::Directory {
+                self.left_nameless(to);
+            }
+            self.names.rename(from, to);
+            self.lower(files, from, to);
+            if r.flags & i64::from(libc::RENAME_WHITEOUT) != 0 {
+                self.names.make(from, Kind::Device, None);
+            }
+        }
+        let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
+        let names = &mut self.names;
+        let mut may_hold = |n: NodeId| !matches!(names.kind(n), Kind::Regular | Kind::Symlink);
+        if may_hold(to) || (exchange && may_hold(from)) {
+            self.procs.relocate(|n| match names.moved(n, from, to) {
+                there if there == n && exchange => names.moved(n, to, from),
+                there => there,
+            });
+        }
+    }
+
+    /// Whoever is in a directory, or has it open, when its name goes is in one without a name from then on. What fails in there
+    /// because it is gone fails only after this step.
+    pub(crate) fn left_nameless(&mut self, node: NodeId) {
+        let (names, order) = (&mut self.names, &mut self.order);
+        self.procs.relocate(|n| {
+            if n != node && !names.is_below(n, node) {
+                return n;
+            }
+            let gone = names.nameless(names.parent(node));
+            order.takes_name(gone);
+            // What was removed in it before has no name there, either.
+            if n == node { gone } else { names.nameless(gone) }
+        });
+    }
+
+    /// Files below `from` are below `to` now.
+    fn lower(&mut self, files: Vec<(NodeId, i64)>, from: NodeId, to: NodeId) {
+        for (node, file) in files {
+            let there = self.names.moved(node, from, to);
+            self.held.insert(there, file);
+        }
+    }
+
+    /// Attributes that came and went, and what a handle stands for.
+    pub(crate) fn attributes_change(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 {
+            return;
+        }
+        if r.call == Call::NameToHandleAt && r.value != NONE {
+            let by_fd = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+            let node = if v.node == NO_NODE { by_fd } else { v.node };
+            if node != NO_NODE {
+                self.names.shape += 1;
+                self.handles.insert(self.input.texts.paths.bytes(r.value).into(), node);
+            }
+        }
+        self.flags_set |= r.call.sets_flags();
+        let (sets, removes) = (r.call.sets_attribute(), r.call.removes_attribute());
+        if r.name == NONE || !(sets || removes) {
+            return;
+        }
+        let name = self.input.texts.paths.bytes(r.name);
+        let all = self.named.entry(self.attributes_of(r, v)).or_default();
+        all.retain(|n| **n != *name);
+        if sets {
+            all.push(name.into());
+        }
+    }
+
+    /// What results say of permission bits; before names change.
+    pub(crate) fn modes_told(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 || v.node == NO_NODE {
+            return;
+        }
+        let pre = self.names.pre(v.node);
+        match r.call {
+            c if c.stats() => self.sizes.told_mode(pre, r.mode),
+            c if c.opens() && r.aux & 1 == 0 => {
+                if let Some(mode) = self.input.files.get(&r.file).and_then(|f| f.mode) {
+                    self.sizes.told_mode(pre, mode);
+                }
+            }
+            Call::Access | Call::Faccessat | Call::Faccessat2 if r.mode & libc::X_OK != 0 => self.sizes.ran(pre),
+            // What it was before nobody asked: not this.
+            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => self.sizes.told_mode(pre, 0o644),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn sizes_change(&mut self, r: &Rec, v: &View) {
+        if r.ret < 0 {
+            return;
+        }
+        let ofd = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]);
+        let regular = ofd.is_some_and(|o| matches!(o.kind, Kind::Regular | Kind::Unknown));
+        let appends = regular && ofd.is_some_and(|o| r.appends(o.appends()));
+        let file = if r.file != NO_ID { r.file } else { ofd.map_or(NO_ID, |o| o.file) };
+        let behind2 = || v.entry2.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);
+        let file2 = if r.file2 != NO_ID { r.file2 } else { behind2() };
+        match r.call {
+            _ if r.moved_nothing() => {}
+            c if c.reads() && regular && r.offset_bytes != NO_ID => {
+                self.sizes.read(file, r.offset_bytes, r.len_bytes, r.ret);
+            }
+            c if c.writes() && appends && r.offset_bytes != NO_ID => {
+                self.sizes.appended(file, r.offset_bytes.max(0), r.ret);
+            }
+            c if c.writes() && r.offset_bytes != NO_ID => self.sizes.wrote(file, r.offset_bytes, r.ret),
+            c if c.writes() => self.sizes.written_somewhere(file),
+            c if c.copies() => {
+                if regular && r.offset_bytes != NO_ID {
+                    // A short copy may have other causes than the end of the file.
+                    self.sizes.read(file, r.offset_bytes, r.ret, r.ret);
+                }
+                if r.offset2_bytes != NO_ID && file2 != NO_ID {
+                    self.sizes.copied((file, r.offset_bytes.max(0)), file2, r.offset2_bytes, r.ret);
+                } else if file2 != NO_ID {
+                    self.sizes.written_somewhere(file2);
+                }
+            }
+            c if c.touches() => self.sizes.read(r.file, r.offset_bytes.max(0), 1, 1),
+            Call::Mmap if regular && r.offset_bytes != NO_ID && r.len_bytes > 0 => {
+                // A mapping reaches into the file's last page at least.
+                self.sizes.read(file, r.offset_bytes, 1, 1);
+            }
+            c if c.clones() && r.file2 != NO_ID => {
+                let whole = if r.len_bytes == 0 { self.sizes.size(file) } else { None };
+                let len = whole.map_or(r.len_bytes, |size| size.saturating_sub(r.offset_bytes));
+                self.sizes.read(file, r.offset_bytes, len, len);
+                if len > 0 {
+                    self.sizes.wrote(r.file2, r.offset2_bytes.max(0), len);
+                }
+                if r.len_bytes == 0 && self.sizes.exact(file).is_none() {
+                    self.sizes.written_somewhere(r.file2);
+                }
+            }
+            Call::Ftruncate => self.sizes.truncated(file, r.len_bytes),
+            Call::Truncate => {
+                let named = if v.magic { Some(file).filter(|f| *f != NO_ID) } else { self.held.get(v.node) };
+                if let Some(file) = named {
+                    self.sizes.truncated(file, r.len_bytes);
+                }
+            }
+            Call::Fallocate => {
+                let punches = r.mode & !libc::FALLOC_FL_KEEP_SIZE != 0;
+                let by = match r.mode {
+                    libc::FALLOC_FL_COLLAPSE_RANGE => -r.len_bytes,
+                    libc::FALLOC_FL_INSERT_RANGE => r.len_bytes,
+                    _ => 0,
+                };
+                if let Some(size) = self.sizes.exact(file).filter(|_| by != 0) {
+                    self.sizes.truncated(file, size.saturating_add(by).max(0));
+                } else if r.mode & libc::FALLOC_FL_ZERO_RANGE != 0 {
+                    self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode & 1 != 0);
+                } else if !punches {
+                    self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode != 0);
+                }
+            }
+            c if c.stats() && Kind::from_mode(r.mode) == Kind::Regular => {
+                let node = if r.fd != NO_FD || v.node == NO_NODE {
+                    v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node)
+                } else {
+                    v.node
+                };
+                if node != NO_NODE {
+                    let pre = self.names.pre(node);
+                    let file = self.held.get(node);
+                    self.sizes.told(pre, file, r.len_bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What lies outside the roots of a replay, followed as far as paths lead by it to places within, and what goes over their border.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    mem,
+};
+
+use crate::{
+    Call, Skip,
+    model::names::{Kind, NO_NODE, NodeId, ROOT},
+    plan::{operands::View, planner::Planner},
+    reel::input::Rec,
+};
+
+/// Places that something went from, or to, outside the roots.
+#[derive(Debug, Default)]
+pub(crate) struct Outside {
+    /// Where the other place was within.
+    strayed: BTreeSet<NodeId>,
+    /// Where both were outside.
+    joined: Vec<(NodeId, NodeId)>,
+}
+
+impl Outside {
+    /// All that what strayed has been at: these have to be roots for the plan to be right.
+    fn all(self) -> BTreeSet<NodeId> {
+        let mut joined: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
+        for (a, b) in self.joined {
+            joined.entry(a).or_default().push(b);
+            joined.entry(b).or_default().push(a);
+        }
+        let mut todo: Vec<NodeId> = self.strayed.iter().copied().collect();
+        let mut all = self.strayed;
+        while let Some(node) = todo.pop() {
+            todo.extend(joined.get(&node).into_iter().flatten().filter(|n| all.insert(**n)));
+        }
+        all
+    }
+}
+
+impl Planner {
+    /// Paths of the places outside that have to be roots.
+    pub(crate) fn strayed(&mut self) -> BTreeSet<Vec<u8>> {
+        let all = mem::take(&mut self.outside).all();
+        all.into_iter().map(|node| self.names.path(node)).collect()
+    }
+
+    /// What was not issued since it lies outside takes effect in the model. What went over the border makes the other place one
+    /// within, in a plan that is made anew; what follows in this one is known by where it went all the same.
+    pub(crate) fn outside_names_change(&mut self, r: &Rec, v: &View) {
+        let (node, node2) = (v.node, v.node2);
+        let two = r.call.renames() || r.call.links();
+        // Through a loop of links nothing is led anywhere.
+        if r.ret < 0 || node == NO_NODE && node2 == NO_NODE || two && node2 == NO_NODE {
+            return;
+        }
+        if two {
+            self.goes(r, v);
+        }
+        match r.call {
+            // What O_TMPFILE makes has no name.
+            c if c.opens() && r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE => {}
+            c if c.opens() && r.aux & 1 != 0 => self.made_outside(node, Kind::Regular, None),
+            Call::Mkdir | Call::Mkdirat => self.made_outside(node, Kind::Directory, None),
+            c if c.symlinks() => {
+                let text = self.input.texts.paths.bytes(r.path).into();
+                self.made_outside(node2, Kind::Symlink, Some(text));
+            }
+            // A file without a name, made outside.
+            c if c.links() && node == NO_NODE => self.names.make(node2, Kind::Foreign, None),
+            c if c.links() => self.names.link(node, node2),
+            c if c.renames() && node != NO_NODE => self.renamed(r, node, node2),
+            Call::Chroot if node != NO_NODE => self.enters_root(r.task as usize, node),
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => {
+                if r.removes_directory() {
+                    self.left_nameless(node);
+                }
+                self.names.clear(node);
+            }
+            _ => {}
+        }
+    }
+
+    /// A thread has another root from now on; its own here only where that is within.
+    pub(crate) fn enters_root(&mut self, task: usize, node: NodeId) {
+        let own_root = self.own_root(node);
+        let place = self.procs.of(task).place;
+        let place = &mut self.procs.places[place].value;
+        (place.root, place.own_root) = (node, own_root);
+        self.names.shape += 1;
+    }
+
+    /// Whether a thread whose own root is within has one outside from now on.
+    pub(crate) fn leaves_root(&self, r: &Rec, root: NodeId) -> bool {
+        let place = self.procs.places[self.procs.of(r.task as usize).place].value;
+        root != NO_NODE && place.own_root != ROOT && self.names.area(root) == Some(Skip::Outside)
+    }
+
+    /// The root that a thread has in the replay where its recorded one is this.
+    pub(crate) fn own_root(&self, root: NodeId) -> NodeId {
+        if self.names.area(root) == Some(Skip::Outside) { ROOT } else { root }
+    }
+
+    /// Takes note of a rename or link with an end outside.
+    fn goes(&mut self, r: &Rec, v: &View) {
+        let (node, node2) = (v.node, v.node2);
+        let names = &self.names;
+        let is_within = |n: NodeId| n != NO_NODE && names.area(n).is_none();
+        let from_within = is_within(node) || node == NO_NODE && v.entry.is_some();
+        let moves_roots = r.call.renames() && (names.leads_to_root(node) || names.leads_to_root(node2));
+        let strays = from_within != is_within(node2) || moves_roots;
+        let outside: Vec<NodeId> = [node, node2].into_iter().filter(|n| *n != NO_NODE && !is_within(*n)).collect();
+        let brought: Vec<NodeId> = outside.into_iter().map(|n| self.names.brought(n)).collect();
+        match brought[..] {
+            [from, to] if !strays => self.outside.joined.push((from, to)),
+            _ if strays => self.outside.strayed.extend(brought),
+            _ => {}
+        }
+    }
+
+    fn made_outside(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
+        self.names.clear(node);
+        self.names.make(node, kind, target);
+    }
+}

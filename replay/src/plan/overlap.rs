@@ -1,0 +1,339 @@
+//! In which order overlapping operations took effect.
+//!
+//! An operation took effect somewhere between its entry and its return. It is taken to be at its return,
+//! unless results say otherwise: an open that found a file must come after what put that file there, one
+//! that found none, before. Positions of shared descriptors and sizes seen by reads tell in the same way.
+//!
+//! Of several that would do, the one that returns first is taken, and none sooner than it is needed: whoever may wait longer
+//! may be needed later.
+
+mod touches;
+
+pub(crate) use touches::moves_position;
+
+use crate::{
+    model::names::{NO_NODE, NodeId},
+    plan::{operands::View, planner::Planner},
+    reel::{input::Rec, submission::Phase},
+};
+
+/// Something whose value results reveal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    /// What a name stands for: a file, [`SOME`] that nobody knows more of, or [`GONE`].
+    Name(NodeId),
+    Position(u32),
+    Size(i64),
+    /// A number in a descriptor table: 1 once it is given out, 0 once it is closed.
+    Number(usize, i32),
+}
+
+/// Nothing has the name.
+const GONE: i64 = -1;
+
+/// Something has the name.
+const SOME: i64 = -2;
+
+/// Tried at most, while it is looked for what makes an operation possible.
+const TRIES: u32 = 64;
+
+/// What a result says of the value before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Anything,
+    /// A name that is there.
+    There,
+    /// A name that stands for this file.
+    File(i64),
+    Exactly(i64),
+    /// A read at .0 of .1 bytes that returned .2.
+    ReadOf(i64, i64, i64),
+}
+
+/// One value that an operation saw and perhaps changed.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    key: Key,
+    needs: Needs,
+    becomes: Option<i64>,
+    /// Of a name that becomes something else: the place that is seen below it from then on, which is where it was, or where the
+    /// link that it is now leads; [`NO_NODE`] when nobody knows.
+    shows: NodeId,
+}
+
+/// What an operation touches.
+#[derive(Debug, Default)]
+struct Touches {
+    all: Vec<Touch>,
+    /// Names of which one at least was not there, for it failed for that.
+    lacks: Vec<NodeId>,
+    /// Links that its paths lead through, and where these lead as things stand.
+    links: Vec<(NodeId, NodeId)>,
+}
+
+/// Where an operation leads, as long as nothing changes that.
+#[derive(Debug)]
+pub(crate) struct Look {
+    row: u32,
+    /// See [`Planner::as_of`].
+    as_of: (u64, usize, u64),
+    view: View,
+    /// See [`Planner::led_there`].
+    led_there: bool,
+    links: Vec<(NodeId, NodeId)>,
+}
+
+/// What does not fit: one of these would have to.
+struct Unmet {
+    one_of: Vec<(Key, Needs)>,
+}
+
+/// An operation in flight.
+struct Other {
+    id: u32,
+    end_ns: i64,
+    touches: Touches,
+}
+
+/// What one operation changes, all at once.
+type Changes = Vec<Touch>;
+
+impl Needs {
+    /// Of a value that nobody knows anything may be true.
+    fn fits(self, value: Option<i64>) -> bool {
+        let Some(value) = value else { return true };
+        match self {
+            Self::Anything => true,
+            Self::There => value != GONE,
+            Self::File(file) => value == file || value == SOME,
+            Self::Exactly(v) => v == value,
+            Self::ReadOf(offset, len, ret) => ret == value.saturating_sub(offset).clamp(0, len.max(0)),
+        }
+    }
+}
+
+impl Touches {
+    fn changes(&self) -> Changes {
+        self.all.iter().filter(|t| t.becomes.is_some()).copied().collect()
+    }
+}
+
+/// Whether one frees or is refused the descriptor number that the other is given: a number is free before it is given out again,
+/// and refused before it is given out.
+fn number_is_free_first(theirs: &Touches, mine: &Touches) -> bool {
+    theirs.all.iter().filter(|t| matches!(t.key, Key::Number(..))).any(|t| {
+        let other = mine.all.iter().find(|m| m.key == t.key && m.becomes != t.becomes);
+        other.is_some_and(|m| t.becomes == Some(0) || t.becomes.is_none() && m.becomes == Some(1))
+    })
+}
+
+impl Planner {
+    /// What stands at a name.
+    fn file_at(&mut self, node: NodeId) -> Option<i64> {
+        let there = self.names.exists(node)?;
+        let file = if there { self.held.get(node).filter(|f| *f >= 0).unwrap_or(SOME) } else { GONE };
+        Some(file)
+    }
+
+    /// The value of a key for whoever goes through these links, after these changes.
+    fn value(&mut self, key: Key, changed: &[Changes], links: &[(NodeId, NodeId)]) -> Option<i64> {
+        for (i, c) in changed.iter().enumerate().rev().flat_map(|(i, all)| all.iter().map(move |c| (i, c))) {
+            if c.key == key {
+                return c.becomes;
+            }
+            let (Key::Name(node), Key::Name(top)) = (key, c.key) else { continue };
+            // What is below a directory comes and goes with it, and what a link leads to with the link.
+            let led = links.iter().find(|(link, _)| *link == top).map(|(_, to)| *to);
+            let Some(top) = [Some(top), led].into_iter().flatten().find(|n| self.names.is_within(node, *n)) else {
+                continue;
+            };
+            return match c.becomes {
+                Some(GONE) => Some(GONE),
+                _ if c.shows == NO_NODE => None,
+                _ => {
+                    let node = self.names.moved(node, top, c.shows);
+                    self.value(Key::Name(node), &changed[..i], links)
+                }
+            };
+        }
+        match key {
+            Key::Name(node) => self.file_at(node),
+            Key::Position(ofd) => self.procs.ofds[ofd as usize].pos,
+            Key::Size(file) => self.sizes.size(file),
+            Key::Number(..) => None,
+        }
+    }
+
+    /// What does not fit, of what an operation saw, were it to take effect after these changes.
+    fn unmet(&mut self, touches: &Touches, changed: &[Changes]) -> Option<Unmet> {
+        let Touches { all, lacks, links } = touches;
+        let lacked = |p: &mut Self, n: &NodeId| p.value(Key::Name(*n), changed, links).is_none_or(|v| v == GONE);
+        if !lacks.is_empty() && !lacks.iter().any(|n| lacked(self, n)) {
+            return Some(Unmet { one_of: lacks.iter().map(|n| (Key::Name(*n), Needs::Exactly(GONE))).collect() });
+        }
+        let sure = |t: &&Touch| t.needs != Needs::Anything;
+        let t = all.iter().filter(sure).find(|t| !t.needs.fits(self.value(t.key, changed, links)))?;
+        Some(Unmet { one_of: vec![(t.key, t.needs)] })
+    }
+
+    fn fits(&mut self, touches: &Touches, changed: &[Changes]) -> bool {
+        self.unmet(touches, changed).is_none()
+    }
+
+    fn is_met(&mut self, unmet: &Unmet, changed: &[Changes], links: &[(NodeId, NodeId)]) -> bool {
+        unmet.one_of.iter().any(|(key, needs)| needs.fits(self.value(*key, changed, links)))
+    }
+
+    /// Which operation in flight, if any, took effect before one that is about to; those whose order nobody can tell are marked.
+    pub(crate) fn before(&mut self, rec: &mut Rec, pool: &[(u32, u32)]) -> Option<u32> {
+        let look = self.look_along(rec);
+        let mine = self.touches(rec, &look);
+        let mut others = self.in_flight_with(rec, pool, mine.all.is_empty());
+        others.sort_by_key(|o| o.end_ns);
+        if let Some(o) = others.iter().find(|o| number_is_free_first(&o.touches, &mine)) {
+            return Some(o.id);
+        }
+        let (mut changed, mut sequence, mut tries) = (Vec::new(), Vec::new(), TRIES);
+        if self.made_possible(&mine, &others, &mut Vec::new(), &mut sequence, &mut changed, &mut tries)
+            && let Some(first) = sequence.first()
+        {
+            return Some(others[*first].id);
+        }
+        let after_mine = [mine.changes()];
+        for o in others {
+            if !self.concerns(&mine, &o.touches) || !self.fits(&o.touches, &[]) {
+                continue;
+            }
+            let after_theirs = [o.touches.changes()];
+            let later = self.fits(&o.touches, &after_mine);
+            let mine_later = after_theirs[0].is_empty() || self.fits(&mine, &after_theirs);
+            if !later && mine_later {
+                // It saw what is about to change.
+                return Some(o.id);
+            }
+            if later && mine_later && o.touches.all.iter().any(|t| mine.all.iter().any(|m| is_race(m, t))) {
+                // Results fit either way: which was first nobody can tell, so another result is as good.
+                rec.raced = true;
+                if let Some(other) = &mut self.input.recs[o.id as usize] {
+                    other.raced = true;
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether one changes what the other touches.
+    fn concerns(&self, mine: &Touches, theirs: &Touches) -> bool {
+        let reaches = |change: &Touch, touch: &Touch| match (change.key, touch.key) {
+            (Key::Name(top), Key::Name(node)) => self.names.is_within(node, top),
+            (a, b) => a == b,
+        };
+        let changes = |a: &Touches, b: &Touches| {
+            a.all.iter().filter(|t| t.becomes.is_some()).any(|change| {
+                b.all.iter().any(|t| reaches(change, t))
+                    || b.links.iter().any(|(link, _)| Key::Name(*link) == change.key)
+            })
+        };
+        changes(mine, theirs) || changes(theirs, mine)
+    }
+
+    /// What the operations in flight touch, but for those of the same thread: of these only requests overlap, and when they are
+    /// carried out the kernel chooses. `nothing`: the one at hand touches nothing, and has to do with none of them.
+    fn in_flight_with(&mut self, rec: &mut Rec, pool: &[(u32, u32)], nothing: bool) -> Vec<Other> {
+        let mut others = Vec::new();
+        for (id, row) in pool {
+            if !self.input.is_at_hand(*id, *row) {
+                continue;
+            }
+            if let Some(other) = self.input.recs[*id as usize].as_ref().filter(|o| o.task == rec.task) {
+                if self.may_race(rec, other) {
+                    rec.raced = true;
+                    if let Some(other) = &mut self.input.recs[*id as usize] {
+                        other.raced = true;
+                    }
+                }
+                continue;
+            }
+            if nothing {
+                continue;
+            }
+            let Some(other) = self.input.take(*id) else { continue };
+            if matches!(other.phase, Phase::Whole | Phase::Ended) {
+                let touches = self.touches_in_flight(*id, &other);
+                others.push(Other { id: *id, end_ns: other.end_ns, touches });
+            }
+            self.input.recs[*id as usize] = Some(other);
+        }
+        others
+    }
+
+    /// What an operation in flight touches. Where it leads is found out once, and again when that may have changed: of a thousand in
+    /// flight each is asked for at every other's end.
+    fn touches_in_flight(&mut self, id: u32, r: &Rec) -> Touches {
+        let table = self.procs.of(r.task as usize).table;
+        let at = id as usize;
+        if self.looks.len() <= at {
+            self.looks.resize_with(at + 1, || None);
+        }
+        // Whether an attribute is known changes in other ways.
+        let steady = !(r.call.gets_attribute() || r.call.sets_attribute() || r.call.removes_attribute());
+        let as_of = self.as_of(table);
+        let same = |l: &Look| steady && l.row == r.row && l.as_of == as_of;
+        let known = self.looks[at].take().filter(same);
+        let look = known.unwrap_or_else(|| self.look_along(r));
+        let touches = self.touches(r, &look);
+        self.looks[at] = Some(look);
+        touches
+    }
+
+    /// Finds operations in flight after which, one behind the other, one that touches `mine` is possible: what they change is added
+    /// to `changed`, their places to `sequence`. False when there are none. `busy`: those whose own needs are being looked for.
+    fn made_possible(
+        &mut self,
+        mine: &Touches,
+        others: &[Other],
+        busy: &mut Vec<usize>,
+        sequence: &mut Vec<usize>,
+        changed: &mut Vec<Changes>,
+        tries: &mut u32,
+    ) -> bool {
+        let Some(unmet) = self.unmet(mine, changed) else { return true };
+        for (i, o) in others.iter().enumerate() {
+            if busy.contains(&i) || sequence.contains(&i) {
+                continue;
+            }
+            let after = [o.touches.changes()];
+            if after[0].is_empty() || !self.is_met(&unmet, &after, &mine.links) {
+                continue;
+            }
+            let Some(left) = tries.checked_sub(1) else { return false };
+            *tries = left;
+            let before = (sequence.len(), changed.len());
+            busy.push(i);
+            let possible = self.made_possible(&o.touches, others, busy, sequence, changed, tries);
+            busy.pop();
+            if possible {
+                sequence.push(i);
+                changed.extend(after);
+                if self.is_met(&unmet, changed, &mine.links)
+                    && self.made_possible(mine, others, busy, sequence, changed, tries)
+                {
+                    return true;
+                }
+            }
+            sequence.truncate(before.0);
+            changed.truncate(before.1);
+        }
+        false
+    }
+}
+
+/// Whether it matters to others which of two operations was first; which file has a name does not, and numbers of descriptors have
+/// one order.
+fn is_race(mine: &Touch, theirs: &Touch) -> bool {
+    if matches!(mine.key, Key::Number(..)) {
+        return false;
+    }
+    let plain = |t: &Touch| t.becomes.map(|v| if matches!(t.key, Key::Name(_)) { i64::from(v != GONE) } else { v });
+    mine.key == theirs.key && plain(mine) != plain(theirs)
+}

@@ -1,0 +1,237 @@
+//! What operations saw of names, numbers, positions and sizes, and what they made of them.
+
+use super::{GONE, Key, Look, Needs, SOME, Touch, Touches};
+use crate::{
+    Call, Skip,
+    model::names::{NO_NODE, NodeId, ROOT},
+    plan::{operands::View, planner::Planner},
+    reel::input::{NO_ID, NONE, Rec},
+};
+
+impl Planner {
+    /// The directory that a call lists, or asks the name of: one that was removed has neither entries nor a name any more.
+    pub(crate) fn stands_in(&self, r: &Rec, v: &View) -> Option<NodeId> {
+        let node = match r.call {
+            c if c.lists() => self.procs.ofds[v.entry?.ofd as usize].node,
+            Call::Getcwd => self.procs.places[self.procs.of(r.task as usize).place].value.cwd.ok()?,
+            _ => return None,
+        };
+        (node != NO_NODE).then_some(node)
+    }
+
+    /// Names of which one at least was not there for a call that failed for that.
+    pub(crate) fn lacks(&self, r: &Rec, v: &View) -> Vec<NodeId> {
+        let above = |n: NodeId| if n == NO_NODE { n } else { self.names.parent(n) };
+        let lacks = match r.call {
+            _ if r.ret != -i64::from(libc::ENOENT) || v.entry.is_some() && r.path == NONE => vec![],
+            c if c.opens() && r.flags as i32 & libc::O_CREAT != 0 => vec![above(v.node)],
+            Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => vec![above(v.node)],
+            c if c.symlinks() => vec![above(v.node2)],
+            c if c.renames() && r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 => vec![v.node, v.node2],
+            c if c.renames() || c.links() => vec![v.node, above(v.node2)],
+            _ => vec![v.node],
+        };
+        if lacks.contains(&NO_NODE) { vec![] } else { lacks }
+    }
+
+    /// Where an operation leads as things stand.
+    pub(super) fn look_along(&mut self, r: &Rec) -> Look {
+        self.names.crossed.clear();
+        self.names.passed.clear();
+        let view = self.view(r);
+        let led_there = self.led_there();
+        let u = self.procs.of(r.task as usize);
+        let root = self.procs.places.get(u.place).map_or(ROOT, |p| p.value.root);
+        let passed = std::mem::take(&mut self.names.passed);
+        let links = passed.into_iter().map(|link| (link, self.names.led_to(root, link))).collect();
+        Look { row: r.row, as_of: self.as_of(u.table), view, led_there, links }
+    }
+
+    /// What has to be the same for operations of tasks with this table to lead where they did.
+    pub(super) fn as_of(&self, table: usize) -> (u64, usize, u64) {
+        (self.names.shape, table, self.procs.tables.get(table).map_or(0, |t| t.version))
+    }
+
+    /// What an operation saw and changed.
+    pub(super) fn touches(&mut self, r: &Rec, look: &Look) -> Touches {
+        let (v, led_there, links) = (look.view, look.led_there, look.links.clone());
+        let root = self.procs.places.get(self.procs.of(r.task as usize).place).map_or(ROOT, |p| p.value.root);
+        let mut out = Vec::new();
+        let plain = |key, needs, becomes| Touch { key, needs, becomes, shows: NO_NODE };
+        let table = self.procs.of(r.task as usize).table;
+        if let Some((fd, becomes)) = number(r) {
+            out.push(plain(Key::Number(table, fd), Needs::Anything, Some(becomes)));
+        }
+        if r.ret == -i64::from(libc::EBADF) {
+            let named = [r.fd, r.fd2, r.dirfd, r.dirfd2].into_iter().filter(|fd| *fd >= 0);
+            out.extend(named.map(|fd| plain(Key::Number(table, fd), Needs::Anything, None)));
+        }
+        // A name that is not there yet may be what another call in flight makes; by what is outside the roots others are led within.
+        if v.skip.is_some_and(|why| !matches!(why, Skip::OutOfSight | Skip::Outside)) {
+            return Touches { all: out, lacks: vec![], links };
+        }
+        // Renamed to another name of the same file, it stays.
+        let moves_name = r.call.renames()
+            && v.node != NO_NODE
+            && v.node2 != NO_NODE
+            && r.flags & i64::from(libc::RENAME_EXCHANGE) == 0
+            && !self.names.same_file(v.node, v.node2);
+        let file_of = |file: i64| if file >= 0 { file } else { SOME };
+        let at = |p: &mut Self, node| if node == NO_NODE { SOME } else { p.file_at(node).map_or(SOME, file_of) };
+        // Through a descriptor it does not matter whether the file still has its name.
+        let by_name = v.entry.is_none() || r.path != NONE;
+        let ok = r.ret >= 0;
+        let mut name = |node: NodeId, needs: Needs, becomes: Option<i64>, shows: NodeId| {
+            if node != NO_NODE && (by_name || node != v.node) {
+                out.push(Touch { key: Key::Name(node), needs, becomes, shows });
+            }
+        };
+        let there = match r.ret {
+            x if x >= 0 => Needs::There,
+            // The old name is looked up before it is seen that the new one is taken.
+            x if x == -i64::from(libc::EEXIST) || x == -i64::from(libc::ENOTEMPTY) => Needs::There,
+            _ => Needs::Anything,
+        };
+        match r.call {
+            c if c.opens() => {
+                let tmpfile = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
+                let created = ok && !tmpfile && r.aux & 1 != 0;
+                let found = if ok && !tmpfile && r.file >= 0 { Needs::File(r.file) } else { there };
+                name(
+                    v.node,
+                    if created { Needs::Exactly(GONE) } else { found },
+                    created.then_some(file_of(r.file)),
+                    NO_NODE,
+                );
+            }
+            Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => {
+                name(v.node, makes(r), ok.then_some(SOME), NO_NODE);
+            }
+            c if c.symlinks() => {
+                let text = self.input.texts.paths.bytes(r.path).to_vec();
+                let to = if v.node2 == NO_NODE { NO_NODE } else { self.names.led_by(root, v.node2, &text) };
+                name(v.node2, makes(r), ok.then_some(SOME), to);
+            }
+            c if c.links() => {
+                let file = at(self, v.node);
+                name(v.node, there, None, NO_NODE);
+                name(v.node2, makes(r), ok.then_some(file), NO_NODE);
+            }
+            c if c.renames() => {
+                let (from, to) = (at(self, v.node), at(self, v.node2));
+                let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
+                let left = if exchange { to } else { GONE };
+                let needs2 = match there {
+                    Needs::There if !ok || exchange => there,
+                    Needs::There if r.flags & i64::from(libc::RENAME_NOREPLACE) != 0 => Needs::Exactly(GONE),
+                    _ => Needs::Anything,
+                };
+                let mut shown = |node: NodeId| match node {
+                    NO_NODE => NO_NODE,
+                    _ => Some(self.names.led_to(root, node)).filter(|to| *to != NO_NODE).unwrap_or(node),
+                };
+                let (shown, shown2) = (shown(v.node), shown(v.node2));
+                name(v.node, there, (ok && (moves_name || exchange)).then_some(left), shown2);
+                name(v.node2, needs2, ok.then_some(from), shown);
+            }
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(GONE), NO_NODE),
+            _ => name(v.node, there, None, NO_NODE),
+        }
+        if let Some(dir) = self.stands_in(r, &v) {
+            let gone = r.ret == -i64::from(libc::ENOENT);
+            let needs = if ok {
+                Needs::There
+            } else if gone {
+                Needs::Exactly(GONE)
+            } else {
+                Needs::Anything
+            };
+            out.push(plain(Key::Name(dir), needs, None));
+        }
+        let lacks = if led_there { self.lacks(r, &v) } else { vec![] };
+        out.extend(lacks.iter().map(|n| plain(Key::Name(*n), Needs::Anything, None)));
+        for node in [v.node, v.node2].into_iter().filter(|n| ok && by_name && *n != NO_NODE && *n != ROOT) {
+            let parent = self.names.parent(node);
+            out.push(plain(Key::Name(parent), Needs::There, None));
+        }
+        if let Some(entry) = v.entry.filter(|_| ok) {
+            let ofd = &self.procs.ofds[entry.ofd as usize];
+            let append = ofd.appends();
+            let moves = moves_position(r) && r.offset_bytes != NO_ID;
+            if moves && !append {
+                let to = r.offset_bytes.saturating_add(r.ret);
+                out.push(plain(Key::Position(entry.ofd), Needs::Exactly(r.offset_bytes), Some(to)));
+            }
+        }
+        out.extend(if ok { self.size_touched(r, &v) } else { None });
+        Touches { all: out, lacks, links }
+    }
+
+    /// What an operation saw of a file's size, or made it.
+    fn size_touched(&self, r: &Rec, v: &View) -> Option<Touch> {
+        let ofd = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]);
+        let ofd2 = v.entry2.map(|e| &self.procs.ofds[e.ofd as usize]);
+        let opened = ofd.map_or(NO_ID, |o| o.file);
+        let of = |file: i64, needs: Needs, becomes: Option<i64>| {
+            (file != NO_ID).then_some(Touch { key: Key::Size(file), needs, becomes, shows: NO_NODE })
+        };
+        let grown = |file: i64, offset: i64, len: i64| {
+            let end = offset.saturating_add(len);
+            self.sizes.size(file).is_none_or(|s| s < end).then_some(end)
+        };
+        let placed = r.offset_bytes != NO_ID;
+        match r.call {
+            // An append of nothing is at the position, wherever the file ends.
+            _ if r.moved_nothing() => None,
+            c if c.reads() && placed => of(opened, Needs::ReadOf(r.offset_bytes, r.len_bytes, r.ret), None),
+            c if c.writes() && placed => {
+                let append = ofd.is_some_and(|o| r.appends(o.appends()));
+                let needs = if append { Needs::Exactly(r.offset_bytes) } else { Needs::Anything };
+                of(opened, needs, grown(opened, r.offset_bytes, r.ret))
+            }
+            c if c.copies() && r.offset2_bytes != NO_ID => {
+                let to = ofd2.map_or(NO_ID, |o| o.file);
+                of(to, Needs::Anything, grown(to, r.offset2_bytes, r.ret))
+            }
+            c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => {
+                of(r.file, Needs::Anything, Some(0))
+            }
+            Call::Ftruncate => of(opened, Needs::Anything, Some(r.len_bytes)),
+            Call::Truncate => {
+                let file = if v.magic { opened } else { self.held.get(v.node).unwrap_or(NO_ID) };
+                of(file, Needs::Anything, Some(r.len_bytes))
+            }
+            Call::Fallocate if r.mode == 0 => of(opened, Needs::Anything, grown(opened, r.offset_bytes, r.len_bytes)),
+            _ => None,
+        }
+    }
+}
+
+/// The descriptor that a call was given or has closed, and what becomes of its number.
+fn number(r: &Rec) -> Option<(i32, i64)> {
+    match r.call {
+        _ if r.ret < 0 => None,
+        Call::Close => Some((r.fd, 0)),
+        // A descriptor that replaces another needs no free number.
+        Call::Dup2 | Call::Dup3 => None,
+        c if c.opens() || c.duplicates() => Some((r.ret as i32, 1)),
+        _ => None,
+    }
+}
+
+fn makes(r: &Rec) -> Needs {
+    match r.ret {
+        x if x >= 0 => Needs::Exactly(GONE),
+        x if x == -i64::from(libc::EEXIST) => Needs::There,
+        _ => Needs::Anything,
+    }
+}
+
+/// Whether the call reads or writes at the description's own position and moves it.
+pub(crate) fn moves_position(r: &Rec) -> bool {
+    match r.call {
+        Call::Read | Call::Readv | Call::Write | Call::Writev => true,
+        Call::Preadv2 | Call::Pwritev2 => r.aux2 == 1,
+        _ => false,
+    }
+}

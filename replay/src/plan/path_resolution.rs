@@ -1,0 +1,313 @@
+//! Where an operation's paths lead in the model, and by what path that place is reached in the replay.
+
+use ioreel_traces::text::from_bytes;
+
+use crate::{
+    Call, Skip,
+    model::{
+        names::{Kind, NO_NODE, Names, NodeId},
+        processes::Ofd,
+    },
+    plan::{
+        operands::{Last, View, failed_with, through_descriptor},
+        planner::Planner,
+        program::{CWD, TOP},
+    },
+    reel::{
+        input::{NO_FD, NO_ID, NONE, Rec},
+        submission::Via,
+    },
+    run::threads::below,
+};
+
+/// Longer ones are recorded cut off.
+pub(crate) const MAX_PATH_BYTES: usize = 4095;
+/// `RESOLVE_IN_ROOT` of `openat2`: the directory it begins at is the root.
+const RESOLVE_IN_ROOT: i64 = 0x10;
+/// This, `RESOLVE_BENEATH` and `RESOLVE_NO_XDEV`: where a path may lead, seen from where it begins.
+const RESOLVE_WITHIN: i64 = RESOLVE_IN_ROOT | 0x08 | 0x01;
+
+/// What a path of /proc goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// The link to an open descriptor.
+    Fd(i32),
+    /// That to the working directory.
+    Cwd,
+    /// That to the root directory.
+    Root,
+}
+
+/// The link of /proc's that a path of process `pid` begins with, and what is behind it, if anything: GNU tar reaches what it unpacks so.
+/// /proc is not there to be used in a replay, what its links lead to is.
+fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
+    fn first(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+        match path.iter().position(|b| *b == b'/') {
+            Some(at) => (&path[..at], Some(&path[at + path[at..].iter().take_while(|b| **b == b'/').count()..])),
+            None => (path, None),
+        }
+    }
+    let number = |text: &[u8]| {
+        let digits = std::str::from_utf8(text).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
+        digits?.parse::<i32>().ok()
+    };
+    if let Some(rest) = path.strip_prefix(b"/dev/fd/") {
+        let (fd, rest) = first(rest);
+        return Some((Link::Fd(number(fd)?), rest));
+    }
+    let (who, rest) = first(path.strip_prefix(b"/proc/")?);
+    if who != b"self" && who != b"thread-self" && number(who) != Some(pid) {
+        return None;
+    }
+    match first(rest?) {
+        (b"cwd", rest) => Some((Link::Cwd, rest)),
+        (b"root", rest) => Some((Link::Root, rest)),
+        (b"fd", Some(rest)) => {
+            let (fd, rest) = first(rest);
+            Some((Link::Fd(number(fd)?), rest))
+        }
+        _ => None,
+    }
+}
+
+impl Planner {
+    /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself. What the
+    /// path has to be, see [`View::rooted`].
+    pub(crate) fn name(
+        &mut self,
+        r: &Rec,
+        dirfd: i32,
+        path: u32,
+        last: Last,
+        v: &mut View,
+    ) -> Result<(i32, NodeId, Option<u32>), Skip> {
+        if path == NONE {
+            return Err(Skip::NoPath);
+        }
+        let text = self.input.texts.paths.bytes(path).to_vec();
+        if text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG) {
+            return Err(Skip::NoPath);
+        }
+        let pid = self.input.tasks[r.task as usize].pid;
+        let follows = matches!(last, Last::File { follow: true });
+        let (dirfd, text) = match link_of_proc(&text, pid) {
+            // It may forbid such links, or to go by where it does not begin.
+            Some(_) if r.call == Call::Openat2 && r.aux2 != 0 => (dirfd, text),
+            // Nothing can stand elsewhere for a request, nor make another call of it.
+            Some(_) if r.via == Via::Uring && !r.call.opens() => (dirfd, text),
+            Some((Link::Fd(fd), None)) => match self.through_link(r, fd, (follows, path != r.path), v)? {
+                Some(led) => return Ok(led),
+                None => (dirfd, text),
+            },
+            Some((link, rest)) if rest.is_some() || follows => {
+                let rest = rest.filter(|rest| !rest.is_empty()).unwrap_or(b".");
+                let (dirfd, text) = match link {
+                    Link::Fd(fd) => (fd, rest.to_vec()),
+                    Link::Cwd => (libc::AT_FDCWD, rest.to_vec()),
+                    Link::Root => (libc::AT_FDCWD, [b"/", rest].concat()),
+                };
+                let (slot, node, rooted) = self.led(r, dirfd, &text, last, v)?;
+                return Ok((slot, node, rooted.or_else(|| Some(self.input.texts.intern(&from_bytes(&text))))));
+            }
+            _ => (dirfd, text),
+        };
+        self.led(r, dirfd, &text, last, v)
+    }
+
+    /// The same of /proc's link to a descriptor: what that is open on, by the descriptor where a call can go by it, else by its name.
+    /// `None` for the link itself, and for what has no name.
+    fn through_link(
+        &mut self,
+        r: &Rec,
+        fd: i32,
+        (follows, is_new): (bool, bool),
+        v: &mut View,
+    ) -> Result<Option<(i32, NodeId, Option<u32>)>, Skip> {
+        // Of two names the new one is never followed, and the old one where it says so.
+        let follows = follows || r.call == Call::Linkat && r.flags as i32 & libc::AT_SYMLINK_FOLLOW != 0 && !is_new;
+        if !follows {
+            return Ok(None);
+        }
+        let found = self.descriptor(r, fd, NO_ID);
+        let ofd = found.as_ref().ok().and_then(|(_, entry)| *entry).map(|e| &self.procs.ofds[e.ofd as usize]);
+        // Lengths are set through what is open to be written.
+        let writes = ofd.is_none_or(|o| o.flags & libc::O_ACCMODE != libc::O_RDONLY && o.flags & libc::O_PATH == 0);
+        if through_descriptor(r.call).is_some() && (writes || r.call != Call::Truncate) {
+            let (slot, entry) = found?;
+            (v.entry, v.magic) = (entry, true);
+            return Ok(Some((slot, NO_NODE, None)));
+        }
+        let Some(&Ofd { node, file, .. }) = ofd else { return Ok(None) };
+        let node = if file == NO_ID { node } else { self.held.name_of(file).unwrap_or(node) };
+        let is_anothers = self.held.get(node).is_some_and(|other| file != NO_ID && other != file);
+        let is_link = node != NO_NODE && self.names.kind(node) == Kind::Symlink;
+        if node == NO_NODE || is_anothers || is_link || self.names.exists(node) != Some(true) {
+            return Ok(None);
+        }
+        let own_root = self.procs.places[self.procs.of(r.task as usize).place].value.own_root;
+        let (slot, path) = self.path_for(node, own_root);
+        let path = if path.is_empty() { &b"."[..] } else { &path };
+        let rooted = self.input.texts.intern(&from_bytes(path));
+        self.placed(slot, Some(node), Some(rooted)).map(Some)
+    }
+
+    fn led(
+        &mut self,
+        r: &Rec,
+        dirfd: i32,
+        text: &[u8],
+        last: Last,
+        v: &mut View,
+    ) -> Result<(i32, NodeId, Option<u32>), Skip> {
+        let place = self.procs.places[self.procs.of(r.task as usize).place].value;
+        let follow = match last {
+            Last::Name => false,
+            Last::File { follow } => follow || text.last() == Some(&b'/'),
+        };
+        let in_root = r.call == Call::Openat2 && r.aux2 & RESOLVE_IN_ROOT != 0;
+        let (slot, base, is_here) = if text.first() == Some(&b'/') && !in_root {
+            (CWD, place.root, place.root == place.own_root)
+        } else if dirfd == NO_FD || dirfd == libc::AT_FDCWD {
+            let (cwd, is_here) = match place.cwd {
+                Ok(cwd) => (cwd, true),
+                Err(Skip::Outside) if place.away != NO_NODE => (place.away, false),
+                Err(why) => return Err(why),
+            };
+            if text.is_empty() {
+                // Refused, whatever the directory is.
+                if failed_with(r, libc::ENOENT) {
+                    return Ok((CWD, NO_NODE, None));
+                }
+                v.relative |= is_here;
+                return if is_here { self.placed(CWD, Some(cwd), None) } else { Err(Skip::Outside) };
+            }
+            (CWD, cwd, is_here)
+        } else {
+            let outside = self.procs.entry(r.task as usize, dirfd).filter(|e| e.slot == Err(Skip::Outside));
+            let (slot, entry) = match outside {
+                Some(e) if !text.is_empty() => (CWD, Some(e)),
+                _ => self.descriptor(r, dirfd, NO_ID)?,
+            };
+            let Some(entry) = entry else { return Ok((slot, NO_NODE, None)) };
+            if text.is_empty() {
+                return Ok((slot, NO_NODE, None));
+            }
+            let base = self.procs.ofds[entry.ofd as usize].node;
+            if base == NO_NODE && outside.is_some() {
+                return Err(Skip::Outside);
+            }
+            if base == NO_NODE {
+                // A folder that was removed before the start: it is empty, and where it was nobody knows.
+                return if r.ret < 0 { Ok((slot, NO_NODE, None)) } else { Err(Skip::OutOfSight) };
+            }
+            (slot, base, outside.is_none())
+        };
+        let root = if in_root { base } else { place.root };
+        let noted = (self.names.crossed.len(), self.names.passed.len());
+        let node = self.names.resolve(root, base, text, follow);
+        let names = &self.names;
+        let is_outside = |n: &NodeId| names.area(*n) == Some(Skip::Outside);
+        let strays = names.crossed[noted.0..].iter().chain(&names.passed[noted.1..]).any(is_outside);
+        // From there it leads elsewhere here.
+        let misled = names.by_root && !in_root && place.root != place.own_root;
+        if is_here && !strays && !misled {
+            v.relative |= slot == CWD && (text.first() != Some(&b'/') || in_root);
+            return self.placed(slot, node, None);
+        }
+        // It can only be said by a path from a root: from where it came within the last time.
+        if node.is_none() {
+            return Err(Skip::Outside);
+        }
+        // What refused it may have been on the way there, which is not walked here.
+        let is_known = |names: &mut Names, n: NodeId| names.exists(n) == Some(true) && names.kind(n) == Kind::Directory;
+        let left: Vec<NodeId> = names.crossed[noted.0..].iter().copied().filter(is_outside).collect();
+        let bound = r.call == Call::Openat2 && r.aux2 & RESOLVE_WITHIN != 0;
+        if r.ret < 0 && (bound || !left.into_iter().all(|n| is_known(&mut self.names, n))) {
+            return Err(Skip::Outside);
+        }
+        let (slot, rooted) = self.said(place.own_root, text.last() == Some(&b'/'));
+        let placed = self.placed(slot, node, rooted)?;
+        let unsaid = slot == TOP && r.via == Via::Uring && r.call.takes_no_directory();
+        if unsaid && self.names.area(placed.1).is_none() { Err(Skip::OtherRoot) } else { Ok(placed) }
+    }
+
+    /// Where the path at hand came within the roots the last time, and on from there, as a thread says it that has this root. What is
+    /// not below that it says from the target's.
+    fn said(&mut self, own_root: NodeId, ends_in_slash: bool) -> (i32, Option<u32>) {
+        let Some((entered, rest)) = self.names.entered.take() else { return (CWD, None) };
+        let (slot, mut path) = self.path_for(entered, own_root);
+        if !rest.is_empty() {
+            if !matches!(path.last(), None | Some(b'/')) {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&rest);
+        }
+        if path.is_empty() {
+            path.push(b'.');
+        }
+        if ends_in_slash {
+            path.push(b'/');
+        }
+        (slot, Some(self.input.texts.intern(&from_bytes(&path))))
+    }
+
+    /// The path of a place for a thread that has this root, and where it begins.
+    fn path_for(&self, node: NodeId, own_root: NodeId) -> (i32, Vec<u8>) {
+        let whole = self.names.path(node);
+        match self.names.is_within(node, own_root) {
+            true => (CWD, below(&whole, &self.names.path(own_root)).to_vec()),
+            false => (TOP, whole.strip_prefix(b"/").unwrap_or(&whole).to_vec()),
+        }
+    }
+
+    /// An operation goes by other paths than its own, where these do not lead to its places.
+    pub(crate) fn go_rooted(&mut self, r: &mut Rec, v: &View) {
+        let [path, path2] = v.rooted;
+        if let Some(path) = path {
+            (r.path, r.dirfd) = (path, libc::AT_FDCWD);
+            // It need not stay below where it no longer begins.
+            r.aux2 &= if r.call == Call::Openat2 { !RESOLVE_WITHIN } else { !0 };
+        }
+        if let Some(path) = path2 {
+            (r.path2, r.dirfd2) = (path, libc::AT_FDCWD);
+        }
+        self.from_top |= v.fd == TOP || v.fd2 == TOP;
+    }
+
+    fn placed(&self, slot: i32, node: Option<NodeId>, rooted: Option<u32>) -> Result<(i32, NodeId, Option<u32>), Skip> {
+        match node {
+            // A loop of links fails on the target as it did.
+            None => Ok((slot, NO_NODE, None)),
+            Some(node) => match self.names.area(node) {
+                None | Some(Skip::Outside) => Ok((slot, node, rooted)),
+                Some(why) => Err(why),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_proc_are_what_they_lead_to() {
+        let of = |path: &'static str| link_of_proc(path.as_bytes(), 77);
+        assert_eq!(of("/proc/self/fd/4/s/a"), Some((Link::Fd(4), Some(&b"s/a"[..]))));
+        assert_eq!(of("/dev/fd/4"), Some((Link::Fd(4), None)));
+        assert_eq!(of("/proc/77/fd/4//"), Some((Link::Fd(4), Some(&b""[..]))));
+        assert_eq!(of("/proc/thread-self/cwd"), Some((Link::Cwd, None)));
+        assert_eq!(of("/proc/self/root/etc"), Some((Link::Root, Some(&b"etc"[..]))));
+        for other in [
+            "/proc/78/fd/4",
+            "/proc/self/fd",
+            "/proc/self/fdinfo/4",
+            "/proc/self/fd/x",
+            "/proc/selfish/fd/4",
+            "/proc",
+            "fd/4",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Calls of several threads that failed for what changed while they were under way, and requests of one thread that were under way
+//! together: results that depend on which of these was carried out first.
+//!
+//! Within a chain they follow each other, and a drained one is alone; else the kernel chooses, and chooses anew in a replay.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::{
+    Call,
+    model::names::{NO_NODE, NodeId},
+    plan::{operands::View, planner::Planner},
+    reel::{
+        input::{NO_ID, NONE, Rec},
+        submission::{Phase, Via, sqe},
+    },
+};
+
+/// Changes of names remembered: those that calls in flight may have seen half of.
+const CHANGES: usize = 256;
+
+/// A ring of a thread.
+type Ring = (u32, Via, i64);
+
+/// Where a request stands among those of its ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stand {
+    ring: Ring,
+    /// Counts drained requests: one has a number of its own, those between two of them share one.
+    round: u32,
+    chain: u32,
+}
+
+/// Requests under way.
+#[derive(Debug, Default)]
+pub(crate) struct Races {
+    /// By row.
+    stands: HashMap<u32, Stand>,
+    /// The last of each ring.
+    last: HashMap<Ring, Stand>,
+    /// The names changed last, and when that ended.
+    changed: VecDeque<(i64, NodeId)>,
+}
+
+impl Races {
+    /// A request is submitted; `linked`: the one before it links to it.
+    pub(crate) fn submitted(&mut self, r: &Rec, linked: bool) {
+        let ring = (r.task, r.via, r.ring);
+        let last = self.last.entry(ring).or_insert(Stand { ring, round: 0, chain: 0 });
+        let drains = u32::from(r.sqe_flags & sqe::DRAIN != 0);
+        last.round = last.round.wrapping_add(drains);
+        last.chain = last.chain.wrapping_add(u32::from(!linked));
+        self.stands.insert(r.row, *last);
+        last.round = last.round.wrapping_add(drains);
+    }
+
+    /// What stands at a name has changed.
+    pub(crate) fn changed(&mut self, r: &Rec, node: NodeId) {
+        if self.changed.len() == CHANGES {
+            self.changed.pop_front();
+        }
+        self.changed.push_back((r.end_ns, node));
+    }
+
+    /// It has ended.
+    pub(crate) fn ended(&mut self, row: u32) {
+        self.stands.remove(&row);
+    }
+
+    fn are_ordered(&self, a: u32, b: u32) -> bool {
+        match (self.stands.get(&a), self.stands.get(&b)) {
+            (Some(a), Some(b)) => a.ring == b.ring && (a.round != b.round || a.chain == b.chain),
+            _ => false,
+        }
+    }
+}
+
+/// Makes, moves or takes away a name, or would have.
+pub(crate) fn changes_names(r: &Rec) -> bool {
+    r.call.opens() && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) != 0
+        || r.call.renames()
+        || r.call.links()
+        || r.call.symlinks()
+        || matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat)
+        || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Rmdir)
+}
+
+/// Changes nothing wherever it leads.
+pub(crate) fn only_looks(r: &Rec) -> bool {
+    let opens = r.call.opens() && r.call != Call::Creat && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) == 0;
+    let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2 | Call::Readlink | Call::Readlinkat);
+    opens || asks || r.call.stats() || r.call.gets_attribute() || r.call.lists_attributes()
+}
+
+/// Whether two operations are given the same name; the first of a symbolic link's is its text.
+fn share_a_name(a: &Rec, b: &Rec) -> bool {
+    let names = |r: &Rec| [if r.call.symlinks() { NONE } else { r.path }, r.path2];
+    names(a).into_iter().any(|name| name != NONE && names(b).contains(&name))
+}
+
+impl Planner {
+    /// Whether a call that failed would succeed as things stand, and somebody changed what it failed for meanwhile. Not all calls
+    /// are of one moment: a link, for one, is refused when the file that it has looked up loses its last name before it is made.
+    pub(crate) fn lost_race(&mut self, r: &Rec, v: &View) -> bool {
+        let (missing, taken) = (r.ret == -i64::from(libc::ENOENT), r.ret == -i64::from(libc::EEXIST));
+        if !(missing && self.led_there() || taken) {
+            return false;
+        }
+        let overlapping = |p: &Self, node| p.races.changed.iter().any(|(end_ns, n)| *n == node && *end_ns > r.start_ns);
+        if missing {
+            let lacks = self.lacks(r, v);
+            let there = lacks.iter().all(|n| self.names.exists(*n) == Some(true));
+            return there && lacks.into_iter().any(|n| overlapping(self, n));
+        }
+        let to = if r.call.links() || r.call.symlinks() || r.call.renames() { v.node2 } else { v.node };
+        to != NO_NODE && self.names.exists(to) == Some(false) && overlapping(self, to)
+    }
+
+    /// Whether the results of two overlapping operations of one thread may depend on their order, which nothing demands.
+    pub(crate) fn may_race(&self, a: &Rec, b: &Rec) -> bool {
+        if a.phase != Phase::Ended || b.phase != Phase::Ended || a.raced && b.raced {
+            return false;
+        }
+        // What a read at that place finds depends on how long the other makes the file.
+        let depends = |read: &Rec, other: &Rec| {
+            let end = read.offset_bytes.max(0).saturating_add(read.len_bytes);
+            let beyond = || self.sizes.size(read.file).is_none_or(|size| size < end);
+            let cuts = other.call == Call::Ftruncate && other.len_bytes < end;
+            let grows = other.call.writes() || matches!(other.call, Call::Ftruncate | Call::Fallocate);
+            read.call.reads() && (cuts || grows && beyond())
+        };
+        let of_names = (changes_names(a) || changes_names(b)) && share_a_name(a, b);
+        let of_data = a.file != NO_ID && a.file == b.file && (depends(a, b) || depends(b, a));
+        (of_names || of_data) && !self.races.are_ordered(a.row, b.row)
+    }
+}

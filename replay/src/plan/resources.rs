@@ -1,0 +1,218 @@
+//! Which resources an operation uses, and how: what the order is made of.
+
+use crate::{
+    Call,
+    model::names::{Kind, NO_NODE},
+    plan::{
+        dependencies::Class,
+        operands::View,
+        overlap::moves_position,
+        planner::Planner,
+        program::{Act, CWD},
+    },
+    reel::input::{NO_ID, NONE, Rec},
+};
+
+fn changes_place(call: Call) -> bool {
+    matches!(call, Call::Chdir | Call::Fchdir | Call::Umask | Call::Chroot)
+}
+
+impl Planner {
+    /// The resources a step uses.
+    pub(crate) fn uses(&mut self, r: &Rec, v: &View, call: &Act) {
+        self.order.interval(r.ended_before);
+        let u = self.procs.of(r.task as usize);
+        let shared_table = self.procs.tables[u.table].was_shared;
+        let shared_place = self.procs.places[u.place].users > 1;
+        let ok = r.ret >= 0;
+        if let Act::Call { fd, slot, .. } = *call
+            && self.procs.maps[u.maps].users > 1
+        {
+            // Mapping cells share the number space of descriptor cells from the other end.
+            match r.call {
+                Call::Mmap if slot != NONE => self.order.slot(!slot, Class::Alone),
+                Call::Munmap | Call::Mremap => self.order.slot(!(fd as u32), Class::Alone),
+                c if c.on_mapping() || c.touches() => self.order.slot(!(fd as u32), Class::Read),
+                _ => {}
+            }
+        }
+        if let Act::Call { fd, fd2, slot, list, .. } = *call
+            && shared_table
+            && !r.call.on_mapping()
+            && !r.call.touches()
+        {
+            let closes = r.call == Call::Close && ok;
+            if fd >= 0 {
+                self.order.slot(fd as u32, if closes { Class::Alone } else { Class::Read });
+            }
+            if fd2 >= 0 {
+                let replaced = matches!(r.call, Call::Dup2 | Call::Dup3) && ok;
+                self.order.slot(fd2 as u32, if replaced { Class::Alone } else { Class::Read });
+            }
+            if slot != NONE && r.call != Call::Mmap {
+                self.order.slot(slot, Class::Alone);
+            }
+            for s in list.of(&self.drafts[r.task as usize].chunk.lists).to_vec() {
+                self.order.slot(s, Class::Alone);
+            }
+        }
+        // It stands elsewhere meanwhile.
+        let stands_elsewhere = v.fd != CWD && !v.magic && r.call.takes_no_directory();
+        if shared_place && (v.relative || changes_place(r.call) || stands_elsewhere) {
+            let class = if ok && changes_place(r.call) || stands_elsewhere { Class::Alone } else { Class::Read };
+            self.order.place(u.place, class);
+        }
+        if let Some(e) = v.entry {
+            // O_APPEND says where the next write goes.
+            let positional = moves_position(r)
+                || matches!(r.call, Call::Lseek | Call::SetFl)
+                || r.call.lists()
+                || (r.call.copies() && r.aux & 1 != 0);
+            if positional {
+                self.order.position(e.ofd);
+            }
+        }
+        if let Some(dir) = self.stands_in(r, v) {
+            if r.call.lists() {
+                self.order.read_entries(&self.names, dir);
+            } else {
+                self.order.read_name(&self.names, dir, ok);
+            }
+        }
+        if let Some(e) = v.entry2.filter(|_| r.call.copies() && r.aux & 2 != 0) {
+            self.order.position(e.ofd);
+        }
+        self.uses_of_names(r, v);
+        self.uses_of_files(r, v);
+        self.uses_of_attributes(r, v);
+    }
+
+    fn uses_of_attributes(&mut self, r: &Rec, v: &View) {
+        let changes = r.call.sets_attribute() || r.call.removes_attribute() || r.call.changes_access();
+        let bound = self.procs.of(r.task as usize).who.user.files != 0;
+        let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
+            || bound && (r.call.opens() || r.call == Call::Truncate || r.ret == -i64::from(libc::EPERM));
+        if bound {
+            let through = self.names.passed.iter().chain(&self.names.crossed).copied();
+            for node in through.chain([v.node, v.node2]).filter(|n| *n != NO_NODE) {
+                self.order.searches(&self.names, node);
+            }
+        }
+        if !changes && !asks && !r.call.gets_attribute() && !r.call.lists_attributes() {
+            return;
+        }
+        let opened = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]).filter(|_| r.path == NONE);
+        if changes && r.ret >= 0 && r.call.changes_access() {
+            let node = opened.map_or(v.node, |o| o.node);
+            if node != NO_NODE && matches!(self.names.kind(node), Kind::Directory | Kind::Unknown) {
+                self.order.permits(node);
+            }
+        }
+        let named = if v.node == NO_NODE { None } else { self.held.get(v.node) };
+        let file = match opened.map(|o| o.file).or(named) {
+            Some(file) if file != NO_ID => file,
+            _ if v.node != NO_NODE => -2 - i64::from(v.node),
+            _ => return,
+        };
+        self.order.attributes(file, if changes && r.ret >= 0 { Class::Alone } else { Class::Read });
+    }
+
+    fn uses_of_names(&mut self, r: &Rec, v: &View) {
+        let ok = r.ret >= 0;
+        let tmpfile = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
+        let (mut writes, mut writes2) = (false, false);
+        match r.call {
+            c if c.opens() => writes = ok && !tmpfile && r.aux & 1 != 0,
+            Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => writes = ok,
+            Call::Unlink | Call::Unlinkat | Call::Rmdir => writes = ok,
+            c if c.renames() => (writes, writes2) = (ok, ok),
+            c if c.links() || c.symlinks() => writes2 = ok,
+            _ => {}
+        }
+        // What was not found was not where the links led.
+        for link in &self.names.passed {
+            self.order.read_name(&self.names, *link, true);
+        }
+        for dir in &self.names.crossed {
+            self.order.read_name(&self.names, *dir, r.ret != -i64::from(libc::ENOENT));
+        }
+        let by_name = v.node != NO_NODE && (v.entry.is_none() || r.path != NONE);
+        for (node, write) in [(v.node, writes), (v.node2, writes2)] {
+            if node == NO_NODE || (node == v.node && !by_name) {
+                continue;
+            }
+            if write {
+                self.order.write_name(&self.names, node);
+            } else {
+                self.order.read_name(&self.names, node, r.ret != -i64::from(libc::ENOENT));
+                if r.ret == -i64::from(libc::ENOTEMPTY) || r.ret == -i64::from(libc::EEXIST) && r.call.renames() {
+                    self.order.read_entries(&self.names, node);
+                }
+            }
+        }
+    }
+
+    fn uses_of_files(&mut self, r: &Rec, v: &View) {
+        let file =
+            if r.file != NO_ID { r.file } else { v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file) };
+        // Any write may fill a hole.
+        let of_holes = r.call == Call::Lseek && matches!(r.flags as i32, libc::SEEK_DATA | libc::SEEK_HOLE);
+        if of_holes && file != NO_ID {
+            return self.order.file(file, Class::Alone);
+        }
+        if r.ret < 0 {
+            // Refused, perhaps, for where the file ends.
+            if r.call.clones() || r.call.dedupes() || r.call.copies() || matches!(r.call, Call::Fallocate | Call::Lseek)
+            {
+                for file in [file, r.file2].into_iter().filter(|f| *f != NO_ID) {
+                    self.order.file(file, Class::Read);
+                }
+            }
+            return;
+        }
+        let grows = |p: &Self, file: i64, offset: i64| {
+            offset == NO_ID || p.sizes.size(file).is_none_or(|s| s < offset.saturating_add(r.ret))
+        };
+        if file != NO_ID {
+            let class = match r.call {
+                c if c.reads() => Some(Class::Read),
+                c if c.writes() => {
+                    let append = r.appends(v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends()));
+                    // Checked data depends on where it lies, and so does what is read next from there.
+                    let read_on =
+                        append && moves_position(r) && v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].reads());
+                    if read_on || append && self.options.keep_keys {
+                        Some(Class::Alone)
+                    } else if append || grows(self, file, r.offset_bytes) {
+                        Some(Class::Add)
+                    } else {
+                        Some(Class::Read)
+                    }
+                }
+                c if c.copies() || c.dedupes() || c.touches() => Some(Class::Read),
+                // All that was written before is shared.
+                c if c.clones() => Some(Class::Alone),
+                c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => Some(Class::Alone),
+                Call::Ftruncate | Call::Fallocate => Some(Class::Alone),
+                Call::Truncate if v.magic => Some(Class::Alone),
+                Call::Lseek if r.flags == i64::from(libc::SEEK_END) => Some(Class::Read),
+                _ => None,
+            };
+            if let Some(class) = class {
+                self.order.file(file, class);
+            }
+        }
+        if r.call.copies() && r.file2 != NO_ID {
+            let class = if grows(self, r.file2, r.offset2_bytes) { Class::Add } else { Class::Read };
+            self.order.file(r.file2, class);
+        }
+        if r.call.clones() && r.file2 != NO_ID {
+            self.order.file(r.file2, Class::Alone);
+        }
+        if r.call == Call::Truncate
+            && let Some(file) = self.held.get(v.node)
+        {
+            self.order.file(file, Class::Alone);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Brings a target back to what it was before a replay: only what changed is made again.
+//!
+//! What did not change is told by number and change time: the kernel sets the latter at every change of a file, and nobody
+//! can set it back. Files that changed are made anew rather than written over, so that nothing of the replay stays in them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::CString,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    fs::{
+        AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags, chmod, chownat, llistxattr,
+        lremovexattr, lsetxattr, openat, statat, unlinkat,
+    },
+    io::Errno,
+};
+use serde::Serialize;
+
+use crate::{
+    ReplayError,
+    base::path_map::{Place, hidden},
+    contents::fill::Filler,
+    plan::attributes::Attributes,
+    prepare::{
+        containment,
+        tree::{Item, What, make_one, set_mtime},
+    },
+};
+
+/// File systems stamp changes with a clock that ticks so often at least: what changes later than this has another time.
+const TICK: Duration = Duration::from_millis(20);
+/// Names told that could not be brought back.
+const EXAMPLES: usize = 5;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// Names that stayed as they were.
+    pub kept: i64,
+    /// Names removed that were not there before.
+    pub removed: i64,
+    /// Names made again.
+    pub made: i64,
+    /// Directories whose mode, owner, time or attributes were set again.
+    pub adjusted: i64,
+}
+
+/// How one thing was before the replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Print {
+    ino: u64,
+    ctime: (i64, i64),
+    size: i64,
+}
+
+impl Print {
+    fn of(stat: &Stat) -> Self {
+        Self { ino: stat.st_ino, ctime: (stat.st_ctime, stat.st_ctime_nsec as i64), size: stat.st_size }
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    items: Vec<Item>,
+    prints: Vec<Option<Print>>,
+    filler: Filler,
+    target: PathBuf,
+    maps: Vec<Place>,
+}
+
+/// What is remembered of a target's state before a replay; clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<Option<Kept>>>);
+
+fn look(path: &[u8]) -> Option<Stat> {
+    statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()
+}
+
+impl Memory {
+    /// Remembers; the calling thread is inside the target, and all items are made. Returns when whatever changes from
+    /// now on can be told.
+    pub(crate) fn remember(&self, items: &[Item], filler: Filler, (target, maps): &(PathBuf, Vec<Place>)) {
+        thread::sleep(TICK);
+        let prints = items.iter().map(|i| look(&i.path).map(|s| Print::of(&s))).collect();
+        let kept = Kept { items: items.to_vec(), prints, filler, target: target.clone(), maps: maps.clone() };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+    }
+
+    /// Brings the target back. What was done, and what could not be.
+    ///
+    /// # Errors
+    /// When the target cannot be entered, or has no room.
+    pub fn restore(&self) -> Result<(Restored, Vec<String>), ReplayError> {
+        let Some(kept) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok((Restored::default(), Vec::new()));
+        };
+        let failed = || ReplayError::Io { doing: "restoring", source: std::io::Error::other("a thread panicked") };
+        let worker = thread::Builder::new()
+            .name("restorer".into())
+            .spawn(move || {
+                containment::enter(&kept.target, &kept.maps)?;
+                kept.restore()
+            })
+            .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
+        worker.join().map_err(|_| failed())?
+    }
+}
+
+/// A directory that is being gone through.
+struct Level {
+    fd: OwnedFd,
+    todo: Vec<Vec<u8>>,
+    path_len: usize,
+    /// Nothing in it stays, and it goes after all in it.
+    goes: bool,
+    name: Vec<u8>,
+}
+
+fn level(fd: OwnedFd, path_len: usize, goes: bool, name: Vec<u8>) -> Result<Level, Errno> {
+    let mut todo = Vec::new();
+    for entry in Dir::read_from(&fd)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            todo.push(name);
+        }
+    }
+    Ok(Level { fd, todo, path_len, goes, name })
+}
+
+impl Kept {
+    fn restore(&self) -> Result<(Restored, Vec<String>), ReplayError> {
+        let mut done = Restored::default();
+        let mut failed: Vec<String> = Vec::new();
+        self.sweep(&mut done, &mut failed);
+        // Numbers of files that have been brought back: a name linked to another's file is made anew.
+        let mut taken: HashSet<u64> = HashSet::new();
+        for (i, (item, print)) in self.items.iter().zip(&self.prints).enumerate() {
+            if item.what == What::Directory && look(&item.path).is_some() {
+                continue;
+            }
+            let stat = look(&item.path);
+            let same = stat.as_ref().map(Print::of).is_some_and(|s| Some(s) == *print);
+            let keeps = match (&item.what, &stat) {
+                (What::Link(first), Some(s)) => look(first).is_some_and(|f| f.st_ino == s.st_ino),
+                (_, Some(s)) => same && taken.insert(s.st_ino),
+                (_, None) => false,
+            };
+            if keeps {
+                done.kept += 1;
+                continue;
+            }
+            if stat.is_some()
+                && let Err(e) = unlinkat(CWD, item.path.as_slice(), AtFlags::empty())
+            {
+                failed.push(told(&item.path, e));
+                continue;
+            }
+            match make_one(item, &self.filler, i) {
+                Ok(()) => {
+                    done.made += 1;
+                    if !matches!(item.what, What::Link(_)) {
+                        taken.extend(look(&item.path).map(|s| s.st_ino));
+                    }
+                }
+                Err(source) if source.raw_os_error() == Some(libc::ENOSPC) => {
+                    let path = PathBuf::from(String::from_utf8_lossy(&item.path).into_owned());
+                    return Err(ReplayError::Prepare { path, source });
+                }
+                Err(e) => failed.push(told(&item.path, e)),
+            }
+        }
+        for (item, print) in self.items.iter().zip(&self.prints).rev().filter(|(i, _)| i.what == What::Directory) {
+            let same = look(&item.path).as_ref().map(Print::of).is_some_and(|s| {
+                // A directory's size tells of names that were in it.
+                print.is_some_and(|p| (p.ino, p.ctime) == (s.ino, s.ctime))
+            });
+            if same {
+                done.kept += 1;
+            } else if let Err(e) = adjust(item) {
+                failed.push(told(&item.path, e));
+            } else {
+                done.adjusted += 1;
+            }
+        }
+        let more = failed.len().saturating_sub(EXAMPLES);
+        failed.truncate(EXAMPLES);
+        if more > 0 {
+            failed.push(format!("{more} more names could not be restored"));
+        }
+        Ok((done, failed))
+    }
+
+    /// Removes what was not there, and what is of another kind than it was.
+    fn sweep(&self, done: &mut Restored, failed: &mut Vec<String>) {
+        let wanted: HashMap<&[u8], &What> = self.items.iter().map(|i| (i.path.as_slice(), &i.what)).collect();
+        let hidden = hidden(&self.maps, &self.target);
+        let places: Vec<&Vec<u8>> = self.maps.iter().map(|(from, _)| from).chain(&hidden).collect();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut path = Vec::new();
+        let first = openat(CWD, "/", flags, Mode::empty()).and_then(|fd| level(fd, 0, false, Vec::new()));
+        let mut levels: Vec<Level> = match first {
+            Ok(first) => vec![first],
+            Err(e) => return failed.push(told(b"/", e)),
+        };
+        while let Some(at) = levels.last_mut() {
+            let Some(name) = at.todo.pop() else {
+                let (goes, name) = (at.goes, std::mem::take(&mut at.name));
+                path.truncate(at.path_len);
+                levels.pop();
+                if goes && let Some(above) = levels.last() {
+                    match unlinkat(&above.fd, name.as_slice(), AtFlags::REMOVEDIR) {
+                        Ok(()) => done.removed += 1,
+                        Err(e) => failed.push(told(&path, e)),
+                    }
+                }
+                continue;
+            };
+            path.truncate(at.path_len);
+            let top = at.path_len == 0 || self.maps.iter().any(|(from, _)| *from == path);
+            path.push(b'/');
+            path.extend_from_slice(&name);
+            if top && name == b"lost+found" || hidden.contains(&path) && !wanted.contains_key(path.as_slice()) {
+                continue;
+            }
+            let Ok(stat) = statat(&at.fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            let stays = !at.goes
+                && match wanted.get(path.as_slice()) {
+                    Some(What::Directory) => kind == FileType::Directory,
+                    Some(What::Regular { .. }) => kind == FileType::RegularFile,
+                    Some(What::Link(_)) => {
+                        matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::Symlink)
+                    }
+                    Some(What::Symlink(_)) => kind == FileType::Symlink,
+                    Some(What::Fifo) => kind == FileType::Fifo,
+                    // Leads to a mapped directory.
+                    None => kind == FileType::Directory && places.iter().any(|p| p.starts_with(&path)),
+                };
+            if kind == FileType::Directory {
+                // A mode may forbid to go in; a removed one need not keep its own.
+                let below = openat(&at.fd, name.as_slice(), flags, Mode::empty());
+                match below.and_then(|fd| level(fd, path.len(), !stays, name)) {
+                    Ok(below) => levels.push(below),
+                    Err(e) => failed.push(told(&path, e)),
+                }
+            } else if !stays {
+                match unlinkat(&at.fd, name.as_slice(), AtFlags::empty()) {
+                    Ok(()) => done.removed += 1,
+                    Err(e) => failed.push(told(&path, e)),
+                }
+            }
+        }
+    }
+}
+
+fn told(path: &[u8], why: impl std::fmt::Display) -> String {
+    format!("{}: not restored: {why}", String::from_utf8_lossy(path))
+}
+
+/// Sets of a directory what a replay may have changed.
+fn adjust(item: &Item) -> Result<(), Errno> {
+    let path = item.path.as_slice();
+    if let Some((uid, gid)) = item.owner {
+        chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    for name in attributes_of(path)? {
+        if !item.attributes.contains_key(name.to_bytes()) {
+            match lremovexattr(path, &*name) {
+                // Those that the kernel or a security module gives.
+                Ok(()) | Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL | Errno::NODATA) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    set_attributes(path, &item.attributes)?;
+    chmod(path, Mode::from_bits_truncate(item.mode))?;
+    set_mtime(item);
+    Ok(())
+}
+
+fn set_attributes(path: &[u8], attributes: &Attributes) -> Result<(), Errno> {
+    attributes.iter().try_for_each(|(name, value)| lsetxattr(path, &**name, value, XattrFlags::empty()))
+}
+
+fn attributes_of(path: &[u8]) -> Result<Vec<CString>, Errno> {
+    let mut list = vec![0_u8; 64 << 10];
+    let n = match llistxattr(path, &mut list[..]) {
+        Ok(n) => n,
+        Err(Errno::OPNOTSUPP) => 0,
+        Err(e) => return Err(e),
+    };
+    Ok(list[..n].split(|b| *b == 0).filter(|n| !n.is_empty()).filter_map(|n| CString::new(n).ok()).collect())
+}

@@ -1,0 +1,353 @@
+//! Makes the tree that the workload found: first what is to be made, then the making.
+
+use std::{collections::HashMap, io, path::PathBuf, sync::Arc};
+
+use ioreel_traces::rows::Tree;
+use rustix::{
+    fs::{
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmod, chownat,
+        linkat, lsetxattr, mkdir, mknodat, open, symlink, unlink, utimensat,
+    },
+    io::Errno,
+};
+
+use crate::{
+    ReplayError,
+    contents::fill::Filler,
+    model::{
+        names::{Before, Kind, NodeId},
+        sizes::{BLOCK_BYTES, Sizes},
+    },
+    plan::{attributes::Attributes, program::Plan},
+    prepare::layout::Layout,
+};
+
+/// One thing to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Absolute path inside the target.
+    pub path: Vec<u8>,
+    /// What.
+    pub what: What,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner and group, where they are to be set.
+    pub owner: Option<(u32, u32)>,
+    /// Modification time, ns since 1970.
+    pub mtime_ns: Option<i64>,
+    /// Extended attributes.
+    pub attributes: Attributes,
+    /// What its data depends on.
+    pub key: u64,
+    /// How it is to lie on the disk, where that is wanted and known.
+    pub layout: Option<Arc<Layout>>,
+}
+
+impl Item {
+    /// Room it takes: data in whole blocks, and a block for its inode and name.
+    pub fn bytes(&self) -> i64 {
+        match self.what {
+            What::Regular { data_bytes, .. } => {
+                let bytes = self.layout.as_ref().map_or(data_bytes, |l| l.room_bytes().max(data_bytes));
+                bytes.saturating_add(2 * BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES
+            }
+            _ => BLOCK_BYTES,
+        }
+    }
+}
+
+/// Kinds of things to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A directory.
+    Directory,
+    /// A regular file of `size_bytes`, of which the first `data_bytes` are data.
+    Regular {
+        /// Length.
+        size_bytes: i64,
+        /// Filled part.
+        data_bytes: i64,
+    },
+    /// A FIFO that the workload made before the slice.
+    Fifo,
+    /// A symbolic link.
+    Symlink(Vec<u8>),
+    /// Another name for the file at this path.
+    Link(Vec<u8>),
+}
+
+/// The whole tree.
+#[derive(Clone, Debug, Default)]
+pub struct Preparation {
+    /// Parents before what they hold.
+    pub items: Vec<Item>,
+    /// Room it takes, directories and links counted as one block each.
+    pub bytes: i64,
+    /// Things the reel has at the start that are not made, such as sockets.
+    pub left_out: i64,
+}
+
+impl Preparation {
+    /// What must be there before `plan` runs. `privileged`: owners can be set.
+    pub fn of(plan: &Plan, privileged: bool) -> Self {
+        let mut out = Self::default();
+        let first = plan.tasks.iter().find_map(|t| t.root.as_ref());
+        let default_owner = first.map_or((0, 0), |r| (r.who.user.effective, r.who.group.effective));
+        let mut nodes: Vec<(Vec<u8>, NodeId)> = (1..plan.names.len() as NodeId)
+            .filter(|n| matches!(plan.names.before(*n), Before::Present { .. }))
+            .map(|n| (plan.names.path(n), n))
+            .collect();
+        nodes.sort_unstable();
+        let mut wanted: HashMap<Vec<u8>, ()> = HashMap::new();
+        let mut linked: HashMap<i64, Vec<u8>> = HashMap::new();
+        // What is known of a file by any of its names.
+        let link_of = |node: NodeId| match plan.names.before(node) {
+            Before::Present { row, .. } => plan.tree.get(*row as usize).and_then(|t| t.link_id),
+            _ => None,
+        };
+        let mut by_link: HashMap<i64, Attributes> = HashMap::new();
+        for (node, attributes) in &plan.attributes {
+            if let Some(link) = link_of(*node) {
+                by_link.entry(link).or_default().extend(attributes.clone());
+            }
+        }
+        for (i, (path, node)) in nodes.iter().enumerate() {
+            let Before::Present { kind, target, row, .. } = plan.names.before(*node) else { continue };
+            let row = plan.tree.get(*row as usize);
+            let mut prefix = path.clone();
+            prefix.push(b'/');
+            let holds = nodes.get(i + 1).is_some_and(|(next, _)| next.starts_with(&prefix));
+            if planted(plan, *node, row) {
+                continue;
+            }
+            // Outside the roots only what a working directory needs is made: see below.
+            if plan.names.area(*node).is_some() {
+                continue;
+            }
+            let single = match kind {
+                Kind::Directory => What::Directory,
+                Kind::Unknown if holds => What::Directory,
+                Kind::Regular | Kind::Unknown => regular(plan, *node, row),
+                Kind::Fifo => What::Fifo,
+                Kind::Symlink => What::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
+                _ => {
+                    out.left_out += 1;
+                    continue;
+                }
+            };
+            let link = row.and_then(|r| r.link_id).filter(|_| single != What::Directory);
+            let what = match link.and_then(|l| linked.get(&l)) {
+                Some(first) => What::Link(first.clone()),
+                None => {
+                    linked.extend(link.map(|l| (l, path.clone())));
+                    single
+                }
+            };
+            out.parents(path, &mut wanted, privileged.then_some(default_owner));
+            let directory = what == What::Directory;
+            let default_mode = if directory { 0o755 } else { 0o644 };
+            let (uid, gid) = (row.and_then(|r| r.uid), row.and_then(|r| r.gid));
+            let owner = (uid.map_or(default_owner.0, |u| u as u32), gid.map_or(default_owner.1, |g| g as u32));
+            let item = Item {
+                path: path.clone(),
+                what,
+                mode: row.and_then(|r| r.mode).unwrap_or_else(|| plan.sizes.mode(*node, default_mode)) as u32 & 0o7777,
+                owner: privileged.then_some(owner),
+                mtime_ns: row.and_then(|r| r.mtime_ns),
+                attributes: link
+                    .and_then(|l| by_link.get(&l))
+                    .or_else(|| plan.attributes.get(node))
+                    .cloned()
+                    .unwrap_or_default(),
+                key: plan.keys.of_place(&plan.names, *node),
+                layout: None,
+            };
+            out.bytes = out.bytes.saturating_add(item.bytes());
+            out.items.push(item);
+            if directory {
+                wanted.insert(path.clone(), ());
+            }
+        }
+        out.bytes = out.bytes.saturating_add(plan.begin.bytes());
+        // What leads to a root is there, whoever made it.
+        let mut roots: Vec<&Vec<u8>> = plan.names.roots().collect();
+        roots.sort_unstable();
+        for root in roots {
+            out.parents(root, &mut wanted, privileged.then_some(default_owner));
+        }
+        for root in plan.tasks.iter().filter_map(|t| t.root.as_ref()) {
+            for dir in [&root.cwd, &root.root] {
+                let mut inside = dir.clone();
+                inside.extend_from_slice(b"/.");
+                out.parents(&inside, &mut wanted, privileged.then_some(default_owner));
+            }
+        }
+        out
+    }
+
+    /// Adds the directories that lead to `path` and are not there yet.
+    fn parents(&mut self, path: &[u8], made: &mut HashMap<Vec<u8>, ()>, owner: Option<(u32, u32)>) {
+        for (i, b) in path.iter().enumerate().skip(1) {
+            if *b == b'/' && path[i - 1] != b'/' && !made.contains_key(&path[..i]) {
+                made.insert(path[..i].to_vec(), ());
+                self.bytes = self.bytes.saturating_add(BLOCK_BYTES);
+                self.items.push(Item {
+                    path: path[..i].to_vec(),
+                    what: What::Directory,
+                    mode: 0o755,
+                    owner,
+                    mtime_ns: None,
+                    attributes: Attributes::new(),
+                    key: 0,
+                    layout: None,
+                });
+            }
+        }
+    }
+
+    /// Bytes of data by key, of regular files.
+    pub fn data(&self) -> HashMap<u64, i64> {
+        let data = self.items.iter().filter_map(|i| match i.what {
+            What::Regular { data_bytes, .. } => {
+                Some((i.key, i.layout.as_ref().map_or(data_bytes, |l| l.data_bytes().min(data_bytes))))
+            }
+            _ => None,
+        });
+        data.collect()
+    }
+
+    /// Regular files, and their lengths together.
+    pub fn files(&self) -> (i64, i64) {
+        self.items.iter().fold((0, 0), |(n, bytes), i| match i.what {
+            What::Regular { size_bytes, .. } => (n + 1, bytes.saturating_add(size_bytes)),
+            _ => (n, bytes),
+        })
+    }
+}
+
+/// Whether a name only stands for the unknown one that kept a directory from being removed, while another
+/// name there is known that may have been it.
+fn planted(plan: &Plan, node: NodeId, row: Option<&Tree>) -> bool {
+    let derived = row.is_some_and(|r| r.origin == "derived" && r.path.ends_with("/.unseen-entry"));
+    derived
+        && !matches!(plan.names.before(node), Before::Present { confirmed: true, .. })
+        && plan
+            .names
+            .children_of(plan.names.parent(node))
+            .into_iter()
+            .any(|n| n != node && matches!(plan.names.before(n), Before::Present { .. }))
+}
+
+fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {
+    let (size_bytes, data_bytes) = lengths(&plan.sizes, node, row);
+    What::Regular { size_bytes, data_bytes }
+}
+
+/// How long a file is made, and how much of that is data.
+pub(crate) fn lengths(sizes: &Sizes, node: NodeId, row: Option<&Tree>) -> (i64, i64) {
+    let listed = row.and_then(|r| r.size_bytes);
+    let size_bytes = sizes.bounds.get(&node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
+    // Small files inside their inode, and compressed ones, also take less than their length: only whole
+    // missing blocks make a file sparse. What results prove beyond the length that was told has data.
+    let told = listed.unwrap_or(size_bytes);
+    let data_bytes = match row.and_then(|r| r.alloc_bytes) {
+        Some(alloc) if told >= BLOCK_BYTES && alloc <= told - BLOCK_BYTES => {
+            (alloc.max(0) + (size_bytes - told).max(0)).min(size_bytes)
+        }
+        _ => size_bytes,
+    };
+    let scale = sizes.scale();
+    let size = scale.size(size_bytes);
+    (size, scale.size(data_bytes).min(size))
+}
+
+/// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot
+/// be made for its own sake (a name below a file, a name too long here) is returned as a warning.
+pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) -> Result<Vec<String>, ReplayError> {
+    let mut warnings = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        if let Err(source) = make_one(item, filler, i) {
+            let path = PathBuf::from(String::from_utf8_lossy(&item.path).into_owned());
+            if matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EROFS)) {
+                return Err(ReplayError::Prepare { path, source });
+            }
+            warnings.push(format!("{}: not prepared: {source}", path.display()));
+        }
+        progress(i + 1);
+    }
+    // Last, and from the inside out: entries change a directory's time, and its mode may forbid them.
+    for item in items.iter().rev().filter(|i| i.what == What::Directory) {
+        if item.mode != 0o755 {
+            // Refused only for another user's directory under --force.
+            let _ = chmod(item.path.as_slice(), Mode::from_bits_truncate(item.mode));
+        }
+        set_mtime(item);
+    }
+    Ok(warnings)
+}
+
+pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<()> {
+    let path = item.path.as_slice();
+    let again = |e: Errno| match e {
+        // Left by an earlier replay (--force): it makes way unless it is a directory.
+        Errno::EXIST | Errno::LOOP => unlink(path),
+        e => Err(e),
+    };
+    match &item.what {
+        What::Directory => match mkdir(path, Mode::from_bits_truncate(0o755)) {
+            Err(Errno::EXIST) => {}
+            other => other?,
+        },
+        What::Symlink(text) => {
+            symlink(text.as_slice(), path).or_else(|e| again(e).and_then(|()| symlink(text.as_slice(), path)))?;
+        }
+        What::Link(first) => {
+            let link = || linkat(CWD, first.as_slice(), CWD, path, AtFlags::empty());
+            link().or_else(|e| again(e).and_then(|()| link()))?;
+            return Ok(());
+        }
+        What::Regular { size_bytes, data_bytes } => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let make = || open(path, flags, Mode::from_bits_truncate(0o600));
+            let fd = make().or_else(|e| again(e).and_then(|()| make()))?;
+            match &item.layout {
+                Some(layout) => layout.fill(&fd, path, *size_bytes, filler, (salt, item.key))?,
+                None => filler.fill(&fd, *size_bytes, *data_bytes, (salt, item.key))?,
+            }
+        }
+        What::Fifo => {
+            let make = || mknodat(CWD, path, FileType::Fifo, Mode::from_bits_truncate(0o600), 0);
+            make().or_else(|e| again(e).and_then(|()| make()))?;
+        }
+    }
+    if let Some((uid, gid)) = item.owner
+        && (uid, gid) != (0, 0)
+    {
+        chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    let mut refused = None;
+    for (name, value) in &item.attributes {
+        match lsetxattr(path, &**name, value, XattrFlags::empty()) {
+            // What a file system without them cannot do, results tell of.
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            // Larger than this file system keeps them, say (ENOSPC): no reason to end, and not that the disk is full.
+            Err(e) => refused = Some(format!("its attribute {}: {e}", String::from_utf8_lossy(name))),
+        }
+    }
+    if matches!(item.what, What::Regular { .. } | What::Fifo) {
+        chmod(path, Mode::from_bits_truncate(item.mode))?;
+    }
+    if item.what != What::Directory {
+        set_mtime(item);
+    }
+    refused.map_or(Ok(()), |why| Err(io::Error::other(why)))
+}
+
+pub(crate) fn set_mtime(item: &Item) {
+    if let Some(ns) = item.mtime_ns {
+        let mtime = Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) };
+        let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
+        // A time out of the file system's range does not keep the replay from running.
+        let _ = utimensat(CWD, item.path.as_slice(), &times, AtFlags::SYMLINK_NOFOLLOW);
+    }
+}

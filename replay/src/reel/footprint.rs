@@ -1,0 +1,191 @@
+//! Smaller files, for targets smaller than the original's: `--scale-footprint F`.
+//!
+//! Block b of a file becomes block floor(F b). Of the blocks that become one, the last carries its bytes and the ones before
+//! lie at its start: so aligned positions stay aligned, order and nearness are kept, and positions never move apart. Lengths shrink by the
+//! same rule, but to no less than a block: small reads and writes keep their size, and meet each other more often.
+//! All positions are given explicitly, since a description's own would move by other lengths.
+
+use crate::{
+    Call,
+    reel::input::{NO_ID, Rec},
+};
+
+/// Positions keep their place in blocks of this size.
+pub const SCALE_BLOCK_BYTES: i64 = 4096;
+
+/// How much smaller, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale(i64);
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl Scale {
+    /// Files as they are.
+    pub const NONE: Self = Self(1_000_000);
+
+    /// From 0.000001 to 1.
+    pub fn new(factor: f64) -> Option<Self> {
+        (1e-6..=1.0).contains(&factor).then(|| Self((factor * 1e6).round() as i64))
+    }
+
+    /// Whether files stay as they are.
+    pub fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// The factor as given.
+    pub fn get(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    fn block(self, block: i64) -> i64 {
+        (i128::from(block) * i128::from(self.0) / 1_000_000) as i64
+    }
+
+    /// A position.
+    pub fn position(self, at: i64) -> i64 {
+        if self.is_none() || at <= 0 {
+            return at;
+        }
+        let (block, rest) = (at / SCALE_BLOCK_BYTES, at % SCALE_BLOCK_BYTES);
+        let to = self.block(block);
+        let last = self.block(block + 1) > to;
+        to * SCALE_BLOCK_BYTES + if last { rest } else { 0 }
+    }
+
+    /// The size of a file: such that whatever was in it is in it, and its end, unscaled, is at its end or behind.
+    pub fn size(self, size: i64) -> i64 {
+        if self.is_none() || size <= SCALE_BLOCK_BYTES {
+            return size;
+        }
+        self.block((size - 1) / SCALE_BLOCK_BYTES) * SCALE_BLOCK_BYTES + SCALE_BLOCK_BYTES
+    }
+
+    /// The length of what lies at a position.
+    pub fn length(self, at: i64, len: i64) -> i64 {
+        if self.is_none() || len <= SCALE_BLOCK_BYTES {
+            return len;
+        }
+        let at = at.max(0);
+        (self.size(at.saturating_add(len)) - self.position(at)).clamp(SCALE_BLOCK_BYTES, len)
+    }
+
+    /// Changes an operation on a regular file.
+    pub(crate) fn apply(self, r: &mut Rec) {
+        if self.is_none() {
+            return;
+        }
+        let known = r.offset_bytes != NO_ID;
+        let at = r.offset_bytes.max(0);
+        match r.call {
+            c if c.opens() => r.flags &= !i64::from(libc::O_APPEND),
+            Call::SetFl => r.aux &= !i64::from(libc::O_APPEND),
+            c if (c.reads() || c.writes()) && r.regular && known => {
+                r.loose = true;
+                r.call = match c {
+                    Call::Read => Call::Pread64,
+                    Call::Write => Call::Pwrite64,
+                    Call::Readv => Call::Preadv,
+                    Call::Writev => Call::Pwritev,
+                    c => c,
+                };
+                if matches!(c, Call::Preadv2 | Call::Pwritev2) {
+                    r.aux2 = 0;
+                    r.flags &= !i64::from(libc::RWF_APPEND);
+                }
+                if c.reads() && r.ret == 0 && r.len_bytes > 0 {
+                    // At the end, where nothing was to be read: unscaled it is behind it.
+                    return;
+                }
+                r.len_bytes = self.length(at, r.len_bytes);
+                r.offset_bytes = self.position(at);
+            }
+            Call::Lseek if r.ret >= 0 && (0..=2).contains(&r.flags) => {
+                (r.flags, r.aux) = (libc::SEEK_SET.into(), self.position(r.ret));
+            }
+            Call::Lseek if r.ret >= 0 => r.aux = self.position(r.aux),
+            Call::Ftruncate | Call::Truncate => r.len_bytes = self.size(r.len_bytes),
+            // Between files it fails, wherever.
+            Call::Splice => {}
+            c if c.copies() || c.clones() || c.dedupes() => {
+                r.loose = true;
+                if known {
+                    r.len_bytes = self.length(at, r.len_bytes);
+                    if !(c.copies() && r.ret == 0) {
+                        r.offset_bytes = self.position(at);
+                    }
+                    if c.copies() {
+                        r.aux &= !1;
+                    }
+                }
+                if r.offset2_bytes != NO_ID && c != Call::Sendfile {
+                    r.offset2_bytes = self.position(r.offset2_bytes);
+                    if c.copies() {
+                        r.aux &= !2;
+                    }
+                }
+            }
+            Call::Fallocate | Call::Fadvise64 | Call::Readahead | Call::SyncFileRange => {
+                r.len_bytes = self.length(at, r.len_bytes);
+                r.offset_bytes = self.position(at);
+            }
+            Call::Mmap if known => r.offset_bytes = self.position(at),
+            c if c.touches() => {
+                // `offset2_bytes` is where in the mapping that is, whose own beginning moved, too.
+                let base = at.saturating_sub(r.offset2_bytes);
+                r.offset2_bytes = self.position(at) - self.position(base);
+                r.len_bytes = self.length(at, r.len_bytes);
+                r.offset_bytes = self.position(at);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read_and_nothing_more() {
+        let b = SCALE_BLOCK_BYTES;
+        let mut x = 12345_u64;
+        let mut random = |below: i64| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((x >> 33) as i64) % below
+        };
+        for factor in [0.000_001, 0.01, 0.1, 0.3, 0.5, 0.75, 0.999, 1.0] {
+            let s = Scale::new(factor).unwrap();
+            for _ in 0..3000 {
+                let (at, len) = (random(40 * b), 1 + random(20 * b));
+                let (to, short) = (s.position(at), s.length(at, len));
+                assert!(to <= at && short <= len && short >= len.min(b), "{factor} {at} {len}");
+                assert_eq!(at % b == 0, at % b == 0 && to % b == 0, "aligned stays aligned");
+                if at % b == 0 && len % b == 0 {
+                    assert_eq!(short % b, 0);
+                }
+                // Any byte of it is inside what was written, and of a file of that size.
+                let inside = at + random(len);
+                assert!(s.position(inside) < to + short, "{factor} {at} {len} {inside}");
+                assert!(s.position(inside) < s.size(at + len));
+                assert!(s.size(at + len) <= (at + len).max(b), "its end stays at or behind the end");
+                assert!(to + short <= at + len);
+                assert!(s.position(at) <= s.position(at + 1) && s.position(at + 1) <= s.position(at) + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn factors_that_are_none() {
+        for f in [0.0, -1.0, 1.000_001, 1e9, f64::NAN, f64::INFINITY] {
+            assert_eq!(Scale::new(f), None);
+        }
+        let s = Scale::new(0.5).unwrap();
+        assert!(s.position(i64::MAX) > 0 && s.size(i64::MAX) > 0 && s.length(i64::MAX, i64::MAX) > 0);
+    }
+}

@@ -1,0 +1,10 @@
+//! The reel as a replay reads it: operations in the order of their return, with paths as bytes.
+
+pub mod call;
+pub(crate) mod feed;
+pub mod footprint;
+pub(crate) mod in_flight;
+pub mod input;
+pub(crate) mod skip;
+pub mod submission;
+pub mod texts;

@@ -1,0 +1,96 @@
+//! Calls on two files.
+
+use std::ptr;
+
+use super::{call, ioctl};
+use crate::{
+    Call,
+    contents::buffers::MAX_CALL_BYTES,
+    reel::input::{NO_ID, Rec},
+};
+
+/// The request of that name.
+pub(super) const FICLONERANGE: i64 = 0x4020_940d;
+
+/// FICLONE and FICLONERANGE; where the target cannot share data it is copied, since what follows needs it.
+pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
+    const FICLONE: i64 = 0x4004_9409;
+    let to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
+    // `struct file_clone_range`
+    let range = [fd, offset, r.len_bytes, to];
+    let ret = match r.call {
+        Call::Ficlone => ioctl(fd2, FICLONE, fd),
+        _ => ioctl(fd2, FICLONERANGE, range.as_ptr() as i64),
+    };
+    let cannot = [libc::EOPNOTSUPP, libc::EXDEV, libc::EINVAL, libc::ENOTTY].map(|e| -i64::from(e)).contains(&ret);
+    if r.ret < 0 || !cannot {
+        return ret;
+    }
+    let (mut from, mut to) = (offset, to);
+    let mut left = if r.len_bytes == 0 { i64::MAX } else { r.len_bytes };
+    while left > 0 {
+        let piece = left.min(MAX_CALL_BYTES as i64);
+        let (a, b) = (ptr::from_mut(&mut from) as i64, ptr::from_mut(&mut to) as i64);
+        match call(libc::SYS_copy_file_range, [fd, a, fd2, b, piece, 0]) {
+            0 => break,
+            n if n > 0 => left -= n,
+            failed => return failed,
+        }
+    }
+    0
+}
+
+/// Copies piece by piece; without a position at that of the descriptor.
+fn piecewise((fd, mut from): (i64, Option<i64>), (fd2, mut to): (i64, Option<i64>), len: i64) -> i64 {
+    let mut piece = [0_u8; 16 << 10];
+    let at = piece.as_mut_ptr() as i64;
+    let mut done = 0;
+    while done < len {
+        let most = (len - done).min(piece.len() as i64);
+        let got = match from {
+            Some(from) => call(libc::SYS_pread64, [fd, at, most, from, 0, 0]),
+            None => call(libc::SYS_read, [fd, at, most, 0, 0, 0]),
+        };
+        let put = match to {
+            _ if got <= 0 => got,
+            Some(to) => call(libc::SYS_pwrite64, [fd2, at, got, to, 0, 0]),
+            None => call(libc::SYS_write, [fd2, at, got, 0, 0, 0]),
+        };
+        if put <= 0 {
+            return if done > 0 { done } else { put };
+        }
+        done += put;
+        (from, to) = (from.map(|f| f + put), to.map(|t| t + put));
+    }
+    done
+}
+
+/// Copies between two files.
+pub(super) fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
+    let mut from = offset;
+    let places = [(r.aux & 1, offset), (r.aux & 2, r.offset2_bytes.max(0))];
+    let mut to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
+    let from = if r.aux & 1 != 0 { 0 } else { ptr::from_mut(&mut from) as i64 };
+    if r.call == Call::Sendfile {
+        return call(libc::SYS_sendfile, [fd2, fd, from, len, 0, 0]);
+    }
+    let to = if r.aux & 2 != 0 { 0 } else { ptr::from_mut(&mut to) as i64 };
+    if r.call == Call::Splice {
+        // Between two files: it fails.
+        return call(libc::SYS_splice, [fd, from, fd2, to, len, r.flags]);
+    }
+    let mut ret = call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags]);
+    // A file system that shares whole blocks returns short at the last one; the rest takes another call.
+    while 0 < ret && ret < r.ret && !r.loose {
+        match call(libc::SYS_copy_file_range, [fd, from, fd2, to, r.ret - ret, 0]) {
+            n if n > 0 => ret += n,
+            _ => break,
+        }
+    }
+    if ret == -i64::from(libc::EXDEV) && r.ret >= 0 {
+        // A folder that is mapped lies on another file system.
+        let [from, to] = places.map(|(moves, at)| (moves == 0).then_some(at));
+        return piecewise((fd, from), (fd2, to), len);
+    }
+    ret
+}

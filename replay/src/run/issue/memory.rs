@@ -1,0 +1,97 @@
+//! Files in memory: mappings, advice on them, and touches of their pages.
+//!
+//! Pages are touched by calls that return errors (`MADV_POPULATE_*`), never by loads and stores, which beyond the end of a
+//! file would end the replay with SIGBUS.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Cells, call, stamp::without_call};
+use crate::{Call, contents::buffers::Sink, reel::input::Rec};
+
+/// Advice up to here (MADV_COLLAPSE) is about memory of the caller; what is beyond poisons pages of the machine.
+const LAST_ADVICE: i64 = 25;
+
+impl Cells {
+    /// Maps a file; `new` is the cell that receives the address.
+    pub(super) fn map_again(&self, r: &Rec, fd: i64, offset: i64, new: u32) -> i64 {
+        // Addresses are not repeated, nothing is executed, and nothing private is charged in advance.
+        let unwanted = libc::MAP_FIXED
+            | libc::MAP_FIXED_NOREPLACE
+            | libc::MAP_32BIT
+            | libc::MAP_GROWSDOWN
+            | libc::MAP_LOCKED
+            | libc::MAP_HUGETLB;
+        let flags = (r.flags as i32 & !unwanted) | libc::MAP_NORESERVE;
+        let prot = touchable(r.mode);
+        let ret = call(libc::SYS_mmap, [0, r.len_bytes, prot.into(), flags.into(), fd, offset]);
+        if ret > 0 && !self.set_map(new, ret, r.len_bytes) {
+            call(libc::SYS_munmap, [ret, r.len_bytes, 0, 0, 0, 0]);
+        }
+        ret
+    }
+
+    fn set_map(&self, cell: u32, at: i64, len: i64) -> bool {
+        let Some(c) = self.maps.get(cell as usize) else { return false };
+        c.store(at, Relaxed);
+        self.map_bytes[cell as usize].store(len, Relaxed);
+        true
+    }
+
+    /// A call on, or a touch of, a part of the mapping in `slot`.
+    pub(super) fn on_mapping(&self, r: &Rec, slot: i32, sink: &mut Sink) -> i64 {
+        let Some(cell) = usize::try_from(slot).ok().and_then(|s| self.maps.get(s)) else {
+            return without_call(-i64::from(libc::EINVAL));
+        };
+        let base = cell.load(Relaxed);
+        let whole = self.mapped_bytes(slot as u32);
+        if base == 0 {
+            // The mapping itself failed here.
+            return without_call(-i64::from(libc::ENOMEM));
+        }
+        let from = r.offset2_bytes;
+        if !(0..whole.max(1)).contains(&from) {
+            return without_call(-i64::from(libc::ENOMEM));
+        }
+        let at = base + from;
+        // No further than the pages of the mapping: what is behind it is somebody else's.
+        let room = (whole + 4095) / 4096 * 4096 - from;
+        let len = r.len_bytes.clamp(0, room);
+        match r.call {
+            Call::Msync => call(libc::SYS_msync, [at, len, r.flags, 0, 0, 0]),
+            Call::Madvise if !(0..=LAST_ADVICE).contains(&r.flags) => without_call(-i64::from(libc::EINVAL)),
+            Call::Madvise => call(libc::SYS_madvise, [at, len, r.flags, 0, 0, 0]),
+            Call::Mincore => call(libc::SYS_mincore, [at, len, sink.at(len as usize / 4096 + 1) as i64, 0, 0, 0]),
+            Call::Mremap => self.resize(r, slot as u32, at, whole),
+            Call::Fault | Call::MapPages => touch(at, len, libc::MADV_POPULATE_READ),
+            Call::Dirty => touch(at, len, libc::MADV_POPULATE_WRITE),
+            _ if from == 0 && len >= whole => self.unmap(slot as u32),
+            _ => {
+                // A part: the file goes, the address range stays reserved until the rest is unmapped, since another
+                // thread's mapping in the gap would be unmapped with it.
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+                call(libc::SYS_mmap, [at, len, libc::PROT_NONE.into(), flags.into(), -1, 0]).min(0)
+            }
+        }
+    }
+
+    /// The plan lets only whole mappings through; they may move, as addresses are not repeated.
+    fn resize(&self, r: &Rec, cell: u32, at: i64, whole: i64) -> i64 {
+        let ret = call(libc::SYS_mremap, [at, whole, r.aux2, libc::MREMAP_MAYMOVE.into(), 0, 0]);
+        if ret > 0 {
+            self.set_map(cell, ret, r.aux2);
+        }
+        ret
+    }
+}
+
+/// Protections that change later are not recorded, and to touch a page asks for a mapping that may be read, as on most hardware one to
+/// write may: what may not be read at first is touched all the same. Nothing is executed.
+pub(super) fn touchable(prot: i32) -> i32 {
+    libc::PROT_READ | (prot & libc::PROT_WRITE)
+}
+
+/// Touches the pages from `at` on, which is inside one.
+fn touch(at: i64, len: i64, advice: i32) -> i64 {
+    let from = at & !4095;
+    call(libc::SYS_madvise, [from, (at - from) + len, advice.into(), 0, 0, 0])
+}

@@ -1,0 +1,12 @@
+//! The engine: threads, deadlines, and the calls they issue.
+
+pub mod engine;
+pub mod issue;
+pub(crate) mod load;
+pub mod memory_limit;
+pub mod outcomes;
+pub mod pace;
+pub(crate) mod pieces;
+pub mod progress;
+pub(crate) mod rings;
+pub mod threads;

@@ -1,0 +1,201 @@
+//! Hands out pieces of programs and takes in outcomes, for threads that cannot touch a file of ioreel's: the
+//! descriptors they have are the workload's alone.
+
+use std::{
+    collections::HashMap,
+    io,
+    ops::Range,
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{self, SyncSender},
+    },
+    thread::{self, JoinHandle},
+};
+
+use crate::{
+    ReplayError,
+    plan::{
+        chunk::{CHUNK_STEPS, Chunk},
+        program::Plan,
+        store::Kept,
+    },
+    reel::input::NONE,
+    run::{
+        engine::{BATCH_CALLS, Outcome},
+        outcomes::Outcomes,
+    },
+};
+
+/// Pieces of programs that are read before they are needed, over all threads; one for each at least, and at most [`MOST_AHEAD`].
+const PIECES_AHEAD: usize = 64;
+const MOST_AHEAD: usize = 16;
+/// Pieces of outcomes under way to the file.
+const QUEUE: usize = 16;
+/// Outcomes that have happened and are not told yet, of all threads together: some 15 MB, and a piece for each of very many threads.
+const ALL_BATCHES: usize = 64 * BATCH_CALLS;
+/// Room for pieces of outcomes that is made before it is asked for.
+const ROOMS: usize = 4;
+
+fn no_thread(source: io::Error) -> ReplayError {
+    ReplayError::Io { doing: "starting a thread", source }
+}
+
+/// By thread and index: a piece that was asked for, `None` when it cannot be read.
+type Ready = HashMap<(u32, usize), Option<Arc<Chunk>>>;
+
+/// A thread, and some of its pieces.
+type Wanted = (u32, Range<usize>);
+
+/// Reads pieces before they are needed.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    ready: Arc<(Mutex<Ready>, Condvar)>,
+    /// Set when any piece is in a file.
+    ask: Option<Mutex<mpsc::Sender<Wanted>>>,
+    /// By thread: the first of its pieces that was not asked for.
+    asked: Box<[AtomicUsize]>,
+    /// So many pieces of a thread are read before they are needed; when half of them are left, it asks for more.
+    ahead: usize,
+}
+
+impl Pieces {
+    /// Of this plan; called by a thread that has its descriptors.
+    pub(crate) fn start(plan: &Arc<Plan>) -> Result<Self, ReplayError> {
+        let ready = Arc::new((Mutex::new(Ready::new()), Condvar::new()));
+        let threads = plan.tasks.len();
+        let ahead = (PIECES_AHEAD / threads.max(1)).clamp(1, MOST_AHEAD);
+        let asked = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+        if plan.store.is_small() {
+            return Ok(Self { ready, ask: None, asked, ahead });
+        }
+        let (ask, pieces) = mpsc::channel::<Wanted>();
+        let (plan, told) = (plan.clone(), ready.clone());
+        // Ends when the last who may ask is gone.
+        thread::Builder::new()
+            .name("reader".into())
+            .spawn(move || {
+                for (task, index) in pieces.into_iter().flat_map(|(task, range)| range.map(move |i| (task, i))) {
+                    if is_in_file(&plan, task, index) {
+                        let piece = plan.chunk(task, index);
+                        told.0.lock().unwrap_or_else(PoisonError::into_inner).insert((task, index), piece);
+                        told.1.notify_all();
+                    }
+                }
+            })
+            .map_err(no_thread)?;
+        Ok(Self { ready, ask: Some(Mutex::new(ask)), asked, ahead })
+    }
+
+    /// Asks for those from this one on, if few are under way.
+    fn ask(&self, plan: &Plan, task: u32, index: usize) {
+        let Some(ask) = &self.ask else { return };
+        let asked = &self.asked[task as usize];
+        let from = asked.load(Relaxed).max(index);
+        let to = (index + 1 + self.ahead).min(plan.tasks[task as usize].program.chunks.len());
+        if from < to && from <= index + self.ahead.div_ceil(2) {
+            asked.store(to, Relaxed);
+            if (from..to).any(|i| is_in_file(plan, task, i)) {
+                // A reader that is gone is told by its silence below.
+                let _ = ask.lock().unwrap_or_else(PoisonError::into_inner).send((task, from..to));
+            }
+        }
+    }
+
+    /// A piece of a thread's program; asks for those after it.
+    pub(crate) fn get(&self, plan: &Plan, task: u32, index: usize) -> Option<Arc<Chunk>> {
+        let kept = plan.tasks[task as usize].program.chunks.get(index)?;
+        self.ask(plan, task, index);
+        if let Kept::Memory(chunk) = kept {
+            return Some(chunk.clone());
+        }
+        let (ready, changed) = &*self.ready;
+        let mut pieces = ready.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(piece) = pieces.remove(&(task, index)) {
+                return piece;
+            }
+            pieces = changed.wait(pieces).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn is_in_file(plan: &Plan, task: u32, index: usize) -> bool {
+    matches!(plan.tasks[task as usize].program.chunks.get(index), Some(Kept::File { .. }))
+}
+
+/// Room for so many outcomes, in memory that was touched.
+fn touched_room(batch: usize) -> Vec<Outcome> {
+    let mut room = vec![Outcome { row: NONE, ..Outcome::default() }; batch];
+    room.clear();
+    room
+}
+
+/// A thread, and some of its outcomes.
+type Told = (u32, Vec<Outcome>);
+
+/// Empty pieces of outcomes.
+type Rooms = Arc<Mutex<Vec<Vec<Outcome>>>>;
+
+/// Keeps outcomes.
+#[derive(Debug)]
+pub(crate) struct Scribe {
+    tell: Mutex<Option<SyncSender<Told>>>,
+    /// How many of a thread's outcomes are told at a time.
+    batch: usize,
+    /// Memory that is there already, so that no operation waits for it to be.
+    rooms: Rooms,
+    kept: Mutex<Option<JoinHandle<io::Result<Outcomes>>>>,
+}
+
+impl Scribe {
+    /// Of so many threads, with so much in memory; called by a thread that has its descriptors.
+    pub(crate) fn start(threads: usize, memory_bytes: usize) -> Result<Self, ReplayError> {
+        let batch = (ALL_BATCHES / threads.max(1)).clamp(CHUNK_STEPS, BATCH_CALLS);
+        let (tell, told) = mpsc::sync_channel::<Told>(QUEUE);
+        let rooms = Rooms::default();
+        let made = rooms.clone();
+        let kept = thread::Builder::new()
+            .name("scribe".into())
+            .spawn(move || {
+                let mut outcomes = Outcomes::within(threads, memory_bytes);
+                for (task, some) in told {
+                    let is_full = some.len() + CHUNK_STEPS > batch;
+                    outcomes.put(task, some)?;
+                    let left = || made.lock().unwrap_or_else(PoisonError::into_inner);
+                    // Whoever has filled one may fill another.
+                    if is_full && left().len() < ROOMS {
+                        let room = touched_room(batch);
+                        left().push(room);
+                    }
+                }
+                Ok(outcomes)
+            })
+            .map_err(no_thread)?;
+        Ok(Self { tell: Mutex::new(Some(tell)), batch, rooms, kept: Mutex::new(Some(kept)) })
+    }
+
+    /// Room for outcomes of a thread that makes so many more calls.
+    pub(crate) fn room(&self, calls: usize) -> Vec<Outcome> {
+        let made = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        (calls >= self.batch).then(made).flatten().unwrap_or_else(|| Vec::with_capacity(calls.min(self.batch)))
+    }
+
+    /// Some outcomes of a thread.
+    pub(crate) fn note(&self, task: u32, outcomes: Vec<Outcome>) {
+        let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(tell) = tell {
+            // Fails only when the scribe failed, which its end tells.
+            let _ = tell.send((task, outcomes));
+        }
+    }
+
+    /// All of them; to be called once.
+    pub(crate) fn finish(&self) -> Result<Outcomes, ReplayError> {
+        drop(self.tell.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let gone = || io::Error::other("what happened was not kept");
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let joined = kept.ok_or_else(gone).and_then(|k| k.join().map_err(|_| gone())?);
+        joined.map_err(|source| ReplayError::Io { doing: "keeping outcomes in the folder for temporary files", source })
+    }
+}

@@ -1,0 +1,284 @@
+//! Issues requests to io_uring and of Linux AIO, in the batches in which they were submitted.
+//!
+//! Each thread has rings and contexts of its own, one for each that it used in the recording. What these refuse to be made
+//! here (a kernel without them, a sysctl, a filter) is issued as calls, and told.
+
+mod aio;
+mod entry;
+mod uring;
+
+use std::collections::HashMap;
+
+use crate::{
+    Call,
+    contents::{
+        buffers::{MAX_CALL_BYTES, Sink, Source},
+        data::Data,
+    },
+    plan::chunk::Chunk,
+    reel::{
+        input::Rec,
+        submission::{Via, sqe},
+    },
+    run::{engine::Reaped, issue::Cells},
+};
+
+use aio::Context;
+use uring::Uring;
+
+/// Of a request, what must stay where it is until it has ended.
+#[derive(Default)]
+enum Keep {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Its vector.
+    Vector(#[expect(dead_code, reason = "the kernel reads it")] Box<[libc::iovec]>),
+    /// How it opens.
+    How(#[expect(dead_code, reason = "the kernel reads it")] Box<io_uring::types::OpenHow>),
+    /// What it is told of a file.
+    Stat(#[expect(dead_code, reason = "the kernel writes it")] Box<libc::statx>),
+}
+
+/// A request that was put into a batch.
+struct Ticket {
+    due_ns: i64,
+    free_ns: i64,
+    /// Submitted; 0 before.
+    start_ns: i64,
+    /// Ended, and how.
+    done: Option<(i64, i64)>,
+    /// Where it reads to.
+    sink: Option<Sink>,
+    _keep: Keep,
+}
+
+/// What is known of one ring or context.
+enum Means {
+    Uring(Box<Uring>),
+    Aio(Context),
+    /// It could not be made.
+    Refused,
+}
+
+/// Where requests take data from and put it.
+pub(crate) struct Buffers<'a> {
+    source: &'a Source,
+    data: &'a Data,
+    /// Each request in flight reads into memory of its own: a file system that verifies what it has read (btrfs) finds it damaged
+    /// where another writes there meanwhile.
+    free: Vec<Sink>,
+    /// That of the request at hand.
+    taken: Option<Sink>,
+}
+
+impl Buffers<'_> {
+    fn sink(&mut self, len: usize) -> *mut u8 {
+        let mut sink = self.free.pop().unwrap_or_default();
+        let at = sink.at(len);
+        self.taken = Some(sink);
+        at
+    }
+
+    /// Memory for a request: what it writes, or where it reads to.
+    fn data(&mut self, r: &Rec, len: usize) -> *mut u8 {
+        if !r.call.writes() {
+            return self.sink(len);
+        }
+        if !self.data.is_made() || len == 0 {
+            return self.source.at(r.row).cast_mut();
+        }
+        let at = self.sink(len);
+        if !at.is_null() {
+            // SAFETY: the mapping is this request's own, and at least so long.
+            self.data.make(r, r.file, r.offset_bytes, unsafe { std::slice::from_raw_parts_mut(at, len) });
+        }
+        at
+    }
+
+    /// The vector of a request, in even pieces.
+    fn vector(&mut self, r: &Rec) -> Box<[libc::iovec]> {
+        let len = bytes(r);
+        let base = self.data(r, len);
+        let count = r.aux.clamp(1, 1024) as usize;
+        let piece = match len / count {
+            piece if piece >= 4096 => piece & !4095,
+            piece => piece,
+        };
+        let of = |i: usize| libc::iovec {
+            iov_base: base.wrapping_add(i * piece).cast(),
+            iov_len: if i + 1 == count { len - i * piece } else { piece },
+        };
+        (0..count).map(of).collect()
+    }
+}
+
+/// How many bytes a request moves at most.
+fn bytes(r: &Rec) -> usize {
+    r.len_bytes.clamp(0, MAX_CALL_BYTES as i64) as usize
+}
+
+/// A thread's means of issuing requests.
+pub(crate) struct Rings<'a> {
+    cells: &'a Cells,
+    buffers: Buffers<'a>,
+    /// How the rings were set up that a recording tells of.
+    ring_flags: &'a HashMap<i64, i64>,
+    means: HashMap<(Via, i64), Means>,
+    tickets: HashMap<u32, Ticket>,
+    /// Put into the batch that is being made, on this ring.
+    batch: Vec<u32>,
+    on: (Via, i64),
+    /// Why requests are issued as calls.
+    refusals: Vec<String>,
+}
+
+impl<'a> Rings<'a> {
+    /// For one thread.
+    pub(crate) fn new(cells: &'a Cells, source: &'a Source, data: &'a Data, ring_flags: &'a HashMap<i64, i64>) -> Self {
+        Self {
+            cells,
+            ring_flags,
+            buffers: Buffers { source, data, free: Vec::new(), taken: None },
+            means: HashMap::new(),
+            tickets: HashMap::new(),
+            batch: Vec::new(),
+            on: (Via::Call, 0),
+            refusals: Vec::new(),
+        }
+    }
+
+    /// Puts a request into the batch; those of a ring that could not be made wait until their end is asked for.
+    pub(crate) fn submit(
+        &mut self,
+        chunk: &Chunk,
+        rec: u32,
+        (fd, fd2): (i32, i32),
+        (due_ns, free_ns): (i64, i64),
+        now: impl Fn() -> i64,
+    ) {
+        let r = &chunk.recs[rec as usize];
+        let key = (r.via, r.ring);
+        if !self.batch.is_empty() && self.on != key {
+            self.flush(&now);
+        }
+        self.on = key;
+        let refusals = &mut self.refusals;
+        let flags = self.ring_flags.get(&r.ring).copied().unwrap_or(0);
+        let means = self.means.entry(key).or_insert_with(|| match make(r.via, flags) {
+            Ok(means) => means,
+            Err(e) => {
+                let what = if r.via == Via::Aio { "Linux AIO" } else { "io_uring" };
+                refusals.push(format!("{what} is refused here ({e}): its requests are issued as calls"));
+                Means::Refused
+            }
+        });
+        let (fd, fd2) = (self.cells.fd(fd), self.cells.fd(fd2));
+        let keep = match means {
+            Means::Refused => Some(Keep::Nothing),
+            Means::Uring(ring) => ring.put(chunk, r, (fd, fd2), &mut self.buffers),
+            Means::Aio(context) => context.put(r, fd, &mut self.buffers),
+        };
+        let (done, keep) = match keep {
+            Some(keep) => (None, keep),
+            // The queue is full of requests that the kernel does not take.
+            None => (Some((now(), -i64::from(libc::EAGAIN))), Keep::Nothing),
+        };
+        if !matches!(means, Means::Refused) && done.is_none() {
+            self.batch.push(r.row);
+        }
+        self.tickets
+            .insert(r.row, Ticket { due_ns, free_ns, start_ns: 0, done, sink: self.buffers.taken.take(), _keep: keep });
+    }
+
+    /// Submits the batch by one call.
+    pub(crate) fn flush(&mut self, now: impl Fn() -> i64) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let start_ns = now();
+        for row in self.batch.drain(..) {
+            if let Some(t) = self.tickets.get_mut(&row) {
+                t.start_ns = start_ns;
+            }
+        }
+        let tickets = &mut self.tickets;
+        let mut end = |row: u32, ret: i64| ended(tickets, row, ret, now());
+        match self.means.get_mut(&self.on) {
+            Some(Means::Uring(ring)) => ring.flush(&mut end),
+            Some(Means::Aio(context)) => context.flush(&mut end),
+            _ => {}
+        }
+    }
+
+    /// Waits for a request's end; `None` when it is to be issued as a call. A descriptor that it opened goes into cell `new`.
+    pub(crate) fn reap(&mut self, r: &Rec, fd: i32, new: u32, now: impl Fn() -> i64) -> Result<Reaped, i64> {
+        self.flush(&now);
+        loop {
+            let Some(t) = self.tickets.get(&r.row) else { return Err(now()) };
+            if let Some((end_ns, ret)) = t.done {
+                let (due_ns, free_ns, start_ns) =
+                    (t.due_ns, t.free_ns, if t.start_ns == 0 { end_ns } else { t.start_ns });
+                self.buffers.free.extend(self.tickets.remove(&r.row).and_then(|t| t.sink));
+                self.fill_cells(r, fd, new, ret);
+                return Ok(Reaped { due_ns, free_ns, start_ns, end_ns, ret });
+            }
+            let due_ns = t.due_ns;
+            let tickets = &mut self.tickets;
+            let mut end = |row: u32, ret: i64| ended(tickets, row, ret, now());
+            let waited = match self.means.get_mut(&(r.via, r.ring)) {
+                Some(Means::Uring(ring)) => ring.wait(&mut end),
+                Some(Means::Aio(context)) => context.wait(&mut end),
+                _ => {
+                    self.tickets.remove(&r.row);
+                    return Err(due_ns);
+                }
+            };
+            if let Err(errno) = waited {
+                ended(&mut self.tickets, r.row, -i64::from(errno), now());
+            }
+        }
+    }
+
+    fn fill_cells(&self, r: &Rec, fd: i32, new: u32, ret: i64) {
+        if ret < 0 || r.sqe_flags & sqe::DIRECT != 0 {
+            return;
+        }
+        if r.call.opens() && !self.cells.set(new, ret as i32) {
+            crate::run::issue::close(ret);
+        }
+        if let (Call::Close, Ok(slot)) = (r.call, u32::try_from(fd)) {
+            self.cells.set(slot, -1);
+        }
+    }
+
+    /// The bytes that the read reaped last got.
+    pub(crate) fn got(&mut self, n: usize) -> &[u8] {
+        let at = self.buffers.free.last_mut().map_or(std::ptr::null_mut(), |s| s.at(n));
+        if at.is_null() {
+            return &[];
+        }
+        // SAFETY: nobody else refers to the mapping since its request has ended, and it is at least so long.
+        unsafe { std::slice::from_raw_parts(at, n) }
+    }
+
+    /// Why requests were issued as calls; ends rings of io_uring, which hold files open. Contexts of Linux AIO end with this: that
+    /// takes the kernel some ten ms, for which nobody is to wait.
+    pub(crate) fn end(&mut self) -> Vec<String> {
+        self.means.retain(|_, means| matches!(means, Means::Aio(_)));
+        std::mem::take(&mut self.refusals)
+    }
+}
+
+fn make(via: Via, flags: i64) -> std::io::Result<Means> {
+    Ok(match via {
+        Via::Aio => Means::Aio(Context::new()?),
+        _ => Means::Uring(Box::new(Uring::new(flags)?)),
+    })
+}
+
+fn ended(tickets: &mut HashMap<u32, Ticket>, row: u32, ret: i64, now_ns: i64) {
+    if let Some(t) = tickets.get_mut(&row) {
+        t.done = Some((now_ns, ret));
+    }
+}

@@ -1,0 +1,5 @@
+//! A replay from reel to report.
+
+pub(crate) mod config;
+pub(crate) mod replay;
+pub mod watch;

@@ -1,0 +1,517 @@
+//! A replay from reel to report.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
+};
+
+use ioreel_traces::{
+    Reel,
+    disk::DiskActivity,
+    manifest::{Clock, Mount, Replay as Made, Span, State},
+    rows::File,
+};
+
+use crate::{
+    ReplayError,
+    base::{
+        clock::{self, monotonic_ns},
+        path_map::{Map, open_maps},
+    },
+    contents::{buffers::Source, data::Data, fill::Filler},
+    plan::{
+        dependencies::{FINISH, Stamp},
+        planner::PlanOptions,
+        program::Plan,
+        root_rounds::plan_within,
+        slice::Slice,
+    },
+    prepare::{
+        containment::{self, Privilege},
+        layout::{self, LayoutReport},
+        mapped_targets::{Places, check_rooms, empty_cache, places, sync},
+        page_cache::{CacheReport, CacheStart, Warm, forget},
+        restore::Memory,
+        separate::apart,
+        target::Target,
+        tree::{self, Preparation},
+    },
+    run::{
+        memory_limit::MemoryLimit,
+        pace::Pace,
+        threads::{Manner, World},
+    },
+    session::{
+        config::{Config, Phase, Report, Summary},
+        watch::Watch,
+    },
+    verdict::{
+        end_state,
+        judgement::{Facts, Judgement, judge},
+        result_reel::{self, Making},
+        timing::tell_dues,
+    },
+};
+
+/// Paced replays begin this long after the epoch is set, so that the first operation is not late.
+const LEAD_NS: i64 = 20_000_000;
+/// Part of the needed room that is kept free beside it: a file system's own structures.
+const ROOM_MARGIN: i64 = 32;
+
+/// A replay, planned and checked, not begun.
+#[derive(Debug)]
+pub struct Replay {
+    config: Config,
+    reel: Reel,
+    plan: Plan,
+    preparation: Preparation,
+    /// Bytes of data that files hold at the start, by key.
+    prepared: HashMap<u64, i64>,
+    target: Target,
+    maps: Vec<Map>,
+    limit: Option<MemoryLimit>,
+    privilege: Privilege,
+    /// What is about to be done.
+    pub summary: Summary,
+}
+
+impl Replay {
+    /// Reads the reel, plans, and checks the target. Must be called while the process has one thread.
+    pub fn plan(mut config: Config) -> Result<Self, ReplayError> {
+        clock::start();
+        let reel = Reel::open(&config.reel)?;
+        if reel.manifest.state == State::Recording {
+            return Err(ReplayError::Unfinished { path: config.reel });
+        }
+        apart(&config.reel, "--target", &config.target)?;
+        config.maps.iter().try_for_each(|(_, to)| apart(&config.reel, "--map", to))?;
+        config.result.iter().try_for_each(|result| apart(&config.reel, "-o", result))?;
+        if config.slice.from_ns >= config.slice.to_ns {
+            let Slice { from_ns, to_ns } = config.slice;
+            return Err(ReplayError::NoSlice { from_ns, to_ns });
+        }
+        if config.memory.is_some() && (config.force || config.skip_prepare) {
+            return Err(ReplayError::Foreign);
+        }
+        let force = config.force || config.skip_prepare || config.restored;
+        let others: Vec<PathBuf> = config.maps.iter().filter_map(|(_, to)| to.canonicalize().ok()).collect();
+        let limit = config.memory_limit.map(MemoryLimit::make).transpose()?;
+        if let Some(bytes) = config.memory_limit {
+            // What is cached from before would not count.
+            if config.cache == CacheStart::Prepared {
+                config.cache = CacheStart::Cold;
+            }
+            config.memory_bytes = config.memory_bytes.min(bytes as usize / 8);
+        }
+        let target = Target::open_around(&config.target, force, &others)?;
+        let maps = open_maps(&config.maps, &target, normal, force)?;
+        let privilege = containment::acquire()?;
+        let mut roots: Vec<Vec<u8>> = config.roots.iter().map(|r| normal(r)).collect();
+        if !roots.is_empty() {
+            roots.extend(maps.iter().map(|m| m.from.clone()));
+        }
+        let options = PlanOptions {
+            order: config.order,
+            without: config.without,
+            memory_bytes: config.memory_bytes,
+            slice: config.slice,
+            scale: config.scale,
+            keep_keys: config.data.verify,
+            roots,
+            privileged: privilege.root,
+        };
+        let (plan, strayed) = plan_within(&reel, &config, options)?;
+        let mut preparation = Preparation::of(&plan, privilege.root);
+        if config.layout {
+            let layouts = layout::read(&reel)?;
+            if layouts.is_empty() {
+                return Err(ReplayError::NoLayout { path: config.reel });
+            }
+            preparation.lay_out(&layouts);
+        }
+        let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
+        let none = Preparation::default();
+        let to_make = if config.skip_prepare { &none } else { &preparation };
+        let summary = Summary {
+            operations: plan.calls,
+            threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
+            skipped: plan.skipped_by_label(),
+            unknown: plan.unknown.clone(),
+            strayed,
+            implied: plan.implied,
+            prepare_items: to_make.items.len() as i64,
+            prepare_files: to_make.files().0,
+            prepare_bytes: to_make.bytes,
+            growth_bytes: plan.sizes.peak_bytes,
+            free_bytes: target.free_bytes,
+            fstype: target.mount.fstype.clone(),
+        };
+        check_rooms(&maps, to_make)?;
+        let bytes = summary.prepare_bytes.saturating_add(summary.growth_bytes);
+        let needed_bytes = bytes.saturating_add(bytes / ROOM_MARGIN);
+        if let Some(max_bytes) = config.max_bytes.filter(|max| bytes > *max) {
+            return Err(ReplayError::TooMuch { path: config.reel, needed_bytes: bytes, max_bytes });
+        }
+        if needed_bytes > target.free_bytes {
+            return Err(ReplayError::NoRoom {
+                path: config.target,
+                needed_bytes,
+                prepare_bytes: summary.prepare_bytes,
+                growth_bytes: summary.growth_bytes,
+                free_bytes: target.free_bytes,
+            });
+        }
+        Ok(Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary })
+    }
+
+    /// The target's mount.
+    pub fn mount(&self) -> &Mount {
+        &self.target.mount
+    }
+
+    /// Makes the tree that the workload found, and writes it out.
+    pub fn prepare(self, mut tell: impl FnMut(Phase)) -> Result<Prepared, ReplayError> {
+        let Self { config, plan, preparation, target, maps, privilege, .. } = self;
+        let laid = config.layout;
+        let filler = Data::new(config.data, plan.told, HashMap::new()).filler();
+        containment::lift_limits();
+        let (told, phases) = mpsc::channel();
+        let directory = places(&target, &maps);
+        let maker = thread::Builder::new()
+            .name("launcher".into())
+            .spawn(move || make_inside(&plan, &directory, (&preparation.items, &filler, laid), &told, privilege))
+            .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
+        phases.into_iter().for_each(&mut tell);
+        let failed = || ReplayError::Io { doing: "preparing", source: std::io::Error::other("a thread panicked") };
+        let prepared = maker.join().map_err(|_| failed())??;
+        tell(Phase::Settling);
+        sync(&target, &maps);
+        Ok(prepared)
+    }
+
+    /// Prepares the target, replays, settles, and writes the result.
+    pub fn run(self, mut watch: impl Watch, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
+        let Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary } = self;
+        let writer = config.result.as_deref().filter(|_| !config.dry_run).map(result_reel::create).transpose()?;
+        containment::lift_limits();
+        let source = Source::new(1, plan.longest_write_bytes as usize)?;
+        let manner = Manner {
+            clockwork: config.clockwork,
+            spin_ns: config.spin_ns,
+            skip_calls: config.dry_run,
+            memory_bytes: config.memory_bytes,
+        };
+        let data = Data::new(config.data, plan.told, plan.keys.files().clone());
+        let filler = data.filler();
+        let world = Arc::new(World::new(plan, source, (data, prepared), manner, privilege)?);
+        let (told, phases) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let (items, directory, inner) = (preparation.items, places(&target, &maps), world.clone());
+        let remembering = config.memory.clone().map(|memory| (memory, world.data.filler()));
+        let make = !config.restored && !config.skip_prepare;
+        let warm = Warm::of(config.cache, &world.plan, &items, config.scale);
+        let start = config.cache;
+        let resident = Arc::new(AtomicI64::new(0));
+        let read = resident.clone();
+        let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
+        let lead_ns = if free { 0 } else { LEAD_NS };
+        let (dry, laid) = (config.dry_run, config.layout);
+        let launcher = thread::Builder::new()
+            .name("launcher".into())
+            .spawn(move || {
+                if dry {
+                    inner.run(lead_ns);
+                    return Ok(Prepared::default());
+                }
+                let filler = &filler;
+                let before = Before { items: &items, make, laid, filler, remembering, start, warm: &warm, read: &read };
+                launch(&inner, &directory, before, &told, &may_go, lead_ns, privilege)
+            })
+            .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
+        let mut warnings = Vec::new();
+        if world.plan.calls == 0 && !config.slice.is_whole() {
+            warnings.push("nothing that is replayed took effect between --from and --to".into());
+        }
+        let mut cpu_before_ns = cpu_ns();
+        for phase in phases {
+            tell(phase);
+            if phase == Phase::Prepared {
+                // What was prepared must not be written out while the replay is measured.
+                sync(&target, &maps);
+                warnings.extend(empty_cache(config.cache, &reel));
+                // Refused, the launcher finds nobody who lets it go, and ends.
+                limit.as_ref().map_or(Ok(()), MemoryLimit::enter)?;
+            }
+            if phase == Phase::Running {
+                watch.begin();
+                cpu_before_ns = cpu_ns();
+            }
+            if matches!(phase, Phase::Prepared | Phase::Running) {
+                // Fails only when the launcher is gone, which its result tells.
+                let _ = go.send(());
+            }
+        }
+        let failed = || ReplayError::Io { doing: "replaying", source: std::io::Error::other("a thread panicked") };
+        let prepared = launcher.join().map_err(|_| failed())??;
+        warnings.extend(prepared.warnings);
+        let cpu_ns = cpu_ns() - cpu_before_ns;
+        tell(Phase::Settling);
+        let sync_start_ns = monotonic_ns() - world.epoch_ns();
+        let sync_ret = if dry { 0 } else { sync(&target, &maps) };
+        let sync_end_ns = monotonic_ns() - world.epoch_ns();
+        let memory = limit.as_ref().map(MemoryLimit::leave);
+        let seen = watch.end(world.epoch_ns()).unwrap_or_else(|why| {
+            warnings.push(why);
+            DiskActivity::default()
+        });
+        warnings.extend(world.take_warnings());
+        let mut outcomes = world.take_outcomes()?;
+        let tree = if dry {
+            None
+        } else {
+            end_state::check(
+                &world.plan,
+                &target.path,
+                &places(&target, &maps).1,
+                !config.force && !config.skip_prepare,
+            )
+            .map_err(|e| warnings.push(format!("the tree left behind could not be looked at: {e}")))
+            .ok()
+        };
+        let lost = reel.manifest.ledger.get("ops").map_or(0, |l| l.lost);
+        let mut data = world.checked();
+        let bad_reads = data.as_ref().map_or(0, |d| d.bad_reads);
+        name_examples(
+            &reel,
+            data.iter_mut().flat_map(|d| &mut d.examples).map(|e| (Some(e.file), &mut e.path)).collect(),
+        )?;
+        let facts = Facts { lost, bad_reads, tree, dry };
+        let mut verdict = judge(&world.plan, config.clockwork, &outcomes, config.limits, facts);
+        name_files(&reel, &mut verdict)?;
+        let last = world
+            .plan
+            .tasks
+            .iter()
+            .enumerate()
+            .filter_map(|(i, _)| outcomes.until(Stamp { task: i as u32, step: FINISH }));
+        let elapsed_ns = last.map(|o| o.end_ns).max().unwrap_or(0);
+        let span = &reel.manifest.span;
+        let report = Report {
+            pace: config.clockwork.pace.name(),
+            order: config.order.name(),
+            catch_up: config.clockwork.catch_up.name(),
+            dry_run: dry,
+            scale_footprint: config.scale.get(),
+            slice: Some(config.slice).filter(|s| !s.is_whole()),
+            done: outcomes.len(),
+            elapsed_ns,
+            original_elapsed_ns: world.plan.last_end_ns,
+            synced_ns: (!dry).then_some(sync_end_ns),
+            original_synced_ns: original_synced_ns(span, &config.slice, world.plan.last_end_ns),
+            shift_ns: world.shift_ns(),
+            spun_ns: world.spun_ns(),
+            cpu_ns,
+            verdict,
+            cache: (config.cache != CacheStart::Prepared && !dry)
+                .then(|| CacheReport { start: config.cache, resident_bytes: resident.load(Relaxed) }),
+            layout: prepared.layout,
+            memory,
+            data,
+            restored: None,
+            warnings,
+            summary,
+        };
+        if let Some(writer) = writer {
+            if matches!(config.clockwork.pace, Pace::Max | Pace::Load) {
+                tell_dues(&world.plan, &mut outcomes)
+                    .map_err(|source| ReplayError::Io { doing: "keeping outcomes", source })?;
+            }
+            let making = making(&config, &report, &world, &target, (sync_start_ns, sync_ret), seen);
+            result_reel::write(writer, &reel, &world.plan, &outcomes, making)?;
+        }
+        Ok(report)
+    }
+}
+
+/// When the original's file systems were quiet, after the start of what was replayed.
+fn original_synced_ns(span: &Span, slice: &Slice, last_end_ns: i64) -> Option<i64> {
+    let end_ns = span.elapsed_ns.saturating_sub(slice.from_ns).max(last_end_ns);
+    (slice.to_ns > span.elapsed_ns).then(|| end_ns.saturating_add(span.settle_ns))
+}
+
+/// Gives examples that have no path the one of their file.
+fn name_files(reel: &Reel, verdict: &mut Judgement) -> Result<(), ReplayError> {
+    let examples = verdict.results.differences.iter_mut().flat_map(|d| &mut d.examples);
+    name_examples(reel, examples.map(|e| (e.file, &mut e.path)).collect())
+}
+
+/// Likewise, of files and where their paths go.
+fn name_examples(reel: &Reel, mut examples: Vec<(Option<i64>, &mut Option<String>)>) -> Result<(), ReplayError> {
+    examples.retain(|(file, path)| path.is_none() && file.is_some());
+    let wanted: HashSet<i64> = examples.iter().filter_map(|(file, _)| *file).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let mut paths = HashMap::new();
+    for file in reel.rows::<File>() {
+        let file = file?;
+        if wanted.contains(&file.file) {
+            paths.insert(file.file, file.path.map(|p| p.to_string()));
+        }
+    }
+    for (file, path) in examples {
+        *path = file.and_then(|f| paths.get(&f).cloned().flatten());
+    }
+    Ok(())
+}
+
+/// CPU time of this process so far.
+fn cpu_ns() -> i64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// Enters the target for good, and makes the tree there; `laid`: looks where its files lie.
+fn make_inside(
+    plan: &Plan,
+    target: &Places,
+    (items, filler, laid): (&[tree::Item], &Filler, bool),
+    told: &mpsc::Sender<Phase>,
+    privilege: Privilege,
+) -> Result<Prepared, ReplayError> {
+    containment::enter(&target.0, &target.1)?;
+    let mut warnings = tree::make(items, filler, |done| {
+        // A listener that is gone needs no telling.
+        let _ = told.send(Phase::Preparing(done, items.len()));
+    })?;
+    let layout = laid.then(|| layout::look(items));
+    warnings.extend(containment::let_users_in(plan, privilege));
+    Ok(Prepared { warnings, layout })
+}
+
+/// What there is to say of what was made before the start.
+#[derive(Clone, Debug, Default)]
+pub struct Prepared {
+    /// What could not be made.
+    pub warnings: Vec<String>,
+    /// How near files came to how they lay, where that was wanted.
+    pub layout: Option<LayoutReport>,
+}
+
+/// What there is before the start.
+struct Before<'a> {
+    items: &'a [tree::Item],
+    /// It is made.
+    make: bool,
+    /// As it lay.
+    laid: bool,
+    filler: &'a Filler,
+    /// It is remembered.
+    remembering: Option<(Memory, Filler)>,
+    /// What the page cache is to hold.
+    start: CacheStart,
+    warm: &'a Warm,
+    /// Bytes that were read for that.
+    read: &'a AtomicI64,
+}
+
+/// Runs in a thread of its own, which enters the target and never leaves it.
+fn launch(
+    world: &Arc<World>,
+    target: &Places,
+    before: Before<'_>,
+    told: &mpsc::Sender<Phase>,
+    may_go: &mpsc::Receiver<()>,
+    lead_ns: i64,
+    privilege: Privilege,
+) -> Result<Prepared, ReplayError> {
+    let Before { items, make, laid, filler, remembering, start, warm, read } = before;
+    let to_make = if make { items } else { &[] };
+    let mut prepared = make_inside(&world.plan, target, (to_make, filler, laid && make), told, privilege)?;
+    if let Some((memory, filler)) = remembering {
+        memory.remember(items, filler, target);
+    }
+    // Recorded descriptors must never reach one of ioreel's own: this thread's table is a copy, emptied here,
+    // and all others descend from it.
+    containment::close_all();
+    prepared.warnings.extend(world.begin(filler));
+    let _ = told.send(Phase::Prepared);
+    if may_go.recv().is_err() {
+        return Ok(prepared);
+    }
+    // All is written out.
+    if start != CacheStart::Prepared {
+        forget(items);
+    }
+    read.store(warm.read(), Relaxed);
+    let _ = told.send(Phase::Running);
+    if may_go.recv().is_err() {
+        return Ok(prepared);
+    }
+    world.run(lead_ns);
+    Ok(prepared)
+}
+
+fn making(
+    config: &Config,
+    report: &Report,
+    world: &World,
+    target: &Target,
+    (sync_start_ns, sync_ret): (i64, i64),
+    seen: DiskActivity,
+) -> Making {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let since = monotonic_ns() - world.epoch_ns();
+    Making {
+        replay: Made {
+            original: config.reel.display().to_string(),
+            pace: report.pace.clone(),
+            order: report.order.into(),
+            target: config.target.display().to_string(),
+            fstype: target.mount.fstype.clone(),
+            original_elapsed_ns: report.original_elapsed_ns,
+            done: report.done,
+            differing: report.verdict.results.classes.wrong,
+            faithful: Some(report.verdict.faithful),
+            verdict: report.verdict.sentence.clone(),
+            skipped: report.summary.skipped.clone(),
+            from_ns: report.slice.map(|s| s.from_ns),
+            to_ns: report.slice.map(|s| s.to_ns).filter(|to| *to < i64::MAX),
+        },
+        clock: Clock { monotonic_ns: world.epoch_ns(), realtime_ns: now.tv_sec * 1_000_000_000 + now.tv_nsec - since },
+        span: Span {
+            elapsed_ns: report.elapsed_ns,
+            settle_ns: report.synced_ns.unwrap_or(report.elapsed_ns) - report.elapsed_ns,
+        },
+        mount: target.mount.clone(),
+        warnings: report.warnings.clone(),
+        sync_start_ns,
+        sync_ret,
+        seen,
+    }
+}
+
+/// An absolute path without dots and doubled slashes, as bytes.
+fn normal(path: &Path) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut out = Vec::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::Normal(name) => {
+                out.push(b'/');
+                out.extend_from_slice(name.as_bytes());
+            }
+            std::path::Component::ParentDir => {
+                out.truncate(out.iter().rposition(|b| *b == b'/').unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+    if out.is_empty() { b"/".to_vec() } else { out }
+}

@@ -1,0 +1,254 @@
+//! Whether a replay did what the original did, when it did it; and if not, why.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    Skip,
+    plan::{edge::EdgeKind, program::Plan},
+    run::{
+        outcomes::Outcomes,
+        pace::{Clockwork, Pace},
+    },
+    verdict::{
+        concurrency::{Concurrency, concurrency},
+        end_state::TreeCheck,
+        latencies::{Latency, latencies},
+        results::{Class, Results, results},
+        timing::{Timing, timing},
+    },
+};
+
+/// Most that p99 of the replayer's own lateness may be, at paces that have times; at the others its mean.
+pub const DEFAULT_MAX_OWN_LATENESS_NS: i64 = 1_000_000;
+/// Most that issue times may drift against the schedule, parts per million.
+pub const MAX_DRIFT_PPM: f64 = 1_000.0;
+
+/// Lateness of fewer operations than this says more of the start of a thread than of the replay: only what is much greater counts.
+pub(crate) const ENOUGH: i64 = 100;
+/// So much greater.
+const FEW_TIMES: i64 = 100;
+/// At paces without a schedule, most of the elapsed time that may be the replayer's own, where its mean lateness is no trifle:
+/// above this part of the limit. At `think` most of the time is the program's computing, so that its share must be smaller.
+const MAX_COST_SHARE: f64 = 0.5;
+const MAX_THINK_COST_SHARE: f64 = 0.2;
+const TRIFLE: i64 = 10;
+
+/// From where on a replay is not faithful.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Results that are wrong, a count.
+    pub wrong: i64,
+    /// Results of calls that one of the two file systems cannot do, a count.
+    pub unsupported: i64,
+    /// The replayer's own lateness: p99 at paces that have times (with a schedule, of what followed from it, too), the mean at the
+    /// others.
+    pub own_lateness_ns: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { wrong: 0, unsupported: 0, own_lateness_ns: DEFAULT_MAX_OWN_LATENESS_NS }
+    }
+}
+
+/// What is held against the original.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judgement {
+    /// One sentence: faithful or not, and why.
+    pub sentence: String,
+    /// Whether it is.
+    pub faithful: bool,
+    /// Why it is not.
+    pub reasons: Vec<String>,
+    /// Operations planned and never issued, or another in their place: always 0.
+    pub missing: i64,
+    /// Results.
+    pub results: Results,
+    /// When operations were issued.
+    pub timing: Timing,
+    /// How many were in flight.
+    pub concurrency: Concurrency,
+    /// Latencies by call.
+    pub latencies: Vec<Latency>,
+    /// Time that threads were inside replayed calls or had requests in flight, all threads together, in the original; what
+    /// overlaps within a thread counts once.
+    pub original_in_calls_ns: i64,
+    /// In the replay.
+    pub replay_in_calls_ns: i64,
+    /// The tree left behind; null when nobody looked.
+    pub tree: Option<TreeCheck>,
+}
+
+/// What the verdict cannot find in the outcomes.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Events of the original that its recorder lost.
+    pub lost: i64,
+    /// The tree left behind, if looked at.
+    pub tree: Option<TreeCheck>,
+    /// Reads that got other data than was written.
+    pub bad_reads: i64,
+    /// Calls were skipped: there are no results to speak of.
+    pub dry: bool,
+}
+
+/// Judges.
+pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Limits, facts: Facts) -> Judgement {
+    let results = results(plan, outcomes);
+    let timing = timing(plan, clockwork.pace, outcomes);
+    let (latencies, (original_in_calls_ns, replay_in_calls_ns)) = latencies(plan, outcomes);
+    let mut out = Judgement {
+        sentence: String::new(),
+        faithful: false,
+        reasons: Vec::new(),
+        missing: results.missing,
+        results,
+        concurrency: concurrency(plan, outcomes),
+        timing,
+        latencies,
+        original_in_calls_ns,
+        replay_in_calls_ns,
+        tree: facts.tree.clone(),
+    };
+    out.reasons = reasons(&out, clockwork.pace, limits, &facts);
+    let skipped: i64 = plan.skipped.values().sum();
+    if plan.calls == 0 && skipped > 0 {
+        out.reasons.push(format!("nothing was replayed, all {skipped} operations were left out"));
+    }
+    if let Some(n) = plan.skipped.get(&Skip::OtherRoot) {
+        out.reasons.push(format!("{n} requests out of a chroot to places within --root were left out"));
+    }
+    out.faithful = out.reasons.is_empty();
+    out.sentence = sentence(&out, plan, facts.dry);
+    out
+}
+
+fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<String> {
+    let mut why = Vec::new();
+    let lost = facts.lost;
+    if lost > 0 {
+        why.push(format!("{lost} events of the original were lost while recording"));
+    }
+    if facts.bad_reads > 0 {
+        why.push(format!("{} reads got other data than was written", facts.bad_reads));
+    }
+    if j.missing != 0 {
+        why.push(format!("{} operations were not issued", j.missing));
+    }
+    if j.results.strayed != 0 {
+        why.push(format!("{} operations were issued more than once or out of turn", j.results.strayed));
+    }
+    let classes = j.results.classes;
+    if classes.wrong > limits.wrong {
+        why.push(format!("{} results are wrong", classes.wrong));
+    }
+    if classes.unsupported > limits.unsupported {
+        why.push(unsupported(j));
+    }
+    if j.timing.overtaking > 0 {
+        why.push(format!("{} operations were issued before their thread's last one had returned", j.timing.overtaking));
+    }
+    if j.timing.early > 0 {
+        why.push(format!("{} operations were issued early", j.timing.early));
+    }
+    let broken: Vec<(&EdgeKind, i64)> =
+        j.timing.edges.iter().map(|(k, e)| (k, e.violations)).filter(|(_, n)| *n > 0).collect();
+    if !broken.is_empty() {
+        let kinds: Vec<String> = broken.iter().map(|(k, n)| format!("{n} of {k}")).collect();
+        why.push(format!("operations did not wait for others they depend on ({})", kinds.join(", ")));
+    }
+    why.extend(late(&j.timing, pace, limits.own_lateness_ns));
+    if let Some(ppm) = j.timing.drift_ppm.filter(|ppm| ppm.abs() > MAX_DRIFT_PPM) {
+        let t = &j.timing;
+        let whose = if t.caused_ns.p50 < t.schedule_ns.p50 / 2 { "the target is too slow" } else { "the replayer is" };
+        why.push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
+    }
+    if let Some(tree) = j.tree.as_ref().filter(|t| t.differing > 0) {
+        why.push(format!("{} names of the tree left behind differ", tree.differing));
+    }
+    why
+}
+
+/// Whether the replayer itself was late.
+fn late(t: &Timing, pace: Pace, limit_ns: i64) -> Option<String> {
+    let own = t.own_ns;
+    if own.count < ENOUGH {
+        let late = own.mean > limit_ns.saturating_mul(FEW_TIMES);
+        return late.then(|| format!("the replayer itself was late (mean {})", time(own.mean)));
+    }
+    let (value, what) = match pace {
+        Pace::Original | Pace::Scale(_) => (t.caused_ns.p99, "p99, with what followed,"),
+        Pace::Think => (own.p99, "p99"),
+        Pace::Load | Pace::Max => (own.mean, "mean"),
+    };
+    if value > limit_ns {
+        return Some(format!("the replayer itself was late ({what} {})", time(value)));
+    }
+    let most = if pace == Pace::Think { MAX_THINK_COST_SHARE } else { MAX_COST_SHARE };
+    let long = !pace.has_schedule() && own.mean > limit_ns / TRIFLE && t.cost_share > most;
+    let share = t.cost_share * 100.0;
+    long.then(|| format!("the replayer itself took {share:.0} % of the time (mean {})", time(own.mean)))
+}
+
+/// Which calls this file system cannot do, and how many that are. What the original's could not is left out beforehand.
+fn unsupported(j: &Judgement) -> String {
+    let mut by_call: BTreeMap<String, i64> = BTreeMap::new();
+    for d in j.results.differences.iter().filter(|d| d.class == Class::Unsupported) {
+        *by_call.entry(format!("{} ({})", d.op, d.replayed)).or_default() += d.count;
+    }
+    let words: Vec<String> = by_call.into_iter().map(|(call, n)| format!("{n} {call}")).collect();
+    let c = j.results.classes;
+    let all = (c.same + c.benign + c.unsupported + c.wrong).max(1) as f64;
+    let share = c.unsupported as f64 / all * 100.0;
+    format!("{} calls ({share:.2} %) cannot be done on this file system: {}", c.unsupported, words.join(", "))
+}
+
+fn sentence(j: &Judgement, plan: &Plan, dry: bool) -> String {
+    let skipped: i64 = plan.skipped.values().sum();
+    let share = skipped as f64 / (skipped + plan.calls).max(1) as f64 * 100.0;
+    let but = if skipped > 0 {
+        format!(", of what was replayed: {share:.1} % of operations were left out")
+    } else {
+        String::new()
+    };
+    let subject = if dry { "The replayer" } else { "The replay" };
+    if !j.faithful {
+        return format!("{subject} is not faithful: {}.", j.reasons.join("; "));
+    }
+    let own = format!("{} at p99, {} at most", time(j.timing.own_ns.p99), time(j.timing.own_ns.max));
+    if dry {
+        return format!("The replayer keeps up, with calls skipped: its own lateness is {own}.");
+    }
+    let n = outcomes_in_words(j);
+    format!("The replay is faithful{but}: {n}, none before its time or out of order, own lateness {own}.")
+}
+
+fn outcomes_in_words(j: &Judgement) -> String {
+    let c = j.results.classes;
+    let mut out = format!("{} results are the same", c.same);
+    if c.benign > 0 {
+        out += &format!(", {} differ that raced in the original", c.benign);
+    }
+    if c.wrong > 0 {
+        out += &format!(", {} are wrong, which was allowed", c.wrong);
+    }
+    if c.unsupported > 0 {
+        out += &format!(", {} cannot be done on this file system, which was allowed", c.unsupported);
+    }
+    if j.tree.is_some() {
+        out += ", so is the tree left behind";
+    }
+    out
+}
+
+/// A time in words.
+pub(crate) fn time(ns: i64) -> String {
+    match ns {
+        ..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
