@@ -1,7 +1,8 @@
 //! BPF programs and the one wire format between them and the recorder.
 //!
-//! `src/bpf/base/wire.h` defines the records, `base/config.h` what user space tells the probes; the types here are generated from
-//! the compiled object's BTF, so a field exists once. What the kernel side does is told in the C files; this crate adds nothing to it.
+//! The wire format is in `src/bpf/base`: `wire.h` and `wire_block.h` define the records, `config.h` what user space
+//! gives the probes, `ledger.h` the counters. libbpf-cargo generates the types here from the compiled object's BTF, so
+//! every field is defined once. The C files describe what the probes do.
 
 pub mod empty;
 pub mod fentry;

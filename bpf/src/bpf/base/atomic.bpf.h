@@ -9,6 +9,10 @@
 #ifndef IOREEL_ATOMIC_H
 #define IOREEL_ATOMIC_H
 
+#include "base/vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
 /* Set before loading; elsewhere what follows is gone once the programs are loaded. */
 const volatile bool preemptible = false;
 const volatile bool functions_preemptible = false;

@@ -6,6 +6,8 @@
 #ifndef IOREEL_TOLD_H
 #define IOREEL_TOLD_H
 
+#include "base/vmlinux.h"
+
 /* Addresses of functions with their meaning, the most frequent first, ended by an address of 0. */
 #define WIRE_END_IOS 64
 
@@ -122,6 +124,28 @@ enum work_kind {
 struct work_desc {
 	__u64 address; /* 0: no more */
 	__u64 kind; /* enum work_kind */
+};
+
+/* A process that --lossless has stopped, by process id. */
+struct stop_entry {
+	__u64 since_ns;
+	/* When user_signal counts as dealt with, should the process still make calls; 0: it is to be handed on. */
+	__u64 forget_ns;
+	__u32 task_id; /* of the thread that met the full ring */
+	__u32 cpu;
+	__s32 user_signal; /* a stop that somebody else asked for meanwhile, 0: none */
+	__u32 sent; /* enum stop_sent */
+};
+
+enum stop_sent {
+	STOP_NOT_SENT = 0,
+	STOP_SENT = 1, /* there is something to resume */
+	STOP_COMING = 2, /* to be sent in a moment: others' stops are noted as if it were */
+};
+
+/* What a recorder's signals bring (sigqueue(3)), by which another one tells them from a user's. */
+enum stop_mark {
+	STOP_MARK = 0x696f7265,
 };
 
 #endif

@@ -6,6 +6,11 @@
 #ifndef IOREEL_CORE_FIXES_H
 #define IOREEL_CORE_FIXES_H
 
+#include "base/vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
 /*
  * Number and arguments of a system call, as saved on its entry, whether it came by the 32-bit entry, and where struct
  * stat has st_mode and st_size. On the way out arm64 has the result where the first argument was, so that is taken from

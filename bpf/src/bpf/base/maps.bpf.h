@@ -3,6 +3,12 @@
 #ifndef IOREEL_MAPS_H
 #define IOREEL_MAPS_H
 
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/ledger.h"
+#include "base/config.h"
+#include "base/core_fixes.bpf.h"
+
 /* include/linux/sched.h */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000

@@ -6,6 +6,13 @@
 #ifndef IOREEL_ATTRIBUTE_H
 #define IOREEL_ATTRIBUTE_H
 
+#include "base/wire_block.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "inflight/bios.bpf.h"
+#include "block/attribute_files.bpf.h"
+#include "block/attribute_btrfs.bpf.h"
+
 /* What a mirroring array copies, and from which of the array's sectors on. */
 struct mirrored {
 	struct bio *bio;

@@ -5,6 +5,11 @@
 #ifndef IOREEL_ATTRIBUTE_BTRFS_H
 #define IOREEL_ATTRIBUTE_BTRFS_H
 
+#include "base/wire_block.h"
+#include "base/config.h"
+#include "base/core_fixes.bpf.h"
+#include "block/attribute_files.bpf.h"
+
 /*
  * Before 6.3 a btrfs_bio leads to no inode, but what direct I/O and compression have put aside for it does: which of
  * the two it is, is told by where an inode of a btrfs is found. What has neither carries pages of a cache.

@@ -5,7 +5,16 @@
 #ifndef IOREEL_ATTRIBUTE_FILES_H
 #define IOREEL_ATTRIBUTE_FILES_H
 
-#define S_IFBLK 0060000
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/config.h"
+#include "base/uapi.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "base/slots.bpf.h"
+#include "files/identity.bpf.h"
+#include "inflight/uring_requests.bpf.h"
+
 #define DIO_IS_SYNC 2u /* block/fops.c: blkdev_dio.iocb is the waiting task instead */
 #define PAGE_MAPPING_FLAGS 3ul
 #define PAGE_MAPPING_ANON 1ul

@@ -6,10 +6,21 @@
 #ifndef IOREEL_BLOCK_H
 #define IOREEL_BLOCK_H
 
-/* In kernel/cache.bpf.h and kernel/vfs.bpf.h. */
-static __noinline void cache_writeback(const struct rec_bio *b);
-static __always_inline __u64 frame_of(const void *arguments);
-static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task, __u64 frame);
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/ledger.h"
+#include "base/core_fixes.bpf.h"
+#include "base/atomic.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/disks.bpf.h"
+#include "tasks/fault.bpf.h"
+#include "inflight/bios.bpf.h"
+#include "inflight/uring_requests.bpf.h"
+#include "kernel/cache.bpf.h"
+#include "kernel/vfs.bpf.h"
+#include "block/attribute_files.bpf.h"
+#include "block/attribute.bpf.h"
+#include "block/bio_rows.bpf.h"
 
 /* The disk asked for last: devices are never taken off the list, so this needs no second look. */
 __u32 last_device = 0;

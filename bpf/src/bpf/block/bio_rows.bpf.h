@@ -5,6 +5,15 @@
 #ifndef IOREEL_BIO_ROWS_H
 #define IOREEL_BIO_ROWS_H
 
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/ledger.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "inflight/bios.bpf.h"
+#include "block/attribute_files.bpf.h"
+#include "block/attribute_btrfs.bpf.h"
+
 /* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
 static __always_inline void send_bio_row(struct cpu_ledger *l, struct rec_bio *b, __u64 now_ns)
 {

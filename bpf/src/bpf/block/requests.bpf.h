@@ -6,6 +6,18 @@
 #ifndef IOREEL_REQUESTS_H
 #define IOREEL_REQUESTS_H
 
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/ledger.h"
+#include "base/core_fixes.bpf.h"
+#include "base/atomic.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/disks.bpf.h"
+#include "inflight/bios.bpf.h"
+#include "kernel/loop_own.bpf.h"
+#include "block/bio_rows.bpf.h"
+#include "block/bio.bpf.h"
+
 static __always_inline void hide_rq(__u32 why)
 {
 	struct cpu_ledger *l = cpu_ledger();

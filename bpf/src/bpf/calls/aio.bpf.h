@@ -6,6 +6,15 @@
 #ifndef IOREEL_AIO_H
 #define IOREEL_AIO_H
 
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/uapi.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/identity.bpf.h"
+#include "ops/user_memory.bpf.h"
+#include "ops/contents.bpf.h"
+
 /* Of one io_submit or io_getevents: twice what the kernel allows all of them, if not told otherwise (fs.aio-max-nr). */
 #define MAX_IOCBS (1 << 17)
 #define IOCB_CMD_PWRITE 1

@@ -9,6 +9,16 @@
 #ifndef IOREEL_TURNS_H
 #define IOREEL_TURNS_H
 
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/core_fixes.bpf.h"
+#include "base/atomic.bpf.h"
+#include "base/maps.bpf.h"
+#include "ops/call_table.bpf.h"
+#include "ops/contents.bpf.h"
+#include "calls/enter.bpf.h"
+#include "calls/exit.bpf.h"
+
 /* The second program and what it is of are in the low bits of a turn. */
 enum turn {
 	TURN_UNSEEN = 0, /* new: the next may be the end of a call that began before */

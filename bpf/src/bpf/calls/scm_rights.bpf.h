@@ -3,6 +3,11 @@
 #ifndef IOREEL_PASSED_H
 #define IOREEL_PASSED_H
 
+#include "base/wire.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/identity.bpf.h"
+
 #define SOL_SOCKET 1
 #define SCM_RIGHTS 1
 #define SCM_MAX_FD 253

@@ -7,6 +7,9 @@
 #ifndef IOREEL_DISKS_H
 #define IOREEL_DISKS_H
 
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+
 #define MAX_POOL_DISKS 256 /* of one btrfs */
 
 static __always_inline __u32 disk_dev(struct gendisk *disk)

@@ -3,6 +3,12 @@
 #ifndef IOREEL_IDENTITY_H
 #define IOREEL_IDENTITY_H
 
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/disks.bpf.h"
+
 static __always_inline struct file *file_of_fd(struct task_struct *task, int fd)
 {
 	struct files_struct *files = plain_member(struct task_struct, task, files);

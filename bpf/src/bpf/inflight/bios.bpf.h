@@ -7,11 +7,13 @@
 #ifndef IOREEL_BIOS_H
 #define IOREEL_BIOS_H
 
+#include "base/wire_block.h"
+#include "base/ledger.h"
+#include "base/maps.bpf.h"
+#include "base/slots.bpf.h"
+
 #define BIO_SLOTS_BITS 14
 #define RQ_SLOTS_BITS 14
-/* Places where an address may be: with the table a quarter full, all are taken once in 256 times. */
-#define SLOT_TRIES 4
-
 struct bio_slot {
 	__u64 key; /* 0: free */
 	struct rec_bio rec; /* built in place between queueing and end */
@@ -73,22 +75,6 @@ static __always_inline void count_map_full(bool again)
 
 	if (l)
 		l->map_full++;
-}
-
-/* A number to the verifier, unlike the address. */
-static __always_inline __u32 low_half(const void *address)
-{
-	__u32 low;
-
-	/* A move of its own: else the compiler may shift the pointer itself, which is not allowed. */
-	asm volatile("%0 = %1" : "=w"(low) : "w"((__u32)(unsigned long)address));
-	return low;
-}
-
-/* Both structs are larger than 64 bytes. */
-static __always_inline __u32 slot_of(const void *address, __u32 bits)
-{
-	return (low_half(address) >> 6) * 2654435761u >> (32 - bits);
 }
 
 static __always_inline struct bio_slot *find_bio_slot(const void *bio)

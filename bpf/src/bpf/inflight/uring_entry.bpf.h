@@ -6,6 +6,12 @@
 #ifndef IOREEL_URING_ENTRY_H
 #define IOREEL_URING_ENTRY_H
 
+#include "base/vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "base/wire.h"
+
 /* Opcodes (IORING_OP_*, include/uapi/linux/io_uring.h) by what their entries hold; made by user space. */
 const volatile __u64 uring_rows = 0; /* file operations: all others are only counted */
 const volatile __u64 uring_fd_ops = 0; /* act on the descriptor */

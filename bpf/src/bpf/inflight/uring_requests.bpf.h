@@ -3,6 +3,15 @@
 #ifndef IOREEL_URING_REQUESTS_H
 #define IOREEL_URING_REQUESTS_H
 
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/uapi.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "base/slots.bpf.h"
+#include "files/identity.bpf.h"
+#include "inflight/uring_entry.bpf.h"
+
 struct uring_state {
 	struct rec_uring rec;
 	__u64 before; /* the request it is linked to */

@@ -7,6 +7,17 @@
 #ifndef IOREEL_CACHE_H
 #define IOREEL_CACHE_H
 
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/ledger.h"
+#include "base/uapi.h"
+#include "base/core_fixes.bpf.h"
+#include "base/atomic.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/disks.bpf.h"
+#include "files/identity.bpf.h"
+#include "tasks/fault.bpf.h"
+
 struct ra_window {
 	__u64 inode;
 	__u64 first;

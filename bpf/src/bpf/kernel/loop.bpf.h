@@ -6,6 +6,15 @@
 #ifndef IOREEL_LOOP_H
 #define IOREEL_LOOP_H
 
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/core_fixes.bpf.h"
+#include "base/atomic.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/identity.bpf.h"
+#include "inflight/bios.bpf.h"
+#include "kernel/vfs.bpf.h"
+
 /* The worker that took up a device's requests last, by the device's address; 16 bytes each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -7,6 +7,9 @@
 #ifndef IOREEL_LOOP_OWN_H
 #define IOREEL_LOOP_OWN_H
 
+#include "base/core_fixes.bpf.h"
+#include "inflight/bios.bpf.h"
+
 #define LOOP_MAJOR 7
 #define OWN_READS 16 /* the recorder reads one place at a time, read ahead in some requests */
 

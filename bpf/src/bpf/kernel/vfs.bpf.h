@@ -10,6 +10,20 @@
 #ifndef IOREEL_VFS_H
 #define IOREEL_VFS_H
 
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/ledger.h"
+#include "base/config.h"
+#include "base/core_fixes.bpf.h"
+#include "base/atomic.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/identity.bpf.h"
+#include "ops/call_table.bpf.h"
+#include "ops/filters.bpf.h"
+#include "tasks/tasks.bpf.h"
+#include "inflight/uring_requests.bpf.h"
+#include "kernel/loop_own.bpf.h"
+
 const volatile bool vfs_below = false; /* what recorded tasks make it do to other files */
 const volatile struct work_desc vfs_works[WIRE_WORKS] = {};
 

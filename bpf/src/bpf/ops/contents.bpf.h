@@ -10,6 +10,15 @@
 #ifndef IOREEL_CONTENTS_H
 #define IOREEL_CONTENTS_H
 
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/config.h"
+#include "base/uapi.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "ops/call_table.bpf.h"
+#include "ops/filters.bpf.h"
+
 const volatile __u32 content_limit = 0; /* the longest write that is read; 0: contents are not wanted */
 
 /* Shared by all CPUs: a long write needs much room at once, and is copied without the ring's lock. */

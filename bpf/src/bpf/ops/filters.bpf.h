@@ -7,6 +7,12 @@
 #ifndef IOREEL_FILTERS_H
 #define IOREEL_FILTERS_H
 
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/config.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+
 #define FILTER_WORDS 8 /* names and users that can be asked for */
 
 const volatile bool filter_calls = false; /* some calls of the table are unwanted */

@@ -3,6 +3,9 @@
 #ifndef IOREEL_LONG_OPS_H
 #define IOREEL_LONG_OPS_H
 
+#include "base/wire.h"
+#include "base/maps.bpf.h"
+
 static __always_inline __u32 path_bytes(const struct op_tail *t)
 {
 	return t->path_bytes & (WIRE_PATH_BYTES - 1);

@@ -7,10 +7,14 @@
 #ifndef IOREEL_CALLS_H
 #define IOREEL_CALLS_H
 
-#define S_IFMT 0170000
-#define S_IFREG 0100000
-#define S_IFDIR 0040000
-#define S_IFBLK 0060000
+#include "base/wire.h"
+#include "base/config.h"
+#include "base/uapi.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/identity.bpf.h"
+#include "ops/long_ops.bpf.h"
+#include "ops/call_table.bpf.h"
 
 #define F_DUPFD 0
 #define F_GETFD 1
@@ -61,8 +65,6 @@ struct call_memory {
 	__u32 in_bytes; /* 0: a string, where in is set */
 	__u32 out_bytes;
 };
-
-static __always_inline __u64 arg_of(const struct rec_op *op, __u8 which);
 
 static __always_inline bool is_file(struct file *file)
 {
@@ -247,6 +249,11 @@ static __always_inline int ioctl_fd(const struct rec_op *op)
 	else if (cmd != FICLONERANGE && cmd != BTRFS_SNAP_CREATE && cmd != BTRFS_SNAP_CREATE_V2)
 		return -1;
 	return bpf_probe_read_user(&fd, sizeof(fd), (void *)(op->args[2] + at)) ? -1 : fd;
+}
+
+static __always_inline bool is_long(const struct rec_op *op, const struct call_desc *d)
+{
+	return d->tail || has_memory(op, d);
 }
 
 #endif

@@ -3,7 +3,12 @@
 #ifndef IOREEL_OP_MEMORY_H
 #define IOREEL_OP_MEMORY_H
 
-#define MAX_IOVECS 1024 /* UIO_MAXIOV */
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/config.h"
+#include "base/uapi.h"
+#include "base/core_fixes.bpf.h"
+#include "base/maps.bpf.h"
 
 struct iovec_sum {
 	__u64 base;

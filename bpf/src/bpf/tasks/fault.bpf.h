@@ -10,6 +10,19 @@
 #ifndef IOREEL_FAULT_H
 #define IOREEL_FAULT_H
 
+#include "base/wire.h"
+#include "base/wire_block.h"
+#include "base/ledger.h"
+#include "base/config.h"
+#include "base/uapi.h"
+#include "base/core_fixes.bpf.h"
+#include "base/atomic.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/identity.bpf.h"
+#include "ops/lossless.bpf.h"
+#include "ops/call_table.bpf.h"
+#include "ops/filters.bpf.h"
+
 /* Calls that dirty pages of the file they are given; made by user space. One bit each, also by i386's numbers. */
 const volatile __u64 dirtying_calls[2][WIRE_CALLS / 64] = {};
 

@@ -3,6 +3,17 @@
 #ifndef IOREEL_SNAPSHOT_H
 #define IOREEL_SNAPSHOT_H
 
+#include "base/wire.h"
+#include "base/config.h"
+#include "base/maps.bpf.h"
+#include "files/identity.bpf.h"
+#include "ops/long_ops.bpf.h"
+#include "ops/call_table.bpf.h"
+#include "ops/special_calls.bpf.h"
+#include "ops/filters.bpf.h"
+#include "tasks/fault.bpf.h"
+#include "tasks/tasks.bpf.h"
+
 /* Where paths are built. The recorder alone reads iterators, one at a time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

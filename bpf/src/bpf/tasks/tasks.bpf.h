@@ -3,6 +3,16 @@
 #ifndef IOREEL_TASKS_H
 #define IOREEL_TASKS_H
 
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/config.h"
+#include "base/core_fixes.bpf.h"
+#include "base/atomic.bpf.h"
+#include "base/maps.bpf.h"
+#include "files/identity.bpf.h"
+#include "ops/lossless.bpf.h"
+#include "tasks/fault.bpf.h"
+
 #define CLONE_VM 0x00000100
 #define CLONE_FS 0x00000200
 #define CLONE_FILES 0x00000400

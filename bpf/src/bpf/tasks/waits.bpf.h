@@ -7,6 +7,10 @@
 #ifndef IOREEL_WAITS_H
 #define IOREEL_WAITS_H
 
+#include "base/wire.h"
+#include "base/ledger.h"
+#include "base/maps.bpf.h"
+
 const volatile bool user_stacks = false;
 
 #define BPF_F_USER_STACK 0x100
