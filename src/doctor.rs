@@ -3,7 +3,7 @@
 use crate::output::{out, print_json};
 use std::process::ExitCode;
 
-use ioreel_capture::doctor::{Verdict, examine, programs};
+use ioreel_capture::monitor::doctor::{Verdict, examine, programs};
 
 /// What this machine allows.
 #[derive(clap::Args, Debug)]

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ioreel_capture::marks;
+use ioreel_capture::record::marks;
 
 /// The moment's name, and whose recording.
 #[derive(clap::Args, Debug)]

@@ -19,10 +19,12 @@ use crate::{anonymize::key, columns::count, quantity, units::bytes};
 use clap::ArgGroup;
 use ioreel_capture::{
     CaptureError,
-    contents::Content,
-    filter::Filter,
+    assemble::contents::Content,
+    probes::{
+        filter::Filter,
+        session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
+    },
     record::{Backend, Config, Herald, Layers, Moment, Observer, Progress, Target, record, wait_for},
-    session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
 };
 use ioreel_traces::text;
 

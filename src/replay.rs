@@ -390,7 +390,7 @@ struct Document<'a> {
 /// Runs it, and where a result reel is wanted and BPF is allowed, records what the target's disks do.
 #[cfg(feature = "capture")]
 fn run_watched(replay: Replay, wants_reel: bool, tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
-    use ioreel_capture::{host, watch::DiskWatch};
+    use ioreel_capture::{host, monitor::disk_watch::DiskWatch};
     use ioreel_replay::session::watch::Watch;
     use ioreel_traces::disk::DiskActivity;
     struct Disks(DiskWatch);

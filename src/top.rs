@@ -12,9 +12,8 @@ use std::{
 
 use anyhow::Context;
 use ioreel_capture::{
-    filter::Filter,
-    live::{Entry, Live, View, Work},
-    session::Targets,
+    monitor::live::{Entry, Live, View, Work},
+    probes::{filter::Filter, session::Targets},
 };
 use serde::Serialize;
 

@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 /// Derives what a recorder that died did not come to.
 #[cfg(feature = "capture")]
 fn completed(reel: &std::path::Path) -> Result<Option<String>> {
-    Ok(ioreel_capture::derive::complete(reel)?)
+    Ok(ioreel_capture::before::derive::complete(reel)?)
 }
 
 /// Deriving is the recorder's.

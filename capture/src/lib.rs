@@ -1,53 +1,27 @@
 //! Records file-system activity with eBPF into a reel.
 //!
-//! Facts, decision, effect: [`host`] reads facts, [`record::Config`] and [`session::Plan`] hold what was
-//! decided, [`record()`](record::record) acts. The way of an event: `session` drains bytes from the rings,
-//! `pipeline` orders them, `wire` parses them, `calls` knows what a call's arguments mean, `assemble`
-//! makes rows of them.
+//! A folder is a stage. Each stage uses only those before it:
+//!
+//! | stage | does |
+//! |---|---|
+//! | [`host`] | reads facts about the machine: mounts, disks, on-disk layouts, kernel symbols; errors |
+//! | [`calls`] | defines what each system call and io_uring opcode means |
+//! | [`decode`] | parses the bytes of the rings into records |
+//! | [`probes`] | chooses, loads and attaches the BPF programs, adopts threads, drains the rings |
+//! | [`assemble`] | turns records into rows |
+//! | [`before`] | infers what existed before the workload |
+//! | `pipeline` | drains, orders records, feeds the assembler, settles, balances the ledger |
+//! | [`record`] | runs a recording from start to end |
+//! | [`monitor`] | live view, disk activity for replays, `doctor` |
 
-mod aio;
-mod assemble;
-mod block;
-mod cache;
+pub mod assemble;
+pub mod before;
 pub mod calls;
-mod changed;
-mod classify;
-mod command;
-pub mod contents;
-pub mod derive;
-pub mod doctor;
-mod error;
-mod extents;
-mod fault;
-mod fentry;
-pub mod filter;
-mod functions;
-mod holes;
+pub mod decode;
 pub mod host;
-mod layout;
-mod ledger;
-pub mod live;
-mod lossless;
-mod mappings;
-pub mod marks;
-mod met;
-mod names;
-mod op_rings;
+pub mod monitor;
 mod pipeline;
 pub mod probes;
-mod reasons;
 pub mod record;
-pub mod session;
-mod settle;
-mod sieve;
-mod signals;
-mod snapshot;
-mod start;
-mod symbols;
-mod uring;
-mod vfs;
-mod waits;
-pub mod watch;
-pub mod wire;
 
-pub use error::CaptureError;
+pub use host::error::CaptureError;

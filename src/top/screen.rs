@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ioreel_capture::live::{self, Entry, Live, View};
+use ioreel_capture::monitor::live::{self, Entry, Live, View};
 use ratatui::{
     DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
@@ -232,7 +232,7 @@ fn sums(view: &View, state: &State, seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ioreel_capture::live::Work;
+    use ioreel_capture::monitor::live::Work;
     use ratatui::{Terminal, backend::TestBackend};
 
     use super::*;

@@ -8,7 +8,7 @@ use ioreel_traces::{Result, rows::Op};
 use super::{Assembler, Known, ofds::Description};
 use crate::{
     calls::{Call, Raw},
-    wire::Tail,
+    decode::wire::Tail,
 };
 
 impl Assembler {

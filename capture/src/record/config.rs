@@ -7,10 +7,12 @@ use ioreel_traces::{Manifest, anonymize::Key};
 use super::limits::{End, Limits};
 use crate::{
     CaptureError,
-    contents::Content,
-    fentry,
-    filter::Filter,
-    session::{Vfs, WaitsPlan, default_ring_bytes},
+    assemble::contents::Content,
+    probes::{
+        fentry,
+        filter::Filter,
+        session::{Vfs, WaitsPlan, default_ring_bytes},
+    },
 };
 
 /// What to record and where to.

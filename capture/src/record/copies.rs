@@ -13,12 +13,11 @@ use super::{
     limits::End,
 };
 use crate::{
-    CaptureError, host,
-    marks::Listener,
-    pipeline::{Copy, Message, Pipeline},
-    session::Session,
-    settle::drain,
-    signals,
+    CaptureError,
+    host::{self, signals},
+    pipeline::{Copy, Message, Pipeline, settle::drain},
+    probes::session::Session,
+    record::marks::Listener,
 };
 
 /// Records wait so long in the pipeline, until all that ended before them has come: what was asked for shall be in.

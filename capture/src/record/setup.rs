@@ -9,10 +9,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::{config::Config, name_of};
 use crate::{
     CaptureError,
-    extents::Extents,
+    before::{extents::Extents, snapshot::Snapshot},
     host,
-    session::{Session, Tables, Targets},
-    snapshot::Snapshot,
+    probes::session::{Session, Tables, Targets},
 };
 
 /// Tells the probes which files are the recorder's own.

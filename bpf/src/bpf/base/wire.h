@@ -3,7 +3,7 @@
  * The wire format: what the probes put into the rings and the recorder takes out. Included by the BPF
  * programs; the Rust side uses the types that libbpf-cargo generates from the same definitions, so no
  * field exists twice. Times are CLOCK_MONOTONIC ns. Nothing here is rounded, named or resolved: that is
- * user space's work (capture/src/decode.rs).
+ * user space's work (capture/src/decode/wire.rs).
  */
 #ifndef IOREEL_WIRE_H
 #define IOREEL_WIRE_H

@@ -2,7 +2,7 @@
 /*
  * What the user did not ask for is left out here as far as one call alone tells, and counted. Settings that are
  * not used are constants 0, and the verifier removes what they guard. Calls that keep descriptors in order
- * (call_desc.context) pass: user space keeps those that what is kept needs (capture/src/sieve.rs).
+ * (call_desc.context) pass: user space keeps those that what is kept needs (capture/src/assemble/context_filter.rs).
  */
 #ifndef IOREEL_FILTERS_H
 #define IOREEL_FILTERS_H

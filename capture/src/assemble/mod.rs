@@ -1,0 +1,406 @@
+//! Records to rows: gives files, descriptions and tasks their ids, and hands rows to the reel's writer.
+//! Records must come in order of their end times, which is what makes reused addresses and thread ids
+//! unambiguous.
+
+mod aio;
+mod bio;
+pub(crate) mod block;
+mod cache;
+mod changed_fs;
+pub(crate) mod classify;
+pub mod contents;
+pub(crate) mod context_filter;
+pub(crate) mod fault;
+mod files;
+mod initial_fds;
+mod known_file;
+mod mappings;
+mod ofds;
+mod op;
+mod segments;
+mod spill_map;
+mod tasks;
+pub(crate) mod uring;
+pub(crate) mod vfs;
+mod wait_reasons;
+pub(crate) mod waits;
+
+use std::collections::{BTreeSet, HashMap};
+
+use ioreel_bpf::types::file_id;
+use ioreel_traces::{
+    ReelWriter, Result, Text,
+    manifest::Mount,
+    rows::{Exec, Task},
+    text::Interner,
+};
+
+use ofds::Ofds;
+use rustc_hash::FxHashMap;
+
+use crate::{
+    assemble::{
+        aio::Aio, block::Blocks, changed_fs::Changed, contents::Contents, context_filter::Sieve, initial_fds::Start,
+        mappings::Mappings, spill_map::Met, uring::Uring, vfs::Below, waits::Waits,
+    },
+    calls::{self, Call, Raw},
+    decode::wire::Record,
+};
+
+/// Paths shared: those that the calls of a moment name.
+const INTERNED_PATHS: usize = 1 << 12;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct FileKey {
+    ino: u64,
+    dev: u32,
+    generation: u32,
+}
+
+impl From<file_id> for FileKey {
+    fn from(id: file_id) -> Self {
+        Self { ino: id.ino, dev: id.dev, generation: id.generation }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownFile {
+    pub(crate) id: i64,
+    described: bool,
+    /// Pipes, sockets and terminals have no position.
+    pub(crate) seekable: bool,
+    pub(crate) sb_dev: i64,
+    /// Known though nothing more is.
+    guess: Guess,
+    /// Where a bio was seen that tells of it; 0: none was.
+    disk: i64,
+    /// When the call that made it ended; 0: unknown. See [`Assembler::made`].
+    made_ns: u64,
+}
+
+/// What a file is that only block requests and mappings told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Guess {
+    Other,
+    Regular,
+    Directory,
+    Block,
+}
+
+#[derive(Clone, Debug)]
+struct Life {
+    row: Task,
+    /// The adopted task whose descriptor table it uses; none once it has one from a fork.
+    table: Option<i64>,
+}
+
+/// Rows made, by class, for the ledger.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Operation rows of source `syscall`.
+    pub(crate) ops: i64,
+    /// Request rows.
+    pub(crate) block: i64,
+    /// Bio rows.
+    pub(crate) bio: i64,
+    /// Of both, those whose end was not seen.
+    pub(crate) endless_requests: i64,
+    pub(crate) endless_bios: i64,
+    /// File records.
+    pub(crate) files: i64,
+    /// Fork, exec and exit records.
+    pub(crate) tasks: i64,
+    /// Results of asynchronous I/O.
+    pub(crate) aio_results: i64,
+    /// Waits, those of fast operations too.
+    pub(crate) waits: i64,
+    /// Rows of the page cache.
+    pub(crate) cache: i64,
+    /// Names, rings and overflows that belong to requests to io_uring.
+    pub(crate) uring_facts: i64,
+    /// Records that could not be understood.
+    pub(crate) strange: i64,
+    /// Calls on memory that is no file's as far as is known.
+    pub(crate) unplaced: i64,
+}
+
+/// What is known of a call's number.
+#[derive(Clone)]
+struct Known {
+    call: &'static Call,
+    name: Text,
+    /// Makes 64-bit arguments of i386's.
+    fix: fn(&mut Raw<'_>),
+}
+
+/// Tasks remembered after their end, by the last digits of their number.
+const ENDED: usize = 1024;
+
+/// One of them.
+#[derive(Clone, Default)]
+struct Ended {
+    task_id: u32,
+    pid: i32,
+    tid: i32,
+    comm: Text,
+}
+
+/// Turns records into rows of a reel.
+pub(crate) struct Assembler {
+    /// Where rows go.
+    pub(crate) writer: ReelWriter,
+    /// Monotonic time of the reel's start.
+    pub(crate) t0_ns: i64,
+    /// Rows so far.
+    pub(crate) counts: Counts,
+    /// File systems met: `sb_dev` of every described file.
+    pub(crate) touched: BTreeSet<i64>,
+    /// File systems changed.
+    pub(crate) changed: Changed,
+    /// Disks met in the block tables.
+    pub(crate) disks: BTreeSet<i64>,
+    /// The last of these.
+    last_disk: i64,
+    /// Rows of the recorder's own doing (source `tool`).
+    pub(crate) tool_rows: i64,
+    /// End of the last operation or task, ns since the reel's start.
+    pub(crate) last_ns: i64,
+    /// Operations have ended, and the disks are waited for: what tasks do from here on is no part of the reel.
+    pub(crate) is_over: bool,
+    /// Tasks born since then: they have rows if the disks' rows speak of them.
+    late: HashMap<u32, Task>,
+    /// An operation on a file or a name that takes as long is told by `slow_seen`.
+    pub(crate) slow_ns: i64,
+    /// Such a one has been met.
+    pub(crate) slow_seen: bool,
+    /// Requests of Linux AIO.
+    pub(crate) aio: Aio,
+    /// Contents of writes, when they are wanted.
+    pub(crate) contents: Option<Contents>,
+    /// Leaves operations out, where any are.
+    pub(crate) sieve: Option<Sieve>,
+    /// By number: of the 64-bit entry, of the 32-bit one.
+    calls: [Vec<Option<Known>>; 2],
+    syscall: Text,
+    pub(crate) complete: Text,
+    pub(crate) in_flight: Text,
+    midway: Text,
+    paths: Interner,
+    files: Met<FileKey, KnownFile>,
+    next_file: i64,
+    /// As they were at the start.
+    mounts: Vec<Mount>,
+    ofds: Ofds,
+    tasks: FxHashMap<u32, Life>,
+    /// Process and thread id of some that have ended: what they asked for may end after them.
+    ended: Vec<Ended>,
+    /// Every task that has or had a row, a bit each.
+    met: Vec<u64>,
+    mappings: Mappings,
+    start: Start,
+    /// Set when waits are recorded.
+    pub(crate) waits: Option<Waits>,
+    /// Adopted leaders alive, by process id.
+    leaders: HashMap<i32, u32>,
+    /// First task met with each descriptor table, during a look.
+    sharing: HashMap<u64, tasks::Shares>,
+    /// Descriptor tables of adopted programs, by the place that they stand in: its kernel address.
+    standing: HashMap<u64, u64>,
+    /// Of these programs, those that stood in one place with others that have a descriptor table of their own.
+    pub(crate) stood_together: i64,
+    /// Rows of the block layer.
+    pub(crate) blocks: Blocks,
+    /// Requests to io_uring.
+    pub(crate) uring: Uring,
+    /// What was part of operations that have not ended.
+    pub(crate) below: Below,
+    /// Words of rows about mapped files.
+    pub(crate) faults: fault::Words,
+}
+
+impl std::fmt::Debug for Assembler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Assembler").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+impl Assembler {
+    /// An assembler for a recording that begins at monotonic time `t0_ns`. `mounts`: as they
+    /// are now.
+    pub(crate) fn new(writer: ReelWriter, t0_ns: i64, mounts: Vec<Mount>) -> Self {
+        let mut calls = [vec![None; 512], vec![None; 512]];
+        for (nr, call) in calls::numbered() {
+            calls[0][nr] = Some(Known { call, name: Text::word(call.name), fix: |_| () });
+        }
+        for c in calls::compat() {
+            calls[1][c.nr] = c.call.map(|call| Known { call, name: Text::word(call.name), fix: c.fix });
+        }
+        Self {
+            writer,
+            t0_ns,
+            counts: Counts::default(),
+            touched: BTreeSet::new(),
+            changed: Changed::new(mounts.clone()),
+            disks: BTreeSet::new(),
+            last_disk: -1,
+            tool_rows: 0,
+            slow_ns: i64::MAX,
+            slow_seen: false,
+            last_ns: 0,
+            is_over: false,
+            late: HashMap::new(),
+            aio: Aio::default(),
+            contents: None,
+            sieve: None,
+            calls,
+            syscall: Text::word("syscall"),
+            complete: Text::word("complete"),
+            in_flight: Text::word("in_flight_at_end"),
+            midway: Text::word("in_flight_at_start"),
+            paths: Interner::new(INTERNED_PATHS),
+            files: Met::default(),
+            next_file: 0,
+            mounts,
+            ofds: Ofds::default(),
+            tasks: FxHashMap::default(),
+            ended: vec![Ended::default(); ENDED],
+            met: Vec::new(),
+            mappings: Mappings::default(),
+            start: Start::default(),
+            waits: None,
+            leaders: HashMap::new(),
+            sharing: HashMap::new(),
+            standing: HashMap::new(),
+            stood_together: 0,
+            blocks: Blocks::default(),
+            uring: Uring::default(),
+            below: Below::default(),
+            faults: fault::Words::default(),
+        }
+    }
+
+    /// ns since the reel's start.
+    pub(crate) fn since(&self, monotonic_ns: u64) -> i64 {
+        monotonic_ns as i64 - self.t0_ns
+    }
+
+    /// Takes one record. `in_flight`: it comes from the end-of-recording snapshot of unfinished operations.
+    pub(crate) fn take(&mut self, record: Record<'_>, in_flight: bool) -> Result<()> {
+        match record {
+            Record::Op(op, tail) => self.op(&op, tail.as_ref(), in_flight),
+            Record::File(rec, path, fs_path) => {
+                self.counts.files += 1;
+                self.file(&rec, path, fs_path)
+            }
+            Record::Task(rec) => {
+                self.counts.tasks += i64::from(rec.listed == 0);
+                self.task_began(&rec);
+                Ok(())
+            }
+            Record::Exec(rec, path) => {
+                self.counts.tasks += 1;
+                if self.is_over {
+                    return Ok(());
+                }
+                let comm = block::comm(&rec.comm);
+                self.task_met(rec.task_id, rec.hdr.end_ns);
+                if let Some(life) = self.tasks.get_mut(&rec.task_id) {
+                    life.row.tid = rec.tid as i32;
+                    life.row.comm = comm.clone();
+                    let pid = life.row.pid;
+                    self.mappings.forget(pid);
+                    if let Some(waits) = &mut self.waits {
+                        waits.forget(pid);
+                    }
+                    self.aio_process_ended(pid)?;
+                }
+                let exec_ns = self.since(rec.hdr.end_ns);
+                self.writer.execs.push(Exec {
+                    exec_ns,
+                    task_id: i64::from(rec.task_id),
+                    path: self.paths.get(path),
+                    comm,
+                    uid: Some(rec.uid as i32),
+                    gid: Some(rec.gid as i32),
+                })
+            }
+            Record::Exit(rec) => {
+                self.counts.tasks += i64::from(rec.listed == 0);
+                self.task_ended(&rec, false)
+            }
+            Record::Left(rec) => {
+                self.counts.tasks += 1;
+                self.task_ended(&rec, true)
+            }
+            Record::Passed(rec) => self.passed(&rec),
+            Record::Aio(rec) => self.aio_request(&rec),
+            Record::AioEnd(rec) => self.aio_result(&rec),
+            Record::Fault(rec) => self.fault(&rec),
+            Record::Cache(rec) => self.cache(&rec),
+            Record::Vfs(rec) => self.vfs(&rec),
+            Record::Content(rec, bytes) => {
+                self.content(&rec, bytes);
+                Ok(())
+            }
+            Record::Uring(rec) => self.uring_request(&rec, in_flight),
+            Record::UringPaths(rec, path, path2) => {
+                self.counts.uring_facts += 1;
+                self.uring.names(&rec, path, path2, &mut self.paths);
+                Ok(())
+            }
+            Record::UringRing(rec) => {
+                self.counts.uring_facts += 1;
+                self.uring_ring(&rec);
+                Ok(())
+            }
+            Record::UringOverflow(rec) => {
+                self.counts.uring_facts += 1;
+                self.uring.overflowed(&rec);
+                Ok(())
+            }
+            Record::Fd(rec, path, fs_path) => self.descriptor(&rec, path, fs_path),
+            Record::Place(rec, cwd, root) => {
+                self.place(&rec, cwd, root);
+                Ok(())
+            }
+            Record::Map(rec, path, fs_path) => self.mapping(&rec, path, fs_path),
+            Record::Wait(rec, kernel, user) => {
+                self.wait(&rec, kernel, user);
+                Ok(())
+            }
+            Record::Looked(hdr) => {
+                self.looked(self.since(hdr.end_ns));
+                Ok(())
+            }
+        }
+    }
+
+    /// Process and thread id of a task.
+    pub(crate) fn thread(&self, task_id: u32) -> (i32, i32) {
+        let ended = &self.ended[task_id as usize % ENDED];
+        let gone = if ended.task_id == task_id { (ended.pid, ended.tid) } else { (0, 0) };
+        self.tasks.get(&task_id).map_or(gone, |life| (life.row.pid, life.row.tid))
+    }
+
+    /// Name of a recorded task: what it asked a disk for may end after itself.
+    pub(crate) fn comm_of(&self, task_id: u32) -> Option<Text> {
+        let ended = &self.ended[task_id as usize % ENDED];
+        let gone = (ended.task_id == task_id && task_id != 0).then_some(&ended.comm);
+        self.tasks.get(&task_id).map(|life| &life.row.comm).or(gone).cloned()
+    }
+}
+
+/// The word of the `kind` column for a mode with type bits.
+pub(crate) fn kind_of(mode: u32) -> &'static str {
+    match mode & libc::S_IFMT {
+        libc::S_IFREG => "regular",
+        libc::S_IFDIR => "directory",
+        libc::S_IFLNK => "symlink",
+        libc::S_IFIFO => "fifo",
+        libc::S_IFSOCK => "socket",
+        libc::S_IFCHR => "char",
+        libc::S_IFBLK => "block",
+        _ => "other",
+    }
+}

@@ -1,0 +1,123 @@
+//! Waits of slow operations: held until their operation has ended, then written or dropped.
+
+use std::collections::HashMap;
+
+use ioreel_bpf::types::rec_wait;
+use ioreel_traces::{
+    Text,
+    rows::{Op, Wait},
+    text::Interner,
+};
+
+use crate::{
+    assemble::wait_reasons,
+    host::functions::{Functions, Modules},
+};
+
+/// Stacks remembered for sharing.
+const INTERNED_STACKS: usize = 1 << 14;
+/// Functions between the probe and the one that gave up the CPU.
+const PROBE_AND_SCHEDULER: &[&str] = &["bpf_", "__bpf_", "__traceiter_", "trace_", "__schedule", "___bpf"];
+
+/// A wait before its operation has ended.
+#[derive(Debug)]
+struct Held {
+    op_start_ns: i64,
+    row: Wait,
+}
+
+/// Waits of the operations under way.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    min_ns: i64,
+    symbols: Functions,
+    modules: Modules,
+    stacks: Interner,
+    /// By reason, so that rows share the word.
+    held: HashMap<u32, Vec<Held>>,
+    /// Waits of fast operations.
+    pub(crate) dropped: i64,
+}
+
+impl Waits {
+    /// Keeps waits of operations that last `min_ns` or longer.
+    pub(crate) fn new(min_ns: i64, symbols: Functions) -> Self {
+        Self {
+            min_ns,
+            symbols,
+            modules: Modules::default(),
+            stacks: Interner::new(INTERNED_STACKS),
+            held: HashMap::new(),
+            dropped: 0,
+        }
+    }
+
+    /// A wait ended. `op`: the call's name; times are of the reel, from `t0_ns`.
+    pub(crate) fn take(&mut self, rec: &rec_wait, kernel: &[u64], user: &[u64], op: Text, pid: i32, t0_ns: i64) {
+        let since = |ns: u64| ns as i64 - t0_ns;
+        let names: Vec<&str> = kernel.iter().map(|a| self.symbols.name(*a).unwrap_or("?")).collect();
+        let first = names.iter().take_while(|n| PROBE_AND_SCHEDULER.iter().any(|p| n.starts_with(p))).count();
+        // The probe's own frames have no name of the kernel's and stand before the scheduler's.
+        let first = names.iter().take(12).rposition(|n| *n == "__schedule").map_or(first, |i| i + 1);
+        let names = &names[first.min(names.len())..];
+        let runnable = rec.preempted != 0;
+        let reason = wait_reasons::reason(names, runnable);
+        let run_queue_ns = if rec.wake_ns == 0 { 0 } else { (rec.hdr.end_ns as i64 - rec.wake_ns as i64).max(0) };
+        let folded: Vec<&str> = names.iter().rev().copied().collect();
+        let user: Vec<String> = user.iter().rev().map(|a| self.modules.place(pid, *a)).collect();
+        let row = Wait {
+            wait_id: -1,
+            task_id: i64::from(rec.task_id),
+            start_ns: since(rec.off_ns),
+            dur_ns: (rec.hdr.end_ns as i64 - rec.off_ns as i64).max(0),
+            run_queue_ns,
+            op,
+            op_start_ns: since(rec.op_start_ns),
+            reason: reason.word().into(),
+            stack: (!folded.is_empty()).then(|| self.stacks.get(folded.join(";").as_bytes())),
+            user_stack: (!user.is_empty()).then(|| self.stacks.get(user.join(";").as_bytes())),
+        };
+        self.held.entry(rec.task_id).or_default().push(Held { op_start_ns: row.op_start_ns, row });
+    }
+
+    /// An operation ended, or the recording did before it (then `ended` is false). Returns the waits to be kept.
+    pub(crate) fn ended(&mut self, task: u32, op: &Op, ended: bool) -> Vec<Wait> {
+        let Some(held) = self.held.get_mut(&task) else { return Vec::new() };
+        let later = held.iter().position(|h| h.op_start_ns > op.start_ns).unwrap_or(held.len());
+        let rows: Vec<Held> = held.drain(..later).collect();
+        if held.is_empty() {
+            self.held.remove(&task);
+        }
+        let min_ns = self.min_ns;
+        let keep = |h: &Held| {
+            // The record of an earlier operation was lost: the wait itself must tell.
+            let own = h.op_start_ns == op.start_ns;
+            if own { !ended || op.dur_ns >= min_ns } else { h.row.dur_ns >= min_ns }
+        };
+        let all = rows.len();
+        let named = |mut h: Held| {
+            if h.op_start_ns == op.start_ns {
+                h.row.op = op.op.clone();
+            }
+            h.row
+        };
+        let kept: Vec<Wait> = rows.into_iter().filter(keep).map(named).collect();
+        self.dropped += (all - kept.len()) as i64;
+        kept
+    }
+
+    /// A process began another program or ended.
+    pub(crate) fn forget(&mut self, pid: i32) {
+        self.modules.forget(pid);
+    }
+
+    /// The recording is over; what is left has lost its operation.
+    pub(crate) fn rest(&mut self) -> Vec<Wait> {
+        let mut rows: Vec<Held> = self.held.drain().flat_map(|(_, held)| held).collect();
+        let all = rows.len();
+        rows.retain(|h| h.row.dur_ns >= self.min_ns);
+        self.dropped += (all - rows.len()) as i64;
+        rows.sort_by_key(|h| h.row.start_ns);
+        rows.into_iter().map(|h| h.row).collect()
+    }
+}

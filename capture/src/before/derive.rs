@@ -1,0 +1,441 @@
+//! The tree before the workload: what the snapshot saw, and what the recording implies for all other
+//! paths. An operation that succeeds on a name the workload did not make shows that the name was there;
+//! what is still there untouched is looked at now, what the workload changed is known as far as its
+//! results tell.
+
+mod descriptors;
+mod name_history;
+mod path_resolution;
+mod rows;
+mod seen_files;
+#[cfg(test)]
+mod tests;
+mod working_dirs;
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
+
+use ioreel_traces::{
+    Manifest, Reel, ReelWriter, Result, Text,
+    manifest::{Kind, State},
+    rows::{Fd, Map, Name, Op, Tree},
+    table::{Column, Row, column},
+};
+
+use crate::before::{namespace::Names, snapshot::Snapshot};
+
+use name_history::{History, is};
+use path_resolution::{follows, names_file, opens};
+use rows::Disk;
+use seen_files::{MOST, MetFiles};
+use working_dirs::Places;
+
+/// Whether a path exists on every system in its own way, and is never prepared.
+fn is_virtual(path: &str) -> bool {
+    let path = Path::new(path);
+    ["/proc", "/sys", "/dev"].iter().any(|v| path.starts_with(v)) && !path.starts_with("/dev/shm")
+}
+
+/// Writes the tables `tree` and `names`. All other tables must have been flushed.
+pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut snapshot: Snapshot) -> Result<()> {
+    // What has been written so far is read back: the operations need not fit in memory.
+    writer.release();
+    manifest.segments = writer.segments();
+    writer.write_manifest(manifest)?;
+    let reel = Reel::open(writer.path())?;
+    let disk = Disk { names: writer.names().cloned(), unseen: false };
+    let extents = snapshot.extents.take();
+    let snapshot = disk.mapped(snapshot);
+    let (mut rows, left_out) = derive(&reel, snapshot, &disk, writer)?;
+    if left_out > 0 {
+        manifest.warnings.push(format!(
+            "{left_out} files beyond the first {MOST} were not looked up by their descriptors when the tree before the recording \
+             and the names over time were derived"
+        ));
+    }
+    rows.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some(extents) = extents {
+        extents.write(&rows, |path| disk.clear(path), writer, manifest)?;
+    }
+    for (order, mut row) in rows.into_iter().enumerate() {
+        row.order = order as i64;
+        writer.tree.push_as_is(&row)?;
+    }
+    Ok(())
+}
+
+/// Adds the tables `tree` and `names` to a repaired reel whose recorder died before it came to them, as far as what it
+/// wrote implies them; the disk is not looked at, since time has passed. One sentence, when there was anything to do.
+///
+/// # Errors
+/// When the reel cannot be read or written.
+pub fn complete(path: &Path) -> Result<Option<String>> {
+    let reel = Reel::open(path)?;
+    let mut manifest = reel.manifest.clone();
+    let derived = [Tree::TABLE, Name::TABLE].iter().any(|t| manifest.segments.contains_key(*t));
+    if manifest.kind != Kind::Recording || manifest.state != State::Truncated || derived || reel.count::<Op>() == 0 {
+        return Ok(None);
+    }
+    let mut writer = ReelWriter::beside(path)?;
+    let disk = Disk { names: None, unseen: true };
+    let (mut rows, _) = derive(&reel, Snapshot::default(), &disk, &mut writer)?;
+    rows.sort_by(|a, b| a.path.cmp(&b.path));
+    for (order, mut row) in rows.into_iter().enumerate() {
+        row.order = order as i64;
+        writer.tree.push_as_is(&row)?;
+    }
+    writer.flush()?;
+    let done = format!(
+        "tree ({} names) and names ({}) derived from the operations, without looking at the disk: sizes are least sizes",
+        writer.tree.written(),
+        writer.file_names.written()
+    );
+    manifest.segments.extend(writer.segments());
+    manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
+    manifest.warnings.push(format!("repaired: {done}"));
+    writer.write_manifest(&manifest)?;
+    Ok(Some(done))
+}
+
+/// What is known of a name that was there before.
+#[derive(Clone, Debug, Default)]
+struct Clue {
+    kind: Option<Text>,
+    size_bytes: Option<i64>,
+    mode: Option<i32>,
+    /// The file that was opened by it.
+    file: Option<i64>,
+}
+
+fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<(Vec<Tree>, i64)> {
+    let (mut d, left_out) = Deriver::new(reel, snapshot)?;
+    d.names = std::mem::take(&mut d.names).mapped(disk.names.clone());
+    if disk.unseen {
+        d.names = std::mem::take(&mut d.names).unseen();
+    }
+    for segment in 0..reel.segments::<Op>().len() {
+        if !has_clues(reel, segment)? {
+            continue;
+        }
+        for op in reel.segment_rows(segment) {
+            let op: Op = op?;
+            if op.state == "in_flight_at_end" {
+                continue;
+            }
+            match &*op.source {
+                "syscall" | "io_uring" => {
+                    d.places.follow_forks(op.start_ns);
+                    d.take(&op);
+                    d.places.descriptors.take(&op);
+                }
+                "scm" => d.places.descriptors.take(&op),
+                _ => {}
+            }
+        }
+        // The names in them are the reel's already.
+        d.history.take_gone().into_iter().try_for_each(|row| writer.file_names.push_as_is(&row))?;
+    }
+    std::mem::take(&mut d.history).into_held().try_for_each(|row| writer.file_names.push_as_is(&row))?;
+    Ok((d.rows(disk), left_out))
+}
+
+/// Operations that tell nothing of names and change nothing.
+const WITHOUT_CLUES: &[&str] =
+    &["read", "pread64", "readv", "preadv", "preadv2", "lseek", "close", "fsync", "fdatasync", "getdents64", "fstat"];
+
+/// Whether a segment holds anything but such operations. The work of hours may be such alone, and a column is read a
+/// hundred times faster than rows.
+fn has_clues(reel: &Reel, segment: usize) -> Result<bool> {
+    for batch in reel.segment_batches::<Op>(segment, &["op"]) {
+        let batch = batch?;
+        // A column of another type is told of by reading its rows.
+        let Ok(Column::Text(_, words)) = column::<Text>(&batch, "op") else { return Ok(true) };
+        if words.iter().flatten().any(|word| !WITHOUT_CLUES.contains(&&**word)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+struct Deriver {
+    names: Names,
+    history: History,
+    clues: HashMap<String, Clue>,
+    /// Names whose content or attributes the workload changed: what is there now is not what was.
+    changed: HashSet<String>,
+    /// Names made by link, and the name that the file had first.
+    same_file: HashMap<String, String>,
+    /// Those whose content was written.
+    written: HashSet<String>,
+    /// Folders that were not empty, though nothing in them was known then.
+    filled: HashSet<String>,
+    files: MetFiles,
+    places: Places,
+}
+
+impl Deriver {
+    fn new(reel: &Reel, snapshot: Snapshot) -> Result<(Self, i64)> {
+        let (files, left_out) = MetFiles::of(reel)?;
+        let fds = reel.read::<Fd>()?;
+        let mut there: HashSet<i64> = fds.iter().filter_map(|f| f.file).collect();
+        there.extend(reel.read::<Map>()?.iter().map(|m| m.file));
+        Ok((Self::at_start(snapshot, files, &there, Places::new(reel.read()?, &fds)), left_out))
+    }
+
+    /// `there`: files that are open or mapped.
+    fn at_start(snapshot: Snapshot, files: MetFiles, there: &HashSet<i64>, places: Places) -> Self {
+        Self {
+            names: Names::new(snapshot.entries, snapshot.listed),
+            history: History::there(there.iter().filter_map(|f| files.get(*f))),
+            clues: HashMap::new(),
+            changed: HashSet::new(),
+            same_file: HashMap::new(),
+            written: HashSet::new(),
+            filled: HashSet::new(),
+            files,
+            places,
+        }
+    }
+
+    fn take(&mut self, op: &Op) {
+        let Some(ret) = op.ret else { return };
+        let flags = op.flags.unwrap_or(0) as i32;
+        let (first, second) = (names_file(op, flags), !matches!(&*op.op, "mount" | "pivot_root"));
+        let dir = if opens(op) { op.file2 } else { op.file };
+        self.names.missed(ret == -i64::from(libc::ENOENT));
+        let follow = follows(op, flags) && !self.is_plain(op, ret, dir);
+        let path = if first { self.resolve(op, op.path.as_ref(), op.dirfd, dir, follow) } else { None };
+        let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
+        let file = if op.op.starts_with("link") { self.linked(op, follow) } else { op.file };
+        let file = file.and_then(|f| self.files.get(f));
+        self.history.take(op, file.as_ref(), path.as_deref(), path2.as_deref());
+        for (file, name) in self.history.take_moved() {
+            self.files.renamed(file, name);
+        }
+        match &*op.op {
+            "open" | "openat" | "openat2" | "creat" => self.open(op, ret, flags, path),
+            "mkdir" | "mkdirat" | "mknod" | "mknodat" => {
+                self.made(path, ret);
+            }
+            "symlink" | "symlinkat" => {
+                if let (0, Some(at), Some(target)) = (ret, &path2, &op.path) {
+                    self.names.make_link(at, target);
+                }
+                self.made(path2, ret);
+            }
+            "link" | "linkat" => {
+                self.seen(path.clone(), ret, Clue::default());
+                if let (Some(old), Some(new), 0) = (path, &path2, ret) {
+                    let first = self.same_file.get(&old).cloned().unwrap_or(old);
+                    self.same_file.insert(new.clone(), first);
+                }
+                self.made(path2, ret);
+            }
+            "unlink" | "unlinkat" | "rmdir" => {
+                let is_dir = op.op == "rmdir" || op.op == "unlinkat" && flags & libc::AT_REMOVEDIR != 0;
+                let kind = Some(if is_dir { "directory" } else { "regular" }.into());
+                self.seen(path.clone(), ret, Clue { kind, ..Clue::default() });
+                if let (Some(p), true) = (&path, is_dir && ret == -i64::from(libc::ENOTEMPTY))
+                    && let Some(before) = self.names.exists(p)
+                    && !self.names.has_children(p)
+                {
+                    // Whatever keeps it from being empty has not been named yet.
+                    self.filled.insert(before);
+                }
+                if let (Some(p), true) = (path, ret == 0) {
+                    self.note_changed(&p);
+                    self.names.remove(&p);
+                    if is_dir {
+                        self.places.removed(&p);
+                    }
+                }
+            }
+            "rename" | "renameat" | "renameat2" => {
+                self.seen(path.clone(), ret, Clue::default());
+                if let (Some(from), Some(to), true) = (path, path2, ret == 0) {
+                    let exchange = flags & libc::RENAME_EXCHANGE as i32 != 0;
+                    if exchange {
+                        self.names.exists(&to);
+                    }
+                    self.note_changed(&from);
+                    // A name that nothing is known of was not there.
+                    if self.names.is_known(&to) {
+                        self.note_changed(&to);
+                    }
+                    self.places.renamed(&from, &to, exchange);
+                    if exchange {
+                        self.names.exchange(&from, &to);
+                    } else {
+                        self.names.rename(&from, &to);
+                    }
+                }
+            }
+            "ioctl" if is(op, "SNAP_CREATE") => self.made(path2, ret),
+            "ioctl" if is(op, "SUBVOL_CREATE") => self.made(path, ret),
+            "ioctl" if is(op, "SNAP_DESTROY") => {
+                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
+                if let (Some(p), 0) = (path, ret) {
+                    self.note_changed(&p);
+                    self.names.remove(&p);
+                    self.places.removed(&p);
+                }
+            }
+            "mount" | "move_mount" | "pivot_root" => {
+                self.seen(path, ret, Clue::default());
+                self.seen(path2, ret, Clue::default());
+                if op.op == "pivot_root" && ret == 0 {
+                    self.places.lose(op.task_id);
+                }
+            }
+            "chroot" => {
+                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
+                if ret == 0 {
+                    self.places.set_root(op.task_id, path.as_deref());
+                }
+            }
+            "chdir" => {
+                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
+                if ret == 0 {
+                    self.places.set_cwd(op.task_id, path.as_deref());
+                }
+            }
+            // Each implies the first.
+            "unshare" if ret == 0 && flags & (libc::CLONE_FS | libc::CLONE_NEWNS | libc::CLONE_NEWUSER) != 0 => {
+                self.places.apart(op.task_id);
+            }
+            // Of any kind where none is named.
+            "setns" if ret == 0 && (flags == 0 || flags & libc::CLONE_NEWNS != 0) => {
+                self.places.lose(op.task_id);
+            }
+            "fchdir" if ret == 0 => {
+                let path = op.file.and_then(|f| self.files.name_of(f));
+                self.places.set_cwd(op.task_id, path.as_deref());
+            }
+            "readlink" | "readlinkat" => {
+                let kind = (ret >= 0).then(|| "symlink".into());
+                self.seen(path, ret.min(0), Clue { kind, ..Clue::default() });
+            }
+            "stat" | "lstat" | "newfstatat" | "statx" => {
+                let clue = op.mode.filter(|_| ret == 0).map_or_else(Clue::default, |m| Clue {
+                    kind: Some(crate::assemble::kind_of(m as u32).into()),
+                    size_bytes: op.len_bytes,
+                    mode: Some(m & 0o7777),
+                    file: None,
+                });
+                self.seen(path, ret, clue);
+            }
+            "truncate" | "chmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchownat" | "utime" | "utimes"
+            | "futimesat" | "utimensat" => {
+                self.seen(path.clone(), ret, Clue::default());
+                if let (Some(p), 0) = (path, ret) {
+                    if op.op == "truncate" {
+                        self.note_written(&p);
+                    }
+                    self.note_changed(&p);
+                }
+            }
+            _ if op.path.is_some() => self.seen(path, ret, Clue::default()),
+            _ => self.through_descriptor(op, ret),
+        }
+    }
+
+    /// An operation on an open file: what it changes is no longer as it was.
+    fn through_descriptor(&mut self, op: &Op, ret: i64) {
+        let target = match &*op.op {
+            "copy_file_range" | "sendfile" => op.file2,
+            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "ftruncate" | "fallocate" | "fchmod"
+            | "fchown" => op.file,
+            "mmap"
+                if op.flags.unwrap_or(0) as i32 & libc::MAP_SHARED != 0
+                    && op.mode.unwrap_or(0) & libc::PROT_WRITE != 0 =>
+            {
+                op.file
+            }
+            _ => None,
+        };
+        if ret >= 0
+            && let Some(path) = target.and_then(|f| self.files.path_of(f)).map(|p| p.to_string())
+        {
+            let first = self.same_file.get(&path).unwrap_or(&path).clone();
+            self.note_written(&path);
+            self.note_written(&first);
+        }
+    }
+
+    fn open(&mut self, op: &Op, ret: i64, flags: i32, path: Option<String>) {
+        if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+            return self.seen(path, ret.min(0), Clue { kind: Some("directory".into()), ..Clue::default() });
+        }
+        if ret >= 0 && op.aux == Some(1) {
+            return self.made(path, 0);
+        }
+        // A path that ends in a slash, or leads through a link to one that does, is refused whatever is there, or not.
+        if ret == -i64::from(libc::EISDIR) && flags & libc::O_CREAT != 0 {
+            let last = |p: Option<&str>| p.map(|p| p.rsplit('/').next().unwrap_or_default().to_owned());
+            if last(op.path.as_deref()) != last(path.as_deref()) {
+                return;
+            }
+        }
+        let file = op.file.filter(|_| ret >= 0).and_then(|f| self.files.get(f));
+        let mut clue = file.map_or_else(Clue::default, |f| Clue {
+            kind: Some(f.kind.clone()),
+            size_bytes: f.size_bytes,
+            mode: f.mode,
+            file: Some(f.file).filter(|_| f.kind == *"regular"),
+        });
+        if flags & libc::O_DIRECTORY != 0 && ret >= 0 {
+            clue.kind = Some("directory".into());
+        }
+        if flags & libc::O_TRUNC != 0
+            && ret >= 0
+            && let Some(p) = &path
+        {
+            self.note_written(p);
+        }
+        self.seen(path, ret.min(0), clue);
+    }
+
+    /// What is now under this name is not as it was before, if it was there: of what was not, nobody will ask.
+    fn note_changed(&mut self, path: &str) {
+        if !self.names.is_new(path) {
+            self.changed.insert(path.to_owned());
+        }
+    }
+
+    fn note_written(&mut self, path: &str) {
+        if !self.names.is_new(path) {
+            self.changed.insert(path.to_owned());
+            self.written.insert(path.to_owned());
+        }
+    }
+
+    /// A name was used and, if `ret` is 0 or tells so, was there.
+    fn seen(&mut self, path: Option<String>, ret: i64, clue: Clue) {
+        let Some(path) = path else { return };
+        let there = ret >= 0 || [libc::EEXIST, libc::EISDIR, libc::ELOOP].iter().any(|e| ret == -i64::from(*e));
+        if !there {
+            return;
+        }
+        let linked = |d: &Self| d.same_file.get(&path).cloned();
+        let before = self.names.exists(&path).or_else(|| self.names.origin(&path));
+        if let Some(before) = before.or_else(|| self.names.exists(&linked(self)?)) {
+            let known = self.clues.entry(before).or_default();
+            known.kind = known.kind.take().or(clue.kind);
+            known.size_bytes = known.size_bytes.or(clue.size_bytes);
+            known.mode = known.mode.or(clue.mode);
+            known.file = known.file.or(clue.file);
+        }
+    }
+
+    /// A name was to be made: it is now, or was there already.
+    fn made(&mut self, path: Option<String>, ret: i64) {
+        let Some(path) = path else { return };
+        if ret == 0 {
+            self.names.make(&path);
+        } else if ret == -i64::from(libc::EEXIST) {
+            self.seen(Some(path), 0, Clue::default());
+        }
+    }
+}

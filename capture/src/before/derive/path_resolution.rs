@@ -1,0 +1,112 @@
+//! Where the paths of operations lead.
+
+use ioreel_traces::{Text, rows::Op};
+
+use super::Deriver;
+use crate::before::derive::{name_history::History, seen_files::MetFiles, working_dirs::Place};
+use crate::{
+    before::namespace::{
+        Start,
+        magic_links::{End, Link, end},
+    },
+    calls::is_in_root,
+};
+
+impl Deriver {
+    /// Whether an open has opened what has this very name: a link that is there now was made later.
+    pub(super) fn is_plain(&mut self, op: &Op, ret: i64, dir: Option<i64>) -> bool {
+        let file = op.file.filter(|_| ret >= 0 && opens(op));
+        let Some(path) = file.and_then(|f| self.files.get(f)).and_then(|f| f.path) else { return false };
+        self.resolve(op, op.path.as_ref(), op.dirfd, dir, false).is_some_and(|named| *named == *path)
+    }
+
+    pub(super) fn resolve(
+        &mut self,
+        op: &Op,
+        path: Option<&Text>,
+        dirfd: Option<i32>,
+        dir: Option<i64>,
+        follow: bool,
+    ) -> Option<String> {
+        let path = path.filter(|p| !p.is_empty())?;
+        let Self { names, history, files, places, .. } = self;
+        let place = places.of(op.task_id).filter(|p| !p.elsewhere)?;
+        let in_root = is_in_root(op);
+        let top = if in_root { base(files, place, dirfd, dir)? } else { place.top()? };
+        let base = if in_root || path.starts_with('/') { top.clone() } else { base(files, place, dirfd, dir)? };
+        let own = |link, is_last| {
+            let whose = |of_process| if of_process { places.of_process(op.pid) } else { Some(place) };
+            match link {
+                Link::Cwd { of_process } => whose(of_process)?.cwd.name(),
+                Link::Root { of_process } => whose(of_process)?.root.name(),
+                Link::Fd(fd) => {
+                    let file = places.descriptors.get(op.pid, fd)?;
+                    // Its number may have gone to something else by means that are not recorded.
+                    let is_another = is_last && opens(op) && op.ret.is_some_and(|r| r >= 0) && op.file != Some(file);
+                    name_of(files, history, file).filter(|_| !is_another).map(|n| n.to_string())
+                }
+            }
+        };
+        names.resolve(&Start { top: &top, base: &base, pid: op.pid, own: &own }, path, follow)
+    }
+
+    /// The file that a link gives a name to by a descriptor: by that itself, or by its name in proc.
+    pub(super) fn linked(&self, op: &Op, follow: bool) -> Option<i64> {
+        let path = op.path.as_deref()?;
+        match end(path, op.pid) {
+            _ if path.is_empty() => op.file,
+            End::Link(Link::Fd(fd)) if follow => self.places.descriptors.get(op.pid, fd),
+            _ => None,
+        }
+    }
+}
+
+/// What a file is called now, as far as that is known.
+fn name_of(files: &MetFiles, history: &History, file: i64) -> Option<Text> {
+    let name = files.name_of(file)?;
+    (files.is_folder(file) || history.is_at(&name, file)).then_some(name)
+}
+
+/// The folder a relative path starts from.
+fn base(files: &MetFiles, place: &Place, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
+    match dirfd {
+        None | Some(libc::AT_FDCWD) => place.cwd.name(),
+        Some(_) => files.name_of(dir?).map(|n| n.to_string()),
+    }
+}
+
+/// Calls whose result is the file of their first path; the folder behind `dirfd` is their second file.
+pub(super) fn opens(op: &Op) -> bool {
+    matches!(&*op.op, "open" | "openat" | "openat2" | "creat" | "open_tree" | "open_tree_attr" | "fspick")
+}
+
+/// Whether the first path of a call names something in the tree.
+pub(super) fn names_file(op: &Op, flags: i32) -> bool {
+    match &*op.op {
+        // What a link leads to.
+        "symlink" | "symlinkat" => false,
+        // A device, or any word at all, but where part of the tree is mounted again.
+        "mount" => flags & (libc::MS_BIND | libc::MS_MOVE) as i32 != 0 && flags & libc::MS_REMOUNT as i32 == 0,
+        _ => true,
+    }
+}
+
+/// Whether a link at the end of a call's first path is followed.
+pub(super) fn follows(op: &Op, flags: i32) -> bool {
+    // linux/mount.h
+    const FSPICK_SYMLINK_NOFOLLOW: i32 = 2;
+    const MOVE_MOUNT_F_SYMLINKS: i32 = 1;
+    match &*op.op {
+        "lstat" | "lchown" | "readlink" | "readlinkat" | "unlink" | "unlinkat" | "rmdir" | "rename" | "renameat"
+        | "renameat2" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "link" | "ioctl" | "lsetxattr" | "lgetxattr"
+        | "llistxattr" | "lremovexattr" => false,
+        "linkat" | "name_to_handle_at" => flags & libc::AT_SYMLINK_FOLLOW != 0,
+        "umount2" => flags & libc::UMOUNT_NOFOLLOW == 0,
+        "fspick" => flags & FSPICK_SYMLINK_NOFOLLOW == 0,
+        "move_mount" => flags & MOVE_MOUNT_F_SYMLINKS != 0,
+        "open" | "openat" | "openat2" | "creat" => {
+            flags & libc::O_NOFOLLOW == 0 && flags & (libc::O_CREAT | libc::O_EXCL) != libc::O_CREAT | libc::O_EXCL
+        }
+        _ => op.dirfd.is_none() || flags & libc::AT_SYMLINK_NOFOLLOW == 0,
+    }
+}

@@ -1,0 +1,160 @@
+//! The rows of `tree`: what is still there is looked at, of the rest is told what results implied.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    path::PathBuf,
+    sync::{MutexGuard, PoisonError},
+};
+
+use ioreel_traces::{anonymize::Anonymizer, host, rows::Tree, writer::Names as MappedNames};
+
+use super::{Clue, Deriver, is_virtual};
+use crate::before::snapshot::Snapshot;
+
+/// The disk as it is now, by the reel's names: they are hashes where the reel is anonymized.
+pub(super) struct Disk {
+    pub(super) names: Option<MappedNames>,
+    /// Not to be looked at.
+    pub(super) unseen: bool,
+}
+
+impl Disk {
+    fn names(&self) -> Option<MutexGuard<'_, Anonymizer>> {
+        self.names.as_ref().map(|n| n.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What a name of the reel is called on the disk.
+    pub(super) fn clear(&self, path: &str) -> Option<PathBuf> {
+        match self.names() {
+            Some(names) => names.original(path),
+            None => Some(host::os_path(path)),
+        }
+    }
+
+    /// What is at `path` now; `None` when nothing is, or it is not known what the name was.
+    fn look(&self, path: &str, origin: &str) -> Option<Tree> {
+        let clear = self.clear(path).filter(|_| !self.unseen)?;
+        let meta = std::fs::symlink_metadata(&clear).ok()?;
+        let mut row = crate::before::snapshot::entry(&clear, &meta, origin);
+        if let Some(mut names) = self.names() {
+            names.row(&mut row);
+        }
+        Some(row)
+    }
+
+    /// The snapshot by the reel's names.
+    pub(super) fn mapped(&self, mut snapshot: Snapshot) -> Snapshot {
+        if let Some(mut names) = self.names() {
+            let listed = std::mem::take(&mut snapshot.listed);
+            for (path, mut row) in std::mem::take(&mut snapshot.entries) {
+                names.row(&mut row);
+                if listed.contains(&path) {
+                    snapshot.listed.insert(row.path.to_string());
+                }
+                snapshot.entries.insert(row.path.to_string(), row);
+            }
+        }
+        snapshot
+    }
+}
+
+impl Deriver {
+    /// The rows, the snapshot's among them.
+    pub(super) fn rows(self, disk: &Disk) -> Vec<Tree> {
+        let Self { mut names, clues, mut changed, mut written, filled, .. } = self;
+        let (snapshot, mut before) = names.take_before();
+        for dir in filled {
+            // What was met in it later is the reason; only where nothing ever was, something is made up.
+            let below = format!("{dir}/");
+            if !before.range(below.clone()..).next().is_some_and(|p| p.starts_with(&below)) {
+                before.insert(below + ".unseen-entry");
+            }
+        }
+        let mut rows: Vec<Tree> = snapshot.into_values().collect();
+        let linked = linked(&before, &clues, &mut changed, &mut written);
+        for path in before {
+            if is_virtual(&path) {
+                continue;
+            }
+            let clue = clues.get(&path).cloned().unwrap_or_default();
+            let mut found = row(disk, &path, clue, changed.contains(&path));
+            if let Some(now) = names.name_now(&path).filter(|now| *now != path) {
+                let same_content = !written.contains(&path) && !written.contains(&now);
+                look_at_moved(disk, &mut found, &now, same_content);
+            }
+            rows.push(found);
+        }
+        share_links(&mut rows, &linked);
+        rows
+    }
+}
+
+/// Which names that were there before were names of one file, by what was opened through them: what the workload wrote by one it
+/// wrote by all.
+fn linked(
+    before: &BTreeSet<String>,
+    clues: &HashMap<String, Clue>,
+    changed: &mut HashSet<String>,
+    written: &mut HashSet<String>,
+) -> HashMap<String, i64> {
+    let mut names_of: HashMap<i64, Vec<&String>> = HashMap::new();
+    for (name, clue) in clues.iter().filter(|(name, _)| before.contains(*name)) {
+        if let Some(file) = clue.file {
+            names_of.entry(file).or_default().push(name);
+        }
+    }
+    let mut linked = HashMap::new();
+    for (file, names) in names_of.into_iter().filter(|(_, names)| names.len() > 1) {
+        for set in [&mut *changed, &mut *written] {
+            if names.iter().any(|n| set.contains(*n)) {
+                set.extend(names.iter().map(|n| (*n).clone()));
+            }
+        }
+        linked.extend(names.into_iter().map(|n| (n.clone(), file)));
+    }
+    linked
+}
+
+/// Names of one file share its number: what a look at one of them told, or else a negative one, as no file system gives.
+fn share_links(rows: &mut [Tree], linked: &HashMap<String, i64>) {
+    let mut of_file: HashMap<i64, Vec<&mut Tree>> = HashMap::new();
+    for row in rows {
+        if let Some(file) = linked.get(&*row.path) {
+            of_file.entry(*file).or_default().push(row);
+        }
+    }
+    for (file, names) in of_file {
+        let id = names.iter().find_map(|row| row.link_id).or(Some(file.saturating_neg().saturating_sub(1)));
+        names.into_iter().for_each(|row| row.link_id = id);
+    }
+}
+
+/// The row of a name outside the snapshot.
+fn row(disk: &Disk, path: &str, clue: Clue, changed: bool) -> Tree {
+    if !changed && let Some(there) = disk.look(path, "first_touch") {
+        return there;
+    }
+    Tree {
+        path: path.into(),
+        origin: "derived".into(),
+        kind: clue.kind.unwrap_or_else(|| "regular".into()),
+        size_bytes: clue.size_bytes,
+        mode: clue.mode,
+        ..Tree::default()
+    }
+}
+
+/// Adds what can be seen of something that the workload moved and did not remove: what it is, and, if it was not
+/// written to, its size.
+fn look_at_moved(disk: &Disk, row: &mut Tree, now: &str, same_content: bool) {
+    let Some(there) = disk.look(now, "derived") else { return };
+    row.kind = there.kind;
+    row.target = there.target;
+    row.mode = row.mode.or(there.mode);
+    (row.uid, row.gid) = (there.uid, there.gid);
+    if same_content {
+        (row.size_bytes, row.alloc_bytes, row.mtime_ns) = (there.size_bytes, there.alloc_bytes, there.mtime_ns);
+    } else if row.kind != "regular" {
+        row.size_bytes = None;
+    }
+}

@@ -1,0 +1,227 @@
+//! The table of recorded system calls: which argument plays which part, and how arguments become columns.
+//!
+//! The kernel side is told the parts ([`Call::desc`]) and knows no call by name; everything a call means
+//! is here, one line each. `docs/trace-format.md` tabulates the same for readers of reels.
+
+mod compat;
+mod files;
+mod ioctl;
+mod locks;
+mod parts;
+mod space;
+#[cfg(test)]
+mod tests;
+pub(crate) mod uring;
+mod users;
+
+use std::ops::Range;
+
+use ioreel_bpf::types::{call_desc, call_kind, op_flags};
+use ioreel_traces::{Text, rows::Op, text};
+
+pub use compat::{Compat, compat};
+pub use files::{TIME_NOW, TIME_OMIT};
+pub use ioctl::{REQUESTS, Request};
+pub use locks::COMMANDS;
+
+/// Whether a call takes the folder that it begins in for the root of all (RESOLVE_IN_ROOT of openat2, linux/openat2.h).
+pub(crate) fn is_in_root(op: &Op) -> bool {
+    const RESOLVE_IN_ROOT: i64 = 0x10;
+    op.op == "openat2" && op.aux2.is_some_and(|resolve| resolve & RESOLVE_IN_ROOT != 0)
+}
+
+/// What a call brought, as far as filling columns needs it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Raw<'a> {
+    /// Arguments as passed in registers.
+    pub args: [i64; 6],
+    /// User memory the call pointed to, by the call's `user` kind.
+    pub extra: [i64; 4],
+    /// Result or -errno.
+    pub ret: i64,
+    /// Bits of the wire format's `op_flags`.
+    pub flags: u16,
+    /// Position of the first file on entry and exit.
+    pub pos: (i64, i64),
+    /// Position of the second file on entry and exit.
+    pub pos2: (i64, i64),
+    /// What calls before this moved over through the same open file descriptions.
+    pub moved: Moved<'a>,
+    /// The same of the second file.
+    pub moved2: Moved<'a>,
+    /// A string that is no path.
+    pub name: &'a [u8],
+    /// Memory the call was given, as far as it was taken.
+    pub input: &'a [u8],
+    /// Memory the call wrote.
+    pub output: &'a [u8],
+}
+
+/// Latest ranges that calls, which had not returned when this was entered, moved over through one open file description
+/// since it was last positioned: no other such call can have acted there.
+pub type Moved<'a> = &'a [Range<i64>];
+
+impl Raw<'_> {
+    /// A 32-bit argument, sign-extended.
+    fn int(&self, i: usize) -> i32 {
+        self.args[i] as i32
+    }
+
+    /// By the 32-bit entry, whose structs are others.
+    fn is_compat(&self) -> bool {
+        self.has(op_flags::OPF_COMPAT)
+    }
+
+    fn name_text(&self) -> Option<Text> {
+        (!self.name.is_empty()).then(|| text::from_bytes(self.name))
+    }
+
+    /// What was given, when that is all of `len` bytes.
+    fn value_of(&self, len: i64) -> Option<Text> {
+        (i64::try_from(self.input.len()) == Ok(len)).then(|| text::from_bytes(self.input))
+    }
+
+    fn extra_known(&self) -> bool {
+        !self.has(op_flags::OPF_USER_FAULT)
+    }
+
+    /// Where a call that uses the file's own position acted.
+    ///
+    /// Undisturbed, the position on exit is the one on entry plus what was moved. Otherwise the call was an
+    /// append, or others moved the position too: one that was served while this one waited for its turn
+    /// makes the entry stale, one that was served before this one's exit was seen makes the exit stale,
+    /// and then the range before it is taken.
+    fn current(pos: (i64, i64), ret: i64, taken: Moved<'_>) -> Option<i64> {
+        let moved = ret.max(0);
+        let at = pos.1 - moved;
+        let free = |at: i64| !taken.iter().any(|t| t.start < at + moved && at < t.end);
+        let at = if pos.0 + moved == pos.1 || moved == 0 || (!free(at) && free(pos.0)) { pos.0 } else { at };
+        (at >= 0).then_some(at)
+    }
+
+    fn has(&self, flag: op_flags) -> bool {
+        u32::from(self.flags) & flag.0 != 0
+    }
+
+    /// Of no descriptor that is open there is none.
+    fn position(&self) -> Option<i64> {
+        Self::current(self.pos, self.ret, self.moved).filter(|_| self.has(op_flags::OPF_FILE))
+    }
+
+    fn position2(&self) -> Option<i64> {
+        Self::current(self.pos2, self.ret, self.moved2).filter(|_| self.has(op_flags::OPF_FILE2))
+    }
+}
+
+/// One recorded call.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// Numbers on x86-64, and on the architectures that share one table, arm64 among them.
+    numbers: [Option<u16>; 2],
+    /// The kernel's name.
+    pub name: &'static str,
+    /// Parts, arguments counted from 1.
+    pub desc: call_desc,
+    /// Whether success changes the file system, so that settling has something to sync.
+    pub modifies: bool,
+    /// Fills the columns that the parts do not.
+    pub fill: fn(&Raw<'_>, &mut Op),
+}
+
+/// Every recorded call of every architecture.
+fn of_all() -> impl Iterator<Item = &'static Call> {
+    [files::CALLS, locks::CALLS, space::CALLS, ioctl::CALLS, users::CALLS].into_iter().flatten()
+}
+
+/// Every recorded call of this architecture, with its number there.
+pub fn numbered() -> impl Iterator<Item = (usize, &'static Call)> {
+    let here = usize::from(!cfg!(target_arch = "x86_64"));
+    of_all().filter_map(move |c| Some((c.numbers[here]?.into(), c)))
+}
+
+/// Every recorded call of this architecture.
+pub fn all() -> impl Iterator<Item = &'static Call> {
+    numbered().map(|(_, c)| c)
+}
+
+/// Whether a write acts at its file's end, wherever it is asked to: one by a descriptor that is `append_only`, unless `RWF_NOAPPEND`
+/// (6.9) says otherwise, or one with `RWF_APPEND`.
+pub(crate) fn appends(append_only: bool, rw_flags: i64) -> bool {
+    const RWF_NOAPPEND: i64 = 0x20;
+    rw_flags & RWF_NOAPPEND == 0 && (append_only || rw_flags & i64::from(libc::RWF_APPEND) != 0)
+}
+
+/// Whether the operation's result, if it succeeded, is a new descriptor.
+pub(crate) fn makes_descriptor(call: &Call, op: &Op) -> bool {
+    let kind = call_kind(u32::from(call.desc.kind));
+    match kind {
+        call_kind::CALL_OPEN | call_kind::CALL_FD | call_kind::CALL_HANDLE_OPEN => true,
+        call_kind::CALL_FCNTL => {
+            op.flags.is_some_and(|f| f == i64::from(libc::F_DUPFD) || f == i64::from(libc::F_DUPFD_CLOEXEC))
+        }
+        _ => matches!(&*op.op, "dup" | "dup2" | "dup3"),
+    }
+}
+
+/// The kernel's tables, by number: of this architecture's calls, and of those by its 32-bit entry.
+pub(crate) fn tell(calls: &mut [call_desc], calls32: &mut [call_desc]) {
+    for (nr, call) in numbered() {
+        calls[nr] = summed_up(call.desc);
+    }
+    for call in compat() {
+        calls32[call.nr] = summed_up(call.desc);
+    }
+}
+
+/// With what the probes would have to ask several parts for.
+fn summed_up(d: call_desc) -> call_desc {
+    let is_special = u32::from(d.kind) > call_kind::CALL_FCNTL.0 && u32::from(d.kind) != call_kind::CALL_URING.0;
+    let memory = is_special || [d.name, d.r#in, d.out].iter().any(|arg| *arg != 0);
+    let tail = memory || [d.path, d.path2, d.fd2, d.user_kind].iter().any(|part| *part != 0);
+    call_desc { memory: memory.into(), tail: tail.into(), ..d }
+}
+
+/// Columns that a call fills, with the ones that only some of its results have; for documentation. Found by
+/// looking at what it does to an operation. `command`: the second argument, of fcntl and ioctl.
+pub fn columns(call: &Call, command: Option<i64>) -> Vec<&'static str> {
+    let d = &call.desc;
+    let mut found = Vec::new();
+    let mut note = |name: &'static str, is: bool| {
+        if is && !found.contains(&name) {
+            found.push(name);
+        }
+    };
+    // A length of 1, and zeros.
+    let mut bytes = [0_u8; 200];
+    bytes[0] = 1;
+    let mut merged: Vec<Op> = Vec::new();
+    let flags = (op_flags::OPF_FILE.0 | op_flags::OPF_FILE2.0) as u16;
+    for mut args in [[1, 1, 1, 1, 1, 1], [1, 5, 1, 24, 1, 1], [1, 1, 0, 1, -1, 0]] {
+        args[1] = command.unwrap_or(args[1]);
+        for input in [&bytes[..1], &bytes[..]] {
+            let raw =
+                Raw { args, flags, pos: (1, 1), pos2: (1, 1), name: b"name", input, output: &bytes, ..Raw::default() };
+            let mut op = Op::default();
+            (call.fill)(&raw, &mut op);
+            merged.push(op);
+        }
+    }
+    let any = |f: fn(&Op) -> bool| merged.iter().any(f);
+    note("fd", d.fd != 0 || any(|o| o.fd.is_some()));
+    note("fd2", d.fd2 != 0 || any(|o| o.fd2.is_some()));
+    note("dirfd", d.dirfd != 0 || any(|o| o.dirfd.is_some()));
+    note("dirfd2", d.dirfd2 != 0 || any(|o| o.dirfd2.is_some()));
+    note("path", d.path != 0 || any(|o| o.path.is_some()));
+    note("path2", d.path2 != 0 || any(|o| o.path2.is_some()));
+    note("name", any(|o| o.name.is_some()));
+    note("value", any(|o| o.value.is_some()));
+    note("offset_bytes", any(|o| o.offset_bytes.is_some()));
+    note("offset2_bytes", any(|o| o.offset2_bytes.is_some()));
+    note("len_bytes", any(|o| o.len_bytes.is_some()));
+    note("flags", any(|o| o.flags.is_some()));
+    note("mode", any(|o| o.mode.is_some()));
+    note("aux", any(|o| o.aux.is_some()));
+    note("aux2", any(|o| o.aux2.is_some()));
+    note("ring", call.name.starts_with("io_"));
+    found
+}

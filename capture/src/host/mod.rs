@@ -1,0 +1,324 @@
+//! Facts about the machine that a recording needs: mounts, block devices, clocks, capabilities. Reads only;
+//! decides nothing.
+
+pub(crate) mod error;
+pub(crate) mod functions;
+pub(crate) mod layout;
+pub(crate) mod signals;
+pub(crate) mod symbols;
+
+use std::{
+    ffi::CString,
+    fs, io,
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+};
+
+use crate::CaptureError;
+pub use ioreel_traces::host::{dev_t, host, mount_of_path};
+use ioreel_traces::{
+    manifest::{Clock, Device, Mount},
+    text,
+};
+use rustix::{
+    fs::{major, minor},
+    time::{ClockId, clock_gettime},
+};
+
+/// `dev_t` of a number as stat(2) gives it.
+pub fn dev_of_stat(dev: u64) -> i64 {
+    dev_t(major(dev), minor(dev))
+}
+
+/// `CLOCK_MONOTONIC`, the clock of the probes, ns.
+pub fn monotonic_ns() -> i64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// Both clocks at one moment.
+pub fn clock() -> Clock {
+    let monotonic_ns = monotonic_ns();
+    let t = clock_gettime(ClockId::Realtime);
+    Clock { monotonic_ns, realtime_ns: t.tv_sec * 1_000_000_000 + t.tv_nsec }
+}
+
+/// The present time in UTC as part of a file name: `20261121T161055Z`.
+pub fn utc_stamp() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
+}
+
+fn read_number(path: impl AsRef<Path>) -> Option<i64> {
+    read_trimmed(path)?.parse().ok()
+}
+
+/// CPUs that may ever be online: as many as there must be rings.
+pub fn possible_cpus() -> usize {
+    libbpf_rs::num_possible_cpus().unwrap_or(1)
+}
+
+/// Every mount in this process's name space, in mount order, with sizes.
+pub fn mounts() -> Vec<Mount> {
+    let mut mounts = ioreel_traces::host::mounts();
+    for m in &mut mounts {
+        if let Ok(s) = rustix::fs::statvfs(ioreel_traces::host::os_path(&m.mountpoint)) {
+            m.total_bytes = (s.f_blocks * s.f_frsize) as i64;
+            m.free_bytes = (s.f_bfree * s.f_frsize) as i64;
+        }
+    }
+    mounts
+}
+
+/// Disks behind a mounted file system: its own device's disk, those of its journal, all members of a btrfs, and what
+/// mapped devices among these are made of; none for tmpfs and the like.
+pub fn disks_of(mount: &Mount) -> Vec<i64> {
+    let mut disks = Vec::new();
+    if mount.sb_dev >> 20 != 0 {
+        disks.extend(disk_of(mount.sb_dev));
+        disks.extend(companions(mount).into_iter().filter_map(disk_of));
+    } else if mount.fstype == "btrfs" {
+        disks.extend(btrfs_members(&mount.source));
+    }
+    for top in disks.clone() {
+        below(top, &mut disks);
+    }
+    disks.sort_unstable();
+    disks.dedup();
+    disks
+}
+
+/// Further devices of a file system: an external journal or log, XFS's real-time device.
+fn companions(mount: &Mount) -> Vec<i64> {
+    let named = mount.options.split(',').filter_map(|o| o.strip_prefix("logdev=").or(o.strip_prefix("rtdev=")));
+    let mut all: Vec<i64> = named.filter_map(|name| block_device(name).ok()).collect();
+    if matches!(mount.fstype.as_str(), "ext3" | "ext4") {
+        all.extend(layout::journal_device(mount.sb_dev));
+    }
+    all
+}
+
+fn btrfs_members(source: &str) -> Vec<i64> {
+    let Ok(own) = block_device(source) else { return Vec::new() };
+    let members = btrfs_devices().find(|devices| devices.contains(&own)).unwrap_or_else(|| vec![own]);
+    members.into_iter().filter_map(disk_of).collect()
+}
+
+/// The devices of each btrfs that is mounted anywhere.
+pub(crate) fn btrfs_devices() -> impl Iterator<Item = Vec<i64>> {
+    fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten().filter_map(|of| {
+        let devices = fs::read_dir(of.path().join("devices")).ok()?;
+        Some(devices.flatten().filter_map(|device| sysfs_dev(&device.path())).collect())
+    })
+}
+
+fn sysfs_dev(dir: &Path) -> Option<i64> {
+    let dev = read_trimmed(dir.join("dev"))?;
+    let (major, minor) = dev.split_once(':')?;
+    Some(dev_t(major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn sysfs_dir(dev: i64) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{}:{}", dev >> 20, dev & 0xF_FFFF))
+}
+
+/// The whole disk a device number stands for (itself, or the disk of a partition).
+pub fn disk_of(dev: i64) -> Option<i64> {
+    let dir = sysfs_dir(dev).canonicalize().ok()?;
+    if dir.join("partition").exists() { sysfs_dev(dir.parent()?) } else { sysfs_dev(&dir) }
+}
+
+/// The device number of a block device given as `/dev/…`, a bare name below it, or `MAJOR:MINOR`.
+pub fn block_device(name: &str) -> io::Result<i64> {
+    use std::os::unix::fs::MetadataExt;
+    if let Some((major, minor)) = name.split_once(':')
+        && let (Ok(major), Ok(minor)) = (major.parse(), minor.parse())
+    {
+        let dev = dev_t(major, minor);
+        return if sysfs_dir(dev).exists() { Ok(dev) } else { Err(io::Error::from(io::ErrorKind::NotFound)) };
+    }
+    let path = if name.contains('/') { PathBuf::from(name) } else { Path::new("/dev").join(name) };
+    let meta = fs::metadata(&path)?;
+    if !meta.file_type().is_block_device() {
+        return Err(io::Error::other("not a block device"));
+    }
+    Ok(dev_of_stat(meta.rdev()))
+}
+
+/// What sysfs tells of a disk.
+pub fn device(dev: i64) -> Device {
+    let dir = sysfs_dir(dev);
+    let queue = dir.join("queue");
+    let scheduler = read_trimmed(queue.join("scheduler")).unwrap_or_default();
+    let chosen = scheduler.split_once('[').and_then(|(_, r)| Some(r.split_once(']')?.0.to_owned()));
+    Device {
+        dev,
+        name: dir
+            .canonicalize()
+            .ok()
+            .and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned()))
+            .unwrap_or_default(),
+        size_bytes: read_number(dir.join("size")).unwrap_or(0) * 512,
+        rotational: read_number(queue.join("rotational")) == Some(1),
+        logical_block_bytes: read_number(queue.join("logical_block_size")).unwrap_or(0),
+        physical_block_bytes: read_number(queue.join("physical_block_size")).unwrap_or(0),
+        max_sectors_kb: read_number(queue.join("max_sectors_kb")).unwrap_or(0),
+        nr_requests: read_number(queue.join("nr_requests")).unwrap_or(0),
+        scheduler: chosen.unwrap_or(scheduler),
+        backing_file: read_trimmed(dir.join("loop/backing_file")),
+    }
+}
+
+/// The node of a block device.
+pub(crate) fn device_node(dev: i64) -> Option<PathBuf> {
+    let name = sysfs_dir(dev).canonicalize().ok()?.file_name()?.to_owned();
+    // sysfs writes the slash of names such as cciss/c0d0 as an exclamation mark.
+    Some(Path::new("/dev").join(name.to_string_lossy().replace('!', "/")))
+}
+
+/// Devices and partitions that are swapped to.
+pub(crate) fn swap_devices() -> Vec<i64> {
+    swaps().lines().skip(1).filter_map(|line| block_device(line.split_whitespace().next()?).ok()).collect()
+}
+
+/// Whether files are swapped to.
+pub(crate) fn swap_files() -> bool {
+    swaps().lines().skip(1).any(|line| line.split_whitespace().nth(1) == Some("file"))
+}
+
+fn swaps() -> String {
+    String::from_utf8_lossy(&fs::read("/proc/swaps").unwrap_or_default()).into_owned()
+}
+
+/// Devices that a mapped or striped device is made of, down to the last.
+fn below(dev: i64, found: &mut Vec<i64>) {
+    for slave in fs::read_dir(sysfs_dir(dev).join("slaves")).into_iter().flatten().flatten() {
+        if let Some(disk) = sysfs_dev(&slave.path()).and_then(disk_of)
+            && !found.contains(&disk)
+        {
+            found.push(disk);
+            below(disk, found);
+        }
+    }
+}
+
+/// Requests a disk has in flight.
+pub fn in_flight(dev: i64) -> i64 {
+    let text = read_trimmed(sysfs_dir(dev).join("inflight")).unwrap_or_default();
+    text.split_whitespace().filter_map(|n| n.parse::<i64>().ok()).sum()
+}
+
+/// The id of a control group of the unified hierarchy, given as a folder (absolute, or below where the hierarchy is
+/// mounted) or as that id, which is the folder's inode number.
+pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
+    use std::os::unix::fs::MetadataExt;
+    let no = |why: &str| CaptureError::NoCgroup { name: name.into(), why: why.into() };
+    let root = ioreel_traces::host::mounts().into_iter().find(|m| m.fstype == "cgroup2");
+    let root = root.ok_or_else(|| no("no cgroup2 hierarchy is mounted"))?.mountpoint;
+    if let Ok(id) = name.parse::<u64>() {
+        let mut waiting = vec![PathBuf::from(&root)];
+        while let Some(dir) = waiting.pop() {
+            let Ok(meta) = fs::symlink_metadata(&dir) else { continue };
+            if meta.ino() == id {
+                return Ok(id);
+            }
+            let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+            waiting.extend(below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+        }
+        return Err(no("no control group has this id"));
+    }
+    // As `/proc/PID/cgroup` and systemd name it, or as any folder is named.
+    let below = Path::new(&root).join(name.trim_start_matches('/'));
+    let given = PathBuf::from(name);
+    let path = if (name.starts_with('/') || !below.exists()) && given.exists() { given } else { below };
+    let meta = fs::metadata(&path).map_err(|e| no(&e.to_string()))?;
+    let on_cgroup2 = rustix::fs::statfs(&path).is_ok_and(|s| s.f_type == libc::CGROUP2_SUPER_MAGIC);
+    if !meta.is_dir() || !on_cgroup2 {
+        return Err(no("not a folder of the cgroup2 hierarchy"));
+    }
+    Ok(meta.ino())
+}
+
+/// Whether all that it does it does in the kernel.
+fn is_kernel_thread(pid: u32) -> bool {
+    // Its name, in parentheses, may hold anything.
+    const FLAGS: usize = 6;
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(FLAGS)?.parse::<u32>().ok());
+    flags.is_some_and(|f| f & PF_KTHREAD != 0)
+}
+
+/// The number of this process's mount name space.
+pub fn mount_namespace() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino() as u32)
+}
+
+/// The number of this process's process id name space, 0 for the first one, in which the kernel counts.
+pub fn own_pid_namespace() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    /// include/linux/proc_ns.h, `PROC_PID_INIT_INO`.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    let number = fs::metadata("/proc/self/ns/pid").map_or(INITIAL, |m| m.ino());
+    if number == INITIAL { 0 } else { number as u32 }
+}
+
+/// Effective capabilities of this process, as in /proc/self/status.
+pub fn capabilities() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// include/uapi/linux/capability.h
+pub const CAP_DAC_READ_SEARCH: u32 = 2;
+/// include/uapi/linux/capability.h
+pub const CAP_KILL: u32 = 5;
+/// include/uapi/linux/capability.h
+pub const CAP_PERFMON: u32 = 38;
+/// include/uapi/linux/capability.h
+pub const CAP_BPF: u32 = 39;
+
+/// Whether the kernel is locked down so far that BPF programs may not read its memory. Not where nobody can tell.
+pub fn is_confidential() -> bool {
+    let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    text.contains("[confidentiality]")
+}
+
+/// Whether this process holds what loading the probes takes.
+pub fn may_use_bpf() -> bool {
+    let caps = capabilities();
+    [CAP_BPF, CAP_PERFMON].iter().all(|c| caps >> c & 1 != 0)
+}
+
+/// A path as the C interface wants it; `None` when it holds a NUL.
+pub(crate) fn c_path(path: &str) -> Option<CString> {
+    CString::new(text::to_bytes(path)).ok()
+}
+
+/// Whether this is the id of a process that runs.
+///
+/// # Errors
+/// It has ended, which one that nobody has waited for has too; or it is the id of one of a process's threads.
+pub fn expect_process(pid: u32) -> Result<(), CaptureError> {
+    let gone = || CaptureError::NoProcess { pid };
+    // A name may be anything.
+    let status = fs::read(format!("/proc/{pid}/status")).map_err(|_| gone())?;
+    let status = String::from_utf8_lossy(&status);
+    let of = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
+    match of("Tgid:").and_then(|t| t.parse().ok()) {
+        Some(tgid) if tgid != pid => return Err(CaptureError::ThreadOf { pid, tgid }),
+        _ => {}
+    }
+    if is_kernel_thread(pid) {
+        return Err(CaptureError::KernelThread { pid });
+    }
+    // Its first thread may have ended before the others.
+    let ended = of("State:").is_some_and(|s| s.starts_with(['Z', 'X'])) && of("Threads:") == Some("1");
+    if ended { Err(gone()) } else { Ok(()) }
+}

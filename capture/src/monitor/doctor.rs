@@ -1,0 +1,276 @@
+//! What this machine allows: every check is a trial, never a guess from a version.
+
+use std::{fs, path::Path, process::Command};
+
+use libbpf_rs::{MapHandle, MapType};
+use serde::Serialize;
+
+use crate::{
+    CaptureError,
+    assemble::contents::Content,
+    host::{self, symbols},
+    probes::{
+        features::Missing,
+        fentry,
+        session::{Plan, Program, Session, Storage, Targets, Vfs, WaitsPlan},
+    },
+};
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It works.
+    Ok,
+    /// Recording works, with something less.
+    Limited,
+    /// Recording does not work.
+    Missing,
+}
+
+/// One check.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    pub what: &'static str,
+    /// The outcome.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What to do about it; empty when all is well.
+    pub remedy: String,
+}
+
+impl Check {
+    fn ok(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, verdict: Verdict::Ok, found: found.into(), remedy: String::new() }
+    }
+
+    fn not(what: &'static str, verdict: Verdict, found: impl Into<String>, remedy: &str) -> Self {
+        Self { what, verdict, found: found.into(), remedy: remedy.into() }
+    }
+}
+
+/// Looks at everything a recording and a replay need.
+pub fn examine() -> Vec<Check> {
+    let mut checks = vec![kernel(), btf(), capabilities(), lockdown(), rings(), probes(), functions(), symbols()];
+    checks.extend(file_systems());
+    checks.push(replay());
+    checks
+}
+
+fn kernel() -> Check {
+    let h = host::host();
+    Check::ok("kernel", format!("Linux {} {}, {} CPUs", h.kernel, h.arch, h.cpus))
+}
+
+fn btf() -> Check {
+    match fs::metadata("/sys/kernel/btf/vmlinux") {
+        Ok(m) => Check::ok("type information (BTF)", format!("/sys/kernel/btf/vmlinux, {} KiB", m.len() / 1024)),
+        Err(e) => Check::not(
+            "type information (BTF)",
+            Verdict::Missing,
+            format!("/sys/kernel/btf/vmlinux: {e}"),
+            "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as all current distributions' are",
+        ),
+    }
+}
+
+fn capabilities() -> Check {
+    let caps = host::capabilities();
+    let missing: Vec<&str> = [(host::CAP_BPF, "CAP_BPF"), (host::CAP_PERFMON, "CAP_PERFMON")]
+        .into_iter()
+        .filter(|(bit, _)| caps >> bit & 1 == 0)
+        .map(|(_, name)| name)
+        .collect();
+    if missing.is_empty() {
+        Check::ok("capabilities", "CAP_BPF and CAP_PERFMON are held")
+    } else {
+        Check::not(
+            "capabilities",
+            Verdict::Missing,
+            format!("{} not held", missing.join(" and ")),
+            "run as root, or grant them: setcap cap_bpf,cap_perfmon+ep on the binary",
+        )
+    }
+}
+
+fn lockdown() -> Check {
+    match fs::read_to_string("/sys/kernel/security/lockdown") {
+        Ok(text) if text.contains("[confidentiality]") => Check::not(
+            "kernel lockdown",
+            Verdict::Missing,
+            "confidentiality: BPF may not read kernel memory",
+            "boot with lockdown=integrity or less",
+        ),
+        Ok(text) => Check::ok("kernel lockdown", text.trim()),
+        Err(_) => Check::ok("kernel lockdown", "none in this kernel, or securityfs is not mounted"),
+    }
+}
+
+fn rings() -> Check {
+    let opts = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    let what = "BPF ring buffer";
+    match MapHandle::create(MapType::RingBuf, Some("ioreel_trial"), 0, 0, 1 << 20, &opts) {
+        Ok(_) => Check::ok(what, "can be made"),
+        Err(e) => Check::not(
+            what,
+            Verdict::Missing,
+            e.to_string(),
+            "needs Linux 5.8 and CAP_BPF; before 5.11 also RLIMIT_MEMLOCK",
+        ),
+    }
+}
+
+/// Every program that any recording uses: with all options, no program is larger than here.
+fn everything() -> Plan {
+    let allows_fentry = fentry::attempt().is_ok();
+    Plan {
+        target: Targets::Cgroup(0),
+        fixed_devices: true,
+        waits: Some(WaitsPlan { min_ns: 0, user_stacks: true }),
+        cache: true,
+        vfs: Vfs { kernel: allows_fentry, below: allows_fentry },
+        content: Content::Full,
+        lossless: true,
+        ..Plan::default()
+    }
+}
+
+/// The programs as this kernel has them, the largest to verify first, and those that it lacks or refuses.
+///
+/// # Errors
+/// When one is refused without which there is no recording.
+pub fn programs() -> Result<(Vec<Program>, Vec<String>), CaptureError> {
+    let mut storage = Storage::default();
+    let session = Session::load(&everything(), &mut storage)?;
+    let mut programs = session.programs();
+    programs.sort_by_key(|p| std::cmp::Reverse(p.verified));
+    Ok((programs, session.missing.iter().map(Missing::tell).collect()))
+}
+
+/// Loads and attaches the very programs that a recording uses; they stay inert.
+fn probes() -> Check {
+    let what = "probes (tracepoints, iterators)";
+    let mut storage = Storage::default();
+    match Session::load(&everything(), &mut storage) {
+        Ok(session) => {
+            let loaded = format!("{} load and attach", session.probes().len());
+            let missing: Vec<String> = session.missing.iter().map(Missing::tell).collect();
+            if session.missing.iter().any(|m| m.refused.is_some()) {
+                let remedy = "recordings go on without; `ioreel -vv doctor` shows the verifier's log";
+                return Check::not(what, Verdict::Limited, format!("{loaded}; {}", missing.join("; ")), remedy);
+            }
+            if missing.is_empty() {
+                return Check::ok(what, format!("all {loaded}"));
+            }
+            Check::not(
+                what,
+                Verdict::Limited,
+                format!("{loaded}; {}", missing.join("; ")),
+                "a newer kernel has them; recordings go on without",
+            )
+        }
+        Err(e) => Check::not(
+            what,
+            Verdict::Missing,
+            e.to_string(),
+            "needs Linux 6.1 or newer with BTF tracepoints; `ioreel -vv doctor` shows the verifier's log",
+        ),
+    }
+}
+
+fn functions() -> Check {
+    let what = "kernel functions (fentry)";
+    match fentry::attempt() {
+        Ok(()) => Check::ok(what, "allowed: --backend fentry records what the kernel does to files by itself"),
+        Err(why) => Check::not(
+            what,
+            Verdict::Limited,
+            format!("refused: {why}"),
+            "the NFS server, loop devices and files under overlays go unrecorded; stock distribution kernels allow it \
+             (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)",
+        ),
+    }
+}
+
+fn symbols() -> Check {
+    let what = "kernel symbol addresses";
+    match symbols::end_ios().warning {
+        None => Check::ok(what, "readable: direct I/O and metadata are attributed"),
+        Some(why) => Check::not(
+            what,
+            Verdict::Limited,
+            why,
+            "Linux 6.0 or newer tells them by iter/ksym; else sysctl kernel.kptr_restrict=1 and CAP_SYSLOG, or run as root",
+        ),
+    }
+}
+
+fn file_systems() -> Vec<Check> {
+    const TOOLS: [(&str, &str, &str); 3] = [
+        ("ext4", "mkfs.ext4", "apt-get install e2fsprogs"),
+        ("xfs", "mkfs.xfs", "apt-get install xfsprogs"),
+        ("btrfs", "mkfs.btrfs", "apt-get install btrfs-progs"),
+    ];
+    let supported = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let known = |fs: &str| supported.split_whitespace().any(|w| w == fs);
+    TOOLS
+        .into_iter()
+        .map(|(fs, tool, remedy)| {
+            let what = match fs {
+                "ext4" => "making and mounting ext4",
+                "xfs" => "making and mounting xfs",
+                _ => "making and mounting btrfs",
+            };
+            let found = ["/usr/sbin", "/sbin", "/usr/bin"].iter().map(|d| Path::new(d).join(tool)).find(|p| p.exists());
+            match found {
+                None => Check::not(what, Verdict::Limited, format!("{tool} is not installed"), remedy),
+                Some(_) if !known(fs) && !loads(fs) => Check::not(
+                    what,
+                    Verdict::Limited,
+                    "the kernel does not know it",
+                    "load its module (modprobe), or replay on another",
+                ),
+                Some(path) => Check::ok(what, format!("{} is there, the kernel knows {fs}", path.display())),
+            }
+        })
+        .collect()
+}
+
+/// Whether the file system's module can be loaded; changes nothing.
+fn loads(fs: &str) -> bool {
+    Command::new("modprobe").args(["-n", "-q", fs]).status().is_ok_and(|s| s.success())
+}
+
+fn replay() -> Check {
+    let what = "containing a replay (name spaces)";
+    // SAFETY: the child unshares and exits; nothing else runs in it.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: as above.
+        unsafe {
+            let root = libc::geteuid() == 0;
+            let flags = libc::CLONE_NEWNS | if root { 0 } else { libc::CLONE_NEWUSER };
+            libc::_exit(i32::from(libc::unshare(flags) != 0));
+        }
+    }
+    let mut status = 1;
+    if pid > 0 {
+        // SAFETY: waits for the child just made.
+        unsafe { libc::waitpid(pid, &mut status, 0) };
+    }
+    if pid > 0 && status == 0 {
+        Check::ok(what, "a private mount name space can be had")
+    } else {
+        Check::not(
+            what,
+            Verdict::Limited,
+            "refused: replays cannot be confined to their target",
+            "run as root, or allow user name spaces: sysctl kernel.unprivileged_userns_clone=1",
+        )
+    }
+}

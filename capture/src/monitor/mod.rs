@@ -1,0 +1,6 @@
+//! Everything that loads probes without writing a recording: the live view, the activity of given disks, and the check of
+//! what this machine supports. May use every other stage.
+
+pub mod disk_watch;
+pub mod doctor;
+pub mod live;

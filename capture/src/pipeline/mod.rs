@@ -1,0 +1,487 @@
+//! The thread that turns drained bytes into a reel: orders records, finds holes, feeds the assembler.
+
+pub(crate) mod ledger;
+pub(crate) mod settle;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use ioreel_bpf::types::{cpu_ledger, rec_bio, rec_class, rec_rq};
+use ioreel_traces::{
+    Manifest, ReelError,
+    manifest::{Loss, Mount},
+    rotate::Keep,
+    rows::Stop,
+};
+
+use crate::{
+    assemble::Assembler,
+    decode::{holes::Holes, wire},
+    host,
+    probes::session::{STREAMS, Tables, Unended},
+};
+
+/// Bytes of records that may wait for the writer, half a second of a fast program. When it cannot keep up, draining
+/// waits, the rings fill and the kernel counts what it had to drop: memory stays bounded.
+const QUEUED_BYTES: i64 = 64 << 20;
+/// How often a waiting drain looks whether the writer has come along.
+const BEHIND_TICK: Duration = Duration::from_millis(1);
+/// Emptied passes kept for reuse.
+const SPARES: usize = 4;
+/// A record's time is taken a moment before the record is visible. This much later it surely is, even on
+/// a host whose hypervisor takes the CPU away in between.
+const SETTLED_NS: i64 = 10_000_000;
+
+/// What the writer thread is sent.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// One pass over the rings.
+    Records {
+        /// Records, one after another.
+        bytes: Vec<u8>,
+        /// Every record that ended before this is here or came earlier.
+        complete_to_ns: i64,
+    },
+    /// Processes were stopped (`--lossless`), and go on; times are monotonic.
+    Stops(Vec<Stop>),
+    /// Make another reel of what is kept.
+    Copy(Box<Copy>),
+    /// The operations have ended; these had not. Asks for the file systems changed.
+    EndOfOperations(Vec<u8>, SyncSender<BTreeSet<i64>>),
+}
+
+/// What a copy of the reel needs beside the writer.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// The reel to make.
+    pub(crate) path: PathBuf,
+    /// What is known of it so far.
+    pub(crate) manifest: Manifest,
+    /// Mounts at the recording's start.
+    pub(crate) mounts: Vec<Mount>,
+    /// The kernel's counts.
+    pub(crate) ledgers: Vec<cpu_ledger>,
+    /// The monotonic time they are of.
+    pub(crate) at_ns: i64,
+    /// Gets the outcome.
+    pub(crate) reply: SyncSender<Result<(), ReelError>>,
+}
+
+/// What other threads may ask of the writer while it works.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Writing failed; the recording should end.
+    pub(crate) failed: AtomicBool,
+    /// So much too little is free on the output's file system: the oldest segments should go. 0: enough.
+    pub(crate) missing_bytes: AtomicI64,
+    /// An operation took as long as was waited for.
+    pub(crate) slow: AtomicBool,
+    /// Bytes of the reel, the open segments as estimated.
+    reel_bytes: AtomicI64,
+    /// Bytes of records sent and not yet taken.
+    queued_bytes: AtomicI64,
+    /// Monotonic time of the last block event on each disk that had one.
+    pub(crate) block_events: Mutex<BTreeMap<i64, i64>>,
+}
+
+/// A record takes some 140 bytes on the wire and a tenth of that in the reel.
+const WIRE_TO_REEL: i64 = 12;
+
+impl Progress {
+    /// Whether something that was sent has not been taken.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.queued_bytes.load(Ordering::Acquire) > 0
+    }
+
+    /// Bytes of the reel once all that was sent is written, as estimated.
+    pub(crate) fn reel_bytes(&self) -> i64 {
+        self.reel_bytes.load(Ordering::Relaxed) + self.queued_bytes.load(Ordering::Relaxed) / WIRE_TO_REEL
+    }
+}
+
+/// What the writer thread leaves behind.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    /// The assembler, its writer not yet closed.
+    pub(crate) assembler: Assembler,
+    holes: Vec<Holes>,
+    /// The first write error.
+    pub(crate) error: Option<ReelError>,
+    /// Operations found in flight at the end.
+    pub(crate) in_flight: i64,
+}
+
+impl Assembled {
+    /// Where records were lost. `numbered`: how many records each CPU numbered in each of its streams, so that a
+    /// hole at the very end is found too.
+    pub(crate) fn losses(&mut self, numbered: &[u64]) -> Vec<Loss> {
+        let (t0, end_ns) = (self.assembler.t0_ns, host::monotonic_ns());
+        self.holes.resize_with(self.holes.len().max(numbered.len()), Holes::default);
+        let mut losses = Vec::new();
+        for (stream, mut holes) in std::mem::take(&mut self.holes).into_iter().enumerate() {
+            holes.end(numbered.get(stream).copied().unwrap_or(0), end_ns);
+            losses.extend(holes.losses((stream / STREAMS) as i32, t0));
+        }
+        losses
+    }
+}
+
+/// The running writer.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    sender: Sender<Message>,
+    spare: Receiver<Vec<u8>>,
+    thread: JoinHandle<Assembled>,
+    /// Shared with the thread.
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Pipeline {
+    /// Starts the writer thread. `tables` gets the disks of file systems as they are met, unless the set
+    /// of devices is fixed.
+    pub(crate) fn start(assembler: Assembler, tables: Option<Tables>, keep: Option<Keep>) -> Self {
+        let (sender, receiver) = channel();
+        let (spares, spare) = sync_channel(SPARES);
+        let progress = Arc::new(Progress::default());
+        let shared = Arc::clone(&progress);
+        let thread = std::thread::spawn(move || Worker::new(assembler, tables, shared, keep, spares).run(&receiver));
+        Self { sender, spare, thread, progress }
+    }
+
+    /// Memory to drain into: that of an earlier pass, since memory fresh from the kernel costs a fault a page.
+    pub(crate) fn spare(&self) -> Vec<u8> {
+        self.spare.try_recv().unwrap_or_default()
+    }
+
+    /// Hands a pass over; waits while the writer is behind.
+    pub(crate) fn send(&self, message: Message) {
+        if let Message::Records { bytes, .. } = &message {
+            let queued = &self.progress.queued_bytes;
+            while queued.load(Ordering::Acquire) > QUEUED_BYTES && !self.thread.is_finished() {
+                std::thread::sleep(BEHIND_TICK);
+            }
+            queued.fetch_add(bytes.len() as i64, Ordering::AcqRel);
+        }
+        // The thread ends only when this sender is gone.
+        let _ = self.sender.send(message);
+    }
+
+    /// Tells the writer that operations have ended, with those still in flight; waits until it has taken
+    /// all that was sent, and returns the file systems that operations changed.
+    pub(crate) fn end_of_operations(&self, in_flight: Vec<u8>) -> BTreeSet<i64> {
+        let (reply, answer) = sync_channel(1);
+        self.send(Message::EndOfOperations(in_flight, reply));
+        answer.recv().unwrap_or_default()
+    }
+
+    /// Disks that had block events since the start.
+    pub(crate) fn disks_met(&self) -> BTreeSet<i64> {
+        self.progress.block_events.lock().map(|e| e.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// Waits until all that was sent is in the writer.
+    pub(crate) fn finish(self) -> Option<Assembled> {
+        drop(self.sender);
+        self.thread.join().ok()
+    }
+}
+
+/// A record that waits until all that ended before it is here.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// When it ended, doubled; a file comes before the operation that met it, which ended at the same moment.
+    order: i64,
+    /// Number of its pass.
+    pass: usize,
+    /// Where in the pass it begins.
+    at: usize,
+}
+
+/// A pass whose records have not all been taken.
+struct Pass {
+    bytes: Vec<u8>,
+    waiting: usize,
+}
+
+struct Worker {
+    /// What a rotating reel keeps.
+    keep: Option<Keep>,
+    /// Segments of operations, requests and bios when it last rotated.
+    closed: i64,
+    assembler: Assembler,
+    tables: Option<Tables>,
+    progress: Arc<Progress>,
+    spares: SyncSender<Vec<u8>>,
+    passes: VecDeque<Pass>,
+    /// Number of the first of these.
+    first_pass: usize,
+    /// In order of time.
+    waiting: Vec<Waiting>,
+    holes: Vec<Holes>,
+    known_fs: usize,
+    block_events: BTreeMap<i64, i64>,
+    /// The entry of the disk met last.
+    last_block: Option<(i64, i64)>,
+    error: Option<ReelError>,
+    in_flight: i64,
+}
+
+impl Worker {
+    fn new(
+        assembler: Assembler,
+        tables: Option<Tables>,
+        progress: Arc<Progress>,
+        keep: Option<Keep>,
+        spares: SyncSender<Vec<u8>>,
+    ) -> Self {
+        Self {
+            keep,
+            closed: 0,
+            assembler,
+            tables,
+            progress,
+            spares,
+            passes: VecDeque::new(),
+            first_pass: 0,
+            waiting: Vec::new(),
+            holes: Vec::new(),
+            known_fs: 0,
+            block_events: BTreeMap::new(),
+            last_block: None,
+            error: None,
+            in_flight: 0,
+        }
+    }
+
+    fn run(mut self, receiver: &Receiver<Message>) -> Assembled {
+        while let Ok(message) = receiver.recv() {
+            match message {
+                Message::Records { bytes, complete_to_ns } => {
+                    let taken = bytes.len() as i64;
+                    self.records(bytes, complete_to_ns);
+                    self.progress.queued_bytes.fetch_sub(taken, Ordering::AcqRel);
+                }
+                Message::Stops(stops) => self.stops(stops),
+                Message::Copy(copy) => self.copy(*copy),
+                Message::EndOfOperations(in_flight, reply) => {
+                    // They ended, as far as the reel is concerned, after all else.
+                    self.records(Vec::new(), i64::MAX);
+                    self.take_in_flight(&in_flight);
+                    self.assembler.is_over = true;
+                    let _ = reply.send(self.assembler.changed.file_systems.clone());
+                }
+            }
+            self.note_progress();
+        }
+        self.records(Vec::new(), i64::MAX);
+        Assembled { assembler: self.assembler, holes: self.holes, error: self.error, in_flight: self.in_flight }
+    }
+
+    fn records(&mut self, bytes: Vec<u8>, complete_to_ns: i64) {
+        self.receive(bytes);
+        if !self.waiting.is_sorted_by_key(|w| w.order) {
+            // Stable: records of one moment keep their ring's order. The rings are runs, which the sort merges.
+            self.waiting.sort_by_key(|w| w.order);
+        }
+        let until = complete_to_ns.saturating_sub(SETTLED_NS);
+        let ready = self.waiting.partition_point(|w| w.order / 2 < until);
+        let mut passes = std::mem::take(&mut self.passes);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for w in waiting.drain(..ready) {
+            let pass = &mut passes[w.pass - self.first_pass];
+            pass.waiting -= 1;
+            self.take(&pass.bytes[w.at..], false);
+        }
+        while let Some(pass) = passes.pop_front_if(|p| p.waiting == 0) {
+            self.first_pass += 1;
+            let mut bytes = pass.bytes;
+            bytes.clear();
+            // When enough are spare already, this one goes.
+            let _ = self.spares.try_send(bytes);
+        }
+        (self.passes, self.waiting) = (passes, waiting);
+        if self.error.is_none()
+            && let Err(e) = self.assembler.flush_if_old()
+        {
+            self.fail(e);
+        }
+    }
+
+    fn copy(&mut self, copy: Copy) {
+        let Copy { path, mut manifest, mounts, ledgers, at_ns, reply } = copy;
+        if self.error.is_some() {
+            return;
+        }
+        if let Err(e) = self.assembler.writer.flush() {
+            self.fail(e);
+            return;
+        }
+        manifest.span.elapsed_ns = self.assembler.last_ns;
+        ledger::places(&mut manifest, &self.assembler, &mounts);
+        ledger::fill(&mut manifest, &ledgers, &mut self.assembler, 0, &Unended::default());
+        // Contents that wait for their row are not lost.
+        if let Some(contents) = manifest.ledger.get_mut("contents") {
+            contents.lost = contents.lost.min(ledger::Books(&ledgers).class(rec_class::CLASS_CONTENT).1);
+        }
+        // What the kernel has counted and this thread has not met yet is no part of the copy.
+        for l in manifest.ledger.values_mut() {
+            l.lost = l.lost.max(0);
+            l.seen = l.written + l.lost + l.filtered;
+        }
+        let t0_ns = self.assembler.t0_ns;
+        let holes = self.holes.iter().enumerate();
+        let losses = holes.flat_map(|(stream, holes)| holes.clone().losses((stream / STREAMS) as i32, t0_ns));
+        // Numbers that were only late by then come yet, or are lost after it.
+        manifest.losses = losses.filter(|l| l.to_ns + t0_ns < at_ns - SETTLED_NS).collect();
+        ledger::own_cost(&mut manifest.cost, &ledgers);
+        let done = self.assembler.copy_to(&path, &manifest);
+        // Whoever asked may have gone.
+        let _ = reply.send(done);
+    }
+
+    fn stops(&mut self, stops: Vec<Stop>) {
+        let t0_ns = self.assembler.t0_ns;
+        for mut stop in stops {
+            self.assembler.task_met(stop.task_id as u32, stop.start_ns as u64);
+            stop.start_ns -= t0_ns;
+            if self.error.is_none()
+                && let Err(e) = self.assembler.writer.stops.push(stop)
+            {
+                self.fail(e);
+            }
+        }
+    }
+
+    /// Lists the records of a pass and looks for holes in their numbers.
+    fn receive(&mut self, bytes: Vec<u8>) {
+        let number = self.first_pass + self.passes.len();
+        let before = self.waiting.len();
+        let mut at = 0;
+        while let Some(hdr) = wire::header(&bytes[at..]) {
+            if hdr.cpu != wire::NO_CPU {
+                let stream = usize::from(hdr.cpu) * STREAMS + usize::from(hdr.stream).min(STREAMS - 1);
+                if stream >= self.holes.len() {
+                    self.holes.resize_with(stream + 1, Holes::default);
+                }
+                for number in 0..wire::numbers(&hdr) {
+                    self.holes[stream].see(hdr.seq + number, hdr.end_ns as i64);
+                }
+            }
+            let order = 2 * hdr.end_ns as i64 + i64::from(!wire::is_file(&hdr));
+            self.waiting.push(Waiting { order, pass: number, at });
+            at += hdr.len_bytes as usize;
+        }
+        self.holes.iter_mut().for_each(Holes::settle);
+        self.passes.push_back(Pass { bytes, waiting: self.waiting.len() - before });
+    }
+
+    /// Takes the record that `bytes` begins with.
+    fn take(&mut self, bytes: &[u8], in_flight: bool) {
+        // After a write error the rest is only counted, by what is missing in the end.
+        if self.error.is_some() {
+            return;
+        }
+        let taken = if let Some((op, tail)) = wire::op(bytes) {
+            self.assembler.op(&op, tail.as_ref(), in_flight)
+        } else if let Some((rq, bio)) = wire::block(bytes) {
+            self.take_block(rq.as_ref(), bio.as_ref())
+        } else if let Some(record) = wire::parse(bytes) {
+            self.assembler.take(record, in_flight)
+        } else {
+            self.assembler.counts.strange += 1;
+            Ok(())
+        };
+        if let Err(e) = taken {
+            self.fail(e);
+        }
+    }
+
+    #[inline]
+    fn take_block(&mut self, rq: Option<&rec_rq>, bio: Option<&rec_bio>) -> ioreel_traces::Result<()> {
+        if let Some(rq) = rq {
+            self.assembler.rq(rq)?;
+        }
+        let Some(bio) = bio else { return Ok(()) };
+        let (dev, end_ns) = (i64::from(bio.dev), bio.hdr.end_ns as i64);
+        match &mut self.last_block {
+            Some((last, at_ns)) if *last == dev => *at_ns = end_ns,
+            last => self.block_events.extend(last.replace((dev, end_ns))),
+        }
+        self.assembler.bio(bio)
+    }
+
+    fn take_in_flight(&mut self, mut bytes: &[u8]) {
+        while let Some(hdr) = wire::header(bytes) {
+            self.take(&bytes[..hdr.len_bytes as usize], true);
+            self.in_flight += 1;
+            bytes = &bytes[hdr.len_bytes as usize..];
+        }
+    }
+
+    fn fail(&mut self, error: ReelError) {
+        self.error.get_or_insert(error);
+        self.progress.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the oldest segments go, whenever another has been closed or room is short. What the disks do once operations have
+    /// ended, be it the work of programs that go on, takes the place of none.
+    fn rotate(&mut self) {
+        let is_done = self.error.is_some() || self.assembler.is_over;
+        let Some(mut keep) = self.keep.filter(|_| !is_done) else { return };
+        let closed = self.assembler.writer.closed_rows();
+        let missing_bytes = self.progress.missing_bytes.swap(0, Ordering::Relaxed);
+        if closed == self.closed && missing_bytes == 0 {
+            return;
+        }
+        self.closed = closed;
+        if missing_bytes > 0 {
+            // One segment at least.
+            let most = self.assembler.writer.bytes_about() - missing_bytes;
+            keep.max_bytes = Some(keep.max_bytes.map_or(most, |max| max.min(most)));
+        }
+        if let Err(e) = self.assembler.rotate(keep) {
+            self.fail(e);
+        }
+        // Of what was missing before, nothing is to be made up for twice.
+        self.progress.missing_bytes.store(0, Ordering::Relaxed);
+        // To rotate closes segments too.
+        self.closed = self.assembler.writer.closed_rows();
+    }
+
+    fn note_progress(&mut self) {
+        self.rotate();
+        if std::mem::take(&mut self.assembler.slow_seen) {
+            self.progress.slow.store(true, Ordering::Relaxed);
+        }
+        self.progress.reel_bytes.store(self.assembler.writer.bytes_about(), Ordering::Relaxed);
+        self.block_events.extend(self.last_block.take());
+        if let Ok(mut events) = self.progress.block_events.lock() {
+            events.append(&mut self.block_events);
+        }
+        if self.assembler.touched.len() == self.known_fs {
+            return;
+        }
+        self.known_fs = self.assembler.touched.len();
+        if let Some(tables) = &self.tables {
+            let disks: BTreeSet<i64> = host::mounts()
+                .iter()
+                .filter(|m| self.assembler.touched.contains(&m.sb_dev))
+                .flat_map(host::disks_of)
+                .collect();
+            for disk in disks {
+                if let Err(e) = tables.add_device(disk) {
+                    log::warn!("{e}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The BPF programs: which of them to load, and their life.
+//!
+//! In: a [`plan::Plan`]. Out: a [`session::Session`] that adopts threads and drains the rings, and the maps that may change
+//! while it runs. May use `host`, `calls` and `decode`.
+
+pub mod features;
+pub(crate) mod fentry;
+pub mod filter;
+pub(crate) mod lossless;
+pub(crate) mod plan;
+mod refusal;
+pub(crate) mod rings;
+pub mod session;
+pub(crate) mod tables;

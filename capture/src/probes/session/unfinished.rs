@@ -1,0 +1,70 @@
+//! Bios and requests that began and whose end no probe has seen until the recording's.
+
+use std::mem::offset_of;
+
+use ioreel_bpf::types::{bio_flags, bio_slot, rec_bio, rec_rq, rq_slot};
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::Session;
+use crate::{CaptureError, decode::wire};
+
+/// Elements of a table taken by one call to the kernel.
+const BATCH: u32 = 1024;
+
+/// What is left of the block layer's tables, the earliest first; without what is left out of the reel anyway.
+#[derive(Debug, Default)]
+pub(crate) struct Unended {
+    pub(crate) bios: Vec<rec_bio>,
+    pub(crate) requests: Vec<rec_rq>,
+}
+
+impl Session<'_> {
+    /// To be called when recording has ended: nothing changes these tables any more.
+    pub(crate) fn unended(&self) -> Result<Unended, CaptureError> {
+        const DOING: &str = "listing I/O in flight";
+        let maps = &self.skel.maps;
+        let mut out = Unended::default();
+        let values = |map: &libbpf_rs::Map<'_>| -> Result<Vec<Vec<u8>>, CaptureError> {
+            let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+            Ok(batches.map_err(CaptureError::bpf(DOING))?.map(|(_, value)| value).collect())
+        };
+        out.bios.extend(values(&maps.bio_slots)?.iter().filter(|v| is_taken(v)).filter_map(|v| unended_bio(v)));
+        // There a free place is none at all, and few recordings ever need one.
+        for key in maps.bios_more.keys() {
+            let value = maps.bios_more.lookup(&key, MapFlags::ANY).map_err(CaptureError::bpf(DOING))?;
+            out.bios.extend(value.and_then(|v| unended_bio(&v)));
+        }
+        let mut rq_id = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.next_rq_id);
+        for slot in values(&maps.rq_slots)?.iter().filter(|v| is_taken(v)) {
+            let Some(slot) = wire::whole::<rq_slot>(slot).filter(|s| s.hide == 0) else { continue };
+            rq_id += 1;
+            out.requests.push(rec_rq {
+                rq_id,
+                queue_ns: slot.queue_ns,
+                issue_ns: slot.issue_ns,
+                sector: slot.sector,
+                dev: slot.dev,
+                len_bytes: slot.len_bytes,
+                opf: slot.opf,
+                issue_cpu: slot.cpu,
+                requeues: slot.requeues,
+                no_end: 1,
+                ..Default::default()
+            });
+        }
+        out.bios.sort_by_key(|b| b.queue_ns);
+        out.requests.sort_by_key(|r| r.issue_ns);
+        Ok(out)
+    }
+}
+
+/// Both kinds of slots begin with their key.
+fn is_taken(slot: &[u8]) -> bool {
+    slot.iter().take(size_of::<u64>()).any(|b| *b != 0)
+}
+
+fn unended_bio(slot: &[u8]) -> Option<rec_bio> {
+    let mut bio = wire::whole::<rec_bio>(slot.get(offset_of!(bio_slot, rec)..)?)?;
+    bio.flags = (bio.flags & !(bio_flags::BIOF_PEEK_LATER.0 as u8)) | bio_flags::BIOF_NO_END.0 as u8;
+    (bio.hide == 0).then_some(bio)
+}

@@ -1,0 +1,143 @@
+//! What is known only at the end, and the manifest.
+
+use std::collections::BTreeSet;
+
+use ioreel_traces::{
+    Manifest,
+    manifest::{Mount, State},
+    rows::Op,
+};
+
+use super::{config::Config, name_of};
+use crate::{
+    CaptureError,
+    assemble::Assembler,
+    before::{derive, snapshot::Snapshot},
+    host,
+    pipeline::{Assembled, ledger},
+    probes::{
+        features::Missing,
+        session::{Session, Unended},
+    },
+};
+
+/// One mount of each of these file systems that has a disk.
+pub(super) fn on_disk(file_systems: &BTreeSet<i64>) -> Vec<Mount> {
+    let mut seen = BTreeSet::new();
+    let mounts = host::mounts().into_iter();
+    mounts
+        .filter(|m| file_systems.contains(&m.sb_dev) && !host::disks_of(m).is_empty() && seen.insert(m.sb_dev))
+        .collect()
+}
+
+/// One mount of each file system that lies on one of these disks.
+pub(super) fn on_disks(disks: &BTreeSet<i64>) -> Vec<Mount> {
+    let mut seen = BTreeSet::new();
+    let mounts = host::mounts().into_iter();
+    mounts.filter(|m| host::disks_of(m).iter().any(|d| disks.contains(d)) && seen.insert(m.sb_dev)).collect()
+}
+
+/// What the recording leaves to be told.
+pub(super) struct Closing {
+    pub(super) settled: Vec<Op>,
+    pub(super) snapshot: Snapshot,
+    pub(super) mounts: Vec<Mount>,
+    /// When operations ended, on the monotonic clock.
+    pub(super) end_ns: i64,
+    /// Recorded programs ran on then.
+    pub(super) goes_on: bool,
+}
+
+/// Writes what is known only at the end, and the manifest.
+pub(super) fn close(
+    config: &Config,
+    mut manifest: Manifest,
+    session: &Session<'_>,
+    mut assembled: Assembled,
+    closing: Closing,
+) -> Result<(Manifest, Option<CaptureError>), CaptureError> {
+    let ledgers = session.ledgers()?;
+    let numbered = session.numbered()?;
+    manifest.losses = assembled.losses(&numbered);
+    let Assembled { mut assembler, mut error, in_flight, .. } = assembled;
+    let unended = session.unended().unwrap_or_else(|e| {
+        manifest.warnings.push(format!("I/O that the end of the recording met is missing: {e}"));
+        Unended::default()
+    });
+    let mut settled = closing.settled;
+    let mut last_words = |a: &mut Assembler| {
+        a.tool_rows = settled.len() as i64;
+        settled.drain(..).try_for_each(|op| a.writer.ops.push(op))?;
+        unended.requests.iter().try_for_each(|rq| a.rq(rq))?;
+        unended.bios.iter().try_for_each(|bio| a.bio(bio))?;
+        a.finish()?;
+        a.writer.flush()
+    };
+    assembler.writer.use_reserve();
+    // Also after a write error: these tables are small, and without the tasks a reel cannot be replayed.
+    let last = last_words(&mut assembler).err();
+    error = error.or(last);
+    let until_end_ns = closing.end_ns - manifest.clock.monotonic_ns;
+    manifest.span.elapsed_ns = match assembler.last_ns {
+        // Nothing for a while at the end is part of what programs did that ran on.
+        0.. if closing.goes_on => assembler.last_ns.max(until_end_ns),
+        0 => until_end_ns,
+        last_ns => last_ns,
+    };
+    ledger::places(&mut manifest, &assembler, &closing.mounts);
+    manifest.probes = session.probes();
+    manifest.warnings.extend(session.warnings.iter().cloned());
+    for (dev, why) in &assembler.blocks.layouts.unreadable {
+        let remedy = match why.kind() {
+            std::io::ErrorKind::TimedOut => "record again when it does",
+            std::io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+                "run as root or in group disk"
+            }
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound => "give this container the device",
+            _ => "see the kernel's log",
+        };
+        manifest.warnings.push(format!(
+            "{} cannot be read ({why}): journal, tables and bitmaps there are told apart less well; {remedy}",
+            host::device(*dev).name
+        ));
+    }
+    if assembler.stood_together > 0 {
+        manifest.warnings.push(format!(
+            "{} tasks shared working directory and umask, but no descriptors, with another when they were met (clone with CLONE_FS alone): when one changed them later, the reel tells it of that one only; record them from their beginning",
+            assembler.stood_together
+        ));
+    }
+    manifest.resolution = crate::assemble::fault::resolution();
+    manifest.warnings.extend(session.missing.iter().map(Missing::tell));
+    if error.is_none() {
+        error = derive::write_tree(&mut assembler.writer, &mut manifest, closing.snapshot).err();
+    }
+    if error.is_some() {
+        manifest.state = State::Truncated;
+    }
+    warn_of_own_device(config, &mut manifest, &assembler);
+    ledger::fill(&mut manifest, &ledgers, &mut assembler, in_flight, &unended);
+    manifest.cost.ring_bytes = session.ring_bytes as i64;
+    ledger::own_cost(&mut manifest.cost, &ledgers);
+    let manifest = match assembler.writer.close(manifest.clone()) {
+        Ok(m) => m,
+        Err(e) => {
+            error.get_or_insert(e);
+            // What the writer could still put in place; where the folder itself is gone, what would have been.
+            Manifest::read(&config.output).unwrap_or(manifest)
+        }
+    };
+    Ok((manifest, error.map(CaptureError::Reel)))
+}
+
+fn warn_of_own_device(config: &Config, manifest: &mut Manifest, assembler: &Assembler) {
+    let Ok(path) = config.output.canonicalize() else { return };
+    let all = host::mounts();
+    let Some(mount) = host::mount_of_path(&all, &name_of(path.as_os_str())) else { return };
+    if let Some(disk) = host::disks_of(mount).into_iter().find(|d| assembler.disks.contains(d)) {
+        let name = host::device(disk).name;
+        manifest.warnings.push(format!(
+            "the reel lies on the recorded device {name}: its own data is left out, the file system's work for it is not; write the reel elsewhere (tmpfs, another disk) for exact block tables"
+        ));
+    }
+}

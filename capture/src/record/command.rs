@@ -1,0 +1,150 @@
+//! The recorded command: started stopped, released when the probes are active, waited for.
+
+use std::{
+    ffi::{CString, OsString},
+    io::{self, Read, Write},
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+};
+
+use rustix::{
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, WaitOptions},
+};
+
+use crate::{
+    CaptureError,
+    host::{self, signals},
+};
+
+/// A child that waits before its exec.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pid: Pid,
+    release: Option<std::fs::File>,
+    refusal: std::fs::File,
+    program: String,
+    status: Option<i32>,
+}
+
+impl Command {
+    /// Forks; the child waits for [`Command::release`]. To be called before any thread exists.
+    pub(crate) fn start(argv: &[OsString]) -> Result<Self, CaptureError> {
+        let os = CaptureError::os;
+        if argv.first().is_none_or(|program| program.is_empty()) {
+            return Err(CaptureError::EmptyCommand);
+        }
+        let words: Vec<CString> =
+            argv.iter().map(|w| CString::new(w.as_bytes())).collect::<Result<_, _>>().map_err(|_| {
+                CaptureError::Os { doing: "reading the command", source: io::Error::other("a word holds a NUL") }
+            })?;
+        let mut pointers: Vec<*const libc::c_char> = words.iter().map(|w| w.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        let (go_read, go_write) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from).map_err(os("making a pipe"))?;
+        let (no_read, no_write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(io::Error::from)
+            .map_err(os("making a pipe"))?;
+        // SAFETY: the process has one thread; the child calls only async-signal-safe functions until exec.
+        match unsafe { libc::fork() } {
+            -1 => Err(os("forking the command")(io::Error::last_os_error())),
+            0 => {
+                drop(go_write);
+                // SAFETY: resets a disposition, waits on own descriptors, replaces the image.
+                unsafe { wait_and_exec(&go_read, &no_write, &pointers) }
+            }
+            pid => {
+                let pid = Pid::from_raw(pid).ok_or_else(|| os("forking the command")(io::Error::other("no pid")))?;
+                drop((go_read, no_write));
+                Ok(Self {
+                    pid,
+                    release: Some(go_write.into()),
+                    refusal: no_read.into(),
+                    program: argv[0].to_string_lossy().into_owned(),
+                    status: None,
+                })
+            }
+        }
+    }
+
+    /// The child's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get() as u32
+    }
+
+    /// Lets the child exec. Does not wait for that: it may be stopped before, by `--lossless` too, or the program's file be long
+    /// in coming.
+    pub(crate) fn release(&mut self) -> Result<(), CaptureError> {
+        match self.release.take() {
+            Some(mut go) => go.write_all(&[1]).map_err(CaptureError::os("releasing the command")),
+            None => Ok(()),
+        }
+    }
+
+    /// Why there was no exec, once the child has ended for it.
+    pub(crate) fn refusal(&mut self) -> Option<CaptureError> {
+        let mut errno = [0u8; 4];
+        // Closed by an exec; empty before.
+        self.refusal.read_exact(&mut errno).ok()?;
+        let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+        Some(CaptureError::Command { program: self.program.clone(), source })
+    }
+
+    /// The wait status if the child has ended; does not wait.
+    pub(crate) fn poll(&mut self) -> Option<i32> {
+        if self.status.is_none() {
+            self.status = match rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG) {
+                Ok(Some((_, status))) => Some(status.as_raw()),
+                // The kernel reaped it, as it does for whoever ignores SIGCHLD: nobody knows.
+                Err(rustix::io::Errno::CHILD) => Some(0),
+                Ok(None) | Err(_) => None,
+            };
+        }
+        self.status
+    }
+
+    /// Passes a signal on.
+    pub(crate) fn signal(&self, signal: i32) {
+        if self.status.is_none() {
+            // SAFETY: sends a signal to a child that has not been reaped.
+            unsafe { libc::kill(self.pid.as_raw_nonzero().get(), signal) };
+        }
+    }
+}
+
+/// What the recorder was given for recording is not the command's: a program that may read every file behaves
+/// otherwise than it would unrecorded. Root's capabilities come with the user id and stay.
+fn give_up_capabilities() {
+    const OURS: [libc::c_ulong; 3] = [host::CAP_BPF as _, host::CAP_PERFMON as _, host::CAP_DAC_READ_SEARCH as _];
+    for capability in OURS {
+        // SAFETY: takes a capability from this process's ambient set; async-signal-safe.
+        unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_LOWER, capability, 0, 0) };
+    }
+}
+
+/// The child's part.
+///
+/// # Safety
+/// Only to be called in a fresh child; `argv` is null-terminated and its strings outlive the call.
+unsafe fn wait_and_exec(go: &OwnedFd, no: &OwnedFd, argv: &[*const libc::c_char]) -> ! {
+    let mut byte = [0u8; 1];
+    // Rust ignores SIGPIPE; the command shall find what the recorder was given.
+    if !signals::sigpipe_was_ignored() {
+        // SAFETY: async-signal-safe calls on valid arguments.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+    give_up_capabilities();
+    if !matches!(rustix::io::read(go, &mut byte), Ok(1)) {
+        // SAFETY: ends this process alone.
+        unsafe { libc::_exit(127) }
+    }
+    for fd in signals::closed_at_first() {
+        // SAFETY: the recorder's own, of which nothing is used here any more.
+        unsafe { libc::close(fd) };
+    }
+    // SAFETY: argv is null-terminated and valid.
+    unsafe { libc::execvp(argv[0], argv.as_ptr()) };
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    let _ = rustix::io::write(no, &errno.to_ne_bytes());
+    // SAFETY: ends this process alone.
+    unsafe { libc::_exit(127) }
+}

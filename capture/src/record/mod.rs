@@ -1,0 +1,351 @@
+//! A recording from start to end.
+
+mod call_cost;
+mod close;
+mod command;
+mod config;
+mod copies;
+mod cpu_budget;
+mod limits;
+mod main_loop;
+pub mod marks;
+mod setup;
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use ioreel_traces::{
+    Manifest, ReelWriter, WriterOptions,
+    anonymize::Anonymizer,
+    manifest::{Command as CommandInfo, Kind},
+    rotate::Keep,
+    text,
+};
+
+pub use config::{Backend, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target};
+pub use copies::unused;
+pub use limits::{End, Limits, MinFree};
+pub(crate) use setup::hide_backing_files;
+
+use self::{
+    copies::Copies,
+    limits::expect_room,
+    setup::{leave_own_output_out, take_descriptors, take_snapshot},
+};
+use crate::record::{
+    close::{Closing, close, on_disk, on_disks},
+    cpu_budget::Budget,
+    main_loop::{Ended, follow},
+};
+use crate::{
+    CaptureError,
+    assemble::{
+        Assembler,
+        contents::{Content, Contents},
+        context_filter::Sieve,
+        waits::Waits,
+    },
+    host::{self, signals},
+    pipeline::{
+        Message, Pipeline,
+        settle::{Settled, drain, settle},
+    },
+    probes::{
+        lossless::{Guardian, sees_all_processes},
+        session::{Plan, SHORTEST_TICK, Session, Storage, Targets},
+    },
+    record::{command::Command, marks::Listener},
+};
+
+/// A name as reels hold it.
+fn name_of(name: &OsStr) -> String {
+    text::from_bytes(name.as_bytes()).to_string()
+}
+
+/// Records. Prints nothing; warnings are in the manifest.
+pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
+    let devices = config
+        .devices
+        .iter()
+        .map(|name| {
+            let dev = host::block_device(name)
+                .map_err(|e| CaptureError::NoDevice { name: name.clone(), why: e.to_string() })?;
+            host::disk_of(dev)
+                .ok_or_else(|| CaptureError::NoDevice { name: name.clone(), why: "it has no disk".into() })
+        })
+        .collect::<Result<Vec<i64>, CaptureError>>()?;
+    if let Target::Processes(pids) = &config.target {
+        pids.iter().try_for_each(|pid| host::expect_process(*pid))?;
+    }
+    expect_room(&config.limits, &config.output)?;
+
+    if config.content == Content::Full && config.anonymize.is_some() {
+        return Err(CaptureError::ContentOfNobody);
+    }
+    if config.lossless && !sees_all_processes() {
+        return Err(CaptureError::OtherProcessIds);
+    }
+    // A command's own processes are of this session, and so may be resumed.
+    let others = !matches!(config.target, Target::Command(_));
+    if config.lossless && others && host::capabilities() >> host::CAP_KILL & 1 == 0 {
+        return Err(CaptureError::NoKill);
+    }
+
+    let vfs = config.backend.plan(&config.target, config.layers)?;
+    let mut manifest = Manifest::new(Kind::Recording, if vfs.any() { "fentry" } else { "tracepoint" });
+    manifest.host = host::host();
+    manifest.filters.clone_from(&config.filters);
+    let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let mut command = match &config.target {
+        Target::Command(argv) => {
+            let shown = name_of(cwd.as_os_str());
+            manifest.command =
+                Some(CommandInfo { argv: argv.iter().map(|w| name_of(w)).collect(), cwd: shown, exit_status: None });
+            Some(Command::start(argv)?)
+        }
+        Target::Processes(_) | Target::Cgroup(_) | Target::All => None,
+    };
+    // What follows is the recorder's alone, not the command's.
+    signals::ignore_file_size_limits();
+    if config.limits.copies {
+        // To load the probes takes a second, in which one may be asked for.
+        signals::install_trigger();
+    }
+    take_descriptors();
+    let targets = match (&command, &config.target) {
+        (Some(c), _) => Targets::Command(c.pid()),
+        (None, Target::Processes(pids)) => Targets::Processes(pids.clone()),
+        (None, Target::Cgroup(name)) => Targets::Cgroup(host::cgroup_id(name)?),
+        (None, Target::All) => Targets::All,
+        (None, Target::Command(_)) => Targets::None,
+    };
+
+    let filter = config
+        .filter
+        .clone()
+        .on_disks(if config.layers == Layers::Block { Vec::new() } else { devices.clone() })
+        .also_where_mounted(&host::mounts());
+    let plan = Plan {
+        target: targets,
+        fixed_devices: !devices.is_empty(),
+        devices: devices.clone(),
+        ring_bytes: config.ring_bytes,
+        lossless: config.lossless,
+        ops: true,
+        waits: config.waits,
+        cache: config.cache,
+        vfs,
+        content: config.content,
+        calls: config.layers != Layers::Block,
+        block: config.layers != Layers::Operations,
+        filter: filter.clone(),
+    };
+    let mut storage = Storage::default();
+    let untouched_ns = call_cost::call_ns();
+    let mut session = Session::load(&plan, &mut storage)?;
+    // What each call of everybody pays, recorded or not.
+    manifest.cost.call_ns = Some((call_cost::call_ns() - untouched_ns).max(0));
+    // While this process has one thread.
+    let guardian = session.stops.as_ref().map(Guardian::start).transpose()?;
+    if let Some(guardian) = &guardian {
+        session.spare(guardian);
+    }
+    let names = config.anonymize.as_ref().map(|key| Arc::new(Mutex::new(Anonymizer::reversible(key))));
+    // From here on there is something to clean up.
+    signals::install();
+    if config.limits.copies {
+        signals::install_trigger();
+    }
+    let mut writer = ReelWriter::create_mapped(&config.output, &manifest, options(&config.limits), names)?;
+    let unbegun = Unbegun(&config.output);
+    let mounts = host::mounts();
+    leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
+
+    let snapshot = take_snapshot(config, &plan.target, &mut manifest)?;
+    not_interrupted()?;
+    if devices.is_empty() {
+        let tables = session.tables()?;
+        for disk in host::mount_of_path(&mounts, &name_of(cwd.as_os_str())).map(host::disks_of).unwrap_or_default() {
+            tables.add_device(disk)?;
+        }
+    }
+    hide_backing_files(&session.tables()?, &mounts, &devices)?;
+
+    manifest.clock = host::clock();
+    let t0_ns = manifest.clock.monotonic_ns;
+    let tables = if devices.is_empty() { Some(session.tables()?) } else { None };
+    let mut assembler = Assembler::new(writer, t0_ns, mounts.clone());
+    if let Some(waits) = config.waits {
+        assembler.waits = Some(Waits::new(waits.min_ns, session.symbols()?));
+    }
+    assembler.contents = Contents::of(config.content, &config.limits);
+    assembler.slow_ns = config.limits.latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
+    let keep = config
+        .limits
+        .rotate
+        .then(|| Keep { max_bytes: config.limits.max_bytes, span_ns: config.limits.span.map(|d| d.as_nanos() as i64) });
+    if filter.is_any() {
+        assembler.sieve = Some(Sieve::new(filter, session.tables()?));
+    }
+    let pipeline = Pipeline::start(assembler, tables, keep);
+
+    // Without it there are no marks, which is no reason not to record.
+    let marks = Listener::start(&config.output)
+        .inspect_err(|e| manifest.warnings.push(format!("marks cannot be taken: {e}")))
+        .ok();
+    session.activate();
+    // What the rings hold so far is later than this, or about what this tells.
+    pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
+    if let Target::Processes(pids) = &config.target {
+        for pid in pids.iter().filter(|pid| host::expect_process(**pid).is_err()) {
+            manifest
+                .warnings
+                .push(format!("process {pid} ended while its recording began: little of it or nothing is here"));
+        }
+    }
+    log::info!("{}: the recording has begun", config.output.display());
+    config.tell(&Moment::Begun);
+    let started = Instant::now();
+    if let Err(e) = command.as_mut().map_or(Ok(()), |c| not_interrupted().and_then(|()| c.release())) {
+        nothing_ran(&mut session, pipeline, unbegun);
+        return Err(e);
+    }
+    unbegun.begun();
+    let mut budget = config.limits.cpu_share.map(Budget::new);
+    let mut copies = Copies::new(config, &manifest, &mounts, marks.as_ref());
+    let Ended { why, signal } = follow(&session, &pipeline, &mut copies, command.as_mut(), started, budget.as_mut())?;
+    copies.finish(&session, &pipeline)?;
+    if let Some(e) = command.as_mut().and_then(Command::refusal) {
+        nothing_ran(&mut session, pipeline, Unbegun(&config.output));
+        return Err(e);
+    }
+
+    config.tell(&Moment::Ending);
+    // The unfinished are told first: what ends after this is not in the reel.
+    let end_ns = host::monotonic_ns();
+    session.end_operations();
+    let goes_on = session.alive() > 0;
+    if let Some(budget) = &mut budget {
+        budget.drain_all(&session, &pipeline);
+    }
+    drain(&session, &pipeline);
+    // Of who could not be stopped, too.
+    if config.lossless {
+        pipeline.send(Message::Records { bytes: session.held()?, complete_to_ns: end_ns });
+    }
+    let changed = pipeline.end_of_operations(session.in_flight()?);
+    let mut to_sync = on_disk(&changed);
+    if config.layers == Layers::Block {
+        // Who changed what is not known: all that lies on recorded disks.
+        let disks = if devices.is_empty() { pipeline.disks_met() } else { devices.iter().copied().collect() };
+        to_sync = on_disks(&disks);
+    }
+    let Settled { rows: settled, cut } = if config.settle && config.layers != Layers::Operations {
+        settle(&session, &pipeline, &to_sync, t0_ns)
+    } else {
+        Settled::default()
+    };
+    manifest.warnings.extend(cut);
+    session.end();
+    // What a probe had begun when the switch flipped is in the rings by now.
+    std::thread::sleep(SHORTEST_TICK);
+    drain(&session, &pipeline);
+
+    manifest.marks = marks.map(|m| m.marks(t0_ns)).unwrap_or_default();
+    let status = command.as_mut().and_then(Command::poll);
+    if let Some(c) = &mut manifest.command {
+        c.exit_status = status;
+    }
+    manifest.cost.waited_ns = budget.map_or(0, |b| b.waited.as_nanos() as i64);
+    manifest.ended = why.word().into();
+    manifest.span.settle_ns = if config.settle { host::monotonic_ns() - end_ns } else { 0 };
+    let Some(assembled) = pipeline.finish() else {
+        return Err(CaptureError::Os {
+            doing: "writing the reel",
+            source: std::io::Error::other("the writer thread died"),
+        });
+    };
+    let still_running = command.as_ref().filter(|_| status.is_none()).map(Command::pid);
+    let closed = close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns, goes_on });
+    // Last of all: a probe that lost its CPU when the switch flipped may have stopped somebody since.
+    if let (Some(guardian), Some(stops)) = (guardian, &session.stops) {
+        stops.resume_all();
+        guardian.dismiss();
+    }
+    closed.map(|(manifest, error)| Outcome { manifest, status, error, still_running, why, signal })
+}
+
+/// A reel that is removed again unless its recording begins.
+struct Unbegun<'a>(&'a Path);
+
+impl Unbegun<'_> {
+    fn begun(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unbegun<'_> {
+    fn drop(&mut self) {
+        // Best effort: nothing more can be done here.
+        let _ = fs::remove_dir_all(self.0);
+    }
+}
+
+/// An error when a signal has asked for the end.
+fn not_interrupted() -> Result<(), CaptureError> {
+    signals::waiting_end().map_or(Ok(()), |signal| Err(CaptureError::Interrupted { signal }))
+}
+
+/// Leaves nothing behind: the reel goes once nobody writes to it.
+fn nothing_ran(session: &mut Session<'_>, pipeline: Pipeline, reel: Unbegun<'_>) {
+    session.end();
+    drop(pipeline.finish());
+    drop(reel);
+}
+
+/// A reel that may take little room is written in small segments: they are what a limit can be kept to.
+fn options(limits: &Limits) -> WriterOptions {
+    const SEGMENTS: i64 = 16;
+    const ROW_BYTES: i64 = 12;
+    const LEAST_ROWS: usize = 4096;
+    const ROWS_ON_A_BUDGET: usize = 32 * 1024;
+    let mut usual = WriterOptions::default();
+    if limits.cpu_share.is_some() {
+        // To close one takes some time at a stretch.
+        usual.segment_rows = ROWS_ON_A_BUDGET;
+    }
+    if let Some(span) = limits.span {
+        usual.segment_age = usual.segment_age.min(span / SEGMENTS as u32).max(Duration::from_millis(100));
+    }
+    match limits.max_bytes {
+        Some(max) => WriterOptions {
+            segment_rows: ((max / SEGMENTS / ROW_BYTES) as usize).clamp(LEAST_ROWS, usual.segment_rows),
+            ..usual
+        },
+        None => usual,
+    }
+}
+
+/// Waits for a command that outlived its recording; its wait status.
+pub fn wait_for(pid: u32) -> i32 {
+    let mut status = 0;
+    loop {
+        // SAFETY: waits for a child of this process.
+        let r = unsafe { libc::waitpid(pid as i32, &mut status, 0) };
+        if r >= 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return status;
+        }
+        if let Some(s) = signals::take()
+            && !s.reached_the_command()
+        {
+            // SAFETY: passes a signal on to a child that has not been reaped.
+            unsafe { libc::kill(pid as i32, s.signal) };
+        }
+    }
+}
