@@ -28,11 +28,8 @@ pub mod session;
 pub mod verdict;
 
 pub use error::ReplayError;
-pub use plan::{
-    planner::{PlanOptions, plan},
-    slice::Slice,
-};
-pub use reel::{call::Call, skip::Skip};
+pub use plan::planner::{PlanOptions, plan};
+pub use reel::{call::Call, skip::Skip, slice::Slice};
 pub use session::{
     config::{Config, Phase, Report, Summary},
     replay::{Prepared, Replay},

@@ -5,4 +5,5 @@ pub(crate) mod codec;
 pub mod distribution;
 pub mod errno;
 pub(crate) mod file_kind;
+pub(crate) mod ids;
 pub mod path_map;

@@ -2,6 +2,6 @@
 
 pub mod buffers;
 pub mod data;
-pub mod data_keys;
 pub mod fill;
 pub mod read_checks;
+pub(crate) mod slice_contents;

@@ -15,8 +15,10 @@ use serde::Serialize;
 
 use crate::{
     Call,
-    contents::data::{Data, UNIT_BYTES, file_of},
-    prepare::slice_contents::Left,
+    contents::{
+        data::{Data, UNIT_BYTES, file_of},
+        slice_contents::Left,
+    },
     reel::input::{NO_ID, Rec},
 };
 

@@ -132,7 +132,7 @@ pub struct Use {
     /// It has ended.
     pub ended: bool,
     /// Who it is.
-    pub who: crate::plan::credentials::Who,
+    pub who: crate::model::credentials::Who,
     /// It is in a user name space of its own: users that it names are others here.
     pub maps_users: bool,
 }

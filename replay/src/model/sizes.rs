@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ioreel_traces::rows;
+
 use crate::{
     model::names::{NO_NODE, NodeId},
     reel::footprint::Scale,
@@ -363,6 +365,26 @@ impl Sizes {
     /// The file's size, when known.
     pub fn size(&self, file: i64) -> Option<i64> {
         self.files.get(&file).and_then(|f| f.size)
+    }
+}
+
+impl Sizes {
+    /// How long a file is made, and how much of that is data.
+    pub(crate) fn prepared_lengths(&self, node: NodeId, row: Option<&rows::Tree>) -> (i64, i64) {
+        let listed = row.and_then(|r| r.size_bytes);
+        let size_bytes = self.bounds.get(&node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
+        // Small files inside their inode, and compressed ones, also take less than their length: only whole
+        // missing blocks make a file sparse. What results prove beyond the length that was told has data.
+        let told = listed.unwrap_or(size_bytes);
+        let data_bytes = match row.and_then(|r| r.alloc_bytes) {
+            Some(alloc) if told >= BLOCK_BYTES && alloc <= told - BLOCK_BYTES => {
+                (alloc.max(0) + (size_bytes - told).max(0)).min(size_bytes)
+            }
+            _ => size_bytes,
+        };
+        let scale = self.scale();
+        let size = scale.size(size_bytes);
+        (size, scale.size(data_bytes).min(size))
     }
 }
 

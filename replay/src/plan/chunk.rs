@@ -235,6 +235,7 @@ impl Chunk {
                 end_ns,
                 together,
                 ended_before,
+                follows: false,
                 turn_ns,
                 fd: column(0, NO_FD.into())? as i32,
                 fd2: column(1, NO_FD.into())? as i32,

@@ -9,11 +9,13 @@
 
 mod touches;
 
-pub(crate) use touches::moves_position;
-
 use crate::{
-    model::names::{NO_NODE, NodeId},
-    plan::{operands::View, planner::Planner},
+    model::machine::Machine,
+    model::{
+        names::{NO_NODE, NodeId},
+        operands::View,
+    },
+    plan::races::Races,
     reel::{input::Rec, submission::Phase},
 };
 
@@ -127,11 +129,19 @@ fn number_is_free_first(theirs: &Touches, mine: &Touches) -> bool {
     })
 }
 
-impl Planner {
+/// The parts that tell in which order overlapping operations took effect.
+pub(crate) struct Overlaps<'a> {
+    pub(crate) machine: &'a mut Machine,
+    /// Where operations in flight lead, by number.
+    pub(crate) looks: &'a mut Vec<Option<Look>>,
+    pub(crate) races: &'a Races,
+}
+
+impl Overlaps<'_> {
     /// What stands at a name.
     fn file_at(&mut self, node: NodeId) -> Option<i64> {
-        let there = self.names.exists(node)?;
-        let file = if there { self.held.get(node).filter(|f| *f >= 0).unwrap_or(SOME) } else { GONE };
+        let there = self.machine.names.exists(node)?;
+        let file = if there { self.machine.named_files.get(node).filter(|f| *f >= 0).unwrap_or(SOME) } else { GONE };
         Some(file)
     }
 
@@ -144,22 +154,23 @@ impl Planner {
             let (Key::Name(node), Key::Name(top)) = (key, c.key) else { continue };
             // What is below a directory comes and goes with it, and what a link leads to with the link.
             let led = links.iter().find(|(link, _)| *link == top).map(|(_, to)| *to);
-            let Some(top) = [Some(top), led].into_iter().flatten().find(|n| self.names.is_within(node, *n)) else {
+            let Some(top) = [Some(top), led].into_iter().flatten().find(|n| self.machine.names.is_within(node, *n))
+            else {
                 continue;
             };
             return match c.becomes {
                 Some(GONE) => Some(GONE),
                 _ if c.shows == NO_NODE => None,
                 _ => {
-                    let node = self.names.moved(node, top, c.shows);
+                    let node = self.machine.names.moved(node, top, c.shows);
                     self.value(Key::Name(node), &changed[..i], links)
                 }
             };
         }
         match key {
             Key::Name(node) => self.file_at(node),
-            Key::Position(ofd) => self.procs.ofds[ofd as usize].pos,
-            Key::Size(file) => self.sizes.size(file),
+            Key::Position(ofd) => self.machine.processes.ofds[ofd as usize].pos,
+            Key::Size(file) => self.machine.sizes.size(file),
             Key::Number(..) => None,
         }
     }
@@ -214,7 +225,7 @@ impl Planner {
             if later && mine_later && o.touches.all.iter().any(|t| mine.all.iter().any(|m| is_race(m, t))) {
                 // Results fit either way: which was first nobody can tell, so another result is as good.
                 rec.raced = true;
-                if let Some(other) = &mut self.input.recs[o.id as usize] {
+                if let Some(other) = &mut self.machine.reel.recs[o.id as usize] {
                     other.raced = true;
                 }
             }
@@ -225,7 +236,7 @@ impl Planner {
     /// Whether one changes what the other touches.
     fn concerns(&self, mine: &Touches, theirs: &Touches) -> bool {
         let reaches = |change: &Touch, touch: &Touch| match (change.key, touch.key) {
-            (Key::Name(top), Key::Name(node)) => self.names.is_within(node, top),
+            (Key::Name(top), Key::Name(node)) => self.machine.names.is_within(node, top),
             (a, b) => a == b,
         };
         let changes = |a: &Touches, b: &Touches| {
@@ -242,13 +253,13 @@ impl Planner {
     fn in_flight_with(&mut self, rec: &mut Rec, pool: &[(u32, u32)], nothing: bool) -> Vec<Other> {
         let mut others = Vec::new();
         for (id, row) in pool {
-            if !self.input.is_at_hand(*id, *row) {
+            if !self.machine.reel.is_at_hand(*id, *row) {
                 continue;
             }
-            if let Some(other) = self.input.recs[*id as usize].as_ref().filter(|o| o.task == rec.task) {
-                if self.may_race(rec, other) {
+            if let Some(other) = self.machine.reel.recs[*id as usize].as_ref().filter(|o| o.task == rec.task) {
+                if self.races.may_race(self.machine, rec, other) {
                     rec.raced = true;
-                    if let Some(other) = &mut self.input.recs[*id as usize] {
+                    if let Some(other) = &mut self.machine.reel.recs[*id as usize] {
                         other.raced = true;
                     }
                 }
@@ -257,12 +268,12 @@ impl Planner {
             if nothing {
                 continue;
             }
-            let Some(other) = self.input.take(*id) else { continue };
+            let Some(other) = self.machine.reel.take(*id) else { continue };
             if matches!(other.phase, Phase::Whole | Phase::Ended) {
                 let touches = self.touches_in_flight(*id, &other);
                 others.push(Other { id: *id, end_ns: other.end_ns, touches });
             }
-            self.input.recs[*id as usize] = Some(other);
+            self.machine.reel.recs[*id as usize] = Some(other);
         }
         others
     }
@@ -270,7 +281,7 @@ impl Planner {
     /// What an operation in flight touches. Where it leads is found out once, and again when that may have changed: of a thousand in
     /// flight each is asked for at every other's end.
     fn touches_in_flight(&mut self, id: u32, r: &Rec) -> Touches {
-        let table = self.procs.of(r.task as usize).table;
+        let table = self.machine.processes.of(r.task as usize).table;
         let at = id as usize;
         if self.looks.len() <= at {
             self.looks.resize_with(at + 1, || None);

@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::{
     model::names::Kind,
+    plan::dependencies::Order,
     plan::{dependencies::Stamp, edge::EdgeKind, planner::Planner, program::Act},
     reel::{
         input::{NO_ID, Rec},
@@ -110,13 +111,13 @@ impl Stream {
 impl Planner {
     /// The stream that a read of this file takes from.
     fn stream_of(&self, file: i64) -> Option<Key> {
-        let f = self.input.files.get(&file).filter(|_| file != NO_ID)?;
+        let f = self.machine.reel.files.get(&file).filter(|_| file != NO_ID)?;
         matches!(f.kind, Kind::Fifo | Kind::Socket).then_some((f.dev, f.ino))
     }
 
     /// The stream that a write to this file goes into.
     fn stream_into(&self, file: i64) -> Option<Key> {
-        let f = self.input.files.get(&file).filter(|_| file != NO_ID)?;
+        let f = self.machine.reel.files.get(&file).filter(|_| file != NO_ID)?;
         match f.kind {
             Kind::Fifo => Some((f.dev, f.ino)),
             Kind::Socket => f.peer_ino.map(|ino| (f.dev, ino)),
@@ -134,23 +135,23 @@ impl Planner {
     }
 
     /// A point of a thread's program at which it wrote or read; `uses` names what that waited for. `None` before a slice.
-    fn passes(&mut self, r: &Rec, idle_ns: i64, recorded_ns: i64, uses: impl FnOnce(&mut Self)) -> Option<Stamp> {
+    fn passes(&mut self, r: &Rec, idle_ns: i64, recorded_ns: i64, uses: impl FnOnce(&mut Order)) -> Option<Stamp> {
         let task = r.task as usize;
-        if self.silent || self.procs.of(task).ended {
+        if self.programs.before_slice || self.machine.processes.of(task).ended {
             return None;
         }
-        if !self.procs.of(task).alive {
+        if !self.machine.processes.of(task).alive {
             self.start_root(task);
         }
-        let [idle_ns, recorded_ns] = [idle_ns, recorded_ns].map(|ns| ns.saturating_sub(self.zero_ns).max(0));
-        Some(self.push(task, Act::Passed { idle_ns, recorded_ns }, recorded_ns, uses))
+        let [idle_ns, recorded_ns] = [idle_ns, recorded_ns].map(|ns| ns.saturating_sub(self.programs.zero_ns).max(0));
+        Some(self.programs.push(task, Act::Passed { idle_ns, recorded_ns }, recorded_ns, uses))
     }
 
     /// A call that has been entered: what it writes can be read before it returns.
     pub(crate) fn flow_entered(&mut self, id: u32) {
-        let Some(r) = self.input.recs.get(id as usize).and_then(|r| r.as_deref()) else { return };
+        let Some(r) = self.machine.reel.recs.get(id as usize).and_then(|r| r.as_deref()) else { return };
         let Some(key) = self.fed_by(r) else { return };
-        if !self.order.keeps(EdgeKind::Pipe) && !self.silent {
+        if !self.programs.dependencies.keeps(EdgeKind::Pipe) && !self.programs.before_slice {
             return;
         }
         let r = r.clone();
@@ -214,7 +215,7 @@ impl Planner {
             (r.start_ns, r.start_ns)
         };
         let me =
-            self.passes(r, idle_ns, recorded_ns, |p| stamps.iter().for_each(|s| p.order.after(*s, EdgeKind::Pipe)));
+            self.passes(r, idle_ns, recorded_ns, |order| stamps.iter().for_each(|s| order.after(*s, EdgeKind::Pipe)));
         if let Some(stream) = self.stream_of(r.file).and_then(|key| self.pipes.streams.get_mut(&key)) {
             stream.last_read = me.map(|me| (me, recorded_ns, r.end_ns));
         }
@@ -226,7 +227,7 @@ impl Planner {
         // A pipe that was full: its reader made room.
         let room = stream.last_read.filter(|(by, _, end_ns)| by.task != r.task && *end_ns > r.start_ns);
         if let Some((by, at_ns, _)) = room.filter(|_| r.ret > 0 && r.end_ns - r.start_ns > SWIFT_NS) {
-            self.passes(r, r.start_ns, at_ns.clamp(r.start_ns, r.end_ns), |p| p.order.after(by, EdgeKind::Pipe));
+            self.passes(r, r.start_ns, at_ns.clamp(r.start_ns, r.end_ns), |order| order.after(by, EdgeKind::Pipe));
         }
     }
 

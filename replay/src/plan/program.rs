@@ -10,30 +10,23 @@ use ioreel_traces::rows;
 
 use crate::{
     Skip,
-    contents::{data::Told, data_keys::Keys},
+    contents::data::Told,
     model::{
+        attributes::Attributes,
+        credentials::Who,
+        data_keys::Keys,
         names::{Names, NodeId},
         processes::Slot,
         sizes::Sizes,
     },
     plan::{
-        attributes::Attributes,
         chunk::{CHUNK_STEPS, Chunk},
-        credentials::Who,
         initial_descriptors::Begin,
-        slice::Slice,
         store::{Kept, Store},
     },
-    reel::submission::Phase,
+    reel::{slice::Slice, submission::Phase},
     run::pace::Recorder,
 };
-
-/// In place of a slot: no valid descriptor, the call is to fail with EBADF.
-pub const BAD_FD: i32 = -1;
-/// In place of a slot: the working directory.
-pub const CWD: i32 = libc::AT_FDCWD;
-/// In place of a slot: the target's root, for threads that have another one, which what they do is not below.
-pub const TOP: i32 = -2;
 
 /// A range of one of the lists of a [`Chunk`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use std::collections::{HashMap, VecDeque};
 use crate::{
     Call,
     model::names::{NO_NODE, NodeId},
-    plan::{operands::View, planner::Planner},
+    model::{machine::Machine, operands::View},
+    reel::record_kind::changes_names,
     reel::{
         input::{NO_ID, NONE, Rec},
         submission::{Phase, Via, sqe},
@@ -54,11 +55,11 @@ impl Races {
     }
 
     /// What stands at a name has changed.
-    pub(crate) fn changed(&mut self, r: &Rec, node: NodeId) {
+    pub(crate) fn changed(&mut self, end_ns: i64, node: NodeId) {
         if self.changed.len() == CHANGES {
             self.changed.pop_front();
         }
-        self.changed.push_back((r.end_ns, node));
+        self.changed.push_back((end_ns, node));
     }
 
     /// It has ended.
@@ -74,62 +75,45 @@ impl Races {
     }
 }
 
-/// Makes, moves or takes away a name, or would have.
-pub(crate) fn changes_names(r: &Rec) -> bool {
-    r.call.opens() && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) != 0
-        || r.call.renames()
-        || r.call.links()
-        || r.call.symlinks()
-        || matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat)
-        || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Rmdir)
-}
-
-/// Changes nothing wherever it leads.
-pub(crate) fn only_looks(r: &Rec) -> bool {
-    let opens = r.call.opens() && r.call != Call::Creat && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) == 0;
-    let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2 | Call::Readlink | Call::Readlinkat);
-    opens || asks || r.call.stats() || r.call.gets_attribute() || r.call.lists_attributes()
-}
-
 /// Whether two operations are given the same name; the first of a symbolic link's is its text.
 fn share_a_name(a: &Rec, b: &Rec) -> bool {
     let names = |r: &Rec| [if r.call.symlinks() { NONE } else { r.path }, r.path2];
     names(a).into_iter().any(|name| name != NONE && names(b).contains(&name))
 }
 
-impl Planner {
+impl Races {
     /// Whether a call that failed would succeed as things stand, and somebody changed what it failed for meanwhile. Not all calls
     /// are of one moment: a link, for one, is refused when the file that it has looked up loses its last name before it is made.
-    pub(crate) fn lost_race(&mut self, r: &Rec, v: &View) -> bool {
+    pub(crate) fn lost_race(&self, machine: &mut Machine, r: &Rec, v: &View) -> bool {
         let (missing, taken) = (r.ret == -i64::from(libc::ENOENT), r.ret == -i64::from(libc::EEXIST));
-        if !(missing && self.led_there() || taken) {
+        if !(missing && machine.led_there() || taken) {
             return false;
         }
-        let overlapping = |p: &Self, node| p.races.changed.iter().any(|(end_ns, n)| *n == node && *end_ns > r.start_ns);
+        let overlapping = |node| self.changed.iter().any(|(end_ns, n)| *n == node && *end_ns > r.start_ns);
         if missing {
-            let lacks = self.lacks(r, v);
-            let there = lacks.iter().all(|n| self.names.exists(*n) == Some(true));
-            return there && lacks.into_iter().any(|n| overlapping(self, n));
+            let lacks = machine.lacks(r, v);
+            let there = lacks.iter().all(|n| machine.names.exists(*n) == Some(true));
+            return there && lacks.into_iter().any(|n| overlapping(n));
         }
         let to = if r.call.links() || r.call.symlinks() || r.call.renames() { v.node2 } else { v.node };
-        to != NO_NODE && self.names.exists(to) == Some(false) && overlapping(self, to)
+        to != NO_NODE && machine.names.exists(to) == Some(false) && overlapping(to)
     }
 
     /// Whether the results of two overlapping operations of one thread may depend on their order, which nothing demands.
-    pub(crate) fn may_race(&self, a: &Rec, b: &Rec) -> bool {
+    pub(crate) fn may_race(&self, machine: &Machine, a: &Rec, b: &Rec) -> bool {
         if a.phase != Phase::Ended || b.phase != Phase::Ended || a.raced && b.raced {
             return false;
         }
         // What a read at that place finds depends on how long the other makes the file.
         let depends = |read: &Rec, other: &Rec| {
             let end = read.offset_bytes.max(0).saturating_add(read.len_bytes);
-            let beyond = || self.sizes.size(read.file).is_none_or(|size| size < end);
+            let beyond = || machine.sizes.size(read.file).is_none_or(|size| size < end);
             let cuts = other.call == Call::Ftruncate && other.len_bytes < end;
             let grows = other.call.writes() || matches!(other.call, Call::Ftruncate | Call::Fallocate);
             read.call.reads() && (cuts || grows && beyond())
         };
         let of_names = (changes_names(a) || changes_names(b)) && share_a_name(a, b);
         let of_data = a.file != NO_ID && a.file == b.file && (depends(a, b) || depends(b, a));
-        (of_names || of_data) && !self.races.are_ordered(a.row, b.row)
+        (of_names || of_data) && !self.are_ordered(a.row, b.row)
     }
 }

@@ -11,12 +11,13 @@ use crate::{
     Call, Skip,
     model::{
         names::{Kind, NO_NODE, ROOT},
+        operands::{BAD_FD, View},
         processes::Entry,
     },
+    plan::resources::Resources,
     plan::{
-        operands::View,
         planner::Planner,
-        program::{Act, BAD_FD, Range},
+        program::{Act, Range},
     },
     reel::{
         input::{NO_FD, NO_ID, NONE, Rec},
@@ -117,12 +118,12 @@ impl Planner {
                 self.requests.fresh.insert(r.task, true);
             }
             Phase::Returned => {
-                if !self.silent {
+                if !self.programs.before_slice {
                     self.requests.implied += 1;
-                    if self.procs.of(task).alive {
+                    if self.machine.processes.of(task).alive {
                         let [entered_ns, recorded_ns] =
-                            [r.start_ns, r.end_ns].map(|ns| ns.saturating_sub(self.zero_ns));
-                        self.push(task, Act::Returned { entered_ns, recorded_ns }, i64::MAX, |_| ());
+                            [r.start_ns, r.end_ns].map(|ns| ns.saturating_sub(self.programs.zero_ns));
+                        self.programs.push(task, Act::Returned { entered_ns, recorded_ns }, i64::MAX, |_| ());
                     }
                 }
             }
@@ -132,22 +133,26 @@ impl Planner {
 
     fn submit(&mut self, r: &Rec) {
         let Joined { batch: joins, cancels, broken } = self.joins_batch(r);
-        if !r.in_flight && !self.procs.of(r.task as usize).ended && self.requests.under_way.insert(r.row) {
+        if !r.in_flight && !self.machine.processes.of(r.task as usize).ended && self.requests.under_way.insert(r.row) {
             *self.requests.of_thread.entry(r.task).or_default() += 1;
         }
-        if self.silent || r.turn_ns >= self.options.slice.to_ns || self.procs.of(r.task as usize).ended {
+        if self.programs.before_slice
+            || r.turn_ns >= self.options.slice.to_ns
+            || self.machine.processes.of(r.task as usize).ended
+        {
             return;
         }
-        if !self.procs.of(r.task as usize).alive {
+        if !self.machine.processes.of(r.task as usize).alive {
             self.start_root(r.task as usize);
         }
         let mut kept = r.clone();
-        kept.ended_before = self.order.ended();
+        kept.ended_before = self.programs.dependencies.ended();
+        kept.follows = self.requests.last.get(&r.task).is_some_and(|l| l.follows);
         let v = self.view_of_request(&mut kept);
         // What refused it is not in the reel; and what it cancelled would not be, with it left out.
         let refused = r.sqe_flags & sqe::REFUSED != 0 || r.call == Call::Close && r.ret == -i64::from(libc::EINVAL);
         // Nor would it where nothing that is known did, or where that may not fall short again.
-        let unsure = broken || !cancels || !self.options.scale.is_none();
+        let unsure = broken || !cancels || !self.machine.footprint.is_none();
         let cancelled = unsure && r.ret == -i64::from(libc::ECANCELED);
         // The descriptor was closed before the thread that carries it out had looked, which may be otherwise now.
         let closed_early = r.sqe_flags & sqe::ASYNC != 0 && v.entry.is_some() && r.ret == -i64::from(libc::EBADF);
@@ -158,20 +163,22 @@ impl Planner {
             self.requests.open.insert(r.row, Submitted::LeftOut(why));
             return;
         }
-        kept.file = self.file_of_request(&kept, &v);
-        kept.regular = self.is_regular(&kept, &v);
+        kept.file = self.machine.file_of_request(&kept, &v);
+        kept.regular = self.machine.is_regular(&kept, &v);
         if kept.cut_short(None)
             && let Some(last) = self.requests.last.get_mut(&r.task)
         {
             // It cancelled what is linked to it, which it does no more.
             last.broken = true;
         }
-        let rooted = v.rooted.map(|path| path.map(|path| from_bytes(self.input.texts.paths.bytes(path))));
+        let rooted = v.rooted.map(|path| path.map(|path| from_bytes(self.machine.reel.texts.paths.bytes(path))));
         self.requests.open.insert(r.row, Submitted::Issued(v, rooted));
-        self.go_rooted(&mut kept, &v);
+        self.from_top |= v.substitute_paths(&mut kept);
         let act = Act::Submit { rec: 0, fd: v.fd, fd2: v.fd2, joins };
         let alike = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
-        self.push_call(act, kept.clone(), |p, _| p.uses(&kept, &v, &alike));
+        self.programs.push_call(&mut self.machine, act, kept.clone(), |machine, order, lists, _| {
+            Resources { machine, order, lists }.uses(&kept, &v, &alike);
+        });
     }
 
     fn joins_batch(&mut self, r: &Rec) -> Joined {
@@ -204,11 +211,6 @@ impl Planner {
         Joined { batch: same_call || linked_to.is_some(), cancels: linked_to.is_some_and(|l| l.breaks), broken }
     }
 
-    /// Whether what a request asks for may come to be before it begins.
-    pub(crate) fn may_come_yet(&self, r: &Rec) -> bool {
-        r.phase == Phase::Submitted && self.requests.last.get(&r.task).is_some_and(|l| l.follows)
-    }
-
     /// What a request refers to; its own descriptors may be slots of the ring's table.
     pub(crate) fn view_of_request(&mut self, r: &mut Rec) -> View {
         let direct = r.via == Via::Uring && r.sqe_flags & sqe::DIRECT != 0;
@@ -217,7 +219,7 @@ impl Planner {
                 // The kernel chose the slot: it is asked for now.
                 r.fd2 = r.ret as i32;
             }
-            let v = self.view(r);
+            let v = self.machine.view(r);
             if v.skip.is_none() && r.ret >= 0 {
                 // What is linked to it is submitted before it ends.
                 self.requests
@@ -227,7 +229,7 @@ impl Planner {
             return v;
         }
         if r.sqe_flags & sqe::FIXED == 0 && !direct {
-            return self.view(r);
+            return self.machine.view(r);
         }
         let slot = r.fd;
         // Another file may have been registered there since.
@@ -240,33 +242,13 @@ impl Planner {
             return View { fd: BAD_FD, skip, entry, ..View::none() };
         }
         let before = self.requests.stand_in_of.get(&(r.ring, slot)).copied().filter(|_| direct);
-        r.fd = self.registered(r).or(before).unwrap_or(NO_FD);
-        let mut v = self.view(r);
+        r.fd = self.machine.registered(r).or(before).unwrap_or(NO_FD);
+        let mut v = self.machine.view(r);
         r.fd = slot;
         if v.entry.is_none() {
             v.skip = v.skip.or(Some(Skip::UnknownFd));
         }
         v
-    }
-
-    /// The file that a request is about, as its descriptor has it: on overlays requests are seen at the file below.
-    pub(crate) fn file_of_request(&self, r: &Rec, v: &View) -> i64 {
-        let behind = v.entry.map(|e| self.procs.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID);
-        if r.via == Via::Call || r.fd == NO_FD { r.file } else { behind.unwrap_or(r.file) }
-    }
-
-    /// A descriptor of the file that was registered: of the same open file description, where that is known.
-    fn registered(&self, r: &Rec) -> Option<i32> {
-        let table = &self.procs.tables.get(self.procs.of(r.task as usize).table)?.value;
-        // Where the description is known no other of that file will do.
-        let same = |e: &Entry| {
-            let ofd = &self.procs.ofds[e.ofd as usize];
-            match (ofd.recorded, r.ofd) {
-                (NO_ID, _) | (_, NO_ID) => r.file != NO_ID && ofd.file == r.file,
-                (ours, theirs) => ours == theirs,
-            }
-        };
-        table.iter().find(|(_, e)| same(e)).map(|(fd, _)| *fd)
     }
 
     /// A thread ends: not before its requests do, which others may wait for. Whether it does so later.
@@ -293,13 +275,13 @@ impl Planner {
     pub(crate) fn ended(&mut self, r: &Rec) -> Option<View> {
         match self.requests.open.remove(&r.row)? {
             Submitted::Issued(v, rooted) => {
-                let rooted = rooted.map(|path| path.map(|path| self.input.texts.intern(&path)));
+                let rooted = rooted.map(|path| path.map(|path| self.machine.reel.texts.intern(&path)));
                 Some(View { rooted, ..v })
             }
             Submitted::LeftOut(why) => {
                 // A slot's number is no descriptor's.
                 let by_slot = r.sqe_flags & (sqe::FIXED | sqe::DIRECT) != 0;
-                let v = if by_slot { View::none() } else { self.view(r) };
+                let v = if by_slot { View::none() } else { self.machine.view(r) };
                 Some(View { skip: Some(why), ..v })
             }
         }
@@ -316,25 +298,25 @@ impl Planner {
             (false, -1) => r.ret as i32,
             (false, slot) => slot,
         };
-        if self.silent || closes {
+        if self.programs.before_slice || closes {
             let gone = self.requests.direct.remove(&(r.ring, slot)).and_then(|d| d.ofd);
-            let last = gone.and_then(|ofd| self.procs.unref(ofd));
+            let last = gone.and_then(|ofd| self.machine.processes.unref(ofd));
             self.closed(last);
         }
         let task = r.task as usize;
         if let Some(fd) = self.requests.stand_in_of.remove(&(r.ring, slot)) {
-            let (old, last) = self.procs.remove(task, fd);
+            let (old, last) = self.machine.processes.remove(task, fd);
             if let Some(cell) = old.and_then(|e| e.slot.ok()) {
-                let list = self.slot_list(task, [cell]);
-                self.push(task, Act::Close(list), i64::MAX, |_| ());
+                let list = self.programs.slot_list(task, [cell]);
+                self.programs.push(task, Act::Close(list), i64::MAX, |_| ());
             }
             self.closed(last);
         }
-        if self.silent && !closes {
-            let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
+        if self.programs.before_slice && !closes {
+            let kind = self.machine.reel.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
             let node = if v.node == NO_NODE { ROOT } else { v.node };
             let ofd = self.new_ofd(node, r.file, kind, Some(0), r.flags as i32);
-            let of_slot = &mut self.procs.ofds[ofd as usize];
+            let of_slot = &mut self.machine.processes.ofds[ofd as usize];
             (of_slot.recorded, of_slot.refs) = (r.ofd, 1);
             let direct = Direct { task: r.task, recorded: r.ofd, ofd: Some(ofd), skip: v.skip };
             self.requests.direct.insert((r.ring, slot), direct);
@@ -360,16 +342,16 @@ impl Planner {
 
     /// A slice begins: files that only slots know are opened by descriptors that the recorded program had no use for, and
     /// registered by them.
-    pub(crate) fn direct_at_border(&mut self) {
+    pub(crate) fn direct_at_slice_start(&mut self) {
         let mut open: Vec<_> = self.requests.direct.drain().collect();
         open.sort_unstable_by_key(|(place, _)| *place);
         for (place, direct) in open {
             let task = direct.task as usize;
-            if let Some(ofd) = direct.ofd.filter(|_| self.procs.of(task).alive) {
-                let slot = direct.skip.map_or_else(|| Ok(self.procs.new_slot(task)), Err);
+            if let Some(ofd) = direct.ofd.filter(|_| self.machine.processes.of(task).alive) {
+                let slot = direct.skip.map_or_else(|| Ok(self.machine.processes.new_slot(task)), Err);
                 let fd = self.requests.stand_in();
-                self.procs.install(task, fd, Entry { slot, ofd, cloexec: true });
-                self.procs.unref(ofd);
+                self.machine.processes.install(task, fd, Entry { slot, ofd, cloexec: true });
+                self.machine.processes.unref(ofd);
                 self.requests.stand_in_of.insert(place, fd);
             }
         }

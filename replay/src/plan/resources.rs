@@ -2,31 +2,43 @@
 
 use crate::{
     Call,
-    model::names::{Kind, NO_NODE},
-    plan::{
-        dependencies::Class,
-        operands::View,
-        overlap::moves_position,
-        planner::Planner,
-        program::{Act, CWD},
+    model::machine::Machine,
+    model::{
+        names::{Kind, NO_NODE},
+        operands::{CWD, View},
     },
-    reel::input::{NO_ID, NONE, Rec},
+    plan::{
+        dependencies::{Class, Order},
+        program::Act,
+    },
+    reel::{
+        input::{NO_ID, NONE, Rec},
+        record_kind::moves_position,
+    },
 };
 
 fn changes_place(call: Call) -> bool {
     matches!(call, Call::Chdir | Call::Fchdir | Call::Umask | Call::Chroot)
 }
 
-impl Planner {
+/// The parts that the resources of a step are found from, and the order that they are noted in.
+pub(crate) struct Resources<'a> {
+    pub(crate) machine: &'a mut Machine,
+    pub(crate) order: &'a mut Order,
+    /// The lists of the thread's piece of program.
+    pub(crate) lists: &'a [u32],
+}
+
+impl Resources<'_> {
     /// The resources a step uses.
     pub(crate) fn uses(&mut self, r: &Rec, v: &View, call: &Act) {
         self.order.interval(r.ended_before);
-        let u = self.procs.of(r.task as usize);
-        let shared_table = self.procs.tables[u.table].was_shared;
-        let shared_place = self.procs.places[u.place].users > 1;
+        let u = self.machine.processes.of(r.task as usize);
+        let shared_table = self.machine.processes.tables[u.table].was_shared;
+        let shared_place = self.machine.processes.places[u.place].users > 1;
         let ok = r.ret >= 0;
         if let Act::Call { fd, slot, .. } = *call
-            && self.procs.maps[u.maps].users > 1
+            && self.machine.processes.maps[u.maps].users > 1
         {
             // Mapping cells share the number space of descriptor cells from the other end.
             match r.call {
@@ -52,8 +64,8 @@ impl Planner {
             if slot != NONE && r.call != Call::Mmap {
                 self.order.slot(slot, Class::Alone);
             }
-            for s in list.of(&self.drafts[r.task as usize].chunk.lists).to_vec() {
-                self.order.slot(s, Class::Alone);
+            for s in list.of(self.lists) {
+                self.order.slot(*s, Class::Alone);
             }
         }
         // It stands elsewhere meanwhile.
@@ -72,11 +84,11 @@ impl Planner {
                 self.order.position(e.ofd);
             }
         }
-        if let Some(dir) = self.stands_in(r, v) {
+        if let Some(dir) = self.machine.stands_in(r, v) {
             if r.call.lists() {
-                self.order.read_entries(&self.names, dir);
+                self.order.read_entries(&self.machine.names, dir);
             } else {
-                self.order.read_name(&self.names, dir, ok);
+                self.order.read_name(&self.machine.names, dir, ok);
             }
         }
         if let Some(e) = v.entry2.filter(|_| r.call.copies() && r.aux & 2 != 0) {
@@ -89,26 +101,26 @@ impl Planner {
 
     fn uses_of_attributes(&mut self, r: &Rec, v: &View) {
         let changes = r.call.sets_attribute() || r.call.removes_attribute() || r.call.changes_access();
-        let bound = self.procs.of(r.task as usize).who.user.files != 0;
+        let bound = self.machine.processes.of(r.task as usize).who.user.files != 0;
         let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             || bound && (r.call.opens() || r.call == Call::Truncate || r.ret == -i64::from(libc::EPERM));
         if bound {
-            let through = self.names.passed.iter().chain(&self.names.crossed).copied();
+            let through = self.machine.names.passed.iter().chain(&self.machine.names.crossed).copied();
             for node in through.chain([v.node, v.node2]).filter(|n| *n != NO_NODE) {
-                self.order.searches(&self.names, node);
+                self.order.searches(&self.machine.names, node);
             }
         }
         if !changes && !asks && !r.call.gets_attribute() && !r.call.lists_attributes() {
             return;
         }
-        let opened = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]).filter(|_| r.path == NONE);
+        let opened = v.entry.map(|e| &self.machine.processes.ofds[e.ofd as usize]).filter(|_| r.path == NONE);
         if changes && r.ret >= 0 && r.call.changes_access() {
             let node = opened.map_or(v.node, |o| o.node);
-            if node != NO_NODE && matches!(self.names.kind(node), Kind::Directory | Kind::Unknown) {
+            if node != NO_NODE && matches!(self.machine.names.kind(node), Kind::Directory | Kind::Unknown) {
                 self.order.permits(node);
             }
         }
-        let named = if v.node == NO_NODE { None } else { self.held.get(v.node) };
+        let named = if v.node == NO_NODE { None } else { self.machine.named_files.get(v.node) };
         let file = match opened.map(|o| o.file).or(named) {
             Some(file) if file != NO_ID => file,
             _ if v.node != NO_NODE => -2 - i64::from(v.node),
@@ -130,11 +142,11 @@ impl Planner {
             _ => {}
         }
         // What was not found was not where the links led.
-        for link in &self.names.passed {
-            self.order.read_name(&self.names, *link, true);
+        for link in &self.machine.names.passed {
+            self.order.read_name(&self.machine.names, *link, true);
         }
-        for dir in &self.names.crossed {
-            self.order.read_name(&self.names, *dir, r.ret != -i64::from(libc::ENOENT));
+        for dir in &self.machine.names.crossed {
+            self.order.read_name(&self.machine.names, *dir, r.ret != -i64::from(libc::ENOENT));
         }
         let by_name = v.node != NO_NODE && (v.entry.is_none() || r.path != NONE);
         for (node, write) in [(v.node, writes), (v.node2, writes2)] {
@@ -142,19 +154,22 @@ impl Planner {
                 continue;
             }
             if write {
-                self.order.write_name(&self.names, node);
+                self.order.write_name(&self.machine.names, node);
             } else {
-                self.order.read_name(&self.names, node, r.ret != -i64::from(libc::ENOENT));
+                self.order.read_name(&self.machine.names, node, r.ret != -i64::from(libc::ENOENT));
                 if r.ret == -i64::from(libc::ENOTEMPTY) || r.ret == -i64::from(libc::EEXIST) && r.call.renames() {
-                    self.order.read_entries(&self.names, node);
+                    self.order.read_entries(&self.machine.names, node);
                 }
             }
         }
     }
 
     fn uses_of_files(&mut self, r: &Rec, v: &View) {
-        let file =
-            if r.file != NO_ID { r.file } else { v.entry.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file) };
+        let file = if r.file != NO_ID {
+            r.file
+        } else {
+            v.entry.map_or(NO_ID, |e| self.machine.processes.ofds[e.ofd as usize].file)
+        };
         // Any write may fill a hole.
         let of_holes = r.call == Call::Lseek && matches!(r.flags as i32, libc::SEEK_DATA | libc::SEEK_HOLE);
         if of_holes && file != NO_ID {
@@ -171,17 +186,19 @@ impl Planner {
             return;
         }
         let grows = |p: &Self, file: i64, offset: i64| {
-            offset == NO_ID || p.sizes.size(file).is_none_or(|s| s < offset.saturating_add(r.ret))
+            offset == NO_ID || p.machine.sizes.size(file).is_none_or(|s| s < offset.saturating_add(r.ret))
         };
         if file != NO_ID {
             let class = match r.call {
                 c if c.reads() => Some(Class::Read),
                 c if c.writes() => {
-                    let append = r.appends(v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends()));
+                    let append =
+                        r.appends(v.entry.is_some_and(|e| self.machine.processes.ofds[e.ofd as usize].appends()));
                     // Checked data depends on where it lies, and so does what is read next from there.
-                    let read_on =
-                        append && moves_position(r) && v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].reads());
-                    if read_on || append && self.options.keep_keys {
+                    let read_on = append
+                        && moves_position(r)
+                        && v.entry.is_some_and(|e| self.machine.processes.ofds[e.ofd as usize].reads());
+                    if read_on || append && self.machine.keep_keys {
                         Some(Class::Alone)
                     } else if append || grows(self, file, r.offset_bytes) {
                         Some(Class::Add)
@@ -210,7 +227,7 @@ impl Planner {
             self.order.file(r.file2, Class::Alone);
         }
         if r.call == Call::Truncate
-            && let Some(file) = self.held.get(v.node)
+            && let Some(file) = self.machine.named_files.get(v.node)
         {
             self.order.file(file, Class::Alone);
         }

@@ -6,14 +6,12 @@ use ioreel_traces::Reel;
 
 use crate::{
     Config, ReplayError, Slice,
+    contents::slice_contents::Written,
     plan::{
         planner::{PlanOptions, plan},
         program::Plan,
     },
-    prepare::{
-        page_cache::{CacheStart, Residence},
-        slice_contents::Written,
-    },
+    prepare::page_cache::{CacheStart, Residence},
     reel::input::Input,
 };
 

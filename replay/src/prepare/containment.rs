@@ -26,11 +26,10 @@ use rustix::{
 
 use crate::{
     ReplayError,
+    base::ids::{Words, system_call, take_on},
     base::path_map::Place,
-    plan::{
-        credentials::{self, Who},
-        program::Plan,
-    },
+    model::credentials::Who,
+    plan::program::Plan,
 };
 
 fn refused(doing: &'static str) -> impl Fn(Errno) -> ReplayError {
@@ -185,8 +184,8 @@ fn restrict(tree: &impl std::os::fd::AsRawFd) -> Result<(), ReplayError> {
 /// Gives the calling thread, and those it makes, the credentials of a recorded user; without root, only
 /// takes away what a user namespace added, unless root was recorded.
 pub fn become_user(privilege: Privilege, who: &Who) -> io::Result<()> {
-    if privilege.root && who.words() != credentials::Words::default() {
-        let ret = credentials::take_on(who.words(), Some(&[]));
+    if privilege.root && who.words() != Words::default() {
+        let ret = take_on(system_call, who.words(), Some(&[]));
         if ret < 0 {
             return Err(io::Error::from_raw_os_error(-ret as i32));
         }

@@ -6,6 +6,5 @@ pub(crate) mod mapped_targets;
 pub mod page_cache;
 pub mod restore;
 pub(crate) mod separate;
-pub(crate) mod slice_contents;
 pub mod target;
 pub mod tree;

@@ -26,7 +26,7 @@ use crate::{
     ReplayError,
     base::path_map::{Place, hidden},
     contents::fill::Filler,
-    plan::attributes::Attributes,
+    model::attributes::Attributes,
     prepare::{
         containment,
         tree::{Item, What, make_one, set_mtime},

@@ -15,10 +15,11 @@ use crate::{
     ReplayError,
     contents::fill::Filler,
     model::{
+        attributes::Attributes,
         names::{Before, Kind, NodeId},
-        sizes::{BLOCK_BYTES, Sizes},
+        sizes::BLOCK_BYTES,
     },
-    plan::{attributes::Attributes, program::Plan},
+    plan::program::Plan,
     prepare::layout::Layout,
 };
 
@@ -239,26 +240,8 @@ fn planted(plan: &Plan, node: NodeId, row: Option<&Tree>) -> bool {
 }
 
 fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {
-    let (size_bytes, data_bytes) = lengths(&plan.sizes, node, row);
+    let (size_bytes, data_bytes) = plan.sizes.prepared_lengths(node, row);
     What::Regular { size_bytes, data_bytes }
-}
-
-/// How long a file is made, and how much of that is data.
-pub(crate) fn lengths(sizes: &Sizes, node: NodeId, row: Option<&Tree>) -> (i64, i64) {
-    let listed = row.and_then(|r| r.size_bytes);
-    let size_bytes = sizes.bounds.get(&node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
-    // Small files inside their inode, and compressed ones, also take less than their length: only whole
-    // missing blocks make a file sparse. What results prove beyond the length that was told has data.
-    let told = listed.unwrap_or(size_bytes);
-    let data_bytes = match row.and_then(|r| r.alloc_bytes) {
-        Some(alloc) if told >= BLOCK_BYTES && alloc <= told - BLOCK_BYTES => {
-            (alloc.max(0) + (size_bytes - told).max(0)).min(size_bytes)
-        }
-        _ => size_bytes,
-    };
-    let scale = sizes.scale();
-    let size = scale.size(size_bytes);
-    (size, scale.size(data_bytes).min(size))
 }
 
 /// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot

@@ -104,6 +104,8 @@ pub struct Rec {
     pub raced: bool,
     /// Operations in flight when it was entered, itself included; 0 for what is in flight for other reasons than files.
     pub together: u32,
+    /// A request that begins only when an earlier one has ended: what it asks for may come to be until then.
+    pub follows: bool,
     /// Operations that had taken effect when it was entered.
     pub ended_before: u32,
     /// Its place among all when the recorded number is kept in flight; of a submission that is not planned yet, when it ended.
@@ -163,6 +165,7 @@ impl Rec {
             end_ns: 0,
             together: 0,
             ended_before: 0,
+            follows: false,
             turn_ns: 0,
             ret: 0,
             fd: NO_FD,

@@ -5,6 +5,8 @@ pub(crate) mod feed;
 pub mod footprint;
 pub(crate) mod in_flight;
 pub mod input;
+pub(crate) mod record_kind;
 pub(crate) mod skip;
+pub(crate) mod slice;
 pub mod submission;
 pub mod texts;

@@ -30,16 +30,19 @@ use crate::{
         buffers::{MAX_CALL_BYTES, Sink, Source},
         data::Data,
     },
-    model::processes::clone,
+    model::{
+        operands::{BAD_FD, CWD, TOP},
+        processes::clone,
+    },
     plan::{
         chunk::Chunk,
-        credentials,
-        program::{BAD_FD, CWD, Plan, Range, TOP},
+        program::{Plan, Range},
     },
     reel::{
         call::closes_on_exec,
         input::{NO_ID, NONE, Rec},
     },
+    run::credentials::become_again,
 };
 
 use stamp::without_call;
@@ -306,9 +309,7 @@ impl<'a> Issuer<'a> {
             _ if attributes::has_flags(r) => attributes::flags(a),
             c if c.is_request() => requests::request(a, &mut self.sink),
             c if c.locks() || c.asks_for_lock() => locks::lock(r, fd),
-            c if c.sets_user() => {
-                credentials::become_again(r, if r.value == NONE { &[] } else { chunk.paths.bytes(r.value) })
-            }
+            c if c.sets_user() => become_again(r, if r.value == NONE { &[] } else { chunk.paths.bytes(r.value) }),
             Call::NameToHandleAt => requests::handle(a),
             Call::Cachestat => requests::cached(a, offset),
             Call::Getcwd => call(libc::SYS_getcwd, [self.sink.at(len as usize) as i64, len, 0, 0, 0, 0]),

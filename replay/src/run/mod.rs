@@ -1,5 +1,6 @@
 //! The engine: threads, deadlines, and the calls they issue.
 
+pub(crate) mod credentials;
 pub mod engine;
 pub mod issue;
 pub(crate) mod load;

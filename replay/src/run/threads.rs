@@ -18,19 +18,20 @@ use rustix::{
 use crate::{
     ReplayError,
     base::clock::monotonic_ns,
+    base::ids::take_on,
     contents::{
         buffers::Source,
         data::Data,
         fill::Filler,
         read_checks::{Checks, DataCheck},
     },
-    model::processes::clone,
+    model::{credentials::Who, processes::clone},
     plan::{
-        credentials::{self, Who},
         initial_descriptors::open_all,
         program::{Plan, Root},
     },
     prepare::containment::{Privilege, become_user, close_all},
+    run::issue::call,
     run::{
         issue::{Cells, Issuer},
         load::LoadGate,
@@ -382,7 +383,7 @@ impl World {
     fn take_on(&self, who: &Who, is_root: bool) {
         let taken = match is_root || !self.privilege.root {
             true => become_user(self.privilege, who),
-            false => match credentials::take_on(who.words(), Some(&[])) {
+            false => match take_on(call, who.words(), Some(&[])) {
                 ret if ret < 0 => Err(std::io::Error::from_raw_os_error(-ret as i32)),
                 _ => Ok(()),
             },

@@ -6,16 +6,13 @@ use serde::Serialize;
 
 use crate::{
     contents::{data::DataOptions, read_checks::DataCheck},
-    plan::{
-        edge::{Kinds, OrderMode},
-        slice::Slice,
-    },
+    plan::edge::{Kinds, OrderMode},
     prepare::{
         layout::LayoutReport,
         page_cache::{CacheReport, CacheStart},
         restore::{Memory, Restored},
     },
-    reel::footprint::Scale,
+    reel::{footprint::Scale, slice::Slice},
     run::{memory_limit::MemoryReport, pace::Clockwork},
     verdict::judgement::{Judgement, Limits},
 };

@@ -30,7 +30,6 @@ use crate::{
         planner::PlanOptions,
         program::Plan,
         root_rounds::plan_within,
-        slice::Slice,
     },
     prepare::{
         containment::{self, Privilege},
@@ -42,6 +41,7 @@ use crate::{
         target::Target,
         tree::{self, Preparation},
     },
+    reel::slice::Slice,
     run::{
         memory_limit::MemoryLimit,
         pace::Pace,

@@ -1,64 +1,47 @@
 //! What operations saw of names, numbers, positions and sizes, and what they made of them.
 
-use super::{GONE, Key, Look, Needs, SOME, Touch, Touches};
+use super::{GONE, Key, Look, Needs, Overlaps, SOME, Touch, Touches};
 use crate::{
     Call, Skip,
-    model::names::{NO_NODE, NodeId, ROOT},
-    plan::{operands::View, planner::Planner},
+    model::{
+        names::{NO_NODE, NodeId, ROOT},
+        operands::View,
+    },
     reel::input::{NO_ID, NONE, Rec},
+    reel::record_kind::moves_position,
 };
 
-impl Planner {
-    /// The directory that a call lists, or asks the name of: one that was removed has neither entries nor a name any more.
-    pub(crate) fn stands_in(&self, r: &Rec, v: &View) -> Option<NodeId> {
-        let node = match r.call {
-            c if c.lists() => self.procs.ofds[v.entry?.ofd as usize].node,
-            Call::Getcwd => self.procs.places[self.procs.of(r.task as usize).place].value.cwd.ok()?,
-            _ => return None,
-        };
-        (node != NO_NODE).then_some(node)
-    }
-
-    /// Names of which one at least was not there for a call that failed for that.
-    pub(crate) fn lacks(&self, r: &Rec, v: &View) -> Vec<NodeId> {
-        let above = |n: NodeId| if n == NO_NODE { n } else { self.names.parent(n) };
-        let lacks = match r.call {
-            _ if r.ret != -i64::from(libc::ENOENT) || v.entry.is_some() && r.path == NONE => vec![],
-            c if c.opens() && r.flags as i32 & libc::O_CREAT != 0 => vec![above(v.node)],
-            Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => vec![above(v.node)],
-            c if c.symlinks() => vec![above(v.node2)],
-            c if c.renames() && r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 => vec![v.node, v.node2],
-            c if c.renames() || c.links() => vec![v.node, above(v.node2)],
-            _ => vec![v.node],
-        };
-        if lacks.contains(&NO_NODE) { vec![] } else { lacks }
-    }
-
+impl Overlaps<'_> {
     /// Where an operation leads as things stand.
     pub(super) fn look_along(&mut self, r: &Rec) -> Look {
-        self.names.crossed.clear();
-        self.names.passed.clear();
-        let view = self.view(r);
-        let led_there = self.led_there();
-        let u = self.procs.of(r.task as usize);
-        let root = self.procs.places.get(u.place).map_or(ROOT, |p| p.value.root);
-        let passed = std::mem::take(&mut self.names.passed);
-        let links = passed.into_iter().map(|link| (link, self.names.led_to(root, link))).collect();
+        self.machine.names.crossed.clear();
+        self.machine.names.passed.clear();
+        let view = self.machine.view(r);
+        let led_there = self.machine.led_there();
+        let u = self.machine.processes.of(r.task as usize);
+        let root = self.machine.processes.places.get(u.place).map_or(ROOT, |p| p.value.root);
+        let passed = std::mem::take(&mut self.machine.names.passed);
+        let links = passed.into_iter().map(|link| (link, self.machine.names.led_to(root, link))).collect();
         Look { row: r.row, as_of: self.as_of(u.table), view, led_there, links }
     }
 
     /// What has to be the same for operations of tasks with this table to lead where they did.
     pub(super) fn as_of(&self, table: usize) -> (u64, usize, u64) {
-        (self.names.shape, table, self.procs.tables.get(table).map_or(0, |t| t.version))
+        (self.machine.names.shape, table, self.machine.processes.tables.get(table).map_or(0, |t| t.version))
     }
 
     /// What an operation saw and changed.
     pub(super) fn touches(&mut self, r: &Rec, look: &Look) -> Touches {
         let (v, led_there, links) = (look.view, look.led_there, look.links.clone());
-        let root = self.procs.places.get(self.procs.of(r.task as usize).place).map_or(ROOT, |p| p.value.root);
+        let root = self
+            .machine
+            .processes
+            .places
+            .get(self.machine.processes.of(r.task as usize).place)
+            .map_or(ROOT, |p| p.value.root);
         let mut out = Vec::new();
         let plain = |key, needs, becomes| Touch { key, needs, becomes, shows: NO_NODE };
-        let table = self.procs.of(r.task as usize).table;
+        let table = self.machine.processes.of(r.task as usize).table;
         if let Some((fd, becomes)) = number(r) {
             out.push(plain(Key::Number(table, fd), Needs::Anything, Some(becomes)));
         }
@@ -75,7 +58,7 @@ impl Planner {
             && v.node != NO_NODE
             && v.node2 != NO_NODE
             && r.flags & i64::from(libc::RENAME_EXCHANGE) == 0
-            && !self.names.same_file(v.node, v.node2);
+            && !self.machine.names.same_file(v.node, v.node2);
         let file_of = |file: i64| if file >= 0 { file } else { SOME };
         let at = |p: &mut Self, node| if node == NO_NODE { SOME } else { p.file_at(node).map_or(SOME, file_of) };
         // Through a descriptor it does not matter whether the file still has its name.
@@ -108,8 +91,8 @@ impl Planner {
                 name(v.node, makes(r), ok.then_some(SOME), NO_NODE);
             }
             c if c.symlinks() => {
-                let text = self.input.texts.paths.bytes(r.path).to_vec();
-                let to = if v.node2 == NO_NODE { NO_NODE } else { self.names.led_by(root, v.node2, &text) };
+                let text = self.machine.reel.texts.paths.bytes(r.path).to_vec();
+                let to = if v.node2 == NO_NODE { NO_NODE } else { self.machine.names.led_by(root, v.node2, &text) };
                 name(v.node2, makes(r), ok.then_some(SOME), to);
             }
             c if c.links() => {
@@ -128,7 +111,7 @@ impl Planner {
                 };
                 let mut shown = |node: NodeId| match node {
                     NO_NODE => NO_NODE,
-                    _ => Some(self.names.led_to(root, node)).filter(|to| *to != NO_NODE).unwrap_or(node),
+                    _ => Some(self.machine.names.led_to(root, node)).filter(|to| *to != NO_NODE).unwrap_or(node),
                 };
                 let (shown, shown2) = (shown(v.node), shown(v.node2));
                 name(v.node, there, (ok && (moves_name || exchange)).then_some(left), shown2);
@@ -137,7 +120,7 @@ impl Planner {
             Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(GONE), NO_NODE),
             _ => name(v.node, there, None, NO_NODE),
         }
-        if let Some(dir) = self.stands_in(r, &v) {
+        if let Some(dir) = self.machine.stands_in(r, &v) {
             let gone = r.ret == -i64::from(libc::ENOENT);
             let needs = if ok {
                 Needs::There
@@ -148,14 +131,14 @@ impl Planner {
             };
             out.push(plain(Key::Name(dir), needs, None));
         }
-        let lacks = if led_there { self.lacks(r, &v) } else { vec![] };
+        let lacks = if led_there { self.machine.lacks(r, &v) } else { vec![] };
         out.extend(lacks.iter().map(|n| plain(Key::Name(*n), Needs::Anything, None)));
         for node in [v.node, v.node2].into_iter().filter(|n| ok && by_name && *n != NO_NODE && *n != ROOT) {
-            let parent = self.names.parent(node);
+            let parent = self.machine.names.parent(node);
             out.push(plain(Key::Name(parent), Needs::There, None));
         }
         if let Some(entry) = v.entry.filter(|_| ok) {
-            let ofd = &self.procs.ofds[entry.ofd as usize];
+            let ofd = &self.machine.processes.ofds[entry.ofd as usize];
             let append = ofd.appends();
             let moves = moves_position(r) && r.offset_bytes != NO_ID;
             if moves && !append {
@@ -169,15 +152,15 @@ impl Planner {
 
     /// What an operation saw of a file's size, or made it.
     fn size_touched(&self, r: &Rec, v: &View) -> Option<Touch> {
-        let ofd = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]);
-        let ofd2 = v.entry2.map(|e| &self.procs.ofds[e.ofd as usize]);
+        let ofd = v.entry.map(|e| &self.machine.processes.ofds[e.ofd as usize]);
+        let ofd2 = v.entry2.map(|e| &self.machine.processes.ofds[e.ofd as usize]);
         let opened = ofd.map_or(NO_ID, |o| o.file);
         let of = |file: i64, needs: Needs, becomes: Option<i64>| {
             (file != NO_ID).then_some(Touch { key: Key::Size(file), needs, becomes, shows: NO_NODE })
         };
         let grown = |file: i64, offset: i64, len: i64| {
             let end = offset.saturating_add(len);
-            self.sizes.size(file).is_none_or(|s| s < end).then_some(end)
+            self.machine.sizes.size(file).is_none_or(|s| s < end).then_some(end)
         };
         let placed = r.offset_bytes != NO_ID;
         match r.call {
@@ -198,7 +181,7 @@ impl Planner {
             }
             Call::Ftruncate => of(opened, Needs::Anything, Some(r.len_bytes)),
             Call::Truncate => {
-                let file = if v.magic { opened } else { self.held.get(v.node).unwrap_or(NO_ID) };
+                let file = if v.magic { opened } else { self.machine.named_files.get(v.node).unwrap_or(NO_ID) };
                 of(file, Needs::Anything, Some(r.len_bytes))
             }
             Call::Fallocate if r.mode == 0 => of(opened, Needs::Anything, grown(opened, r.offset_bytes, r.len_bytes)),
@@ -224,14 +207,5 @@ fn makes(r: &Rec) -> Needs {
         x if x >= 0 => Needs::Exactly(GONE),
         x if x == -i64::from(libc::EEXIST) => Needs::There,
         _ => Needs::Anything,
-    }
-}
-
-/// Whether the call reads or writes at the description's own position and moves it.
-pub(crate) fn moves_position(r: &Rec) -> bool {
-    match r.call {
-        Call::Read | Call::Readv | Call::Write | Call::Writev => true,
-        Call::Preadv2 | Call::Pwritev2 => r.aux2 == 1,
-        _ => false,
     }
 }

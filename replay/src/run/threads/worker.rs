@@ -10,7 +10,10 @@ use rustix::{
 use super::{Group, World};
 use crate::{
     base::clock::{monotonic_ns, not_before},
-    plan::{chunk::Chunk, credentials, dependencies::Stamp, program::Act},
+    base::ids::take_on,
+    plan::{chunk::Chunk, dependencies::Stamp, program::Act},
+    run::credentials::of_list,
+    run::issue::call,
     run::{
         engine::{Called, Engine, Outcome, Reaped},
         issue::{Issuer, stamp},
@@ -195,9 +198,7 @@ impl Engine for Worker<'_> {
                 }
                 made.map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
             }
-            Act::Become(list) => {
-                credentials::of_list(list, &chunk.lists).map_or(0, |ids| credentials::take_on(ids, None))
-            }
+            Act::Become(list) => of_list(list, &chunk.lists).map_or(0, |ids| take_on(call, ids, None)),
             Act::Spawn { .. } | Act::Submit { .. } | Act::Returned { .. } | Act::Passed { .. } => 0,
         }
     }

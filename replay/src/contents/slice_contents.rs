@@ -7,13 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    contents::read_checks::{Change, change},
-    model::names::Before,
-    plan::planner::Planner,
-    prepare::tree::lengths,
-    reel::input::Rec,
-};
+use crate::contents::read_checks::Change;
 
 /// What a file holds at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,31 +48,14 @@ impl Written {
         })
     }
 
+    /// An operation before the slice changed the file, which held `at_start` until its first change.
+    pub(crate) fn change(&mut self, file: i64, at_start: Left, change: Change) {
+        self.files.entry(file).or_insert(at_start).change(change);
+    }
+
     /// The file is gone.
     pub(crate) fn forget(&mut self, file: i64) {
         self.files.remove(&file);
-    }
-}
-
-impl Planner {
-    /// An operation before the slice, as it would have been issued.
-    pub(crate) fn written_before(&mut self, mut r: Rec) {
-        if !self.options.keep_keys {
-            return;
-        }
-        self.options.scale.apply(&mut r);
-        // What a smaller file takes is less, too.
-        let ret = if r.call.writes() { r.ret.min(r.len_bytes) } else { r.ret };
-        let Some((file, change)) = change(&r, ret) else { return };
-        let there = Left { data_bytes: self.data_at_start(file), foreign: false };
-        self.keys.written.files.entry(file).or_insert(there).change(change);
-    }
-
-    /// What was data of a file that nothing has changed yet.
-    fn data_at_start(&self, file: i64) -> i64 {
-        let Some(place) = self.sizes.place_of(file) else { return 0 };
-        let Before::Present { row, .. } = self.names.before(place) else { return 0 };
-        lengths(&self.sizes, place, self.input.tree.get(*row as usize)).1
     }
 }
 

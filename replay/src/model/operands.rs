@@ -2,19 +2,24 @@
 
 use crate::{
     Call, Skip,
+    base::ids::Words,
     model::{
+        attributes::AttributesOf,
+        machine::Machine,
         names::{Kind, NO_NODE, NodeId, ROOT},
+        path_resolution::MAX_PATH_BYTES,
         processes::{Entry, clone},
     },
-    plan::{
-        credentials::Words,
-        effects::AttributesOf,
-        path_resolution::MAX_PATH_BYTES,
-        planner::Planner,
-        program::{BAD_FD, CWD, TOP},
-    },
     reel::input::{NO_FD, NO_ID, NONE, Rec},
+    reel::record_kind::failed_with,
 };
+
+/// In place of a slot: no valid descriptor, the call is to fail with EBADF.
+pub const BAD_FD: i32 = -1;
+/// In place of a slot: the working directory.
+pub const CWD: i32 = libc::AT_FDCWD;
+/// In place of a slot: the target's root, for threads that have another one, which what they do is not below.
+pub const TOP: i32 = -2;
 
 /// An operation's references.
 #[derive(Clone, Copy, Debug)]
@@ -77,10 +82,6 @@ fn is_path_only(r: &Rec) -> bool {
     r.flags as i32 & libc::O_PATH != 0
 }
 
-pub(crate) fn failed_with(r: &Rec, errno: i32) -> bool {
-    r.ret == -i64::from(errno)
-}
-
 impl View {
     /// Of an operation that refers to nothing.
     pub(crate) fn none() -> Self {
@@ -99,7 +100,7 @@ impl View {
     }
 }
 
-impl Planner {
+impl Machine {
     /// Finds an operation's references as the model stands now.
     pub(crate) fn view(&mut self, r: &Rec) -> View {
         let mut v = View::none();
@@ -116,7 +117,7 @@ impl Planner {
                 || failed_with(r, libc::EOPNOTSUPP) || failed_with(r, libc::ENOTTY) && r.call != Call::Tcgets
                 || r.call.locks() && failed_with(r, libc::EDEADLK)
                 // Scaled files are never appended to, which some calls refuse.
-                || (r.call.copies() || r.call.clones()) && !self.options.scale.is_none()
+                || (r.call.copies() || r.call.clones()) && !self.footprint.is_none()
                     && (failed_with(r, libc::EBADF) || failed_with(r, libc::EINVAL) && self.appends_to(&v))
                 || (r.call.reads() || r.call.writes()) && failed_with(r, libc::EINVAL) && self.is_direct(&v)
                 // A 32-bit program that had not asked for large files.
@@ -129,20 +130,20 @@ impl Planner {
 
     /// Whether it is through a descriptor for direct I/O.
     pub(crate) fn is_direct(&self, v: &View) -> bool {
-        v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].flags & libc::O_DIRECT != 0)
+        v.entry.is_some_and(|e| self.processes.ofds[e.ofd as usize].flags & libc::O_DIRECT != 0)
     }
 
     /// Whether what is copied would be appended.
     fn appends_to(&self, v: &View) -> bool {
-        v.entry2.is_some_and(|e| self.procs.ofds[e.ofd as usize].appends())
+        v.entry2.is_some_and(|e| self.processes.ofds[e.ofd as usize].appends())
     }
 
     /// Root is refused nothing but to execute what nobody may, and what flags forbid all: whoever was, had become another user, or
     /// laid down capabilities, in a reel that does not tell of that.
     fn refused_to_other(&mut self, r: &Rec, v: &View) -> bool {
-        let is_root = self.procs.of(r.task as usize).who.words() == Words::default();
+        let is_root = self.processes.of(r.task as usize).who.words() == Words::default();
         // Without root nobody becomes anybody.
-        let privileged = self.options.privileged;
+        let privileged = self.privileged;
         let root = if privileged { is_root } else { self.users_change && !is_root || self.flags_left_out };
         let asks_to_execute = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             && r.mode & libc::X_OK != 0
@@ -157,10 +158,10 @@ impl Planner {
         if r.call.sets_attribute() && r.value == NONE {
             return Err(Skip::NoValue);
         }
-        if (r.call.chowns() || r.call.sets_user()) && self.procs.of(r.task as usize).maps_users {
+        if (r.call.chowns() || r.call.sets_user()) && self.processes.of(r.task as usize).maps_users {
             return Err(Skip::MappedUser);
         }
-        if !self.options.privileged && self.needs_root(r) {
+        if !self.privileged && self.needs_root(r) {
             return Err(Skip::NeedsRoot);
         }
         // How many nanoseconds there were too many is not recorded.
@@ -190,7 +191,7 @@ impl Planner {
     fn needs_root(&self, r: &Rec) -> bool {
         const FORBID: i64 = 0x10 | 0x20;
         const FORBID_X: i64 = 0x08 | 0x10;
-        let name = if r.name == NONE { &[][..] } else { self.input.texts.paths.bytes(r.name) };
+        let name = if r.name == NONE { &[][..] } else { self.reel.texts.paths.bytes(r.name) };
         match r.call {
             Call::SetFlags => r.aux & FORBID != 0,
             Call::SetXflags | Call::FileSetattr => r.aux & FORBID_X != 0,
@@ -206,12 +207,12 @@ impl Planner {
         if r.ret < 0 {
             return Err(Skip::ForeignCause);
         }
-        let value = if r.value == NONE { &[][..] } else { self.input.texts.paths.bytes(r.value) };
+        let value = if r.value == NONE { &[][..] } else { self.reel.texts.paths.bytes(r.value) };
         let node = self.handles.get(value).copied().ok_or(Skip::OutOfSight)?;
         // It may have been renamed since.
-        let here = r.file == NO_ID || self.held.get(node) == Some(r.file);
-        let node = if here { node } else { self.held.name_of(r.file).unwrap_or(node) };
-        let root = self.procs.places[self.procs.of(r.task as usize).place].value.own_root;
+        let here = r.file == NO_ID || self.named_files.get(node) == Some(r.file);
+        let node = if here { node } else { self.named_files.name_of(r.file).unwrap_or(node) };
+        let root = self.processes.places[self.processes.of(r.task as usize).place].value.own_root;
         if root != ROOT || self.names.exists(node) != Some(true) {
             return Err(Skip::OutOfSight);
         }
@@ -222,21 +223,21 @@ impl Planner {
     /// Whose attributes a call is about.
     pub(crate) fn attributes_of(&self, r: &Rec, v: &View) -> AttributesOf {
         let by_fd = v.entry.filter(|_| v.node == NO_NODE || r.path == NONE);
-        match by_fd.map(|e| self.procs.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID) {
+        match by_fd.map(|e| self.processes.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID) {
             Some(file) => AttributesOf::File(file),
-            None => self.held.get(v.node).map_or(AttributesOf::Place(v.node), AttributesOf::File),
+            None => self.named_files.get(v.node).map_or(AttributesOf::Place(v.node), AttributesOf::File),
         }
     }
 
     fn has_attribute(&mut self, r: &Rec, v: &View) -> bool {
-        let by_fd = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+        let by_fd = v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node);
         let node = if v.node == NO_NODE { by_fd } else { v.node };
         let pre = if node == NO_NODE { NO_NODE } else { self.names.pre(node) };
-        let name = self.input.texts.paths.bytes(r.name);
+        let name = self.reel.texts.paths.bytes(r.name);
         if self.attributes.get(&pre).is_some_and(|all| all.contains_key(name)) {
             return true;
         }
-        self.named.get(&self.attributes_of(r, v)).is_some_and(|all| all.iter().any(|n| **n == *name))
+        self.set_attributes.get(&self.attributes_of(r, v)).is_some_and(|all| all.iter().any(|n| **n == *name))
     }
 
     fn takes_path(&self, call: Call) -> bool {
@@ -296,10 +297,10 @@ impl Planner {
 
     /// The slot behind a descriptor number: a call that failed for a bad descriptor gets a bad one again.
     pub(crate) fn descriptor(&self, r: &Rec, fd: i32, file: i64) -> Result<(i32, Option<Entry>), Skip> {
-        match self.procs.entry(r.task as usize, fd) {
+        match self.processes.entry(r.task as usize, fd) {
             Some(e) => e.slot.map(|s| (s as i32, Some(e))),
             None if failed_with(r, libc::EBADF) => Ok((BAD_FD, None)),
-            None => Err(self.input.files.get(&file).and_then(|f| f.kind.skip()).unwrap_or(Skip::UnknownFd)),
+            None => Err(self.reel.files.get(&file).and_then(|f| f.kind.skip()).unwrap_or(Skip::UnknownFd)),
         }
     }
 
@@ -311,14 +312,14 @@ impl Planner {
 
     /// Whether a descriptor is known to stand for another file than this.
     fn is_other_file(&self, e: Entry, file: i64) -> bool {
-        let opened = self.procs.ofds[e.ofd as usize].file;
+        let opened = self.processes.ofds[e.ofd as usize].file;
         opened != NO_ID && file != NO_ID && opened != file
     }
 
     fn look_at_fds(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
         let fd = if r.fd == NO_FD { r.dirfd } else { r.fd };
-        v.entry = self.procs.entry(r.task as usize, fd);
-        v.entry2 = self.procs.entry(r.task as usize, r.fd2);
+        v.entry = self.processes.entry(r.task as usize, fd);
+        v.entry2 = self.processes.entry(r.task as usize, r.fd2);
         match r.call {
             // Name spaces are the replay's own affair.
             Call::Unshare if r.flags & !(clone::FILES | clone::FS) != 0 => Err(Skip::NameSpace),
@@ -326,11 +327,11 @@ impl Planner {
             Call::Umask | Call::Sync => Ok(()),
             Call::Getcwd => {
                 v.relative = true;
-                let place = self.procs.places[self.procs.of(r.task as usize).place].value;
+                let place = self.processes.places[self.processes.of(r.task as usize).place].value;
                 // From another root it has another name.
                 if place.root != place.own_root { Err(Skip::Outside) } else { place.cwd.map(|_| ()) }
             }
-            c if c.sets_user() && !self.options.privileged => Err(Skip::NeedsRoot),
+            c if c.sets_user() && !self.privileged => Err(Skip::NeedsRoot),
             Call::Setgroups if r.aux > 0 && r.value == NONE => Err(Skip::NoValue),
             c if c.sets_user() => Ok(()),
             // Handled where the mappings are.
@@ -344,10 +345,10 @@ impl Planner {
                 {
                     return Err(Skip::UnknownFd);
                 }
-                v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+                v.node = v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node);
                 let (slot, _) = self.descriptor(r, fd, r.file)?;
                 v.fd = slot;
-                let to = v.entry2.map(|e| &self.procs.ofds[e.ofd as usize]);
+                let to = v.entry2.map(|e| &self.processes.ofds[e.ofd as usize]);
                 if r.shares_equal() && to.is_some_and(|o| !o.takes_clones()) && !self.may_reopen(r.task as usize) {
                     return Err(Skip::NeedsRoot);
                 }
@@ -359,11 +360,11 @@ impl Planner {
                 }
                 if r.call == Call::Lseek
                     && (r.aux != 0 || matches!(r.flags as i32, libc::SEEK_DATA | libc::SEEK_HOLE))
-                    && v.entry.is_some_and(|e| self.procs.ofds[e.ofd as usize].kind == Kind::Directory)
+                    && v.entry.is_some_and(|e| self.processes.ofds[e.ofd as usize].kind == Kind::Directory)
                 {
                     return Err(Skip::DirPosition);
                 }
-                if r.call.chowns() && !self.options.privileged {
+                if r.call.chowns() && !self.privileged {
                     return Err(Skip::NeedsRoot);
                 }
                 Ok(())
@@ -373,10 +374,10 @@ impl Planner {
 
     /// Of a copy between a file and what is not replayed (a pipe, a device, a file elsewhere) the file's side is.
     fn look_at_both_ends(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
-        let end = |fd: i32, file: i64| match self.procs.entry(r.task as usize, fd) {
+        let end = |fd: i32, file: i64| match self.processes.entry(r.task as usize, fd) {
             // The number is a pipe's by now, say, while the close of what had it before is in flight.
             Some(e) if self.is_other_file(e, file) => {
-                Err(self.input.files.get(&file).and_then(|f| f.kind.skip()).unwrap_or(Skip::UnknownFd))
+                Err(self.reel.files.get(&file).and_then(|f| f.kind.skip()).unwrap_or(Skip::UnknownFd))
             }
             _ => self.descriptor(r, fd, file),
         };
@@ -390,12 +391,12 @@ impl Planner {
         // What is not replayed has no place, and no position.
         v.entry = v.entry.filter(|_| v.fd != BAD_FD);
         v.entry2 = v.entry2.filter(|_| v.fd2 != BAD_FD);
-        v.node = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+        v.node = v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node);
         Ok(())
     }
 
     fn look_at_paths(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
-        if r.call.chowns() && !self.options.privileged {
+        if r.call.chowns() && !self.privileged {
             return Err(Skip::NeedsRoot);
         }
         if matches!(r.call, Call::Mknod | Call::Mknodat) {
@@ -407,7 +408,7 @@ impl Planner {
         let two = r.call.renames() || r.call.links();
         if r.call.symlinks() {
             let is_cut = |text: &[u8]| text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG);
-            if r.path == NONE || is_cut(self.input.texts.paths.bytes(r.path)) {
+            if r.path == NONE || is_cut(self.reel.texts.paths.bytes(r.path)) {
                 return Err(Skip::NoPath);
             }
         } else {
@@ -422,7 +423,7 @@ impl Planner {
                 Err(why) => return Err(why),
             }
             if v.node == NO_NODE && v.entry.is_none() {
-                v.entry = self.procs.entry(r.task as usize, r.dirfd);
+                v.entry = self.processes.entry(r.task as usize, r.dirfd);
             }
         }
         if two || r.call.symlinks() {
@@ -430,7 +431,7 @@ impl Planner {
         }
         // From one within it goes to the target's root: the recorded one is not there.
         if r.call == Call::Chroot && r.ret >= 0 && self.leaves_root(r, v.node) {
-            (v.fd, v.rooted[0]) = (TOP, Some(self.input.texts.intern(&".".into())));
+            (v.fd, v.rooted[0]) = (TOP, Some(self.reel.texts.intern(&".".into())));
             return Ok(());
         }
         // A place is told nonetheless: where descriptors, working directories and links outside lead is followed.
@@ -461,7 +462,7 @@ impl Planner {
                 return Err(why);
             }
         }
-        if v.node != NO_NODE && needs_name(r) && self.names.exists(v.node) == Some(false) && !self.may_come_yet(r) {
+        if v.node != NO_NODE && needs_name(r) && self.names.exists(v.node) == Some(false) && !r.follows {
             return Err(Skip::OutOfSight);
         }
         // What is in it, a socket say, nothing recorded made.
@@ -479,7 +480,7 @@ impl Planner {
             && r.ret >= 0
             && r.file != NO_ID
             && !(is_path_only(r) && v.node != NO_NODE && self.is_ours(v.node))
-            && let Some(why) = self.input.files.get(&r.file).and_then(|f| f.kind.skip())
+            && let Some(why) = self.reel.files.get(&r.file).and_then(|f| f.kind.skip())
         {
             return Err(why);
         }

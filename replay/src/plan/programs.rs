@@ -1,14 +1,20 @@
-//! Makes programs, piece by piece.
+//! Makes the programs of threads, piece by piece: a step, what it waits for, and its turn.
 
-use std::{collections::HashMap, mem};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io, mem,
+};
 
 use crate::{
+    Skip,
+    contents::data::Told,
+    model::machine::Machine,
     plan::{
         chunk::{CHUNK_STEPS, Chunk},
-        dependencies::{FINISH, Stamp},
+        dependencies::{FINISH, Order, Stamp},
         edge::EdgeKind,
-        planner::Planner,
-        program::{Act, Range, Step},
+        program::{Act, Range, Step, TaskPlan},
+        store::Store,
     },
     reel::{
         input::{NONE, Rec},
@@ -24,7 +30,69 @@ pub(crate) struct Draft {
     pub(crate) texts: HashMap<u32, u32>,
 }
 
-impl Planner {
+/// The programs of all threads while they are made, and the order between their steps.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    pub(crate) tasks: Vec<TaskPlan>,
+    /// By thread: the piece of its program that is being made.
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) store: Store,
+    pub(crate) dependencies: Order,
+    /// By thread: ended children, until its next step.
+    pub(crate) joins: Vec<Vec<u32>>,
+    /// By thread: the turn of its latest step.
+    pub(crate) turns: Vec<i64>,
+    pub(crate) calls: i64,
+    pub(crate) longest_write_bytes: i64,
+    /// What the reel tells of the data that was written.
+    pub(crate) recorded_data: Told,
+    /// Operations are followed up to the slice, and not planned.
+    pub(crate) before_slice: bool,
+    /// Time 0 of the plan, ns of the reel.
+    pub(crate) zero_ns: i64,
+    /// Operations that are not replayed, by reason.
+    pub(crate) skipped: BTreeMap<Skip, i64>,
+    /// A piece could not be kept.
+    pub(crate) failed: Option<io::Error>,
+}
+
+impl Programs {
+    /// No programs yet; of them `memory_bytes` are kept in memory.
+    pub(crate) fn new(dependencies: Order, memory_bytes: usize, before_slice: bool) -> Self {
+        Self {
+            tasks: Vec::new(),
+            drafts: Vec::new(),
+            store: Store::new(memory_bytes),
+            dependencies,
+            joins: Vec::new(),
+            turns: Vec::new(),
+            calls: 0,
+            longest_write_bytes: 0,
+            recorded_data: Told::default(),
+            before_slice,
+            zero_ns: 0,
+            skipped: BTreeMap::new(),
+            failed: None,
+        }
+    }
+
+    /// Makes room for threads that only operations tell of.
+    pub(crate) fn grow(&mut self, tasks: usize) {
+        if self.tasks.len() < tasks {
+            self.tasks.resize_with(tasks, TaskPlan::default);
+            self.drafts.resize_with(tasks, Draft::default);
+            self.joins.resize_with(tasks, Vec::new);
+            self.turns.resize(tasks, i64::MIN);
+        }
+    }
+
+    /// Counts an operation that is not replayed.
+    pub(crate) fn skip(&mut self, why: Skip) {
+        if !self.before_slice {
+            *self.skipped.entry(why).or_default() += 1;
+        }
+    }
+
     pub(crate) fn pair_list(&mut self, task: usize, pairs: &[(u32, u32)]) -> Range {
         let all = &mut self.drafts[task].chunk.pairs;
         let from = all.len() as u32;
@@ -40,29 +108,36 @@ impl Planner {
     }
 
     /// Adds a step to a thread's program; `uses` names its resources.
-    pub(crate) fn push(&mut self, task: usize, act: Act, start_ns: i64, uses: impl FnOnce(&mut Self)) -> Stamp {
-        self.push_step(task, act, start_ns, true, uses)
+    pub(crate) fn push(&mut self, task: usize, act: Act, start_ns: i64, uses: impl FnOnce(&mut Order)) -> Stamp {
+        self.push_step(task, act, start_ns, true, |order, _| uses(order))
     }
 
     /// The same; `issues` is false where the end of what was issued before is waited for.
-    fn push_step(&mut self, task: usize, act: Act, start_ns: i64, issues: bool, uses: impl FnOnce(&mut Self)) -> Stamp {
-        if self.silent {
+    fn push_step(
+        &mut self,
+        task: usize,
+        act: Act,
+        start_ns: i64,
+        issues: bool,
+        uses: impl FnOnce(&mut Order, &[u32]),
+    ) -> Stamp {
+        if self.before_slice {
             self.drafts[task] = Draft::default();
             return Stamp { task: task as u32, step: 0 };
         }
         let step = self.tasks[task].program.steps;
-        self.order.begin(task, step as usize);
+        self.dependencies.begin(task, step as usize);
         // What began before the child's end cannot have waited for it.
         let (ended, still): (Vec<u32>, Vec<u32>) = mem::take(&mut self.joins[task])
             .into_iter()
             .partition(|c| self.tasks[*c as usize].exit_ns.is_none_or(|e| e <= start_ns));
         self.joins[task] = still;
         for child in ended {
-            self.order.after(Stamp { task: child, step: FINISH }, EdgeKind::Life);
+            self.dependencies.after(Stamp { task: child, step: FINISH }, EdgeKind::Life);
         }
-        uses(self);
+        uses(&mut self.dependencies, &self.drafts[task].chunk.lists);
         self.take_turn(task, start_ns);
-        let edges = mem::take(&mut self.order.edges);
+        let edges = mem::take(&mut self.dependencies.edges);
         for e in edges.iter().filter(|e| e.on.step != FINISH) {
             self.tasks[e.on.task as usize].program.await_step(e.on.step);
         }
@@ -70,7 +145,7 @@ impl Planner {
         let after = Range { from: chunk.edges.len() as u32, len: edges.len() as u32 };
         chunk.edges.extend_from_slice(&edges);
         chunk.steps.push(Step { act, after });
-        self.order.edges = edges;
+        self.dependencies.edges = edges;
         self.tasks[task].program.added(act, self.turns[task], start_ns, issues);
         self.calls += i64::from(matches!(act, Act::Call { .. }));
         if self.drafts[task].chunk.steps.len() == CHUNK_STEPS && !matches!(act, Act::Call { .. } | Act::Submit { .. }) {
@@ -80,26 +155,33 @@ impl Planner {
     }
 
     /// Adds the step that issues `rec`, whose texts are the input's.
-    pub(crate) fn push_call(&mut self, mut act: Act, mut rec: Rec, uses: impl FnOnce(&mut Self, &Act)) {
-        if self.silent {
-            return self.written_before(rec);
+    /// Before a slice it only changes what files hold.
+    pub(crate) fn push_call(
+        &mut self,
+        machine: &mut Machine,
+        mut act: Act,
+        mut rec: Rec,
+        uses: impl FnOnce(&mut Machine, &mut Order, &[u32], &Act),
+    ) {
+        if self.before_slice {
+            return machine.written_before(rec);
         }
         let task = rec.task as usize;
         let end_ns = rec.end_ns;
         // What had begun before the slice is entered with its beginning.
         rec.start_ns = rec.start_ns.saturating_sub(self.zero_ns).max(0);
         rec.end_ns = rec.end_ns.saturating_sub(self.zero_ns).max(0);
-        if let Some(residence) = &mut self.input.residence
+        if let Some(residence) = &mut machine.reel.residence
             && (rec.call.reads() || rec.call.writes() || rec.call.touches())
-            && let Some(pre) = self.sizes.place_of(rec.file)
+            && let Some(pre) = machine.sizes.place_of(rec.file)
         {
             residence.touched(&rec, end_ns, pre);
         }
-        self.options.scale.apply(&mut rec);
+        machine.footprint.apply(&mut rec);
         let draft = &mut self.drafts[task];
         for index in [&mut rec.path, &mut rec.path2, &mut rec.name, &mut rec.value] {
             if *index != NONE {
-                let (texts, chunk) = (&self.input.texts.paths, &mut draft.chunk);
+                let (texts, chunk) = (&machine.reel.texts.paths, &mut draft.chunk);
                 *index = *draft.texts.entry(*index).or_insert_with(|| chunk.paths.push(texts.bytes(*index)));
             }
         }
@@ -107,13 +189,15 @@ impl Planner {
             *rec = draft.chunk.recs.len() as u32;
         }
         if rec.call.writes() {
-            self.told.add(&rec);
+            self.recorded_data.add(&rec);
             self.longest_write_bytes = self.longest_write_bytes.max(rec.len_bytes);
         }
-        self.push_step(task, act, rec.start_ns, rec.phase != Phase::Ended, |p| uses(p, &act));
+        self.push_step(task, act, rec.start_ns, rec.phase != Phase::Ended, |order, lists| {
+            uses(machine, order, lists, &act)
+        });
         rec.turn_ns = self.turns[task];
         if rec.phase != Phase::Submitted {
-            self.order.returned();
+            self.dependencies.returned();
         }
         self.drafts[task].chunk.recs.push(rec);
         if self.drafts[task].chunk.steps.len() == CHUNK_STEPS {
@@ -137,7 +221,7 @@ impl Planner {
     /// Gives the step a turn: by recorded start, and later than all it waits for. What keeps the recorded
     /// number in flight issues by turns, and cannot wait for one that waits for it.
     fn take_turn(&mut self, task: usize, start_ns: i64) {
-        let after = self.order.edges.iter();
+        let after = self.dependencies.edges.iter();
         let last = after.map(|e| self.turns[e.on.task as usize].saturating_add(1)).max().unwrap_or(i64::MIN);
         // Steps that are no calls have no time of their own.
         let start_ns = if start_ns == i64::MAX { i64::MIN } else { start_ns };

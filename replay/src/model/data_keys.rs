@@ -3,10 +3,16 @@
 use std::collections::HashMap;
 
 use crate::{
-    contents::data::{file_key, path_key},
-    model::names::{NO_NODE, Names, NodeId, There},
-    plan::planner::Planner,
-    prepare::slice_contents::Written,
+    contents::{
+        data::{file_key, path_key},
+        read_checks::change,
+        slice_contents::{Left, Written},
+    },
+    model::{
+        machine::Machine,
+        names::{Before, NO_NODE, Names, NodeId, There},
+    },
+    reel::input::Rec,
 };
 
 /// Keys of data.
@@ -44,11 +50,11 @@ impl Keys {
     }
 }
 
-impl Planner {
+impl Machine {
     /// A file was opened by a name that stood at `pre` at the start.
     pub(crate) fn file_opened(&mut self, file: i64, pre: NodeId, created: bool) {
         self.sizes.opened(file, pre, created);
-        if !self.options.keep_keys || created {
+        if !self.keep_keys || created {
             return;
         }
         if pre != NO_NODE && !self.keys.files.contains_key(&file) {
@@ -59,12 +65,12 @@ impl Planner {
 
     /// A slice begins: data stays what it is. Before the model of names begins anew.
     pub(crate) fn keys_anew(&mut self, there: &[There]) {
-        if !self.options.keep_keys {
+        if !self.keep_keys {
             return;
         }
         let mut places = HashMap::new();
         for t in there {
-            let held = self.held.get(t.node);
+            let held = self.named_files.get(t.node);
             let key = match held {
                 Some(file) => self.keys.of_file(file),
                 None if t.pre != NO_NODE => self.keys.of_place(&self.names, t.pre),
@@ -76,5 +82,25 @@ impl Planner {
             }
         }
         self.keys.places = places;
+    }
+
+    /// An operation before the slice, as it would have been issued.
+    pub(crate) fn written_before(&mut self, mut r: Rec) {
+        if !self.keep_keys {
+            return;
+        }
+        self.footprint.apply(&mut r);
+        // What a smaller file takes is less, too.
+        let ret = if r.call.writes() { r.ret.min(r.len_bytes) } else { r.ret };
+        let Some((file, change)) = change(&r, ret) else { return };
+        let there = Left { data_bytes: self.data_at_start(file), foreign: false };
+        self.keys.written.change(file, there, change);
+    }
+
+    /// What was data of a file that nothing has changed yet.
+    fn data_at_start(&self, file: i64) -> i64 {
+        let Some(place) = self.sizes.place_of(file) else { return 0 };
+        let Before::Present { row, .. } = self.names.before(place) else { return 0 };
+        self.sizes.prepared_lengths(place, self.reel.tree.get(*row as usize)).1
     }
 }

@@ -2,21 +2,18 @@
 
 use crate::{
     Call,
-    model::names::{Kind, NO_NODE, NodeId, ROOT},
-    plan::{operands::View, planner::Planner, races::changes_names},
-    reel::input::{NO_FD, NO_ID, NONE, Rec},
+    model::{
+        machine::{Consequence, Machine},
+        names::{Kind, NO_NODE, NodeId, ROOT},
+        operands::View,
+    },
+    reel::{
+        input::{NO_FD, NO_ID, NONE, Rec},
+        record_kind::changes_names,
+    },
 };
 
-/// Whose extended attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum AttributesOf {
-    /// A file that was opened.
-    File(i64),
-    /// A name whose file never was.
-    Place(NodeId),
-}
-
-impl Planner {
+impl Machine {
     pub(crate) fn names_change(&mut self, r: &Rec, v: &View) {
         let (ok, node, node2) = (r.ret >= 0, v.node, v.node2);
         let by_name = node != NO_NODE && (v.entry.is_none() || r.path != NONE);
@@ -26,7 +23,7 @@ impl Planner {
         }
         if changes_names(r) && !(r.call.opens() && r.aux & 1 == 0) {
             for node in [node, node2].into_iter().filter(|n| *n != NO_NODE) {
-                self.races.changed(r, node);
+                self.consequences.push(Consequence::NameChanged { end_ns: r.end_ns, node });
             }
         }
         for dir in std::mem::take(&mut self.names.crossed) {
@@ -40,7 +37,7 @@ impl Planner {
                 self.made(node, kind, None);
             }
             c if c.symlinks() => {
-                let text = self.input.texts.paths.bytes(r.path).into();
+                let text = self.reel.texts.paths.bytes(r.path).into();
                 self.made(node2, Kind::Symlink, Some(text));
             }
             // Nowhere: a name that is none.
@@ -54,10 +51,10 @@ impl Planner {
                 }
                 let parent = self.names.parent(node2);
                 self.names.prove_present(parent, Kind::Directory, None);
-                let ofd = v.entry.filter(|_| node == NO_NODE).map(|e| &self.procs.ofds[e.ofd as usize]);
-                let file = ofd.map_or_else(|| self.held.get(node), |o| Some(o.file).filter(|f| *f != NO_ID));
+                let ofd = v.entry.filter(|_| node == NO_NODE).map(|e| &self.processes.ofds[e.ofd as usize]);
+                let file = ofd.map_or_else(|| self.named_files.get(node), |o| Some(o.file).filter(|f| *f != NO_ID));
                 let kind = ofd.map_or(Kind::Regular, |o| o.kind);
-                let name = if node == NO_NODE { file.and_then(|f| self.held.name_of(f)) } else { Some(node) };
+                let name = if node == NO_NODE { file.and_then(|f| self.named_files.name_of(f)) } else { Some(node) };
                 match name {
                     Some(name) => self.names.link(name, node2),
                     // A file without a name gets one.
@@ -65,7 +62,7 @@ impl Planner {
                     None => self.names.make(node2, kind, None),
                 }
                 if let Some(file) = file {
-                    self.held.insert(node2, file);
+                    self.named_files.insert(node2, file);
                 }
             }
             c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
@@ -84,8 +81,8 @@ impl Planner {
             }
             Call::Chdir | Call::Fchdir if node != NO_NODE => {
                 self.names.prove_present(node, Kind::Directory, None);
-                let place = self.procs.of(r.task as usize).place;
-                self.procs.places[place].value.cwd = Ok(node);
+                let place = self.processes.of(r.task as usize).place;
+                self.processes.places[place].value.cwd = Ok(node);
                 self.names.shape += 1;
             }
             Call::Chroot if node != NO_NODE => {
@@ -117,7 +114,7 @@ impl Planner {
             Call::Unlink | Call::Unlinkat | Call::Rmdir => self.names.clear(v.node),
             c if c.renames() && v.node2 != NO_NODE => {
                 self.names.make(v.node, Kind::Foreign, None);
-                self.held.remove(v.node2);
+                self.named_files.remove(v.node2);
                 self.names.rename(v.node, v.node2);
             }
             c if c.links() && v.node2 != NO_NODE => self.names.make(v.node2, Kind::Foreign, None),
@@ -141,7 +138,7 @@ impl Planner {
         if node != NO_NODE && self.names.exists(node).is_none() {
             self.refusal_proves(r, node);
         }
-        if is(libc::EACCES) && r.call.stats() && node != NO_NODE && self.options.privileged {
+        if is(libc::EACCES) && r.call.stats() && node != NO_NODE && self.privileged {
             self.closed_to_others(node);
         }
         // The last component that is known to be there is a directory, else it had been refused for that; one that is only
@@ -162,15 +159,6 @@ impl Planner {
                 self.names.prove_absent(node);
             }
         }
-    }
-
-    /// Whether all directories that the path at hand enters and leaves by `..` are known to be there.
-    pub(crate) fn led_there(&mut self) -> bool {
-        let names = &mut self.names;
-        let crossed = std::mem::take(&mut names.crossed);
-        let led = crossed.iter().all(|dir| names.exists(*dir) == Some(true));
-        names.crossed = crossed;
-        led
     }
 
     /// Refused for what it is, a name that nothing was known of is there.
@@ -208,7 +196,7 @@ impl Planner {
 
     /// Whether the path has a slash behind its last name, or may lead through a link to one that has.
     fn ends_in_slash(&self, r: &Rec, node: NodeId) -> bool {
-        let path = self.input.texts.paths.bytes(r.path);
+        let path = self.reel.texts.paths.bytes(r.path);
         path.rsplit(|b| *b == b'/').next().is_none_or(|last| last.is_empty() || last != self.names.name_of(node))
     }
 
@@ -241,18 +229,18 @@ impl Planner {
         if created {
             self.made(node, Kind::Regular, None);
         } else {
-            let kind = self.input.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
+            let kind = self.reel.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
             let kind = if kind == Kind::Unknown && flags & libc::O_DIRECTORY != 0 { Kind::Directory } else { kind };
             self.names.prove_present(node, kind, None);
         }
         if r.file != NO_ID {
             let pre = self.names.pre(node);
             self.file_opened(r.file, pre, created);
-            let seen = self.input.files.get(&r.file).and_then(|f| f.size_bytes);
+            let seen = self.reel.files.get(&r.file).and_then(|f| f.size_bytes);
             if let Some(size) = seen.filter(|_| !created && flags & libc::O_TRUNC == 0) {
                 self.sizes.told(pre, Some(r.file), size);
             }
-            self.held.insert(node, r.file);
+            self.named_files.insert(node, r.file);
             if flags & libc::O_TRUNC != 0 || r.call == Call::Creat {
                 self.sizes.truncated(r.file, 0);
             }
@@ -268,7 +256,7 @@ impl Planner {
         }
         let parent = self.names.parent(node);
         self.names.prove_present(parent, Kind::Directory, None);
-        self.held.remove(node);
+        self.named_files.remove(node);
         self.names.make(node, kind, target);
         if kind != Kind::Regular {
             self.sizes.made();
@@ -283,7 +271,7 @@ impl Planner {
         }
         if r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 {
             self.names.prove_present(to, Kind::Unknown, None);
-            let (a, b) = (self.held.lift(&self.names, from), self.held.lift(&self.names, to));
+            let (a, b) = (self.named_files.lift(&self.names, from), self.named_files.lift(&self.names, to));
             self.names.exchange(from, to);
             self.lower(a, from, to);
             self.lower(b, to, from);
@@ -293,7 +281,7 @@ impl Planner {
             if r.flags & i64::from(libc::RENAME_NOREPLACE) != 0 && self.names.exists(to) != Some(false) {
                 self.names.prove_absent(to);
             }
-            let files = self.held.lift(&self.names, from);
+            let files = self.named_files.lift(&self.names, from);
             self.forget_file(to);
             if self.names.kind(from) == Kind::Directory {
                 self.left_nameless(to);
@@ -308,7 +296,7 @@ impl Planner {
         let names = &mut self.names;
         let mut may_hold = |n: NodeId| !matches!(names.kind(n), Kind::Regular | Kind::Symlink);
         if may_hold(to) || (exchange && may_hold(from)) {
-            self.procs.relocate(|n| match names.moved(n, from, to) {
+            self.processes.relocate(|n| match names.moved(n, from, to) {
                 there if there == n && exchange => names.moved(n, to, from),
                 there => there,
             });
@@ -318,13 +306,13 @@ impl Planner {
     /// Whoever is in a directory, or has it open, when its name goes is in one without a name from then on. What fails in there
     /// because it is gone fails only after this step.
     pub(crate) fn left_nameless(&mut self, node: NodeId) {
-        let (names, order) = (&mut self.names, &mut self.order);
-        self.procs.relocate(|n| {
+        let (names, consequences) = (&mut self.names, &mut self.consequences);
+        self.processes.relocate(|n| {
             if n != node && !names.is_below(n, node) {
                 return n;
             }
             let gone = names.nameless(names.parent(node));
-            order.takes_name(gone);
+            consequences.push(Consequence::DirectoryUnnamed { node: gone });
             // What was removed in it before has no name there, either.
             if n == node { gone } else { names.nameless(gone) }
         });
@@ -334,7 +322,7 @@ impl Planner {
     fn lower(&mut self, files: Vec<(NodeId, i64)>, from: NodeId, to: NodeId) {
         for (node, file) in files {
             let there = self.names.moved(node, from, to);
-            self.held.insert(there, file);
+            self.named_files.insert(there, file);
         }
     }
 
@@ -344,11 +332,11 @@ impl Planner {
             return;
         }
         if r.call == Call::NameToHandleAt && r.value != NONE {
-            let by_fd = v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node);
+            let by_fd = v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node);
             let node = if v.node == NO_NODE { by_fd } else { v.node };
             if node != NO_NODE {
                 self.names.shape += 1;
-                self.handles.insert(self.input.texts.paths.bytes(r.value).into(), node);
+                self.handles.insert(self.reel.texts.paths.bytes(r.value).into(), node);
             }
         }
         self.flags_set |= r.call.sets_flags();
@@ -356,8 +344,8 @@ impl Planner {
         if r.name == NONE || !(sets || removes) {
             return;
         }
-        let name = self.input.texts.paths.bytes(r.name);
-        let all = self.named.entry(self.attributes_of(r, v)).or_default();
+        let name = self.reel.texts.paths.bytes(r.name);
+        let all = self.set_attributes.entry(self.attributes_of(r, v)).or_default();
         all.retain(|n| **n != *name);
         if sets {
             all.push(name.into());
@@ -373,7 +361,7 @@ impl Planner {
         match r.call {
             c if c.stats() => self.sizes.told_mode(pre, r.mode),
             c if c.opens() && r.aux & 1 == 0 => {
-                if let Some(mode) = self.input.files.get(&r.file).and_then(|f| f.mode) {
+                if let Some(mode) = self.reel.files.get(&r.file).and_then(|f| f.mode) {
                     self.sizes.told_mode(pre, mode);
                 }
             }
@@ -388,11 +376,11 @@ impl Planner {
         if r.ret < 0 {
             return;
         }
-        let ofd = v.entry.map(|e| &self.procs.ofds[e.ofd as usize]);
+        let ofd = v.entry.map(|e| &self.processes.ofds[e.ofd as usize]);
         let regular = ofd.is_some_and(|o| matches!(o.kind, Kind::Regular | Kind::Unknown));
         let appends = regular && ofd.is_some_and(|o| r.appends(o.appends()));
         let file = if r.file != NO_ID { r.file } else { ofd.map_or(NO_ID, |o| o.file) };
-        let behind2 = || v.entry2.map_or(NO_ID, |e| self.procs.ofds[e.ofd as usize].file);
+        let behind2 = || v.entry2.map_or(NO_ID, |e| self.processes.ofds[e.ofd as usize].file);
         let file2 = if r.file2 != NO_ID { r.file2 } else { behind2() };
         match r.call {
             _ if r.moved_nothing() => {}
@@ -433,7 +421,7 @@ impl Planner {
             }
             Call::Ftruncate => self.sizes.truncated(file, r.len_bytes),
             Call::Truncate => {
-                let named = if v.magic { Some(file).filter(|f| *f != NO_ID) } else { self.held.get(v.node) };
+                let named = if v.magic { Some(file).filter(|f| *f != NO_ID) } else { self.named_files.get(v.node) };
                 if let Some(file) = named {
                     self.sizes.truncated(file, r.len_bytes);
                 }
@@ -455,13 +443,13 @@ impl Planner {
             }
             c if c.stats() && Kind::from_mode(r.mode) == Kind::Regular => {
                 let node = if r.fd != NO_FD || v.node == NO_NODE {
-                    v.entry.map_or(NO_NODE, |e| self.procs.ofds[e.ofd as usize].node)
+                    v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node)
                 } else {
                     v.node
                 };
                 if node != NO_NODE {
                     let pre = self.names.pre(node);
-                    let file = self.held.get(node);
+                    let file = self.named_files.get(node);
                     self.sizes.told(pre, file, r.len_bytes);
                 }
             }

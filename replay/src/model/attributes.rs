@@ -5,15 +5,25 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     Call,
     model::{
+        machine::Machine,
         names::{Before, Kind, NO_NODE, NodeId, There, Trait},
+        operands::View,
         processes::Ofd,
     },
-    plan::{operands::View, planner::Planner},
     reel::input::{NO_ID, NONE, Rec},
 };
 
 /// Extended attributes of a file, by name.
 pub type Attributes = BTreeMap<Box<[u8]>, Box<[u8]>>;
+
+/// Whose extended attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AttributesOf {
+    /// A file that was opened.
+    File(i64),
+    /// A name whose file never was.
+    Place(NodeId),
+}
 
 /// What a call sets something of.
 enum Subject {
@@ -30,18 +40,18 @@ const MAX_VALUE_BYTES: i64 = 64 << 10;
 /// The attribute that holds permission bits and a list of further users.
 const ACL: &[u8] = b"system.posix_acl_access";
 
-impl Planner {
+impl Machine {
     /// A mask is changed, also by what is replayed.
     pub(crate) fn masks_change(&mut self, r: &Rec) {
         if r.call == Call::Umask && r.ret >= 0 {
-            let place = self.procs.of(r.task as usize).place;
-            self.procs.places[place].value.umask = r.mode & 0o777;
+            let place = self.processes.of(r.task as usize).place;
+            self.processes.places[place].value.umask = r.mode & 0o777;
         }
     }
 
     /// After names changed: what the operation made of its file's attributes. Nothing but a slice asks.
     pub(crate) fn traits_change(&mut self, r: &Rec, v: &View) {
-        if !self.silent || r.ret < 0 {
+        if !self.before_slice || r.ret < 0 {
             return;
         }
         let at = self.subject(v);
@@ -60,7 +70,7 @@ impl Planner {
             c if c.symlinks() => self.named(r, v.node2, 0o777, false),
             c if c.links() && v.node == NO_NODE && v.node2 != NO_NODE => {
                 if let Some(e) = v.entry {
-                    self.names.give_name(self.procs.ofds[e.ofd as usize].file, v.node2);
+                    self.names.give_name(self.processes.ofds[e.ofd as usize].file, v.node2);
                 }
             }
             Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => {
@@ -74,12 +84,12 @@ impl Planner {
                 });
             }
             c if c.sets_attribute() && r.name != NONE => {
-                let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
-                let value: Box<[u8]> = self.input.texts.paths.bytes(r.value).into();
+                let name: Box<[u8]> = self.reel.texts.paths.bytes(r.name).into();
+                let value: Box<[u8]> = self.reel.texts.paths.bytes(r.value).into();
                 self.set(&at, |t| set_attribute(t, name, value));
             }
             c if c.removes_attribute() && r.name != NONE => {
-                let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
+                let name: Box<[u8]> = self.reel.texts.paths.bytes(r.name).into();
                 self.set(&at, |t| {
                     t.attributes.insert(name, None);
                 });
@@ -91,7 +101,7 @@ impl Planner {
     /// Whether the kernel takes the set-user-ID and set-group-ID bits of a file away for it (fs/attr.c, `setattr_should_drop_suidgid`):
     /// for another owner always, for other data unless root gives it.
     fn clears_special_bits(&self, r: &Rec) -> bool {
-        let is_root = self.options.privileged && self.procs.of(r.task as usize).who.user.effective == 0;
+        let is_root = self.privileged && self.processes.of(r.task as usize).who.user.effective == 0;
         r.call.chowns()
             || !is_root
                 && match r.call {
@@ -133,17 +143,17 @@ impl Planner {
     fn subject(&mut self, v: &View) -> Subject {
         let name = |node| if node == NO_NODE { Subject::Nothing } else { Subject::Name(node) };
         let Some(e) = v.entry else { return name(v.node) };
-        let Ofd { file, node, flags, .. } = self.procs.ofds[e.ofd as usize];
+        let Ofd { file, node, flags, .. } = self.processes.ofds[e.ofd as usize];
         if file == NO_ID {
             return name(node);
         }
-        if let Some(node) = self.held.name_of(file) {
+        if let Some(node) = self.named_files.name_of(file) {
             return Subject::Name(node);
         }
         // The name it was opened by may be gone, or another's.
         let lost = node == NO_NODE
             || flags & libc::O_TMPFILE == libc::O_TMPFILE
-            || self.held.get(node).is_some()
+            || self.named_files.get(node).is_some()
             || self.names.exists(node) == Some(false);
         if lost { Subject::Unnamed(file) } else { name(node) }
     }
@@ -155,7 +165,7 @@ impl Planner {
     }
 
     fn born(&mut self, r: &Rec, parent: NodeId, of: &Subject, mode: i32, directory: bool) {
-        let umask = self.procs.places[self.procs.of(r.task as usize).place].value.umask;
+        let umask = self.processes.places[self.processes.of(r.task as usize).place].value.umask;
         let above = self.names.set_of(parent);
         let above_pre = self.names.pre(parent);
         let (above_mode, above_gid) = self.listed_mode(above_pre);
@@ -176,44 +186,28 @@ impl Planner {
             return (0, None);
         }
         let Before::Present { row, .. } = self.names.before(pre) else { return (0, None) };
-        let row = self.input.tree.get(*row as usize);
+        let row = self.reel.tree.get(*row as usize);
         (row.and_then(|r| r.mode).unwrap_or(0) as u32, row.and_then(|r| r.gid).map(|g| g as u32))
     }
 
     /// Whose files a thread makes: its own, and before its birth those of whom its first recorded ancestor was.
     pub(crate) fn owner_of(&self, task: usize) -> (u32, u32) {
-        let (u, mut at) = (self.procs.of(task), task);
+        let (u, mut at) = (self.processes.of(task), task);
         if u.alive {
             return (u.who.user.files, u.who.group.files);
         }
         // A reel may claim that tasks are each other's parents.
-        for _ in 0..self.input.tasks.len() {
-            let t = &self.input.tasks[at];
+        for _ in 0..self.reel.tasks.len() {
+            let t = &self.reel.tasks[at];
             if let Some(uid) = t.uid {
                 return (uid as u32, t.gid.unwrap_or(0) as u32);
             }
-            match t.parent.and_then(|p| self.input.task_index.get(&p)) {
+            match t.parent.and_then(|p| self.reel.task_index.get(&p)) {
                 Some(parent) if *parent as usize != at => at = *parent as usize,
                 _ => break,
             }
         }
         (0, 0)
-    }
-
-    /// A working directory that was removed is held open.
-    pub(crate) fn open_removed_directory(&mut self, node: NodeId) -> u32 {
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-        let ofd = Ofd {
-            node,
-            file: NO_ID,
-            kind: Kind::Directory,
-            pos: Some(0),
-            listed_bytes: 0,
-            flags,
-            refs: 0,
-            recorded: NO_ID,
-        };
-        self.open_at_start(&ofd)
     }
 
     /// Whether a result shows that a file had an extended attribute before the start, of which nobody told: from here on it had.
@@ -225,8 +219,8 @@ impl Planner {
         if !named || !kept || pre == NO_NODE {
             return false;
         }
-        let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
-        if !self.may_make(&name) || self.no_attributes.contains(&(pre, name.clone())) {
+        let name: Box<[u8]> = self.reel.texts.paths.bytes(r.name).into();
+        if !self.may_make(&name) || self.missing_attributes.contains(&(pre, name.clone())) {
             return false;
         }
         let len = if r.call.gets_attribute() { r.ret.clamp(0, MAX_VALUE_BYTES) as usize } else { 1 };
@@ -236,7 +230,7 @@ impl Planner {
 
     /// Attributes whose value is anybody's; others have a form that the kernel looks at.
     pub(crate) fn may_make(&self, name: &[u8]) -> bool {
-        name.starts_with(b"user.") || name.starts_with(b"trusted.") && self.options.privileged
+        name.starts_with(b"user.") || name.starts_with(b"trusted.") && self.privileged
     }
 
     /// A file had no such attribute.
@@ -246,9 +240,9 @@ impl Planner {
         }
         let pre = self.attributed(v);
         if pre != NO_NODE {
-            let name: Box<[u8]> = self.input.texts.paths.bytes(r.name).into();
+            let name: Box<[u8]> = self.reel.texts.paths.bytes(r.name).into();
             if self.may_make(&name) {
-                self.no_attributes.insert((pre, name));
+                self.missing_attributes.insert((pre, name));
             }
         }
     }

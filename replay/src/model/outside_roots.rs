@@ -7,8 +7,11 @@ use std::{
 
 use crate::{
     Call, Skip,
-    model::names::{Kind, NO_NODE, NodeId, ROOT},
-    plan::{operands::View, planner::Planner},
+    model::{
+        machine::Machine,
+        names::{Kind, NO_NODE, NodeId, ROOT},
+        operands::View,
+    },
     reel::input::Rec,
 };
 
@@ -38,7 +41,7 @@ impl Outside {
     }
 }
 
-impl Planner {
+impl Machine {
     /// Paths of the places outside that have to be roots.
     pub(crate) fn strayed(&mut self) -> BTreeSet<Vec<u8>> {
         let all = mem::take(&mut self.outside).all();
@@ -63,7 +66,7 @@ impl Planner {
             c if c.opens() && r.aux & 1 != 0 => self.made_outside(node, Kind::Regular, None),
             Call::Mkdir | Call::Mkdirat => self.made_outside(node, Kind::Directory, None),
             c if c.symlinks() => {
-                let text = self.input.texts.paths.bytes(r.path).into();
+                let text = self.reel.texts.paths.bytes(r.path).into();
                 self.made_outside(node2, Kind::Symlink, Some(text));
             }
             // A file without a name, made outside.
@@ -84,15 +87,15 @@ impl Planner {
     /// A thread has another root from now on; its own here only where that is within.
     pub(crate) fn enters_root(&mut self, task: usize, node: NodeId) {
         let own_root = self.own_root(node);
-        let place = self.procs.of(task).place;
-        let place = &mut self.procs.places[place].value;
+        let place = self.processes.of(task).place;
+        let place = &mut self.processes.places[place].value;
         (place.root, place.own_root) = (node, own_root);
         self.names.shape += 1;
     }
 
     /// Whether a thread whose own root is within has one outside from now on.
     pub(crate) fn leaves_root(&self, r: &Rec, root: NodeId) -> bool {
-        let place = self.procs.places[self.procs.of(r.task as usize).place].value;
+        let place = self.processes.places[self.processes.of(r.task as usize).place].value;
         root != NO_NODE && place.own_root != ROOT && self.names.area(root) == Some(Skip::Outside)
     }
 

@@ -5,16 +5,14 @@ use ioreel_traces::text::from_bytes;
 use crate::{
     Call, Skip,
     model::{
+        machine::Machine,
         names::{Kind, NO_NODE, Names, NodeId},
+        operands::{CWD, Last, TOP, View, through_descriptor},
         processes::Ofd,
-    },
-    plan::{
-        operands::{Last, View, failed_with, through_descriptor},
-        planner::Planner,
-        program::{CWD, TOP},
     },
     reel::{
         input::{NO_FD, NO_ID, NONE, Rec},
+        record_kind::failed_with,
         submission::Via,
     },
     run::threads::below,
@@ -70,7 +68,7 @@ fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
     }
 }
 
-impl Planner {
+impl Machine {
     /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself. What the
     /// path has to be, see [`View::rooted`].
     pub(crate) fn name(
@@ -84,11 +82,11 @@ impl Planner {
         if path == NONE {
             return Err(Skip::NoPath);
         }
-        let text = self.input.texts.paths.bytes(path).to_vec();
+        let text = self.reel.texts.paths.bytes(path).to_vec();
         if text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG) {
             return Err(Skip::NoPath);
         }
-        let pid = self.input.tasks[r.task as usize].pid;
+        let pid = self.reel.tasks[r.task as usize].pid;
         let follows = matches!(last, Last::File { follow: true });
         let (dirfd, text) = match link_of_proc(&text, pid) {
             // It may forbid such links, or to go by where it does not begin.
@@ -107,7 +105,7 @@ impl Planner {
                     Link::Root => (libc::AT_FDCWD, [b"/", rest].concat()),
                 };
                 let (slot, node, rooted) = self.led(r, dirfd, &text, last, v)?;
-                return Ok((slot, node, rooted.or_else(|| Some(self.input.texts.intern(&from_bytes(&text))))));
+                return Ok((slot, node, rooted.or_else(|| Some(self.reel.texts.intern(&from_bytes(&text))))));
             }
             _ => (dirfd, text),
         };
@@ -129,7 +127,7 @@ impl Planner {
             return Ok(None);
         }
         let found = self.descriptor(r, fd, NO_ID);
-        let ofd = found.as_ref().ok().and_then(|(_, entry)| *entry).map(|e| &self.procs.ofds[e.ofd as usize]);
+        let ofd = found.as_ref().ok().and_then(|(_, entry)| *entry).map(|e| &self.processes.ofds[e.ofd as usize]);
         // Lengths are set through what is open to be written.
         let writes = ofd.is_none_or(|o| o.flags & libc::O_ACCMODE != libc::O_RDONLY && o.flags & libc::O_PATH == 0);
         if through_descriptor(r.call).is_some() && (writes || r.call != Call::Truncate) {
@@ -138,16 +136,16 @@ impl Planner {
             return Ok(Some((slot, NO_NODE, None)));
         }
         let Some(&Ofd { node, file, .. }) = ofd else { return Ok(None) };
-        let node = if file == NO_ID { node } else { self.held.name_of(file).unwrap_or(node) };
-        let is_anothers = self.held.get(node).is_some_and(|other| file != NO_ID && other != file);
+        let node = if file == NO_ID { node } else { self.named_files.name_of(file).unwrap_or(node) };
+        let is_anothers = self.named_files.get(node).is_some_and(|other| file != NO_ID && other != file);
         let is_link = node != NO_NODE && self.names.kind(node) == Kind::Symlink;
         if node == NO_NODE || is_anothers || is_link || self.names.exists(node) != Some(true) {
             return Ok(None);
         }
-        let own_root = self.procs.places[self.procs.of(r.task as usize).place].value.own_root;
+        let own_root = self.processes.places[self.processes.of(r.task as usize).place].value.own_root;
         let (slot, path) = self.path_for(node, own_root);
         let path = if path.is_empty() { &b"."[..] } else { &path };
-        let rooted = self.input.texts.intern(&from_bytes(path));
+        let rooted = self.reel.texts.intern(&from_bytes(path));
         self.placed(slot, Some(node), Some(rooted)).map(Some)
     }
 
@@ -159,7 +157,7 @@ impl Planner {
         last: Last,
         v: &mut View,
     ) -> Result<(i32, NodeId, Option<u32>), Skip> {
-        let place = self.procs.places[self.procs.of(r.task as usize).place].value;
+        let place = self.processes.places[self.processes.of(r.task as usize).place].value;
         let follow = match last {
             Last::Name => false,
             Last::File { follow } => follow || text.last() == Some(&b'/'),
@@ -183,7 +181,7 @@ impl Planner {
             }
             (CWD, cwd, is_here)
         } else {
-            let outside = self.procs.entry(r.task as usize, dirfd).filter(|e| e.slot == Err(Skip::Outside));
+            let outside = self.processes.entry(r.task as usize, dirfd).filter(|e| e.slot == Err(Skip::Outside));
             let (slot, entry) = match outside {
                 Some(e) if !text.is_empty() => (CWD, Some(e)),
                 _ => self.descriptor(r, dirfd, NO_ID)?,
@@ -192,7 +190,7 @@ impl Planner {
             if text.is_empty() {
                 return Ok((slot, NO_NODE, None));
             }
-            let base = self.procs.ofds[entry.ofd as usize].node;
+            let base = self.processes.ofds[entry.ofd as usize].node;
             if base == NO_NODE && outside.is_some() {
                 return Err(Skip::Outside);
             }
@@ -248,7 +246,7 @@ impl Planner {
         if ends_in_slash {
             path.push(b'/');
         }
-        (slot, Some(self.input.texts.intern(&from_bytes(&path))))
+        (slot, Some(self.reel.texts.intern(&from_bytes(&path))))
     }
 
     /// The path of a place for a thread that has this root, and where it begins.
@@ -260,20 +258,6 @@ impl Planner {
         }
     }
 
-    /// An operation goes by other paths than its own, where these do not lead to its places.
-    pub(crate) fn go_rooted(&mut self, r: &mut Rec, v: &View) {
-        let [path, path2] = v.rooted;
-        if let Some(path) = path {
-            (r.path, r.dirfd) = (path, libc::AT_FDCWD);
-            // It need not stay below where it no longer begins.
-            r.aux2 &= if r.call == Call::Openat2 { !RESOLVE_WITHIN } else { !0 };
-        }
-        if let Some(path) = path2 {
-            (r.path2, r.dirfd2) = (path, libc::AT_FDCWD);
-        }
-        self.from_top |= v.fd == TOP || v.fd2 == TOP;
-    }
-
     fn placed(&self, slot: i32, node: Option<NodeId>, rooted: Option<u32>) -> Result<(i32, NodeId, Option<u32>), Skip> {
         match node {
             // A loop of links fails on the target as it did.
@@ -283,6 +267,23 @@ impl Planner {
                 Some(why) => Err(why),
             },
         }
+    }
+}
+
+impl View {
+    /// Gives the operation other paths where its own do not lead to its places in a replay. Whether one begins at the
+    /// target's root in a thread that has another.
+    pub(crate) fn substitute_paths(&self, r: &mut Rec) -> bool {
+        let [path, path2] = self.rooted;
+        if let Some(path) = path {
+            (r.path, r.dirfd) = (path, libc::AT_FDCWD);
+            // It need not stay below where it no longer begins.
+            r.aux2 &= if r.call == Call::Openat2 { !RESOLVE_WITHIN } else { !0 };
+        }
+        if let Some(path) = path2 {
+            (r.path2, r.dirfd2) = (path, libc::AT_FDCWD);
+        }
+        self.fd == TOP || self.fd2 == TOP
     }
 }
 

@@ -1,18 +1,8 @@
-//! Who threads are: which ids a recorded thread had, and how a thread here gets them.
+//! Credentials: which user and group ids a recorded thread had, followed through set*id calls and execs.
 //!
-//! What a file system looks at are the effective ids, those for files, and in access(2) the real ones. The saved user of a thread
-//! here is root always: by that it can become anybody again, also what a recorded one became by starting a program (set-user-ID).
-//! Its capabilities follow its effective user as the kernel has it.
+//! A file system looks at the effective ids and those for files (fsuid, fsgid); access(2) looks at the real ones.
 
-use crate::{
-    Call,
-    plan::{
-        planner::Planner,
-        program::{Act, Range},
-    },
-    reel::input::{NONE, Rec},
-    run::issue::{call, stamp::without_call},
-};
+use crate::{Call, base::ids::Words, model::machine::Machine, reel::input::Rec};
 
 /// Ids of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,9 +25,6 @@ pub struct Who {
     /// Group.
     pub group: Ids,
 }
-
-/// Ids that a thread takes on: real, effective, for files, of user and group.
-pub(crate) type Words = [u32; 6];
 
 impl Ids {
     /// The same for all.
@@ -106,7 +93,7 @@ impl Who {
     }
 
     /// After a program was started that runs as these.
-    fn executed(self, uid: u32, gid: u32) -> Self {
+    pub(crate) fn executed(self, uid: u32, gid: u32) -> Self {
         let of = |ids: Ids, id: u32| Ids { real: ids.real, ..Ids::all(id) };
         Self { user: of(self.user, uid), group: of(self.group, gid) }
     }
@@ -119,13 +106,13 @@ impl Who {
     }
 }
 
-impl Planner {
+impl Machine {
     /// A thread becomes somebody else: the record learns who.
     pub(crate) fn users_change(&mut self, r: &Rec, kept: &mut Rec) {
         if !r.call.sets_user() || r.ret < 0 {
             return;
         }
-        let who = &mut self.procs.uses[r.task as usize].who;
+        let who = &mut self.processes.uses[r.task as usize].who;
         *who = who.after(r);
         let words = who.words();
         self.users_change |= words != Words::default();
@@ -136,59 +123,9 @@ impl Planner {
 
     /// Whether a thread may open a file that it has open once more, whatever for: by its handle.
     pub(crate) fn may_reopen(&self, task: usize) -> bool {
-        let user = self.procs.of(task).who.user;
-        self.options.privileged && user.effective == 0 && user.files == 0
+        let user = self.processes.of(task).who.user;
+        self.privileged && user.effective == 0 && user.files == 0
     }
-
-    /// A thread starts a program that may run as somebody else.
-    pub(crate) fn executes_as(&mut self, task: usize, uid: Option<i32>, gid: Option<i32>) {
-        let (Some(uid), Some(gid), true) = (uid, gid, self.options.privileged) else { return };
-        let old = self.procs.of(task).who;
-        let who = old.executed(uid as u32, gid as u32);
-        self.procs.uses[task].who = who;
-        if who.words() != old.words() {
-            self.users_change = true;
-            let list = self.slot_list(task, who.words());
-            self.push(task, Act::Become(list), i64::MAX, |_| ());
-        }
-    }
-}
-
-/// A recorded call that made its thread somebody else.
-pub(crate) fn become_again(r: &Rec, groups: &[u8]) -> i64 {
-    if r.ret < 0 {
-        // Refused to whom the thread here may be: root, at heart.
-        return without_call(r.ret);
-    }
-    let ids = [r.aux, r.aux2, r.offset_bytes, r.offset2_bytes, r.len_bytes, r.flags].map(|id| id as u32);
-    match take_on(ids, (r.call == Call::Setgroups).then_some(if r.value == NONE { &[] } else { groups })) {
-        // The old id, of those that tell it.
-        0 => r.ret,
-        failed => failed,
-    }
-}
-
-/// The words of a list in a piece of a program.
-pub(crate) fn of_list(list: Range, lists: &[u32]) -> Option<Words> {
-    list.of(lists).try_into().ok()
-}
-
-/// Makes the calling thread these; its effective or saved user is root. Of libc's calls, which change all threads of the process,
-/// none is used. 0 or -errno.
-pub(crate) fn take_on([ruid, euid, fsuid, rgid, egid, fsgid]: Words, groups: Option<&[u8]>) -> i64 {
-    const KEEP: i64 = -1;
-    let user = |r: i64, e: i64, s: i64| call(libc::SYS_setresuid, [r, e, s, 0, 0, 0]);
-    let root = user(KEEP, 0, KEEP);
-    if root < 0 {
-        return root;
-    }
-    let groups = groups.map_or(0, |g| call(libc::SYS_setgroups, [g.len() as i64 / 4, g.as_ptr() as i64, 0, 0, 0, 0]));
-    let group = call(libc::SYS_setresgid, [rgid.into(), egid.into(), KEEP, 0, 0, 0]);
-    // They return what was before.
-    call(libc::SYS_setfsgid, [fsgid.into(), 0, 0, 0, 0, 0]);
-    let user = user(ruid.into(), euid.into(), 0);
-    call(libc::SYS_setfsuid, [fsuid.into(), 0, 0, 0, 0, 0]);
-    [groups, group, user].into_iter().find(|ret| *ret < 0).unwrap_or(0)
 }
 
 #[cfg(test)]

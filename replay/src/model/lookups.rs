@@ -1,0 +1,83 @@
+//! What an operation looked up besides the names it was given, and what was missing.
+
+use crate::{
+    Call,
+    model::{
+        machine::Machine,
+        names::{Kind, NO_NODE, NodeId},
+        operands::View,
+        processes::Entry,
+    },
+    reel::{
+        input::{NO_FD, NO_ID, NONE, Rec},
+        submission::Via,
+    },
+};
+
+impl Machine {
+    /// Whether all directories that the path at hand enters and leaves by `..` are known to be there.
+    pub(crate) fn led_there(&mut self) -> bool {
+        let names = &mut self.names;
+        let crossed = std::mem::take(&mut names.crossed);
+        let led = crossed.iter().all(|dir| names.exists(*dir) == Some(true));
+        names.crossed = crossed;
+        led
+    }
+
+    /// The directory that a call lists, or asks the name of: one that was removed has neither entries nor a name any more.
+    pub(crate) fn stands_in(&self, r: &Rec, v: &View) -> Option<NodeId> {
+        let node = match r.call {
+            c if c.lists() => self.processes.ofds[v.entry?.ofd as usize].node,
+            Call::Getcwd => self.processes.places[self.processes.of(r.task as usize).place].value.cwd.ok()?,
+            _ => return None,
+        };
+        (node != NO_NODE).then_some(node)
+    }
+
+    /// Names of which one at least was not there for a call that failed for that.
+    pub(crate) fn lacks(&self, r: &Rec, v: &View) -> Vec<NodeId> {
+        let above = |n: NodeId| if n == NO_NODE { n } else { self.names.parent(n) };
+        let lacks = match r.call {
+            _ if r.ret != -i64::from(libc::ENOENT) || v.entry.is_some() && r.path == NONE => vec![],
+            c if c.opens() && r.flags as i32 & libc::O_CREAT != 0 => vec![above(v.node)],
+            Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => vec![above(v.node)],
+            c if c.symlinks() => vec![above(v.node2)],
+            c if c.renames() && r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 => vec![v.node, v.node2],
+            c if c.renames() || c.links() => vec![v.node, above(v.node2)],
+            _ => vec![v.node],
+        };
+        if lacks.contains(&NO_NODE) { vec![] } else { lacks }
+    }
+
+    pub(crate) fn is_regular(&mut self, r: &Rec, v: &View) -> bool {
+        if matches!(r.call, Call::Readlink | Call::Readlinkat) {
+            return true;
+        }
+        // Of a two-file call the source decides: what is read is what there is to write.
+        let entry = if r.call.copies() { v.entry.or(v.entry2) } else { v.entry };
+        if entry.is_none() && r.via == Via::Uring {
+            return self.reel.files.get(&r.file).is_some_and(|f| f.kind == Kind::Regular);
+        }
+        entry.is_some_and(|e| matches!(self.processes.ofds[e.ofd as usize].kind, Kind::Regular | Kind::Unknown))
+    }
+
+    /// The file that a request is about, as its descriptor has it: on overlays requests are seen at the file below.
+    pub(crate) fn file_of_request(&self, r: &Rec, v: &View) -> i64 {
+        let behind = v.entry.map(|e| self.processes.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID);
+        if r.via == Via::Call || r.fd == NO_FD { r.file } else { behind.unwrap_or(r.file) }
+    }
+
+    /// A descriptor of the file that was registered: of the same open file description, where that is known.
+    pub(crate) fn registered(&self, r: &Rec) -> Option<i32> {
+        let table = &self.processes.tables.get(self.processes.of(r.task as usize).table)?.value;
+        // Where the description is known no other of that file will do.
+        let same = |e: &Entry| {
+            let ofd = &self.processes.ofds[e.ofd as usize];
+            match (ofd.recorded, r.ofd) {
+                (NO_ID, _) | (_, NO_ID) => r.file != NO_ID && ofd.file == r.file,
+                (ours, theirs) => ours == theirs,
+            }
+        };
+        table.iter().find(|(_, e)| same(e)).map(|(fd, _)| *fd)
+    }
+}

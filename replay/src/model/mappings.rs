@@ -1,0 +1,84 @@
+//! Memory mappings: what mmap, mremap and munmap do to a process, and which mapping a touch of a page is in.
+
+use crate::{
+    Call, Skip,
+    model::{machine::Machine, names::NO_NODE, operands::View, processes::Mapped},
+    reel::input::{NO_ID, Rec},
+};
+
+/// Mappings end with their last page.
+const PAGE_BYTES: i64 = 4096;
+
+impl Machine {
+    /// An operation on mappings takes effect. `slot` becomes the cell of a new mapping, `fd` that of the one it acts on, and `kept`
+    /// learns where in that it begins.
+    pub(crate) fn mappings(
+        &mut self,
+        r: &Rec,
+        v: &View,
+        (slot, fd): (&mut u32, &mut i32),
+        kept: &mut Rec,
+    ) -> Result<(), Skip> {
+        let maps = self.processes.of(r.task as usize).maps;
+        match r.call {
+            Call::Mmap if r.ret > 0 => {
+                if v.skip.is_none() {
+                    *slot = self.processes.new_map(r.task as usize);
+                    let ofd = v.entry.map(|e| &self.processes.ofds[e.ofd as usize]);
+                    let mapped = Mapped {
+                        len_bytes: r.len_bytes,
+                        slot: *slot,
+                        file: ofd.map_or(NO_ID, |o| o.file),
+                        node: ofd.map_or(NO_NODE, |o| o.node),
+                        offset_bytes: r.offset_bytes.max(0),
+                        prot: r.mode,
+                        flags: r.flags as i32,
+                    };
+                    self.processes.mapped.insert(mapped.file);
+                    self.processes.maps[maps].value.insert(r.ret, mapped);
+                }
+                Ok(())
+            }
+            c if c.on_mapping() => {
+                let known = &mut self.processes.maps[maps].value;
+                let hit = known.range(..=r.aux).next_back().filter(|(at, m)| r.aux < at.saturating_add(m.len_bytes));
+                let Some((at, m)) = hit.map(|(at, m)| (*at, *m)) else {
+                    return Err(Skip::NoMapping);
+                };
+                *fd = m.slot as i32;
+                // Where in the mapping it begins.
+                kept.offset2_bytes = r.aux - at;
+                kept.len_bytes = r.len_bytes.min(at.saturating_add(m.len_bytes) - r.aux).max(0);
+                let whole = r.aux == at && r.len_bytes.saturating_add(PAGE_BYTES - 1) >= m.len_bytes;
+                if r.call == Call::Mremap {
+                    if !whole || r.flags & !i64::from(libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) != 0 {
+                        return Err(Skip::NoMapping);
+                    }
+                    if r.ret > 0 {
+                        known.remove(&at);
+                        known.insert(r.ret, Mapped { len_bytes: r.aux2, ..m });
+                    }
+                }
+                if r.call == Call::Munmap && r.ret == 0 && whole {
+                    known.remove(&at);
+                    self.processes.free_map(r.task as usize, m.slot);
+                }
+                Ok(())
+            }
+            c if c.touches() => {
+                let known = &self.processes.maps[maps].value;
+                let holds = |m: &&Mapped| {
+                    m.file == r.file
+                        && (c != Call::Dirty || m.stores())
+                        && r.offset_bytes >= m.offset_bytes
+                        && r.offset_bytes - m.offset_bytes < m.len_bytes
+                };
+                let m = known.values().filter(holds).max_by_key(|m| m.stores()).copied().ok_or(Skip::NoMapping)?;
+                *fd = m.slot as i32;
+                kept.offset2_bytes = r.offset_bytes - m.offset_bytes;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Locks in the plan: which steps order themselves by a lock, and the steps that release locks when threads end.
+
+use std::collections::HashSet;
+
+use crate::{
+    model::{lock_effects::Unlocks, locks::Owner, machine::Machine, operands::View, processes::Entry},
+    plan::{
+        dependencies::{Class, FINISH, Order},
+        planner::Planner,
+        program::{Act, Range},
+    },
+    reel::input::Rec,
+};
+
+/// Notes that a step takes, asks for or drops locks.
+pub(crate) fn lock_uses(machine: &Machine, order: &mut Order, r: &Rec, v: &View, unlocks: &Unlocks) {
+    if r.call.locks() || r.call.asks_for_lock() {
+        let changes = r.call.locks() && r.ret >= 0;
+        if let Some((file, _)) = machine.lock_of(r, v) {
+            order.lock(file, if changes { Class::Alone } else { Class::Read });
+        }
+    }
+    drop_locks(order, unlocks);
+}
+
+/// Notes that a step closes what holds locks.
+pub(crate) fn drop_locks(order: &mut Order, unlocks: &Unlocks) {
+    unlocks.shared.iter().for_each(|file| order.lock(*file, Class::Add));
+    unlocks.gone.iter().for_each(|(file, _)| order.lock(*file, Class::Alone));
+}
+
+impl Planner {
+    /// The last thread of a descriptor table is about to end: what the table holds is dropped when all its threads have ended.
+    pub(crate) fn exit_drops_locks(&mut self, task: usize) {
+        let table = self.machine.processes.of(task).table;
+        if self.machine.locks.is_empty() || self.machine.processes.tables[table].users > 1 {
+            return;
+        }
+        let entries: Vec<Entry> = self.machine.processes.tables[table].value.values().copied().collect();
+        let unlocks = self.machine.unlocks_of(task, &entries);
+        self.ends_with(task, unlocks);
+    }
+
+    /// The reel, or its slice, ends before these threads did: here they end when their last call is made, but with what they
+    /// hold they stay in the way of those that were refused because of it.
+    pub(crate) fn locks_outlast(&mut self) {
+        let held: Vec<(i64, Owner)> = self.machine.locks.all().into_iter().map(|(file, h)| (file, h.owner)).collect();
+        let mut done = HashSet::new();
+        for task in 0..self.programs.tasks.len() {
+            let table = self.machine.processes.of(task).table;
+            if held.is_empty() || !self.machine.processes.of(task).alive || !done.insert(table) {
+                continue;
+            }
+            let ofds: HashSet<u32> = self.machine.processes.tables[table].value.values().map(|e| e.ofd).collect();
+            let own = held.iter().filter(|(_, owner)| match owner {
+                Owner::Table(of) => *of == table,
+                Owner::Ofd(ofd) | Owner::Flock(ofd) => ofds.contains(ofd),
+            });
+            let gone = own.copied().collect();
+            self.ends_with(task, Unlocks { gone, shared: Vec::new() });
+        }
+    }
+
+    /// The threads of this one's descriptor table end, and with it these locks.
+    fn ends_with(&mut self, task: usize, unlocks: Unlocks) {
+        let table = self.machine.processes.of(task).table;
+        if unlocks.gone.is_empty() && unlocks.shared.is_empty() {
+            return;
+        }
+        // A step that does nothing: the end waits for whoever was refused because of these locks.
+        self.programs.push(task, Act::Close(Range::default()), i64::MAX, |order| drop_locks(order, &unlocks));
+        let files = || unlocks.gone.iter().map(|(file, _)| file).chain(&unlocks.shared);
+        let threads = (0..self.machine.processes.uses.len()).filter(|t| self.machine.processes.uses[*t].table == table);
+        for thread in threads.collect::<Vec<_>>() {
+            self.programs.dependencies.begin(thread, FINISH as usize);
+            for file in files() {
+                // Together: whoever locks next waits for all of them.
+                self.programs.dependencies.lock(*file, Class::Add);
+            }
+        }
+        self.programs.dependencies.edges.clear();
+        self.machine.locks_dropped(&unlocks);
+        // It has something to do as long as it holds them.
+        self.programs.tasks[task].holds_locks = !self.programs.before_slice;
+    }
+}

@@ -1,0 +1,266 @@
+//! Goes through operations, forks, execs and exits in the order in which they took effect, and commits each.
+
+use ioreel_traces::text::to_bytes;
+
+use crate::{
+    ReplayError,
+    model::{
+        machine::Consequence,
+        names::{Kind, NodeId},
+        processes::{Entry, Maps},
+    },
+    plan::{
+        dependencies::Class, lock_steps::drop_locks, overlap::Overlaps, planner::Planner, program::Act, programs::Draft,
+    },
+    reel::{in_flight::Load, input::Rec, slice::Slice, submission::Phase},
+};
+
+/// Moments at which something other than an operation happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A thread ended: index in `tasks`.
+    Exit(u32),
+    /// A program started: index in `execs`.
+    Exec(u32),
+    /// A thread was born.
+    Fork(u32),
+}
+
+impl Planner {
+    fn overlaps(&mut self) -> Overlaps<'_> {
+        Overlaps { machine: &mut self.machine, looks: &mut self.looks, races: &self.races }
+    }
+
+    /// Tells the parts outside the model what the last operation did.
+    pub(crate) fn take_consequences(&mut self) {
+        let order = &mut self.programs.dependencies;
+        for consequence in self.machine.consequences.drain(..) {
+            match consequence {
+                Consequence::NameChanged { end_ns, node } => self.races.changed(end_ns, node),
+                Consequence::DirectoryUnnamed { node } => order.takes_name(node),
+                Consequence::FileForgotten { file } => order.forget_file(file),
+            }
+        }
+    }
+
+    /// The last descriptor of a file was closed, if one was.
+    pub(crate) fn closed(&mut self, last: Option<i64>) {
+        self.machine.closed(last);
+        self.take_consequences();
+    }
+
+    /// Goes through operations and events in the order in which they took effect.
+    pub(crate) fn walk(&mut self) -> Result<(), ReplayError> {
+        let mut events: Vec<(i64, Event)> = Vec::new();
+        for (i, t) in self.machine.reel.tasks.iter().enumerate() {
+            if self.programs.tasks[i].root.is_none() {
+                events.push((t.start_ns, Event::Fork(i as u32)));
+            }
+            if let Some(exit) = t.exit_ns {
+                events.push((exit, Event::Exit(i as u32)));
+            }
+        }
+        events.extend(self.machine.reel.execs.iter().enumerate().map(|(i, e)| (e.exec_ns, Event::Exec(i as u32))));
+        events.sort_unstable();
+        let mut events = events.into_iter().peekable();
+        // Entered and not yet taken effect, by number and row; no more than there are threads, and requests in flight.
+        let mut pool: Vec<(u32, u32)> = Vec::new();
+        let mut load = Load::default();
+        let Slice { from_ns, to_ns } = self.options.slice;
+        while let Some((id, end)) = self.machine.reel.next()? {
+            self.programs.grow(self.machine.reel.tasks.len());
+            if self.programs.before_slice && end >= from_ns {
+                while let Some((_, event)) = events.next_if(|(t, _)| *t < from_ns) {
+                    self.event(event);
+                }
+                self.start_slice(from_ns);
+            }
+            if end >= to_ns {
+                while let Some((_, event)) = events.next_if(|(t, _)| *t < to_ns) {
+                    self.event(event);
+                }
+                self.locks_outlast();
+                return Ok(());
+            }
+            self.last_end_ns = end - self.programs.zero_ns;
+            while let Some((_, event)) = events.next_if(|(t, _)| *t < end) {
+                self.event(event);
+            }
+            while let Some((s, row)) = self.machine.reel.entered(end) {
+                let ended = self.programs.dependencies.ended();
+                let Some(r) = &mut self.machine.reel.recs[s as usize] else { continue };
+                r.ended_before = ended;
+                let skip = self.machine.reel.files.get(&r.file).and_then(|f| f.kind.skip());
+                if r.call != crate::Call::Other && skip.is_none() && r.phase == Phase::Whole {
+                    r.together = load.enter(r.start_ns, r.end_ns);
+                }
+                pool.push((s, row));
+                self.flow_entered(s);
+            }
+            pool.retain(|(id, row)| self.machine.reel.is_at_hand(*id, *row));
+            if let Some(mut rec) = self.machine.reel.take(id) {
+                if rec.phase == Phase::Submitted {
+                    rec.together = load.enter(rec.start_ns, rec.turn_ns);
+                }
+                self.take_effect(*rec, &pool);
+            }
+            self.machine.reel.free(id);
+            if self.machine.reel.forget_texts() {
+                self.programs.drafts.iter_mut().for_each(|d| d.texts.clear());
+            }
+        }
+        for (_, event) in events {
+            self.event(event);
+        }
+        self.locks_outlast();
+        Ok(())
+    }
+
+    /// Commits an operation, and before it those among the ones in flight that must have come first.
+    fn take_effect(&mut self, mut rec: Rec, pool: &[(u32, u32)]) {
+        if !matches!(rec.phase, Phase::Whole | Phase::Ended) {
+            return self.request(&rec);
+        }
+        while let Some(id) = if pool.is_empty() { None } else { self.overlaps().before(&mut rec, pool) } {
+            let Some(other) = self.machine.reel.take(id) else { break };
+            self.take_effect(*other, pool);
+        }
+        while let Some(id) = self.machine.before_lock(&rec, pool) {
+            let Some(other) = self.machine.reel.take(id) else { break };
+            self.take_effect(*other, pool);
+        }
+        self.commit(&rec);
+        if rec.phase == Phase::Ended {
+            self.races.ended(rec.row);
+            if self.came_back(&rec) {
+                self.exit(rec.task as usize);
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Fork(child) => self.fork(child),
+            Event::Exec(i) => self.exec(i),
+            Event::Exit(task) if self.leaves_later(task as usize) => {}
+            Event::Exit(task) => self.exit(task as usize),
+        }
+    }
+
+    fn fork(&mut self, child: u32) {
+        let c = child as usize;
+        let parent = self.machine.reel.tasks[c].parent.and_then(|p| self.machine.reel.task_index.get(&p)).copied();
+        let Some(parent) = parent.filter(|p| self.machine.processes.of(*p as usize).alive) else {
+            self.start_root(c);
+            return;
+        };
+        let flags = self.programs.tasks[c].clone_flags;
+        let parent_table = self.machine.processes.of(parent as usize).table;
+        let at = self.programs.push(parent as usize, Act::Spawn { task: child }, i64::MAX, |order| {
+            // Descriptors that other threads of the parent open or close around the fork.
+            let table = &self.machine.processes.tables[parent_table];
+            if table.users > 1 {
+                table.value.values().filter_map(|e| e.slot.ok()).for_each(|slot| order.slot(slot, Class::Read));
+            }
+        });
+        self.programs.dependencies.fork(at, c);
+        let copies = self.machine.processes.fork(parent as usize, c, flags);
+        self.programs.tasks[c].copies = copies.into();
+        // What is forked while it is recorded has what its parent had.
+        if self.machine.reel.tasks[c].cwd.is_some() {
+            self.begin_beside(c, parent as usize);
+        }
+        // Nothing the child does goes before what its making waits for.
+        self.programs.turns[c] = self.programs.turns[parent as usize];
+    }
+
+    /// A new open file description; numbers of those that are closed are used again.
+    pub(crate) fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, flags: i32) -> u32 {
+        let ofd = self.machine.processes.new_ofd(node, file, kind, pos, flags);
+        self.programs.dependencies.forget_position(ofd);
+        ofd
+    }
+
+    fn exec(&mut self, i: u32) {
+        let id = self.machine.reel.execs[i as usize].task_id;
+        let Some(task) = self.machine.reel.task_index.get(&id).map(|t| *t as usize) else { return };
+        if !self.machine.processes.of(task).alive {
+            return;
+        }
+        let place = self.machine.processes.places[self.machine.processes.of(task).place].value;
+        let (uid, gid) = (self.machine.reel.execs[i as usize].uid, self.machine.reel.execs[i as usize].gid);
+        let path = to_bytes(&self.machine.reel.execs[i as usize].path);
+        if let Ok(cwd) = place.cwd
+            && let Some(node) = self.machine.names.resolve(place.root, cwd, &path, true)
+        {
+            let pre = self.machine.names.pre(node);
+            self.machine.sizes.ran(pre);
+        }
+        self.executes_as(task, uid, gid);
+        self.own_table(task);
+        let table = self.machine.processes.of(task).table;
+        let gone: Vec<i32> =
+            self.machine.processes.tables[table].value.iter().filter(|(_, e)| e.cloexec).map(|(fd, _)| *fd).collect();
+        let entries: Vec<Entry> = gone.iter().filter_map(|fd| self.machine.processes.entry(task, *fd)).collect();
+        let unlocks = self.machine.unlocks_of(task, &entries);
+        let mut slots = Vec::new();
+        for fd in gone {
+            let (old, last) = self.machine.processes.remove(task, fd);
+            slots.extend(old.and_then(|e| e.slot.ok()));
+            self.closed(last);
+        }
+        if !slots.is_empty() {
+            let range = self.programs.slot_list(task, slots);
+            self.programs.push(task, Act::Close(range), i64::MAX, |order| drop_locks(order, &unlocks));
+        }
+        self.machine.locks_dropped(&unlocks);
+        let maps = self.machine.processes.drop_maps(task);
+        self.unmap(task, maps);
+        self.machine.processes.new_maps(task);
+    }
+
+    fn unmap(&mut self, task: usize, maps: Maps) {
+        if !maps.is_empty() {
+            let range = self.programs.slot_list(task, maps.into_values().map(|m| m.slot));
+            self.programs.push(task, Act::Unmap(range), i64::MAX, |_| ());
+        }
+    }
+
+    fn exit(&mut self, task: usize) {
+        if !self.machine.processes.of(task).alive {
+            return;
+        }
+        if let Some(exit_ns) = self.machine.reel.tasks[task].exit_ns {
+            self.flow_ends(task, exit_ns);
+        }
+        self.exit_drops_locks(task);
+        let (last, maps) = self.machine.processes.exit(task);
+        self.unmap(task, maps);
+        for file in last {
+            self.closed(Some(file));
+        }
+        if self.programs.drafts[task].chunk.steps.is_empty() {
+            self.programs.drafts[task] = Draft::default();
+        }
+        let parent = self.machine.reel.tasks[task].parent.and_then(|p| self.machine.reel.task_index.get(&p)).copied();
+        if let Some(parent) = parent
+            && self.machine.processes.of(parent as usize).alive
+        {
+            self.programs.dependencies.exit(task, parent as usize);
+            self.programs.joins[parent as usize].push(task as u32);
+        }
+    }
+
+    /// A thread starts a program that may run as somebody else.
+    pub(crate) fn executes_as(&mut self, task: usize, uid: Option<i32>, gid: Option<i32>) {
+        let (Some(uid), Some(gid), true) = (uid, gid, self.machine.privileged) else { return };
+        let old = self.machine.processes.of(task).who;
+        let who = old.executed(uid as u32, gid as u32);
+        self.machine.processes.uses[task].who = who;
+        if who.words() != old.words() {
+            self.machine.users_change = true;
+            let list = self.programs.slot_list(task, who.words());
+            self.programs.push(task, Act::Become(list), i64::MAX, |_| ());
+        }
+    }
+}
