@@ -34,7 +34,7 @@ pub(super) struct Life {
     #[arg(long, value_name = "PERCENT", value_parser = cpu_percent, conflicts_with = "lossless")]
     cpu_budget: Option<f64>,
     /// Stops the recorded processes while the rings are emptied, rather than losing an operation; stops are in the
-    /// table `stops`, and parents see them (docs/modes.md)
+    /// table `stops`, and parents see them (docs/record.md)
     #[arg(long)]
     pub(super) lossless: bool,
     /// Ends with status 3 when any event was lost; the reel is kept

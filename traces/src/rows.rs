@@ -86,7 +86,7 @@ table! {
         /// Of a request to io_uring: its registered buffer, or the group of buffers it selects from.
         buf_index: Option<i32> as Dict,
         /// Of a write recorded with `--content`: the first 128 bits of the BLAKE3 hash of the bytes it wrote, in hexadecimal; with
-        /// `--anonymize` a keyed hash of that. Null where they could not be read: see `docs/modes.md`.
+        /// `--anonymize` a keyed hash of that. Null where they could not be read: see `docs/record.md`.
         content_hash: Option<Text> as Dict,
         /// Likewise: how much smaller zstd makes these bytes, in thousandths: 0 not at all, 1000 to nothing. An estimate: of a long
         /// write a part is tried.
@@ -205,7 +205,7 @@ table! {
         /// Where in that file; null also where there are holes in what it carries.
         file_offset_bytes: Option<i64> as Split,
         /// `data`, `journal`, `inode_table`, `directory`, `bitmap`, `tree`, `extent_map`, `superblock`, `swap`, `flush`,
-        /// `metadata` (of another kind), `unknown`: see `docs/attribution.md`.
+        /// `metadata` (of another kind), `unknown`: see `docs/internals/attribution.md`.
         class: Text as Dict,
         /// How sure `file` and `class` are, in percent.
         confidence: i32 as Dict,

@@ -1,5 +1,5 @@
 //! What a bio is: data of a file, or which part of the file system's own. A pure function of what the probes saw
-//! and of where things lie on the device. `docs/attribution.md` tells the reasons with their kernel sources.
+//! and of where things lie on the device. `docs/internals/attribution.md` tells the reasons with their kernel sources.
 
 use ioreel_bpf::types::{bio_flags, bio_how, end_io, rec_bio, stripe_place};
 

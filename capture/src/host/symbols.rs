@@ -8,7 +8,7 @@ use ioreel_bpf::{
 };
 
 /// Functions a bio's `bi_end_io` may be, the most frequent first: the probes compare in this order. Names are those
-/// of Linux 6.1 to 7.3; those that a kernel lacks are skipped. See `docs/attribution.md` for the sources.
+/// of Linux 6.1 to 7.3; those that a kernel lacks are skipped. See `docs/internals/attribution.md` for the sources.
 const END_IOS: &[(&str, end_io)] = &[
     ("iomap_dio_bio_end_io", end_io::END_DIRECT),
     ("blkdev_bio_end_io_async", end_io::END_BDEV_ASYNC),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What a bio carries: facts only. What they mean (data, journal, which table) is decided in
- * capture/src/assemble/classify.rs; docs/attribution.md tells from which kernel sources each fact is.
+ * capture/src/assemble/classify.rs; docs/internals/attribution.md names the kernel source of each fact.
  */
 #ifndef IOREEL_ATTRIBUTE_H
 #define IOREEL_ATTRIBUTE_H
