@@ -10,31 +10,32 @@ use ioreel_traces::{
     anonymize::{Key, anonymize},
 };
 
-/// Which reel, and where to.
+/// Arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// The reel
+    /// Reel to read
     reel: PathBuf,
-    /// The reel to make: a folder that does not exist yet
+    /// Reel to write; must not exist
     #[arg(short, long, value_name = "REEL")]
     output: PathBuf,
-    /// Hashes names with the content of this file, 16 bytes at least: the same key gives the same names, so that reels
-    /// can be compared. Default: a random key that nobody keeps
+    /// Use the content of this file (at least 16 bytes) as the key. The same key gives the same names, so that reels
+    /// can be compared [default: a random key, discarded at exit]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
 
-/// The key of a file, or a random one.
+/// The key derived from `file`, or a random key.
 pub(crate) fn key(file: Option<&Path>) -> ioreel_traces::Result<Key> {
     file.map_or_else(Key::random, Key::from_file)
 }
 
 const NOTES: &str = "\
-Paths, names of threads, programs, hosts, mounts and marks become keyed hashes, component by component: the shape of
-the tree, known extensions and which names are equal stay, as do sizes, times, results, and user and group numbers.";
+Paths and the names of threads, programs, hosts, mounts and marks are replaced by keyed hashes, component by component.
+Preserved: tree shape, known file extensions, equality of names, sizes, times, results, user and group ids.
+Details: docs/anonymize.md.";
 
-/// Runs it.
+/// Runs `ioreel anonymize`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = key(args.key_file.as_deref())?;
     anonymize(&Reel::open(&args.reel)?, &args.output, &key)?;

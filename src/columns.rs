@@ -1,4 +1,4 @@
-//! Aligned columns for people; no escape codes unless standard output is a terminal.
+//! Tables with aligned columns; escape codes only if standard output is a terminal.
 
 use std::io::IsTerminal;
 
@@ -7,20 +7,20 @@ use crate::output::{one_line, out};
 /// A table whose columns are as wide as their widest cell.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    /// Head, and whether the column is numbers: those are flush right.
+    /// Heading, and whether the column holds numbers, which are right-aligned.
     heads: Vec<(String, bool)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Columns {
-    /// Columns by head; a head that begins with `>` is of a column of numbers.
+    /// Columns by heading; `>` marks a column of numbers.
     pub(crate) fn new(heads: &[&'static str]) -> Self {
         Self::named(
             heads.iter().map(|h| h.strip_prefix('>').map_or((h.to_string(), false), |h| (h.into(), true))).collect(),
         )
     }
 
-    /// Columns by head, and whether they are of numbers.
+    /// Columns by heading and whether they hold numbers.
     pub(crate) fn named(heads: Vec<(String, bool)>) -> Self {
         Self { heads, rows: Vec::new() }
     }
@@ -30,12 +30,12 @@ impl Columns {
         self.rows.push(cells.into_iter().map(|cell| one_line(&cell)).collect());
     }
 
-    /// Whether it has no rows.
+    /// Whether the table has no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The lines, indented by two, columns two apart, nothing at the ends of lines.
+    /// The lines: indented by two, two spaces between columns, no trailing spaces.
     pub(crate) fn lines(&self) -> Vec<String> {
         let width = |s: &str| s.chars().count();
         let widths: Vec<usize> = self
@@ -60,7 +60,7 @@ impl Columns {
         [head].into_iter().chain(self.rows.iter().map(|r| line(r.iter().map(String::as_str).collect()))).collect()
     }
 
-    /// Prints it under a title; nothing when it has no rows.
+    /// Prints the table under a title. A table without rows prints nothing.
     pub(crate) fn print(&self, title: &str) {
         if self.is_empty() {
             return;
@@ -74,17 +74,17 @@ fn coloured() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// Bold on a terminal.
+/// `text` in bold, if standard output is a terminal.
 pub(crate) fn bold(text: &str) -> String {
     if coloured() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Faint on a terminal.
+/// `text` faint, if standard output is a terminal.
 pub(crate) fn dim(text: &str) -> String {
     if coloured() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// `1,234,567`.
+/// A count with thousands separators: `1,234,567`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

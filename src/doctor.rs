@@ -5,21 +5,21 @@ use std::process::ExitCode;
 
 use ioreel_capture::monitor::doctor::{Verdict, examine, programs};
 
-/// What this machine allows.
+/// Arguments.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Exit status: 0 when recording works here, 3 when it does not.")]
+#[command(after_help = "Exit status: 0 recording works here; 3 it does not.")]
 pub(crate) struct Args {
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// Lists the programs that are loaded into the kernel, with their sizes and how many instructions its verifier went
-    /// through, of a million at most
+    /// List the BPF programs that are loaded, with code size (bytes) and the number of instructions that the verifier
+    /// processed (the kernel's limit is 1,000,000)
     #[arg(long)]
     programs: bool,
 }
 
-/// Runs it.
+/// Runs `ioreel doctor`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.programs {
         return list_programs(args.json);
@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         out!(
             "\n{}",
-            if works { "Recording works here." } else { "Recording does not work here; everything else does." }
+            if works { "Recording works here." } else { "Recording does not work here; all other commands do." }
         );
     }
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(3) })

@@ -1,4 +1,4 @@
-//! `ioreel export`: writes a reel in another tool's format.
+//! `ioreel export`: converts a reel to another tool's format.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -14,7 +14,7 @@ use crate::{
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The reel
+    /// Reel to read
     reel: PathBuf,
     #[command(subcommand)]
     format: Format,
@@ -22,80 +22,81 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  ioreel export disk.reel blktrace -o sda            sda.blktrace.0, …: for blkparse, iowatcher, seekwatcher
-  ioreel export disk.reel blktrace --dump -o sda.bin one file: for btt and fio
+  ioreel export disk.reel blktrace -o sda            sda.blktrace.0, … for blkparse, iowatcher, seekwatcher
+  ioreel export disk.reel blktrace --dump -o sda.bin one file for btt and fio
   ioreel export job.reel fio -o job.log              for fio --read_iolog=job.log
-  ioreel export job.reel perfetto -o job.pftrace      open it in https://ui.perfetto.dev
+  ioreel export job.reel perfetto -o job.pftrace     open in https://ui.perfetto.dev
   ioreel export job.reel csv --table ops -o ops.csv
   ioreel export job.reel jsonl --table ops | jq …
 
-docs/import-export.md tells what each format can say and what it cannot.";
+docs/import-export.md describes what each format can and cannot represent.";
 
 #[derive(clap::Subcommand, Debug)]
 enum Format {
-    /// Block traces, as blktrace writes them
+    /// blktrace files, one per CPU, or one dump
     Blktrace {
-        /// Base name, to which .blktrace.CPU is added; or a folder
+        /// Base name, completed by .blktrace.CPU; or a folder
         #[arg(short, long, value_name = "BASE")]
         output: PathBuf,
-        /// Writes one file ordered by time, as `blkparse -d` does: what btt and fio read
+        /// Write one file ordered by time, as `blkparse -d` does (for btt and fio)
         #[arg(long)]
         dump: bool,
     },
-    /// A log for fio's read_iolog: reads, writes, synchronisations and trims of files
+    /// fio I/O log (read_iolog): reads, writes, syncs and trims of files
     Fio {
-        /// The log to write
+        /// Log to write
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Version of the log: 3 has a time on each line (fio 3.31 and later), 2 has waits
+        /// Log version: 3 has a timestamp per line (fio 3.31 and later), 2 has waits
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=3))]
         log_version: u32,
     },
-    /// A trace for ui.perfetto.dev: calls per thread, requests per disk, flows between them, rates
+    /// Perfetto trace: calls per thread, requests per disk, flows between them, rates
     Perfetto {
-        /// The trace to write
+        /// Trace to write
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Slices at most: beyond, the slowest calls and requests and a sample of the others; rates stay complete
+        /// Maximum number of slices. Beyond it, keep the slowest calls and requests and a sample of the rest; rates stay
+        /// complete
         #[arg(long, value_name = "N", default_value_t = export::perfetto::DEFAULT_MOST_SLICES)]
         most_slices: u64,
-        /// Only from this moment on, in seconds since the reel's start
+        /// Start of the exported window, in seconds since the start of the reel [default: its start]
         #[arg(long, value_name = "SECONDS", value_parser = seconds)]
         from: Option<i64>,
-        /// Only up to this moment, in seconds since the reel's start
+        /// End of the exported window, in seconds since the start of the reel [default: its end]
         #[arg(long, value_name = "SECONDS", value_parser = seconds)]
         to: Option<i64>,
     },
-    /// A table as CSV, in order of time
+    /// One table as CSV, ordered by time
     Csv(TableArgs),
-    /// A table as JSON, an object per line, in order of time
+    /// One table as JSON, one object per line, ordered by time
     Jsonl(TableArgs),
 }
 
 #[derive(clap::Args, Debug)]
 struct TableArgs {
-    /// The table: ops, block, bio, tasks, execs, files, fds, tree, actions
+    /// Table: ops, block, bio, tasks, execs, files, fds, tree, actions, …
     #[arg(long, default_value = "ops")]
     table: String,
-    /// The file to write; standard output without
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 impl Args {
-    /// Whether it writes to standard output alone.
+    /// Whether the command writes only to standard output.
     pub(crate) fn only_prints(&self) -> bool {
         matches!(&self.format, Format::Csv(table) | Format::Jsonl(table) if table.output.is_none())
     }
 }
 
-/// Runs it.
+/// Runs `ioreel export`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reel = Reel::open(&args.reel)?;
     match args.format {
         Format::Blktrace { output, dump } => {
             let made = export::blktrace::export(&reel, &output, dump)?;
-            tell_notes(&made.notes);
+            print_notes(&made.notes);
             let first = made.files.first().map(|f| f.display().to_string()).unwrap_or_default();
             let more = if made.files.len() > 1 { format!(" … ({} files)", made.files.len()) } else { String::new() };
             out!("{first}{more}: {} records", count(made.records.max(0) as u64));
@@ -103,7 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Format::Fio { output, log_version } => {
             let made = export::fio::export(&reel, &output, log_version)?;
             for (why, n) in &made.left_out {
-                tell!("ioreel: note: {} operations are not in the log: {why}", count((*n).max(0) as u64));
+                tell!("ioreel: note: {} operations not exported: {why}", count((*n).max(0) as u64));
             }
             out!("{}: {} operations", output.display(), count(made.operations.max(0) as u64));
         }
@@ -113,13 +114,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let made = export::perfetto::export(&reel, &output, &options)?;
             if made.slices < made.events {
                 tell!(
-                    "ioreel: note: {} of {} calls and requests are slices, the slowest among them; rates are complete. \
-                     --from and --to show a window whole, --most-slices more",
+                    "ioreel: note: exported {} of {} calls and requests: the slowest and a sample; rates are complete. \
+                     Use --from and --to for a complete window, or raise --most-slices",
                     count(made.slices),
                     count(made.events)
                 );
             }
-            out!("{}: {} slices, {} requests led to by flows", output.display(), count(made.slices), count(made.flows));
+            out!(
+                "{}: {} slices, {} flows from calls to requests",
+                output.display(),
+                count(made.slices),
+                count(made.flows)
+            );
         }
         Format::Csv(args) => write_table(&reel, &args, export::table::Form::Csv)?,
         Format::Jsonl(args) => write_table(&reel, &args, export::table::Form::JsonLines)?,
@@ -130,12 +136,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn write_table(reel: &Reel, args: &TableArgs, form: export::table::Form) -> anyhow::Result<()> {
     let rows = export::table::export(reel, &args.table, form, args.output.as_deref())?;
     if let Some(path) = &args.output {
-        out!("{}: {} rows of {}", path.display(), count(rows.max(0) as u64), args.table);
+        out!("{}: {} rows of table {}", path.display(), count(rows.max(0) as u64), args.table);
     }
     Ok(())
 }
 
-fn tell_notes(notes: &[String]) {
+fn print_notes(notes: &[String]) {
     for note in notes {
         tell!("ioreel: note: {note}");
     }

@@ -1,4 +1,4 @@
-//! `ioreel import`: makes a reel of another tool's trace.
+//! `ioreel import`: converts another tool's trace to a reel.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -20,53 +20,52 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  ioreel import blktrace sda -o disk.reel            all of sda.blktrace.0, sda.blktrace.1, …
-  ioreel import blktrace sda sdb -o both.reel        two devices, one reel
-  ioreel import fio job.log -o job.reel              what fio wrote with write_iolog
-  ioreel import strace calls.txt -o calls.reel       what `strace -f -ttt -T -y -o calls.txt` wrote
+  ioreel import blktrace sda -o disk.reel            sda.blktrace.0, sda.blktrace.1, …
+  ioreel import blktrace sda sdb -o both.reel        two devices in one reel
+  ioreel import fio job.log -o job.reel              a log of fio's write_iolog
+  ioreel import strace calls.txt -o calls.reel       output of `strace -f -ttt -T -y -o calls.txt`
   ioreel import csv disk.csv --table block --columns issue_s,-,op,sector,len_sectors,d2c_us -o disk.reel
 
-docs/import-export.md tells what each format can say and what it cannot.";
+docs/import-export.md describes what each format can and cannot represent.";
 
 #[derive(clap::Subcommand, Debug)]
 enum Format {
-    /// Block traces of blktrace, or dumps of `blkparse -d`
+    /// blktrace files, or a dump of `blkparse -d`
     Blktrace {
-        /// Traces: a base (sda for sda.blktrace.0 …), any one of its files, a folder of such files, or a dump
+        /// Base name (sda for sda.blktrace.0, …), any one of its files, a folder of such files, or a dump
         #[arg(required = true, value_name = "TRACE")]
         inputs: Vec<PathBuf>,
         #[command(flatten)]
         output: Output,
     },
-    /// Logs of fio's write_iolog, version 2 or 3
+    /// fio I/O log (write_iolog), version 2 or 3
     Fio {
-        /// The log
+        /// Log to read
         input: PathBuf,
         #[command(flatten)]
         output: Output,
     },
-    /// The text of `strace -f -ttt -T -y -o FILE`
+    /// Output of `strace -f -ttt -T -y -o FILE`
     Strace {
-        /// The text
+        /// File to read
         input: PathBuf,
         #[command(flatten)]
         output: Output,
     },
-    /// Requests or operations, one per line
+    /// CSV: one request or operation per line
     Csv {
-        /// The file
+        /// File to read
         input: PathBuf,
-        /// What the lines are
+        /// What each line describes
         #[arg(long, value_enum)]
         table: Table,
-        /// Names of the columns in order, - for one to leave out; without this, the words of the first line.
-        /// docs/import-export.md lists the names
+        /// Column names in order; `-` skips a column. Names: docs/import-export.md [default: taken from the first line]
         #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
         columns: Vec<String>,
-        /// Character between fields
+        /// Field separator: one character, or `tab`
         #[arg(long, default_value = ",", value_parser = separator)]
         separator: u8,
-        /// Lines to leave out at the start
+        /// Number of lines to skip at the start
         #[arg(long, value_name = "N", default_value_t = 0)]
         skip: u32,
         #[command(flatten)]
@@ -74,12 +73,12 @@ enum Format {
     },
 }
 
-/// What lines of CSV are.
+/// What a line of CSV describes.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum Table {
-    /// Requests of devices
+    /// Block requests
     Block,
-    /// Operations on files
+    /// File operations
     Ops,
 }
 
@@ -87,18 +86,18 @@ fn separator(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" | b"tab" => Ok(b'\t'),
         [one] if *one != b'"' => Ok(*one),
-        _ => Err("one character, or tab".into()),
+        _ => Err("expected one character, or tab".into()),
     }
 }
 
 #[derive(clap::Args, Debug)]
 struct Output {
-    /// The reel to make
+    /// Reel to write; must not exist
     #[arg(short, long, value_name = "REEL")]
     output: PathBuf,
 }
 
-/// Runs it.
+/// Runs `ioreel import`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (manifest, output) = match args.format {
         Format::Blktrace { inputs, output } => (import::blktrace::import(&inputs, &output.output)?, output.output),
@@ -120,7 +119,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What came in, in one line.
+/// The imported rows, on one line.
 fn described(m: &Manifest) -> String {
     let records = m.import.as_ref().map_or(0, |i| i.records);
     let tables = ["ops", "block", "bio"].into_iter().zip(["operations", "requests", "bios"]);

@@ -1,4 +1,4 @@
-//! `ioreel info`: what is in a reel, at a glance.
+//! `ioreel info`: a summary of a reel.
 
 use crate::output::{one_line, out, print_json};
 use std::{path::PathBuf, process::ExitCode};
@@ -25,12 +25,12 @@ use crate::{
 /// Arguments.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The reel
+    /// Reel to read
     reel: PathBuf,
-    /// Prints JSON (schema `ioreel.info/1`, docs/json.md) instead of tables
+    /// Print JSON (schema ioreel.info/1, docs/json.md)
     #[arg(long)]
     json: bool,
-    /// Entries of each top list
+    /// Number of entries in each top list
     #[arg(long, value_name = "N", default_value_t = DEFAULT_TOP)]
     top: usize,
 }
@@ -49,7 +49,7 @@ struct Document<'a> {
     manifest: ManifestFacts<'a>,
 }
 
-/// The part of the manifest that is not in the summary.
+/// Members of the manifest that are not in the summary.
 #[derive(Serialize)]
 struct ManifestFacts<'a> {
     format: &'a str,
@@ -65,7 +65,7 @@ struct ManifestFacts<'a> {
     replay: &'a Option<ioreel_traces::manifest::Replay>,
 }
 
-/// Runs it.
+/// Runs `ioreel info`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reel = Reel::open(&args.reel)?;
     let summary = Summary::of(&reel, args.top)?;
@@ -124,9 +124,21 @@ fn print(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
     }
 }
 
+/// Prints one labelled line of the head; an empty label continues the line above.
+fn fact(name: &str, text: &str) {
+    out!("{} {}", bold(&format!("{name:<10}")), one_line(text));
+}
+
 fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
+    print_origin(reel);
+    print_end(&reel.manifest, s);
+    print_totals(&reel.manifest, s, names);
+    print_cost(s);
+}
+
+/// Prints what was recorded or replayed, where and when.
+fn print_origin(reel: &Reel) {
     let m = &reel.manifest;
-    let fact = |name: &str, text: &str| out!("{} {}", bold(&format!("{name:<10}")), one_line(text));
     let kind = match m.kind {
         Kind::Recording => "recording",
         Kind::Replay => "replay",
@@ -135,8 +147,8 @@ fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
     };
     let state = match m.state {
         State::Complete => "",
-        State::Recording => ", NOT CLOSED: still being recorded, or the recorder died",
-        State::Truncated => ", TRUNCATED: the recorder could not write on",
+        State::Recording => ", NOT CLOSED: recording is still running, or the recorder died",
+        State::Truncated => ", TRUNCATED: the recorder could not write the rest",
     };
     fact("Reel", &format!("{} ({kind}, format {}, by {}{state})", reel.name(), m.format, m.tool));
     if let Some(c) = &m.command {
@@ -165,14 +177,18 @@ fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
     if !m.filters.is_empty() {
         fact("Filters", &m.filters.join(" "));
     }
+}
+
+/// Prints why the recording ended, and how long it was.
+fn print_end(m: &Manifest, s: &Summary) {
     if !matches!(m.ended.as_str(), "" | "exit") {
         let why = match m.ended.as_str() {
             "signal" => "by a signal",
             "duration" => "by --duration",
-            "max_size" => "by --max-size: the reel had reached its size",
-            "min_free" => "by --min-free: too little room was left where the reel is written",
-            "trigger" => "by the trigger of --flight-recorder or --trigger-latency",
-            "failed" => "the reel could not be written on",
+            "max_size" => "by --max-size",
+            "min_free" => "by --min-free: too little free space for the reel",
+            "trigger" => "by --trigger-latency",
+            "failed" => "by an error: the reel could not be written",
             other => other,
         };
         fact("Ended", why);
@@ -186,6 +202,10 @@ fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
         " to the last operation".into()
     };
     fact("Elapsed", &format!("{}{settling}", duration(s.span.elapsed_ns)));
+}
+
+/// Prints totals of operations, names and rows.
+fn print_totals(m: &Manifest, s: &Summary, names: Option<&NameFacts>) {
     let t = &s.total;
     fact(
         "Operations",
@@ -202,18 +222,22 @@ fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
     if let Some(names) = names {
         fact("Names", &names.line());
     } else if m.kind == Kind::Recording && m.state == State::Truncated && t.totals.calls > 0 {
-        fact("Names", "none: the recorder did not come to them; `ioreel validate --repair` derives what it can");
+        fact("Names", "none: the recorder stopped before writing them; `ioreel validate --repair` derives what it can");
     }
     let rows: i64 = s.tables.iter().map(|t| t.rows).sum();
     let size: i64 = s.tables.iter().map(|t| t.bytes).sum();
     let per_event = s.bytes_per_event().map_or(String::new(), |b| format!(", {b:.1} bytes per event"));
     fact("On disk", &format!("{} in {} rows{per_event}", bytes(size), count(rows.max(0) as u64)));
+}
+
+/// Prints what recording cost.
+fn print_cost(s: &Summary) {
     let c = &s.cost;
     if c.cpu_ns > 0 {
         fact(
             "Cost",
             &format!(
-                "recorder used {} of CPU, {} resident, {} of rings",
+                "recorder: {} CPU, {} resident memory, {} of ring buffers",
                 duration(c.cpu_ns),
                 bytes(c.max_rss_bytes),
                 bytes(c.ring_bytes)
@@ -221,17 +245,17 @@ fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
         );
     }
     if let Some(call_ns) = c.call_ns {
-        fact("", &format!("each call of the program delayed by {}, before and after it", duration(call_ns)));
+        fact("", &format!("probes delay each recorded call by {}", duration(call_ns)));
     }
     if c.waited_ns > 0 {
-        fact("", &format!("events waited for {} to keep to the CPU budget", duration(c.waited_ns)));
+        fact("", &format!("events waited in the rings for {} because of --cpu-budget", duration(c.waited_ns)));
     }
 }
 
-/// Characters of a command line that are shown: scripts given to `sh -c` may be long. The JSON has it all.
+/// Characters of the command line that are printed: scripts for `sh -c` may be long. The JSON contains all.
 const COMMAND_SHOWN: usize = 300;
 
-/// A command line as a person would type it: words that a shell would split are quoted.
+/// A command line with shell quoting.
 fn shown_command(argv: &[String]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%^".contains(c);
     let quoted = |w: &String| match w {
@@ -246,7 +270,7 @@ fn shown_command(argv: &[String]) -> String {
     }
 }
 
-/// What wait(2) says, in words.
+/// A wait(2) status in words.
 fn exit_text(status: i32) -> String {
     match status & 0x7f {
         0 => format!("exit status {}", (status >> 8) & 0xff),
@@ -254,7 +278,7 @@ fn exit_text(status: i32) -> String {
     }
 }
 
-/// Total bytes of a cell, empty rather than `0 B`: a column of zeroes says nothing.
+/// Bytes as a table cell; `-` for zero.
 fn some_bytes(n: u64) -> String {
     if n == 0 { "-".into() } else { bytes(n.min(i64::MAX as u64) as i64) }
 }
@@ -326,13 +350,13 @@ fn print_operations(s: &Summary) {
     }
     let in_flight: u64 = s.operations.iter().map(|o| o.in_flight).sum();
     if in_flight > 0 {
-        out!("  {} operations had not returned when the recording ended", count(in_flight));
+        out!("  {} operations were in flight when the recording ended", count(in_flight));
     }
 }
 
 fn print_block(reel: &Reel, s: &Summary) {
     if s.devices.is_empty() {
-        out!("\n{}\n  none: no block device below, or none was recorded", bold("Block requests"));
+        out!("\n{}\n  none recorded", bold("Block requests"));
         return;
     }
     let mut t = Columns::new(&[
@@ -409,7 +433,7 @@ fn totals_cells(t: &Totals) -> [String; 4] {
 fn print_files(title: &str, files: &[FileSummary], all: u64) {
     let mut t = Columns::new(&[">calls", ">read", ">written", ">time", "on", "file"]);
     for f in files {
-        let path = f.path.clone().unwrap_or_else(|| format!("(file {}, {}, no path seen)", f.file, f.kind));
+        let path = f.path.clone().unwrap_or_else(|| format!("(file {}, {}, path unknown)", f.file, f.kind));
         t.row(totals_cells(&f.totals).into_iter().chain([f.fstype.clone(), path]));
     }
     let title =
@@ -446,16 +470,16 @@ fn print_processes(s: &Summary) {
 }
 
 fn print_waits(s: &Summary) {
-    let mut t = Columns::new(&["for", ">waits", ">time", ">of it for a CPU", ">longest"]);
+    let mut t = Columns::new(&["for", ">waits", ">time", ">run queue", ">longest"]);
     for w in &s.waits {
         let cpu = if w.run_queue_ns > 0 { duration(w.run_queue_ns) } else { "-".into() };
         t.row([w.reason.replace('_', " "), count(w.count), duration(w.total_ns), cpu, duration(w.max_ns)]);
     }
-    t.print("What slow operations waited for (sums over threads)");
+    t.print("Waits of slow operations (sums over threads)");
 }
 
 fn print_ledger(s: &Summary) {
-    let mut t = Columns::new(&["event", ">seen", ">written", ">lost", ">left out"]);
+    let mut t = Columns::new(&["event", ">seen", ">written", ">lost", ">filtered"]);
     let n = |n: i64| some_count(n.max(0) as u64);
     for (class, l) in &s.ledger {
         t.row([class.clone(), count(l.seen.max(0) as u64), n(l.written), n(l.lost), n(l.filtered)]);
@@ -469,9 +493,9 @@ fn print_ledger(s: &Summary) {
         }
         t.print("Where events were lost");
     }
-    let mut t = Columns::new(&[">count", "left out because"]);
+    let mut t = Columns::new(&[">count", "reason"]);
     for (reason, n) in &s.left_out {
         t.row([count((*n).max(0) as u64), reason.clone()]);
     }
-    t.print("Left out by design");
+    t.print("Not recorded");
 }

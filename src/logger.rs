@@ -1,4 +1,4 @@
-//! The log goes to standard error, one line each; quiet unless asked.
+//! Log messages on standard error, one line each; warnings only unless `-v` is given.
 
 use crate::output::tell;
 use log::{Level, LevelFilter, Log, Metadata, Record};

@@ -1,7 +1,7 @@
 //! ioreel: trace capture and replay for file systems.
 //!
-//! Each subcommand is one file here that turns arguments into a plain configuration, calls a library
-//! crate and prints what comes back; nothing else lives in this crate.
+//! Each subcommand is one file: it turns arguments into a plain configuration, calls a library crate and
+//! prints the result. Nothing else lives in this crate.
 
 use output::tell;
 use std::process::ExitCode;
@@ -35,12 +35,12 @@ mod units;
 mod validate;
 mod view;
 
-/// Records what programs ask of file systems and what file systems ask of disks, draws it, and replays
-/// it on other file systems.
+/// Record file system and block I/O of Linux programs with eBPF, analyse it, and replay it on other file
+/// systems.
 #[derive(Parser, Debug)]
 #[command(version, help_expected = true, after_help = EXAMPLES, propagate_version = true)]
 struct Cli {
-    /// Says more; twice, most of all (also libbpf's log)
+    /// Show more detail; repeat (-vv) for debug output, including libbpf's log
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
     #[command(subcommand)]
@@ -49,59 +49,61 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  ioreel record -o tar.reel -- tar xf src.tar     record a command and all it starts
-  ioreel info tar.reel                            what is in a reel
-  ioreel stats tar.reel                           its statistics
+  ioreel record -o tar.reel -- tar xf src.tar     record a command and its descendants
+  ioreel info tar.reel                            summarise the reel
+  ioreel stats tar.reel                           compute its statistics
   ioreel plot tar.reel -o tar.png                 draw it
-  ioreel report tar.reel -o tar.html              a page to look into it with
+  ioreel report tar.reel -o tar.html              write an interactive report
   ioreel replay tar.reel --target /mnt/xfs --pace max -o on-xfs.reel
-  ioreel plot tar.reel on-xfs.reel -o both.png    side by side
+  ioreel plot tar.reel on-xfs.reel -o both.png    draw both side by side
 
-Exit status: 0 done; 1 ioreel failed; 2 wrong usage; 3 done, but what was asked for does not hold.
-`record -- CMD` returns CMD's own status, or 1 where the reel ends early.";
+A reel is a trace: a folder of Parquet tables.
+
+Exit status: 0 success; 1 error; 2 wrong usage; 3 completed, but a check failed (see each subcommand).
+`record -- CMD` returns the status of CMD, or 1 when the reel is incomplete because of an error.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Says what this kernel, these privileges and these file systems allow, and how to get the rest
+    /// Check what kernel, privileges and file systems allow, and how to enable the rest
     #[cfg(feature = "capture")]
     Doctor(doctor::Args),
-    /// Records a command, or a running process, into a reel
+    /// Record a command, running processes, a control group or the whole machine into a reel
     #[cfg(feature = "capture")]
     Record(Box<record::Args>),
-    /// Puts a named moment into running recordings
+    /// Add a named marker to running recordings
     #[cfg(feature = "capture")]
     Mark(mark::Args),
-    /// Shows what files, processes and devices do at this moment
+    /// Show live I/O by file, process and device
     #[cfg(feature = "capture")]
     Top(top::Args),
-    /// Summarises a reel
+    /// Summarise a reel
     Info(info::Args),
-    /// Computes the named statistics of reels, side by side
+    /// Compute statistics of one reel, or compare several
     Stats(stats::Args),
-    /// Checks a reel: references, times, counts
+    /// Check a reel for consistency, and repair it after a crash
     Validate(validate::Args),
-    /// Writes a reel anew with all names hashed
+    /// Copy a reel with all names hashed
     Anonymize(anonymize::Args),
-    /// Draws reels
+    /// Draw reels as PNG, SVG or movie
     Plot(plot::Args),
-    /// Shows a reel on the terminal, to move in
+    /// Browse a reel in the terminal (pan and zoom)
     View(view::Args),
-    /// Makes a page of a reel, to look into with a browser
+    /// Write an interactive HTML report
     Report(report::Args),
-    /// Shows that page from this machine, with every detail of the reel at hand
+    /// Serve the report locally with full detail at every zoom level
     Serve(serve::Args),
-    /// Re-issues a reel's operations against a mounted file system
+    /// Replay a reel on a mounted file system or a block device
     Replay(Box<replay::Args>),
-    /// Makes a reel of another tool's trace
+    /// Convert another tool's trace to a reel
     Import(import::Args),
-    /// Writes a reel in another tool's format
+    /// Convert a reel to another tool's format
     Export(export::Args),
-    /// Writes man pages and shell completions
+    /// Write man pages and shell completions
     Manual(manual::Args),
 }
 
 impl Command {
-    /// Whether it changes nothing and prints, so that it may end at any moment.
+    /// Whether the command only prints and changes nothing, so that it may end at any moment.
     fn only_reads(&self) -> bool {
         match self {
             #[cfg(feature = "capture")]
@@ -122,16 +124,17 @@ impl Command {
     }
 }
 
-/// Lets `ioreel info x.reel | head` end quietly: Rust ignores SIGPIPE, and printing would panic.
-fn end_with_the_reader() {
+/// Restores SIGPIPE, so that `ioreel info x.reel | head` ends quietly. Rust ignores the signal, and printing would
+/// panic.
+fn restore_sigpipe() {
     // SAFETY: restores a default disposition; no other thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Stack that any of the commands needs, with room to spare.
+/// Stack that every command can run with.
 const STACK_BYTES: u64 = 1 << 20;
 
-/// The stack's limit where it is too small: overflowing it would end the program without a word.
+/// The stack limit, bytes, if it is too small: a stack overflow kills the program without a message.
 fn small_stack_bytes() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: fills in what it is given.
@@ -144,13 +147,13 @@ fn main() -> ExitCode {
     logger::init(cli.verbose);
     if let Some(bytes) = small_stack_bytes() {
         tell!(
-            "ioreel: the stack may only be {} KiB large: raise its limit (ulimit -s 8192, as root where that is refused)",
+            "ioreel: the stack limit of {} KiB is too small; raise it (ulimit -s 8192, as root if that is refused)",
             bytes >> 10
         );
         return ExitCode::FAILURE;
     }
     if cli.command.only_reads() {
-        end_with_the_reader();
+        restore_sigpipe();
     }
     let done = match cli.command {
         #[cfg(feature = "capture")]
@@ -180,7 +183,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// An error and its causes, without line breaks that names in it may have; a cause that the text above already ends with is not
+/// An error and its causes on one line. Line breaks in names are replaced. A cause whose text is already there is not
 /// repeated.
 fn one_line(error: &anyhow::Error) -> String {
     let text =

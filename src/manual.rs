@@ -1,4 +1,4 @@
-//! `ioreel manual`: man pages and shell completions, from the same arguments that the program parses.
+//! `ioreel manual`: man pages and shell completions, generated from the command-line definition.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -12,24 +12,24 @@ use crate::output::out;
 #[derive(clap::Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// Directory to write them to; made if it is not there
+    /// Directory to write to; created if missing
     dir: PathBuf,
 }
 
 const NOTES: &str = "\
-Man pages go to DIR/man1, completions to DIR/bash, DIR/zsh and DIR/fish. For this user and bash:
+Man pages go to DIR/man1, completions to DIR/bash, DIR/zsh and DIR/fish. To install bash completion for one user:
   ioreel manual m && install -D m/bash/ioreel.bash ~/.local/share/bash-completion/completions/ioreel
-Packages have both in place.";
+Packages already install both.";
 
-/// The shells that packages have completions for, each with a folder.
+/// Shells to write completions for, each with its folder.
 const SHELLS: [(Shell, &str); 3] = [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")];
 
-/// Writes them; `program` is all that `ioreel` takes.
+/// Runs `ioreel manual`. `program`: the definition of the whole command line.
 pub(crate) fn run(args: &Args, program: Command) -> anyhow::Result<ExitCode> {
-    // A page for each `help` of each subcommand would say the same again.
+    // Pages for the `help` subcommands would only repeat the others.
     let mut program = program.disable_help_subcommand(true);
     let made = |path: PathBuf| {
-        fs::create_dir_all(&path).with_context(|| format!("{}: cannot make this directory", path.display()))?;
+        fs::create_dir_all(&path).with_context(|| format!("{}: cannot create this directory", path.display()))?;
         anyhow::Ok(path)
     };
     for (shell, folder) in SHELLS {

@@ -1,4 +1,4 @@
-//! What `ioreel info` says of the names that files had over time.
+//! The table `names` summarised for `ioreel info`.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde::Serialize;
 
 use crate::columns::count;
 
-/// The table `names` in numbers.
+/// Counts over the table `names`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct NameFacts {
-    /// Rows: a name that a file had twice counts twice.
+    /// Rows. A name that a file had twice counts twice.
     names: u64,
-    /// Those whose file is known.
+    /// Rows whose file is known.
     with_file: u64,
-    /// Rows by how a file came to its name.
+    /// Rows by how the file got the name (words of `names.how`).
     how: BTreeMap<String, u64>,
-    /// Rows by how it lost it; those that it kept are not in here.
+    /// Rows by how the file lost the name (words of `names.ended`); names still valid at the end are not counted.
     ended: BTreeMap<String, u64>,
 }
 
 impl NameFacts {
-    /// Of this reel; `None` where it has no such table.
+    /// Counts the rows of `reel`; `None` if it has no such table.
     pub(crate) fn of(reel: &Reel) -> Result<Option<Self>> {
         if !reel.manifest.segments.contains_key(Name::TABLE) {
             return Ok(None);
@@ -39,15 +39,23 @@ impl NameFacts {
         Ok(Some(facts))
     }
 
-    /// One line.
+    /// One line: `9 (8 existed before, 1 appeared during the recording)`.
     pub(crate) fn line(&self) -> String {
         let list = |of: &BTreeMap<String, u64>| {
             let mut parts: Vec<_> = of.iter().collect();
             parts.sort_by_key(|(word, n)| (std::cmp::Reverse(**n), *word));
-            parts.iter().map(|(word, n)| format!("{} {word}", count(**n))).collect::<Vec<_>>().join(", ")
+            parts.iter().map(|(word, n)| format!("{} {}", count(**n), phrase(word))).collect::<Vec<_>>().join(", ")
         };
-        let ended =
-            if self.ended.is_empty() { String::new() } else { format!("; until the end {}", list(&self.ended)) };
-        format!("{} over time ({}){ended}", count(self.names), list(&self.how))
+        let ended = if self.ended.is_empty() { String::new() } else { format!("; {} by the end", list(&self.ended)) };
+        format!("{} ({}){ended}", count(self.names), list(&self.how))
+    }
+}
+
+/// A word of `names.how` or `names.ended` as people read it.
+fn phrase(word: &str) -> &str {
+    match word {
+        "there" => "existed before",
+        "seen" => "appeared during the recording",
+        word => word,
     }
 }

@@ -1,5 +1,5 @@
-//! Printing that never panics: a full disk behind standard output is an error of its own, told in one line,
-//! and what cannot be told on standard error is not told.
+//! Printing that never panics. A failed write to standard output (a full disk) is reported on one line and ends the
+//! program. A failed write to standard error is ignored.
 
 use std::{
     fmt::Arguments,
@@ -11,15 +11,15 @@ use anyhow::Context;
 
 use serde::Serialize;
 
-/// What [`bold`](crate::columns::bold) and [`dim`](crate::columns::dim) put around text.
+/// Escape codes that [`bold`](crate::columns::bold) and [`dim`](crate::columns::dim) use.
 const STYLES: [&str; 3] = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
 
-/// Prints text on standard output; ends the program with status 1 when that is not possible.
+/// Prints text on standard output; ends the program with status 1 if that fails.
 pub(crate) fn to_stdout(text: Arguments<'_>) {
     as_it_is(&harmless(&text.to_string()));
 }
 
-/// Prints JSON on standard output, with what would disturb a terminal written as JSON can.
+/// Prints JSON on standard output, with control characters escaped.
 pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(document).context("encoding the JSON")?;
     let mut out = String::with_capacity(text.len());
@@ -34,7 +34,7 @@ pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what is made for a terminal, colours and all; ends the program as [`to_stdout`] does.
+/// Prints text unchanged, escape codes included; fails as [`to_stdout`] does.
 pub(crate) fn as_it_is(text: &str) {
     if let Err(e) = writeln!(stdout().lock(), "{text}") {
         to_stderr(format_args!("ioreel: writing to standard output: {e}"));
@@ -42,17 +42,18 @@ pub(crate) fn as_it_is(text: &str) {
     }
 }
 
-/// Prints text on standard error, if that can be.
+/// Prints text on standard error; failures are ignored.
 pub(crate) fn to_stderr(text: Arguments<'_>) {
     let _ = writeln!(stderr().lock(), "{}", harmless(&text.to_string()));
 }
 
-/// What somebody else named, on one line and without what would disturb a terminal.
+/// A foreign name on one line, with control characters replaced.
 pub(crate) fn one_line(name: &str) -> String {
     name.replace(char::is_control, "\u{FFFD}")
 }
 
-/// The same of text with lines and styles of our own: names may have come in by the words of an error.
+/// Text with control characters replaced, except line breaks, tabs and our own styles: an error may contain foreign
+/// names.
 fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

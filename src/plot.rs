@@ -20,29 +20,29 @@ use ioreel_visualize::{
 
 use crate::units::seconds;
 
-/// What the colours tell apart.
+/// What colours stand for.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colors {
-    /// Reads, writes, the rest
+    /// Read, write, other
     Op,
-    /// Names of processes, by the bios they queued
+    /// Process that queued the bio
     Process,
-    /// What bios carry: data, journal, inode table, ...
+    /// Class of the bio: data, journal, inode table, …
     Class,
-    /// Files, by their names
+    /// File
     File,
-    /// How long it took
+    /// Latency
     Latency,
-    /// The reels
+    /// Reel (with --overlay)
     Reel,
 }
 
-/// What is behind the picture.
+/// Colour scheme.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Theme {
-    /// On white
+    /// White background
     Light,
-    /// On nearly black
+    /// Dark background
     Dark,
 }
 
@@ -60,59 +60,59 @@ impl From<Colors> for ColorBy {
 }
 
 const NOTES: &str = "\
-Panels (docs/pictures.md): offsets, files, throughput, iops, seeks, latency, latency-q2c, latency-q2d, latency-calls, depth,
-calls, call-throughput, stages, phase, gantt, rewrites over time; sizes, distances, hot, reuse; table.";
+Panels over time: offsets, files, throughput, iops, seeks, latency, latency-q2c, latency-q2d, latency-calls, depth, calls,
+call-throughput, stages, phase, gantt, rewrites. Charts: sizes, distances, hot, reuse. Table: table. See docs/pictures.md.";
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// Reels, drawn side by side unless --overlay or --diff
+    /// Reels to draw, side by side unless --overlay or --diff is given
     #[arg(required = true, value_name = "REEL")]
     reels: Vec<PathBuf>,
-    /// Where the picture goes; its name ends in .png or .svg, or in .mp4 or .apng for a movie of the disk
+    /// Output file: .png or .svg for a picture, .mp4 or .apng for a movie of the disk
     #[arg(short, long, value_name = "FILE", required_unless_present = "terminal")]
     output: Option<PathBuf>,
-    /// Prints the picture of one reel as characters instead
+    /// Print one reel as text instead
     #[arg(long, conflicts_with_all = ["output", "panels", "overlay", "diff", "title", "width"])]
     terminal: bool,
-    /// How long a movie lasts, in seconds
+    /// Length of a movie, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SECONDS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SECONDS)))]
     seconds: u32,
-    /// Panels to draw, in this order, as names with commas between them (see below) [default: by what the reels hold]
+    /// Panels to draw, in this order, separated by commas (see below) [default: depends on the tables in the reels]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     panels: Vec<String>,
-    /// What the colours of densities tell apart
+    /// What colours stand for
     #[arg(long, value_name = "WHAT", default_value = "op")]
     color_by: Colors,
-    /// Dark on white or light on black [default: light; dark for --terminal]
+    /// Colour scheme [default: light; dark with --terminal]
     #[arg(long, value_name = "NAME")]
     theme: Option<Theme>,
-    /// Draws all reels over each other, each in a colour of its own
+    /// Draw all reels over each other, each in its own colour
     #[arg(long, conflicts_with = "diff")]
     overlay: bool,
-    /// Draws the difference of two reels: the second less the first
+    /// Draw the difference of two reels (second minus first)
     #[arg(long)]
     diff: bool,
-    /// Heading of the picture [default: the reel's name]
+    /// Title of the picture [default: the reel's name]
     #[arg(long)]
     title: Option<String>,
-    /// Block device to draw, by name or number [default: of each reel the one with most bytes]
+    /// Block device to draw [default: the one with the most bytes, in each reel]
     #[arg(long, value_name = "NAME|MAJ:MIN")]
     device: Option<String>,
-    /// Width of the picture in pixels [default: 1400, more for three reels and up]
+    /// Width in pixels [default: 1400; more for three or more reels]
     #[arg(long, value_name = "PIXELS")]
     width: Option<u32>,
-    /// Draws only from this moment on, in seconds since the reel's start
+    /// Start of the window, in seconds since the start of the reel
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     from: Option<i64>,
-    /// Draws only up to this moment, in seconds since the reel's start
+    /// End of the window, in seconds since the start of the reel
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     to: Option<i64>,
 }
 
-/// Runs it.
+/// Runs `ioreel plot`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.terminal {
         return print(&args);
@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some("svg") => true,
         Some("png") => false,
         Some("mp4" | "apng") => return film(args, &output),
-        _ => bail!("{}: pictures are written as .png, .svg, .mp4 or .apng; name the file so", output.display()),
+        _ => bail!("{}: unknown picture format; expected a name ending in .png, .svg, .mp4 or .apng", output.display()),
     };
     let reels = args.reels.iter().map(Reel::open).collect::<Result<Vec<_>, _>>()?;
     let choice = Choice { device: args.device, from_ns: args.from, to_ns: args.to };
@@ -144,19 +144,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let picture = plot(&reels, &options)?;
     let bytes = if svg { picture.svg().into_bytes() } else { picture.png()? };
     fs::write(&output, bytes)
-        // Half a picture is worse than none.
+        // A partial picture is worse than none.
         .inspect_err(|_| _ = fs::remove_file(&output))
         .with_context(|| format!("{}: writing the picture", output.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Size of a sketch that goes to no terminal.
+/// Columns and rows of a sketch that is not printed on a terminal.
 const PAGE: (u16, u16) = (120, 40);
 
-/// Prints one reel as characters.
+/// Prints one reel as text.
 fn print(args: &Args) -> anyhow::Result<ExitCode> {
     let [reel] = &args.reels[..] else {
-        bail!("--terminal shows one reel; draw several side by side as a .png");
+        bail!("--terminal takes one reel; to compare several, write a .png");
     };
     let terminal = std::io::stdout().is_terminal();
     let size = if terminal { ratatui::crossterm::terminal::size().unwrap_or(PAGE) } else { PAGE };
@@ -173,7 +173,7 @@ fn print(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Colours that the terminal says it has; none where they are not wanted (https://no-color.org).
+/// Number of colours that the terminal supports; 0 if NO_COLOR is set (https://no-color.org).
 pub(crate) fn colors() -> u32 {
     let var = |name: &str| std::env::var(name).unwrap_or_default();
     match (var("NO_COLOR").is_empty(), var("COLORTERM").as_str(), var("TERM").as_str()) {
@@ -183,20 +183,17 @@ pub(crate) fn colors() -> u32 {
     }
 }
 
-/// Makes a movie.
+/// Writes a movie.
 fn film(args: Args, output: &Path) -> anyhow::Result<ExitCode> {
     let [reel] = &args.reels[..] else {
-        bail!("a movie shows one reel; make one of each, or draw them side by side as a .png");
+        bail!("a movie takes one reel; make one movie per reel, or draw them side by side as a .png");
     };
     let reel = Reel::open(reel)?;
     let choice = Choice { device: args.device, from_ns: args.from, to_ns: args.to };
     let options = MovieOptions { title: args.title, choice, seconds: args.seconds };
     let path = movie(&reel, &options, output)?;
     if path != output {
-        tell!(
-            "ioreel: {}: there is no ffmpeg here, so the movie is an animated PNG, which browsers play",
-            path.display()
-        );
+        tell!("ioreel: {}: ffmpeg not found; wrote an animated PNG instead, which browsers play", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

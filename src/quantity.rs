@@ -1,8 +1,8 @@
-//! Quantities as people type them.
+//! Parsers for times and sizes on the command line.
 
 use std::time::Duration;
 
-/// A time: `1.5`, `90s`, `10m`, `2h`, `250ms`, `100us`, `500ns`; seconds without a unit.
+/// Parses a time: `1.5`, `90s`, `10m`, `2h`, `250ms`, `100us`, `500ns`; seconds without a unit.
 pub(crate) fn duration(s: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 8] = [
         ("ns", 1e-9),
@@ -15,27 +15,27 @@ pub(crate) fn duration(s: &str) -> Result<Duration, String> {
         ("d", 86_400.0),
     ];
     let (number, factor) = UNITS.iter().find_map(|(unit, f)| s.strip_suffix(unit).map(|n| (n, *f))).unwrap_or((s, 1.0));
-    let bad = || "not a time such as 1.5, 90s, 10m, 2h, 250ms, 100us or 500ns".to_owned();
+    let bad = || "expected a time such as 1.5, 90s, 10m, 2h, 250ms, 100us or 500ns".to_owned();
     let value: f64 = number.parse().map_err(|_| bad())?;
     Duration::try_from_secs_f64(value * factor).map_err(|_| bad())
 }
 
-/// A time that is not zero.
+/// Parses a time that is not zero.
 #[cfg(feature = "capture")]
 pub(crate) fn some_time(s: &str) -> Result<Duration, String> {
-    duration(s).and_then(|d| if d.is_zero() { Err("give some time".into()) } else { Ok(d) })
+    duration(s).and_then(|d| if d.is_zero() { Err("must be greater than zero".into()) } else { Ok(d) })
 }
 
-/// A short time with its unit: a bare number, and `m`, could as well be meant as ms.
+/// Parses a time with a unit ending in `s`: a bare number or `m` could be meant as ms.
 #[cfg(feature = "capture")]
 pub(crate) fn latency(s: &str) -> Result<Duration, String> {
     if !s.ends_with('s') {
-        return Err("give its unit, too: ns, us, ms or s".into());
+        return Err("expected a unit: ns, us, ms or s".into());
     }
     duration(s)
 }
 
-/// A size: `4096`, `512K`, `100M`, `2G`, `1T`, also with `iB`; units are powers of 1024.
+/// Parses a size: `4096`, `512K`, `100M`, `2G`, `1T`, also with `iB`; units are powers of 1024.
 pub(crate) fn bytes(s: &str) -> Result<i64, String> {
     let bare = s.strip_suffix("iB").or_else(|| s.strip_suffix('B')).unwrap_or(s);
     let (number, shift) = match bare.char_indices().next_back() {
@@ -47,14 +47,14 @@ pub(crate) fn bytes(s: &str) -> Result<i64, String> {
     };
     match number.parse::<f64>() {
         Ok(n) if n >= 0.0 && n * f64::from(shift).exp2() < i64::MAX as f64 => Ok((n * f64::from(shift).exp2()) as i64),
-        _ => Err("not a size such as 4096, 512K, 100M or 2G".into()),
+        _ => Err("expected a size such as 4096, 512K, 100M or 2G".into()),
     }
 }
 
-/// A size that is not zero.
+/// Parses a size that is not zero.
 #[cfg(feature = "capture")]
 pub(crate) fn some_bytes(s: &str) -> Result<i64, String> {
-    bytes(s).and_then(|n| if n == 0 { Err("give some bytes".into()) } else { Ok(n) })
+    bytes(s).and_then(|n| if n == 0 { Err("must be greater than zero".into()) } else { Ok(n) })
 }
 
 #[cfg(test)]

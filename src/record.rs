@@ -1,11 +1,11 @@
-//! `ioreel record`.
+//! `ioreel record`: records operations and block I/O into a reel.
 
 use crate::output::tell;
 use std::{
     ffi::OsString,
     io::{IsTerminal, Write},
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -24,126 +24,125 @@ use ioreel_capture::{
         filter::Filter,
         session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
     },
-    record::{Backend, Config, Herald, Layers, Moment, Observer, Progress, Target, record, wait_for},
+    record::{Backend, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target, record, wait_for},
 };
 use ioreel_traces::text;
 
-/// What to record, and where to.
+/// Arguments.
 #[derive(clap::Args, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["command", "pid", "cgroup", "all"])), after_help = NOTES)]
 pub(crate) struct Args {
-    /// The reel to make: a folder that does not exist yet; with --daemon a folder for reels
+    /// Reel to write; must not exist. With --daemon: folder in which reels are created
     #[arg(short, long, value_name = "REEL")]
     output: PathBuf,
-    /// Records in the background, into a reel of the folder -o that is called by the time in UTC, until SIGTERM; with
-    /// NOTIFY_SOCKET set, as by systemd, in the foreground. One for each folder; its process id is in ioreel.pid, what it
-    /// says in ioreel.log
+    /// Record in the background until SIGTERM, into a new reel in folder -o named by the start time in UTC. The folder
+    /// also holds ioreel.pid and ioreel.log; only one daemon may use it. With NOTIFY_SOCKET set (systemd), stay in the
+    /// foreground
     #[arg(long, conflicts_with = "command")]
     daemon: bool,
-    /// Records a running process, with what it has open, and what it starts from now on, until it ends or
-    /// Ctrl-C; repeatable
+    /// Record a running process, its open files and all children it starts from now on, until it exits or Ctrl-C;
+    /// repeatable
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
-    /// Records the tasks of a control group (cgroup2) and of those below it, also those that enter later, until
-    /// Ctrl-C or --duration: its folder, or its inode number
+    /// Record all tasks in a control group (cgroup2) and its descendants, including tasks that join later, until Ctrl-C
+    /// or --duration. Give its directory or its inode number
     #[arg(long, value_name = "PATH_OR_ID")]
     cgroup: Option<String>,
-    /// Records every task of the machine but this recorder, until Ctrl-C or --duration
+    /// Record every task of the machine except this recorder, until Ctrl-C or --duration
     #[arg(long)]
     all: bool,
-    /// Records only this disk (/dev/NAME, NAME or MAJOR:MINOR), and only operations on it and on the file systems that lie on it;
-    /// repeatable. Default: the disks behind the file systems touched
+    /// Record only this disk (/dev/NAME, NAME or MAJOR:MINOR), operations on it and on file systems on it; repeatable
+    /// [default: the disks behind all file systems used]
     #[arg(long, value_name = "DEV")]
     device: Vec<String>,
     #[command(flatten)]
     life: Life,
-    /// Records only operations on this file, or on what is below this folder; or, with *, ? or [, on files whose path
-    /// looks so (** crosses folders; without a slash: whose name looks so); repeatable
+    /// Record only operations on this file, or on files below this directory. With *, ? or [, a pattern for the whole
+    /// path (** crosses directories), or for the file name if it has no slash; repeatable
     #[arg(long, value_name = "PATH", help_heading = "Filters")]
     path: Vec<PathBuf>,
-    /// Records only operations of threads with this name (15 bytes of it count); repeatable
+    /// Record only operations of threads with this name (the first 15 bytes are compared); repeatable
     #[arg(long, value_name = "NAME", help_heading = "Filters")]
     comm: Vec<String>,
-    /// Records only operations of this user, by name or number (the effective one); repeatable
+    /// Record only operations with this effective user, by name or id; repeatable
     #[arg(long, value_name = "USER", help_heading = "Filters")]
     uid: Vec<String>,
-    /// Records only these calls: names, patterns such as *stat*, or classes: read, write, copy, sync, map, meta (all
-    /// others); separated by commas
+    /// Record only these system calls, separated by commas: names, patterns such as *stat*, or the classes read, write,
+    /// copy, sync, map, meta (all others)
     #[arg(long, value_name = "NAMES", help_heading = "Filters")]
     op: Vec<String>,
-    /// Records only operations that took so long at least: a number with ns, us, ms or s
+    /// Record only operations that took at least this long, as a number with ns, us, ms or s [default: all]
     #[arg(long, value_name = "TIME", value_parser = quantity::latency, default_value = "0ns", hide_default_value = true,
         help_heading = "Filters")]
     min_latency: Duration,
-    /// Records only what reaches the disks: calls get no slower
+    /// Record only the block layer; system calls are not slowed down
     #[arg(long, conflicts_with_all = ["ops_only", "path", "comm", "uid", "op", "min_latency"], help_heading = "Filters")]
     block_only: bool,
-    /// Records only operations, not what reaches the disks
+    /// Record only operations, not the block layer
     #[arg(long, conflicts_with = "device", help_heading = "Filters")]
     ops_only: bool,
-    /// By which kinds of the kernel's programs. With fentry also what the kernel does to files by itself: its threads (the NFS
-    /// server, workers of loop devices; with --all), and what is below recorded calls (the files under an overlay's). auto:
-    /// of that what its threads do, with --all, where the kernel allows it; see `ioreel doctor`
+    /// Kind of BPF programs to attach. `fentry` also records file I/O done by the kernel itself: by kernel threads (NFS
+    /// server, loop devices) and on the files below an overlay
     #[arg(long, value_name = "KIND", default_value = "auto")]
     backend: Programs,
-    /// What to wait for after the last task has ended
+    /// What to do after the last task has exited
     #[arg(long, value_name = "HOW", default_value = "sync")]
     settle: Settle,
-    /// Takes the tree below this folder before the start, so that a replay can rebuild it; repeatable.
-    /// The command's working directory is always taken
+    /// Record the directory tree below DIR before the start, so that a replay can rebuild it; repeatable. The working
+    /// directory of the command is always included
     #[arg(long, value_name = "DIR")]
     snapshot: Vec<PathBuf>,
-    /// Does not take the working directory's tree
+    /// Do not record the tree of the working directory
     #[arg(long)]
     no_snapshot: bool,
-    /// Tells where on their disks the files lie that were there before (FIEMAP; table `extents`): `replay --layout` makes them so.
-    /// Each file of the trees that are taken is opened for that before the start
+    /// Record the on-disk layout of existing files (FIEMAP; table `extents`) for `replay --layout`. Opens every file of the
+    /// recorded trees before the start
     #[arg(long, conflicts_with = "block_only")]
     extents: bool,
-    /// Kernel memory that the rings of all CPUs together may take, MiB [default: 64, or 1 for each CPU if that is more]
+    /// Kernel memory for the rings of all CPUs together, in MiB [default: 64, or 1 per CPU if that is more]
     #[arg(long, value_name = "MIB", value_parser = ring_mib)]
     ring_mib: Option<usize>,
-    /// Records what enters the page cache, is read ahead, made dirty, written back and leaves it, by file. Costs some
-    /// 100 ns per page
+    /// Record page cache events by file: fill, readahead, dirty, write-back, eviction (table `cache`). Costs about 100 ns
+    /// per page
     #[arg(long)]
     cache: bool,
-    /// Looks at the bytes of each write to a file: a hash, and how well they could be compressed, in its row of `ops`; with full
-    /// the bytes themselves too, in the table `contents`. Takes half of the rings' memory
+    /// Record the data of file writes: `hash` stores a hash and the compressibility in `ops`; `full` also stores the bytes in
+    /// table `contents`. Uses half of the ring memory
     #[arg(long, value_name = "WHAT", default_value = "none", conflicts_with = "block_only")]
     content: What,
-    /// Shows how it goes in a line on the terminal: events, losses, how full the rings are, size
+    /// Show a status line on the terminal: operations, losses, ring usage, reel size
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
-    /// Hashes all names before they reach the disk, as `ioreel anonymize` does afterwards
+    /// Hash all names before they are written, as `ioreel anonymize` does afterwards
     #[arg(long)]
     anonymize: bool,
-    /// Hashes names with the content of this file, 16 bytes at least: the same key gives the same names, so that reels
-    /// can be compared. Default: a random key that nobody keeps
+    /// Use the content of this file (at least 16 bytes) as the key. The same key gives the same names, so that reels
+    /// can be compared [default: a random key, discarded at exit]
     #[arg(long, value_name = "FILE", requires = "anonymize")]
     key_file: Option<PathBuf>,
-    /// Tells what operations of 1 ms or longer wait for, by the kernel's stack whenever they leave their CPU: device,
-    /// journal, locks, throttling, reclaim, run queue (table `waits`, summed up by `info`)
+    /// Record what operations of at least 1 ms (or --min-latency) wait for: device, journal, lock, throttling, reclaim, run
+    /// queue. Derived from the kernel stack at each context switch (table `waits`, summarised by `info`)
     #[arg(long)]
     waits: bool,
-    /// With --waits: the program's own stack too, as module+offset (by frame pointers)
+    /// With --waits: also record the user stack, as module+offset (needs frame pointers)
     #[arg(long, requires = "waits")]
     user_stacks: bool,
-    /// The command and its arguments
+    /// Command to record, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 const NOTES: &str = "\
-The command's input, output and exit status pass through (128 + signal when it was killed); 1 when ioreel
-itself fails. Ctrl-C ends command and recording; the reel is whole.";
+Exit status: that of the command (128 + signal if it was killed); 1 if ioreel fails; 3 with --strict if events were lost.
+Ctrl-C ends the command and the recording; the reel is complete. Details: docs/record.md, docs/filters.md.";
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Programs {
-    /// Tracepoints and, with --all, functions of the kernel's
+    /// Tracepoints; with --all also fentry for kernel threads, if the kernel supports it (see `ioreel doctor`)
     Auto,
-    /// Tracepoints alone
+    /// Tracepoints and iterators only
     Tracepoint,
-    /// Tracepoints and functions of the kernel's
+    /// Tracepoints, and entry and exit of kernel functions
     Fentry,
 }
 
@@ -159,26 +158,26 @@ impl Programs {
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Settle {
-    /// Sync the changed file systems, then, unless recorded programs run on, record their disks until quiet, 30 s at most
+    /// Sync the changed file systems, then record their disks until idle, at most 30 s. Skipped while recorded programs run
     Sync,
-    /// Do not wait: what is still in memory is not in the reel
+    /// Stop at once; data not yet written back is missing from the block tables
     None,
 }
 
 fn ring_mib(s: &str) -> Result<usize, String> {
     match s.parse::<usize>() {
         Ok(n @ 1..=65536) => Ok(n),
-        _ => Err("not a number of MiB from 1 to 65536".into()),
+        _ => Err("expected a number of MiB from 1 to 65536".into()),
     }
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// Not looked at
+    /// Do not read the data
     None,
-    /// A hash, and how well they could be compressed
+    /// Hash and compressibility of each write
     Hash,
-    /// These, and the bytes: a reel that holds what was written
+    /// Hash, compressibility and the bytes: the reel contains file data
     Full,
 }
 
@@ -194,20 +193,20 @@ impl What {
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    /// When stderr is a terminal that no command of this recording writes to
+    /// If stderr is a terminal and no command is started
     Auto,
-    /// Whenever stderr is a terminal
+    /// If stderr is a terminal
     Always,
     /// Never
     Never,
 }
 
-/// Draws the line that tells how it goes.
+/// Draws the status line.
 fn status_line(p: &Progress) {
     let seconds = p.elapsed.as_secs_f64();
     let lost = if p.lost > 0 { format!("{} LOST", count(p.lost)) } else { "none lost".into() };
     let line = format!(
-        "{:.0} s: {} operations ({}/s), {lost}, rings {:.0}% full at most, reel {}",
+        "{:.0} s: {} operations ({}/s), {lost}, rings at most {:.0}% full, reel {}",
         seconds,
         count(p.ops),
         count((p.ops as f64 / seconds.max(0.001)) as u64),
@@ -217,13 +216,13 @@ fn status_line(p: &Progress) {
     redraw(&line);
 }
 
-/// Puts this in place of the terminal's present line.
+/// Replaces the current line of the terminal.
 fn redraw(line: &str) {
-    // Nobody may be looking.
+    // The terminal may be gone.
     let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
 }
 
-/// What chose what is recorded, as the manifest tells it.
+/// The options that select what is recorded, as stored in the manifest.
 fn filter_words(args: &Args) -> Vec<String> {
     let mut out: Vec<String> = args.device.iter().map(|d| format!("--device {d}")).collect();
     out.extend(args.pid.iter().map(|p| format!("--pid {p}")));
@@ -247,12 +246,14 @@ fn filter_words(args: &Args) -> Vec<String> {
     out
 }
 
-/// Tells of a recording into `reel` while it goes on.
+/// Reports the progress of a recording into `reel`.
 fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf) -> Herald {
     Herald(Arc::new(move |moment| {
         match moment {
-            Moment::Copied(path) => tell!("ioreel: what was kept is in {}; the recording goes on", path.display()),
-            Moment::NotCopied(why) => tell!("ioreel: what was kept could not be copied: {why}; the recording goes on"),
+            Moment::Copied(path) => tell!("ioreel: wrote {}; recording continues", path.display()),
+            Moment::NotCopied(why) => {
+                tell!("ioreel: could not write a copy of the flight recorder: {why}; recording continues")
+            }
             Moment::Begun | Moment::Ending => {}
         }
         if let Some(daemon) = &daemon {
@@ -261,14 +262,37 @@ fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf) -> Herald {
     }))
 }
 
-/// Runs it.
+/// Runs `ioreel record`.
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    // Before anything else: relative paths are this folder's, and who asked is still listening.
+    // Before the daemon changes its working directory and leaves the terminal: paths are relative to this one, and
+    // errors are still seen.
     let filter = Filter::new(&args.path, &args.comm, &args.uid, &args.op, args.min_latency)?;
     let daemon = if args.daemon { Some(Arc::new(Daemon::start(&args.output)?)) } else { None };
     if let Some(daemon) = &daemon {
         args.output = daemon.reel();
     }
+    let (strict, output) = (args.life.strict, args.output.clone());
+    let config = config(args, filter, daemon)?;
+    let recorded = record(&config);
+    if config.observer.is_some() {
+        // Messages start on a clean line.
+        redraw("");
+    }
+    match recorded {
+        Err(e @ CaptureError::Interrupted { signal }) => {
+            tell!("ioreel: {e}");
+            Ok(ExitCode::from(128 + signal as u8))
+        }
+        Err(e) => Err(e.into()),
+        Ok(outcome) => {
+            report(&outcome, &output);
+            Ok(exit_code(outcome, strict))
+        }
+    }
+}
+
+/// The recorder's configuration.
+fn config(args: Args, filter: Filter, daemon: Option<Arc<Daemon>>) -> anyhow::Result<Config> {
     let filters = filter_words(&args);
     let target = match args.cgroup {
         Some(name) => Target::Cgroup(name),
@@ -286,11 +310,11 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         _ => Layers::Both,
     };
     let commands = matches!(target, Target::Command(_));
-    // A daemon leaves the terminal, which it still has here.
+    // A daemon leaves the terminal later; here it still has one.
     let shown = !args.daemon
         && std::io::stderr().is_terminal()
         && (args.progress == When::Always || args.progress == When::Auto && !commands);
-    let config = Config {
+    Ok(Config {
         devices: args.device,
         lossless: args.life.lossless,
         limits: args.life.limits(),
@@ -309,20 +333,12 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
         herald: Some(herald(daemon, args.output.clone())),
-        ..Config::new(args.output.clone(), target)
-    };
-    let recorded = record(&config);
-    if shown {
-        // What follows begins on a clean line.
-        redraw("");
-    }
-    let outcome = match recorded {
-        Err(e @ CaptureError::Interrupted { signal }) => {
-            tell!("ioreel: {e}");
-            return Ok(ExitCode::from(128 + signal as u8));
-        }
-        other => other?,
-    };
+        ..Config::new(args.output, target)
+    })
+}
+
+/// Prints warnings, losses and what still runs.
+fn report(outcome: &Outcome, output: &Path) {
     let m = &outcome.manifest;
     for warning in &m.warnings {
         tell!("ioreel: {warning}");
@@ -330,31 +346,35 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     match (m.lost(), &outcome.error) {
         (0, _) => {}
         (lost, None) => {
-            tell!("ioreel: {lost} events were lost; `ioreel info` says where, a larger --ring-mib may help");
+            tell!("ioreel: {lost} events were lost; `ioreel info` shows where, a larger --ring-mib may help");
         }
-        (lost, Some(_)) => tell!("ioreel: {lost} events are not in the reel: they could not be written"),
+        (lost, Some(_)) => tell!("ioreel: {lost} events are missing from the reel: they could not be written"),
     }
     let count = |class: &str| m.ledger.get(class).map_or(0, |l| l.written);
-    log::info!("{}: {} operations, {} requests", args.output.display(), count("ops"), count("block"));
+    log::info!("{}: {} operations, {} requests", output.display(), count("ops"), count("block"));
     if let (Some(pid), Some(_)) = (outcome.still_running, outcome.signal) {
-        tell!("ioreel: the recording has ended; process {pid} runs on");
+        tell!("ioreel: recording stopped; process {pid} is still running");
     }
-    let incomplete = args.life.strict && (m.lost() > 0 || m.probes.iter().any(|p| p.missed > 0));
+}
+
+/// The exit status; waits for a command that still runs, so that its own status passes through.
+fn exit_code(outcome: Outcome, strict: bool) -> ExitCode {
+    let m = &outcome.manifest;
+    let incomplete = strict && (m.lost() > 0 || m.probes.iter().any(|p| p.missed > 0));
     if incomplete {
-        tell!("ioreel: --strict: the reel is kept, but it is not complete");
+        tell!("ioreel: --strict: events are missing; the reel is kept");
     }
-    let failed = outcome.error.map(|e| tell!("ioreel: the reel ends early: {e}")).is_some();
+    let failed = outcome.error.map(|e| tell!("ioreel: the reel is incomplete: {e}")).is_some();
     let status = match (outcome.status, outcome.still_running) {
         (Some(status), _) => status,
-        // Its exit status shall pass through, so it is waited for.
         (None, Some(pid)) if outcome.signal.is_none() => wait_for(pid),
-        // As if it had ended by the signal that it chose to ignore.
+        // The command ignored the signal: report it as if the signal had killed it.
         _ => outcome.signal.unwrap_or(0),
     };
     let code = if status & 0x7f == 0 { status >> 8 & 0xff } else { 128 + (status & 0x7f) };
-    Ok(match code {
+    match code {
         _ if failed => ExitCode::FAILURE,
         _ if incomplete => ExitCode::from(3),
         code => ExitCode::from(code as u8),
-    })
+    }
 }

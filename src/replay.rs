@@ -1,4 +1,4 @@
-//! `ioreel replay`: re-issues a reel's operations against a mounted file system.
+//! `ioreel replay`: replays a reel on a mounted file system or a block device.
 
 mod block;
 mod print;
@@ -34,107 +34,106 @@ use crate::quantity;
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
-    /// The reel to replay
+    /// Reel to replay
     reel: PathBuf,
-    /// Directory on the file system to replay on; a path /a/b of the reel becomes DIR/a/b
+    /// Directory on the target file system. The recorded path /a/b becomes DIR/a/b
     #[arg(long, value_name = "DIR", required_unless_present = "device")]
     target: Option<PathBuf>,
-    /// How time passes: `original` (each operation at its recorded time), `scale=F` (the same, F times as slow), `think` (each thread
-    /// computes between operations for as long as it did), `load` (as many in flight as there were), `max` (only order is waited for)
+    /// When to issue operations: `original` at the recorded times; `scale=F` at the recorded times multiplied by F; `think`
+    /// after each thread's recorded think time; `load` with the recorded number in flight; `max` as soon as order allows
     #[arg(long, default_value = "max", value_parser = pace)]
     pace: pace::Pace,
-    /// What happens to the schedule of `original` and `scale` after a stall of 1 ms or more
+    /// How the schedule of `original` and `scale` recovers after a stall of at least 1 ms
     #[arg(long, value_enum, default_value = "compress")]
     catch_up: CatchUp,
-    /// Spun away on the CPU before each deadline, where sleeping wakes up late: 50us; 0 for none
+    /// Busy-wait this long before each deadline for precision (sleeping wakes up late); 0 disables it
     #[arg(long, value_name = "TIME", default_value_t = format!("{}us", DEFAULT_SPIN_NS / 1000))]
     spin: String,
-    /// What is kept in the recorded order beside each thread's own operations
+    /// Which recorded order to enforce between threads
     #[arg(long, value_enum, default_value = "resource")]
     order: Order,
-    /// Leaves out constraints of this kind: name, absent, tree, entries, size, position, descriptor, directory, lock, life, global; may be
-    /// repeated
+    /// Drop dependency edges of this kind: name, absent, tree, entries, size, position, descriptor, directory, attribute, lock,
+    /// pipe, life, global; repeatable
     #[arg(long, value_name = "KIND", value_parser = kind)]
     without: Vec<EdgeKind>,
-    /// Writes the replay as a reel of its own, joined to the original by `orig_op_id`
+    /// Write the result as a reel; column `orig_op_id` refers to the original operations
     #[arg(short, value_name = "RESULT.reel")]
     output: Option<PathBuf>,
-    /// Wrong results that are still faithful, a count
+    /// Allow up to N mismatched results
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_mismatch: i64,
-    /// Calls that this file system cannot do (EOPNOTSUPP, ENOTTY, ENOSYS) and that are still faithful, a count
+    /// Allow up to N calls that the target does not support (EOPNOTSUPP, ENOTTY, ENOSYS)
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_unsupported: i64,
-    /// The replayer's own lateness that is still faithful: p99 where operations have times, with what followed from it, the mean elsewhere
+    /// Allow this much lateness caused by the replayer: p99 at paces `original`, `scale` and `think`, mean at `max` and `load`
     #[arg(long, value_name = "TIME", default_value_t = format!("{}ms", DEFAULT_MAX_OWN_LATENESS_NS / 1_000_000))]
     max_own_lateness: String,
-    /// Replays over what is in the target
+    /// Replay into a target directory that is not empty
     #[arg(long)]
     force: bool,
-    /// Prepares and replays only what is below this absolute path; may be repeated
+    /// Prepare and replay only files below this absolute path; repeatable
     #[arg(long, value_name = "PREFIX")]
     root: Vec<PathBuf>,
-    /// Replays only what took effect from this moment on, counted from the reel's start: 10s, 250ms; what came before is followed,
-    /// and the tree and the descriptors are prepared as they stood then
+    /// Replay only operations that took effect at or after this time since the start of the reel: 10s, 250ms. The tree and
+    /// the open descriptors are prepared in their state at that time
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<i64>,
-    /// Replays only what took effect before this moment
+    /// Replay only operations that took effect before this time since the start of the reel
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<i64>,
-    /// Puts what the reel has below FROM into the directory TO, which may lie on another file system; also where --root leaves FROM
-    /// out; may be repeated
+    /// Place the recorded tree below FROM into directory TO, possibly on another file system. Counts as inside --root;
+    /// repeatable
     #[arg(long, value_name = "FROM=TO", value_parser = map)]
     map: Vec<(PathBuf, PathBuf)>,
-    /// Makes files F times as large, from 0.000001 to 1, and moves what is read and written with them, so that a large tree fits
-    /// a small disk
+    /// Scale file sizes and offsets by F, from 0.000001 to 1, so that a large tree fits on a small disk
     #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
     scale_footprint: Scale,
-    /// What a compressor saves of the data in files, from 0 (nothing) to 1 (all) [default: as recorded with --content, else 0]
+    /// Compressibility of generated data, from 0 (incompressible) to 1 [default: as recorded with --content, else 0]
     #[arg(long, value_name = "R", value_parser = share)]
     compressibility: Option<u16>,
-    /// How much of the data that is written repeats other data, in blocks of 4 KiB, from 0 to 1 [default: as recorded with --content,
-    /// else one pattern serves all writes]
+    /// Share of written 4 KiB blocks that duplicate other blocks, from 0 to 1 [default: as recorded with --content, else one
+    /// pattern for all writes]
     #[arg(long, value_name = "S", value_parser = share)]
     duplicates: Option<u16>,
-    /// Makes other data for another number
+    /// Seed of generated data
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
-    /// Makes data depend on file and position, and checks what is read
+    /// Generate data that depends on file and offset, and check all data read
     #[arg(long)]
     verify: bool,
-    /// Makes the tree that the workload found, writes it out, and ends
+    /// Create and sync the initial tree, then exit
     #[arg(long, conflicts_with_all = ["skip_prepare", "dry_run", "output"])]
     prepare_only: bool,
-    /// Takes the tree as it is in the target, made by --prepare-only before
+    /// Use the tree that is in the target, created earlier by --prepare-only
     #[arg(long)]
     skip_prepare: bool,
-    /// Makes the files of the tree lie on the disk as they did: in as many pieces, with their holes and room without data; of a reel
-    /// recorded with --extents. What came of it is told
+    /// Reproduce the recorded on-disk layout: extents, holes and unwritten space. Needs a reel recorded with --extents; the
+    /// report shows the result
     #[arg(long, conflicts_with_all = ["skip_prepare", "scale_footprint"])]
     layout: bool,
-    /// Replays so many times; after each but the last, what changed in the target is restored
+    /// Replay N times; restore the target between runs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
-    /// Restores what changed in the target after the last replay, too
+    /// Also restore the target after the last run
     #[arg(long, conflicts_with = "prepare_only")]
     restore: bool,
-    /// Refuses a replay whose tree and writes take more than this: 500M, 2G
+    /// Refuse a replay that needs more space than this for tree and writes: 500M, 2G
     #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
     max_bytes: Option<i64>,
-    /// What the page cache holds when the replay begins [default: what making the tree left there]
+    /// Page cache content at the start [default: whatever preparing the tree left there]
     #[arg(long, value_enum)]
     cache: Option<Cache>,
-    /// The same as --cache cold
+    /// Same as --cache cold
     #[arg(long, conflicts_with = "cache")]
     cold: bool,
-    /// The most memory that the replay may take, page cache and ioreel's own included, by a control group: 512M; the page cache
-    /// then begins cold unless --cache says otherwise
+    /// Limit memory, including page cache and ioreel itself, with a control group: 512M. Implies --cache cold unless --cache
+    /// is given
     #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
     memory_limit: Option<i64>,
-    /// Plans, then measures the replayer itself, with calls skipped; writes nothing
+    /// Plan and run without issuing any call, to measure the replayer itself; writes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Prints JSON instead of text
+    /// Print JSON (schema ioreel.replay/1 or ioreel.replay-block/1, docs/json.md)
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -142,35 +141,38 @@ pub(crate) struct Args {
 }
 
 const HELP: &str = "\
-Only results count: success or failure, the errno, and byte counts on regular files and links. Descriptor and inode
-numbers, addresses and how a directory is cut up differ by nature.
+Results are compared by success or failure, errno, and byte count on regular files and links. Descriptor numbers, inode
+numbers, addresses and the split of directory listings are not compared.
 
-Not replayed, and counted before the start: pipes, sockets, terminals and devices, /proc, /sys, /dev, calls in
-flight at the recording's end, and calls that failed for a cause the target does not have (EXDEV, EROFS, EINTR, …).
+Skipped, and counted before the start: I/O on pipes, sockets, terminals, devices, /proc, /sys and /dev; calls in flight
+when the recording ended; calls that failed for a reason the target does not have (EXDEV, EROFS, EINTR, …).
 
-Faithful is a replay that issued every operation, none early or out of order, with no more than --max-mismatch wrong
-results and --max-unsupported calls that this file system cannot do, within --max-own-lateness and 1000 ppm of drift, and that left the tree that the original
-left; and whose original lost no event. docs/replay.md has the definitions.
+A replay is faithful if
+- every operation was issued, none early or out of order;
+- at most --max-mismatch results and --max-unsupported calls differ;
+- lateness is within --max-own-lateness and drift within 1000 ppm;
+- the final tree equals that of the recording, and the recording lost no event.
+docs/replay.md has the definitions.
 
-Exit status: 0 faithful; 1 failed; 2 wrong usage; 3 done, but not faithful.";
+Exit status: 0 faithful; 1 error; 2 wrong usage; 3 completed, but not faithful.";
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum CatchUp {
-    /// The schedule moves later for all threads
+    /// Shift the schedule of all threads later
     Shift,
-    /// What is late is issued as fast as order allows
+    /// Keep the schedule; issue late operations as fast as order allows
     Compress,
-    /// The schedule of the thread that stalled moves later, and that of no other
+    /// Shift only the schedule of the stalled thread
     None,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Cache {
-    /// Nothing; only root can empty it of directories and inodes, too
+    /// Empty. Dropping cached directories and inodes needs root
     Cold,
-    /// All that the files hold
+    /// All data of all files
     Warm,
-    /// What it held in the original, as far as a reel recorded with --cache tells
+    /// The recorded content, as far as known; needs a reel recorded with --cache
     Recorded,
 }
 
@@ -186,13 +188,13 @@ impl From<Cache> for CacheStart {
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Order {
-    /// All that names, files, open file descriptions and descriptors demand
+    /// Order uses of the same name, file, open file description or descriptor
     Resource,
-    /// Only descriptors, locks, ends of threads, and that a name is made before it is used
+    /// Order only descriptors, locks, thread exits, and creation of a name before its use
     Thread,
-    /// `resource`, and what had returned before a call was entered returns before it
+    /// As `resource`; also finish every call that had returned before a call was entered
     Global,
-    /// Nothing
+    /// No order between threads
     None,
 }
 
@@ -207,35 +209,35 @@ fn pace(word: &str) -> Result<pace::Pace, String> {
             .and_then(|f| f.parse().ok())
             .and_then(Factor::new)
             .map(pace::Pace::Scale)
-            .ok_or_else(|| "not original, think, load, max or scale=F with F from 0.000001 to 1000000".into()),
+            .ok_or_else(|| "expected original, think, load, max or scale=F with F from 0.000001 to 1000000".into()),
     }
 }
 
 fn kind(word: &str) -> Result<EdgeKind, String> {
     EdgeKind::ALL.iter().find(|k| k.name() == word).copied().ok_or_else(|| {
         let names: Vec<&str> = EdgeKind::ALL.iter().map(|k| k.name()).collect();
-        format!("not one of {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     })
 }
 
-/// A share from 0 to 1, in thousandths.
+/// Parses a share from 0 to 1, to thousandths.
 fn share(text: &str) -> Result<u16, String> {
     let share = text.parse::<f64>().ok().filter(|s| (0.0..=1.0).contains(s));
-    share.map(|s| (s * 1000.0).round() as u16).ok_or_else(|| "not a number from 0 to 1".into())
+    share.map(|s| (s * 1000.0).round() as u16).ok_or_else(|| "expected a number from 0 to 1".into())
 }
 
 fn scale(text: &str) -> Result<Scale, String> {
-    text.parse().ok().and_then(Scale::new).ok_or_else(|| "not a number from 0.000001 to 1".into())
+    text.parse().ok().and_then(Scale::new).ok_or_else(|| "expected a number from 0.000001 to 1".into())
 }
 
 fn map(text: &str) -> Result<(PathBuf, PathBuf), String> {
     match text.split_once('=') {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
-        _ => Err("not FROM=TO, such as /var/log=/mnt/other".into()),
+        _ => Err("expected FROM=TO, such as /var/log=/mnt/other".into()),
     }
 }
 
-/// A time of the reel, ns.
+/// Parses a time since the start of the reel, to ns.
 fn time(text: &str) -> Result<i64, String> {
     let time = quantity::duration(text)?;
     i64::try_from(time.as_nanos()).map_err(|_| "longer than any reel".into())
@@ -246,7 +248,7 @@ fn ns(text: &str, flag: &str) -> anyhow::Result<i64> {
     Ok(i64::try_from(time.as_nanos())?)
 }
 
-/// Runs it.
+/// Runs `ioreel replay`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let clockwork = Clockwork {
         pace: args.pace,
@@ -275,7 +277,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             return block::run(args.block, device, common);
         }
         (Some(target), None) => target,
-        _ => anyhow::bail!("--device is what bios are issued on: add --layer block, or name a directory by --target"),
+        _ => anyhow::bail!("--device needs --layer block; to replay on a file system, give a directory with --target"),
     };
     let config = Config {
         reel: args.reel,
@@ -326,7 +328,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     runs(&config, args.repeat, args.restore, args.json)
 }
 
-/// Replays so many times, from the same state each time.
+/// Replays `times` times, each time from the same state.
 fn runs(config: &Config, times: u32, restore: bool, json: bool) -> anyhow::Result<ExitCode> {
     let mut bar = Bar::default();
     let mut reports = Vec::new();
@@ -369,7 +371,7 @@ fn runs(config: &Config, times: u32, restore: bool, json: bool) -> anyhow::Resul
     Ok(if faithful { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
-/// `x.reel` of run 2 is `x.2.reel`.
+/// The result path of one run: `x.2.reel` for run 2 of `x.reel`.
 fn numbered(path: &Path, run: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{run}"));
@@ -387,7 +389,7 @@ struct Document<'a> {
     report: &'a Report,
 }
 
-/// Runs it, and where a result reel is wanted and BPF is allowed, records what the target's disks do.
+/// Runs the replay. If a result reel is requested and BPF is available, records the target's disks.
 #[cfg(feature = "capture")]
 fn run_watched(replay: Replay, wants_reel: bool, tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
     use ioreel_capture::{host, monitor::disk_watch::DiskWatch};
@@ -399,7 +401,7 @@ fn run_watched(replay: Replay, wants_reel: bool, tell: impl FnMut(Phase)) -> Res
             self.0.begin();
         }
         fn end(self, epoch_ns: i64) -> Result<DiskActivity, String> {
-            self.0.end(epoch_ns).map_err(|e| format!("the result has no block tables: {e}"))
+            self.0.end(epoch_ns).map_err(|e| format!("the result contains no block tables: {e}"))
         }
     }
     let disks = if wants_reel { host::disks_of(replay.mount()) } else { Vec::new() };
@@ -409,19 +411,19 @@ fn run_watched(replay: Replay, wants_reel: bool, tell: impl FnMut(Phase)) -> Res
     match DiskWatch::start(disks) {
         Ok(watch) => replay.run(Disks(watch), tell),
         Err(e) => {
-            tell!("ioreel: the result will have no block tables: {e}");
+            tell!("ioreel: the result will not contain block tables: {e}");
             replay.run(Unwatched, tell)
         }
     }
 }
 
-/// Runs it; without the recorder nobody sees the target's disks.
+/// Runs the replay; without the recorder the target's disks are not recorded.
 #[cfg(not(feature = "capture"))]
 fn run_watched(replay: Replay, _wants_reel: bool, tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
     replay.run(Unwatched, tell)
 }
 
-/// A line on a terminal that says how far it is; nothing elsewhere.
+/// A progress line; drawn only on a terminal.
 #[derive(Default)]
 struct Bar {
     shown: String,
@@ -440,7 +442,7 @@ impl Bar {
     fn say(&mut self, text: &str) {
         if text != self.shown && std::io::stderr().is_terminal() {
             eprint!("\r\x1b[K{text}");
-            // A terminal that is gone shows nothing.
+            // The terminal may be gone.
             let _ = std::io::stderr().flush();
             text.clone_into(&mut self.shown);
         }

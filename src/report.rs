@@ -1,4 +1,4 @@
-//! `ioreel report`: a page of a reel that needs nothing but a browser.
+//! `ioreel report`: an HTML report in one file.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -10,32 +10,32 @@ use ioreel_visualize::{ReportOptions, report};
 #[derive(clap::Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// The reel
+    /// Reel to read
     #[arg(value_name = "REEL")]
     reel: PathBuf,
-    /// The page, a .html file of at most 15 MB
+    /// Report to write (.html, at most 15 MB)
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Heading of the page instead of the reel's name
+    /// Title of the report [default: the reel's name]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 }
 
 const NOTES: &str = "\
-The page is one file that loads nothing. Of a large reel it holds densities, rates and tables of all events, and singly the slowest
-and a sample, which it says; see docs/report.md.";
+The report is one file and works offline. For a large reel it contains densities, rates and tables of all events; single
+events are the slowest ones and a sample, and the report says so. See docs/report.md.";
 
-/// Runs it.
+/// Runs `ioreel report`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kind = args.output.extension().map(|e| e.to_ascii_lowercase());
     if !kind.is_some_and(|k| k == "html" || k == "htm") {
-        bail!("{}: a report is a page, .html; name the file so", args.output.display());
+        bail!("{}: a report is an HTML file; expected a name ending in .html", args.output.display());
     }
     let reel = Reel::open(&args.reel)?;
     let page = report(&reel, &ReportOptions { title: args.title, ..ReportOptions::default() })?;
     fs::write(&args.output, page)
-        // Half a page is worse than none.
+        // A partial report is worse than none.
         .inspect_err(|_| _ = fs::remove_file(&args.output))
-        .with_context(|| format!("{}: writing the page", args.output.display()))?;
+        .with_context(|| format!("{}: writing the report", args.output.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `ioreel stats`: the named statistics, of one reel or of several side by side.
+//! `ioreel stats`: the named statistics of one reel, or of several side by side.
 
 use crate::output::{out, print_json};
 use std::{path::PathBuf, process::ExitCode};
@@ -26,42 +26,43 @@ use crate::{
 #[derive(clap::Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// Reels; several are shown side by side
+    /// Reels; several are compared side by side
     #[arg(required = true, value_name = "REEL")]
     reels: Vec<PathBuf>,
-    /// A second group of reels: both groups are repeated runs, shown as means with 95 % confidence intervals
+    /// Compare REELS with this second group. Both groups are repeated runs: show means with 95 % confidence intervals
     #[arg(long, num_args = 1.., value_name = "REEL")]
     vs: Vec<PathBuf>,
-    /// Only this block device, by name or number
+    /// Restrict to this block device
     #[arg(long, value_name = "NAME|MAJ:MIN")]
     device: Option<String>,
-    /// Only this file, or all below this folder
+    /// Restrict to this file, or to all files below this directory
     #[arg(long, value_name = "PATH")]
     file: Option<String>,
-    /// Only this process, by number, name or program
+    /// Restrict to this process, by pid, thread name or program
     #[arg(long, value_name = "PID|NAME")]
     process: Option<String>,
-    /// Only from this moment on, in seconds since the reel's start
+    /// Start of the window, in seconds since the start of the reel
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     from: Option<i64>,
-    /// Only what began before this moment, in seconds since the reel's start
+    /// End of the window, in seconds since the start of the reel; events that start at or after it are excluded
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     to: Option<i64>,
-    /// Prints JSON (schema `ioreel.stats/1`, docs/json.md) instead of tables
+    /// Print JSON (schema ioreel.stats/1, docs/json.md)
     #[arg(long)]
     json: bool,
 }
 
 const NOTES: &str = "\
-What each name means is in docs/statistics.md. With a file or a process, requests count that carry data of it.";
+docs/statistics.md defines each statistic. With --file or --process, a request counts if it carries data of that file or
+process.";
 
 /// The JSON of `--json`.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
-    /// The reels by group.
+    /// Reels by group.
     groups: Vec<Vec<One>>,
-    /// The numbers of all of them, side by side.
+    /// Statistics of all groups, side by side.
     comparison: Vec<Row>,
 }
 
@@ -74,7 +75,7 @@ struct One {
     stats: Stats,
 }
 
-/// Runs it.
+/// Runs `ioreel stats`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let groups: Vec<Vec<PathBuf>> = if args.vs.is_empty() {
         args.reels.iter().map(|r| vec![r.clone()]).collect()
@@ -96,7 +97,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     for one in groups.iter().flatten() {
         if let Some(records) = one.stats.stages_not_told {
             out!(
-                "\n  {}: Q2G, G2I and I2D are not told, since {} records of the trace are more than {}",
+                "\n  {}: Q2G, G2I and I2D not computed: the trace has {} records, the limit is {}",
                 one.reel,
                 count(records.unsigned_abs()),
                 count(MOST_ACTIONS.unsigned_abs())
@@ -104,7 +105,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         if one.stats.requests_not_told > 0 {
             out!(
-                "\n  {}: {} requests are not told, of devices beyond the first {MOST_DEVICES}",
+                "\n  {}: {} requests not shown: they belong to devices beyond the first {MOST_DEVICES}",
                 one.reel,
                 count(one.stats.requests_not_told)
             );
@@ -125,7 +126,7 @@ fn one(path: &PathBuf, args: &Args) -> anyhow::Result<One> {
         let present: Vec<i64> = reel.manifest.devices.iter().map(|d| d.dev).collect();
         let Some(dev) = device_named(&reel.manifest, &present, name) else {
             let names: Vec<&str> = reel.manifest.devices.iter().map(|d| d.name.as_str()).collect();
-            bail!("{}: has no device {name}; it has {}", path.display(), list(&names));
+            bail!("{}: no device {name}; devices: {}", path.display(), list(&names));
         };
         scope.device = Some(dev);
     }
@@ -133,7 +134,7 @@ fn one(path: &PathBuf, args: &Args) -> anyhow::Result<One> {
         let files = files_below(&reel, file)?;
         if files.is_empty() {
             bail!(
-                "{}: knows no file {file} nor any below it; paths are absolute, as `ioreel info` shows them",
+                "{}: no file {file} and none below it; give an absolute path as shown by `ioreel info`",
                 path.display()
             );
         }
@@ -142,7 +143,7 @@ fn one(path: &PathBuf, args: &Args) -> anyhow::Result<One> {
     if let Some(process) = &args.process {
         let tasks = tasks_named(&reel, process)?;
         if tasks.is_empty() {
-            bail!("{}: knows no process {process}; `ioreel info` lists them", path.display());
+            bail!("{}: no process {process}; `ioreel info` lists processes", path.display());
         }
         scope.tasks = Some(tasks);
     }
@@ -216,7 +217,7 @@ fn difference(row: &Row, repeated: bool) -> [String; 2] {
         ""
     };
     let size = format!("{sign}{}", number(d.abs(), row.unit));
-    // A difference that its interval does not tell from none is none as far as these runs show.
+    // A difference whose confidence interval contains zero is not significant.
     let unclear = repeated && row.difference_ci95.is_none_or(|ci| ci >= d.abs()) && d != 0.0;
     let text = match row.difference_ci95 {
         Some(ci) => format!("{size} ±{}{}", number(ci, row.unit), if unclear { " ?" } else { "" }),
@@ -227,7 +228,7 @@ fn difference(row: &Row, repeated: bool) -> [String; 2] {
     [text, percent]
 }
 
-/// A number with its unit, for people.
+/// Formats a number with its unit.
 fn number(v: f64, unit: Unit) -> String {
     let rounded = v.round().clamp(i64::MIN as f64, i64::MAX as f64) as i64;
     match unit {
@@ -243,7 +244,7 @@ fn number(v: f64, unit: Unit) -> String {
     }
 }
 
-/// What is no single number: sizes, the worst files, writers in each other's way.
+/// Prints the lists: request sizes, most fragmented files, files written by several threads.
 fn print_lists(path: &PathBuf, s: &Stats) -> anyhow::Result<()> {
     for d in &s.devices {
         let mut t = Columns::new(&[">size", ">requests"]);
@@ -252,7 +253,7 @@ fn print_lists(path: &PathBuf, s: &Stats) -> anyhow::Result<()> {
         let sampled = d.blocks.sampled.max(d.seeks.sampled);
         if sampled > 1 {
             out!(
-                "  of so many requests, waf, rewrite_le, dup_read, rmw, the median and the mode are from 1 in {}",
+                "  waf, rewrite_le, dup_read, rmw and the seek median and mode are computed from a sample of 1 in {}",
                 count(sampled)
             );
         }
@@ -263,7 +264,7 @@ fn print_lists(path: &PathBuf, s: &Stats) -> anyhow::Result<()> {
         let size = |n: u64| bytes(n.min(i64::MAX as u64) as i64);
         t.row([c.class.clone(), count(c.reads), size(c.read_bytes), count(c.writes), size(c.write_bytes), time]);
     }
-    t.print("What the bios carried");
+    t.print("Bios by class");
     let lock = s.operations.iter().flat_map(|o| &o.lock_serial);
     let wanted: Vec<i64> = s.layout.worst.iter().map(|f| f.file).chain(lock.clone().map(|l| l.file)).collect();
     let reel = Reel::open(path)?;
@@ -281,21 +282,21 @@ fn print_lists(path: &PathBuf, s: &Stats) -> anyhow::Result<()> {
     for f in s.layout.worst.iter().filter(|f| f.extents > 1) {
         t.row([count(f.extents), bytes(f.bytes), format!("{:.2}", f.frag), format!("{:.3}", f.dls), name(f.file)]);
     }
-    t.print("Files in most extents (frag: extents per MiB; dls: share of pages that follow the one before)");
+    t.print("Most fragmented files (frag: extents per MiB; dls: share of pages contiguous with the previous page)");
     let mut t = Columns::new(&[">interleave", "files"]);
     for i in s.layout.interleaved.iter().take(4) {
         t.row([format!("{:.3}", i.index), format!("{} and {}", name(i.files.0), name(i.files.1))]);
     }
-    t.print("Files that take turns on the disk");
+    t.print("Interleaved files");
     let mut t = Columns::new(&[">threads", ">time in writes", ">lock_serial", "file"]);
     for l in lock {
         let time = duration(l.time_ns.min(i64::MAX as u64) as i64);
         t.row([count(l.threads), time, format!("{:.1}%", l.serial * 100.0), name(l.file)]);
     }
-    t.print("Files that several threads wrote at once");
+    t.print("Files written by several threads");
     if s.layout.left_out + s.readahead.left_out > 0 {
         out!(
-            "\n  {} bios of fragmented files and {} pages of mapped files were left out",
+            "\n  not counted: {} bios of fragmented files, {} pages of mapped files",
             count(s.layout.left_out),
             count(s.readahead.left_out)
         );

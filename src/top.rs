@@ -1,4 +1,4 @@
-//! `ioreel top`.
+//! `ioreel top`: live I/O by file, process and device.
 
 mod columns;
 mod screen;
@@ -25,44 +25,44 @@ use crate::{
     units::{bytes, duration},
 };
 
-/// What is watched, and how it is shown.
+/// Arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// Watches this process and what it starts; repeatable. Default: every process of the machine
+    /// Watch only this process and its children; repeatable [default: all processes]
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
-    /// Time between two looks, seconds
+    /// Refresh interval, in seconds (0.05 to 3600)
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// Sorts by this
+    /// Column to sort by
     #[arg(long, value_name = "COLUMN", default_value = "bytes")]
     sort: Sort,
-    /// Lines of each list
+    /// Number of lines per list with --once
     #[arg(long, value_name = "N", default_value_t = 20)]
     lines: usize,
-    /// Looks once, after one interval, prints and ends
+    /// Print one sample and exit
     #[arg(long)]
     once: bool,
-    /// Prints JSON (schema `ioreel.top/1`, docs/json.md); with --once
+    /// With --once: print JSON (schema ioreel.top/1, docs/json.md)
     #[arg(long, requires = "once")]
     json: bool,
 }
 
 const NOTES: &str = "\
-Keys: f files, p processes, d devices, Tab the next of these; b sort by bytes, o by operations, t by time, m by the
-longest; a since the start or since the last look; space stands still; q, Esc or Ctrl-C ends.";
+Keys: f files, p processes, d devices, Tab next list; sort by b bytes, o operations, t time, m longest; a toggles totals
+since the start; space pauses; q, Esc or Ctrl-C quits.";
 
-/// What a list is sorted by.
+/// Sort key of a list.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     /// Bytes read and written
     Bytes,
-    /// Calls or requests
+    /// Number of calls or requests
     Ops,
-    /// Time spent in them
+    /// Total time
     Time,
-    /// The longest one
+    /// Longest call or request
     Max,
 }
 
@@ -78,14 +78,14 @@ impl Sort {
 }
 
 fn interval(s: &str) -> Result<Duration, String> {
-    let value: f64 = s.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    let value: f64 = s.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     if !(0.05..=3600.0).contains(&value) {
-        return Err("give 0.05 to 3600 seconds".into());
+        return Err("expected 0.05 to 3600 seconds".into());
     }
     Ok(Duration::from_secs_f64(value))
 }
 
-/// The entries with most of what `sort` counts, at most `lines`.
+/// The `lines` entries with the highest `sort` key.
 pub(crate) fn sorted(entries: &[Entry], sort: Sort, total: bool, lines: usize) -> Vec<(&Entry, Work)> {
     let mut all: Vec<(&Entry, Work)> =
         entries.iter().map(|e| (e, if total { e.total } else { e.recent })).filter(|(_, w)| w.count > 0).collect();
@@ -135,11 +135,11 @@ impl Line {
     }
 }
 
-/// Runs it.
+/// Runs `ioreel top`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.pid.iter().try_for_each(|pid| ioreel_capture::host::expect_process(*pid))?;
     let on_terminal = args.once || stdout().is_terminal();
-    anyhow::ensure!(on_terminal, "standard output is no terminal; `ioreel top --once` prints once");
+    anyhow::ensure!(on_terminal, "standard output is not a terminal; use `ioreel top --once`");
     let target = if args.pid.is_empty() { Targets::All } else { Targets::Processes(args.pid) };
     let mut live = Live::start(target, Filter::default())?;
     if args.once {
@@ -170,17 +170,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(match ended {
         Ended::Key => ExitCode::SUCCESS,
         Ended::Target => {
-            tell!("ioreel: what was watched has ended");
+            tell!("ioreel: all watched processes have exited");
             ExitCode::SUCCESS
         }
         Ended::Signal(signal) => ExitCode::from(128 + signal as u8),
     })
 }
 
-/// Names of the columns beside the name; those of numbers.
+/// Headings of the number columns.
 pub(crate) const HEADS: [&str; 7] = ["ops/s", "failed", "read/s", "written/s", "mean", "max", "busy"];
 
-/// The cells beside the name. `seconds`: what rates are taken over.
+/// The number cells. `seconds`: the time that rates are computed over.
 pub(crate) fn cells(w: &Work, seconds: f64) -> [String; 7] {
     let rate = |n: u64| n as f64 / seconds.max(1e-9);
     let some = |n: u64, text: String| if n == 0 { "-".into() } else { text };
@@ -208,11 +208,11 @@ fn print(view: &View, sort: Sort, lines: usize) {
         table.print(title);
     }
     if view.lost > 0 {
-        out!("\n{} events were lost: these numbers are too small", count(view.lost));
+        out!("\n{} events were lost; the numbers are too low", count(view.lost));
     }
 }
 
-/// A name for people, without what would disturb a terminal.
+/// The name of an entry, with control characters replaced.
 pub(crate) fn shown(list: &str, entry: &Entry) -> String {
     let name = one_line(&entry.name);
     if list == "Processes" { format!("{} {name}", entry.id) } else { name }

@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Formats numbers for people.
 
-/// `1.5 MiB`.
+/// Formats a size: `1.5 MiB`.
 pub(crate) fn bytes(n: i64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = n as f64;
@@ -12,7 +12,7 @@ pub(crate) fn bytes(n: i64) -> String {
     if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// `1.50 ms`.
+/// Formats a duration: `1.50 ms`.
 pub(crate) fn duration(ns: i64) -> String {
     let v = ns as f64;
     match ns.abs() {
@@ -23,9 +23,10 @@ pub(crate) fn duration(ns: i64) -> String {
     }
 }
 
-/// Seconds, with fractions, as ns.
+/// Parses seconds, with fractions, to ns.
 pub(crate) fn seconds(text: &str) -> Result<i64, String> {
-    let s: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    let s: f64 =
+        text.trim().trim_end_matches('s').parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
     let ns = s * 1e9;
     if s.is_finite() && (0.0..9e18).contains(&ns) {
         Ok(ns.round() as i64)

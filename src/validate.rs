@@ -1,4 +1,4 @@
-//! `ioreel validate`: holds a reel against its own promises.
+//! `ioreel validate`: checks a reel for consistency.
 
 use crate::output::{out, print_json};
 use std::{path::PathBuf, process::ExitCode};
@@ -6,24 +6,25 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use ioreel_traces::validate::{Report, validate};
 
-/// Done, but the reel does not keep its promises.
+/// Exit status if the reel is not valid.
 const EXIT_INVALID: u8 = 3;
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Exit status: 0 the reel is valid; 3 it is not; 1 it cannot be read at all.")]
+#[command(after_help = "Exit status: 0 valid; 3 not valid; 1 the reel cannot be read.")]
 pub(crate) struct Args {
-    /// The reel
+    /// Reel to check
     reel: PathBuf,
-    /// Takes in segments that a dead writer did not list, removes half-written files, moves damaged segments aside
+    /// Repair a reel whose recorder died: list closed segments, remove partly written files, rename damaged segments to
+    /// *.damaged, derive the tables tree and names
     #[arg(long)]
     repair: bool,
-    /// Prints the report as JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Runs it.
+/// Runs `ioreel validate`.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut report = validate(&args.reel, args.repair)?;
     if args.repair && report.valid {
@@ -32,7 +33,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
                 report = Report { repaired: [report.repaired, vec![done]].concat(), ..validate(&args.reel, false)? };
             }
             Ok(None) => {}
-            Err(e) => report.notes.push(format!("the tables tree and names are missing and could not be derived: {e}")),
+            Err(e) => report.notes.push(format!("tables tree and names are missing and could not be derived: {e}")),
         }
     }
     if args.json {
@@ -43,13 +44,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(if report.valid { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) })
 }
 
-/// Derives what a recorder that died did not come to.
+/// Derives the tables that a recorder writes at its end.
 #[cfg(feature = "capture")]
 fn completed(reel: &std::path::Path) -> Result<Option<String>> {
     Ok(ioreel_capture::before::derive::complete(reel)?)
 }
 
-/// Deriving is the recorder's.
+/// Without the recorder nothing is derived.
 #[cfg(not(feature = "capture"))]
 fn completed(_: &std::path::Path) -> Result<Option<String>> {
     Ok(None)

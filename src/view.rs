@@ -1,6 +1,6 @@
-//! `ioreel view`: a reel on a terminal, to move in.
+//! `ioreel view`: browse a reel in the terminal.
 //!
-//! The reel is read by a thread of its own: the screen stands at once, and keys are answered while it reads.
+//! A separate thread reads the reel, so that the screen appears at once and keys are answered during the read.
 
 use std::{
     io::{self, IsTerminal},
@@ -32,33 +32,33 @@ use crate::plot::{Colors, Theme, colors};
 #[derive(clap::Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// The reel
+    /// Reel to read
     #[arg(value_name = "REEL")]
     reel: PathBuf,
-    /// Block device to show, by name or number [default: the one with most bytes]
+    /// Block device to show [default: the one with the most bytes]
     #[arg(long, value_name = "NAME|MAJ:MIN")]
     device: Option<String>,
-    /// What the colours tell apart at first
+    /// What colours stand for at the start
     #[arg(long, value_name = "WHAT", default_value = "op")]
     color_by: Colors,
-    /// The terminal's background
+    /// Colour scheme of the terminal
     #[arg(long, value_name = "NAME", default_value = "dark")]
     theme: Theme,
 }
 
 const NOTES: &str = "\
-Keys: left and right move, + and - zoom, 0 shows the whole, c goes to the next colours (operation, process, class, file,
-latency); q, Esc or Ctrl-C ends.";
+Keys: left, right pan; + and - zoom; 0 shows the whole reel; c cycles the colours (operation, process, class, file,
+latency); q, Esc or Ctrl-C quits.";
 
-/// A key is answered within this.
+/// Longest wait before a key is answered.
 const PATIENCE: Duration = Duration::from_millis(30);
 /// Colours in the order of the key `c`.
 const CYCLE: [ColorBy; 5] = [ColorBy::Op, ColorBy::Process, ColorBy::Class, ColorBy::File, ColorBy::Latency];
 
-/// Runs it.
+/// Runs `ioreel view`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reel = Reel::open(&args.reel)?;
-    anyhow::ensure!(io::stdout().is_terminal(), "standard output is no terminal; `ioreel plot --terminal` prints once");
+    anyhow::ensure!(io::stdout().is_terminal(), "standard output is not a terminal; use `ioreel plot --terminal`");
     let mut state = State {
         choice: Choice { device: args.device, from_ns: None, to_ns: None },
         dark: args.theme == Theme::Dark,
@@ -73,28 +73,28 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the keys have chosen.
+/// State set by keys.
 #[derive(Clone, Debug)]
 struct State {
     choice: Choice,
     dark: bool,
     color_by: ColorBy,
-    /// The whole reel's time, once it is known.
+    /// Time span of the whole reel, ns, once it is known.
     whole: Option<(i64, i64)>,
     quit: bool,
 }
 
-/// What is read in the background, or why not.
+/// A sketch read in the background, or the error.
 type Made = Result<Sketch, String>;
 
 impl State {
-    /// The window shown.
+    /// The time window shown, ns.
     fn window(&self) -> Option<(i64, i64)> {
         let whole = self.whole?;
         Some((self.choice.from_ns.unwrap_or(whole.0), self.choice.to_ns.unwrap_or(whole.1)))
     }
 
-    /// Shows `[from, to]`, kept within the reel and at least a microsecond.
+    /// Shows `[from, to]`, clamped to the reel and at least 1 us long.
     fn go(&mut self, from: i64, to: i64) {
         let Some(whole) = self.whole else { return };
         let span = (to - from).max(1_000).min(whole.1 - whole.0);
@@ -103,7 +103,7 @@ impl State {
         (self.choice.from_ns, self.choice.to_ns) = if all { (None, None) } else { (Some(from), Some(from + span)) };
     }
 
-    /// Whether there is something else to show.
+    /// Handles a key; returns whether the sketch has to be made again.
     fn key(&mut self, code: KeyCode, ctrl: bool) -> bool {
         let before = (self.choice.from_ns, self.choice.to_ns, self.color_by);
         let (from, to) = self.window().unwrap_or((0, 0));
@@ -125,7 +125,7 @@ impl State {
         before != (self.choice.from_ns, self.choice.to_ns, self.color_by)
     }
 
-    /// Reads in the background; the last line is for keys.
+    /// Makes a sketch in the background, one line shorter than the screen: the last line shows the keys.
     fn read(&self, reel: &Reel, size: Size) -> Receiver<Made> {
         let options = SketchOptions {
             choice: self.choice.clone(),
@@ -136,7 +136,7 @@ impl State {
         };
         let (reel, (sender, receiver)) = (reel.clone(), channel());
         thread::spawn(move || {
-            // Nobody waits for what was asked for before the last key.
+            // The receiver is gone if a later key asked for another sketch.
             let _ = sender.send(sketch(&reel, &options).map_err(|e| e.to_string()));
         });
         receiver
@@ -146,7 +146,7 @@ impl State {
 fn show(terminal: &mut DefaultTerminal, reel: &Reel, state: &mut State) -> io::Result<()> {
     let mut reading = Some(state.read(reel, terminal.size()?));
     let mut shown: Option<Made> = None;
-    // What keys or the terminal's size ask for while a reading goes on: the last of it is read when that has ended.
+    // A key or a resize during a read: the sketch is made again once the read has ended.
     let mut again = false;
     loop {
         terminal.draw(|frame| draw(frame, shown.as_ref(), state, reading.is_some()))?;
@@ -206,7 +206,7 @@ fn draw(frame: &mut Frame<'_>, shown: Option<&Made>, state: &State, reading: boo
     let foot = Rect { y: area.height.saturating_sub(1), height: 1.min(area.height), ..area };
     let window = state.window().map_or(String::new(), window_words);
     let doing = if reading { "reading ...  " } else { "" };
-    let text = format!("{doing}{window}   left right move  + - zoom  0 all  c colours  q quit");
+    let text = format!("{doing}{window}   left right pan  + - zoom  0 all  c colours  q quit");
     frame.render_widget(Line::styled(text, Style::new().add_modifier(Modifier::DIM)), foot);
 }
 

@@ -29,7 +29,7 @@ fn a_trace_goes_in_is_summarised_drawn_and_comes_out() {
         ("info a.reel", "Reel       a (import, format"),
         ("plot a.reel -o a.png", ""),
         ("export a.reel blktrace -o b", "b.blktrace.0 … (2 files): 969 records"),
-        ("export a.reel csv --table block -o block.csv", "block.csv: 212 rows of block"),
+        ("export a.reel csv --table block -o block.csv", "block.csv: 212 rows of table block"),
         ("export a.reel jsonl --table actions", "\"event\":\"timestamp\""),
         ("export a.reel perfetto -o a.pftrace", "a.pftrace: 212 slices"),
     ] {

@@ -126,8 +126,8 @@ fn bad_input_gets_one_clear_line() {
     let (reel, out) = (sample(dir.path(), "a"), dir.path().join("o.png"));
     let (reel, out) = (reel.to_str().unwrap(), out.to_str().unwrap());
     for (args, words) in [
-        (&[reel, "-o", "picture.jpg"][..], "picture.jpg: pictures are written as .png, .svg"),
-        (&[reel, "-o", "picture"], "picture: pictures are written as .png, .svg"),
+        (&[reel, "-o", "picture.jpg"][..], "picture.jpg: unknown picture format; expected"),
+        (&[reel, "-o", "picture"], "picture: unknown picture format; expected"),
         (&["/nowhere.reel", "-o", out], "no reel here"),
         (&[reel, "-o", "/nowhere/o.png"], "/nowhere/o.png: writing the picture"),
         (&[reel, "-o", out, "--device", "sdz"], "no requests of device sdz; it has: sda (8:0)"),
@@ -135,7 +135,7 @@ fn bad_input_gets_one_clear_line() {
         (&[reel, "-o", out, "--width", "10"], "a picture 10 pixels wide"),
         (&[reel, "-o", out, "--panels", "offsets,nice"], "there is no panel nice; there are: offsets, files"),
         (&[reel, "-o", out, "--diff"], "a difference is of two reels, the second less the first; 1 given"),
-        (&[reel, reel, "--terminal"], "--terminal shows one reel"),
+        (&[reel, reel, "--terminal"], "--terminal takes one reel"),
     ] {
         let done = plot(args);
         let said = String::from_utf8(done.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! `--daemon`: a recording in the background, or under systemd; one for each folder.
+//! `--daemon`: records in the background or under systemd. One daemon per folder.
 
 use std::{
     env,
@@ -30,29 +30,29 @@ use ioreel_capture::{
 
 use crate::output::tell;
 
-/// Held locked for as long as the recorder lives, with its process id.
+/// Holds the recorder's process id; locked while the recorder lives.
 const PID_FILE: &str = "ioreel.pid";
-/// What would go to the terminal.
+/// Receives messages once the daemon has left the terminal.
 const LOG_FILE: &str = "ioreel.log";
 
-/// The recorder's way to those who started it.
+/// The daemon's folder, and its connections to the process that started it and to systemd.
 #[derive(Debug)]
 pub(super) struct Daemon {
     pid_file: File,
     dir: PathBuf,
-    /// Where systemd waits for word.
+    /// Socket of systemd (`NOTIFY_SOCKET`).
     notify: Option<OsString>,
-    /// Where the one who started it waits, until the recording has begun, and where what is told goes then.
+    /// Pipe on which the starting process waits until the recording has begun, and the log that messages go to afterwards.
     ready: Mutex<Option<(PipeWriter, File)>>,
 }
 
 impl Daemon {
-    /// Takes the folder `dir` for this recorder and leaves the terminal; returns in the recorder alone. Who started it
-    /// gets status 0 once the recording has begun, or the recorder's; signals to it are the recorder's until then. Where
-    /// `NOTIFY_SOCKET` names a socket, systemd (or the like) keeps the recorder: it stays in the foreground and tells
-    /// there. To be called while the process has one thread.
+    /// Locks the folder `dir` for this recorder and goes into the background; returns only in the recorder. The starting
+    /// process exits with status 0 once the recording has begun, or with the recorder's status; until then it forwards
+    /// signals. If `NOTIFY_SOCKET` names a socket, the recorder stays in the foreground and reports there. Must be called
+    /// while the process has one thread.
     pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(dir).with_context(|| format!("{}: creating the folder for reels", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("{}: creating the folder", dir.display()))?;
         let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
         let path = dir.join(PID_FILE);
         let mut pid_file = File::options()
@@ -66,10 +66,10 @@ impl Daemon {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
-                // Told as far as it can be.
+                // An unreadable pid is left out of the message.
                 let _ = pid_file.read_to_string(&mut pid);
                 bail!(
-                    "{}: process {} records into this folder already; end it (SIGTERM) or name another folder",
+                    "{}: process {} already records into this folder; stop it (SIGTERM) or use another folder",
                     dir.display(),
                     pid.trim()
                 );
@@ -92,12 +92,12 @@ impl Daemon {
         Ok(Self { pid_file, dir, notify, ready: Mutex::new(ready) })
     }
 
-    /// A name for a new reel: the present time.
+    /// A path for a new reel, named by the current time in UTC.
     pub(super) fn reel(&self) -> PathBuf {
         unused(&self.dir, &utc_stamp())
     }
 
-    /// To be told how the recording into `reel` goes.
+    /// Handles an event of the recording into `reel`.
     pub(super) fn hear(&self, moment: &Moment, reel: &Path) {
         match moment {
             Moment::Begun => {
@@ -115,7 +115,7 @@ impl Daemon {
         }
     }
 
-    /// From now on what is told goes into the log, and whoever waits is told that the recording has begun.
+    /// Redirects messages to the log and releases the starting process.
     fn leave_the_terminal(&self) -> io::Result<()> {
         let Some((mut ready, log)) = self.ready.lock().ok().and_then(|mut r| r.take()) else { return Ok(()) };
         let null = File::open("/dev/null")?;
@@ -125,14 +125,14 @@ impl Daemon {
                 return Err(io::Error::last_os_error());
             }
         }
-        // A folder that it stands in could not be unmounted. All paths in use are absolute or open by now.
+        // A working directory would keep its file system from being unmounted. All paths in use are absolute or open.
         env::set_current_dir("/")?;
-        // Whoever waited may have gone.
+        // The starting process may be gone.
         let _ = ready.write_all(&[0]);
         Ok(())
     }
 
-    /// One message of the protocol of sd_notify(3).
+    /// Sends one sd_notify(3) message.
     fn notify(&self, state: &str) {
         let Some(name) = &self.notify else { return };
         let sent = UnixDatagram::unbound().and_then(|socket| {
@@ -150,12 +150,12 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Not removed: whoever has just opened it would lock a file that nobody else finds.
+        // Not removed: a process that has just opened it would lock a file that no longer has a name.
         let _ = self.pid_file.set_len(0);
     }
 }
 
-/// Who gets the signals of the one that waits for it.
+/// Process id of the recorder that signals are forwarded to.
 static RECORDER: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn pass_on(signal: libc::c_int) {
@@ -163,11 +163,12 @@ extern "C" fn pass_on(signal: libc::c_int) {
     unsafe { libc::kill(RECORDER.load(Ordering::Relaxed), signal) };
 }
 
-/// What ends a program; of these, those that are not ignored are the recorder's.
+/// Signals forwarded to the recorder unless they are ignored.
 const ENDS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-/// Waits for the recorder to begin, or to end, and ends as that does. Signals are blocked until they can be passed on.
-fn await_word(mut begun: PipeReader, unblocked: &libc::sigset_t) -> ! {
+/// Waits until the recorder has begun or ended, and exits with its status. Signals stay blocked until they can be
+/// forwarded.
+fn await_recorder(mut begun: PipeReader, unblocked: &libc::sigset_t) -> ! {
     let mut pid = [0; 4];
     if begun.read_exact(&mut pid).is_err() {
         exit(1)
@@ -175,7 +176,7 @@ fn await_word(mut begun: PipeReader, unblocked: &libc::sigset_t) -> ! {
     let pid = i32::from_ne_bytes(pid);
     RECORDER.store(pid, Ordering::Relaxed);
     for signal in ENDS {
-        // SAFETY: the handler does what handlers may.
+        // SAFETY: the handler is async-signal-safe.
         unsafe {
             if libc::signal(signal, pass_on as extern "C" fn(libc::c_int) as libc::sighandler_t) == libc::SIG_IGN {
                 libc::signal(signal, libc::SIG_IGN);
@@ -187,7 +188,7 @@ fn await_word(mut begun: PipeReader, unblocked: &libc::sigset_t) -> ! {
         exit(0)
     }
     let mut status = 0;
-    // SAFETY: waits for the recorder, which is this process's child by now. Signals to it come between.
+    // SAFETY: waits for the recorder, which is a child of this process by now. Signals interrupt the wait.
     while unsafe { libc::waitpid(pid, &mut status, 0) } < 0 {
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             exit(1)
@@ -198,13 +199,13 @@ fn await_word(mut begun: PipeReader, unblocked: &libc::sigset_t) -> ! {
         tell!("ioreel: {}", CaptureError::Interrupted { signal });
         exit(128 + signal)
     }
-    // It has said why.
+    // The recorder has printed the reason.
     exit(libc::WEXITSTATUS(status))
 }
 
-/// Blocks the signals of [`ENDS`]; what was blocked before.
+/// Blocks the signals of [`ENDS`]; returns the previous mask.
 fn block_ends() -> libc::sigset_t {
-    // SAFETY: sets of signals on this stack, which the calls fill.
+    // SAFETY: signal sets on this stack, filled by the calls.
     unsafe {
         let (mut ends, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigemptyset(&mut ends);
@@ -217,16 +218,16 @@ fn block_ends() -> libc::sigset_t {
 }
 
 fn set_mask(mask: &libc::sigset_t) {
-    // SAFETY: a set that `block_ends` has filled.
+    // SAFETY: a set filled by `block_ends`.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
 }
 
-/// Becomes a process of its own, without a terminal; returns in that one. The one that called waits for its word.
+/// Continues as a daemon without a terminal; returns only there. The calling process waits in [`await_recorder`].
 fn detach() -> io::Result<PipeWriter> {
     let (begun, mut ready) = io::pipe()?;
     let unblocked = block_ends();
-    // The recorder, whose parent ends, becomes this process's child then: how it ends can be told.
-    // SAFETY: numbers alone.
+    // The recorder's parent exits; as a subreaper this process becomes its parent and can read its exit status.
+    // SAFETY: takes only numbers.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     // SAFETY: the process has one thread, so that the child may run any code.
     match unsafe { libc::fork() } {
@@ -234,21 +235,21 @@ fn detach() -> io::Result<PipeWriter> {
         0 => drop(begun),
         child => {
             drop(ready);
-            // SAFETY: waits for the child just made, which ends at once.
+            // SAFETY: waits for the child just created, which exits at once.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-            await_word(begun, &unblocked)
+            await_recorder(begun, &unblocked)
         }
     }
     set_mask(&unblocked);
-    // SAFETY: a session of its own; then, as a child that leads no session, it can never get a terminal.
+    // SAFETY: starts a session; its child, which leads no session, can never acquire a terminal.
     match unsafe {
         libc::setsid();
         libc::fork()
     } {
         -1 => Err(io::Error::last_os_error()),
-        // Nobody has been told anything where whoever waited has gone.
+        // A starting process that is gone makes this an error, before anything was recorded.
         0 => ready.write_all(&std::process::id().to_ne_bytes()).map(|()| ready),
-        // SAFETY: ends this process alone, with nothing to flush.
+        // SAFETY: exits only this process; nothing is buffered.
         _ => unsafe { libc::_exit(0) },
     }
 }

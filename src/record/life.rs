@@ -1,4 +1,4 @@
-//! Arguments about the life of a recording: what ends it, and what it may use.
+//! Arguments of `ioreel record` that end a recording or limit its resources.
 
 use std::time::Duration;
 
@@ -6,44 +6,45 @@ use ioreel_capture::record::{Limits, MinFree};
 
 use crate::quantity;
 
-/// What ends a recording, and what it may use.
+/// End conditions and resource limits.
 #[derive(clap::Args, Debug)]
 pub(super) struct Life {
-    /// Stops recording after this long (seconds, or 90s, 10m, 2h); the command runs on
+    /// Stop recording after this time (seconds, or 90s, 10m, 2h); the command keeps running
     #[arg(long, value_name = "TIME", value_parser = quantity::some_time)]
     duration: Option<Duration>,
-    /// Ends the recording when the reel reaches this size (bytes, or 100M, 2G); the command runs on
+    /// Stop recording when the reel reaches this size (bytes, or 100M, 2G); the command keeps running
     #[arg(long, value_name = "SIZE", value_parser = quantity::some_bytes)]
     max_size: Option<i64>,
-    /// Goes on at --max-size and --min-free, and drops the oldest segments; with a time, also what is older than that
+    /// When --max-size or --min-free is reached, drop the oldest segments and keep recording. With a time, also drop
+    /// segments older than it
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = quantity::some_time)]
     rotate: Option<Option<Duration>>,
-    /// Keeps the last so much time (--rotate=TIME); SIGUSR1, or --trigger-latency, puts it into a reel of its own beside
-    /// -o, called by the time in UTC, and the recording goes on
+    /// Keep only the most recent TIME (as --rotate=TIME). On SIGUSR1 or --trigger-latency, copy it to a new reel next to -o,
+    /// named by the time in UTC, and keep recording
     #[arg(long, value_name = "TIME", value_parser = quantity::some_time, conflicts_with = "rotate")]
     flight_recorder: Option<Duration>,
-    /// Ends the recording when an operation on a file has taken this long (100ms); with --flight-recorder, copies what is
-    /// kept, once in its time at most
+    /// Stop recording after the first file operation that takes at least this long (100ms). With --flight-recorder, write a
+    /// copy instead, at most once per its TIME
     #[arg(long, value_name = "TIME", value_parser = quantity::some_time)]
     trigger_latency: Option<Duration>,
-    /// Ends the recording when the reel's file system has less free than this (bytes, 2G or 10%)
+    /// Stop recording when the reel's file system has less free space than this (bytes, 2G or 10%)
     #[arg(long, value_name = "SIZE|%", value_parser = min_free)]
     min_free: Option<MinFree>,
-    /// Holds the recorder itself to so much of one CPU (5, 12.5): events wait in the rings meanwhile, and what finds no
-    /// room is lost and counted
+    /// Limit the recorder to this share of one CPU, in percent (5, 12.5). Events wait in the rings; events that find the
+    /// rings full are lost and counted
     #[arg(long, value_name = "PERCENT", value_parser = cpu_percent, conflicts_with = "lossless")]
     cpu_budget: Option<f64>,
-    /// Stops the recorded processes while the rings are emptied, rather than losing an operation; stops are in the
-    /// table `stops`, and parents see them (docs/record.md)
+    /// Stop recorded processes (SIGSTOP) while full rings are drained, so that no operation is lost. Table `stops` lists the
+    /// stops; parent processes notice them (docs/record.md)
     #[arg(long)]
     pub(super) lossless: bool,
-    /// Ends with status 3 when any event was lost; the reel is kept
+    /// Exit with status 3 if any event was lost; the reel is kept
     #[arg(long)]
     pub(super) strict: bool,
 }
 
 impl Life {
-    /// As configuration.
+    /// The limits as configuration.
     pub(super) fn limits(&self) -> Limits {
         Limits {
             duration: self.duration,
@@ -57,7 +58,7 @@ impl Life {
         }
     }
 
-    /// As words of the command line, for the manifest.
+    /// The limits as command-line options, for the manifest.
     pub(super) fn words(&self) -> impl Iterator<Item = String> {
         let min_free = self.min_free.map(|m| match m {
             MinFree::Bytes(n) => format!("--min-free {n}"),
@@ -83,7 +84,7 @@ impl Life {
 fn cpu_percent(s: &str) -> Result<f64, String> {
     match s.strip_suffix('%').unwrap_or(s).parse::<f64>() {
         Ok(p) if (1.0..=100_000.0).contains(&p) => Ok(p),
-        _ => Err("not a percentage of one CPU, 1 at least".into()),
+        _ => Err("expected a percentage of one CPU, at least 1".into()),
     }
 }
 
@@ -91,7 +92,7 @@ fn min_free(s: &str) -> Result<MinFree, String> {
     match s.strip_suffix('%') {
         Some(percent) => match percent.parse::<f64>() {
             Ok(p) if (0.0..=100.0).contains(&p) => Ok(MinFree::Percent(p)),
-            _ => Err("not a percentage from 0% to 100%".into()),
+            _ => Err("expected a percentage from 0% to 100%".into()),
         },
         None => quantity::bytes(s).map(MinFree::Bytes),
     }

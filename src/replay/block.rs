@@ -1,4 +1,4 @@
-//! `ioreel replay --layer block`: re-issues a reel's bios on a device or a file.
+//! `ioreel replay --layer block`: replays a reel's bios on a block device or a file.
 
 use crate::output::{out, print_json, tell};
 use std::{path::PathBuf, process::ExitCode};
@@ -14,12 +14,12 @@ use crate::{
 
 /// Arguments of this layer.
 #[derive(clap::Args, Debug)]
-#[command(next_help_heading = "Replay of bios")]
+#[command(next_help_heading = "Block replay (--layer block)")]
 pub(crate) struct BlockArgs {
-    /// What is replayed: calls on a mounted file system, or what a file system asked of a disk
+    /// What to replay: system calls on a file system, or bios on a block device
     #[arg(long, value_enum, default_value = "file")]
     pub(super) layer: Layer,
-    /// Block device or file to issue bios on; reads alone, unless --allow-writes
+    /// Block device or file to replay on. Only reads are issued unless --allow-writes is given
     #[arg(
         long,
         value_name = "PATH",
@@ -27,13 +27,13 @@ pub(crate) struct BlockArgs {
         conflicts_with_all = ["target", "force", "root", "from", "to", "map", "prepare_only", "skip_prepare", "max_bytes", "cold", "without", "scale_footprint"]
     )]
     pub(super) device: Option<PathBuf>,
-    /// Issues writes, discards and flushes as well: what is on the device is lost
+    /// Also issue writes, discards and flushes. DESTROYS the data on the device
     #[arg(long, requires = "device")]
     allow_writes: bool,
-    /// The recorded device, by name or number; the one that moved most bytes otherwise
+    /// Recorded device to replay, by name or MAJOR:MINOR [default: the one with the most bytes]
     #[arg(long, value_name = "NAME", requires = "device")]
     source: Option<String>,
-    /// What becomes of addresses on a device of another size
+    /// How to map addresses to a device of another size
     #[arg(long, value_enum, default_value = "exact", requires = "device")]
     fit: Fit,
 }
@@ -41,7 +41,7 @@ pub(crate) struct BlockArgs {
 /// What is replayed.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
-    /// Calls
+    /// System calls
     File,
     /// Bios
     Block,
@@ -49,15 +49,15 @@ pub(super) enum Layer {
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Fit {
-    /// They stay; a device that is too small is refused
+    /// Keep addresses; refuse a device that is too small
     Exact,
-    /// Pieces of 16 MiB move closer together in the proportion of the sizes
+    /// Move pieces of 16 MiB closer together in proportion to the device sizes
     Scale,
-    /// Those beyond the end begin again at the start
+    /// Wrap addresses beyond the end to the start
     Wrap,
 }
 
-/// What both layers have.
+/// Arguments that both layers use.
 pub(super) struct Common {
     pub(super) reel: PathBuf,
     pub(super) clockwork: ioreel_replay::run::pace::Clockwork,
@@ -76,7 +76,7 @@ struct Document<'a> {
     report: &'a Report,
 }
 
-/// Runs it.
+/// Replays bios.
 pub(super) fn run(args: BlockArgs, device: PathBuf, common: Common) -> anyhow::Result<ExitCode> {
     let replay = BlockReplay::plan(Config {
         reel: common.reel,
@@ -124,7 +124,7 @@ fn print_summary(s: &block::Summary) {
     let left: i64 = survey.skipped.values().sum();
     if left > 0 {
         let all = (left + survey.ios).max(1) as f64;
-        out!("left out    {} bios, {:.1} %", count(left.unsigned_abs()), left as f64 / all * 100.0);
+        out!("skipped     {} bios, {:.1} %", count(left.unsigned_abs()), left as f64 / all * 100.0);
         for (why, n) in &survey.skipped {
             out!("            {:>12}  {:>5.1} %  {why}", count(n.unsigned_abs()), *n as f64 / all * 100.0);
         }
@@ -133,27 +133,31 @@ fn print_summary(s: &block::Summary) {
 
 fn print_report(r: &Report) {
     if !r.dry_run {
-        out!("done        {} bios, {}; {} wrong", count(r.done.unsigned_abs()), bytes(r.bytes), r.wrong);
+        out!("done        {} bios, {}; {} wrong results", count(r.done.unsigned_abs()), bytes(r.bytes), r.wrong);
     }
     for d in &r.differences {
-        let why = if d.unsupported { "  (this device cannot)" } else { "" };
+        let why = if d.unsupported { "  (not supported by this device)" } else { "" };
         out!("            {:>12}  {}: {}{why}", count(d.count.unsigned_abs()), d.kind.name(), d.error);
     }
     if r.adjusted > 0 {
         out!(
-            "            {:>12}  widened to this device's blocks, or cut to its size",
+            "            {:>12}  aligned to the device's block size, or cut to its size",
             count(r.adjusted.unsigned_abs())
         );
     }
-    out!("elapsed     {:>12} to the last end, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
-    out!("lateness    {}  the replayer's own", line(r.own_ns));
-    out!("            {}  forced, by the device or by order", line(r.forced_ns));
+    out!(
+        "elapsed     {:>12} to the last completion, original {}",
+        duration(r.elapsed_ns),
+        duration(r.original_elapsed_ns)
+    );
+    out!("lateness    {}  of the replayer", line(r.own_ns));
+    out!("            {}  forced by the device or by order", line(r.forced_ns));
     if let Some(ppm) = r.drift_ppm {
         out!("drift       {ppm:.1} ppm");
     }
     flow(r.shift_ns, &r.concurrency);
     for l in &r.latencies {
-        out!("took        {}  {}", line(l.replay_ns), l.op);
+        out!("latency     {}  {}", line(l.replay_ns), l.op);
         out!("            {}  original", line(l.original_ns));
     }
     if !r.edges.is_empty() {
@@ -161,7 +165,7 @@ fn print_report(r: &Report) {
             r.edges.iter().map(|(kind, n)| format!("{} {}", count(n.unsigned_abs()), kind.name())).collect();
         out!("waited for  {}", kinds.join(", "));
     }
-    out!("CPU         {}; {} spun before deadlines", duration(r.cpu_ns), duration(r.spun_ns));
+    out!("CPU         {}; {} busy-waiting before deadlines", duration(r.cpu_ns), duration(r.spun_ns));
     for w in &r.warnings {
         tell!("ioreel: {w}");
     }

@@ -1,4 +1,4 @@
-//! What a replay says for people.
+//! Prints a replay's plan and report.
 
 use std::collections::BTreeMap;
 
@@ -14,85 +14,97 @@ use crate::{
     units::{bytes, duration},
 };
 
-/// What is about to be done.
+/// Prints the plan.
 pub(super) fn summary(s: &Summary) {
     out!("to replay   {} operations of {} threads, on {}", s.operations, s.threads, s.fstype);
     if s.implied > 0 {
-        out!("            {} calls on rings are made by the requests themselves", s.implied);
+        out!("            {} io_uring and AIO calls are made with their requests", s.implied);
     }
     let left: i64 = s.skipped.values().sum();
     if left > 0 {
         let all = (left + s.operations).max(1) as f64;
-        out!("left out    {left} operations, {:.1} %", left as f64 / all * 100.0);
+        out!("skipped     {left} operations, {:.1} %", left as f64 / all * 100.0);
         for (why, n) in &s.skipped {
             let calls = if why == Skip::Unsupported.label() { most(&s.unknown) } else { String::new() };
             out!("            {n:>9}  {:>5.1} %  {why}{calls}", *n as f64 / all * 100.0);
         }
     }
     if s.strayed > 0 {
-        out!("also        {} names outside --root: what was moved or linked over its border", s.strayed);
+        out!("also        {} names outside --root, moved or linked across its boundary", s.strayed);
     }
-    out!("to prepare  {} names, of which {} files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
+    out!("to prepare  {} names, {} of them files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
     out!(
-        "room        {} to prepare and {} written, of {} free",
+        "space       {} to prepare, {} written by the workload, {} free",
         bytes(s.prepare_bytes),
         bytes(s.growth_bytes),
         bytes(s.free_bytes)
     );
 }
 
-/// The most frequent of these calls.
+/// The most frequent of `calls`.
 fn most(calls: &BTreeMap<String, i64>) -> String {
-    const TOLD: usize = 5;
+    const SHOWN: usize = 5;
     let mut calls: Vec<(&String, i64)> = calls.iter().map(|(name, n)| (name, *n)).collect();
     calls.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let words: Vec<String> = calls.iter().take(TOLD).map(|(name, n)| format!("{name} {n}")).collect();
-    let more = if calls.len() > TOLD { ", …" } else { "" };
+    let words: Vec<String> = calls.iter().take(SHOWN).map(|(name, n)| format!("{name} {n}")).collect();
+    let more = if calls.len() > SHOWN { ", …" } else { "" };
     if words.is_empty() { String::new() } else { format!(": {}{more}", words.join(", ")) }
 }
 
-/// How it went.
+/// Prints the report.
 pub(super) fn report(r: &Report) {
+    results(r);
+    timing(r);
+    state(r);
+    for w in &r.warnings {
+        tell!("ioreel: {w}");
+    }
+    out!("{}", r.verdict.sentence);
+}
+
+/// Prints how many results are equal, and the differences.
+fn results(r: &Report) {
     let v = &r.verdict;
     let c = v.results.classes;
     if !r.dry_run {
         let more = |n: i64, what: &str| if n > 0 { format!(", {n} {what}") } else { String::new() };
         out!(
-            "done        {} operations: {} results the same{}{}, {} wrong",
+            "done        {} operations: {} results equal{}{}, {} wrong",
             r.done,
             c.same,
-            more(c.benign, "differ that raced in the original"),
+            more(c.benign, "differ that raced in the recording"),
             more(c.unsupported, "not supported"),
             c.wrong
         );
     }
     for d in &v.results.differences {
-        let class = if d.class == Class::Wrong { "" } else { "  (no fault)" };
+        let class = if d.class == Class::Wrong { "" } else { "  (not counted)" };
         out!("            {:>9}  {}: {} -> {}{class}", d.count, d.op, d.recorded, d.replayed);
         for e in &d.examples {
             let path = e.path.as_deref().unwrap_or("(no path)");
             out!("                         {} -> {}  {path}", e.recorded, e.replayed);
         }
     }
+}
+
+/// Prints durations, lateness and concurrency.
+fn timing(r: &Report) {
+    let v = &r.verdict;
     out!("elapsed     {:>12} to the last call, original {}", duration(r.elapsed_ns), duration(r.original_elapsed_ns));
     if let Some(synced) = r.synced_ns {
         let original = r.original_synced_ns.map_or_else(|| "unknown".to_owned(), duration);
         out!("            {:>12} to the end of syncfs, original {original}", duration(synced));
     }
     out!(
-        "            {:>12} inside calls, all threads together, original {}",
+        "            {:>12} inside calls, sum over threads, original {}",
         duration(v.replay_in_calls_ns),
         duration(v.original_in_calls_ns)
     );
     let t = &v.timing;
-    out!("lateness    {}  the replayer's own", line(t.own_ns));
-    out!("            {}  the same with what followed from it", line(t.caused_ns));
-    out!("            {}  forced, by the target or by order", line(t.forced_ns));
-    out!(
-        "cost        {} of the elapsed time are the replayer's own, {:.1} %",
-        duration(t.cost_ns),
-        t.cost_share * 100.0
-    );
+    out!("lateness    {}  of the replayer", line(t.own_ns));
+    out!("            {}  of the replayer, with delays that followed from it", line(t.caused_ns));
+    out!("            {}  forced by the target or by order", line(t.forced_ns));
+    out!("cost        {} of the elapsed time due to the replayer, {:.1} %", duration(t.cost_ns), t.cost_share * 100.0);
     if let Some(ppm) = t.drift_ppm {
         out!("drift       {ppm:.1} ppm");
     }
@@ -100,15 +112,24 @@ pub(super) fn report(r: &Report) {
         out!("gaps        {}  error of inter-arrival times", line(gaps.error_ns));
     }
     if let Some(think) = t.think_error_ns {
-        out!("thinking    {}  error of computing times", line(think));
+        out!("thinking    {}  error of think times", line(think));
     }
     flow(r.shift_ns, &v.concurrency);
-    out!("CPU         {}; {} spun before deadlines, waits for a CPU included", duration(r.cpu_ns), duration(r.spun_ns));
+    out!(
+        "CPU         {}; {} busy-waiting before deadlines, including waits for a CPU",
+        duration(r.cpu_ns),
+        duration(r.spun_ns)
+    );
+}
+
+/// Prints the state of cache, disk layout, memory, data and tree.
+fn state(r: &Report) {
+    let v = &r.verdict;
     if let Some(c) = &r.cache {
         let how = match c.start {
             CacheStart::Recorded => "as recorded",
-            CacheStart::Warm => "all that files hold",
-            _ => "nothing",
+            CacheStart::Warm => "all file data",
+            _ => "empty",
         };
         out!("cached      {} at the start: {how}", bytes(c.resident_bytes));
     }
@@ -117,23 +138,23 @@ pub(super) fn report(r: &Report) {
     }
     if let Some(m) = &r.memory {
         let peak = m.peak_bytes.map_or_else(|| "unknown".to_owned(), bytes);
-        out!("memory      {peak} at most, of {} allowed", bytes(m.limit_bytes));
+        out!("memory      peak {peak}, limit {}", bytes(m.limit_bytes));
     }
     if let Some(d) = &r.data {
         let foreign = if d.unchecked_bytes > 0 {
-            format!(", {} copied or moved, not checked", bytes(d.unchecked_bytes))
+            format!(", {} copied or moved and not checked", bytes(d.unchecked_bytes))
         } else {
             String::new()
         };
         out!(
-            "data        {} read as written, {} of them holes; {} wrong{foreign}",
+            "data        {} read correctly, {} of them holes; {} wrong{foreign}",
             bytes(d.good_bytes),
             bytes(d.hole_bytes),
             bytes(d.bad_bytes)
         );
         for e in &d.examples {
             let path = e.path.as_deref().unwrap_or("(no path)");
-            out!("            {} wrong from {} on  {path}", bytes(e.bytes), e.offset_bytes);
+            out!("            {} wrong at offset {}  {path}", bytes(e.bytes), e.offset_bytes);
         }
     }
     if let Some(tree) = &v.tree {
@@ -144,24 +165,24 @@ pub(super) fn report(r: &Report) {
     }
     if let Some(x) = &r.restored {
         out!(
-            "restored    {} names made again, {} directories adjusted, {} names removed, {} kept",
+            "restored    {} names recreated, {} directories adjusted, {} names removed, {} unchanged",
             x.made,
             x.adjusted,
             x.removed,
             x.kept
         );
     }
-    for w in &r.warnings {
-        tell!("ioreel: {w}");
-    }
-    out!("{}", v.sentence);
 }
 
-/// How near files came to how they lay.
+/// Prints how closely the disk layout was reproduced.
 pub(super) fn layout(l: &LayoutReport) {
-    let untold = if l.untold > 0 { format!("; {} files cannot be asked here", l.untold) } else { String::new() };
+    let untold = if l.untold > 0 {
+        format!("; {} files without layout information on this file system", l.untold)
+    } else {
+        String::new()
+    };
     out!(
-        "layout      {} extents of {} files, recorded {}; {} files with as many as they had{untold}",
+        "layout      {} extents of {} files, recorded {}; {} files with the recorded number{untold}",
         l.made_extents,
         l.files,
         l.recorded_extents,
@@ -169,18 +190,18 @@ pub(super) fn layout(l: &LayoutReport) {
     );
 }
 
-/// Percentiles of a time in a line.
+/// Percentiles of a time, on one line.
 pub(super) fn line(s: Spread) -> String {
     format!("p50 {}  p90 {}  p99 {}  max {}", duration(s.p50), duration(s.p90), duration(s.p99), duration(s.max))
 }
 
-/// How long runs took.
+/// Prints median and range of the elapsed times of several runs.
 pub(super) fn runs(mut elapsed_ns: Vec<i64>) {
     elapsed_ns.sort_unstable();
     let (Some(least), Some(most)) = (elapsed_ns.first(), elapsed_ns.last()) else { return };
     let median = elapsed_ns[elapsed_ns.len() / 2];
     out!(
-        "elapsed     {} in the median of {} runs, {} to {}",
+        "elapsed     median {} of {} runs, {} to {}",
         duration(median),
         elapsed_ns.len(),
         duration(*least),
@@ -188,13 +209,13 @@ pub(super) fn runs(mut elapsed_ns: Vec<i64>) {
     );
 }
 
-/// How far stalls moved the schedule, and how many were in flight, of calls or of bios.
+/// Prints the shift of the schedule and the number of calls or bios in flight.
 pub(super) fn flow(shift_ns: i64, k: &Concurrency) {
     if shift_ns > 0 {
-        out!("shifted     {} by stalls", duration(shift_ns));
+        out!("shifted     {} because of stalls", duration(shift_ns));
     }
     out!(
-        "in flight   mean {:.2}, most {}; original mean {:.2}, most {}",
+        "in flight   mean {:.2}, max {}; original mean {:.2}, max {}",
         k.replay_mean,
         k.replay_max,
         k.original_mean,

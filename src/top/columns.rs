@@ -1,26 +1,26 @@
-//! Which columns of the live view a terminal has room for, and names cut so that their ends are seen.
+//! Columns of the live view that fit into the terminal, and names shortened at the front.
 
 use ratatui::text::Span;
 
 use super::{HEADS, Sort};
 
-/// How wide the columns of numbers are, in the order of [`HEADS`].
+/// Widths of the number columns, in the order of [`HEADS`].
 const WIDTHS: [u16; 7] = [9, 8, 11, 11, 9, 9, 8];
-/// In a terminal too narrow for all, these go, the first first.
+/// Columns to drop in a narrow terminal, first one first.
 const DISPENSABLE: [usize; 7] = [1, 4, 5, 0, 6, 2, 3];
-/// So much of a name is shown before a column of numbers is.
+/// Minimum width of the name; number columns are dropped first.
 const LEAST_NAME: u16 = 24;
 
-/// Columns of numbers that are shown, as indices into [`HEADS`], and what is left for the name.
+/// The number columns shown, as indices into [`HEADS`], and the width left for the name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shown {
-    /// In order.
+    /// Indices, ascending.
     pub(super) numbers: Vec<usize>,
     /// Width of the name.
     pub(super) name: u16,
 }
 
-/// The columns that `sort` goes by.
+/// The columns that belong to `sort`.
 pub(super) fn sorted_by(sort: Sort) -> &'static [usize] {
     match sort {
         Sort::Bytes => &[2, 3],
@@ -30,7 +30,7 @@ pub(super) fn sorted_by(sort: Sort) -> &'static [usize] {
     }
 }
 
-/// What `width` has room for. What the list is sorted by goes last.
+/// The columns that fit into `width`. The columns of `sort` are dropped last.
 pub(super) fn fitting(width: u16, sort: Sort) -> Shown {
     let mut numbers: Vec<usize> = (0..HEADS.len()).collect();
     let taken = |numbers: &[usize]| numbers.iter().map(|c| WIDTHS[*c] + 1).sum::<u16>();
@@ -46,12 +46,12 @@ pub(super) fn fitting(width: u16, sort: Sort) -> Shown {
     Shown { numbers, name }
 }
 
-/// Width of a column of numbers.
+/// Width of a number column.
 pub(super) fn width_of(column: usize) -> u16 {
     WIDTHS[column]
 }
 
-/// A name in `width` places: of a longer one the end, which tells files of one folder apart.
+/// `name` in at most `width` cells. A longer name is cut at the front, since the end distinguishes files of a directory.
 pub(super) fn ending(name: &str, width: u16) -> String {
     let wide = |c: &str| Span::raw(c).width();
     let width = usize::from(width);

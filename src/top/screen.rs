@@ -1,4 +1,4 @@
-//! The live view on a terminal.
+//! The screen of `ioreel top`.
 
 use std::{
     io,
@@ -25,10 +25,10 @@ use crate::{
     units::{bytes, duration},
 };
 
-/// A key is answered within this.
+/// Longest wait before a key is answered.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Which list is shown.
+/// The list shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     Files,
@@ -60,12 +60,12 @@ impl List {
     }
 }
 
-/// What the keys have chosen.
+/// State set by keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     list: List,
     sort: Sort,
-    /// Since the start rather than since the last look.
+    /// Show totals since the start instead of the last interval.
     total: bool,
     paused: bool,
     quit: bool,
@@ -96,20 +96,20 @@ impl State {
 pub(super) enum Ended {
     /// A key.
     Key,
-    /// What was watched has ended, or the probes have.
+    /// The watched processes have exited, or the probes have stopped.
     Target,
-    /// This signal.
+    /// A signal.
     Signal(i32),
 }
 
-/// Shows `live` until it ends, or a key or a signal ends it. The terminal is as it was afterwards, also after a panic.
+/// Shows `live` until it ends, or a key or a signal ends it. Restores the terminal, also after a panic.
 pub(super) fn run(live: &mut Live, interval: Duration, sort: Sort) -> io::Result<Ended> {
     live::heed_signals();
     let mut terminal = ratatui::try_init()?;
     let shown = show(&mut terminal, live, interval, sort);
     let restored = ratatui::try_restore();
     let ended = shown?;
-    // A terminal that was closed cannot be put back.
+    // A closed terminal cannot be restored.
     if !matches!(ended, Ended::Signal(_)) {
         restored?;
     }
@@ -122,7 +122,7 @@ fn show(terminal: &mut DefaultTerminal, live: &mut Live, interval: Duration, sor
     let mut next = Instant::now() + interval;
     loop {
         let pressed = round(terminal, &view, &state, next);
-        // A hangup fails what is done to the terminal, too.
+        // After a hangup, drawing fails as well: report the signal instead.
         if let Some(signal) = live::signal() {
             return Ok(Ended::Signal(signal));
         }
@@ -144,7 +144,7 @@ fn show(terminal: &mut DefaultTerminal, live: &mut Live, interval: Duration, sor
     }
 }
 
-/// Draws, and waits a little for a key.
+/// Draws the screen and waits briefly for a key.
 fn round(
     terminal: &mut DefaultTerminal,
     view: &View,
@@ -160,15 +160,15 @@ fn round(
     })
 }
 
-/// What the keys do; the longest that fits is shown, and `q` first where little does.
+/// Key help; the longest line that fits is shown.
 const HELP: [&str; 4] = [
-    "f files  p processes  d devices   b bytes  o operations  t time  m longest   a all  space stop  q quit",
-    "f files  p processes  d devices  b o t m sort  a all  space stop  q quit",
-    "q quit  f p d lists  b o t m sort  a all",
+    "f files  p processes  d devices   b bytes  o operations  t time  m longest   a totals  space pause  q quit",
+    "f files  p processes  d devices  b o t m sort  a totals  space pause  q quit",
+    "q quit  f p d lists  b o t m sort  a totals",
     "q quit",
 ];
 
-/// Rows for the title, the sums and the keys: the list comes first where there are few.
+/// Areas for title, totals, list and key help. Short terminals drop totals and key help.
 fn areas(area: Rect) -> [Rect; 4] {
     let (sums, keys) = (u16::from(area.height > 4), u16::from(area.height > 3));
     let heights = [Constraint::Length(1), Constraint::Length(sums), Constraint::Fill(1), Constraint::Length(keys)];
@@ -202,8 +202,8 @@ fn draw(frame: &mut Frame<'_>, view: &View, state: &State) {
 }
 
 fn title(state: &State, span: Duration) -> String {
-    let pause = if state.paused { "STANDING STILL: " } else { "" };
-    let over = if state.total { "since the start" } else { "since the last look" };
+    let pause = if state.paused { "PAUSED: " } else { "" };
+    let over = if state.total { "since the start" } else { "last interval" };
     let by = match state.sort {
         Sort::Bytes => "bytes",
         Sort::Ops => "operations",
@@ -213,7 +213,7 @@ fn title(state: &State, span: Duration) -> String {
     format!("{pause}{} by {by}, {over} ({})", state.list.title(), duration(span.as_nanos() as i64))
 }
 
-/// What all did, and what makes these numbers too small.
+/// Totals of all calls, and losses that make the numbers too low.
 fn sums(view: &View, state: &State, seconds: f64) -> String {
     let all = if state.total { view.calls.total } else { view.calls.recent };
     let rate = |n: u64| (n as f64 / seconds.max(1e-9)) as u64;

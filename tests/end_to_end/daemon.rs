@@ -62,7 +62,7 @@ pub(crate) fn in_the_background() {
     assert_eq!(fs::read_link(format!("/proc/{recorder}/fd/0")).unwrap(), Path::new("/dev/null"));
     assert_eq!(fs::read_link(format!("/proc/{recorder}/cwd")).unwrap(), Path::new("/"));
     let second = one_line(&mut start(), 1);
-    assert!(second.contains(&format!("process {recorder} records into this folder")), "{second}");
+    assert!(second.contains(&format!("process {recorder} already records into this folder")), "{second}");
 
     let input = worker.stdin.as_mut().unwrap();
     input.write_all(b"go\n").unwrap();

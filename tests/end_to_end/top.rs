@@ -58,7 +58,7 @@ pub(crate) fn refusals() {
     let line = one_line(&mut ioreel(["top", "--pid", "4194304", "--once"]), 1);
     assert!(line.contains("no such process"), "{line}");
     let line = one_line(&mut ioreel(["top"]), 1);
-    assert!(line.contains("no terminal") && line.contains("--once"), "{line}");
+    assert!(line.contains("not a terminal") && line.contains("--once"), "{line}");
 }
 
 /// Writes much to one file, by few calls that take long; reads little of another, by many; a child of another name does
@@ -141,7 +141,7 @@ pub(crate) fn on_a_terminal() {
 
     // Standing still, nothing changes but the title; more than the interval later as well.
     t.keys(" ");
-    let still = t.shows("a standstill", |s| s.starts_with("STANDING STILL: Files"));
+    let still = t.shows("the pause", |s| s.starts_with("PAUSED: Files"));
     std::thread::sleep(std::time::Duration::from_millis(900));
     assert_eq!(t.text(), still);
     t.keys(" ");
@@ -187,6 +187,6 @@ pub(crate) fn on_a_terminal() {
     t.shows("the list", |s| s.starts_with("Files by bytes"));
     drop(busy);
     assert_eq!(t.ends().code(), Some(0));
-    t.shows("why it ended", |s| s.contains("what was watched has ended"));
+    t.shows("why it ended", |s| s.contains("all watched processes have exited"));
     assert_eq!(t.modes(), modes);
 }

@@ -353,7 +353,7 @@ fn what_cannot_be_done_gets_one_line() {
     let reel = reels::requests(dir.path(), "none", std::iter::empty());
     let reel = reel.to_str().unwrap();
     for (args, words) in [
-        (&["report", reel, "-o", "x.png"][..], "x.png: a report is a page, .html; name the file so"),
+        (&["report", reel, "-o", "x.png"][..], "x.png: a report is an HTML file"),
         (&["report", "/nowhere.reel", "-o", "x.html"], "no reel here"),
         (&["report", reel, "-o", "/nowhere/x.html"], "/nowhere/x.html: writing the page"),
     ] {
