@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The least that an observer costs on a kernel without kprobes: probes that do nothing (a traced call takes the slow
- * way in and out), that look at the clock (who tells how long something took has looked twice), or that send the least
- * record there can be, of times and sizes, without whose they are. `make bench` measures the recorder against them.
+ * The least that any observer costs on a kernel without kprobes: probes that do nothing (a traced call takes the slow
+ * path in and out), that read the clock twice (as any measurement of a duration does), or that send the smallest useful
+ * record, of times and sizes without identity. `make bench` measures the recorder against them.
  */
 #include "base/vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Addresses of kernel functions. An iterator tells them to whoever may load it, where /proc/kallsyms
+ * Addresses of kernel functions. An iterator gives them to any process that may load it, also where /proc/kallsyms
  * shows zeros to all but root.
  */
 #include "base/vmlinux.h"

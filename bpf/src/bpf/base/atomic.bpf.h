@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Programs that keep their CPU. They write what belongs to a CPU (rings, ledger, scratch), and while a program is in
- * the middle of its work on a CPU the kernel skips it for all other tasks there, so a task that loses the CPU in there
- * costs the others their events. Tracepoints used to run programs with preemption disabled; kernels on which they no
- * longer do are told by `preemptible`. Programs on functions never were; `functions_preemptible` tells where they can
- * keep the CPU.
+ * Programs that keep their CPU while they run. A program writes data that belongs to its CPU: rings, ledger, scratch.
+ * While one program is interrupted on a CPU, the kernel skips it for all other tasks there, so their events would be
+ * lost. Tracepoints used to run programs with preemption disabled. `preemptible` is set on kernels that no longer do.
+ * Programs on functions never had that protection; `functions_preemptible` says where they can keep the CPU by
+ * themselves.
  */
 #ifndef IOREEL_ATOMIC_H
 #define IOREEL_ATOMIC_H

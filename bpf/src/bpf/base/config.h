@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What user space tells the probes: the table of calls, meanings of the kernel's functions, who is recorded. The Rust
- * types are generated from it as those of base/wire.h are.
+ * Configuration that user space gives to the probes: the call table, what kernel functions mean, which tasks are
+ * recorded. The Rust types are generated from these definitions, like those of base/wire.h.
  */
 #ifndef IOREEL_TOLD_H
 #define IOREEL_TOLD_H

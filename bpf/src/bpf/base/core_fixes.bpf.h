@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * Everything that differs between kernels or architectures, in one place. Each difference names the
- * upstream change that made it.
- */
+/* All differences between kernels and architectures. Each names the upstream change that made it. */
 #ifndef IOREEL_CORE_FIXES_H
 #define IOREEL_CORE_FIXES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Counters of each CPU: records seen and lost by class, and everything that was left out on purpose. User space reads
- * them at the end and stores them in the manifest.
+ * Counters of each CPU: records seen and lost by class, and all that was left out on purpose. User space reads them at
+ * the end of a recording and stores them in the manifest.
  */
 #ifndef IOREEL_LEDGER_H
 #define IOREEL_LEDGER_H

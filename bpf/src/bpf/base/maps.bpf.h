@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Maps, settings and the way into the rings. Sizes marked "user space" are set before loading. */
+/*
+ * Maps, settings, and the functions that store records into the rings. User space sets sizes marked "user space" before
+ * loading.
+ */
 #ifndef IOREEL_MAPS_H
 #define IOREEL_MAPS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Hash of an address into a table of slots: inflight/bios.bpf.h says why such tables instead of a BPF hash. */
+/* Hash of an address into a table of slots. inflight/bios.bpf.h explains why these tables replace a BPF hash. */
 #ifndef IOREEL_SLOTS_H
 #define IOREEL_SLOTS_H
 

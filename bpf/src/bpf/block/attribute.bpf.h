@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a bio carries: facts only. What they mean (data, journal, which table) is decided in
- * capture/src/assemble/classify.rs; docs/internals/attribution.md names the kernel source of each fact.
+ * Attribution of a bio: the facts it carries about its file. capture/src/assemble/classify.rs decides what they mean
+ * (data, journal, which table). docs/internals/attribution.md names the kernel source of each fact.
  */
 #ifndef IOREEL_ATTRIBUTE_H
 #define IOREEL_ATTRIBUTE_H
@@ -120,6 +120,11 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 	}
 }
 
+/*
+ * Finds which file, or which structure of the file system, a bio belongs to.
+ *
+ * Long because it is a chain of cases, the cheapest first, each of which ends the search.
+ */
 static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct task_state *st)
 {
 	struct owner owner;

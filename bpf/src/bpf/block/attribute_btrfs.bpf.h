@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * What a bio of btrfs carries: by its btrfs_bio, and in arrays with parity by the stripe it is a part of.
- */
+/* Attribution of a btrfs bio: by its btrfs_bio, and in arrays with parity by the stripe that it belongs to. */
 #ifndef IOREEL_ATTRIBUTE_BTRFS_H
 #define IOREEL_ATTRIBUTE_BTRFS_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a bio carries, for all file systems: by direct I/O's request, by the pages, by a metadata block's first bytes.
+ * Attribution of a bio on any file system: by the direct I/O request, by its pages, by the first bytes of a metadata
+ * block.
  */
 #ifndef IOREEL_ATTRIBUTE_FILES_H
 #define IOREEL_ATTRIBUTE_FILES_H

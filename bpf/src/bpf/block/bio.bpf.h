@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The block layer: bios as the file system queues them. What the device gets is in block/requests.bpf.h. A request may
- * carry bios of many files, so files are told per bio.
+ * Bios as the file system queues them. block/requests.bpf.h has the requests that the device gets. A request may carry
+ * bios of many files, so files are recorded per bio.
  */
 #ifndef IOREEL_BLOCK_H
 #define IOREEL_BLOCK_H
@@ -85,6 +85,11 @@ static __always_inline void set_origin(struct rec_bio *b, const void *bio, struc
  * queueing, moving and issue as well. They are called one after the other, in the order below; `again` is the second.
  */
 
+/*
+ * A bio is queued; `again` is set in the second of the two programs.
+ *
+ * Long because the record is filled in one sequence, in the slot where it stays.
+ */
 static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, bool again)
 {
 	struct block_device *bdev = bio->bi_bdev;

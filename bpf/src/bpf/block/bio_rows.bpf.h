@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * What is sent of a bio that has ended: a record, or one for each of the files that it carries.
- */
+/* Records of a bio that has ended: one, or one for each file whose data it carries. */
 #ifndef IOREEL_BIO_ROWS_H
 #define IOREEL_BIO_ROWS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The block layer: requests as the device gets them, issued, given back and ended, and with them the ends of the bios
- * that they carry (block/bio.bpf.h).
+ * Block requests as the device gets them: issue, requeue and completion, and with them the ends of the bios that they
+ * carry (block/bio.bpf.h).
  */
 #ifndef IOREEL_REQUESTS_H
 #define IOREEL_REQUESTS_H
@@ -273,7 +273,11 @@ static __noinline void send_rq(const struct rq_slot *r, const struct rq_walk *w,
 	emit_fixed(&rec, REC_RQ, CLASS_BLOCK, w->now_ns);
 }
 
-/* Whether the request goes on: this is the end of a part of it. */
+/*
+ * A request, or a part of it, has ended. Returns whether the request goes on.
+ *
+ * Long because the ends of its bios, of a part, and of the whole share the walk over the bios, which may be made once.
+ */
 static __always_inline bool rq_completed(struct request *rq, int error, unsigned int bytes, bool again)
 {
 	struct bio *first = rq->bio;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Linux AIO has no tracepoint of its own: requests are read from io_submit's arguments, results from what
- * io_getevents returned. Results that a program takes out of the shared ring itself are not seen.
+ * Linux AIO, which has no tracepoint of its own. Requests are read from the arguments of io_submit, results from what
+ * io_getevents returned. Results that a program takes out of the shared ring by itself are not seen.
  */
 #ifndef IOREEL_AIO_H
 #define IOREEL_AIO_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Entry of system calls. The table made in user space says which argument plays which part, so this knows no single
- * call; capture gives meaning to the record.
+ * Entry of system calls. The call table, made in user space, says which argument plays which part. This code knows no
+ * single call; user space gives the record its meaning.
  */
 #ifndef IOREEL_ENTER_H
 #define IOREEL_ENTER_H
@@ -24,7 +24,12 @@
 #include "calls/probe_cost.bpf.h"
 #include "calls/special.bpf.h"
 
-/* A call begins. */
+/*
+ * A call is entered: its arguments go into the thread's own state.
+ *
+ * Long because every branch ends the entry at the earliest point where nothing more is needed: the order of the checks
+ * is what an unrecorded or plain call costs.
+ */
 static __always_inline void enter_call(struct pt_regs *regs, long id)
 {
 	struct task_state *st = recorded_here(regs);

@@ -151,6 +151,12 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 	return true;
 }
 
+/*
+ * A call returns: its record is completed and sent.
+ *
+ * Long because the ways out (operation, long operation, event, nothing) share what is read once from the thread's
+ * state.
+ */
 static __always_inline void end_call(struct task_state *st, struct pt_regs *regs, long ret)
 {
 	__u32 cpu = bpf_get_smp_processor_id();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Descriptors that travel through sockets: SCM_RIGHTS in the control part of a message. */
+/* Descriptors that are passed through sockets: SCM_RIGHTS in the control part of a message. */
 #ifndef IOREEL_PASSED_H
 #define IOREEL_PASSED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Entry and exit of calls that the table does not describe alone: messages, ioctls, handles, extended attributes. */
+/* Entry and exit of calls that need more than the call table: messages, ioctls, handles, extended attributes. */
 #ifndef IOREEL_SPECIAL_H
 #define IOREEL_SPECIAL_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which disks are recorded: those behind the file systems of files that are met. They are put on the list here, when a
- * file is told of, lest what the kernel's own threads do before the recorder has read of it goes by unseen. What is
- * hidden from here (disks below mapped ones) the recorder adds.
+ * Which disks are recorded: those behind the file systems of recorded files. A disk is put on the list here, with the
+ * file's first record, because kernel threads may use the disk before the recorder has read that record. The recorder
+ * adds disks that cannot be seen from here, such as those below mapped devices.
  */
 #ifndef IOREEL_DISKS_H
 #define IOREEL_DISKS_H

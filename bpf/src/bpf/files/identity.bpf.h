@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Which file is this: descriptor to file, file to identity, file to path. */
+/* File identity: from descriptor to file, from file to device, inode and generation, from file to path. */
 #ifndef IOREEL_IDENTITY_H
 #define IOREEL_IDENTITY_H
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Bios queued and requests issued, by address. A table of slots that an address finds at one of a few
- * places, without a lock, a copy or an allocation: inserting into, finding in and deleting from a BPF hash
- * costs a fifth of what a bio-based device takes for 4 KiB.
+ * Bios and block requests in flight, by address. The table has slots; an address leads to one of a few of them, without
+ * a lock, a copy or an allocation. A BPF hash would cost a fifth of what a bio-based device needs for 4 KiB.
  */
 #ifndef IOREEL_BIOS_H
 #define IOREEL_BIOS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Requests to io_uring that have not ended: where they are kept, what is noted of them, how they are told of. */
+/* io_uring requests in flight: where they are stored, what is noted of each, and the record sent at the end. */
 #ifndef IOREEL_URING_REQUESTS_H
 #define IOREEL_URING_REQUESTS_H
 

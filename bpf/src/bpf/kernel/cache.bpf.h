@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The page cache: what enters it, is made dirty, written back and leaves, by regular file. Whoever does it -
- * a recorded thread, write-back, reclaim - it is told of if the thread is recorded or the file lies on a
- * recorded disk. These programs are loaded only when asked for.
+ * The page cache, by regular file: pages that enter it, become dirty, are written back, and leave it. An event is
+ * recorded if its thread is recorded or its file lies on a recorded disk, whether a thread, write-back or reclaim
+ * caused it. These programs are loaded only when asked for.
  */
 #ifndef IOREEL_CACHE_H
 #define IOREEL_CACHE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What loop devices read and write of the files behind them where that passes through no function of the virtual file
- * system: told when a request ends. All else of theirs does pass (kernel/vfs.bpf.h).
+ * Reads and writes of loop devices that pass through no function of the virtual file system: recorded when a request
+ * ends. All other I/O of loop devices passes through such functions (kernel/vfs.bpf.h).
  */
 #ifndef IOREEL_LOOP_H
 #define IOREEL_LOOP_H

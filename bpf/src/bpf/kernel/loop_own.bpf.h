@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the recorder reads of a loop device (its file system's tables, say) reaches the file behind it by the device's
- * worker, who does not know for whom it reads. Kernels up to 6.12 do so by functions that kernel/vfs.bpf.h watches,
- * before the request ends: the request that covers the place tells.
+ * The recorder's own reads of a loop device, for instance of its file system's tables. The device's worker carries them
+ * out on the file behind it and does not know for whom. Kernels up to 6.12 use functions that kernel/vfs.bpf.h watches,
+ * before the request ends; the request that covers the place tells whose read it is.
  */
 #ifndef IOREEL_LOOP_OWN_H
 #define IOREEL_LOOP_OWN_H

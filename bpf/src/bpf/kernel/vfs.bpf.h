@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the kernel itself does to files: its threads (the NFS server, workers of loop devices, ksmbd), and what it does
- * to other files while it carries out a task's call (the files under an overlay's, a program's at its start).
+ * File I/O of the kernel itself: by its threads (the NFS server, loop device workers, ksmbd), and on other files while
+ * it carries out a task's call (the lower files of an overlay, a program's file at exec).
  *
- * Entries and exits of functions that the calls of tasks do not pass through: read(2) and its like come to a file
- * system another way, so that they get no slower, and what they do is not told twice. Where both do pass (fsync,
- * splice), a file is compared with the one that the call was given.
+ * The programs are attached to functions that the system calls of tasks do not pass through. read(2) and its like reach
+ * a file system another way, so they get no slower and are not recorded twice. Where both pass (fsync, splice), the
+ * file is compared with the one that the call was given.
  */
 #ifndef IOREEL_VFS_H
 #define IOREEL_VFS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Lookups in the call table, which user space fills: what a call is, and which argument plays which part. */
+/* Lookups in the call table, which user space fills: which call this is, and which argument plays which part. */
 #ifndef IOREEL_CALL_TABLE_H
 #define IOREEL_CALL_TABLE_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * --content: the bytes of a write, read from the caller's memory when the call has returned and the caller has not
- * gone on. They have a ring of their own, so that contents that find no room cost no operation. What is not
- * resident cannot be read here; a write has just read it, so that is rare.
+ * --content: the bytes of a write, read from the caller's memory after the call has returned and before the caller goes
+ * on. They have a ring of their own, so contents without room cost no operation. Pages that are not resident cannot be
+ * read here. That is rare, since the write has just read them.
  *
- * Of an asynchronous write the buffers are noted when it is submitted, and read when its end is met and nobody has been
- * told of it yet: until then they are the kernel's, and what links before it leave there is in them.
+ * The buffers of an asynchronous write are noted at submission. They are read at its completion, before the program
+ * learns of it: until then they belong to the kernel, and contain what requests linked before it left there.
  */
 #ifndef IOREEL_CONTENTS_H
 #define IOREEL_CONTENTS_H

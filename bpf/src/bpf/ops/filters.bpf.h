@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the user did not ask for is left out here as far as one call alone tells, and counted. Settings that are
- * not used are constants 0, and the verifier removes what they guard. Calls that keep descriptors in order
- * (call_desc.context) pass: user space keeps those that what is kept needs (capture/src/assemble/context_filter.rs).
+ * Filters that one call alone can decide: what the user did not ask for is left out here, and counted. Unused settings
+ * are constants 0, so the verifier removes the code that they guard. Calls that keep the descriptor table in order
+ * (call_desc.context) pass; user space keeps those that other rows need (capture/src/assemble/context_filter.rs).
  */
 #ifndef IOREEL_FILTERS_H
 #define IOREEL_FILTERS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Operations whose strings do not fit a thread's own state: put together from where their pieces are. */
+/* Operations whose strings do not fit the thread's own state: assembled from the places where their pieces are. */
 #ifndef IOREEL_LONG_OPS_H
 #define IOREEL_LONG_OPS_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * --lossless: whoever fills a ring above the half is stopped on its way out of the kernel, and resumed by user
- * space after a drain: at the end of any call, recorded or not, in a fault, and in the thread that polls a queue of
- * requests. Until a stop takes effect, every thread may still bring the records of one call; a call for which there
- * is no place even then waits in its thread's own state, which is read once the thread stands.
+ * --lossless: a thread that fills a ring above the half is stopped on its way out of the kernel, and user space resumes
+ * it after a drain. Threads are stopped at the end of any call, recorded or not, in a page fault, and in the thread
+ * that polls a submission queue. Until a stop takes effect, every thread may still produce the records of one call. A
+ * call that finds no place even then waits in its thread's own state, which is read once the thread stands.
  */
 #ifndef IOREEL_LOSSLESS_H
 #define IOREEL_LOSSLESS_H

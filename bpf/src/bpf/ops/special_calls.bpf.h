@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What calls bring beside descriptors and paths: a name, the memory they give to the kernel and get from it,
- * and those calls that the table in user space cannot describe alone (fcntl, ioctl, handles). Meaning is
- * given in capture/src/calls/.
+ * What calls have besides descriptors and paths: a name, the memory they pass to the kernel or get from it, and those
+ * calls that the call table cannot describe alone (fcntl, ioctl, handles). capture/src/calls/ gives them their
+ * meaning.
  */
 #ifndef IOREEL_CALLS_H
 #define IOREEL_CALLS_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a call's arguments point to in the caller's memory: buffers' lengths, offsets, times, stats, paths. */
+/*
+ * What a call's arguments point to in the caller's memory: lengths of buffers, offsets, times, stat results, paths.
+ */
 #ifndef IOREEL_OP_MEMORY_H
 #define IOREEL_OP_MEMORY_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What programs do to mapped files, as far as the kernel takes part in it: the first touch of a page, and the
- * first store to a page that is clean. Once a page is mapped (and dirty), loads (and stores) pass unseen.
+ * Access to mapped files as far as the kernel takes part in it: the first touch of a page, and the first store to a
+ * clean page. Once a page is mapped, loads pass unseen; once it is dirty, stores do too.
  *
- * Touches of program code are left out, counted: of files that a recorded program runs or maps to execute, or that may
- * be executed. Starting a program touches some hundred pages of it, which would double the tables and says nothing of
- * data.
+ * Touches of program code are left out and counted. Program code is a file that a recorded program runs or maps
+ * executable, or that may be executed. Starting a program touches some hundred pages of it, which would double the
+ * tables and says nothing about data.
  */
 #ifndef IOREEL_FAULT_H
 #define IOREEL_FAULT_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Iterators: what was there before the recording began, and what is in flight when it ends. */
+/* Iterators: the state before the recording began, and the calls in flight when it ends. */
 #ifndef IOREEL_SNAPSHOT_H
 #define IOREEL_SNAPSHOT_H
 

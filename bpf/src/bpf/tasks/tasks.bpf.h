@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Following a tree of threads through fork, exec and exit, and who else joins or leaves the recorded ones. */
+/*
+ * Follows a tree of threads through fork, exec and exit, and through other ways to join or leave the recorded threads.
+ */
 #ifndef IOREEL_TASKS_H
 #define IOREEL_TASKS_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What recorded threads wait for inside recorded calls: every time one leaves its CPU, with the kernel's stack
- * there, until it is back. Not loaded unless asked for. Which operations were slow is known only when they end,
- * so all waits are sent and user space drops those of fast ones.
+ * What recorded threads wait for inside recorded calls: each time a thread leaves its CPU, with the kernel stack there,
+ * until it is back. Loaded only when asked for. Whether an operation was slow is known only at its end, so all waits
+ * are sent and user space drops those of fast operations.
  */
 #ifndef IOREEL_WAITS_H
 #define IOREEL_WAITS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Completions of requests to io_uring, and what else rings tell: overflows, their making. */
+/* Completions of io_uring requests, and other events of rings: overflows and setup. */
 #ifndef IOREEL_URING_COMPLETE_H
 #define IOREEL_URING_COMPLETE_H
 

@@ -140,6 +140,11 @@ static __always_inline void uring_note_write(struct io_ring_ctx *ctx, const stru
 		note_write(0, req, r->sqe[2], sqe_len(r));
 }
 
+/*
+ * A request is submitted: its entry becomes a record in flight, or one that ends at once when it is refused.
+ *
+ * Long because it is one sequence over the fields of one entry.
+ */
 static __always_inline void uring_submitted(struct io_kiocb *req, const struct io_uring_sqe *entry, bool refused,
 					    bool again)
 {
