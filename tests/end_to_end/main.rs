@@ -5,53 +5,25 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
-mod attribution;
-mod block_replay;
-mod bytes;
-mod cached;
-mod contents;
-mod corpus;
-mod crowd;
-mod daemon;
-mod damaged;
-mod derived;
-mod devices;
-mod ends;
-mod filters;
-mod follow;
-mod ground_truth;
-mod identity;
-mod kernel;
-mod killed;
-mod layout;
-mod life;
-mod lossless;
-mod mapped;
-mod marks;
-mod midway;
-mod observer;
-mod pass_through;
-mod private;
-mod refusals;
-mod replays;
-mod requests;
-mod samples;
-mod slices;
-mod stacked;
-mod top;
-mod truth;
-mod uncommon;
-mod uring;
-mod users;
-mod waits;
-mod witness;
-mod workload;
-mod written;
+mod block;
+mod calls;
+mod names;
+mod recording;
+mod reels;
+mod replaying;
+mod scope;
 
 use std::{env, path::Path, process::ExitCode};
 
+use block::{attribution, bytes, devices, requests, stacked, truth, uncommon, witness};
+use calls::{contents, ground_truth, kernel, mapped, observer, uring, waits, workload};
 use harness::{cannot_record, mount::Fs};
 use libtest_mimic::{Arguments, Failed, Trial};
+use names::{derived, identity};
+use recording::{crowd, daemon, ends, killed, life, lossless, marks, pass_through, refusals, top};
+use reels::{damaged, samples};
+use replaying::{block_replay, cached, corpus, layout, replays, slices, users, written};
+use scope::{filters, follow, midway, private};
 
 fn main() -> ExitCode {
     // The recorded programs of some tests are this one.

@@ -1,0 +1,2 @@
+pub(crate) mod derived;
+pub(crate) mod identity;

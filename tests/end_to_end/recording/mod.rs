@@ -1,0 +1,10 @@
+pub(crate) mod crowd;
+pub(crate) mod daemon;
+pub(crate) mod ends;
+pub(crate) mod killed;
+pub(crate) mod life;
+pub(crate) mod lossless;
+pub(crate) mod marks;
+pub(crate) mod pass_through;
+pub(crate) mod refusals;
+pub(crate) mod top;

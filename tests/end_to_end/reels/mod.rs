@@ -1,0 +1,2 @@
+pub(crate) mod damaged;
+pub(crate) mod samples;
