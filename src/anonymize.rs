@@ -5,10 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use ioreel_traces::{
-    Reel,
-    anonymize::{Key, anonymize},
-};
+use ioreel_traces::{Reel, anonymize::Key, anonymized::anonymize};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]

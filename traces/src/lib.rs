@@ -7,7 +7,7 @@
 //! * [`rows`] declares the tables, one Rust struct each;
 //! * [`tables`] lists them;
 //! * [`table`] turns such structs into Arrow batches and back;
-//! * [`build`] collects rows as columns;
+//! * [`columns`] collects rows as columns;
 //! * [`writer`] cuts them into segments that survive a crash;
 //! * [`reader`] opens a reel and streams its rows;
 //! * [`fiemap`] asks where a file lies on its disk;
@@ -21,31 +21,20 @@
 
 pub mod anonymize;
 pub mod blktrace;
-pub mod build;
-pub mod bytes;
-pub mod causes;
-pub mod disk;
 pub mod error;
 pub mod export;
-pub mod fiemap;
-mod guard;
+pub mod format;
 pub mod host;
 pub mod import;
-pub mod manifest;
 pub mod reader;
-pub mod rotate;
-pub mod rows;
-pub mod table;
-pub mod tables;
-pub mod text;
 pub mod validate;
 pub mod writer;
 
 pub use error::ReelError;
-pub use manifest::Manifest;
+pub use format::{columns, disk, manifest, manifest::Manifest, rows, table, tables, text, text::Text};
+pub use host::fiemap;
 pub use reader::Reel;
-pub use text::Text;
-pub use writer::{ReelWriter, TableWriter, WriterOptions};
+pub use writer::{ReelWriter, TableWriter, WriterOptions, anonymized, causes, rotate};
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = ReelError> = std::result::Result<T, E>;

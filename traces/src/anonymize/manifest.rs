@@ -4,7 +4,7 @@
 use super::{Anonymizer, words};
 use crate::{
     Manifest,
-    manifest::{Command, Device, Host, Import, Mark, Mount, Replay},
+    format::manifest::{Command, Device, Host, Import, Mark, Mount, Replay},
 };
 
 impl Anonymizer {
@@ -215,7 +215,7 @@ fn withheld(warnings: &[String]) -> Vec<String> {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::{anonymize::Key, manifest::Kind};
+    use crate::{anonymize::Key, format::manifest::Kind};
 
     #[test]
     fn no_name_of_the_manifest_is_left() {

@@ -8,11 +8,14 @@ use std::{
     path::Path,
 };
 
-use super::{ExportError, Result, ordered::Ordered};
+use super::{ExportError, Result};
+use crate::reader::ordered::Ordered;
 use crate::{
     Reel, ReelError,
-    rows::{self, Op},
-    text,
+    format::{
+        rows::{self, Op},
+        text,
+    },
 };
 
 /// What was written.

@@ -2,7 +2,6 @@
 
 pub mod blktrace;
 pub mod fio;
-mod ordered;
 pub mod perfetto;
 pub mod table;
 

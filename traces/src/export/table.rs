@@ -13,12 +13,15 @@ use arrow_array::{
 
 use arrow_schema::DataType;
 
-use super::{ExportError, Result, ordered::Ordered};
+use super::{ExportError, Result};
+use crate::reader::ordered::Ordered;
 use crate::{
     Reel, ReelError,
-    build::Builder,
-    table::{self, Row},
-    tables::{self, Visitor},
+    format::{
+        columns::Builder,
+        table::{self, Row},
+        tables::{self, Visitor},
+    },
 };
 
 /// Rows turned into text at a time.

@@ -10,10 +10,12 @@ use std::{
 use super::{ImportError, Result, lines::Lines, made, paths::Paths};
 use crate::{
     Manifest, ReelWriter, TableWriter, Text,
+    format::{
+        manifest::{Device, Span},
+        rows::{Block, Op, Task},
+        text,
+    },
     host::dev_t,
-    manifest::{Device, Span},
-    rows::{Block, Op, Task},
-    text,
 };
 use fields::{Field, Values, split};
 

@@ -8,8 +8,10 @@ use std::{collections::HashMap, path::Path};
 use super::{Result, lines::Lines, made, paths::Paths};
 use crate::{
     Manifest, ReelWriter, Text,
-    manifest::Span,
-    rows::{Op, Task},
+    format::{
+        manifest::Span,
+        rows::{Op, Task},
+    },
 };
 
 /// `FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`: what trimming a file is.
@@ -157,7 +159,7 @@ impl<'a> Log<'a> {
         let (fd, ofd) = (self.next_fd, i64::from(self.next_fd));
         self.next_fd = self.next_fd.saturating_add(1);
         self.open.insert(path.to_vec(), (fd, ofd));
-        let name = self.names.entry(path.to_vec()).or_insert_with(|| crate::text::from_bytes(path)).clone();
+        let name = self.names.entry(path.to_vec()).or_insert_with(|| crate::format::text::from_bytes(path)).clone();
         let op = self.word("openat");
         self.push(Op {
             op,

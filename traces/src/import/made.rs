@@ -9,7 +9,7 @@ use std::{
 use super::Result;
 use crate::{
     Manifest, ReelWriter, WriterOptions,
-    manifest::{Import, Kind, Ledger},
+    format::manifest::{Import, Kind, Ledger},
 };
 
 /// A manifest for an import of these files. Says nothing of this machine: the trace may be another's.

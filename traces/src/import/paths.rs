@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 
 use super::Result;
-use crate::{Text, rows::File, text, writer::TableWriter};
+use crate::{
+    Text,
+    format::{rows::File, text},
+    writer::TableWriter,
+};
 
 /// Gives each path its file and writes the row of the file.
 pub(super) struct Paths<'a> {

@@ -8,7 +8,7 @@ use super::{
     ids::IdSet,
     tables::Place,
 };
-use crate::manifest::{Kind, Manifest};
+use crate::format::manifest::{Kind, Manifest};
 
 /// Words of `ops.source`.
 const SOURCES: &[&str] = &["syscall", "tool", "replay", "aio", "scm", "io_uring", "fault", "vfs", "lower"];

@@ -2,7 +2,7 @@
 
 use arrow_array::{Array, DictionaryArray, RecordBatch, cast::AsArray, types::Int32Type};
 
-use crate::table::{Cell, Column, column};
+use crate::format::table::{Cell, Column, column};
 
 /// A column of integers of either width, null when an older writer did not have it.
 pub(super) struct Ints<'a> {

@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Check, findings::Findings};
-use crate::{Reel, ReelError, Result, manifest, tables};
+use crate::{
+    Reel, ReelError, Result,
+    format::{manifest, tables},
+};
 
 /// Whether a writer holds the reel: it keeps the folder locked for as long as it lives.
 pub(super) fn writer_at_work(reel: &Path) -> Result<bool> {

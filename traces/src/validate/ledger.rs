@@ -3,7 +3,7 @@
 use super::{Check, findings::Findings, tables::Sums};
 use crate::{
     Manifest,
-    manifest::{FILE_NAME, Kind, ROW_CLASSES, State},
+    format::manifest::{FILE_NAME, Kind, ROW_CLASSES, State},
 };
 
 /// Holds the ledger against itself and against the rows found.

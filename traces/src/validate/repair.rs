@@ -8,10 +8,12 @@ use super::{
 };
 use crate::{
     Manifest, ReelError, Result,
-    manifest::{ROW_CLASSES, Segment, State},
+    format::{
+        manifest::{ROW_CLASSES, Segment, State},
+        table::Row,
+        tables::{self, Visitor},
+    },
     reader::plain_segment,
-    table::Row,
-    tables::{self, Visitor},
 };
 
 /// Brings folder and manifest in line and returns one sentence per change. The manifest is written only when

@@ -12,11 +12,13 @@ use super::{
 };
 use crate::{
     Reel,
-    manifest::Segment,
+    format::{
+        manifest::Segment,
+        rows,
+        table::Row,
+        tables::{self, Visitor},
+    },
     reader::{next_batch, open_segment, plain_segment},
-    rows,
-    table::Row,
-    tables::{self, Visitor},
 };
 
 /// Counts that the ledger is held against.

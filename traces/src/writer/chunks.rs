@@ -14,8 +14,8 @@ use parquet::{
     file::properties::WriterProperties,
 };
 
-use crate::{
-    build::{Builder, Constant, Order},
+use crate::format::{
+    columns::{Builder, Constant, Order},
     table::{BATCH_ROWS, DEFAULT_ROW_GROUP_ROWS, Row, schema},
 };
 

@@ -9,9 +9,11 @@ use std::{
 use super::{ReelWriter, TableWriter, create_folder, locked};
 use crate::{
     Manifest, ReelError, Result,
-    manifest::{Segment, State},
-    rows::{File, Task},
-    table::Row,
+    format::{
+        manifest::{Segment, State},
+        rows::{File, Task},
+        table::Row,
+    },
 };
 
 impl ReelWriter {

@@ -13,11 +13,13 @@ use rustix::fs::{Advice, fadvise};
 use super::{Names, OnCreate, WriterOptions, chunks::Chunks, locked};
 use crate::{
     ReelError, Result,
-    build::{Builder, Order},
-    causes::OpKey,
-    manifest::Segment,
+    format::{
+        columns::{Builder, Order},
+        manifest::Segment,
+        table::{Row, properties},
+    },
     reader::{next_batch, open_segment},
-    table::{Row, properties},
+    writer::causes::OpKey,
 };
 
 /// What a row takes on disk before one has been written.

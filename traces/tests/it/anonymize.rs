@@ -4,7 +4,8 @@ use std::path::Path;
 
 use ioreel_traces::{
     Reel,
-    anonymize::{Key, anonymize},
+    anonymize::Key,
+    anonymized::anonymize,
     rows::{File, Op, Task, Tree},
     validate::validate,
 };

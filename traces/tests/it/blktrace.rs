@@ -405,7 +405,7 @@ fn a_reel_without_requests_has_no_block_trace() {
 
 #[test]
 fn an_anonymized_trace_is_a_trace_without_names() {
-    use ioreel_traces::anonymize::{Key, anonymize};
+    use ioreel_traces::{anonymize::Key, anonymized::anonymize};
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let clear = imported(&[data().join(FSYNC).join("vda")], &at("clear.reel"));

@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use crate::{
     Reel, ReelError,
     blktrace::{Record, padded},
-    rows::{Action, Bio, Block},
-    table::Row,
-    text,
+    format::{
+        rows::{Action, Bio, Block},
+        table::Row,
+        text,
+    },
 };
 
 use super::{ExportError, Result};

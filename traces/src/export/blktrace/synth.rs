@@ -8,10 +8,13 @@ use std::{
 use crate::{
     Reel, Text,
     blktrace::{Record, act, category, note, padded},
-    export::{Result, ordered::Ordered},
-    manifest::dev_name,
-    rows::{Bio, Block, Task, block_flags},
-    text,
+    export::Result,
+    format::{
+        manifest::dev_name,
+        rows::{Bio, Block, Task, block_flags},
+        text,
+    },
+    reader::ordered::Ordered,
 };
 
 use super::{Exported, files::Files};
@@ -111,10 +114,10 @@ impl Cpus {
             for batch in rows() {
                 let batch = batch?;
                 let bad = |why| crate::ReelError::BadSegment { path: "block".into(), why };
-                let ids = crate::table::column::<i64>(&batch, "rq_id").map_err(bad)?;
-                let cpus = crate::table::column::<i32>(&batch, "cpu").map_err(bad)?;
+                let ids = crate::format::table::column::<i64>(&batch, "rq_id").map_err(bad)?;
+                let cpus = crate::format::table::column::<i32>(&batch, "cpu").map_err(bad)?;
                 for i in 0..batch.num_rows() {
-                    use crate::table::Cell;
+                    use crate::format::table::Cell;
                     f(i64::get(&ids, i), i32::get(&cpus, i));
                 }
             }

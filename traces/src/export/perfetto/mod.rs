@@ -15,11 +15,14 @@ use std::{
 
 use crate::{
     Reel, ReelError,
-    manifest::dev_name,
-    rows::{self, Bio, Block, Op, Task},
+    format::{
+        manifest::dev_name,
+        rows::{self, Bio, Block, Op, Task},
+    },
 };
 
-use super::{ExportError, Result, ordered::Ordered};
+use super::{ExportError, Result};
+use crate::reader::ordered::Ordered;
 use counters::{Bin, Bins};
 use proto::{MERGE_BY_KEY, Message, field as f};
 use trace::{Lanes, Slice, Trace, Value};

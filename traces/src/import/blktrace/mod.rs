@@ -13,9 +13,11 @@ use std::{
 use crate::{
     Manifest, ReelWriter, TableWriter, Text,
     blktrace::{Record, category, note, own_payload, padded},
-    manifest::{Clock, ClockJump, Device, Ledger, Loss, Span},
-    rows::{Action, Bio, Block, Task},
-    text,
+    format::{
+        manifest::{Clock, ClockJump, Device, Ledger, Loss, Span},
+        rows::{Action, Bio, Block, Task},
+        text,
+    },
 };
 
 use super::{ImportError, Result, made};

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use crate::{
     Result, Text,
     blktrace::{Record, act, category, own_payload},
-    rows::{Bio, Block, block_flags},
+    format::rows::{Bio, Block, block_flags},
 };
 
 /// Issued requests and waiting bios kept per device; a trace without completions would hold all it ever met.

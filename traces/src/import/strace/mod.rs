@@ -16,7 +16,7 @@ use std::{
 use super::{ImportError, Result, lines::Lines, made};
 use crate::{
     Manifest,
-    manifest::{Clock, ClockJump, Ledger, Span},
+    format::manifest::{Clock, ClockJump, Ledger, Span},
 };
 use line::{Event, Line};
 use state::State;

@@ -10,9 +10,11 @@ use super::{
 };
 use crate::{
     ReelWriter, TableWriter, Text,
+    format::{
+        rows::{Exec, Op, Task},
+        text,
+    },
     import::{Result, paths::Paths},
-    rows::{Exec, Op, Task},
-    text,
 };
 
 const AT_FDCWD: i32 = -100;

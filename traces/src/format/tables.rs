@@ -1,6 +1,6 @@
 //! The list of all tables, for passes that treat every table alike.
 
-use crate::{
+use crate::format::{
     rows,
     table::{ColumnInfo, Row},
 };

@@ -11,15 +11,17 @@
 
 mod key;
 mod manifest;
-mod reel;
 mod words;
 
 use std::{collections::HashMap, path::PathBuf};
 
 pub use key::Key;
-pub use reel::anonymize;
 
-use crate::{Text, host::os_path, table::Row, text};
+use crate::{
+    Text,
+    format::{table::Row, text},
+    host::os_path,
+};
 
 /// Characters of a hashed component, of 5 bits each: short, because a path of many short names grows by it and
 /// must stay under the kernel's 4096 bytes.
@@ -278,7 +280,7 @@ fn is_access_list(bytes: &[u8]) -> bool {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::{rows::Op, tables};
+    use crate::format::{rows::Op, tables};
 
     #[test]
     fn only_access_lists_pass_as_such() {

@@ -1,5 +1,8 @@
 //! Opens a reel and streams its rows.
 
+mod guard;
+pub(crate) mod ordered;
+
 use std::{
     fs::File,
     marker::PhantomData,
@@ -22,9 +25,11 @@ use parquet::{
 
 use crate::{
     Manifest, ReelError, Result,
-    guard::decode,
-    manifest,
-    table::{Row, text_type},
+    format::{
+        manifest,
+        table::{Row, text_type},
+    },
+    reader::guard::decode,
 };
 
 /// Rows decoded at a time.
@@ -253,11 +258,12 @@ impl Reel {
         let mut out: Option<SegmentSpan> = None;
         for batch in self.segment_batches::<R>(index, &columns) {
             let batch = batch?;
-            let time = crate::table::column::<i64>(&batch, R::TIME).map_err(bad)?;
-            let lasted = R::DURATION.map(|d| crate::table::column::<i64>(&batch, d)).transpose().map_err(bad)?;
+            let time = crate::format::table::column::<i64>(&batch, R::TIME).map_err(bad)?;
+            let lasted =
+                R::DURATION.map(|d| crate::format::table::column::<i64>(&batch, d)).transpose().map_err(bad)?;
             for row in 0..batch.num_rows() {
-                let first_ns = <i64 as crate::table::Cell>::get(&time, row);
-                let lasted_ns = lasted.as_ref().map_or(0, |l| <i64 as crate::table::Cell>::get(l, row).max(0));
+                let first_ns = <i64 as crate::format::table::Cell>::get(&time, row);
+                let lasted_ns = lasted.as_ref().map_or(0, |l| <i64 as crate::format::table::Cell>::get(l, row).max(0));
                 let end_ns = first_ns.saturating_add(lasted_ns);
                 let span = out.get_or_insert(SegmentSpan { rows: 0, first_ns, first_end_ns: end_ns });
                 span.rows += 1;

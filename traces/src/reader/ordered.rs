@@ -2,10 +2,10 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, vec};
 
-use crate::{Reel, ReelError, Result, reader::Batches, table::Row};
+use crate::{Reel, ReelError, Result, format::table::Row, reader::Batches};
 
 /// Rows in order of time over all segments. Memory: a batch per segment that is under way at that time.
-pub(super) struct Ordered<R> {
+pub(crate) struct Ordered<R> {
     /// Segments not yet needed, by their first time, the earliest last.
     later: Vec<(i64, usize)>,
     open: Vec<Segment<R>>,
@@ -35,7 +35,7 @@ impl<R: Row> Segment<R> {
 }
 
 impl<R: Row> Ordered<R> {
-    pub(super) fn new(reel: &Reel) -> Self {
+    pub(crate) fn new(reel: &Reel) -> Self {
         let listed = reel.manifest.segments.get(R::TABLE).map(Vec::as_slice).unwrap_or_default();
         let mut later: Vec<(i64, usize)> = listed.iter().enumerate().map(|(i, s)| (s.from_ns, i)).collect();
         later.sort_by_key(|(from, i)| Reverse((*from, *i)));
@@ -69,13 +69,13 @@ impl<R: Row> Ordered<R> {
     }
 
     /// Time of the next row.
-    pub(super) fn peek_ns(&mut self) -> Result<Option<i64>> {
+    pub(crate) fn peek_ns(&mut self) -> Result<Option<i64>> {
         self.open_due()?;
         Ok(self.next.peek().map(|Reverse((at, _))| *at))
     }
 
     /// The next row.
-    pub(super) fn next(&mut self) -> Result<Option<R>> {
+    pub(crate) fn next(&mut self) -> Result<Option<R>> {
         self.open_due()?;
         let Some(Reverse((_, slot))) = self.next.pop() else { return Ok(None) };
         let segment = &mut self.open[slot];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
+use crate::format::{
     manifest::{Device, Ledger, Probe},
     rows::{Bio, Block},
 };

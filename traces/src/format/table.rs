@@ -17,7 +17,7 @@ use parquet::{
 
 use crate::{
     ReelError, Text,
-    build::{Builder, Integers, Order, Shape, Texts},
+    format::columns::{Builder, Integers, Order, Shape, Texts},
 };
 
 /// How a column is laid out in Parquet. Chosen by measurement on ten million rows: see
@@ -332,17 +332,17 @@ macro_rules! table {
 
         const _: () = {
             #[derive(Debug, Default)]
-            pub struct Columns { $( $name: <$ty as $crate::table::Cell>::Builder, )+ }
+            pub struct Columns { $( $name: <$ty as $crate::format::table::Cell>::Builder, )+ }
 
-            impl $crate::table::Row for $Row {
+            impl $crate::format::table::Row for $Row {
                 const TABLE: &'static str = $table;
                 const TIME: &'static str = stringify!($time);
                 $( const DURATION: Option<&'static str> = Some(stringify!($dur)); )?
                 $( const ID: Option<&'static str> = Some(stringify!($id)); )?
                 type Columns = Columns;
 
-                fn fields() -> Vec<$crate::table::ColumnInfo> {
-                    use $crate::table::{Cell, ColumnInfo, Layout};
+                fn fields() -> Vec<$crate::format::table::ColumnInfo> {
+                    use $crate::format::table::{Cell, ColumnInfo, Layout};
                     vec![$( ColumnInfo {
                         name: stringify!($name),
                         data_type: <$ty as Cell>::data_type(),
@@ -355,12 +355,12 @@ macro_rules! table {
                 $( fn end_ns(&self) -> i64 { self.$time.saturating_add(self.$dur) } )?
                 $( fn is_event(&self) -> bool { self.$own != *$word } )?
                 fn map_text(&mut self, map: &mut dyn FnMut(&'static str, &$crate::Text) -> $crate::Text) {
-                    $( $crate::table::Cell::map_text(&mut self.$name, stringify!($name), map); )+
+                    $( $crate::format::table::Cell::map_text(&mut self.$name, stringify!($name), map); )+
                 }
                 fn append(&self, to: &mut Columns, row: usize) {
-                    $( $crate::table::Cell::append(&self.$name, &mut to.$name, row); )+
+                    $( $crate::format::table::Cell::append(&self.$name, &mut to.$name, row); )+
                 }
-                $( fn assign_ids(columns: &mut Columns, order: $crate::build::Order<'_>, next: &mut i64) {
+                $( fn assign_ids(columns: &mut Columns, order: $crate::format::columns::Order<'_>, next: &mut i64) {
                     columns.$id.assign_ids(order, next);
                 }
                 fn id_of(columns: &Columns, row: u32) -> Option<i64> {
@@ -369,11 +369,11 @@ macro_rules! table {
                 $( fn refer(columns: &mut Columns, to: Vec<Option<i64>>) {
                     columns.$late.replace(to.into_iter());
                 } )?
-                fn builders(columns: &mut Columns) -> Vec<&mut dyn $crate::build::Builder> {
+                fn builders(columns: &mut Columns) -> Vec<&mut dyn $crate::format::columns::Builder> {
                     vec![$( &mut columns.$name, )+]
                 }
                 fn read(batch: &arrow_array::RecordBatch, out: &mut Vec<Self>) -> Result<(), String> {
-                    use $crate::table::{Cell, column};
+                    use $crate::format::table::{Cell, column};
                     $( let $name = column::<$ty>(batch, stringify!($name))?; )+
                     out.reserve(batch.num_rows());
                     for i in 0..batch.num_rows() {

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
-use crate::build::AddressHasher;
+use crate::format::columns::AddressHasher;
 
 /// A thread and the time at which its operation began, ns since the reel's start: no two operations share these.
 pub type OpKey = (i64, i64);

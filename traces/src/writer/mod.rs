@@ -12,8 +12,11 @@ use std::{
     time::Duration,
 };
 
+pub mod anonymized;
+pub mod causes;
 mod chunks;
 mod reserve;
+pub mod rotate;
 mod table;
 
 use self::reserve::Reserve;
@@ -21,10 +24,12 @@ pub use self::table::{TableWriter, Tap};
 use crate::{
     Manifest, ReelError, Result,
     anonymize::Anonymizer,
-    causes::{Causes, OpKey},
-    manifest::{ROW_CLASSES, Segment, State},
-    rows,
-    table::Row,
+    format::{
+        manifest::{ROW_CLASSES, Segment, State},
+        rows,
+        table::Row,
+    },
+    writer::causes::{Causes, OpKey},
 };
 
 /// When a segment is closed.
@@ -146,7 +151,7 @@ pub struct ReelWriter {
     pub actions: TableWriter<rows::Action>,
 }
 
-/// Does something to every table writer: there is no other place that lists them; [`crate::tables`] lists the tables.
+/// Does something to every table writer: there is no other place that lists them; [`crate::format::tables`] lists the tables.
 /// Small ones that others refer to come first: on a disk that fills they are worth most.
 macro_rules! each_table {
     ($w:expr, $t:ident => $body:expr) => {{

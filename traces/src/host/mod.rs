@@ -1,5 +1,7 @@
 //! Facts of this machine that every maker of a reel puts into its manifest. Reads /proc; decides nothing.
 
+pub mod fiemap;
+
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -8,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
+use crate::format::{
     manifest::{Host, Mount},
     text,
 };

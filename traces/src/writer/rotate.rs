@@ -5,9 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     ReelWriter, Result,
-    manifest::Segment,
-    rows::{Bio, Block, Cache, Op, Stop, Task, Wait},
-    table::Row,
+    format::{
+        manifest::Segment,
+        rows::{Bio, Block, Cache, Op, Stop, Task, Wait},
+        table::Row,
+    },
     writer::TableWriter,
 };
 

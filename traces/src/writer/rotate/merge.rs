@@ -8,7 +8,11 @@ use std::{
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::{ReelError, ReelWriter, Result, manifest::Segment, table::Row, writer::TableWriter};
+use crate::{
+    ReelError, ReelWriter, Result,
+    format::{manifest::Segment, table::Row},
+    writer::TableWriter,
+};
 
 /// Segments with fewer rows are small.
 const SMALL_ROWS: i64 = 4096;

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pub use findings::{Check, Problem};
 
-use crate::{Reel, ReelError, Result, manifest::State};
+use crate::{Reel, ReelError, Result, format::manifest::State};
 
 /// What [`validate`] found.
 #[derive(Clone, Debug, Serialize)]

@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::{Anonymizer, Key};
+use crate::anonymize::{Anonymizer, Key};
 use crate::{
     Manifest, Reel, ReelError, ReelWriter, Result, WriterOptions,
-    manifest::{Segment, State},
-    rows::{Content, Tree},
-    table::Row,
-    tables::{self, Visitor},
+    format::{
+        manifest::{Segment, State},
+        rows::{Content, Tree},
+        table::Row,
+        tables::{self, Visitor},
+    },
     writer::TableWriter,
 };
 

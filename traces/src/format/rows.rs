@@ -1,7 +1,10 @@
 //! The tables of a reel, one struct each. Times are ns since the reel's start on the monotonic clock;
 //! all integers are signed (unsigned 64-bit kernel values are bit-cast); ids are unique within a reel.
 
-use crate::{Text, bytes::Bytes, table::table};
+use crate::{
+    Text,
+    format::{bytes::Bytes, table::table},
+};
 
 table! {
     /// One row per file operation.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BinaryArray, cast::AsArray};
 use arrow_schema::DataType;
 
-use crate::{
-    build::{Builder, Constant, Order, Shape},
+use crate::format::{
+    columns::{Builder, Constant, Order, Shape},
     table::{Cell, Column},
 };
 
