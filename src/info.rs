@@ -5,9 +5,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use ioreel_analyze::{
     Summary,
-    actor::{FileSummary, Totals},
-    operation::OperationSummary,
-    summary::DEFAULT_TOP,
+    summary::{
+        DEFAULT_TOP,
+        actor::{FileSummary, Totals},
+        operation::OperationSummary,
+    },
 };
 use ioreel_replay::base::errno::errno_name;
 use ioreel_traces::{

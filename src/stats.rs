@@ -6,8 +6,10 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::bail;
 use ioreel_analyze::{
     Scope, Stats,
-    scope::{device_named, files_below, tasks_named},
-    stages::MOST_ACTIONS,
+    events::{
+        scope::{device_named, files_below, tasks_named},
+        stages::MOST_ACTIONS,
+    },
     stats::{
         MOST_DEVICES,
         compare::{Mean, Row, compare},

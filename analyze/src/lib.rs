@@ -3,35 +3,20 @@
 //! A statistic has one name everywhere - struct field, JSON member, table head, plot legend - and one
 //! definition, given where it is computed:
 //!
-//! * [`requests`] streams a reel's requests in dispatch order, [`bios`] its bios, [`calls`] its operations;
-//! * [`stages`] tells what came before a request's issue, of imported block traces;
-//! * [`seeks`] defines `seeks.exact` and `seeks.sw64k`;
-//! * [`depth`] is the queue depth, weighted with time, [`peaks`] its greatest per bin;
-//! * [`latency`] keeps percentiles at three digits;
-//! * [`bins`] and [`series`] are rates over time, [`coverage`] the used part of an address space;
-//! * [`device`], [`operation`], [`actor`] are the totals; [`summary`] is all of them for one reel.
+//! * [`events::requests`] streams a reel's requests in dispatch order, [`events::bios`] its bios, [`events::calls`] its operations;
+//! * [`events::stages`] tells what came before a request's issue, of imported block traces;
+//! * [`meters::seeks`] defines `seeks.exact` and `seeks.sw64k`;
+//! * [`meters::depth`] is the queue depth, weighted with time, [`meters::peaks`] its greatest per bin;
+//! * [`meters::latency`] keeps percentiles at three digits;
+//! * [`meters::bins`] and [`summary::series`] are rates over time, [`meters::coverage`] the used part of an address space;
+//! * [`summary::device`], [`summary::operation`], [`summary::actor`] are the totals; [`summary`] is all of them for one reel.
 
-pub mod actor;
-pub mod bins;
-pub mod bios;
-pub mod calls;
-pub mod coverage;
-pub mod depth;
-pub mod device;
-pub mod latency;
-pub mod operation;
-mod order;
-pub mod peaks;
-pub mod requests;
-pub mod scope;
-pub mod seeks;
-pub mod series;
-pub mod stages;
+pub mod events;
+pub mod meters;
 pub mod stats;
 pub mod summary;
-pub mod waits;
 
-pub use scope::Scope;
+pub use events::scope::Scope;
 pub use stats::Stats;
 pub use summary::Summary;
 

@@ -5,7 +5,7 @@ use std::{collections::HashSet, path::Path, time::Duration};
 
 use ioreel_analyze::{
     Scope, Stats,
-    scope::files_below,
+    events::scope::files_below,
     stats::{DeviceStats, MOST_DEVICES},
 };
 use ioreel_traces::{

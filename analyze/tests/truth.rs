@@ -5,10 +5,12 @@ use std::{path::Path, time::Duration};
 
 use ioreel_analyze::{
     Summary,
-    bins::Bins,
-    requests::{Class, requests},
-    seeks::{Seek, SeekCounter},
-    series::DeviceSeries,
+    events::requests::{Class, requests},
+    meters::{
+        bins::Bins,
+        seeks::{Seek, SeekCounter},
+    },
+    summary::series::DeviceSeries,
 };
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,

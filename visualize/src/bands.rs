@@ -4,7 +4,7 @@
 //! axis that is three lines and white. Gaps that are large against what is used are cut out, the rest
 //! is drawn to scale, in bands from low addresses (bottom) to high (top).
 
-use ioreel_analyze::requests::SECTOR_BYTES;
+use ioreel_analyze::events::requests::SECTOR_BYTES;
 
 use crate::{
     raster::Cells,

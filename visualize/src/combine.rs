@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ioreel_analyze::bins::Bins;
+use ioreel_analyze::meters::bins::Bins;
 
 use crate::{
     painter::Column,

@@ -1,6 +1,9 @@
 //! The table under the panels: one row per reel, and one for the difference of two.
 
-use ioreel_analyze::{actor::Totals, device::DeviceSummary, latency::LatencySummary};
+use ioreel_analyze::{
+    meters::latency::LatencySummary,
+    summary::{actor::Totals, device::DeviceSummary},
+};
 
 use crate::{
     font,

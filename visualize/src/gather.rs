@@ -9,10 +9,12 @@ use std::{
 };
 
 use ioreel_analyze::{
-    bios::each_bio,
-    calls::each_call,
-    requests::{Request, bios_as_requests, bios_as_requests_with_ids, requests, requests_with_ids},
-    seeks::{Seek, SeekCounter},
+    events::{
+        bios::each_bio,
+        calls::each_call,
+        requests::{Request, bios_as_requests, bios_as_requests_with_ids, requests, requests_with_ids},
+    },
+    meters::seeks::{Seek, SeekCounter},
 };
 use ioreel_traces::Reel;
 

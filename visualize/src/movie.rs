@@ -10,10 +10,12 @@ mod stage;
 use std::path::{Path, PathBuf};
 
 use ioreel_analyze::{
-    bins::Bins,
-    requests::{Class, requests},
-    seeks::{Seek, SeekCounter},
-    series::DeviceSeries,
+    events::requests::{Class, requests},
+    meters::{
+        bins::Bins,
+        seeks::{Seek, SeekCounter},
+    },
+    summary::series::DeviceSeries,
 };
 use ioreel_traces::Reel;
 

@@ -1,7 +1,7 @@
 //! The page: headings, panels from top to bottom, what goes through all of them, axes, table. How a panel's shape becomes ink
 //! is in [`crate::draw`].
 
-use ioreel_analyze::bins::Bins;
+use ioreel_analyze::meters::bins::Bins;
 use ioreel_traces::manifest::Loss;
 
 use crate::{

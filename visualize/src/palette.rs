@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ioreel_analyze::{
+use ioreel_analyze::events::{
     bios::{Bio, each_bio},
     calls::{Call, Kind, each_call},
     requests::{Class, Request},

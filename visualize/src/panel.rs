@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ioreel_analyze::bins::Bins;
+use ioreel_analyze::meters::bins::Bins;
 
 use crate::{
     color::{self, Ramp},

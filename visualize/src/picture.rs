@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ioreel_analyze::{
+use ioreel_analyze::meters::{
     bins::{Bins, nice_width_ns},
     coverage::Coverage,
 };

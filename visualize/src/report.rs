@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ioreel_analyze::{
     Scope, Stats,
-    actor::FileSummary,
-    bins::{Bins, nice_width_ns},
+    meters::bins::{Bins, nice_width_ns},
+    summary::actor::FileSummary,
 };
 use ioreel_traces::{
     Reel,

@@ -1,6 +1,6 @@
 //! What panels hand to the painter: fields, lines and charts. A panel counts; how its counts become ink is the same for all.
 
-use ioreel_analyze::bins::Bins;
+use ioreel_analyze::meters::bins::Bins;
 
 use crate::{
     facts::Sheet,

@@ -6,11 +6,13 @@ use std::{
 };
 
 use ioreel_analyze::{
-    actor::{ActorMeter, MountSummary},
-    bios::devices_of_bios,
-    calls::each_call,
-    coverage::Coverage,
-    requests::{Request, bios_as_requests, each_of_segment},
+    events::{
+        bios::devices_of_bios,
+        calls::each_call,
+        requests::{Request, bios_as_requests, each_of_segment},
+    },
+    meters::coverage::Coverage,
+    summary::actor::{ActorMeter, MountSummary},
 };
 use ioreel_traces::{
     Reel,

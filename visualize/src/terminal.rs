@@ -4,11 +4,9 @@
 use std::sync::Arc;
 
 use ioreel_analyze::{
-    actor::{ActorMeter, FileSummary, Totals},
-    bins::Bins,
-    bios::each_bio,
-    calls::each_call,
-    requests::Class,
+    events::{bios::each_bio, calls::each_call, requests::Class},
+    meters::bins::Bins,
+    summary::actor::{ActorMeter, FileSummary, Totals},
 };
 use ioreel_traces::{
     Reel,

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::requests::Class;
+use crate::events::requests::Class;
 
 /// How far apart in time two requests may be dispatched to count as a pair that could have been one.
 pub const ADJACENT_NS: i64 = 10_000_000;

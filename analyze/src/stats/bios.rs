@@ -11,7 +11,10 @@ use rustc_hash::FxHashSet;
 use serde::Serialize;
 
 use super::{block::Queued, extents::ExtentMeter, of_device, readahead::Readahead};
-use crate::{Result, bad_column, order::settled_ns, requests::Class, scope::Scope};
+use crate::{
+    Result, bad_column,
+    events::{order::settled_ns, requests::Class, scope::Scope},
+};
 
 /// Bytes and bios of one class (`data`, `journal`, …).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

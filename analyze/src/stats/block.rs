@@ -11,11 +11,15 @@ use super::{
     sizes::{SizeMeter, SizeStats},
 };
 use crate::{
-    depth::DepthMeter,
-    latency::{Latency, LatencySummary},
-    order::InOrder,
-    requests::{Class, Request},
-    stages::Stages,
+    events::{
+        order::InOrder,
+        requests::{Class, Request},
+        stages::Stages,
+    },
+    meters::{
+        depth::DepthMeter,
+        latency::{Latency, LatencySummary},
+    },
 };
 
 /// Collects one device's requests in dispatch order.

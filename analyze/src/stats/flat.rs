@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Stats;
-use crate::latency::LatencySummary;
+use crate::meters::latency::LatencySummary;
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

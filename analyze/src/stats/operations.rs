@@ -9,10 +9,12 @@ use serde::Serialize;
 use super::readahead::Readahead;
 use crate::{
     Result,
-    calls::{Call, Kind, each_call, each_call_settled},
-    latency::{Latency, LatencySummary},
-    order::InOrder,
-    scope::Scope,
+    events::{
+        calls::{Call, Kind, each_call, each_call_settled},
+        order::InOrder,
+        scope::Scope,
+    },
+    meters::latency::{Latency, LatencySummary},
 };
 
 /// Syncs whose times are kept, to count the requests in them; beyond, these counts are of the first so many.

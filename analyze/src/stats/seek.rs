@@ -1,6 +1,6 @@
 //! All seek statistics of one device, over reads and writes in dispatch order.
 //!
-//! * `seeks.exact`, `seeks.sw64k`: see [`crate::seeks`].
+//! * `seeks.exact`, `seeks.sw64k`: see [`crate::meters::seeks`].
 //! * `seeks.btt`: signed distance between the closest edges of a request and the one before; overlapping or touching
 //!   requests are 0 apart. Counted where not 0, with the mean, the true median and the mode over all.
 //! * `seeks.win16`: requests that do not start where one of the 16 before ended. `seeks.win32_128k`: that start more than
@@ -11,7 +11,7 @@
 use serde::Serialize;
 
 use super::sample::Sample;
-use crate::seeks::SeekCounter;
+use crate::meters::seeks::SeekCounter;
 
 /// Sectors in 128 KiB.
 const WIN32_SECTORS: u64 = 256;

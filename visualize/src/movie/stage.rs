@@ -1,6 +1,6 @@
 //! What stands still in a movie, and what is drawn over it per frame.
 
-use ioreel_analyze::{bins::Bins, series::DeviceSeries};
+use ioreel_analyze::{meters::bins::Bins, summary::series::DeviceSeries};
 
 use super::INKS;
 use crate::{

@@ -1,8 +1,8 @@
 //! Bytes that system calls moved, at their return.
 
 use ioreel_analyze::{
-    bins::Bins,
-    calls::{Call, Kind},
+    events::calls::{Call, Kind},
+    meters::bins::Bins,
 };
 
 use super::{About, Needs, Panel, Spec, throughput::MIB};

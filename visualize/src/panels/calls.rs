@@ -1,6 +1,6 @@
 //! System calls by what they are about, at their return.
 
-use ioreel_analyze::{bins::Bins, calls::Call, series::CallSeries};
+use ioreel_analyze::{events::calls::Call, meters::bins::Bins, summary::series::CallSeries};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{

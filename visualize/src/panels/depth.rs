@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use ioreel_analyze::bins::{Bins, Overlap};
+use ioreel_analyze::meters::bins::{Bins, Overlap};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{

@@ -4,9 +4,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use ioreel_analyze::{
-    bins::Bins,
-    bios::{Bio, each_bio},
-    calls::{Call, each_call},
+    events::{
+        bios::{Bio, each_bio},
+        calls::{Call, each_call},
+    },
+    meters::bins::Bins,
 };
 use ioreel_traces::rows::{File, Op};
 

@@ -4,10 +4,12 @@
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use ioreel_analyze::{
-    bins::Bins,
-    bios::Bio,
-    calls::{Call, each_call},
-    series::CallSeries,
+    events::{
+        bios::Bio,
+        calls::{Call, each_call},
+    },
+    meters::bins::Bins,
+    summary::series::CallSeries,
 };
 use ioreel_traces::rows::Task;
 

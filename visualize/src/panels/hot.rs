@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use ioreel_analyze::bins::Bins;
+use ioreel_analyze::meters::bins::Bins;
 use rustc_hash::FxBuildHasher;
 
 use super::{About, Needs, Panel, Spec};

@@ -1,6 +1,6 @@
 //! P3, IOPS: requests completed, by what they asked.
 
-use ioreel_analyze::{bins::Bins, requests::Class};
+use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{

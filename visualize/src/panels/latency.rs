@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use ioreel_analyze::{bins::Bins, calls::Call, requests::Request};
+use ioreel_analyze::{
+    events::{calls::Call, requests::Request},
+    meters::bins::Bins,
+};
 
 use super::{About, Needs, Panel, Setup, Spec};
 use crate::{

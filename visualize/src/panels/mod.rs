@@ -24,7 +24,10 @@ mod throughput;
 
 use std::sync::Arc;
 
-use ioreel_analyze::{bins::Bins, bios::Bio, calls::Call};
+use ioreel_analyze::{
+    events::{bios::Bio, calls::Call},
+    meters::bins::Bins,
+};
 use ioreel_traces::Reel;
 
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ioreel_analyze::{bios::Bio, requests::Class};
+use ioreel_analyze::events::{bios::Bio, requests::Class};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
@@ -41,7 +41,7 @@ pub(super) const SPEC: Spec = Spec {
 
 struct Offsets {
     time: Cells,
-    bins: ioreel_analyze::bins::Bins,
+    bins: ioreel_analyze::meters::bins::Bins,
     axis: OffsetAxis,
     dev: i64,
     palette: Arc<Palette>,

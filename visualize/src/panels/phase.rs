@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ioreel_analyze::bins::{Bins, nice_width_ns};
+use ioreel_analyze::meters::bins::{Bins, nice_width_ns};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{

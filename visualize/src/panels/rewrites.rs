@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ioreel_analyze::{bins::Bins, requests::Class};
+use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 use rustc_hash::FxBuildHasher;
 
 use super::{About, Needs, Panel, Spec};

@@ -1,6 +1,6 @@
-//! P4, seeks: in dispatch order, over reads and writes, by both definitions of [`ioreel_analyze::seeks`].
+//! P4, seeks: in dispatch order, over reads and writes, by both definitions of [`ioreel_analyze::meters::seeks`].
 
-use ioreel_analyze::bins::Bins;
+use ioreel_analyze::meters::bins::Bins;
 
 use super::{About, Needs, Panel, Spec};
 use crate::{

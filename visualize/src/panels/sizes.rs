@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ioreel_analyze::requests::Class;
+use ioreel_analyze::events::requests::Class;
 
 use super::{About, Needs, Panel, Spec};
 use crate::{

@@ -2,8 +2,8 @@
 //! block trace also tells when the request was made (G) and handed to the scheduler (I).
 
 use ioreel_analyze::{
-    bins::Bins,
-    stages::{MOST_ACTIONS, Moments, too_many},
+    events::stages::{MOST_ACTIONS, Moments, too_many},
+    meters::bins::Bins,
 };
 
 use super::{About, Needs, Panel, Setup, Spec};

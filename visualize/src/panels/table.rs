@@ -1,6 +1,10 @@
 //! P17, the table: one row per reel, with the statistics of the device and the totals of calls.
 
-use ioreel_analyze::{actor::Totals, calls::Call, device::DeviceMeter, latency::Latency};
+use ioreel_analyze::{
+    events::calls::Call,
+    meters::latency::Latency,
+    summary::{actor::Totals, device::DeviceMeter},
+};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{

@@ -1,6 +1,6 @@
 //! P2, throughput: bytes of reads and writes that ended without error, at their completion. Discards and zeroing are none.
 
-use ioreel_analyze::{bins::Bins, requests::Class};
+use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{

@@ -2,9 +2,11 @@
 
 use ioreel_analyze::{
     Stats,
-    actor::{FileSummary, ProcessSummary},
-    operation::OperationSummary,
     stats::flat::Value,
+    summary::{
+        actor::{FileSummary, ProcessSummary},
+        operation::OperationSummary,
+    },
 };
 use ioreel_traces::{
     Reel,

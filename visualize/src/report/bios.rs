@@ -1,6 +1,6 @@
 //! Where bios lie in files: the file map of a reel without operations.
 
-use ioreel_analyze::{
+use ioreel_analyze::events::{
     bios::{Bio, each_bio},
     requests::Class,
 };

@@ -1,10 +1,12 @@
 //! The operations: what the page draws of them, and their sums by file and process.
 
 use ioreel_analyze::{
-    actor::ActorMeter,
-    calls::{Call, Kind, each_call},
-    operation::{OperationMeter, OperationSummary},
-    series::CallSeries,
+    events::calls::{Call, Kind, each_call},
+    summary::{
+        actor::ActorMeter,
+        operation::{OperationMeter, OperationSummary},
+        series::CallSeries,
+    },
 };
 use ioreel_traces::{Reel, Text, rows::Op};
 use rustc_hash::FxHashMap;

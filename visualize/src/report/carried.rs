@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use ioreel_analyze::requests::{Request, bios_as_requests};
+use ioreel_analyze::events::requests::{Request, bios_as_requests};
 use ioreel_traces::{
     Reel, ReelError, Text,
     rows::Bio,

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ioreel_analyze::{
-    bins::Bins,
-    coverage::Coverage,
-    peaks::DepthPeaks,
-    requests::{Class, Request, each_of_segment, requests, requests_with_ids},
-    seeks::{Seek, SeekCounter},
-    series::DeviceSeries,
+    events::requests::{Class, Request, each_of_segment, requests, requests_with_ids},
+    meters::{
+        bins::Bins,
+        coverage::Coverage,
+        peaks::DepthPeaks,
+        seeks::{Seek, SeekCounter},
+    },
+    summary::series::DeviceSeries,
 };
 use ioreel_traces::{
     Reel, ReelError,

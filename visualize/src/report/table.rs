@@ -1,6 +1,6 @@
 //! Single events as columns.
 
-use ioreel_analyze::{calls::Kind, requests::Class};
+use ioreel_analyze::events::{calls::Kind, requests::Class};
 
 use super::{calls::SingleCall, carried::Carriage, columns::Column, container::Thin, requests::Single, sample::Held};
 

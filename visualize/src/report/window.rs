@@ -1,6 +1,6 @@
 //! A part of a reel, and the segments that can speak of it.
 
-use ioreel_analyze::requests::Class;
+use ioreel_analyze::events::requests::Class;
 use ioreel_traces::{
     Reel,
     rows::{Bio, Block, Op},

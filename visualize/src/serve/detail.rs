@@ -1,6 +1,6 @@
 //! Single events of a window as JSON: `ioreel.window/1`, described in `docs/json.md`.
 
-use ioreel_analyze::{calls::each_call, requests::SECTOR_BYTES};
+use ioreel_analyze::events::{calls::each_call, requests::SECTOR_BYTES};
 use ioreel_traces::{Reel, manifest::dev_name};
 use serde_json::{Value, json};
 

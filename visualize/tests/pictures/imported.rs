@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use ioreel_analyze::{
     Scope, Stats,
-    latency::LatencySummary,
-    stages::{MOST_ACTIONS, Moments, too_many},
+    events::stages::{MOST_ACTIONS, Moments, too_many},
+    meters::latency::LatencySummary,
     stats::DeviceStats,
 };
 use ioreel_traces::{

@@ -4,7 +4,7 @@ use crate::{
     brute::{Frame, frames, steps},
     common::{Lcg, MS, S, block, manifest, op, reel},
 };
-use ioreel_analyze::bins::{Bins, nice_width_ns};
+use ioreel_analyze::meters::bins::{Bins, nice_width_ns};
 use ioreel_traces::{
     Reel,
     rows::{Block, Op},

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use crate::bins::Bins;
+use crate::meters::bins::Bins;
 
 /// Follows one device. Memory: the bins, and one entry per request in flight.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     Result,
-    calls::{Call, Kind},
+    events::calls::{Call, Kind},
 };
 
 /// What calls added up to.

@@ -1,10 +1,14 @@
 //! Rates over time: of a device's requests, and of operations.
 
 use crate::{
-    bins::{Bins, Overlap},
-    calls::{Call, Kind},
-    requests::{Class, Request},
-    seeks::Seek,
+    events::{
+        calls::{Call, Kind},
+        requests::{Class, Request},
+    },
+    meters::{
+        bins::{Bins, Overlap},
+        seeks::Seek,
+    },
 };
 
 /// A device over time. Bytes and requests count in the bin of their completion, seeks in that of their issue.

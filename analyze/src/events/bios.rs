@@ -8,7 +8,7 @@ use ioreel_traces::{
     table::{Cell, Column, Row as _, column},
 };
 
-use crate::{Result, bad_column, requests::Class};
+use crate::{Result, bad_column, events::requests::Class};
 
 /// One bio; fields as in [`Row`].
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub struct Bio<'a> {
 impl Bio<'_> {
     /// The sector after its last one.
     pub fn end_sector(&self) -> i64 {
-        crate::requests::end_sector(self.sector, self.len_bytes)
+        crate::events::requests::end_sector(self.sector, self.len_bytes)
     }
 
     /// When it ended or, where that is unknown, when it was queued.

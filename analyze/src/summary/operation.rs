@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    calls::{Call, Kind},
-    latency::{Latency, LatencySummary},
+    events::calls::{Call, Kind},
+    meters::latency::{Latency, LatencySummary},
 };
 
 /// Collects calls by name.

@@ -12,7 +12,7 @@ use ioreel_traces::{
 
 use crate::{
     Result, bad_column,
-    requests::{Class, Request},
+    events::requests::{Class, Request},
 };
 
 /// Records looked at, at most: some 200 MB. Of longer traces these stages are not told, which [`too_many`] says.

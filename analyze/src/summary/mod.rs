@@ -1,5 +1,11 @@
 //! Everything `ioreel info` says of a reel, in one pass over each table.
 
+pub mod actor;
+pub mod device;
+pub mod operation;
+pub mod series;
+pub mod waits;
+
 use std::collections::BTreeMap;
 
 use ioreel_traces::{
@@ -12,13 +18,14 @@ use serde::Serialize;
 
 use crate::{
     Result,
-    actor::{ActorMeter, FileSummary, MountSummary, ProcessSummary, Totals},
-    calls::each_call,
-    device::{DeviceMeter, DeviceSummary},
-    latency::LatencySummary,
-    operation::{OperationMeter, OperationSummary},
-    requests::requests,
-    waits::{WaitSummary, waits},
+    events::{calls::each_call, requests::requests},
+    meters::latency::LatencySummary,
+    summary::{
+        actor::{ActorMeter, FileSummary, MountSummary, ProcessSummary, Totals},
+        device::{DeviceMeter, DeviceSummary},
+        operation::{OperationMeter, OperationSummary},
+        waits::{WaitSummary, waits},
+    },
 };
 
 /// Statistics of one reel. The members are the JSON of `ioreel info --json`: see `docs/json.md`.

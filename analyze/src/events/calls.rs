@@ -9,7 +9,7 @@ use ioreel_traces::{
 };
 use serde::Serialize;
 
-use crate::{Result, bad_column, order::settled_ns};
+use crate::{Result, bad_column, events::order::settled_ns};
 
 /// What a call is about, for totals and pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -6,10 +6,12 @@ use ioreel_traces::{Manifest, manifest::dev_name};
 use serde::Serialize;
 
 use crate::{
-    depth::DepthMeter,
-    latency::{Latency, LatencySummary},
-    requests::{Class, Request},
-    seeks::{Seek, SeekCounter, Seeks},
+    events::requests::{Class, Request},
+    meters::{
+        depth::DepthMeter,
+        latency::{Latency, LatencySummary},
+        seeks::{Seek, SeekCounter, Seeks},
+    },
 };
 
 /// Collects one device's requests, which must come in dispatch order.
@@ -47,7 +49,7 @@ pub struct DeviceSummary {
     pub read_bytes: u64,
     /// Bytes written without error: no discards, no zeroing.
     pub write_bytes: u64,
-    /// Seeks over reads and writes; see [`crate::seeks`].
+    /// Seeks over reads and writes; see [`crate::meters::seeks`].
     pub seeks: Seeks,
     /// `D2C` of reads and writes together: from issue to completion.
     pub d2c: LatencySummary,

@@ -46,9 +46,11 @@ use self::{
 };
 use crate::{
     Result,
-    requests::{Class, Request, bios_as_requests, bios_as_requests_with_ids, requests, requests_with_ids},
-    scope::Scope,
-    stages::{MOST_ACTIONS, Moments, too_many},
+    events::{
+        requests::{Class, Request, bios_as_requests, bios_as_requests_with_ids, requests, requests_with_ids},
+        scope::Scope,
+        stages::{MOST_ACTIONS, Moments, too_many},
+    },
 };
 
 /// Statistics of a reel. The members are the JSON of `ioreel stats --json`: see `docs/json.md`.
