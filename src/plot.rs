@@ -12,9 +12,9 @@ use anyhow::{Context, bail};
 use ioreel_traces::Reel;
 use ioreel_visualize::{
     Arrange, ColorBy, PlotOptions,
+    model::survey::Choice,
     movie::{DEFAULT_SECONDS, MOST_SECONDS, MovieOptions, movie},
     plot,
-    survey::Choice,
     terminal::{SketchOptions, sketch},
 };
 

@@ -15,7 +15,7 @@ use anyhow::Context;
 use ioreel_traces::Reel;
 use ioreel_visualize::{
     ColorBy,
-    survey::Choice,
+    model::survey::Choice,
     terminal::{Sketch, SketchOptions, sketch, window_words},
 };
 use ratatui::{

@@ -1,40 +1,23 @@
 //! Pictures of reels.
 //!
-//! One way to a picture: [`survey`] reads each reel once to learn what there is (devices, address range,
-//! end); `gather` reads it again, once for all `panels`, which count it into grids and series of the picture's
-//! size; `draw` and `painter` make SVG of what they counted; [`render`] turns the same SVG into a PNG. Size and memory are bounded by pixels, never by events;
+//! One way to a picture: [`model::survey`] reads each reel once to learn what there is (devices, address range,
+//! end); `panels::gather` reads it again, once for all `panels`, which count it into grids and series of the picture's
+//! size; `draw` makes SVG of what they counted; [`canvas::render`] turns the same SVG into a PNG. Size and memory are bounded by pixels, never by events;
 //! the fonts are built in and nothing depends on the machine, so the same reels give the same bytes.
 
-pub mod bands;
-mod caption;
-pub mod color;
-mod combine;
+pub mod canvas;
 mod draw;
-mod facts;
-pub mod font;
-mod gather;
-mod marks;
+pub mod model;
 pub mod movie;
-mod painter;
-mod palette;
-mod panel;
 mod panels;
-pub mod picture;
-pub mod raster;
-pub mod render;
+pub mod plot;
 pub mod report;
-mod rows;
-pub mod scale;
 pub mod serve;
-mod shape;
-pub mod survey;
-pub mod svg;
 pub mod terminal;
-pub mod theme;
 
-pub use palette::ColorBy;
+pub use model::palette::ColorBy;
 pub use panels::names as panel_names;
-pub use picture::{Arrange, Picture, PlotOptions, plot};
+pub use plot::{Arrange, Picture, PlotOptions, plot};
 pub use report::{Finding, ReportOptions, report};
 
 use ioreel_traces::ReelError;

@@ -16,20 +16,23 @@ use ioreel_traces::{
 
 use crate::{
     Result,
-    bands::OffsetAxis,
-    caption,
-    color::{Rgb, rgb},
+    canvas::{
+        color::{Rgb, rgb},
+        font,
+        raster::{self, Cells, Counts, Inked},
+        scale::{bytes, duration, quantity, time_ticks, time_unit},
+        theme::{DARK, Ink, LIGHT, Theme},
+    },
     draw::fields::cut_to_use,
-    font,
-    gather::gather,
-    palette::{ColorBy, Palette},
-    panels::{self, Setup},
-    raster::{self, Cells, Counts, Inked},
-    rows::Rows,
-    scale::{bytes, duration, quantity, time_ticks, time_unit},
-    shape::{Field, Line, Shape},
-    survey::{Choice, Survey, survey},
-    theme::{DARK, Ink, LIGHT, Theme},
+    model::{
+        caption,
+        offset_axis::OffsetAxis,
+        palette::{ColorBy, Palette},
+        shape::{Field, Line, Shape},
+        survey::{Choice, Survey, survey},
+        value_axis::Rows,
+    },
+    panels::{self, Setup, gather::gather},
 };
 
 /// One character.

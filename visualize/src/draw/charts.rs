@@ -2,13 +2,17 @@
 
 use super::lines::{legend, stroke};
 use crate::{
-    font,
-    painter::Painter,
-    panel::{self, Places, SMALL},
+    canvas::{
+        font,
+        scale::ValueScale,
+        svg::{Anchor, Area, Style},
+    },
+    draw::{
+        frame::{self, Places, SMALL},
+        painter::Painter,
+    },
+    model::shape::{Chart, Line, Shape},
     panels::Spec,
-    scale::ValueScale,
-    shape::{Chart, Line, Shape},
-    svg::{Anchor, Area, Style},
 };
 
 /// Room left of a chart but the first for the labels of its values.
@@ -26,13 +30,13 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     let height = f64::from(spec.height);
     let (y, heading) = p.panel(height, TITLES, false);
     let entries = legend(theme, all.iter().flatten().flat_map(|c| &c.series));
-    panel::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
+    frame::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
     let count = all.iter().map(|c| c.len()).max().unwrap_or(0);
     let scales: Vec<ValueScale> = (0..count).map(|n| scale(all.iter().filter_map(|c| c.get(n)))).collect();
     for (i, charts) in all.iter().enumerate() {
         let whole = p.columns[i].area(y, height);
         if charts.is_empty() {
-            panel::paper(&mut p.svg, &p.pen, whole, p.columns[i].time);
+            frame::paper(&mut p.svg, &p.pen, whole, p.columns[i].time);
             p.nothing(whole, spec.about);
             p.svg.frame(whole, theme.frame);
         }
@@ -67,7 +71,7 @@ fn scale<'a>(charts: impl Iterator<Item = &'a Chart>) -> ValueScale {
 fn one(p: &mut Painter, area: Area, chart: &Chart, scale: ValueScale, labels: bool) {
     let theme = p.pen.theme;
     p.svg.rect(area, theme.paper, 1.0);
-    panel::value_grid(&mut p.svg, &p.pen, area, scale, labels);
+    frame::value_grid(&mut p.svg, &p.pen, area, scale, labels);
     let title = Style { size: SMALL, bold: false, fill: theme.faint };
     p.svg.text((area.x, area.y - 6.0), &font::fit(&chart.title, SMALL, false, area.w), title, Anchor::Start);
     let slots = chart.count().max(1);
@@ -77,7 +81,7 @@ fn one(p: &mut Painter, area: Area, chart: &Chart, scale: ValueScale, labels: bo
     } else {
         for line in &chart.series {
             let values: Vec<f64> = line.values.iter().map(|v| y(*v)).collect();
-            panel::steps(&mut p.svg, area, Places::Slots(slots), (&values, &|_| area.bottom()), stroke(theme, line));
+            frame::steps(&mut p.svg, area, Places::Slots(slots), (&values, &|_| area.bottom()), stroke(theme, line));
         }
     }
     let mut right = f64::MIN;
@@ -94,7 +98,7 @@ fn one(p: &mut Painter, area: Area, chart: &Chart, scale: ValueScale, labels: bo
     }
     p.svg.text((area.x + area.w / 2.0, area.bottom() + 31.0), &chart.x, p.pen.tick(), Anchor::Middle);
     if !chart.note.is_empty() {
-        panel::corner(&mut p.svg, &p.pen, area, &chart.note);
+        frame::corner(&mut p.svg, &p.pen, area, &chart.note);
     }
     p.svg.frame(area, theme.frame);
 }

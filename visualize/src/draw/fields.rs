@@ -3,17 +3,23 @@
 use super::settle_shade;
 use crate::{
     Result,
-    color::Ramp,
-    font,
-    painter::{Column, Painter},
-    panel::{self, Entry, Key, Places, Stroke},
+    canvas::{
+        color::Ramp,
+        font,
+        raster::{self, Cells, Inked},
+        scale::count,
+        svg::{Anchor, Area, Style},
+        theme::Ink,
+    },
+    draw::{
+        frame::{self, Entry, Key, Places, Stroke},
+        painter::{Column, Painter},
+    },
+    model::{
+        shape::{Field, Shape},
+        value_axis::{OCTAVE_ROWS, Rows, octave_row},
+    },
     panels::Spec,
-    raster::{self, Cells, Inked},
-    rows::{OCTAVE_ROWS, Rows, octave_row},
-    scale::count,
-    shape::{Field, Shape},
-    svg::{Anchor, Area, Style},
-    theme::Ink,
 };
 
 /// Height of the strip of flushes.
@@ -70,7 +76,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
         some().map(|f| unit(spec, f)).find(|u| !u.is_empty()).unwrap_or_default()
     };
     let entries = legend(p, &fields, most, row_px);
-    panel::heading(&mut p.svg, &p.pen, heading, spec.title, &unit, &entries);
+    frame::heading(&mut p.svg, &p.pen, heading, spec.title, &unit, &entries);
     // The axis that all share is labelled left of the first column, whatever that has to show.
     if let (Some(first), Some(column), false) = (some().next(), p.columns.first(), own_axes) {
         let left = column.x - 8.0;
@@ -82,7 +88,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
     for (i, field) in fields.iter().enumerate() {
         let area = p.columns[i].area(y, f64::from(height));
         let time = p.columns[i].time;
-        panel::paper(&mut p.svg, &p.pen, area, time);
+        frame::paper(&mut p.svg, &p.pen, area, time);
         let none = |f: &&&Field| matches!(&f.rows, Rows::Lanes { lanes, .. } if lanes.is_empty());
         let Some(field) = field.as_ref().filter(|f| !none(f)) else {
             p.nothing(area, spec.about);
@@ -91,7 +97,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
         };
         one(p, i, (area, row_px), field, (most, most_strip))?;
         if own_axes {
-            panel::corner(&mut p.svg, &p.pen, area, &field.note);
+            frame::corner(&mut p.svg, &p.pen, area, &field.note);
         }
         p.plots.push(area);
     }
@@ -198,7 +204,7 @@ fn one(p: &mut Painter, i: usize, (area, row_px): (Area, u32), field: &Field, mo
             p.svg.text((area.x + 4.0, top + 10.0), &label, style, Anchor::Start);
         }
     }
-    let x = |c: &Column, t_ns: i64| panel::time_x(area, c.time, t_ns).clamp(area.x, area.right());
+    let x = |c: &Column, t_ns: i64| frame::time_x(area, c.time, t_ns).clamp(area.x, area.right());
     let ends = |c: &Column, flow: &[(i64, f64); 2]| flow.map(|(t, row)| (x(c, t), area.y + row * f64::from(row_px)));
     for flow in &field.flows {
         let [from, to] = ends(&p.columns[i], flow);
@@ -209,7 +215,7 @@ fn one(p: &mut Painter, i: usize, (area, row_px): (Area, u32), field: &Field, mo
         let y: Vec<f64> = curve.values.iter().map(|v| area.y + field.rows.above(*v) * f64::from(row_px)).collect();
         let y: Vec<f64> = y.iter().zip(&curve.values).map(|(y, v)| if v.is_finite() { *y } else { f64::NAN }).collect();
         let stroke = Stroke { color: theme.color(curve.ink), width: curve.width, dash: curve.dash, fill: None };
-        panel::steps(&mut p.svg, area, Places::Time(time, field.bins), (&y, &|_| 0.0), stroke);
+        frame::steps(&mut p.svg, area, Places::Time(time, field.bins), (&y, &|_| 0.0), stroke);
     }
     p.svg.frame(area, theme.frame);
     Ok(())

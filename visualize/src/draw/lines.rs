@@ -2,13 +2,17 @@
 
 use super::settle_shade;
 use crate::{
-    painter::Painter,
-    panel::{self, Entry, Key, Places, Stroke},
+    canvas::{
+        scale::{ValueScale, quantity},
+        svg::Area,
+        theme::Theme,
+    },
+    draw::{
+        frame::{self, Entry, Key, Places, Stroke},
+        painter::Painter,
+    },
+    model::shape::{Line, Lines, Shape},
     panels::Spec,
-    scale::{ValueScale, quantity},
-    shape::{Line, Lines, Shape},
-    svg::Area,
-    theme::Theme,
 };
 
 /// Heights of a line in each bin, and of what is under it; the lines before it are what it may be stacked on.
@@ -70,12 +74,12 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     let height = f64::from(spec.height);
     let (y, heading) = p.panel(height, 0.0, true);
     let entries = legend(theme, all.iter().flatten().flat_map(|l| &l.lines));
-    panel::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
+    frame::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
     for (i, lines) in all.iter().enumerate() {
         let area = p.columns[i].area(y, height);
         let time = p.columns[i].time;
-        panel::paper(&mut p.svg, &p.pen, area, time);
-        panel::value_grid(&mut p.svg, &p.pen, area, scale, i == 0);
+        frame::paper(&mut p.svg, &p.pen, area, time);
+        frame::value_grid(&mut p.svg, &p.pen, area, scale, i == 0);
         settle_shade(&mut p.svg, theme, area, &p.columns[i]);
         let Some(lines) = lines else {
             p.nothing(area, spec.about);
@@ -87,7 +91,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
                 continue;
             }
             let base = |i: usize| h.base.get(i).copied().unwrap_or(area.bottom());
-            panel::steps(&mut p.svg, area, Places::Time(time, lines.bins), (&h.top, &base), stroke(theme, line));
+            frame::steps(&mut p.svg, area, Places::Time(time, lines.bins), (&h.top, &base), stroke(theme, line));
         }
         // One scale for all may leave little to see of a slower one.
         let peak = (all.len() > 1).then(|| {
@@ -97,7 +101,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
         let note = Some(lines.note.clone()).filter(|n| !n.is_empty());
         let words: Vec<String> = note.into_iter().chain(peak).collect();
         if !words.is_empty() {
-            panel::corner(&mut p.svg, &p.pen, area, &words.join("; "));
+            frame::corner(&mut p.svg, &p.pen, area, &words.join("; "));
         }
         p.svg.frame(area, theme.frame);
         p.plots.push(area);

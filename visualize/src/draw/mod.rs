@@ -1,21 +1,26 @@
 //! How what panels counted becomes ink: one file per kind of shape, the same for all panels.
 
 pub(crate) mod charts;
+pub(crate) mod facts;
 pub(crate) mod fields;
+pub(crate) mod frame;
 pub(crate) mod lines;
+pub(crate) mod marks;
+pub(crate) mod painter;
 pub(crate) mod through;
 
 use crate::{
-    painter::Column,
-    panel,
-    svg::{Area, Svg},
-    theme::Theme,
+    canvas::{
+        svg::{Area, Svg},
+        theme::Theme,
+    },
+    draw::painter::Column,
 };
 
 /// A wash over the time in which the file systems settled.
 fn settle_shade(svg: &mut Svg, theme: &Theme, area: Area, c: &Column) {
     if let Some((from_ns, to_ns)) = c.settling() {
-        let x = |t_ns: i64| panel::time_x(area, c.time, t_ns);
+        let x = |t_ns: i64| frame::time_x(area, c.time, t_ns);
         svg.rect(Area { x: x(from_ns), w: (x(to_ns) - x(from_ns)).max(0.0), ..area }, theme.shade, 0.13);
     }
 }

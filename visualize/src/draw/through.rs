@@ -2,11 +2,16 @@
 //! where the recording or the window is cut off, and named moments.
 
 use crate::{
-    font, marks,
-    painter::{Column, MARK_LANE, Painter},
-    panel::{self, SMALL},
-    scale::duration,
-    svg::{Anchor, Area, Style, number},
+    canvas::{
+        font,
+        scale::duration,
+        svg::{Anchor, Area, Style, number},
+    },
+    draw::{
+        frame::{self, SMALL},
+        marks,
+        painter::{Column, MARK_LANE, Painter},
+    },
 };
 
 /// Loss intervals drawn at most: shades beyond lie on each other.
@@ -30,7 +35,7 @@ pub(crate) fn draw(p: &mut Painter) {
 }
 
 fn x(c: &Column, t_ns: i64) -> f64 {
-    panel::time_x(c.area(0.0, 0.0), c.time, t_ns)
+    frame::time_x(c.area(0.0, 0.0), c.time, t_ns)
 }
 
 fn losses(p: &mut Painter, i: usize, plots: &[Area]) {

@@ -5,12 +5,13 @@ use ioreel_analyze::{meters::bins::Bins, summary::series::DeviceSeries};
 use super::INKS;
 use crate::{
     Result,
-    bands::OffsetAxis,
-    color::Rgb,
-    font, render,
-    scale::{ValueScale, bytes, duration},
-    survey::Survey,
-    svg::{Anchor, Area, Style, Svg, number},
+    canvas::{
+        color::Rgb,
+        font, render,
+        scale::{ValueScale, bytes, duration},
+        svg::{Anchor, Area, Style, Svg, number},
+    },
+    model::{offset_axis::OffsetAxis, survey::Survey},
 };
 
 /// Size of a frame, px.

@@ -7,8 +7,8 @@ use ioreel_analyze::{
 
 use super::{About, Needs, Panel, Spec, throughput::MIB};
 use crate::{
-    shape::{Line, Lines, Shape},
-    theme::Ink,
+    canvas::theme::Ink,
+    model::shape::{Line, Lines, Shape},
 };
 
 pub(super) const SPEC: Spec = Spec {

@@ -4,8 +4,8 @@ use ioreel_analyze::{events::calls::Call, meters::bins::Bins, summary::series::C
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    shape::{Line, Lines, Shape},
-    theme::Ink,
+    canvas::theme::Ink,
+    model::shape::{Line, Lines, Shape},
 };
 
 pub(super) const SPEC: Spec = Spec {

@@ -6,9 +6,9 @@ use ioreel_analyze::meters::bins::{Bins, Overlap};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    gather::Issue,
-    shape::{Line, Lines, Shape},
-    theme::Ink,
+    canvas::theme::Ink,
+    model::shape::{Line, Lines, Shape},
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

@@ -3,10 +3,9 @@
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    gather::Issue,
-    scale::bytes,
-    shape::{Chart, Line, Shape, Slots},
-    theme::Ink,
+    canvas::{scale::bytes, theme::Ink},
+    model::shape::{Chart, Line, Shape, Slots},
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

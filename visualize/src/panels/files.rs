@@ -14,12 +14,13 @@ use ioreel_traces::rows::{File, Op};
 
 use super::{About, Needs, Panel, Setup, Spec};
 use crate::{
-    Result, font,
-    palette::{Grids, Palette},
-    raster::Cells,
-    rows::{Lane, Rows},
-    scale::bytes,
-    shape::{Field, Shape},
+    Result,
+    canvas::{font, raster::Cells, scale::bytes},
+    model::{
+        palette::{Grids, Palette},
+        shape::{Field, Shape},
+        value_axis::{Lane, Rows},
+    },
 };
 
 pub(super) const SPEC: Spec =

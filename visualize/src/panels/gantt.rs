@@ -15,12 +15,17 @@ use ioreel_traces::rows::Task;
 
 use super::{About, Needs, Panel, Setup, Spec, calls::INKS};
 use crate::{
-    Result, font,
-    palette::{ColorBy, Grids, Palette},
-    raster::{Blend, Cells},
-    rows::{Lane, Rows},
-    shape::{Field, Shape},
-    theme::Ink,
+    Result,
+    canvas::{
+        font,
+        raster::{Blend, Cells},
+        theme::Ink,
+    },
+    model::{
+        palette::{ColorBy, Grids, Palette},
+        shape::{Field, Shape},
+        value_axis::{Lane, Rows},
+    },
 };
 
 pub(super) const SPEC: Spec = Spec {

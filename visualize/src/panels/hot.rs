@@ -8,11 +8,15 @@ use rustc_hash::FxBuildHasher;
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    bands::OffsetAxis,
-    gather::Issue,
-    scale::{bytes, count, time_ticks},
-    shape::{Chart, Line, Shape, Slots},
-    theme::Ink,
+    canvas::{
+        scale::{bytes, count, time_ticks},
+        theme::Ink,
+    },
+    model::{
+        offset_axis::OffsetAxis,
+        shape::{Chart, Line, Shape, Slots},
+    },
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -155,8 +159,8 @@ impl Panel for Hot {
         let (from, to) = (self.bins.edges_ns(0).0, self.bins.edges_ns(self.bins.count() - 1).1);
         let width = self.bins.count() as f64 / (to - from).max(1) as f64;
         let ticks = time_ticks(from, to, 4).into_iter().map(|(t, l)| ((t - from) as f64 * width, l)).collect();
-        let unit = format!("time, {}", crate::scale::time_unit(to - from).0);
-        let title = format!("places in use per {}", crate::scale::duration(self.bins.width_ns()));
+        let unit = format!("time, {}", crate::canvas::scale::time_unit(to - from).0);
+        let title = format!("places in use per {}", crate::canvas::scale::duration(self.bins.width_ns()));
         let used = chart(title, ticks, &unit, None, line, false, String::new());
         Shape::Charts(vec![by_address, hottest, used])
     }

@@ -4,9 +4,9 @@ use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    gather::Issue,
-    shape::{Line, Lines, Shape},
-    theme::Ink,
+    canvas::theme::Ink,
+    model::shape::{Line, Lines, Shape},
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

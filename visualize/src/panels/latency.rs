@@ -11,12 +11,13 @@ use ioreel_analyze::{
 use super::{About, Needs, Panel, Setup, Spec};
 use crate::{
     Result,
-    gather::Issue,
-    palette::{Grids, Palette},
-    raster::Cells,
-    rows::{OCTAVE_ROWS, Rows, octave_least, octave_row},
-    shape::{Field, Line, Shape},
-    theme::Ink,
+    canvas::{raster::Cells, theme::Ink},
+    model::{
+        palette::{Grids, Palette},
+        shape::{Field, Line, Shape},
+        value_axis::{OCTAVE_ROWS, Rows, octave_least, octave_row},
+    },
+    panels::gather::Issue,
 };
 
 pub(super) const D2C: Spec = Spec {

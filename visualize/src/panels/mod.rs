@@ -9,6 +9,7 @@ mod depth;
 mod distances;
 mod files;
 mod gantt;
+pub(crate) mod gather;
 mod hot;
 mod iops;
 mod latency;
@@ -31,7 +32,10 @@ use ioreel_analyze::{
 use ioreel_traces::Reel;
 
 use crate::{
-    PlotError, Result, bands::OffsetAxis, gather::Issue, palette::Palette, raster::Cells, shape::Shape, survey::Survey,
+    PlotError, Result,
+    canvas::raster::Cells,
+    model::{offset_axis::OffsetAxis, palette::Palette, shape::Shape, survey::Survey},
+    panels::gather::Issue,
 };
 
 /// What a panel is made for.

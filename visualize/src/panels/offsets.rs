@@ -7,14 +7,18 @@ use ioreel_analyze::events::{bios::Bio, requests::Class};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    bands::OffsetAxis,
-    gather::Issue,
-    painter::OFFSET_HEIGHT,
-    palette::{ColorBy, Grids, Palette},
-    raster::{Cells, Grid},
-    rows::Rows,
-    shape::{Field, Layer, Shape},
-    theme::Ink,
+    canvas::{
+        raster::{Cells, Grid},
+        theme::Ink,
+    },
+    draw::painter::OFFSET_HEIGHT,
+    model::{
+        offset_axis::OffsetAxis,
+        palette::{ColorBy, Grids, Palette},
+        shape::{Field, Layer, Shape},
+        value_axis::Rows,
+    },
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

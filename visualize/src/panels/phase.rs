@@ -8,12 +8,13 @@ use ioreel_analyze::meters::bins::{Bins, nice_width_ns};
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    gather::Issue,
-    palette::{Grids, Palette},
-    raster::Cells,
-    rows::Rows,
-    scale::duration,
-    shape::{Field, Shape},
+    canvas::{raster::Cells, scale::duration},
+    model::{
+        palette::{Grids, Palette},
+        shape::{Field, Shape},
+        value_axis::Rows,
+    },
+    panels::gather::Issue,
 };
 
 /// Rows of the period.

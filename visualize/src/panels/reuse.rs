@@ -8,10 +8,9 @@ use rustc_hash::FxBuildHasher;
 
 use super::{About, Needs, Panel, Spec, rewrites::scatter};
 use crate::{
-    gather::Issue,
-    scale::bytes,
-    shape::{Chart, Line, Shape, Slots},
-    theme::Ink,
+    canvas::{scale::bytes, theme::Ink},
+    model::shape::{Chart, Line, Shape, Slots},
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

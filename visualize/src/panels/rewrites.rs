@@ -7,13 +7,17 @@ use rustc_hash::FxBuildHasher;
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    bands::OffsetAxis,
-    gather::Issue,
-    palette::Grids,
-    raster::{Blend, Cells},
-    rows::Rows,
-    shape::{Field, Shape},
-    theme::Ink,
+    canvas::{
+        raster::{Blend, Cells},
+        theme::Ink,
+    },
+    model::{
+        offset_axis::OffsetAxis,
+        palette::Grids,
+        shape::{Field, Shape},
+        value_axis::Rows,
+    },
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -21,7 +25,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Rewrites",
     unit: "blocks of 4 KiB by the time since they were last written",
     about: About::Device,
-    height: crate::painter::OFFSET_HEIGHT,
+    height: crate::draw::painter::OFFSET_HEIGHT,
     make: |s| {
         Ok(Box::new(Rewrites {
             time: s.time,

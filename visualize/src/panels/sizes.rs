@@ -6,10 +6,12 @@ use ioreel_analyze::events::requests::Class;
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    gather::Issue,
-    scale::{bytes, count},
-    shape::{Chart, Line, Shape, Slots},
-    theme::Ink,
+    canvas::{
+        scale::{bytes, count},
+        theme::Ink,
+    },
+    model::shape::{Chart, Line, Shape, Slots},
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

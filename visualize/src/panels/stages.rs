@@ -9,10 +9,9 @@ use ioreel_analyze::{
 use super::{About, Needs, Panel, Setup, Spec};
 use crate::{
     Result,
-    gather::Issue,
-    scale::count,
-    shape::{Line, Lines, Shape},
-    theme::Ink,
+    canvas::{scale::count, theme::Ink},
+    model::shape::{Line, Lines, Shape},
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

@@ -8,10 +8,12 @@ use ioreel_analyze::{
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    facts::Sheet,
-    gather::Issue,
-    shape::Shape,
-    survey::{Choice, Survey},
+    draw::facts::Sheet,
+    model::{
+        shape::Shape,
+        survey::{Choice, Survey},
+    },
+    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

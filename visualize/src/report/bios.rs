@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Result,
-    raster::{Cells, Counts, Grid},
+    canvas::raster::{Cells, Counts, Grid},
 };
 
 /// One bio that carries data of a file.

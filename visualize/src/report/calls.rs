@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Result,
-    raster::{Cells, Counts, Grid},
+    canvas::raster::{Cells, Counts, Grid},
 };
 
 /// What a call is drawn as: reads, writes and copies, syncs, names and attributes, and the rest.

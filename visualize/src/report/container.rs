@@ -7,7 +7,7 @@ use flate2::{Compression, write::DeflateEncoder};
 use serde_json::json;
 
 use super::columns::{Column, Kind};
-use crate::raster::Counts;
+use crate::canvas::raster::Counts;
 
 /// Below the default: time is shorter than room, since what does not fit is made coarser.
 const LEVEL: u32 = 4;

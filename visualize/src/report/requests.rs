@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     Result,
-    bands::OffsetAxis,
-    raster::{Cells, Counts, Grid},
+    canvas::raster::{Cells, Counts, Grid},
+    model::offset_axis::OffsetAxis,
 };
 
 /// Devices that are drawn, those with most bytes; the others are in the tables.

@@ -4,9 +4,11 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ioreel_visualize::{
     Picture,
-    color::Rgb,
-    raster::Blend,
-    theme::{Ink, Theme},
+    canvas::{
+        color::Rgb,
+        raster::Blend,
+        theme::{Ink, Theme},
+    },
 };
 use resvg::tiny_skia::Pixmap;
 

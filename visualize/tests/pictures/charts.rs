@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use ioreel_traces::{Reel, rows::Block};
 use ioreel_visualize::{
     Picture, PlotOptions,
-    color::{Rgb, rgb},
+    canvas::{
+        color::{Rgb, rgb},
+        theme::{Ink, LIGHT},
+    },
     plot,
-    theme::{Ink, LIGHT},
 };
 use resvg::tiny_skia::Pixmap;
 

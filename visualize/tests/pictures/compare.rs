@@ -7,9 +7,12 @@ use ioreel_traces::{
     rows::{Bio, Block, File, Op, Task},
 };
 use ioreel_visualize::{
-    Arrange, ColorBy, PlotOptions, plot,
-    raster::Blend,
-    theme::{DARK, Ink, LIGHT},
+    Arrange, ColorBy, PlotOptions,
+    canvas::{
+        raster::Blend,
+        theme::{DARK, Ink, LIGHT},
+    },
+    plot,
 };
 
 use crate::{

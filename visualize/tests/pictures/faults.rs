@@ -10,9 +10,10 @@ use ioreel_traces::{
     rows::Block,
 };
 use ioreel_visualize::{
-    PlotOptions, plot,
-    survey::Choice,
-    theme::{Ink, LIGHT},
+    PlotOptions,
+    canvas::theme::{Ink, LIGHT},
+    model::survey::Choice,
+    plot,
 };
 
 const TIB: i64 = 1 << 31;

@@ -11,9 +11,12 @@ use ioreel_traces::{
     rows::{Block, Op},
 };
 use ioreel_visualize::{
-    ColorBy, PlotOptions, plot,
-    raster::Blend,
-    theme::{DARK, Ink, LIGHT},
+    ColorBy, PlotOptions,
+    canvas::{
+        raster::Blend,
+        theme::{DARK, Ink, LIGHT},
+    },
+    plot,
 };
 
 const T: i64 = 10 * MS;

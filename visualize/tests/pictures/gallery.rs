@@ -9,7 +9,7 @@ use ioreel_traces::{
     manifest::{Kind, Ledger, Loss},
     rows::{Block, Op},
 };
-use ioreel_visualize::{Arrange, ColorBy, PlotOptions, panel_names, plot, survey::Choice};
+use ioreel_visualize::{Arrange, ColorBy, PlotOptions, model::survey::Choice, panel_names, plot};
 
 fn out(name: &str) -> PathBuf {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("gallery");

@@ -14,7 +14,7 @@ use ioreel_traces::{
     import,
     rows::{Bio, Block},
 };
-use ioreel_visualize::theme::Ink;
+use ioreel_visualize::canvas::theme::Ink;
 
 use crate::{
     common::{MS, S},

@@ -10,8 +10,9 @@ use ioreel_traces::{
     rows::{Block, Op},
 };
 use ioreel_visualize::{
-    PlotOptions, plot,
-    theme::{Ink, LIGHT},
+    PlotOptions,
+    canvas::theme::{Ink, LIGHT},
+    plot,
 };
 
 const T: i64 = S;

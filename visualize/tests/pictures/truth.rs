@@ -4,7 +4,7 @@ use crate::{
     brute::images,
     common::{Lcg, MS, S, block, manifest, op, reel},
 };
-use ioreel_visualize::{PlotOptions, plot, survey::Choice};
+use ioreel_visualize::{PlotOptions, model::survey::Choice, plot};
 
 #[test]
 fn a_device_far_away_is_drawn_as_fine_as_a_near_one() {

@@ -6,11 +6,13 @@ use ioreel_analyze::{
 };
 
 use crate::{
-    font,
-    panel::{Pen, SMALL},
-    scale::{bytes, count, duration},
-    survey::Survey,
-    svg::{Anchor, Area, Style, Svg},
+    canvas::{
+        font,
+        scale::{bytes, count, duration},
+        svg::{Anchor, Area, Style, Svg},
+    },
+    draw::frame::{Pen, SMALL},
+    model::survey::Survey,
 };
 
 /// Height of a row, px.

@@ -26,9 +26,11 @@ use self::{
 };
 use crate::{
     PlotError, Result,
-    bands::OffsetAxis,
-    raster::Cells,
-    survey::{Choice, Survey, survey},
+    canvas::raster::Cells,
+    model::{
+        offset_axis::OffsetAxis,
+        survey::{Choice, Survey, survey},
+    },
 };
 
 /// What is shown, and for how long.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use crate::font;
+use crate::canvas::font;
 
 /// A picture being written.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,15 @@
 use ioreel_traces::manifest::Mark;
 
 use crate::{
-    font,
-    painter::{Column, Painter},
-    panel::{self, SMALL},
-    raster::Cells,
-    svg::{Anchor, Area, Style},
+    canvas::{
+        font,
+        raster::Cells,
+        svg::{Anchor, Area, Style},
+    },
+    draw::{
+        frame::{self, SMALL},
+        painter::{Column, Painter},
+    },
 };
 
 /// Height of a row of names, px.
@@ -43,7 +47,7 @@ pub(crate) fn place(marks: &[Mark], time: Cells, width: f64) -> Vec<Placed> {
             let label = font::fit(&font::showable(&m.name), SMALL, false, NAME_ROOM.min(width));
             let wide = font::width(&label, SMALL, false);
             // At the right edge a name stands left of where it would.
-            let left = (panel::time_x(axis, time, m.ns) - 2.0).min(width - wide);
+            let left = (frame::time_x(axis, time, m.ns) - 2.0).min(width - wide);
             let row = ends.iter().position(|end| *end <= left);
             if let Some(row) = row {
                 ends[row] = left + wide + 8.0;
@@ -66,7 +70,7 @@ impl Painter {
         for c in &self.columns {
             for mark in &c.marks {
                 let column = Area { x: c.x, y: 0.0, w: c.w, h: 0.0 };
-                let x = panel::time_x(column, c.time, mark.ns).round() + 0.5;
+                let x = frame::time_x(column, c.time, mark.ns).round() + 0.5;
                 for plot in self.plots.iter().filter(|p| p.x == c.x) {
                     self.svg.line((x, plot.y), (x, plot.bottom()), theme.mark, 1.0, "2 3");
                 }
@@ -78,7 +82,7 @@ impl Painter {
                 let Some(row) = mark.row else { continue };
                 let column = Area { x: c.x, y: 0.0, w: c.w, h: 0.0 };
                 let wide = font::width(&mark.label, SMALL, false);
-                let left = (panel::time_x(column, c.time, mark.ns) - 2.0).min(c.x + c.w - wide).max(c.x);
+                let left = (frame::time_x(column, c.time, mark.ns) - 2.0).min(c.x + c.w - wide).max(c.x);
                 let y = bottom - row as f64 * ROW;
                 // Names of upper rows have their stems pass behind those of lower ones.
                 self.svg.rect(Area { x: left - 1.0, y: y - 10.0, w: wide + 2.0, h: 13.0 }, theme.paper, 0.85);

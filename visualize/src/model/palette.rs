@@ -18,10 +18,11 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Result,
-    raster::{Blend, Grid},
-    shape::Layer,
-    survey::Choice,
-    theme::{HEATS, HUES, Ink},
+    canvas::{
+        raster::{Blend, Grid},
+        theme::{HEATS, HUES, Ink},
+    },
+    model::{shape::Layer, survey::Choice},
 };
 
 /// What the colours of a picture tell apart.

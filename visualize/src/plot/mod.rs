@@ -1,5 +1,7 @@
 //! The picture: panels over one time axis, a column per reel - or all reels in one, or the difference of two - and a table below.
 
+mod combine;
+
 use std::sync::Arc;
 
 use ioreel_analyze::meters::{
@@ -10,20 +12,29 @@ use ioreel_traces::Reel;
 
 use crate::{
     PlotError, Result,
-    bands::OffsetAxis,
-    combine, draw,
-    gather::{Early, Gathered, gather},
-    marks,
-    painter::{BETWEEN, Column, LEFT, OFFSET_HEIGHT, Painter, RIGHT},
-    palette::{ColorBy, Palette},
-    panel::Pen,
-    panels::{self, About, Setup, Spec, table::Table},
-    raster::Cells,
-    render,
-    shape::{Field, Shape},
-    survey::{Choice, Survey, survey},
-    svg::Svg,
-    theme::{DARK, LIGHT},
+    canvas::{
+        raster::Cells,
+        render,
+        svg::Svg,
+        theme::{DARK, LIGHT},
+    },
+    draw::{
+        self,
+        frame::Pen,
+        marks,
+        painter::{BETWEEN, Column, LEFT, OFFSET_HEIGHT, Painter, RIGHT},
+    },
+    model::{
+        offset_axis::OffsetAxis,
+        palette::{ColorBy, Palette},
+        shape::{Field, Shape},
+        survey::{Choice, Survey, survey},
+    },
+    panels::{
+        self, About, Setup, Spec,
+        gather::{Early, Gathered, gather},
+        table::Table,
+    },
 };
 
 /// What is drawn, and how.

@@ -7,7 +7,7 @@ use resvg::{
     usvg::{ImageRendering, Options, Tree, fontdb},
 };
 
-use crate::{PlotError, Result, font};
+use crate::{PlotError, Result, canvas::font};
 
 /// The built-in faces, read once: a movie draws its clock for every frame.
 fn options() -> Options<'static> {

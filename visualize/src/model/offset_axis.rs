@@ -6,7 +6,7 @@
 
 use ioreel_analyze::events::requests::SECTOR_BYTES;
 
-use crate::{
+use crate::canvas::{
     raster::Cells,
     scale::{bytes, decimals, nice_step},
 };

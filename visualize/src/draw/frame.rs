@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use ioreel_analyze::meters::bins::Bins;
 
-use crate::{
+use crate::canvas::{
     color::{self, Ramp},
     font,
     raster::Cells,

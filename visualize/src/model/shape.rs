@@ -3,10 +3,12 @@
 use ioreel_analyze::meters::bins::Bins;
 
 use crate::{
-    facts::Sheet,
-    raster::{Blend, Counts},
-    rows::Rows,
-    theme::Ink,
+    canvas::{
+        raster::{Blend, Counts},
+        theme::Ink,
+    },
+    draw::facts::Sheet,
+    model::value_axis::Rows,
 };
 
 /// One panel's content for one reel.

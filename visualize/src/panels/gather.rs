@@ -20,9 +20,11 @@ use ioreel_traces::Reel;
 
 use crate::{
     PlotError, Result,
+    model::{
+        shape::Shape,
+        survey::{Choice, MOST_JUMPS, Survey},
+    },
     panels::{Needs, Panel},
-    shape::Shape,
-    survey::{Choice, MOST_JUMPS, Survey},
 };
 
 /// A request of the drawn device, with what only the order of all of them tells.

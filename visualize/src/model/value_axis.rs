@@ -1,8 +1,8 @@
 //! Vertical axes of fields: which row a value is in, and where ticks stand.
 
 use crate::{
-    bands::OffsetAxis,
-    scale::{duration, nice_step},
+    canvas::scale::{duration, nice_step},
+    model::offset_axis::OffsetAxis,
 };
 
 /// Parts of an octave. Eight tell values 9 % apart, and are what a picture's height can show of nine decades.

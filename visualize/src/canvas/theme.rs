@@ -1,6 +1,6 @@
 //! Light and dark: every colour of a picture, by what it means.
 
-use crate::color::{self, Ramp, Rgb};
+use crate::canvas::color::{self, Ramp, Rgb};
 
 /// What a colour stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,8 +8,10 @@ use resvg::tiny_skia::{Pixmap, PremultipliedColorU8};
 
 use crate::{
     PlotError, Result,
-    color::{Ramp, Rgb},
-    theme::Theme,
+    canvas::{
+        color::{Ramp, Rgb},
+        theme::Theme,
+    },
 };
 
 /// A range of values laid over a number of cells.
@@ -185,7 +187,7 @@ pub fn png(layers: &[Inked<'_>], blend: Blend, theme: &Theme) -> Result<Vec<u8>>
             *pixel = PremultipliedColorU8::from_rgba(r, g, b, 255).ok_or_else(|| failed("a colour is out of range"))?;
         }
     }
-    crate::render::encode(&map)
+    crate::canvas::render::encode(&map)
 }
 
 #[cfg(test)]

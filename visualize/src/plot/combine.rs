@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 use ioreel_analyze::meters::bins::Bins;
 
 use crate::{
-    painter::Column,
-    picture::Arrange,
-    raster::{Blend, Counts},
-    rows::{Lane, Rows},
-    shape::{Chart, Field, Layer, Line, Lines, Shape, Slots},
-    theme::Ink,
+    canvas::{
+        raster::{Blend, Counts},
+        theme::Ink,
+    },
+    draw::painter::Column,
+    model::{
+        shape::{Chart, Field, Layer, Line, Lines, Shape, Slots},
+        value_axis::{Lane, Rows},
+    },
+    plot::Arrange,
 };
 
 /// Dashes of a reel's first, second and further lines.

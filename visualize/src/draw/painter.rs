@@ -5,19 +5,24 @@ use ioreel_analyze::meters::bins::Bins;
 use ioreel_traces::manifest::Loss;
 
 use crate::{
-    Result, caption,
-    draw::{self, charts, fields, lines},
-    facts::{Sheet, Table},
-    font, marks,
-    panel::{self, Pen},
+    Result,
+    canvas::{
+        font,
+        raster::Cells,
+        scale::{duration, time_unit},
+        svg::{Anchor, Area, Style, Svg},
+        theme::Ink,
+    },
+    draw::{
+        self, charts,
+        facts::{Sheet, Table},
+        fields,
+        frame::{self, Pen},
+        lines, marks,
+    },
+    model::{caption, shape::Shape, survey::Survey},
     panels::{About, Spec},
-    picture::{Arrange, Picture},
-    raster::Cells,
-    scale::{duration, time_unit},
-    shape::Shape,
-    survey::Survey,
-    svg::{Anchor, Area, Style, Svg},
-    theme::Ink,
+    plot::{Arrange, Picture},
 };
 
 /// Left of the plots: labels of the value axes.
@@ -215,7 +220,7 @@ impl Painter {
             About::Calls => "no operations recorded",
             About::All => "nothing of that kind recorded",
         };
-        panel::nothing(&mut self.svg, &self.pen, area, why);
+        frame::nothing(&mut self.svg, &self.pen, area, why);
     }
 
     fn time_axes(&mut self, shared: bool) {
@@ -225,7 +230,7 @@ impl Painter {
             let (unit, _) = time_unit(c.time.to - c.time.from);
             let own = if shared { "" } else { ", axis of its own" };
             let caption = format!("time, {unit}{own} (rates per {})", duration(c.bins.width_ns()));
-            panel::time_axis(&mut self.svg, &self.pen, area, c.time, &caption);
+            frame::time_axis(&mut self.svg, &self.pen, area, c.time, &caption);
         }
         self.y += 48.0;
     }

@@ -1,5 +1,5 @@
 //! Colours as numbers, ramps from few to many, and what two of them make together. Which colour means what is in
-//! [`crate::theme`].
+//! [`crate::canvas::theme`].
 
 /// An RGB colour.
 pub type Rgb = [u8; 3];

@@ -7,9 +7,9 @@ use skrifa::{FontRef, MetadataProvider, instance::LocationRef, instance::Size};
 /// Its name in SVG.
 pub const FAMILY: &str = "DejaVu Sans";
 /// Upright, regular weight.
-pub const REGULAR: &[u8] = include_bytes!("../assets/DejaVuSans.subset.ttf");
+pub const REGULAR: &[u8] = include_bytes!("../../assets/DejaVuSans.subset.ttf");
 /// Upright, bold.
-pub const BOLD: &[u8] = include_bytes!("../assets/DejaVuSans-Bold.subset.ttf");
+pub const BOLD: &[u8] = include_bytes!("../../assets/DejaVuSans-Bold.subset.ttf");
 
 /// What text looks like where the typeface has no glyph.
 const MISSING: char = '?';

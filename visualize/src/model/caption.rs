@@ -1,8 +1,8 @@
 //! What is said of a reel above its column.
 
 use crate::{
-    scale::{count, duration},
-    survey::Survey,
+    canvas::scale::{count, duration},
+    model::survey::Survey,
 };
 
 /// What a column shows, in one line.
