@@ -1,9 +1,16 @@
 //! Pictures of reels.
 //!
-//! One way to a picture: [`model::survey`] reads each reel once to learn what there is (devices, address range,
-//! end); `panels::gather` reads it again, once for all `panels`, which count it into grids and series of the picture's
-//! size; `draw` makes SVG of what they counted; [`canvas::render`] turns the same SVG into a PNG. Size and memory are bounded by pixels, never by events;
-//! the fonts are built in and nothing depends on the machine, so the same reels give the same bytes.
+//! A reel is read twice: [`model::survey`] learns its devices, address ranges and end; `panels::gather` then feeds all
+//! panels in one pass. Size and memory are bounded by pixels, not by events. The fonts are built in, so the same reels
+//! give the same bytes on every machine. Stages, each of which uses only those named:
+//!
+//! * [`canvas`]: SVG, PNG, text, colours and pixel grids. Uses nothing else;
+//! * [`model`]: survey, axes, palettes and the shapes that panels fill. Uses `canvas`;
+//! * `panels`: one file per panel, and the pass that feeds them. Uses `canvas`, `model`;
+//! * `draw`: draws shapes and the page around them. Uses `canvas`, `model`, `panels`;
+//! * [`plot`]: a picture of one or more reels. Uses all of these;
+//! * [`movie`]: a film of the disk. Uses `canvas`, `model`; [`terminal`]: a picture in characters. Uses all but `plot`;
+//! * [`report`]: the interactive HTML page. Uses `canvas`, `model`; [`serve`]: that page over HTTP. Uses `report`.
 
 pub mod canvas;
 mod draw;
@@ -15,9 +22,10 @@ pub mod report;
 pub mod serve;
 pub mod terminal;
 
+pub use draw::picture::{Arrange, Picture};
 pub use model::palette::ColorBy;
 pub use panels::names as panel_names;
-pub use plot::{Arrange, Picture, PlotOptions, plot};
+pub use plot::{PlotOptions, plot};
 pub use report::{Finding, ReportOptions, report};
 
 use ioreel_traces::ReelError;

@@ -12,32 +12,13 @@ use crate::{
         svg::{Anchor, Area, Style, Svg},
     },
     draw::frame::{Pen, SMALL},
-    model::survey::Survey,
+    model::sheet::Sheet,
 };
 
 /// Height of a row, px.
 const ROW: f64 = 22.0;
 /// Widest name of a reel, px.
 const NAME_ROOM: f64 = 260.0;
-
-/// What the table says of a reel.
-#[derive(Clone, Debug)]
-pub(crate) struct Sheet {
-    pub(crate) survey: Survey,
-    /// Totals of the device in the window.
-    pub(crate) device: Option<DeviceSummary>,
-    /// Totals of the operations in the window.
-    pub(crate) calls: Option<(Totals, LatencySummary)>,
-}
-
-impl Sheet {
-    /// This with what the other knows of operations.
-    pub(crate) fn join(&mut self, calls: &Self) {
-        if self.calls.is_none() {
-            self.calls.clone_from(&calls.calls);
-        }
-    }
-}
 
 /// How a number is written.
 #[derive(Clone, Copy)]

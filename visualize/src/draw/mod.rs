@@ -7,6 +7,7 @@ pub(crate) mod frame;
 pub(crate) mod lines;
 pub(crate) mod marks;
 pub(crate) mod painter;
+pub(crate) mod picture;
 pub(crate) mod through;
 
 use crate::{

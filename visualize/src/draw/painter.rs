@@ -15,14 +15,14 @@ use crate::{
     },
     draw::{
         self, charts,
-        facts::{Sheet, Table},
+        facts::Table,
         fields,
         frame::{self, Pen},
         lines, marks,
+        picture::{Arrange, Picture},
     },
-    model::{caption, shape::Shape, survey::Survey},
+    model::{caption, shape::Shape, sheet::Sheet, survey::Survey},
     panels::{About, Spec},
-    plot::{Arrange, Picture},
 };
 
 /// Left of the plots: labels of the value axes.
@@ -30,8 +30,6 @@ pub(crate) const LEFT: f64 = 78.0;
 pub(crate) const RIGHT: f64 = 28.0;
 /// Between columns.
 pub(crate) const BETWEEN: f64 = 26.0;
-/// Height of the offset map, px: a multiple of every cell size.
-pub(crate) const OFFSET_HEIGHT: u32 = 402;
 /// Height of the lane where the end of the work has its label.
 pub(crate) const MARK_LANE: f64 = 16.0;
 /// Above each plot, for its name and legend.

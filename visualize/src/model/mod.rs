@@ -1,6 +1,16 @@
+//! What a picture shows, before anything is drawn.
+//!
+//! In: reels, and the device and time window to show. Out: a survey of each reel, axes, palettes, and the shapes
+//! that panels fill. May use: `canvas`.
+//!
+//! * [`survey`] reads a reel once for its devices, address ranges and end; `caption` puts that into words;
+//! * [`offset_axis`] is the address axis without unused gaps, `value_axis` the rows of other vertical axes;
+//! * `shape` holds what panels produce, `sheet` the totals for the table, `palette` the meaning of colours.
+
 pub(crate) mod caption;
 pub mod offset_axis;
 pub(crate) mod palette;
 pub(crate) mod shape;
+pub(crate) mod sheet;
 pub mod survey;
 pub(crate) mod value_axis;

@@ -7,7 +7,7 @@ use crate::{
         raster::{Blend, Counts},
         theme::Ink,
     },
-    draw::facts::Sheet,
+    model::sheet::Sheet,
     model::value_axis::Rows,
 };
 

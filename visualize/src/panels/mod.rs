@@ -132,6 +132,8 @@ pub(crate) static ALL: &[Spec] = &[
     table::SPEC,
 ];
 
+/// Height of the offset map, px: a multiple of every cell size.
+pub(crate) const OFFSET_HEIGHT: u32 = 402;
 /// Height of panels of rates, px.
 const RATE_HEIGHT: u32 = 96;
 /// Height of fields but the offset map, px.

@@ -11,13 +11,13 @@ use crate::{
         raster::{Cells, Grid},
         theme::Ink,
     },
-    draw::painter::OFFSET_HEIGHT,
     model::{
         offset_axis::OffsetAxis,
         palette::{ColorBy, Grids, Palette},
         shape::{Field, Layer, Shape},
         value_axis::Rows,
     },
+    panels::OFFSET_HEIGHT,
     panels::gather::Issue,
 };
 

@@ -25,7 +25,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Rewrites",
     unit: "blocks of 4 KiB by the time since they were last written",
     about: About::Device,
-    height: crate::draw::painter::OFFSET_HEIGHT,
+    height: super::OFFSET_HEIGHT,
     make: |s| {
         Ok(Box::new(Rewrites {
             time: s.time,

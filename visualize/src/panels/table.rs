@@ -8,7 +8,7 @@ use ioreel_analyze::{
 
 use super::{About, Needs, Panel, Spec};
 use crate::{
-    draw::facts::Sheet,
+    model::sheet::Sheet,
     model::{
         shape::Shape,
         survey::{Choice, Survey},

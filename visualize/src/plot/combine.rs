@@ -11,11 +11,11 @@ use crate::{
         theme::Ink,
     },
     draw::painter::Column,
+    draw::picture::Arrange,
     model::{
         shape::{Chart, Field, Layer, Line, Lines, Shape, Slots},
         value_axis::{Lane, Rows},
     },
-    plot::Arrange,
 };
 
 /// Dashes of a reel's first, second and further lines.

@@ -14,15 +14,14 @@ use crate::{
     PlotError, Result,
     canvas::{
         raster::Cells,
-        render,
-        svg::Svg,
         theme::{DARK, LIGHT},
     },
     draw::{
         self,
         frame::Pen,
         marks,
-        painter::{BETWEEN, Column, LEFT, OFFSET_HEIGHT, Painter, RIGHT},
+        painter::{BETWEEN, Column, LEFT, Painter, RIGHT},
+        picture::{Arrange, Picture},
     },
     model::{
         offset_axis::OffsetAxis,
@@ -31,7 +30,7 @@ use crate::{
         survey::{Choice, Survey, survey},
     },
     panels::{
-        self, About, Setup, Spec,
+        self, About, OFFSET_HEIGHT, Setup, Spec,
         gather::{Early, Gathered, gather},
         table::Table,
     },
@@ -54,40 +53,6 @@ pub struct PlotOptions {
     pub color_by: ColorBy,
     /// How several reels are shown.
     pub arrange: Arrange,
-}
-
-/// How several reels are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arrange {
-    /// Each in a column of its own.
-    #[default]
-    SideBySide,
-    /// Over each other, each in a colour of its own.
-    Overlay,
-    /// The second less the first (P18).
-    Difference,
-}
-
-/// A finished picture.
-#[derive(Clone, Debug)]
-pub struct Picture {
-    /// Width, px.
-    pub width: u32,
-    /// Height, px.
-    pub height: u32,
-    pub(crate) svg: Svg,
-}
-
-impl Picture {
-    /// As an SVG document that carries its typeface.
-    pub fn svg(&self) -> String {
-        self.svg.document(self.width, self.height, true)
-    }
-
-    /// As PNG.
-    pub fn png(&self) -> Result<Vec<u8>> {
-        render::png(&self.svg.document(self.width, self.height, false), self.width, self.height)
-    }
 }
 
 /// Width for one reel, px: fits a screen.

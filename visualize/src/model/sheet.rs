@@ -1,0 +1,27 @@
+//! Totals of one reel for the table under the panels.
+
+use ioreel_analyze::{
+    meters::latency::LatencySummary,
+    summary::{actor::Totals, device::DeviceSummary},
+};
+
+use crate::model::survey::Survey;
+
+/// Totals of one reel: one row of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Sheet {
+    pub(crate) survey: Survey,
+    /// Totals of the device in the window.
+    pub(crate) device: Option<DeviceSummary>,
+    /// Totals of the operations in the window.
+    pub(crate) calls: Option<(Totals, LatencySummary)>,
+}
+
+impl Sheet {
+    /// Takes the totals of operations from `calls` if there are none yet.
+    pub(crate) fn join(&mut self, calls: &Self) {
+        if self.calls.is_none() {
+            self.calls.clone_from(&calls.calls);
+        }
+    }
+}
