@@ -1,15 +1,12 @@
-//! Statistics of a reel: streaming passes with bounded memory and exact 64-bit integers.
+//! Statistics of a reel, in streaming passes with bounded memory and exact 64-bit integers.
 //!
-//! A statistic has one name everywhere - struct field, JSON member, table head, plot legend - and one
-//! definition, given where it is computed:
+//! A statistic has one name in struct field, JSON member, table head and plot legend. It is defined where it is computed.
+//! Stages, each of which uses only those named:
 //!
-//! * [`events::requests`] streams a reel's requests in dispatch order, [`events::bios`] its bios, [`events::calls`] its operations;
-//! * [`events::stages`] tells what came before a request's issue, of imported block traces;
-//! * [`meters::seeks`] defines `seeks.exact` and `seeks.sw64k`;
-//! * [`meters::depth`] is the queue depth, weighted with time, [`meters::peaks`] its greatest per bin;
-//! * [`meters::latency`] keeps percentiles at three digits;
-//! * [`meters::bins`] and [`summary::series`] are rates over time, [`meters::coverage`] the used part of an address space;
-//! * [`summary::device`], [`summary::operation`], [`summary::actor`] are the totals; [`summary`] is all of them for one reel.
+//! * [`events`]: streams requests, bios and system calls of a reel, and selects them by a [`Scope`]. Uses nothing else;
+//! * [`meters`]: accumulators that know no reel: bins, percentiles, queue depth, seeks. Uses nothing else;
+//! * [`summary`]: everything that `ioreel info` prints. Uses `events`, `meters`;
+//! * [`stats`]: every named statistic, for `ioreel stats`. Uses `events`, `meters`.
 
 pub mod events;
 pub mod meters;

@@ -1,23 +1,17 @@
-//! The reel: a folder of Parquet tables that says what happened to files and devices.
+//! The reel: a folder of Parquet tables that records what happened to files and devices.
 //!
-//! Everything ioreel does reads or writes a reel: recording makes one, replaying one makes another,
-//! statistics and pictures read nothing else. `docs/trace-format.md` describes the format for people
-//! with other Parquet readers.
+//! Recording and replaying write reels; statistics and pictures read them. `docs/trace-format.md` describes the format for
+//! other Parquet readers. Stages, each of which uses only those named:
 //!
-//! * [`rows`] declares the tables, one Rust struct each;
-//! * [`tables`] lists them;
-//! * [`table`] turns such structs into Arrow batches and back;
-//! * [`columns`] collects rows as columns;
-//! * [`writer`] cuts them into segments that survive a crash;
-//! * [`reader`] opens a reel and streams its rows;
-//! * [`fiemap`] asks where a file lies on its disk;
-//! * [`host`] reads what a manifest says of the machine;
-//! * [`manifest`] is what is true of the reel as a whole;
-//! * [`anonymize`] replaces names by keyed hashes;
-//! * [`export`] writes reels in other tools' formats;
-//! * [`import`] makes reels of other tools' traces;
-//! * [`blktrace`] is the format of block traces;
-//! * [`validate`] holds a reel against its own promises.
+//! * [`format`]: rows, columns, tables and the manifest. Uses [`error`] only, as every stage may;
+//! * [`host`]: facts of this machine, and FIEMAP. Uses `format`;
+//! * [`anonymize`]: replaces names by keyed hashes. Uses `format`, `host`;
+//! * [`reader`]: opens a reel and streams its rows. Uses `format`;
+//! * [`writer`]: writes segments that survive a crash; rotates, copies and anonymizes reels. Uses `format`, `anonymize`, `reader`;
+//! * [`validate`]: checks and repairs a reel. Uses `format`, `reader`;
+//! * [`blktrace`]: the records of block traces. Uses nothing else;
+//! * [`import`]: makes reels from other tools' traces. Uses `format`, `host`, `writer`, `blktrace`;
+//! * [`export`]: writes other tools' formats. Uses `format`, `reader`, `blktrace`.
 
 pub mod anonymize;
 pub mod blktrace;

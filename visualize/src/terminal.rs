@@ -1,5 +1,7 @@
-//! A reel in characters: the map of offsets in half blocks, rates as bars, the files with most bytes. Counted by the same panels
-//! as pictures are, at the size of a terminal.
+//! A picture in characters: the offset map in half blocks, rates as bars, and the files with the most bytes.
+//!
+//! In: a reel and a size in characters. Out: coloured text. May use: `canvas`, `model`, `panels`, `draw`.
+//! The same panels count as for pictures.
 
 use std::sync::Arc;
 

@@ -1,3 +1,11 @@
+//! Meters: accumulators with bounded memory that statistics are made of.
+//!
+//! In: numbers (times, sizes, offsets). Out: counts, percentiles, and values per time bin.
+//! May use: nothing else of this crate. A meter knows no reel and no row.
+//!
+//! * [`bins`] and [`peaks`] count over time, [`coverage`] measures the used part of an address range;
+//! * [`depth`] is the queue depth, [`latency`] keeps percentiles, [`seeks`] counts seeks.
+
 pub mod bins;
 pub mod coverage;
 pub mod depth;

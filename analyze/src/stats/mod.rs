@@ -1,8 +1,9 @@
-//! Every named statistic of a reel, or of a part of it.
+//! Every named statistic of a reel or a part of it: `ioreel stats`.
 //!
-//! The names are the contract: a statistic is called the same in the JSON, in tables and in pictures, and is defined where it is
-//! computed. Percentiles are kept to three digits; where a statistic needs to remember more than its bounded memory holds, it
-//! works on a sample and says of how much.
+//! In: a reel and a scope. Out: [`Stats`]. May use: `events`, `meters`.
+//!
+//! A statistic has the same name in JSON, tables and pictures, and is defined where it is computed. Percentiles have three
+//! digits. A statistic that would need unbounded memory uses a sample and states its size.
 
 mod adjacent;
 mod bios;

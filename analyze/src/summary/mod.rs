@@ -1,4 +1,6 @@
-//! Everything `ioreel info` says of a reel, in one pass over each table.
+//! Everything that `ioreel info` prints about a reel, in one pass over each table.
+//!
+//! In: a reel. Out: [`Summary`]. May use: `events`, `meters`.
 
 pub mod actor;
 pub mod device;

@@ -1,13 +1,14 @@
-//! Replaces names by keyed hashes, so that a reel can leave the house: tree shape, extensions, equal names, sizes,
-//! times and results stay; what things are called does not.
+//! Replaces names by keyed hashes, so that a reel can be shared: names are hidden; tree shape, known extensions, equality of
+//! names, sizes, times and results stay.
 //!
-//! A path is mapped component by component, each by itself: the same component has the same name wherever it
-//! stands, so `..`, symbolic links and relative paths lead to where they did, and two reels made with one key can
-//! be compared. A component becomes [`HASH_CHARS`] characters of base32 (60 bits of keyed BLAKE3: among a million
-//! names the chance of any two falling together is one in two million) and its extension, if that is a known one.
-//! Whoever has the key can test guesses; without it, names cannot be had back.
+//! In: text of rows and of the manifest, and a key. Out: the same with names replaced. May use: `format`, `host`.
 //!
-//! `docs/anonymize.md` says what is mapped and what stays.
+//! A path is mapped component by component. A component gets the same hash wherever it appears, so `..`, symbolic links and
+//! relative paths still resolve, and two reels made with one key can be compared. A hash is [`HASH_CHARS`] characters of
+//! base32 (60 bits of keyed BLAKE3), followed by the extension if that is a known one. Among a million names the chance of a
+//! collision is one in two million. With the key, guesses can be tested; without it, names cannot be recovered.
+//!
+//! `docs/anonymize.md` lists what is mapped and what stays.
 
 mod key;
 mod manifest;

@@ -1,4 +1,7 @@
-//! Reels in the formats of other tools.
+//! Writes a reel in the formats of other tools.
+//!
+//! In: a reel. Out: files for blkparse, fio or Perfetto, or a table as CSV or JSON lines.
+//! May use: `format`, `reader`, `blktrace`.
 
 pub mod blktrace;
 pub mod fio;

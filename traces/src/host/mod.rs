@@ -1,4 +1,7 @@
-//! Facts of this machine that every maker of a reel puts into its manifest. Reads /proc; decides nothing.
+//! Facts of this machine for a reel's manifest, and the on-disk layout of a file.
+//!
+//! In: /proc, /sys and the FIEMAP ioctl. Out: [`Host`], mounts and extents. Reads and decides nothing.
+//! May use: `format`.
 
 pub mod fiemap;
 

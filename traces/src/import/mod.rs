@@ -1,4 +1,7 @@
-//! Traces of other tools, made into reels.
+//! Makes reels from traces of other tools.
+//!
+//! In: files of blktrace, fio, strace or CSV. Out: a reel. May use: `format`, `host`, `writer`, `blktrace`.
+//! A new importer is a file here that fills rows of `format::rows`, and a subcommand in `src/import.rs`.
 
 pub mod blktrace;
 pub mod csv;

@@ -1,4 +1,9 @@
 //! Opens a reel and streams its rows.
+//!
+//! In: a reel's folder. Out: its manifest, and rows or batches of a table, by segment or (`ordered`) by time.
+//! May use: `format`.
+//!
+//! `guard` turns a panic of the Parquet decoder on a damaged file into an error.
 
 mod guard;
 pub(crate) mod ordered;

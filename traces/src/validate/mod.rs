@@ -1,6 +1,7 @@
-//! Holds a reel against its own promises, and makes a whole reel of what a dead writer left.
+//! Checks a reel against the rules of the format, and repairs one whose writer died.
 //!
-//! What is checked is listed in `docs/trace-format.md`. Memory: one batch of rows and a bit per id.
+//! In: a reel's folder. Out: findings; after a repair, a complete reel. May use: `format`, `reader`.
+//! Memory: one batch of rows and one bit per id. `docs/trace-format.md` lists what is checked.
 
 mod checks;
 mod columns;

@@ -1,5 +1,11 @@
-//! Writes a reel in segments. A segment is collected in memory, sorted by time, written, synced and
-//! renamed into place: a crash costs at most the open one.
+//! Writes a reel in segments. A segment is collected in memory, sorted by time, written, synced and renamed into place, so
+//! a crash costs at most the open segments.
+//!
+//! In: rows and a manifest. Out: a reel. May use: `format`, `anonymize`, `reader`.
+//!
+//! * `table` and `chunks` write the segments of one table; `reserve` keeps disk space for the small tables;
+//! * [`causes`] fills in which operation caused a bio; [`rotate`] drops the oldest segments;
+//! * `copy` makes a reel of the closed segments, [`anonymized`] one with all names replaced.
 
 use std::{
     any::Any,

@@ -1,4 +1,10 @@
-//! How what panels counted becomes ink: one file per kind of shape, the same for all panels.
+//! Draws shapes and the page around them. One file per kind of shape, shared by all panels.
+//!
+//! In: columns of shapes. Out: a [`picture::Picture`]. May use: `canvas`, `model`, `panels` (their titles and heights).
+//!
+//! * `painter` lays out the page; `frame` draws frames, grids, legends and axes;
+//! * `fields`, `lines` and `charts` draw the three kinds of shapes, `facts` the table below them;
+//! * `through` and `marks` draw what crosses all panels: losses, clock jumps, the end of the work, named markers.
 
 pub(crate) mod charts;
 pub(crate) mod facts;

@@ -1,8 +1,10 @@
-//! The movie (P16): the disk as a map whose places light up as they are read and written, with strips of throughput and
-//! seeks below and a line that moves through them.
+//! A film of the disk: a map whose cells light up when they are read or written, and strips of throughput and seeks
+//! with a moving time cursor.
 //!
-//! The reel is read twice, as for a picture; what happens is counted per frame and place, so that memory is bounded by
-//! frames and pixels. Only what changes is drawn per frame.
+//! In: a reel. Out: a video file. May use: `canvas`, `model`.
+//!
+//! The reel is read twice, as for a picture. Events are counted per frame and cell, so memory is bounded by frames and
+//! pixels. Only changes are drawn per frame.
 
 mod encode;
 mod stage;

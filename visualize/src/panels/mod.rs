@@ -1,7 +1,9 @@
-//! The panels: one file each, which says what is counted and hands a [`Shape`] to the painter.
+//! The panels. Each file counts one thing and returns a [`Shape`].
 //!
-//! To add one: write a file with a type that implements [`Panel`], and list it in [`ALL`]. Everything else - reading, scales,
-//! legends, several reels, differences, losses, the two themes - is done for all of them alike.
+//! In: requests, bios and calls of a reel. Out: a shape per panel. May use: `canvas`, `model`.
+//!
+//! To add a panel, write a file with a type that implements [`Panel`] and list it in [`ALL`]. Reading, scales, legends,
+//! several reels, differences, losses and both themes are handled for all panels alike.
 
 mod call_throughput;
 mod calls;

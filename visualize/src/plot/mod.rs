@@ -1,4 +1,6 @@
-//! The picture: panels over one time axis, a column per reel - or all reels in one, or the difference of two - and a table below.
+//! A picture: panels over one time axis and a table below. Each reel has a column; an overlay or a difference has one.
+//!
+//! In: reels and options. Out: a picture as SVG or PNG. May use: `canvas`, `model`, `panels`, `draw`.
 
 mod combine;
 

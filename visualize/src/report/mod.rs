@@ -1,12 +1,14 @@
-//! `ioreel report`: one offline page of a reel.
+//! `ioreel report`: one offline HTML page of a reel.
 //!
-//! The page is data and the scripts that draw it. The data: rates in bins; tables; and the events, each by itself while they are few
-//! enough, else as rasters of counts with the slowest and a sample of the rest beside them. Its size is therefore bounded
-//! whatever the reel, and [`bundle`] of a window gives the same of a part of it, in more detail: that is what `ioreel serve` does.
+//! In: a reel. Out: a document of data and the scripts that draw it. May use: `canvas`, `model`.
 //!
-//! * [`window`] is what is looked at; [`requests`], [`calls`], [`bios`], [`carried`], [`lanes`] read the tables;
-//! * [`sample`] chooses single events, [`table`] and [`columns`] write them down, [`container`] packs all of it;
-//! * [`about`] is the reel as a whole, [`page`] the document.
+//! The data are rates in bins, tables, and events. Few events are listed one by one; of many, the page has rasters of
+//! counts, the slowest events and a sample of the rest. The size is therefore bounded for any reel. [`bundle`] of a window
+//! gives the same for a part of the reel in more detail, which `ioreel serve` uses.
+//!
+//! * [`window`] is the time and device shown; [`requests`], [`calls`], [`bios`], [`carried`], [`lanes`] read the tables;
+//! * [`sample`] chooses single events, [`table`] and [`columns`] encode them, [`container`] packs the data;
+//! * [`about`] describes the reel as a whole, [`page`] is the document.
 
 mod about;
 mod bios;

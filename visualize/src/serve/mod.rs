@@ -1,10 +1,12 @@
-//! `ioreel serve`: the page of [`crate::report`] over HTTP, which asks for more detail of what it shows.
+//! `ioreel serve`: the page of [`crate::report`] over HTTP, which asks for more detail of the window shown.
 //!
-//! * [`head`] reads a request, [`answer`] says what it gets, [`detail`] lists single events of a window as JSON.
+//! In: a reel and an address. Out: HTTP answers. May use: `report`.
 //!
-//! A server for one person on one machine. Connections, the time and the bytes they may take, and readings of the reel at once are bounded, which
-//! libraries for small servers leave to their callers. It is bound to the loopback interface unless told otherwise, and refuses requests that
-//! a page of somebody else's had the browser make.
+//! * [`head`] parses a request, [`answer`] chooses the answer, [`detail`] lists single events of a window as JSON.
+//!
+//! The server is meant for one user on one machine. It limits connections, their time and bytes, and concurrent readings of
+//! the reel; libraries for small servers leave these limits to their callers. It listens on the loopback interface unless
+//! told otherwise, and refuses cross-site requests.
 
 mod answer;
 mod detail;
