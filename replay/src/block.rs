@@ -36,7 +36,7 @@ pub use self::{
 use crate::{
     ReplayError,
     plan::edge::OrderMode,
-    prepare::separate::apart,
+    prepare::inside_reel::apart,
     run::pace::{CatchUp, Clockwork, Pace},
     verdict::judgement::Limits,
 };

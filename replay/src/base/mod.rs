@@ -6,4 +6,3 @@ pub mod distribution;
 pub mod errno;
 pub(crate) mod file_kind;
 pub(crate) mod ids;
-pub mod path_map;

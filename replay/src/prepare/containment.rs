@@ -27,9 +27,9 @@ use rustix::{
 use crate::{
     ReplayError,
     base::ids::{Words, system_call, take_on},
-    base::path_map::Place,
     model::credentials::Who,
     plan::program::Plan,
+    prepare::path_map::Place,
 };
 
 fn refused(doing: &'static str) -> impl Fn(Errno) -> ReplayError {

@@ -6,9 +6,9 @@ use ioreel_traces::Reel;
 
 use crate::{
     ReplayError,
-    base::path_map::{Map, Place, map_of},
     prepare::{
         page_cache::CacheStart,
+        path_map::{Map, Place, map_of},
         target::{Target, drop_caches},
         tree::{self, Preparation},
     },

@@ -24,11 +24,11 @@ use serde::Serialize;
 
 use crate::{
     ReplayError,
-    base::path_map::{Place, hidden},
     contents::fill::Filler,
     model::attributes::Attributes,
     prepare::{
         containment,
+        path_map::{Place, hidden},
         tree::{Item, What, make_one, set_mtime},
     },
 };

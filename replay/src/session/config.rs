@@ -42,7 +42,7 @@ pub struct Config {
     pub scale: Scale,
     /// Limits of what is prepared and replayed.
     pub roots: Vec<PathBuf>,
-    /// Directories of the reel, and others that take their places: see [`crate::base::path_map`].
+    /// Directories of the reel, and others that take their places: see [`crate::prepare::path_map`].
     pub maps: Vec<(PathBuf, PathBuf)>,
     /// The tree is there, made by [`Replay::prepare`]: nothing is made, and what is there is kept.
     pub skip_prepare: bool,

@@ -20,10 +20,7 @@ use ioreel_traces::{
 
 use crate::{
     ReplayError,
-    base::{
-        clock::{self, monotonic_ns},
-        path_map::{Map, open_maps},
-    },
+    base::clock::{self, monotonic_ns},
     contents::{buffers::Source, data::Data, fill::Filler},
     plan::{
         dependencies::{FINISH, Stamp},
@@ -33,11 +30,12 @@ use crate::{
     },
     prepare::{
         containment::{self, Privilege},
+        inside_reel::apart,
         layout::{self, LayoutReport},
         mapped_targets::{Places, check_rooms, empty_cache, places, sync},
         page_cache::{CacheReport, CacheStart, Warm, forget},
+        path_map::{Map, open_maps},
         restore::Memory,
-        separate::apart,
         target::Target,
         tree::{self, Preparation},
     },

@@ -10,9 +10,9 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, readli
 use serde::Serialize;
 
 use crate::{
-    base::path_map::{Place, hidden},
     model::names::{Kind, NO_NODE, NodeId, ROOT, State},
     plan::program::Plan,
+    prepare::path_map::{Place, hidden},
 };
 
 /// Examples kept of names that differ.
