@@ -16,7 +16,6 @@ pub(crate) mod programs;
 pub(crate) mod races;
 pub(crate) mod requests;
 pub(crate) mod resources;
-pub(crate) mod root_rounds;
 pub(crate) mod slice_start;
 pub mod store;
 pub(crate) mod walk;

@@ -2,4 +2,5 @@
 
 pub(crate) mod config;
 pub(crate) mod replay;
+pub(crate) mod root_rounds;
 pub mod watch;

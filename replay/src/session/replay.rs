@@ -26,7 +26,6 @@ use crate::{
         dependencies::{FINISH, Stamp},
         planner::PlanOptions,
         program::Plan,
-        root_rounds::plan_within,
     },
     prepare::{
         containment::{self, Privilege},
@@ -47,6 +46,7 @@ use crate::{
     },
     session::{
         config::{Config, Phase, Report, Summary},
+        root_rounds::plan_within,
         watch::Watch,
     },
     verdict::{
