@@ -36,7 +36,7 @@ pub use self::{
 use crate::{
     ReplayError,
     plan::edge::OrderMode,
-    prepare::inside_reel::apart,
+    prepare::inside_reel::refuse_inside_reel,
     run::pace::{CatchUp, Clockwork, Pace},
     verdict::judgement::Limits,
 };
@@ -110,8 +110,8 @@ impl BlockReplay {
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel.clone() });
         }
-        apart(&config.reel, "--device", &config.device)?;
-        config.result.iter().try_for_each(|result| apart(&config.reel, "-o", result))?;
+        refuse_inside_reel(&config.reel, "--device", &config.device)?;
+        config.result.iter().try_for_each(|result| refuse_inside_reel(&config.reel, "-o", result))?;
         let for_threads = match config.clockwork {
             Clockwork { catch_up: CatchUp::None, pace } if pace.has_schedule() => Some("--catch-up none"),
             Clockwork { pace: Pace::Think, .. } => Some("--pace think"),

@@ -1,4 +1,9 @@
-//! Small parts that every stage uses: clock, error names, file kinds, distributions, path maps.
+//! Small parts that every stage uses.
+//!
+//! They know nothing of reels or plans: the clock, a byte codec, distributions, names of errors, kinds of files and
+//! user ids. A part goes here if at least two stages need it and it has no state of a replay.
+//!
+//! May use: no other stage.
 
 pub(crate) mod clock;
 pub(crate) mod codec;

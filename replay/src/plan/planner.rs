@@ -21,7 +21,6 @@ use crate::{
         requests::Requests,
         store::DEFAULT_MEMORY_BYTES,
     },
-    prepare::page_cache::Residence,
     reel::{footprint::Scale, input::Input, slice::Slice},
 };
 
@@ -171,7 +170,7 @@ impl Planner {
             last_end_ns,
             begin,
             users_change: machine.users_change,
-            resident: machine.reel.residence.map(Residence::take).unwrap_or_default(),
+            resident: machine.reel.residence.map(crate::reel::residence::Residence::take).unwrap_or_default(),
             keys: machine.keys,
             told: programs.recorded_data,
             attributes: machine.attributes,

@@ -1,4 +1,4 @@
-//! What a replay writes to lies apart from the reel that it reads.
+//! Refuses to write into the reel that is being read.
 
 use std::{
     collections::HashSet,
@@ -9,9 +9,9 @@ use std::{
 
 use crate::ReplayError;
 
-/// Refuses `path`, which is there or is to be made, where it is a part of the reel or lies in it, by whatever name: it would be
-/// overwritten while it is read, or be taken for a part of it. What cannot be looked at is refused where it is used.
-pub(crate) fn apart(reel: &Path, what: &'static str, path: &Path) -> Result<(), ReplayError> {
+/// Refuses `path` if it is part of the reel or lies inside it, by whatever name. Such a path would be overwritten while it is read,
+/// or be taken for part of the reel. `path` need not exist. A path that cannot be examined is refused later, where it is used.
+pub(crate) fn refuse_inside_reel(reel: &Path, what: &'static str, path: &Path) -> Result<(), ReplayError> {
     let parts = parts(reel).map_err(|source| ReplayError::Io { doing: "looking at the reel's files", source })?;
     let is_part = |p: &Path| fs::metadata(p).is_ok_and(|m| parts.contains(&(m.dev(), m.ino())));
     if resolved(path).is_some_and(|p| p.ancestors().any(is_part)) {
@@ -20,7 +20,7 @@ pub(crate) fn apart(reel: &Path, what: &'static str, path: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Without links; of what is not there, where it would be.
+/// The path without symbolic links; for a missing file, that of its parent.
 fn resolved(path: &Path) -> Option<PathBuf> {
     fs::canonicalize(path).ok().or_else(|| {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

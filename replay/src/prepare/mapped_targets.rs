@@ -1,4 +1,4 @@
-//! The target and the directories that are mapped into it, as one.
+//! Operations on the target together with the directories mapped into it.
 
 use std::path::PathBuf;
 
@@ -14,19 +14,19 @@ use crate::{
     },
 };
 
-/// The target, and where mapped directories are mounted in it.
-pub(crate) type Places = (PathBuf, Vec<Place>);
+/// The path of the target, and the mount points of mapped directories.
+pub(crate) type TargetPaths = (PathBuf, Vec<Place>);
 
-pub(crate) fn places(target: &Target, maps: &[Map]) -> Places {
+pub(crate) fn target_paths(target: &Target, maps: &[Map]) -> TargetPaths {
     (target.path.clone(), maps.iter().map(|m| (m.from.clone(), m.to.path.clone())).collect())
 }
 
-/// Writes all out; 0 or -errno.
+/// Syncs all of their file systems; 0 or -errno.
 pub(crate) fn sync(target: &Target, maps: &[Map]) -> i64 {
     maps.iter().map(|m| m.to.sync()).fold(target.sync(), i64::min)
 }
 
-/// Empties the page cache where that is wanted; what could not be done, and what is not known.
+/// Drops the page cache if the start asks for it. Returns warnings.
 pub(crate) fn empty_cache(start: CacheStart, reel: &Reel) -> Vec<String> {
     let mut out = Vec::new();
     if start == CacheStart::Prepared {
@@ -43,8 +43,8 @@ pub(crate) fn empty_cache(start: CacheStart, reel: &Reel) -> Vec<String> {
     out
 }
 
-/// Whether what is prepared in mapped directories has room where they lie.
-pub(crate) fn check_rooms(maps: &[Map], preparation: &Preparation) -> Result<(), ReplayError> {
+/// Checks that each mapped directory has room for the files prepared in it.
+pub(crate) fn check_free_space(maps: &[Map], preparation: &Preparation) -> Result<(), ReplayError> {
     for map in maps {
         let mine = |i: &&tree::Item| map_of(maps, &i.path).is_some_and(|m| m.from == map.from);
         let bytes = preparation.items.iter().filter(mine).fold(0, |sum: i64, i| sum.saturating_add(i.bytes()));

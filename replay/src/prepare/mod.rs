@@ -1,4 +1,13 @@
-//! The target before the first step: its tree, layout, page cache, and the containment of the replay.
+//! The target before the first step.
+//!
+//! In: a plan and the directories to replay into. Out: a directory tree as the workload found it, and threads confined to it.
+//!
+//! * [`target`] opens the directory, [`path_map`] the ones mapped into it, `inside_reel` refuses paths inside the reel;
+//! * [`tree`] lists and creates files, [`layout`] places their extents, [`page_cache`] warms or drops their pages;
+//! * [`restore`] returns a target to that state after a replay;
+//! * [`containment`] enters the namespaces and limits privileges.
+//!
+//! May use: `base`, `reel`, `contents`, `model`, `plan`.
 
 pub mod containment;
 pub(crate) mod inside_reel;

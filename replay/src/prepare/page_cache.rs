@@ -1,31 +1,17 @@
-//! What the page cache holds when the replay begins.
-//!
-//! A recording with `--cache` tells of each page that is read in. So what was read without having been filled was there from the
-//! start; what was filled was not; what nobody touched does not matter.
+//! Brings the page cache to its state at the start of the replay.
 
-use std::{
-    collections::{HashMap, HashSet},
-    ops::Range,
-};
+use std::ops::Range;
 
-use ioreel_traces::{Reel, rows};
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
 use serde::Serialize;
 
 use crate::{
-    ReplayError,
     contents::buffers::Sink,
-    model::names::{NO_NODE, NodeId},
     plan::program::Plan,
     prepare::tree::{Item, What},
-    reel::{
-        footprint::Scale,
-        input::{NO_ID, Rec},
-    },
+    reel::{footprint::Scale, residence::PAGE_BYTES},
 };
 
-/// The cache is told of in pages of this size.
-const PAGE_BYTES: i64 = 4096;
 /// Read at a time.
 const READ_BYTES: usize = 1 << 20;
 
@@ -33,7 +19,7 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheStart {
-    /// Whatever making the tree left there.
+    /// Whatever preparing the tree left there.
     #[default]
     Prepared,
     /// Nothing.
@@ -44,79 +30,13 @@ pub enum CacheStart {
     Recorded,
 }
 
-/// What was done.
+/// What was read into the page cache before the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheReport {
-    /// What was wanted.
+    /// The state asked for.
     pub start: CacheStart,
     /// Bytes read in before the start.
     pub resident_bytes: i64,
-}
-
-/// Finds out what was resident, while a plan is made.
-#[derive(Debug, Default)]
-pub struct Residence {
-    /// When a page of a file was first read in.
-    fills: HashMap<(i64, i64), i64>,
-    /// Pages of which it is decided.
-    seen: HashSet<(i64, i64)>,
-    /// Pages that were there, by place of the file at the start.
-    resident: HashMap<NodeId, Vec<Range<i64>>>,
-}
-
-impl Residence {
-    /// From the reel's table; `None` when it has none.
-    pub(crate) fn read(reel: &Reel, from_ns: i64) -> Result<Option<Self>, ReplayError> {
-        if !reel.manifest.ledger.contains_key("cache") {
-            return Ok(None);
-        }
-        let mut out = Self::default();
-        for row in reel.rows::<rows::Cache>() {
-            let row = row?;
-            if *row.event != *"fill" || row.time_ns < from_ns {
-                continue;
-            }
-            for page in pages(row.offset_bytes, row.len_bytes) {
-                let first = out.fills.entry((row.file, page)).or_insert(row.time_ns);
-                *first = (*first).min(row.time_ns);
-            }
-        }
-        Ok(Some(out))
-    }
-
-    /// A call that returned at `end_ns` of the reel read a file that stood at `pre`; or wrote to it, and so decided what nobody read.
-    pub(crate) fn touched(&mut self, r: &Rec, end_ns: i64, pre: NodeId) {
-        let file = r.file;
-        if pre == NO_NODE || file == NO_ID || r.offset_bytes == NO_ID || r.ret < 0 {
-            return;
-        }
-        let len = if r.call.touches() { r.len_bytes } else { r.ret };
-        for page in pages(r.offset_bytes, len) {
-            if !self.seen.insert((file, page)) || r.call.writes() {
-                continue;
-            }
-            if self.fills.get(&(file, page)).is_some_and(|at| *at <= end_ns) {
-                continue;
-            }
-            let ranges = self.resident.entry(pre).or_default();
-            match ranges.last_mut() {
-                Some(last) if last.end == page => last.end += 1,
-                _ => ranges.push(page..page + 1),
-            }
-        }
-    }
-
-    /// Pages that were resident, by place.
-    pub(crate) fn take(self) -> HashMap<NodeId, Vec<Range<i64>>> {
-        self.resident
-    }
-}
-
-fn pages(offset: i64, len: i64) -> Range<i64> {
-    let from = offset.max(0);
-    // A reel may claim any length.
-    let to = from.saturating_add(len.clamp(0, 1 << 31));
-    from / PAGE_BYTES..to.saturating_add(PAGE_BYTES - 1) / PAGE_BYTES
 }
 
 /// Parts of files to be read in.

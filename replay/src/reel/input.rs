@@ -10,11 +10,11 @@ use ioreel_traces::{
 
 use crate::{
     Call, ReplayError, Skip,
-    model::names::Kind,
-    prepare::page_cache::Residence,
+    base::file_kind::Kind,
     reel::{
         call::closes_on_exec,
         feed::{Feed, FileFeed, Waiting},
+        residence::Residence,
         submission::{Phase, Via, is_about_rings},
     },
     run::pace::Recorder,
@@ -221,7 +221,7 @@ pub struct Input {
     pub files: HashMap<i64, FileInfo>,
     /// Name space before the workload.
     pub tree: Vec<rows::Tree>,
-    /// What the page cache held is to be found out.
+    /// Set when the pages resident at the start are to be found.
     pub residence: Option<Residence>,
     /// What recording cost the program.
     pub recorder: Recorder,

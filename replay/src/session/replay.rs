@@ -29,9 +29,9 @@ use crate::{
     },
     prepare::{
         containment::{self, Privilege},
-        inside_reel::apart,
+        inside_reel::refuse_inside_reel,
         layout::{self, LayoutReport},
-        mapped_targets::{Places, check_rooms, empty_cache, places, sync},
+        mapped_targets::{TargetPaths, check_free_space, empty_cache, sync, target_paths},
         page_cache::{CacheReport, CacheStart, Warm, forget},
         path_map::{Map, open_maps},
         restore::Memory,
@@ -87,9 +87,9 @@ impl Replay {
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel });
         }
-        apart(&config.reel, "--target", &config.target)?;
-        config.maps.iter().try_for_each(|(_, to)| apart(&config.reel, "--map", to))?;
-        config.result.iter().try_for_each(|result| apart(&config.reel, "-o", result))?;
+        refuse_inside_reel(&config.reel, "--target", &config.target)?;
+        config.maps.iter().try_for_each(|(_, to)| refuse_inside_reel(&config.reel, "--map", to))?;
+        config.result.iter().try_for_each(|result| refuse_inside_reel(&config.reel, "-o", result))?;
         if config.slice.from_ns >= config.slice.to_ns {
             let Slice { from_ns, to_ns } = config.slice;
             return Err(ReplayError::NoSlice { from_ns, to_ns });
@@ -150,7 +150,7 @@ impl Replay {
             free_bytes: target.free_bytes,
             fstype: target.mount.fstype.clone(),
         };
-        check_rooms(&maps, to_make)?;
+        check_free_space(&maps, to_make)?;
         let bytes = summary.prepare_bytes.saturating_add(summary.growth_bytes);
         let needed_bytes = bytes.saturating_add(bytes / ROOM_MARGIN);
         if let Some(max_bytes) = config.max_bytes.filter(|max| bytes > *max) {
@@ -180,7 +180,7 @@ impl Replay {
         let filler = Data::new(config.data, plan.told, HashMap::new()).filler();
         containment::lift_limits();
         let (told, phases) = mpsc::channel();
-        let directory = places(&target, &maps);
+        let directory = target_paths(&target, &maps);
         let maker = thread::Builder::new()
             .name("launcher".into())
             .spawn(move || make_inside(&plan, &directory, (&preparation.items, &filler, laid), &told, privilege))
@@ -210,7 +210,7 @@ impl Replay {
         let world = Arc::new(World::new(plan, source, (data, prepared), manner, privilege)?);
         let (told, phases) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
-        let (items, directory, inner) = (preparation.items, places(&target, &maps), world.clone());
+        let (items, directory, inner) = (preparation.items, target_paths(&target, &maps), world.clone());
         let remembering = config.memory.clone().map(|memory| (memory, world.data.filler()));
         let make = !config.restored && !config.skip_prepare;
         let warm = Warm::of(config.cache, &world.plan, &items, config.scale);
@@ -276,7 +276,7 @@ impl Replay {
             end_state::check(
                 &world.plan,
                 &target.path,
-                &places(&target, &maps).1,
+                &target_paths(&target, &maps).1,
                 !config.force && !config.skip_prepare,
             )
             .map_err(|e| warnings.push(format!("the tree left behind could not be looked at: {e}")))
@@ -378,7 +378,7 @@ fn cpu_ns() -> i64 {
 /// Enters the target for good, and makes the tree there; `laid`: looks where its files lie.
 fn make_inside(
     plan: &Plan,
-    target: &Places,
+    target: &TargetPaths,
     (items, filler, laid): (&[tree::Item], &Filler, bool),
     told: &mpsc::Sender<Phase>,
     privilege: Privilege,
@@ -422,7 +422,7 @@ struct Before<'a> {
 /// Runs in a thread of its own, which enters the target and never leaves it.
 fn launch(
     world: &Arc<World>,
-    target: &Places,
+    target: &TargetPaths,
     before: Before<'_>,
     told: &mpsc::Sender<Phase>,
     may_go: &mpsc::Receiver<()>,

@@ -11,8 +11,8 @@ use crate::{
         planner::{PlanOptions, plan},
         program::Plan,
     },
-    prepare::page_cache::{CacheStart, Residence},
-    reel::input::Input,
+    prepare::page_cache::CacheStart,
+    reel::{input::Input, residence::Residence},
 };
 
 /// So often a plan is made, at most, to learn which places outside its roots belong to it: a second one shows more only where something

@@ -1,4 +1,12 @@
 //! The replay compared with the recording.
+//!
+//! In: the plan and the outcomes of its steps. Out: a verdict with its reasons, and a result reel.
+//!
+//! * [`results`] compares return values, [`end_state`] the trees at the end;
+//! * [`timing`], [`latencies`], [`concurrency`] and `replayer_delay` compare times;
+//! * [`judgement`] decides whether the replay is faithful; `result_reel` writes what happened.
+//!
+//! May use: every stage before it; not `session`.
 
 pub mod concurrency;
 pub mod end_state;

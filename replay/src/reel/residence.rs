@@ -1,0 +1,88 @@
+//! Which file pages were in the page cache at the start of the recording.
+//!
+//! A recording made with `--cache` has an event for each page that is read in. A page that was read without such a fill was resident
+//! from the start. A page with a fill was not. Pages that were never accessed do not matter.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
+
+use ioreel_traces::{Reel, rows};
+
+use crate::{
+    ReplayError,
+    reel::input::{NO_ID, NONE, Rec},
+};
+
+/// Granularity of cache events.
+pub(crate) const PAGE_BYTES: i64 = 4096;
+
+/// Pages that were resident at the start, found while the operations are read in order.
+///
+/// A place is the number of a name that existed at the start, or [`NONE`].
+#[derive(Debug, Default)]
+pub struct Residence {
+    /// When a page of a file was first read in.
+    fills: HashMap<(i64, i64), i64>,
+    /// Pages whose first access was seen.
+    seen: HashSet<(i64, i64)>,
+    /// Pages that were resident, by place.
+    resident: HashMap<u32, Vec<Range<i64>>>,
+}
+
+impl Residence {
+    /// From the reel's table; `None` when it has none.
+    pub(crate) fn read(reel: &Reel, from_ns: i64) -> Result<Option<Self>, ReplayError> {
+        if !reel.manifest.ledger.contains_key("cache") {
+            return Ok(None);
+        }
+        let mut out = Self::default();
+        for row in reel.rows::<rows::Cache>() {
+            let row = row?;
+            if *row.event != *"fill" || row.time_ns < from_ns {
+                continue;
+            }
+            for page in pages(row.offset_bytes, row.len_bytes) {
+                let first = out.fills.entry((row.file, page)).or_insert(row.time_ns);
+                *first = (*first).min(row.time_ns);
+            }
+        }
+        Ok(Some(out))
+    }
+
+    /// Records an access by a call that returned at `end_ns` of the reel, to a file that stood at `pre`. A write settles its pages:
+    /// nobody had read them before.
+    pub(crate) fn touched(&mut self, r: &Rec, end_ns: i64, pre: u32) {
+        let file = r.file;
+        if pre == NONE || file == NO_ID || r.offset_bytes == NO_ID || r.ret < 0 {
+            return;
+        }
+        let len = if r.call.touches() { r.len_bytes } else { r.ret };
+        for page in pages(r.offset_bytes, len) {
+            if !self.seen.insert((file, page)) || r.call.writes() {
+                continue;
+            }
+            if self.fills.get(&(file, page)).is_some_and(|at| *at <= end_ns) {
+                continue;
+            }
+            let ranges = self.resident.entry(pre).or_default();
+            match ranges.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => ranges.push(page..page + 1),
+            }
+        }
+    }
+
+    /// Pages that were resident, by place.
+    pub(crate) fn take(self) -> HashMap<u32, Vec<Range<i64>>> {
+        self.resident
+    }
+}
+
+fn pages(offset: i64, len: i64) -> Range<i64> {
+    let from = offset.max(0);
+    // A reel may claim any length.
+    let to = from.saturating_add(len.clamp(0, 1 << 31));
+    from / PAGE_BYTES..to.saturating_add(PAGE_BYTES - 1) / PAGE_BYTES
+}
