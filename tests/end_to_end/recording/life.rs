@@ -125,7 +125,7 @@ pub(crate) fn what_a_call_is_delayed_by() {
     assert!(gap_ns / 4 < call_ns && call_ns < gap_ns * 4, "{call_ns} of {gap_ns} ns");
     let info = succeed(&mut ioreel(["info", text(reel.path())]));
     let info = String::from_utf8_lossy(&info.stdout).into_owned();
-    assert!(info.contains("each call of the program delayed by"), "{info}");
+    assert!(info.contains("probes delay each recorded call by"), "{info}");
     assert_eq!(made("blocks.reel", &["--block-only"]).manifest.cost.call_ns, None);
 }
 
