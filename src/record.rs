@@ -252,7 +252,7 @@ fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf) -> Herald {
         match moment {
             Moment::Copied(path) => tell!("ioreel: wrote {}; recording continues", path.display()),
             Moment::NotCopied(why) => {
-                tell!("ioreel: could not write a copy of the flight recorder: {why}; recording continues")
+                tell!("ioreel: could not write a copy of the flight recorder: {why}; recording continues");
             }
             Moment::Begun | Moment::Ending => {}
         }

@@ -193,7 +193,7 @@ impl Programs {
             self.longest_write_bytes = self.longest_write_bytes.max(rec.len_bytes);
         }
         self.push_step(task, act, rec.start_ns, rec.phase != Phase::Ended, |order, lists| {
-            uses(machine, order, lists, &act)
+            uses(machine, order, lists, &act);
         });
         rec.turn_ns = self.turns[task];
         if rec.phase != Phase::Submitted {

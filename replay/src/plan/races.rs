@@ -93,7 +93,7 @@ impl Races {
         if missing {
             let lacks = machine.lacks(r, v);
             let there = lacks.iter().all(|n| machine.names.exists(*n) == Some(true));
-            return there && lacks.into_iter().any(|n| overlapping(n));
+            return there && lacks.into_iter().any(overlapping);
         }
         let to = if r.call.links() || r.call.symlinks() || r.call.renames() { v.node2 } else { v.node };
         to != NO_NODE && machine.names.exists(to) == Some(false) && overlapping(to)
