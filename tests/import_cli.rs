@@ -37,14 +37,14 @@ fn a_trace_goes_in_is_summarised_drawn_and_comes_out() {
         let out = String::from_utf8(done.stdout).unwrap();
         assert!(done.status.success() && out.contains(told), "{line}: {out} {}", String::from_utf8_lossy(&done.stderr));
     }
-    // A trace of more records than are looked at says that these stages are not told; by its manifest this is one.
+    // A trace of more records than are looked at says that these stages are not computed; by its manifest this is one.
     let path = dir.path().join("a.reel/manifest.json");
     let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let stats = |more: &str| String::from_utf8(ioreel(dir.path(), &format!("stats a.reel{more}")).stdout).unwrap();
-    assert!(!stats("").contains("not told") && stats(" --json").contains("\"stages_not_told\": null"));
+    assert!(!stats("").contains("not computed") && stats(" --json").contains("\"stages_not_told\": null"));
     manifest["segments"]["actions"][0]["rows"] = 8_000_001.into();
     fs::write(&path, manifest.to_string()).unwrap();
-    let line = "a: Q2G, G2I and I2D are not told, since 8,000,001 records of the trace are more than 8,000,000";
+    let line = "a: Q2G, G2I and I2D not computed: the trace has 8,000,001 records, the limit is 8,000,000";
     assert!(stats("").lines().any(|l| l.trim() == line), "{}", stats(""));
     assert!(stats(" --json").contains("\"stages_not_told\": 8000001"));
     for cpu in 0..2 {

@@ -37,7 +37,7 @@ fn waits_of(script: &str, options: &[&str]) -> Vec<Wait> {
     assert!(sums.iter().all(|(op, sum)| *sum <= ops[op].dur_ns), "more waiting than time");
     let told = succeed(&mut ioreel(["info", text(reel.path())])).stdout;
     let told = String::from_utf8(told).unwrap();
-    assert_eq!(told.contains("waited for"), !waits.is_empty(), "{told}");
+    assert_eq!(told.contains("Waits of slow operations"), !waits.is_empty(), "{told}");
     waits
 }
 
