@@ -11,17 +11,6 @@ pub(crate) const EDGES: &[&str] = &[
     "capture/src/probes/session.rs uses assemble::fault;",
     "capture/src/probes/session/iterators.rs uses assemble::uring;",
     "replay/src 9 files import each other in a circle",
-    "replay/src/base/file_kind.rs uses reel::skip;",
-    "replay/src/base/path_map.rs uses prepare::target;",
-    "replay/src/model/path_resolution.rs uses run::threads;",
-    "replay/src/plan/initial_descriptors.rs uses run::issue;",
-    "replay/src/plan/initial_locks.rs uses run::issue::locks;",
-    "replay/src/plan/planner.rs uses prepare::page_cache;",
-    "replay/src/plan/program.rs uses run::pace;",
-    "replay/src/plan/root_rounds.rs uses prepare::page_cache;",
-    "replay/src/plan/root_rounds.rs uses session::config;",
-    "replay/src/reel/input.rs uses prepare::page_cache;",
-    "replay/src/reel/input.rs uses run::pace;",
 ];
 
 /// Long files.

@@ -1,7 +1,5 @@
 //! Kinds of files, however the reel or the kernel words them.
 
-use crate::Skip;
-
 /// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Kind {
@@ -50,18 +48,6 @@ impl Kind {
             libc::S_IFSOCK => Self::Socket,
             libc::S_IFCHR | libc::S_IFBLK => Self::Device,
             _ => Self::Unknown,
-        }
-    }
-
-    /// Why such a file is not replayed, if it is not.
-    pub fn skip(self) -> Option<Skip> {
-        match self {
-            Self::Fifo => Some(Skip::Pipe),
-            Self::Socket => Some(Skip::Socket),
-            Self::Device => Some(Skip::Device),
-            Self::Other => Some(Skip::NoFile),
-            Self::Foreign => Some(Skip::OutOfSight),
-            _ => None,
         }
     }
 }

@@ -300,7 +300,7 @@ impl Machine {
         match self.processes.entry(r.task as usize, fd) {
             Some(e) => e.slot.map(|s| (s as i32, Some(e))),
             None if failed_with(r, libc::EBADF) => Ok((BAD_FD, None)),
-            None => Err(self.reel.files.get(&file).and_then(|f| f.kind.skip()).unwrap_or(Skip::UnknownFd)),
+            None => Err(self.reel.files.get(&file).and_then(|f| Skip::of_kind(f.kind)).unwrap_or(Skip::UnknownFd)),
         }
     }
 
@@ -377,7 +377,7 @@ impl Machine {
         let end = |fd: i32, file: i64| match self.processes.entry(r.task as usize, fd) {
             // The number is a pipe's by now, say, while the close of what had it before is in flight.
             Some(e) if self.is_other_file(e, file) => {
-                Err(self.reel.files.get(&file).and_then(|f| f.kind.skip()).unwrap_or(Skip::UnknownFd))
+                Err(self.reel.files.get(&file).and_then(|f| Skip::of_kind(f.kind)).unwrap_or(Skip::UnknownFd))
             }
             _ => self.descriptor(r, fd, file),
         };
@@ -456,7 +456,7 @@ impl Machine {
                 return Err(Skip::OutOfSight);
             }
             let ours = self.is_ours(node);
-            if let Some(why) = kind.skip()
+            if let Some(why) = Skip::of_kind(kind)
                 && (!ours || r.call.opens() && !is_path_only(r))
             {
                 return Err(why);
@@ -471,7 +471,7 @@ impl Machine {
         }
         if r.call.stats()
             && r.ret >= 0
-            && let Some(why) = Kind::from_mode(r.mode).skip()
+            && let Some(why) = Skip::of_kind(Kind::from_mode(r.mode))
             && !(v.node != NO_NODE && self.names.exists(v.node) == Some(true) && self.is_ours(v.node))
         {
             return Err(why);
@@ -480,7 +480,7 @@ impl Machine {
             && r.ret >= 0
             && r.file != NO_ID
             && !(is_path_only(r) && v.node != NO_NODE && self.is_ours(v.node))
-            && let Some(why) = self.reel.files.get(&r.file).and_then(|f| f.kind.skip())
+            && let Some(why) = self.reel.files.get(&r.file).and_then(|f| Skip::of_kind(f.kind))
         {
             return Err(why);
         }

@@ -4,6 +4,7 @@ use ioreel_traces::text::from_bytes;
 
 use crate::{
     Call, Skip,
+    base::paths::seen_from,
     model::{
         machine::Machine,
         names::{Kind, NO_NODE, Names, NodeId},
@@ -15,7 +16,6 @@ use crate::{
         record_kind::failed_with,
         submission::Via,
     },
-    run::threads::below,
 };
 
 /// Longer ones are recorded cut off.
@@ -253,7 +253,7 @@ impl Machine {
     fn path_for(&self, node: NodeId, own_root: NodeId) -> (i32, Vec<u8>) {
         let whole = self.names.path(node);
         match self.names.is_within(node, own_root) {
-            true => (CWD, below(&whole, &self.names.path(own_root)).to_vec()),
+            true => (CWD, seen_from(&whole, &self.names.path(own_root)).to_vec()),
             false => (TOP, whole.strip_prefix(b"/").unwrap_or(&whole).to_vec()),
         }
     }

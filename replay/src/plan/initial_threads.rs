@@ -80,7 +80,7 @@ impl Planner {
             let mode = info.as_ref().and_then(|i| i.mode);
             let node = info.and_then(|i| i.path).map(|p| self.machine.names.literal(&to_bytes(&p)));
             let nowhere = if node.is_none() && !gone { Some(Skip::UnknownFd) } else { None };
-            let skip = kind.skip().or(nowhere).or(node.and_then(|n| self.machine.names.area(n)));
+            let skip = Skip::of_kind(kind).or(nowhere).or(node.and_then(|n| self.machine.names.area(n)));
             let ofd = match known.get(&f.ofd) {
                 Some(ofd) => *ofd,
                 None => {
@@ -169,7 +169,9 @@ impl Planner {
             self.machine.reel.maps.iter().filter(|m| m.task_id == task_id && m.flags & 1 != 0).cloned().collect();
         for m in mine {
             let Some(info) = self.machine.reel.files.get(&m.file).cloned() else { continue };
-            let Some(path) = info.path.filter(|_| info.kind.skip().is_none() && !info.unlinked) else { continue };
+            let Some(path) = info.path.filter(|_| Skip::of_kind(info.kind).is_none() && !info.unlinked) else {
+                continue;
+            };
             let node = self.machine.names.literal(&to_bytes(&path));
             if self.machine.names.area(node).is_some() {
                 continue;

@@ -24,8 +24,7 @@ use crate::{
         initial_descriptors::Begin,
         store::{Kept, Store},
     },
-    reel::{slice::Slice, submission::Phase},
-    run::pace::Recorder,
+    reel::{recorder::Recorder, slice::Slice, submission::Phase},
 };
 
 /// A range of one of the lists of a [`Chunk`].

@@ -3,7 +3,7 @@
 use ioreel_traces::text::to_bytes;
 
 use crate::{
-    ReplayError,
+    ReplayError, Skip,
     model::{
         machine::Consequence,
         names::{Kind, NodeId},
@@ -90,7 +90,7 @@ impl Planner {
                 let ended = self.programs.dependencies.ended();
                 let Some(r) = &mut self.machine.reel.recs[s as usize] else { continue };
                 r.ended_before = ended;
-                let skip = self.machine.reel.files.get(&r.file).and_then(|f| f.kind.skip());
+                let skip = self.machine.reel.files.get(&r.file).and_then(|f| Skip::of_kind(f.kind));
                 if r.call != crate::Call::Other && skip.is_none() && r.phase == Phase::Whole {
                     r.together = load.enter(r.start_ns, r.end_ns);
                 }

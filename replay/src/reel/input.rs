@@ -14,10 +14,10 @@ use crate::{
     reel::{
         call::closes_on_exec,
         feed::{Feed, FileFeed, Waiting},
+        recorder::Recorder,
         residence::Residence,
         submission::{Phase, Via, is_about_rings},
     },
-    run::pace::Recorder,
 };
 
 pub use crate::reel::texts::{Paths, Texts};

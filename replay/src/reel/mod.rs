@@ -5,7 +5,8 @@
 //!
 //! * [`call`]: the calls a replay knows; [`submission`]: requests to io_uring and of Linux AIO;
 //! * `feed` reads segments in order, [`input`] decodes rows, [`texts`] stores their paths;
-//! * [`footprint`] scales positions and lengths; `residence` finds the pages cached at the start.
+//! * [`footprint`] scales positions and lengths; `residence` finds the pages cached at the start; [`recorder`]
+//!   is what recording cost.
 //!
 //! May use: `base`.
 
@@ -15,6 +16,7 @@ pub mod footprint;
 pub(crate) mod in_flight;
 pub mod input;
 pub(crate) mod record_kind;
+pub mod recorder;
 pub(crate) mod residence;
 pub(crate) mod skip;
 pub(crate) mod slice;

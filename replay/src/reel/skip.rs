@@ -1,5 +1,7 @@
 //! Why a recorded operation is not issued again.
 
+use crate::base::file_kind::Kind;
+
 /// A reason to leave an operation out; counted and told before the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Skip {
@@ -68,6 +70,18 @@ pub enum Skip {
 }
 
 impl Skip {
+    /// Why operations on a file of this kind are not replayed; `None` if they are.
+    pub fn of_kind(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Fifo => Some(Self::Pipe),
+            Kind::Socket => Some(Self::Socket),
+            Kind::Device => Some(Self::Device),
+            Kind::Other => Some(Self::NoFile),
+            Kind::Foreign => Some(Self::OutOfSight),
+            Kind::Unknown | Kind::Regular | Kind::Directory | Kind::Symlink => None,
+        }
+    }
+
     /// Why a row that is no system call is left out.
     pub fn of_source(source: &str) -> Self {
         match source {

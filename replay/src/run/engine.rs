@@ -223,7 +223,7 @@ fn run_chunk<E: Engine>(
                     outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
                     let owed_ns = pace.owed_ns(came_ns.map_or(due_ns, |came_ns| due_ns.max(came_ns)), start_ns);
                     done_ns = Some(end_ns - owed_ns);
-                    *base = base.at(r.end_ns, end_ns - owed_ns - plan.recorder.call_ns(pace));
+                    *base = base.at(r.end_ns, end_ns - owed_ns - pace.recorder_ns(plan.recorder));
                 }
             }
             Act::Returned { entered_ns, recorded_ns } => {

@@ -1,6 +1,6 @@
 //! When a step is due.
 
-use ioreel_traces::manifest::Cost;
+use crate::reel::recorder::Recorder;
 
 /// How time passes in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -107,25 +107,6 @@ impl Base {
     }
 }
 
-/// What recording cost the recorded program between its calls, which is no computing time of its own. ns; 0 where it is not
-/// known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Recorder {
-    call_ns: i64,
-}
-
-impl Recorder {
-    /// As the reel tells; no probe takes longer than a millisecond, whatever a reel says.
-    pub fn of(cost: &Cost) -> Self {
-        Self { call_ns: cost.call_ns.unwrap_or(0).clamp(0, 1_000_000) }
-    }
-
-    /// Of a call, where computing times are kept.
-    pub fn call_ns(self, pace: Pace) -> i64 {
-        if pace == Pace::Think { self.call_ns } else { 0 }
-    }
-}
-
 impl Pace {
     /// As on the command line.
     pub fn name(self) -> String {
@@ -155,6 +136,11 @@ impl Pace {
     /// count from when the operation would have ended, those of threads that waited for it too.
     pub(crate) fn owed_ns(self, ready_ns: i64, start_ns: i64) -> i64 {
         if self == Self::Think { start_ns.saturating_sub(ready_ns).max(0) } else { 0 }
+    }
+
+    /// What recording took of a call's time, where computing times are kept.
+    pub fn recorder_ns(self, recorder: Recorder) -> i64 {
+        if self == Self::Think { recorder.call_ns } else { 0 }
     }
 
     /// When an operation recorded at `start_ns` is to be issued, ns of the replay, were it not for stalls; `None` for

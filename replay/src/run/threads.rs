@@ -19,6 +19,7 @@ use crate::{
     ReplayError,
     base::clock::monotonic_ns,
     base::ids::take_on,
+    base::paths::seen_from,
     contents::{
         buffers::Source,
         data::Data,
@@ -26,20 +27,19 @@ use crate::{
         read_checks::{Checks, DataCheck},
     },
     model::{credentials::Who, processes::clone},
-    plan::{
-        initial_descriptors::open_all,
-        program::{Plan, Root},
-    },
+    plan::program::{Plan, Root},
     prepare::containment::{Privilege, become_user, close_all},
     run::issue::call,
     run::{
         issue::{Cells, Issuer},
         load::LoadGate,
+        open_initial::open_all,
         outcomes::Outcomes,
         pace::{Base, Clockwork, Pace},
         pieces::{Pieces, Scribe},
         progress::Progress,
         rings::Rings,
+        take_initial_locks,
     },
 };
 
@@ -125,15 +125,6 @@ impl Gate {
     }
 }
 
-/// The path as it is seen from this root; from another, what is not below it is nowhere.
-pub(crate) fn below<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
-    match path.strip_prefix(root) {
-        Some(b"") => b"/",
-        Some(rest) if rest[0] == b'/' => rest,
-        _ => path,
-    }
-}
-
 /// A descriptor table in use; whoever drops it last closes what is open.
 type Group = Arc<()>;
 
@@ -194,7 +185,7 @@ impl World {
         if self.plan.from_top {
             warnings.extend(self.cells.open_top().err().map(|e| format!("opening the target's root: {e}")));
         }
-        warnings.extend(self.plan.take_shared_locks(&fds));
+        warnings.extend(take_initial_locks::take_shared(&self.plan, &fds));
         // Asked once.
         let _ = self.opened.set(fds);
         warnings
@@ -349,7 +340,7 @@ impl World {
             if let Err(e) = rustix::process::fchdir(fd) {
                 told("entering the working directory, which was removed,", &root.cwd, e);
             }
-        } else if let Err(e) = rustix::process::chdir(below(&root.cwd, &root.root_of_starter)) {
+        } else if let Err(e) = rustix::process::chdir(seen_from(&root.cwd, &root.root_of_starter)) {
             told("entering the working directory", &root.cwd, e);
         }
         // Tables begin with all that anybody has open: what is not this one's closes.
@@ -369,9 +360,9 @@ impl World {
                 unsafe { libc::close(*fd) };
             }
         }
-        self.plan.take_own_locks(task, opened).into_iter().for_each(|w| self.warn(w));
+        take_initial_locks::take_own(&self.plan, task, opened).into_iter().for_each(|w| self.warn(w));
         if root.root != root.root_of_starter
-            && let Err(e) = rustix::process::chroot(below(&root.root, &root.root_of_starter))
+            && let Err(e) = rustix::process::chroot(seen_from(&root.root, &root.root_of_starter))
         {
             told("entering the recorded root", &root.root, e);
         }

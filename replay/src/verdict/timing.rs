@@ -254,7 +254,7 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
             own_then.add(was);
             own_now.add(o.start_ns - issue);
             if step.after.len == 0 && o.free_ns == i64::MIN {
-                let computed = pace.stretched_ns(start - c) - plan.recorder.call_ns(pace);
+                let computed = pace.stretched_ns(start - c) - pace.recorder_ns(plan.recorder);
                 think.add((o.start_ns - done - computed.max(0)).abs());
             }
         }
