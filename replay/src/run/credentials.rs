@@ -5,7 +5,7 @@ use crate::{
     base::ids::{Words, take_on},
     plan::program::Range,
     reel::input::{NONE, Rec},
-    run::issue::{call, stamp::without_call},
+    run::issue::{stamp::without_call, syscall::call},
 };
 
 /// A recorded call that made its thread somebody else.

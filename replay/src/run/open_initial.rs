@@ -23,7 +23,7 @@ use crate::{
         initial_descriptors::{MapAtStart, OpenAtStart, Unnamed, UnnamedKind, Where},
         program::Plan,
     },
-    run::issue::Cells,
+    run::issue::cells::Cells,
 };
 
 /// Opens and maps all; the calling thread is inside the target, and its descriptor table is its own. Descriptors by index in

@@ -20,7 +20,7 @@ use crate::{
         input::Rec,
         submission::{Via, sqe},
     },
-    run::{engine::Reaped, issue::Cells},
+    run::{engine::Reaped, issue::cells::Cells},
 };
 
 use aio::Context;
@@ -245,7 +245,7 @@ impl<'a> Rings<'a> {
             return;
         }
         if r.call.opens() && !self.cells.set(new, ret as i32) {
-            crate::run::issue::close(ret);
+            crate::run::issue::syscall::close(ret);
         }
         if let (Call::Close, Ok(slot)) = (r.call, u32::try_from(fd)) {
             self.cells.set(slot, -1);

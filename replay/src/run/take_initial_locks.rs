@@ -2,7 +2,7 @@
 
 use crate::{
     plan::{initial_locks::LockAtStart, program::Plan},
-    run::issue::hold,
+    run::issue::locks::hold,
 };
 
 /// Takes a lock in the calling thread's table; what went wrong.

@@ -29,9 +29,9 @@ use crate::{
     model::{credentials::Who, processes::clone},
     plan::program::{Plan, Root},
     prepare::containment::{Privilege, become_user, close_all},
-    run::issue::call,
+    run::issue::syscall::call,
     run::{
-        issue::{Cells, Issuer},
+        issue::{Issuer, cells::Cells},
         load::LoadGate,
         open_initial::open_all,
         outcomes::Outcomes,

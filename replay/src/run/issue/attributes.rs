@@ -2,7 +2,10 @@
 
 use std::ptr;
 
-use super::{Arguments, call, ioctl};
+use super::{
+    arguments::Arguments,
+    syscall::{call, ioctl},
+};
 use crate::{Call, reel::input::Rec};
 
 const SYS_SETXATTRAT: i64 = 463;

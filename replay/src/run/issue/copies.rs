@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use super::{call, ioctl};
+use super::syscall::{call, ioctl};
 use crate::{
     Call,
     contents::buffers::MAX_CALL_BYTES,

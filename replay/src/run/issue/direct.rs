@@ -3,48 +3,13 @@
 //! What it refuses goes through the page cache, and is counted: a request that was made longer would change more of the file
 //! than the original did.
 
-use std::{
-    mem::MaybeUninit,
-    sync::atomic::{AtomicI64, Ordering::Relaxed},
-};
+use std::{mem::MaybeUninit, sync::atomic::Ordering::Relaxed};
 
-use super::{Issuer, call};
+use super::{Issuer, syscall::call};
 use crate::{
     plan::{chunk::Chunk, program::Range},
     reel::input::Rec,
 };
-
-/// Counts of direct I/O that went through the page cache instead.
-#[derive(Debug, Default)]
-pub struct Direct {
-    /// Reads and writes.
-    pub adjusted: AtomicI64,
-    /// What the target asks offsets and lengths to be multiples of, where it tells.
-    pub align_bytes: AtomicI64,
-    /// Opens.
-    pub opens: AtomicI64,
-}
-
-impl Direct {
-    /// What there is to tell.
-    pub fn told(&self) -> Vec<String> {
-        let (adjusted, opens) = (self.adjusted.load(Relaxed), self.opens.load(Relaxed));
-        let mut out = Vec::new();
-        if adjusted > 0 {
-            let align = match self.align_bytes.load(Relaxed) {
-                0 => String::new(),
-                n => format!(" (multiples of {n} bytes)"),
-            };
-            out.push(format!(
-                "{adjusted} direct reads and writes are not aligned as the target asks{align}: they went through the page cache"
-            ));
-        }
-        if opens > 0 {
-            out.push(format!("the target has no direct I/O: {opens} opens went without O_DIRECT"));
-        }
-        out
-    }
-}
 
 impl Issuer<'_> {
     /// Issues an operation that was refused (EINVAL) once more, if it was direct, through the page cache; `None` when it was not.

@@ -3,7 +3,7 @@
 
 use std::ptr;
 
-use super::call;
+use super::syscall::call;
 use crate::{
     Call,
     model::locks::{Held, Owner},

@@ -5,13 +5,41 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Cells, call, stamp::without_call};
+use super::{cells::Cells, stamp::without_call, syscall::call};
 use crate::{Call, contents::buffers::Sink, reel::input::Rec};
 
 /// Advice up to here (MADV_COLLAPSE) is about memory of the caller; what is beyond poisons pages of the machine.
 const LAST_ADVICE: i64 = 25;
 
 impl Cells {
+    /// The length of the mapping in a cell.
+    fn mapped_bytes(&self, cell: u32) -> i64 {
+        self.map_bytes.get(cell as usize).map_or(0, |c| c.load(Relaxed))
+    }
+
+    /// Maps a file into a cell: never executable, nothing private charged in advance. 0 or -errno.
+    pub fn map(&self, cell: u32, len_bytes: i64, prot: i32, flags: i32, fd: i32, offset_bytes: i64) -> i64 {
+        let flags = (flags & (libc::MAP_SHARED | libc::MAP_PRIVATE)) | libc::MAP_NORESERVE;
+        let prot = touchable(prot);
+        let ret = call(libc::SYS_mmap, [0, len_bytes, prot.into(), flags.into(), fd.into(), offset_bytes]);
+        if ret > 0
+            && let Some(c) = self.maps.get(cell as usize)
+        {
+            c.store(ret, Relaxed);
+            self.map_bytes[cell as usize].store(len_bytes, Relaxed);
+        }
+        ret.min(0)
+    }
+
+    /// Unmaps what is in a cell.
+    pub fn unmap(&self, cell: u32) -> i64 {
+        let len = self.mapped_bytes(cell);
+        match self.maps.get(cell as usize).map_or(0, |c| c.swap(0, Relaxed)) {
+            0 => without_call(-i64::from(libc::ENOMEM)),
+            at => call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]),
+        }
+    }
+
     /// Maps a file; `new` is the cell that receives the address.
     pub(super) fn map_again(&self, r: &Rec, fd: i64, offset: i64, new: u32) -> i64 {
         // Addresses are not repeated, nothing is executed, and nothing private is charged in advance.
@@ -86,7 +114,7 @@ impl Cells {
 
 /// Protections that change later are not recorded, and to touch a page asks for a mapping that may be read, as on most hardware one to
 /// write may: what may not be read at first is touched all the same. Nothing is executed.
-pub(super) fn touchable(prot: i32) -> i32 {
+fn touchable(prot: i32) -> i32 {
     libc::PROT_READ | (prot & libc::PROT_WRITE)
 }
 

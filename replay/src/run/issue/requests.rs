@@ -2,7 +2,12 @@
 
 use std::ptr;
 
-use super::{Arguments, call, close, copies::FICLONERANGE, ioctl, stamp::without_call};
+use super::{
+    arguments::Arguments,
+    copies::FICLONERANGE,
+    stamp::without_call,
+    syscall::{call, close, ioctl},
+};
 use crate::{Call, contents::buffers::Sink, reel::input::NO_ID};
 
 const FIBMAP: i64 = 1;
@@ -162,9 +167,9 @@ pub(super) fn handle(a: Arguments<'_>) -> i64 {
 }
 
 /// What is cached of a file.
-pub(super) fn cached(a: Arguments<'_>, offset: i64) -> i64 {
+pub(super) fn cached(a: Arguments<'_>) -> i64 {
     const SYS_CACHESTAT: i64 = 451;
-    let range = [offset, a.rec.len_bytes];
+    let range = [a.offset, a.rec.len_bytes];
     let mut told = [0_u64; 5];
     call(SYS_CACHESTAT, [a.fd, range.as_ptr() as i64, told.as_mut_ptr() as i64, a.rec.flags, 0, 0])
 }

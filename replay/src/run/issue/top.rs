@@ -11,7 +11,7 @@ use rustix::{
     process::fchdir,
 };
 
-use super::{Cells, stamp::without_call};
+use super::{cells::Cells, stamp::without_call};
 
 impl Cells {
     /// Opens it, in the table that all others are copies of.

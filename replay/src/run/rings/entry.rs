@@ -16,7 +16,7 @@ use crate::{
         input::{NO_ID, NONE, Rec},
         submission::sqe,
     },
-    run::issue::open_flags,
+    run::issue::syscall::open_flags,
 };
 
 /// What a request's descriptors are here.

@@ -13,7 +13,7 @@ use crate::{
     base::ids::take_on,
     plan::{chunk::Chunk, dependencies::Stamp, program::Act},
     run::credentials::of_list,
-    run::issue::call,
+    run::issue::syscall::call,
     run::{
         engine::{Called, Engine, Outcome, Reaped},
         issue::{Issuer, stamp},
