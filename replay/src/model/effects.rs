@@ -42,43 +42,9 @@ impl Machine {
             }
             // Nowhere: a name that is none.
             c if c.links() && node2 == NO_NODE => {}
-            c if c.links() => {
-                if node != NO_NODE {
-                    self.names.prove_present(node, Kind::Regular, None);
-                }
-                if self.names.exists(node2) != Some(false) {
-                    self.names.prove_absent(node2);
-                }
-                let parent = self.names.parent(node2);
-                self.names.prove_present(parent, Kind::Directory, None);
-                let ofd = v.entry.filter(|_| node == NO_NODE).map(|e| &self.processes.ofds[e.ofd as usize]);
-                let file = ofd.map_or_else(|| self.named_files.get(node), |o| Some(o.file).filter(|f| *f != NO_ID));
-                let kind = ofd.map_or(Kind::Regular, |o| o.kind);
-                let name = if node == NO_NODE { file.and_then(|f| self.named_files.name_of(f)) } else { Some(node) };
-                match name {
-                    Some(name) => self.names.link(name, node2),
-                    // A file without a name gets one.
-                    None if kind == Kind::Unknown => self.names.make(node2, Kind::Regular, None),
-                    None => self.names.make(node2, kind, None),
-                }
-                if let Some(file) = file {
-                    self.named_files.insert(node2, file);
-                }
-            }
+            c if c.links() => self.linked(v),
             c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
-            Call::Unlink | Call::Unlinkat | Call::Rmdir if node != NO_NODE => {
-                let dir = r.removes_directory();
-                self.names.prove_present(node, if dir { Kind::Directory } else { Kind::Unknown }, None);
-                self.forget_file(node);
-                let small = !matches!(self.names.kind(node), Kind::Regular | Kind::Unknown);
-                if small && self.names.pre(node) == NO_NODE {
-                    self.sizes.unmade();
-                }
-                if dir {
-                    self.left_nameless(node);
-                }
-                self.names.clear(node);
-            }
+            Call::Unlink | Call::Unlinkat | Call::Rmdir if node != NO_NODE => self.removed(r, node),
             Call::Chdir | Call::Fchdir if node != NO_NODE => {
                 self.names.prove_present(node, Kind::Directory, None);
                 let place = self.processes.of(r.task as usize).place;
@@ -103,6 +69,47 @@ impl Machine {
             _ if by_name => self.names.prove_present(node, Kind::Unknown, None),
             _ => {}
         }
+    }
+
+    /// A file got a second name, or its first.
+    fn linked(&mut self, v: &View) {
+        let (node, node2) = (v.node, v.node2);
+        if node != NO_NODE {
+            self.names.prove_present(node, Kind::Regular, None);
+        }
+        if self.names.exists(node2) != Some(false) {
+            self.names.prove_absent(node2);
+        }
+        let parent = self.names.parent(node2);
+        self.names.prove_present(parent, Kind::Directory, None);
+        let ofd = v.entry.filter(|_| node == NO_NODE).map(|e| &self.processes.ofds[e.ofd as usize]);
+        let file = ofd.map_or_else(|| self.named_files.get(node), |o| Some(o.file).filter(|f| *f != NO_ID));
+        let kind = ofd.map_or(Kind::Regular, |o| o.kind);
+        let name = if node == NO_NODE { file.and_then(|f| self.named_files.name_of(f)) } else { Some(node) };
+        match name {
+            Some(name) => self.names.link(name, node2),
+            // A file without a name gets one.
+            None if kind == Kind::Unknown => self.names.make(node2, Kind::Regular, None),
+            None => self.names.make(node2, kind, None),
+        }
+        if let Some(file) = file {
+            self.named_files.insert(node2, file);
+        }
+    }
+
+    /// A name was removed.
+    fn removed(&mut self, r: &Rec, node: NodeId) {
+        let dir = r.removes_directory();
+        self.names.prove_present(node, if dir { Kind::Directory } else { Kind::Unknown }, None);
+        self.forget_file(node);
+        let small = !matches!(self.names.kind(node), Kind::Regular | Kind::Unknown);
+        if small && self.names.pre(node) == NO_NODE {
+            self.sizes.unmade();
+        }
+        if dir {
+            self.left_nameless(node);
+        }
+        self.names.clear(node);
     }
 
     /// Names that something not recorded made come, move and go without being replayed.
@@ -392,33 +399,13 @@ impl Machine {
             }
             c if c.writes() && r.offset_bytes != NO_ID => self.sizes.wrote(file, r.offset_bytes, r.ret),
             c if c.writes() => self.sizes.written_somewhere(file),
-            c if c.copies() => {
-                if regular && r.offset_bytes != NO_ID {
-                    // A short copy may have other causes than the end of the file.
-                    self.sizes.read(file, r.offset_bytes, r.ret, r.ret);
-                }
-                if r.offset2_bytes != NO_ID && file2 != NO_ID {
-                    self.sizes.copied((file, r.offset_bytes.max(0)), file2, r.offset2_bytes, r.ret);
-                } else if file2 != NO_ID {
-                    self.sizes.written_somewhere(file2);
-                }
-            }
+            c if c.copies() => self.copied(r, regular, file, file2),
             c if c.touches() => self.sizes.read(r.file, r.offset_bytes.max(0), 1, 1),
             Call::Mmap if regular && r.offset_bytes != NO_ID && r.len_bytes > 0 => {
                 // A mapping reaches into the file's last page at least.
                 self.sizes.read(file, r.offset_bytes, 1, 1);
             }
-            c if c.clones() && r.file2 != NO_ID => {
-                let whole = if r.len_bytes == 0 { self.sizes.size(file) } else { None };
-                let len = whole.map_or(r.len_bytes, |size| size.saturating_sub(r.offset_bytes));
-                self.sizes.read(file, r.offset_bytes, len, len);
-                if len > 0 {
-                    self.sizes.wrote(r.file2, r.offset2_bytes.max(0), len);
-                }
-                if r.len_bytes == 0 && self.sizes.exact(file).is_none() {
-                    self.sizes.written_somewhere(r.file2);
-                }
-            }
+            c if c.clones() && r.file2 != NO_ID => self.cloned(r, file),
             Call::Ftruncate => self.sizes.truncated(file, r.len_bytes),
             Call::Truncate => {
                 let named = if v.magic { Some(file).filter(|f| *f != NO_ID) } else { self.named_files.get(v.node) };
@@ -426,21 +413,7 @@ impl Machine {
                     self.sizes.truncated(file, r.len_bytes);
                 }
             }
-            Call::Fallocate => {
-                let punches = r.mode & !libc::FALLOC_FL_KEEP_SIZE != 0;
-                let by = match r.mode {
-                    libc::FALLOC_FL_COLLAPSE_RANGE => -r.len_bytes,
-                    libc::FALLOC_FL_INSERT_RANGE => r.len_bytes,
-                    _ => 0,
-                };
-                if let Some(size) = self.sizes.exact(file).filter(|_| by != 0) {
-                    self.sizes.truncated(file, size.saturating_add(by).max(0));
-                } else if r.mode & libc::FALLOC_FL_ZERO_RANGE != 0 {
-                    self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode & 1 != 0);
-                } else if !punches {
-                    self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode != 0);
-                }
-            }
+            Call::Fallocate => self.allocated(r, file),
             c if c.stats() && Kind::from_mode(r.mode) == Kind::Regular => {
                 let node = if r.fd != NO_FD || v.node == NO_NODE {
                     v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node)
@@ -454,6 +427,49 @@ impl Machine {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Data was copied from a file, `regular` or not, to another.
+    fn copied(&mut self, r: &Rec, regular: bool, file: i64, file2: i64) {
+        if regular && r.offset_bytes != NO_ID {
+            // A short copy may have other causes than the end of the file.
+            self.sizes.read(file, r.offset_bytes, r.ret, r.ret);
+        }
+        if r.offset2_bytes != NO_ID && file2 != NO_ID {
+            self.sizes.copied((file, r.offset_bytes.max(0)), file2, r.offset2_bytes, r.ret);
+        } else if file2 != NO_ID {
+            self.sizes.written_somewhere(file2);
+        }
+    }
+
+    /// A file shares data with another.
+    fn cloned(&mut self, r: &Rec, file: i64) {
+        let whole = if r.len_bytes == 0 { self.sizes.size(file) } else { None };
+        let len = whole.map_or(r.len_bytes, |size| size.saturating_sub(r.offset_bytes));
+        self.sizes.read(file, r.offset_bytes, len, len);
+        if len > 0 {
+            self.sizes.wrote(r.file2, r.offset2_bytes.max(0), len);
+        }
+        if r.len_bytes == 0 && self.sizes.exact(file).is_none() {
+            self.sizes.written_somewhere(r.file2);
+        }
+    }
+
+    /// Room was reserved, or a range taken out or put in.
+    fn allocated(&mut self, r: &Rec, file: i64) {
+        let punches = r.mode & !libc::FALLOC_FL_KEEP_SIZE != 0;
+        let by = match r.mode {
+            libc::FALLOC_FL_COLLAPSE_RANGE => -r.len_bytes,
+            libc::FALLOC_FL_INSERT_RANGE => r.len_bytes,
+            _ => 0,
+        };
+        if let Some(size) = self.sizes.exact(file).filter(|_| by != 0) {
+            self.sizes.truncated(file, size.saturating_add(by).max(0));
+        } else if r.mode & libc::FALLOC_FL_ZERO_RANGE != 0 {
+            self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode & 1 != 0);
+        } else if !punches {
+            self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode != 0);
         }
     }
 }

@@ -405,6 +405,17 @@ impl Machine {
                 return Err(Skip::DeviceNode);
             }
         }
+        self.resolve_names(r, v)?;
+        // From one within it goes to the target's root: the recorded one is not there.
+        if r.call == Call::Chroot && r.ret >= 0 && self.leaves_root(r, v.node) {
+            (v.fd, v.rooted[0]) = (TOP, Some(self.reel.texts.intern(&".".into())));
+            return Ok(());
+        }
+        self.refuse_unreachable(r, v)
+    }
+
+    /// Finds the places that the paths of an operation lead to.
+    fn resolve_names(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
         let two = r.call.renames() || r.call.links();
         if r.call.symlinks() {
             let is_cut = |text: &[u8]| text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG);
@@ -429,11 +440,11 @@ impl Machine {
         if two || r.call.symlinks() {
             (v.fd2, v.node2, v.rooted[1]) = self.name(r, r.dirfd2, r.path2, Last::Name, v)?;
         }
-        // From one within it goes to the target's root: the recorded one is not there.
-        if r.call == Call::Chroot && r.ret >= 0 && self.leaves_root(r, v.node) {
-            (v.fd, v.rooted[0]) = (TOP, Some(self.reel.texts.intern(&".".into())));
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Refuses places that a replay does not have, or not as they were.
+    fn refuse_unreachable(&mut self, r: &Rec, v: &View) -> Result<(), Skip> {
         // A place is told nonetheless: where descriptors, working directories and links outside lead is followed.
         if [v.node, v.node2].iter().any(|n| *n != NO_NODE && self.names.area(*n) == Some(Skip::Outside)) {
             return Err(Skip::Outside);

@@ -184,86 +184,9 @@ impl Chunk {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut get = Get(bytes);
         let first = get.number()? as u32;
-        let steps = get.list(|get| {
-            let act = match get.number()? {
-                0 => Act::Call {
-                    rec: get.number()? as u32,
-                    fd: get.number()? as i32,
-                    fd2: get.number()? as i32,
-                    slot: get.number()? as u32,
-                    list: get.range()?,
-                },
-                1 => Act::Spawn { task: get.number()? as u32 },
-                2 => Act::Close(get.range()?),
-                3 => Act::Unmap(get.range()?),
-                4 => Act::Unshare(get.range()?),
-                5 => Act::Submit {
-                    rec: get.number()? as u32,
-                    fd: get.number()? as i32,
-                    fd2: get.number()? as i32,
-                    joins: get.number()? != 0,
-                },
-                7 => Act::Become(get.range()?),
-                8 => Act::Passed { idle_ns: get.number()?, recorded_ns: get.number()? },
-                _ => Act::Returned { entered_ns: get.number()?, recorded_ns: get.number()? },
-            };
-            Some(Step { act, after: get.range()? })
-        })?;
+        let steps = get.list(|get| Some(Step { act: get.act()?, after: get.range()? }))?;
         let mut last = 0;
-        let recs = get.list(|get| {
-            let call = *Call::ALL.get(get.number()? as usize)?;
-            let bits = get.number()?;
-            let (task, row) = (get.number()? as u32, get.number()? as u32);
-            let start_ns = get.number()?.wrapping_add(last);
-            let end_ns = get.number()?.wrapping_add(start_ns);
-            let (together, ended_before) = (get.number()? as u32, get.number()? as u32);
-            let turn_ns = get.number()?.wrapping_add(start_ns);
-            last = start_ns;
-            let given = get.number()?;
-            let mut column = |i: u32, none: i64| if given & 1 << i == 0 { Some(none) } else { get.number() };
-            let none = i64::from(NONE);
-            Some(Rec {
-                call,
-                in_flight: bits & 1 != 0,
-                raced: bits & 2 != 0,
-                regular: bits & 4 != 0,
-                loose: bits & 8 != 0,
-                direct: bits & 16 != 0,
-                task,
-                row,
-                start_ns,
-                end_ns,
-                together,
-                ended_before,
-                follows: false,
-                turn_ns,
-                fd: column(0, NO_FD.into())? as i32,
-                fd2: column(1, NO_FD.into())? as i32,
-                dirfd: column(2, NO_FD.into())? as i32,
-                dirfd2: column(3, NO_FD.into())? as i32,
-                mode: column(4, 0)? as i32,
-                path: column(5, none)? as u32,
-                path2: column(6, none)? as u32,
-                ofd: column(7, NO_ID)?,
-                file: column(8, NO_ID)?,
-                file2: column(9, NO_ID)?,
-                offset_bytes: column(10, NO_ID)?,
-                offset2_bytes: column(11, NO_ID)?,
-                len_bytes: column(12, 0)?,
-                flags: column(13, 0)?,
-                aux: column(14, 0)?,
-                aux2: column(15, 0)?,
-                name: column(16, none)? as u32,
-                value: column(17, none)? as u32,
-                ret: column(18, 0)?,
-                content: column(19, 0)? as u64,
-                saved_permille: column(20, -1)? as i16,
-                ring: column(21, NO_ID)?,
-                sqe_flags: column(22, 0)? as i32,
-                via: Via::from_bits(bits >> 5),
-                phase: Phase::from_bits(bits >> 7),
-            })
-        })?;
+        let recs = get.list(|get| get.rec(&mut last))?;
         let edges = get.list(|get| {
             let on = Stamp { task: get.number()? as u32, step: get.number()? as u32 };
             Some(Edge { on, kind: *EdgeKind::ALL.get(get.number()? as usize)? })
@@ -297,6 +220,87 @@ impl Put {
 }
 
 impl Get<'_> {
+    fn act(&mut self) -> Option<Act> {
+        Some(match self.number()? {
+            0 => Act::Call {
+                rec: self.number()? as u32,
+                fd: self.number()? as i32,
+                fd2: self.number()? as i32,
+                slot: self.number()? as u32,
+                list: self.range()?,
+            },
+            1 => Act::Spawn { task: self.number()? as u32 },
+            2 => Act::Close(self.range()?),
+            3 => Act::Unmap(self.range()?),
+            4 => Act::Unshare(self.range()?),
+            5 => Act::Submit {
+                rec: self.number()? as u32,
+                fd: self.number()? as i32,
+                fd2: self.number()? as i32,
+                joins: self.number()? != 0,
+            },
+            7 => Act::Become(self.range()?),
+            8 => Act::Passed { idle_ns: self.number()?, recorded_ns: self.number()? },
+            _ => Act::Returned { entered_ns: self.number()?, recorded_ns: self.number()? },
+        })
+    }
+
+    /// An operation; `last` is when the one before it was entered.
+    fn rec(&mut self, last: &mut i64) -> Option<Rec> {
+        let call = *Call::ALL.get(self.number()? as usize)?;
+        let bits = self.number()?;
+        let (task, row) = (self.number()? as u32, self.number()? as u32);
+        let start_ns = self.number()?.wrapping_add(*last);
+        let end_ns = self.number()?.wrapping_add(start_ns);
+        let (together, ended_before) = (self.number()? as u32, self.number()? as u32);
+        let turn_ns = self.number()?.wrapping_add(start_ns);
+        *last = start_ns;
+        let given = self.number()?;
+        let mut column = |i: u32, none: i64| if given & 1 << i == 0 { Some(none) } else { self.number() };
+        let none = i64::from(NONE);
+        Some(Rec {
+            call,
+            in_flight: bits & 1 != 0,
+            raced: bits & 2 != 0,
+            regular: bits & 4 != 0,
+            loose: bits & 8 != 0,
+            direct: bits & 16 != 0,
+            task,
+            row,
+            start_ns,
+            end_ns,
+            together,
+            ended_before,
+            follows: false,
+            turn_ns,
+            fd: column(0, NO_FD.into())? as i32,
+            fd2: column(1, NO_FD.into())? as i32,
+            dirfd: column(2, NO_FD.into())? as i32,
+            dirfd2: column(3, NO_FD.into())? as i32,
+            mode: column(4, 0)? as i32,
+            path: column(5, none)? as u32,
+            path2: column(6, none)? as u32,
+            ofd: column(7, NO_ID)?,
+            file: column(8, NO_ID)?,
+            file2: column(9, NO_ID)?,
+            offset_bytes: column(10, NO_ID)?,
+            offset2_bytes: column(11, NO_ID)?,
+            len_bytes: column(12, 0)?,
+            flags: column(13, 0)?,
+            aux: column(14, 0)?,
+            aux2: column(15, 0)?,
+            name: column(16, none)? as u32,
+            value: column(17, none)? as u32,
+            ret: column(18, 0)?,
+            content: column(19, 0)? as u64,
+            saved_permille: column(20, -1)? as i16,
+            ring: column(21, NO_ID)?,
+            sqe_flags: column(22, 0)? as i32,
+            via: Via::from_bits(bits >> 5),
+            phase: Phase::from_bits(bits >> 7),
+        })
+    }
+
     fn range(&mut self) -> Option<Range> {
         Some(Range { from: self.number()? as u32, len: self.number()? as u32 })
     }

@@ -3,6 +3,7 @@
 use crate::{
     Call, Skip,
     model::{
+        lock_effects::Unlocks,
         names::{Kind, NO_NODE},
         operands::{View, through_descriptor},
         processes::{Entry, clone},
@@ -79,24 +80,41 @@ impl Planner {
             skip = skip.or(Some(why));
         }
         if let Some(why) = skip {
-            match why {
-                Skip::OutOfSight => self.machine.foreign_names_change(r, &v),
-                Skip::Outside => self.machine.outside_names_change(r, &v),
-                _ => {}
-            }
-            self.take_consequences();
-            if matches!(r.call, Call::Chdir | Call::Fchdir) && r.ret >= 0 && !untouched {
-                // The stand-in stays where it was: what follows by relative paths is not for there.
-                let place = self.machine.processes.of(task).place;
-                let place = &mut self.machine.processes.places[place].value;
-                (place.cwd, place.away) = (Err(why), v.node);
-                self.machine.names.shape += 1;
-            }
-            self.machine.flags_left_out |= r.call.sets_flags() && why == Skip::NeedsRoot;
-            // What was not closed here has let go all the same.
-            self.machine.locks_dropped(&unlocks);
-            return self.programs.skip(why);
+            return self.leave_out(r, &v, (why, untouched), &unlocks);
         }
+        self.fit_to_target(r, &v, kept);
+        // The order is taken before names change: the old meaning of a name is what it waits for.
+        self.programs.push_call(&mut self.machine, call, kept.clone(), |machine, order, lists, call| {
+            Resources { machine, order, lists }.uses(r, &v, call);
+            lock_uses(machine, order, r, &v, &unlocks);
+        });
+        self.machine.locks_dropped(&unlocks);
+        self.follow_effects(r, &v);
+    }
+
+    /// Leaves an operation out of the plan: what it changed, unless it left all `untouched`, is followed all the same.
+    fn leave_out(&mut self, r: &Rec, v: &View, (why, untouched): (Skip, bool), unlocks: &Unlocks) {
+        match why {
+            Skip::OutOfSight => self.machine.foreign_names_change(r, v),
+            Skip::Outside => self.machine.outside_names_change(r, v),
+            _ => {}
+        }
+        self.take_consequences();
+        if matches!(r.call, Call::Chdir | Call::Fchdir) && r.ret >= 0 && !untouched {
+            // The stand-in stays where it was: what follows by relative paths is not for there.
+            let place = self.machine.processes.of(r.task as usize).place;
+            let place = &mut self.machine.processes.places[place].value;
+            (place.cwd, place.away) = (Err(why), v.node);
+            self.machine.names.shape += 1;
+        }
+        self.machine.flags_left_out |= r.call.sets_flags() && why == Skip::NeedsRoot;
+        // What was not closed here has let go all the same.
+        self.machine.locks_dropped(unlocks);
+        self.programs.skip(why);
+    }
+
+    /// Makes the record one that the target can carry out, and notes what its result depends on.
+    fn fit_to_target(&mut self, r: &Rec, v: &View, kept: &mut Rec) {
         if r.call == Call::OpenByHandleAt {
             let path = self.machine.names.path(v.node);
             (kept.call, kept.path, kept.dirfd) =
@@ -111,29 +129,27 @@ impl Planner {
                 _ => r.flags | i64::from(libc::AT_EMPTY_PATH),
             };
         }
-        kept.regular = self.machine.is_regular(r, &v);
+        kept.regular = self.machine.is_regular(r, v);
         kept.cut_short(self.machine.sizes.size(r.file));
-        kept.direct = self.machine.is_direct(&v);
+        kept.direct = self.machine.is_direct(v);
         if kept.file == NO_ID {
             kept.file = v.entry.map_or(NO_ID, |e| self.machine.processes.ofds[e.ofd as usize].file);
         }
         if r.call == Call::Truncate {
             kept.file2 = self.machine.named_files.get(v.node).unwrap_or(NO_ID);
         }
-        // The order is taken before names change: the old meaning of a name is what it waits for.
-        self.programs.push_call(&mut self.machine, call, kept.clone(), |machine, order, lists, call| {
-            Resources { machine, order, lists }.uses(r, &v, call);
-            lock_uses(machine, order, r, &v, &unlocks);
-        });
-        self.machine.locks_dropped(&unlocks);
-        self.machine.locks_change(r, &v);
-        self.machine.attributes_change(r, &v);
-        self.machine.modes_told(r, &v);
-        self.machine.names_change(r, &v);
+    }
+
+    /// What the operation changed in the recorded machine.
+    fn follow_effects(&mut self, r: &Rec, v: &View) {
+        self.machine.locks_change(r, v);
+        self.machine.attributes_change(r, v);
+        self.machine.modes_told(r, v);
+        self.machine.names_change(r, v);
         self.take_consequences();
         self.machine.masks_change(r);
-        self.machine.traits_change(r, &v);
-        self.machine.sizes_change(r, &v);
+        self.machine.traits_change(r, v);
+        self.machine.sizes_change(r, v);
     }
 
     /// Descriptor tables, positions, mappings. Also done for operations that are not replayed, since what
@@ -148,29 +164,7 @@ impl Planner {
             return Ok(());
         }
         match r.call {
-            c if c.opens() => {
-                let flags =
-                    if c == Call::Creat { libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY } else { r.flags as i32 };
-                let mut kind = self.machine.reel.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
-                if kind == Kind::Unknown && flags & libc::O_DIRECTORY != 0 && flags & libc::O_TMPFILE != libc::O_TMPFILE
-                {
-                    kind = Kind::Directory;
-                }
-                if kind == Kind::Unknown && v.node != NO_NODE {
-                    kind = self.machine.names.kind(v.node);
-                }
-                let node = if v.node == NO_NODE && v.skip.is_none() { crate::model::names::ROOT } else { v.node };
-                let ofd = self.new_ofd(node, r.file, kind, Some(0), flags);
-                self.machine.processes.ofds[ofd as usize].recorded = r.ofd;
-                let new = match v.skip {
-                    None => {
-                        *slot = self.machine.processes.new_slot(task);
-                        Ok(*slot)
-                    }
-                    Some(why) => Err(why),
-                };
-                self.install(r, r.ret as i32, Entry { slot: new, ofd, cloexec: flags & libc::O_CLOEXEC != 0 });
-            }
+            c if c.opens() => self.opened(r, v, slot),
             Call::Close => {
                 let (old, last) = self.machine.processes.remove(task, r.fd);
                 if let Some(Ok(slot)) = old.map(|e| e.slot).filter(|_| v.skip.is_none()) {
@@ -178,48 +172,8 @@ impl Planner {
                 }
                 self.closed(last);
             }
-            Call::CloseRange => {
-                if r.flags as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
-                    self.own_table(task);
-                }
-                let table = self.machine.processes.of(task).table;
-                // The numbers are unsigned: -1 as last means all.
-                let (from, to) = (r.fd as u32, r.fd2 as u32);
-                let hit: Vec<i32> = self.machine.processes.tables[table]
-                    .value
-                    .keys()
-                    .copied()
-                    .filter(|f| (from..=to).contains(&(*f as u32)))
-                    .collect();
-                let mut slots = Vec::new();
-                for fd in hit {
-                    if r.flags as u32 & libc::CLOSE_RANGE_CLOEXEC != 0 {
-                        if let Some(e) = self.machine.processes.tables[table].value.get_mut(&fd) {
-                            e.cloexec = true;
-                        }
-                        continue;
-                    }
-                    let (old, last) = self.machine.processes.remove(task, fd);
-                    slots.extend(old.and_then(|e| e.slot.ok()));
-                    self.closed(last);
-                }
-                *list = self.programs.slot_list(task, slots);
-            }
-            c if c.duplicates() => {
-                let Some(entry) = v.entry else { return Ok(()) };
-                if c != Call::Dup && c != Call::Fcntl && r.fd == r.fd2 {
-                    // dup2 of a descriptor onto itself does nothing.
-                    *slot = entry.slot.unwrap_or(NONE);
-                    return Ok(());
-                }
-                let cloexec = (c == Call::Fcntl && r.flags == i64::from(libc::F_DUPFD_CLOEXEC))
-                    || (c == Call::Dup3 && r.flags as i32 & libc::O_CLOEXEC != 0);
-                let new = entry.slot.map(|_| self.machine.processes.new_slot(task));
-                *slot = new.unwrap_or(NONE);
-                // A replayed dup2 closes what was there itself.
-                let replaces = v.skip.is_none() && matches!(c, Call::Dup2 | Call::Dup3);
-                self.put(r, r.ret as i32, Entry { slot: new, ofd: entry.ofd, cloexec }, replaces);
-            }
+            Call::CloseRange => *list = self.range_closed(r),
+            c if c.duplicates() => self.duplicated(r, v, slot),
             Call::Unshare => {
                 self.machine.processes.uses[task].maps_users |= r.flags & clone::NEWUSER != 0;
                 if r.flags & clone::FILES != 0 {
@@ -266,6 +220,78 @@ impl Planner {
             }
         }
         Ok(())
+    }
+
+    /// A file was opened.
+    fn opened(&mut self, r: &Rec, v: &View, slot: &mut u32) {
+        let task = r.task as usize;
+        let flags = if r.call == Call::Creat { libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY } else { r.flags as i32 };
+        let mut kind = self.machine.reel.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
+        if kind == Kind::Unknown && flags & libc::O_DIRECTORY != 0 && flags & libc::O_TMPFILE != libc::O_TMPFILE {
+            kind = Kind::Directory;
+        }
+        if kind == Kind::Unknown && v.node != NO_NODE {
+            kind = self.machine.names.kind(v.node);
+        }
+        let node = if v.node == NO_NODE && v.skip.is_none() { crate::model::names::ROOT } else { v.node };
+        let ofd = self.new_ofd(node, r.file, kind, Some(0), flags);
+        self.machine.processes.ofds[ofd as usize].recorded = r.ofd;
+        let new = match v.skip {
+            None => {
+                *slot = self.machine.processes.new_slot(task);
+                Ok(*slot)
+            }
+            Some(why) => Err(why),
+        };
+        self.install(r, r.ret as i32, Entry { slot: new, ofd, cloexec: flags & libc::O_CLOEXEC != 0 });
+    }
+
+    /// A range of descriptors was closed; their slots.
+    fn range_closed(&mut self, r: &Rec) -> Range {
+        let task = r.task as usize;
+        if r.flags as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
+            self.own_table(task);
+        }
+        let table = self.machine.processes.of(task).table;
+        // The numbers are unsigned: -1 as last means all.
+        let (from, to) = (r.fd as u32, r.fd2 as u32);
+        let hit: Vec<i32> = self.machine.processes.tables[table]
+            .value
+            .keys()
+            .copied()
+            .filter(|f| (from..=to).contains(&(*f as u32)))
+            .collect();
+        let mut slots = Vec::new();
+        for fd in hit {
+            if r.flags as u32 & libc::CLOSE_RANGE_CLOEXEC != 0 {
+                if let Some(e) = self.machine.processes.tables[table].value.get_mut(&fd) {
+                    e.cloexec = true;
+                }
+                continue;
+            }
+            let (old, last) = self.machine.processes.remove(task, fd);
+            slots.extend(old.and_then(|e| e.slot.ok()));
+            self.closed(last);
+        }
+        self.programs.slot_list(task, slots)
+    }
+
+    /// A descriptor was duplicated.
+    fn duplicated(&mut self, r: &Rec, v: &View, slot: &mut u32) {
+        let task = r.task as usize;
+        let Some(entry) = v.entry else { return };
+        if r.call != Call::Dup && r.call != Call::Fcntl && r.fd == r.fd2 {
+            // dup2 of a descriptor onto itself does nothing.
+            *slot = entry.slot.unwrap_or(NONE);
+            return;
+        }
+        let cloexec = (r.call == Call::Fcntl && r.flags == i64::from(libc::F_DUPFD_CLOEXEC))
+            || (r.call == Call::Dup3 && r.flags as i32 & libc::O_CLOEXEC != 0);
+        let new = entry.slot.map(|_| self.machine.processes.new_slot(task));
+        *slot = new.unwrap_or(NONE);
+        // A replayed dup2 closes what was there itself.
+        let replaces = v.skip.is_none() && matches!(r.call, Call::Dup2 | Call::Dup3);
+        self.put(r, r.ret as i32, Entry { slot: new, ofd: entry.ofd, cloexec }, replaces);
     }
 
     /// The thread gets a descriptor table of its own, if it shares one.

@@ -438,18 +438,35 @@ impl Input {
         if task == next {
             self.tasks.push(rows::Task { task_id: op.task_id, pid: op.pid, tid: op.tid, ..Default::default() });
         }
+        if call == Call::Other && !about_rings {
+            let name = op.name.as_ref().filter(|_| op.op == *"ioctl").unwrap_or(&op.op).to_string();
+            *self.unknown.entry(name).or_default() += 1;
+        }
+        let rec = self.rec_of(row, op, call, task, via);
+        let (first, last) = match (via, about_rings) {
+            (Via::Call, false) => (None, Phase::Whole),
+            (Via::Call, true) => (Some(Phase::Entered), Phase::Returned),
+            _ => (Some(Phase::Submitted), Phase::Ended),
+        };
+        if let Some(phase) = first {
+            // Before all else that happens at that time.
+            let key = (rec.start_ns, i64::MIN, row);
+            self.add(Rec { phase, end_ns: rec.start_ns, turn_ns: rec.end_ns, ..rec.clone() }, key);
+        }
+        let key = (rec.end_ns, rec.start_ns, row);
+        self.add(Rec { phase: last, ..rec }, key);
+    }
+
+    /// The record of a row.
+    fn rec_of(&mut self, row: u32, op: &Op, call: Call, task: u32, via: Via) -> Rec {
         let texts = &mut self.texts;
         // Older reels have an empty path where a call in flight at the start was not asked for its own.
         let midway = op.state == *"in_flight_at_start";
         let mut path =
             |p: &Option<Text>| p.as_ref().filter(|p| !(midway && p.is_empty())).map_or(NONE, |t| texts.intern(t));
-        if call == Call::Other && !about_rings {
-            let name = op.name.as_ref().filter(|_| op.op == *"ioctl").unwrap_or(&op.op).to_string();
-            *self.unknown.entry(name).or_default() += 1;
-        }
         let (first, second, name) = (path(&op.path), path(&op.path2), path(&op.name));
         let value = op.value.as_ref().filter(|_| call.sets_attribute() || call.has_handle() || call.sets_user());
-        let rec = Rec {
+        Rec {
             call,
             name,
             value: value.map_or(NONE, |v| texts.paths.push(&to_bytes(v))),
@@ -486,19 +503,7 @@ impl Input {
             ring: op.ring.unwrap_or(NO_ID),
             sqe_flags: op.sqe_flags.unwrap_or(0),
             ..Rec::none()
-        };
-        let (first, last) = match (via, about_rings) {
-            (Via::Call, false) => (None, Phase::Whole),
-            (Via::Call, true) => (Some(Phase::Entered), Phase::Returned),
-            _ => (Some(Phase::Submitted), Phase::Ended),
-        };
-        if let Some(phase) = first {
-            // Before all else that happens at that time.
-            let key = (rec.start_ns, i64::MIN, row);
-            self.add(Rec { phase, end_ns: rec.start_ns, turn_ns: rec.end_ns, ..rec.clone() }, key);
         }
-        let key = (rec.end_ns, rec.start_ns, row);
-        self.add(Rec { phase: last, ..rec }, key);
     }
 
     /// Adds a record, to be taken in the order of keys.
