@@ -14,7 +14,6 @@ pub(crate) const EDGES: &[&str] = &[
 
 /// Long files.
 pub(crate) const FILES: &[&str] = &[
-    "replay/tests/it/slices.rs has ",
     "tests/end_to_end/block/attribution.rs has ",
     "tests/end_to_end/recording/life.rs has ",
     "traces/src/format/rows.rs has ",
@@ -36,12 +35,7 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "capture/src/probes/session.rs attempt has ",
     "capture/src/record/main_loop.rs follow has ",
     "capture/src/record/mod.rs record has ",
-    "replay/src/plan/overlap/touches.rs touches has ",
-    "replay/src/prepare/tree.rs of has ",
     "replay/src/run/engine.rs run_chunk has ",
-    "replay/src/run/rings/entry.rs of has ",
-    "replay/src/session/replay.rs plan has ",
-    "replay/src/session/replay.rs run has ",
     "tests/end_to_end/calls/workload/more.rs attributes has ",
     "tests/end_to_end/calls/workload/narrow.rs rest has ",
     "tests/end_to_end/main.rs main has ",

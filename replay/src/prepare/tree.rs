@@ -101,17 +101,7 @@ impl Preparation {
         nodes.sort_unstable();
         let mut wanted: HashMap<Vec<u8>, ()> = HashMap::new();
         let mut linked: HashMap<i64, Vec<u8>> = HashMap::new();
-        // What is known of a file by any of its names.
-        let link_of = |node: NodeId| match plan.names.before(node) {
-            Before::Present { row, .. } => plan.tree.get(*row as usize).and_then(|t| t.link_id),
-            _ => None,
-        };
-        let mut by_link: HashMap<i64, Attributes> = HashMap::new();
-        for (node, attributes) in &plan.attributes {
-            if let Some(link) = link_of(*node) {
-                by_link.entry(link).or_default().extend(attributes.clone());
-            }
-        }
+        let by_link = attributes_by_link(plan);
         for (i, (path, node)) in nodes.iter().enumerate() {
             let Before::Present { kind, target, row, .. } = plan.names.before(*node) else { continue };
             let row = plan.tree.get(*row as usize);
@@ -146,23 +136,9 @@ impl Preparation {
             };
             out.parents(path, &mut wanted, privileged.then_some(default_owner));
             let directory = what == What::Directory;
-            let default_mode = if directory { 0o755 } else { 0o644 };
-            let (uid, gid) = (row.and_then(|r| r.uid), row.and_then(|r| r.gid));
-            let owner = (uid.map_or(default_owner.0, |u| u as u32), gid.map_or(default_owner.1, |g| g as u32));
-            let item = Item {
-                path: path.clone(),
-                what,
-                mode: row.and_then(|r| r.mode).unwrap_or_else(|| plan.sizes.mode(*node, default_mode)) as u32 & 0o7777,
-                owner: privileged.then_some(owner),
-                mtime_ns: row.and_then(|r| r.mtime_ns),
-                attributes: link
-                    .and_then(|l| by_link.get(&l))
-                    .or_else(|| plan.attributes.get(node))
-                    .cloned()
-                    .unwrap_or_default(),
-                key: plan.keys.of_place(&plan.names, *node),
-                layout: None,
-            };
+            let attributes = link.and_then(|l| by_link.get(&l)).or_else(|| plan.attributes.get(node));
+            let owners = (privileged, default_owner);
+            let item = item_of(plan, (path.clone(), *node), row, what, owners, attributes.cloned().unwrap_or_default());
             out.bytes = out.bytes.saturating_add(item.bytes());
             out.items.push(item);
             if directory {
@@ -170,20 +146,24 @@ impl Preparation {
             }
         }
         out.bytes = out.bytes.saturating_add(plan.begin.bytes());
-        // What leads to a root is there, whoever made it.
+        out.roots(plan, &mut wanted, privileged.then_some(default_owner));
+        out
+    }
+
+    /// Adds what leads to roots and working directories: it is there, whoever made it.
+    fn roots(&mut self, plan: &Plan, wanted: &mut HashMap<Vec<u8>, ()>, owner: Option<(u32, u32)>) {
         let mut roots: Vec<&Vec<u8>> = plan.names.roots().collect();
         roots.sort_unstable();
         for root in roots {
-            out.parents(root, &mut wanted, privileged.then_some(default_owner));
+            self.parents(root, wanted, owner);
         }
         for root in plan.tasks.iter().filter_map(|t| t.root.as_ref()) {
             for dir in [&root.cwd, &root.root] {
                 let mut inside = dir.clone();
                 inside.extend_from_slice(b"/.");
-                out.parents(&inside, &mut wanted, privileged.then_some(default_owner));
+                self.parents(&inside, wanted, owner);
             }
         }
-        out
     }
 
     /// Adds the directories that lead to `path` and are not there yet.
@@ -223,6 +203,46 @@ impl Preparation {
             What::Regular { size_bytes, .. } => (n + 1, bytes.saturating_add(size_bytes)),
             _ => (n, bytes),
         })
+    }
+}
+
+/// What is known of a file by any of its names.
+fn attributes_by_link(plan: &Plan) -> HashMap<i64, Attributes> {
+    let link_of = |node: NodeId| match plan.names.before(node) {
+        Before::Present { row, .. } => plan.tree.get(*row as usize).and_then(|t| t.link_id),
+        _ => None,
+    };
+    let mut by_link: HashMap<i64, Attributes> = HashMap::new();
+    for (node, attributes) in &plan.attributes {
+        if let Some(link) = link_of(*node) {
+            by_link.entry(link).or_default().extend(attributes.clone());
+        }
+    }
+    by_link
+}
+
+/// What is made at a path, the place `node` of the model. `owners`: whether they can be set, and the default.
+fn item_of(
+    plan: &Plan,
+    (path, node): (Vec<u8>, NodeId),
+    row: Option<&Tree>,
+    what: What,
+    (privileged, default_owner): (bool, (u32, u32)),
+    attributes: Attributes,
+) -> Item {
+    let directory = what == What::Directory;
+    let default_mode = if directory { 0o755 } else { 0o644 };
+    let (uid, gid) = (row.and_then(|r| r.uid), row.and_then(|r| r.gid));
+    let owner = (uid.map_or(default_owner.0, |u| u as u32), gid.map_or(default_owner.1, |g| g as u32));
+    Item {
+        path,
+        what,
+        mode: row.and_then(|r| r.mode).unwrap_or_else(|| plan.sizes.mode(node, default_mode)) as u32 & 0o7777,
+        owner: privileged.then_some(owner),
+        mtime_ns: row.and_then(|r| r.mtime_ns),
+        attributes,
+        key: plan.keys.of_place(&plan.names, node),
+        layout: None,
     }
 }
 

@@ -2,5 +2,6 @@
 
 pub(crate) mod config;
 pub(crate) mod replay;
+pub(crate) mod report;
 pub(crate) mod root_rounds;
 pub mod watch;

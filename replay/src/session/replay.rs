@@ -1,7 +1,7 @@
 //! A replay from reel to report.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -15,24 +15,19 @@ use ioreel_traces::{
     Reel,
     disk::DiskActivity,
     manifest::{Clock, Mount, Replay as Made, Span, State},
-    rows::File,
 };
 
 use crate::{
     ReplayError,
     base::clock::{self, monotonic_ns},
     contents::{buffers::Source, data::Data, fill::Filler},
-    plan::{
-        dependencies::{FINISH, Stamp},
-        planner::PlanOptions,
-        program::Plan,
-    },
+    plan::{planner::PlanOptions, program::Plan},
     prepare::{
         containment::{self, Privilege},
         inside_reel::refuse_inside_reel,
         layout::{self, LayoutReport},
         mapped_targets::{TargetPaths, check_free_space, empty_cache, sync, target_paths},
-        page_cache::{CacheReport, CacheStart, Warm, forget},
+        page_cache::{CacheStart, Warm, forget},
         path_map::{Map, open_maps},
         restore::Memory,
         target::Target,
@@ -46,12 +41,11 @@ use crate::{
     },
     session::{
         config::{Config, Phase, Report, Summary},
+        report::{Ran, report},
         root_rounds::plan_within,
         watch::Watch,
     },
     verdict::{
-        end_state,
-        judgement::{Facts, Judgement, judge},
         result_reel::{self, Making},
         timing::tell_dues,
     },
@@ -87,26 +81,10 @@ impl Replay {
         if reel.manifest.state == State::Recording {
             return Err(ReplayError::Unfinished { path: config.reel });
         }
-        refuse_inside_reel(&config.reel, "--target", &config.target)?;
-        config.maps.iter().try_for_each(|(_, to)| refuse_inside_reel(&config.reel, "--map", to))?;
-        config.result.iter().try_for_each(|result| refuse_inside_reel(&config.reel, "-o", result))?;
-        if config.slice.from_ns >= config.slice.to_ns {
-            let Slice { from_ns, to_ns } = config.slice;
-            return Err(ReplayError::NoSlice { from_ns, to_ns });
-        }
-        if config.memory.is_some() && (config.force || config.skip_prepare) {
-            return Err(ReplayError::Foreign);
-        }
+        check_config(&config)?;
         let force = config.force || config.skip_prepare || config.restored;
         let others: Vec<PathBuf> = config.maps.iter().filter_map(|(_, to)| to.canonicalize().ok()).collect();
-        let limit = config.memory_limit.map(MemoryLimit::make).transpose()?;
-        if let Some(bytes) = config.memory_limit {
-            // What is cached from before would not count.
-            if config.cache == CacheStart::Prepared {
-                config.cache = CacheStart::Cold;
-            }
-            config.memory_bytes = config.memory_bytes.min(bytes as usize / 8);
-        }
+        let limit = limit_memory(&mut config)?;
         let target = Target::open_around(&config.target, force, &others)?;
         let maps = open_maps(&config.maps, &target, normal, force)?;
         let privilege = containment::acquire()?;
@@ -136,35 +114,9 @@ impl Replay {
         let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
         let none = Preparation::default();
         let to_make = if config.skip_prepare { &none } else { &preparation };
-        let summary = Summary {
-            operations: plan.calls,
-            threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
-            skipped: plan.skipped_by_label(),
-            unknown: plan.unknown.clone(),
-            strayed,
-            implied: plan.implied,
-            prepare_items: to_make.items.len() as i64,
-            prepare_files: to_make.files().0,
-            prepare_bytes: to_make.bytes,
-            growth_bytes: plan.sizes.peak_bytes,
-            free_bytes: target.free_bytes,
-            fstype: target.mount.fstype.clone(),
-        };
+        let summary = summary_of(&plan, to_make, &target, strayed);
         check_free_space(&maps, to_make)?;
-        let bytes = summary.prepare_bytes.saturating_add(summary.growth_bytes);
-        let needed_bytes = bytes.saturating_add(bytes / ROOM_MARGIN);
-        if let Some(max_bytes) = config.max_bytes.filter(|max| bytes > *max) {
-            return Err(ReplayError::TooMuch { path: config.reel, needed_bytes: bytes, max_bytes });
-        }
-        if needed_bytes > target.free_bytes {
-            return Err(ReplayError::NoRoom {
-                path: config.target,
-                needed_bytes,
-                prepare_bytes: summary.prepare_bytes,
-                growth_bytes: summary.growth_bytes,
-                free_bytes: target.free_bytes,
-            });
-        }
+        check_room(&config, &summary)?;
         Ok(Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary })
     }
 
@@ -198,40 +150,9 @@ impl Replay {
         let Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary } = self;
         let writer = config.result.as_deref().filter(|_| !config.dry_run).map(result_reel::create).transpose()?;
         containment::lift_limits();
-        let source = Source::new(1, plan.longest_write_bytes as usize)?;
-        let manner = Manner {
-            clockwork: config.clockwork,
-            spin_ns: config.spin_ns,
-            skip_calls: config.dry_run,
-            memory_bytes: config.memory_bytes,
-        };
-        let data = Data::new(config.data, plan.told, plan.keys.files().clone());
-        let filler = data.filler();
-        let world = Arc::new(World::new(plan, source, (data, prepared), manner, privilege)?);
-        let (told, phases) = mpsc::channel();
-        let (go, may_go) = mpsc::channel::<()>();
-        let (items, directory, inner) = (preparation.items, target_paths(&target, &maps), world.clone());
-        let remembering = config.memory.clone().map(|memory| (memory, world.data.filler()));
-        let make = !config.restored && !config.skip_prepare;
-        let warm = Warm::of(config.cache, &world.plan, &items, config.scale);
-        let start = config.cache;
-        let resident = Arc::new(AtomicI64::new(0));
-        let read = resident.clone();
-        let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
-        let lead_ns = if free { 0 } else { LEAD_NS };
-        let (dry, laid) = (config.dry_run, config.layout);
-        let launcher = thread::Builder::new()
-            .name("launcher".into())
-            .spawn(move || {
-                if dry {
-                    inner.run(lead_ns);
-                    return Ok(Prepared::default());
-                }
-                let filler = &filler;
-                let before = Before { items: &items, make, laid, filler, remembering, start, warm: &warm, read: &read };
-                launch(&inner, &directory, before, &told, &may_go, lead_ns, privilege)
-            })
-            .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
+        let items = preparation.items;
+        let started = start(&config, plan, (items, prepared), (&target, &maps), privilege)?;
+        let Started { world, launcher, phases, go, resident } = started;
         let mut warnings = Vec::new();
         if world.plan.calls == 0 && !config.slice.is_whole() {
             warnings.push("nothing that is replayed took effect between --from and --to".into());
@@ -261,7 +182,7 @@ impl Replay {
         let cpu_ns = cpu_ns() - cpu_before_ns;
         tell(Phase::Settling);
         let sync_start_ns = monotonic_ns() - world.epoch_ns();
-        let sync_ret = if dry { 0 } else { sync(&target, &maps) };
+        let sync_ret = if config.dry_run { 0 } else { sync(&target, &maps) };
         let sync_end_ns = monotonic_ns() - world.epoch_ns();
         let memory = limit.as_ref().map(MemoryLimit::leave);
         let seen = watch.end(world.epoch_ns()).unwrap_or_else(|why| {
@@ -270,61 +191,16 @@ impl Replay {
         });
         warnings.extend(world.take_warnings());
         let mut outcomes = world.take_outcomes()?;
-        let tree = if dry {
-            None
-        } else {
-            end_state::check(
-                &world.plan,
-                &target.path,
-                &target_paths(&target, &maps).1,
-                !config.force && !config.skip_prepare,
-            )
-            .map_err(|e| warnings.push(format!("the tree left behind could not be looked at: {e}")))
-            .ok()
-        };
-        let lost = reel.manifest.ledger.get("ops").map_or(0, |l| l.lost);
-        let mut data = world.checked();
-        let bad_reads = data.as_ref().map_or(0, |d| d.bad_reads);
-        name_examples(
-            &reel,
-            data.iter_mut().flat_map(|d| &mut d.examples).map(|e| (Some(e.file), &mut e.path)).collect(),
-        )?;
-        let facts = Facts { lost, bad_reads, tree, dry };
-        let mut verdict = judge(&world.plan, config.clockwork, &outcomes, config.limits, facts);
-        name_files(&reel, &mut verdict)?;
-        let last = world
-            .plan
-            .tasks
-            .iter()
-            .enumerate()
-            .filter_map(|(i, _)| outcomes.until(Stamp { task: i as u32, step: FINISH }));
-        let elapsed_ns = last.map(|o| o.end_ns).max().unwrap_or(0);
-        let span = &reel.manifest.span;
-        let report = Report {
-            pace: config.clockwork.pace.name(),
-            order: config.order.name(),
-            catch_up: config.clockwork.catch_up.name(),
-            dry_run: dry,
-            scale_footprint: config.scale.get(),
-            slice: Some(config.slice).filter(|s| !s.is_whole()),
-            done: outcomes.len(),
-            elapsed_ns,
-            original_elapsed_ns: world.plan.last_end_ns,
-            synced_ns: (!dry).then_some(sync_end_ns),
-            original_synced_ns: original_synced_ns(span, &config.slice, world.plan.last_end_ns),
-            shift_ns: world.shift_ns(),
-            spun_ns: world.spun_ns(),
-            cpu_ns,
-            verdict,
-            cache: (config.cache != CacheStart::Prepared && !dry)
-                .then(|| CacheReport { start: config.cache, resident_bytes: resident.load(Relaxed) }),
-            layout: prepared.layout,
-            memory,
-            data,
-            restored: None,
-            warnings,
+        let ran = Ran {
             summary,
+            warnings,
+            layout: prepared.layout,
+            resident_bytes: resident.load(Relaxed),
+            cpu_ns,
+            synced_ns: sync_end_ns,
+            memory,
         };
+        let report = report(&config, &reel, (&target, &maps), &world, &outcomes, ran)?;
         if let Some(writer) = writer {
             if matches!(config.clockwork.pace, Pace::Max | Pace::Load) {
                 tell_dues(&world.plan, &mut outcomes)
@@ -337,36 +213,126 @@ impl Replay {
     }
 }
 
-/// When the original's file systems were quiet, after the start of what was replayed.
-fn original_synced_ns(span: &Span, slice: &Slice, last_end_ns: i64) -> Option<i64> {
-    let end_ns = span.elapsed_ns.saturating_sub(slice.from_ns).max(last_end_ns);
-    (slice.to_ns > span.elapsed_ns).then(|| end_ns.saturating_add(span.settle_ns))
-}
-
-/// Gives examples that have no path the one of their file.
-fn name_files(reel: &Reel, verdict: &mut Judgement) -> Result<(), ReplayError> {
-    let examples = verdict.results.differences.iter_mut().flat_map(|d| &mut d.examples);
-    name_examples(reel, examples.map(|e| (e.file, &mut e.path)).collect())
-}
-
-/// Likewise, of files and where their paths go.
-fn name_examples(reel: &Reel, mut examples: Vec<(Option<i64>, &mut Option<String>)>) -> Result<(), ReplayError> {
-    examples.retain(|(file, path)| path.is_none() && file.is_some());
-    let wanted: HashSet<i64> = examples.iter().filter_map(|(file, _)| *file).collect();
-    if wanted.is_empty() {
-        return Ok(());
+/// Refuses options that contradict each other or the reel.
+fn check_config(config: &Config) -> Result<(), ReplayError> {
+    refuse_inside_reel(&config.reel, "--target", &config.target)?;
+    config.maps.iter().try_for_each(|(_, to)| refuse_inside_reel(&config.reel, "--map", to))?;
+    config.result.iter().try_for_each(|result| refuse_inside_reel(&config.reel, "-o", result))?;
+    if config.slice.from_ns >= config.slice.to_ns {
+        let Slice { from_ns, to_ns } = config.slice;
+        return Err(ReplayError::NoSlice { from_ns, to_ns });
     }
-    let mut paths = HashMap::new();
-    for file in reel.rows::<File>() {
-        let file = file?;
-        if wanted.contains(&file.file) {
-            paths.insert(file.file, file.path.map(|p| p.to_string()));
-        }
-    }
-    for (file, path) in examples {
-        *path = file.and_then(|f| paths.get(&f).cloned().flatten());
+    if config.memory.is_some() && (config.force || config.skip_prepare) {
+        return Err(ReplayError::Foreign);
     }
     Ok(())
+}
+
+/// The limit on memory that is asked for; what else depends on it is set.
+fn limit_memory(config: &mut Config) -> Result<Option<MemoryLimit>, ReplayError> {
+    let limit = config.memory_limit.map(MemoryLimit::make).transpose()?;
+    if let Some(bytes) = config.memory_limit {
+        // What is cached from before would not count.
+        if config.cache == CacheStart::Prepared {
+            config.cache = CacheStart::Cold;
+        }
+        config.memory_bytes = config.memory_bytes.min(bytes as usize / 8);
+    }
+    Ok(limit)
+}
+
+/// What is about to be done.
+fn summary_of(plan: &Plan, to_make: &Preparation, target: &Target, strayed: i64) -> Summary {
+    Summary {
+        operations: plan.calls,
+        threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
+        skipped: plan.skipped_by_label(),
+        unknown: plan.unknown.clone(),
+        strayed,
+        implied: plan.implied,
+        prepare_items: to_make.items.len() as i64,
+        prepare_files: to_make.files().0,
+        prepare_bytes: to_make.bytes,
+        growth_bytes: plan.sizes.peak_bytes,
+        free_bytes: target.free_bytes,
+        fstype: target.mount.fstype.clone(),
+    }
+}
+
+/// Refuses a target without room for what is prepared and written, and more than was allowed.
+fn check_room(config: &Config, summary: &Summary) -> Result<(), ReplayError> {
+    let bytes = summary.prepare_bytes.saturating_add(summary.growth_bytes);
+    let needed_bytes = bytes.saturating_add(bytes / ROOM_MARGIN);
+    if let Some(max_bytes) = config.max_bytes.filter(|max| bytes > *max) {
+        return Err(ReplayError::TooMuch { path: config.reel.clone(), needed_bytes: bytes, max_bytes });
+    }
+    if needed_bytes > summary.free_bytes {
+        return Err(ReplayError::NoRoom {
+            path: config.target.clone(),
+            needed_bytes,
+            prepare_bytes: summary.prepare_bytes,
+            growth_bytes: summary.growth_bytes,
+            free_bytes: summary.free_bytes,
+        });
+    }
+    Ok(())
+}
+
+/// A replay whose threads are at work.
+struct Started {
+    world: Arc<World>,
+    launcher: thread::JoinHandle<Result<Prepared, ReplayError>>,
+    /// What the launcher is at.
+    phases: mpsc::Receiver<Phase>,
+    /// Lets it go on.
+    go: mpsc::Sender<()>,
+    /// Bytes that were read into the page cache.
+    resident: Arc<AtomicI64>,
+}
+
+/// Starts the thread that makes the items and then runs the plan.
+fn start(
+    config: &Config,
+    plan: Plan,
+    (items, prepared): (Vec<tree::Item>, HashMap<u64, i64>),
+    (target, maps): (&Target, &[Map]),
+    privilege: Privilege,
+) -> Result<Started, ReplayError> {
+    let source = Source::new(1, plan.longest_write_bytes as usize)?;
+    let manner = Manner {
+        clockwork: config.clockwork,
+        spin_ns: config.spin_ns,
+        skip_calls: config.dry_run,
+        memory_bytes: config.memory_bytes,
+    };
+    let data = Data::new(config.data, plan.told, plan.keys.files().clone());
+    let filler = data.filler();
+    let world = Arc::new(World::new(plan, source, (data, prepared), manner, privilege)?);
+    let (told, phases) = mpsc::channel();
+    let (go, may_go) = mpsc::channel::<()>();
+    let (directory, inner) = (target_paths(target, maps), world.clone());
+    let remembering = config.memory.clone().map(|memory| (memory, world.data.filler()));
+    let make = !config.restored && !config.skip_prepare;
+    let warm = Warm::of(config.cache, &world.plan, &items, config.scale);
+    let start = config.cache;
+    let resident = Arc::new(AtomicI64::new(0));
+    let read = resident.clone();
+    let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
+    let lead_ns = if free { 0 } else { LEAD_NS };
+    let (dry, laid) = (config.dry_run, config.layout);
+    let launcher = thread::Builder::new()
+        .name("launcher".into())
+        .spawn(move || {
+            if dry {
+                inner.run(lead_ns);
+                return Ok(Prepared::default());
+            }
+            let filler = &filler;
+            let before = Before { items: &items, make, laid, filler, remembering, start, warm: &warm, read: &read };
+            launch(&inner, &directory, before, &told, &may_go, lead_ns, privilege)
+        })
+        .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
+    Ok(Started { world, launcher, phases, go, resident })
 }
 
 /// CPU time of this process so far.

@@ -6,10 +6,10 @@ use ioreel_replay::{Config, Replay, ReplayError, Report, Slice, session::watch::
 
 use ioreel_traces::{Reel, rows::Op};
 
-use crate::{
-    reel::{Draft, THREAD, config},
-    requests::{DIRECT, FIXED, enter, request},
-};
+use crate::reel::{Draft, THREAD, config};
+
+mod locks;
+mod requests;
 
 fn run(config: Config) -> Report {
     Replay::plan(config).unwrap().run(Unwatched, |_| ()).unwrap()
@@ -160,61 +160,6 @@ fn descriptors_positions_and_directories() {
     cut_everywhere(d);
 }
 
-/// A ring's table has a file that no descriptor knows, and one that has another number there.
-#[test]
-fn slots_of_rings() {
-    let mut d = Draft::new();
-    d.had("/w", "directory", 0);
-    d.had("/w/b", "regular", 50);
-    d.know(1, "regular");
-    d.know(2, "regular");
-    let o = d.open(1, "b", libc::O_RDWR, 2, 3);
-    (o.ofd, o.file) = (Some(22), Some(2));
-    let o = d.open(1, "b", libc::O_RDWR, 2, 4);
-    (o.ofd, o.file) = (Some(33), Some(2));
-    let one = |d: &mut Draft, op: &str, slot: i32, ret: i64, set: &dyn Fn(&mut Op)| {
-        enter(d, 1, "io_uring_enter", 1);
-        set(request(d, 1, op, slot, 8_000, ret));
-        d.pause(50_000);
-    };
-    let opened = |o: &mut Op| {
-        (o.path, o.dirfd, o.fd, o.ofd, o.file) = (Some("a".into()), Some(-100), None, Some(11), Some(1));
-        (o.flags, o.mode) = (Some(i64::from(libc::O_CREAT | libc::O_RDWR)), Some(0o600));
-        (o.sqe_flags, o.fd2) = (Some(DIRECT), Some(3));
-    };
-    let a = |offset, len| {
-        move |o: &mut Op| {
-            (o.offset_bytes, o.len_bytes, o.sqe_flags) = (Some(offset), Some(len), Some(FIXED));
-            (o.ofd, o.file) = (Some(11), Some(1));
-        }
-    };
-    // Slot 3, which has nothing to do with descriptor 3.
-    one(&mut d, "openat", 0, 0, &|o| {
-        opened(o);
-        o.aux = Some(1);
-    });
-    one(&mut d, "write", 3, 100, &a(0, 100));
-    one(&mut d, "write", 3, 700, &a(100, 700));
-    one(&mut d, "write", 4, 60, &|o| {
-        a(20, 60)(o);
-        (o.ofd, o.file) = (Some(22), Some(2));
-    });
-    one(&mut d, "read", 3, 300, &a(500, 1000));
-    d.on(1, "rename", "a", 0).path2 = Some("c".into());
-    one(&mut d, "write", 3, 100, &a(800, 100));
-    one(&mut d, "close", 3, 0, &|o| o.sqe_flags = Some(DIRECT));
-    one(&mut d, "openat", 0, 0, &|o| {
-        opened(o);
-        (o.ofd, o.file, o.aux) = (Some(44), Some(3), Some(1));
-    });
-    d.know(3, "regular");
-    one(&mut d, "write", 3, 10, &|o| {
-        a(0, 10)(o);
-        (o.ofd, o.file) = (Some(44), Some(3));
-    });
-    cut_everywhere(d);
-}
-
 #[test]
 fn names_of_one_fifo() {
     let mut d = Draft::new();
@@ -243,58 +188,6 @@ fn names_of_one_symbolic_link() {
     d.on(1, "unlink", "a", 0);
     d.on(1, "link", "b", 0).path2 = Some("a".into());
     cut_everywhere(d);
-}
-
-/// One that ended before its request did, which others learn of.
-#[test]
-fn a_request_outlives_its_thread() {
-    let mut d = Draft::new();
-    d.had("/w", "directory", 0);
-    d.create(1, "f", 1, 3);
-    d.fork(1, 2, THREAD);
-    let begin = d.now();
-    enter(&mut d, 2, "io_submit", 1);
-    let o = request(&mut d, 2, "pwrite64", 3, 100_000, 5000);
-    (o.source, o.start_ns) = ("aio".into(), begin + 1000);
-    (o.offset_bytes, o.len_bytes, o.file) = (Some(0), Some(5000), Some(1));
-    d.exit(2);
-    d.pause(200_000);
-    d.io(1, "pread64", 3, 0, 10_000, 5000);
-    d.on(1, "rename", "f", 0).path2 = Some("g".into());
-    d.fd(1, "close", 3, 0);
-    cut_everywhere(d);
-}
-
-/// What is left out is left out behind the border, too.
-#[test]
-fn slots_of_what_is_left_out() {
-    let mut d = Draft::new();
-    d.had("/w", "directory", 0);
-    d.know(1, "character");
-    let one = |d: &mut Draft, op: &str, ret: i64| -> usize {
-        enter(d, 1, "io_uring_enter", 1);
-        request(d, 1, op, 3, 8_000, ret);
-        d.pause(50_000);
-        d.ops.len() - 1
-    };
-    let at = one(&mut d, "openat", 0);
-    let o = &mut d.ops[at];
-    (o.path, o.dirfd, o.fd, o.ofd, o.file) = (Some("/dev/zero".into()), Some(-100), None, Some(11), Some(1));
-    (o.flags, o.aux, o.sqe_flags, o.fd2) = (Some(0), Some(0), Some(DIRECT), Some(3));
-    let mut from_ns = 0;
-    for _ in 0..2 {
-        let at = one(&mut d, "read", 64);
-        let o = &mut d.ops[at];
-        (o.offset_bytes, o.len_bytes, o.sqe_flags) = (Some(0), Some(64), Some(FIXED));
-        (o.ofd, o.file) = (Some(11), Some(1));
-        from_ns = o.start_ns - 20_000;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let target = dir.path().join("t");
-    fs::create_dir(&target).unwrap();
-    let reel = d.write(dir.path());
-    let report = run(Config { slice: Slice { from_ns, to_ns: i64::MAX }, ..config(reel, &target) });
-    assert!(report.verdict.results.differences.is_empty(), "{:#?}", report.verdict.results.differences);
 }
 
 #[test]
@@ -539,45 +432,6 @@ fn a_child_that_only_computes_keeps_its_time() {
 }
 
 #[test]
-fn locks_are_held() {
-    const EAGAIN: i64 = -(libc::EAGAIN as i64);
-    let mut d = Draft::new();
-    d.had("/w", "directory", 0);
-    d.had("/w/data", "regular", 5000);
-    let lock = |d: &mut Draft, task: i64, command: i32, kind: i32, (from, len): (i64, i64), ret: i64| {
-        let o = d.fd(task, "fcntl", 3, ret);
-        (o.flags, o.mode, o.aux2) = (Some(command.into()), Some(kind), Some(libc::SEEK_SET.into()));
-        (o.offset_bytes, o.len_bytes) = (Some(from), Some(len));
-    };
-    let flock = |d: &mut Draft, task: i64, how: i32, ret: i64| d.fd(task, "flock", 3, ret).flags = Some(how.into());
-    // Four processes, three of which open the file; the first has nothing to do after it took its lock.
-    for child in [2, 3, 4] {
-        d.fork(1, child, 0);
-    }
-    for task in [1, 2, 3] {
-        d.open(task, "data", libc::O_RDWR, 1, 3);
-    }
-    flock(&mut d, 2, libc::LOCK_EX, 0);
-    lock(&mut d, 2, libc::F_SETLK, libc::F_WRLCK, (0, 100), 0);
-    lock(&mut d, 2, libc::F_SETLK, libc::F_UNLCK, (40, 20), 0);
-    lock(&mut d, 3, libc::F_OFD_SETLK, libc::F_RDLCK, (200, 0), 0);
-    lock(&mut d, 1, libc::F_SETLK, libc::F_WRLCK, (120, 10), 0);
-    flock(&mut d, 3, libc::LOCK_SH | libc::LOCK_NB, EAGAIN);
-    lock(&mut d, 3, libc::F_SETLK, libc::F_RDLCK, (0, 10), EAGAIN);
-    lock(&mut d, 3, libc::F_SETLK, libc::F_WRLCK, (40, 20), 0);
-    lock(&mut d, 2, libc::F_SETLK, libc::F_WRLCK, (300, 1), EAGAIN);
-    flock(&mut d, 2, libc::LOCK_UN, 0);
-    flock(&mut d, 3, libc::LOCK_EX | libc::LOCK_NB, 0);
-    // Held to the end by who does nothing after it.
-    lock(&mut d, 3, libc::F_SETLK, libc::F_WRLCK, (120, 5), EAGAIN);
-    lock(&mut d, 2, libc::F_SETLK, libc::F_WRLCK, (125, 5), EAGAIN);
-    d.fd(2, "close", 3, 0);
-    lock(&mut d, 3, libc::F_SETLK, libc::F_WRLCK, (0, 100), 0);
-    d.fd(3, "close", 3, 0);
-    cut_everywhere(d);
-}
-
-#[test]
 fn directories_are_listed_on() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -607,41 +461,4 @@ fn directories_are_listed_on() {
         let listed: Vec<i64> = ops.iter().filter(|o| o.op == *"getdents64").filter_map(|o| o.ret).collect();
         assert_eq!(listed, [&told[n..], &[768]].concat(), "from listing {n} on");
     }
-}
-
-#[test]
-fn locks_that_were_dropped_are_nobodys() {
-    const EAGAIN: i64 = -(libc::EAGAIN as i64);
-    let mut d = Draft::new();
-    d.had("/w", "directory", 0);
-    d.had("/w/data", "regular", 5000);
-    d.fork(1, 2, 0);
-    let flock =
-        |d: &mut Draft, task: i64, fd: i32, how: i32, ret: i64| d.fd(task, "flock", fd, ret).flags = Some(how.into());
-    let lock = |d: &mut Draft, task: i64, fd: i32, ret: i64| {
-        let o = d.fd(task, "fcntl", fd, ret);
-        (o.flags, o.mode, o.aux2) = (Some(libc::F_SETLK.into()), Some(libc::F_WRLCK), Some(libc::SEEK_SET.into()));
-        (o.offset_bytes, o.len_bytes) = (Some(0), Some(100));
-    };
-    d.open(1, "data", libc::O_RDWR, 1, 3);
-    d.open(1, "data", libc::O_RDWR, 1, 4);
-    lock(&mut d, 1, 3, 0);
-    // Closing any descriptor of the file drops it, and one stays open.
-    d.fd(1, "close", 4, 0);
-    d.open(2, "data", libc::O_RDWR, 1, 3);
-    lock(&mut d, 2, 3, 0);
-    d.fd(2, "close", 3, 0);
-    lock(&mut d, 1, 3, 0);
-    // A lock that a process shares which does nothing with it: it stays when the other closes.
-    flock(&mut d, 1, 3, libc::LOCK_EX, 0);
-    d.fork(1, 3, 0);
-    d.fork(1, 4, 0);
-    d.fd(3, "close", 3, 0);
-    d.open(3, "data", libc::O_RDWR, 1, 5);
-    flock(&mut d, 3, 5, libc::LOCK_SH | libc::LOCK_NB, EAGAIN);
-    d.fd(1, "close", 3, 0);
-    flock(&mut d, 3, 5, libc::LOCK_SH | libc::LOCK_NB, EAGAIN);
-    d.exit(4);
-    flock(&mut d, 3, 5, libc::LOCK_EX | libc::LOCK_NB, 0);
-    cut_everywhere(d);
 }

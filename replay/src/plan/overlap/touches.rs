@@ -53,6 +53,42 @@ impl Overlaps<'_> {
         if v.skip.is_some_and(|why| !matches!(why, Skip::OutOfSight | Skip::Outside)) {
             return Touches { all: out, lacks: vec![], links };
         }
+        let ok = r.ret >= 0;
+        // Through a descriptor it does not matter whether the file still has its name.
+        let by_name = v.entry.is_none() || r.path != NONE;
+        self.names_touched(r, &v, root, &mut out);
+        if let Some(dir) = self.machine.stands_in(r, &v) {
+            let gone = r.ret == -i64::from(libc::ENOENT);
+            let needs = if ok {
+                Needs::There
+            } else if gone {
+                Needs::Exactly(GONE)
+            } else {
+                Needs::Anything
+            };
+            out.push(plain(Key::Name(dir), needs, None));
+        }
+        let lacks = if led_there { self.machine.lacks(r, &v) } else { vec![] };
+        out.extend(lacks.iter().map(|n| plain(Key::Name(*n), Needs::Anything, None)));
+        for node in [v.node, v.node2].into_iter().filter(|n| ok && by_name && *n != NO_NODE && *n != ROOT) {
+            let parent = self.machine.names.parent(node);
+            out.push(plain(Key::Name(parent), Needs::There, None));
+        }
+        if let Some(entry) = v.entry.filter(|_| ok) {
+            let ofd = &self.machine.processes.ofds[entry.ofd as usize];
+            let append = ofd.appends();
+            let moves = moves_position(r) && r.offset_bytes != NO_ID;
+            if moves && !append {
+                let to = r.offset_bytes.saturating_add(r.ret);
+                out.push(plain(Key::Position(entry.ofd), Needs::Exactly(r.offset_bytes), Some(to)));
+            }
+        }
+        out.extend(if ok { self.size_touched(r, &v) } else { None });
+        Touches { all: out, lacks, links }
+    }
+
+    /// What an operation saw of the names it was given, and made of them.
+    fn names_touched(&mut self, r: &Rec, v: &View, root: NodeId, out: &mut Vec<Touch>) {
         // Renamed to another name of the same file, it stays.
         let moves_name = r.call.renames()
             && v.node != NO_NODE
@@ -61,7 +97,6 @@ impl Overlaps<'_> {
             && !self.machine.names.same_file(v.node, v.node2);
         let file_of = |file: i64| if file >= 0 { file } else { SOME };
         let at = |p: &mut Self, node| if node == NO_NODE { SOME } else { p.file_at(node).map_or(SOME, file_of) };
-        // Through a descriptor it does not matter whether the file still has its name.
         let by_name = v.entry.is_none() || r.path != NONE;
         let ok = r.ret >= 0;
         let mut name = |node: NodeId, needs: Needs, becomes: Option<i64>, shows: NodeId| {
@@ -120,34 +155,6 @@ impl Overlaps<'_> {
             Call::Unlink | Call::Unlinkat | Call::Rmdir => name(v.node, there, ok.then_some(GONE), NO_NODE),
             _ => name(v.node, there, None, NO_NODE),
         }
-        if let Some(dir) = self.machine.stands_in(r, &v) {
-            let gone = r.ret == -i64::from(libc::ENOENT);
-            let needs = if ok {
-                Needs::There
-            } else if gone {
-                Needs::Exactly(GONE)
-            } else {
-                Needs::Anything
-            };
-            out.push(plain(Key::Name(dir), needs, None));
-        }
-        let lacks = if led_there { self.machine.lacks(r, &v) } else { vec![] };
-        out.extend(lacks.iter().map(|n| plain(Key::Name(*n), Needs::Anything, None)));
-        for node in [v.node, v.node2].into_iter().filter(|n| ok && by_name && *n != NO_NODE && *n != ROOT) {
-            let parent = self.machine.names.parent(node);
-            out.push(plain(Key::Name(parent), Needs::There, None));
-        }
-        if let Some(entry) = v.entry.filter(|_| ok) {
-            let ofd = &self.machine.processes.ofds[entry.ofd as usize];
-            let append = ofd.appends();
-            let moves = moves_position(r) && r.offset_bytes != NO_ID;
-            if moves && !append {
-                let to = r.offset_bytes.saturating_add(r.ret);
-                out.push(plain(Key::Position(entry.ofd), Needs::Exactly(r.offset_bytes), Some(to)));
-            }
-        }
-        out.extend(if ok { self.size_touched(r, &v) } else { None });
-        Touches { all: out, lacks, links }
     }
 
     /// What an operation saw of a file's size, or made it.

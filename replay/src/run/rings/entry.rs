@@ -98,24 +98,34 @@ pub(super) fn of(chunk: &Chunk, r: &Rec, files: Files, buffers: &mut Buffers<'_>
         Call::Mkdirat => opcode::MkDirAt::new(dir, p).mode(r.mode as u32).build(),
         Call::Symlinkat => opcode::SymlinkAt::new(dir2, p, p2).build(),
         Call::Linkat => opcode::LinkAt::new(dir, p, dir2, p2).flags(r.flags as i32).build(),
-        Call::Setxattr | Call::Fsetxattr => {
-            let value = if r.value == NONE { &[][..] } else { chunk.paths.bytes(r.value) };
-            let (name, value, len) = (path(r.name), value.as_ptr().cast_mut().cast(), value.len() as u32);
-            match r.call {
-                Call::Setxattr => opcode::SetXattr::new(name, value, p, len).flags(r.aux as i32).build(),
-                _ => opcode::FSetXattr::new(fd, name, value, len).flags(r.aux as i32).build(),
-            }
-        }
-        Call::Getxattr | Call::Fgetxattr => {
-            let to = if len == 0 { std::ptr::null_mut() } else { buffers.data(r, len).cast() };
-            match r.call {
-                Call::Getxattr => opcode::GetXattr::new(path(r.name), to, p, len as u32).build(),
-                _ => opcode::FGetXattr::new(fd, path(r.name), to, len as u32).build(),
-            }
-        }
+        Call::Setxattr | Call::Fsetxattr | Call::Getxattr | Call::Fgetxattr => attribute(chunk, r, fd, p, buffers),
         // The planner lets no other through.
         _ => opcode::Nop::new().build(),
     };
+    (entry.flags(flags_of(r, files)), keep)
+}
+
+/// The entry of a request on an extended attribute.
+fn attribute(chunk: &Chunk, r: &Rec, fd: Fd, p: *const libc::c_char, buffers: &mut Buffers<'_>) -> Entry {
+    let name = if r.name == NONE { std::ptr::null() } else { chunk.paths.c_str(r.name).as_ptr() };
+    let len = bytes(r);
+    if r.call.sets_attribute() {
+        let value = if r.value == NONE { &[][..] } else { chunk.paths.bytes(r.value) };
+        let (value, len) = (value.as_ptr().cast_mut().cast(), value.len() as u32);
+        match r.call {
+            Call::Setxattr => opcode::SetXattr::new(name, value, p, len).flags(r.aux as i32).build(),
+            _ => opcode::FSetXattr::new(fd, name, value, len).flags(r.aux as i32).build(),
+        }
+    } else {
+        let to = if len == 0 { std::ptr::null_mut() } else { buffers.data(r, len).cast() };
+        match r.call {
+            Call::Getxattr => opcode::GetXattr::new(name, to, p, len as u32).build(),
+            _ => opcode::FGetXattr::new(fd, name, to, len as u32).build(),
+        }
+    }
+}
+
+fn flags_of(r: &Rec, files: Files) -> Flags {
     let mut flags = Flags::empty();
     let bits = [
         (sqe::DRAIN, Flags::IO_DRAIN),
@@ -127,5 +137,5 @@ pub(super) fn of(chunk: &Chunk, r: &Rec, files: Files, buffers: &mut Buffers<'_>
         flags.set(flag, r.sqe_flags & bit != 0);
     }
     flags.set(Flags::FIXED_FILE, files.by_slot.is_some() && r.call != Call::Close);
-    (entry.flags(flags), keep)
+    flags
 }
