@@ -1,16 +1,19 @@
 //! Replays a reel against a mounted file system.
 //!
-//! * [`input`] reads what a replay needs of a reel;
-//! * [`plan()`] turns it into a program per thread, and what each step waits for, without touching a file system:
-//!   [`names`] models the name space, [`procs`] the processes, [`order`] collects the edges, [`sizes`] the room;
-//! * [`prepare`] makes the tree that the workload found, [`contain`] keeps all of it inside the target;
-//! * requests to io_uring and of Linux AIO are planned in `requests` and issued in `rings`;
-//! * [`engine`] runs a thread's program; [`world`] is the real one: threads, clock and, in [`issue`], the calls;
-//! * [`verdict`] holds the result against the original: [`results`], [`timing`], [`concurrency`], [`latencies`],
-//!   [`endstate`]; [`Replay`] is all of it in a row;
-//! * [`block`] does the same with what a file system asked of a disk.
+//! The modules are stages. Each uses only those before it:
 //!
-//! `docs/replay.md` says why it is so.
+//! * [`base`]: the clock, distributions, names of errors;
+//! * [`reel`] reads the operations of a reel, in the order of their return;
+//! * [`contents`] generates written data, and checks data that is read;
+//! * [`model`] follows the recorded machine: names, processes, descriptors, sizes, locks, credentials;
+//! * [`mod@plan`] makes a program for each thread, and the edges that each step waits for, without touching a file system;
+//! * [`prepare`] creates the tree that the workload found, and confines the replay to its target;
+//! * [`run`] issues the steps: threads, deadlines, system calls, io_uring and Linux AIO;
+//! * [`verdict`] compares the replay with the original;
+//! * [`block`] replays bios on a device;
+//! * [`session`] takes a replay from reel to report: [`Replay`].
+//!
+//! `docs/internals/replay.md` describes the design.
 
 #[cfg(test)]
 extern crate self as ioreel_replay;

@@ -35,7 +35,6 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "capture/src/probes/session.rs attempt has ",
     "capture/src/record/main_loop.rs follow has ",
     "capture/src/record/mod.rs record has ",
-    "replay/src/run/engine.rs run_chunk has ",
     "tests/end_to_end/calls/workload/more.rs attributes has ",
     "tests/end_to_end/calls/workload/narrow.rs rest has ",
     "tests/end_to_end/main.rs main has ",

@@ -117,23 +117,23 @@ pub trait Engine {
 
 /// Runs thread `task` from birth to end. Returns what its computing time after its end counts from.
 pub fn run_program<E: Engine>(plan: &Plan, task: u32, clockwork: Clockwork, birth: Base, engine: &mut E) -> Base {
-    let mut base = birth;
-    let program = &plan.tasks[task as usize].program;
-    let mut left = program.calls as usize;
-    let mut outcomes = engine.room(left);
+    let mut left = plan.tasks[task as usize].program.calls as usize;
+    let outcomes = engine.room(left);
+    let mut running = Running { plan, task, clockwork, base: birth, engine, outcomes };
     let mut index = 0;
-    while let Some(chunk) = engine.chunk(index) {
+    while let Some(chunk) = running.engine.chunk(index) {
+        let outcomes = &mut running.outcomes;
         if outcomes.capacity() - outcomes.len() < chunk.recs.len() && !outcomes.is_empty() {
             left = left.saturating_sub(outcomes.len());
-            let room = engine.room(left);
-            engine.happened(mem::replace(&mut outcomes, room));
+            let room = running.engine.room(left);
+            running.engine.happened(mem::replace(outcomes, room));
         }
-        run_chunk(plan, task, clockwork, &chunk, &mut base, engine, &mut outcomes);
+        running.run_chunk(&chunk);
         index += 1;
     }
-    engine.flush();
-    engine.happened(outcomes);
-    base
+    running.engine.flush();
+    running.engine.happened(running.outcomes);
+    running.base
 }
 
 /// Whether a step submits a request together with the one before.
@@ -141,122 +141,173 @@ fn joins(step: Option<&Step>) -> bool {
     step.is_some_and(|s| matches!(s.act, Act::Submit { joins: true, .. }))
 }
 
-/// Runs one piece of it.
-fn run_chunk<E: Engine>(
-    plan: &Plan,
+/// A thread's program at work.
+struct Running<'a, E> {
+    plan: &'a Plan,
     task: u32,
     clockwork: Clockwork,
-    chunk: &Chunk,
-    base: &mut Base,
-    engine: &mut E,
-    outcomes: &mut Vec<Outcome>,
-) {
-    let Clockwork { pace, catch_up } = clockwork;
-    let program = &plan.tasks[task as usize].program;
-    for (i, step) in chunk.steps.iter().enumerate() {
-        let number = chunk.first + i as u32;
-        if !joins(Some(step)) {
-            engine.flush();
+    /// What its computing time counts from.
+    base: Base,
+    engine: &'a mut E,
+    outcomes: Vec<Outcome>,
+}
+
+impl<E: Engine> Running<'_, E> {
+    /// Runs one piece of it.
+    fn run_chunk(&mut self, chunk: &Chunk) {
+        for (i, step) in chunk.steps.iter().enumerate() {
+            let number = chunk.first + i as u32;
+            if !joins(Some(step)) {
+                self.engine.flush();
+            }
+            let came_ns = self.wait_for_edges(chunk, step);
+            let done_ns = match step.act {
+                Act::Call { rec, .. } if chunk.recs[rec as usize].phase == Phase::Ended => {
+                    self.reap(chunk, number, &step.act, rec);
+                    None
+                }
+                Act::Call { rec, .. } => self.call(chunk, i, rec, came_ns),
+                Act::Submit { rec, .. } => {
+                    self.submit(chunk, i, rec);
+                    None
+                }
+                Act::Returned { entered_ns, recorded_ns } => {
+                    if self.clockwork.pace == Pace::Think && recorded_ns > self.base.recorded_ns {
+                        let now_ns = self.engine.now_ns().max(self.base.due_ns(entered_ns));
+                        self.base = self.base.at(recorded_ns, now_ns);
+                    }
+                    None
+                }
+                Act::Passed { idle_ns, recorded_ns } => self.passed(number, came_ns, idle_ns, recorded_ns),
+                Act::Spawn { task: child } => {
+                    self.spawn(chunk, i, child);
+                    None
+                }
+                _ => {
+                    self.engine.act(chunk, &step.act);
+                    None
+                }
+            };
+            if self.plan.tasks[self.task as usize].program.is_awaited(number) {
+                let done_ns = done_ns.unwrap_or_else(|| self.engine.now_ns());
+                self.engine.publish(number, done_ns);
+            }
         }
+    }
+
+    /// Returns once all that a step waits for is done; when the last of it was, as far as known.
+    fn wait_for_edges(&mut self, chunk: &Chunk, step: &Step) -> Option<i64> {
         let mut came_ns = None;
         for Edge { on, .. } in step.after.of(&chunk.edges) {
-            came_ns = came_ns.max(engine.wait_for(*on));
+            came_ns = came_ns.max(self.engine.wait_for(*on));
             // The time of a child that does nothing here (only computed, since a slice began) is its parent's.
-            let child = &plan.tasks[on.task as usize];
-            if on.step == FINISH && pace == Pace::Think && !child.program.is_empty() {
-                let recorded_ns = child.exit_ns.unwrap_or(base.recorded_ns);
-                *base = base.later(Base { recorded_ns, now_ns: engine.ended_ns(on.task), ..*base });
+            let child = &self.plan.tasks[on.task as usize];
+            if on.step == FINISH && self.clockwork.pace == Pace::Think && !child.program.is_empty() {
+                let recorded_ns = child.exit_ns.unwrap_or(self.base.recorded_ns);
+                let now_ns = self.engine.ended_ns(on.task);
+                self.base = self.base.later(Base { recorded_ns, now_ns, ..self.base });
             }
         }
-        let mut done_ns = None;
-        match step.act {
-            Act::Call { rec, .. } if chunk.recs[rec as usize].phase == Phase::Ended => {
-                let r = &chunk.recs[rec as usize];
-                let Reaped { due_ns, free_ns, start_ns, end_ns, ret } = engine.reap(chunk, &step.act);
-                if pace == Pace::Load {
-                    engine.leave();
-                }
-                let (cpu, row) = (engine.cpu(), r.row);
-                outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
-                *base = base.at(r.end_ns, engine.now_ns());
-            }
-            Act::Call { rec, .. } | Act::Submit { rec, .. } => {
-                let r = &chunk.recs[rec as usize];
-                engine.ready(chunk, &step.act);
-                let mut free_ns = base.passed_ns.unwrap_or(i64::MIN);
-                if pace == Pace::Load {
-                    free_ns = free_ns.max(engine.enter(r.turn_ns, r.together, plan.next_turn(task, chunk, i + 1)));
-                }
-                if let Act::Submit { .. } = step.act {
-                    free_ns = engine.now_ns();
-                }
-                let due_ns = match pace.due_ns(r.start_ns, *base) {
-                    Some(due_ns) if pace.has_schedule() => on_schedule(engine, catch_up, due_ns, &mut base.lag_ns),
-                    Some(due_ns) => {
-                        engine.sleep_until(due_ns);
-                        due_ns
-                    }
-                    None => base.now_ns,
-                };
-                if let Act::Submit { .. } = step.act {
-                    engine.submit(chunk, &step.act, due_ns, free_ns);
-                    let next = chunk.steps.get(i + 1);
-                    let chained = r.sqe_flags & (sqe::LINK | sqe::HARDLINK) != 0;
-                    if next.is_some() && !joins(next) || next.is_none() && !chained {
-                        engine.flush();
-                    }
-                    *base = base.at(r.start_ns, engine.now_ns());
-                } else {
-                    // While the kernel is at work.
-                    chunk.fetch_ahead(i + 1, rec as usize + 1);
-                    let ret = engine.act(chunk, &step.act);
-                    let Called { row, times_ns } = engine.called().unwrap_or(Called { row: r.row, times_ns: None });
-                    let (start_ns, end_ns) = times_ns.unwrap_or_else(|| {
-                        let now_ns = engine.now_ns();
-                        (now_ns, now_ns)
-                    });
-                    if pace == Pace::Load {
-                        engine.leave();
-                    }
-                    engine.done(chunk, &step.act, ret);
-                    let cpu = engine.cpu();
-                    outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
-                    let owed_ns = pace.owed_ns(came_ns.map_or(due_ns, |came_ns| due_ns.max(came_ns)), start_ns);
-                    done_ns = Some(end_ns - owed_ns);
-                    *base = base.at(r.end_ns, end_ns - owed_ns - pace.recorder_ns(plan.recorder));
-                }
-            }
-            Act::Returned { entered_ns, recorded_ns } => {
-                if pace == Pace::Think && recorded_ns > base.recorded_ns {
-                    *base = base.at(recorded_ns, engine.now_ns().max(base.due_ns(entered_ns)));
-                }
-            }
-            Act::Passed { idle_ns, recorded_ns } => {
-                base.passed_ns = base.passed_ns.max(came_ns);
-                if pace == Pace::Think {
-                    let now_ns = base.due_ns(idle_ns).max(came_ns.unwrap_or(i64::MIN));
-                    // Whoever waits for it waits for the computing before it, too.
-                    if program.is_awaited(number) {
-                        engine.sleep_until(now_ns);
-                    }
-                    *base = Base { passed_ns: Some(now_ns), ..base.at(recorded_ns, now_ns) };
-                    done_ns = Some(now_ns);
-                }
-            }
-            Act::Spawn { task: child } => {
-                let recorded_ns = plan.tasks[child as usize].start_ns;
-                let now_ns = if pace == Pace::Think { base.due_ns(recorded_ns) } else { base.now_ns };
-                let next_ns = (pace == Pace::Load).then(|| plan.next_turn(task, chunk, i + 1)).flatten();
-                engine.spawn(child, Base { recorded_ns, now_ns, ..*base }, next_ns);
-            }
-            _ => {
-                engine.act(chunk, &step.act);
-            }
+        came_ns
+    }
+
+    /// Waits for a request's end.
+    fn reap(&mut self, chunk: &Chunk, number: u32, act: &Act, rec: u32) {
+        let r = &chunk.recs[rec as usize];
+        let Reaped { due_ns, free_ns, start_ns, end_ns, ret } = self.engine.reap(chunk, act);
+        if self.clockwork.pace == Pace::Load {
+            self.engine.leave();
         }
-        if program.is_awaited(number) {
-            let done_ns = done_ns.unwrap_or_else(|| engine.now_ns());
-            engine.publish(number, done_ns);
+        let (cpu, row) = (self.engine.cpu(), r.row);
+        self.outcomes.push(Outcome { step: number, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
+        self.base = self.base.at(r.end_ns, self.engine.now_ns());
+    }
+
+    /// Makes ready what a step issues, and returns when the number in flight lets it go: then it was free.
+    fn enter(&mut self, chunk: &Chunk, i: usize, rec: u32) -> i64 {
+        let r = &chunk.recs[rec as usize];
+        self.engine.ready(chunk, &chunk.steps[i].act);
+        let free_ns = self.base.passed_ns.unwrap_or(i64::MIN);
+        if self.clockwork.pace != Pace::Load {
+            return free_ns;
         }
+        free_ns.max(self.engine.enter(r.turn_ns, r.together, self.plan.next_turn(self.task, chunk, i + 1)))
+    }
+
+    /// Returns when an operation that was recorded at `start_ns` is due; when that was.
+    fn sleep_until_due(&mut self, start_ns: i64) -> i64 {
+        let Clockwork { pace, catch_up } = self.clockwork;
+        match pace.due_ns(start_ns, self.base) {
+            Some(due_ns) if pace.has_schedule() => on_schedule(self.engine, catch_up, due_ns, &mut self.base.lag_ns),
+            Some(due_ns) => {
+                self.engine.sleep_until(due_ns);
+                due_ns
+            }
+            None => self.base.now_ns,
+        }
+    }
+
+    /// Submits a request, together with those that join it.
+    fn submit(&mut self, chunk: &Chunk, i: usize, rec: u32) {
+        let r = &chunk.recs[rec as usize];
+        self.enter(chunk, i, rec);
+        let free_ns = self.engine.now_ns();
+        let due_ns = self.sleep_until_due(r.start_ns);
+        self.engine.submit(chunk, &chunk.steps[i].act, due_ns, free_ns);
+        let next = chunk.steps.get(i + 1);
+        let chained = r.sqe_flags & (sqe::LINK | sqe::HARDLINK) != 0;
+        if next.is_some() && !joins(next) || next.is_none() && !chained {
+            self.engine.flush();
+        }
+        self.base = self.base.at(r.start_ns, self.engine.now_ns());
+    }
+
+    /// Issues a call; when it was done, or would have been had the replayer taken no time.
+    fn call(&mut self, chunk: &Chunk, i: usize, rec: u32, came_ns: Option<i64>) -> Option<i64> {
+        let (r, act) = (&chunk.recs[rec as usize], &chunk.steps[i].act);
+        let pace = self.clockwork.pace;
+        let free_ns = self.enter(chunk, i, rec);
+        let due_ns = self.sleep_until_due(r.start_ns);
+        // While the kernel is at work.
+        chunk.fetch_ahead(i + 1, rec as usize + 1);
+        let ret = self.engine.act(chunk, act);
+        let Called { row, times_ns } = self.engine.called().unwrap_or(Called { row: r.row, times_ns: None });
+        let (start_ns, end_ns) = times_ns.unwrap_or_else(|| {
+            let now_ns = self.engine.now_ns();
+            (now_ns, now_ns)
+        });
+        if pace == Pace::Load {
+            self.engine.leave();
+        }
+        self.engine.done(chunk, act, ret);
+        let (step, cpu) = (chunk.first + i as u32, self.engine.cpu());
+        self.outcomes.push(Outcome { step, cpu, due_ns, start_ns, end_ns, ret, free_ns, row });
+        let owed_ns = pace.owed_ns(came_ns.map_or(due_ns, |came_ns| due_ns.max(came_ns)), start_ns);
+        self.base = self.base.at(r.end_ns, end_ns - owed_ns - pace.recorder_ns(self.plan.recorder));
+        Some(end_ns - owed_ns)
+    }
+
+    /// Goes on where the recorded thread had read from a pipe, or wrote to one; when that was, where computing time is kept.
+    fn passed(&mut self, number: u32, came_ns: Option<i64>, idle_ns: i64, recorded_ns: i64) -> Option<i64> {
+        self.base.passed_ns = self.base.passed_ns.max(came_ns);
+        if self.clockwork.pace != Pace::Think {
+            return None;
+        }
+        let now_ns = self.base.due_ns(idle_ns).max(came_ns.unwrap_or(i64::MIN));
+        // Whoever waits for it waits for the computing before it, too.
+        if self.plan.tasks[self.task as usize].program.is_awaited(number) {
+            self.engine.sleep_until(now_ns);
+        }
+        self.base = Base { passed_ns: Some(now_ns), ..self.base.at(recorded_ns, now_ns) };
+        Some(now_ns)
+    }
+
+    fn spawn(&mut self, chunk: &Chunk, i: usize, child: u32) {
+        let (pace, base) = (self.clockwork.pace, self.base);
+        let recorded_ns = self.plan.tasks[child as usize].start_ns;
+        let now_ns = if pace == Pace::Think { base.due_ns(recorded_ns) } else { base.now_ns };
+        let next_ns = (pace == Pace::Load).then(|| self.plan.next_turn(self.task, chunk, i + 1)).flatten();
+        self.engine.spawn(child, Base { recorded_ns, now_ns, ..base }, next_ns);
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn report(
         cpu_ns: ran.cpu_ns,
         verdict,
         cache: (config.cache != CacheStart::Prepared && !dry)
-            .then(|| CacheReport { start: config.cache, resident_bytes: ran.resident_bytes }),
+            .then_some(CacheReport { start: config.cache, resident_bytes: ran.resident_bytes }),
         layout: ran.layout,
         memory: ran.memory,
         data,
