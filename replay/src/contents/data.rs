@@ -51,7 +51,7 @@ pub struct Look {
 
 /// What the reel tells of the data that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct RecordedData {
     /// Bytes written whose compressibility is known.
     pub bytes: i64,
     /// The sum of bytes times thousandths.
@@ -60,7 +60,7 @@ pub struct Told {
     pub hashed: bool,
 }
 
-impl Told {
+impl RecordedData {
     /// A write is looked at.
     pub(crate) fn add(&mut self, r: &Rec) {
         self.hashed |= r.content != 0;
@@ -90,7 +90,7 @@ pub struct Data {
 
 impl Data {
     /// As wanted, else as told.
-    pub fn new(options: DataOptions, told: Told, keys: HashMap<i64, u64>) -> Self {
+    pub fn new(options: DataOptions, told: RecordedData, keys: HashMap<i64, u64>) -> Self {
         let saved_permille = options.saved_permille.or(told.saved_permille()).unwrap_or(0);
         let wanted = options.saved_permille.is_some() || options.repeated_permille.is_some() || options.verify;
         Self { options, saved_permille, made: wanted || told.hashed || told.bytes > 0, keys }

@@ -17,7 +17,7 @@ use crate::{
     Call,
     contents::{
         data::{Data, UNIT_BYTES, file_of},
-        slice_contents::Left,
+        slice_contents::InitialData,
     },
     reel::input::{NO_ID, Rec},
 };
@@ -120,7 +120,7 @@ pub(crate) struct Checks {
 
 impl Checks {
     /// `there`: what files hold before the start.
-    pub(crate) fn new(there: impl IntoIterator<Item = (i64, Left)>) -> Self {
+    pub(crate) fn new(there: impl IntoIterator<Item = (i64, InitialData)>) -> Self {
         let checks = Self {
             files: (0..SHARDS).map(|_| Mutex::default()).collect(),
             good: AtomicI64::new(0),

@@ -11,14 +11,14 @@ use crate::contents::read_checks::Change;
 
 /// What a file holds at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct InitialData {
     /// So many bytes of it, from its beginning on, are data.
     pub(crate) data_bytes: i64,
     /// Content came from elsewhere.
     pub(crate) foreign: bool,
 }
 
-impl Left {
+impl InitialData {
     fn change(&mut self, change: Change) {
         match change {
             Change::Wrote { from, to } if from <= self.data_bytes => self.data_bytes = self.data_bytes.max(to),
@@ -34,22 +34,22 @@ impl Left {
 
 /// Files that were changed before the slice.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
-    files: HashMap<i64, Left>,
+pub(crate) struct ChangedFiles {
+    files: HashMap<i64, InitialData>,
 }
 
-impl Written {
+impl ChangedFiles {
     /// What this file holds, if a preparation would fill `prepared_bytes` of it.
-    pub(crate) fn left(&self, file: i64, prepared_bytes: i64) -> Left {
+    pub(crate) fn left(&self, file: i64, prepared_bytes: i64) -> InitialData {
         let left = self.files.get(&file).copied();
-        left.map_or(Left { data_bytes: prepared_bytes, foreign: false }, |l| Left {
+        left.map_or(InitialData { data_bytes: prepared_bytes, foreign: false }, |l| InitialData {
             data_bytes: l.data_bytes.min(prepared_bytes),
             ..l
         })
     }
 
     /// An operation before the slice changed the file, which held `at_start` until its first change.
-    pub(crate) fn change(&mut self, file: i64, at_start: Left, change: Change) {
+    pub(crate) fn change(&mut self, file: i64, at_start: InitialData, change: Change) {
         self.files.entry(file).or_insert(at_start).change(change);
     }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_lies_behind_a_gap_is_not_taken_for_data() {
-        let mut left = Left { data_bytes: 8000, foreign: false };
+        let mut left = InitialData { data_bytes: 8000, foreign: false };
         left.change(Change::Wrote { from: 9000, to: 10_000 });
         assert_eq!(left.data_bytes, 8000);
         left.change(Change::Wrote { from: 8000, to: 9000 });
@@ -76,8 +76,8 @@ mod tests {
         left.change(Change::Cut { len: 100 });
         left.change(Change::Foreign);
         left.change(Change::Cut { len: 7000 });
-        assert_eq!(left, Left { data_bytes: 100, foreign: true });
+        assert_eq!(left, InitialData { data_bytes: 100, foreign: true });
         left.change(Change::Cut { len: 0 });
-        assert_eq!(left, Left::default());
+        assert_eq!(left, InitialData::default());
     }
 }

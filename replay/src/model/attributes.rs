@@ -6,8 +6,8 @@ use crate::{
     Call,
     model::{
         machine::Machine,
-        names::{Before, Kind, NO_NODE, NodeId, There, Trait},
-        operands::View,
+        names::{InitialState, InodeAttributes, Kind, NO_NODE, NodeId, PresentName},
+        operands::Operands,
         processes::Ofd,
     },
     reel::input::{NO_ID, NONE, Rec},
@@ -50,7 +50,7 @@ impl Machine {
     }
 
     /// After names changed: what the operation made of its file's attributes. Nothing but a slice asks.
-    pub(crate) fn traits_change(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn traits_change(&mut self, r: &Rec, v: &Operands) {
         if !self.before_slice || r.ret < 0 {
             return;
         }
@@ -131,7 +131,7 @@ impl Machine {
         });
     }
 
-    fn set(&mut self, of: &Subject, change: impl FnOnce(&mut Trait)) {
+    fn set(&mut self, of: &Subject, change: impl FnOnce(&mut InodeAttributes)) {
         match *of {
             Subject::Name(node) => self.names.set(node, change),
             Subject::Unnamed(file) => self.names.set_unnamed(file, change),
@@ -140,7 +140,7 @@ impl Machine {
     }
 
     /// What an operation is on.
-    fn subject(&mut self, v: &View) -> Subject {
+    fn subject(&mut self, v: &Operands) -> Subject {
         let name = |node| if node == NO_NODE { Subject::Nothing } else { Subject::Name(node) };
         let Some(e) = v.entry else { return name(v.node) };
         let Ofd { file, node, flags, .. } = self.processes.ofds[e.ofd as usize];
@@ -185,7 +185,7 @@ impl Machine {
         if pre == NO_NODE {
             return (0, None);
         }
-        let Before::Present { row, .. } = self.names.before(pre) else { return (0, None) };
+        let InitialState::Present { row, .. } = self.names.before(pre) else { return (0, None) };
         let row = self.reel.tree.get(*row as usize);
         (row.and_then(|r| r.mode).unwrap_or(0) as u32, row.and_then(|r| r.gid).map(|g| g as u32))
     }
@@ -212,7 +212,7 @@ impl Machine {
 
     /// Whether a result shows that a file had an extended attribute before the start, of which nobody told: from here on it had.
     /// What it held is not recorded; its length is.
-    pub(crate) fn proves_attribute(&mut self, r: &Rec, v: &View) -> bool {
+    pub(crate) fn proves_attribute(&mut self, r: &Rec, v: &Operands) -> bool {
         let named = r.name != NONE && r.ret >= 0;
         let kept = r.call.gets_attribute() || r.call.removes_attribute() || r.call.sets_attribute() && r.value != NONE;
         let pre = self.attributed(v);
@@ -234,7 +234,7 @@ impl Machine {
     }
 
     /// A file had no such attribute.
-    pub(crate) fn misses_attribute(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn misses_attribute(&mut self, r: &Rec, v: &Operands) {
         if r.ret != -i64::from(libc::ENODATA) || r.name == NONE {
             return;
         }
@@ -248,7 +248,7 @@ impl Machine {
     }
 
     /// Where the file whose attributes a call is about stood at the start.
-    fn attributed(&mut self, v: &View) -> NodeId {
+    fn attributed(&mut self, v: &Operands) -> NodeId {
         match self.subject(v) {
             Subject::Name(node) => self.names.pre(node),
             Subject::Unnamed(_) | Subject::Nothing => NO_NODE,
@@ -256,7 +256,7 @@ impl Machine {
     }
 
     /// Extended attributes of what is there, by place: those that were there before, and what was made of them.
-    pub(crate) fn attributes_now(&self, there: &[There]) -> HashMap<NodeId, Attributes> {
+    pub(crate) fn attributes_now(&self, there: &[PresentName]) -> HashMap<NodeId, Attributes> {
         let mut out = HashMap::new();
         for t in there {
             let mut all = self.attributes.get(&t.pre).cloned().unwrap_or_default();
@@ -275,7 +275,7 @@ impl Machine {
 }
 
 /// What setting this attribute does; of the list of users, the permission bits are part.
-fn set_attribute(t: &mut Trait, name: Box<[u8]>, value: Box<[u8]>) {
+fn set_attribute(t: &mut InodeAttributes, name: Box<[u8]>, value: Box<[u8]>) {
     if *name == *ACL
         && let Some((mode, minimal)) = acl_mode(&value)
     {

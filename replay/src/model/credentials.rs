@@ -19,7 +19,7 @@ pub struct Ids {
 
 /// A thread's user and group; further groups are not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Who {
+pub struct Credentials {
     /// User.
     pub user: Ids,
     /// Group.
@@ -33,22 +33,22 @@ impl Ids {
     }
 
     /// After setuid, setreuid, setresuid, setfsuid, or the same of groups, that succeeded (kernel/sys.c); -1 leaves an id.
-    fn set(self, how: How, ids: [i64; 3], privileged: bool) -> Self {
+    fn set(self, how: SetIds, ids: [i64; 3], privileged: bool) -> Self {
         let or = |i: usize, old: u32| if ids[i] as u32 == u32::MAX { old } else { ids[i] as u32 };
         let id = ids[0] as u32;
         match how {
-            How::One if privileged => Self::all(id),
-            How::One => Self { effective: id, files: id, ..self },
-            How::Two => {
+            SetIds::One if privileged => Self::all(id),
+            SetIds::One => Self { effective: id, files: id, ..self },
+            SetIds::Two => {
                 let (real, effective) = (or(0, self.real), or(1, self.effective));
                 let saved = if ids[0] as u32 != u32::MAX || effective != self.real { effective } else { self.saved };
                 Self { real, effective, saved, files: effective }
             }
-            How::Three => {
+            SetIds::Three => {
                 let effective = or(1, self.effective);
                 Self { real: or(0, self.real), effective, saved: or(2, self.saved), files: effective }
             }
-            How::Files => {
+            SetIds::Files => {
                 let known = [self.real, self.effective, self.saved, self.files].contains(&id);
                 // It tells nobody when it is refused.
                 if privileged || known { Self { files: id, ..self } } else { self }
@@ -58,14 +58,14 @@ impl Ids {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum SetIds {
     One,
     Two,
     Three,
     Files,
 }
 
-impl Who {
+impl Credentials {
     /// A user and a group throughout.
     pub fn plain(uid: u32, gid: u32) -> Self {
         Self { user: Ids::all(uid), group: Ids::all(gid) }
@@ -76,14 +76,14 @@ impl Who {
         let ids = [r.aux, r.aux2, r.flags];
         let privileged = self.user.effective == 0;
         let (how, group) = match r.call {
-            Call::Setuid => (How::One, false),
-            Call::Setgid => (How::One, true),
-            Call::Setreuid => (How::Two, false),
-            Call::Setregid => (How::Two, true),
-            Call::Setresuid => (How::Three, false),
-            Call::Setresgid => (How::Three, true),
-            Call::Setfsuid => (How::Files, false),
-            Call::Setfsgid => (How::Files, true),
+            Call::Setuid => (SetIds::One, false),
+            Call::Setgid => (SetIds::One, true),
+            Call::Setreuid => (SetIds::Two, false),
+            Call::Setregid => (SetIds::Two, true),
+            Call::Setresuid => (SetIds::Three, false),
+            Call::Setresgid => (SetIds::Three, true),
+            Call::Setfsuid => (SetIds::Files, false),
+            Call::Setfsgid => (SetIds::Files, true),
             _ => return self,
         };
         match group {
@@ -132,14 +132,14 @@ impl Machine {
 mod tests {
     use super::*;
 
-    fn after(who: Who, call: Call, ids: [i64; 3]) -> Who {
+    fn after(who: Credentials, call: Call, ids: [i64; 3]) -> Credentials {
         who.after(&Rec { call, aux: ids[0], aux2: ids[1], flags: ids[2], ..Rec::none() })
     }
 
     #[test]
     fn ids_change_as_the_kernel_has_it() {
-        let root = Who::plain(0, 0);
-        let user = |w: Who| [w.user.real, w.user.effective, w.user.saved, w.user.files];
+        let root = Credentials::plain(0, 0);
+        let user = |w: Credentials| [w.user.real, w.user.effective, w.user.saved, w.user.files];
         let dropped = after(root, Call::Setuid, [1000, 0, 0]);
         assert_eq!(user(dropped), [1000; 4]);
         let for_now = after(root, Call::Setresuid, [-1, 1000, -1]);

@@ -6,11 +6,11 @@ use crate::{
     contents::{
         data::{file_key, path_key},
         read_checks::change,
-        slice_contents::{Left, Written},
+        slice_contents::{ChangedFiles, InitialData},
     },
     model::{
         machine::Machine,
-        names::{Before, NO_NODE, Names, NodeId, There},
+        names::{InitialState, NO_NODE, Names, NodeId, PresentName},
     },
     reel::input::Rec,
 };
@@ -23,7 +23,7 @@ pub struct Keys {
     /// Of files that were there.
     files: HashMap<i64, u64>,
     /// What files hold that were changed before the slice.
-    pub(crate) written: Written,
+    pub(crate) written: ChangedFiles,
 }
 
 impl Keys {
@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// A slice begins: data stays what it is. Before the model of names begins anew.
-    pub(crate) fn keys_anew(&mut self, there: &[There]) {
+    pub(crate) fn keys_anew(&mut self, there: &[PresentName]) {
         if !self.keep_keys {
             return;
         }
@@ -93,14 +93,14 @@ impl Machine {
         // What a smaller file takes is less, too.
         let ret = if r.call.writes() { r.ret.min(r.len_bytes) } else { r.ret };
         let Some((file, change)) = change(&r, ret) else { return };
-        let there = Left { data_bytes: self.data_at_start(file), foreign: false };
+        let there = InitialData { data_bytes: self.data_at_start(file), foreign: false };
         self.keys.written.change(file, there, change);
     }
 
     /// What was data of a file that nothing has changed yet.
     fn data_at_start(&self, file: i64) -> i64 {
         let Some(place) = self.sizes.place_of(file) else { return 0 };
-        let Before::Present { row, .. } = self.names.before(place) else { return 0 };
+        let InitialState::Present { row, .. } = self.names.before(place) else { return 0 };
         self.sizes.prepared_lengths(place, self.reel.tree.get(*row as usize)).1
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     model::{
         machine::{Consequence, Machine},
         names::{Kind, NO_NODE, NodeId, ROOT},
-        operands::View,
+        operands::Operands,
     },
     reel::{
         input::{NO_FD, NO_ID, NONE, Rec},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Machine {
-    pub(crate) fn names_change(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn names_change(&mut self, r: &Rec, v: &Operands) {
         let (ok, node, node2) = (r.ret >= 0, v.node, v.node2);
         let by_name = node != NO_NODE && (v.entry.is_none() || r.path != NONE);
         if !ok {
@@ -72,7 +72,7 @@ impl Machine {
     }
 
     /// A file got a second name, or its first.
-    fn linked(&mut self, v: &View) {
+    fn linked(&mut self, v: &Operands) {
         let (node, node2) = (v.node, v.node2);
         if node != NO_NODE {
             self.names.prove_present(node, Kind::Regular, None);
@@ -113,7 +113,7 @@ impl Machine {
     }
 
     /// Names that something not recorded made come, move and go without being replayed.
-    pub(crate) fn foreign_names_change(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn foreign_names_change(&mut self, r: &Rec, v: &Operands) {
         if r.ret < 0 || v.node == NO_NODE {
             return;
         }
@@ -150,7 +150,7 @@ impl Machine {
         }
         // The last component that is known to be there is a directory, else it had been refused for that; one that is only
         // said to be there may be what was missing.
-        if is(libc::ENOENT) && node != NO_NODE && !r.call.renames() && !r.call.links() && self.led_there() {
+        if is(libc::ENOENT) && node != NO_NODE && !r.call.renames() && !r.call.links() && self.parents_exist() {
             let mut at = self.names.parent(node);
             while at != ROOT && self.names.exists(at).is_none() {
                 at = self.names.parent(at);
@@ -162,7 +162,7 @@ impl Machine {
         // Which component is missing is only certain when all but the last are there.
         if is(libc::ENOENT) && node != NO_NODE && !makes && !r.call.renames() && !r.call.links() {
             let parent = self.names.parent(node);
-            if self.names.exists(parent) == Some(true) && self.led_there() {
+            if self.names.exists(parent) == Some(true) && self.parents_exist() {
                 self.names.prove_absent(node);
             }
         }
@@ -221,7 +221,7 @@ impl Machine {
         if let Some(first) = first {
             self.names.prove_present(first, Kind::Directory, None);
             let pre = self.names.pre(first);
-            self.sizes.told_mode(pre, 0o700);
+            self.sizes.mode_seen(pre, 0o700);
         }
     }
 
@@ -245,7 +245,7 @@ impl Machine {
             self.file_opened(r.file, pre, created);
             let seen = self.reel.files.get(&r.file).and_then(|f| f.size_bytes);
             if let Some(size) = seen.filter(|_| !created && flags & libc::O_TRUNC == 0) {
-                self.sizes.told(pre, Some(r.file), size);
+                self.sizes.size_seen(pre, Some(r.file), size);
             }
             self.named_files.insert(node, r.file);
             if flags & libc::O_TRUNC != 0 || r.call == Call::Creat {
@@ -334,7 +334,7 @@ impl Machine {
     }
 
     /// Attributes that came and went, and what a handle stands for.
-    pub(crate) fn attributes_change(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn attributes_change(&mut self, r: &Rec, v: &Operands) {
         if r.ret < 0 {
             return;
         }
@@ -360,26 +360,26 @@ impl Machine {
     }
 
     /// What results say of permission bits; before names change.
-    pub(crate) fn modes_told(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn modes_seen(&mut self, r: &Rec, v: &Operands) {
         if r.ret < 0 || v.node == NO_NODE {
             return;
         }
         let pre = self.names.pre(v.node);
         match r.call {
-            c if c.stats() => self.sizes.told_mode(pre, r.mode),
+            c if c.stats() => self.sizes.mode_seen(pre, r.mode),
             c if c.opens() && r.aux & 1 == 0 => {
                 if let Some(mode) = self.reel.files.get(&r.file).and_then(|f| f.mode) {
-                    self.sizes.told_mode(pre, mode);
+                    self.sizes.mode_seen(pre, mode);
                 }
             }
             Call::Access | Call::Faccessat | Call::Faccessat2 if r.mode & libc::X_OK != 0 => self.sizes.ran(pre),
             // What it was before nobody asked: not this.
-            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => self.sizes.told_mode(pre, 0o644),
+            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => self.sizes.mode_seen(pre, 0o644),
             _ => {}
         }
     }
 
-    pub(crate) fn sizes_change(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn sizes_change(&mut self, r: &Rec, v: &Operands) {
         if r.ret < 0 {
             return;
         }
@@ -423,7 +423,7 @@ impl Machine {
                 if node != NO_NODE {
                     let pre = self.names.pre(node);
                     let file = self.named_files.get(node);
-                    self.sizes.told(pre, file, r.len_bytes);
+                    self.sizes.size_seen(pre, file, r.len_bytes);
                 }
             }
             _ => {}

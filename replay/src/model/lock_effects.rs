@@ -5,7 +5,7 @@ use crate::{
     model::{
         locks::{Lock, Owner},
         machine::Machine,
-        operands::View,
+        operands::Operands,
         processes::Entry,
     },
     reel::input::{NO_ID, Rec},
@@ -23,7 +23,7 @@ pub(crate) struct Unlocks {
 
 impl Machine {
     /// The lock that a call asks for, and on which file.
-    pub(crate) fn lock_of(&self, r: &Rec, v: &View) -> Option<(i64, Lock)> {
+    pub(crate) fn lock_of(&self, r: &Rec, v: &Operands) -> Option<(i64, Lock)> {
         let entry = v.entry?;
         let ofd = &self.processes.ofds[entry.ofd as usize];
         let file = ofd.file;
@@ -59,7 +59,7 @@ impl Machine {
     }
 
     /// Whether somebody stands in the way of this lock as things are.
-    pub(crate) fn is_refused(&self, r: &Rec, v: &View) -> bool {
+    pub(crate) fn is_refused(&self, r: &Rec, v: &Operands) -> bool {
         self.lock_of(r, v).is_some_and(|(file, lock)| self.locks.conflict(file, lock).is_some())
     }
 
@@ -69,7 +69,7 @@ impl Machine {
         if !r.call.locks() || r.ret < 0 || self.locks.is_empty() {
             return None;
         }
-        let v = self.view(r);
+        let v = self.operands(r);
         let (file, lock) = self.lock_of(r, &v)?;
         let owner = self.locks.conflict(file, lock)?;
         let found = pool.iter().find_map(|(id, row)| {
@@ -94,7 +94,7 @@ impl Machine {
             return false;
         }
         if r.call.locks() {
-            let v = self.view(r);
+            let v = self.operands(r);
             return self.lock_of(r, &v).is_some_and(|(f, lock)| (f, lock.owner) == (file, owner));
         }
         self.unlocks(r).gone.contains(&(file, owner))
@@ -155,7 +155,7 @@ impl Machine {
     }
 
     /// A lock call took effect.
-    pub(crate) fn locks_change(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn locks_change(&mut self, r: &Rec, v: &Operands) {
         if r.call.locks()
             && r.ret >= 0
             && let Some((file, lock)) = self.lock_of(r, v)

@@ -37,7 +37,7 @@ pub struct Lock {
 
 /// A lock as it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLock {
     /// By whom.
     pub owner: Owner,
     /// First byte.
@@ -50,9 +50,9 @@ pub struct Held {
 
 /// Locks by file.
 #[derive(Debug, Default)]
-pub struct Locked(HashMap<i64, Vec<Held>>);
+pub struct LockTable(HashMap<i64, Vec<HeldLock>>);
 
-impl Locked {
+impl LockTable {
     /// Whose lock stands in the way of this one.
     pub fn conflict(&self, file: i64, lock: Lock) -> Option<Owner> {
         let exclusive = lock.exclusive?;
@@ -76,14 +76,14 @@ impl Locked {
                 continue;
             }
             if h.from < lock.from {
-                kept.push(Held { to: lock.from, ..h });
+                kept.push(HeldLock { to: lock.from, ..h });
             }
             if lock.to < h.to {
-                kept.push(Held { from: lock.to, ..h });
+                kept.push(HeldLock { from: lock.to, ..h });
             }
         }
         if let Some(exclusive) = lock.exclusive {
-            kept.push(Held { owner: lock.owner, from: lock.from, to: lock.to, exclusive });
+            kept.push(HeldLock { owner: lock.owner, from: lock.from, to: lock.to, exclusive });
         }
         *all = kept;
         self.tidy(file);
@@ -108,7 +108,7 @@ impl Locked {
     }
 
     /// All that is held, by file.
-    pub fn all(&self) -> Vec<(i64, Held)> {
+    pub fn all(&self) -> Vec<(i64, HeldLock)> {
         let mut all: Vec<_> = self.0.iter().flat_map(|(file, held)| held.iter().map(|h| (*file, *h))).collect();
         all.sort_by_key(|(file, h)| (*file, h.from));
         all
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn ranges_split_and_owners_exclude_each_other() {
         use Owner::*;
-        let mut l = Locked::default();
+        let mut l = LockTable::default();
         l.set(1, lock(Table(1), 0, 100, Some(true)));
         l.set(1, lock(Table(1), 40, 60, None));
         assert_eq!(l.conflict(1, lock(Table(2), 45, 55, Some(true))), None);

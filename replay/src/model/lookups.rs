@@ -5,7 +5,7 @@ use crate::{
     model::{
         machine::Machine,
         names::{Kind, NO_NODE, NodeId},
-        operands::View,
+        operands::Operands,
         processes::Entry,
     },
     reel::{
@@ -16,7 +16,7 @@ use crate::{
 
 impl Machine {
     /// Whether all directories that the path at hand enters and leaves by `..` are known to be there.
-    pub(crate) fn led_there(&mut self) -> bool {
+    pub(crate) fn parents_exist(&mut self) -> bool {
         let names = &mut self.names;
         let crossed = std::mem::take(&mut names.crossed);
         let led = crossed.iter().all(|dir| names.exists(*dir) == Some(true));
@@ -25,7 +25,7 @@ impl Machine {
     }
 
     /// The directory that a call lists, or asks the name of: one that was removed has neither entries nor a name any more.
-    pub(crate) fn stands_in(&self, r: &Rec, v: &View) -> Option<NodeId> {
+    pub(crate) fn stands_in(&self, r: &Rec, v: &Operands) -> Option<NodeId> {
         let node = match r.call {
             c if c.lists() => self.processes.ofds[v.entry?.ofd as usize].node,
             Call::Getcwd => self.processes.places[self.processes.of(r.task as usize).place].value.cwd.ok()?,
@@ -35,7 +35,7 @@ impl Machine {
     }
 
     /// Names of which one at least was not there for a call that failed for that.
-    pub(crate) fn lacks(&self, r: &Rec, v: &View) -> Vec<NodeId> {
+    pub(crate) fn lacks(&self, r: &Rec, v: &Operands) -> Vec<NodeId> {
         let above = |n: NodeId| if n == NO_NODE { n } else { self.names.parent(n) };
         let lacks = match r.call {
             _ if r.ret != -i64::from(libc::ENOENT) || v.entry.is_some() && r.path == NONE => vec![],
@@ -49,7 +49,7 @@ impl Machine {
         if lacks.contains(&NO_NODE) { vec![] } else { lacks }
     }
 
-    pub(crate) fn is_regular(&mut self, r: &Rec, v: &View) -> bool {
+    pub(crate) fn is_regular(&mut self, r: &Rec, v: &Operands) -> bool {
         if matches!(r.call, Call::Readlink | Call::Readlinkat) {
             return true;
         }
@@ -62,7 +62,7 @@ impl Machine {
     }
 
     /// The file that a request is about, as its descriptor has it: on overlays requests are seen at the file below.
-    pub(crate) fn file_of_request(&self, r: &Rec, v: &View) -> i64 {
+    pub(crate) fn file_of_request(&self, r: &Rec, v: &Operands) -> i64 {
         let behind = v.entry.map(|e| self.processes.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID);
         if r.via == Via::Call || r.fd == NO_FD { r.file } else { behind.unwrap_or(r.file) }
     }

@@ -11,11 +11,11 @@ use crate::{
     model::{
         attributes::{Attributes, AttributesOf},
         data_keys::Keys,
-        locks::Locked,
-        named_files::Held,
+        locks::LockTable,
+        named_files::NamedFiles,
         names::{Kind, Names, NodeId, ROOT},
         outside_roots::Outside,
-        processes::Procs,
+        processes::Processes,
         sizes::Sizes,
     },
     reel::{footprint::Scale, input::Input},
@@ -53,11 +53,11 @@ pub(crate) struct Machine {
     /// The recording that is being read.
     pub(crate) reel: Input,
     pub(crate) names: Names,
-    pub(crate) processes: Procs,
+    pub(crate) processes: Processes,
     pub(crate) sizes: Sizes,
-    pub(crate) locks: Locked,
+    pub(crate) locks: LockTable,
     /// Which file is behind a name, as far as an open or stat showed.
-    pub(crate) named_files: Held,
+    pub(crate) named_files: NamedFiles,
     /// Extended attributes that the workload set, by file and name.
     pub(crate) set_attributes: HashMap<AttributesOf, Vec<Box<[u8]>>>,
     /// Extended attributes before the start, by place.
@@ -94,10 +94,10 @@ impl Machine {
         let mut machine = Self {
             reel,
             names: Names::new(options.roots),
-            processes: Procs::default(),
+            processes: Processes::default(),
             sizes: Sizes::new(options.footprint),
-            locks: Locked::default(),
-            named_files: Held::default(),
+            locks: LockTable::default(),
+            named_files: NamedFiles::default(),
             set_attributes: HashMap::new(),
             attributes: HashMap::new(),
             missing_attributes: HashSet::new(),

@@ -2,7 +2,7 @@
 
 use crate::{
     Call, Skip,
-    model::{machine::Machine, names::NO_NODE, operands::View, processes::Mapped},
+    model::{machine::Machine, names::NO_NODE, operands::Operands, processes::Mapping},
     reel::input::{NO_ID, Rec},
 };
 
@@ -15,7 +15,7 @@ impl Machine {
     pub(crate) fn mappings(
         &mut self,
         r: &Rec,
-        v: &View,
+        v: &Operands,
         (slot, fd): (&mut u32, &mut i32),
         kept: &mut Rec,
     ) -> Result<(), Skip> {
@@ -25,7 +25,7 @@ impl Machine {
                 if v.skip.is_none() {
                     *slot = self.processes.new_map(r.task as usize);
                     let ofd = v.entry.map(|e| &self.processes.ofds[e.ofd as usize]);
-                    let mapped = Mapped {
+                    let mapped = Mapping {
                         len_bytes: r.len_bytes,
                         slot: *slot,
                         file: ofd.map_or(NO_ID, |o| o.file),
@@ -56,7 +56,7 @@ impl Machine {
                     }
                     if r.ret > 0 {
                         known.remove(&at);
-                        known.insert(r.ret, Mapped { len_bytes: r.aux2, ..m });
+                        known.insert(r.ret, Mapping { len_bytes: r.aux2, ..m });
                     }
                 }
                 if r.call == Call::Munmap && r.ret == 0 && whole {
@@ -67,7 +67,7 @@ impl Machine {
             }
             c if c.touches() => {
                 let known = &self.processes.maps[maps].value;
-                let holds = |m: &&Mapped| {
+                let holds = |m: &&Mapping| {
                     m.file == r.file
                         && (c != Call::Dirty || m.stores())
                         && r.offset_bytes >= m.offset_bytes

@@ -6,12 +6,12 @@ use crate::model::names::{Names, NodeId};
 
 /// Files by name, and names by file.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct NamedFiles {
     files: HashMap<NodeId, i64>,
     names: HashMap<i64, Vec<NodeId>>,
 }
 
-impl Held {
+impl NamedFiles {
     /// The file behind a name.
     pub(crate) fn get(&self, node: NodeId) -> Option<i64> {
         self.files.get(&node).copied()
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_file_has_a_name_until_its_last_is_gone() {
-        let mut h = Held::default();
+        let mut h = NamedFiles::default();
         h.insert(1, 10);
         h.insert(2, 10);
         h.insert(2, 10);

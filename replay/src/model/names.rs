@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 
 use crate::Skip;
 pub use crate::base::file_kind::Kind;
-pub use rebase::There;
-pub use traits::Trait;
-use traits::{NO_TRAITS, Traits};
+pub use rebase::PresentName;
+pub use traits::InodeAttributes;
+use traits::{InodeAttributeSets, NO_ATTRIBUTES};
 
 /// A path in the model.
 pub type NodeId = u32;
@@ -47,7 +47,7 @@ pub enum State {
 
 /// What stood at a node when the workload began.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Before {
+pub enum InitialState {
     /// Not known.
     Unknown,
     /// Proven to be absent.
@@ -72,7 +72,7 @@ struct Node {
     first_child: NodeId,
     next_sibling: NodeId,
     area: Option<Skip>,
-    before: Before,
+    before: InitialState,
     state: State,
     /// Which hard links it had at the start: the same number, the same file; [`NO_INODE`] for none.
     inode_before: u32,
@@ -101,7 +101,7 @@ pub struct Names {
     /// Their names.
     links: HashMap<u32, Vec<NodeId>>,
     /// What the workload set of names, where that is followed: values that many names share.
-    traits: Traits,
+    traits: InodeAttributeSets,
     /// Directories that the paths of the operation at hand enter and leave by `..`.
     pub(crate) crossed: Vec<NodeId>,
     /// Links that were followed.
@@ -128,12 +128,12 @@ impl Names {
             first_child: NO_NODE,
             next_sibling: NO_NODE,
             area: (!roots.is_empty() && !roots.contains(&b"/"[..].to_vec())).then_some(Skip::Outside),
-            before: Before::Present { kind: Kind::Directory, target: None, row: NO_NODE, confirmed: true },
+            before: InitialState::Present { kind: Kind::Directory, target: None, row: NO_NODE, confirmed: true },
             state: State::Present { kind: Kind::Directory, target: None, pre: ROOT },
             inode_before: NO_INODE,
             inode: NO_INODE,
             made: false,
-            traits: NO_TRAITS,
+            traits: NO_ATTRIBUTES,
         };
         Self {
             nodes: vec![root],
@@ -145,7 +145,7 @@ impl Names {
             inodes: 0,
             listed: HashMap::new(),
             links: HashMap::new(),
-            traits: Traits::default(),
+            traits: InodeAttributeSets::default(),
             crossed: Vec::new(),
             passed: Vec::new(),
             entered: None,
@@ -234,12 +234,12 @@ impl Names {
             first_child: NO_NODE,
             next_sibling,
             area: self.nodes[dir as usize].area,
-            before: Before::Unknown,
+            before: InitialState::Unknown,
             state: State::Unset,
             inode_before: NO_INODE,
             inode: NO_INODE,
             made: false,
-            traits: NO_TRAITS,
+            traits: NO_ATTRIBUTES,
         };
         if dir == ROOT {
             match name {
@@ -284,10 +284,12 @@ impl Names {
                 };
                 inode = self.nodes[pre as usize].inode_before;
                 match &self.nodes[pre as usize].before {
-                    Before::Unknown if self.nodes[inherited as usize].made => State::Absent,
-                    Before::Unknown => State::Unknown { pre },
-                    Before::Absent => State::Absent,
-                    Before::Present { kind, target, .. } => State::Present { kind: *kind, target: target.clone(), pre },
+                    InitialState::Unknown if self.nodes[inherited as usize].made => State::Absent,
+                    InitialState::Unknown => State::Unknown { pre },
+                    InitialState::Absent => State::Absent,
+                    InitialState::Present { kind, target, .. } => {
+                        State::Present { kind: *kind, target: target.clone(), pre }
+                    }
                 }
             };
             self.nodes[node as usize].state = state;
@@ -322,13 +324,13 @@ impl Names {
     }
 
     /// What stood at this path at the start.
-    pub fn before(&self, node: NodeId) -> &Before {
+    pub fn before(&self, node: NodeId) -> &InitialState {
         &self.nodes[node as usize].before
     }
 
     /// Says from the reel's `tree` what stood there.
     pub fn set_before(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>, row: u32) {
-        self.nodes[node as usize].before = Before::Present { kind, target, row, confirmed: false };
+        self.nodes[node as usize].before = InitialState::Present { kind, target, row, confirmed: false };
     }
 
     /// A result proved that something of this kind is at `node` now.
@@ -347,12 +349,12 @@ impl Names {
             }
         };
         let unproven =
-            pre != NO_NODE && !matches!(self.nodes[pre as usize].before, Before::Present { confirmed: true, .. });
+            pre != NO_NODE && !matches!(self.nodes[pre as usize].before, InitialState::Present { confirmed: true, .. });
         let settles = known == Kind::Unknown && kind != Kind::Unknown;
         // A link that was looked at before it was read.
         let reads = target.is_some()
             && pre != NO_NODE
-            && matches!(self.nodes[pre as usize].before, Before::Present { target: None, .. });
+            && matches!(self.nodes[pre as usize].before, InitialState::Present { target: None, .. });
         if !unproven && !settles && !reads {
             return;
         }
@@ -361,14 +363,14 @@ impl Names {
         if pre != NO_NODE {
             let before = &mut self.nodes[pre as usize].before;
             match before {
-                Before::Present { confirmed, kind: k, target: t, .. } => {
+                InitialState::Present { confirmed, kind: k, target: t, .. } => {
                     *confirmed = true;
                     *k = kind;
                     if t.is_none() {
                         *t = target.clone();
                     }
                 }
-                _ => *before = Before::Present { kind, target: target.clone(), row: NO_NODE, confirmed: true },
+                _ => *before = InitialState::Present { kind, target: target.clone(), row: NO_NODE, confirmed: true },
             }
         }
         if let State::Present { kind: k, target: t, .. } = &mut self.nodes[node as usize].state {
@@ -390,12 +392,12 @@ impl Names {
     /// workload made it.
     pub fn prove_absent(&mut self, node: NodeId) {
         let pre = self.pre(node);
-        let confirmed = |n: &Node| matches!(n.before, Before::Present { confirmed: true, .. });
+        let confirmed = |n: &Node| matches!(n.before, InitialState::Present { confirmed: true, .. });
         if pre != NO_NODE && !confirmed(&self.nodes[pre as usize]) {
             for n in self.subtree(pre) {
                 let n = &mut self.nodes[n as usize];
                 if !confirmed(n) {
-                    n.before = Before::Absent;
+                    n.before = InitialState::Absent;
                 }
             }
         }
@@ -415,7 +417,7 @@ impl Names {
             self.bends(n);
             self.nodes[n as usize].state = State::Absent;
             self.nodes[n as usize].inode = NO_INODE;
-            self.nodes[n as usize].traits = NO_TRAITS;
+            self.nodes[n as usize].traits = NO_ATTRIBUTES;
         }
     }
 
@@ -426,7 +428,7 @@ impl Names {
         // Not `clear`: names below are absent because nothing is there before, and unset ones stay cheap.
         self.nodes[node as usize].state = State::Present { kind, target, pre: NO_NODE };
         self.nodes[node as usize].inode = NO_INODE;
-        self.nodes[node as usize].traits = NO_TRAITS;
+        self.nodes[node as usize].traits = NO_ATTRIBUTES;
     }
 
     /// Nodes directly below.
@@ -472,7 +474,7 @@ impl Names {
                 && pre != node
             {
                 for old in self.children_of(pre).collect::<Vec<_>>() {
-                    if matches!(self.nodes[old as usize].before, Before::Present { .. }) {
+                    if matches!(self.nodes[old as usize].before, InitialState::Present { .. }) {
                         let name = self.name_of(old).to_vec();
                         self.child(node, &name);
                     }

@@ -23,7 +23,7 @@ pub const TOP: i32 = -2;
 
 /// An operation's references.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct View {
+pub(crate) struct Operands {
     /// Slot of `fd` or of `path`'s directory.
     pub(crate) fd: i32,
     /// Slot of `fd2` or of `path2`'s directory.
@@ -82,7 +82,7 @@ fn is_path_only(r: &Rec) -> bool {
     r.flags as i32 & libc::O_PATH != 0
 }
 
-impl View {
+impl Operands {
     /// Of an operation that refers to nothing.
     pub(crate) fn none() -> Self {
         Self {
@@ -102,8 +102,8 @@ impl View {
 
 impl Machine {
     /// Finds an operation's references as the model stands now.
-    pub(crate) fn view(&mut self, r: &Rec) -> View {
-        let mut v = View::none();
+    pub(crate) fn operands(&mut self, r: &Rec) -> Operands {
+        let mut v = Operands::none();
         let skip = self.look(r, &mut v).err();
         v.skip = if r.in_flight {
             Some(Skip::InFlight)
@@ -129,18 +129,18 @@ impl Machine {
     }
 
     /// Whether it is through a descriptor for direct I/O.
-    pub(crate) fn is_direct(&self, v: &View) -> bool {
+    pub(crate) fn is_direct(&self, v: &Operands) -> bool {
         v.entry.is_some_and(|e| self.processes.ofds[e.ofd as usize].flags & libc::O_DIRECT != 0)
     }
 
     /// Whether what is copied would be appended.
-    fn appends_to(&self, v: &View) -> bool {
+    fn appends_to(&self, v: &Operands) -> bool {
         v.entry2.is_some_and(|e| self.processes.ofds[e.ofd as usize].appends())
     }
 
     /// Root is refused nothing but to execute what nobody may, and what flags forbid all: whoever was, had become another user, or
     /// laid down capabilities, in a reel that does not tell of that.
-    fn refused_to_other(&mut self, r: &Rec, v: &View) -> bool {
+    fn refused_to_other(&mut self, r: &Rec, v: &Operands) -> bool {
         let is_root = self.processes.of(r.task as usize).who.words() == Words::default();
         // Without root nobody becomes anybody.
         let privileged = self.privileged;
@@ -154,7 +154,7 @@ impl Machine {
         root && (failed_with(r, libc::EACCES) && !asks_to_execute || forbidden)
     }
 
-    fn look(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+    fn look(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         if r.call.sets_attribute() && r.value == NONE {
             return Err(Skip::NoValue);
         }
@@ -203,7 +203,7 @@ impl Machine {
     }
 
     /// A handle stands for the place that it was asked for by; what is opened by one is opened by name.
-    fn look_at_handle(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+    fn look_at_handle(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         if r.ret < 0 {
             return Err(Skip::ForeignCause);
         }
@@ -221,7 +221,7 @@ impl Machine {
     }
 
     /// Whose attributes a call is about.
-    pub(crate) fn attributes_of(&self, r: &Rec, v: &View) -> AttributesOf {
+    pub(crate) fn attributes_of(&self, r: &Rec, v: &Operands) -> AttributesOf {
         let by_fd = v.entry.filter(|_| v.node == NO_NODE || r.path == NONE);
         match by_fd.map(|e| self.processes.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID) {
             Some(file) => AttributesOf::File(file),
@@ -229,7 +229,7 @@ impl Machine {
         }
     }
 
-    fn has_attribute(&mut self, r: &Rec, v: &View) -> bool {
+    fn has_attribute(&mut self, r: &Rec, v: &Operands) -> bool {
         let by_fd = v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node);
         let node = if v.node == NO_NODE { by_fd } else { v.node };
         let pre = if node == NO_NODE { NO_NODE } else { self.names.pre(node) };
@@ -316,7 +316,7 @@ impl Machine {
         opened != NO_ID && file != NO_ID && opened != file
     }
 
-    fn look_at_fds(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+    fn look_at_fds(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         let fd = if r.fd == NO_FD { r.dirfd } else { r.fd };
         v.entry = self.processes.entry(r.task as usize, fd);
         v.entry2 = self.processes.entry(r.task as usize, r.fd2);
@@ -373,7 +373,7 @@ impl Machine {
     }
 
     /// Of a copy between a file and what is not replayed (a pipe, a device, a file elsewhere) the file's side is.
-    fn look_at_both_ends(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+    fn look_at_both_ends(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         let end = |fd: i32, file: i64| match self.processes.entry(r.task as usize, fd) {
             // The number is a pipe's by now, say, while the close of what had it before is in flight.
             Some(e) if self.is_other_file(e, file) => {
@@ -395,7 +395,7 @@ impl Machine {
         Ok(())
     }
 
-    fn look_at_paths(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+    fn look_at_paths(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         if r.call.chowns() && !self.privileged {
             return Err(Skip::NeedsRoot);
         }
@@ -415,7 +415,7 @@ impl Machine {
     }
 
     /// Finds the places that the paths of an operation lead to.
-    fn resolve_names(&mut self, r: &Rec, v: &mut View) -> Result<(), Skip> {
+    fn resolve_names(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         let two = r.call.renames() || r.call.links();
         if r.call.symlinks() {
             let is_cut = |text: &[u8]| text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG);
@@ -444,7 +444,7 @@ impl Machine {
     }
 
     /// Refuses places that a replay does not have, or not as they were.
-    fn refuse_unreachable(&mut self, r: &Rec, v: &View) -> Result<(), Skip> {
+    fn refuse_unreachable(&mut self, r: &Rec, v: &Operands) -> Result<(), Skip> {
         // A place is told nonetheless: where descriptors, working directories and links outside lead is followed.
         if [v.node, v.node2].iter().any(|n| *n != NO_NODE && self.names.area(*n) == Some(Skip::Outside)) {
             return Err(Skip::Outside);

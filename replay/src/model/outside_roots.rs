@@ -10,7 +10,7 @@ use crate::{
     model::{
         machine::Machine,
         names::{Kind, NO_NODE, NodeId, ROOT},
-        operands::View,
+        operands::Operands,
     },
     reel::input::Rec,
 };
@@ -50,7 +50,7 @@ impl Machine {
 
     /// What was not issued since it lies outside takes effect in the model. What went over the border makes the other place one
     /// within, in a plan that is made anew; what follows in this one is known by where it went all the same.
-    pub(crate) fn outside_names_change(&mut self, r: &Rec, v: &View) {
+    pub(crate) fn outside_names_change(&mut self, r: &Rec, v: &Operands) {
         let (node, node2) = (v.node, v.node2);
         let two = r.call.renames() || r.call.links();
         // Through a loop of links nothing is led anywhere.
@@ -105,7 +105,7 @@ impl Machine {
     }
 
     /// Takes note of a rename or link with an end outside.
-    fn goes(&mut self, r: &Rec, v: &View) {
+    fn goes(&mut self, r: &Rec, v: &Operands) {
         let (node, node2) = (v.node, v.node2);
         let names = &self.names;
         let is_within = |n: NodeId| n != NO_NODE && names.area(n).is_none();

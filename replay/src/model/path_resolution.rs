@@ -8,7 +8,7 @@ use crate::{
     model::{
         machine::Machine,
         names::{Kind, NO_NODE, Names, NodeId},
-        operands::{CWD, Last, TOP, View, through_descriptor},
+        operands::{CWD, Last, Operands, TOP, through_descriptor},
         processes::Ofd,
     },
     reel::{
@@ -70,14 +70,14 @@ fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
 
 impl Machine {
     /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself. What the
-    /// path has to be, see [`View::rooted`].
+    /// path has to be, see [`Operands::rooted`].
     pub(crate) fn name(
         &mut self,
         r: &Rec,
         dirfd: i32,
         path: u32,
         last: Last,
-        v: &mut View,
+        v: &mut Operands,
     ) -> Result<(i32, NodeId, Option<u32>), Skip> {
         if path == NONE {
             return Err(Skip::NoPath);
@@ -104,12 +104,12 @@ impl Machine {
                     Link::Cwd => (libc::AT_FDCWD, rest.to_vec()),
                     Link::Root => (libc::AT_FDCWD, [b"/", rest].concat()),
                 };
-                let (slot, node, rooted) = self.led(r, dirfd, &text, last, v)?;
+                let (slot, node, rooted) = self.resolve_path(r, dirfd, &text, last, v)?;
                 return Ok((slot, node, rooted.or_else(|| Some(self.reel.texts.intern(&from_bytes(&text))))));
             }
             _ => (dirfd, text),
         };
-        self.led(r, dirfd, &text, last, v)
+        self.resolve_path(r, dirfd, &text, last, v)
     }
 
     /// The same of /proc's link to a descriptor: what that is open on, by the descriptor where a call can go by it, else by its name.
@@ -119,7 +119,7 @@ impl Machine {
         r: &Rec,
         fd: i32,
         (follows, is_new): (bool, bool),
-        v: &mut View,
+        v: &mut Operands,
     ) -> Result<Option<(i32, NodeId, Option<u32>)>, Skip> {
         // Of two names the new one is never followed, and the old one where it says so.
         let follows = follows || r.call == Call::Linkat && r.flags as i32 & libc::AT_SYMLINK_FOLLOW != 0 && !is_new;
@@ -149,13 +149,13 @@ impl Machine {
         self.placed(slot, Some(node), Some(rooted)).map(Some)
     }
 
-    fn led(
+    fn resolve_path(
         &mut self,
         r: &Rec,
         dirfd: i32,
         text: &[u8],
         last: Last,
-        v: &mut View,
+        v: &mut Operands,
     ) -> Result<(i32, NodeId, Option<u32>), Skip> {
         let place = self.processes.places[self.processes.of(r.task as usize).place].value;
         let follow = match last {
@@ -270,7 +270,7 @@ impl Machine {
     }
 }
 
-impl View {
+impl Operands {
     /// Gives the operation other paths where its own do not lead to its places in a replay. Whether one begins at the
     /// target's root in a thread that has another.
     pub(crate) fn substitute_paths(&self, r: &mut Rec) -> bool {

@@ -17,7 +17,7 @@ pub type Slot = u32;
 pub struct Entry {
     /// Its cell, or why operations on it are left out.
     pub slot: Result<Slot, Skip>,
-    /// Index of its open file description in [`Procs::ofds`].
+    /// Index of its open file description in [`Processes::ofds`].
     pub ofd: u32,
     /// Closes on exec.
     pub cloexec: bool,
@@ -76,7 +76,7 @@ pub struct Shared<T> {
 
 /// Working directory and root.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct FsContext {
     /// Working directory, or why nothing relative to it is replayed.
     pub cwd: Result<NodeId, Skip>,
     /// Where the recorded one is when the replay's did not follow it out of the roots; else of no meaning.
@@ -91,7 +91,7 @@ pub struct Place {
 
 /// A replayed file mapping.
 #[derive(Clone, Copy, Debug)]
-pub struct Mapped {
+pub struct Mapping {
     /// Length.
     pub len_bytes: i64,
     /// The cell of the real address.
@@ -108,7 +108,7 @@ pub struct Mapped {
     pub flags: i32,
 }
 
-impl Mapped {
+impl Mapping {
     /// Whether stores reach the file.
     pub fn stores(&self) -> bool {
         self.prot & libc::PROT_WRITE != 0 && self.flags & libc::MAP_SHARED != 0
@@ -116,34 +116,34 @@ impl Mapped {
 }
 
 /// Replayed file mappings by recorded address.
-pub type Maps = BTreeMap<i64, Mapped>;
+pub type Maps = BTreeMap<i64, Mapping>;
 
 /// One thread: which tables it uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Use {
-    /// Index in [`Procs::tables`].
+    /// Index in [`Processes::tables`].
     pub table: usize,
-    /// Index in [`Procs::places`].
+    /// Index in [`Processes::places`].
     pub place: usize,
-    /// Index in [`Procs::maps`].
+    /// Index in [`Processes::maps`].
     pub maps: usize,
     /// It has started and not ended.
     pub alive: bool,
     /// It has ended.
     pub ended: bool,
     /// Who it is.
-    pub who: crate::model::credentials::Who,
+    pub who: crate::model::credentials::Credentials,
     /// It is in a user name space of its own: users that it names are others here.
     pub maps_users: bool,
 }
 
 /// All processes.
 #[derive(Debug, Default)]
-pub struct Procs {
+pub struct Processes {
     /// Descriptor tables.
     pub tables: Vec<Shared<BTreeMap<i32, Entry>>>,
     /// Directories.
-    pub places: Vec<Shared<Place>>,
+    pub places: Vec<Shared<FsContext>>,
     /// Mappings.
     pub maps: Vec<Shared<Maps>>,
     /// Open file descriptions.
@@ -185,7 +185,7 @@ pub mod clone {
     pub const NEWUSER: i64 = 0x1000_0000;
 }
 
-impl Procs {
+impl Processes {
     /// A new cell, to be filled by thread `task`.
     pub fn new_slot(&mut self, task: usize) -> Slot {
         if let Some(slot) = self.free_slots.get_mut(&task).and_then(Vec::pop) {
@@ -219,7 +219,7 @@ impl Procs {
     }
 
     /// Starts thread `task` with tables of its own.
-    pub fn start_root(&mut self, task: usize, place: Place) {
+    pub fn start_root(&mut self, task: usize, place: FsContext) {
         let tables = (self.tables.len(), self.places.len(), self.maps.len());
         self.tables.push(Shared { value: BTreeMap::new(), users: 1, was_shared: false, version: 0 });
         self.places.push(Shared { value: place, users: 1, was_shared: false, version: 0 });

@@ -196,7 +196,7 @@ impl Sizes {
     }
 
     /// `fstat` and the like said `size` before the workload changed the file.
-    pub fn told(&mut self, pre: NodeId, file: Option<i64>, size: i64) {
+    pub fn size_seen(&mut self, pre: NodeId, file: Option<i64>, size: i64) {
         let modified = file.and_then(|f| self.files.get(&f)).is_some_and(|f| f.modified);
         if pre == NO_NODE || modified || self.listed.contains_key(&pre) {
             return;
@@ -206,7 +206,7 @@ impl Sizes {
     }
 
     /// The first word on what a place's permission bits were.
-    pub fn told_mode(&mut self, pre: NodeId, mode: i32) {
+    pub fn mode_seen(&mut self, pre: NodeId, mode: i32) {
         if pre != NO_NODE {
             self.modes.entry(pre).or_insert(mode & 0o7777);
         }
@@ -374,11 +374,11 @@ impl Sizes {
         let listed = row.and_then(|r| r.size_bytes);
         let size_bytes = self.bounds.get(&node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
         // Small files inside their inode, and compressed ones, also take less than their length: only whole
-        // missing blocks make a file sparse. What results prove beyond the length that was told has data.
-        let told = listed.unwrap_or(size_bytes);
+        // missing blocks make a file sparse. What results prove beyond the listed length has data.
+        let known_bytes = listed.unwrap_or(size_bytes);
         let data_bytes = match row.and_then(|r| r.alloc_bytes) {
-            Some(alloc) if told >= BLOCK_BYTES && alloc <= told - BLOCK_BYTES => {
-                (alloc.max(0) + (size_bytes - told).max(0)).min(size_bytes)
+            Some(alloc) if known_bytes >= BLOCK_BYTES && alloc <= known_bytes - BLOCK_BYTES => {
+                (alloc.max(0) + (size_bytes - known_bytes).max(0)).min(size_bytes)
             }
             _ => size_bytes,
         };

@@ -5,7 +5,7 @@ use crate::{
     model::{
         lock_effects::Unlocks,
         names::{Kind, NO_NODE},
-        operands::{View, through_descriptor},
+        operands::{Operands, through_descriptor},
         processes::{Entry, clone},
     },
     plan::{
@@ -50,15 +50,17 @@ impl Planner {
         }
         let mut v = match submitted {
             Some(v) => v,
-            None if alone && (self.programs.before_slice || !is_of_table(r)) => self.view_of_request(&mut r.clone()),
-            None => self.machine.view(kept),
+            None if alone && (self.programs.before_slice || !is_of_table(r)) => {
+                self.operands_of_request(&mut r.clone())
+            }
+            None => self.machine.operands(kept),
         };
         // What cancelled it is not in the plan.
         if alone && r.ret == -i64::from(libc::ECANCELED) {
             v.skip = v.skip.or(Some(Skip::ForeignCause));
         }
         if v.skip == Some(Skip::NoValue) && self.machine.proves_attribute(r, &v) {
-            v = self.machine.view(r);
+            v = self.machine.operands(r);
         }
         self.machine.misses_attribute(r, &v);
         if v.skip.is_none() && self.races.lost_race(&mut self.machine, r, &v) {
@@ -93,7 +95,7 @@ impl Planner {
     }
 
     /// Leaves an operation out of the plan: what it changed, unless it left all `untouched`, is followed all the same.
-    fn leave_out(&mut self, r: &Rec, v: &View, (why, untouched): (Skip, bool), unlocks: &Unlocks) {
+    fn leave_out(&mut self, r: &Rec, v: &Operands, (why, untouched): (Skip, bool), unlocks: &Unlocks) {
         match why {
             Skip::OutOfSight => self.machine.foreign_names_change(r, v),
             Skip::Outside => self.machine.outside_names_change(r, v),
@@ -114,7 +116,7 @@ impl Planner {
     }
 
     /// Makes the record one that the target can carry out, and notes what its result depends on.
-    fn fit_to_target(&mut self, r: &Rec, v: &View, kept: &mut Rec) {
+    fn fit_to_target(&mut self, r: &Rec, v: &Operands, kept: &mut Rec) {
         if r.call == Call::OpenByHandleAt {
             let path = self.machine.names.path(v.node);
             (kept.call, kept.path, kept.dirfd) =
@@ -141,10 +143,10 @@ impl Planner {
     }
 
     /// What the operation changed in the recorded machine.
-    fn follow_effects(&mut self, r: &Rec, v: &View) {
+    fn follow_effects(&mut self, r: &Rec, v: &Operands) {
         self.machine.locks_change(r, v);
         self.machine.attributes_change(r, v);
-        self.machine.modes_told(r, v);
+        self.machine.modes_seen(r, v);
         self.machine.names_change(r, v);
         self.take_consequences();
         self.machine.masks_change(r);
@@ -154,7 +156,7 @@ impl Planner {
 
     /// Descriptor tables, positions, mappings. Also done for operations that are not replayed, since what
     /// they open must be known as such.
-    fn descriptors(&mut self, r: &Rec, v: &View, call: &mut Act, kept: &mut Rec) -> Result<(), Skip> {
+    fn descriptors(&mut self, r: &Rec, v: &Operands, call: &mut Act, kept: &mut Rec) -> Result<(), Skip> {
         let task = r.task as usize;
         let Act::Call { slot, fd, list, .. } = call else { return Ok(()) };
         if r.ret < 0 {
@@ -223,7 +225,7 @@ impl Planner {
     }
 
     /// A file was opened.
-    fn opened(&mut self, r: &Rec, v: &View, slot: &mut u32) {
+    fn opened(&mut self, r: &Rec, v: &Operands, slot: &mut u32) {
         let task = r.task as usize;
         let flags = if r.call == Call::Creat { libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY } else { r.flags as i32 };
         let mut kind = self.machine.reel.files.get(&r.file).map_or(Kind::Unknown, |f| f.kind);
@@ -277,7 +279,7 @@ impl Planner {
     }
 
     /// A descriptor was duplicated.
-    fn duplicated(&mut self, r: &Rec, v: &View, slot: &mut u32) {
+    fn duplicated(&mut self, r: &Rec, v: &Operands, slot: &mut u32) {
         let task = r.task as usize;
         let Some(entry) = v.entry else { return };
         if r.call != Call::Dup && r.call != Call::Fcntl && r.fd == r.fd2 {

@@ -1,9 +1,9 @@
 //! What threads have open, and mapped, before their first step: found by planning, made by
-//! [`open_initial`](crate::run::open_initial).
+//! `run::open_initial`.
 
 use crate::{
     model::{
-        names::{NodeId, Trait},
+        names::{InodeAttributes, NodeId},
         processes::Slot,
     },
     plan::{initial_locks::LockAtStart, program::Plan},
@@ -11,7 +11,7 @@ use crate::{
 
 /// A file that is open or mapped at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum InitialFile {
     /// It has a name: the absolute path.
     Path(Vec<u8>),
     /// It has none: index in [`Begin::unnamed`].
@@ -41,14 +41,14 @@ pub struct Unnamed {
     /// What its data depends on.
     pub key: u64,
     /// Permission bits, owner and extended attributes, as far as this user can set them.
-    pub set: Trait,
+    pub set: InodeAttributes,
 }
 
 /// An open file description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenAtStart {
     /// Of which file.
-    pub file: Where,
+    pub file: InitialFile,
     /// Open flags.
     pub flags: i32,
     /// Position.
@@ -63,7 +63,7 @@ pub struct OpenAtStart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapAtStart {
     /// Of which file.
-    pub file: Where,
+    pub file: InitialFile,
     /// Where in it it begins.
     pub offset_bytes: i64,
     /// Length.

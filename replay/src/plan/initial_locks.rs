@@ -3,7 +3,7 @@
 //! A lock belongs to an open file description (flock's, OFD locks) or to a descriptor table (fcntl's). Who has no call left
 //! to make stays in the way of others all the same: such threads are started, and end when they did.
 
-use crate::model::locks::Held;
+use crate::model::locks::HeldLock;
 
 /// A lock that is held at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,5 +13,5 @@ pub struct LockAtStart {
     /// Of fcntl's: the thread that begins with the descriptor table.
     pub table_of: Option<u32>,
     /// What is held.
-    pub held: Held,
+    pub held: HeldLock,
 }

@@ -7,12 +7,12 @@ use ioreel_traces::{Text, text::to_bytes};
 use crate::{
     Skip,
     model::{
-        credentials::Who,
+        credentials::Credentials,
         names::{Kind, NO_NODE, NodeId, ROOT},
-        processes::{Entry, Mapped, Ofd, Place, clone},
+        processes::{Entry, FsContext, Mapping, Ofd, clone},
     },
     plan::{
-        initial_descriptors::{MapAtStart, OpenAtStart, Unnamed, UnnamedKind, Where},
+        initial_descriptors::{InitialFile, MapAtStart, OpenAtStart, Unnamed, UnnamedKind},
         planner::Planner,
         program::Root,
     },
@@ -67,9 +67,9 @@ impl Planner {
         let bytes = |t: &Option<Text>| t.as_ref().map_or_else(|| b"/".to_vec(), |t| to_bytes(t));
         let (cwd, root) = (bytes(&t.cwd), bytes(&t.root));
         let umask = t.umask.unwrap_or(DEFAULT_UMASK);
-        let here = self.stands(&cwd, &root, umask);
+        let here = self.fs_context(&cwd, &root, umask);
         self.machine.processes.start_root(i, here);
-        let who = Who::plain(t.uid.unwrap_or(0) as u32, t.gid.unwrap_or(0) as u32);
+        let who = Credentials::plain(t.uid.unwrap_or(0) as u32, t.gid.unwrap_or(0) as u32);
         self.machine.processes.uses[i].who = who;
         let mine: Vec<_> = self.machine.reel.fds.iter().filter(|f| f.task_id == t.task_id).cloned().collect();
         for f in mine {
@@ -93,10 +93,10 @@ impl Planner {
                             let pre = self.machine.names.pre(node);
                             self.machine.file_opened(file, pre, false);
                             if let Some(size_bytes) = size_bytes.filter(|_| kind == Kind::Regular) {
-                                self.machine.sizes.told(pre, Some(file), size_bytes);
+                                self.machine.sizes.size_seen(pre, Some(file), size_bytes);
                             }
                             if let Some(mode) = mode {
-                                self.machine.sizes.told_mode(pre, mode);
+                                self.machine.sizes.mode_seen(pre, mode);
                             }
                             self.machine.named_files.insert(node, file);
                         }
@@ -132,7 +132,7 @@ impl Planner {
         let led = self.machine.processes.of(leader);
         let who = match (t.uid, t.gid) {
             (Some(uid), Some(gid)) if (uid as u32, gid as u32) != (led.who.user.effective, led.who.group.effective) => {
-                Who::plain(uid as u32, gid as u32)
+                Credentials::plain(uid as u32, gid as u32)
             }
             _ => led.who,
         };
@@ -143,7 +143,7 @@ impl Planner {
         let cwd = to_bytes(&cwd);
         let root = t.root.as_ref().map_or_else(|| b"/".to_vec(), |r| to_bytes(r));
         let umask = t.umask.unwrap_or(DEFAULT_UMASK);
-        let here = self.stands(&cwd, &root, umask);
+        let here = self.fs_context(&cwd, &root, umask);
         let place = self.machine.processes.of(i).place;
         self.machine.processes.places[place].value = here;
         let cwd = if here.cwd.is_ok() { cwd } else { b"/".to_vec() };
@@ -154,13 +154,13 @@ impl Planner {
     }
 
     /// Where a thread stands that has this working directory and root at the start.
-    fn stands(&mut self, cwd: &[u8], root: &[u8], umask: i32) -> Place {
+    fn fs_context(&mut self, cwd: &[u8], root: &[u8], umask: i32) -> FsContext {
         let (root, cwd) = (self.machine.names.literal(root), self.machine.names.literal(cwd));
         let area = self.machine.names.area(cwd).filter(|a| *a != Skip::Outside);
         if area.is_none() {
             self.machine.names.prove_present(cwd, Kind::Directory, None);
         }
-        Place { cwd: area.map_or(Ok(cwd), Err), away: NO_NODE, root, own_root: self.machine.own_root(root), umask }
+        FsContext { cwd: area.map_or(Ok(cwd), Err), away: NO_NODE, root, own_root: self.machine.own_root(root), umask }
     }
 
     /// Mappings it began with. Private ones are programs and libraries, which nobody maps here.
@@ -183,7 +183,7 @@ impl Planner {
             self.machine.named_files.insert(node, m.file);
             let slot = self.machine.processes.new_map(task);
             let maps = self.machine.processes.of(task).maps;
-            let mapped = Mapped {
+            let mapped = Mapping {
                 len_bytes: m.len_bytes,
                 slot,
                 file: m.file,
@@ -241,7 +241,7 @@ impl Planner {
     /// What these threads, which share their memory, have mapped.
     pub(crate) fn register_maps(&mut self, tasks: &[usize]) {
         let Some(first) = tasks.first() else { return };
-        let maps: Vec<Mapped> =
+        let maps: Vec<Mapping> =
             self.machine.processes.maps[self.machine.processes.of(*first).maps].value.values().copied().collect();
         for m in maps {
             let file = self.where_is(m.file, m.node, Kind::Regular, 0);
@@ -259,20 +259,20 @@ impl Planner {
     }
 
     /// Where an open file is now.
-    fn where_is(&mut self, file: i64, node: NodeId, kind: Kind, flags: i32) -> Where {
+    fn where_is(&mut self, file: i64, node: NodeId, kind: Kind, flags: i32) -> InitialFile {
         let temporary = flags & libc::O_TMPFILE == libc::O_TMPFILE;
         if let Some(name) = self.machine.named_files.name_of(file).filter(|_| file != NO_ID)
             && self.machine.names.exists(name) != Some(false)
         {
-            return Where::Path(self.machine.names.path(name));
+            return InitialFile::Path(self.machine.names.path(name));
         }
         // The name that a directory was opened by moves with it, that of a file does not.
         let by_name = matches!(kind, Kind::Directory | Kind::Unknown) || file == NO_ID;
         if by_name && !temporary && node != NO_NODE && self.machine.names.exists(node) == Some(true) {
-            return Where::Path(self.machine.names.path(node));
+            return InitialFile::Path(self.machine.names.path(node));
         }
         if let Some(u) = self.unnamed.get(&file).filter(|_| file != NO_ID) {
-            return Where::Unnamed(*u);
+            return InitialFile::Unnamed(*u);
         }
         let number = self.begin.unnamed.len() as u32;
         // Of a directory that was removed `..` leads to where it was.
@@ -293,7 +293,7 @@ impl Planner {
         }
         set.attributes.retain(|name, _| self.machine.may_make(name));
         self.begin.unnamed.push(Unnamed { node: stand_in, kind, size_bytes: 0, key, set });
-        Where::Unnamed(number)
+        InitialFile::Unnamed(number)
     }
 
     /// A working directory that was removed is held open.

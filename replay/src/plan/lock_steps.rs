@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    model::{lock_effects::Unlocks, locks::Owner, machine::Machine, operands::View, processes::Entry},
+    model::{lock_effects::Unlocks, locks::Owner, machine::Machine, operands::Operands, processes::Entry},
     plan::{
         dependencies::{Class, FINISH, Order},
         planner::Planner,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Notes that a step takes, asks for or drops locks.
-pub(crate) fn lock_uses(machine: &Machine, order: &mut Order, r: &Rec, v: &View, unlocks: &Unlocks) {
+pub(crate) fn lock_uses(machine: &Machine, order: &mut Order, r: &Rec, v: &Operands, unlocks: &Unlocks) {
     if r.call.locks() || r.call.asks_for_lock() {
         let changes = r.call.locks() && r.ret >= 0;
         if let Some((file, _)) = machine.lock_of(r, v) {

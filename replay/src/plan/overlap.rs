@@ -13,7 +13,7 @@ use crate::{
     model::machine::Machine,
     model::{
         names::{NO_NODE, NodeId},
-        operands::View,
+        operands::Operands,
     },
     plan::races::Races,
     reel::{input::Rec, submission::Phase},
@@ -75,13 +75,13 @@ struct Touches {
 
 /// Where an operation leads, as long as nothing changes that.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct ResolvedNames {
     row: u32,
     /// See [`Planner::as_of`].
     as_of: (u64, usize, u64),
-    view: View,
-    /// See [`Planner::led_there`].
-    led_there: bool,
+    view: Operands,
+    /// See [`Planner::parents_exist`].
+    parents_exist: bool,
     links: Vec<(NodeId, NodeId)>,
 }
 
@@ -133,7 +133,7 @@ fn number_is_free_first(theirs: &Touches, mine: &Touches) -> bool {
 pub(crate) struct Overlaps<'a> {
     pub(crate) machine: &'a mut Machine,
     /// Where operations in flight lead, by number.
-    pub(crate) looks: &'a mut Vec<Option<Look>>,
+    pub(crate) looks: &'a mut Vec<Option<ResolvedNames>>,
     pub(crate) races: &'a Races,
 }
 
@@ -289,7 +289,7 @@ impl Overlaps<'_> {
         // Whether an attribute is known changes in other ways.
         let steady = !(r.call.gets_attribute() || r.call.sets_attribute() || r.call.removes_attribute());
         let as_of = self.as_of(table);
-        let same = |l: &Look| steady && l.row == r.row && l.as_of == as_of;
+        let same = |l: &ResolvedNames| steady && l.row == r.row && l.as_of == as_of;
         let known = self.looks[at].take().filter(same);
         let look = known.unwrap_or_else(|| self.look_along(r));
         let touches = self.touches(r, &look);

@@ -13,7 +13,7 @@ use crate::{
         dependencies::{Order, OrderMode},
         edge::Kinds,
         initial_descriptors::Begin,
-        overlap::Look,
+        overlap::ResolvedNames,
         pipes::Pipes,
         program::Plan,
         programs::Programs,
@@ -73,7 +73,7 @@ pub(crate) struct Planner {
     pub(crate) races: Races,
     pub(crate) pipes: Pipes,
     /// Where operations in flight lead, by number.
-    pub(crate) looks: Vec<Option<Look>>,
+    pub(crate) looks: Vec<Option<ResolvedNames>>,
     /// What threads have open, and mapped, before their first step.
     pub(crate) begin: Begin,
     /// Files without a name in `begin`, by file.

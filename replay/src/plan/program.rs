@@ -10,10 +10,10 @@ use ioreel_traces::rows;
 
 use crate::{
     Skip,
-    contents::data::Told,
+    contents::data::RecordedData,
     model::{
         attributes::Attributes,
-        credentials::Who,
+        credentials::Credentials,
         data_keys::Keys,
         names::{Names, NodeId},
         processes::Slot,
@@ -22,7 +22,7 @@ use crate::{
     plan::{
         chunk::{CHUNK_STEPS, Chunk},
         initial_descriptors::Begin,
-        store::{Kept, Store},
+        store::{Store, Stored},
     },
     reel::{recorder::Recorder, slice::Slice, submission::Phase},
 };
@@ -50,7 +50,7 @@ pub enum Act {
     Call {
         /// Index in [`Chunk::recs`].
         rec: u32,
-        /// Slot of the descriptor, or of the directory that the path is relative to; [`BAD_FD`], [`CWD`], [`TOP`].
+        /// Slot of the descriptor, or of the directory that the path is relative to; [`BAD_FD`](crate::model::operands::BAD_FD), `CWD`, `TOP`.
         fd: i32,
         /// Slot of the second.
         fd2: i32,
@@ -112,7 +112,7 @@ pub struct Step {
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     /// The pieces, each of [`CHUNK_STEPS`] steps but the last.
-    pub chunks: Vec<Kept<Chunk>>,
+    pub chunks: Vec<Stored<Chunk>>,
     /// Of each piece, what comes first in it.
     heads: Vec<Head>,
     /// Steps that others wait for: a bit each.
@@ -215,7 +215,7 @@ pub struct TaskPlan {
     /// with the one that starts it.
     pub root: Option<Root>,
     /// As whom it begins, when that is not as the thread that starts it, and `root` does not tell.
-    pub begins_as: Option<Who>,
+    pub begins_as: Option<Credentials>,
     /// It is there from the start, not made by a step of another.
     pub at_start: bool,
     /// It ends with locks that others meet: it is started even if it makes no call.
@@ -234,7 +234,7 @@ pub struct Root {
     /// File creation mask.
     pub umask: i32,
     /// User and group.
-    pub who: Who,
+    pub who: Credentials,
     /// Working directory, in place of `cwd`, where it has no name: index in [`Begin::opens`].
     pub cwd_open: Option<u32>,
     /// Open file descriptions that its descriptor table refers to, by index in [`Begin::opens`], and the cells.
@@ -284,7 +284,7 @@ pub struct Plan {
     /// What the data of files depends on.
     pub keys: Keys,
     /// What the reel tells of the data that was written.
-    pub told: Told,
+    pub told: RecordedData,
     /// Threads become other users than root on their way.
     pub users_change: bool,
     /// Extended attributes before the start, by place.

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Skip,
-    contents::data::Told,
+    contents::data::RecordedData,
     model::machine::Machine,
     plan::{
         chunk::{CHUNK_STEPS, Chunk},
@@ -45,7 +45,7 @@ pub(crate) struct Programs {
     pub(crate) calls: i64,
     pub(crate) longest_write_bytes: i64,
     /// What the reel tells of the data that was written.
-    pub(crate) recorded_data: Told,
+    pub(crate) recorded_data: RecordedData,
     /// Operations are followed up to the slice, and not planned.
     pub(crate) before_slice: bool,
     /// Time 0 of the plan, ns of the reel.
@@ -68,7 +68,7 @@ impl Programs {
             turns: Vec::new(),
             calls: 0,
             longest_write_bytes: 0,
-            recorded_data: Told::default(),
+            recorded_data: RecordedData::default(),
             before_slice,
             zero_ns: 0,
             skipped: BTreeMap::new(),

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::{
     Call,
     model::names::{NO_NODE, NodeId},
-    model::{machine::Machine, operands::View},
+    model::{machine::Machine, operands::Operands},
     reel::record_kind::changes_names,
     reel::{
         input::{NO_ID, NONE, Rec},
@@ -24,7 +24,7 @@ type Ring = (u32, Via, i64);
 
 /// Where a request stands among those of its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stand {
+struct ChainPosition {
     ring: Ring,
     /// Counts drained requests: one has a number of its own, those between two of them share one.
     round: u32,
@@ -35,9 +35,9 @@ struct Stand {
 #[derive(Debug, Default)]
 pub(crate) struct Races {
     /// By row.
-    stands: HashMap<u32, Stand>,
+    positions: HashMap<u32, ChainPosition>,
     /// The last of each ring.
-    last: HashMap<Ring, Stand>,
+    last: HashMap<Ring, ChainPosition>,
     /// The names changed last, and when that ended.
     changed: VecDeque<(i64, NodeId)>,
 }
@@ -46,11 +46,11 @@ impl Races {
     /// A request is submitted; `linked`: the one before it links to it.
     pub(crate) fn submitted(&mut self, r: &Rec, linked: bool) {
         let ring = (r.task, r.via, r.ring);
-        let last = self.last.entry(ring).or_insert(Stand { ring, round: 0, chain: 0 });
+        let last = self.last.entry(ring).or_insert(ChainPosition { ring, round: 0, chain: 0 });
         let drains = u32::from(r.sqe_flags & sqe::DRAIN != 0);
         last.round = last.round.wrapping_add(drains);
         last.chain = last.chain.wrapping_add(u32::from(!linked));
-        self.stands.insert(r.row, *last);
+        self.positions.insert(r.row, *last);
         last.round = last.round.wrapping_add(drains);
     }
 
@@ -64,11 +64,11 @@ impl Races {
 
     /// It has ended.
     pub(crate) fn ended(&mut self, row: u32) {
-        self.stands.remove(&row);
+        self.positions.remove(&row);
     }
 
     fn are_ordered(&self, a: u32, b: u32) -> bool {
-        match (self.stands.get(&a), self.stands.get(&b)) {
+        match (self.positions.get(&a), self.positions.get(&b)) {
             (Some(a), Some(b)) => a.ring == b.ring && (a.round != b.round || a.chain == b.chain),
             _ => false,
         }
@@ -84,9 +84,9 @@ fn share_a_name(a: &Rec, b: &Rec) -> bool {
 impl Races {
     /// Whether a call that failed would succeed as things stand, and somebody changed what it failed for meanwhile. Not all calls
     /// are of one moment: a link, for one, is refused when the file that it has looked up loses its last name before it is made.
-    pub(crate) fn lost_race(&self, machine: &mut Machine, r: &Rec, v: &View) -> bool {
+    pub(crate) fn lost_race(&self, machine: &mut Machine, r: &Rec, v: &Operands) -> bool {
         let (missing, taken) = (r.ret == -i64::from(libc::ENOENT), r.ret == -i64::from(libc::EEXIST));
-        if !(missing && machine.led_there() || taken) {
+        if !(missing && machine.parents_exist() || taken) {
             return false;
         }
         let overlapping = |node| self.changed.iter().any(|(end_ns, n)| *n == node && *end_ns > r.start_ns);

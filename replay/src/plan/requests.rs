@@ -11,7 +11,7 @@ use crate::{
     Call, Skip,
     model::{
         names::{Kind, NO_NODE, ROOT},
-        operands::{BAD_FD, View},
+        operands::{BAD_FD, Operands},
         processes::Entry,
     },
     plan::resources::Resources,
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) enum Submitted {
     /// It is issued, by these paths from the target's root: texts may be forgotten until it ends.
-    Issued(View, [Option<Text>; 2]),
+    Issued(Operands, [Option<Text>; 2]),
     /// It is left out.
     LeftOut(Skip),
 }
@@ -148,7 +148,7 @@ impl Planner {
         let mut kept = r.clone();
         kept.ended_before = self.programs.dependencies.ended();
         kept.follows = self.requests.last.get(&r.task).is_some_and(|l| l.follows);
-        let v = self.view_of_request(&mut kept);
+        let v = self.operands_of_request(&mut kept);
         // What refused it is not in the reel; and what it cancelled would not be, with it left out.
         let refused = r.sqe_flags & sqe::REFUSED != 0 || r.call == Call::Close && r.ret == -i64::from(libc::EINVAL);
         // Nor would it where nothing that is known did, or where that may not fall short again.
@@ -212,14 +212,14 @@ impl Planner {
     }
 
     /// What a request refers to; its own descriptors may be slots of the ring's table.
-    pub(crate) fn view_of_request(&mut self, r: &mut Rec) -> View {
+    pub(crate) fn operands_of_request(&mut self, r: &mut Rec) -> Operands {
         let direct = r.via == Via::Uring && r.sqe_flags & sqe::DIRECT != 0;
         if direct && r.call.opens() {
             if r.fd2 == -1 && r.ret >= 0 {
                 // The kernel chose the slot: it is asked for now.
                 r.fd2 = r.ret as i32;
             }
-            let v = self.machine.view(r);
+            let v = self.machine.operands(r);
             if v.skip.is_none() && r.ret >= 0 {
                 // What is linked to it is submitted before it ends.
                 self.requests
@@ -229,7 +229,7 @@ impl Planner {
             return v;
         }
         if r.sqe_flags & sqe::FIXED == 0 && !direct {
-            return self.machine.view(r);
+            return self.machine.operands(r);
         }
         let slot = r.fd;
         // Another file may have been registered there since.
@@ -239,11 +239,11 @@ impl Planner {
         if opened.is_some() || r.file == NO_ID && r.ret < 0 {
             let skip = if r.in_flight { Some(Skip::InFlight) } else { None };
             let entry = opened.and_then(|d| d.ofd).map(|ofd| Entry { slot: Ok(0), ofd, cloexec: false });
-            return View { fd: BAD_FD, skip, entry, ..View::none() };
+            return Operands { fd: BAD_FD, skip, entry, ..Operands::none() };
         }
         let before = self.requests.stand_in_of.get(&(r.ring, slot)).copied().filter(|_| direct);
         r.fd = self.machine.registered(r).or(before).unwrap_or(NO_FD);
-        let mut v = self.machine.view(r);
+        let mut v = self.machine.operands(r);
         r.fd = slot;
         if v.entry.is_none() {
             v.skip = v.skip.or(Some(Skip::UnknownFd));
@@ -272,23 +272,23 @@ impl Planner {
 
     /// What an ended request referred to when it was submitted; `None` when it is to be issued as a call, since its submission
     /// is not in the plan.
-    pub(crate) fn ended(&mut self, r: &Rec) -> Option<View> {
+    pub(crate) fn ended(&mut self, r: &Rec) -> Option<Operands> {
         match self.requests.open.remove(&r.row)? {
             Submitted::Issued(v, rooted) => {
                 let rooted = rooted.map(|path| path.map(|path| self.machine.reel.texts.intern(&path)));
-                Some(View { rooted, ..v })
+                Some(Operands { rooted, ..v })
             }
             Submitted::LeftOut(why) => {
                 // A slot's number is no descriptor's.
                 let by_slot = r.sqe_flags & (sqe::FIXED | sqe::DIRECT) != 0;
-                let v = if by_slot { View::none() } else { self.machine.view(r) };
-                Some(View { skip: Some(why), ..v })
+                let v = if by_slot { Operands::none() } else { self.machine.operands(r) };
+                Some(Operands { skip: Some(why), ..v })
             }
         }
     }
 
     /// A file was opened into, or closed in, a ring's table. Whether the request was about one.
-    pub(crate) fn direct_change(&mut self, r: &Rec, v: &View) -> bool {
+    pub(crate) fn direct_change(&mut self, r: &Rec, v: &Operands) -> bool {
         if !is_of_table(r) {
             return false;
         }

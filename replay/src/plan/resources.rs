@@ -5,7 +5,7 @@ use crate::{
     model::machine::Machine,
     model::{
         names::{Kind, NO_NODE},
-        operands::{CWD, View},
+        operands::{CWD, Operands},
     },
     plan::{
         dependencies::{Class, Order},
@@ -31,7 +31,7 @@ pub(crate) struct Resources<'a> {
 
 impl Resources<'_> {
     /// The resources a step uses.
-    pub(crate) fn uses(&mut self, r: &Rec, v: &View, call: &Act) {
+    pub(crate) fn uses(&mut self, r: &Rec, v: &Operands, call: &Act) {
         self.order.interval(r.ended_before);
         let u = self.machine.processes.of(r.task as usize);
         let shared_table = self.machine.processes.tables[u.table].was_shared;
@@ -99,7 +99,7 @@ impl Resources<'_> {
         self.uses_of_attributes(r, v);
     }
 
-    fn uses_of_attributes(&mut self, r: &Rec, v: &View) {
+    fn uses_of_attributes(&mut self, r: &Rec, v: &Operands) {
         let changes = r.call.sets_attribute() || r.call.removes_attribute() || r.call.changes_access();
         let bound = self.machine.processes.of(r.task as usize).who.user.files != 0;
         let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
@@ -129,7 +129,7 @@ impl Resources<'_> {
         self.order.attributes(file, if changes && r.ret >= 0 { Class::Alone } else { Class::Read });
     }
 
-    fn uses_of_names(&mut self, r: &Rec, v: &View) {
+    fn uses_of_names(&mut self, r: &Rec, v: &Operands) {
         let ok = r.ret >= 0;
         let tmpfile = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
         let (mut writes, mut writes2) = (false, false);
@@ -164,7 +164,7 @@ impl Resources<'_> {
         }
     }
 
-    fn uses_of_files(&mut self, r: &Rec, v: &View) {
+    fn uses_of_files(&mut self, r: &Rec, v: &Operands) {
         let file = if r.file != NO_ID {
             r.file
         } else {

@@ -7,8 +7,8 @@ use ioreel_traces::{rows::Tree, text::from_bytes};
 use crate::{
     model::{
         locks::Owner,
-        names::{Before, Kind, NO_NODE, NodeId, ROOT, There},
-        processes::{Entry, Place, clone},
+        names::{InitialState, Kind, NO_NODE, NodeId, PresentName, ROOT},
+        processes::{Entry, FsContext, clone},
         sizes::Bounds,
     },
     plan::{
@@ -48,12 +48,12 @@ impl Planner {
     }
 
     /// The name space as it is now, a row for each name.
-    fn tree_now(&mut self, there: &[There]) -> Vec<Tree> {
+    fn tree_now(&mut self, there: &[PresentName]) -> Vec<Tree> {
         let modes = self.machine.sizes.take_modes();
         let mut rows = Vec::with_capacity(there.len());
         for (order, t) in there.iter().enumerate() {
             let old = match (t.pre != NO_NODE).then(|| self.machine.names.before(t.pre)) {
-                Some(Before::Present { row, .. }) => self.machine.reel.tree.get(*row as usize).cloned(),
+                Some(InitialState::Present { row, .. }) => self.machine.reel.tree.get(*row as usize).cloned(),
                 _ => None,
             };
             let set = self.machine.names.set_of(t.node);
@@ -72,7 +72,7 @@ impl Planner {
             if mode.is_none()
                 && let Some(mode) = modes.0.get(&t.pre)
             {
-                self.machine.sizes.told_mode(t.node, *mode);
+                self.machine.sizes.mode_seen(t.node, *mode);
             }
             if modes.1.contains(&t.pre) {
                 self.machine.sizes.ran(t.node);
@@ -96,7 +96,7 @@ impl Planner {
     }
 
     /// Sizes count from here on.
-    fn sizes_anew(&mut self, there: &[There], tree: &[Tree]) {
+    fn sizes_anew(&mut self, there: &[PresentName], tree: &[Tree]) {
         let old = std::mem::take(&mut self.machine.sizes.bounds);
         self.machine.sizes.listed.clear();
         for (t, row) in there.iter().zip(tree) {
@@ -176,7 +176,7 @@ impl Planner {
         }
     }
 
-    fn root_now(&mut self, task: usize, place: Place, root_of_starter: NodeId) -> Root {
+    fn root_now(&mut self, task: usize, place: FsContext, root_of_starter: NodeId) -> Root {
         let cwd = place.cwd.unwrap_or(ROOT);
         let (mut path, mut cwd_open) = (self.machine.names.path(cwd), None);
         if self.machine.names.exists(cwd) == Some(false) {

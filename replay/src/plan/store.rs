@@ -16,7 +16,7 @@ pub const DEFAULT_MEMORY_BYTES: usize = 160 << 20;
 
 /// Where a piece is.
 #[derive(Clone, Debug)]
-pub enum Kept<T> {
+pub enum Stored<T> {
     /// Here.
     Memory(Arc<T>),
     /// In the file.
@@ -54,26 +54,26 @@ impl Store {
     }
 
     /// Keeps a piece.
-    pub fn put<T: Piece>(&self, piece: T) -> io::Result<Kept<T>> {
+    pub fn put<T: Piece>(&self, piece: T) -> io::Result<Stored<T>> {
         let size = piece.size_bytes();
         {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
             if *used + size <= self.memory_bytes {
                 *used += size;
-                return Ok(Kept::Memory(Arc::new(piece)));
+                return Ok(Stored::Memory(Arc::new(piece)));
             }
         }
         let bytes = piece.to_bytes();
         let at = self.end.fetch_add(bytes.len() as u64, Relaxed);
         self.file()?.write_all_at(&bytes, at)?;
-        Ok(Kept::File { at, len: bytes.len() as u32 })
+        Ok(Stored::File { at, len: bytes.len() as u32 })
     }
 
     /// Gets it back.
-    pub fn get<T: Piece>(&self, kept: &Kept<T>) -> io::Result<Arc<T>> {
+    pub fn get<T: Piece>(&self, kept: &Stored<T>) -> io::Result<Arc<T>> {
         match kept {
-            Kept::Memory(piece) => Ok(piece.clone()),
-            Kept::File { at, len } => {
+            Stored::Memory(piece) => Ok(piece.clone()),
+            Stored::File { at, len } => {
                 let mut bytes = vec![0; *len as usize];
                 self.file()?.read_exact_at(&mut bytes, *at)?;
                 T::from_bytes(&bytes).map(Arc::new).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -82,10 +82,10 @@ impl Store {
     }
 
     /// Changes a piece, whose length as bytes must stay.
-    pub fn replace<T: Piece>(&self, kept: &mut Kept<T>, piece: T) -> io::Result<()> {
+    pub fn replace<T: Piece>(&self, kept: &mut Stored<T>, piece: T) -> io::Result<()> {
         match kept {
-            Kept::Memory(old) => *old = Arc::new(piece),
-            Kept::File { at, .. } => self.file()?.write_all_at(&piece.to_bytes(), *at)?,
+            Stored::Memory(old) => *old = Arc::new(piece),
+            Stored::File { at, .. } => self.file()?.write_all_at(&piece.to_bytes(), *at)?,
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ mod tests {
     fn what_does_not_fit_goes_to_a_file_and_comes_back() {
         let store = Store::new(80);
         let mut kept: Vec<_> = (0..1000_u64).map(|n| store.put(n).unwrap()).collect();
-        assert_eq!(kept.iter().filter(|k| matches!(k, Kept::Memory(_))).count(), 10);
+        assert_eq!(kept.iter().filter(|k| matches!(k, Stored::Memory(_))).count(), 10);
         assert!(!store.is_small() && kept.iter().enumerate().all(|(i, k)| *store.get(k).unwrap() == i as u64));
         for at in [3, 700] {
             store.replace(&mut kept[at], 5).unwrap();

@@ -27,7 +27,7 @@ use rustix::{
 use crate::{
     ReplayError,
     base::ids::{Words, system_call, take_on},
-    model::credentials::Who,
+    model::credentials::Credentials,
     plan::program::Plan,
     prepare::path_map::Place,
 };
@@ -183,7 +183,7 @@ fn restrict(tree: &impl std::os::fd::AsRawFd) -> Result<(), ReplayError> {
 
 /// Gives the calling thread, and those it makes, the credentials of a recorded user; without root, only
 /// takes away what a user namespace added, unless root was recorded.
-pub fn become_user(privilege: Privilege, who: &Who) -> io::Result<()> {
+pub fn become_user(privilege: Privilege, who: &Credentials) -> io::Result<()> {
     if privilege.root && who.words() != Words::default() {
         let ret = take_on(system_call, who.words(), Some(&[]));
         if ret < 0 {

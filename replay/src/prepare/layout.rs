@@ -25,7 +25,7 @@ use serde::Serialize;
 use crate::{
     ReplayError,
     contents::fill::Filler,
-    prepare::tree::{Item, Preparation, What},
+    prepare::tree::{Item, ItemKind, Preparation},
 };
 
 /// Pieces that a file is made of at most; what is beyond lies in one. Taking a gap out takes the longer the more pieces follow.
@@ -89,7 +89,7 @@ impl Preparation {
     /// Gives the files to be made their layouts: those that are to be as they were when these were recorded.
     pub(crate) fn lay_out(&mut self, layouts: &Layouts) {
         for item in &mut self.items {
-            if let (What::Regular { size_bytes, .. }, Some(_), Some(layout)) =
+            if let (ItemKind::Regular { size_bytes, .. }, Some(_), Some(layout)) =
                 (&item.what, item.mtime_ns, layouts.get(&item.path))
                 && layout.fits(*size_bytes)
             {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     contents::buffers::Sink,
     plan::program::Plan,
-    prepare::tree::{Item, What},
+    prepare::tree::{Item, ItemKind},
     reel::{footprint::Scale, residence::PAGE_BYTES},
 };
 
@@ -50,7 +50,7 @@ impl Warm {
             CacheStart::Prepared | CacheStart::Cold => Self::default(),
             CacheStart::Warm => {
                 let files = items.iter().filter_map(|i| match i.what {
-                    What::Regular { size_bytes, .. } => {
+                    ItemKind::Regular { size_bytes, .. } => {
                         Some((i.path.clone(), std::iter::once(0..size_bytes).collect()))
                     }
                     _ => None,
@@ -109,7 +109,7 @@ impl Warm {
 
 /// Forgets what is cached of these files, which are written out; the calling thread is inside the target.
 pub(crate) fn forget(items: &[Item]) {
-    for item in items.iter().filter(|i| matches!(i.what, What::Regular { .. })) {
+    for item in items.iter().filter(|i| matches!(i.what, ItemKind::Regular { .. })) {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         if let Ok(fd) = open(item.path.as_slice(), flags, Mode::empty()) {
             // What is in use stays.

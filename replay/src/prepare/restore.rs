@@ -29,7 +29,7 @@ use crate::{
     prepare::{
         containment,
         path_map::{Place, hidden},
-        tree::{Item, What, make_one, set_mtime},
+        tree::{Item, ItemKind, make_one, set_mtime},
     },
 };
 
@@ -141,13 +141,13 @@ impl Kept {
         // Numbers of files that have been brought back: a name linked to another's file is made anew.
         let mut taken: HashSet<u64> = HashSet::new();
         for (i, (item, print)) in self.items.iter().zip(&self.prints).enumerate() {
-            if item.what == What::Directory && look(&item.path).is_some() {
+            if item.what == ItemKind::Directory && look(&item.path).is_some() {
                 continue;
             }
             let stat = look(&item.path);
             let same = stat.as_ref().map(Print::of).is_some_and(|s| Some(s) == *print);
             let keeps = match (&item.what, &stat) {
-                (What::Link(first), Some(s)) => look(first).is_some_and(|f| f.st_ino == s.st_ino),
+                (ItemKind::Link(first), Some(s)) => look(first).is_some_and(|f| f.st_ino == s.st_ino),
                 (_, Some(s)) => same && taken.insert(s.st_ino),
                 (_, None) => false,
             };
@@ -164,7 +164,7 @@ impl Kept {
             match make_one(item, &self.filler, i) {
                 Ok(()) => {
                     done.made += 1;
-                    if !matches!(item.what, What::Link(_)) {
+                    if !matches!(item.what, ItemKind::Link(_)) {
                         taken.extend(look(&item.path).map(|s| s.st_ino));
                     }
                 }
@@ -175,7 +175,7 @@ impl Kept {
                 Err(e) => failed.push(told(&item.path, e)),
             }
         }
-        for (item, print) in self.items.iter().zip(&self.prints).rev().filter(|(i, _)| i.what == What::Directory) {
+        for (item, print) in self.items.iter().zip(&self.prints).rev().filter(|(i, _)| i.what == ItemKind::Directory) {
             let same = look(&item.path).as_ref().map(Print::of).is_some_and(|s| {
                 // A directory's size tells of names that were in it.
                 print.is_some_and(|p| (p.ino, p.ctime) == (s.ino, s.ctime))
@@ -198,7 +198,7 @@ impl Kept {
 
     /// Removes what was not there, and what is of another kind than it was.
     fn sweep(&self, done: &mut Restored, failed: &mut Vec<String>) {
-        let wanted: HashMap<&[u8], &What> = self.items.iter().map(|i| (i.path.as_slice(), &i.what)).collect();
+        let wanted: HashMap<&[u8], &ItemKind> = self.items.iter().map(|i| (i.path.as_slice(), &i.what)).collect();
         let hidden = hidden(&self.maps, &self.target);
         let places: Vec<&Vec<u8>> = self.maps.iter().map(|(from, _)| from).chain(&hidden).collect();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -232,13 +232,13 @@ impl Kept {
             let kind = FileType::from_raw_mode(stat.st_mode);
             let stays = !at.goes
                 && match wanted.get(path.as_slice()) {
-                    Some(What::Directory) => kind == FileType::Directory,
-                    Some(What::Regular { .. }) => kind == FileType::RegularFile,
-                    Some(What::Link(_)) => {
+                    Some(ItemKind::Directory) => kind == FileType::Directory,
+                    Some(ItemKind::Regular { .. }) => kind == FileType::RegularFile,
+                    Some(ItemKind::Link(_)) => {
                         matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::Symlink)
                     }
-                    Some(What::Symlink(_)) => kind == FileType::Symlink,
-                    Some(What::Fifo) => kind == FileType::Fifo,
+                    Some(ItemKind::Symlink(_)) => kind == FileType::Symlink,
+                    Some(ItemKind::Fifo) => kind == FileType::Fifo,
                     // Leads to a mapped directory.
                     None => kind == FileType::Directory && places.iter().any(|p| p.starts_with(&path)),
                 };

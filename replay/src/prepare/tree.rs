@@ -16,7 +16,7 @@ use crate::{
     contents::fill::Filler,
     model::{
         attributes::Attributes,
-        names::{Before, Kind, NodeId},
+        names::{InitialState, Kind, NodeId},
         sizes::BLOCK_BYTES,
     },
     plan::program::Plan,
@@ -29,7 +29,7 @@ pub struct Item {
     /// Absolute path inside the target.
     pub path: Vec<u8>,
     /// What.
-    pub what: What,
+    pub what: ItemKind,
     /// Permission bits.
     pub mode: u32,
     /// Owner and group, where they are to be set.
@@ -48,7 +48,7 @@ impl Item {
     /// Room it takes: data in whole blocks, and a block for its inode and name.
     pub fn bytes(&self) -> i64 {
         match self.what {
-            What::Regular { data_bytes, .. } => {
+            ItemKind::Regular { data_bytes, .. } => {
                 let bytes = self.layout.as_ref().map_or(data_bytes, |l| l.room_bytes().max(data_bytes));
                 bytes.saturating_add(2 * BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES
             }
@@ -59,7 +59,7 @@ impl Item {
 
 /// Kinds of things to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ItemKind {
     /// A directory.
     Directory,
     /// A regular file of `size_bytes`, of which the first `data_bytes` are data.
@@ -95,7 +95,7 @@ impl Preparation {
         let first = plan.tasks.iter().find_map(|t| t.root.as_ref());
         let default_owner = first.map_or((0, 0), |r| (r.who.user.effective, r.who.group.effective));
         let mut nodes: Vec<(Vec<u8>, NodeId)> = (1..plan.names.len() as NodeId)
-            .filter(|n| matches!(plan.names.before(*n), Before::Present { .. }))
+            .filter(|n| matches!(plan.names.before(*n), InitialState::Present { .. }))
             .map(|n| (plan.names.path(n), n))
             .collect();
         nodes.sort_unstable();
@@ -103,7 +103,7 @@ impl Preparation {
         let mut linked: HashMap<i64, Vec<u8>> = HashMap::new();
         let by_link = attributes_by_link(plan);
         for (i, (path, node)) in nodes.iter().enumerate() {
-            let Before::Present { kind, target, row, .. } = plan.names.before(*node) else { continue };
+            let InitialState::Present { kind, target, row, .. } = plan.names.before(*node) else { continue };
             let row = plan.tree.get(*row as usize);
             let mut prefix = path.clone();
             prefix.push(b'/');
@@ -116,26 +116,26 @@ impl Preparation {
                 continue;
             }
             let single = match kind {
-                Kind::Directory => What::Directory,
-                Kind::Unknown if holds => What::Directory,
+                Kind::Directory => ItemKind::Directory,
+                Kind::Unknown if holds => ItemKind::Directory,
                 Kind::Regular | Kind::Unknown => regular(plan, *node, row),
-                Kind::Fifo => What::Fifo,
-                Kind::Symlink => What::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
+                Kind::Fifo => ItemKind::Fifo,
+                Kind::Symlink => ItemKind::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
                 _ => {
                     out.left_out += 1;
                     continue;
                 }
             };
-            let link = row.and_then(|r| r.link_id).filter(|_| single != What::Directory);
+            let link = row.and_then(|r| r.link_id).filter(|_| single != ItemKind::Directory);
             let what = match link.and_then(|l| linked.get(&l)) {
-                Some(first) => What::Link(first.clone()),
+                Some(first) => ItemKind::Link(first.clone()),
                 None => {
                     linked.extend(link.map(|l| (l, path.clone())));
                     single
                 }
             };
             out.parents(path, &mut wanted, privileged.then_some(default_owner));
-            let directory = what == What::Directory;
+            let directory = what == ItemKind::Directory;
             let attributes = link.and_then(|l| by_link.get(&l)).or_else(|| plan.attributes.get(node));
             let owners = (privileged, default_owner);
             let item = item_of(plan, (path.clone(), *node), row, what, owners, attributes.cloned().unwrap_or_default());
@@ -174,7 +174,7 @@ impl Preparation {
                 self.bytes = self.bytes.saturating_add(BLOCK_BYTES);
                 self.items.push(Item {
                     path: path[..i].to_vec(),
-                    what: What::Directory,
+                    what: ItemKind::Directory,
                     mode: 0o755,
                     owner,
                     mtime_ns: None,
@@ -189,7 +189,7 @@ impl Preparation {
     /// Bytes of data by key, of regular files.
     pub fn data(&self) -> HashMap<u64, i64> {
         let data = self.items.iter().filter_map(|i| match i.what {
-            What::Regular { data_bytes, .. } => {
+            ItemKind::Regular { data_bytes, .. } => {
                 Some((i.key, i.layout.as_ref().map_or(data_bytes, |l| l.data_bytes().min(data_bytes))))
             }
             _ => None,
@@ -200,7 +200,7 @@ impl Preparation {
     /// Regular files, and their lengths together.
     pub fn files(&self) -> (i64, i64) {
         self.items.iter().fold((0, 0), |(n, bytes), i| match i.what {
-            What::Regular { size_bytes, .. } => (n + 1, bytes.saturating_add(size_bytes)),
+            ItemKind::Regular { size_bytes, .. } => (n + 1, bytes.saturating_add(size_bytes)),
             _ => (n, bytes),
         })
     }
@@ -209,7 +209,7 @@ impl Preparation {
 /// What is known of a file by any of its names.
 fn attributes_by_link(plan: &Plan) -> HashMap<i64, Attributes> {
     let link_of = |node: NodeId| match plan.names.before(node) {
-        Before::Present { row, .. } => plan.tree.get(*row as usize).and_then(|t| t.link_id),
+        InitialState::Present { row, .. } => plan.tree.get(*row as usize).and_then(|t| t.link_id),
         _ => None,
     };
     let mut by_link: HashMap<i64, Attributes> = HashMap::new();
@@ -226,11 +226,11 @@ fn item_of(
     plan: &Plan,
     (path, node): (Vec<u8>, NodeId),
     row: Option<&Tree>,
-    what: What,
+    what: ItemKind,
     (privileged, default_owner): (bool, (u32, u32)),
     attributes: Attributes,
 ) -> Item {
-    let directory = what == What::Directory;
+    let directory = what == ItemKind::Directory;
     let default_mode = if directory { 0o755 } else { 0o644 };
     let (uid, gid) = (row.and_then(|r| r.uid), row.and_then(|r| r.gid));
     let owner = (uid.map_or(default_owner.0, |u| u as u32), gid.map_or(default_owner.1, |g| g as u32));
@@ -251,17 +251,17 @@ fn item_of(
 fn planted(plan: &Plan, node: NodeId, row: Option<&Tree>) -> bool {
     let derived = row.is_some_and(|r| r.origin == "derived" && r.path.ends_with("/.unseen-entry"));
     derived
-        && !matches!(plan.names.before(node), Before::Present { confirmed: true, .. })
+        && !matches!(plan.names.before(node), InitialState::Present { confirmed: true, .. })
         && plan
             .names
             .children_of(plan.names.parent(node))
             .into_iter()
-            .any(|n| n != node && matches!(plan.names.before(n), Before::Present { .. }))
+            .any(|n| n != node && matches!(plan.names.before(n), InitialState::Present { .. }))
 }
 
-fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> What {
+fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> ItemKind {
     let (size_bytes, data_bytes) = plan.sizes.prepared_lengths(node, row);
-    What::Regular { size_bytes, data_bytes }
+    ItemKind::Regular { size_bytes, data_bytes }
 }
 
 /// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot
@@ -279,7 +279,7 @@ pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) ->
         progress(i + 1);
     }
     // Last, and from the inside out: entries change a directory's time, and its mode may forbid them.
-    for item in items.iter().rev().filter(|i| i.what == What::Directory) {
+    for item in items.iter().rev().filter(|i| i.what == ItemKind::Directory) {
         if item.mode != 0o755 {
             // Refused only for another user's directory under --force.
             let _ = chmod(item.path.as_slice(), Mode::from_bits_truncate(item.mode));
@@ -297,19 +297,19 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
         e => Err(e),
     };
     match &item.what {
-        What::Directory => match mkdir(path, Mode::from_bits_truncate(0o755)) {
+        ItemKind::Directory => match mkdir(path, Mode::from_bits_truncate(0o755)) {
             Err(Errno::EXIST) => {}
             other => other?,
         },
-        What::Symlink(text) => {
+        ItemKind::Symlink(text) => {
             symlink(text.as_slice(), path).or_else(|e| again(e).and_then(|()| symlink(text.as_slice(), path)))?;
         }
-        What::Link(first) => {
+        ItemKind::Link(first) => {
             let link = || linkat(CWD, first.as_slice(), CWD, path, AtFlags::empty());
             link().or_else(|e| again(e).and_then(|()| link()))?;
             return Ok(());
         }
-        What::Regular { size_bytes, data_bytes } => {
+        ItemKind::Regular { size_bytes, data_bytes } => {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let make = || open(path, flags, Mode::from_bits_truncate(0o600));
             let fd = make().or_else(|e| again(e).and_then(|()| make()))?;
@@ -318,7 +318,7 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
                 None => filler.fill(&fd, *size_bytes, *data_bytes, (salt, item.key))?,
             }
         }
-        What::Fifo => {
+        ItemKind::Fifo => {
             let make = || mknodat(CWD, path, FileType::Fifo, Mode::from_bits_truncate(0o600), 0);
             make().or_else(|e| again(e).and_then(|()| make()))?;
         }
@@ -337,10 +337,10 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
             Err(e) => refused = Some(format!("its attribute {}: {e}", String::from_utf8_lossy(name))),
         }
     }
-    if matches!(item.what, What::Regular { .. } | What::Fifo) {
+    if matches!(item.what, ItemKind::Regular { .. } | ItemKind::Fifo) {
         chmod(path, Mode::from_bits_truncate(item.mode))?;
     }
-    if item.what != What::Directory {
+    if item.what != ItemKind::Directory {
         set_mtime(item);
     }
     refused.map_or(Ok(()), |why| Err(io::Error::other(why)))

@@ -24,7 +24,7 @@ pub struct Outcome {
     pub step: u32,
     /// CPU it returned on.
     pub cpu: i32,
-    /// When it was to be issued by the schedule; at pace max [`crate::verdict::judgement::lateness`] says. ns of the replay.
+    /// When it was to be issued by the schedule; at pace max `verdict::timing` says. ns of the replay.
     pub due_ns: i64,
     /// Issued.
     pub start_ns: i64,

@@ -18,9 +18,9 @@ use rustix::{
 
 use crate::{
     contents::fill::Filler,
-    model::names::Trait,
+    model::names::InodeAttributes,
     plan::{
-        initial_descriptors::{MapAtStart, OpenAtStart, Unnamed, UnnamedKind, Where},
+        initial_descriptors::{InitialFile, MapAtStart, OpenAtStart, Unnamed, UnnamedKind},
         program::Plan,
     },
     run::issue::cells::Cells,
@@ -35,18 +35,18 @@ pub(crate) fn open_all(plan: &Plan, cells: &Cells, filler: &Filler) -> (Vec<i32>
     let mut todo: Vec<Vec<usize>> = vec![Vec::new(); plan.begin.unnamed.len()];
     for (i, o) in plan.begin.opens.iter().enumerate().filter(|(_, o)| o.needed) {
         match &o.file {
-            Where::Path(path) => match open_as_it_was(path, o) {
+            InitialFile::Path(path) => match open_as_it_was(path, o) {
                 Ok(fd) => fds[i] = fd,
                 Err(e) => warnings.push(told(path, e)),
             },
-            Where::Unnamed(u) => todo[*u as usize].push(i),
+            InitialFile::Unnamed(u) => todo[*u as usize].push(i),
         }
     }
     let mut maps: Vec<Vec<&MapAtStart>> = vec![Vec::new(); plan.begin.unnamed.len()];
     for m in plan.begin.maps.iter().filter(|m| m.needed) {
         match &m.file {
-            Where::Path(path) => map(path, m, cells).unwrap_or_else(|e| warnings.push(told(path, e))),
-            Where::Unnamed(u) => maps[*u as usize].push(m),
+            InitialFile::Path(path) => map(path, m, cells).unwrap_or_else(|e| warnings.push(told(path, e))),
+            InitialFile::Unnamed(u) => maps[*u as usize].push(m),
         }
     }
     for (u, (opens, maps)) in todo.iter().zip(&maps).enumerate() {
@@ -176,7 +176,7 @@ fn regular(path: &[u8], u: &Unnamed, filler: &Filler, salt: usize) -> io::Result
 }
 
 /// Gives a new file what was set of it but for its mode.
-fn dress(fd: impl AsFd, set: &Trait) -> Result<(), Errno> {
+fn dress(fd: impl AsFd, set: &InodeAttributes) -> Result<(), Errno> {
     if set.uid.is_some() || set.gid.is_some() {
         fchown(&fd, set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw))?;
     }

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     plan::{
         dependencies::Stamp,
-        store::{DEFAULT_MEMORY_BYTES, Kept, Piece, Store},
+        store::{DEFAULT_MEMORY_BYTES, Piece, Store, Stored},
     },
     run::engine::Outcome,
 };
@@ -23,7 +23,7 @@ const AT_HAND: usize = 64;
 const OUTCOME_BYTES: usize = 52;
 
 /// Some outcomes of a thread, in the order of its program.
-type Pieces = Vec<(u32, Kept<Vec<Outcome>>)>;
+type Pieces = Vec<(u32, Stored<Vec<Outcome>>)>;
 
 /// Pieces read back, by thread and first step.
 type AtHand = HashMap<(u32, u32), Arc<Vec<Outcome>>>;
@@ -106,7 +106,7 @@ impl Outcomes {
 
     fn piece(&self, task: u32, index: usize) -> Option<Arc<Vec<Outcome>>> {
         let (first, kept) = self.by_task.get(task as usize)?.get(index)?;
-        if let Kept::Memory(piece) = kept {
+        if let Stored::Memory(piece) = kept {
             return Some(piece.clone());
         }
         let key = (task, *first);

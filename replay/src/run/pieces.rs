@@ -18,7 +18,7 @@ use crate::{
     plan::{
         chunk::{CHUNK_STEPS, Chunk},
         program::Plan,
-        store::Kept,
+        store::Stored,
     },
     reel::input::NONE,
     run::{
@@ -106,7 +106,7 @@ impl Pieces {
     pub(crate) fn get(&self, plan: &Plan, task: u32, index: usize) -> Option<Arc<Chunk>> {
         let kept = plan.tasks[task as usize].program.chunks.get(index)?;
         self.ask(plan, task, index);
-        if let Kept::Memory(chunk) = kept {
+        if let Stored::Memory(chunk) = kept {
             return Some(chunk.clone());
         }
         let (ready, changed) = &*self.ready;
@@ -121,7 +121,7 @@ impl Pieces {
 }
 
 fn is_in_file(plan: &Plan, task: u32, index: usize) -> bool {
-    matches!(plan.tasks[task as usize].program.chunks.get(index), Some(Kept::File { .. }))
+    matches!(plan.tasks[task as usize].program.chunks.get(index), Some(Stored::File { .. }))
 }
 
 /// Room for so many outcomes, in memory that was touched.
@@ -132,7 +132,7 @@ fn touched_room(batch: usize) -> Vec<Outcome> {
 }
 
 /// A thread, and some of its outcomes.
-type Told = (u32, Vec<Outcome>);
+type RecordedData = (u32, Vec<Outcome>);
 
 /// Empty pieces of outcomes.
 type Rooms = Arc<Mutex<Vec<Vec<Outcome>>>>;
@@ -140,7 +140,7 @@ type Rooms = Arc<Mutex<Vec<Vec<Outcome>>>>;
 /// Keeps outcomes.
 #[derive(Debug)]
 pub(crate) struct Scribe {
-    tell: Mutex<Option<SyncSender<Told>>>,
+    tell: Mutex<Option<SyncSender<RecordedData>>>,
     /// How many of a thread's outcomes are told at a time.
     batch: usize,
     /// Memory that is there already, so that no operation waits for it to be.
@@ -152,7 +152,7 @@ impl Scribe {
     /// Of so many threads, with so much in memory; called by a thread that has its descriptors.
     pub(crate) fn start(threads: usize, memory_bytes: usize) -> Result<Self, ReplayError> {
         let batch = (ALL_BATCHES / threads.max(1)).clamp(CHUNK_STEPS, BATCH_CALLS);
-        let (tell, told) = mpsc::sync_channel::<Told>(QUEUE);
+        let (tell, told) = mpsc::sync_channel::<RecordedData>(QUEUE);
         let rooms = Rooms::default();
         let made = rooms.clone();
         let kept = thread::Builder::new()

@@ -26,7 +26,7 @@ use crate::{
         fill::Filler,
         read_checks::{Checks, DataCheck},
     },
-    model::{credentials::Who, processes::clone},
+    model::{credentials::Credentials, processes::clone},
     plan::program::{Plan, Root},
     prepare::containment::{Privilege, become_user, close_all},
     run::issue::syscall::call,
@@ -371,7 +371,7 @@ impl World {
     }
 
     /// `is_root`: it has all rights yet, as the thread that starts the replay; else those of another.
-    fn take_on(&self, who: &Who, is_root: bool) {
+    fn take_on(&self, who: &Credentials, is_root: bool) {
         let taken = match is_root || !self.privilege.root {
             true => become_user(self.privilege, who),
             false => match take_on(call, who.words(), Some(&[])) {

@@ -44,7 +44,7 @@ pub struct Config {
     pub roots: Vec<PathBuf>,
     /// Directories of the reel, and others that take their places: see [`crate::prepare::path_map`].
     pub maps: Vec<(PathBuf, PathBuf)>,
-    /// The tree is there, made by [`Replay::prepare`]: nothing is made, and what is there is kept.
+    /// The tree is there, made by [`Replay::prepare`](crate::Replay::prepare): nothing is made, and what is there is kept.
     pub skip_prepare: bool,
     /// Files that were there before lie on the disk as they did, as far as the reel tells.
     pub layout: bool,

@@ -6,7 +6,7 @@ use ioreel_traces::Reel;
 
 use crate::{
     Config, ReplayError, Slice,
-    contents::slice_contents::Written,
+    contents::slice_contents::ChangedFiles,
     plan::{
         planner::{PlanOptions, plan},
         program::Plan,
@@ -47,7 +47,7 @@ pub(crate) fn plan_within(reel: &Reel, config: &Config, mut options: PlanOptions
     };
     if !config.skip_prepare {
         // All is filled anew.
-        plan.keys.written = Written::default();
+        plan.keys.written = ChangedFiles::default();
     }
     Ok((plan, strayed))
 }

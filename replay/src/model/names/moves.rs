@@ -1,6 +1,6 @@
 //! Files under several names, and names that move.
 
-use super::{Kind, NO_INODE, NO_NODE, NO_TRAITS, Names, NodeId, State};
+use super::{Kind, NO_ATTRIBUTES, NO_INODE, NO_NODE, Names, NodeId, State};
 
 /// A node taken out of the model, to be put in elsewhere.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Names {
             self.inodes += 1;
         }
         self.nodes[to as usize].inode = self.nodes[from as usize].inode;
-        self.nodes[to as usize].traits = NO_TRAITS;
+        self.nodes[to as usize].traits = NO_ATTRIBUTES;
         self.bends(to);
         self.nodes[to as usize].state = state;
         self.bends(to);
@@ -120,7 +120,7 @@ impl Names {
             let node = &mut self.nodes[ids[next] as usize];
             let state = std::mem::replace(&mut node.state, State::Unset);
             let inode = std::mem::replace(&mut node.inode, NO_INODE);
-            let traits = std::mem::replace(&mut node.traits, NO_TRAITS);
+            let traits = std::mem::replace(&mut node.traits, NO_ATTRIBUTES);
             out.push(Lifted { above: above[next], name: node.name, state, inode, traits });
             for child in self.children_of(ids[next]) {
                 ids.push(child);
@@ -138,7 +138,7 @@ impl Names {
             self.bends(n);
             self.nodes[n as usize].state = State::Unset;
             self.nodes[n as usize].inode = NO_INODE;
-            self.nodes[n as usize].traits = NO_TRAITS;
+            self.nodes[n as usize].traits = NO_ATTRIBUTES;
         }
         // Nodes are made only where there is something to say there or below.
         let mut told: Vec<bool> = lifted.iter().map(|l| l.state != State::Unset).collect();

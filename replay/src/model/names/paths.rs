@@ -79,7 +79,7 @@ impl Names {
     }
 
     /// Where a link with this text at `link` leads; [`NO_NODE`] for a loop. What operations go through stays as noted.
-    pub(crate) fn led_by(&mut self, root: NodeId, link: NodeId, text: &[u8]) -> NodeId {
+    pub(crate) fn target_of_text(&mut self, root: NodeId, link: NodeId, text: &[u8]) -> NodeId {
         let noted = (self.crossed.len(), self.passed.len());
         let base = self.parent(link);
         let to = self.resolve(root, base, text, true).unwrap_or(NO_NODE);
@@ -89,10 +89,10 @@ impl Names {
     }
 
     /// Where the link at this node leads; [`NO_NODE`] when it is none.
-    pub(crate) fn led_to(&mut self, root: NodeId, link: NodeId) -> NodeId {
+    pub(crate) fn link_target(&mut self, root: NodeId, link: NodeId) -> NodeId {
         let State::Present { kind: Kind::Symlink, target: Some(target), .. } = self.state(link) else { return NO_NODE };
         let target = target.clone();
-        self.led_by(root, link, &target)
+        self.target_of_text(root, link, &target)
     }
 
     /// Whether `node` is `top`, or below it.

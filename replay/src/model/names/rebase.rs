@@ -1,10 +1,10 @@
 //! The model begins anew: what is there now is what stood there at the start.
 
-use super::{Before, Kind, NO_INODE, NO_NODE, NO_TRAITS, Names, NodeId, ROOT, State};
+use super::{InitialState, Kind, NO_ATTRIBUTES, NO_INODE, NO_NODE, Names, NodeId, ROOT, State};
 
 /// What is at a node when the model begins anew.
 #[derive(Clone, Debug)]
-pub struct There {
+pub struct PresentName {
     /// Where.
     pub node: NodeId,
     /// What.
@@ -19,11 +19,11 @@ pub struct There {
 
 impl Names {
     /// All that is there now but the root, after [`Self::unfold`].
-    pub fn there(&self) -> Vec<There> {
+    pub fn there(&self) -> Vec<PresentName> {
         let nodes = self.nodes.iter().enumerate().skip(1);
         nodes
             .filter_map(|(i, n)| match &n.state {
-                State::Present { kind, target, pre } => Some(There {
+                State::Present { kind, target, pre } => Some(PresentName {
                     node: i as NodeId,
                     kind: *kind,
                     target: target.clone(),
@@ -55,19 +55,20 @@ impl Names {
 
     /// What is there now stood there at the start; `row_of` tells the row of the new `tree` of each.
     pub fn rebase(&mut self, row_of: impl Fn(NodeId) -> Option<u32>) {
-        let befores: Vec<(Before, bool)> = (0..self.nodes.len() as NodeId)
+        let befores: Vec<(InitialState, bool)> = (0..self.nodes.len() as NodeId)
             .map(|node| match &self.nodes[node as usize].state {
                 _ if node == ROOT => (self.before(ROOT).clone(), false),
                 State::Present { kind, target, pre } => {
                     let old = self.nodes.get(*pre as usize);
                     let made = old.is_none_or(|o| o.made);
-                    let confirmed = old
-                        .is_none_or(|o| matches!(o.before, Before::Present { confirmed: true, .. } | Before::Absent));
+                    let confirmed = old.is_none_or(|o| {
+                        matches!(o.before, InitialState::Present { confirmed: true, .. } | InitialState::Absent)
+                    });
                     let row = row_of(node).unwrap_or(NO_NODE);
-                    (Before::Present { kind: *kind, target: target.clone(), row, confirmed }, made)
+                    (InitialState::Present { kind: *kind, target: target.clone(), row, confirmed }, made)
                 }
-                State::Absent => (Before::Absent, false),
-                State::Unset | State::Unknown { .. } => (Before::Unknown, false),
+                State::Absent => (InitialState::Absent, false),
+                State::Unset | State::Unknown { .. } => (InitialState::Unknown, false),
             })
             .collect();
         self.links.clear();
@@ -77,7 +78,7 @@ impl Names {
             let node = &mut self.nodes[i];
             node.before = before;
             node.made = made;
-            node.traits = NO_TRAITS;
+            node.traits = NO_ATTRIBUTES;
             node.inode_before = node.inode;
             match &mut node.state {
                 State::Present { pre, .. } | State::Unknown { pre } => *pre = id,

@@ -51,12 +51,12 @@ fn results_decide_what_stood_there() {
     let f = n.literal(b"/d/f");
     n.set_before(f, Kind::Regular, None, 3);
     n.prove_absent(f);
-    assert_eq!(n.before(f), &Before::Absent);
+    assert_eq!(n.before(f), &InitialState::Absent);
     let g = n.literal(b"/d/g");
     n.prove_present(g, Kind::Regular, None);
-    assert!(matches!(n.before(g), Before::Present { confirmed: true, .. }));
+    assert!(matches!(n.before(g), InitialState::Present { confirmed: true, .. }));
     let d = n.literal(b"/d");
-    assert!(matches!(n.before(d), Before::Present { kind: Kind::Directory, .. }));
+    assert!(matches!(n.before(d), InitialState::Present { kind: Kind::Directory, .. }));
 }
 
 #[test]

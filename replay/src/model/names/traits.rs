@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use super::{NO_INODE, Names, NodeId};
 
 /// Nothing was set.
-pub(super) const NO_TRAITS: u32 = u32::MAX;
+pub(super) const NO_ATTRIBUTES: u32 = u32::MAX;
 
 /// What was set of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Trait {
+pub struct InodeAttributes {
     /// Permission bits.
     pub mode: Option<u32>,
     /// Owner.
@@ -23,27 +23,27 @@ pub struct Trait {
 
 /// Each different one is kept once, so that what is kept does not grow with the number of files.
 #[derive(Debug, Default)]
-pub(super) struct Traits {
-    kept: Vec<Trait>,
-    known: HashMap<Trait, u32>,
+pub(super) struct InodeAttributeSets {
+    kept: Vec<InodeAttributes>,
+    known: HashMap<InodeAttributes, u32>,
     /// Of files with several names, by number of the file.
     shared: HashMap<u32, u32>,
     /// Of files without a name, by their id.
     unnamed: HashMap<i64, u32>,
 }
 
-impl Traits {
+impl InodeAttributeSets {
     /// What was set of named files is part of the tree now.
     pub(super) fn of_names_are_gone(&mut self) {
         self.shared.clear();
     }
 
-    fn get(&self, number: u32) -> Trait {
+    fn get(&self, number: u32) -> InodeAttributes {
         self.kept.get(number as usize).cloned().unwrap_or_default()
     }
 
     /// The number of what comes of a change.
-    fn changed(&mut self, number: u32, change: impl FnOnce(&mut Trait)) -> u32 {
+    fn changed(&mut self, number: u32, change: impl FnOnce(&mut InodeAttributes)) -> u32 {
         let mut new = self.get(number);
         change(&mut new);
         let fresh = self.kept.len() as u32;
@@ -64,23 +64,23 @@ impl Names {
         if n.inode == NO_INODE {
             return n.traits;
         }
-        self.traits.shared.get(&n.inode).copied().unwrap_or(NO_TRAITS)
+        self.traits.shared.get(&n.inode).copied().unwrap_or(NO_ATTRIBUTES)
     }
 
     /// A file with one name gets a second one.
     pub(super) fn share_traits(&mut self, inode: u32, traits: u32) {
-        if traits != NO_TRAITS {
+        if traits != NO_ATTRIBUTES {
             self.traits.shared.insert(inode, traits);
         }
     }
 
     /// What was set of the file at `node`.
-    pub fn set_of(&self, node: NodeId) -> Trait {
+    pub fn set_of(&self, node: NodeId) -> InodeAttributes {
         self.traits.get(self.traits_of(node))
     }
 
     /// Sets something of the file at `node`.
-    pub fn set(&mut self, node: NodeId, change: impl FnOnce(&mut Trait)) {
+    pub fn set(&mut self, node: NodeId, change: impl FnOnce(&mut InodeAttributes)) {
         self.state(node);
         let number = self.traits.changed(self.traits_of(node), change);
         self.bear(node, number);
@@ -96,13 +96,13 @@ impl Names {
     }
 
     /// What was set of a file without a name.
-    pub fn set_of_unnamed(&self, file: i64) -> Trait {
-        self.traits.get(self.traits.unnamed.get(&file).copied().unwrap_or(NO_TRAITS))
+    pub fn set_of_unnamed(&self, file: i64) -> InodeAttributes {
+        self.traits.get(self.traits.unnamed.get(&file).copied().unwrap_or(NO_ATTRIBUTES))
     }
 
     /// Sets something of a file without a name.
-    pub fn set_unnamed(&mut self, file: i64, change: impl FnOnce(&mut Trait)) {
-        let before = self.traits.unnamed.get(&file).copied().unwrap_or(NO_TRAITS);
+    pub fn set_unnamed(&mut self, file: i64, change: impl FnOnce(&mut InodeAttributes)) {
+        let before = self.traits.unnamed.get(&file).copied().unwrap_or(NO_ATTRIBUTES);
         let number = self.traits.changed(before, change);
         self.traits.unnamed.insert(file, number);
     }
@@ -110,7 +110,7 @@ impl Names {
     /// The file at `node` is about to lose its last name, and is still open.
     pub fn unname(&mut self, node: NodeId, file: i64) {
         match self.traits_of(node) {
-            NO_TRAITS => {}
+            NO_ATTRIBUTES => {}
             number => {
                 self.traits.unnamed.insert(file, number);
             }

@@ -1,11 +1,11 @@
 //! What operations saw of names, numbers, positions and sizes, and what they made of them.
 
-use super::{GONE, Key, Look, Needs, Overlaps, SOME, Touch, Touches};
+use super::{GONE, Key, Needs, Overlaps, ResolvedNames, SOME, Touch, Touches};
 use crate::{
     Call, Skip,
     model::{
         names::{NO_NODE, NodeId, ROOT},
-        operands::View,
+        operands::Operands,
     },
     reel::input::{NO_ID, NONE, Rec},
     reel::record_kind::moves_position,
@@ -13,16 +13,16 @@ use crate::{
 
 impl Overlaps<'_> {
     /// Where an operation leads as things stand.
-    pub(super) fn look_along(&mut self, r: &Rec) -> Look {
+    pub(super) fn look_along(&mut self, r: &Rec) -> ResolvedNames {
         self.machine.names.crossed.clear();
         self.machine.names.passed.clear();
-        let view = self.machine.view(r);
-        let led_there = self.machine.led_there();
+        let view = self.machine.operands(r);
+        let parents_exist = self.machine.parents_exist();
         let u = self.machine.processes.of(r.task as usize);
         let root = self.machine.processes.places.get(u.place).map_or(ROOT, |p| p.value.root);
         let passed = std::mem::take(&mut self.machine.names.passed);
-        let links = passed.into_iter().map(|link| (link, self.machine.names.led_to(root, link))).collect();
-        Look { row: r.row, as_of: self.as_of(u.table), view, led_there, links }
+        let links = passed.into_iter().map(|link| (link, self.machine.names.link_target(root, link))).collect();
+        ResolvedNames { row: r.row, as_of: self.as_of(u.table), view, parents_exist, links }
     }
 
     /// What has to be the same for operations of tasks with this table to lead where they did.
@@ -31,8 +31,8 @@ impl Overlaps<'_> {
     }
 
     /// What an operation saw and changed.
-    pub(super) fn touches(&mut self, r: &Rec, look: &Look) -> Touches {
-        let (v, led_there, links) = (look.view, look.led_there, look.links.clone());
+    pub(super) fn touches(&mut self, r: &Rec, look: &ResolvedNames) -> Touches {
+        let (v, parents_exist, links) = (look.view, look.parents_exist, look.links.clone());
         let root = self
             .machine
             .processes
@@ -68,7 +68,7 @@ impl Overlaps<'_> {
             };
             out.push(plain(Key::Name(dir), needs, None));
         }
-        let lacks = if led_there { self.machine.lacks(r, &v) } else { vec![] };
+        let lacks = if parents_exist { self.machine.lacks(r, &v) } else { vec![] };
         out.extend(lacks.iter().map(|n| plain(Key::Name(*n), Needs::Anything, None)));
         for node in [v.node, v.node2].into_iter().filter(|n| ok && by_name && *n != NO_NODE && *n != ROOT) {
             let parent = self.machine.names.parent(node);
@@ -88,7 +88,7 @@ impl Overlaps<'_> {
     }
 
     /// What an operation saw of the names it was given, and made of them.
-    fn names_touched(&mut self, r: &Rec, v: &View, root: NodeId, out: &mut Vec<Touch>) {
+    fn names_touched(&mut self, r: &Rec, v: &Operands, root: NodeId, out: &mut Vec<Touch>) {
         // Renamed to another name of the same file, it stays.
         let moves_name = r.call.renames()
             && v.node != NO_NODE
@@ -127,7 +127,8 @@ impl Overlaps<'_> {
             }
             c if c.symlinks() => {
                 let text = self.machine.reel.texts.paths.bytes(r.path).to_vec();
-                let to = if v.node2 == NO_NODE { NO_NODE } else { self.machine.names.led_by(root, v.node2, &text) };
+                let to =
+                    if v.node2 == NO_NODE { NO_NODE } else { self.machine.names.target_of_text(root, v.node2, &text) };
                 name(v.node2, makes(r), ok.then_some(SOME), to);
             }
             c if c.links() => {
@@ -146,7 +147,7 @@ impl Overlaps<'_> {
                 };
                 let mut shown = |node: NodeId| match node {
                     NO_NODE => NO_NODE,
-                    _ => Some(self.machine.names.led_to(root, node)).filter(|to| *to != NO_NODE).unwrap_or(node),
+                    _ => Some(self.machine.names.link_target(root, node)).filter(|to| *to != NO_NODE).unwrap_or(node),
                 };
                 let (shown, shown2) = (shown(v.node), shown(v.node2));
                 name(v.node, there, (ok && (moves_name || exchange)).then_some(left), shown2);
@@ -158,7 +159,7 @@ impl Overlaps<'_> {
     }
 
     /// What an operation saw of a file's size, or made it.
-    fn size_touched(&self, r: &Rec, v: &View) -> Option<Touch> {
+    fn size_touched(&self, r: &Rec, v: &Operands) -> Option<Touch> {
         let ofd = v.entry.map(|e| &self.machine.processes.ofds[e.ofd as usize]);
         let ofd2 = v.entry2.map(|e| &self.machine.processes.ofds[e.ofd as usize]);
         let opened = ofd.map_or(NO_ID, |o| o.file);

@@ -6,12 +6,12 @@ use std::ptr;
 use super::syscall::call;
 use crate::{
     Call,
-    model::locks::{Held, Owner},
+    model::locks::{HeldLock, Owner},
     reel::input::Rec,
 };
 
 /// Takes a lock that was held; the result as of a call.
-pub(crate) fn hold(fd: i32, held: &Held) -> i64 {
+pub(crate) fn hold(fd: i32, held: &HeldLock) -> i64 {
     let fd = i64::from(fd);
     let command = match held.owner {
         Owner::Flock(_) => {
