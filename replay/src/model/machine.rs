@@ -14,7 +14,7 @@ use crate::{
         locks::LockTable,
         named_files::NamedFiles,
         names::{Kind, Names, NodeId, ROOT},
-        outside_roots::Outside,
+        outside_roots::BorderCrossings,
         processes::Processes,
         sizes::Sizes,
     },
@@ -69,7 +69,7 @@ pub(crate) struct Machine {
     /// What the data of files depends on.
     pub(crate) keys: Keys,
     /// Renames and links over the border of the roots.
-    pub(crate) outside: Outside,
+    pub(crate) outside: BorderCrossings,
     /// A thread became another user than root.
     pub(crate) users_change: bool,
     /// Inode flags were set, which may forbid things to root as well.
@@ -103,7 +103,7 @@ impl Machine {
             missing_attributes: HashSet::new(),
             handles: HashMap::new(),
             keys: Keys::default(),
-            outside: Outside::default(),
+            outside: BorderCrossings::default(),
             users_change: false,
             flags_set: false,
             flags_left_out: false,

@@ -1,4 +1,13 @@
-//! The recorded machine: names, processes, descriptors, sizes, locks.
+//! The recorded machine, followed operation by operation.
+//!
+//! In: operations of a reel. Out: the state of the machine as of each operation, and what results prove of the state at the start.
+//!
+//! * `machine` holds the parts; [`names`] is the name space, [`processes`] the processes, descriptors and mappings;
+//! * [`sizes`], [`locks`], [`attributes`] and [`credentials`] follow these;
+//! * [`operands`] resolves the descriptors and paths of a call; `effects` applies its result;
+//! * `outside_roots` follows what crosses the border of `--root`.
+//!
+//! May use: `base`, `reel`, `contents`.
 
 pub mod attributes;
 pub mod credentials;

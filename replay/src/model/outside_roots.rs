@@ -15,16 +15,16 @@ use crate::{
     reel::input::Rec,
 };
 
-/// Places that something went from, or to, outside the roots.
+/// Renames and links between the inside and the outside of the roots.
 #[derive(Debug, Default)]
-pub(crate) struct Outside {
+pub(crate) struct BorderCrossings {
     /// Where the other place was within.
     strayed: BTreeSet<NodeId>,
     /// Where both were outside.
     joined: Vec<(NodeId, NodeId)>,
 }
 
-impl Outside {
+impl BorderCrossings {
     /// All that what strayed has been at: these have to be roots for the plan to be right.
     fn all(self) -> BTreeSet<NodeId> {
         let mut joined: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
