@@ -119,7 +119,7 @@ pub(crate) fn on_a_terminal() {
     let mut t = Terminal::run(&mut ioreel(["top", "--pid", &pid, "--pid", &idler, "--interval", "0.3"]), 24, 110);
     let modes = t.modes();
     t.shows("the file with most bytes", |s| {
-        s.starts_with("Files by bytes, since the last") && first(s).ends_with("/big")
+        s.starts_with("Files by bytes, last interval") && first(s).ends_with("/big")
     });
     assert!(t.is_taken() && t.modes() != modes);
     t.keys("o");
