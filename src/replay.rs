@@ -81,6 +81,10 @@ pub(crate) struct Args {
     /// Replay only operations that took effect before this time since the start of the reel
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<i64>,
+    /// Also replay set-user-ID and set-group-ID bits of files, and `security.*` and `trusted.*` attributes. Only for reels you
+    /// trust: a replay by root then leaves programs that run as root
+    #[arg(long)]
+    set_ids: bool,
     /// Place the recorded tree below FROM into directory TO, possibly on another file system. Counts as inside --root;
     /// repeatable
     #[arg(long, value_name = "FROM=TO", value_parser = map)]
@@ -287,6 +291,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         without: Kinds::of(&args.without),
         result: args.output,
         force: args.force,
+        set_ids: args.set_ids,
         roots: args.root,
         maps: args.map,
         data: DataOptions {

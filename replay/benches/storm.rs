@@ -234,6 +234,7 @@ fn compare(what: &str, job: Job, threads: i64, folder: &Path) {
             slice: Slice::default(),
             data: DataOptions::default(),
             scale: Scale::NONE,
+            set_ids: false,
             skip_prepare: false,
             layout: false,
             memory: None,

@@ -29,6 +29,12 @@ pub(super) fn summary(s: &Summary) {
             out!("            {n:>9}  {:>5.1} %  {why}{calls}", *n as f64 / all * 100.0);
         }
     }
+    if s.set_ids_left_out > 0 {
+        out!(
+            "without     set-ID bits and privileged attributes: {} files and operations (--set-ids)",
+            s.set_ids_left_out
+        );
+    }
     if s.strayed > 0 {
         out!("also        {} names outside --root, moved or linked across its boundary", s.strayed);
     }

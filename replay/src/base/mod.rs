@@ -12,3 +12,4 @@ pub mod errno;
 pub(crate) mod file_kind;
 pub(crate) mod ids;
 pub(crate) mod paths;
+pub mod privileges;

@@ -80,7 +80,7 @@ impl Ring {
             Kind::Read => opcode::Read::new(self.fd, self.sink, len as u32).offset(offset).build(),
             Kind::Write => {
                 let flags = if fua { libc::RWF_DSYNC } else { 0 };
-                let data = self.source.at(number as u32);
+                let data = self.source.at(number as u32, place.len as usize);
                 opcode::Write::new(self.fd, data, len as u32).offset(offset).rw_flags(flags).build()
             }
             Kind::Discard if self.is_device => {

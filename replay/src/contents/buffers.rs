@@ -70,7 +70,11 @@ impl Mapping {
 
 /// The data that writes take.
 #[derive(Debug)]
-pub struct Source(Mapping);
+pub struct Source {
+    data: Mapping,
+    /// A write of so many bytes may begin anywhere in the first pattern.
+    longest: usize,
+}
 
 impl Source {
     /// For writes of up to `longest` bytes.
@@ -84,7 +88,8 @@ impl Source {
             done += pwrite(&file, &data[done..], done as u64).map_err(io)?;
         }
         // One pattern more, so that writes may begin anywhere in the first.
-        let copies = longest.min(MAX_CALL_BYTES).div_ceil(PATTERN_BYTES) + 1;
+        let longest = longest.min(MAX_CALL_BYTES);
+        let copies = longest.div_ceil(PATTERN_BYTES) + 1;
         let whole = Mapping::anonymous(copies * PATTERN_BYTES)
             .map_err(|source| ReplayError::Io { doing: "making data to write", source })?;
         for i in 0..copies {
@@ -101,14 +106,18 @@ impl Source {
             }
             .map_err(io)?;
         }
-        Ok(Self(whole))
+        Ok(Self { data: whole, longest })
     }
 
-    /// Where the data of a write begins; page-aligned, different from one operation to the next.
-    pub fn at(&self, salt: u32) -> *const u8 {
+    /// Where the data of a write of `len` bytes begins; page-aligned, different from one operation to the next. Null, which the
+    /// kernel refuses with EFAULT, for more than there is: memory behind it is not the file's to have.
+    pub fn at(&self, salt: u32, len: usize) -> *const u8 {
+        if len > self.longest {
+            return ptr::null();
+        }
         let page = (salt as usize).wrapping_mul(37) % (PATTERN_BYTES / 4096);
         // SAFETY: less than one pattern from the start, and the mapping holds at least two.
-        unsafe { self.0.at.add(page * 4096) }
+        unsafe { self.data.at.add(page * 4096) }
     }
 }
 
@@ -146,7 +155,8 @@ mod tests {
     fn the_source_is_longer_than_the_longest_write() {
         let s = Source::new(1, 3 * PATTERN_BYTES + 5).expect("memory");
         // SAFETY: within the promised length.
-        let last = unsafe { *s.at(12345).add(3 * PATTERN_BYTES + 4) };
+        let last = unsafe { *s.at(12345, 3 * PATTERN_BYTES + 5).add(3 * PATTERN_BYTES + 4) };
         assert_ne!(last, 0);
+        assert!(s.at(12345, 3 * PATTERN_BYTES + 6).is_null());
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct MachineOptions<'a> {
     pub(crate) roots: &'a [Vec<u8>],
     /// The replay runs as root.
     pub(crate) privileged: bool,
+    /// Set-ID bits and privileged attributes are replayed.
+    pub(crate) set_ids: bool,
     /// How much smaller files are.
     pub(crate) footprint: Scale,
     /// Data depends on files and positions.
@@ -78,6 +80,10 @@ pub(crate) struct Machine {
     pub(crate) flags_left_out: bool,
     /// The replay runs as root.
     pub(crate) privileged: bool,
+    /// Set-ID bits and privileged attributes are replayed.
+    pub(crate) set_ids: bool,
+    /// Operations that are issued without the set-ID bits of their mode.
+    pub(crate) set_ids_left_out: i64,
     /// How much smaller files are.
     pub(crate) footprint: Scale,
     /// Data depends on files and positions.
@@ -108,6 +114,8 @@ impl Machine {
             flags_set: false,
             flags_left_out: false,
             privileged: options.privileged,
+            set_ids: options.set_ids,
+            set_ids_left_out: 0,
             footprint: options.footprint,
             keep_keys: options.keep_keys,
             before_slice: options.before_slice,

@@ -2,7 +2,7 @@
 
 use crate::{
     Call, Skip,
-    base::ids::Words,
+    base::{ids::Words, privileges::is_privileged_attribute},
     model::{
         attributes::AttributesOf,
         machine::Machine,
@@ -77,6 +77,13 @@ fn needs_name(r: &Rec) -> bool {
     r.ret >= 0 && !makes && !(r.call.opens() && r.aux & 1 != 0)
 }
 
+/// Whether it changes what the user of the replay decides: whose the target is, and what may be done in it.
+fn changes_target_directory(r: &Rec, v: &Operands) -> bool {
+    let sets_attribute = r.call.sets_attribute() || r.call.removes_attribute();
+    let changes = r.call.chmods() || r.call.chowns() || r.call.sets_flags() || sets_attribute;
+    changes && v.node == ROOT && r.ret >= 0
+}
+
 /// An open that nobody waits in, whatever it opens.
 fn is_path_only(r: &Rec) -> bool {
     r.flags as i32 & libc::O_PATH != 0
@@ -104,7 +111,8 @@ impl Machine {
     /// Finds an operation's references as the model stands now.
     pub(crate) fn operands(&mut self, r: &Rec) -> Operands {
         let mut v = Operands::none();
-        let skip = self.look(r, &mut v).err();
+        let skip =
+            self.look(r, &mut v).err().or_else(|| changes_target_directory(r, &v).then_some(Skip::TargetDirectory));
         v.skip = if r.in_flight {
             Some(Skip::InFlight)
         } else if r.call == Call::Other {
@@ -154,6 +162,13 @@ impl Machine {
         root && (failed_with(r, libc::EACCES) && !asks_to_execute || forbidden)
     }
 
+    /// Whether the operation sets an attribute that gives privileges, or shows by its result that there was one.
+    fn depends_on_privileged_attribute(&self, r: &Rec) -> bool {
+        let one = r.call.sets_attribute() || r.call.gets_attribute() || r.call.removes_attribute();
+        let there = r.call.sets_attribute() || r.ret >= 0 || failed_with(r, libc::ERANGE);
+        one && there && r.name != NONE && is_privileged_attribute(self.reel.texts.paths.bytes(r.name))
+    }
+
     fn look(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         if r.call.sets_attribute() && r.value == NONE {
             return Err(Skip::NoValue);
@@ -163,6 +178,9 @@ impl Machine {
         }
         if !self.privileged && self.needs_root(r) {
             return Err(Skip::NeedsRoot);
+        }
+        if !self.set_ids && self.depends_on_privileged_attribute(r) {
+            return Err(Skip::PrivilegedAttribute);
         }
         // How many nanoseconds there were too many is not recorded.
         if r.call.sets_times() && failed_with(r, libc::EINVAL) {

@@ -2,6 +2,7 @@
 //! `run::open_initial`.
 
 use crate::{
+    base::privileges::{SET_ID_BITS, is_privileged_attribute},
     model::{
         names::{InodeAttributes, NodeId},
         processes::Slot,
@@ -59,6 +60,18 @@ pub struct OpenAtStart {
     pub needed: bool,
 }
 
+impl Unnamed {
+    /// Takes out what gives privileges: see [`crate::base::privileges`]. Whether there was something.
+    fn leave_out_set_ids(&mut self) -> bool {
+        let before = (self.set.mode, self.set.attributes.len());
+        if self.kind != UnnamedKind::Directory {
+            self.set.mode = self.set.mode.map(|mode| mode & !SET_ID_BITS);
+        }
+        self.set.attributes.retain(|name, _| !is_privileged_attribute(name));
+        before != (self.set.mode, self.set.attributes.len())
+    }
+}
+
 /// A file mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapAtStart {
@@ -91,6 +104,8 @@ pub struct Begin {
     pub maps: Vec<MapAtStart>,
     /// Locks held on them.
     pub locks: Vec<LockAtStart>,
+    /// Files without a name that are made without set-ID bits or attributes that give privileges.
+    pub set_ids_left_out: i64,
 }
 
 impl Begin {
@@ -120,6 +135,9 @@ impl Plan {
             let listed = self.sizes.listed.get(&u.node).copied();
             u.size_bytes = self.sizes.bounds.get(&u.node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
             u.size_bytes = self.sizes.scale().size(u.size_bytes);
+            if !self.set_ids && u.leave_out_set_ids() {
+                self.begin.set_ids_left_out += 1;
+            }
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct PlanOptions {
     pub roots: Vec<Vec<u8>>,
     /// Whether owners can be set.
     pub privileged: bool,
+    /// Set-ID bits and privileged attributes are replayed: see [`crate::base::privileges`].
+    pub set_ids: bool,
     /// Of the plan, so much is kept in memory, the rest in an unnamed file.
     pub memory_bytes: usize,
     /// The part of the reel to replay.
@@ -52,6 +54,7 @@ impl Default for PlanOptions {
             without: Kinds::NONE,
             roots: Vec::new(),
             privileged: false,
+            set_ids: false,
             memory_bytes: DEFAULT_MEMORY_BYTES,
             slice: Slice::default(),
             scale: Scale::NONE,
@@ -108,6 +111,7 @@ impl Planner {
             &MachineOptions {
                 roots: &options.roots,
                 privileged: options.privileged,
+                set_ids: options.set_ids,
                 footprint: options.scale,
                 keep_keys: options.keep_keys,
                 before_slice,
@@ -175,6 +179,8 @@ impl Planner {
             told: programs.recorded_data,
             attributes: machine.attributes,
             slice: options.slice,
+            set_ids: options.set_ids,
+            set_ids_left_out: machine.set_ids_left_out,
             recorder: machine.reel.recorder,
             from_top,
         };

@@ -291,6 +291,10 @@ pub struct Plan {
     pub attributes: HashMap<NodeId, Attributes>,
     /// What threads have open, and mapped, before their first step.
     pub begin: Begin,
+    /// Set-ID bits and privileged attributes are replayed: see [`crate::base::privileges`].
+    pub set_ids: bool,
+    /// Operations that are issued without the set-ID bits of their mode.
+    pub set_ids_left_out: i64,
     /// The part of the reel that is replayed: times of the plan count from its start.
     pub slice: Slice,
     /// What recording cost the program.

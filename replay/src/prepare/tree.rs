@@ -13,6 +13,7 @@ use rustix::{
 
 use crate::{
     ReplayError,
+    base::privileges::{SET_ID_BITS, is_privileged_attribute},
     contents::fill::Filler,
     model::{
         attributes::Attributes,
@@ -86,6 +87,8 @@ pub struct Preparation {
     pub bytes: i64,
     /// Things the reel has at the start that are not made, such as sockets.
     pub left_out: i64,
+    /// Things made without the set-ID bits of their mode, or without attributes that give privileges.
+    pub set_ids_left_out: i64,
 }
 
 impl Preparation {
@@ -138,7 +141,11 @@ impl Preparation {
             let directory = what == ItemKind::Directory;
             let attributes = link.and_then(|l| by_link.get(&l)).or_else(|| plan.attributes.get(node));
             let owners = (privileged, default_owner);
-            let item = item_of(plan, (path.clone(), *node), row, what, owners, attributes.cloned().unwrap_or_default());
+            let mut item =
+                item_of(plan, (path.clone(), *node), row, what, owners, attributes.cloned().unwrap_or_default());
+            if !plan.set_ids {
+                out.set_ids_left_out += i64::from(leave_out_set_ids(directory, &mut item.mode, &mut item.attributes));
+            }
             out.bytes = out.bytes.saturating_add(item.bytes());
             out.items.push(item);
             if directory {
@@ -204,6 +211,17 @@ impl Preparation {
             _ => (n, bytes),
         })
     }
+}
+
+/// Takes out of a mode and of attributes what gives privileges: see [`crate::base::privileges`]. The set-group-ID bit of a
+/// directory gives none. Whether there was something.
+fn leave_out_set_ids(directory: bool, mode: &mut u32, attributes: &mut Attributes) -> bool {
+    let before = (*mode, attributes.len());
+    if !directory {
+        *mode &= !SET_ID_BITS;
+    }
+    attributes.retain(|name, _| !is_privileged_attribute(name));
+    before != (*mode, attributes.len())
 }
 
 /// What is known of a file by any of its names.

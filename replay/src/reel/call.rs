@@ -323,6 +323,11 @@ impl Call {
         matches!(self, Self::Ficlone | Self::Ficlonerange)
     }
 
+    /// Sets permission bits.
+    pub fn chmods(self) -> bool {
+        matches!(self, Self::Chmod | Self::Fchmod | Self::Fchmodat | Self::Fchmodat2)
+    }
+
     /// Sets an extended attribute.
     pub fn sets_attribute(self) -> bool {
         matches!(self, Self::Setxattr | Self::Lsetxattr | Self::Fsetxattr | Self::Setxattrat)

@@ -41,6 +41,10 @@ pub enum Skip {
     NoValue,
     /// Changing an owner, or who a thread is, or setting some flags and attributes needs root.
     NeedsRoot,
+    /// It sets, reads or removes an attribute that gives privileges, which is only done where the user asks for it.
+    PrivilegedAttribute,
+    /// It changes mode, owner, attributes or flags of the target directory.
+    TargetDirectory,
     /// A position inside a directory means nothing on another file system.
     DirPosition,
     /// On a mapping that is not a replayed one (made before the recording, or inherited by fork).
@@ -115,6 +119,8 @@ impl Skip {
             Self::NoPath => "path unreadable",
             Self::NoValue => "value not recorded",
             Self::NeedsRoot => "change that needs root",
+            Self::PrivilegedAttribute => "privileged attribute, see --set-ids",
+            Self::TargetDirectory => "would change the target directory itself",
             Self::DirPosition => "position inside a directory",
             Self::NoMapping => "mapping made out of sight",
             Self::OtherUser => "refused to a user who is not recorded",

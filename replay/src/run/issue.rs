@@ -15,6 +15,7 @@ mod direct;
 mod direct_counts;
 pub(crate) mod locks;
 mod memory;
+mod modes;
 mod plain;
 mod requests;
 pub(crate) mod stamp;
@@ -46,6 +47,8 @@ pub struct Issuer<'a> {
     cells: &'a Cells,
     source: &'a Source,
     data: &'a Data,
+    /// Modes are set with their set-ID bits.
+    set_ids: bool,
     /// Made data, of the operation in this row.
     made: (Sink, Option<u32>),
     sink: Sink,
@@ -62,8 +65,8 @@ struct OpenHow {
 
 impl<'a> Issuer<'a> {
     /// For one thread.
-    pub fn new(cells: &'a Cells, source: &'a Source, data: &'a Data) -> Self {
-        Self { cells, source, data, made: (Sink::default(), None), sink: Sink::default(), iov: Vec::new() }
+    pub fn new(cells: &'a Cells, source: &'a Source, data: &'a Data, set_ids: bool) -> Self {
+        Self { cells, source, data, set_ids, made: (Sink::default(), None), sink: Sink::default(), iov: Vec::new() }
     }
 
     /// Issues operation `rec` of this piece on the descriptors in these slots.
@@ -98,6 +101,7 @@ impl<'a> Issuer<'a> {
             c if c.sets_user() => become_again(r, if r.value == NONE { &[] } else { chunk.paths.bytes(r.value) }),
             Call::Mmap => self.cells.map_again(r, a.fd, a.offset, new),
             c if c.on_mapping() || c.touches() => self.cells.on_mapping(r, slot_fd, &mut self.sink),
+            c if c.chmods() => modes::change(a, self.set_ids),
             _ if attributes::has_flags(r) => attributes::flags(a),
             c if c.locks() || c.asks_for_lock() => locks::lock(r, a.fd),
             _ => self
@@ -179,7 +183,7 @@ impl<'a> Issuer<'a> {
 
     /// What an operation writes.
     fn written(&mut self, r: &Rec, len: usize) -> *const u8 {
-        if self.made.1.take() == Some(r.row) { self.made.0.at(len) } else { self.source.at(r.row) }
+        if self.made.1.take() == Some(r.row) { self.made.0.at(len) } else { self.source.at(r.row, len) }
     }
 
     /// The bytes that a read got.
@@ -230,7 +234,7 @@ impl<'a> Issuer<'a> {
         let len = r.ret.clamp(0, MAX_CALL_BYTES as i64);
         let (fd, at, position) =
             if writes { (fd2, r.offset2_bytes, r.aux & 2 != 0) } else { (fd, r.offset_bytes, r.aux & 1 != 0) };
-        let data = if writes { self.source.at(r.row) as i64 } else { self.sink.at(len as usize) as i64 };
+        let data = if writes { self.source.at(r.row, len as usize) as i64 } else { self.sink.at(len as usize) as i64 };
         let number = match (writes, position || at == NO_ID) {
             (false, true) => libc::SYS_read,
             (false, false) => libc::SYS_pread64,

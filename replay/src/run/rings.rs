@@ -86,7 +86,7 @@ impl Buffers<'_> {
             return self.sink(len);
         }
         if !self.data.is_made() || len == 0 {
-            return self.source.at(r.row).cast_mut();
+            return self.source.at(r.row, len).cast_mut();
         }
         let at = self.sink(len);
         if !at.is_null() {

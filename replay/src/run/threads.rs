@@ -388,7 +388,7 @@ impl World {
         // Sleeps end on time rather than up to 50 us late; threads made from here inherit it.
         // SAFETY: plain integers.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        let issuer = Issuer::new(&self.cells, &self.source, &self.data);
+        let issuer = Issuer::new(&self.cells, &self.source, &self.data, self.plan.set_ids);
         let rings = Rings::new(&self.cells, &self.source, &self.data, &self.plan.ring_flags);
         let mut worker = Worker { world: &self, task, issuer, rings, pieces: [None, None], group, spun_ns: 0 };
         #[cfg(not(test))]

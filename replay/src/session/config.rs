@@ -40,6 +40,9 @@ pub struct Config {
     pub data: DataOptions,
     /// How much smaller files are than they were.
     pub scale: Scale,
+    /// Set-user-ID and set-group-ID bits and attributes that give privileges are prepared and replayed: whoever made the reel
+    /// can then leave programs in the target that run as root.
+    pub set_ids: bool,
     /// Limits of what is prepared and replayed.
     pub roots: Vec<PathBuf>,
     /// Directories of the reel, and others that take their places: see [`crate::prepare::path_map`].
@@ -84,6 +87,8 @@ pub struct Summary {
     pub unknown: BTreeMap<String, i64>,
     /// Places outside `--root` that are replayed as well, since files were moved or linked from there, or to there.
     pub strayed: i64,
+    /// Files prepared, and operations issued, without set-ID bits or attributes that give privileges.
+    pub set_ids_left_out: i64,
     /// Files, directories and links to make first.
     pub prepare_items: i64,
     /// Of these, regular files.

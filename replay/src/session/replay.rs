@@ -101,6 +101,7 @@ impl Replay {
             keep_keys: config.data.verify,
             roots,
             privileged: privilege.root,
+            set_ids: config.set_ids,
         };
         let (plan, strayed) = plan_within(&reel, &config, options)?;
         let mut preparation = Preparation::of(&plan, privilege.root);
@@ -249,6 +250,7 @@ fn summary_of(plan: &Plan, to_make: &Preparation, target: &Target, strayed: i64)
         skipped: plan.skipped_by_label(),
         unknown: plan.unknown.clone(),
         strayed,
+        set_ids_left_out: plan.set_ids_left_out + plan.begin.set_ids_left_out + to_make.set_ids_left_out,
         implied: plan.implied,
         prepare_items: to_make.items.len() as i64,
         prepare_files: to_make.files().0,

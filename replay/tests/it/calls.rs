@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::reel::{Draft, THREAD, replay, replay_same};
+use ioreel_replay::Config;
+
+use crate::reel::{Draft, THREAD, replay, replay_as, replay_same};
 
 const EAGAIN: i64 = -11;
 const ENODATA: i64 = -61;
@@ -44,7 +46,7 @@ fn an_attribute_that_nobody_set_is_not_asked_for() {
     (o.name, o.len_bytes) = (Some("security.capability".into()), Some(100));
     let o = d.on(1, "removexattr", "f", 0);
     o.name = Some("user.before".into());
-    let (_, report) = replay(d);
+    let (_, report) = replay_as(d, |c| Config { set_ids: true, ..c });
     assert_eq!(report.summary.skipped.get("value not recorded"), Some(&1), "{:?}", report.summary.skipped);
     // The other is prepared.
     assert_eq!((report.done, report.verdict.results.classes.wrong), (1, 0));

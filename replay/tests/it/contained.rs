@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use crate::reel::{Draft, THREAD, replay};
+use ioreel_replay::Config;
+
+use crate::reel::{Draft, THREAD, replay, replay_as};
 
 /// A file beside the target that hostile reels try to reach.
 fn bait(dir: &Path) -> std::path::PathBuf {
@@ -154,8 +156,137 @@ fn what_runs_as_its_owner_does_not_here() {
     d.fd(1, "fchmod", 3, 0).mode = Some(0o6755);
     d.had("/w/there", "regular", 10).mode = Some(0o4755);
     let (dir, _) = replay(d);
-    // The bits are the target's to keep; while the replay ran its mount did not honour them, and nothing is executed.
-    assert!(dir.path().join("t/w/suid").exists());
+    // While the replay ran its mount did not honour such bits, nothing is executed, and they are not left behind.
+    assert_eq!(mode_of(&dir, "suid") & 0o7000, 0);
+}
+
+fn mode_of(dir: &tempfile::TempDir, name: &str) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(&fs::symlink_metadata(dir.path().join("t/w").join(name)).unwrap())
+}
+
+/// Each way to a set-ID bit that a reel has: files that were there, that are made, whose mode is changed by descriptor or name.
+fn set_ids() -> Draft {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.had("/w/there", "regular", 10).mode = Some(0o6755);
+    d.had("/w/shared", "directory", 0).mode = Some(0o2775);
+    d.create(1, "by-descriptor", 1, 3);
+    d.fd(1, "fchmod", 3, 0).mode = Some(0o4755);
+    for name in ["by-name", "at", "at2"] {
+        d.create(1, name, 10 + name.len() as i64, 4);
+        d.fd(1, "close", 4, 0);
+    }
+    d.on(1, "chmod", "by-name", 0).mode = Some(0o6711);
+    d.on(1, "fchmodat", "at", 0).mode = Some(0o2755);
+    let o = d.on(1, "fchmodat2", "at2", 0);
+    (o.mode, o.flags) = (Some(0o4711), Some(0));
+    let o = d.create(1, "made", 30, 5);
+    o.mode = Some(0o4755);
+    d.on(1, "mknod", "node", 0).mode = Some((libc::S_IFREG | 0o4755) as i32);
+    d.on(1, "mkdir", "folder", 0).mode = Some(0o755);
+    d.on(1, "chmod", "folder", 0).mode = Some(0o2775);
+    d.on(1, "mkdir", "other", 0).mode = Some(0o755);
+    let o = d.open(1, "other", libc::O_RDONLY | libc::O_DIRECTORY, 31, 6);
+    o.ret = Some(6);
+    d.fd(1, "fchmod", 6, 0).mode = Some(0o2750);
+    d
+}
+
+const WITH_SET_IDS: [&str; 7] = ["there", "by-descriptor", "by-name", "at", "at2", "made", "node"];
+
+#[test]
+fn no_file_is_left_with_a_set_id_bit() {
+    let (dir, report) = replay(set_ids());
+    assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
+    for name in WITH_SET_IDS {
+        assert_eq!(mode_of(&dir, name) & 0o6000, 0, "{name}");
+    }
+    // The rest of the mode is as it was.
+    assert_eq!(mode_of(&dir, "by-name") & 0o777, 0o711);
+    assert_eq!(mode_of(&dir, "at2") & 0o777, 0o711);
+    // Of directories the bit says whose their entries are.
+    for (name, mode) in [("shared", 0o2775), ("folder", 0o2775), ("other", 0o2750)] {
+        assert_eq!(mode_of(&dir, name) & 0o7777, mode, "{name}");
+    }
+    assert!(report.summary.set_ids_left_out >= 6, "{}", report.summary.set_ids_left_out);
+}
+
+#[test]
+fn set_id_bits_are_kept_where_they_are_asked_for() {
+    let (dir, report) = replay_as(set_ids(), |c| Config { set_ids: true, ..c });
+    for name in WITH_SET_IDS {
+        assert_ne!(mode_of(&dir, name) & 0o6000, 0, "{name}");
+    }
+    assert_eq!(report.summary.set_ids_left_out, 0);
+}
+
+/// File capabilities are what a set-ID bit is, in an attribute.
+#[test]
+fn no_file_is_left_with_capabilities() {
+    let capability = "\u{1}\0\0\u{2}\u{20}\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "file", 1, 3);
+    for name in ["security.capability", "trusted.overlay.redirect"] {
+        let o = d.fd(1, "fsetxattr", 3, 0);
+        (o.name, o.value) = (Some(name.into()), Some(capability.into()));
+        (o.len_bytes, o.aux) = (Some(20), Some(0));
+        let o = d.fd(1, "fgetxattr", 3, 20);
+        (o.name, o.len_bytes) = (Some(name.into()), Some(64));
+    }
+    // That there is none is asked as it was.
+    let o = d.fd(1, "fgetxattr", 3, -i64::from(libc::ENODATA));
+    (o.name, o.len_bytes) = (Some("security.ima".into()), Some(64));
+    let (dir, report) = replay(d);
+    let file = dir.path().join("t/w/file");
+    let mut list = vec![0_u8; 1024];
+    let n = rustix::fs::listxattr(&file, &mut list[..]).unwrap_or(0);
+    assert!(!list[..n].windows(8).any(|w| w == b"security" || w == b"trusted."), "{:?}", &list[..n]);
+    let skipped = report.summary.skipped.get("privileged attribute, see --set-ids").copied();
+    assert_eq!(skipped, Some(4), "{:?}", report.summary.skipped);
+}
+
+/// Whose the target directory is, and what may be done in it, is not the reel's to say.
+#[test]
+fn the_target_directory_itself_is_not_changed() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.on(1, "chmod", "/", 0).mode = Some(0o777);
+    d.on(1, "chmod", "/w/..", 0).mode = Some(0o777);
+    let o = d.on(1, "chown", "..", 0);
+    (o.aux, o.aux2) = (Some(1000), Some(1000));
+    let o = d.on(1, "setxattr", "/", 0);
+    (o.name, o.value, o.len_bytes, o.aux) = (Some("user.a".into()), Some("x".into()), Some(1), Some(0));
+    d.open(1, "/", libc::O_RDONLY | libc::O_DIRECTORY, 1, 3);
+    d.fd(1, "fchmod", 3, 0).mode = Some(0);
+    let o = d.fd(1, "fchown", 3, 0);
+    (o.aux, o.aux2) = (Some(1000), Some(1000));
+    let before = tempfile::tempdir().unwrap();
+    fs::create_dir(before.path().join("t")).unwrap();
+    let of = |dir: &tempfile::TempDir| {
+        use std::os::unix::fs::MetadataExt;
+        let stat = fs::metadata(dir.path().join("t")).unwrap();
+        (stat.mode(), stat.uid(), stat.gid())
+    };
+    let (dir, report) = replay(d);
+    assert_eq!(of(&dir), of(&before));
+    let skipped = report.summary.skipped.get("would change the target directory itself").copied();
+    assert_eq!(skipped, Some(6), "{:?}", report.summary.skipped);
+}
+
+/// What a copy out of a pipe wrote is longer than any write: data behind the replayer's own must not be written.
+#[test]
+fn a_copy_longer_than_any_write_takes_no_memory_of_the_replayer() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    d.create(1, "out", 1, 3);
+    let o = d.fd(1, "splice", 9, 3 << 20);
+    (o.fd2, o.file2, o.len_bytes) = (Some(3), Some(1), Some(3 << 20));
+    (o.aux, o.offset2_bytes) = (Some(3), Some(0));
+    let (dir, _) = replay(d);
+    let written = fs::read(dir.path().join("t/w/out")).unwrap();
+    assert_eq!(written.len(), 3 << 20);
+    assert!(!written.contains(&0), "data holds no zero");
 }
 
 /// A sequence of numbers that looks random.

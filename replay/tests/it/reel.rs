@@ -228,6 +228,7 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         force: false,
         roots: Vec::new(),
         maps: Vec::new(),
+        set_ids: false,
         skip_prepare: false,
         layout: false,
         memory: None,
@@ -253,11 +254,16 @@ pub(crate) fn at(pace: Pace) -> Clockwork {
 
 /// Replays a draft into a fresh directory at full pace.
 pub(crate) fn replay(draft: Draft) -> (tempfile::TempDir, Report) {
+    replay_as(draft, |config| config)
+}
+
+/// The same with the configuration changed.
+pub(crate) fn replay_as(draft: Draft, change: impl FnOnce(Config) -> Config) -> (tempfile::TempDir, Report) {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("t");
     std::fs::create_dir(&target).unwrap();
     let reel = draft.write(dir.path());
-    let report = ioreel_replay::Replay::plan(config(reel, &target))
+    let report = ioreel_replay::Replay::plan(change(config(reel, &target)))
         .unwrap()
         .run(ioreel_replay::session::watch::Unwatched, |_| ())
         .unwrap();

@@ -43,7 +43,7 @@ pub(crate) fn cut_everywhere(draft: Draft) {
             fs::create_dir(&fresh).unwrap();
             &fresh
         });
-        let report = run(Config { slice, skip_prepare: over.is_some(), ..config(reel.clone(), target) });
+        let report = run(Config { slice, set_ids: true, skip_prepare: over.is_some(), ..config(reel.clone(), target) });
         (target.to_owned(), report)
     };
     let (_, whole) = replay(Slice::default(), None);

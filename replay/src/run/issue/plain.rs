@@ -33,8 +33,6 @@ pub(super) fn on_names(a: Arguments<'_>) -> Option<i64> {
         Call::Symlink | Call::Symlinkat => call(libc::SYS_symlinkat, [p, fd2, p2, 0, 0, 0]),
         // The planner lets only FIFOs and regular files through, which have no device number.
         Call::Mknod | Call::Mknodat => call(libc::SYS_mknodat, [fd, p, mode, 0, 0, 0]),
-        Call::Chmod | Call::Fchmodat => call(libc::SYS_fchmodat, [fd, p, mode, 0, 0, 0]),
-        Call::Fchmodat2 => call(libc::SYS_fchmodat2, [fd, p, mode, r.flags, 0, 0]),
         Call::Chown => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, 0, 0]),
         Call::Lchown => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, libc::AT_SYMLINK_NOFOLLOW.into(), 0]),
         Call::Fchownat => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, r.flags, 0]),
@@ -57,7 +55,6 @@ pub(super) fn on_descriptors(a: Arguments<'_>) -> Option<i64> {
         Call::SyncFileRange => call(libc::SYS_sync_file_range, [fd, offset, r.len_bytes, r.flags, 0, 0]),
         Call::Ftruncate => call(libc::SYS_ftruncate, [fd, r.len_bytes, 0, 0, 0, 0]),
         Call::Fallocate => call(libc::SYS_fallocate, [fd, mode, offset, r.len_bytes, 0, 0]),
-        Call::Fchmod => call(libc::SYS_fchmod, [fd, mode, 0, 0, 0, 0]),
         Call::Fchown => call(libc::SYS_fchown, [fd, r.aux, r.aux2, 0, 0, 0]),
         Call::Umask => call(libc::SYS_umask, [mode, 0, 0, 0, 0, 0]),
         Call::Fchdir => call(libc::SYS_fchdir, [fd, 0, 0, 0, 0, 0]),
