@@ -3,13 +3,14 @@
 use std::{
     env,
     ffi::OsString,
-    fs::{self, File, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, PipeReader, PipeWriter, Read, Write},
     os::{
         fd::AsRawFd,
         linux::net::SocketAddrExt,
         unix::{
             ffi::OsStrExt,
+            fs::{MetadataExt, OpenOptionsExt},
             net::{SocketAddr, UnixDatagram},
         },
     },
@@ -55,13 +56,8 @@ impl Daemon {
         fs::create_dir_all(dir).with_context(|| format!("{}: creating the folder", dir.display()))?;
         let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
         let path = dir.join(PID_FILE);
-        let mut pid_file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .with_context(|| path.display().to_string())?;
+        refuse_folder_of_others(&dir)?;
+        let mut pid_file = open_own(File::options().read(true).write(true).create(true).truncate(false), &path)?;
         match pid_file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -79,8 +75,7 @@ impl Daemon {
         let notify = env::var_os("NOTIFY_SOCKET").filter(|s| !s.is_empty());
         let ready = if notify.is_none() {
             let path = dir.join(LOG_FILE);
-            let log = File::options().append(true).create(true).open(&path);
-            let log = log.with_context(|| format!("{}: opening the log", path.display()))?;
+            let log = open_own(File::options().append(true).create(true), &path)?;
             Some((detach().context("going into the background")?, log))
         } else {
             None
@@ -153,6 +148,38 @@ impl Drop for Daemon {
         // Not removed: a process that has just opened it would lock a file that no longer has a name.
         let _ = self.pid_file.set_len(0);
     }
+}
+
+/// Refuses a folder in which another user could put names before this process opens them.
+fn refuse_folder_of_others(dir: &Path) -> anyhow::Result<()> {
+    let meta = fs::metadata(dir).with_context(|| dir.display().to_string())?;
+    // SAFETY: only returns a number.
+    let own = unsafe { libc::geteuid() };
+    if meta.uid() != own && meta.uid() != 0 {
+        bail!(
+            "{}: belongs to user {}, who could replace the recorder's files; use a folder of your own",
+            dir.display(),
+            meta.uid()
+        );
+    }
+    if meta.mode() & 0o002 != 0 {
+        bail!(
+            "{}: everybody may write into it, and could replace the recorder's files; remove that right (chmod o-w)",
+            dir.display()
+        );
+    }
+    Ok(())
+}
+
+/// Opens a file of the daemon's, which is no link and no second name of another file.
+fn open_own(options: &mut OpenOptions, path: &Path) -> anyhow::Result<File> {
+    let opened = options.mode(0o644).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let file = opened.with_context(|| format!("{}: opening a regular file", path.display()))?;
+    let meta = file.metadata().with_context(|| path.display().to_string())?;
+    if !meta.is_file() || meta.nlink() != 1 {
+        bail!("{}: not a regular file with one name; remove it", path.display());
+    }
+    Ok(file)
 }
 
 /// Process id of the recorder that signals are forwarded to.

@@ -419,6 +419,7 @@ fn tests() -> Vec<Test> {
         daemon::a_signal_while_it_begins
         daemon::a_log_that_cannot_be_written
         daemon::as_systemd_keeps_it
+        daemon::names_laid_by_others
         life::io_in_flight_at_the_end
         life::what_a_call_is_delayed_by
         life::losses_are_exact
@@ -432,6 +433,7 @@ fn tests() -> Vec<Test> {
         ends::while_the_tree_is_looked_at
         ends::of_a_program_that_changes_nothing
         ends::beside_others_on_its_disk
+        ends::beside_a_mount_that_does_not_answer
         ends::by_a_trigger_after_a_signal
         ends::by_a_terminal_that_hangs_up
         life::a_largest_size

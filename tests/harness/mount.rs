@@ -199,6 +199,11 @@ impl Mounted {
         self.dir.path()
     }
 
+    /// The process that serves a FUSE file system.
+    pub(crate) fn server(&self) -> Option<u32> {
+        self.server.as_ref().map(Child::id)
+    }
+
     /// The loop device; none for tmpfs.
     pub(crate) fn device(&self) -> Option<&Path> {
         self.device.as_deref()

@@ -4,6 +4,7 @@
 pub(crate) mod error;
 pub(crate) mod functions;
 pub(crate) mod layout;
+mod mount_sizes;
 pub(crate) mod signals;
 pub(crate) mod symbols;
 
@@ -64,12 +65,7 @@ pub fn possible_cpus() -> usize {
 /// Every mount in this process's name space, in mount order, with sizes.
 pub fn mounts() -> Vec<Mount> {
     let mut mounts = ioreel_traces::host::mounts();
-    for m in &mut mounts {
-        if let Ok(s) = rustix::fs::statvfs(ioreel_traces::host::os_path(&m.mountpoint)) {
-            m.total_bytes = (s.f_blocks * s.f_frsize) as i64;
-            m.free_bytes = (s.f_bfree * s.f_frsize) as i64;
-        }
-    }
+    mount_sizes::fill(&mut mounts);
     mounts
 }
 

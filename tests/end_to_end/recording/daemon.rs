@@ -42,6 +42,29 @@ fn stat(pid: u32) -> Vec<String> {
     stat.rsplit_once(") ").unwrap().1.split(' ').map(str::to_owned).collect()
 }
 
+/// Neither a link at one of its names nor a folder that others may write leads it to files of somebody else's choosing.
+pub(crate) fn names_laid_by_others() {
+    let out = temp_dir();
+    let other = out.path().join("other");
+    fs::write(&other, "untouched").unwrap();
+    for name in ["ioreel.pid", "ioreel.log"] {
+        for link in [
+            |from: &Path, to: &Path| std::os::unix::fs::symlink(from, to),
+            |from: &Path, to: &Path| fs::hard_link(from, to),
+        ] {
+            let dir = tempfile::tempdir_in(out.path()).unwrap();
+            link(&other, &dir.path().join(name)).unwrap();
+            let line = one_line(&mut ioreel(["record", "--daemon", "-o", text(dir.path()), "--pid", "1"]), 1);
+            assert!(line.contains(name) && line.contains("regular file"), "{line}");
+        }
+    }
+    let dir = tempfile::tempdir_in(out.path()).unwrap();
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let line = one_line(&mut ioreel(["record", "--daemon", "-o", text(dir.path()), "--pid", "1"]), 1);
+    assert!(line.contains("everybody may write"), "{line}");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "untouched");
+}
+
 /// Leaves the terminal, records, refuses a second one, ends whole at SIGTERM.
 pub(crate) fn in_the_background() {
     let out = temp_dir();
@@ -122,7 +145,7 @@ pub(crate) fn a_log_that_cannot_be_written() {
     let out = temp_dir();
     fs::create_dir(out.path().join("ioreel.log")).unwrap();
     let refused = one_line(&mut ioreel(["record", "--daemon", "--all", "-o", text(out.path())]), 1);
-    assert!(refused.contains("ioreel.log") && refused.contains("opening the log"), "{refused}");
+    assert!(refused.contains("ioreel.log") && refused.contains("opening a regular file"), "{refused}");
     assert_eq!(reels(out.path()), Vec::<PathBuf>::new());
     assert!(fs::read_to_string(out.path().join("ioreel.pid")).unwrap().is_empty());
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Read,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -205,4 +206,31 @@ time.sleep(60)";
     assert_eq!(output.status.code(), Some(5), "{}", describe(&output));
     let command = assert_valid(&reel).manifest.command.unwrap();
     assert_eq!(command.exit_status, Some(5 << 8));
+}
+
+/// A file system whose server has stopped is not waited for.
+pub(crate) fn beside_a_mount_that_does_not_answer() {
+    let mount = Mounted::new(Fs::Fuse, DEFAULT_SIZE_BYTES);
+    let server = mount.server().unwrap();
+    let signal = |number| {
+        // SAFETY: to the server of this test's own mount.
+        unsafe { libc::kill(server as i32, number) };
+    };
+    let out = temp_dir();
+    let reel = out.path().join("r.reel");
+    signal(libc::SIGSTOP);
+    let begun = Instant::now();
+    let mut child = record(&reel, &["--settle", "none"], &["true"]).stderr(Stdio::piped()).spawn().unwrap();
+    let status = wait_for("the recording to end", || {
+        if begun.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            signal(libc::SIGCONT);
+        }
+        child.try_wait().unwrap()
+    });
+    signal(libc::SIGCONT);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(status.success(), "{status}: {said}");
+    assert!(said.contains(text(mount.path())) && said.contains("did not answer"), "{said}");
 }

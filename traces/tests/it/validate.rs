@@ -344,3 +344,16 @@ fn the_report_is_json() {
     assert_eq!(json["problems"][0]["file"], "ops/000000.parquet");
     assert_eq!(json["problems"][0]["row"], 3);
 }
+
+/// Whoever may write into the folder can lead the manifest's temporary name to another file.
+#[test]
+fn a_manifest_is_not_written_through_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reel, other) = (dir.path().join("r.reel"), dir.path().join("other"));
+    fs::create_dir(&reel).unwrap();
+    fs::write(&other, "untouched").unwrap();
+    std::os::unix::fs::symlink(&other, reel.join("manifest.json.tmp")).unwrap();
+    ioreel_traces::Manifest::default().write(&reel).unwrap();
+    assert_eq!(fs::read_to_string(&other).unwrap(), "untouched");
+    assert!(fs::symlink_metadata(reel.join("manifest.json")).unwrap().is_file());
+}
