@@ -19,10 +19,9 @@ use crate::{anonymize::key, columns::count, quantity, units::bytes};
 use clap::ArgGroup;
 use ioreel_capture::{
     CaptureError,
-    assemble::contents::Content,
     probes::{
         filter::Filter,
-        session::{DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
+        session::{Content, DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
     },
     record::{Backend, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target, record, wait_for},
 };

@@ -10,19 +10,7 @@ use ioreel_traces::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::{assemble::Assembler, record::Limits};
-
-/// What is kept of the content of writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Content {
-    /// Nothing.
-    #[default]
-    None,
-    /// A hash, and how well it could be compressed.
-    Hash,
-    /// These and the bytes.
-    Full,
-}
+use crate::{assemble::Assembler, probes::plan::Content};
 
 /// Bytes of the hash that are kept: among a billion contents, the chance of any two falling together is one in 10^21.
 const HASH_BYTES: usize = 16;
@@ -177,11 +165,11 @@ impl Without {
 }
 
 impl Contents {
-    /// None for [`Content::None`].
-    pub(crate) fn of(content: Content, limits: &Limits) -> Option<Self> {
+    /// None for [`Content::None`]. `max_bytes`: the limit on the size of the reel, if there is one.
+    pub(crate) fn of(content: Content, max_bytes: Option<i64>) -> Option<Self> {
         /// A reel that may take little room is written in small segments.
         const SEGMENTS: i64 = 16;
-        let segment = limits.max_bytes.map_or(SEGMENT_BYTES, |max| SEGMENT_BYTES.min((max / SEGMENTS) as usize));
+        let segment = max_bytes.map_or(SEGMENT_BYTES, |max| SEGMENT_BYTES.min((max / SEGMENTS) as usize));
         (content != Content::None).then(|| Self {
             full: content == Content::Full,
             coming: FxHashMap::default(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ioreel_bpf::types::{fault_what, rec_fault};
 use ioreel_traces::{Result, Text, rows::Op};
 
-use crate::{assemble::Assembler, calls};
+use crate::assemble::Assembler;
 
 /// How finely use of mapped files is seen, for the manifest.
 pub(crate) fn resolution() -> BTreeMap<String, String> {
@@ -17,20 +17,6 @@ pub(crate) fn resolution() -> BTreeMap<String, String> {
     )]
     .map(|(source, text)| (source.to_owned(), text.to_owned()))
     .into()
-}
-
-/// Numbers of the calls that make pages of the files they are given dirty, one bit each; and those of i386's.
-pub(crate) fn dirtying_calls() -> [[u64; 8]; 2] {
-    let dirties = |c: &calls::Call| c.modifies || c.name.starts_with("io_uring");
-    let mut sets = [[0u64; 8]; 2];
-    let here = calls::numbered().filter(|(_, c)| dirties(c)).map(|(nr, _)| (0, nr));
-    let compat = calls::compat().iter().filter(|c| c.call.is_some_and(dirties)).map(|c| (1, c.nr));
-    for (set, nr) in here.chain(compat) {
-        if let Some(word) = sets[set].get_mut(nr / 64) {
-            *word |= 1 << (nr % 64);
-        }
-    }
-    sets
 }
 
 /// Words of the rows.

@@ -1,6 +1,7 @@
-//! Records to rows: gives files, descriptions and tasks their ids, and hands rows to the reel's writer.
-//! Records must come in order of their end times, which is what makes reused addresses and thread ids
-//! unambiguous.
+//! Records to rows: assigns ids to files, open file descriptions and tasks, and passes rows to the reel's writer.
+//!
+//! In: records in order of their end times. This order makes reused addresses and thread ids unambiguous. Out: rows, and
+//! counts of rows for the ledger. May use `host`, `calls`, `decode` and `probes`.
 
 mod aio;
 mod bio;

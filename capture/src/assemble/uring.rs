@@ -2,12 +2,9 @@
 
 mod chained;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    mem::offset_of,
-};
+use std::collections::{HashMap, VecDeque};
 
-use ioreel_bpf::types::{rec_hdr, rec_type, rec_uring, rec_uring_paths, rec_uring_ring, uring_flags};
+use ioreel_bpf::types::{rec_uring, rec_uring_paths, rec_uring_ring, uring_flags};
 use ioreel_traces::{
     Result, Text,
     rows::{Op, sqe_flags},
@@ -19,24 +16,6 @@ use rustc_hash::FxHashMap;
 use crate::assemble::Assembler;
 use crate::calls::uring::{Entry, OPS, UringOp, part};
 use chained::Chained;
-
-/// A request found in flight when operations ended, as the record that its end would have sent; first its
-/// submission. `rec` holds the record as far as it is made, its header empty.
-pub(crate) fn in_flight(rec: &[u8]) -> (u64, Vec<u8>) {
-    let mut bytes = rec.to_vec();
-    let field = |at: usize| rec.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
-    let start_ns = field(offset_of!(rec_uring, start_ns));
-    let mut put = |at: usize, value: &[u8]| {
-        if let Some(place) = bytes.get_mut(at..at + value.len()) {
-            place.copy_from_slice(value);
-        }
-    };
-    let hdr = offset_of!(rec_uring, hdr);
-    put(hdr + offset_of!(rec_hdr, end_ns), &start_ns.to_ne_bytes());
-    put(hdr + offset_of!(rec_hdr, len_bytes), &(rec.len() as u32).to_ne_bytes());
-    put(hdr + offset_of!(rec_hdr, r#type), &[rec_type::REC_URING.0 as u8]);
-    (start_ns, bytes)
-}
 
 /// Paths waiting for their requests' ends; beyond, the oldest are given up.
 const MAX_WAITING: usize = 1 << 20;

@@ -7,16 +7,13 @@ use ioreel_bpf::types::{rec_vfs, vfs_flags, vfs_fn};
 use ioreel_traces::{Result, Text, causes::OpKey, rows::Op};
 use rustc_hash::FxHashMap;
 
-use crate::assemble::Assembler;
+use crate::{assemble::Assembler, calls::KERNEL_IO};
 
 /// Parts that wait for wholes still to end. More of them are told without: the records of some have been lost.
 const MAX_WAITING: usize = 64 * 1024;
 
 /// The kernel's answer to a request that it will end later (`EIOCBQUEUED`, include/linux/errno.h).
 const QUEUED: i64 = -529;
-
-/// `op` of the rows, the words that [`word_of`] counts.
-pub(crate) const WORDS: [&str; 4] = ["vfs_read", "vfs_write", "vfs_fsync", "vfs_fallocate"];
 
 /// Operations that were part of others which have not ended.
 #[derive(Debug)]
@@ -40,7 +37,7 @@ impl Default for Below {
             own: "vfs".into(),
             lower: "lower".into(),
             unknown: "unknown".into(),
-            names: WORDS.map(Text::word),
+            names: KERNEL_IO.map(Text::word),
         }
     }
 }
@@ -66,7 +63,7 @@ impl Below {
     }
 }
 
-/// Which of the words a function's rows have.
+/// The index in [`KERNEL_IO`] of the `op` of a function's rows, and the function's name.
 fn word_of(function: vfs_fn) -> Option<(usize, &'static str)> {
     Some(match function {
         vfs_fn::VFS_ITER_READ => (0, "vfs_iter_read"),

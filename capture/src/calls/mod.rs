@@ -1,7 +1,8 @@
-//! The table of recorded system calls: which argument plays which part, and how arguments become columns.
+//! The table of recorded system calls: the role of each argument, and how arguments become columns.
 //!
-//! The kernel side is told the parts ([`Call::desc`]) and knows no call by name; everything a call means
-//! is here, one line each. `docs/trace-format.md` tabulates the same for readers of reels.
+//! In: the arguments and the result of a call or of an io_uring request. Out: columns of `ops`, and the roles that the probes
+//! need ([`Call::desc`]). The probes know no call by name: one line here defines each call. `docs/calls.md` lists the same
+//! for readers of reels. May use `host`.
 
 mod compat;
 mod files;
@@ -23,6 +24,9 @@ pub use compat::{Compat, compat};
 pub use files::{TIME_NOW, TIME_OMIT};
 pub use ioctl::{REQUESTS, Request};
 pub use locks::COMMANDS;
+
+/// Values of `op` for file I/O by the kernel itself, which is no system call.
+pub(crate) const KERNEL_IO: [&str; 4] = ["vfs_read", "vfs_write", "vfs_fsync", "vfs_fallocate"];
 
 /// Whether a call takes the folder that it begins in for the root of all (RESOLVE_IN_ROOT of openat2, linux/openat2.h).
 pub(crate) fn is_in_root(op: &Op) -> bool {
@@ -142,6 +146,20 @@ pub fn numbered() -> impl Iterator<Item = (usize, &'static Call)> {
 /// Every recorded call of this architecture.
 pub fn all() -> impl Iterator<Item = &'static Call> {
     numbered().map(|(_, c)| c)
+}
+
+/// The calls that may make pages of a file dirty: one bit for each number, of the 64-bit entry and of the 32-bit entry.
+pub(crate) fn dirtying() -> [[u64; 8]; 2] {
+    let dirties = |c: &Call| c.modifies || c.name.starts_with("io_uring");
+    let mut sets = [[0u64; 8]; 2];
+    let here = numbered().filter(|(_, c)| dirties(c)).map(|(nr, _)| (0, nr));
+    let compat = compat().iter().filter(|c| c.call.is_some_and(dirties)).map(|c| (1, c.nr));
+    for (set, nr) in here.chain(compat) {
+        if let Some(word) = sets[set].get_mut(nr / 64) {
+            *word |= 1 << (nr % 64);
+        }
+    }
+    sets
 }
 
 /// Whether a write acts at its file's end, wherever it is asked to: one by a descriptor that is `append_only`, unless `RWF_NOAPPEND`

@@ -1,5 +1,7 @@
-//! Facts about the machine that a recording needs: mounts, block devices, clocks, capabilities. Reads only;
-//! decides nothing.
+//! Facts about the machine that a recording needs: mounts, block devices, clocks, capabilities.
+//!
+//! In: `/proc`, `/sys` and block devices. Out: mounts, disks, on-disk layouts, kernel symbols, pending signals, and the
+//! errors of the crate. Reads only; decides nothing. May use no other stage.
 
 pub(crate) mod error;
 pub(crate) mod functions;

@@ -7,12 +7,11 @@ use serde::Serialize;
 
 use crate::{
     CaptureError,
-    assemble::contents::Content,
     host::{self, symbols},
     probes::{
         features::Missing,
         fentry,
-        session::{Plan, Program, Session, Storage, Targets, Vfs, WaitsPlan},
+        session::{Content, Plan, Program, Session, Storage, Targets, Vfs, WaitsPlan},
     },
 };
 

@@ -1,4 +1,7 @@
 //! The thread that turns drained bytes into a reel: orders records, finds holes, feeds the assembler.
+//!
+//! In: the bytes of each pass over the rings. Out: the assembler with all rows taken, the losses, the ledger and the rows of
+//! settling. May use all stages before it: `host`, `calls`, `decode`, `probes`, `assemble` and `before`.
 
 pub(crate) mod ledger;
 pub(crate) mod settle;

@@ -5,13 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ioreel_traces::{manifest::Mount, rows::Op};
+use ioreel_traces::{
+    manifest::Mount,
+    rows::{Op, Stop},
+};
 
 use crate::{
     host::{self, signals},
     pipeline::{Message, Pipeline},
     probes::{
-        lossless::drain_and_resume,
+        lossless::Stops,
         session::{SHORTEST_TICK, Session},
     },
 };
@@ -37,7 +40,7 @@ pub(crate) fn drain_for(session: &Session<'_>, pipeline: &Pipeline, most: Durati
 /// Passes over the rings until what they held is taken, for so long at most; until when that is complete, which is `to_ns` at the latest,
 /// and whether something is left. What comes meanwhile is: a program that is faster than the writer would never let the recorder
 /// go on to anything else.
-pub(crate) fn pass_on(session: &Session<'_>, pipeline: &Pipeline, to_ns: i64, most: Duration) -> (i64, bool) {
+fn pass_on(session: &Session<'_>, pipeline: &Pipeline, to_ns: i64, most: Duration) -> (i64, bool) {
     let (begun, begun_ns) = (Instant::now(), host::monotonic_ns());
     loop {
         let pass = session.drain(pipeline.spare());
@@ -49,6 +52,42 @@ pub(crate) fn pass_on(session: &Session<'_>, pipeline: &Pipeline, to_ns: i64, mo
             return (complete_to_ns, pass.more);
         }
     }
+}
+
+/// `--lossless`: empties the rings, then resumes the stopped processes; returns until when records are complete. The
+/// operations of stopped threads for which no ring had room come last.
+fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &Pipeline) -> i64 {
+    let stopped = stops.list();
+    let since = stopped.iter().map(|(_, s)| s.since_ns as i64).min().unwrap_or(i64::MAX);
+    // A record that waits in a stopped thread is as old as the stop.
+    let pass_on = || pass_on(session, pipeline, since, Duration::MAX);
+    let (mut complete_to_ns, mut more) = pass_on();
+    if stopped.is_empty() {
+        return complete_to_ns;
+    }
+    // A resumed process needs room. Every process that could keep the rings full is stopped by now.
+    while more {
+        (complete_to_ns, more) = pass_on();
+    }
+    match session.held() {
+        Ok(bytes) => pipeline.send(Message::Records { bytes, complete_to_ns }),
+        Err(e) => log::warn!("{e}"),
+    }
+    let mut rows = Vec::with_capacity(stopped.len());
+    for (pid, entry) in stopped {
+        // Before resuming: the resumed process may take this thread's CPU.
+        let dur_ns = host::monotonic_ns() - entry.since_ns as i64;
+        stops.resume(pid, &entry);
+        rows.push(Stop {
+            start_ns: entry.since_ns as i64,
+            dur_ns,
+            task_id: i64::from(entry.task_id),
+            pid: pid as i32,
+            cpu: entry.cpu as i32,
+        });
+    }
+    pipeline.send(Message::Stops(rows));
+    complete_to_ns
 }
 
 /// What settling came to.

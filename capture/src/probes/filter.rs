@@ -14,7 +14,7 @@ use glob::{MatchOptions, Pattern};
 use ioreel_bpf::types::rodata;
 use ioreel_traces::{host::mount_of_device, manifest::Mount, text};
 
-use crate::{CaptureError, assemble::vfs, calls, host};
+use crate::{CaptureError, calls, host};
 
 /// Names, and users, that can be asked for at once: the probes compare them one by one.
 pub const MAX_WORDS: usize = 8;
@@ -308,7 +308,7 @@ fn uid(user: &str) -> Result<u32, CaptureError> {
 /// Names of calls by names, patterns and classes, separated by commas.
 /// All that `op` can be of calls and of the kernel's own doing.
 fn all_names() -> impl Iterator<Item = &'static str> {
-    calls::all().map(|c| c.name).chain(vfs::WORDS)
+    calls::all().map(|c| c.name).chain(calls::KERNEL_IO)
 }
 
 fn calls_named(words: &[String]) -> Result<BTreeSet<&'static str>, CaptureError> {

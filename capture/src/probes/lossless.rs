@@ -11,18 +11,13 @@ use std::{
 };
 
 use ioreel_bpf::types::{stop_entry, stop_mark, stop_sent};
-use ioreel_traces::rows::Stop;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustix::{
     mm::{self, ProtFlags, mmap_anonymous},
     pipe::{PipeFlags, pipe_with},
 };
 
-use crate::{
-    CaptureError, host,
-    pipeline::{Message, Pipeline, settle::pass_on},
-    probes::session::Session,
-};
+use crate::{CaptureError, host};
 
 /// Processes that can be stopped at a time: more are not stopped, which is counted. Few machines have so many.
 pub(crate) const MAX_STOPS: u32 = 16 * 1024;
@@ -54,8 +49,8 @@ impl Stops {
         read(self.map.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??)
     }
 
-    /// Those whose signal is out.
-    fn list(&self) -> Vec<(u32, stop_entry)> {
+    /// The processes that have been sent the stop signal.
+    pub(crate) fn list(&self) -> Vec<(u32, stop_entry)> {
         let found = self.map.keys().filter_map(|key| {
             let pid = u32::from_ne_bytes(key.as_slice().try_into().ok()?);
             Some((pid, self.of(pid)?))
@@ -72,7 +67,7 @@ impl Stops {
 
     /// Lets a process go on; a stop that somebody else has asked for, and not taken back, is asked for once more. The probes take
     /// note of either as it happens.
-    fn resume(&self, pid: u32, entry: &stop_entry) {
+    pub(crate) fn resume(&self, pid: u32, entry: &stop_entry) {
         let note = |signal: i32| self.resuming.store(u64::from(pid) | u64::from(signal as u32) << 32, Ordering::SeqCst);
         note(entry.user_signal);
         let goes_on = send(pid, libc::SIGCONT);
@@ -123,42 +118,6 @@ fn send(pid: u32, signal: i32) -> bool {
     let mark = libc::sigval { sival_ptr: stop_mark::STOP_MARK.0 as usize as *mut libc::c_void };
     // SAFETY: sends a signal.
     signal == 0 || unsafe { libc::sigqueue(pid as libc::pid_t, signal, mark) } == 0
-}
-
-/// Empties the rings and resumes who was stopped; returns until when records are complete. The operations of
-/// stopped threads for which no ring had room come last.
-pub(crate) fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &Pipeline) -> i64 {
-    let stopped = stops.list();
-    let since = stopped.iter().map(|(_, s)| s.since_ns as i64).min().unwrap_or(i64::MAX);
-    // What waits in a stopped thread is as old as its stop.
-    let pass_on = || pass_on(session, pipeline, since, Duration::MAX);
-    let (mut complete_to_ns, mut more) = pass_on();
-    if stopped.is_empty() {
-        return complete_to_ns;
-    }
-    // Whoever is resumed needs room, and whoever could keep the rings full is stopped before they are.
-    while more {
-        (complete_to_ns, more) = pass_on();
-    }
-    match session.held() {
-        Ok(bytes) => pipeline.send(Message::Records { bytes, complete_to_ns }),
-        Err(e) => log::warn!("{e}"),
-    }
-    let mut rows = Vec::with_capacity(stopped.len());
-    for (pid, entry) in stopped {
-        // Before: whoever goes on may take this thread's CPU.
-        let dur_ns = host::monotonic_ns() - entry.since_ns as i64;
-        stops.resume(pid, &entry);
-        rows.push(Stop {
-            start_ns: entry.since_ns as i64,
-            dur_ns,
-            task_id: i64::from(entry.task_id),
-            pid: pid as i32,
-            cpu: entry.cpu as i32,
-        });
-    }
-    pipeline.send(Message::Stops(rows));
-    complete_to_ns
 }
 
 /// Whether process ids mean the same here and in the kernel: in a container's own process id name space the

@@ -1,6 +1,6 @@
 //! What a session is told before its probes are loaded.
 
-use crate::{assemble::contents::Content, probes::filter::Filter};
+use crate::probes::filter::Filter;
 
 use super::rings::default_ring_bytes;
 use ioreel_bpf::types::target_kind;
@@ -56,6 +56,18 @@ impl Default for Plan {
             filter: Filter::default(),
         }
     }
+}
+
+/// What is kept of the content of writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing.
+    #[default]
+    None,
+    /// A hash, and how well it could be compressed.
+    Hash,
+    /// These and the bytes.
+    Full,
 }
 
 /// What of the kernel's own doing is recorded, by programs on functions of the virtual file system.

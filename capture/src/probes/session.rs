@@ -27,7 +27,7 @@ use bio_ends::{Ends, SecondEnd};
 use liveness::UnseenEnds;
 pub(crate) use unfinished::Unended;
 
-pub use super::plan::{DEFAULT_WAITS_MIN_NS, Plan, Targets, Vfs, WaitsPlan};
+pub use super::plan::{Content, DEFAULT_WAITS_MIN_NS, Plan, Targets, Vfs, WaitsPlan};
 pub(crate) use super::rings::SHORTEST_TICK;
 use super::rings::{CpuRing, RingSizes, half_of};
 pub use super::rings::{DEFAULT_RING_BYTES, default_ring_bytes};
@@ -36,7 +36,6 @@ pub use programs::Program;
 
 use crate::{
     CaptureError,
-    assemble::{contents::Content, fault},
     calls::{self, uring},
     decode::{
         op_rings::{OpRings, RECORD_BYTES},
@@ -215,7 +214,7 @@ impl<'obj> Session<'obj> {
             }
             rodata.page_shift = rustix::param::page_size().trailing_zeros();
             let sets = uring::sets();
-            rodata.dirtying_calls = fault::dirtying_calls();
+            rodata.dirtying_calls = calls::dirtying();
             rodata.cache_wanted = plan.cache;
             (rodata.vfs_kernel, rodata.vfs_below) = (plan.vfs.kernel, plan.vfs.below);
             for (slot, work) in rodata.vfs_works.iter_mut().zip(&end_ios.works) {

@@ -7,11 +7,10 @@ use ioreel_traces::{Manifest, anonymize::Key};
 use super::limits::{End, Limits};
 use crate::{
     CaptureError,
-    assemble::contents::Content,
     probes::{
         fentry,
         filter::Filter,
-        session::{Vfs, WaitsPlan, default_ring_bytes},
+        session::{Content, Vfs, WaitsPlan, default_ring_bytes},
     },
 };
 

@@ -1,4 +1,6 @@
 //! A recording from start to end.
+//!
+//! In: a [`Config`]. Out: a reel, and an [`Outcome`]. May use every stage but `monitor`.
 
 mod call_cost;
 mod close;
@@ -45,12 +47,7 @@ use crate::record::{
 };
 use crate::{
     CaptureError,
-    assemble::{
-        Assembler,
-        contents::{Content, Contents},
-        context_filter::Sieve,
-        waits::Waits,
-    },
+    assemble::{Assembler, contents::Contents, context_filter::Sieve, waits::Waits},
     host::{self, signals},
     pipeline::{
         Message, Pipeline,
@@ -58,6 +55,7 @@ use crate::{
     },
     probes::{
         lossless::{Guardian, sees_all_processes},
+        plan::Content,
         session::{Plan, SHORTEST_TICK, Session, Storage, Targets},
     },
     record::{command::Command, marks::Listener},
@@ -184,7 +182,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     if let Some(waits) = config.waits {
         assembler.waits = Some(Waits::new(waits.min_ns, session.symbols()?));
     }
-    assembler.contents = Contents::of(config.content, &config.limits);
+    assembler.contents = Contents::of(config.content, config.limits.max_bytes);
     assembler.slow_ns = config.limits.latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
     let keep = config
         .limits

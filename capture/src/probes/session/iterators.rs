@@ -11,7 +11,6 @@ use libbpf_rs::{Iter, MapCore, MapFlags, MapType};
 use super::Session;
 use crate::{
     CaptureError,
-    assemble::uring,
     decode::wire::NO_CPU,
     host::{self, functions::Functions},
 };
@@ -98,7 +97,7 @@ impl Session<'_> {
                     && (!array || name.iter().any(|b| *b != 0))
                     && let Some(rec) = state.get(..size_of::<rec_uring>())
                 {
-                    left.push(uring::in_flight(rec));
+                    left.push(uring_in_flight(rec));
                 }
             }
         }
@@ -131,4 +130,22 @@ fn looked() -> Vec<u8> {
     bytes[20..22].copy_from_slice(&NO_CPU.to_ne_bytes());
     bytes[22] = rec_type::REC_LOOKED.0 as u8;
     bytes
+}
+
+/// The record that the end of a request would have sent, for one that is still in flight when operations end, and the
+/// time of its submission. `rec`: the record as the probes have filled it so far; its header is empty.
+fn uring_in_flight(rec: &[u8]) -> (u64, Vec<u8>) {
+    let mut bytes = rec.to_vec();
+    let field = |at: usize| rec.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
+    let start_ns = field(offset_of!(rec_uring, start_ns));
+    let mut put = |at: usize, value: &[u8]| {
+        if let Some(place) = bytes.get_mut(at..at + value.len()) {
+            place.copy_from_slice(value);
+        }
+    };
+    let hdr = offset_of!(rec_uring, hdr);
+    put(hdr + offset_of!(rec_hdr, end_ns), &start_ns.to_ne_bytes());
+    put(hdr + offset_of!(rec_hdr, len_bytes), &(rec.len() as u32).to_ne_bytes());
+    put(hdr + offset_of!(rec_hdr, r#type), &[rec_type::REC_URING.0 as u8]);
+    (start_ns, bytes)
 }
