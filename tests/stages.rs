@@ -55,6 +55,39 @@ const CRATES: &[(&str, &[Stage<'static>])] = &[
             ("session", &["error", "base", "reel", "contents", "model", "plan", "prepare", "run", "verdict", "block"]),
         ],
     ),
+    (
+        "traces/src",
+        &[
+            ("error", &[]),
+            ("format", &["error"]),
+            ("host", &["error", "format"]),
+            ("anonymize", &["error", "format", "host"]),
+            ("reader", &["error", "format"]),
+            ("writer", &["error", "format", "anonymize", "reader"]),
+            ("validate", &["error", "format", "reader"]),
+            ("blktrace", &[]),
+            ("import", &["error", "format", "host", "writer", "blktrace"]),
+            ("export", &["error", "format", "reader", "blktrace"]),
+        ],
+    ),
+    (
+        "analyze/src",
+        &[("events", &[]), ("meters", &[]), ("summary", &["events", "meters"]), ("stats", &["events", "meters"])],
+    ),
+    (
+        "visualize/src",
+        &[
+            ("canvas", &[]),
+            ("model", &["canvas"]),
+            ("panels", &["canvas", "model"]),
+            ("draw", &["canvas", "model", "panels"]),
+            ("plot", &["canvas", "model", "panels", "draw"]),
+            ("terminal", &["canvas", "model", "panels", "draw"]),
+            ("movie", &["canvas", "model"]),
+            ("report", &["canvas", "model"]),
+            ("serve", &["report"]),
+        ],
+    ),
 ];
 
 /// The most files of one stage that may import each other in a circle.
