@@ -34,7 +34,7 @@ use crate::{
         survey::{Choice, Survey, survey},
         value_axis::Rows,
     },
-    panels::{self, Setup, gather::gather},
+    panels::{self, gather::gather, panel::Setup},
 };
 
 /// One character.

@@ -12,7 +12,7 @@ use crate::{
         painter::Painter,
     },
     model::shape::{Chart, Line, Shape},
-    panels::Spec,
+    panels::panel::Spec,
 };
 
 /// Room left of a chart but the first for the labels of its values.

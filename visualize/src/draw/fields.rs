@@ -19,7 +19,7 @@ use crate::{
         shape::{Field, Shape},
         value_axis::{OCTAVE_ROWS, Rows, octave_row},
     },
-    panels::Spec,
+    panels::panel::Spec,
 };
 
 /// Height of the strip of flushes.

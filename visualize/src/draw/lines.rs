@@ -12,7 +12,7 @@ use crate::{
         painter::Painter,
     },
     model::shape::{Line, Lines, Shape},
-    panels::Spec,
+    panels::panel::Spec,
 };
 
 /// Heights of a line in each bin, and of what is under it; the lines before it are what it may be stacked on.

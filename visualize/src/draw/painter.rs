@@ -22,7 +22,7 @@ use crate::{
         picture::{Arrange, Picture},
     },
     model::{caption, shape::Shape, sheet::Sheet, survey::Survey},
-    panels::{About, Spec},
+    panels::panel::{About, Spec},
 };
 
 /// Left of the plots: labels of the value axes.

@@ -5,7 +5,10 @@ use ioreel_analyze::{
     meters::bins::Bins,
 };
 
-use super::{About, Needs, Panel, Spec, throughput::MIB};
+use super::{
+    panel::{About, Needs, Panel, RATE_HEIGHT, Spec},
+    throughput::MIB,
+};
 use crate::{
     canvas::theme::Ink,
     model::shape::{Line, Lines, Shape},
@@ -16,7 +19,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Bytes moved by calls",
     unit: "MiB/s at return",
     about: About::Calls,
-    height: super::RATE_HEIGHT,
+    height: RATE_HEIGHT,
     make: |s| {
         let zeroes = vec![0; s.bins.count()];
         Ok(Box::new(CallThroughput { bins: s.bins, read: zeroes.clone(), written: zeroes }))

@@ -2,7 +2,7 @@
 
 use ioreel_analyze::{events::calls::Call, meters::bins::Bins, summary::series::CallSeries};
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, Needs, Panel, RATE_HEIGHT, Spec};
 use crate::{
     canvas::theme::Ink,
     model::shape::{Line, Lines, Shape},
@@ -13,7 +13,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "System calls",
     unit: "returned per second",
     about: About::Calls,
-    height: super::RATE_HEIGHT,
+    height: RATE_HEIGHT,
     make: |s| Ok(Box::new(Calls { bins: s.bins, counts: std::array::from_fn(|_| vec![0; s.bins.count()]) })),
 };
 

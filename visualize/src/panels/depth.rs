@@ -4,11 +4,10 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use ioreel_analyze::meters::bins::{Bins, Overlap};
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, Issue, Needs, Panel, RATE_HEIGHT, Spec};
 use crate::{
     canvas::theme::Ink,
     model::shape::{Line, Lines, Shape},
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -16,7 +15,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Queue depth",
     unit: "requests in flight",
     about: About::Device,
-    height: super::RATE_HEIGHT,
+    height: RATE_HEIGHT,
     make: |s| {
         Ok(Box::new(Depth {
             bins: s.bins,

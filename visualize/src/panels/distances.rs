@@ -1,11 +1,10 @@
 //! P8, distances of seeks: signed, by powers of two, from the end of the request before; and from the nearest end of the 32
 //! before, which is small where several streams take turns.
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, CHART_HEIGHT, Issue, Needs, Panel, Spec};
 use crate::{
     canvas::{scale::bytes, theme::Ink},
     model::shape::{Chart, Line, Shape, Slots},
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -13,7 +12,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Distances of seeks",
     unit: "reads and writes in dispatch order",
     about: About::Device,
-    height: super::CHART_HEIGHT,
+    height: CHART_HEIGHT,
     make: |_| Ok(Box::new(Distances::default())),
 };
 

@@ -12,7 +12,7 @@ use ioreel_analyze::{
 };
 use ioreel_traces::rows::{File, Op};
 
-use super::{About, Needs, Panel, Setup, Spec};
+use super::panel::{About, Needs, Panel, Setup, Spec};
 use crate::{
     Result,
     canvas::{font, raster::Cells, scale::bytes},

@@ -13,7 +13,10 @@ use ioreel_analyze::{
 };
 use ioreel_traces::rows::Task;
 
-use super::{About, Needs, Panel, Setup, Spec, calls::INKS};
+use super::{
+    calls::INKS,
+    panel::{About, Needs, Panel, Setup, Spec},
+};
 use crate::{
     Result,
     canvas::{

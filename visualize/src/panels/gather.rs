@@ -24,18 +24,8 @@ use crate::{
         shape::Shape,
         survey::{Choice, MOST_JUMPS, Survey},
     },
-    panels::{Needs, Panel},
+    panels::panel::{Issue, Needs, Panel},
 };
-
-/// A request of the drawn device, with what only the order of all of them tells.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Issue {
-    pub(crate) request: Request,
-    /// What seek it was, within the window.
-    pub(crate) seek: Seek,
-    /// Whether it was issued in the window.
-    pub(crate) inside: bool,
-}
 
 /// Requests of the drawn device that were issued before they were queued: clocks that jump.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use ioreel_analyze::meters::bins::Bins;
 use rustc_hash::FxBuildHasher;
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, CHART_HEIGHT, Issue, Needs, Panel, Spec};
 use crate::{
     canvas::{
         scale::{bytes, count, time_ticks},
@@ -16,7 +16,6 @@ use crate::{
         offset_axis::OffsetAxis,
         shape::{Chart, Line, Shape, Slots},
     },
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -24,7 +23,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Hot places",
     unit: "",
     about: About::Device,
-    height: super::CHART_HEIGHT,
+    height: CHART_HEIGHT,
     make: |s| {
         let slots = s.time.count.min(PROFILE);
         Ok(Box::new(Hot {

@@ -2,11 +2,10 @@
 
 use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, Issue, Needs, Panel, RATE_HEIGHT, Spec};
 use crate::{
     canvas::theme::Ink,
     model::shape::{Line, Lines, Shape},
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -14,7 +13,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "IOPS",
     unit: "requests completed per second",
     about: About::Device,
-    height: super::RATE_HEIGHT,
+    height: RATE_HEIGHT,
     make: |s| Ok(Box::new(Iops { bins: s.bins, counts: std::array::from_fn(|_| vec![0; s.bins.count()]) })),
 };
 

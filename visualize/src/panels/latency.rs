@@ -8,7 +8,7 @@ use ioreel_analyze::{
     meters::bins::Bins,
 };
 
-use super::{About, Needs, Panel, Setup, Spec};
+use super::panel::{About, FIELD_HEIGHT, Issue, Needs, Panel, Setup, Spec};
 use crate::{
     Result,
     canvas::{raster::Cells, theme::Ink},
@@ -17,7 +17,6 @@ use crate::{
         shape::{Field, Line, Shape},
         value_axis::{OCTAVE_ROWS, Rows, octave_least, octave_row},
     },
-    panels::gather::Issue,
 };
 
 pub(super) const D2C: Spec = Spec {
@@ -25,7 +24,7 @@ pub(super) const D2C: Spec = Spec {
     title: "Latency",
     unit: "D2C: issue to completion, at completion",
     about: About::Device,
-    height: super::FIELD_HEIGHT,
+    height: FIELD_HEIGHT,
     make: |s| make(s, Span::D2c),
 };
 pub(super) const Q2C: Spec = Spec {

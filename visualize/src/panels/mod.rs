@@ -1,9 +1,10 @@
-//! The panels. Each file counts one thing and returns a [`Shape`].
+//! The panels. Each file counts one thing and returns a [`Shape`](crate::model::shape::Shape).
 //!
 //! In: requests, bios and calls of a reel. Out: a shape per panel. May use: `canvas`, `model`.
 //!
-//! To add a panel, write a file with a type that implements [`Panel`] and list it in [`ALL`]. Reading, scales, legends,
-//! several reels, differences, losses and both themes are handled for all panels alike.
+//! [`panel`] is what each of them implements. To add a panel, write a file with a type that implements
+//! [`Panel`](panel::Panel) and list it in [`ALL`]. Reading, scales, legends, several reels, differences, losses and both
+//! themes are handled for all panels alike.
 
 mod call_throughput;
 mod calls;
@@ -16,6 +17,7 @@ mod hot;
 mod iops;
 mod latency;
 mod offsets;
+pub(crate) mod panel;
 mod phase;
 mod reuse;
 mod rewrites;
@@ -25,89 +27,8 @@ mod stages;
 pub(crate) mod table;
 mod throughput;
 
-use std::sync::Arc;
-
-use ioreel_analyze::{
-    events::{bios::Bio, calls::Call},
-    meters::bins::Bins,
-};
-use ioreel_traces::Reel;
-
-use crate::{
-    PlotError, Result,
-    canvas::raster::Cells,
-    model::{offset_axis::OffsetAxis, palette::Palette, shape::Shape, survey::Survey},
-    panels::gather::Issue,
-};
-
-/// What a panel is made for.
-pub(crate) struct Setup<'a> {
-    pub(crate) reel: &'a Reel,
-    pub(crate) survey: &'a Survey,
-    /// The time axis, in cells of rasters.
-    pub(crate) time: Cells,
-    /// The bins of rates.
-    pub(crate) bins: Bins,
-    /// The offset axis of all reels.
-    pub(crate) offsets: &'a OffsetAxis,
-    pub(crate) palette: Arc<Palette>,
-}
-
-/// Which rows a panel is fed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needs {
-    /// Requests of the drawn device, in dispatch order.
-    Requests,
-    /// Calls.
-    Calls,
-    /// Bios of all devices.
-    Bios,
-    /// Calls, then bios.
-    Both,
-}
-
-/// Counts one reel's events for one panel.
-pub(crate) trait Panel: Send {
-    /// What it is fed with.
-    fn needs(&self) -> Needs;
-    /// Time per request beside other panels, for sharing the work out.
-    fn cost(&self) -> u32 {
-        1
-    }
-    /// The next requests.
-    fn requests(&mut self, _batch: &[Issue]) {}
-    /// The next call, none of them the tool's own.
-    fn call(&mut self, _call: &Call<'_>) {}
-    /// The next bio.
-    fn bio(&mut self, _bio: &Bio<'_>) {}
-    /// What was counted.
-    fn finish(self: Box<Self>) -> Shape;
-}
-
-/// What a panel tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum About {
-    /// The device: nothing where the reel has no requests.
-    Device,
-    /// Calls.
-    Calls,
-    /// Either.
-    All,
-}
-
-/// A panel that there is.
-pub(crate) struct Spec {
-    /// What `--panels` calls it.
-    pub(crate) name: &'static str,
-    /// Its heading.
-    pub(crate) title: &'static str,
-    /// Unit and rule of counting, beside the heading.
-    pub(crate) unit: &'static str,
-    pub(crate) about: About,
-    /// About how high it is, px.
-    pub(crate) height: u32,
-    pub(crate) make: fn(&Setup<'_>) -> Result<Box<dyn Panel>>,
-}
+use self::panel::Spec;
+use crate::{PlotError, Result};
 
 /// All panels, in the order of `docs/pictures.md`.
 pub(crate) static ALL: &[Spec] = &[
@@ -133,15 +54,6 @@ pub(crate) static ALL: &[Spec] = &[
     reuse::SPEC,
     table::SPEC,
 ];
-
-/// Height of the offset map, px: a multiple of every cell size.
-pub(crate) const OFFSET_HEIGHT: u32 = 402;
-/// Height of panels of rates, px.
-const RATE_HEIGHT: u32 = 96;
-/// Height of fields but the offset map, px.
-const FIELD_HEIGHT: u32 = 204;
-/// Height of charts, px.
-const CHART_HEIGHT: u32 = 150;
 
 /// Names of all panels.
 pub fn names() -> Vec<&'static str> {

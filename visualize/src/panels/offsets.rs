@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ioreel_analyze::events::{bios::Bio, requests::Class};
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, Issue, Needs, OFFSET_HEIGHT, Panel, Spec};
 use crate::{
     canvas::{
         raster::{Cells, Grid},
@@ -17,8 +17,6 @@ use crate::{
         shape::{Field, Layer, Shape},
         value_axis::Rows,
     },
-    panels::OFFSET_HEIGHT,
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ioreel_analyze::meters::bins::{Bins, nice_width_ns};
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, FIELD_HEIGHT, Issue, Needs, Panel, Spec};
 use crate::{
     canvas::{raster::Cells, scale::duration},
     model::{
@@ -14,7 +14,6 @@ use crate::{
         shape::{Field, Shape},
         value_axis::Rows,
     },
-    panels::gather::Issue,
 };
 
 /// Rows of the period.
@@ -40,7 +39,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Phase",
     unit: "time of issue within its period",
     about: About::Device,
-    height: super::FIELD_HEIGHT,
+    height: FIELD_HEIGHT,
     make: |s| {
         let period_ns = period_ns(s.time.to - s.time.from);
         let layers = s.palette.layers(WORDS).len();

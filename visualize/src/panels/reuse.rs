@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::FxBuildHasher;
 
-use super::{About, Needs, Panel, Spec, rewrites::scatter};
+use super::{
+    panel::{About, CHART_HEIGHT, Issue, Needs, Panel, Spec},
+    rewrites::scatter,
+};
 use crate::{
     canvas::{scale::bytes, theme::Ink},
     model::shape::{Chart, Line, Shape, Slots},
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -18,7 +20,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Miss ratio of a cache",
     unit: "of blocks of 4 KiB, reads and writes, least recently used leaves first",
     about: About::Device,
-    height: super::CHART_HEIGHT,
+    height: CHART_HEIGHT,
     make: |_| Ok(Box::new(Reuse::new(MOST_BLOCKS))),
 };
 

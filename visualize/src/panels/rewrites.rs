@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 use rustc_hash::FxBuildHasher;
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, Issue, Needs, OFFSET_HEIGHT, Panel, Spec};
 use crate::{
     canvas::{
         raster::{Blend, Cells},
@@ -17,7 +17,6 @@ use crate::{
         shape::{Field, Shape},
         value_axis::Rows,
     },
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -25,7 +24,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Rewrites",
     unit: "blocks of 4 KiB by the time since they were last written",
     about: About::Device,
-    height: super::OFFSET_HEIGHT,
+    height: OFFSET_HEIGHT,
     make: |s| {
         Ok(Box::new(Rewrites {
             time: s.time,

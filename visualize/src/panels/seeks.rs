@@ -2,11 +2,10 @@
 
 use ioreel_analyze::meters::bins::Bins;
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, Issue, Needs, Panel, RATE_HEIGHT, Spec};
 use crate::{
     canvas::theme::Ink,
     model::shape::{Line, Lines, Shape},
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -14,7 +13,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Seeks",
     unit: "per second, reads and writes in dispatch order",
     about: About::Device,
-    height: super::RATE_HEIGHT,
+    height: RATE_HEIGHT,
     make: |s| {
         let zeroes = vec![0; s.bins.count()];
         Ok(Box::new(Seeks { bins: s.bins, exact: zeroes.clone(), sw64k: zeroes }))

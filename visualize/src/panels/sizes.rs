@@ -4,14 +4,13 @@ use std::collections::HashMap;
 
 use ioreel_analyze::events::requests::Class;
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, CHART_HEIGHT, Issue, Needs, Panel, Spec};
 use crate::{
     canvas::{
         scale::{bytes, count},
         theme::Ink,
     },
     model::shape::{Chart, Line, Shape, Slots},
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -19,7 +18,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Sizes of requests",
     unit: "requests",
     about: About::Device,
-    height: super::CHART_HEIGHT,
+    height: CHART_HEIGHT,
     make: |_| Ok(Box::new(Sizes { counts: HashMap::new(), logs: [[0; 2]; 64] })),
 };
 

@@ -6,12 +6,11 @@ use ioreel_analyze::{
     meters::bins::Bins,
 };
 
-use super::{About, Needs, Panel, Setup, Spec};
+use super::panel::{About, Issue, Needs, Panel, RATE_HEIGHT, Setup, Spec};
 use crate::{
     Result,
     canvas::{scale::count, theme::Ink},
     model::shape::{Line, Lines, Shape},
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -19,7 +18,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Stages",
     unit: "share of the time of requests, % at completion",
     about: About::Device,
-    height: super::RATE_HEIGHT,
+    height: RATE_HEIGHT,
     make,
 };
 

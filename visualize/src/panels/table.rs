@@ -6,14 +6,13 @@ use ioreel_analyze::{
     summary::{actor::Totals, device::DeviceMeter},
 };
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, Issue, Needs, Panel, Setup, Spec};
 use crate::{
     model::sheet::Sheet,
     model::{
         shape::Shape,
         survey::{Choice, Survey},
     },
-    panels::gather::Issue,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -45,7 +44,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// The same for the reel's calls: rows of both kinds are joined by [`Sheet::join`].
-    pub(crate) fn of_calls(setup: &super::Setup<'_>) -> crate::Result<Box<dyn Panel>> {
+    pub(crate) fn of_calls(setup: &Setup<'_>) -> crate::Result<Box<dyn Panel>> {
         Ok(Box::new(Self {
             survey: setup.survey.clone(),
             manifest: setup.reel.manifest.clone(),

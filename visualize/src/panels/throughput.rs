@@ -2,11 +2,10 @@
 
 use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 
-use super::{About, Needs, Panel, Spec};
+use super::panel::{About, Issue, Needs, Panel, RATE_HEIGHT, Spec};
 use crate::{
     canvas::theme::Ink,
     model::shape::{Line, Lines, Shape},
-    panels::gather::Issue,
 };
 
 pub(super) const MIB: f64 = 1024.0 * 1024.0;
@@ -16,7 +15,7 @@ pub(super) const SPEC: Spec = Spec {
     title: "Throughput",
     unit: "MiB/s at completion",
     about: About::Device,
-    height: super::RATE_HEIGHT,
+    height: RATE_HEIGHT,
     make: |s| {
         let zeroes = vec![0; s.bins.count()];
         Ok(Box::new(Throughput { bins: s.bins, read: zeroes.clone(), written: zeroes }))

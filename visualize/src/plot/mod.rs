@@ -32,8 +32,9 @@ use crate::{
         survey::{Choice, Survey, survey},
     },
     panels::{
-        self, About, OFFSET_HEIGHT, Setup, Spec,
+        self,
         gather::{Early, Gathered, gather},
+        panel::{About, OFFSET_HEIGHT, Setup, Spec},
         table::Table,
     },
 };
