@@ -42,6 +42,8 @@ fn place(file: i64, page: i64) -> i64 {
 }
 
 /// `n` requests of each kind of device, with their bios, and calls, over `step_ns * n`.
+///
+/// Long because one sequence of random numbers makes all tables: a part taken out would change the others.
 fn world(seed: u64, n: i64, step_ns: i64) -> World {
     let mut rng = Lcg(seed);
     let mut w = World { span_ns: n * step_ns + 10 * step_ns + 200 * MS, ..World::default() };

@@ -60,6 +60,9 @@ pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     told
 }
 
+/// The class of what a bio carries.
+///
+/// Long because it is a chain of cases, the surest first, each of which ends the search.
 fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     let op = rec.opf & 0xff;
     if op == FLUSH || rec.len_bytes == 0 {

@@ -287,6 +287,8 @@ impl Assembler {
     }
 
     /// Takes one record. `in_flight`: it comes from the end-of-recording snapshot of unfinished operations.
+    ///
+    /// Long because it has an arm for each kind of record.
     pub(crate) fn take(&mut self, record: Record<'_>, in_flight: bool) -> Result<()> {
         match record {
             Record::Op(op, tail) => self.op(&op, tail.as_ref(), in_flight),

@@ -12,6 +12,9 @@ use crate::{
 };
 
 impl Assembler {
+    /// Makes a row of a call.
+    ///
+    /// Long because the row is filled in one sequence: later columns depend on what earlier ones turned out to be.
     pub(crate) fn op(&mut self, rec: &rec_op, tail: Option<&Tail<'_>>, in_flight: bool) -> Result<()> {
         let flags = u32::from(rec.flags);
         let has = |bit: op_flags| flags & bit.0 != 0;

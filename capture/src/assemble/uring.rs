@@ -145,6 +145,8 @@ impl Assembler {
     }
 
     /// A request ended, or was in flight when the recording did.
+    ///
+    /// Long because the row is filled in one sequence: later columns depend on what earlier ones turned out to be.
     pub(crate) fn uring_request(&mut self, rec: &rec_uring, in_flight: bool) -> Result<()> {
         let opcode = rec.sqe[0] as u8;
         let Some((known, name)) =

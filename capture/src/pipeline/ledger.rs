@@ -40,6 +40,8 @@ impl Books<'_> {
 
 /// Fills the manifest's ledger. All open segments must have been flushed: what is not on disk is lost.
 /// `in_flight`: unfinished operations, which the end of the recording met; `unended`: the same of the block layer.
+///
+/// Long because it fills one entry after another, each of its own counters.
 pub(crate) fn fill(
     manifest: &mut Manifest,
     cpus: &[cpu_ledger],

@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     mem::{MaybeUninit, size_of},
-    os::fd::{AsFd, AsRawFd},
+    os::fd::AsFd,
     path::Path,
     time::Duration,
 };
@@ -13,13 +13,14 @@ use ioreel_bpf::{
     types::{cpu_ledger, rec_class, rec_stream},
 };
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel,
+    MapCore, MapFlags, MapHandle, OpenObject, PrintLevel,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 
 mod bio_ends;
 mod iterators;
 mod liveness;
+mod load;
 mod programs;
 mod unfinished;
 
@@ -36,7 +37,6 @@ pub use programs::Program;
 
 use crate::{
     CaptureError,
-    calls::{self, uring},
     decode::{
         op_rings::{OpRings, RECORD_BYTES},
         wire,
@@ -44,13 +44,11 @@ use crate::{
     host::{self, error::is_out_of_descriptors, symbols},
     probes::{
         features,
-        lossless::{Guardian, MAX_STOPS, Stops},
+        lossless::{Guardian, Stops},
         refusal,
     },
 };
 
-/// Files outside every `--path` that the kernel remembers: 5 MiB.
-const UNWANTED_FILES: u32 = 64 * 1024;
 /// Number series of each CPU.
 pub(crate) const STREAMS: usize = rec_stream::STREAM_COUNT.0 as usize;
 /// Records taken in one pass, shared out among the rings: some 4 MB of plain operations, which stay in the cache of
@@ -58,20 +56,6 @@ pub(crate) const STREAMS: usize = rec_stream::STREAM_COUNT.0 as usize;
 const DRAIN_RECORDS: usize = 32 * 1024;
 /// No ring's share is smaller.
 const MIN_DRAIN_RECORDS: usize = 256;
-
-/// Whether the call writes the memory that it is given, and nothing else: `--content` reads it.
-fn writes(call: &str) -> bool {
-    matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
-}
-
-/// No longer write is read for its content: while it is copied, its CPU does nothing else.
-const MAX_CONTENT_BYTES: usize = 16 << 20;
-/// Asynchronous writes in flight whose buffers are noted for their content: some 600 bytes each while they are.
-const LATER_WRITES: u32 = 16 * 1024;
-/// Records of contents taken in one pass, of 32 KiB at most each.
-const CONTENT_RECORDS: usize = 512;
-/// The smallest ring there can be.
-const LEAST_RING_BYTES: usize = 4096;
 
 /// Loaded and attached probes.
 pub struct Session<'obj> {
@@ -185,189 +169,24 @@ impl<'obj> Session<'obj> {
         let end_ios = symbols::end_ios();
         refusal::take();
         let mut open = IoreelSkelBuilder::default().open(storage).map_err(CaptureError::bpf("opening them"))?;
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            if plan.ops {
-                calls::tell(&mut rodata.calls, &mut rodata.calls32);
-                plan.filter.tell(rodata);
-                for (nr, call) in calls::numbered() {
-                    rodata.calls[nr].data = u8::from(writes(call.name));
-                }
-                for c in calls::compat() {
-                    rodata.calls32[c.nr].data = u8::from(c.call.is_some_and(|call| writes(call.name)));
-                }
-            }
-            rodata.signals_all = host::capabilities() >> host::CAP_KILL & 1 != 0;
-            rodata.own_uid = rustix::process::geteuid().as_raw();
-            rodata.follow_waits = plan.waits.is_some();
-            rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
-            rodata.host_mnt_ns = host::mount_namespace();
-            rodata.target_kind = plan.target.kind().0;
-            rodata.target_cgroup = if let Targets::Cgroup(id) = plan.target { id } else { 0 };
-            rodata.self_tgid = if plan.ops { end_ios.own_tgid } else { 0 };
-            rodata.own_pid_ns = host::own_pid_namespace();
-            rodata.fixed_devices = plan.fixed_devices;
-            for (slot, desc) in rodata.btrfs_ends.iter_mut().zip(&end_ios.btrfs) {
-                *slot = *desc;
-            }
-            for (slot, desc) in rodata.end_ios.iter_mut().zip(&end_ios.known) {
-                *slot = *desc;
-            }
-            rodata.page_shift = rustix::param::page_size().trailing_zeros();
-            let sets = uring::sets();
-            rodata.dirtying_calls = calls::dirtying();
-            rodata.cache_wanted = plan.cache;
-            (rodata.vfs_kernel, rodata.vfs_below) = (plan.vfs.kernel, plan.vfs.below);
-            for (slot, work) in rodata.vfs_works.iter_mut().zip(&end_ios.works) {
-                *slot = *work;
-            }
-            rodata.uring_rows = sets.rows;
-            rodata.uring_fd_ops = sets.fd;
-            rodata.uring_dir_ops = sets.dir;
-            rodata.uring_path_ops = sets.path;
-            rodata.uring_path2_ops = sets.path2;
-            rodata.uring_path3_ops = sets.path3;
-            rodata.uring_vector_ops = sets.vector;
-            rodata.uring_splice_ops = sets.splice;
-            rodata.uring_dir2_ops = sets.dir2;
-        }
-        let features::Manners { preemptible, functions_preemptible, dio_counts_after, rqf_flush_seq } =
-            features::manners();
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.preemptible = preemptible;
-            rodata.functions_preemptible = functions_preemptible;
-            rodata.dio_counts_after = dio_counts_after;
-            rodata.rqf_flush_seq = rqf_flush_seq;
-        }
-        let mut missing = features::choose(open.open_object_mut(), &|group| match group {
-            features::Group::Uring | features::Group::Fault => plan.ops,
-            features::Group::Hold => plan.ops && plan.lossless,
-            features::Group::Cache => plan.cache,
-            features::Group::Vfs => plan.ops && plan.calls && plan.vfs.any(),
-            features::Group::Moves => matches!(plan.target, Targets::Cgroup(_)),
-        });
-        if !plan.ops {
-            let progs = &mut open.progs;
-            for prog in [
-                &mut progs.task_fork,
-                &mut progs.task_exec,
-                &mut progs.task_exit,
-                &mut progs.adopt,
-                &mut progs.living,
-                &mut progs.places,
-                &mut progs.descriptors,
-                &mut progs.mappings,
-                &mut progs.in_flight,
-            ] {
-                prog.set_autoload(false);
-            }
-        }
-        if plan.waits.is_none() {
-            let progs = &mut open.progs;
-            for prog in [&mut progs.wait_switch, &mut progs.wait_waking, &mut progs.symbols] {
-                prog.set_autoload(false);
-            }
-        }
-        if !matches!(plan.target, Targets::Cgroup(_)) {
-            open.progs.task_moved.set_autoload(false);
-        }
-        let progs = &mut open.progs;
-        progs.op_enter.set_autoload(plan.ops && !preemptible);
-        progs.op_exit.set_autoload(plan.ops && !preemptible);
-        progs.op_enter_first.set_autoload(plan.ops && preemptible);
-        progs.op_exit_first.set_autoload(plan.ops && preemptible);
-        let second = plan.ops && preemptible && features::has_perf_calls();
-        progs.op_enter_again.set_autoload(second);
-        progs.op_exit_again.set_autoload(second);
-        progs.content_exit.set_autoload(plan.ops && plan.content != Content::None && !preemptible);
-        if !plan.lossless {
-            open.progs.signal_sent.set_autoload(false);
-            open.progs.signal_taken.set_autoload(false);
-            open.progs.held.set_autoload(false);
-        }
-        for mut prog in open.open_object_mut().progs_mut() {
-            let section = prog.section().to_string_lossy();
-            let layer = |first: &str| section.starts_with(first);
-            let operations = layer("tp_btf/sys_")
-                || layer("tp/raw_syscalls/")
-                || layer("tp_btf/io_uring_")
-                || prog.name().to_string_lossy().starts_with("fault_");
-            if !plan.block && layer("tp_btf/block_") || !plan.calls && operations {
-                prog.set_autoload(false);
-            }
-        }
-        missing.extend_from_slice(refused);
-        features::leave_out(open.open_object_mut(), refused);
-        features::choose_second(open.open_object_mut(), preemptible);
-        let later = plan.block && !preemptible && !bio_ends::interrupts_end_bios();
-        open.progs.bio_complete_again.set_autoattach(!later);
-        if plan.filter.has_files() {
-            open.maps
-                .unwanted_files
-                .set_max_entries(UNWANTED_FILES)
-                .map_err(CaptureError::bpf("sizing the table of files left out"))?;
-        }
-        let content_bytes = if plan.content == Content::None { 0 } else { half_of(plan.ring_bytes) };
-        let calls = plan.ops && plan.calls;
-        let sizes = RingSizes::of(plan.ring_bytes - content_bytes, cpus, calls)?;
-        let RingSizes { ring_bytes, op_records } = sizes;
-        // Stopped processes wait for it, and contents may be of any size.
-        let hurried = plan.lossless || content_bytes > 0;
-        let tick = if hurried { SHORTEST_TICK } else { sizes.tick(calls) };
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.op_ring_records = op_records as u32;
-            rodata.ring_bytes = ring_bytes as u32;
-            rodata.lossless = plan.lossless;
-            rodata.content_limit = (content_bytes / 2).min(MAX_CONTENT_BYTES) as u32;
-        }
-        let sizing = CaptureError::bpf("sizing the rings");
-        open.maps
-            .rings
-            .set_max_entries(cpus as u32)
-            .and_then(|()| open.maps.op_ring_heads.set_max_entries(cpus as u32))
-            .and_then(|()| open.maps.stops.set_max_entries(if plan.lossless { MAX_STOPS } else { 1 }))
-            .and_then(|()| open.maps.op_rings.set_max_entries((cpus * op_records) as u32))
-            .and_then(|()| open.maps.later_writes.set_max_entries(if content_bytes > 0 { LATER_WRITES } else { 1 }))
-            .and_then(|()| open.maps.contents.set_max_entries(content_bytes.max(LEAST_RING_BYTES) as u32))
-            .map_err(sizing)?;
+        let manners = features::manners();
+        let preemptible = manners.preemptible;
+        load::set_constants(&mut open, plan, &end_ios, &manners);
+        let load::Chosen { missing, second, later } = load::choose_programs(&mut open, plan, preemptible, refused);
+        let sizes = load::size_maps(&mut open, plan, cpus)?;
         let mut skel = open.load().map_err(CaptureError::bpf("loading them"))?;
 
+        let op_records = sizes.op_records;
         let op_rings = OpRings::map(skel.maps.op_rings.as_fd(), skel.maps.op_ring_heads.as_fd(), cpus, op_records)?;
-        let mut rings = Vec::with_capacity(cpus);
-        for cpu in 0..cpus {
-            let opts = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-                sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
-                ..Default::default()
-            };
-            let map =
-                MapHandle::create(MapType::RingBuf, Some(format!("ioreel_ring{cpu}")), 0, 0, ring_bytes as u32, &opts)
-                    .map_err(CaptureError::bpf("making a ring"))?;
-            skel.maps
-                .rings
-                .update(&(cpu as u32).to_ne_bytes(), &map.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
-                .map_err(CaptureError::bpf("installing a ring"))?;
-            rings.push(CpuRing::new(&map, usize::MAX)?);
-        }
-        if content_bytes > 0 {
-            // Last: when an operation is found in its ring, the content that it sent before is in this one.
-            rings.push(CpuRing::new(&skel.maps.contents, CONTENT_RECORDS)?);
-        }
-        let tables = Tables::of(&skel)?;
-        for dev in &plan.devices {
-            tables.add_device(*dev)?;
-        }
-        for pid in plan.target.pids() {
-            skel.maps
-                .targets
-                .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-                .map_err(CaptureError::bpf("naming a process to record"))?;
-        }
+        let rings = load::make_rings(&skel, cpus, &sizes)?;
+        let tables = load::fill_tables(&skel, plan)?;
         let stops = if plan.lossless {
             Some(Stops::new(MapHandle::try_from(&skel.maps.stops).map_err(CaptureError::bpf("opening a table"))?)?)
         } else {
             None
         };
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
-        let ring_bytes = (ring_bytes + op_records * RECORD_BYTES) * cpus + content_bytes;
+        let ring_bytes = (sizes.ring_bytes + op_records * RECORD_BYTES) * cpus + sizes.content_bytes;
         let alone = plan.ops && preemptible && !second;
         let warnings = end_ios.warning.into_iter().chain(alone.then(|| features::ALONE.to_owned())).collect();
         Ok(Self {
@@ -375,7 +194,7 @@ impl<'obj> Session<'obj> {
             op_rings,
             rings,
             ring_bytes,
-            tick,
+            tick: sizes.tick,
             missing,
             warnings,
             tables,

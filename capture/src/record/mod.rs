@@ -25,7 +25,7 @@ use std::{
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     anonymize::Anonymizer,
-    manifest::{Command as CommandInfo, Kind},
+    manifest::{Command as CommandInfo, Kind, Mount},
     rotate::Keep,
     text,
 };
@@ -54,8 +54,9 @@ use crate::{
         settle::{Settled, drain, settle},
     },
     probes::{
+        filter::Filter,
         lossless::{Guardian, sees_all_processes},
-        plan::Content,
+        plan::{Content, Vfs},
         session::{Plan, SHORTEST_TICK, Session, Storage, Targets},
     },
     record::{command::Command, marks::Listener},
@@ -66,23 +67,22 @@ fn name_of(name: &OsStr) -> String {
     text::from_bytes(name.as_bytes()).to_string()
 }
 
-/// Records. Prints nothing; warnings are in the manifest.
-pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
-    let devices = config
-        .devices
-        .iter()
-        .map(|name| {
-            let dev = host::block_device(name)
-                .map_err(|e| CaptureError::NoDevice { name: name.clone(), why: e.to_string() })?;
-            host::disk_of(dev)
-                .ok_or_else(|| CaptureError::NoDevice { name: name.clone(), why: "it has no disk".into() })
-        })
-        .collect::<Result<Vec<i64>, CaptureError>>()?;
+/// The disks of the named devices.
+fn disks_named(names: &[String]) -> Result<Vec<i64>, CaptureError> {
+    let disk = |name: &String| {
+        let dev =
+            host::block_device(name).map_err(|e| CaptureError::NoDevice { name: name.clone(), why: e.to_string() })?;
+        host::disk_of(dev).ok_or_else(|| CaptureError::NoDevice { name: name.clone(), why: "it has no disk".into() })
+    };
+    names.iter().map(disk).collect()
+}
+
+/// Refuses, before anything is started, what cannot be recorded as it is asked for.
+fn refuse_impossible(config: &Config) -> Result<(), CaptureError> {
     if let Target::Processes(pids) = &config.target {
         pids.iter().try_for_each(|pid| host::expect_process(*pid))?;
     }
     expect_room(&config.limits, &config.output)?;
-
     if config.content == Content::Full && config.anonymize.is_some() {
         return Err(CaptureError::ContentOfNobody);
     }
@@ -94,7 +94,95 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     if config.lossless && others && host::capabilities() >> host::CAP_KILL & 1 == 0 {
         return Err(CaptureError::NoKill);
     }
+    Ok(())
+}
 
+/// Whom the probes look at.
+fn targets_of(config: &Config, command: Option<&Command>) -> Result<Targets, CaptureError> {
+    Ok(match (command, &config.target) {
+        (Some(c), _) => Targets::Command(c.pid()),
+        (None, Target::Processes(pids)) => Targets::Processes(pids.clone()),
+        (None, Target::Cgroup(name)) => Targets::Cgroup(host::cgroup_id(name)?),
+        (None, Target::All) => Targets::All,
+        (None, Target::Command(_)) => Targets::None,
+    })
+}
+
+/// What the probes are to record.
+fn plan_of(config: &Config, target: Targets, devices: &[i64], vfs: Vfs, filter: Filter) -> Plan {
+    Plan {
+        target,
+        fixed_devices: !devices.is_empty(),
+        devices: devices.to_vec(),
+        ring_bytes: config.ring_bytes,
+        lossless: config.lossless,
+        ops: true,
+        waits: config.waits,
+        cache: config.cache,
+        vfs,
+        content: config.content,
+        calls: config.layers != Layers::Block,
+        block: config.layers != Layers::Operations,
+        filter,
+    }
+}
+
+/// What makes rows of records. `clock`: the recording's time 0, and the mounts at that time.
+fn assembler_of(
+    config: &Config,
+    writer: ReelWriter,
+    session: &Session<'_>,
+    (t0_ns, mounts): (i64, Vec<Mount>),
+    filter: Filter,
+) -> Result<Assembler, CaptureError> {
+    let mut assembler = Assembler::new(writer, t0_ns, mounts);
+    if let Some(waits) = config.waits {
+        assembler.waits = Some(Waits::new(waits.min_ns, session.symbols()?));
+    }
+    assembler.contents = Contents::of(config.content, config.limits.max_bytes);
+    assembler.slow_ns = config.limits.latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
+    if filter.is_any() {
+        assembler.sieve = Some(Sieve::new(filter, session.tables()?));
+    }
+    Ok(assembler)
+}
+
+/// A warning for each process that ended before its recording began.
+fn ended_meanwhile(config: &Config) -> Vec<String> {
+    let Target::Processes(pids) = &config.target else { return Vec::new() };
+    let ended = pids.iter().filter(|pid| host::expect_process(**pid).is_err());
+    ended.map(|pid| format!("process {pid} ended while its recording began: little of it or nothing is here")).collect()
+}
+
+/// Ends the operations' part of the recording, and waits until what they changed is on the disks, where that is wanted.
+fn settle_what_changed(
+    config: &Config,
+    session: &Session<'_>,
+    pipeline: &Pipeline,
+    devices: &[i64],
+    t0_ns: i64,
+) -> Result<Settled, CaptureError> {
+    let changed = pipeline.end_of_operations(session.in_flight()?);
+    let mut to_sync = on_disk(&changed);
+    if config.layers == Layers::Block {
+        // Who changed what is not known: all that lies on recorded disks.
+        let disks = if devices.is_empty() { pipeline.disks_met() } else { devices.iter().copied().collect() };
+        to_sync = on_disks(&disks);
+    }
+    Ok(if config.settle && config.layers != Layers::Operations {
+        settle(session, pipeline, &to_sync, t0_ns)
+    } else {
+        Settled::default()
+    })
+}
+
+/// Records. Prints nothing; warnings are in the manifest.
+///
+/// Long because it is the life of a recording in its order: each step uses what the steps before it made, and a failure cleans up
+/// after them.
+pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
+    let devices = disks_named(&config.devices)?;
+    refuse_impossible(config)?;
     let vfs = config.backend.plan(&config.target, config.layers)?;
     let mut manifest = Manifest::new(Kind::Recording, if vfs.any() { "fentry" } else { "tracepoint" });
     manifest.host = host::host();
@@ -116,34 +204,14 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         signals::install_trigger();
     }
     take_descriptors();
-    let targets = match (&command, &config.target) {
-        (Some(c), _) => Targets::Command(c.pid()),
-        (None, Target::Processes(pids)) => Targets::Processes(pids.clone()),
-        (None, Target::Cgroup(name)) => Targets::Cgroup(host::cgroup_id(name)?),
-        (None, Target::All) => Targets::All,
-        (None, Target::Command(_)) => Targets::None,
-    };
+    let targets = targets_of(config, command.as_ref())?;
 
     let filter = config
         .filter
         .clone()
         .on_disks(if config.layers == Layers::Block { Vec::new() } else { devices.clone() })
         .also_where_mounted(&host::mounts());
-    let plan = Plan {
-        target: targets,
-        fixed_devices: !devices.is_empty(),
-        devices: devices.clone(),
-        ring_bytes: config.ring_bytes,
-        lossless: config.lossless,
-        ops: true,
-        waits: config.waits,
-        cache: config.cache,
-        vfs,
-        content: config.content,
-        calls: config.layers != Layers::Block,
-        block: config.layers != Layers::Operations,
-        filter: filter.clone(),
-    };
+    let plan = plan_of(config, targets, &devices, vfs, filter.clone());
     let mut storage = Storage::default();
     let untouched_ns = call_cost::call_ns();
     let mut session = Session::load(&plan, &mut storage)?;
@@ -178,19 +246,11 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     manifest.clock = host::clock();
     let t0_ns = manifest.clock.monotonic_ns;
     let tables = if devices.is_empty() { Some(session.tables()?) } else { None };
-    let mut assembler = Assembler::new(writer, t0_ns, mounts.clone());
-    if let Some(waits) = config.waits {
-        assembler.waits = Some(Waits::new(waits.min_ns, session.symbols()?));
-    }
-    assembler.contents = Contents::of(config.content, config.limits.max_bytes);
-    assembler.slow_ns = config.limits.latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
+    let assembler = assembler_of(config, writer, &session, (t0_ns, mounts.clone()), filter)?;
     let keep = config
         .limits
         .rotate
         .then(|| Keep { max_bytes: config.limits.max_bytes, span_ns: config.limits.span.map(|d| d.as_nanos() as i64) });
-    if filter.is_any() {
-        assembler.sieve = Some(Sieve::new(filter, session.tables()?));
-    }
     let pipeline = Pipeline::start(assembler, tables, keep);
 
     // Without it there are no marks, which is no reason not to record.
@@ -200,13 +260,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     session.activate();
     // What the rings hold so far is later than this, or about what this tells.
     pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
-    if let Target::Processes(pids) = &config.target {
-        for pid in pids.iter().filter(|pid| host::expect_process(**pid).is_err()) {
-            manifest
-                .warnings
-                .push(format!("process {pid} ended while its recording began: little of it or nothing is here"));
-        }
-    }
+    manifest.warnings.extend(ended_meanwhile(config));
     log::info!("{}: the recording has begun", config.output.display());
     config.tell(&Moment::Begun);
     let started = Instant::now();
@@ -237,18 +291,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     if config.lossless {
         pipeline.send(Message::Records { bytes: session.held()?, complete_to_ns: end_ns });
     }
-    let changed = pipeline.end_of_operations(session.in_flight()?);
-    let mut to_sync = on_disk(&changed);
-    if config.layers == Layers::Block {
-        // Who changed what is not known: all that lies on recorded disks.
-        let disks = if devices.is_empty() { pipeline.disks_met() } else { devices.iter().copied().collect() };
-        to_sync = on_disks(&disks);
-    }
-    let Settled { rows: settled, cut } = if config.settle && config.layers != Layers::Operations {
-        settle(&session, &pipeline, &to_sync, t0_ns)
-    } else {
-        Settled::default()
-    };
+    let Settled { rows: settled, cut } = settle_what_changed(config, &session, &pipeline, &devices, t0_ns)?;
     manifest.warnings.extend(cut);
     session.end();
     // What a probe had begun when the switch flipped is in the rings by now.

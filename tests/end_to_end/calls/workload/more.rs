@@ -58,6 +58,9 @@ struct XattrArgs {
     flags: u32,
 }
 
+/// Each call on extended attributes.
+///
+/// Long because it makes each call once, with all that is expected of its row.
 fn attributes(c: &mut Caller, home: &str, dir: &Open, f: &Open) {
     let t = c.thread as usize;
     let path = || P::from(format!("{home}/more"));

@@ -331,6 +331,9 @@ fn locks(c: &mut Caller, low: &mut Low, f: &Open) {
     c.call32(143, "flock", [f.fd.into(), 1], Entry { flags: Some(1), ..f.entry() });
 }
 
+/// The calls of 32-bit programs that are about neither data nor names.
+///
+/// Long because it makes each call once, with all that is expected of its row.
 fn rest(c: &mut Caller, low: &mut Low, home: &str, f: &Open) {
     let t = i64::from(c.thread);
     let path = format!("{home}/narrow");
