@@ -106,7 +106,7 @@ fn all(l: &LatencySummary, n: i64, ns: i64, what: &str) {
     assert_eq!((l.count as i64, l.total_ns as i64), (n, n * ns), "{what}");
 }
 
-/// Long because it is one trace on three disks, event by event, and what must be said of it.
+/// Long because it is one trace of two disks, event by event, and what must be said of it.
 #[test]
 fn stages_of_merged_requests() {
     let dir = tempfile::tempdir().unwrap();
