@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use crate::host::error::is_out_of_descriptors;
+
 /// A program that the kernel refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -35,7 +37,8 @@ fn read(text: &str, known: Option<&Refusal>) -> Option<Refusal> {
         let mut said = log.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("processed "));
         said.next_back()?.to_owned()
     } else if rest.contains("failed") {
-        // What the verifier said tells more than an error's number.
+        // What the verifier said tells more than an error's number, unless it had accepted the program.
+        let known = known.filter(|_| !is_out_of_descriptors(rest));
         known.map_or_else(|| rest.trim_end().to_owned(), |k| k.why.clone())
     } else {
         return None;
@@ -62,6 +65,17 @@ mod tests {
         ]);
         let why = "R9 invalid mem access 'scalar'".into();
         assert_eq!(refusal, Some(Refusal { program: "op_exit".into(), why }));
+    }
+
+    /// The verifier had nothing against it: there was no descriptor left to give the program.
+    #[test]
+    fn a_lack_of_descriptors_is_the_reason_whatever_the_verifier_said() {
+        let refusal = of(&[
+            "libbpf: prog 'op_exit': BPF program load failed: -EMFILE\n",
+            "libbpf: prog 'op_exit': -- BEGIN PROG LOAD LOG --\nFunc#38 ('exit_special') is safe for any args that match its prototype\nprocessed 19 insns\n-- END PROG LOAD LOG --\n",
+            "libbpf: prog 'op_exit': failed to load: -EMFILE\n",
+        ]);
+        assert!(refusal.is_some_and(|r| is_out_of_descriptors(&r.why)));
     }
 
     #[test]
