@@ -138,7 +138,6 @@ pub(super) fn choose_programs(
         Group::Vfs => plan.ops && plan.calls && plan.vfs.any(),
         Group::Moves => matches!(plan.target, Targets::Cgroup(_)),
     });
-    leave_out_unneeded(open, plan);
     let progs = &mut open.progs;
     progs.op_enter.set_autoload(plan.ops && !preemptible);
     progs.op_exit.set_autoload(plan.ops && !preemptible);
@@ -148,6 +147,8 @@ pub(super) fn choose_programs(
     progs.op_enter_again.set_autoload(second);
     progs.op_exit_again.set_autoload(second);
     progs.content_exit.set_autoload(plan.ops && plan.content != Content::None && !preemptible);
+    // After the choice by the kernel: it does not bring back what nobody needs.
+    leave_out_unneeded(open, plan);
     missing.extend_from_slice(refused);
     features::leave_out(open.open_object_mut(), refused);
     features::choose_second(open.open_object_mut(), preemptible);
