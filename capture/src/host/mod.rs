@@ -6,7 +6,7 @@
 pub(crate) mod error;
 pub(crate) mod functions;
 pub(crate) mod layout;
-mod mount_sizes;
+pub(crate) mod mount_sizes;
 pub(crate) mod signals;
 pub(crate) mod symbols;
 
@@ -64,11 +64,9 @@ pub fn possible_cpus() -> usize {
     libbpf_rs::num_possible_cpus().unwrap_or(1)
 }
 
-/// Every mount in this process's name space, in mount order, with sizes.
+/// Every mount in this process's name space, in mount order, without sizes: no file system is asked for anything.
 pub fn mounts() -> Vec<Mount> {
-    let mut mounts = ioreel_traces::host::mounts();
-    mount_sizes::fill(&mut mounts);
-    mounts
+    ioreel_traces::host::mounts()
 }
 
 /// Disks behind a mounted file system: its own device's disk, those of its journal, all members of a btrfs, and what

@@ -12,8 +12,10 @@ const MAX_SILENT: usize = 4;
 /// Total and free bytes.
 type Size = Option<(i64, i64)>;
 
-/// Fills in the sizes. A file system that does not answer in time is named in a warning, and its sizes stay as they are.
-pub(super) fn fill(mounts: &mut [Mount]) {
+/// Fills in the sizes. Warnings: the file systems that did not answer in time, and how many were not asked after them. Must not be
+/// called before the process's last fork: a thread may stay behind.
+pub(crate) fn fill(mounts: &mut [Mount]) -> Vec<String> {
+    let mut warnings = Vec::new();
     let paths: Vec<PathBuf> = mounts.iter().map(|m| os_path(&m.mountpoint)).collect();
     let mut silent = 0;
     let mut next = 0;
@@ -28,7 +30,13 @@ pub(super) fn fill(mounts: &mut [Mount]) {
                 }
             }
         });
-        let Ok(asking) = asking else { return };
+        let asking = match asking {
+            Ok(asking) => asking,
+            Err(e) => {
+                warnings.push(format!("the sizes of file systems are unknown: starting a thread: {e}"));
+                return warnings;
+            }
+        };
         let mut answered = true;
         while next < mounts.len() && answered {
             match sizes.recv_timeout(DEADLINE) {
@@ -40,10 +48,9 @@ pub(super) fn fill(mounts: &mut [Mount]) {
                     answered = false;
                     silent += 1;
                     let at = paths[next].display();
-                    log::warn!(
-                        "{at}: the file system did not answer within {} s; its size is unknown",
-                        DEADLINE.as_secs()
-                    );
+                    let time_s = DEADLINE.as_secs();
+                    warnings
+                        .push(format!("{at}: the file system did not answer within {time_s} s; its size is unknown"));
                 }
             }
             next += 1;
@@ -53,6 +60,10 @@ pub(super) fn fill(mounts: &mut [Mount]) {
             let _ = asking.join();
         }
     }
+    if next < mounts.len() {
+        warnings.push(format!("{} more file systems were not asked for their sizes", mounts.len() - next));
+    }
+    warnings
 }
 
 fn size_of(path: &PathBuf) -> Size {

@@ -11,7 +11,7 @@ use crate::{
         Assembler,
         context_filter::{Sieve, Why},
     },
-    host,
+    host::{self, mount_sizes},
     probes::session::Unended,
 };
 
@@ -208,8 +208,10 @@ pub(crate) fn fill(
 
 /// The mounts and devices that rows speak of; `mounts` are those of the start.
 pub(crate) fn places(manifest: &mut Manifest, assembler: &Assembler, mounts: &[Mount]) {
-    // A mount may have come during the recording.
-    let now = host::mounts();
+    // A mount may have come during the recording. Only file systems that it used are asked for their sizes.
+    let mut now = host::mounts();
+    now.retain(|m| assembler.touched.contains(&m.sb_dev));
+    manifest.warnings.extend(mount_sizes::fill(&mut now));
     for mount in now.iter().chain(mounts) {
         if assembler.touched.contains(&mount.sb_dev)
             && !manifest.mounts.contains(mount)

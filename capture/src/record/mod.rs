@@ -48,7 +48,7 @@ use crate::record::{
 use crate::{
     CaptureError,
     assemble::{Assembler, contents::Contents, context_filter::Sieve, waits::Waits},
-    host::{self, signals},
+    host::{self, mount_sizes, signals},
     pipeline::{
         Message, Pipeline,
         settle::{Settled, drain, settle},
@@ -230,7 +230,8 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     }
     let mut writer = ReelWriter::create_mapped(&config.output, &manifest, options(&config.limits), names)?;
     let unbegun = Unbegun(&config.output);
-    let mounts = host::mounts();
+    let mut mounts = host::mounts();
+    manifest.warnings.extend(mount_sizes::fill(&mut mounts));
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
     let snapshot = take_snapshot(config, &plan.target, &mut manifest)?;
