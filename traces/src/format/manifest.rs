@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ReelError, Result};
+use crate::{ReelError, Result, format::create};
 
 /// The manifest's file name.
 pub const FILE_NAME: &str = "manifest.json";
@@ -343,16 +343,6 @@ pub struct Segment {
     pub to_ns: i64,
 }
 
-/// Creates a file that takes the place of what an interrupted write has left. A link of that name is removed and not followed:
-/// whoever may write into the folder could lead it to any file.
-pub(crate) fn create_anew(path: &Path) -> io::Result<fs::File> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    fs::File::create_new(path)
-}
-
 impl Manifest {
     /// A manifest of the present format with nothing in it.
     pub fn new(kind: Kind, backend: &str) -> Self {
@@ -402,7 +392,7 @@ impl Manifest {
         let tmp: PathBuf = reel.join("manifest.json.tmp");
         let text =
             serde_json::to_vec_pretty(self).map_err(|e| ReelError::Write { path: path.clone(), why: e.to_string() })?;
-        let mut file = create_anew(&tmp).map_err(ReelError::io(&tmp, "creating the manifest"))?;
+        let mut file = create::anew(&tmp).map_err(ReelError::io(&tmp, "creating the manifest"))?;
         let written = file.write_all(&text).and_then(|()| file.sync_all());
         written.map_err(ReelError::io(&tmp, "writing the manifest")).inspect_err(|_| {
             // Best effort: half a manifest is none, and takes room.

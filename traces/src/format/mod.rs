@@ -9,6 +9,7 @@
 
 pub mod bytes;
 pub mod columns;
+pub(crate) mod create;
 pub mod disk;
 pub mod manifest;
 pub mod rows;

@@ -15,7 +15,8 @@ use crate::{
     ReelError, Result,
     format::{
         columns::{Builder, Order},
-        manifest::{Segment, create_anew},
+        create,
+        manifest::Segment,
         table::{Row, properties},
     },
     reader::{next_batch, open_segment},
@@ -374,7 +375,7 @@ impl<R: Row> TableWriter<R> {
 
     fn write_segment(&mut self, tmp: &Path, order: Order<'_>) -> Result<i64> {
         let bad = |why: String| ReelError::Write { path: tmp.into(), why };
-        let file = create_anew(tmp).map_err(ReelError::io(tmp, "creating the segment"))?;
+        let file = create::anew(tmp).map_err(ReelError::io(tmp, "creating the segment"))?;
         let left_out = self.on_create.as_ref().map(|OnCreate(f)| f(&file));
         let properties = properties::<R>(&mut self.columns, order)?;
         let rows = self.times.len();
