@@ -10,7 +10,10 @@ use crate::{
         operands::Operands,
         processes::Ofd,
     },
-    reel::input::{NO_ID, NONE, Rec},
+    reel::{
+        input::{NO_ID, NONE, Rec},
+        submission::Phase,
+    },
 };
 
 /// Extended attributes of a file, by name.
@@ -46,6 +49,19 @@ impl Machine {
         if r.call == Call::Umask && r.ret >= 0 {
             let place = self.processes.of(r.task as usize).place;
             self.processes.places[place].value.umask = r.mode & 0o777;
+        }
+    }
+
+    /// Takes the set-ID bits out of the mode that an operation on `node` gives, unless they are replayed; counts those that lack
+    /// bits for it.
+    pub(crate) fn leave_out_set_ids(&mut self, rec: &mut Rec, node: NodeId) {
+        if self.set_ids {
+            return;
+        }
+        let directory = node != NO_NODE && self.names.kind(node) == Kind::Directory;
+        // The end of a request is a second record of the same operation.
+        if rec.leave_out_set_ids(directory) && rec.phase != Phase::Ended {
+            self.set_ids_left_out += 1;
         }
     }
 

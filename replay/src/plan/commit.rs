@@ -131,6 +131,7 @@ impl Planner {
                 _ => r.flags | i64::from(libc::AT_EMPTY_PATH),
             };
         }
+        self.machine.leave_out_set_ids(kept, v.node);
         kept.regular = self.machine.is_regular(r, v);
         kept.cut_short(self.machine.sizes.size(r.file));
         kept.direct = self.machine.is_direct(v);

@@ -2,7 +2,7 @@
 //! `run::open_initial`.
 
 use crate::{
-    base::privileges::{SET_ID_BITS, is_privileged_attribute},
+    base::privileges,
     model::{
         names::{InodeAttributes, NodeId},
         processes::Slot,
@@ -58,18 +58,6 @@ pub struct OpenAtStart {
     pub listed_bytes: i64,
     /// Somebody who has something to do has it.
     pub needed: bool,
-}
-
-impl Unnamed {
-    /// Takes out what gives privileges: see [`crate::base::privileges`]. Whether there was something.
-    fn leave_out_set_ids(&mut self) -> bool {
-        let before = (self.set.mode, self.set.attributes.len());
-        if self.kind != UnnamedKind::Directory {
-            self.set.mode = self.set.mode.map(|mode| mode & !SET_ID_BITS);
-        }
-        self.set.attributes.retain(|name, _| !is_privileged_attribute(name));
-        before != (self.set.mode, self.set.attributes.len())
-    }
 }
 
 /// A file mapping.
@@ -135,8 +123,12 @@ impl Plan {
             let listed = self.sizes.listed.get(&u.node).copied();
             u.size_bytes = self.sizes.bounds.get(&u.node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
             u.size_bytes = self.sizes.scale().size(u.size_bytes);
-            if !self.set_ids && u.leave_out_set_ids() {
-                self.begin.set_ids_left_out += 1;
+            if !self.set_ids {
+                let mut mode = u.set.mode.unwrap_or(0);
+                let directory = u.kind == UnnamedKind::Directory;
+                let left_out = privileges::leave_out(directory, &mut mode, &mut u.set.attributes);
+                u.set.mode = u.set.mode.map(|_| mode);
+                self.begin.set_ids_left_out += i64::from(left_out);
             }
         }
     }

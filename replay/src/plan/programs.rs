@@ -8,7 +8,7 @@ use std::{
 use crate::{
     Skip,
     contents::data::RecordedData,
-    model::machine::Machine,
+    model::{machine::Machine, operands::BAD_FD},
     plan::{
         chunk::{CHUNK_STEPS, Chunk},
         dependencies::{FINISH, Order, Stamp},
@@ -178,10 +178,6 @@ impl Programs {
             residence.touched(&rec, end_ns, pre);
         }
         machine.footprint.apply(&mut rec);
-        // The end of a request is another row of the same operation.
-        if !machine.set_ids && rec.leave_out_set_ids() && rec.phase != Phase::Ended {
-            machine.set_ids_left_out += 1;
-        }
         let draft = &mut self.drafts[task];
         for index in [&mut rec.path, &mut rec.path2, &mut rec.name, &mut rec.value] {
             if *index != NONE {
@@ -195,8 +191,8 @@ impl Programs {
         if rec.call.writes() {
             self.recorded_data.add(&rec);
             self.longest_write_bytes = self.longest_write_bytes.max(rec.len_bytes);
-        } else if rec.call.copies() {
-            // Where only the end that is written to is a file, a write takes the place of the copy.
+        } else if rec.call.copies() && matches!(act, Act::Call { fd: BAD_FD, .. }) {
+            // Only the end that is written to is a file: a write takes the place of the copy.
             self.longest_write_bytes = self.longest_write_bytes.max(rec.ret);
         }
         self.push_step(task, act, rec.start_ns, rec.phase != Phase::Ended, |order, lists| {

@@ -164,6 +164,7 @@ impl Planner {
             return;
         }
         kept.file = self.machine.file_of_request(&kept, &v);
+        self.machine.leave_out_set_ids(&mut kept, v.node);
         kept.regular = self.machine.is_regular(&kept, &v);
         if kept.cut_short(None)
             && let Some(last) = self.requests.last.get_mut(&r.task)

@@ -8,7 +8,10 @@ use std::{
 
 use ioreel_traces::{host, manifest::Mount, text::from_bytes};
 use rustix::{
-    fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fstat, fstatvfs, major, minor, open, syncfs},
+    fs::{
+        Access, AtFlags, CWD, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat, fstatvfs, major, minor,
+        open, syncfs,
+    },
     io::Errno,
 };
 
@@ -18,6 +21,8 @@ use crate::ReplayError;
 #[derive(Debug)]
 pub struct Target {
     dir: OwnedFd,
+    /// How it was when it was opened.
+    stat: Stat,
     /// Where it is, without symbolic links: what is mounted and entered.
     pub path: PathBuf,
     /// Its mount.
@@ -64,7 +69,23 @@ impl Target {
         let mut mount = mount_of(path, stat.st_dev).unwrap_or_default();
         mount.total_bytes = bytes(space.f_blocks);
         mount.free_bytes = bytes(space.f_bavail);
-        Ok(Self { free_bytes: mount.free_bytes, mount, path: resolved, dir })
+        Ok(Self { free_bytes: mount.free_bytes, mount, path: resolved, dir, stat })
+    }
+
+    /// Gives the directory the mode and the owner back that it had when it was opened. Operations on it are not planned, but a
+    /// link that is exchanged while a path is resolved may lead one here. A warning if something had changed.
+    pub fn take_back(&self) -> Option<String> {
+        let now = fstat(&self.dir).ok()?;
+        let of = |s: &Stat| (s.st_mode & 0o7777, s.st_uid, s.st_gid);
+        if of(&now) == of(&self.stat) {
+            return None;
+        }
+        let (mode, uid, gid) = of(&self.stat);
+        // First the owner, since that clears set-ID bits.
+        let restored = fchown(&self.dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
+            .and_then(|()| fchmod(&self.dir, Mode::from_raw_mode(mode)));
+        let how = restored.map_or_else(|e| format!("could not be restored: {e}"), |()| "have been restored".into());
+        Some(format!("{}: the replay changed mode or owner of the target directory; they {how}", self.path.display()))
     }
 
     /// Writes everything out; 0 or -errno.
@@ -102,6 +123,18 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_changed_directory_gets_its_mode_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let set = |mode| fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+        set(0o750);
+        let target = Target::open(dir.path(), false).unwrap();
+        assert_eq!(target.take_back(), None);
+        set(0o777);
+        assert!(target.take_back().unwrap().contains("have been restored"));
+        assert_eq!(fs::metadata(dir.path()).unwrap().permissions().mode() & 0o7777, 0o750);
+    }
 
     #[test]
     fn a_target_that_cannot_be_written_is_refused_at_once() {

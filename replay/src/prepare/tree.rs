@@ -13,7 +13,7 @@ use rustix::{
 
 use crate::{
     ReplayError,
-    base::privileges::{SET_ID_BITS, is_privileged_attribute},
+    base::privileges,
     contents::fill::Filler,
     model::{
         attributes::Attributes,
@@ -144,7 +144,8 @@ impl Preparation {
             let mut item =
                 item_of(plan, (path.clone(), *node), row, what, owners, attributes.cloned().unwrap_or_default());
             if !plan.set_ids {
-                out.set_ids_left_out += i64::from(leave_out_set_ids(directory, &mut item.mode, &mut item.attributes));
+                out.set_ids_left_out +=
+                    i64::from(privileges::leave_out(directory, &mut item.mode, &mut item.attributes));
             }
             out.bytes = out.bytes.saturating_add(item.bytes());
             out.items.push(item);
@@ -211,17 +212,6 @@ impl Preparation {
             _ => (n, bytes),
         })
     }
-}
-
-/// Takes out of a mode and of attributes what gives privileges: see [`crate::base::privileges`]. The set-group-ID bit of a
-/// directory gives none. Whether there was something.
-fn leave_out_set_ids(directory: bool, mode: &mut u32, attributes: &mut Attributes) -> bool {
-    let before = (*mode, attributes.len());
-    if !directory {
-        *mode &= !SET_ID_BITS;
-    }
-    attributes.retain(|name, _| !is_privileged_attribute(name));
-    before != (*mode, attributes.len())
 }
 
 /// What is known of a file by any of its names.

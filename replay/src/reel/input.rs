@@ -149,9 +149,9 @@ impl Rec {
     }
 
     /// Takes the set-ID bits out of the mode of a file that is made or changed. The set-group-ID bit of a mode that is changed
-    /// stays: a directory may have it, and what the mode is of is only certain when the call is issued. Whether a bit was taken
-    /// out, as far as that is known before.
-    pub(crate) fn leave_out_set_ids(&mut self) -> bool {
+    /// stays: a directory may have it, and the kind of the file is only certain when the call is issued. Whether a file lacks
+    /// bits for it, where the file is a `directory` or not.
+    pub(crate) fn leave_out_set_ids(&mut self, directory: bool) -> bool {
         let makes = self.call.opens() || matches!(self.call, Call::Mknod | Call::Mknodat);
         let bits = self.mode & SET_ID_BITS as i32;
         if bits == 0 || !makes && !self.call.chmods() {
@@ -159,7 +159,7 @@ impl Rec {
         }
         self.mode &= if makes { !(SET_ID_BITS as i32) } else { !(libc::S_ISUID as i32) };
         // Without O_CREAT the mode means nothing.
-        self.ret >= 0 && (!self.call.opens() || self.aux & 1 != 0)
+        self.ret >= 0 && !directory && (!self.call.opens() || self.aux & 1 != 0)
     }
 
     /// One with no column given.

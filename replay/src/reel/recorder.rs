@@ -2,8 +2,7 @@
 
 use ioreel_traces::manifest::Cost;
 
-/// What recording cost the recorded program between its calls, which is no computing time of its own. ns; 0 where it is not
-/// known.
+/// Time that recording took from the recorded program between its calls, ns; 0 if unknown. The program did not compute in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Recorder {
     /// Per call.

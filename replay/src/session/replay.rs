@@ -180,6 +180,7 @@ impl Replay {
         let failed = || ReplayError::Io { doing: "replaying", source: std::io::Error::other("a thread panicked") };
         let prepared = launcher.join().map_err(|_| failed())??;
         warnings.extend(prepared.warnings);
+        warnings.extend(target.take_back());
         let cpu_ns = cpu_ns() - cpu_before_ns;
         tell(Phase::Settling);
         let sync_start_ns = monotonic_ns() - world.epoch_ns();

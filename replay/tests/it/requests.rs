@@ -69,6 +69,21 @@ fn a_request_renames() {
     assert!(dir.path().join("t/w/g").exists());
 }
 
+/// Requests make files without set-ID bits, as calls do.
+#[test]
+fn a_request_makes_no_set_id_file() {
+    let mut d = start();
+    enter(&mut d, 1, "io_uring_enter", 1);
+    let o = request(&mut d, 1, "openat", 0, 10_000, 7);
+    (o.path, o.dirfd, o.fd, o.file) = (Some("made".into()), Some(-100), None, Some(1));
+    (o.flags, o.mode, o.aux) = (Some(i64::from(libc::O_CREAT | libc::O_RDWR)), Some(0o4755), Some(1));
+    d.pause(100_000);
+    let (dir, report) = replay(d);
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(dir.path().join("t/w/made")).unwrap());
+    assert_eq!(mode & 0o7777, 0o755);
+    assert_eq!(report.summary.set_ids_left_out, 1);
+}
+
 #[test]
 fn requests_end_as_they_did() {
     let mut d = start();

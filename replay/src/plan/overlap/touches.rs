@@ -87,7 +87,7 @@ impl Overlaps<'_> {
         Touches { all: out, lacks, links }
     }
 
-    /// What an operation saw of the names it was given, and made of them.
+    /// The states of its names that an operation saw, and those it left.
     fn names_touched(&mut self, r: &Rec, v: &Operands, root: NodeId, out: &mut Vec<Touch>) {
         // Renamed to another name of the same file, it stays.
         let moves_name = r.call.renames()

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 pub struct DirectCounts {
     /// Reads and writes.
     pub adjusted: AtomicI64,
-    /// What the target asks offsets and lengths to be multiples of, where it tells.
+    /// The target's alignment of offsets and lengths for direct I/O; 0 if the target does not state it.
     pub align_bytes: AtomicI64,
     /// Opens.
     pub opens: AtomicI64,

@@ -10,8 +10,8 @@ use crate::{Call, base::privileges::SET_ID_BITS};
 
 /// Sets the recorded mode. `set_ids`: also the set-ID bits of files that are no directories.
 ///
-/// The set-group-ID bit of a directory says whose its entries are, and gives nobody anything: it is always set. What the mode
-/// is of is asked of the descriptor by which it is set, since a name may lead to something else a moment later.
+/// The set-group-ID bit of a directory decides the group of its entries and gives nobody a right: it is always set. The mode is set
+/// through the descriptor whose kind was looked at, since a name may lead to another file a moment later.
 pub(super) fn change(a: Arguments<'_>, set_ids: bool) -> i64 {
     let mode = i64::from(a.rec.mode);
     let bits = i64::from(SET_ID_BITS);
