@@ -1,21 +1,23 @@
-//! The calls a replay knows, one word each from the reel's `op` column to the call issued.
+//! The list of operations that a replay knows, with predicates on them. [`Call`] is the key of nearly every decision in
+//! this crate.
 
 macro_rules! calls {
     ($($variant:ident = $name:literal,)+) => {
-        /// A file operation by the kernel's name for it.
+        /// A file operation, named as in column `op`: a system call, a command of fcntl, a request of ioctl, or a touch
+        /// of a mapped file.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Call {
             $(#[doc = concat!("`", $name, "`.")] $variant,)+
-            /// Any call a replay does not know.
+            /// An operation that a replay does not know.
             Other,
         }
 
         impl Call {
-            /// The call with this name.
+            /// The operation with this name, or [`Self::Other`].
             pub fn from_name(name: &str) -> Self {
                 match name { $($name => Self::$variant,)+ _ => Self::Other }
             }
-            /// All of them.
+            /// All operations.
             pub const ALL: &[Self] = &[$(Self::$variant,)+ Self::Other];
             /// Its name.
             pub fn name(self) -> &'static str {
@@ -170,7 +172,8 @@ calls! {
     Dirty = "dirty",
 }
 
-/// Whether a request of ioctl sets (`FIOCLEX`) or clears (`FIONCLEX`) the flag that closes a descriptor on exec.
+/// Whether an ioctl request sets (`FIOCLEX`, true) or clears (`FIONCLEX`, false) close-on-exec; `None` for other
+/// requests.
 pub(crate) fn closes_on_exec(request: i64) -> Option<bool> {
     match request {
         0x5451 => Some(true),
@@ -180,7 +183,8 @@ pub(crate) fn closes_on_exec(request: i64) -> Option<bool> {
 }
 
 impl Call {
-    /// The call of a row. fcntl and ioctl are many calls each: `flags` says which, and of an ioctl `name`.
+    /// The operation of a row. fcntl and ioctl stand for many: `flags` has the command, and for an ioctl `name` the
+    /// name of the request.
     pub fn of(op: &str, flags: i64, name: Option<&str>) -> Self {
         let command = flags as i32;
         match op {
@@ -196,7 +200,7 @@ impl Call {
                 libc::F_OFD_SETLKW => Self::OfdSetLkw,
                 _ => Self::Other,
             },
-            // Whether it is a terminal: what libc asks of every file that it prints to.
+            // TCGETS: libc asks whether a file is a terminal before it prints to it.
             "ioctl" if flags == 0x5401 => Self::Tcgets,
             "ioctl" if closes_on_exec(flags).is_some() => Self::SetFd,
             "ioctl" => name.map(Self::from_name).filter(|c| c.is_request()).unwrap_or(Self::Other),
@@ -206,12 +210,12 @@ impl Call {
         }
     }
 
-    /// A touch of a mapped file.
+    /// The kind of touch of a mapped file.
     pub fn of_touch(op: &str) -> Self {
         Some(Self::from_name(op)).filter(|c| c.touches()).unwrap_or(Self::Other)
     }
 
-    /// A command of fcntl, by its own name.
+    /// A command of fcntl with a variant of its own.
     fn is_command(self) -> bool {
         matches!(self, Self::SetFd | Self::SetFl) || self.locks_range() || self.asks_for_lock()
     }
@@ -236,22 +240,22 @@ impl Call {
             )
     }
 
-    /// Sets or drops a lock on a range of a file.
+    /// Sets or removes an fcntl lock on a range of a file.
     pub fn locks_range(self) -> bool {
         matches!(self, Self::SetLk | Self::SetLkw | Self::OfdSetLk | Self::OfdSetLkw)
     }
 
-    /// Asks who holds a lock.
+    /// Asks who holds an fcntl lock (`F_GETLK`, `F_OFD_GETLK`).
     pub fn asks_for_lock(self) -> bool {
         matches!(self, Self::GetLk | Self::OfdGetLk)
     }
 
-    /// Sets or drops a lock of any kind.
+    /// Sets or removes a lock of any kind.
     pub fn locks(self) -> bool {
         self.locks_range() || self == Self::Flock
     }
 
-    /// Makes a thread somebody else.
+    /// Changes user or group ids of the thread.
     pub fn sets_user(self) -> bool {
         matches!(
             self,
@@ -267,12 +271,12 @@ impl Call {
         )
     }
 
-    /// Shares what is equal in two files.
+    /// Shares equal ranges of two files.
     pub fn dedupes(self) -> bool {
         self == Self::Fideduperange
     }
 
-    /// Acts on a range of memory where a file is mapped.
+    /// Acts on a range of memory into which a file is mapped.
     pub fn on_mapping(self) -> bool {
         matches!(self, Self::Munmap | Self::Msync | Self::Madvise | Self::Mincore | Self::Mremap)
     }
@@ -282,7 +286,7 @@ impl Call {
         matches!(self, Self::Getxattr | Self::Lgetxattr | Self::Fgetxattr | Self::Getxattrat)
     }
 
-    /// Gets a handle, or opens by one.
+    /// Makes a file handle or opens by one.
     pub fn has_handle(self) -> bool {
         matches!(self, Self::NameToHandleAt | Self::OpenByHandleAt)
     }
@@ -292,17 +296,17 @@ impl Call {
         matches!(self, Self::Listxattr | Self::Llistxattr | Self::Flistxattr | Self::Listxattrat)
     }
 
-    /// A load from, or store to, a mapped file: no call at all.
+    /// A touch of a mapped file: the first load from or store to a page. Not a call.
     pub fn touches(self) -> bool {
         matches!(self, Self::Fault | Self::MapPages | Self::Dirty)
     }
 
-    /// Takes an extended attribute away.
+    /// Removes an extended attribute.
     pub fn removes_attribute(self) -> bool {
         matches!(self, Self::Removexattr | Self::Lremovexattr | Self::Fremovexattr | Self::Removexattrat)
     }
 
-    /// Sets what a file system keeps of a file's flags.
+    /// Sets the flags of an inode (`chattr`).
     pub fn sets_flags(self) -> bool {
         matches!(self, Self::SetFlags | Self::SetXflags | Self::FileSetattr)
     }
@@ -318,7 +322,7 @@ impl Call {
         matches!(self, Chmod | Fchmod | Fchmodat | Fchmodat2 | Chown | Fchown | Fchownat | Lchown)
     }
 
-    /// Makes a file share data with another.
+    /// Makes a file share data of another.
     pub fn clones(self) -> bool {
         matches!(self, Self::Ficlone | Self::Ficlonerange)
     }
@@ -333,7 +337,7 @@ impl Call {
         matches!(self, Self::Setxattr | Self::Lsetxattr | Self::Fsetxattr | Self::Setxattrat)
     }
 
-    /// Opens a name.
+    /// Opens a file.
     pub fn opens(self) -> bool {
         matches!(self, Self::Open | Self::Openat | Self::Openat2 | Self::Creat | Self::OpenByHandleAt)
     }
@@ -343,12 +347,12 @@ impl Call {
         matches!(self, Self::Dup | Self::Dup2 | Self::Dup3 | Self::Fcntl)
     }
 
-    /// Takes data out of a file at a position.
+    /// Reads data.
     pub fn reads(self) -> bool {
         matches!(self, Self::Read | Self::Pread64 | Self::Readv | Self::Preadv | Self::Preadv2)
     }
 
-    /// Puts data into a file at a position.
+    /// Writes data.
     pub fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Pwrite64 | Self::Writev | Self::Pwritev | Self::Pwritev2)
     }
@@ -358,7 +362,7 @@ impl Call {
         matches!(self, Self::CopyFileRange | Self::Sendfile | Self::Splice)
     }
 
-    /// Makes, moves or takes away the name that its (first) path ends in, instead of looking at what is there.
+    /// Creates, renames or removes the last component of its (first) path, instead of using the file that has the name.
     pub fn names_last(self) -> bool {
         self.renames()
             || matches!(
@@ -377,17 +381,17 @@ impl Call {
         matches!(self, Self::Rename | Self::Renameat | Self::Renameat2)
     }
 
-    /// Gives a file a second name.
+    /// Makes a hard link.
     pub fn links(self) -> bool {
         matches!(self, Self::Link | Self::Linkat)
     }
 
-    /// Makes a symbolic link: `path` is its text, `path2` its name.
+    /// Makes a symbolic link. `path` is its target, `path2` its name.
     pub fn symlinks(self) -> bool {
         matches!(self, Self::Symlink | Self::Symlinkat)
     }
 
-    /// Reads attributes of a name or a descriptor.
+    /// Reads attributes (stat family).
     pub fn stats(self) -> bool {
         matches!(self, Self::Stat | Self::Lstat | Self::Newfstatat | Self::Fstat | Self::Statx)
     }
@@ -397,12 +401,12 @@ impl Call {
         matches!(self, Self::Chown | Self::Lchown | Self::Fchown | Self::Fchownat)
     }
 
-    /// Whether the result is a count of bytes that must recur on a regular file or a symbolic link.
+    /// Whether its result is a byte count that a replay must reproduce on a regular file or symbolic link.
     pub fn counts_bytes(self) -> bool {
         self.reads() || self.writes() || self.copies() || matches!(self, Self::Readlink | Self::Readlinkat)
     }
 
-    /// Whether it takes a path, and is issued without a directory for that.
+    /// Whether it takes a path, and is issued without a directory descriptor.
     pub fn takes_no_directory(self) -> bool {
         matches!(
             self,
@@ -421,7 +425,7 @@ impl Call {
         )
     }
 
-    /// Whether the last component of `path` is followed when it is a symbolic link.
+    /// Whether path resolution follows a symbolic link in the last component of `path`.
     pub fn follows(self, flags: i64) -> bool {
         let flags = flags as i32;
         match self {

@@ -1,7 +1,7 @@
-//! The operations of a reel in the order of their return, with few of them in memory at a time.
+//! Streams the operations of a reel by return time, with bounded memory.
 //!
-//! Segments are sorted by entry and hold what ended while they were open, so they overlap in time. Each is read as far
-//! as others may still hold something earlier, and no further.
+//! A segment is sorted by entry and holds the operations that returned while it was open, so segments overlap in time.
+//! Each one is read only as far as needed to know the next operation to return.
 
 use std::{cmp::Reverse, collections::BinaryHeap, collections::VecDeque};
 
@@ -18,7 +18,7 @@ use crate::ReplayError;
 struct Closed {
     index: usize,
     first_row: u32,
-    /// Least entry and least return.
+    /// Earliest entry in it.
     start_ns: i64,
     end_ns: i64,
 }
@@ -27,17 +27,17 @@ struct Closed {
 struct Open {
     rows: Rows<Op>,
     next_row: u32,
-    /// Whatever comes was entered, and so returned, no earlier.
+    /// Lower bound of the entries, and so of the returns, of the rows still to come.
     from_ns: i64,
 }
 
-/// Segments that are opened as soon as one of their operations had been entered; later ones once one had returned: where
-/// every segment holds an operation that took very long, all would be open at once otherwise.
+/// This many segments are opened at the earliest entry in them, the others at the earliest return. If every segment
+/// held one operation that took very long, opening all at their earliest entry would open all of them at once.
 const AHEAD: usize = 2;
-/// Rows read of a segment at a time.
+/// Rows read from a segment at a time.
 const ROWS: usize = 512;
 
-/// Rows of `ops`, with their numbers counted over all segments.
+/// Reads the rows of `ops`, numbered over all segments.
 pub(crate) struct Feed {
     reel: Reel,
     closed: VecDeque<Closed>,
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Feed {
 }
 
 impl Feed {
-    /// Of this reel.
+    /// Starts at the beginning of the reel.
     pub(crate) fn new(reel: &Reel) -> Result<Self, ReplayError> {
         let mut closed = Vec::new();
         let mut first_row = 0;
@@ -65,7 +65,7 @@ impl Feed {
         Ok(Self { reel: reel.clone(), closed: closed.into(), open: Vec::new() })
     }
 
-    /// Reads until whatever is left returned later than `until_ns`, or all is read. Each row is given to `take`.
+    /// Reads at least all rows that returned by `until_ns`, and passes each row and its number to `take`.
     pub(crate) fn read(&mut self, until_ns: i64, mut take: impl FnMut(u32, &Op)) -> Result<(), ReplayError> {
         let mut at = 0;
         while at < self.closed.len() {
@@ -101,35 +101,35 @@ impl Feed {
         Ok(())
     }
 
-    /// Nothing is left to read.
+    /// Whether all rows were read.
     pub(crate) fn is_empty(&self) -> bool {
         self.closed.is_empty() && self.open.is_empty()
     }
 
-    /// The least time at which something left may have returned.
+    /// Lower bound of the return times of the rows not read yet, ns.
     pub(crate) fn left_ns(&self) -> i64 {
         let closed = self.closed.iter().enumerate().map(|(i, c)| if i < AHEAD { c.start_ns } else { c.end_ns });
         self.open.iter().map(|o| o.from_ns).chain(closed).min().unwrap_or(i64::MAX)
     }
 }
 
-/// Return, entry and row of an operation; its number.
+/// Key (return, entry, row) and id of an operation.
 pub(crate) type Returned = ((i64, i64, u32), u32);
 
-/// What is in flight: operations that were read and have not taken effect, by number.
+/// Ids of the operations that were read and have not taken effect.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// By return, the first one first: (return, entry, row), number.
+    /// By return, earliest first.
     pub(crate) by_end: BinaryHeap<Reverse<Returned>>,
-    /// By entry.
+    /// By entry, earliest first: (entry, row, id).
     pub(crate) by_start: BinaryHeap<Reverse<(i64, u32, u32)>>,
 }
 
-/// Files of a reel as they are first seen.
+/// Reads the table `files` in the order in which files were first seen.
 #[derive(Debug)]
 pub(crate) struct FileFeed {
     reel: Reel,
-    /// First time of each segment, and which.
+    /// Earliest time in each segment, ns, and index of the segment.
     closed: VecDeque<(i64, usize)>,
 }
 
@@ -145,7 +145,8 @@ impl FileFeed {
         Ok(Self { reel: reel.clone(), closed: closed.into() })
     }
 
-    /// Gives all files first seen by then to `take`, and some later ones.
+    /// Passes all files first seen by `until_ns` to `take`. Reads whole segments, so some later files may be among
+    /// them.
     pub(crate) fn read(&mut self, until_ns: i64, mut take: impl FnMut(rows::File)) -> Result<(), ReplayError> {
         while self.closed.front().is_some_and(|c| c.0 <= until_ns) {
             if let Some((_, index)) = self.closed.pop_front() {

@@ -1,19 +1,21 @@
-//! Smaller files, for targets smaller than the original's: `--scale-footprint F`.
+//! `--scale-footprint F`: positions and lengths for files that are F times as large as recorded, to fit a smaller
+//! target.
 //!
-//! Block b of a file becomes block floor(F b). Of the blocks that become one, the last carries its bytes and the ones before
-//! lie at its start: so aligned positions stay aligned, order and nearness are kept, and positions never move apart. Lengths shrink by the
-//! same rule, but to no less than a block: small reads and writes keep their size, and meet each other more often.
-//! All positions are given explicitly, since a description's own would move by other lengths.
+//! Block b of a file becomes block floor(F b). Several blocks may become the same block: the last of them keeps its
+//! offsets within the block, the others start at its beginning. So aligned positions stay aligned, the order of
+//! positions is kept, and distances never grow. Lengths shrink by the same rule, but not below one block: small reads
+//! and writes keep their size and overlap more often. All operations get explicit positions, because the position of an
+//! open file description would advance by other lengths.
 
 use crate::{
     Call,
     reel::input::{NO_ID, Rec},
 };
 
-/// Positions keep their place in blocks of this size.
+/// Block size of the rule, bytes.
 pub const SCALE_BLOCK_BYTES: i64 = 4096;
 
-/// How much smaller, in millionths.
+/// The factor, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale(i64);
 
@@ -24,20 +26,20 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// Files as they are.
+    /// Does not scale.
     pub const NONE: Self = Self(1_000_000);
 
-    /// From 0.000001 to 1.
+    /// `None` unless the factor is from 0.000001 to 1.
     pub fn new(factor: f64) -> Option<Self> {
         (1e-6..=1.0).contains(&factor).then(|| Self((factor * 1e6).round() as i64))
     }
 
-    /// Whether files stay as they are.
+    /// Whether nothing is scaled.
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
 
-    /// The factor as given.
+    /// The factor.
     pub fn get(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -46,7 +48,7 @@ impl Scale {
         (i128::from(block) * i128::from(self.0) / 1_000_000) as i64
     }
 
-    /// A position.
+    /// Scales a position, bytes.
     pub fn position(self, at: i64) -> i64 {
         if self.is_none() || at <= 0 {
             return at;
@@ -57,7 +59,8 @@ impl Scale {
         to * SCALE_BLOCK_BYTES + if last { rest } else { 0 }
     }
 
-    /// The size of a file: such that whatever was in it is in it, and its end, unscaled, is at its end or behind.
+    /// Scales a file size, bytes. Every byte within the recorded size stays within the scaled one; the recorded end, if
+    /// used unscaled, is at or beyond the new end.
     pub fn size(self, size: i64) -> i64 {
         if self.is_none() || size <= SCALE_BLOCK_BYTES {
             return size;
@@ -65,7 +68,7 @@ impl Scale {
         self.block((size - 1) / SCALE_BLOCK_BYTES) * SCALE_BLOCK_BYTES + SCALE_BLOCK_BYTES
     }
 
-    /// The length of what lies at a position.
+    /// Scales the length of a range that starts at `at`, bytes.
     pub fn length(self, at: i64, len: i64) -> i64 {
         if self.is_none() || len <= SCALE_BLOCK_BYTES {
             return len;
@@ -74,7 +77,7 @@ impl Scale {
         (self.size(at.saturating_add(len)) - self.position(at)).clamp(SCALE_BLOCK_BYTES, len)
     }
 
-    /// Changes an operation on a regular file.
+    /// Scales positions and lengths of an operation.
     pub(crate) fn apply(self, r: &mut Rec) {
         if self.is_none() {
             return;
@@ -98,7 +101,8 @@ impl Scale {
                     r.flags &= !i64::from(libc::RWF_APPEND);
                 }
                 if c.reads() && r.ret == 0 && r.len_bytes > 0 {
-                    // At the end, where nothing was to be read: unscaled it is behind it.
+                    // A read at the end of the file found nothing. Its recorded position is beyond the scaled end as
+                    // well.
                     return;
                 }
                 r.len_bytes = self.length(at, r.len_bytes);
@@ -109,7 +113,7 @@ impl Scale {
             }
             Call::Lseek if r.ret >= 0 => r.aux = self.position(r.aux),
             Call::Ftruncate | Call::Truncate => r.len_bytes = self.size(r.len_bytes),
-            // Between files it fails, wherever.
+            // splice between two files fails at any position.
             Call::Splice => {}
             c if c.copies() || c.clones() || c.dedupes() => {
                 r.loose = true;
@@ -135,7 +139,7 @@ impl Scale {
             }
             Call::Mmap if known => r.offset_bytes = self.position(at),
             c if c.touches() => {
-                // `offset2_bytes` is where in the mapping that is, whose own beginning moved, too.
+                // `offset2_bytes` is the offset within the mapping. The start of the mapping is scaled, too.
                 let base = at.saturating_sub(r.offset2_bytes);
                 r.offset2_bytes = self.position(at) - self.position(base);
                 r.len_bytes = self.length(at, r.len_bytes);
@@ -169,7 +173,7 @@ mod tests {
                 if at % b == 0 && len % b == 0 {
                     assert_eq!(short % b, 0);
                 }
-                // Any byte of it is inside what was written, and of a file of that size.
+                // Any byte of the range is inside the scaled range, and inside a scaled file that ends with the range.
                 let inside = at + random(len);
                 assert!(s.position(inside) < to + short, "{factor} {at} {len} {inside}");
                 assert!(s.position(inside) < s.size(at + len));

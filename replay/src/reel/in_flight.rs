@@ -1,13 +1,14 @@
-//! Counts operations in flight while the recording is gone through.
+//! Counts the recorded operations in flight, for `--pace load`.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// How many operations are in flight.
+/// Return times of the operations in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Load(BinaryHeap<Reverse<i64>>);
 
 impl Load {
-    /// One is entered; entries come in order of time. How many are in flight then, itself included.
+    /// Adds an operation and returns the number in flight at its entry, itself included. Entries must come in time
+    /// order.
     pub(crate) fn enter(&mut self, start_ns: i64, end_ns: i64) -> u32 {
         while self.0.peek().is_some_and(|Reverse(end)| *end <= start_ns) {
             self.0.pop();

@@ -1,4 +1,5 @@
-//! The reel as a replay needs it: compact records, paths as the kernel's bytes, and no more of it in memory than is in use.
+//! Decodes a reel into compact records ([`Rec`]) with paths as bytes, and keeps only those in memory that have not
+//! taken effect.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -22,39 +23,39 @@ use crate::{
 
 pub use crate::reel::texts::{Paths, Texts};
 
-/// No descriptor given.
+/// No descriptor.
 pub const NO_FD: i32 = i32::MIN;
-/// No path, slot or task given.
+/// No path, slot or task.
 pub const NONE: u32 = u32::MAX;
-/// No id, or no result.
+/// No id or no result.
 pub const NO_ID: i64 = i64::MIN;
 
-/// One recorded operation: the columns of `ops` that a call is made of.
+/// One recorded operation: the columns of `ops` that a replay uses.
 #[derive(Clone, Debug)]
 pub struct Rec {
-    /// The call.
+    /// The operation.
     pub call: Call,
     /// The recording stopped before it returned.
     pub in_flight: bool,
     /// Index of its thread in [`Input::tasks`].
     pub task: u32,
-    /// Which row of the reel's `ops` it is, counted over all segments.
+    /// Its row in `ops`, counted over all segments.
     pub row: u32,
-    /// Entered, ns of the reel.
+    /// Entry, ns of the reel.
     pub start_ns: i64,
-    /// Returned, ns of the reel.
+    /// Return, ns of the reel.
     pub end_ns: i64,
     /// Result or -errno.
     pub ret: i64,
-    /// Descriptor, or [`NO_FD`]; the same of the three below.
+    /// Descriptor, or [`NO_FD`]; likewise the three below.
     pub fd: i32,
     /// Second descriptor.
     pub fd2: i32,
-    /// Base of `path`.
+    /// Directory that `path` starts from.
     pub dirfd: i32,
-    /// Base of `path2`.
+    /// Directory that `path2` starts from.
     pub dirfd2: i32,
-    /// `mode` column, 0 when null.
+    /// Column `mode`, 0 if null.
     pub mode: i32,
     /// Index in [`Paths`], or [`NONE`].
     pub path: u32,
@@ -70,74 +71,74 @@ pub struct Rec {
     pub offset_bytes: i64,
     /// Position in the second file.
     pub offset2_bytes: i64,
-    /// `len_bytes` column, 0 when null; the same of the three below.
+    /// Column `len_bytes`, 0 if null; likewise the three below.
     pub len_bytes: i64,
-    /// Flags.
+    /// Column `flags`.
     pub flags: i64,
-    /// `aux` column.
+    /// Column `aux`.
     pub aux: i64,
-    /// `aux2` column.
+    /// Column `aux2`.
     pub aux2: i64,
-    /// Attribute name: index in [`Paths`], or [`NONE`].
+    /// Name of an extended attribute: index in [`Paths`], or [`NONE`].
     pub name: u32,
     /// Its value: likewise.
     pub value: u32,
-    /// Of a write: the beginning of the hash of what it wrote, or 0.
+    /// For a write: first 64 bits of the hash of the data, or 0.
     pub content: u64,
-    /// Of a write: what a compressor saved of it, in thousandths, or -1.
+    /// For a write: how much smaller compression made the data, in thousandths, or -1.
     pub saved_permille: i16,
     /// How it reached the kernel.
     pub via: Via,
-    /// What of it this record is.
+    /// The event of the operation that this record stands for.
     pub phase: Phase,
-    /// Of a request: its ring or context, or [`NO_ID`].
+    /// For a request: its ring or AIO context, or [`NO_ID`].
     pub ring: i64,
-    /// Of a request to io_uring: bits of `sqe_flags`.
+    /// For an io_uring request: column `sqe_flags`.
     pub sqe_flags: i32,
-    /// A byte count it returns is one of a regular file or a link.
+    /// Its result is a byte count on a regular file or symbolic link, which the replay must reproduce.
     pub regular: bool,
-    /// Through a descriptor for direct I/O, which file systems refuse where it is not aligned as they want it.
+    /// Uses a descriptor for direct I/O, which a file system refuses if its alignment is not met.
     pub direct: bool,
-    /// Of a byte count only whether it is 0 is compared: files are not as large as they were.
+    /// Compare only whether the byte count is 0, because files are scaled.
     pub loose: bool,
-    /// Results do not tell whether it or another overlapping operation took effect first.
+    /// Its results fit either order with an overlapping operation: a different result in the replay is not wrong.
     pub raced: bool,
-    /// Operations in flight when it was entered, itself included; 0 for what is in flight for other reasons than files.
+    /// Operations in flight at its entry, itself included; 0 for waits on something other than files.
     pub together: u32,
-    /// A request that begins only when an earlier one has ended: what it asks for may come to be until then.
+    /// A request that starts only after an earlier one has ended. What it refers to may be created until then.
     pub follows: bool,
-    /// Operations that had taken effect when it was entered.
+    /// Number of operations that had taken effect at its entry.
     pub ended_before: u32,
-    /// Its place among all when the recorded number is kept in flight; of a submission that is not planned yet, when it ended.
+    /// Sort key of the issue order at `--pace load`. In a submission that is not planned yet: end of the request.
     pub turn_ns: i64,
 }
 
 impl Rec {
-    /// Whether it is to take a directory away.
+    /// Whether it removes, or tried to remove, a directory.
     pub(crate) fn removes_directory(&self) -> bool {
         self.call == Call::Rmdir || self.call == Call::Unlinkat && self.flags as i32 & libc::AT_REMOVEDIR != 0
     }
 
-    /// Whether, as a write, it goes to the end of the file, through a descriptor that is `append_only` or not: its own flags
-    /// (`RWF_APPEND`, `RWF_NOAPPEND`) have the last word.
+    /// Whether it, as a write, appends, given whether its descriptor is `append_only`. Flags of the write itself
+    /// (`RWF_APPEND`, `RWF_NOAPPEND`) take precedence.
     pub(crate) fn appends(&self, append_only: bool) -> bool {
         const RWF_NOAPPEND: i64 = 0x20;
         self.flags & RWF_NOAPPEND == 0 && (append_only || self.flags & i64::from(libc::RWF_APPEND) != 0)
     }
 
-    /// Whether it wrote or copied nothing: a file does not grow for that, even where its end is before the place.
+    /// Whether it wrote or copied nothing. Such a call does not extend the file, even at a position beyond its end.
     pub(crate) fn moved_nothing(&self) -> bool {
         self.ret == 0 && (self.call.writes() || self.call.copies())
     }
 
-    /// Whether ranges of two files were found equal, and share their data since.
+    /// Whether it found ranges of two files equal, which share their data since.
     pub(crate) fn shares_equal(&self) -> bool {
         self.call.dedupes() && self.ret >= 0 && self.mode == 0 && self.aux2 > 0
     }
 
-    /// Of a write to a file that took less than it was given, as much is issued as was taken: the rest was refused for what
-    /// the target does not have (a limit, memory that was not there, a full disk). So with a copy whose source, of at least
-    /// so many bytes, had more. Whether it was so.
+    /// Shortens a short write to the bytes actually written: the rest failed for a cause that the target does not have
+    /// (limit, memory, full disk). Likewise a copy whose source, of at least `source_bytes`, had more. Returns whether
+    /// it did.
     pub(crate) fn cut_short(&mut self, source_bytes: Option<i64>) -> bool {
         let left = self.offset_bytes.saturating_add(self.ret) < source_bytes.unwrap_or(0) && self.offset_bytes >= 0;
         let stopped = self.call.writes() || self.call.copies() && left;
@@ -148,9 +149,9 @@ impl Rec {
         cut
     }
 
-    /// Takes the set-ID bits out of the mode of a file that is made or changed. The set-group-ID bit of a mode that is changed
-    /// stays: a directory may have it, and the kind of the file is only certain when the call is issued. Whether a file lacks
-    /// bits for it, where the file is a `directory` or not.
+    /// Clears the set-ID bits in the mode of a created or changed file. The set-group-ID bit of a changed mode stays:
+    /// directories keep it, and the kind of the file is certain only at run time. Returns whether a file loses bits,
+    /// given whether it is a `directory`.
     pub(crate) fn leave_out_set_ids(&mut self, directory: bool) -> bool {
         let makes = self.call.opens() || matches!(self.call, Call::Mknod | Call::Mknodat);
         let bits = self.mode & SET_ID_BITS as i32;
@@ -158,11 +159,11 @@ impl Rec {
             return false;
         }
         self.mode &= if makes { !(SET_ID_BITS as i32) } else { !(libc::S_ISUID as i32) };
-        // Without O_CREAT the mode means nothing.
+        // Without O_CREAT, an open ignores the mode.
         self.ret >= 0 && !directory && (!self.call.opens() || self.aux & 1 != 0)
     }
 
-    /// One with no column given.
+    /// A record in which no column is set.
     pub fn none() -> Self {
         Self {
             call: Call::Other,
@@ -213,39 +214,40 @@ fn content_key(hash: &str) -> u64 {
     hash.get(..16).and_then(|h| u64::from_str_radix(h, 16).ok()).unwrap_or(0)
 }
 
-/// Texts kept before those that are no longer needed are forgotten, bytes.
+/// Size at which unused texts are dropped, bytes.
 const TEXT_BYTES: usize = 48 << 20;
 
-/// A reel as it is planned from.
+/// A reel as the planner reads it.
 #[derive(Debug)]
 pub struct Input {
-    /// Operations of other sources, which are not replayed, by source; ioreel's own are none of them.
+    /// Number of operations that are not replayed because of their source, by reason. Operations of ioreel itself
+    /// (`tool`) are not counted.
     pub other_layers: BTreeMap<Skip, i64>,
-    /// Calls that a replay does not know, by name.
+    /// Number of calls that a replay does not know, by name.
     pub unknown: BTreeMap<String, i64>,
-    /// Threads, by start; those that only operations tell of are added as they come.
+    /// Threads by start. Threads that appear only in operations are appended as they appear.
     pub tasks: Vec<rows::Task>,
-    /// Program starts, by time.
+    /// Program starts (exec) by time.
     pub execs: Vec<rows::Exec>,
-    /// Descriptors at the start.
+    /// Descriptors open at the start.
     pub fds: Vec<rows::Fd>,
     /// Mappings at the start.
     pub maps: Vec<rows::Map>,
-    /// Files by id: those seen so far that are still there.
+    /// Files by id: those seen so far that later operations can refer to.
     pub files: HashMap<i64, FileInfo>,
-    /// Name space before the workload.
+    /// The name space before the workload.
     pub tree: Vec<rows::Tree>,
-    /// Set when the pages resident at the start are to be found.
+    /// Set if the pages cached at the start are to be found.
     pub residence: Option<Residence>,
-    /// What recording cost the program.
+    /// Overhead of the recording.
     pub recorder: Recorder,
-    /// How rings of io_uring were set up (`IORING_SETUP_*`), by number.
+    /// Setup flags (`IORING_SETUP_*`) of io_uring rings, by ring.
     pub ring_flags: HashMap<i64, i64>,
-    /// The texts of the operations at hand.
+    /// Texts of the operations in memory.
     pub texts: Texts,
     /// Index in `tasks` by task id.
     pub task_index: HashMap<i64, u32>,
-    /// Operations of source `syscall` that were read and have not taken effect, by number.
+    /// Operations that were read and have not taken effect, by id. Ids are reused.
     pub(crate) recs: Vec<Option<Box<Rec>>>,
     free: Vec<u32>,
     waiting: Waiting,
@@ -253,24 +255,24 @@ pub struct Input {
     file_feed: FileFeed,
 }
 
-/// What the plan asks of a file.
+/// What the planner needs to know about a file.
 #[derive(Clone, Debug)]
 pub struct FileInfo {
     /// Its kind.
     pub kind: Kind,
-    /// Absolute path when first seen, where it had been opened before the recording began.
+    /// Absolute path when first seen, if it was open before the recording started.
     pub path: Option<Text>,
     /// Permission bits when first seen.
     pub mode: Option<i32>,
     /// Size when first seen.
     pub size_bytes: Option<i64>,
-    /// Its path was its name no more when first seen.
+    /// Already unlinked when first seen; `path` is its former name.
     pub unlinked: bool,
-    /// Device as stat(2) tells it.
+    /// Device as stat(2) returns it.
     pub dev: i64,
     /// Inode number.
     pub ino: i64,
-    /// That of the other end of a unix socket.
+    /// Inode number of the peer of a unix socket.
     pub peer_ino: Option<i64>,
 }
 
@@ -290,10 +292,10 @@ impl FileInfo {
 }
 
 impl Input {
-    /// Opens everything a replay needs of `reel`.
+    /// Opens the tables that a replay needs.
     pub fn read(reel: &Reel) -> Result<Self, ReplayError> {
         let mut tasks = reel.read::<rows::Task>()?;
-        // Of those there from the start, threads follow the task whose descriptors they share.
+        // Threads that existed at the start follow the task whose descriptor table they share.
         tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
         let mut input = Self {
             other_layers: BTreeMap::new(),
@@ -319,7 +321,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Reads until the next operation to return is known, and all that were entered before it returned.
+    /// Reads until the next operation to return is known, together with all that were entered before its return.
     fn fill(&mut self) -> Result<(), ReplayError> {
         loop {
             let Some(mut feed) = self.feed.take() else { return Ok(()) };
@@ -335,26 +337,26 @@ impl Input {
         }
     }
 
-    /// The next operation to return, and when.
+    /// The id of the next operation to return, and its return time.
     pub(crate) fn next(&mut self) -> Result<Option<(u32, i64)>, ReplayError> {
         loop {
             self.fill()?;
             let Some(std::cmp::Reverse(((end_ns, ..), id))) = self.waiting.by_end.pop() else { return Ok(None) };
-            // Taken already, before its return.
+            // Already taken, before its return.
             if self.free_later(id) {
                 continue;
             }
             let files = &mut self.files;
-            // A file is first seen while a call on it is at work, or shortly after.
+            // A file is first seen during a call on it or shortly after.
             self.file_feed.read(end_ns.saturating_add(1_000_000_000), |f| {
-                // What was open at the start is known already, with its path.
+                // Files open at the start are known already, with their path.
                 files.entry(f.file).or_insert_with(|| FileInfo { path: None, ..FileInfo::of(f) });
             })?;
             return Ok(Some((id, end_ns)));
         }
     }
 
-    /// The next operation that was entered before `until_ns`: its number and row.
+    /// The id and row of the next operation that was entered before `until_ns`.
     pub(crate) fn entered(&mut self, until_ns: i64) -> Option<(u32, u32)> {
         while self.waiting.by_start.peek()?.0.0 < until_ns {
             let (_, row, id) = self.waiting.by_start.pop()?.0;
@@ -365,17 +367,17 @@ impl Input {
         None
     }
 
-    /// Whether the operation in this row has not taken effect; numbers are used again.
+    /// Whether the operation in this row has not taken effect. The row is needed because ids are reused.
     pub(crate) fn is_at_hand(&self, id: u32, row: u32) -> bool {
         self.recs[id as usize].as_ref().is_some_and(|r| r.row == row)
     }
 
-    /// Takes an operation out; its number stays its own until its return has passed.
+    /// Takes an operation out. Its id is not reused before its return has passed.
     pub(crate) fn take(&mut self, id: u32) -> Option<Box<Rec>> {
         self.recs.get_mut(id as usize)?.take()
     }
 
-    /// Whether the operation is gone; its number then is free again.
+    /// Frees the id if the operation was taken already; returns whether it was.
     fn free_later(&mut self, id: u32) -> bool {
         let gone = self.recs[id as usize].is_none();
         if gone {
@@ -384,12 +386,12 @@ impl Input {
         gone
     }
 
-    /// The number of an operation that was taken at its return is free again.
+    /// Frees the id of an operation that was taken at its return.
     pub(crate) fn free(&mut self, id: u32) {
         self.free.push(id);
     }
 
-    /// Reads the files that tasks had open at their start.
+    /// Reads the files that were open or mapped at the start.
     pub(crate) fn first_files(&mut self, reel: &Reel) -> Result<(), ReplayError> {
         let mut wanted: HashSet<i64> =
             self.fds.iter().filter_map(|f| f.file).chain(self.maps.iter().map(|m| m.file)).collect();
@@ -404,7 +406,8 @@ impl Input {
         Ok(())
     }
 
-    /// Forgets texts that no operation at hand needs, when there are many; whether it did, and all indices changed.
+    /// Drops texts that no operation in memory uses, once they exceed [`TEXT_BYTES`]. Returns whether it did, which
+    /// changes all indices.
     pub(crate) fn forget_texts(&mut self) -> bool {
         if self.texts.paths.size_bytes() < TEXT_BYTES {
             return false;
@@ -424,7 +427,7 @@ impl Input {
         true
     }
 
-    /// Adds an operation; one of an unknown thread brings its thread along.
+    /// Adds an operation, and its thread if it is unknown.
     fn push(&mut self, row: u32, op: &Op) {
         let via = Via::of_source(&op.source);
         let about_rings = via == Via::Call && op.source == *"syscall" && is_about_rings(&op.op);
@@ -463,7 +466,7 @@ impl Input {
             _ => (Some(Phase::Submitted), Phase::Ended),
         };
         if let Some(phase) = first {
-            // Before all else that happens at that time.
+            // At equal times, entries and submissions come first.
             let key = (rec.start_ns, i64::MIN, row);
             self.add(Rec { phase, end_ns: rec.start_ns, turn_ns: rec.end_ns, ..rec.clone() }, key);
         }
@@ -474,7 +477,7 @@ impl Input {
     /// The record of a row.
     fn rec_of(&mut self, row: u32, op: &Op, call: Call, task: u32, via: Via) -> Rec {
         let texts = &mut self.texts;
-        // Older reels have an empty path where a call in flight at the start was not asked for its own.
+        // In older reels, a call in flight at the start has an empty path instead of none.
         let midway = op.state == *"in_flight_at_start";
         let mut path =
             |p: &Option<Text>| p.as_ref().filter(|p| !(midway && p.is_empty())).map_or(NONE, |t| texts.intern(t));
@@ -484,7 +487,7 @@ impl Input {
             call,
             name,
             value: value.map_or(NONE, |v| texts.paths.push(&to_bytes(v))),
-            // What was in flight at the start has ended, with a result like any other.
+            // A call in flight at the start has returned, with a result like any other.
             in_flight: op.state == *"in_flight_at_end" || op.ret.is_none(),
             task,
             row,
@@ -505,7 +508,7 @@ impl Input {
             offset2_bytes: op.offset2_bytes.unwrap_or(NO_ID),
             len_bytes: op.len_bytes.unwrap_or(0),
             flags: op.flags.unwrap_or(0),
-            // Of an open it says whether that made the file; of one by handle, the handle's type.
+            // For an open: whether it created the file. For an open by handle: the type of the handle, not needed here.
             aux: match closes_on_exec(op.flags.unwrap_or(0)) {
                 Some(closes) if call == Call::SetFd && op.op == *"ioctl" => i64::from(closes),
                 _ => op.aux.filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),

@@ -1,12 +1,12 @@
-//! The reel as a replay reads it.
+//! Reads a reel for a replay.
 //!
-//! In: the tables of a reel. Out: operations as [`input::Rec`], in the order of their return, with paths as bytes and
-//! few of them in memory at a time.
+//! In: the tables of a reel. Out: operations as [`input::Rec`] in the order of their return, streamed, with paths as
+//! bytes.
 //!
-//! * [`call`]: the calls a replay knows; [`submission`]: requests to io_uring and of Linux AIO;
-//! * `feed` reads segments in order, [`input`] decodes rows, [`texts`] stores their paths;
-//! * [`footprint`] scales positions and lengths; `residence` finds the pages cached at the start; [`recorder`]
-//!   is what recording cost.
+//! * [`call`]: the calls that a replay knows; [`submission`]: io_uring and AIO requests;
+//! * `feed` reads segments in time order, [`input`] decodes rows, [`texts`] stores their paths;
+//! * [`footprint`] scales positions and lengths; `residence` finds the pages cached at the start; [`recorder`] has the
+//!   overhead of the recording.
 //!
 //! May use: `base`.
 

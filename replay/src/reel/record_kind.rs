@@ -1,8 +1,8 @@
-//! What kind of operation a record is, where that depends on more than its call.
+//! Predicates on recorded operations that depend on more than the call.
 
 use crate::{Call, reel::input::Rec};
 
-/// Makes, moves or takes away a name, or would have.
+/// Creates, renames or removes a name, or tried to. An open counts if it may create or truncate.
 pub(crate) fn changes_names(r: &Rec) -> bool {
     r.call.opens() && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) != 0
         || r.call.renames()
@@ -12,14 +12,14 @@ pub(crate) fn changes_names(r: &Rec) -> bool {
         || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Rmdir)
 }
 
-/// Changes nothing wherever it leads.
+/// Changes nothing, whichever file its path leads to.
 pub(crate) fn only_looks(r: &Rec) -> bool {
     let opens = r.call.opens() && r.call != Call::Creat && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) == 0;
     let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2 | Call::Readlink | Call::Readlinkat);
     opens || asks || r.call.stats() || r.call.gets_attribute() || r.call.lists_attributes()
 }
 
-/// Whether the call reads or writes at the description's own position and moves it.
+/// Whether it reads or writes at the position of the open file description, and moves it.
 pub(crate) fn moves_position(r: &Rec) -> bool {
     match r.call {
         Call::Read | Call::Readv | Call::Write | Call::Writev => true,

@@ -1,7 +1,8 @@
-//! Which file pages were in the page cache at the start of the recording.
+//! Finds which file pages were in the page cache when the recording started.
 //!
-//! A recording made with `--cache` has an event for each page that is read in. A page that was read without such a fill was resident
-//! from the start. A page with a fill was not. Pages that were never accessed do not matter.
+//! A reel recorded with `--cache` has an event for each page that is read in (fill). A page that was read without a
+//! fill was resident from the start. A page with a fill before its first read was not. Pages that were never accessed
+//! do not matter.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,21 +19,20 @@ use crate::{
 /// Granularity of cache events.
 pub(crate) const PAGE_BYTES: i64 = 4096;
 
-/// Pages that were resident at the start, found while the operations are read in order.
-///
-/// A place is the number of a name that existed at the start, or [`NONE`].
+/// Finds resident pages while operations arrive in the order of their return. Files are identified by the number of the
+/// name at which they existed at the start.
 #[derive(Debug, Default)]
 pub struct Residence {
-    /// When a page of a file was first read in.
+    /// When each page was first filled, ns, by (file, page).
     fills: HashMap<(i64, i64), i64>,
-    /// Pages whose first access was seen.
+    /// Pages whose first access was seen, as (file, page).
     seen: HashSet<(i64, i64)>,
-    /// Pages that were resident, by place.
+    /// Resident pages, by name.
     resident: HashMap<u32, Vec<Range<i64>>>,
 }
 
 impl Residence {
-    /// From the reel's table; `None` when it has none.
+    /// Reads the fills from `from_ns` on. `None` if the reel was recorded without `--cache`.
     pub(crate) fn read(reel: &Reel, from_ns: i64) -> Result<Option<Self>, ReplayError> {
         if !reel.manifest.ledger.contains_key("cache") {
             return Ok(None);
@@ -51,8 +51,8 @@ impl Residence {
         Ok(Some(out))
     }
 
-    /// Records an access by a call that returned at `end_ns` of the reel, to a file that stood at `pre`. A write settles its pages:
-    /// nobody had read them before.
+    /// Records an access to the file that had the name `pre` at the start ([`NONE`]: no name) by a call that returned
+    /// at `end_ns`. If the first access to a page is a write, the page does not count as resident.
     pub(crate) fn touched(&mut self, r: &Rec, end_ns: i64, pre: u32) {
         let file = r.file;
         if pre == NONE || file == NO_ID || r.offset_bytes == NO_ID || r.ret < 0 {
@@ -74,7 +74,7 @@ impl Residence {
         }
     }
 
-    /// Pages that were resident, by place.
+    /// The resident pages, by name.
     pub(crate) fn take(self) -> HashMap<u32, Vec<Range<i64>>> {
         self.resident
     }

@@ -1,19 +1,20 @@
-//! Why a recorded operation is not issued again.
+//! Reasons for which a recorded operation is not replayed.
 
 use crate::base::file_kind::Kind;
 
-/// A reason to leave an operation out; counted and told before the start.
+/// A reason to skip an operation. Skipped operations are counted and reported before the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Skip {
-    /// Under /proc.
+    /// Below /proc.
     Proc,
-    /// Under /sys.
+    /// Below /sys.
     Sys,
-    /// Under /dev.
+    /// Below /dev.
     Dev,
     /// Outside every `--root`.
     Outside,
-    /// Within, by a request that can only name places below its thread's root, from another.
+    /// Inside a root, but through an io_uring request that resolves paths from its thread's root directory, which
+    /// cannot reach the place.
     OtherRoot,
     /// On a pipe or FIFO.
     Pipe,
@@ -21,60 +22,60 @@ pub enum Skip {
     Socket,
     /// On a character or block device.
     Device,
-    /// On a descriptor that is no file: epoll, eventfd, …
+    /// On a descriptor of something else than a file: epoll, eventfd, …
     NoFile,
-    /// On a descriptor whose opening is not in the reel.
+    /// On a descriptor whose opening was not recorded.
     UnknownFd,
-    /// On a name that something not recorded made: a socket, another process's file.
+    /// On a name created by something not recorded: a socket, another process's file.
     OutOfSight,
-    /// The recording stopped before it returned.
+    /// The recording ended before it returned.
     InFlight,
-    /// A call a replay does not know.
+    /// A call that a replay does not know.
     Unsupported,
-    /// Would make a device node.
+    /// Would create a device node.
     DeviceNode,
     /// It failed for a cause that the target does not have (another file system, read-only mount, signal, …).
     ForeignCause,
-    /// It was given no readable path.
+    /// Its path was not recorded completely.
     NoPath,
-    /// It sets an attribute whose value is not in the reel.
+    /// It sets an attribute whose value was not recorded.
     NoValue,
-    /// Changing an owner, or who a thread is, or setting some flags and attributes needs root.
+    /// It needs root, and the replay does not run as root: changes of owner, user ids, some flags and attributes.
     NeedsRoot,
-    /// It sets, reads or removes an attribute that gives privileges, which is only done where the user asks for it.
+    /// It sets, reads or removes an attribute that gives privileges. Only `--set-ids` replays those.
     PrivilegedAttribute,
-    /// It changes mode, owner, attributes or flags of the target directory.
+    /// Would change mode, owner, attributes or flags of the target directory itself.
     TargetDirectory,
-    /// A position inside a directory means nothing on another file system.
+    /// Seeks to a position inside a directory, which means nothing on another file system.
     DirPosition,
-    /// On a mapping that is not a replayed one (made before the recording, or inherited by fork).
+    /// On a mapping that the replay does not have (made before the recording, or inherited by fork).
     NoMapping,
-    /// It was refused for lack of rights, to a task that was root when last heard of: it had become another user.
+    /// Permission was denied to a task that the reel has as root: its change of user was not recorded.
     OtherUser,
-    /// It makes name spaces.
+    /// Would create namespaces.
     NameSpace,
-    /// It names users of a user name space that the replay does not make.
+    /// Names users of a user namespace that the replay does not create.
     MappedUser,
-    /// No kernel gives such a result: a directory moved into itself.
+    /// A result that no kernel gives: a directory moved into itself.
     Impossible,
-    /// Recorded after its thread's end.
+    /// Recorded after its thread's exit.
     AfterExit,
-    /// A request to io_uring that is none of those a replay makes.
+    /// An io_uring request that a replay does not issue.
     Uring,
-    /// A request of Linux AIO.
+    /// A Linux AIO request that a replay does not issue.
     Aio,
-    /// A touch of mapped memory.
+    /// A touch of mapped memory of unknown kind.
     Touch,
-    /// A descriptor that a message brought.
+    /// A descriptor received by message (SCM_RIGHTS).
     Message,
-    /// Of the kernel's own doing, or part of what is issued again anyhow.
+    /// Done by the kernel itself, or part of an operation that is replayed anyway.
     Kernel,
-    /// Seen by something else than the calls, requests and touches that a replay makes.
+    /// Recorded in a layer other than calls, requests and touches.
     OtherLayer,
 }
 
 impl Skip {
-    /// Why operations on a file of this kind are not replayed; `None` if they are.
+    /// Why operations on a file of this kind are skipped; `None` if they are replayed.
     pub fn of_kind(kind: Kind) -> Option<Self> {
         match kind {
             Kind::Fifo => Some(Self::Pipe),
@@ -86,7 +87,7 @@ impl Skip {
         }
     }
 
-    /// Why a row that is no system call is left out.
+    /// Why a row that is not a system call is skipped, by column `source`.
     pub fn of_source(source: &str) -> Self {
         match source {
             "io_uring" => Self::Uring,
@@ -98,7 +99,7 @@ impl Skip {
         }
     }
 
-    /// For people, and key in reports and manifests.
+    /// For users; also the key in reports and manifests.
     pub fn label(self) -> &'static str {
         match self {
             Self::Proc => "under /proc",
@@ -137,8 +138,8 @@ impl Skip {
         }
     }
 
-    /// Whether a recorded failure says nothing about names and files: issued on the target it might
-    /// succeed there, and change what later operations find.
+    /// Whether a recorded failure says nothing about names and files. Issued on the target, the operation might succeed
+    /// and change what later operations find.
     pub fn foreign_cause(ret: i64) -> bool {
         const CAUSES: &[i32] = &[
             libc::EXDEV,
@@ -157,7 +158,7 @@ impl Skip {
             libc::ENOSYS,
             libc::EFBIG,
         ];
-        // 512 and up: the kernel's own codes for a call that a signal interrupted.
+        // 512 and up: the kernel's internal codes for an interrupted call (restart).
         ret < 0 && (ret <= -512 || CAUSES.iter().any(|c| ret == -i64::from(*c)))
     }
 }

@@ -1,13 +1,13 @@
-//! A part of a reel that is replayed by itself.
+//! The part of a reel that is replayed (`--from`, `--to`).
 
 use serde::Serialize;
 
-/// A part of a reel: the operations that took effect in it.
+/// A time window: the operations that took effect in it are replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Slice {
-    /// From then on, ns of the reel.
+    /// First time included, ns of the reel.
     pub from_ns: i64,
-    /// Until before then; the greatest number for the reel's end.
+    /// First time excluded, ns of the reel; the largest number for the end of the reel.
     pub to_ns: i64,
 }
 
@@ -18,7 +18,7 @@ impl Default for Slice {
 }
 
 impl Slice {
-    /// Whether it is all of the reel.
+    /// Whether it is the whole reel.
     pub fn is_whole(self) -> bool {
         self == Self::default()
     }

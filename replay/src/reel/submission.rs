@@ -1,21 +1,21 @@
-//! How operations reached the kernel: by calls, or as requests that are submitted and end later.
+//! How an operation reached the kernel: as a call, or as an asynchronous request (io_uring, Linux AIO).
 
 use crate::Call;
 
-/// By what means.
+/// The interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Via {
     /// A system call.
     #[default]
     Call,
-    /// A request to io_uring.
+    /// An io_uring request.
     Uring,
-    /// A request of Linux AIO.
+    /// A Linux AIO request.
     Aio,
 }
 
 impl Via {
-    /// Of a row with this source.
+    /// From column `source`.
     pub fn of_source(source: &str) -> Self {
         match source {
             "io_uring" => Self::Uring,
@@ -38,8 +38,8 @@ impl Via {
         }
     }
 
-    /// The request with this name, as the call that does the same at a given position, or with `at_position` at the file's own;
-    /// [`Call::Other`] when a replay does not make such requests.
+    /// The system call that does the same as the request `op`: at an explicit position, or with `at_position` at the
+    /// position of the open file description. [`Call::Other`] if a replay does not issue such requests.
     pub fn request(self, op: &str, at_position: bool) -> Call {
         match (self, Call::from_name(op)) {
             (
@@ -74,7 +74,7 @@ impl Via {
                     Call::Pwritev
                 }
             }
-            // A request has flags, whatever it is called.
+            // A rename request always has flags, even under the name of `renameat`.
             (Self::Uring, Call::Renameat) => Call::Renameat2,
             (
                 Self::Uring,
@@ -102,27 +102,29 @@ impl Via {
     }
 }
 
-/// Bits of the reel's `sqe_flags`.
+/// Bits of column `sqe_flags`.
 pub(crate) mod sqe {
-    /// `fd` is a slot of the ring's table of files.
+    /// `fd` is a slot of the ring's file table.
     pub(crate) const FIXED: i32 = 1;
-    /// Begins when all before it have ended.
+    /// Starts when all earlier requests have ended.
     pub(crate) const DRAIN: i32 = 2;
-    /// The next begins when it has ended, unless it failed; also [`HARDLINK`], whatever its end.
+    /// The next request starts when this one has ended, and is cancelled if it failed. [`HARDLINK`]: it starts in any
+    /// case.
     pub(crate) const LINK: i32 = 4;
     /// See [`LINK`].
     pub(crate) const HARDLINK: i32 = 8;
-    /// Handed to a worker at once.
+    /// Handed to a kernel worker at once.
     pub(crate) const ASYNC: i32 = 16;
-    /// Submitted by the ring's kernel thread.
+    /// Submitted by the ring's kernel thread (SQPOLL).
     pub(crate) const BY_KERNEL: i32 = 2048;
-    /// Refused as it was submitted, for how it was asked.
+    /// Refused at submission because of its form.
     pub(crate) const REFUSED: i32 = 4096;
-    /// Opens into, or closes, a slot of the ring's table.
+    /// Opens into, or closes, a slot of the ring's file table.
     pub(crate) const DIRECT: i32 = 32768;
 }
 
-/// Whether a call makes, uses or ends rings: replayed through the requests that it was about.
+/// Whether a call creates, uses or destroys rings or AIO contexts. Such calls are not replayed themselves, but through
+/// their requests.
 pub fn is_about_rings(op: &str) -> bool {
     matches!(
         op,
@@ -137,19 +139,19 @@ pub fn is_about_rings(op: &str) -> bool {
     )
 }
 
-/// Where in its life a record of a request stands.
+/// Which event of an operation a record stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Phase {
-    /// An operation as a whole: a call.
+    /// A call from entry to return.
     #[default]
     Whole,
-    /// A request is submitted.
+    /// The submission of a request.
     Submitted,
-    /// A request has ended.
+    /// The end of a request.
     Ended,
-    /// A call about rings is entered.
+    /// The entry of a call about rings.
     Entered,
-    /// A call about rings has returned.
+    /// The return of a call about rings.
     Returned,
 }
 

@@ -1,4 +1,4 @@
-//! Paths, names and values of operations, as the kernel takes them.
+//! Stores paths, names and attribute values as the kernel takes them.
 
 use std::{collections::HashMap, ffi::CStr};
 
@@ -6,7 +6,7 @@ use ioreel_traces::{Text, text::to_bytes};
 
 use crate::base::codec::{Get, Put};
 
-/// Paths and other bytes, NUL-terminated, one after the other.
+/// NUL-terminated byte strings in one buffer, by index.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     bytes: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Adds these bytes; their index.
+    /// Adds a string and returns its index.
     pub fn push(&mut self, bytes: &[u8]) -> u32 {
         self.starts.push(self.bytes.len() as u32);
         self.bytes.extend_from_slice(bytes);
@@ -28,17 +28,17 @@ impl Paths {
         self.bytes.get(*from as usize..to).unwrap_or(&[0])
     }
 
-    /// The path with this index, as a call takes it.
+    /// The string with this index, for a call.
     pub fn c_str(&self, i: u32) -> &CStr {
         CStr::from_bytes_until_nul(self.with_nul(i)).unwrap_or(c"")
     }
 
-    /// The bytes with this index.
+    /// The bytes with this index, without the NUL.
     pub fn bytes(&self, i: u32) -> &[u8] {
         self.with_nul(i).split_last().map_or(&[], |(_, bytes)| bytes)
     }
 
-    /// What it takes in memory.
+    /// Memory in use.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len() + 4 * self.starts.len()
     }
@@ -53,7 +53,7 @@ impl Paths {
     }
 }
 
-/// Distinct texts of the operations at hand.
+/// Distinct texts of the operations in memory.
 #[derive(Debug, Default)]
 pub struct Texts {
     /// Their bytes.
@@ -62,7 +62,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The index of `text`; a path with a NUL inside, which no kernel takes, ends there.
+    /// The index of `text`. The kernel takes no NUL inside a path, so a text ends at the first one.
     pub fn intern(&mut self, text: &Text) -> u32 {
         if let Some(i) = self.known.get(text) {
             return *i;
