@@ -1,4 +1,4 @@
-//! Errors of a replay, each one line: the thing, the cause, the remedy.
+//! Errors of a replay. Each message is one line: the thing, the cause, the remedy.
 
 use std::{io, path::PathBuf};
 
@@ -12,62 +12,62 @@ fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// What can keep a replay from happening.
+/// Why a replay cannot be done.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The reel cannot be read, or the result not written.
+    /// The reel cannot be read, or the result reel cannot be written.
     #[error(transparent)]
     Reel(#[from] ReelError),
-    /// Its tables are not listed yet.
+    /// The reel's writer did not finish: the manifest does not list its tables yet.
     #[error("{path}: this reel was not closed by its writer; `ioreel validate --repair` makes what is there a good one", path = path.display())]
     Unfinished {
         /// The reel.
         path: PathBuf,
     },
-    /// What would be written is a part of what is read.
+    /// A path to be written lies inside the reel that is replayed.
     #[error(
         "{what} {path}: this lies in the reel that is replayed ({reel}), which has to stay as it is; name a place outside of it",
         path = path.display(), reel = reel.display()
     )]
     InReel {
-        /// The option.
+        /// The option that names the path.
         what: &'static str,
-        /// As given.
+        /// The path as given.
         path: PathBuf,
         /// The reel.
         reel: PathBuf,
     },
-    /// It does not tell where files lay.
+    /// `--layout`, but the reel does not contain the on-disk layout of files.
     #[error("{path}: this reel does not tell where files lay; record with --extents, or replay without --layout", path = path.display())]
     NoLayout {
         /// The reel.
         path: PathBuf,
     },
-    /// The target is not there or no directory.
+    /// The target does not exist or is not a directory.
     #[error("{path}: cannot replay into this: {why}; name a directory on a mounted file system", path = path.display())]
     Target {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
         /// The cause.
         why: String,
     },
-    /// The target has something in it.
+    /// The target is not empty.
     #[error("{path}: not empty (it holds {found:?}); empty it, or replay over it with --force", path = path.display())]
     NotEmpty {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
         /// The first name found.
         found: String,
     },
-    /// This user cannot make anything in the target.
+    /// This user cannot create files in the target.
     #[error("{path}: cannot write here: {source}; name a directory of your own, or replay as root", path = path.display())]
     NotWritable {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The workload would not fit.
+    /// The target has too little free space for the workload.
     #[error(
         "{path}: too little room: {needed} needed ({prepare} to prepare, {growth} written), {free} free; choose a \
          larger target, or limit the replay with --root",
@@ -75,34 +75,34 @@ pub enum ReplayError {
         growth = mib(*growth_bytes), free = mib(*free_bytes)
     )]
     NoRoom {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
-        /// In all.
+        /// Bytes needed in total.
         needed_bytes: i64,
-        /// Of which before the start.
+        /// Bytes of the initial tree.
         prepare_bytes: i64,
-        /// Of which by the workload, at its peak.
+        /// Bytes that the workload adds, at its peak.
         growth_bytes: i64,
-        /// Available to this user.
+        /// Free bytes available to this user.
         free_bytes: i64,
     },
-    /// The slice begins after the last operation.
+    /// The slice starts after the last operation.
     #[error("--from {}s: nothing was recorded from then on: the last operation returned at {}s", seconds(*from_ns), seconds(*last_ns))]
     NothingAfter {
-        /// The slice's start, ns of the reel.
+        /// Start of the slice, ns of the reel.
         from_ns: i64,
-        /// The last return, ns of the reel.
+        /// Return of the last operation, ns of the reel.
         last_ns: i64,
     },
-    /// The slice is none.
+    /// The slice is empty.
     #[error("--from {}s --to {}s: nothing lies between; let --to be later than --from", seconds(*from_ns), seconds(*to_ns))]
     NoSlice {
-        /// The slice's start, ns of the reel.
+        /// Start of the slice, ns of the reel.
         from_ns: i64,
-        /// Its end.
+        /// End of the slice, ns of the reel.
         to_ns: i64,
     },
-    /// More than was allowed.
+    /// The replay needs more space than `--max-bytes` allows.
     #[error(
         "{path}: this replay takes {needed}, more than the {max} of --max-bytes; allow more, or limit it with --root",
         path = path.display(), needed = mib(*needed_bytes), max = mib(*max_bytes)
@@ -110,12 +110,12 @@ pub enum ReplayError {
     TooMuch {
         /// The reel.
         path: PathBuf,
-        /// What it takes: to prepare, and what the workload adds at its peak.
+        /// Bytes of the initial tree and those that the workload adds at its peak.
         needed_bytes: i64,
-        /// What was allowed.
+        /// The value of `--max-bytes`.
         max_bytes: i64,
     },
-    /// Memory cannot be limited.
+    /// The memory of this process cannot be limited.
     #[error(
         "--memory-limit: {why}; it needs control groups of version 2 that control memory, and root or a group delegated to this user"
     )]
@@ -123,51 +123,51 @@ pub enum ReplayError {
         /// The cause.
         why: String,
     },
-    /// What is there is not all known.
+    /// `--repeat` and `--restore` remove everything that was not prepared, so everything in the target must be known.
     #[error("--repeat and --restore remove all that was not prepared: leave out --force and --skip-prepare")]
     Foreign,
-    /// A directory cannot take the place of one of the reel's.
+    /// A directory cannot take the place of a directory of the reel.
     #[error("--map {from}={to}: {why}; name a directory of the reel and an empty one to take its place", from = from.display(), to = to.display())]
     Map {
-        /// The reel's.
+        /// The directory of the reel.
         from: PathBuf,
-        /// The other.
+        /// The directory that should take its place.
         to: PathBuf,
         /// The cause.
         why: &'static str,
     },
-    /// The kernel does not let this user build the containment.
+    /// The kernel does not let this user set up the containment.
     #[error(
         "cannot contain the replay in its target: {doing}: {source}; run as root, or where unprivileged user namespaces are allowed"
     )]
     Contain {
         /// The step that failed.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The tree could not be made.
+    /// A part of the initial tree could not be created.
     #[error("preparing {path}: {source}", path = path.display())]
     Prepare {
         /// Path inside the target.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Bios cannot be replayed: what, and what to do.
+    /// Bios cannot be replayed.
     #[error("{path}: {why}", path = path.display())]
     Block {
-        /// The reel, or the device.
+        /// The reel or the device.
         path: PathBuf,
         /// The cause and the remedy.
         why: String,
     },
-    /// Something else the kernel refused.
+    /// Another system call failed.
     #[error("{doing}: {source}")]
     Io {
         /// What was being done.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -2,16 +2,17 @@
 //!
 //! The modules are stages. Each uses only those before it:
 //!
-//! * [`base`]: the clock, distributions, names of errors;
-//! * [`reel`] reads the operations of a reel, in the order of their return;
-//! * [`contents`] generates written data, and checks data that is read;
-//! * [`model`] follows the recorded machine: names, processes, descriptors, sizes, locks, credentials;
-//! * [`mod@plan`] makes a program for each thread, and the edges that each step waits for, without touching a file system;
-//! * [`prepare`] creates the tree that the workload found, and confines the replay to its target;
-//! * [`run`] issues the steps: threads, deadlines, system calls, io_uring and Linux AIO;
-//! * [`verdict`] compares the replay with the original;
-//! * [`block`] replays bios on a device;
-//! * [`session`] takes a replay from reel to report: [`Replay`].
+//! * [`base`]: clock, distributions, errno names;
+//! * [`reel`]: reads the operations of a reel in the order of their return;
+//! * [`contents`]: generates the data that is written and checks the data that is read;
+//! * [`model`]: the recorded machine: names, processes, descriptors, sizes, locks, credentials;
+//! * [`mod@plan`]: a program of steps for each thread and the dependency edges between steps. It touches no file
+//!   system;
+//! * [`prepare`]: creates the initial tree and confines the replay to its target;
+//! * [`run`]: issues the steps: threads, deadlines, system calls, io_uring and Linux AIO;
+//! * [`verdict`]: compares the replay with the recording;
+//! * [`block`]: replays bios on a device;
+//! * [`session`]: runs a replay from reel to report: [`Replay`].
 //!
 //! `docs/internals/replay.md` describes the design.
 

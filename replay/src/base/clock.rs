@@ -1,11 +1,14 @@
-//! The monotonic clock, at less than half of the kernel's price.
+//! Reads the monotonic clock at less than half of the cost of `clock_gettime`.
 //!
-//! A replay reads it twice for each call, which is a twentieth of a short call's time: most of that is a fence, and the rest
-//! is the kernel's bookkeeping. Where the kernel itself keeps time by the processor's counter of cycles (clock source `tsc`: it has found that
-//! all CPUs' counters agree and go on at one rate), that counter is read here without a fence, and nanoseconds are made of it by what the
-//! kernel's clock said a moment ago. It is asked anew a thousand times a second, so what it does to its rate (`adjtimex(2)`, 500 ppm at most) is
-//! followed within a microsecond. All threads go by the same line, which goes on where it was when it is bent: their times can be
-//! compared to the nanosecond. Elsewhere the kernel's clock itself is read.
+//! A replay reads the clock twice per call. With `clock_gettime` that is a twentieth of the time of a short call:
+//! mostly a fence, otherwise the vDSO's own work. If the kernel's clock source is `tsc`, the kernel has verified that
+//! the counters of all CPUs agree and run at one rate. This module then reads the counter without a fence and converts
+//! it to nanoseconds by a line fitted to the kernel's clock.
+//!
+//! The line is fitted again a thousand times a second, so a change of the kernel's rate (`adjtimex(2)`, at most 500
+//! ppm) is followed to within a microsecond. All threads share the line, and each new line starts where the previous
+//! one stood. Times of different threads are therefore comparable to the nanosecond. With any other clock source, this
+//! module calls `clock_gettime`.
 
 use std::{
     fs,
@@ -21,21 +24,22 @@ use std::{
 
 use rustix::{thread::ClockId, time::clock_gettime};
 
-/// So long all go by what one has heard.
+/// How long a line is used before the kernel's clock is read again.
 const INTERVAL_NS: i64 = 1_000_000;
-/// Both clocks are compared over at least so long before the counter is gone by: reading them at one moment fails by some 20 ns, which
-/// is a millionth of it. Until then the kernel's is read.
+/// How long both clocks are compared before the counter is used. Reading both at one moment has an error of about 20
+/// ns, a millionth of this time. Until then the kernel's clock is read.
 const CALIBRATION_NS: i64 = 20_000_000;
-/// What the line is behind by is made up for in the next interval; more than this at once.
+/// A lag behind the kernel's clock is normally made up over the next interval. A larger lag than this is corrected at
+/// once.
 const JUMP_NS: i64 = 10_000;
-/// Both clocks were read at one moment if it took no longer; it takes some 120 ticks.
+/// Both clocks count as read at one moment if that took at most this many ticks. It normally takes 120.
 const CLOSE_TICKS: u64 = 400;
-/// If it took longer, it was interrupted.
+/// If it took longer than this, the thread was interrupted and the reading is discarded.
 const APART_TICKS: u64 = 2000;
-/// A counter that has gone on for longer, some seconds, since anybody looked may have stood or been set.
+/// If the line is older than this (a few seconds), the counter may have stopped or been set: the line is not used.
 const STRANGE_TICKS: i64 = 1 << 34;
 
-/// ns on the monotonic clock; it never goes back.
+/// Time of the monotonic clock, ns. It never goes back.
 pub(crate) fn monotonic_ns() -> i64 {
     match COUNTER.get() {
         Some(Some(counter)) => counter.now_ns(),
@@ -47,7 +51,8 @@ pub(crate) fn monotonic_ns() -> i64 {
     }
 }
 
-/// Finds out whether there is a counter to go by: where the target's root is all that there is, nobody can. The calibration begins here.
+/// Checks whether the counter can be used, and starts the calibration. Must be called before the containment, inside of
+/// which `/sys` is not reachable.
 #[cold]
 pub(crate) fn start() {
     COUNTER.get_or_init(|| {
@@ -60,7 +65,7 @@ pub(crate) fn start() {
     });
 }
 
-/// What was seen before is earlier than the times read after this.
+/// Orders all earlier loads of this thread before its next reading of the counter, which has no fence of its own.
 pub(crate) fn not_before() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a fence; every processor of this architecture has it.
@@ -85,7 +90,7 @@ fn ticks() -> u64 {
     0
 }
 
-/// Both clocks at one moment; `None` where there is no counter, or no moment's peace.
+/// Reads both clocks at one moment. `None` if there is no counter or every attempt was interrupted.
 fn both() -> Option<(u64, i64)> {
     const TRIES: usize = 4;
     let mut best = None;
@@ -106,19 +111,19 @@ fn both() -> Option<(u64, i64)> {
 
 static COUNTER: OnceLock<Option<Counter>> = OnceLock::new();
 
-/// Lines that are kept: who is reading one when it is replaced has some milliseconds for it.
+/// Number of lines kept: a thread that reads a line has some milliseconds before its place is overwritten.
 const LINES: usize = 4;
 
-/// The processor's counter, and the line that makes ns of it.
+/// The processor's counter and the lines that convert it to ns.
 #[derive(Debug, Default)]
 struct Counter {
-    /// Where both clocks stood at the start.
+    /// Values of both clocks at the start.
     ticks: u64,
     ns: i64,
-    /// Lines drawn so far, of which the last ones are kept.
+    /// Number of lines fitted so far. The last [`LINES`] of them are kept.
     drawn: AtomicU64,
     lines: [SharedLine; LINES],
-    /// Somebody asks the kernel.
+    /// A thread is reading the kernel's clock to fit a new line.
     busy: AtomicBool,
 }
 
@@ -139,7 +144,7 @@ impl Counter {
             .unwrap_or_else(|| self.ask(line))
     }
 
-    /// The last line; `None` before the first.
+    /// The latest line. `None` before the first.
     fn line(&self) -> Option<Line> {
         loop {
             let drawn = self.drawn.load(Acquire);
@@ -154,20 +159,21 @@ impl Counter {
                 interval_ticks: shared.interval_ticks.load(Relaxed),
             };
             fence(Acquire);
-            // Until then its place was not written to.
+            // If so few lines were added meanwhile, this place was not overwritten while it was read.
             if self.drawn.load(Relaxed) - drawn < LINES as u64 - 1 {
                 return Some(line);
             }
         }
     }
 
-    /// The kernel is asked, by one at a time. Others go by the line that there is, if by any.
+    /// Fits a new line to the kernel's clock. One thread at a time does so; the others keep the present line, or read
+    /// the kernel's clock if there is none.
     #[cold]
     fn ask(&self, line: Option<Line>) -> i64 {
         if self.busy.swap(true, Acquire) {
             return line.and_then(|line| line.at(ticks())).unwrap_or_else(kernel_ns);
         }
-        // Somebody may have been quicker.
+        // Another thread may have fitted a line just before: load it again.
         let now_ns = self.bend(self.line());
         self.busy.store(false, Release);
         now_ns
@@ -182,7 +188,8 @@ impl Counter {
             return ns;
         }
         let ns_a_tick = passed_ns as f64 / passed_ticks as f64;
-        // The first begins ahead by all that the readings may be apart: until then the kernel's times were told.
+        // The first line starts ahead by the largest possible reading error: until now the kernel's clock was returned,
+        // and time must not go back.
         let ahead_ns = if line.is_none() { (APART_TICKS as f64 / 2.0 * ns_a_tick) as i64 } else { 0 };
         let new = Line::after(line, ticks, ns + ahead_ns, ns_a_tick);
         let drawn = self.drawn.load(Relaxed) + 1;
@@ -196,21 +203,21 @@ impl Counter {
     }
 }
 
-/// What time it is where the counter stands so.
+/// Converts a counter value to a time.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// Where the counter stood.
+    /// Counter value at the start of the line.
     ticks: u64,
-    /// The time at that moment.
+    /// Time at the start of the line.
     ns: i64,
-    /// ns in 2^32 ticks from then on.
+    /// ns per 2^32 ticks.
     rate: i64,
-    /// The kernel is to be asked anew after that.
+    /// After this many ticks a new line is due.
     interval_ticks: i64,
 }
 
 impl Line {
-    /// Ticks since its beginning.
+    /// Ticks since the start of the line.
     fn passed(&self, ticks: u64) -> i64 {
         ticks.wrapping_sub(self.ticks) as i64
     }
@@ -219,19 +226,20 @@ impl Line {
         self.ns + ((i128::from(passed) * i128::from(self.rate)) >> 32) as i64
     }
 
-    /// The time where the counter stands so; `None` if it cannot have come there by itself. It may have been read a little before the line
-    /// was drawn.
+    /// The time at this counter value. `None` if the counter cannot have got there by counting. The value may be
+    /// slightly older than the line.
     fn at(&self, ticks: u64) -> Option<i64> {
         let passed = self.passed(ticks);
         (-self.interval_ticks..STRANGE_TICKS).contains(&passed).then(|| self.after_ticks(passed))
     }
 
-    /// The one that follows: the kernel says that it is `ns`, and over the longest time known a tick took so long.
+    /// The line that follows `line`: the kernel's clock reads `ns`, and a tick has taken `ns_a_tick` on average since
+    /// the start.
     fn after(line: Option<Self>, ticks: u64, ns: i64, ns_a_tick: f64) -> Self {
-        // Else what was told last is not known, but no later than that.
+        // If the counter jumped, the last time returned is unknown. It is taken to be no later than this.
         let told_ns = line.map_or(ns, |l| l.at(ticks).unwrap_or_else(|| ns.max(l.after_ticks(l.interval_ticks))));
         let behind_ns = ns - told_ns;
-        // What is ahead goes slower until the kernel has come along, rather than back.
+        // A line that is ahead runs slower until the kernel's clock catches up. Time does not go back.
         let bent = (behind_ns as f64 / INTERVAL_NS as f64).max(-0.5);
         let (ns, bent) = if behind_ns > JUMP_NS { (ns, 0.0) } else { (told_ns, bent) };
         Self {
@@ -261,7 +269,7 @@ mod tests {
             away.push((before - now).max(now - after).max(0));
         }
         away.sort_unstable();
-        // Whoever was interrupted may have been so anywhere.
+        // Any single reading may have been interrupted, so only the 99th percentile is checked.
         assert!(away[away.len() * 99 / 100] < 1000, "{:?}", away.last());
     }
 
@@ -285,7 +293,8 @@ mod tests {
         });
     }
 
-    /// A counter of 2.5 GHz that stands at `begin` first, looked at after each of these steps, beside a clock: the farthest that it was away.
+    /// Simulates a 2.5 GHz counter that starts at `begin` and is read after each of `steps`, next to a reference clock.
+    /// Returns the largest difference, ns.
     fn follow(begin: u64, clock_ns: impl Fn(u64) -> i64, steps: impl IntoIterator<Item = u64>) -> i64 {
         let (mut line, mut ticks) = (Line::after(None, begin, clock_ns(0), 0.4), begin);
         let (mut since, mut last, mut worst) = (0, i64::MIN, 0);

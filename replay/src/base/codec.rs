@@ -1,11 +1,11 @@
-//! Numbers and lists as bytes, for what a plan does not keep in memory.
+//! Byte encoding of numbers and lists, for parts of a plan that are not kept in memory.
 
-/// Writes.
+/// Encoder.
 #[derive(Debug, Default)]
 pub(crate) struct Put(pub(crate) Vec<u8>);
 
 impl Put {
-    /// Small numbers of either sign take few bytes.
+    /// Zigzag and variable length: small numbers of either sign take few bytes.
     pub(crate) fn number(&mut self, n: i64) {
         let mut n = (n << 1 ^ n >> 63) as u64;
         while n >= 0x80 {
@@ -15,25 +15,25 @@ impl Put {
         self.0.push(n as u8);
     }
 
-    /// Several.
+    /// Several numbers.
     pub(crate) fn numbers<const N: usize>(&mut self, numbers: [i64; N]) {
         numbers.into_iter().for_each(|n| self.number(n));
     }
 
-    /// Its length, then each element.
+    /// The length, then each element.
     pub(crate) fn list<T>(&mut self, list: &[T], mut each: impl FnMut(&mut Self, &T)) {
         self.number(list.len() as i64);
         list.iter().for_each(|x| each(self, x));
     }
 
-    /// Its length, then the bytes.
+    /// The length, then the bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as i64);
         self.0.extend_from_slice(bytes);
     }
 }
 
-/// Reads what [`Put`] wrote; `None` at the end or where it is something else.
+/// Decoder of what [`Put`] wrote. `None` at the end of the input or if the input is not such an encoding.
 #[derive(Debug)]
 pub(crate) struct Get<'a>(pub(crate) &'a [u8]);
 
@@ -55,7 +55,7 @@ impl<'a> Get<'a> {
     /// See [`Put::list`].
     pub(crate) fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let len = usize::try_from(self.number()?).ok()?;
-        // Each element takes a byte at least.
+        // Each element takes at least one byte, so a damaged length cannot reserve more than the input's size.
         let mut out = Vec::with_capacity(len.min(self.0.len()));
         for _ in 0..len {
             out.push(each(self)?);

@@ -1,15 +1,15 @@
-//! Distributions: percentiles, and how far two of them are apart.
+//! Distributions of times: percentiles, and distances between distributions.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Digits that are kept of each value.
+/// Significant digits kept of each value.
 const DIGITS: u8 = 3;
 
-/// Percentiles of a time, ns, to three digits; the mean is exact.
+/// Mean and percentiles of a time, ns. Percentiles have three significant digits, the mean is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
-    /// How many values.
+    /// Number of values.
     pub count: i64,
     /// Mean.
     pub mean: i64,
@@ -21,11 +21,11 @@ pub struct Spread {
     pub p99: i64,
     /// 99.9th percentile.
     pub p999: i64,
-    /// Greatest.
+    /// Maximum.
     pub max: i64,
 }
 
-/// A distribution of times in the making. Takes 20 to 400 KiB, however many values it has.
+/// A histogram of times. Takes 20 to 400 KiB, whatever the number of values.
 #[derive(Clone, Debug)]
 pub struct Times {
     histogram: Histogram<u64>,
@@ -41,26 +41,26 @@ impl Default for Times {
 }
 
 impl Times {
-    /// One value, ns; negative ones count as 0.
+    /// Adds a value, ns. A negative value counts as 0.
     pub fn add(&mut self, ns: i64) {
         let ns = ns.max(0);
         self.sum += i128::from(ns);
         self.max = self.max.max(ns);
-        // It grows as needed, and a reel's times fit.
+        // Cannot fail: the histogram resizes itself and has room for every time of a reel.
         let _ = self.histogram.record(ns as u64);
     }
 
-    /// How many values it has.
+    /// Number of values.
     pub fn count(&self) -> i64 {
         self.histogram.len() as i64
     }
 
-    /// All of them together, ns.
+    /// Sum of all values, ns, at most `i64::MAX`.
     pub fn sum(&self) -> i64 {
         i64::try_from(self.sum).unwrap_or(i64::MAX)
     }
 
-    /// Its percentiles.
+    /// Mean and percentiles.
     pub fn spread(&self) -> Spread {
         if self.histogram.is_empty() {
             return Spread::default();
@@ -77,8 +77,7 @@ impl Times {
         }
     }
 
-    /// How far two distributions are apart: the Wasserstein-1 distance, ns, and the greatest difference of their
-    /// cumulative shares (Kolmogorov-Smirnov), 0 to 1. `None` when one is empty.
+    /// Distance to another distribution. `None` if one of the two is empty.
     pub fn distance(&self, other: &Self) -> Option<Distance> {
         if self.histogram.is_empty() || other.histogram.is_empty() {
             return None;
@@ -104,12 +103,12 @@ impl Times {
     }
 }
 
-/// How far two distributions are apart.
+/// Distance between two distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Distance {
-    /// Wasserstein-1, ns: how far values must be moved on average to make one out of the other.
+    /// Wasserstein-1 distance, ns: how far values must move on average to turn one distribution into the other.
     pub w1_ns: i64,
-    /// Kolmogorov-Smirnov D, 0 to 1.
+    /// Kolmogorov-Smirnov D: the largest difference of the cumulative shares, 0 to 1.
     pub ks: f64,
 }
 

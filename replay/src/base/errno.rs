@@ -1,6 +1,6 @@
-//! Names of errors.
+//! Names of errnos.
 
-/// An errno's name, or its number where it is a rare one.
+/// The name of an errno, or `errno N` for one not listed here.
 pub fn errno_name(errno: i64) -> String {
     const NAMES: &[(i32, &str)] = &[
         (libc::EPERM, "EPERM"),
@@ -40,7 +40,8 @@ pub fn errno_name(errno: i64) -> String {
         (libc::EOPNOTSUPP, "EOPNOTSUPP"),
         (libc::ESTALE, "ESTALE"),
         (libc::EDQUOT, "EDQUOT"),
-        // Of a call that a signal interrupted (linux/errno.h): the program sees EINTR, or the kernel makes the call again.
+        // Results of an interrupted call inside the kernel (linux/errno.h). The program sees EINTR, or the kernel
+        // restarts the call.
         (512, "ERESTARTSYS"),
         (513, "ERESTARTNOINTR"),
         (514, "ERESTARTNOHAND"),

@@ -1,9 +1,9 @@
-//! Kinds of files, however the reel or the kernel words them.
+//! File types, from the reel's columns or from `st_mode`.
 
-/// Kind of a file.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Kind {
-    /// Known to exist, not what it is.
+    /// The file exists, its type is unknown.
     #[default]
     Unknown,
     /// Regular file.
@@ -20,12 +20,12 @@ pub enum Kind {
     Device,
     /// None of these.
     Other,
-    /// Whatever it is, something that was not recorded made it: a socket bound, a file by another process.
+    /// Of any type, but not created by a recorded call: a bound socket, a file of another process.
     Foreign,
 }
 
 impl Kind {
-    /// From the reel's `kind` columns.
+    /// From a `kind` column of the reel.
     pub fn from_name(name: &str) -> Self {
         match name {
             "regular" => Self::Regular,

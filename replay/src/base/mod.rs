@@ -1,7 +1,7 @@
 //! Small parts that every stage uses.
 //!
-//! They know nothing of reels or plans: the clock, a byte codec, distributions, names of errors, kinds of files, paths
-//! and user ids. A part goes here if at least two stages need it and it has no state of a replay.
+//! They know nothing of reels or plans: clock, byte codec, distributions, errno names, file types, paths and user ids.
+//! A part belongs here if at least two stages need it and it has no state of a replay.
 //!
 //! May use: no other stage.
 

@@ -1,7 +1,7 @@
 //! Paths as bytes.
 
-/// An absolute path as a process sees it whose root directory is `root`. A path outside of `root` stays as it is: that process
-/// cannot reach it.
+/// `path` as a process with root directory `root` sees it; both are absolute. A path outside of `root` is returned
+/// unchanged: the process cannot reach it.
 pub(crate) fn seen_from<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
     match path.strip_prefix(root) {
         Some(b"") => b"/",

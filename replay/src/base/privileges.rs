@@ -1,15 +1,15 @@
-//! What gives a file's user more than their own rights: set-ID bits of programs, and attributes that only root may set.
+//! Parts of a file that give its user privileges: set-ID bits of programs, and attributes that only root may set.
 //!
-//! A reel comes with names, modes and data of its author's choosing. A replay by root that repeated these as well would leave
-//! a program behind which makes any local user root. They are left out unless the user of the replay asks for them.
+//! The author of a reel chooses its names, modes and data. If a replay by root created these as well, it could leave a
+//! program behind that makes any local user root. They are left out unless `--set-ids` is given.
 
 use std::collections::BTreeMap;
 
 /// `S_ISUID` and `S_ISGID`.
 pub const SET_ID_BITS: u32 = libc::S_ISUID | libc::S_ISGID;
 
-/// Takes out of a mode and of attributes what gives privileges. The set-group-ID bit of a directory gives none. Whether there
-/// was something.
+/// Removes from a mode and from extended attributes what gives privileges. The set-group-ID bit of a directory gives
+/// none and stays. Returns whether anything was removed.
 pub(crate) fn leave_out<V>(directory: bool, mode: &mut u32, attributes: &mut BTreeMap<Box<[u8]>, V>) -> bool {
     let before = (*mode, attributes.len());
     if !directory {
@@ -19,8 +19,8 @@ pub(crate) fn leave_out<V>(directory: bool, mode: &mut u32, attributes: &mut BTr
     before != (*mode, attributes.len())
 }
 
-/// Whether the kernel or a program like it trusts what this extended attribute says: file capabilities, security labels,
-/// redirections of overlays.
+/// Whether the kernel or a privileged program trusts the value of this extended attribute: file capabilities, security
+/// labels, redirects of overlayfs.
 pub fn is_privileged_attribute(name: &[u8]) -> bool {
     name.starts_with(b"security.") || name.starts_with(b"trusted.")
 }
