@@ -1,4 +1,4 @@
-//! How many operations were in flight, then and now.
+//! Number of operations in flight over time, in the original and in the replay.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -6,27 +6,27 @@ use serde::Serialize;
 
 use crate::{plan::program::Plan, run::outcomes::Outcomes, verdict::merge::by_recorded_start};
 
-/// Of the operations in flight when one is entered, so many are looked at for whether they overlap again.
+/// At most this many of the operations in flight at an entry are checked for overlapping again.
 const PARTNERS: usize = 16;
 
-/// In flight, original against replay.
+/// Number in flight, original and replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Concurrency {
-    /// Mean over the time in which any were, of the original's replayed operations.
+    /// Mean over the time in which any operation was in flight. Only operations that were replayed count.
     pub original_mean: f64,
-    /// Most.
+    /// Maximum.
     pub original_max: i64,
-    /// The same of the replay.
+    /// The same for the replay.
     pub replay_mean: f64,
-    /// Most.
+    /// Maximum.
     pub replay_max: i64,
-    /// How far the two distributions of the number over time are apart (Wasserstein-1, operations), times with none left out.
+    /// Wasserstein-1 distance of the two distributions of the number over time, in operations. Idle time is left out.
     pub distance: f64,
-    /// Of pairs that overlapped in the original, the share that did in the replay; null without any.
+    /// Share of the pairs that overlapped in the original and overlap in the replay. Null if no pairs overlapped.
     pub overlapping_again: Option<f64>,
 }
 
-/// Time with n in flight, by n.
+/// Time spent with n operations in flight, by n.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
     time: Vec<f64>,
@@ -35,7 +35,7 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// From now on so many are in flight.
+    /// From `now_ns` on, `n` operations are in flight.
     pub(crate) fn set(&mut self, now_ns: i64, n: usize) {
         if self.time.is_empty() {
             self.at = now_ns;
@@ -48,7 +48,7 @@ impl Level {
         self.n = n;
     }
 
-    /// Shares of the time in which any were.
+    /// Share of the time with n in flight, by n. Idle time is left out.
     pub(crate) fn shares(mut self) -> Vec<f64> {
         if let Some(none) = self.time.first_mut() {
             *none = 0.0;
@@ -61,7 +61,7 @@ impl Level {
     }
 }
 
-/// The same from operations by entry.
+/// Computes a [`Level`] from operations in the order of their entry.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     level: Level,
@@ -76,7 +76,7 @@ impl InFlight {
         }
     }
 
-    /// The next by entry; how many are in flight then, itself included.
+    /// Adds the next operation. Returns how many are in flight at its entry, itself included.
     pub(crate) fn add(&mut self, start: i64, end: i64) -> usize {
         self.end_until(start);
         self.ends.push(Reverse(end));
@@ -84,7 +84,7 @@ impl InFlight {
         self.ends.len()
     }
 
-    /// All have been added.
+    /// The result, after the last operation.
     pub(crate) fn level(mut self) -> Level {
         self.end_until(i64::MAX);
         self.level
@@ -103,10 +103,10 @@ fn most(shares: &[f64]) -> i64 {
     shares.iter().rposition(|s| *s > 0.0).unwrap_or(0) as i64
 }
 
-/// Finds it out.
+/// Compares the numbers in flight.
 pub fn concurrency(plan: &Plan, outcomes: &Outcomes) -> Concurrency {
     let (mut then, mut now) = (InFlight::default(), InFlight::default());
-    // In flight in the original: recorded end, and when it was in the replay.
+    // Operations in flight in the original: recorded end, then entry and return in the replay.
     let mut open: Vec<(i64, (i64, i64))> = Vec::new();
     let (mut pairs, mut again) = (0_i64, 0_i64);
     by_recorded_start(plan, outcomes, |_, _, r, o| {
@@ -124,7 +124,7 @@ pub fn concurrency(plan: &Plan, outcomes: &Outcomes) -> Concurrency {
 }
 
 impl Concurrency {
-    /// From the shares of time with n in flight, by n, then and now.
+    /// From the shares of the time with n in flight, by n, in the original and in the replay.
     pub(crate) fn of(then: &[f64], now: &[f64], overlapping_again: Option<f64>) -> Self {
         let (mut apart, mut distance) = (0.0, 0.0);
         for n in 0..then.len().max(now.len()) {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn time_is_shared_out_by_the_number_in_flight() {
-        // One for 10, two for 10, none for 10 (left out), one for 20.
+        // One in flight for 10 ns, two for 10, none for 10 (left out), one for 20.
         let mut flight = InFlight::default();
         [(0, 20), (10, 20), (30, 50)].iter().for_each(|(start, end)| _ = flight.add(*start, *end));
         let s = flight.shares();

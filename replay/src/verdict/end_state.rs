@@ -1,4 +1,4 @@
-//! The tree that a replay left, against the one that the recording's results say there was.
+//! End state: the tree that the replay left, against the tree that the recorded results imply.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,43 +15,44 @@ use crate::{
     prepare::path_map::{Place, hidden},
 };
 
-/// Examples kept of names that differ.
+/// Number of differing names kept as examples.
 const EXAMPLES: usize = 10;
-/// Hexadecimal digits of a digest: 128 bits.
+/// Hexadecimal digits kept of a digest: 128 bits.
 const DIGITS: usize = 32;
 
-/// The comparison of two trees. A name's line holds its path, kind, length (regular files), text (symbolic links) and
-/// which names it shares a file with; what the reel does not tell is left out of both.
+/// Comparison of the final tree with the expected one. Of each name, both digests contain the path, type, length
+/// (regular files), target (symbolic links), and which names share its file. Properties that the reel does not
+/// determine are left out of both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TreeCheck {
-    /// BLAKE3 of the lines that the recording's results lead to.
+    /// BLAKE3 digest of the expected tree.
     pub expected_digest: String,
-    /// The same of what is there.
+    /// The same of the tree found.
     pub digest: String,
-    /// BLAKE3 of all that is there, with modes and numbers of links: to compare two replays.
+    /// BLAKE3 digest of everything found, with modes and link counts. Serves to compare two replays.
     pub full_digest: String,
-    /// Names expected.
+    /// Number of names expected.
     pub expected: i64,
-    /// Names there.
+    /// Number of names found.
     pub found: i64,
-    /// Names that differ, are missing or too many.
+    /// Number of names that differ, are missing, or are not expected.
     pub differing: i64,
-    /// The first of them.
+    /// The first of these.
     pub examples: Vec<String>,
 }
 
-/// What of a name is compared.
+/// The compared properties of a name. `None`: not determined by the reel, or not applicable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Line {
     kind: Option<Kind>,
     len: Option<i64>,
     text: Option<Vec<u8>>,
-    /// The first name, by number, of those that share its file.
+    /// Number of the first name of the same file: equal for hard links.
     first: Option<i64>,
 }
 
 impl Line {
-    /// This line with what `other` does not tell left out.
+    /// This line without the properties that `other` does not determine.
     fn told_by(self, other: &Self) -> Self {
         Self {
             kind: self.kind.filter(|_| other.kind.is_some()),
@@ -76,19 +77,19 @@ impl Line {
     }
 }
 
-/// An open directory while it is walked.
+/// An open directory of the walk.
 struct Level {
     fd: OwnedFd,
     node: NodeId,
     path_len: usize,
-    /// Names still to look at, the next one last.
+    /// Names still to visit, the next one last.
     todo: Vec<Vec<u8>>,
-    /// By name, what the plan knows below.
+    /// The plan's nodes in this directory, by name.
     known: BTreeMap<Vec<u8>, NodeId>,
 }
 
-/// Looks at what `target` holds, and at what mapped directories hold in their places. `exclusive`: nothing was there
-/// before the replay.
+/// Compares the tree below `target`, and the directories that `maps` moves elsewhere. `exclusive`: the target was empty
+/// before the replay, so a name that the plan does not know counts as a difference.
 pub fn check(plan: &Plan, target: &Path, maps: &[Place], exclusive: bool) -> std::io::Result<TreeCheck> {
     let mut walk = Walk::new(plan, maps, exclusive);
     walk.hidden = hidden(maps, target);
@@ -124,15 +125,15 @@ pub fn check(plan: &Plan, target: &Path, maps: &[Place], exclusive: bool) -> std
 struct Walk<'a> {
     plan: &'a Plan,
     maps: &'a [Place],
-    /// Where the mapped directories lie, as far as in the target.
+    /// Paths of the mapped directories' places that lie inside the target. They are not part of the tree.
     hidden: Vec<Vec<u8>>,
     exclusive: bool,
     out: TreeCheck,
-    /// Expected, found as far as expected tells, found.
+    /// Digests of: the tree expected; the tree found, as far as expected lines determine it; everything found.
     hashes: [blake3::Hasher; 3],
-    /// First names of files with several, by the plan's number and by inode number.
+    /// Number of the first name of each file with several names: by inode of the plan, and by inode number found.
     firsts: (HashMap<u32, i64>, HashMap<u64, i64>),
-    /// The same by inode number, counted by what is found alone: other plans know other names.
+    /// The same for the third digest. Names are numbered as found, since another plan may know other names.
     found_firsts: HashMap<u64, i64>,
     names: i64,
 }
@@ -157,7 +158,7 @@ impl<'a> Walk<'a> {
         let top = node == ROOT || self.maps.iter().any(|(from, _)| from == path);
         for entry in Dir::read_from(&fd)? {
             let name = entry?.file_name().to_bytes().to_vec();
-            // mkfs makes it, nobody else.
+            // mkfs creates `lost+found` in the root of a file system; the workload did not.
             if name != b"." && name != b".." && !(top && name == b"lost+found") {
                 todo.push(name);
             }
@@ -174,7 +175,7 @@ impl<'a> Walk<'a> {
         Ok(Level { fd, node, path_len: path.len(), todo, known })
     }
 
-    /// What the recording's results say of a name: `None` when they say nothing, an empty line when there is nothing.
+    /// What the recorded results say of a name: `None` if nothing, `Some(None)` if it does not exist.
     fn told(&mut self, node: NodeId) -> Option<Option<Line>> {
         let names = &self.plan.names;
         if names.area(node).is_some() || names.name_of(node).starts_with(b".unseen-entry") {
@@ -197,7 +198,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Compares one name; the directory there, if it is one.
+    /// Compares one name. Returns an open descriptor if it is a directory.
     fn look(&mut self, level: &Level, path: &[u8], name: &[u8], node: Option<NodeId>) -> Option<OwnedFd> {
         self.names += 1;
         let mapped = self.maps.iter().find(|(from, _)| from == path).map(|(_, to)| to);
@@ -216,7 +217,7 @@ impl<'a> Walk<'a> {
         let known_above = level.node != NO_NODE;
         let told = match node {
             Some(node) => self.told(node),
-            // Nobody made this, as far as the plan knows.
+            // As far as the plan knows, nobody created this name.
             None if self.exclusive && known_above && !self.leads_to_maps(path) => Some(None),
             None => None,
         };
@@ -267,7 +268,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether a directory is only there for what is mapped.
+    /// Whether this directory is above a mapped one, and may exist only for that reason.
     fn leads_to_maps(&self, path: &[u8]) -> bool {
         self.maps.iter().map(|(from, _)| from).chain(&self.hidden).any(|p| p.starts_with(path))
     }

@@ -1,4 +1,4 @@
-//! Whether a replay did what the original did, when it did it; and if not, why.
+//! Decides whether a replay is faithful: it did what the original did, when the original did it. If not, why.
 
 use std::collections::BTreeMap;
 
@@ -20,30 +20,31 @@ use crate::{
     },
 };
 
-/// Most that p99 of the replayer's own lateness may be, at paces that have times; at the others its mean.
+/// Default limit of the replayer's own lateness: p99 at paces with deadlines, mean at the others.
 pub const DEFAULT_MAX_OWN_LATENESS_NS: i64 = 1_000_000;
-/// Most that issue times may drift against the schedule, parts per million.
+/// Limit of the drift of issue times against the schedule, parts per million.
 pub const MAX_DRIFT_PPM: f64 = 1_000.0;
 
-/// Lateness of fewer operations than this says more of the start of a thread than of the replay: only what is much greater counts.
+/// With fewer operations than this, lateness mostly measures the start of threads. It counts only if it exceeds
+/// [`FEW_TIMES`] times the limit.
 pub(crate) const ENOUGH: i64 = 100;
-/// So much greater.
+/// See [`ENOUGH`].
 const FEW_TIMES: i64 = 100;
-/// At paces without a schedule, most of the elapsed time that may be the replayer's own, where its mean lateness is no trifle:
-/// above this part of the limit. At `think` most of the time is the program's computing, so that its share must be smaller.
+/// At paces without a schedule: limit of the replayer's cost as a share of the elapsed time. It applies if the mean own
+/// lateness exceeds the limit divided by [`TRIFLE`]. It is smaller at `think`, where most of the time is think time.
 const MAX_COST_SHARE: f64 = 0.5;
 const MAX_THINK_COST_SHARE: f64 = 0.2;
 const TRIFLE: i64 = 10;
 
-/// From where on a replay is not faithful.
+/// Limits above which a replay is not faithful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Results that are wrong, a count.
+    /// Number of wrong results.
     pub wrong: i64,
-    /// Results of calls that one of the two file systems cannot do, a count.
+    /// Number of calls that one of the two file systems cannot do.
     pub unsupported: i64,
-    /// The replayer's own lateness: p99 at paces that have times (with a schedule, of what followed from it, too), the mean at the
-    /// others.
+    /// Lateness caused by the replayer, ns: p99 of caused lateness at paces with a schedule, p99 of own lateness at
+    /// `think`, mean of own lateness at the others.
     pub own_lateness_ns: i64,
 }
 
@@ -53,48 +54,48 @@ impl Default for Limits {
     }
 }
 
-/// What is held against the original.
+/// The verdict, with all figures that it is based on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
-    /// One sentence: faithful or not, and why.
+    /// One sentence: whether the replay is faithful, and if not, why.
     pub sentence: String,
-    /// Whether it is.
+    /// Whether the replay is faithful.
     pub faithful: bool,
-    /// Why it is not.
+    /// Why it is not. Empty if it is.
     pub reasons: Vec<String>,
-    /// Operations planned and never issued, or another in their place: always 0.
+    /// Operations that were planned but not issued, or for which another was issued. Always 0.
     pub missing: i64,
-    /// Results.
+    /// Comparison of results.
     pub results: Results,
-    /// When operations were issued.
+    /// Issue times.
     pub timing: Timing,
-    /// How many were in flight.
+    /// Number of operations in flight.
     pub concurrency: Concurrency,
     /// Latencies by call.
     pub latencies: Vec<Latency>,
-    /// Time that threads were inside replayed calls or had requests in flight, all threads together, in the original; what
-    /// overlaps within a thread counts once.
+    /// Time that threads of the original spent inside replayed calls or with requests in flight, summed over threads,
+    /// ns. Overlaps within a thread count once.
     pub original_in_calls_ns: i64,
-    /// In the replay.
+    /// The same of the replay.
     pub replay_in_calls_ns: i64,
-    /// The tree left behind; null when nobody looked.
+    /// Comparison of the final tree. Null if it was not compared.
     pub tree: Option<TreeCheck>,
 }
 
-/// What the verdict cannot find in the outcomes.
+/// Inputs of the verdict that are not in the outcomes.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Events of the original that its recorder lost.
+    /// Events of the original that the recorder lost.
     pub lost: i64,
-    /// The tree left behind, if looked at.
+    /// Comparison of the final tree, if it was compared.
     pub tree: Option<TreeCheck>,
-    /// Reads that got other data than was written.
+    /// Reads that returned other data than was written.
     pub bad_reads: i64,
-    /// Calls were skipped: there are no results to speak of.
+    /// Calls were skipped (`--dry-run`): results are the recorded ones.
     pub dry: bool,
 }
 
-/// Judges.
+/// Judges a replay.
 pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Limits, facts: Facts) -> Judgement {
     let results = results(plan, outcomes);
     let timing = timing(plan, clockwork.pace, outcomes);
@@ -171,7 +172,7 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<Stri
     why
 }
 
-/// Whether the replayer itself was late.
+/// Why the replayer was too late, if it was.
 fn late(t: &Timing, pace: Pace, limit_ns: i64) -> Option<String> {
     let own = t.own_ns;
     if own.count < ENOUGH {
@@ -192,7 +193,8 @@ fn late(t: &Timing, pace: Pace, limit_ns: i64) -> Option<String> {
     long.then(|| format!("the replayer itself took {share:.0} % of the time (mean {})", time(own.mean)))
 }
 
-/// Which calls this file system cannot do, and how many that are. What the original's could not is left out beforehand.
+/// Which calls this file system cannot do, with counts. Calls that the original's could not do are normally not
+/// replayed.
 fn unsupported(j: &Judgement) -> String {
     let mut by_call: BTreeMap<String, i64> = BTreeMap::new();
     for d in j.results.differences.iter().filter(|d| d.class == Class::Unsupported) {
@@ -243,7 +245,7 @@ fn outcomes_in_words(j: &Judgement) -> String {
     out
 }
 
-/// A time in words.
+/// A time with its unit.
 pub(crate) fn time(ns: i64) -> String {
     match ns {
         ..1_000 => format!("{ns} ns"),

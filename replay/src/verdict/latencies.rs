@@ -1,4 +1,4 @@
-//! How long calls took, then and now, by call.
+//! Latency by call, in the original and in the replay.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,21 +14,21 @@ use crate::{
     verdict::results::each_call,
 };
 
-/// Latencies of one call.
+/// Latency of one call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latency {
     /// The call.
     pub op: &'static str,
-    /// Of the replayed operations in the original.
+    /// Latency in the original, of operations that were replayed.
     pub original_ns: Spread,
-    /// In the replay.
+    /// Latency in the replay.
     pub replay_ns: Spread,
-    /// How far the distributions are apart.
+    /// Distance of the two distributions.
     pub distance: Option<Distance>,
 }
 
-/// Latencies by call, most of the replay's time first, and the time that threads were inside calls, or had requests in
-/// flight, original and replay, ns.
+/// Latencies by call, in decreasing order of time spent in the replay. Also the time that threads spent inside calls or
+/// with requests in flight, in the original and in the replay, ns.
 pub fn latencies(plan: &Plan, outcomes: &Outcomes) -> (Vec<Latency>, (i64, i64)) {
     let mut by_call: BTreeMap<&'static str, (Times, Times)> = BTreeMap::new();
     let (mut task, mut sums) = (None, (0i64, 0i64));
@@ -57,16 +57,16 @@ pub fn latencies(plan: &Plan, outcomes: &Outcomes) -> (Vec<Latency>, (i64, i64))
     (out.into_iter().map(|(_, l)| l).collect(), sums)
 }
 
-/// The time that one thread is at work, what overlaps (requests in flight together) counted once.
+/// Time that one thread has anything in progress. Overlaps (requests in flight) count once.
 #[derive(Debug, Default)]
 struct Busy {
-    /// Stretches, apart from each other, in order.
+    /// Disjoint intervals, in order.
     recent: VecDeque<(i64, i64)>,
-    /// Of all before those: their time, and where they end.
+    /// Total length of all earlier intervals, and the end of the last of them.
     past: Option<(i64, i64)>,
 }
 
-/// Stretches that something may still come between: no thread has more requests in flight.
+/// Intervals that a later addition may still touch. No thread has more requests in flight.
 const RECENT: usize = 8192;
 
 impl Busy {
@@ -78,7 +78,7 @@ impl Busy {
         if self.recent.back().is_none_or(|(_, end)| *end < from) {
             self.recent.push_back((from, to));
         } else {
-            // Those that it meets.
+            // Merge with the intervals that this one touches.
             let end = self.recent.partition_point(|(start, _)| *start <= to);
             let begin = self.recent.partition_point(|(_, end)| *end < from);
             for (start, end) in self.recent.range(begin..end) {
@@ -128,7 +128,7 @@ mod tests {
         }
         assert_eq!(b.recent.len(), RECENT);
         assert_eq!(b.total_ns(), 3 * RECENT as i64 * 4);
-        // What comes too late for its place is counted from where the past ends.
+        // An interval that comes too late is counted only from the end of the past on.
         let past = b.past.unwrap().1;
         b.add(0, past + 2);
         assert_eq!(b.total_ns(), 3 * RECENT as i64 * 4 + 2);

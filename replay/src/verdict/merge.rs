@@ -1,4 +1,4 @@
-//! Goes through what was replayed in the order of the recording, with a piece of each thread's program at hand.
+//! Merges the replayed operations of all threads in recorded order, with one piece of each program in memory.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     run::{engine::Outcome, outcomes::Outcomes},
 };
 
-/// One thread's place.
+/// Position in one thread's program.
 #[derive(Debug, Default)]
 struct Cursor {
     chunk: Option<Arc<Chunk>>,
@@ -21,7 +21,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Goes to the next call from here on; when it was recorded.
+    /// Advances to the next call, this position included. Returns its recorded entry.
     fn settle(&mut self, plan: &Plan, task: u32) -> Option<i64> {
         loop {
             let chunk = match &self.chunk {
@@ -39,7 +39,7 @@ impl Cursor {
     }
 }
 
-/// Tells each operation that was replayed, by recorded entry.
+/// Calls `each` for every replayed operation, in the order of recorded entry.
 pub(crate) fn by_recorded_start(plan: &Plan, outcomes: &Outcomes, mut each: impl FnMut(Stamp, &Step, &Rec, &Outcome)) {
     let mut cursors: Vec<Cursor> = Vec::new();
     cursors.resize_with(plan.tasks.len(), Cursor::default);

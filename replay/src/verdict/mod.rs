@@ -1,10 +1,11 @@
-//! The replay compared with the recording.
+//! Comparison of the replay with the recording.
 //!
 //! In: the plan and the outcomes of its steps. Out: a verdict with its reasons, and a result reel.
 //!
-//! * [`results`] compares return values, [`end_state`] the trees at the end;
+//! * [`results`] compares return values, [`end_state`] the final trees;
 //! * [`timing`], [`latencies`], [`concurrency`] and `replayer_delay` compare times;
-//! * [`judgement`] decides whether the replay is faithful; `result_reel` writes what happened.
+//! * [`judgement`] decides whether the replay is faithful;
+//! * `result_reel` writes what was issued, when, and with which results.
 //!
 //! May use: every stage before it; not `session`.
 

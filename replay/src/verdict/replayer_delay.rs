@@ -1,9 +1,9 @@
-//! How late operations were through the replayer, consequences included.
+//! Caused lateness: how late operations were because of the replayer, consequences included.
 //!
-//! Own lateness tells of an operation alone: those behind it are late, too, since their thread or what they wait for is, and that
-//! looks as if the target had been slow. So the replay is gone through once more as it would have been had the replayer taken no time: each
-//! operation takes as long as it did, and is issued as soon as it is due and what it waits for has ended. What it was later than
-//! that is the replayer's doing.
+//! Own lateness covers one operation alone. Operations after it are late too, because their thread or what they wait
+//! for is late, and that looks as if the target were slow. So this module simulates the replay with a replayer that
+//! takes no time: each operation takes as long as it did, and is issued as soon as it is due and everything that it
+//! waits for has ended. An operation's caused lateness is its issue time minus its issue time in this simulation.
 
 use std::{
     cmp::Reverse,
@@ -22,39 +22,39 @@ use crate::{
     run::{engine::Outcome, outcomes::Outcomes, pace::Pace},
 };
 
-/// Of each thread, so many operations are remembered for those who wait for them. What ended before is taken to have
-/// been on time, which blames the replayer for less.
+/// Operations remembered per thread for others that wait for them. An older one counts as on time, which can only make
+/// the replayer's share smaller.
 const REMEMBERED: usize = 4096;
 
-/// What the replayer made of the replay.
+/// The replayer's effect on the replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blame {
-    /// How late each operation was through it.
+    /// Caused lateness of each operation.
     pub(crate) caused_ns: Spread,
-    /// By how much it made the whole longer.
+    /// Increase of the elapsed time.
     pub(crate) cost_ns: i64,
-    /// End of the whole.
+    /// End of the last operation, ns of the replay.
     pub(crate) end_ns: i64,
 }
 
-/// A thread as it is gone through.
+/// State of a thread in the simulation.
 #[derive(Default)]
 struct Thread {
     chunk: Option<Arc<Chunk>>,
     index: usize,
     at: usize,
-    /// When it was free to go on, as it was and without the replayer's time.
+    /// When it could go on: as it was, and without the replayer's time.
     free_ns: i64,
     ideal_ns: i64,
-    /// How late the last operation was through the replayer.
+    /// Caused lateness of its last operation.
     late_ns: i64,
-    /// The due time of the next one makes up for that.
+    /// The next deadline already makes up for `late_ns` (pace `think`).
     made_up: bool,
-    /// End of the last one, as it was recorded.
+    /// Recorded end of its last operation.
     recorded_ns: Option<i64>,
-    /// Steps and how late they were.
+    /// Steps and their caused lateness.
     recent: VecDeque<(u32, i64)>,
-    /// Requests in flight: when they could be submitted without the replayer's time.
+    /// By row of a request in flight: when it could have been submitted without the replayer's time.
     submitted: HashMap<u32, i64>,
 }
 
@@ -68,13 +68,13 @@ struct Walk<'a> {
     ideal_end_ns: i64,
 }
 
-/// Finds it out.
+/// Runs the simulation.
 pub(crate) fn blame(plan: &Plan, pace: Pace, outcomes: &Outcomes) -> Blame {
     let mut threads: Vec<Thread> = Vec::new();
     threads.resize_with(plan.tasks.len(), || Thread { free_ns: i64::MIN, ideal_ns: i64::MIN, ..Thread::default() });
     let mut walk =
         Walk { plan, outcomes, pace, threads, caused: Times::default(), end_ns: i64::MIN, ideal_end_ns: i64::MIN };
-    // By end: what an operation waited for has then been gone through.
+    // In the order of ends: everything that an operation waited for comes before it.
     let mut next: BinaryHeap<Reverse<(i64, u32)>> = BinaryHeap::new();
     for (task, planned) in plan.tasks.iter().enumerate() {
         if !planned.program.is_empty() {
@@ -90,7 +90,7 @@ pub(crate) fn blame(plan: &Plan, pace: Pace, outcomes: &Outcomes) -> Blame {
 }
 
 impl Walk<'_> {
-    /// The thread's piece at hand.
+    /// The thread's current piece.
     fn chunk(&mut self, task: u32) -> Option<Arc<Chunk>> {
         let thread = &mut self.threads[task as usize];
         if thread.chunk.is_none() {
@@ -99,7 +99,7 @@ impl Walk<'_> {
         thread.chunk.clone()
     }
 
-    /// Goes to the thread's next operation; when it ended, no earlier than `after`.
+    /// Advances to the thread's next operation. Returns its end, or `after` if that is later.
     fn settle(&mut self, task: u32, after: i64) -> Option<i64> {
         loop {
             let chunk = self.chunk(task)?;
@@ -132,7 +132,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The thread goes on when what this step waits for has ended.
+    /// Makes the thread wait for the edges of this step.
     fn wait(&mut self, task: u32, number: u32, chunk: &Chunk) {
         let Some(step) = chunk.steps.get((number - chunk.first) as usize) else { return };
         for edge in step.after.of(&chunk.edges) {
@@ -153,7 +153,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes through the thread's next operation.
+    /// Simulates the thread's next operation.
     fn step(&mut self, task: u32) {
         let Some(chunk) = self.chunk(task) else { return };
         let number = chunk.first + self.threads[task as usize].at as u32;
@@ -178,7 +178,7 @@ impl Walk<'_> {
         }
     }
 
-    /// How late an operation was through the replayer.
+    /// Caused lateness of an operation, ns.
     fn late_ns(&mut self, task: u32, r: &Rec, o: &Outcome) -> i64 {
         let thread = &mut self.threads[task as usize];
         let mut could_ns = thread.submitted.remove(&r.row).unwrap_or(thread.ideal_ns);
@@ -186,7 +186,7 @@ impl Walk<'_> {
             && let Some(last_ns) = thread.recorded_ns
             && could_ns > i64::MIN
         {
-            // Of a thread that is behind its schedule nobody asks to be faster than its program was between two calls.
+            // A thread behind schedule need not be faster between two calls than its program was.
             let gap_ns = self.pace.stretched_ns(r.start_ns.saturating_sub(last_ns)).max(0);
             could_ns += gap_ns.min(o.start_ns.saturating_sub(thread.free_ns)).max(0);
         }
@@ -196,7 +196,7 @@ impl Walk<'_> {
             Pace::Think => o.due_ns.saturating_sub(carried_ns),
             Pace::Load | Pace::Max => 0,
         };
-        // When a request's thread came to it, or the number in flight let a call go.
+        // When the thread reached the submission of a request, or when pace `load` admitted a call.
         let came_ns = if o.free_ns == i64::MIN { i64::MIN } else { o.free_ns - carried_ns };
         o.start_ns.saturating_sub(could_ns.max(due_ns).max(came_ns)).max(0)
     }

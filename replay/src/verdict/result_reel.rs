@@ -1,4 +1,4 @@
-//! The result of a replay as a reel: the original's rows with the replay's times and results.
+//! The result reel: the original's rows with the times and results of the replay.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     run::{engine::Outcome, outcomes::Outcomes},
 };
 
-/// What the result reel says of its making.
+/// Facts about the replay for the result reel's manifest.
 #[derive(Debug)]
 pub(crate) struct Making {
     pub(crate) replay: Replay,
@@ -28,20 +28,20 @@ pub(crate) struct Making {
     pub(crate) span: Span,
     pub(crate) mount: Mount,
     pub(crate) warnings: Vec<String>,
-    /// When the settling began, ns of the replay, and what it returned.
+    /// Start of the final syncfs, ns of the replay, and its result.
     pub(crate) sync_start_ns: i64,
     pub(crate) sync_ret: i64,
-    /// What the target's disks did.
+    /// Recorded activity of the target's disks.
     pub(crate) seen: DiskActivity,
 }
 
-/// Makes the result reel; fails when it exists, before anything is replayed.
+/// Creates the result reel. Fails if it exists, before anything is replayed.
 pub(crate) fn create(path: &Path) -> Result<ReelWriter, ReplayError> {
     Ok(ReelWriter::create(path, &Manifest::new(Kind::Replay, "replay"), WriterOptions::default())?)
 }
 
-/// Writes and closes it. The original's rows are read once more rather than kept: nothing is written
-/// while operations are being issued, and a result costs 56 bytes of memory.
+/// Writes and closes the result reel. The original's rows are read again instead of being kept: nothing is written
+/// while operations are issued, and an outcome takes 56 bytes of memory.
 pub(crate) fn write(
     mut writer: ReelWriter,
     original: &Reel,
@@ -86,7 +86,7 @@ pub(crate) fn write(
         writer.execs.push(exec?)?;
     }
     for file in original.rows::<rows::File>() {
-        // The same files by the same ids, but on the target now; inode numbers are the original's.
+        // The same files by the same ids, but on the target's file system. Inode numbers are the original's.
         let sb_dev = making.mount.sb_dev;
         writer.files.push(rows::File { sb_dev, dev: sb_dev, ..file? })?;
     }
@@ -111,28 +111,28 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// A thread's place while its rows are read once more.
+/// Position in a thread's program while the original's rows are read again.
 #[derive(Debug, Default)]
 struct Cursor {
     chunk: Option<Arc<Chunk>>,
     index: usize,
     at: usize,
-    /// Issued before their row came.
+    /// Operations whose row is still to come, by row.
     passed: Vec<(u32, Issued)>,
-    /// Where the ends of requests are looked for, and those that were found before their row came.
+    /// Ends of requests.
     ends: Ends,
 }
 
-/// A place in a program where something was issued.
+/// How an operation was issued.
 #[derive(Clone, Copy, Debug)]
 enum Issued {
-    /// A call, in this step.
+    /// By a call, in this step.
     Call(u32),
-    /// A request, whose end is further on.
+    /// As a request. Its end is a later step.
     Request,
 }
 
-/// Ends of requests come later than their submissions, as many steps as there were requests in flight.
+/// Finds the ends of requests, which come later in the program than their submissions.
 #[derive(Debug, Default)]
 struct Ends {
     index: usize,
@@ -140,7 +140,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// The step in which the request of this row ended.
+    /// The step at which the request of this row ended.
     fn step_of(&mut self, plan: &Plan, task: u32, row: u32) -> Option<u32> {
         loop {
             if let Some(step) = self.found.remove(&row) {
@@ -160,8 +160,8 @@ impl Ends {
     }
 }
 
-/// A thread's rows come in the order of its program, but for neighbours that a migration between CPUs put into
-/// different segments: so far one may be away from its place.
+/// A thread's rows are in the order of its program, except near a migration between CPUs, which puts neighbours into
+/// different segments. A row is at most this many operations away from its place.
 const NEIGHBOURS: usize = 8;
 
 impl Cursor {
@@ -192,7 +192,7 @@ impl Cursor {
                 return self.outcome_of(plan, outcomes, (task, row), ahead[found].2);
             }
             if !ahead.is_empty() {
-                // Not replayed.
+                // This row was not replayed.
                 return None;
             }
             (self.chunk, self.index, self.at) = (None, self.index + 1, 0);

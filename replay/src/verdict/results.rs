@@ -1,4 +1,4 @@
-//! Results held against the original's.
+//! Comparison of results with the recorded ones.
 
 use std::collections::BTreeMap;
 
@@ -18,45 +18,46 @@ use crate::{
 /// Examples kept of each kind of difference.
 const EXAMPLES: usize = 3;
 
-/// How a result compares.
+/// How a result compares with the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// The same, or of a kind that differs by nature.
+    /// Equal, or not comparable by nature.
     Same,
-    /// Another, of an operation that raced with one that decided its result: the original could have had it, too.
+    /// Different, but the operation raced with the one that decided its result: the original could have had this
+    /// result.
     Benign,
-    /// One of the two file systems cannot do this at all.
+    /// Different, because one of the two file systems does not support the operation.
     Unsupported,
-    /// Another.
+    /// Different otherwise.
     Wrong,
 }
 
-/// How many results are of each class.
+/// Number of results in each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Classes {
-    /// Of [`Class::Same`].
+    /// [`Class::Same`].
     pub same: i64,
-    /// Of [`Class::Benign`].
+    /// [`Class::Benign`].
     pub benign: i64,
-    /// Of [`Class::Unsupported`].
+    /// [`Class::Unsupported`].
     pub unsupported: i64,
-    /// Of [`Class::Wrong`].
+    /// [`Class::Wrong`].
     pub wrong: i64,
 }
 
-/// A kind of differing result.
+/// One kind of difference: call, recorded outcome and replayed outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Its class.
     pub class: Class,
     /// The call.
     pub op: String,
-    /// How it ended in the recording: `ok`, an errno's name, or `a byte count`.
+    /// Outcome in the recording: `ok`, an errno's name, or `a byte count`.
     pub recorded: String,
-    /// How it ended in the replay.
+    /// Outcome in the replay: likewise, or `fewer bytes`, `more bytes`.
     pub replayed: String,
-    /// How often.
+    /// Number of operations.
     pub count: i64,
     /// The first ones.
     pub examples: Vec<Example>,
@@ -65,9 +66,9 @@ pub struct Difference {
 /// One differing operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Example {
-    /// When it was issued, ns of the replay.
+    /// Time of issue, ns of the replay.
     pub start_ns: i64,
-    /// Its path, or that of its file.
+    /// The operation's path, or that of its file.
     pub path: Option<String>,
     /// Its file: key into the reel's `files`.
     pub file: Option<i64>,
@@ -77,42 +78,42 @@ pub struct Example {
     pub replayed: i64,
 }
 
-/// Bytes that calls moved, by their results.
+/// Bytes that calls moved, from their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
     /// Read.
     pub read: i64,
     /// Written.
     pub written: i64,
-    /// Moved from file to file.
+    /// Copied from file to file.
     pub copied: i64,
 }
 
-/// All results.
+/// Comparison of all results.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Results {
-    /// How many are of each class.
+    /// Number of results in each class.
     pub classes: Classes,
-    /// Operations that were to be issued and were not, or another in their place: always 0.
+    /// Operations that were planned but not issued, or for which another was issued. Always 0.
     #[serde(skip)]
     pub missing: i64,
-    /// Operations that were issued more than once, or out of their thread's order: always 0.
+    /// Operations that were issued more than once, or out of their thread's order. Always 0.
     pub strayed: i64,
-    /// Those that are not the same, by kind, most frequent first.
+    /// Differences by kind: worst class first, then most frequent first.
     pub differences: Vec<Difference>,
-    /// Bytes of the replayed operations in the original.
+    /// Bytes that the replayed operations moved in the original.
     pub original_bytes: Bytes,
-    /// Bytes of the replay.
+    /// Bytes moved in the replay.
     pub replay_bytes: Bytes,
 }
 
-/// What says that a file system or kernel cannot do a call at all.
+/// Errnos by which a file system or kernel says that it does not support a call.
 const CANNOT: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTTY];
 
-/// How a result compares. Different is success against failure, another errno, another byte count on a regular file or
-/// link; descriptors, addresses and how a directory is cut up differ by nature.
+/// Compares a result with the recorded one. They differ if success or failure, errno, or the byte count on a regular
+/// file or link differs. Descriptors, addresses and the bytes returned per directory listing are not comparable.
 pub fn class(r: &Rec, ret: i64) -> Class {
-    // Of a directory that is not empty POSIX lets a file system say either.
+    // POSIX allows either errno for a directory that is not empty.
     let not_empty = |ret: i64| [libc::EEXIST, libc::ENOTEMPTY].map(|e| -i64::from(e)).contains(&ret);
     let removes = r.call.renames() || matches!(r.call, Call::Rmdir | Call::Unlinkat);
     if removes && not_empty(r.ret) && not_empty(ret) {
@@ -120,15 +121,15 @@ pub fn class(r: &Rec, ret: i64) -> Class {
     }
     let differs =
         if r.ret < 0 || ret < 0 { r.ret != ret } else { r.call.counts_bytes() && r.regular && counts_differ(r, ret) };
-    // A file system without FIBMAP says EINVAL.
+    // A file system without FIBMAP returns EINVAL.
     let bmap = |ret: i64| r.call == Call::Fibmap && ret == -i64::from(libc::EINVAL);
-    // Larger blocks here than there.
+    // Direct I/O fails with EINVAL if it is unaligned on this device, for example because its blocks are larger.
     let misaligned = |ret: i64| r.direct && (r.call.reads() || r.call.writes()) && ret == -i64::from(libc::EINVAL);
     let cannot = |ret: i64| CANNOT.iter().any(|e| ret == -i64::from(*e)) || bmap(ret) || misaligned(ret);
     match differs {
         false => Class::Same,
         true if r.raced => Class::Benign,
-        // What could not be done there, and fails here for something else, is another failure.
+        // If the original's file system could not do it and the replay fails with a third result, that is wrong.
         true if cannot(ret) || cannot(r.ret) && ret >= 0 => Class::Unsupported,
         true => Class::Wrong,
     }
@@ -153,12 +154,12 @@ fn moved(bytes: &mut Bytes, call: Call, ret: i64) {
     *to = to.saturating_add(ret);
 }
 
-/// Tells each operation that was replayed, thread after thread.
+/// Calls `each` for every replayed operation, thread by thread, in program order.
 pub(crate) fn each_call(plan: &Plan, outcomes: &Outcomes, mut each: impl FnMut(&Rec, &Outcome, &Chunk)) {
     for task in 0..plan.tasks.len() as u32 {
         let mut next = outcomes.of_task(task).peekable();
         plan.each_step(task, |number, step, chunk| {
-            // One that came out of turn must not hide those behind it.
+            // Skip an outcome that is out of order, so that those after it are found.
             while next.next_if(|o| o.step < number).is_some() {}
             if let Act::Call { rec, .. } = step.act
                 && let Some(o) = next.next_if(|o| o.step == number)
@@ -169,7 +170,7 @@ pub(crate) fn each_call(plan: &Plan, outcomes: &Outcomes, mut each: impl FnMut(&
     }
 }
 
-/// Holds every result against the original's.
+/// Compares every result with the recorded one.
 pub fn results(plan: &Plan, outcomes: &Outcomes) -> Results {
     let mut out = Results { missing: plan.calls, strayed: outcomes.len(), ..Results::default() };
     let mut groups: BTreeMap<(Class, &'static str, String, String), Difference> = BTreeMap::new();
@@ -191,7 +192,7 @@ pub fn results(plan: &Plan, outcomes: &Outcomes) -> Results {
         if class == Class::Same {
             return;
         }
-        // Counts differ in endless ways: they are one group.
+        // All different byte counts form one group.
         let (recorded, replayed) = if r.ret >= 0 && o.ret >= 0 {
             ("a byte count".to_owned(), if o.ret < r.ret { "fewer bytes" } else { "more bytes" }.to_owned())
         } else {

@@ -1,4 +1,4 @@
-//! When operations were issued, against when they should have been. `docs/replay.md` has the definitions.
+//! Lateness: when operations were issued, against their deadlines. `docs/replay.md` defines the figures.
 
 use std::{
     cell::RefCell,
@@ -23,71 +23,71 @@ use crate::{
     },
 };
 
-/// Operations that a drift is found from, at most: one out of each of so many equal parts of the schedule.
+/// Number of points for the drift, at most: one from each of this many equal parts of the schedule.
 const DRIFT_POINTS: usize = 512;
-/// A schedule shorter than this has no drift to speak of.
+/// The drift of a schedule shorter than this is not computed.
 const DRIFT_SPAN_NS: i64 = 1_000_000_000;
 
-/// Edges of one kind.
+/// Dependency edges of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Edges {
-    /// How many were kept.
+    /// Number of edges.
     pub edges: i64,
-    /// Of these, how often an operation was issued before the one it waits for had returned: always 0.
+    /// Edges that were violated: the operation was issued before the one that it waits for had returned. Always 0.
     pub violations: i64,
 }
 
-/// Inter-arrival times of the replay against the original's (stretched as the pace asks).
+/// Inter-arrival times of the replay against those of the original, stretched by the pace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Gaps {
-    /// Error of each, of pairs that follow each other in the original.
+    /// Absolute error of the time between two operations that follow each other in the original.
     pub error_ns: Spread,
-    /// How far their distributions are apart.
+    /// Distance of the two distributions.
     pub distance: Option<Distance>,
 }
 
 /// The timing of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Timing {
-    /// Issue against schedule: own and forced lateness together. At paces without a schedule, the same as own.
+    /// Issue time minus deadline: own plus forced lateness. At paces without a schedule, equal to own lateness.
     pub schedule_ns: Spread,
-    /// Issue against the moment it could have been issued (schedule, own thread and order allowing): the
-    /// replayer's own fault.
+    /// Own lateness: issue time minus the earliest time at which deadline, own thread and order allowed it. Caused by
+    /// the replayer.
     pub own_ns: Spread,
-    /// That moment against the schedule: the fault of the target, or of the order.
+    /// Forced lateness: that earliest time minus the deadline. Caused by the target or by order.
     pub forced_ns: Spread,
-    /// How late operations were through the replayer, what followed from its own lateness included.
+    /// Caused lateness: own lateness and what followed from earlier own lateness.
     pub caused_ns: Spread,
-    /// By how much that made the whole replay longer.
+    /// Increase of the elapsed time through caused lateness.
     pub cost_ns: i64,
-    /// That as a share of the time from the start to the last return.
+    /// The same as a share of the time from the start to the last return.
     pub cost_share: f64,
-    /// Share of operations issued within 10 us of the schedule.
+    /// Share of operations issued within 10 us of the deadline.
     pub within_10us: f64,
-    /// Within 100 us.
+    /// Share within 100 us.
     pub within_100us: f64,
-    /// Within 1 ms.
+    /// Share within 1 ms.
     pub within_1ms: f64,
-    /// Operations issued before their time: always 0.
+    /// Operations issued before their deadline. Always 0.
     pub early: i64,
-    /// Operations issued before the last one of their thread had returned: always 0.
+    /// Operations issued before the previous one of their thread had returned. Always 0.
     pub overtaking: i64,
-    /// Slope of lateness over the schedule, parts per million (Theil-Sen); null without a schedule of a second or more.
+    /// Slope of lateness over the schedule (Theil-Sen), parts per million. Null without a schedule of at least 1 s.
     pub drift_ppm: Option<f64>,
-    /// Lateness of the last operation of the schedule.
+    /// Lateness of the last operation in the schedule.
     pub end_late_ns: i64,
-    /// Edges by kind.
+    /// Dependency edges by kind.
     pub edges: BTreeMap<EdgeKind, Edges>,
-    /// Inter-arrival times over all threads; null at paces that do not keep them.
+    /// Inter-arrival times over all threads. Null at paces without a schedule.
     pub gaps: Option<Gaps>,
-    /// The same within each thread.
+    /// Inter-arrival times within each thread. Null at paces without a schedule.
     pub thread_gaps: Option<Gaps>,
-    /// Error of each thread's computing time between an operation's return and its next, where that waited for nobody; null at
-    /// paces that do not keep it.
+    /// Absolute error of the think time between a return and the thread's next operation, if that waited for nothing.
+    /// Null at other paces than `think`.
     pub think_error_ns: Option<Spread>,
-    /// Operations issued after one that came later in the original: share.
+    /// Share of operations issued after one that was entered later in the original.
     pub reordered: f64,
-    /// By how much: ns between it and the latest of those issued before.
+    /// How much later: time from its issue to the latest issue before it.
     pub displacement_ns: Spread,
 }
 
@@ -97,7 +97,7 @@ struct Shares {
     within: [i64; 3],
 }
 
-/// Finds it out.
+/// Computes the timing of a replay.
 pub fn timing(plan: &Plan, pace: Pace, outcomes: &Outcomes) -> Timing {
     let mut t = Timing::default();
     let Blame { caused_ns, cost_ns, end_ns } = blame(plan, pace, outcomes);
@@ -107,17 +107,18 @@ pub fn timing(plan: &Plan, pace: Pace, outcomes: &Outcomes) -> Timing {
     t
 }
 
-/// When each step's thread and its edges allowed it; told thread after thread, step after step. `until` is
-/// [`Outcomes::until`]: where a thread wrote to a pipe, what it had issued before had returned.
+/// Calls `tell` for each operation, thread by thread in program order, with the time at which its thread and its edges
+/// allowed it, and the ends of what it waited for. `until` is [`Outcomes::until`]: a step without a call (a write to a
+/// pipe that is not replayed) counts as done when its thread's previous call had returned.
 fn each_ready(
     plan: &Plan,
     until: impl Fn(Stamp) -> Option<Outcome>,
     mut tell: impl FnMut(Stamp, i64, &[(EdgeKind, i64)]),
 ) {
-    // Parents come before their children.
+    // Parents come before their children in this order.
     let mut free_at = vec![i64::MIN; plan.tasks.len()];
     let mut ends = Vec::new();
-    // Requests in flight, by row: when each could be submitted, and what it had waited for.
+    // Requests in flight, by row: when each could have been submitted, and the ends of what it waited for.
     let mut submitted: HashMap<u32, (i64, Vec<(EdgeKind, i64)>)> = HashMap::new();
     for task in 0..plan.tasks.len() as u32 {
         let mut free = free_at[task as usize];
@@ -143,7 +144,7 @@ fn each_ready(
                         free = free.max(o.end_ns);
                     }
                 }
-                // What it waited for is what the thread's next call waits for.
+                // Nothing is issued here. The edges of this step count for the thread's next call.
                 Act::Passed { .. } => return,
                 _ => {}
             }
@@ -152,12 +153,12 @@ fn each_ready(
     }
 }
 
-/// When an operation was due: at paces without a schedule, as soon as it could be issued.
+/// The deadline of an operation. At paces without a schedule, the time at which it could be issued.
 fn due(pace: Pace, free_ns: i64, o: &Outcome) -> i64 {
     if matches!(pace, Pace::Max | Pace::Load) { free_ns.max(0) } else { o.due_ns }
 }
 
-/// At paces without a schedule what could be issued was due: tells the outcomes so.
+/// For paces without a schedule: sets the deadline of each outcome to the time at which it could be issued.
 pub fn tell_dues(plan: &Plan, outcomes: &mut Outcomes) -> io::Result<()> {
     let outcomes = RefCell::new(outcomes);
     let mut dues: Vec<(Stamp, i64)> = Vec::new();
@@ -187,7 +188,7 @@ pub fn tell_dues(plan: &Plan, outcomes: &mut Outcomes) -> io::Result<()> {
     told
 }
 
-/// Dues told at a time.
+/// Deadlines set at a time.
 const DUES: usize = 1 << 16;
 
 fn lateness(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut Timing) {
@@ -227,13 +228,13 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
     let (mut own_error, mut own_then, mut own_now) = (Times::default(), Times::default(), Times::default());
     let (mut think, mut displaced) = (Times::default(), Times::default());
     let mut last: Option<(i64, i64)> = None;
-    // By thread: recorded entry and return of its last operation, and those of the replay.
+    // By thread: recorded entry and return of its last operation, then issue and return in the replay.
     let mut last_of: Vec<Option<[i64; 4]>> = vec![None; plan.tasks.len()];
     let mut latest = i64::MIN;
     let mut returned = vec![i64::MIN; plan.tasks.len()];
     by_recorded_start(plan, outcomes, |at, step, r, o| {
         let (start, end) = (r.start_ns, r.end_ns);
-        // Requests are submitted while others are in flight.
+        // A request may be submitted while others of its thread are in flight.
         if r.phase != Phase::Ended {
             let returned = &mut returned[at.task as usize];
             t.overtaking += i64::from(o.start_ns < *returned);
@@ -282,12 +283,12 @@ fn in_order_of_recording(plan: &Plan, pace: Pace, outcomes: &Outcomes, t: &mut T
     }
 }
 
-/// The slope of lateness over the schedule, by the median of the slopes between any two of some points: a stall, however
-/// long, does not count as drift when it was caught up with.
+/// Drift: the slope of lateness over the schedule, as the median of the slopes between any two points (Theil-Sen). A
+/// stall that was caught up with does not count, however long it was.
 pub(crate) struct Drift {
     from_ns: i64,
     part_ns: i64,
-    /// Of each part: due, and lateness.
+    /// The point of each part: deadline and lateness.
     points: Vec<Option<(i64, i64)>>,
 }
 
