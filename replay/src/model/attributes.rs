@@ -1,4 +1,5 @@
-//! What is followed before a slice beside names and sizes: modes, owners, masks, extended attributes.
+//! Follows mode, owner, umask and extended attributes of files: what the replay prepares at the start of a slice, and
+//! which extended attributes must have existed before the recording.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,35 +17,35 @@ use crate::{
     },
 };
 
-/// Extended attributes of a file, by name.
+/// Extended attributes of a file: name to value.
 pub type Attributes = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
-/// Whose extended attributes.
+/// The file that extended attributes belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AttributesOf {
     /// A file that was opened.
     File(i64),
-    /// A name whose file never was.
+    /// A name whose file was never opened.
     Place(NodeId),
 }
 
-/// What a call sets something of.
+/// The file that a call changes.
 enum Subject {
-    /// What has this name.
+    /// The file with this name.
     Name(NodeId),
-    /// A file that has none.
+    /// A file without a name.
     Unnamed(i64),
-    /// Nothing that is followed.
+    /// A file that is not followed.
     Nothing,
 }
 
-/// The longest value that a file system takes.
+/// Longest value of an extended attribute, bytes.
 const MAX_VALUE_BYTES: i64 = 64 << 10;
-/// The attribute that holds permission bits and a list of further users.
+/// POSIX access ACL: contains the permission bits.
 const ACL: &[u8] = b"system.posix_acl_access";
 
 impl Machine {
-    /// A mask is changed, also by what is replayed.
+    /// Applies umask(2). Done for all operations, not only those before a slice.
     pub(crate) fn masks_change(&mut self, r: &Rec) {
         if r.call == Call::Umask && r.ret >= 0 {
             let place = self.processes.of(r.task as usize).place;
@@ -52,8 +53,8 @@ impl Machine {
         }
     }
 
-    /// Takes the set-ID bits out of the mode that an operation on `node` gives, unless they are replayed; counts those that lack
-    /// bits for it.
+    /// Clears the set-ID bits in the mode that an operation gives to `node`, unless `--set-ids` is on, and counts
+    /// operations that lose bits.
     pub(crate) fn leave_out_set_ids(&mut self, rec: &mut Rec, node: NodeId) {
         if self.set_ids {
             return;
@@ -65,7 +66,7 @@ impl Machine {
         }
     }
 
-    /// After names changed: what the operation made of its file's attributes. Nothing but a slice asks.
+    /// Applies an operation to the attributes of its file, after names changed. Only needed before a slice.
     pub(crate) fn traits_change(&mut self, r: &Rec, v: &Operands) {
         if !self.before_slice || r.ret < 0 {
             return;
@@ -76,7 +77,7 @@ impl Machine {
         }
         let temporary = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
         match r.call {
-            // Below the directory that it was given.
+            // `node` is the directory in which the unnamed file was created.
             c if c.opens() && temporary && v.node != NO_NODE && r.file != NO_ID => {
                 self.born(r, v.node, &Subject::Unnamed(r.file), r.mode, false);
             }
@@ -114,8 +115,8 @@ impl Machine {
         }
     }
 
-    /// Whether the kernel takes the set-user-ID and set-group-ID bits of a file away for it (fs/attr.c, `setattr_should_drop_suidgid`):
-    /// for another owner always, for other data unless root gives it.
+    /// Whether the kernel clears the set-user-ID and set-group-ID bits (fs/attr.c, `setattr_should_drop_suidgid`):
+    /// always for a change of owner, and for a change of data unless by root.
     fn clears_special_bits(&self, r: &Rec) -> bool {
         let is_root = self.privileged && self.processes.of(r.task as usize).who.user.effective == 0;
         r.call.chowns()
@@ -138,7 +139,7 @@ impl Machine {
         };
         self.set(of, |t| {
             let Some(mode) = t.mode.or(listed) else { return };
-            // Without the right to execute it means something else.
+            // Without execute permission for the group, the set-group-ID bit has another meaning and stays.
             let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
             let kept = mode & 0o7777 & !(libc::S_ISUID | group);
             if kept != mode & 0o7777 {
@@ -155,7 +156,7 @@ impl Machine {
         }
     }
 
-    /// What an operation is on.
+    /// The file that an operation is on.
     fn subject(&mut self, v: &Operands) -> Subject {
         let name = |node| if node == NO_NODE { Subject::Nothing } else { Subject::Name(node) };
         let Some(e) = v.entry else { return name(v.node) };
@@ -166,7 +167,7 @@ impl Machine {
         if let Some(node) = self.named_files.name_of(file) {
             return Subject::Name(node);
         }
-        // The name it was opened by may be gone, or another's.
+        // The name it was opened by may have been removed or given to another file.
         let lost = node == NO_NODE
             || flags & libc::O_TMPFILE == libc::O_TMPFILE
             || self.named_files.get(node).is_some()
@@ -187,7 +188,7 @@ impl Machine {
         let (above_mode, above_gid) = self.listed_mode(above_pre);
         let above_mode = above.mode.unwrap_or(above_mode);
         let (uid, gid) = self.owner_of(r.task as usize);
-        // Entries of a set-group-ID directory are of its group, and directories in it are such, too.
+        // A new entry of a set-group-ID directory gets the directory's group; a new directory also inherits the bit.
         let inherits = above_mode & libc::S_ISGID != 0;
         let special = if inherits && directory { libc::S_ISGID } else { 0 };
         self.set(of, |t| {
@@ -206,7 +207,8 @@ impl Machine {
         (row.and_then(|r| r.mode).unwrap_or(0) as u32, row.and_then(|r| r.gid).map(|g| g as u32))
     }
 
-    /// Whose files a thread makes: its own, and before its birth those of whom its first recorded ancestor was.
+    /// User and group of the files that a thread creates. Before the thread starts: those of its closest ancestor whose
+    /// ids are recorded.
     pub(crate) fn owner_of(&self, task: usize) -> (u32, u32) {
         let (u, mut at) = (self.processes.of(task), task);
         if u.alive {
@@ -226,8 +228,8 @@ impl Machine {
         (0, 0)
     }
 
-    /// Whether a result shows that a file had an extended attribute before the start, of which nobody told: from here on it had.
-    /// What it held is not recorded; its length is.
+    /// If a result proves that a file had an extended attribute before the start, adds it to the initial state and
+    /// returns true. The length of its value is recorded, the value is not.
     pub(crate) fn proves_attribute(&mut self, r: &Rec, v: &Operands) -> bool {
         let named = r.name != NONE && r.ret >= 0;
         let kept = r.call.gets_attribute() || r.call.removes_attribute() || r.call.sets_attribute() && r.value != NONE;
@@ -244,12 +246,12 @@ impl Machine {
         true
     }
 
-    /// Attributes whose value is anybody's; others have a form that the kernel looks at.
+    /// Attributes whose value is free. Values in other name spaces have a form that the kernel checks.
     pub(crate) fn may_make(&self, name: &[u8]) -> bool {
         name.starts_with(b"user.") || name.starts_with(b"trusted.") && self.privileged
     }
 
-    /// A file had no such attribute.
+    /// Records that a file did not have an extended attribute (ENODATA).
     pub(crate) fn misses_attribute(&mut self, r: &Rec, v: &Operands) {
         if r.ret != -i64::from(libc::ENODATA) || r.name == NONE {
             return;
@@ -263,7 +265,7 @@ impl Machine {
         }
     }
 
-    /// Where the file whose attributes a call is about stood at the start.
+    /// Initial name of the file whose attributes a call uses.
     fn attributed(&mut self, v: &Operands) -> NodeId {
         match self.subject(v) {
             Subject::Name(node) => self.names.pre(node),
@@ -271,7 +273,7 @@ impl Machine {
         }
     }
 
-    /// Extended attributes of what is there, by place: those that were there before, and what was made of them.
+    /// Extended attributes of all files in `there`, by current name: the initial ones as changed by the workload.
     pub(crate) fn attributes_now(&self, there: &[PresentName]) -> HashMap<NodeId, Attributes> {
         let mut out = HashMap::new();
         for t in there {
@@ -290,7 +292,7 @@ impl Machine {
     }
 }
 
-/// What setting this attribute does; of the list of users, the permission bits are part.
+/// Sets an extended attribute. An access ACL also sets the permission bits.
 fn set_attribute(t: &mut InodeAttributes, name: Box<[u8]>, value: Box<[u8]>) {
     if *name == *ACL
         && let Some((mode, minimal)) = acl_mode(&value)
@@ -304,8 +306,7 @@ fn set_attribute(t: &mut InodeAttributes, name: Box<[u8]>, value: Box<[u8]>) {
     t.attributes.insert(name, Some(value));
 }
 
-/// Permission bits of an access list as the attribute holds it (include/uapi/linux/posix_acl_xattr.h), and whether
-/// they are all of it.
+/// Permission bits in an access ACL (include/uapi/linux/posix_acl_xattr.h), and whether it contains nothing else.
 fn acl_mode(value: &[u8]) -> Option<(u32, bool)> {
     const USER_OBJ: u16 = 1;
     const GROUP_OBJ: u16 = 4;

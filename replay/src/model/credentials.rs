@@ -1,10 +1,10 @@
-//! Credentials: which user and group ids a recorded thread had, followed through set*id calls and execs.
+//! Credentials: user and group ids of the recorded threads, followed through set*id calls and execs.
 //!
-//! A file system looks at the effective ids and those for files (fsuid, fsgid); access(2) looks at the real ones.
+//! File systems check the effective ids and those for files (fsuid, fsgid); access(2) uses the real ones.
 
 use crate::{Call, base::ids::Words, model::machine::Machine, reel::input::Rec};
 
-/// Ids of one kind.
+/// The ids of a thread, for users or for groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ids {
     /// Real.
@@ -13,26 +13,27 @@ pub struct Ids {
     pub effective: u32,
     /// Saved.
     pub saved: u32,
-    /// For files.
+    /// For file access (fsuid, fsgid).
     pub files: u32,
 }
 
-/// A thread's user and group; further groups are not followed.
+/// User and group ids of a thread. Supplementary groups are not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// User.
+    /// User ids.
     pub user: Ids,
-    /// Group.
+    /// Group ids.
     pub group: Ids,
 }
 
 impl Ids {
-    /// The same for all.
+    /// Sets all four to one id.
     pub fn all(id: u32) -> Self {
         Self { real: id, effective: id, saved: id, files: id }
     }
 
-    /// After setuid, setreuid, setresuid, setfsuid, or the same of groups, that succeeded (kernel/sys.c); -1 leaves an id.
+    /// The ids after a successful setuid, setreuid, setresuid or setfsuid, or the same for groups (kernel/sys.c). -1
+    /// keeps an id.
     fn set(self, how: SetIds, ids: [i64; 3], privileged: bool) -> Self {
         let or = |i: usize, old: u32| if ids[i] as u32 == u32::MAX { old } else { ids[i] as u32 };
         let id = ids[0] as u32;
@@ -50,7 +51,7 @@ impl Ids {
             }
             SetIds::Files => {
                 let known = [self.real, self.effective, self.saved, self.files].contains(&id);
-                // It tells nobody when it is refused.
+                // setfsuid does not report a refusal.
                 if privileged || known { Self { files: id, ..self } } else { self }
             }
         }
@@ -66,12 +67,12 @@ enum SetIds {
 }
 
 impl Credentials {
-    /// A user and a group throughout.
+    /// One user and one group id throughout.
     pub fn plain(uid: u32, gid: u32) -> Self {
         Self { user: Ids::all(uid), group: Ids::all(gid) }
     }
 
-    /// After a call that succeeded.
+    /// The ids after a successful call.
     fn after(self, r: &Rec) -> Self {
         let ids = [r.aux, r.aux2, r.flags];
         let privileged = self.user.effective == 0;
@@ -92,13 +93,13 @@ impl Credentials {
         }
     }
 
-    /// After a program was started that runs as these.
+    /// The ids after an exec, given the effective ids of the new program.
     pub(crate) fn executed(self, uid: u32, gid: u32) -> Self {
         let of = |ids: Ids, id: u32| Ids { real: ids.real, ..Ids::all(id) };
         Self { user: of(self.user, uid), group: of(self.group, gid) }
     }
 
-    /// What a thread takes on.
+    /// The ids that the replay thread sets.
     pub(crate) fn words(&self) -> Words {
         let of = |i: Ids| [i.real, i.effective, i.files];
         let ([a, b, c], [d, e, f]) = (of(self.user), of(self.group));
@@ -107,7 +108,7 @@ impl Credentials {
 }
 
 impl Machine {
-    /// A thread becomes somebody else: the record learns who.
+    /// Applies a change of user or group, and stores the resulting ids in `kept`, to be set in the replay.
     pub(crate) fn users_change(&mut self, r: &Rec, kept: &mut Rec) {
         if !r.call.sets_user() || r.ret < 0 {
             return;
@@ -121,7 +122,7 @@ impl Machine {
         (kept.offset2_bytes, kept.len_bytes, kept.flags) = (rgid, egid, fsgid);
     }
 
-    /// Whether a thread may open a file that it has open once more, whatever for: by its handle.
+    /// Whether a thread may reopen a file that it has open, with any access mode, through its handle.
     pub(crate) fn may_reopen(&self, task: usize) -> bool {
         let user = self.processes.of(task).who.user;
         self.privileged && user.effective == 0 && user.files == 0

@@ -1,4 +1,5 @@
-//! What the data of files that were there before depends on: the same in every part of a reel.
+//! Keys from which the data of files that existed at the start is generated. They are the same in every slice of a
+//! reel.
 
 use std::collections::HashMap;
 
@@ -15,24 +16,24 @@ use crate::{
     reel::input::Rec,
 };
 
-/// Keys of data.
+/// Keys of file data.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// Of places at the start of a slice.
+    /// By name at the start of a slice.
     places: HashMap<NodeId, u64>,
-    /// Of files that were there.
+    /// By id, for files that existed at the start.
     files: HashMap<i64, u64>,
-    /// What files hold that were changed before the slice.
+    /// Contents of the files that were changed before the slice.
     pub(crate) written: ChangedFiles,
 }
 
 impl Keys {
-    /// The key of what stood at a place at the start.
+    /// The key of the file with this initial name.
     pub fn of_place(&self, names: &Names, place: NodeId) -> u64 {
         if let Some(key) = self.places.get(&place) {
             return *key;
         }
-        // Names of one file have one key.
+        // All hard links of a file have one key.
         match names.inode_before(place) {
             Some(inode) => path_key(format!("inode {inode}").as_bytes()),
             None => path_key(&names.path(place)),
@@ -44,14 +45,14 @@ impl Keys {
         self.files.get(&file).copied().unwrap_or_else(|| file_key(file))
     }
 
-    /// Files that were there before, and their keys.
+    /// Keys of the files that existed at the start, by id.
     pub fn files(&self) -> &HashMap<i64, u64> {
         &self.files
     }
 }
 
 impl Machine {
-    /// A file was opened by a name that stood at `pre` at the start.
+    /// A file was opened; its initial name is `pre`.
     pub(crate) fn file_opened(&mut self, file: i64, pre: NodeId, created: bool) {
         self.sizes.opened(file, pre, created);
         if !self.keep_keys || created {
@@ -63,7 +64,8 @@ impl Machine {
         }
     }
 
-    /// A slice begins: data stays what it is. Before the model of names begins anew.
+    /// At the start of a slice: carries the keys of existing data over to current names. Must run before
+    /// [`Names::rebase`].
     pub(crate) fn keys_anew(&mut self, there: &[PresentName]) {
         if !self.keep_keys {
             return;
@@ -84,20 +86,20 @@ impl Machine {
         self.keys.places = places;
     }
 
-    /// An operation before the slice, as it would have been issued.
+    /// Applies an operation before the slice to file contents, as it would have been issued.
     pub(crate) fn written_before(&mut self, mut r: Rec) {
         if !self.keep_keys {
             return;
         }
         self.footprint.apply(&mut r);
-        // What a smaller file takes is less, too.
+        // On a scaled file, fewer bytes are written.
         let ret = if r.call.writes() { r.ret.min(r.len_bytes) } else { r.ret };
         let Some((file, change)) = change(&r, ret) else { return };
         let there = InitialData { data_bytes: self.data_at_start(file), foreign: false };
         self.keys.written.change(file, there, change);
     }
 
-    /// What was data of a file that nothing has changed yet.
+    /// Prepared data of a file that nothing has changed yet, bytes.
     fn data_at_start(&self, file: i64) -> i64 {
         let Some(place) = self.sizes.place_of(file) else { return 0 };
         let InitialState::Present { row, .. } = self.names.before(place) else { return 0 };

@@ -1,4 +1,4 @@
-//! What an operation's result does to the model of names and sizes, and what it proves of the start.
+//! Applies results to the model of names, attributes and sizes, and derives what they prove about the initial state.
 
 use crate::{
     Call,
@@ -40,7 +40,7 @@ impl Machine {
                 let text = self.reel.texts.paths.bytes(r.path).into();
                 self.made(node2, Kind::Symlink, Some(text));
             }
-            // Nowhere: a name that is none.
+            // The new name leads nowhere.
             c if c.links() && node2 == NO_NODE => {}
             c if c.links() => self.linked(v),
             c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
@@ -55,12 +55,12 @@ impl Machine {
                 self.names.prove_present(node, Kind::Directory, None);
                 self.enters_root(r.task as usize, node);
             }
-            // A directory that was removed while open lists nothing, and proves nothing of the name.
+            // A directory that was removed while open lists nothing, which proves nothing about the name.
             c if c.lists() && node != NO_NODE && self.names.exists(node) != Some(false) => {
                 self.names.prove_present(node, Kind::Directory, None);
             }
             Call::Readlink | Call::Readlinkat if by_name => {
-                // Its text was not recorded: any of the same length reads alike.
+                // The target of the link was not recorded. Any target of the same length gives the same result.
                 let text = vec![b'x'; r.ret.clamp(1, 4095) as usize].into_boxed_slice();
                 self.names.prove_present(node, Kind::Symlink, Some(text));
             }
@@ -71,7 +71,7 @@ impl Machine {
         }
     }
 
-    /// A file got a second name, or its first.
+    /// A file got another name, or an unnamed file its first.
     fn linked(&mut self, v: &Operands) {
         let (node, node2) = (v.node, v.node2);
         if node != NO_NODE {
@@ -88,7 +88,7 @@ impl Machine {
         let name = if node == NO_NODE { file.and_then(|f| self.named_files.name_of(f)) } else { Some(node) };
         match name {
             Some(name) => self.names.link(name, node2),
-            // A file without a name gets one.
+            // An unnamed file gets a name.
             None if kind == Kind::Unknown => self.names.make(node2, Kind::Regular, None),
             None => self.names.make(node2, kind, None),
         }
@@ -112,7 +112,7 @@ impl Machine {
         self.names.clear(node);
     }
 
-    /// Names that something not recorded made come, move and go without being replayed.
+    /// Applies operations on names created by something not recorded. These are not replayed.
     pub(crate) fn foreign_names_change(&mut self, r: &Rec, v: &Operands) {
         if r.ret < 0 || v.node == NO_NODE {
             return;
@@ -148,8 +148,8 @@ impl Machine {
         if is(libc::EACCES) && r.call.stats() && node != NO_NODE && self.privileged {
             self.closed_to_others(node);
         }
-        // The last component that is known to be there is a directory, else it had been refused for that; one that is only
-        // said to be there may be what was missing.
+        // ENOENT and not ENOTDIR: the deepest ancestor known to exist is a directory. Ancestors of unknown existence
+        // may be what was missing.
         if is(libc::ENOENT) && node != NO_NODE && !r.call.renames() && !r.call.links() && self.parents_exist() {
             let mut at = self.names.parent(node);
             while at != ROOT && self.names.exists(at).is_none() {
@@ -159,7 +159,7 @@ impl Machine {
                 self.names.prove_present(at, Kind::Directory, None);
             }
         }
-        // Which component is missing is only certain when all but the last are there.
+        // Which component is missing is certain only if all but the last exist.
         if is(libc::ENOENT) && node != NO_NODE && !makes && !r.call.renames() && !r.call.links() {
             let parent = self.names.parent(node);
             if self.names.exists(parent) == Some(true) && self.parents_exist() {
@@ -168,7 +168,7 @@ impl Machine {
         }
     }
 
-    /// Refused for what it is, a name that nothing was known of is there.
+    /// A failure because of the kind of a file proves that the file exists.
     fn refusal_proves(&mut self, r: &Rec, node: NodeId) {
         let parent = self.names.parent(node);
         let parent_is_there = self.names.exists(parent) == Some(true);
@@ -177,7 +177,7 @@ impl Machine {
             && self.names.exists(parent).is_none()
             && self.names.exists(above) == Some(true)
         {
-            // It leads through what is no directory, which can only be there.
+            // A component of the path is not a directory, so it exists.
             return self.names.prove_present(parent, Kind::Regular, None);
         }
         let wants_directory = matches!(r.call, Call::Rmdir | Call::Chdir)
@@ -185,7 +185,7 @@ impl Machine {
             || r.call == Call::Unlinkat && r.flags as i32 & libc::AT_REMOVEDIR != 0;
         let kind = match -r.ret as i32 {
             libc::EINVAL if matches!(r.call, Call::Readlink | Call::Readlinkat) && r.len_bytes > 0 => Kind::Unknown,
-            // A path that ends in a slash is refused whatever is there, or not.
+            // A path that ends in a slash is refused whether or not the file exists.
             libc::EISDIR if r.call.opens() && r.flags as i32 & libc::O_CREAT != 0 && self.ends_in_slash(r, node) => {
                 return;
             }
@@ -194,21 +194,21 @@ impl Machine {
             }
             libc::ENODATA | libc::ERANGE if r.call.gets_attribute() => Kind::Unknown,
             libc::ENODATA if r.call.removes_attribute() => Kind::Unknown,
-            // Or a component before it is none: only where that is known to be one.
+            // ENOTDIR can refer to an earlier component, unless the parent is known to be a directory.
             libc::ENOTDIR if wants_directory && parent_is_there => Kind::Regular,
             _ => return,
         };
         self.names.prove_present(node, kind, None);
     }
 
-    /// Whether the path has a slash behind its last name, or may lead through a link to one that has.
+    /// Whether the path ends in a slash, or may lead through a symbolic link whose target does.
     fn ends_in_slash(&self, r: &Rec, node: NodeId) -> bool {
         let path = self.reel.texts.paths.bytes(r.path);
         path.rsplit(|b| *b == b'/').next().is_none_or(|last| last.is_empty() || last != self.names.name_of(node))
     }
 
-    /// A user other than root may not search one of the directories that lead to a name: where nothing is known of them, the
-    /// first is made so.
+    /// A user other than root was denied search permission in a directory above `node`. If all of these are unknown,
+    /// the topmost unknown one gets mode 0700.
     fn closed_to_others(&mut self, node: NodeId) {
         let mut first = None;
         let mut at = self.names.parent(node);
@@ -273,7 +273,7 @@ impl Machine {
     pub(crate) fn renamed(&mut self, r: &Rec, from: NodeId, to: NodeId) {
         self.names.prove_present(from, Kind::Unknown, None);
         if self.names.same_file(from, to) {
-            // Both names stay, says POSIX.
+            // POSIX: renaming one hard link to another of the same file does nothing.
             return self.names.prove_present(to, Kind::Unknown, None);
         }
         if r.flags & i64::from(libc::RENAME_EXCHANGE) != 0 {
@@ -310,8 +310,8 @@ impl Machine {
         }
     }
 
-    /// Whoever is in a directory, or has it open, when its name goes is in one without a name from then on. What fails in there
-    /// because it is gone fails only after this step.
+    /// A directory loses its name. Threads whose working directory it is, and descriptors of it, refer to a nameless
+    /// directory from now on. A call that fails because the directory is gone must be ordered after this step.
     pub(crate) fn left_nameless(&mut self, node: NodeId) {
         let (names, consequences) = (&mut self.names, &mut self.consequences);
         self.processes.relocate(|n| {
@@ -320,12 +320,12 @@ impl Machine {
             }
             let gone = names.nameless(names.parent(node));
             consequences.push(Consequence::DirectoryUnnamed { node: gone });
-            // What was removed in it before has no name there, either.
+            // What was removed in it earlier has no name there, either.
             if n == node { gone } else { names.nameless(gone) }
         });
     }
 
-    /// Files below `from` are below `to` now.
+    /// Files below `from` are now below `to`.
     fn lower(&mut self, files: Vec<(NodeId, i64)>, from: NodeId, to: NodeId) {
         for (node, file) in files {
             let there = self.names.moved(node, from, to);
@@ -333,7 +333,7 @@ impl Machine {
         }
     }
 
-    /// Attributes that came and went, and what a handle stands for.
+    /// Applies changes of extended attributes, and records which name a new file handle stands for.
     pub(crate) fn attributes_change(&mut self, r: &Rec, v: &Operands) {
         if r.ret < 0 {
             return;
@@ -359,7 +359,7 @@ impl Machine {
         }
     }
 
-    /// What results say of permission bits; before names change.
+    /// Records what results prove about permission bits. Must run before names change.
     pub(crate) fn modes_seen(&mut self, r: &Rec, v: &Operands) {
         if r.ret < 0 || v.node == NO_NODE {
             return;
@@ -373,7 +373,7 @@ impl Machine {
                 }
             }
             Call::Access | Call::Faccessat | Call::Faccessat2 if r.mode & libc::X_OK != 0 => self.sizes.ran(pre),
-            // What it was before nobody asked: not this.
+            // Nobody asked for the mode before this change, so any will do.
             Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => self.sizes.mode_seen(pre, 0o644),
             _ => {}
         }
@@ -402,7 +402,7 @@ impl Machine {
             c if c.copies() => self.copied(r, regular, file, file2),
             c if c.touches() => self.sizes.read(r.file, r.offset_bytes.max(0), 1, 1),
             Call::Mmap if regular && r.offset_bytes != NO_ID && r.len_bytes > 0 => {
-                // A mapping reaches into the file's last page at least.
+                // A mapping reaches at least into the last page of the file.
                 self.sizes.read(file, r.offset_bytes, 1, 1);
             }
             c if c.clones() && r.file2 != NO_ID => self.cloned(r, file),
@@ -430,7 +430,7 @@ impl Machine {
         }
     }
 
-    /// Data was copied from a file, `regular` or not, to another.
+    /// Data was copied from a file (`regular` or not) to another.
     fn copied(&mut self, r: &Rec, regular: bool, file: i64, file2: i64) {
         if regular && r.offset_bytes != NO_ID {
             // A short copy may have other causes than the end of the file.
@@ -443,7 +443,7 @@ impl Machine {
         }
     }
 
-    /// A file shares data with another.
+    /// A file shares data with another (reflink).
     fn cloned(&mut self, r: &Rec, file: i64) {
         let whole = if r.len_bytes == 0 { self.sizes.size(file) } else { None };
         let len = whole.map_or(r.len_bytes, |size| size.saturating_sub(r.offset_bytes));
@@ -456,7 +456,7 @@ impl Machine {
         }
     }
 
-    /// Room was reserved, or a range taken out or put in.
+    /// fallocate: space was reserved, or a range was removed or inserted.
     fn allocated(&mut self, r: &Rec, file: i64) {
         let punches = r.mode & !libc::FALLOC_FL_KEEP_SIZE != 0;
         let by = match r.mode {

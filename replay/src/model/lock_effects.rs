@@ -1,4 +1,4 @@
-//! Lets locks take effect in the model, and with them what closes descriptors.
+//! Applies lock calls to the lock table, and the release of locks when descriptors are closed.
 
 use crate::{
     Call,
@@ -11,18 +11,18 @@ use crate::{
     reel::input::{NO_ID, Rec},
 };
 
-/// What closing descriptors does to locks.
+/// Effect of closing descriptors on locks.
 #[derive(Debug, Default)]
 pub(crate) struct Unlocks {
-    /// Locks that go with them: on which file, and whose.
+    /// Locks that are released: file and owner.
     pub(crate) gone: Vec<(i64, Owner)>,
-    /// Files whose locks live on by others of the same description. In another replay these may be closed first, and who locks next
-    /// waits for all of them.
+    /// Files whose locks stay, because other descriptors of the same open file description exist. In a replay these may
+    /// be closed earlier, so the next locker waits for all closes.
     pub(crate) shared: Vec<i64>,
 }
 
 impl Machine {
-    /// The lock that a call asks for, and on which file.
+    /// The file and the lock that a call asks for.
     pub(crate) fn lock_of(&self, r: &Rec, v: &Operands) -> Option<(i64, Lock)> {
         let entry = v.entry?;
         let ofd = &self.processes.ofds[entry.ofd as usize];
@@ -58,13 +58,13 @@ impl Machine {
         Some((file, Lock { owner, from, to, exclusive }))
     }
 
-    /// Whether somebody stands in the way of this lock as things are.
+    /// Whether a held lock conflicts with the one asked for.
     pub(crate) fn is_refused(&self, r: &Rec, v: &Operands) -> bool {
         self.lock_of(r, v).is_some_and(|(file, lock)| self.locks.conflict(file, lock).is_some())
     }
 
-    /// A lock was granted while somebody else's stands in its way: among the calls in flight are those that dropped it.
-    /// Their numbers, those that come first.
+    /// A lock was granted although the model has a conflicting one. Returns the first call in flight (`pool`) that
+    /// released it. If there is none, the release was not recorded, and the model drops the lock.
     pub(crate) fn before_lock(&mut self, r: &Rec, pool: &[(u32, u32)]) -> Option<u32> {
         if !r.call.locks() || r.ret < 0 || self.locks.is_empty() {
             return None;
@@ -82,13 +82,13 @@ impl Machine {
             drops.then_some(*id)
         });
         if found.is_none() {
-            // Dropped out of sight.
+            // Released by something not recorded.
             self.locks.release(file, owner);
         }
         found
     }
 
-    /// Whether a call takes a lock on the file away from this owner.
+    /// Whether a call releases the locks that this owner holds on the file.
     fn drops(&mut self, r: &Rec, file: i64, owner: Owner) -> bool {
         if r.ret < 0 {
             return false;
@@ -100,7 +100,7 @@ impl Machine {
         self.unlocks(r).gone.contains(&(file, owner))
     }
 
-    /// Descriptors that a call is about to close.
+    /// Descriptors that a call closes.
     fn closes(&self, r: &Rec) -> Vec<Entry> {
         let task = r.task as usize;
         let one = |fd: i32| self.processes.entry(task, fd).into_iter().collect();
@@ -120,12 +120,12 @@ impl Machine {
         }
     }
 
-    /// What a call does that closes descriptors; to be asked before it closes them.
+    /// Effect of a call that closes descriptors on locks. Must run before they are closed.
     pub(crate) fn unlocks(&self, r: &Rec) -> Unlocks {
         self.unlocks_of(r.task as usize, &self.closes(r))
     }
 
-    /// The same of descriptors of a task that are closed together.
+    /// Likewise for descriptors of a task that are closed together.
     pub(crate) fn unlocks_of(&self, task: usize, entries: &[Entry]) -> Unlocks {
         let mut out = Unlocks::default();
         if self.locks.is_empty() {
@@ -149,12 +149,12 @@ impl Machine {
         out
     }
 
-    /// They are dropped, whether or not a step was made of it.
+    /// Releases the locks, whether or not a step was planned for it.
     pub(crate) fn locks_dropped(&mut self, unlocks: &Unlocks) {
         unlocks.gone.iter().for_each(|(file, owner)| self.locks.release(*file, *owner));
     }
 
-    /// A lock call took effect.
+    /// Applies a lock call.
     pub(crate) fn locks_change(&mut self, r: &Rec, v: &Operands) {
         if r.call.locks()
             && r.ret >= 0

@@ -1,18 +1,20 @@
-//! A model of locks: who holds what, so that a lock is asked for when it was to be had, and refused when it was refused.
+//! The lock table: which locks are held on a file, by whom. It decides whether a lock request would be granted at this
+//! point.
 //!
-//! fcntl's locks belong to a descriptor table and a range; closing any descriptor of the file drops them. OFD locks and
-//! flock's belong to an open file description. The first two exclude each other, flock's only their like.
+//! fcntl locks belong to a descriptor table and cover a range; closing any descriptor of the file releases them. OFD
+//! locks and flock locks belong to an open file description. fcntl and OFD locks conflict with each other, flock locks
+//! only with flock locks.
 
 use std::collections::HashMap;
 
-/// Who holds a lock.
+/// Holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A descriptor table, by number: fcntl's.
+    /// fcntl locks: a descriptor table, by index.
     Table(usize),
-    /// An open file description, by number: OFD locks.
+    /// OFD locks: an open file description, by index.
     Ofd(u32),
-    /// Likewise: flock's.
+    /// flock locks: an open file description, by index.
     Flock(u32),
 }
 
@@ -22,38 +24,38 @@ impl Owner {
     }
 }
 
-/// A lock as it is asked for.
+/// A lock that is asked for or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// Who.
+    /// Holder.
     pub owner: Owner,
     /// First byte.
     pub from: i64,
-    /// The byte behind the last.
+    /// End of the range, exclusive.
     pub to: i64,
-    /// Shared with other readers, or exclusive; `None` drops it.
+    /// `Some(true)` exclusive, `Some(false)` shared, `None` release.
     pub exclusive: Option<bool>,
 }
 
-/// A lock as it is held.
+/// A lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldLock {
-    /// By whom.
+    /// Holder.
     pub owner: Owner,
     /// First byte.
     pub from: i64,
-    /// The byte behind the last.
+    /// End of the range, exclusive.
     pub to: i64,
-    /// Not shared with other readers.
+    /// Exclusive, not shared.
     pub exclusive: bool,
 }
 
-/// Locks by file.
+/// Held locks by file.
 #[derive(Debug, Default)]
 pub struct LockTable(HashMap<i64, Vec<HeldLock>>);
 
 impl LockTable {
-    /// Whose lock stands in the way of this one.
+    /// Holder of a lock that conflicts with this one.
     pub fn conflict(&self, file: i64, lock: Lock) -> Option<Owner> {
         let exclusive = lock.exclusive?;
         let held = self.0.get(&file)?.iter().find(|h| {
@@ -66,7 +68,7 @@ impl LockTable {
         held.map(|h| h.owner)
     }
 
-    /// The lock is set or dropped: within its range nothing else of this owner is left.
+    /// Sets or releases a lock. It replaces all locks of its owner within its range.
     pub fn set(&mut self, file: i64, lock: Lock) {
         let all = self.0.entry(file).or_default();
         let mut kept = Vec::with_capacity(all.len() + 2);
@@ -89,12 +91,12 @@ impl LockTable {
         self.tidy(file);
     }
 
-    /// Whether this owner holds any lock on the file.
+    /// Whether the owner holds any lock on the file.
     pub fn holds(&self, file: i64, owner: Owner) -> bool {
         self.0.get(&file).is_some_and(|all| all.iter().any(|h| h.owner == owner))
     }
 
-    /// All that this owner holds on the file is gone.
+    /// Releases all locks that the owner holds on the file.
     pub fn release(&mut self, file: i64, owner: Owner) {
         if let Some(all) = self.0.get_mut(&file) {
             all.retain(|h| h.owner != owner);
@@ -102,12 +104,12 @@ impl LockTable {
         }
     }
 
-    /// Whether nobody holds anything.
+    /// Whether no locks are held.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All that is held, by file.
+    /// All held locks, with their files, in order.
     pub fn all(&self) -> Vec<(i64, HeldLock)> {
         let mut all: Vec<_> = self.0.iter().flat_map(|(file, held)| held.iter().map(|h| (*file, *h))).collect();
         all.sort_by_key(|(file, h)| (*file, h.from));

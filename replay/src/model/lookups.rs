@@ -1,4 +1,5 @@
-//! What an operation looked up besides the names it was given, and what was missing.
+//! Names and files that an operation depends on besides its operands: missing names, directories crossed by `..`, the
+//! file of a request.
 
 use crate::{
     Call,
@@ -15,7 +16,7 @@ use crate::{
 };
 
 impl Machine {
-    /// Whether all directories that the path at hand enters and leaves by `..` are known to be there.
+    /// Whether all directories that the current path enters and leaves by `..` are known to exist.
     pub(crate) fn parents_exist(&mut self) -> bool {
         let names = &mut self.names;
         let crossed = std::mem::take(&mut names.crossed);
@@ -24,7 +25,8 @@ impl Machine {
         led
     }
 
-    /// The directory that a call lists, or asks the name of: one that was removed has neither entries nor a name any more.
+    /// The directory that a call lists, or whose name it asks for (getcwd). A removed directory has no entries and no
+    /// name.
     pub(crate) fn stands_in(&self, r: &Rec, v: &Operands) -> Option<NodeId> {
         let node = match r.call {
             c if c.lists() => self.processes.ofds[v.entry?.ofd as usize].node,
@@ -34,7 +36,7 @@ impl Machine {
         (node != NO_NODE).then_some(node)
     }
 
-    /// Names of which one at least was not there for a call that failed for that.
+    /// For a call that failed with ENOENT: names of which at least one did not exist. Empty if not known.
     pub(crate) fn lacks(&self, r: &Rec, v: &Operands) -> Vec<NodeId> {
         let above = |n: NodeId| if n == NO_NODE { n } else { self.names.parent(n) };
         let lacks = match r.call {
@@ -53,7 +55,7 @@ impl Machine {
         if matches!(r.call, Call::Readlink | Call::Readlinkat) {
             return true;
         }
-        // Of a two-file call the source decides: what is read is what there is to write.
+        // For a copy the source decides: what can be read is what can be written.
         let entry = if r.call.copies() { v.entry.or(v.entry2) } else { v.entry };
         if entry.is_none() && r.via == Via::Uring {
             return self.reel.files.get(&r.file).is_some_and(|f| f.kind == Kind::Regular);
@@ -61,16 +63,18 @@ impl Machine {
         entry.is_some_and(|e| matches!(self.processes.ofds[e.ofd as usize].kind, Kind::Regular | Kind::Unknown))
     }
 
-    /// The file that a request is about, as its descriptor has it: on overlays requests are seen at the file below.
+    /// The file of a request according to its descriptor. On overlayfs the reel has the file of the lower layer
+    /// instead.
     pub(crate) fn file_of_request(&self, r: &Rec, v: &Operands) -> i64 {
         let behind = v.entry.map(|e| self.processes.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID);
         if r.via == Via::Call || r.fd == NO_FD { r.file } else { behind.unwrap_or(r.file) }
     }
 
-    /// A descriptor of the file that was registered: of the same open file description, where that is known.
+    /// A descriptor for a request on a registered file: one of the same open file description, or if that is unknown,
+    /// of the same file.
     pub(crate) fn registered(&self, r: &Rec) -> Option<i32> {
         let table = &self.processes.tables.get(self.processes.of(r.task as usize).table)?.value;
-        // Where the description is known no other of that file will do.
+        // If the description is known, another one of the same file does not qualify.
         let same = |e: &Entry| {
             let ofd = &self.processes.ofds[e.ofd as usize];
             match (ofd.recorded, r.ofd) {

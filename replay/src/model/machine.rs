@@ -1,7 +1,8 @@
-//! The recorded machine, as of the operation at hand: what its names, processes, files and locks are.
+//! The recorded machine as of the current operation: names, processes, files and locks.
 //!
-//! The files of this stage let operations take effect in it ([`super::effects`], [`super::mappings`], [`super::lock_effects`])
-//! and find what an operation refers to ([`super::operands`], [`super::path_resolution`]). It knows no plan.
+//! Other files of this stage apply operations to it ([`super::effects`], [`super::mappings`], [`super::lock_effects`])
+//! and find what an operation refers to ([`super::operands`], [`super::path_resolution`]). It knows nothing about the
+//! plan.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,81 +22,81 @@ use crate::{
     reel::{footprint::Scale, input::Input},
 };
 
-/// Something that an operation did to the model and that later stages have to know.
+/// An effect of an operation that later stages must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consequence {
-    /// A name was made, moved or removed by an operation that returned at `end_ns`.
+    /// A name was created, moved or removed by an operation that returned at `end_ns`.
     NameChanged { end_ns: i64, node: NodeId },
-    /// A directory lost its name while a thread stood in it or had it open; `node` stands for it from now on.
+    /// A directory lost its name while it was a working directory or open. `node` stands for it from now on.
     DirectoryUnnamed { node: NodeId },
     /// No later operation can refer to the file.
     FileForgotten { file: i64 },
 }
 
-/// What a machine is told beside the reel.
+/// Options of the model.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineOptions<'a> {
-    /// Absolute prefixes that the replay is limited to; none for no limit.
+    /// `--root`: absolute prefixes that the replay is limited to; empty for no limit.
     pub(crate) roots: &'a [Vec<u8>],
     /// The replay runs as root.
     pub(crate) privileged: bool,
     /// Set-ID bits and privileged attributes are replayed.
     pub(crate) set_ids: bool,
-    /// How much smaller files are.
+    /// Scale of file sizes.
     pub(crate) footprint: Scale,
-    /// Data depends on files and positions.
+    /// Data is generated from file and position (`--verify`).
     pub(crate) keep_keys: bool,
-    /// Operations before a slice come first.
+    /// There are operations before the slice.
     pub(crate) before_slice: bool,
 }
 
 /// The recorded machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// The recording that is being read.
+    /// The reel being read.
     pub(crate) reel: Input,
     pub(crate) names: Names,
     pub(crate) processes: Processes,
     pub(crate) sizes: Sizes,
     pub(crate) locks: LockTable,
-    /// Which file is behind a name, as far as an open or stat showed.
+    /// The file behind each name, as far as opens and stats showed it.
     pub(crate) named_files: NamedFiles,
-    /// Extended attributes that the workload set, by file and name.
+    /// Names of the extended attributes that the workload set.
     pub(crate) set_attributes: HashMap<AttributesOf, Vec<Box<[u8]>>>,
-    /// Extended attributes before the start, by place.
+    /// Initial extended attributes, by initial name.
     pub(crate) attributes: HashMap<NodeId, Attributes>,
-    /// Attributes that files were found not to have.
+    /// Extended attributes that files were found not to have, by initial name.
     pub(crate) missing_attributes: HashSet<(NodeId, Box<[u8]>)>,
-    /// The place that a file handle stands for, by the handle's bytes.
+    /// The name that a file handle stands for, by bytes of the handle.
     pub(crate) handles: HashMap<Box<[u8]>, NodeId>,
-    /// What the data of files depends on.
+    /// Keys of generated data.
     pub(crate) keys: Keys,
-    /// Renames and links over the border of the roots.
+    /// Renames and links across the boundary of the roots.
     pub(crate) outside: BorderCrossings,
-    /// A thread became another user than root.
+    /// A thread changed to a user other than root.
     pub(crate) users_change: bool,
-    /// Inode flags were set, which may forbid things to root as well.
+    /// Inode flags were set; they may deny things even to root.
     pub(crate) flags_set: bool,
-    /// Inode flags were not set here, because only root may.
+    /// Inode flags were not set in the replay, because only root may.
     pub(crate) flags_left_out: bool,
     /// The replay runs as root.
     pub(crate) privileged: bool,
     /// Set-ID bits and privileged attributes are replayed.
     pub(crate) set_ids: bool,
-    /// Operations that are issued without the set-ID bits of their mode.
+    /// Number of operations issued without the set-ID bits of their mode.
     pub(crate) set_ids_left_out: i64,
-    /// How much smaller files are.
+    /// Scale of file sizes.
     pub(crate) footprint: Scale,
-    /// Data depends on files and positions.
+    /// Data is generated from file and position (`--verify`).
     pub(crate) keep_keys: bool,
-    /// Operations are followed up to the slice, and not replayed.
+    /// The current operation is before the slice: it is applied to the model and not replayed.
     pub(crate) before_slice: bool,
-    /// What the last operations did that later stages have to know; these drain it.
+    /// Effects that later stages must know. They drain the list.
     pub(crate) consequences: Vec<Consequence>,
 }
 
 impl Machine {
-    /// The machine as the recording began, with the names that the reel lists.
+    /// The machine at the start of the recording, with the names that the reel lists.
     pub(crate) fn new(reel: Input, options: &MachineOptions<'_>) -> Self {
         let mut machine = Self {
             reel,
@@ -129,7 +130,7 @@ impl Machine {
         for row in 0..self.reel.tree.len() {
             let t = &self.reel.tree[row];
             let node = self.names.literal(&to_bytes(&t.path));
-            // What the recorder knew nothing of it calls a regular file.
+            // The recorder derived a name about which it knows nothing more: its kind is a default.
             let guessed = t.origin == "derived" && t.kind == "regular" && t.size_bytes.is_none();
             let kind = if guessed { Kind::Unknown } else { Kind::from_name(&t.kind) };
             let target = t.target.as_ref().map(|t| to_bytes(t).into_boxed_slice());
@@ -145,11 +146,11 @@ impl Machine {
         }
     }
 
-    /// No later operation can refer to the file.
+    /// Drops a file that no later operation can refer to.
     pub(crate) fn forget(&mut self, file: i64) {
         self.reel.files.remove(&file);
         self.processes.mapped.remove(&file);
-        // Whoever reads it in the slice, before it goes, asks when the plan is whole.
+        // Reads in the slice need the contents until the plan is complete, so these are dropped only before it.
         if self.before_slice {
             self.keys.written.forget(file);
         }
@@ -158,15 +159,16 @@ impl Machine {
         self.consequences.push(Consequence::FileForgotten { file });
     }
 
-    /// Whether a slice may begin with mappings of a file. Unmappings are not followed: a file that was ever mapped counts.
+    /// Whether a slice may start with mappings of a file. Unmapping is not followed: a file that was ever mapped
+    /// counts.
     pub(crate) fn may_be_mapped(&self, file: i64) -> bool {
         self.before_slice && self.processes.mapped.contains(&file)
     }
 
-    /// A name goes; its file is forgotten with its last name, unless it is open or mapped.
+    /// A name is removed. With its last name the file is dropped, unless it is open or mapped.
     pub(crate) fn forget_file(&mut self, node: NodeId) {
         let Some(file) = self.named_files.remove(node).filter(|f| !self.named_files.is_named(*f)) else { return };
-        // A name that the reel lists, and nobody opened it by.
+        // A name from the reel's tree through which nobody opened the file.
         if let Some(other) = self.names.other_name(node) {
             return self.named_files.insert(other, file);
         }
@@ -179,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// The last descriptor of a file was closed.
+    /// The last descriptor of the file `last` was closed.
     pub(crate) fn closed(&mut self, last: Option<i64>) {
         if let Some(file) = last
             && !self.may_be_mapped(file)

@@ -1,4 +1,4 @@
-//! Memory mappings: what mmap, mremap and munmap do to a process, and which mapping a touch of a page is in.
+//! Memory mappings of files: effect of mmap, mremap and munmap, and which mapping a touch is in.
 
 use crate::{
     Call, Skip,
@@ -6,12 +6,12 @@ use crate::{
     reel::input::{NO_ID, Rec},
 };
 
-/// Mappings end with their last page.
+/// Lengths of mappings are rounded up to pages.
 const PAGE_BYTES: i64 = 4096;
 
 impl Machine {
-    /// An operation on mappings takes effect. `slot` becomes the cell of a new mapping, `fd` that of the one it acts on, and `kept`
-    /// learns where in that it begins.
+    /// Applies an operation on mappings. Sets `slot` to the slot of a new mapping, `fd` to the slot of the existing
+    /// one, and `kept.offset2_bytes` to the offset within that.
     pub(crate) fn mappings(
         &mut self,
         r: &Rec,
@@ -46,7 +46,7 @@ impl Machine {
                     return Err(Skip::NoMapping);
                 };
                 *fd = m.slot as i32;
-                // Where in the mapping it begins.
+                // Offset within the mapping.
                 kept.offset2_bytes = r.aux - at;
                 kept.len_bytes = r.len_bytes.min(at.saturating_add(m.len_bytes) - r.aux).max(0);
                 let whole = r.aux == at && r.len_bytes.saturating_add(PAGE_BYTES - 1) >= m.len_bytes;

@@ -1,11 +1,12 @@
-//! The recorded machine, followed operation by operation.
+//! The recorded machine: a model of the traced system, updated operation by operation.
 //!
-//! In: operations of a reel. Out: the state of the machine as of each operation, and what results prove of the state at the start.
+//! In: operations of a reel. Out: the state of the machine at each operation, and what results prove about the state at
+//! the start.
 //!
-//! * `machine` holds the parts; [`names`] is the name space, [`processes`] the processes, descriptors and mappings;
-//! * [`sizes`], [`locks`], [`attributes`] and [`credentials`] follow these;
+//! * `machine` holds the parts; [`names`] is the name space, [`processes`] has processes, descriptors and mappings;
+//! * [`sizes`], [`locks`], [`attributes`] and [`credentials`] follow file sizes, locks, attributes and user ids;
 //! * [`operands`] resolves the descriptors and paths of a call; `effects` applies its result;
-//! * `outside_roots` follows what crosses the border of `--root`.
+//! * `outside_roots` follows what crosses the boundary of `--root`.
 //!
 //! May use: `base`, `reel`, `contents`.
 

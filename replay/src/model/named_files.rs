@@ -1,4 +1,4 @@
-//! Which names files have, as far as opens and stats told.
+//! Which file has which names, as far as opens and stats showed it.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ impl NamedFiles {
         self.names.contains_key(&file)
     }
 
-    /// The file has this name, and whatever had it has it no more.
+    /// Gives the file this name; the file that had it loses it.
     pub(crate) fn insert(&mut self, node: NodeId, file: i64) {
         if self.get(node) != Some(file) {
             self.remove(node);
@@ -36,7 +36,7 @@ impl NamedFiles {
         }
     }
 
-    /// Nothing is behind this name any more; what was.
+    /// Removes a name and returns its file.
     pub(crate) fn remove(&mut self, node: NodeId) -> Option<i64> {
         let file = self.files.remove(&node)?;
         if let Some(names) = self.names.get_mut(&file) {
@@ -48,7 +48,7 @@ impl NamedFiles {
         Some(file)
     }
 
-    /// Takes out what is at a name and below it.
+    /// Removes a name and all below it, and returns them with their files.
     pub(crate) fn lift(&mut self, names: &Names, top: NodeId) -> Vec<(NodeId, i64)> {
         names.subtree(top).into_iter().filter_map(|n| Some((n, self.remove(n)?))).collect()
     }

@@ -1,9 +1,10 @@
-//! A model of the name space while it changes: which names exist, of what kind, and what stood there
-//! before the workload began. Used for planning only; the calls themselves carry the recorded paths.
+//! A model of the name space as it changes: which names exist and of what kind, and what existed before the workload.
+//! It is used for planning; the calls of the replay use the recorded paths.
 //!
-//! A node is a path, not a file: it stays when the file moves. Its state says what is there now.
-//! What the reel's `tree` does not list is unknown until an operation's result proves it, one way or the
-//! other; names inside a directory that the workload made itself are absent, never unknown.
+//! A node is a path, not a file: it stays when the file moves. Its state says which file has that path now. The
+//! *initial name* (`pre`) of a file is the path that it had when the workload started. A name that the reel's `tree`
+//! does not list is unknown until a result proves whether it exists. In a directory created by the workload, a name
+//! that was not created does not exist.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,52 +14,52 @@ pub use rebase::PresentName;
 pub use traits::InodeAttributes;
 use traits::{InodeAttributeSets, NO_ATTRIBUTES};
 
-/// A path in the model.
+/// A path.
 pub type NodeId = u32;
-/// No node.
+/// No path.
 pub const NO_NODE: NodeId = u32::MAX;
 /// The root directory.
 pub const ROOT: NodeId = 0;
-/// No file with several names.
+/// The file has only one known name.
 const NO_INODE: u32 = u32::MAX;
 
-/// What is at a node now.
+/// What exists at a node now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Nobody asked yet.
+    /// Not asked for yet.
     Unset,
-    /// Not known; if there is something, it was at `pre` when the workload began.
+    /// Unknown. If something exists, its initial name is `pre`.
     Unknown {
-        /// The same place at the start.
+        /// Initial name.
         pre: NodeId,
     },
     /// Nothing.
     Absent,
-    /// Something.
+    /// A file.
     Present {
-        /// What.
+        /// Its kind.
         kind: Kind,
-        /// Text of a symbolic link.
+        /// Target of a symbolic link.
         target: Option<Box<[u8]>>,
-        /// Where it was at the start; [`NO_NODE`] when the workload made it.
+        /// Initial name; [`NO_NODE`] if the workload created it.
         pre: NodeId,
     },
 }
 
-/// What stood at a node when the workload began.
+/// What existed at a node when the workload started.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InitialState {
-    /// Not known.
+    /// Unknown.
     Unknown,
     /// Proven to be absent.
     Absent,
-    /// There.
+    /// A file.
     Present {
-        /// What.
+        /// Its kind.
         kind: Kind,
-        /// Text of a symbolic link.
+        /// Target of a symbolic link.
         target: Option<Box<[u8]>>,
-        /// Row in the reel's `tree`; [`NO_NODE`] when derived here.
+        /// Row in the reel's `tree`; [`NO_NODE`] if proven by a result only.
         row: u32,
         /// A result confirmed it.
         confirmed: bool,
@@ -74,17 +75,17 @@ struct Node {
     area: Option<Skip>,
     before: InitialState,
     state: State,
-    /// Which hard links it had at the start: the same number, the same file; [`NO_INODE`] for none.
+    /// Number of its file at the start, shared by all hard links; [`NO_INODE`] if it has one name.
     inode_before: u32,
     /// Likewise now.
     inode: u32,
-    /// The workload made it before the start of the slice that is replayed: names in it that are not listed were absent.
+    /// Created by the workload before the replayed slice: names in it that are not listed do not exist.
     made: bool,
-    /// What the workload set of it: number in [`Names::traits`].
+    /// Attributes set by the workload: index in [`Names::traits`].
     traits: u32,
 }
 
-/// The model.
+/// The name space.
 #[derive(Debug)]
 pub struct Names {
     nodes: Vec<Node>,
@@ -92,35 +93,35 @@ pub struct Names {
     texts: Vec<Box<[u8]>>,
     children: HashMap<(NodeId, u32), NodeId>,
     roots: HashSet<Vec<u8>>,
-    /// Directories that lead to these.
+    /// Directories above the roots.
     above_roots: HashSet<Vec<u8>>,
-    /// Files known to have several names.
+    /// Number of files known to have several names.
     inodes: u32,
-    /// Numbers of those that the reel's `tree` lists.
+    /// Numbers of those that the reel's `tree` lists, by link id.
     listed: HashMap<i64, u32>,
-    /// Their names.
+    /// Names by number of the file.
     links: HashMap<u32, Vec<NodeId>>,
-    /// What the workload set of names, where that is followed: values that many names share.
+    /// Attributes that the workload set, followed before a slice. Names share values.
     traits: InodeAttributeSets,
-    /// Directories that the paths of the operation at hand enter and leave by `..`.
+    /// Directories that the paths of the current operation enter and leave again by `..`.
     pub(crate) crossed: Vec<NodeId>,
-    /// Links that were followed.
+    /// Symbolic links that were followed.
     pub(crate) passed: Vec<NodeId>,
-    /// Where the path at hand came within the roots last, and what of it was left to walk then; only where there is a limit.
+    /// Where the current path last entered the roots, and the rest of the path from there. Only with `--root`.
     pub(crate) entered: Option<(NodeId, Vec<u8>)>,
-    /// The path at hand leads to the root on its way, by an absolute link, or is held there at a `..`.
+    /// Resolution of the current path depends on the root directory: it passed an absolute link, or `..` at the root.
     pub(crate) by_root: bool,
-    /// Counts changes of where paths lead: of anything but regular files that come, go and move.
+    /// Incremented when paths may lead elsewhere: something other than a regular file was created, removed or moved.
     pub(crate) shape: u64,
 }
 
-/// The directories that lead to this path, but for the root.
+/// The directories above a path, without the root.
 fn above(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/').map(|(i, _)| path[..i].to_vec())
 }
 
 impl Names {
-    /// An unknown name space. `roots`: absolute prefixes that the replay is limited to; empty for no limit.
+    /// An empty name space. `roots`: absolute prefixes that the replay is limited to; empty for no limit.
     pub fn new(roots: &[Vec<u8>]) -> Self {
         let root = Node {
             parent: ROOT,
@@ -164,22 +165,23 @@ impl Names {
         self.nodes.len() == 1
     }
 
-    /// The node's directory; the root's is itself.
+    /// The node's directory. The root's is itself.
     pub fn parent(&self, node: NodeId) -> NodeId {
         self.nodes[node as usize].parent
     }
 
-    /// Why nothing at this place is replayed, if so.
+    /// Why operations here are skipped; `None` if they are replayed.
     pub fn area(&self, node: NodeId) -> Option<Skip> {
         self.nodes[node as usize].area
     }
 
-    /// What the replay is limited to; nothing for no limit.
+    /// The prefixes that the replay is limited to; empty for no limit.
     pub fn roots(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.roots.iter()
     }
 
-    /// The directory that leads to `node`, or the node itself, that came to lie where it is: the first below what was there at the start.
+    /// The topmost of `node` and the directories above it that was not at its current path at the start. `node` itself
+    /// if there is none.
     pub fn brought(&mut self, node: NodeId) -> NodeId {
         let (mut brought, mut at) = (node, node);
         while at != ROOT {
@@ -191,7 +193,7 @@ impl Names {
         brought
     }
 
-    /// Whether a root of the replay lies below this place.
+    /// Whether a root of the replay lies below this path.
     pub fn leads_to_root(&self, node: NodeId) -> bool {
         node != NO_NODE && self.above_roots.contains(&self.path(node))
     }
@@ -249,7 +251,7 @@ impl Names {
                 _ => {}
             }
         } else if name == b"shm" && self.area(dir) == Some(Skip::Dev) && self.parent(dir) == ROOT {
-            // A file system in memory like any other.
+            // /dev/shm is a file system like any other.
             node.area = self.area(ROOT).filter(|_| !self.roots.contains(&b"/dev"[..]));
         }
         self.nodes.push(node);
@@ -263,7 +265,7 @@ impl Names {
         id
     }
 
-    /// What is at `node` now, as far as known.
+    /// What exists at `node` now, as far as known.
     pub fn state(&mut self, node: NodeId) -> &State {
         if self.nodes[node as usize].state == State::Unset {
             let parent = self.parent(node);
@@ -298,7 +300,7 @@ impl Names {
         &self.nodes[node as usize].state
     }
 
-    /// Whether something is there: `None` when not known.
+    /// Whether something exists there; `None` if unknown.
     pub fn exists(&mut self, node: NodeId) -> Option<bool> {
         match self.state(node) {
             State::Present { .. } => Some(true),
@@ -315,7 +317,7 @@ impl Names {
         }
     }
 
-    /// Where it stood at the start; [`NO_NODE`] for what the workload made.
+    /// Initial name of what exists here; [`NO_NODE`] if the workload created it.
     pub fn pre(&mut self, node: NodeId) -> NodeId {
         match self.state(node) {
             State::Present { pre, .. } | State::Unknown { pre } => *pre,
@@ -323,17 +325,17 @@ impl Names {
         }
     }
 
-    /// What stood at this path at the start.
+    /// What existed at this path at the start.
     pub fn before(&self, node: NodeId) -> &InitialState {
         &self.nodes[node as usize].before
     }
 
-    /// Says from the reel's `tree` what stood there.
+    /// Sets what the reel's `tree` lists at this path.
     pub fn set_before(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>, row: u32) {
         self.nodes[node as usize].before = InitialState::Present { kind, target, row, confirmed: false };
     }
 
-    /// A result proved that something of this kind is at `node` now.
+    /// A result proved that something of this kind exists at `node` now.
     pub fn prove_present(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
         if self.is_nameless(node) {
             return;
@@ -341,7 +343,7 @@ impl Names {
         let (pre, known) = match self.state(node) {
             State::Unknown { pre } => (*pre, Kind::Unknown),
             State::Present { pre, kind, .. } => (*pre, *kind),
-            // Made by something that was not recorded: from here on it is there, and left alone.
+            // Created by something not recorded. It exists from now on, and the replay leaves it alone.
             State::Absent | State::Unset => {
                 self.shape += 1;
                 self.nodes[node as usize].state = State::Present { kind: Kind::Foreign, target: None, pre: NO_NODE };
@@ -351,7 +353,7 @@ impl Names {
         let unproven =
             pre != NO_NODE && !matches!(self.nodes[pre as usize].before, InitialState::Present { confirmed: true, .. });
         let settles = known == Kind::Unknown && kind != Kind::Unknown;
-        // A link that was looked at before it was read.
+        // A link that was seen before its target was read.
         let reads = target.is_some()
             && pre != NO_NODE
             && matches!(self.nodes[pre as usize].before, InitialState::Present { target: None, .. });
@@ -387,9 +389,9 @@ impl Names {
         }
     }
 
-    /// A result proved that nothing is at `node` now. Where the reel's `tree` claims otherwise and nothing
-    /// confirmed it, the claim is dropped, and what it claims below: a first touch may be looked at only after the
-    /// workload made it.
+    /// A result proved that nothing exists at `node` now. If the reel's `tree` lists it and no result confirmed that,
+    /// its entry and the unconfirmed ones below are dropped: the recorder may have looked at the name only after the
+    /// workload created it.
     pub fn prove_absent(&mut self, node: NodeId) {
         let pre = self.pre(node);
         let confirmed = |n: &Node| matches!(n.before, InitialState::Present { confirmed: true, .. });
@@ -404,14 +406,14 @@ impl Names {
         self.clear(node);
     }
 
-    /// What is at `node` is about to change: paths lead elsewhere, but for regular files.
+    /// What exists at `node` is about to change, so paths may lead elsewhere unless it is a regular file.
     pub(super) fn bends(&mut self, node: NodeId) {
         let state = &self.nodes[node as usize].state;
         let plain = matches!(state, State::Absent | State::Unset | State::Present { kind: Kind::Regular, .. });
         self.shape += u64::from(!plain);
     }
 
-    /// Takes away what is at `node` and below.
+    /// Removes what exists at `node` and below.
     pub fn clear(&mut self, node: NodeId) {
         for n in self.subtree(node) {
             self.bends(n);
@@ -421,11 +423,12 @@ impl Names {
         }
     }
 
-    /// The workload made this.
+    /// The workload created this.
     pub fn make(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
         self.bends(node);
         self.shape += u64::from(kind != Kind::Regular);
-        // Not `clear`: names below are absent because nothing is there before, and unset ones stay cheap.
+        // No `clear`: nothing existed here, so names below are absent already, and nodes not asked for cost
+        // nothing.
         self.nodes[node as usize].state = State::Present { kind, target, pre: NO_NODE };
         self.nodes[node as usize].inode = NO_INODE;
         self.nodes[node as usize].traits = NO_ATTRIBUTES;
@@ -439,7 +442,7 @@ impl Names {
         })
     }
 
-    /// The node and all below it.
+    /// The node and all nodes below.
     pub fn subtree(&self, node: NodeId) -> Vec<NodeId> {
         let mut out = vec![node];
         let mut next = 0;
@@ -450,22 +453,22 @@ impl Names {
         out
     }
 
-    /// The node's own name.
+    /// The last component of the path.
     pub fn name_of(&self, node: NodeId) -> &[u8] {
         &self.texts[self.nodes[node as usize].name as usize]
     }
 
-    /// What is at `node` now, once [`Self::unfold`] has been called.
+    /// What exists at `node` now. Valid after [`Self::unfold`].
     pub fn now(&self, node: NodeId) -> &State {
         &self.nodes[node as usize].state
     }
 
-    /// The number that names of one file share, where it has several.
+    /// The number of the file, if it has several names.
     pub fn inode_of(&self, node: NodeId) -> Option<u32> {
         Some(self.nodes[node as usize].inode).filter(|i| *i != NO_INODE)
     }
 
-    /// Finds out for every node what is there, and makes nodes for what moved along with directories.
+    /// Determines the state of every node, and creates nodes for names that moved along with directories.
     pub fn unfold(&mut self) {
         let mut todo = vec![ROOT];
         while let Some(node) = todo.pop() {

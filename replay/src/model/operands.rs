@@ -1,4 +1,4 @@
-//! What a recorded operation refers to in the model: descriptors, names, and whether it is replayed.
+//! Resolves the operands of a recorded operation (descriptors, paths) in the model, and decides whether it is replayed.
 
 use crate::{
     Call, Skip,
@@ -14,49 +14,51 @@ use crate::{
     reel::record_kind::failed_with,
 };
 
-/// In place of a slot: no valid descriptor, the call is to fail with EBADF.
+/// Instead of a slot: no valid descriptor, the call must fail with EBADF.
 pub const BAD_FD: i32 = -1;
-/// In place of a slot: the working directory.
+/// Instead of a slot: the working directory.
 pub const CWD: i32 = libc::AT_FDCWD;
-/// In place of a slot: the target's root, for threads that have another one, which what they do is not below.
+/// Instead of a slot: the root of the target, used by a thread with another root directory for a place that is not
+/// below that.
 pub const TOP: i32 = -2;
 
-/// An operation's references.
+/// Operands of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operands {
-    /// Slot of `fd` or of `path`'s directory.
+    /// Slot of `fd`, or of the directory that `path` starts from.
     pub(crate) fd: i32,
-    /// Slot of `fd2` or of `path2`'s directory.
+    /// Slot of `fd2`, or of the directory that `path2` starts from.
     pub(crate) fd2: i32,
-    /// What `fd` stands for.
+    /// The descriptor table entry of `fd`.
     pub(crate) entry: Option<Entry>,
-    /// What `fd2` stands for.
+    /// The descriptor table entry of `fd2`.
     pub(crate) entry2: Option<Entry>,
-    /// Where `path` leads (the new name of a symlink).
+    /// Where `path` leads (for a symlink: its name).
     pub(crate) node: NodeId,
     /// Where `path2` leads.
     pub(crate) node2: NodeId,
-    /// Uses the working directory.
+    /// Depends on the working directory.
     pub(crate) relative: bool,
     /// `path` is a link of /proc to an open descriptor, whose slot is `fd`.
     pub(crate) magic: bool,
-    /// What `path` and `path2` are to be in their place: they begin at, or go through, what is outside the roots, or a link of /proc's.
-    /// Index in the input's texts, which holds until these are forgotten.
+    /// Substitutes for `path` and `path2`, which start at or pass through something outside the roots, or a link of
+    /// /proc. Index in the input's texts, valid until these are dropped.
     pub(crate) rooted: [Option<u32>; 2],
     /// Why it is not replayed.
     pub(crate) skip: Option<Skip>,
 }
 
-/// What a call takes the last part of a path for.
+/// How a call uses the last component of a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Last {
-    /// A name to make, move or take away: a link is never followed, not even for a `/` behind it.
+    /// As a name to create, move or remove: a symbolic link is never followed, even with a trailing `/`.
     Name,
-    /// What is there: through a link where it is to be followed, or a `/` stands behind it.
+    /// As the file with that name: a link is followed if `follow` is set, or with a trailing `/`.
     File { follow: bool },
 }
 
-/// The call that does the same to a descriptor, given an empty path, as /proc is not there to be used.
+/// The call that has the same effect on a descriptor with an empty path. It replaces paths through /proc, which the
+/// replay does not have.
 pub(crate) fn through_descriptor(call: Call) -> Option<Call> {
     match call {
         Call::Chmod | Call::Fchmodat | Call::Fchmodat2 => Some(Call::Fchmodat2),
@@ -71,26 +73,26 @@ pub(crate) fn through_descriptor(call: Call) -> Option<Call> {
     }
 }
 
-/// Whether the result says that `path` led to something.
+/// Whether the result proves that `path` led to something existing.
 fn needs_name(r: &Rec) -> bool {
     let makes = matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat);
     r.ret >= 0 && !makes && !(r.call.opens() && r.aux & 1 != 0)
 }
 
-/// Whether it changes what the user of the replay decides: whose the target is, and what may be done in it.
+/// Whether it changes attributes of the target directory, which belong to the user of the replay.
 fn changes_target_directory(r: &Rec, v: &Operands) -> bool {
     let sets_attribute = r.call.sets_attribute() || r.call.removes_attribute();
     let changes = r.call.chmods() || r.call.chowns() || r.call.sets_flags() || sets_attribute;
     changes && v.node == ROOT && r.ret >= 0
 }
 
-/// An open that nobody waits in, whatever it opens.
+/// An open with O_PATH: it blocks on nothing.
 fn is_path_only(r: &Rec) -> bool {
     r.flags as i32 & libc::O_PATH != 0
 }
 
 impl Operands {
-    /// Of an operation that refers to nothing.
+    /// Operands of an operation that refers to nothing.
     pub(crate) fn none() -> Self {
         Self {
             fd: CWD,
@@ -108,7 +110,7 @@ impl Operands {
 }
 
 impl Machine {
-    /// Finds an operation's references as the model stands now.
+    /// Resolves the operands of an operation against the current model.
     pub(crate) fn operands(&mut self, r: &Rec) -> Operands {
         let mut v = Operands::none();
         let skip =
@@ -118,17 +120,17 @@ impl Machine {
         } else if r.call == Call::Other {
             Some(Skip::Unsupported)
         } else {
-            // Where it happened says more than how it failed: EAGAIN is a pipe's everyday answer.
+            // Where an operation happened is the better reason: EAGAIN is normal on a pipe, for example.
             let refused = r.call.locks() && failed_with(r, libc::EAGAIN) && self.is_refused(r, &v);
             let foreign = Skip::foreign_cause(r.ret) && !refused
-                // What the original's file system could not do, another one may.
+                // The target may support what the original file system did not.
                 || failed_with(r, libc::EOPNOTSUPP) || failed_with(r, libc::ENOTTY) && r.call != Call::Tcgets
                 || r.call.locks() && failed_with(r, libc::EDEADLK)
-                // Scaled files are never appended to, which some calls refuse.
+                // Scaled files are never opened for appending, which some calls refuse.
                 || (r.call.copies() || r.call.clones()) && !self.footprint.is_none()
                     && (failed_with(r, libc::EBADF) || failed_with(r, libc::EINVAL) && self.appends_to(&v))
                 || (r.call.reads() || r.call.writes()) && failed_with(r, libc::EINVAL) && self.is_direct(&v)
-                // A 32-bit program that had not asked for large files.
+                // A 32-bit program without large-file support.
                 || r.call == Call::Ftruncate && failed_with(r, libc::EINVAL) && r.len_bytes > i32::MAX.into();
             let foreign = foreign.then_some(Skip::ForeignCause);
             skip.or(foreign).or(self.refused_to_other(r, &v).then_some(Skip::OtherUser))
@@ -136,33 +138,34 @@ impl Machine {
         v
     }
 
-    /// Whether it is through a descriptor for direct I/O.
+    /// Whether its descriptor is open for direct I/O.
     pub(crate) fn is_direct(&self, v: &Operands) -> bool {
         v.entry.is_some_and(|e| self.processes.ofds[e.ofd as usize].flags & libc::O_DIRECT != 0)
     }
 
-    /// Whether what is copied would be appended.
+    /// Whether the destination of a copy is open for appending.
     fn appends_to(&self, v: &Operands) -> bool {
         v.entry2.is_some_and(|e| self.processes.ofds[e.ofd as usize].appends())
     }
 
-    /// Root is refused nothing but to execute what nobody may, and what flags forbid all: whoever was, had become another user, or
-    /// laid down capabilities, in a reel that does not tell of that.
+    /// Whether a failure was due to credentials that the reel does not contain. Root is only denied executing files
+    /// without execute bits, and changes that inode flags forbid. So a task that the reel has as root, and that was
+    /// denied something else, had changed its user or dropped capabilities.
     fn refused_to_other(&mut self, r: &Rec, v: &Operands) -> bool {
         let is_root = self.processes.of(r.task as usize).who.words() == Words::default();
-        // Without root nobody becomes anybody.
+        // Without root, the replay does not change users.
         let privileged = self.privileged;
         let root = if privileged { is_root } else { self.users_change && !is_root || self.flags_left_out };
         let asks_to_execute = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             && r.mode & libc::X_OK != 0
             && (v.node == NO_NODE || self.names.exists(v.node) == Some(true));
         let of_owners = r.call.chowns() || r.call.changes_access() && !self.flags_set;
-        // Without root nobody is refused what is another's, or what nobody may change: all here is one's own.
+        // Without root, all files belong to the user of the replay and have no such flags.
         let forbidden = failed_with(r, libc::EPERM) && (of_owners || !privileged);
         root && (failed_with(r, libc::EACCES) && !asks_to_execute || forbidden)
     }
 
-    /// Whether the operation sets an attribute that gives privileges, or shows by its result that there was one.
+    /// Whether it sets an attribute that gives privileges, or its result shows that one existed.
     fn depends_on_privileged_attribute(&self, r: &Rec) -> bool {
         let one = r.call.sets_attribute() || r.call.gets_attribute() || r.call.removes_attribute();
         let there = r.call.sets_attribute() || r.ret >= 0 || failed_with(r, libc::ERANGE);
@@ -182,7 +185,7 @@ impl Machine {
         if !self.set_ids && self.depends_on_privileged_attribute(r) {
             return Err(Skip::PrivilegedAttribute);
         }
-        // How many nanoseconds there were too many is not recorded.
+        // The invalid number of nanoseconds was not recorded.
         if r.call.sets_times() && failed_with(r, libc::EINVAL) {
             return Err(Skip::NoValue);
         }
@@ -205,7 +208,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Attributes and flags that only root may set.
+    /// Whether it sets attributes or flags that only root may set.
     fn needs_root(&self, r: &Rec) -> bool {
         const FORBID: i64 = 0x10 | 0x20;
         const FORBID_X: i64 = 0x08 | 0x10;
@@ -220,14 +223,14 @@ impl Machine {
         }
     }
 
-    /// A handle stands for the place that it was asked for by; what is opened by one is opened by name.
+    /// A handle stands for the name from which it was made. An open by handle becomes an open by name.
     fn look_at_handle(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         if r.ret < 0 {
             return Err(Skip::ForeignCause);
         }
         let value = if r.value == NONE { &[][..] } else { self.reel.texts.paths.bytes(r.value) };
         let node = self.handles.get(value).copied().ok_or(Skip::OutOfSight)?;
-        // It may have been renamed since.
+        // The file may have been renamed since.
         let here = r.file == NO_ID || self.named_files.get(node) == Some(r.file);
         let node = if here { node } else { self.named_files.name_of(r.file).unwrap_or(node) };
         let root = self.processes.places[self.processes.of(r.task as usize).place].value.own_root;
@@ -238,7 +241,7 @@ impl Machine {
         self.names.area(node).map_or(Ok(()), Err)
     }
 
-    /// Whose attributes a call is about.
+    /// The file whose extended attributes a call uses.
     pub(crate) fn attributes_of(&self, r: &Rec, v: &Operands) -> AttributesOf {
         let by_fd = v.entry.filter(|_| v.node == NO_NODE || r.path == NONE);
         match by_fd.map(|e| self.processes.ofds[e.ofd as usize].file).filter(|f| *f != NO_ID) {
@@ -313,7 +316,7 @@ impl Machine {
             )
     }
 
-    /// The slot behind a descriptor number: a call that failed for a bad descriptor gets a bad one again.
+    /// The slot of a descriptor. A call that failed with EBADF gets an invalid descriptor again.
     pub(crate) fn descriptor(&self, r: &Rec, fd: i32, file: i64) -> Result<(i32, Option<Entry>), Skip> {
         match self.processes.entry(r.task as usize, fd) {
             Some(e) => e.slot.map(|s| (s as i32, Some(e))),
@@ -322,13 +325,13 @@ impl Machine {
         }
     }
 
-    /// Whether a call's number was given to another file by then. A close that is still in flight has let go of it
-    /// already, and what opened it again may be a call that is not replayed.
+    /// Whether the descriptor already belongs to another file. A close in flight may have freed the number, and the
+    /// call that reused it may not be replayed.
     fn is_anothers(&self, r: &Rec, e: Entry) -> bool {
         r.call != Call::Close && self.is_other_file(e, r.file)
     }
 
-    /// Whether a descriptor is known to stand for another file than this.
+    /// Whether a descriptor is known to belong to a file other than `file`.
     fn is_other_file(&self, e: Entry, file: i64) -> bool {
         let opened = self.processes.ofds[e.ofd as usize].file;
         opened != NO_ID && file != NO_ID && opened != file
@@ -339,20 +342,20 @@ impl Machine {
         v.entry = self.processes.entry(r.task as usize, fd);
         v.entry2 = self.processes.entry(r.task as usize, r.fd2);
         match r.call {
-            // Name spaces are the replay's own affair.
+            // The replay manages namespaces itself.
             Call::Unshare if r.flags & !(clone::FILES | clone::FS) != 0 => Err(Skip::NameSpace),
             Call::Unshare => Ok(()),
             Call::Umask | Call::Sync => Ok(()),
             Call::Getcwd => {
                 v.relative = true;
                 let place = self.processes.places[self.processes.of(r.task as usize).place].value;
-                // From another root it has another name.
+                // With another root directory, getcwd returns another path.
                 if place.root != place.own_root { Err(Skip::Outside) } else { place.cwd.map(|_| ()) }
             }
             c if c.sets_user() && !self.privileged => Err(Skip::NeedsRoot),
             Call::Setgroups if r.aux > 0 && r.value == NONE => Err(Skip::NoValue),
             c if c.sets_user() => Ok(()),
-            // Handled where the mappings are.
+            // Resolved in [`super::mappings`].
             c if c.on_mapping() || c.touches() => Ok(()),
             Call::CloseRange => Ok(()),
             Call::Mmap if r.flags as i32 & libc::MAP_ANONYMOUS != 0 || fd < 0 => Err(Skip::NoFile),
@@ -390,10 +393,11 @@ impl Machine {
         }
     }
 
-    /// Of a copy between a file and what is not replayed (a pipe, a device, a file elsewhere) the file's side is.
+    /// For a copy between a file and something not replayed (pipe, device, file outside), only the file's side is
+    /// replayed.
     fn look_at_both_ends(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         let end = |fd: i32, file: i64| match self.processes.entry(r.task as usize, fd) {
-            // The number is a pipe's by now, say, while the close of what had it before is in flight.
+            // The number may already belong to a pipe, for example, while the close of its former file is in flight.
             Some(e) if self.is_other_file(e, file) => {
                 Err(self.reel.files.get(&file).and_then(|f| Skip::of_kind(f.kind)).unwrap_or(Skip::UnknownFd))
             }
@@ -406,7 +410,7 @@ impl Machine {
             (Err(_), Ok(to)) if r.ret >= 0 => (BAD_FD, to.0),
             (Err(why), _) | (_, Err(why)) => return Err(why),
         };
-        // What is not replayed has no place, and no position.
+        // The end that is not replayed has no name and no position.
         v.entry = v.entry.filter(|_| v.fd != BAD_FD);
         v.entry2 = v.entry2.filter(|_| v.fd2 != BAD_FD);
         v.node = v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node);
@@ -424,7 +428,8 @@ impl Machine {
             }
         }
         self.resolve_names(r, v)?;
-        // From one within it goes to the target's root: the recorded one is not there.
+        // From a root directory inside the roots, the thread goes to the target's root: the recorded root does not
+        // exist there.
         if r.call == Call::Chroot && r.ret >= 0 && self.leaves_root(r, v.node) {
             (v.fd, v.rooted[0]) = (TOP, Some(self.reel.texts.intern(&".".into())));
             return Ok(());
@@ -432,7 +437,7 @@ impl Machine {
         self.refuse_unreachable(r, v)
     }
 
-    /// Finds the places that the paths of an operation lead to.
+    /// Resolves the paths of an operation.
     fn resolve_names(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         let two = r.call.renames() || r.call.links();
         if r.call.symlinks() {
@@ -444,7 +449,7 @@ impl Machine {
             let last = if r.call.names_last() { Last::Name } else { Last::File { follow: r.call.follows(r.flags) } };
             match self.name(r, r.dirfd, r.path, last, v) {
                 Ok(led) => (v.fd, v.node, v.rooted[0]) = led,
-                // The name that a file from outside gets is none that is unknown.
+                // Resolve the new name of a file from outside, so that its existence is known.
                 Err(Skip::Outside) if two => {
                     v.node2 = self.name(r, r.dirfd2, r.path2, Last::Name, v)?.1;
                     return Err(Skip::Outside);
@@ -461,9 +466,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Refuses places that a replay does not have, or not as they were.
+    /// Skips operations on names that the replay does not have, or not as recorded.
     fn refuse_unreachable(&mut self, r: &Rec, v: &Operands) -> Result<(), Skip> {
-        // A place is told nonetheless: where descriptors, working directories and links outside lead is followed.
+        // Operands outside stay resolved: descriptors, working directories and links there are followed.
         if [v.node, v.node2].iter().any(|n| *n != NO_NODE && self.names.area(*n) == Some(Skip::Outside)) {
             return Err(Skip::Outside);
         }
@@ -494,7 +499,7 @@ impl Machine {
         if v.node != NO_NODE && needs_name(r) && self.names.exists(v.node) == Some(false) && !r.follows {
             return Err(Skip::OutOfSight);
         }
-        // What is in it, a socket say, nothing recorded made.
+        // Something not recorded created an entry in it, a socket for example.
         if v.node != NO_NODE && failed_with(r, libc::ENOTEMPTY) && !r.call.renames() && self.was_left_empty(v.node) {
             return Err(Skip::OutOfSight);
         }
@@ -516,13 +521,13 @@ impl Machine {
         Ok(())
     }
 
-    /// What a replay has where the original has it: what the workload made, and FIFOs.
+    /// Whether the replay has the same kind of file here: created by the workload, or a FIFO.
     fn is_ours(&mut self, node: NodeId) -> bool {
         self.names.is_made(node) || self.names.kind(node) == Kind::Fifo
     }
 
-    /// A directory that the workload made, and made nothing in that is still there. False where much had been in it: names that
-    /// are gone are looked at one by one.
+    /// Whether the workload created this directory and removed all it created in it. False for directories with many
+    /// former entries, because each must be checked.
     fn was_left_empty(&mut self, dir: NodeId) -> bool {
         const FEW: usize = 64;
         let below: Vec<NodeId> = self.names.children_of(dir).take(FEW).collect();

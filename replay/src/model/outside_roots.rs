@@ -1,4 +1,4 @@
-//! What lies outside the roots of a replay, followed as far as paths lead by it to places within, and what goes over their border.
+//! Follows names outside `--root`, because paths can lead through them to the inside, and what crosses the boundary.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,14 +18,14 @@ use crate::{
 /// Renames and links between the inside and the outside of the roots.
 #[derive(Debug, Default)]
 pub(crate) struct BorderCrossings {
-    /// Where the other place was within.
+    /// Outer ends of those with one end inside.
     strayed: BTreeSet<NodeId>,
-    /// Where both were outside.
+    /// Those with both ends outside.
     joined: Vec<(NodeId, NodeId)>,
 }
 
 impl BorderCrossings {
-    /// All that what strayed has been at: these have to be roots for the plan to be right.
+    /// All names that files which crossed ever had outside. These must become roots for the plan to be right.
     fn all(self) -> BTreeSet<NodeId> {
         let mut joined: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
         for (a, b) in self.joined {
@@ -42,18 +42,18 @@ impl BorderCrossings {
 }
 
 impl Machine {
-    /// Paths of the places outside that have to be roots.
+    /// Paths outside that must become roots.
     pub(crate) fn strayed(&mut self) -> BTreeSet<Vec<u8>> {
         let all = mem::take(&mut self.outside).all();
         all.into_iter().map(|node| self.names.path(node)).collect()
     }
 
-    /// What was not issued since it lies outside takes effect in the model. What went over the border makes the other place one
-    /// within, in a plan that is made anew; what follows in this one is known by where it went all the same.
+    /// Applies an operation that is not replayed because it lies outside. The outer end of a crossing becomes a root
+    /// when the plan is made again; in the current plan, the file is still followed under its new name.
     pub(crate) fn outside_names_change(&mut self, r: &Rec, v: &Operands) {
         let (node, node2) = (v.node, v.node2);
         let two = r.call.renames() || r.call.links();
-        // Through a loop of links nothing is led anywhere.
+        // A loop of symbolic links leads nowhere.
         if r.ret < 0 || node == NO_NODE && node2 == NO_NODE || two && node2 == NO_NODE {
             return;
         }
@@ -61,7 +61,7 @@ impl Machine {
             self.goes(r, v);
         }
         match r.call {
-            // What O_TMPFILE makes has no name.
+            // O_TMPFILE creates a file without a name.
             c if c.opens() && r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE => {}
             c if c.opens() && r.aux & 1 != 0 => self.made_outside(node, Kind::Regular, None),
             Call::Mkdir | Call::Mkdirat => self.made_outside(node, Kind::Directory, None),
@@ -69,7 +69,7 @@ impl Machine {
                 let text = self.reel.texts.paths.bytes(r.path).into();
                 self.made_outside(node2, Kind::Symlink, Some(text));
             }
-            // A file without a name, made outside.
+            // An unnamed file, created outside.
             c if c.links() && node == NO_NODE => self.names.make(node2, Kind::Foreign, None),
             c if c.links() => self.names.link(node, node2),
             c if c.renames() && node != NO_NODE => self.renamed(r, node, node2),
@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// A thread has another root from now on; its own here only where that is within.
+    /// A thread changes its root directory. The replay thread follows only to one inside the roots.
     pub(crate) fn enters_root(&mut self, task: usize, node: NodeId) {
         let own_root = self.own_root(node);
         let place = self.processes.of(task).place;
@@ -93,18 +93,18 @@ impl Machine {
         self.names.shape += 1;
     }
 
-    /// Whether a thread whose own root is within has one outside from now on.
+    /// Whether a thread with a root directory inside the roots changes it to one outside.
     pub(crate) fn leaves_root(&self, r: &Rec, root: NodeId) -> bool {
         let place = self.processes.places[self.processes.of(r.task as usize).place].value;
         root != NO_NODE && place.own_root != ROOT && self.names.area(root) == Some(Skip::Outside)
     }
 
-    /// The root that a thread has in the replay where its recorded one is this.
+    /// The root directory that the replay thread has if the recorded one is `root`.
     pub(crate) fn own_root(&self, root: NodeId) -> NodeId {
         if self.names.area(root) == Some(Skip::Outside) { ROOT } else { root }
     }
 
-    /// Takes note of a rename or link with an end outside.
+    /// Records a rename or link with an end outside.
     fn goes(&mut self, r: &Rec, v: &Operands) {
         let (node, node2) = (v.node, v.node2);
         let names = &self.names;

@@ -1,4 +1,4 @@
-//! Where an operation's paths lead in the model, and by what path that place is reached in the replay.
+//! Resolves the paths of an operation in the model, and finds a path by which the replay reaches the same place.
 
 use ioreel_traces::text::from_bytes;
 
@@ -18,26 +18,26 @@ use crate::{
     },
 };
 
-/// Longer ones are recorded cut off.
+/// The recorder cuts off longer paths.
 pub(crate) const MAX_PATH_BYTES: usize = 4095;
-/// `RESOLVE_IN_ROOT` of `openat2`: the directory it begins at is the root.
+/// `RESOLVE_IN_ROOT` of openat2: the starting directory is the root.
 const RESOLVE_IN_ROOT: i64 = 0x10;
-/// This, `RESOLVE_BENEATH` and `RESOLVE_NO_XDEV`: where a path may lead, seen from where it begins.
+/// This, `RESOLVE_BENEATH` and `RESOLVE_NO_XDEV` limit where a path may lead, relative to its start.
 const RESOLVE_WITHIN: i64 = RESOLVE_IN_ROOT | 0x08 | 0x01;
 
-/// What a path of /proc goes by.
+/// A magic link of /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
     /// The link to an open descriptor.
     Fd(i32),
-    /// That to the working directory.
+    /// The link to the working directory.
     Cwd,
-    /// That to the root directory.
+    /// The link to the root directory.
     Root,
 }
 
-/// The link of /proc's that a path of process `pid` begins with, and what is behind it, if anything: GNU tar reaches what it unpacks so.
-/// /proc is not there to be used in a replay, what its links lead to is.
+/// The magic link of process `pid` that a path starts with, and the rest of the path. GNU tar, for example, reaches
+/// files that it unpacks this way. A replay has no /proc, but it has what the links lead to.
 fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
     fn first(path: &[u8]) -> (&[u8], Option<&[u8]>) {
         match path.iter().position(|b| *b == b'/') {
@@ -69,8 +69,8 @@ fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
 }
 
 impl Machine {
-    /// Slot of the directory and the place a path leads to; [`NO_NODE`] for the directory descriptor itself. What the
-    /// path has to be, see [`Operands::rooted`].
+    /// Slot of the starting directory, node that the path leads to ([`NO_NODE`]: the directory descriptor itself), and
+    /// the path to use instead ([`Operands::rooted`]).
     pub(crate) fn name(
         &mut self,
         r: &Rec,
@@ -89,9 +89,9 @@ impl Machine {
         let pid = self.reel.tasks[r.task as usize].pid;
         let follows = matches!(last, Last::File { follow: true });
         let (dirfd, text) = match link_of_proc(&text, pid) {
-            // It may forbid such links, or to go by where it does not begin.
+            // openat2 may forbid such links, or leaving the starting directory.
             Some(_) if r.call == Call::Openat2 && r.aux2 != 0 => (dirfd, text),
-            // Nothing can stand elsewhere for a request, nor make another call of it.
+            // An io_uring request can neither be given another path here nor become another call.
             Some(_) if r.via == Via::Uring && !r.call.opens() => (dirfd, text),
             Some((Link::Fd(fd), None)) => match self.through_link(r, fd, (follows, path != r.path), v)? {
                 Some(led) => return Ok(led),
@@ -112,8 +112,8 @@ impl Machine {
         self.resolve_path(r, dirfd, &text, last, v)
     }
 
-    /// The same of /proc's link to a descriptor: what that is open on, by the descriptor where a call can go by it, else by its name.
-    /// `None` for the link itself, and for what has no name.
+    /// Resolves a link of /proc to a descriptor: by the descriptor if the call can take one, otherwise by the name of
+    /// its file. `None` if the link itself is meant, or the file has no name.
     fn through_link(
         &mut self,
         r: &Rec,
@@ -121,14 +121,14 @@ impl Machine {
         (follows, is_new): (bool, bool),
         v: &mut Operands,
     ) -> Result<Option<(i32, NodeId, Option<u32>)>, Skip> {
-        // Of two names the new one is never followed, and the old one where it says so.
+        // A new name is never followed; an old one only with AT_SYMLINK_FOLLOW.
         let follows = follows || r.call == Call::Linkat && r.flags as i32 & libc::AT_SYMLINK_FOLLOW != 0 && !is_new;
         if !follows {
             return Ok(None);
         }
         let found = self.descriptor(r, fd, NO_ID);
         let ofd = found.as_ref().ok().and_then(|(_, entry)| *entry).map(|e| &self.processes.ofds[e.ofd as usize]);
-        // Lengths are set through what is open to be written.
+        // truncate needs a descriptor open for writing.
         let writes = ofd.is_none_or(|o| o.flags & libc::O_ACCMODE != libc::O_RDONLY && o.flags & libc::O_PATH == 0);
         if through_descriptor(r.call).is_some() && (writes || r.call != Call::Truncate) {
             let (slot, entry) = found?;
@@ -172,7 +172,7 @@ impl Machine {
                 Err(why) => return Err(why),
             };
             if text.is_empty() {
-                // Refused, whatever the directory is.
+                // Fails with ENOENT in any directory.
                 if failed_with(r, libc::ENOENT) {
                     return Ok((CWD, NO_NODE, None));
                 }
@@ -195,7 +195,7 @@ impl Machine {
                 return Err(Skip::Outside);
             }
             if base == NO_NODE {
-                // A folder that was removed before the start: it is empty, and where it was nobody knows.
+                // A directory that was removed before the start. It is empty, and its former place is unknown.
                 return if r.ret < 0 { Ok((slot, NO_NODE, None)) } else { Err(Skip::OutOfSight) };
             }
             (slot, base, outside.is_none())
@@ -206,17 +206,17 @@ impl Machine {
         let names = &self.names;
         let is_outside = |n: &NodeId| names.area(*n) == Some(Skip::Outside);
         let strays = names.crossed[noted.0..].iter().chain(&names.passed[noted.1..]).any(is_outside);
-        // From there it leads elsewhere here.
+        // The replay thread has another root directory, so the path leads elsewhere.
         let misled = names.by_root && !in_root && place.root != place.own_root;
         if is_here && !strays && !misled {
             v.relative |= slot == CWD && (text.first() != Some(&b'/') || in_root);
             return self.placed(slot, node, None);
         }
-        // It can only be said by a path from a root: from where it came within the last time.
+        // The path must start from a root: from the last point at which it entered the roots.
         if node.is_none() {
             return Err(Skip::Outside);
         }
-        // What refused it may have been on the way there, which is not walked here.
+        // It may have failed on the way there, on the part that the replay leaves out.
         let is_known = |names: &mut Names, n: NodeId| names.exists(n) == Some(true) && names.kind(n) == Kind::Directory;
         let left: Vec<NodeId> = names.crossed[noted.0..].iter().copied().filter(is_outside).collect();
         let bound = r.call == Call::Openat2 && r.aux2 & RESOLVE_WITHIN != 0;
@@ -229,8 +229,8 @@ impl Machine {
         if unsaid && self.names.area(placed.1).is_none() { Err(Skip::OtherRoot) } else { Ok(placed) }
     }
 
-    /// Where the path at hand came within the roots the last time, and on from there, as a thread says it that has this root. What is
-    /// not below that it says from the target's.
+    /// The current path from the last point at which it entered the roots, as seen from a thread's root directory
+    /// `own_root`. A place not below that is reached from the target's root.
     fn said(&mut self, own_root: NodeId, ends_in_slash: bool) -> (i32, Option<u32>) {
         let Some((entered, rest)) = self.names.entered.take() else { return (CWD, None) };
         let (slot, mut path) = self.path_for(entered, own_root);
@@ -249,7 +249,7 @@ impl Machine {
         (slot, Some(self.reel.texts.intern(&from_bytes(&path))))
     }
 
-    /// The path of a place for a thread that has this root, and where it begins.
+    /// Path of a node as seen from the root directory `own_root`, and where it starts.
     fn path_for(&self, node: NodeId, own_root: NodeId) -> (i32, Vec<u8>) {
         let whole = self.names.path(node);
         match self.names.is_within(node, own_root) {
@@ -260,7 +260,7 @@ impl Machine {
 
     fn placed(&self, slot: i32, node: Option<NodeId>, rooted: Option<u32>) -> Result<(i32, NodeId, Option<u32>), Skip> {
         match node {
-            // A loop of links fails on the target as it did.
+            // A loop of symbolic links fails on the target as well.
             None => Ok((slot, NO_NODE, None)),
             Some(node) => match self.names.area(node) {
                 None | Some(Skip::Outside) => Ok((slot, node, rooted)),
@@ -271,13 +271,13 @@ impl Machine {
 }
 
 impl Operands {
-    /// Gives the operation other paths where its own do not lead to its places in a replay. Whether one begins at the
-    /// target's root in a thread that has another.
+    /// Replaces paths that would not lead to the same place in the replay. Returns whether one starts at the target's
+    /// root in a thread with another root directory.
     pub(crate) fn substitute_paths(&self, r: &mut Rec) -> bool {
         let [path, path2] = self.rooted;
         if let Some(path) = path {
             (r.path, r.dirfd) = (path, libc::AT_FDCWD);
-            // It need not stay below where it no longer begins.
+            // The path has another start, so limits relative to the start do not apply.
             r.aux2 &= if r.call == Call::Openat2 { !RESOLVE_WITHIN } else { !0 };
         }
         if let Some(path) = path2 {

@@ -1,5 +1,5 @@
-//! A model of the recorded processes: descriptor tables, working directories and mappings, shared and
-//! inherited as fork and exec do it.
+//! A model of the recorded processes: descriptor tables, fs contexts and memory mappings, as fork and exec share, copy
+//! and drop them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,83 +9,84 @@ use crate::{
     reel::input::NO_ID,
 };
 
-/// A cell that holds the real descriptor at run time; each opening gets its own.
+/// Index of a cell that holds the actual descriptor at run time. Each opening gets its own.
 pub type Slot = u32;
 
-/// What a recorded descriptor number stands for.
+/// An entry of a descriptor table.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its cell, or why operations on it are left out.
+    /// Its slot, or why operations on it are skipped.
     pub slot: Result<Slot, Skip>,
     /// Index of its open file description in [`Processes::ofds`].
     pub ofd: u32,
-    /// Closes on exec.
+    /// Close-on-exec flag.
     pub cloexec: bool,
 }
 
 /// An open file description.
 #[derive(Clone, Debug)]
 pub struct Ofd {
-    /// Name it was opened by.
+    /// The name it was opened by.
     pub node: NodeId,
     /// File id, or `NO_ID`.
     pub file: i64,
     /// Kind of the file.
     pub kind: Kind,
-    /// Position, when known.
+    /// Position, if known.
     pub pos: Option<i64>,
-    /// Of a directory: bytes of entries that listing told since its beginning; the greatest number at its end.
+    /// For a directory: bytes of entries returned since the start of the listing; `i64::MAX` at its end.
     pub listed_bytes: i64,
-    /// Flags it was opened with, as `fcntl` left them.
+    /// Flags of the open, as changed by fcntl.
     pub flags: i32,
-    /// Descriptors that refer to it, and slots of rings that do before a slice.
+    /// Number of descriptors that refer to it, and before a slice, of ring slots.
     pub refs: u32,
-    /// Its number in the recording, or `NO_ID`.
+    /// Its id in the reel, or `NO_ID`.
     pub recorded: i64,
 }
 
 impl Ofd {
-    /// It may be read from.
+    /// Open for reading.
     pub fn reads(&self) -> bool {
         self.flags & libc::O_ACCMODE != libc::O_WRONLY
     }
 
-    /// Data of other files can be put anywhere in it.
+    /// Data of other files can be cloned to any position.
     pub fn takes_clones(&self) -> bool {
         self.flags & libc::O_ACCMODE != libc::O_RDONLY && !self.appends()
     }
 
-    /// Writes go to the end.
+    /// Open for appending.
     pub fn appends(&self) -> bool {
         self.flags & libc::O_APPEND != 0
     }
 }
 
-/// A table with its number of users.
+/// A table and its users.
 #[derive(Clone, Debug)]
 pub struct Shared<T> {
     /// The table.
     pub value: T,
-    /// Tasks that use it.
+    /// Number of tasks that use it.
     pub users: u32,
-    /// More than one did: what one that left has copied, others must not have closed before.
+    /// Several tasks used it at some time. A copy made by one that left must precede closes by the others.
     pub was_shared: bool,
-    /// Counts changes of which descriptors are in it.
+    /// Incremented when a descriptor is added or removed.
     pub version: u64,
 }
 
-/// Working directory and root.
+/// Working directory, root directory and umask (`CLONE_FS`).
 #[derive(Clone, Copy, Debug)]
 pub struct FsContext {
-    /// Working directory, or why nothing relative to it is replayed.
+    /// Working directory, or why operations relative to it are skipped.
     pub cwd: Result<NodeId, Skip>,
-    /// Where the recorded one is when the replay's did not follow it out of the roots; else of no meaning.
+    /// The recorded working directory, if it is outside the roots and the replay thread did not follow; otherwise
+    /// meaningless.
     pub away: NodeId,
     /// Root directory.
     pub root: NodeId,
-    /// The one that the replay's own thread has: the target's where the recorded one is outside the roots, and is not entered.
+    /// Root directory of the replay thread: the target's if the recorded one is outside the roots.
     pub own_root: NodeId,
-    /// File creation mask.
+    /// File creation mask (umask).
     pub umask: i32,
 }
 
@@ -94,13 +95,13 @@ pub struct FsContext {
 pub struct Mapping {
     /// Length.
     pub len_bytes: i64,
-    /// The cell of the real address.
+    /// Slot of the actual address.
     pub slot: Slot,
     /// File id, or `NO_ID`.
     pub file: i64,
-    /// Name it was opened by.
+    /// The name the file was opened by.
     pub node: NodeId,
-    /// Where in the file it begins.
+    /// Start of the mapping in the file.
     pub offset_bytes: i64,
     /// `PROT_*`.
     pub prot: i32,
@@ -118,7 +119,7 @@ impl Mapping {
 /// Replayed file mappings by recorded address.
 pub type Maps = BTreeMap<i64, Mapping>;
 
-/// One thread: which tables it uses.
+/// The tables that a thread uses, and its state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Use {
     /// Index in [`Processes::tables`].
@@ -127,13 +128,13 @@ pub struct Use {
     pub place: usize,
     /// Index in [`Processes::maps`].
     pub maps: usize,
-    /// It has started and not ended.
+    /// Started and not ended.
     pub alive: bool,
-    /// It has ended.
+    /// Ended.
     pub ended: bool,
-    /// Who it is.
+    /// User and group ids.
     pub who: crate::model::credentials::Credentials,
-    /// It is in a user name space of its own: users that it names are others here.
+    /// In another user namespace: the ids that it names are other users here.
     pub maps_users: bool,
 }
 
@@ -142,51 +143,51 @@ pub struct Use {
 pub struct Processes {
     /// Descriptor tables.
     pub tables: Vec<Shared<BTreeMap<i32, Entry>>>,
-    /// Directories.
+    /// Fs contexts.
     pub places: Vec<Shared<FsContext>>,
     /// Mappings.
     pub maps: Vec<Shared<Maps>>,
     /// Open file descriptions.
     pub ofds: Vec<Ofd>,
-    /// Of these, open directories: what moves when a directory is renamed.
+    /// Those of directories, which move when a directory is renamed.
     directories: BTreeSet<u32>,
-    /// Numbers of those that are closed.
+    /// Indices of closed ones, for reuse.
     free_ofds: Vec<u32>,
     /// By thread.
     pub uses: Vec<Use>,
-    /// Descriptors open per file: an unlinked file keeps its space until the last goes.
+    /// Number of open file descriptions per file. An unlinked file keeps its space until the last is closed.
     pub opens: HashMap<i64, u32>,
-    /// Files that were mapped: without name and descriptor they may go on.
+    /// Files that were mapped. They may live on without name and descriptor.
     pub mapped: HashSet<i64>,
-    /// Slots handed out, whole blocks.
+    /// Number of slots handed out, in whole blocks.
     pub slots: u32,
-    /// The rest of each thread's block.
+    /// The unused part of each thread's block.
     blocks: HashMap<usize, std::ops::Range<Slot>>,
-    /// By thread: cells of descriptors it closed. It alone may use them again: whoever else would have to wait for it.
+    /// Slots of descriptors that a thread closed. Only the same thread reuses them; others would have to wait for it.
     free_slots: HashMap<usize, Vec<Slot>>,
-    /// Mapping cells handed out.
+    /// Number of mapping slots handed out.
     pub map_slots: u32,
-    /// Likewise.
+    /// Mapping slots for reuse, by thread.
     free_maps: HashMap<usize, Vec<Slot>>,
 }
 
-/// Cells that a thread takes at a time: a cache line of them, so that threads do not share lines.
+/// Slots that a thread takes at a time: one cache line, so that threads do not share lines.
 const BLOCK_SLOTS: u32 = 16;
 
-/// `CLONE_*` bits that matter here.
+/// `CLONE_*` flags that matter here.
 pub mod clone {
-    /// Memory.
+    /// Shared memory.
     pub const VM: i64 = 0x100;
-    /// Working directory, root, umask.
+    /// Shared fs context.
     pub const FS: i64 = 0x200;
-    /// Descriptor table.
+    /// Shared descriptor table.
     pub const FILES: i64 = 0x400;
-    /// A user name space of its own.
+    /// New user namespace.
     pub const NEWUSER: i64 = 0x1000_0000;
 }
 
 impl Processes {
-    /// A new cell, to be filled by thread `task`.
+    /// A new descriptor slot, filled by thread `task`.
     pub fn new_slot(&mut self, task: usize) -> Slot {
         if let Some(slot) = self.free_slots.get_mut(&task).and_then(Vec::pop) {
             return slot;
@@ -200,12 +201,12 @@ impl Processes {
         block.start - 1
     }
 
-    /// Thread `task` has closed what is in the cell.
+    /// Thread `task` has closed the descriptor in the slot.
     pub fn free_slot(&mut self, task: usize, slot: Slot) {
         self.free_slots.entry(task).or_default().push(slot);
     }
 
-    /// A new cell for a mapping that thread `task` makes.
+    /// A new slot for a mapping by thread `task`.
     pub fn new_map(&mut self, task: usize) -> Slot {
         self.free_maps.get_mut(&task).and_then(Vec::pop).unwrap_or_else(|| {
             self.map_slots += 1;
@@ -213,12 +214,12 @@ impl Processes {
         })
     }
 
-    /// Thread `task` has unmapped it.
+    /// Thread `task` has unmapped the mapping in the slot.
     pub fn free_map(&mut self, task: usize, slot: Slot) {
         self.free_maps.entry(task).or_default().push(slot);
     }
 
-    /// Starts thread `task` with tables of its own.
+    /// Starts thread `task` with empty tables of its own.
     pub fn start_root(&mut self, task: usize, place: FsContext) {
         let tables = (self.tables.len(), self.places.len(), self.maps.len());
         self.tables.push(Shared { value: BTreeMap::new(), users: 1, was_shared: false, version: 0 });
@@ -245,12 +246,12 @@ impl Processes {
         self.uses[task] = u;
     }
 
-    /// What a thread uses.
+    /// The tables and state of a thread.
     pub fn of(&self, task: usize) -> Use {
         self.uses.get(task).copied().unwrap_or_default()
     }
 
-    /// Starts `child` as `parent`'s clone; the cells it copies, old and new.
+    /// Starts `child` as a clone of `parent`. Returns the slots whose descriptors are copied: old and new.
     pub fn fork(&mut self, parent: usize, child: usize, flags: i64) -> Vec<(Slot, Slot)> {
         let p = self.of(parent);
         let mut copies = Vec::new();
@@ -271,7 +272,7 @@ impl Processes {
         if flags & clone::VM != 0 {
             self.maps[p.maps].users += 1;
         } else {
-            // A forked child inherits mappings, which a replay does not repeat: they stay the parent's.
+            // A forked child inherits mappings. The replay does not repeat that: they stay with the parent.
             u.maps = self.maps.len();
             self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
         }
@@ -293,7 +294,7 @@ impl Processes {
         self.tables.len() - 1
     }
 
-    /// A thread that execs has a descriptor table of its own from then on; the cells it copies if it shared one.
+    /// exec gives a thread its own descriptor table. Returns the slots whose descriptors are copied if it shared one.
     pub fn unshare_table(&mut self, task: usize) -> Vec<(Slot, Slot)> {
         let table = self.of(task).table;
         let mut copies = Vec::new();
@@ -304,7 +305,7 @@ impl Processes {
         copies
     }
 
-    /// A thread gets a working directory, root and umask of its own.
+    /// Gives a thread its own fs context.
     pub fn unshare_place(&mut self, task: usize) {
         let place = self.of(task).place;
         if self.places.get(place).is_some_and(|p| p.users > 1) {
@@ -315,12 +316,12 @@ impl Processes {
         }
     }
 
-    /// The descriptor's meaning for a thread.
+    /// The entry of a thread's descriptor.
     pub fn entry(&self, task: usize, fd: i32) -> Option<Entry> {
         self.tables.get(self.of(task).table)?.value.get(&fd).copied()
     }
 
-    /// A new open file description.
+    /// Adds an open file description and returns its index.
     pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, flags: i32) -> u32 {
         *self.opens.entry(file).or_default() += 1;
         let new = Ofd { node, file, kind, pos, listed_bytes: 0, flags, refs: 0, recorded: NO_ID };
@@ -340,8 +341,8 @@ impl Processes {
         id
     }
 
-    /// Puts a descriptor into a thread's table; what was there before is closed. Returns that one, and the
-    /// file whose last descriptor it was.
+    /// Puts a descriptor into a thread's table and closes the one that had the number. Returns that one, and the file
+    /// if its last open file description was closed.
     pub fn install(&mut self, task: usize, fd: i32, entry: Entry) -> (Option<Entry>, Option<i64>) {
         let table = self.of(task).table;
         self.ofds[entry.ofd as usize].refs += 1;
@@ -350,7 +351,7 @@ impl Processes {
         (old, old.and_then(|e| self.unref(e.ofd)))
     }
 
-    /// Takes a descriptor out; likewise.
+    /// Removes a descriptor; returns the same.
     pub fn remove(&mut self, task: usize, fd: i32) -> (Option<Entry>, Option<i64>) {
         let table = self.of(task).table;
         self.tables[table].version += 1;
@@ -358,7 +359,7 @@ impl Processes {
         (old, old.and_then(|e| self.unref(e.ofd)))
     }
 
-    /// One descriptor less refers to it. The file, when that was the last of all that do.
+    /// Removes a reference to an open file description. Returns the file if this closed its last one.
     pub fn unref(&mut self, ofd: u32) -> Option<i64> {
         let o = &mut self.ofds[ofd as usize];
         o.refs = o.refs.saturating_sub(1);
@@ -377,7 +378,7 @@ impl Processes {
         last.then_some(file)
     }
 
-    /// Ends a thread. Returns the files whose last descriptor went with it, and the mappings that end.
+    /// Ends a thread. Returns the files whose last open file description was closed, and the mappings that end.
     pub fn exit(&mut self, task: usize) -> (Vec<i64>, Maps) {
         let u = self.of(task);
         if !u.alive {
@@ -400,20 +401,21 @@ impl Processes {
         (last, self.drop_maps(task))
     }
 
-    /// The mappings that end when a thread leaves its memory (exit, exec); none when others still use it.
+    /// Detaches a thread from its memory (exit, exec). Returns the mappings that end; none if other threads use the
+    /// memory.
     pub fn drop_maps(&mut self, task: usize) -> Maps {
         let maps = &mut self.maps[self.uses[task].maps];
         maps.users -= 1;
         if maps.users == 0 { std::mem::take(&mut maps.value) } else { Maps::new() }
     }
 
-    /// A fresh memory after exec.
+    /// New memory after exec.
     pub fn new_maps(&mut self, task: usize) {
         self.uses[task].maps = self.maps.len();
         self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
     }
 
-    /// After a directory moved: working directories, roots and directory descriptors move with it.
+    /// After a directory moved: moves working directories, root directories and directory descriptors along.
     pub fn relocate(&mut self, mut moved: impl FnMut(NodeId) -> NodeId) {
         for place in self.places.iter_mut().filter(|p| p.users > 0) {
             if let Ok(cwd) = place.value.cwd {

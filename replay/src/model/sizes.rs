@@ -1,4 +1,5 @@
-//! Sizes of files while the workload runs: what must be there before it starts, and how much room it needs.
+//! File sizes as the workload changes them: the size each file must have at the start, and the space that the workload
+//! needs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,25 +10,25 @@ use crate::{
     reel::footprint::Scale,
 };
 
-/// What a file takes at least on the target: its data in whole blocks.
+/// Allocation unit assumed for the target, bytes.
 pub const BLOCK_BYTES: i64 = 4096;
 
 #[derive(Clone, Debug, Default)]
 struct FileSize {
     size: Option<i64>,
-    /// Its size on the target, where files may be smaller.
+    /// Size on the target, bytes (`--scale-footprint`).
     scaled: i64,
-    /// Bytes that take room there.
+    /// Bytes allocated on the target.
     alloc: i64,
-    /// Its data is no longer what it was at the start.
+    /// Its data is no longer the initial data.
     modified: bool,
     pre: Option<NodeId>,
     unlinked: bool,
-    /// The workload made it: its inode is extra.
+    /// The workload created it, so its inode needs space, too.
     made: bool,
-    /// `size` is what it is, rather than the least that results prove.
+    /// `size` is exact; otherwise it is the least size that results prove.
     exact: bool,
-    /// It was appended to since the start, and nothing else was done to its data.
+    /// Its data was only appended to since the start.
     grows: bool,
 }
 
@@ -38,37 +39,37 @@ impl FileSize {
     }
 }
 
-/// Least and greatest size of a file before the workload, from what reads returned.
+/// Bounds of a file's initial size, from the results of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// It has at least so many bytes.
+    /// Lower bound, bytes.
     pub least: i64,
-    /// And at most so many.
+    /// Upper bound, bytes.
     pub most: i64,
 }
 
 impl Bounds {
-    /// The size to prepare, given what the reel's `tree` says.
+    /// The size to prepare, given the size in the reel's `tree`.
     pub fn size(self, listed: Option<i64>) -> i64 {
         listed.unwrap_or(self.least).min(self.most).max(self.least)
     }
 }
 
-/// All files.
+/// Sizes of all files.
 #[derive(Debug, Default)]
 pub struct Sizes {
     files: HashMap<i64, FileSize>,
-    /// By place at the start.
+    /// Bounds by initial name.
     pub bounds: HashMap<NodeId, Bounds>,
-    /// Sizes of the reel's `tree`, by place.
+    /// Sizes in the reel's `tree`, by name.
     pub listed: HashMap<NodeId, i64>,
-    /// Permission bits at the start, as results told them, by place.
+    /// Initial permission bits that results proved, by initial name.
     modes: HashMap<NodeId, i32>,
-    /// Places that could be executed or searched.
+    /// Initial names that could be executed or searched.
     runnable: HashSet<NodeId>,
     room: i64,
     scale: Scale,
-    /// Most bytes the workload adds at any one time.
+    /// Peak of the space that the workload adds, bytes.
     pub peak_bytes: i64,
 }
 
@@ -77,7 +78,7 @@ fn blocks(bytes: i64) -> i64 {
 }
 
 impl Sizes {
-    /// With files this much smaller.
+    /// With this scale of file sizes.
     pub fn new(scale: Scale) -> Self {
         Self { scale, ..Self::default() }
     }
@@ -91,7 +92,7 @@ impl Sizes {
         self.peak_bytes = self.peak_bytes.max(self.room);
     }
 
-    /// A file was opened by a name that stood at `pre` at the start ([`NO_NODE`]: made since).
+    /// A file was opened; its initial name is `pre` ([`NO_NODE`]: created since).
     pub fn opened(&mut self, file: i64, pre: NodeId, created: bool) {
         let listed = self.listed.get(&pre).copied();
         let fresh = !self.files.contains_key(&file);
@@ -108,7 +109,7 @@ impl Sizes {
         }
     }
 
-    /// A file without a name was open at the start.
+    /// An unlinked file was open at the start.
     pub fn nameless(&mut self, file: i64, size: Option<i64>) {
         let scaled = self.scale.size(size.unwrap_or(0));
         let f = self.file(file);
@@ -118,7 +119,7 @@ impl Sizes {
         f.unlinked = true;
     }
 
-    /// From here on, what results tell of a file's size at the start is told of this place.
+    /// Sets the initial name of a file: what results prove about its initial size applies to that name from now on.
     pub fn rehome(&mut self, file: i64, place: NodeId) {
         let Some(f) = self.files.get_mut(&file) else { return };
         f.pre = Some(place);
@@ -127,7 +128,8 @@ impl Sizes {
         }
     }
 
-    /// The file as it is now is how it is at the start: at this place, if it has a name.
+    /// At the start of a slice: the current state of the file becomes its initial state, with the name `place` if it
+    /// has one.
     pub fn begin_anew(&mut self, file: i64, place: Option<NodeId>) {
         let Some(f) = self.files.get_mut(&file) else { return };
         f.pre = place;
@@ -135,13 +137,13 @@ impl Sizes {
         f.grows = false;
     }
 
-    /// What has been counted so far is there from the start.
+    /// Resets the space counters: what was counted so far exists at the start.
     pub fn begin_counting(&mut self) {
         self.room = 0;
         self.peak_bytes = 0;
     }
 
-    /// Where a file was at the start.
+    /// Initial name of a file.
     pub fn place_of(&self, file: i64) -> Option<NodeId> {
         self.files.get(&file)?.pre
     }
@@ -151,32 +153,32 @@ impl Sizes {
         self.files.keys().copied().collect()
     }
 
-    /// Whether a file's data is not what it was at the start.
+    /// Whether a file's data is no longer the initial data.
     pub fn is_modified(&self, file: i64) -> bool {
         self.files.get(&file).is_some_and(|f| f.modified)
     }
 
-    /// Bytes of a file that take room, as far as known.
+    /// Allocated bytes of a file, as far as known.
     pub fn allocated(&self, file: i64) -> Option<i64> {
         self.files.get(&file).map(|f| f.alloc)
     }
 
-    /// What results told of permission bits: places in one order become places in another.
+    /// Takes out the permission bits and executable names that results proved, to be stored by other nodes.
     pub fn take_modes(&mut self) -> (HashMap<NodeId, i32>, HashSet<NodeId>) {
         (std::mem::take(&mut self.modes), std::mem::take(&mut self.runnable))
     }
 
-    /// A directory or link was made.
+    /// A directory or symbolic link was created.
     pub fn made(&mut self) {
         self.take(BLOCK_BYTES);
     }
 
-    /// A directory or link that the workload made was removed.
+    /// A directory or symbolic link created by the workload was removed.
     pub fn unmade(&mut self) {
         self.take(-BLOCK_BYTES);
     }
 
-    /// A read at `offset` of `len` bytes returned `ret`.
+    /// A read of `len` bytes at `offset` returned `ret`.
     pub fn read(&mut self, file: i64, offset: i64, len: i64, ret: i64) {
         let Some(f) = self.files.get_mut(&file) else { return };
         if f.modified {
@@ -189,13 +191,13 @@ impl Sizes {
             b.least = b.least.max(end);
         }
         if ret < len {
-            // A short read of a regular file ends at its end.
+            // A short read of a regular file ends at the end of the file.
             b.most = b.most.min(end);
             f.size = Some(f.size.map_or(end, |s| if ret > 0 { end } else { s.min(end) }));
         }
     }
 
-    /// `fstat` and the like said `size` before the workload changed the file.
+    /// A stat returned `size` before the workload changed the file.
     pub fn size_seen(&mut self, pre: NodeId, file: Option<i64>, size: i64) {
         let modified = file.and_then(|f| self.files.get(&f)).is_some_and(|f| f.modified);
         if pre == NO_NODE || modified || self.listed.contains_key(&pre) {
@@ -205,19 +207,19 @@ impl Sizes {
         b.least = b.least.max(size).min(b.most);
     }
 
-    /// The first word on what a place's permission bits were.
+    /// A result showed permission bits. The first one is the initial state.
     pub fn mode_seen(&mut self, pre: NodeId, mode: i32) {
         if pre != NO_NODE {
             self.modes.entry(pre).or_insert(mode & 0o7777);
         }
     }
 
-    /// The place could be executed.
+    /// The file could be executed, or the directory searched.
     pub fn ran(&mut self, pre: NodeId) {
         self.runnable.insert(pre);
     }
 
-    /// Permission bits to prepare where the reel's `tree` does not list any.
+    /// Permission bits to prepare if the reel's `tree` lists none.
     pub fn mode(&self, pre: NodeId, default: i32) -> i32 {
         let run = if self.runnable.contains(&pre) { 0o111 } else { 0 };
         self.modes.get(&pre).map_or(default | run, |m| *m)
@@ -228,7 +230,7 @@ impl Sizes {
         self.wrote_scaled(file, offset, n, self.scale.length(offset, n));
     }
 
-    /// `n` bytes were appended where it ended: there it ended at the start, too, unless something else was done to it before.
+    /// `n` bytes were appended at `offset`. If the file was only appended to so far, this bounds its initial size.
     pub fn appended(&mut self, file: i64, offset: i64, n: i64) {
         let scale = self.scale;
         let f = self.file(file);
@@ -242,7 +244,7 @@ impl Sizes {
         }
         if let Some(pre) = f.pre.filter(|_| grew || begins) {
             let found = self.bounds.get(&pre).filter(|_| grew);
-            // Of appends at the same time the first one need not be the first that is told of.
+            // Of concurrent appends, the first to return is not necessarily the first to append.
             let end = found.map_or(offset, |b| b.most.min(offset));
             self.bounds.insert(pre, Bounds { least: end, most: end });
         }
@@ -252,7 +254,7 @@ impl Sizes {
         f.exact |= scale.is_none();
     }
 
-    /// They were copied there, from `from` on in another file: on the target as many as that has there.
+    /// `n` bytes were copied from position `from` of file `source`. On the target, a scaled source may have fewer.
     pub fn copied(&mut self, (source, from): (i64, i64), file: i64, offset: i64, n: i64) {
         let there = self.exact_scaled(source).filter(|_| !self.scale.is_none());
         let scaled = match there {
@@ -274,7 +276,7 @@ impl Sizes {
         let n = scaled;
         f.scaled = f.scaled.max(scale.position(offset).max(0).saturating_add(n));
         let whole = blocks(f.scaled);
-        // Whatever lies in a hole takes room for the first time; more than the size it never takes.
+        // Data in a hole is allocated at the first write. Never more than the size is allocated.
         let alloc = f.alloc.saturating_add(blocks(n)).min(whole).max(f.alloc.min(whole));
         let more = alloc - f.alloc;
         f.alloc = alloc;
@@ -295,7 +297,7 @@ impl Sizes {
         self.take(more);
     }
 
-    /// Room was reserved.
+    /// Space was reserved (fallocate).
     pub fn reserved(&mut self, file: i64, offset: i64, len: i64, keeps_size: bool) {
         let scale = self.scale;
         let f = self.file(file);
@@ -313,8 +315,7 @@ impl Sizes {
         self.take(more);
     }
 
-    /// Its last name went; `open` says whether descriptors still hold it.
-    /// True when that was the end of the file.
+    /// The last name was removed; `open` says whether the file is still open. Returns true if the file is gone.
     pub fn unlinked(&mut self, file: i64, open: bool) -> bool {
         if let Some(f) = self.files.get_mut(&file) {
             f.unlinked = true;
@@ -325,7 +326,7 @@ impl Sizes {
         !open
     }
 
-    /// Its last descriptor went. True when that was the end of the file.
+    /// The last descriptor was closed. Returns true if the file is gone.
     pub fn closed(&mut self, file: i64) -> bool {
         let unlinked = self.files.get(&file).is_some_and(|f| f.unlinked);
         if unlinked {
@@ -340,41 +341,41 @@ impl Sizes {
         }
     }
 
-    /// It was written to at a place that is not known.
+    /// A write at an unknown position.
     pub fn written_somewhere(&mut self, file: i64) {
         let f = self.file(file);
         f.modify();
         f.exact = false;
     }
 
-    /// The file's size, when it is known for certain.
+    /// The file's size, if exactly known.
     pub fn exact(&self, file: i64) -> Option<i64> {
         self.files.get(&file).filter(|f| f.exact).and_then(|f| f.size)
     }
 
-    /// The same on the target.
+    /// The file's size on the target, if exactly known.
     pub fn exact_scaled(&self, file: i64) -> Option<i64> {
         self.files.get(&file).filter(|f| f.exact).map(|f| f.scaled)
     }
 
-    /// How much smaller files are.
+    /// The scale of file sizes.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// The file's size, when known.
+    /// The file's size, if known.
     pub fn size(&self, file: i64) -> Option<i64> {
         self.files.get(&file).and_then(|f| f.size)
     }
 }
 
 impl Sizes {
-    /// How long a file is made, and how much of that is data.
+    /// Length to prepare for a file, and how much of it is data, bytes.
     pub(crate) fn prepared_lengths(&self, node: NodeId, row: Option<&rows::Tree>) -> (i64, i64) {
         let listed = row.and_then(|r| r.size_bytes);
         let size_bytes = self.bounds.get(&node).map_or(listed.unwrap_or(0), |b| b.size(listed)).max(0);
-        // Small files inside their inode, and compressed ones, also take less than their length: only whole
-        // missing blocks make a file sparse. What results prove beyond the listed length has data.
+        // Small files inside their inode and compressed files also use less than their length, so only whole missing
+        // blocks make a file sparse. Bytes that results prove beyond the listed length are data.
         let known_bytes = listed.unwrap_or(size_bytes);
         let data_bytes = match row.and_then(|r| r.alloc_bytes) {
             Some(alloc) if known_bytes >= BLOCK_BYTES && alloc <= known_bytes - BLOCK_BYTES => {

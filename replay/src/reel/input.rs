@@ -103,7 +103,8 @@ pub struct Rec {
     pub loose: bool,
     /// Its results fit either order with an overlapping operation: a different result in the replay is not wrong.
     pub raced: bool,
-    /// Operations in flight at its entry, itself included; 0 for waits on something other than files.
+    /// Operations in flight at its entry, itself included; 0 if it does not count as load (pipe, socket, device,
+    /// unknown call).
     pub together: u32,
     /// A request that starts only after an earlier one has ended. What it refers to may be created until then.
     pub follows: bool,

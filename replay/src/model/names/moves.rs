@@ -1,11 +1,11 @@
-//! Files under several names, and names that move.
+//! Hard links, and names that move.
 
 use super::{Kind, NO_ATTRIBUTES, NO_INODE, NO_NODE, Names, NodeId, State};
 
-/// A node taken out of the model, to be put in elsewhere.
+/// The state of a node that is being moved.
 #[derive(Debug)]
 struct Lifted {
-    /// Index of the one above it.
+    /// Index of the entry of its directory.
     above: usize,
     name: u32,
     state: State,
@@ -14,7 +14,7 @@ struct Lifted {
 }
 
 impl Names {
-    /// Says from the reel's `tree` that `node` was one of the hard links with this number.
+    /// The reel's `tree` lists `node` as one of the hard links with this id.
     pub fn set_link(&mut self, node: NodeId, link_id: i64) {
         let fresh = self.inodes;
         let inode = *self.listed.entry(link_id).or_insert(fresh);
@@ -23,8 +23,8 @@ impl Names {
         self.links.entry(inode).or_default().push(node);
     }
 
-    /// Whether both names are known to be the same, or hard links of one file: renaming one to the other
-    /// then does nothing.
+    /// Whether both names are known to be hard links of one file, or equal. Renaming one to the other then does
+    /// nothing.
     pub fn same_file(&mut self, a: NodeId, b: NodeId) -> bool {
         self.state(a);
         self.state(b);
@@ -35,14 +35,14 @@ impl Names {
         a == b || (inode(a) != NO_INODE && inode(a) == inode(b))
     }
 
-    /// Another name of the file at `node`, of those that the reel's `tree` lists.
+    /// Another name of the file at `node`, among those that the reel's `tree` lists.
     pub fn other_name(&mut self, node: NodeId) -> Option<NodeId> {
         let inode = self.inode_of(node)?;
         let listed = self.links.get(&inode).cloned().unwrap_or_default();
         listed.into_iter().find(|n| *n != node && self.exists(*n) == Some(true) && self.inode_of(*n) == Some(inode))
     }
 
-    /// What is at `from` is now also at `to` (a hard link).
+    /// Makes `to` a hard link of the file at `from`.
     pub fn link(&mut self, from: NodeId, to: NodeId) {
         let state = match self.state(from) {
             State::Present { kind, target, pre } => State::Present { kind: *kind, target: target.clone(), pre: *pre },
@@ -60,8 +60,8 @@ impl Names {
         self.bends(to);
     }
 
-    /// A directory in `dir` that was removed while somebody was in it, or had it open. It has no name, nothing is in it,
-    /// and nothing can be made in it; `..` leads to `dir`.
+    /// A directory in `dir` that was removed while it was open or a working directory. It has no name and no entries,
+    /// and nothing can be created in it; `..` leads to `dir`.
     pub fn nameless(&mut self, dir: NodeId) -> NodeId {
         let node = self.child(dir, b"");
         self.shape += 1;
@@ -76,7 +76,7 @@ impl Names {
             && self.nodes[node as usize].name == self.nodes[super::ROOT as usize].name
     }
 
-    /// Moves what is at `from`, with everything below, to `to`; neither is below the other.
+    /// Moves what exists at `from`, and all below, to `to`. Neither may be below the other.
     pub fn rename(&mut self, from: NodeId, to: NodeId) {
         if self.same_file(from, to) {
             return;
@@ -85,7 +85,7 @@ impl Names {
         self.lower(moved, to);
     }
 
-    /// Exchanges two names; neither is below the other.
+    /// Exchanges two names. Neither may be below the other.
     pub fn exchange(&mut self, a: NodeId, b: NodeId) {
         if self.same_file(a, b) {
             return;
@@ -107,8 +107,8 @@ impl Names {
         false
     }
 
-    /// Takes out what is at `from` and below, as far as anything was found out about it: the rest follows from
-    /// where `from` itself was at the start.
+    /// Takes the known state of `from` and all below out of the model. What is not known yet follows from the initial
+    /// name of `from`.
     fn lift(&mut self, from: NodeId) -> Vec<Lifted> {
         self.state(from);
         self.bends(from);
@@ -132,7 +132,7 @@ impl Names {
         out
     }
 
-    /// Puts in what [`Self::lift`] took out; what was known of `to` and below is forgotten.
+    /// Puts the result of [`Self::lift`] at `to`. The previous state of `to` and all below is dropped.
     fn lower(&mut self, lifted: Vec<Lifted>, to: NodeId) {
         for n in self.subtree(to) {
             self.bends(n);
@@ -140,7 +140,7 @@ impl Names {
             self.nodes[n as usize].inode = NO_INODE;
             self.nodes[n as usize].traits = NO_ATTRIBUTES;
         }
-        // Nodes are made only where there is something to say there or below.
+        // Nodes are created only if the state of the node, or of one below, is known.
         let mut told: Vec<bool> = lifted.iter().map(|l| l.state != State::Unset).collect();
         for i in (1..lifted.len()).rev() {
             told[lifted[i].above] |= told[i];

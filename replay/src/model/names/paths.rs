@@ -1,24 +1,24 @@
-//! Where paths lead.
+//! Path resolution.
 
 use std::mem;
 
 use super::{Kind, NO_NODE, Names, NodeId, ROOT, State};
 use crate::Skip;
 
-/// As many symbolic links as the kernel follows in one path.
+/// The kernel follows as many symbolic links in one path.
 const MAX_LINKS: u32 = 40;
 
 impl Names {
-    /// The node of an absolute path, taken literally: for the reel's own tables.
+    /// The node of an absolute path, without following links: for the reel's own tables.
     pub fn literal(&mut self, path: &[u8]) -> NodeId {
         path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").fold(ROOT, |at, p| self.child(at, p))
     }
 
-    /// Where `path` leads from `base`, links followed as far as they are known; `None` for a loop of links. `follow`:
-    /// also the last.
+    /// The node that `path` leads to from `base`, following the symbolic links that are known. `follow`: also follow
+    /// the last component. `None` for a loop of links.
     pub fn resolve(&mut self, root: NodeId, base: NodeId, path: &[u8], follow: bool) -> Option<NodeId> {
         let mut at = if path.first() == Some(&b'/') { root } else { base };
-        // Components still to walk, the next one last: links push theirs.
+        // Components still to resolve, the next one last. Links push those of their target.
         let mut todo: Vec<Box<[u8]>> = Vec::new();
         let push = |todo: &mut Vec<Box<[u8]>>, path: &[u8]| {
             todo.extend(path.split(|b| *b == b'/').filter(|p| !p.is_empty()).rev().map(Box::from));
@@ -40,7 +40,7 @@ impl Names {
                 b"." => {}
                 b".." => {
                     let nameless = self.is_nameless(at);
-                    // From nowhere nothing leads up; from a directory that was removed it does.
+                    // A path that does not exist has no parent; a removed directory still has.
                     if *self.state(at) == State::Absent && !nameless {
                         return Some(at);
                     }
@@ -78,7 +78,8 @@ impl Names {
         Some(at)
     }
 
-    /// Where a link with this text at `link` leads; [`NO_NODE`] for a loop. What operations go through stays as noted.
+    /// The node that a link at `link` with this target leads to; [`NO_NODE`] for a loop. [`Self::crossed`] and
+    /// [`Self::passed`] stay unchanged.
     pub(crate) fn target_of_text(&mut self, root: NodeId, link: NodeId, text: &[u8]) -> NodeId {
         let noted = (self.crossed.len(), self.passed.len());
         let base = self.parent(link);
@@ -88,14 +89,14 @@ impl Names {
         to
     }
 
-    /// Where the link at this node leads; [`NO_NODE`] when it is none.
+    /// The node that the link at this node leads to; [`NO_NODE`] if it is not a link or leads into a loop.
     pub(crate) fn link_target(&mut self, root: NodeId, link: NodeId) -> NodeId {
         let State::Present { kind: Kind::Symlink, target: Some(target), .. } = self.state(link) else { return NO_NODE };
         let target = target.clone();
         self.target_of_text(root, link, &target)
     }
 
-    /// Whether `node` is `top`, or below it.
+    /// Whether `node` is `top` or below it.
     pub(crate) fn is_within(&self, node: NodeId, top: NodeId) -> bool {
         top != NO_NODE && (node == top || self.is_below(node, top))
     }

@@ -1,24 +1,24 @@
-//! The model begins anew: what is there now is what stood there at the start.
+//! Makes the current name space the initial one, at the start of a slice.
 
 use super::{InitialState, Kind, NO_ATTRIBUTES, NO_INODE, NO_NODE, Names, NodeId, ROOT, State};
 
-/// What is at a node when the model begins anew.
+/// A name that exists when the slice starts.
 #[derive(Clone, Debug)]
 pub struct PresentName {
-    /// Where.
+    /// Its path.
     pub node: NodeId,
-    /// What.
+    /// Its kind.
     pub kind: Kind,
-    /// Text of a symbolic link.
+    /// Target of a symbolic link.
     pub target: Option<Box<[u8]>>,
-    /// Where it was at the start; [`NO_NODE`] when the workload made it.
+    /// Initial name of its file; [`NO_NODE`] if the workload created it.
     pub pre: NodeId,
-    /// Which of the files with several names it is.
+    /// Number of its file, if it has several names.
     pub inode: Option<u32>,
 }
 
 impl Names {
-    /// All that is there now but the root, after [`Self::unfold`].
+    /// All names that exist now, except the root. Valid after [`Self::unfold`].
     pub fn there(&self) -> Vec<PresentName> {
         let nodes = self.nodes.iter().enumerate().skip(1);
         nodes
@@ -35,7 +35,7 @@ impl Names {
             .collect()
     }
 
-    /// Whether the workload made what is at `node`, be it before the slice that is replayed.
+    /// Whether the workload created what exists at `node`, possibly before the slice.
     pub fn is_made(&mut self, node: NodeId) -> bool {
         match self.pre(node) {
             NO_NODE => true,
@@ -43,17 +43,17 @@ impl Names {
         }
     }
 
-    /// The number that names of one file shared at the start, where it had several.
+    /// Number of the file that `node` named at the start, if it had several names.
     pub fn inode_before(&self, node: NodeId) -> Option<u32> {
         Some(self.nodes[node as usize].inode_before).filter(|i| *i != NO_INODE)
     }
 
-    /// Whether the workload made what was at `node` at the start of the slice.
+    /// Whether the workload created what existed at `node` at the start of the slice.
     pub fn was_made(&self, node: NodeId) -> bool {
         self.nodes[node as usize].made
     }
 
-    /// What is there now stood there at the start; `row_of` tells the row of the new `tree` of each.
+    /// Makes the current state the initial one. `row_of` returns the row of each name in the new `tree`.
     pub fn rebase(&mut self, row_of: impl Fn(NodeId) -> Option<u32>) {
         let befores: Vec<(InitialState, bool)> = (0..self.nodes.len() as NodeId)
             .map(|node| match &self.nodes[node as usize].state {

@@ -1,4 +1,4 @@
-//! The model against what a kernel would do.
+//! Compares the model with what the kernel does.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn a_directory_takes_its_names_along() {
     let new = n.literal(b"/e/f");
     assert_eq!(n.exists(new), Some(true));
     assert_eq!(n.exists(old), Some(false));
-    // A name never asked for before stood below the old name when the workload began.
+    // A name not asked for before had its initial name below the old path.
     let other = n.literal(b"/e/g");
     let pre = n.pre(other);
     assert_eq!(n.path(pre), b"/d/g");
@@ -81,7 +81,7 @@ fn renaming_one_hard_link_to_another_does_nothing() {
     n.exchange(b, c);
     n.rename(b, c);
     assert_eq!((n.exists(b), n.exists(c)), (Some(true), Some(true)));
-    // A new file under an old name is another one.
+    // A new file under an old name is another file.
     n.clear(b);
     n.make(b, Kind::Regular, None);
     n.rename(b, c);
@@ -96,7 +96,7 @@ fn exchanged_directories_take_along_what_is_only_claimed() {
     n.set_before(d2, Kind::Directory, None, 1);
     let (x1, x2, y1) = (n.literal(b"/d1/x"), n.literal(b"/d2/x"), n.literal(b"/d1/y"));
     n.set_before(x1, Kind::Regular, None, 2);
-    // Looked for where it is not, before the exchange: says nothing of the place afterwards.
+    // Found absent at this path before the exchange: says nothing about the path afterwards.
     n.prove_absent(x2);
     n.prove_absent(y1);
     n.exchange(d1, d2);

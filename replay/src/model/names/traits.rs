@@ -1,5 +1,5 @@
-//! What the workload set of files beside their names and sizes: modes, owners, extended attributes. Followed only
-//! where it has to be made later, at the start of a slice.
+//! Mode, owner and extended attributes that the workload set, followed up to the start of a slice, where they are
+//! prepared.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use super::{NO_INODE, Names, NodeId};
 /// Nothing was set.
 pub(super) const NO_ATTRIBUTES: u32 = u32::MAX;
 
-/// What was set of one file.
+/// What the workload set of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InodeAttributes {
     /// Permission bits.
@@ -17,23 +17,23 @@ pub struct InodeAttributes {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Extended attributes: the value, or `None` for one that was removed.
+    /// Extended attributes: the value, or `None` if removed.
     pub attributes: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
 }
 
-/// Each different one is kept once, so that what is kept does not grow with the number of files.
+/// Stores each distinct value once, so that memory does not grow with the number of files.
 #[derive(Debug, Default)]
 pub(super) struct InodeAttributeSets {
     kept: Vec<InodeAttributes>,
     known: HashMap<InodeAttributes, u32>,
-    /// Of files with several names, by number of the file.
+    /// Values of files with several names, by number of the file.
     shared: HashMap<u32, u32>,
-    /// Of files without a name, by their id.
+    /// Values of files without a name, by id.
     unnamed: HashMap<i64, u32>,
 }
 
 impl InodeAttributeSets {
-    /// What was set of named files is part of the tree now.
+    /// Named files now have these attributes in the initial tree.
     pub(super) fn of_names_are_gone(&mut self) {
         self.shared.clear();
     }
@@ -42,7 +42,7 @@ impl InodeAttributeSets {
         self.kept.get(number as usize).cloned().unwrap_or_default()
     }
 
-    /// The number of what comes of a change.
+    /// The index of the value that results from a change.
     fn changed(&mut self, number: u32, change: impl FnOnce(&mut InodeAttributes)) -> u32 {
         let mut new = self.get(number);
         change(&mut new);
@@ -74,12 +74,12 @@ impl Names {
         }
     }
 
-    /// What was set of the file at `node`.
+    /// What the workload set of the file at `node`.
     pub fn set_of(&self, node: NodeId) -> InodeAttributes {
         self.traits.get(self.traits_of(node))
     }
 
-    /// Sets something of the file at `node`.
+    /// Changes an attribute of the file at `node`.
     pub fn set(&mut self, node: NodeId, change: impl FnOnce(&mut InodeAttributes)) {
         self.state(node);
         let number = self.traits.changed(self.traits_of(node), change);
@@ -95,19 +95,19 @@ impl Names {
         }
     }
 
-    /// What was set of a file without a name.
+    /// What the workload set of a file without a name.
     pub fn set_of_unnamed(&self, file: i64) -> InodeAttributes {
         self.traits.get(self.traits.unnamed.get(&file).copied().unwrap_or(NO_ATTRIBUTES))
     }
 
-    /// Sets something of a file without a name.
+    /// Changes an attribute of a file without a name.
     pub fn set_unnamed(&mut self, file: i64, change: impl FnOnce(&mut InodeAttributes)) {
         let before = self.traits.unnamed.get(&file).copied().unwrap_or(NO_ATTRIBUTES);
         let number = self.traits.changed(before, change);
         self.traits.unnamed.insert(file, number);
     }
 
-    /// The file at `node` is about to lose its last name, and is still open.
+    /// The file at `node` loses its last name and stays open.
     pub fn unname(&mut self, node: NodeId, file: i64) {
         match self.traits_of(node) {
             NO_ATTRIBUTES => {}
@@ -117,14 +117,14 @@ impl Names {
         }
     }
 
-    /// A file without a name got this one.
+    /// A file without a name gets a name.
     pub fn give_name(&mut self, file: i64, node: NodeId) {
         if let Some(number) = self.traits.unnamed.remove(&file) {
             self.bear(node, number);
         }
     }
 
-    /// A file is gone.
+    /// A file was dropped.
     pub fn forget_unnamed(&mut self, file: i64) {
         self.traits.unnamed.remove(&file);
     }
