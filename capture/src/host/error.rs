@@ -1,36 +1,36 @@
-//! Errors of recording, each one line: the thing, the cause, the remedy.
+//! Errors of recording. Each is one line: what failed, why, and what to do.
 
 use std::{io, path::PathBuf};
 
 use ioreel_traces::ReelError;
 
-/// What can keep a recording from starting or going on.
+/// Why a recording cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// No permission for BPF.
+    /// Capabilities are missing.
     #[error("recording needs CAP_BPF and CAP_PERFMON ({why}); run it as root, see `ioreel doctor`")]
     NoPrivileges {
-        /// The refused action.
+        /// The action that was refused.
         why: String,
     },
-    /// The kernel describes no types.
+    /// The kernel has no BTF.
     #[error(
         "/sys/kernel/btf/vmlinux is missing: this kernel was built without CONFIG_DEBUG_INFO_BTF; use one that has it"
     )]
     NoBtf,
-    /// Kernel memory may not be read.
+    /// Lockdown forbids BPF programs to read kernel memory.
     #[error(
         "the kernel is locked down to confidentiality: probes may not read its memory; boot with lockdown=integrity or without"
     )]
     Confidential,
-    /// A program was refused without which there is no recording.
+    /// A required program was refused.
     #[error(
         "the kernel refused the probe {program}: {why}; `ioreel doctor` says what is missing, -vv shows the verifier's log"
     )]
     Refused {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// The verifier's last words, or the system's.
+        /// Last line of the verifier's log, or the system error.
         why: String,
     },
     /// A BPF program or map was refused.
@@ -40,10 +40,10 @@ pub enum CaptureError {
     Bpf {
         /// Stage.
         doing: &'static str,
-        /// libbpf's message.
+        /// Message of libbpf.
         why: String,
     },
-    /// The limit of open descriptors is too low.
+    /// RLIMIT_NOFILE is too low.
     #[error(
         "no descriptors are left while {doing}: probes and their tables take some hundred; raise the hard limit (`ulimit -Hn 1024`)"
     )]
@@ -51,17 +51,17 @@ pub enum CaptureError {
         /// Stage.
         doing: &'static str,
     },
-    /// The rings of so many CPUs do not fit what they may take.
+    /// `--ring-mib` is too small for this many CPUs.
     #[error("--ring-mib {total_mib}: {cpus} CPUs need at least {least_mib}")]
     RingsTooSmall {
-        /// As given.
+        /// The value given.
         total_mib: usize,
         /// Possible CPUs.
         cpus: usize,
-        /// What would do.
+        /// Smallest value that works.
         least_mib: usize,
     },
-    /// `--backend fentry` where it cannot be had.
+    /// `--backend fentry` on a kernel that does not support it.
     #[error(
         "--backend fentry: the kernel refuses programs on its functions ({why}); record with --backend tracepoint, or on a \
          stock distribution kernel; `ioreel doctor` says more"
@@ -70,7 +70,7 @@ pub enum CaptureError {
         /// The kernel's reason.
         why: String,
     },
-    /// `--lossless` in a container.
+    /// `--lossless` outside the initial pid namespace.
     #[error(
         "--lossless: process ids here are not the kernel's (a container's own name space), so stopped processes could not be resumed; run it on the host"
     )]
@@ -78,58 +78,58 @@ pub enum CaptureError {
     /// `--content full` with `--anonymize`.
     #[error("--content full: the bytes of files would tell what --anonymize hides; use --content hash")]
     ContentOfNobody,
-    /// `--lossless` for processes of others, without the right to resume them.
+    /// `--lossless` for other users' processes without CAP_KILL.
     #[error(
         "--lossless: without CAP_KILL processes of other users could not be resumed; run it as root, or record a command"
     )]
     NoKill,
-    /// The command's first word is empty.
+    /// The first word of the command is empty.
     #[error("the command is an empty word; name a program behind --")]
     EmptyCommand,
-    /// The command cannot be started.
+    /// The command cannot be executed.
     #[error("{program}: cannot be started: {source}")]
     Command {
-        /// As given.
+        /// The program as given.
         program: String,
-        /// The system's answer to execvp.
+        /// Error of execvp.
         source: io::Error,
     },
-    /// A signal came before anything was recorded.
+    /// A signal arrived before the recording started.
     #[error(
         "ended by signal {signal} before the recording had begun: nothing was recorded, and nothing is left behind"
     )]
     Interrupted {
-        /// Its number.
+        /// Signal number.
         signal: i32,
     },
     /// No such process.
     #[error("--pid {pid}: no such process")]
     NoProcess {
-        /// As given.
+        /// The id given.
         pid: u32,
     },
-    /// It makes no calls.
+    /// `--pid` names a kernel thread, which makes no system calls.
     #[error(
         "--pid {pid}: a thread of the kernel's, which makes no calls: --all records what such threads do to files and disks"
     )]
     KernelThread {
-        /// As given.
+        /// The id given.
         pid: u32,
     },
-    /// Not a process, but one of its threads.
+    /// `--pid` names a thread that is not its process's leader.
     #[error("--pid {pid}: a thread of process {tgid}, all of which is recorded by --pid {tgid}")]
     ThreadOf {
-        /// As given.
+        /// The id given.
         pid: u32,
-        /// Its process.
+        /// The process of the thread.
         tgid: u32,
     },
-    /// `--min-free` leaves no room from the start.
+    /// Less space is free at the start than `--min-free` requires.
     #[error(
         "--min-free: less is free where the reel is to be written ({free_bytes} bytes); ask for less, or write it elsewhere"
     )]
     NothingFree {
-        /// Free there.
+        /// Free bytes on the file system of the reel.
         free_bytes: i64,
     },
     /// No such control group.
@@ -137,7 +137,7 @@ pub enum CaptureError {
         "--cgroup {name}: {why}; name a folder of the cgroup2 hierarchy (see `mount -t cgroup2`), or its inode number"
     )]
     NoCgroup {
-        /// As given.
+        /// The name given.
         name: String,
         /// What is wrong with it.
         why: String,
@@ -145,41 +145,41 @@ pub enum CaptureError {
     /// No such device.
     #[error("--device {name}: {why}; name a block device as in /dev or as MAJOR:MINOR (see lsblk)")]
     NoDevice {
-        /// As given.
+        /// The name given.
         name: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A filter that cannot be.
+    /// Invalid filter.
     #[error("{option}: {why}")]
     Filter {
-        /// The option with its word.
+        /// The option and its value.
         option: String,
-        /// What is wrong with it, and what would do.
+        /// What is wrong with it, and what is allowed.
         why: String,
     },
-    /// A mark that no recording took.
+    /// A mark that no running recording accepted.
     #[error("mark {name}: {why}")]
     Mark {
-        /// Its name.
+        /// Name of the mark.
         name: String,
-        /// Why not.
+        /// Why it was not accepted.
         why: String,
     },
-    /// `--snapshot` names no folder.
+    /// `--snapshot` does not name a readable folder.
     #[error("--snapshot {path}: {source}", path = path.display())]
     Snapshot {
-        /// As given.
+        /// The path given.
         path: PathBuf,
-        /// The system's answer.
+        /// System error.
         source: io::Error,
     },
     /// A system call of the recorder itself failed.
     #[error("{doing}: {source}")]
     Os {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
-        /// The system's answer.
+        /// System error.
         source: io::Error,
     },
     /// Writing the reel failed.
@@ -206,7 +206,7 @@ impl CaptureError {
     }
 }
 
-/// By the words of the system, or of libbpf.
+/// Recognises EMFILE by the message of the system or of libbpf.
 pub(crate) fn is_out_of_descriptors(why: &str) -> bool {
     why.contains("EMFILE") || why.contains(&format!("os error {}", libc::EMFILE))
 }

@@ -1,19 +1,19 @@
-//! Names of kernel functions by address, and places in user programs.
+//! Names of kernel functions by address, and locations in user programs.
 
 use std::{collections::HashMap, fs};
 
-/// A function as the iterator tells it: address, length of its name, name (`struct symbol` in tasks/waits.bpf.h).
+/// Size of one record of the symbol iterator: address, length of the name, name (`struct symbol` in tasks/waits.bpf.h).
 const RECORD_BYTES: usize = 72;
 const NAME_AT: usize = 9;
 
-/// The kernel's functions, by address.
+/// The kernel's functions, sorted by address.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
     functions: Vec<(u64, Box<str>)>,
 }
 
 impl Functions {
-    /// From the iterator's records.
+    /// Parses the records of the iterator.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let mut functions: Vec<(u64, Box<str>)> = bytes
             .chunks_exact(RECORD_BYTES)
@@ -24,19 +24,19 @@ impl Functions {
             })
             .collect();
         functions.sort_unstable();
-        // Of names for one place the first will do.
+        // Several names may share an address: one is kept.
         functions.dedup_by_key(|f| f.0);
         Self { functions }
     }
 
-    /// The function that `address` lies in.
+    /// The function that contains `address`.
     pub(crate) fn name(&self, address: u64) -> Option<&str> {
         let after = self.functions.partition_point(|(start, _)| *start <= address);
         self.functions.get(after.checked_sub(1)?).map(|(_, name)| &**name)
     }
 }
 
-/// Where the modules of processes lie, as /proc tells when a process is first asked for.
+/// Executable mappings of processes, read from `/proc/PID/maps` when a process is first looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     processes: HashMap<i32, Vec<Module>>,
@@ -51,7 +51,7 @@ struct Module {
 }
 
 impl Modules {
-    /// `module+0xoffset` for an address in a process, or the address where nothing is known of it.
+    /// `module+0xoffset` for an address in a process; the bare address if it lies in no known module.
     pub(crate) fn place(&mut self, pid: i32, address: u64) -> String {
         let modules = self.processes.entry(pid).or_insert_with(|| read_modules(pid));
         let module = modules.iter().find(|m| (m.start..m.end).contains(&address));
@@ -61,7 +61,7 @@ impl Modules {
         )
     }
 
-    /// The process runs another program, or has ended.
+    /// Call this when the process ran execve or ended.
     pub(crate) fn forget(&mut self, pid: i32) {
         self.processes.remove(&pid);
     }

@@ -1,5 +1,5 @@
-//! Where file systems keep what on a device, read from the device once: enough to tell journal, tables and
-//! bitmaps by their place.
+//! On-disk layouts: where file systems keep journal, tables and bitmaps on a device. Each device is read once, so that
+//! a bio can be classified by its sector.
 
 pub(crate) mod ext4;
 mod f2fs;
@@ -18,16 +18,16 @@ use rustc_hash::FxHashMap;
 
 use crate::host;
 
-/// What lies at a place of a device. The words are those of the column `bio.class`.
+/// What a sector contains. The words are those of the column `bio.class`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// Class.
     pub(crate) class: &'static str,
-    /// What exactly.
+    /// Value of the column `bio.detail`.
     pub(crate) detail: &'static str,
 }
 
-/// Ranges of sectors with what lies there.
+/// Ranges of sectors, each with its kind.
 #[derive(Debug, Default)]
 struct Ranges {
     /// Start, end, kind; sorted, without overlaps.
@@ -35,7 +35,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// From ranges in any order; where two overlap, the one that starts first wins.
+    /// Takes ranges in any order. Where two overlap, the one that starts first wins.
     fn new(mut all: Vec<(i64, i64, Kind)>) -> Self {
         all.retain(|(start, end, _)| start < end);
         all.sort_by_key(|(start, ..)| *start);
@@ -57,10 +57,11 @@ impl Ranges {
     }
 }
 
-/// Where btrfs keeps its superblock and the copies of it: 64 KiB, 64 MiB, 256 GiB (fs/btrfs/disk-io.h, `btrfs_sb_offset`).
+/// Sectors of the superblock of btrfs and its copies, at 64 KiB, 64 MiB and 256 GiB (fs/btrfs/disk-io.h,
+/// `btrfs_sb_offset`).
 const BTRFS_SUPERBLOCKS: [i64; 3] = [1 << 7, 1 << 17, 1 << 29];
 
-/// What a device holds.
+/// Contents of a device.
 #[derive(Debug)]
 pub(crate) enum Layout {
     /// ext2, ext3 or ext4.
@@ -69,18 +70,18 @@ pub(crate) enum Layout {
     Xfs(xfs::Layout),
     /// F2FS.
     F2fs(f2fs::Layout),
-    /// btrfs: tells by its own structures, but for superblocks not by place.
+    /// btrfs. Only superblocks are recognised by sector; other metadata is recognised by its inode in memory.
     Btrfs,
-    /// The journal of a file system elsewhere.
+    /// External journal of another file system.
     Journal,
     /// Swap space.
     Swap,
-    /// Nothing known, or not readable.
+    /// Unknown, or unreadable.
     Unknown,
 }
 
 impl Layout {
-    /// What lies at this sector.
+    /// What this sector contains.
     pub(crate) fn at(&self, sector: i64) -> Option<Kind> {
         match self {
             Self::Ext4(l) => l.at(sector),
@@ -95,13 +96,13 @@ impl Layout {
     }
 }
 
-/// The layouts of the devices met so far.
+/// Layouts of the devices seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
     known: FxHashMap<i64, Known>,
-    /// Whether there are swap files, and when that was looked at.
+    /// Whether swap files are in use, and when that was last checked.
     swap_files: Option<(bool, Instant)>,
-    /// Devices (`dev_t`) whose content could not be read, with the reason.
+    /// Devices (`dev_t`) that could not be read, with the reason.
     pub(crate) unreadable: Vec<(i64, io::Error)>,
 }
 
@@ -110,11 +111,11 @@ struct Known {
     layout: Layout,
     mounted: bool,
     read: Instant,
-    /// Somebody has written where file systems say what they are.
+    /// The superblock area was written since the layout was read.
     stale: bool,
 }
 
-/// How old a layout that may be out of date is before it is read anew: it may be the workload that writes there all the time.
+/// Minimum time between two reads of a stale layout: the workload itself may keep writing to the superblock area.
 const FRESH: Duration = Duration::from_millis(20);
 
 impl Known {
@@ -124,25 +125,26 @@ impl Known {
 }
 
 impl Layouts {
-    /// The layout of the device, partition or mapped device `dev`, read now if it was not yet, and whether a file system
-    /// on it was mounted then, as far as this process sees mounts.
+    /// Layout of a device, partition or mapped device; it is read at the first use. Also whether a file system on it
+    /// was mounted then, as far as this process's mount namespace shows.
     pub(crate) fn of(&mut self, dev: i64) -> (&Layout, bool) {
         if self.known.get(&dev).is_none_or(|k| k.stale && k.read.elapsed() >= FRESH) {
             let known = self.read(dev);
             self.known.insert(dev, known);
         }
-        // Just inserted.
+        // Always present: inserted above.
         self.known.get(&dev).map_or((&Layout::Unknown, false), |k| (&k.layout, k.mounted))
     }
 
-    /// Somebody writes where file systems say what they are: unless one is mounted, another may be there by now.
+    /// The superblock area was written. If no file system is mounted, a new one may have been made, so the layout is
+    /// stale.
     pub(crate) fn written(&mut self, dev: i64) {
         if let Some(known) = self.known.get_mut(&dev) {
             known.stale |= !known.mounted;
         }
     }
 
-    /// Whether something is swapped to files.
+    /// Whether a swap file is in use.
     pub(crate) fn swap_files(&mut self) -> bool {
         match self.swap_files {
             Some((any, looked)) if looked.elapsed() < FRESH => any,
@@ -150,18 +152,18 @@ impl Layouts {
         }
     }
 
-    /// Something was mounted, or no longer is.
+    /// A file system was mounted or unmounted.
     pub(crate) fn mounts_changed(&mut self) {
         self.known.values_mut().for_each(|known| known.stale = true);
     }
 
-    /// What lies on a device, for tests.
+    /// Sets the layout of a device, for tests.
     #[cfg(test)]
     pub(crate) fn put(&mut self, dev: i64, layout: Layout, mounted: bool) {
         self.known.insert(dev, Known::now(layout, mounted));
     }
 
-    /// Whether there are swap files, for tests.
+    /// Sets whether swap files are in use, for tests.
     #[cfg(test)]
     pub(crate) fn put_swap_files(&mut self, any: bool) {
         self.swap_files = Some((any, Instant::now() + Duration::from_secs(3600)));
@@ -170,7 +172,7 @@ impl Layouts {
     fn read(&mut self, dev: i64) -> Known {
         let mounts = host::mounts();
         let mount = mounts.iter().find(|m| m.sb_dev == dev);
-        // A btrfs is mounted under a number of its own.
+        // A btrfs is mounted under an anonymous device number.
         let mounted = mount.is_some() || host::btrfs_devices().any(|members| members.contains(&dev));
         if host::swap_devices().contains(&dev) {
             return Known::now(Layout::Swap, mounted);
@@ -178,7 +180,7 @@ impl Layouts {
         let ext = mount.is_some_and(|m| m.fstype.starts_with("ext"));
         let (layout, journal) = match (in_time(move || sniff(dev, ext)), self.known.remove(&dev)) {
             (Ok(found), _) => found,
-            // Gone by now, it may be: what it held then is what it held when it was at work.
+            // The device may be gone. The layout read before still describes the I/O that happened.
             (Err(_), Some(before)) => (before.layout, None),
             (Err(e), None) => {
                 self.unreadable.push((dev, e));
@@ -192,14 +194,14 @@ impl Layouts {
     }
 }
 
-/// How long a device may take to answer. A disk that hangs must not keep the recorder from what all others do.
+/// Time a device gets to answer: a hung disk must not stall the recorder.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What `read` gives, if it does so in time; it is left alone otherwise.
+/// Runs `read` in a thread and returns its result, or an error after the deadline. A blocked thread is abandoned.
 fn in_time<T: Send + 'static>(read: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     let (tell, told) = mpsc::sync_channel(1);
     thread::Builder::new().name("ioreel-layout".into()).spawn(move || {
-        // Nobody listens any more: it came too late.
+        // Fails when the deadline has passed; then nobody needs the result.
         let _ = tell.send(read());
     })?;
     told.recv_timeout(PATIENCE).unwrap_or_else(|_| {
@@ -208,8 +210,8 @@ fn in_time<T: Send + 'static>(read: impl FnOnce() -> io::Result<T> + Send + 'sta
     })
 }
 
-/// The layout of a device, and the device with its journal where that is another. `ext`: it is known to be of the ext
-/// family, whose metadata lies in the device's page cache anyway.
+/// Layout of a device, and the device of its journal if that is external. `ext`: the device is known to hold ext2, ext3
+/// or ext4, whose metadata is in the device's page cache anyway.
 fn sniff(dev: i64, ext: bool) -> io::Result<(Layout, Option<i64>)> {
     let path = host::device_node(dev).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     if !ext && let Ok(Some(layout)) = xfs::read(&mut |at, len| read_direct(&path, at, len)) {
@@ -237,7 +239,7 @@ fn sniff(dev: i64, ext: bool) -> io::Result<(Layout, Option<i64>)> {
     Ok((if btrfs { Layout::Btrfs } else { Layout::Unknown }, None))
 }
 
-/// The device that holds the journal of the ext4 on this device, if it is elsewhere.
+/// Device of the external journal of the ext4 file system on this device, if it has one.
 pub(crate) fn journal_device(dev: i64) -> Option<i64> {
     let file = File::open(host::device_node(dev)?).ok()?;
     ext4::journal_device(&mut |at, len| {
@@ -246,8 +248,8 @@ pub(crate) fn journal_device(dev: i64) -> Option<i64> {
     })
 }
 
-/// Reads past the page cache: XFS keeps its metadata elsewhere, and pages of the device left there would be
-/// what tools see long after XFS has changed them. `at` and `len` are multiples of 4096.
+/// Reads with O_DIRECT. XFS does not keep its metadata in the device's page cache: pages left there by this read would
+/// show tools outdated contents later. `at` and `len` are multiples of 4096.
 fn read_direct(path: &std::path::Path, at: u64, len: usize) -> io::Result<Vec<u8>> {
     const ALIGN: usize = 4096;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)?;
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_may_have_changed_is_read_anew_and_what_is_gone_stays_known() {
-        // A device that is not there.
+        // A device that does not exist.
         let dev = 0xFFF << 20 | 0xF_FFFF;
         let mut layouts = Layouts::default();
         let long_ago = Instant::now() - FRESH;

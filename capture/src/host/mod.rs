@@ -1,7 +1,7 @@
-//! Facts about the machine that a recording needs: mounts, block devices, clocks, capabilities.
+//! Facts about the machine that a recording needs.
 //!
-//! In: `/proc`, `/sys` and block devices. Out: mounts, disks, on-disk layouts, kernel symbols, pending signals, and the
-//! errors of the crate. Reads only; decides nothing. May use no other stage.
+//! In: `/proc`, `/sys` and block devices. Out: mounts, disks, on-disk layouts, kernel symbols, clocks, capabilities,
+//! pending signals, and the errors of the crate. It only reads and uses no other stage.
 
 pub(crate) mod error;
 pub(crate) mod functions;
@@ -28,25 +28,25 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-/// `dev_t` of a number as stat(2) gives it.
+/// Converts the `st_dev` of stat(2) to the kernel's internal `dev_t` (major << 20 | minor).
 pub fn dev_of_stat(dev: u64) -> i64 {
     dev_t(major(dev), minor(dev))
 }
 
-/// `CLOCK_MONOTONIC`, the clock of the probes, ns.
+/// `CLOCK_MONOTONIC` in ns: the clock that the probes use.
 pub fn monotonic_ns() -> i64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// Both clocks at one moment.
+/// Reads both clocks, one right after the other.
 pub fn clock() -> Clock {
     let monotonic_ns = monotonic_ns();
     let t = clock_gettime(ClockId::Realtime);
     Clock { monotonic_ns, realtime_ns: t.tv_sec * 1_000_000_000 + t.tv_nsec }
 }
 
-/// The present time in UTC as part of a file name: `20261121T161055Z`.
+/// The current time in UTC for a file name: `20261121T161055Z`.
 pub fn utc_stamp() -> String {
     jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
 }
@@ -59,18 +59,19 @@ fn read_number(path: impl AsRef<Path>) -> Option<i64> {
     read_trimmed(path)?.parse().ok()
 }
 
-/// CPUs that may ever be online: as many as there must be rings.
+/// Number of possible CPUs (also those offline now): one ring is needed for each.
 pub fn possible_cpus() -> usize {
     libbpf_rs::num_possible_cpus().unwrap_or(1)
 }
 
-/// Every mount in this process's name space, in mount order, without sizes: no file system is asked for anything.
+/// All mounts in this process's mount namespace, in mount order. Sizes stay empty, so that no file system is queried.
 pub fn mounts() -> Vec<Mount> {
     ioreel_traces::host::mounts()
 }
 
-/// Disks behind a mounted file system: its own device's disk, those of its journal, all members of a btrfs, and what
-/// mapped devices among these are made of; none for tmpfs and the like.
+/// Whole disks behind a mounted file system: the disk of its own device, of its journal, log or real-time device, all
+/// members of a btrfs, and the disks below mapped devices among these. Empty for tmpfs and other file systems without a
+/// device.
 pub fn disks_of(mount: &Mount) -> Vec<i64> {
     let mut disks = Vec::new();
     if mount.sb_dev >> 20 != 0 {
@@ -87,7 +88,7 @@ pub fn disks_of(mount: &Mount) -> Vec<i64> {
     disks
 }
 
-/// Further devices of a file system: an external journal or log, XFS's real-time device.
+/// Other devices of a file system: an external journal or log, the real-time device of XFS.
 fn companions(mount: &Mount) -> Vec<i64> {
     let named = mount.options.split(',').filter_map(|o| o.strip_prefix("logdev=").or(o.strip_prefix("rtdev=")));
     let mut all: Vec<i64> = named.filter_map(|name| block_device(name).ok()).collect();
@@ -103,7 +104,7 @@ fn btrfs_members(source: &str) -> Vec<i64> {
     members.into_iter().filter_map(disk_of).collect()
 }
 
-/// The devices of each btrfs that is mounted anywhere.
+/// The member devices of every mounted btrfs, one list per file system.
 pub(crate) fn btrfs_devices() -> impl Iterator<Item = Vec<i64>> {
     fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten().filter_map(|of| {
         let devices = fs::read_dir(of.path().join("devices")).ok()?;
@@ -121,13 +122,13 @@ fn sysfs_dir(dev: i64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{}:{}", dev >> 20, dev & 0xF_FFFF))
 }
 
-/// The whole disk a device number stands for (itself, or the disk of a partition).
+/// The whole disk of a device number: the device itself, or the disk that contains the partition.
 pub fn disk_of(dev: i64) -> Option<i64> {
     let dir = sysfs_dir(dev).canonicalize().ok()?;
     if dir.join("partition").exists() { sysfs_dev(dir.parent()?) } else { sysfs_dev(&dir) }
 }
 
-/// The device number of a block device given as `/dev/…`, a bare name below it, or `MAJOR:MINOR`.
+/// Device number of a block device, named as `/dev/…`, by a name below `/dev`, or as `MAJOR:MINOR`.
 pub fn block_device(name: &str) -> io::Result<i64> {
     use std::os::unix::fs::MetadataExt;
     if let Some((major, minor)) = name.split_once(':')
@@ -144,7 +145,7 @@ pub fn block_device(name: &str) -> io::Result<i64> {
     Ok(dev_of_stat(meta.rdev()))
 }
 
-/// What sysfs tells of a disk.
+/// What sysfs knows about a disk.
 pub fn device(dev: i64) -> Device {
     let dir = sysfs_dir(dev);
     let queue = dir.join("queue");
@@ -168,19 +169,19 @@ pub fn device(dev: i64) -> Device {
     }
 }
 
-/// The node of a block device.
+/// Path of a block device's node.
 pub(crate) fn device_node(dev: i64) -> Option<PathBuf> {
     let name = sysfs_dir(dev).canonicalize().ok()?.file_name()?.to_owned();
-    // sysfs writes the slash of names such as cciss/c0d0 as an exclamation mark.
+    // sysfs replaces the slash in names such as cciss/c0d0 by an exclamation mark.
     Some(Path::new("/dev").join(name.to_string_lossy().replace('!', "/")))
 }
 
-/// Devices and partitions that are swapped to.
+/// Disks and partitions in use as swap.
 pub(crate) fn swap_devices() -> Vec<i64> {
     swaps().lines().skip(1).filter_map(|line| block_device(line.split_whitespace().next()?).ok()).collect()
 }
 
-/// Whether files are swapped to.
+/// Whether a swap file is in use.
 pub(crate) fn swap_files() -> bool {
     swaps().lines().skip(1).any(|line| line.split_whitespace().nth(1) == Some("file"))
 }
@@ -189,7 +190,7 @@ fn swaps() -> String {
     String::from_utf8_lossy(&fs::read("/proc/swaps").unwrap_or_default()).into_owned()
 }
 
-/// Devices that a mapped or striped device is made of, down to the last.
+/// Disks below a device-mapper or md device, at every level.
 fn below(dev: i64, found: &mut Vec<i64>) {
     for slave in fs::read_dir(sysfs_dir(dev).join("slaves")).into_iter().flatten().flatten() {
         if let Some(disk) = sysfs_dev(&slave.path()).and_then(disk_of)
@@ -201,14 +202,14 @@ fn below(dev: i64, found: &mut Vec<i64>) {
     }
 }
 
-/// Requests a disk has in flight.
+/// Number of requests a disk has in flight.
 pub fn in_flight(dev: i64) -> i64 {
     let text = read_trimmed(sysfs_dir(dev).join("inflight")).unwrap_or_default();
     text.split_whitespace().filter_map(|n| n.parse::<i64>().ok()).sum()
 }
 
-/// The id of a control group of the unified hierarchy, given as a folder (absolute, or below where the hierarchy is
-/// mounted) or as that id, which is the folder's inode number.
+/// The id of a cgroup v2, named by its folder (absolute, or relative to the mount point of the hierarchy) or by the id
+/// itself, which is the inode number of that folder.
 pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
     use std::os::unix::fs::MetadataExt;
     let no = |why: &str| CaptureError::NoCgroup { name: name.into(), why: why.into() };
@@ -226,7 +227,7 @@ pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
         }
         return Err(no("no control group has this id"));
     }
-    // As `/proc/PID/cgroup` and systemd name it, or as any folder is named.
+    // `/proc/PID/cgroup` and systemd name it below the mount point; any other path names a folder.
     let below = Path::new(&root).join(name.trim_start_matches('/'));
     let given = PathBuf::from(name);
     let path = if (name.starts_with('/') || !below.exists()) && given.exists() { given } else { below };
@@ -238,9 +239,9 @@ pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
     Ok(meta.ino())
 }
 
-/// Whether all that it does it does in the kernel.
+/// Whether `pid` is a kernel thread.
 fn is_kernel_thread(pid: u32) -> bool {
-    // Its name, in parentheses, may hold anything.
+    // Fields are counted from the last parenthesis: the name in parentheses may contain anything.
     const FLAGS: usize = 6;
     const PF_KTHREAD: u32 = 0x0020_0000;
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -249,13 +250,13 @@ fn is_kernel_thread(pid: u32) -> bool {
     flags.is_some_and(|f| f & PF_KTHREAD != 0)
 }
 
-/// The number of this process's mount name space.
+/// Inode number of this process's mount namespace.
 pub fn mount_namespace() -> u32 {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino() as u32)
 }
 
-/// The number of this process's process id name space, 0 for the first one, in which the kernel counts.
+/// Inode number of this process's pid namespace; 0 for the initial one, whose numbers the kernel uses.
 pub fn own_pid_namespace() -> u32 {
     use std::os::unix::fs::MetadataExt;
     /// include/linux/proc_ns.h, `PROC_PID_INIT_INO`.
@@ -264,7 +265,7 @@ pub fn own_pid_namespace() -> u32 {
     if number == INITIAL { 0 } else { number as u32 }
 }
 
-/// Effective capabilities of this process, as in /proc/self/status.
+/// Effective capabilities of this process, as a bit mask (`CapEff` in /proc/self/status).
 pub fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
@@ -280,30 +281,31 @@ pub const CAP_PERFMON: u32 = 38;
 /// include/uapi/linux/capability.h
 pub const CAP_BPF: u32 = 39;
 
-/// Whether the kernel is locked down so far that BPF programs may not read its memory. Not where nobody can tell.
+/// Whether lockdown is at "confidentiality", where BPF programs may not read kernel memory. False when it cannot be
+/// read.
 pub fn is_confidential() -> bool {
     let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     text.contains("[confidentiality]")
 }
 
-/// Whether this process holds what loading the probes takes.
+/// Whether this process has the capabilities that loading the probes needs.
 pub fn may_use_bpf() -> bool {
     let caps = capabilities();
     [CAP_BPF, CAP_PERFMON].iter().all(|c| caps >> c & 1 != 0)
 }
 
-/// A path as the C interface wants it; `None` when it holds a NUL.
+/// A path for a C interface; `None` when it contains a NUL.
 pub(crate) fn c_path(path: &str) -> Option<CString> {
     CString::new(text::to_bytes(path)).ok()
 }
 
-/// Whether this is the id of a process that runs.
+/// Checks that `pid` is a running process.
 ///
 /// # Errors
-/// It has ended, which one that nobody has waited for has too; or it is the id of one of a process's threads.
+/// No such process, or a zombie; a thread id that is not the process id; a kernel thread.
 pub fn expect_process(pid: u32) -> Result<(), CaptureError> {
     let gone = || CaptureError::NoProcess { pid };
-    // A name may be anything.
+    // Read as bytes: a process name may be invalid UTF-8.
     let status = fs::read(format!("/proc/{pid}/status")).map_err(|_| gone())?;
     let status = String::from_utf8_lossy(&status);
     let of = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
@@ -314,7 +316,7 @@ pub fn expect_process(pid: u32) -> Result<(), CaptureError> {
     if is_kernel_thread(pid) {
         return Err(CaptureError::KernelThread { pid });
     }
-    // Its first thread may have ended before the others.
+    // A leader that exited is in state Z while other threads still run, so the number of threads counts too.
     let ended = of("State:").is_some_and(|s| s.starts_with(['Z', 'X'])) && of("Threads:") == Some("1");
     if ended { Err(gone()) } else { Ok(()) }
 }

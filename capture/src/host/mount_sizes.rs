@@ -1,19 +1,20 @@
-//! Sizes of mounted file systems, asked of each with a deadline: a dead server or a stopped FUSE daemon never answers.
+//! Sizes of mounted file systems. Each statfs has a deadline: an unreachable server or a stopped FUSE daemon never
+//! answers.
 
 use std::{path::PathBuf, sync::mpsc, thread, time::Duration};
 
 use ioreel_traces::{host::os_path, manifest::Mount};
 
-/// Time that a file system has to answer. Local ones take microseconds, servers milliseconds.
+/// Time that a file system gets to answer. Local ones need microseconds, servers milliseconds.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// File systems that may fail to answer before the others are no longer asked.
+/// After this many file systems without an answer, the remaining ones are not queried.
 const MAX_SILENT: usize = 4;
 
 /// Total and free bytes.
 type Size = Option<(i64, i64)>;
 
-/// Fills in the sizes. Warnings: the file systems that did not answer in time, and how many were not asked after them. Must not be
-/// called before the process's last fork: a thread may stay behind.
+/// Fills in the sizes. Returns warnings: which file systems did not answer in time, and how many were not queried after
+/// them. Call it only after the last fork of this process: a blocked thread may remain.
 pub(crate) fn fill(mounts: &mut [Mount]) -> Vec<String> {
     let mut warnings = Vec::new();
     let paths: Vec<PathBuf> = mounts.iter().map(|m| os_path(&m.mountpoint)).collect();
@@ -22,7 +23,7 @@ pub(crate) fn fill(mounts: &mut [Mount]) -> Vec<String> {
     while next < mounts.len() && silent < MAX_SILENT {
         let (sender, sizes) = mpsc::channel();
         let rest = paths[next..].to_vec();
-        // A thread that asks a silent file system waits for good. It holds nothing that the recorder needs.
+        // The thread blocks forever on a file system that does not answer. It holds nothing that the recorder needs.
         let asking = thread::Builder::new().name("mount-sizes".into()).spawn(move || {
             for path in rest {
                 if sender.send(size_of(&path)).is_err() {
@@ -56,7 +57,7 @@ pub(crate) fn fill(mounts: &mut [Mount]) -> Vec<String> {
             next += 1;
         }
         if answered {
-            // It has sent its last answer.
+            // The thread has sent its last result, so this does not block.
             let _ = asking.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Signals that end a recording: remembered, never acted on in the handler.
+//! Signals that end a recording. The handler only notes them; the main loop acts on them.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -7,26 +7,26 @@ use std::{
 
 use rustix::thread::{Timespec, nanosleep};
 
-/// A signal that arrived.
+/// A signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
-    /// Its number.
+    /// Signal number.
     pub(crate) signal: i32,
-    /// The kernel sent it (a terminal's Ctrl-C, or its hang-up).
+    /// The kernel sent it: Ctrl-C or hang-up of a terminal.
     pub(crate) from_kernel: bool,
 }
 
 impl Arrived {
-    /// Whether the command got it as well: from a terminal all of a group do. Of a terminal that hangs up the kernel tells
-    /// the session's leader alone; the others hear of it when that has ended.
+    /// Whether the recorded command received it too. A terminal signals its whole foreground process group. On hang-up
+    /// the kernel signals only the session leader; the rest of the session receives SIGHUP when the leader exits.
     pub(crate) fn reached_the_command(self) -> bool {
         let leads = || rustix::process::getsid(None) == Ok(rustix::process::getpid());
         self.from_kernel && !(self.signal == libc::SIGHUP && leads())
     }
 }
 
-/// One bit for each signal that arrived, and above them one for each that the kernel sent: one may come while another is not
-/// looked at yet.
+/// Signals that were received and not yet taken: the low 32 bits, one per signal. The high 32 bits mark those sent by
+/// the kernel.
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
 const FROM_KERNEL: u32 = 32;
 
@@ -37,7 +37,7 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
     SIGNALS.fetch_or(bit | if from_kernel { bit << FROM_KERNEL } else { 0 }, Ordering::Relaxed);
 }
 
-/// A file size limit is then an error like a full disk, not the end.
+/// Makes writes beyond RLIMIT_FSIZE fail with EFBIG, handled like a full disk, instead of killing the recorder.
 pub(crate) fn ignore_file_size_limits() {
     // SAFETY: ignores a signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -45,13 +45,15 @@ pub(crate) fn ignore_file_size_limits() {
 
 extern "C" fn wake(_: libc::c_int) {}
 
-/// Installs the handlers for SIGINT, SIGTERM, SIGQUIT and, unless it is ignored (nohup), SIGHUP. The others are handled
-/// also where they are ignored, as shells do for background jobs: who sends one wants the recording to end.
+/// Installs the handlers of SIGINT, SIGTERM, SIGQUIT and SIGHUP. SIGHUP stays ignored if it was ignored (nohup). The
+/// others are handled even if ignored, as shells do for background jobs: whoever sends one wants the recording to end.
 pub(crate) fn install() {
-    // Asks for a copy where one can be had; elsewhere it is no reason to leave a reel unfinished.
+    // SIGUSR1 requests a copy in recordings that keep copies. In others it must not kill the recorder and leave an
+    // unfinished reel.
     // SAFETY: ignores a signal.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
-    // SAFETY: a zeroed sigaction is valid; the handler does nothing. The end of a child ends a `sleep`.
+    // SAFETY: a zeroed sigaction is valid; the handler does nothing. It is installed so that the exit of a child
+    // interrupts `sleep`.
     unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();
         new.sa_sigaction = wake as *const () as usize;
@@ -74,15 +76,15 @@ pub(crate) fn install() {
     }
 }
 
-/// Sleeps for so long, or until a signal arrives. Waiting for the child by poll(2) and its pidfd disturbs the recorded
-/// programs more: fio's reads of zram came to 0.56 of unrecorded ones in place of 0.74.
+/// Sleeps for `most`, or until a signal arrives. Waiting for the child with poll(2) and a pidfd disturbs recorded
+/// programs more: fio reads of zram reached 0.56 of their unrecorded speed, against 0.74 this way.
 pub(crate) fn sleep(most: Duration) {
     let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
-    // Whatever ended it: who sleeps looks anew.
+    // The caller checks what to do next, whether or not the sleep was interrupted.
     let _ = nanosleep(&most);
 }
 
-/// Remembers SIGUSR1 as well. Nothing that is under way is interrupted by it but a `sleep`.
+/// Also catches SIGUSR1. It interrupts `sleep` and no other system call (SA_RESTART).
 pub(crate) fn install_trigger() {
     // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
     unsafe {
@@ -93,7 +95,7 @@ pub(crate) fn install_trigger() {
     }
 }
 
-/// A signal that arrived and was not taken yet, those that end a recording first.
+/// Takes one pending signal; those that end a recording come first.
 pub(crate) fn take() -> Option<Arrived> {
     let arrived = SIGNALS.load(Ordering::Relaxed) as u32;
     let ending = arrived & !(1 << libc::SIGUSR1);
@@ -106,13 +108,13 @@ pub(crate) fn take() -> Option<Arrived> {
     Some(Arrived { signal: signal as i32, from_kernel: taken >> FROM_KERNEL != 0 })
 }
 
-/// One that ends a recording and has arrived; it is not taken.
+/// A pending signal that ends the recording; it stays pending.
 pub(crate) fn waiting_end() -> Option<i32> {
     let ending = SIGNALS.load(Ordering::Relaxed) as u32 & !(1 << libc::SIGUSR1);
     (ending != 0).then(|| ending.trailing_zeros() as i32)
 }
 
-/// Whether one that ends a recording has arrived; it is taken.
+/// Whether a signal that ends the recording is pending; takes all such signals.
 pub(crate) fn take_end() -> bool {
     let ends = !(1u32 << libc::SIGUSR1);
     SIGNALS.fetch_and(1 << libc::SIGUSR1, Ordering::Relaxed) as u32 & ends != 0
@@ -120,20 +122,20 @@ pub(crate) fn take_end() -> bool {
 
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Whether SIGPIPE was ignored when this program began.
+/// Whether SIGPIPE was ignored when this program started.
 pub(crate) fn sigpipe_was_ignored() -> bool {
     SIGPIPE_IGNORED.load(Ordering::Relaxed)
 }
 
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
-/// Those of standard input, output and error that were closed when this program began.
+/// Which of the descriptors 0 to 2 were closed when this program started.
 pub(crate) fn closed_at_first() -> impl Iterator<Item = i32> {
     (0..).zip(&CLOSED).filter(|(_, closed)| closed.load(Ordering::Relaxed)).map(|(fd, _)| fd)
 }
 
-/// Before `main` Rust ignores SIGPIPE and opens what is closed of the first three descriptors, so what was inherited has to be
-/// looked at earlier.
+/// Before `main`, Rust ignores SIGPIPE and opens those of the descriptors 0 to 2 that are closed. The inherited state
+/// must be read earlier, hence `.init_array`.
 // SAFETY: the loader calls every function pointer of this section once, before `main`.
 #[unsafe(link_section = ".init_array")]
 #[used]
@@ -141,7 +143,7 @@ static LOOK_AT_INHERITED: extern "C" fn() = look_at_inherited;
 
 extern "C" fn look_at_inherited() {
     for (fd, closed) in (0..).zip(&CLOSED) {
-        // SAFETY: asks for the flags of a descriptor that may not be there.
+        // SAFETY: fcntl(F_GETFD) has no effect and may fail.
         closed.store(unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0, Ordering::Relaxed);
     }
     // SAFETY: a zeroed sigaction is valid, and this call only fills it.

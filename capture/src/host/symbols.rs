@@ -1,4 +1,4 @@
-//! Which kernel function means what, when it is the one that a bio's end is told to.
+//! What the kernel functions in `bi_end_io` say about a bio.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use ioreel_bpf::{
     types::{btrfs_end, end_io, end_io_desc, work_desc, work_kind},
 };
 
-/// Functions a bio's `bi_end_io` may be, the most frequent first: the probes compare in this order. Names are those
-/// of Linux 6.1 to 7.3; those that a kernel lacks are skipped. See `docs/internals/attribution.md` for the sources.
+/// Functions that `bi_end_io` may point to, the most frequent first: the probes compare in this order. The names are
+/// those of Linux 6.1 to 7.3; names that a kernel lacks are skipped. `docs/internals/attribution.md` lists the sources.
 const END_IOS: &[(&str, end_io)] = &[
     ("iomap_dio_bio_end_io", end_io::END_DIRECT),
     ("blkdev_bio_end_io_async", end_io::END_BDEV_ASYNC),
@@ -48,7 +48,8 @@ const END_IOS: &[(&str, end_io)] = &[
     ("end_swap_bio_read", end_io::END_SWAP),
     ("f2fs_read_end_io", end_io::END_PAGE),
     ("f2fs_write_end_io", end_io::END_PAGE),
-    // Of 7.3, or a little older: names of their own for what several did, and direct I/O of one bio.
+    // Linux 7.3 or slightly older: separate functions for what one function did before, and for direct I/O of a single
+    // bio.
     ("f2fs_write_end_bio", end_io::END_PAGE),
     ("f2fs_dio_end_bio", end_io::END_DIRECT_F2FS),
     ("iomap_dio_simple_end_io", end_io::END_DIRECT_SIMPLE),
@@ -64,7 +65,7 @@ const END_IOS: &[(&str, end_io)] = &[
     ("journal_end_buffer_io_sync", end_io::END_BUFFER),
 ];
 
-/// What a `btrfs_bio` ends with that does not carry what it seems to.
+/// End functions of a `btrfs_bio` whose pages are not what they seem to be.
 const BTRFS_ENDS: &[(&str, btrfs_end)] = &[
     ("scrub_read_endio", btrfs_end::BTRFS_END_SCRUB),
     ("scrub_repair_read_endio", btrfs_end::BTRFS_END_SCRUB),
@@ -73,36 +74,36 @@ const BTRFS_ENDS: &[(&str, btrfs_end)] = &[
     ("btrfs_dio_end_io", btrfs_end::BTRFS_END_DIRECT),
 ];
 
-/// Without one of each of these, bios of what they do stay of unknown class on any kernel that has them under another name.
+/// One of each group must exist. If a kernel has all of a group under other names, the bios it ends have class unknown.
 const NEEDED: &[&[&str]] = &[
     &["iomap_dio_bio_end_io"],
     &["end_bio_bh_io_sync", "bh_end_write"],
     &["submit_bio_wait_endio", "bio_wait_end_io"],
 ];
 
-/// Functions of work that threads of the kernel's do for others (`drivers/block/loop.c`, `fs/aio.c`).
+/// Work functions that kernel threads run on behalf of others (`drivers/block/loop.c`, `fs/aio.c`).
 const WORKS: &[(&str, work_kind)] = &[
     ("loop_workfn", work_kind::WORK_LOOP),
     ("loop_rootcg_workfn", work_kind::WORK_LOOP),
     ("aio_fsync_work", work_kind::WORK_TOLD),
 ];
 
-/// What is known of `bi_end_io` functions, in the probes' form.
+/// The known functions with their addresses, in the form the probes take.
 #[derive(Debug)]
 pub(crate) struct EndIos {
-    /// Addresses and meanings, the most frequent first, at most as many as the probes take.
+    /// `bi_end_io` functions, the most frequent first; at most as many as the probes' table holds.
     pub(crate) known: Vec<end_io_desc>,
-    /// The same of a `btrfs_bio`'s.
+    /// End functions of a `btrfs_bio`.
     pub(crate) btrfs: Vec<end_io_desc>,
-    /// What work is known by, likewise.
+    /// Work functions.
     pub(crate) works: Vec<work_desc>,
-    /// Why less will be told apart, if so.
+    /// Why some bios cannot be classified, if so.
     pub(crate) warning: Option<String>,
-    /// This process's number as the kernel counts, whatever name space it is in.
+    /// Process id of the recorder in the initial pid namespace.
     pub(crate) own_tgid: u32,
 }
 
-/// Asks the kernel's symbol iterator, and where it is refused /proc/kallsyms.
+/// Looks the functions up with the kernel's symbol iterator, or in /proc/kallsyms if the iterator is refused.
 pub(crate) fn end_ios() -> EndIos {
     let works = WORKS.iter().map(|(name, _)| *name);
     let btrfs = BTRFS_ENDS.iter().map(|(name, _)| *name);
@@ -156,7 +157,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), END_IOS.len());
-        // Room for names that several static functions share.
+        // Some names belong to several static functions, so the table has spare room.
         assert!(END_IOS.len() + 8 < 64);
         assert!(NEEDED.iter().flat_map(|n| n.iter()).all(|n| END_IOS.iter().any(|(name, _)| name == n)));
     }

@@ -1,5 +1,5 @@
-//! ext2, ext3, ext4: superblock, group descriptors, the journal's blocks (fs/ext4/ext4.h, struct
-//! ext4_super_block, ext4_group_desc, ext4_inode; ext4_extents.h; little-endian).
+//! ext2, ext3 and ext4: superblock, group descriptors and the journal's blocks. Little-endian. Structures:
+//! ext4_super_block, ext4_group_desc and ext4_inode in fs/ext4/ext4.h; fs/ext4/ext4_extents.h.
 
 use std::io;
 
@@ -7,29 +7,29 @@ use super::{Kind, Ranges, le16, le32};
 
 type Read<'a> = dyn FnMut(u64, usize) -> io::Result<Vec<u8>> + 'a;
 
-/// Where tables, bitmaps and the journal are.
+/// Sectors of tables, bitmaps and the journal.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     ranges: Ranges,
-    /// Device of the journal when it is not in this file system.
+    /// Device of an external journal.
     pub(crate) journal_dev: Option<i64>,
-    /// Inodes whose data are the file system's own (quota).
+    /// Inodes whose data is metadata of the file system: the quota files.
     pub(crate) own_inodes: Vec<i64>,
-    /// Directory entries tell the type of their file.
+    /// Directory entries contain the file type.
     pub(crate) filetype: bool,
-    /// Folders may be encrypted, names in them are any bytes then.
+    /// Directories may be encrypted; their names are then arbitrary bytes.
     pub(crate) encrypt: bool,
-    /// Block size.
+    /// Bytes per block.
     pub(crate) block_bytes: i64,
-    /// Blocks of the file system.
+    /// Number of blocks of the file system.
     pub(crate) blocks: i64,
 }
 
-/// What a device with ext4's magic is.
+/// What a device with ext4's magic number contains.
 pub(super) enum Found {
     /// A file system.
     FileSystem(Layout),
-    /// The journal of another one.
+    /// The external journal of another file system.
     Journal,
 }
 
@@ -43,7 +43,7 @@ const RO_COMPAT_SPARSE_SUPER: i64 = 0x1;
 const EXTENTS_FL: i64 = 0x8_0000;
 const EXTENT_MAGIC: i64 = 0xF30A;
 const RESIZE_INODE: i64 = 7;
-/// Longer maps are cut: a journal has some tens of extents.
+/// Longer block maps are cut off. A journal has some tens of extents.
 const MAX_MAP: usize = 100_000;
 
 const JOURNAL: Kind = Kind { class: "journal", detail: "jbd2" };
@@ -55,7 +55,7 @@ const INODE_BITMAP: Kind = Kind { class: "bitmap", detail: "inode_bitmap" };
 const INODE_TABLE: Kind = Kind { class: "inode_table", detail: "inode_table" };
 
 impl Layout {
-    /// What lies at this sector.
+    /// What this sector contains.
     pub(super) fn at(&self, sector: i64) -> Option<Kind> {
         self.ranges.at(sector)
     }
@@ -66,18 +66,18 @@ fn superblock(read: &mut Read<'_>) -> io::Result<Option<Vec<u8>>> {
     Ok((le16(&sb, 0x38) == 0xEF53).then_some(sb))
 }
 
-/// The journal's device, in the kernel's form of today (`new_encode_dev`).
+/// Device of an external journal, in the format of `new_encode_dev` (linux/kdev_t.h).
 fn external_journal(sb: &[u8]) -> Option<i64> {
     let dev = le32(sb, 0xE4);
     (le32(sb, 0xE0) == 0 && dev != 0).then_some((dev & 0xF_FF00) >> 8 << 20 | dev & 0xFF | dev >> 12 & 0xF_FF00)
 }
 
-/// The device of the journal, when it is not in the file system itself.
+/// Device of an external journal.
 pub(super) fn journal_device(read: &mut Read<'_>) -> Option<i64> {
     external_journal(&superblock(read).ok().flatten()?)
 }
 
-/// What `read` (place and length in bytes) reads; `None` when it is none of ext4.
+/// Reads the layout. `read` takes an offset and a length in bytes. `None` without ext4's magic number.
 pub(super) fn read(read: &mut Read<'_>) -> io::Result<Option<Found>> {
     let Some(sb) = superblock(read)? else { return Ok(None) };
     if le32(&sb, 0x60) & INCOMPAT_JOURNAL_DEV != 0 {
@@ -115,7 +115,7 @@ impl Geometry {
         let first = le32(sb, 0x14);
         let blocks = le32(sb, 0x4) | if wide { le32(sb, 0x150) << 32 } else { 0 };
         let desc = if wide { le16(sb, 0xFE) } else { 32 };
-        // ext2 of revision 0 has no such field.
+        // Revision 0 of ext2 has no such field.
         let inode_bytes = if le32(sb, 0x4C) == 0 { 128 } else { le16(sb, 0x58) };
         let sane = (32..=1024).contains(&desc) && inode_bytes >= 128 && blocks > first && blocks < 1 << 48;
         sane.then(|| Self {
@@ -138,7 +138,7 @@ impl Geometry {
         self.first + group * self.per_group
     }
 
-    /// ext4_bg_has_super
+    /// Like `ext4_bg_has_super` of fs/ext4/balloc.c.
     fn has_super(&self, group: i64) -> bool {
         let power_of = |base: i64| {
             let mut n = base;
@@ -158,7 +158,7 @@ impl Geometry {
         self.block / self.desc_bytes
     }
 
-    /// ext4_get_group_desc and descriptor_loc: the block with the descriptors number `i`.
+    /// Block of the `i`-th block of group descriptors, like `descriptor_loc` of fs/ext4/super.c.
     fn descriptor_block(&self, i: i64) -> i64 {
         match self.first_meta_bg {
             Some(first) if i >= first => {
@@ -169,8 +169,8 @@ impl Geometry {
         }
     }
 
-    /// Where a group's superblock is, if it has one. With clusters (bigalloc) of blocks of 1 KiB, groups begin at the
-    /// boot block all the same.
+    /// Block of a group's superblock, if it has one. With bigalloc and blocks of 1 KiB, group 0 starts at the boot
+    /// block, and its superblock is one block further.
     fn super_at(&self, group: i64) -> i64 {
         self.start(group) + i64::from(group == 0 && self.block == 1024 && self.first == 0)
     }
@@ -217,7 +217,7 @@ impl Geometry {
             }
         }
         let mut inode = |number: i64| -> io::Result<Option<Vec<u8>>> {
-            // The inodes that matter are the first of all, but for the orphan file's.
+            // All inodes that matter are in group 0, except possibly that of the orphan file.
             let (group, index) = ((number - 1) / self.inodes_per_group, (number - 1) % self.inodes_per_group);
             let table = match first_table.first() {
                 Some(table) if group == 0 && number > 0 => *table,
@@ -251,7 +251,7 @@ impl Geometry {
         if mmp != 0 {
             all.push((mmp, mmp + 1, metadata("mmp")));
         }
-        // With blocks of 1 KiB the superblock is block 1; the boot block before it belongs to nobody.
+        // With blocks of 1 KiB the superblock is block 1. Block 0, the boot block, does not belong to the file system.
         let sectors = self.block / 512;
         let in_sectors = all.into_iter().map(|(from, to, kind)| (from * sectors, to * sectors, kind)).collect();
         Ok(Layout {
@@ -270,7 +270,7 @@ fn metadata(detail: &'static str) -> Kind {
     Kind { class: "metadata", detail }
 }
 
-/// The blocks of an inode.
+/// Collects the blocks of an inode.
 struct Blocks<'a, 'b> {
     geometry: &'a Geometry,
     read: &'a mut Read<'b>,
@@ -321,7 +321,7 @@ impl Blocks<'_, '_> {
             if depth == 0 {
                 let len = le16(entry, 4);
                 let start = le16(entry, 6) << 32 | le32(entry, 8);
-                // Above 32768: allocated and not written yet.
+                // A length above 32768 marks an unwritten extent.
                 let len = if len > 32768 { len - 32768 } else { len };
                 if self.inside(start) {
                     self.data.push((start, len));
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn device_numbers_in_the_superblock() {
         let mut sb = vec![0u8; 1024];
-        // 259:300: minors above 255 are split.
+        // 259:300: minor numbers above 255 are split into two fields.
         sb[0xE4..0xE8].copy_from_slice(&((300u32 & 0xFF) | 259 << 8 | (300 & !0xFF) << 12).to_le_bytes());
         assert_eq!(external_journal(&sb), Some(259 << 20 | 300));
         sb[0xE0] = 8;

@@ -1,29 +1,29 @@
-//! F2FS: areas from the superblock (include/linux/f2fs_fs.h, struct f2fs_super_block; little-endian).
+//! F2FS: areas given by the superblock (include/linux/f2fs_fs.h, struct f2fs_super_block; little-endian).
 
 use std::io;
 
 use super::{Kind, Ranges, le32};
 
-/// Where checkpoints and tables are, and whose pages the rest of its own has.
+/// Sectors of checkpoints and tables. Other metadata lies among the data and is recognised by its inode.
 #[derive(Debug)]
 pub(crate) struct Layout {
     areas: Ranges,
-    /// The inode whose pages are nodes: inodes, and the blocks of addresses of large files. They lie among the data.
+    /// The node inode: its pages are inodes and the address blocks of large files, which lie among the data.
     pub(crate) node_ino: u64,
 }
 
 const MAGIC: i64 = 0xF2F5_2010;
-/// Of the first of two copies.
+/// Offset of the first of two copies.
 const SUPERBLOCK_AT: usize = 1024;
 
 impl Layout {
-    /// What lies at this sector.
+    /// What this sector contains.
     pub(super) fn at(&self, sector: i64) -> Option<Kind> {
         self.areas.at(sector)
     }
 }
 
-/// The layout of the file system that `read` (place and length in bytes) reads; `None` when it is none of F2FS.
+/// Reads the layout. `read` takes an offset and a length in bytes. `None` without the magic number of F2FS.
 pub(super) fn read(read: &mut dyn FnMut(u64, usize) -> io::Result<Vec<u8>>) -> io::Result<Option<Layout>> {
     let block = read(0, 4096)?;
     let sb = block.get(SUPERBLOCK_AT..).unwrap_or_default();

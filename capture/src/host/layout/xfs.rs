@@ -4,7 +4,7 @@ use std::io;
 
 use super::{Kind, Ranges};
 
-/// Where the log and the headers of the allocation groups are.
+/// Sectors of the log and of the allocation group headers.
 #[derive(Debug)]
 pub(crate) struct Layout {
     log: Ranges,
@@ -15,11 +15,11 @@ pub(crate) struct Layout {
 
 const LOG: Kind = Kind { class: "journal", detail: "log" };
 const HEADER: Kind = Kind { class: "superblock", detail: "ag_header" };
-/// Superblock, AGF, AGI, AGFL: a sector each at the start of every group.
+/// Superblock, AGF, AGI and AGFL: one sector each at the start of every group.
 const HEADERS: i64 = 4;
 
 impl Layout {
-    /// What lies at this sector.
+    /// What this sector contains.
     pub(super) fn at(&self, sector: i64) -> Option<Kind> {
         if let Some(kind) = self.log.at(sector) {
             return Some(kind);
@@ -29,7 +29,7 @@ impl Layout {
     }
 }
 
-/// The layout of the file system that `read` (place and length in bytes) reads; `None` when it is none of XFS.
+/// Reads the layout. `read` takes an offset and a length in bytes. `None` without the magic number of XFS.
 pub(super) fn read(read: &mut dyn FnMut(u64, usize) -> io::Result<Vec<u8>>) -> io::Result<Option<Layout>> {
     let sb = read(0, 4096)?;
     if sb.get(..4) != Some(b"XFSB") {
@@ -44,7 +44,7 @@ pub(super) fn read(read: &mut dyn FnMut(u64, usize) -> io::Result<Vec<u8>>) -> i
     }
     let per_block = block / 512;
     let (start, len) = (u64(48), u32(96));
-    // 0: the log is on a device of its own.
+    // 0: the log is on a separate device.
     let at = ((start >> shift) * group_blocks + (start & ((1 << shift) - 1))) * per_block;
     let log = if start == 0 { Vec::new() } else { vec![(at, at + len * per_block, LOG)] };
     Ok(Some(Layout {
@@ -64,7 +64,7 @@ mod tests {
         let mut sb = vec![0u8; 4096];
         sb[..4].copy_from_slice(b"XFSB");
         sb[4..8].copy_from_slice(&4096u32.to_be_bytes());
-        // Group 2, block 6, of groups of 1000 blocks whose numbers take 10 bits.
+        // Block 6 of group 2; groups have 1000 blocks, and a block number inside a group takes 10 bits.
         sb[48..56].copy_from_slice(&(2u64 << 10 | 6).to_be_bytes());
         sb[84..88].copy_from_slice(&1000u32.to_be_bytes());
         sb[88..92].copy_from_slice(&4u32.to_be_bytes());
