@@ -1,5 +1,5 @@
-//! The 32-bit entry. Of x86: i386's numbers and arguments, turned into those of the 64-bit calls that do the same, so
-//! that rows have the same names and columns whoever made the call. Of arm64, calls are only counted.
+//! Calls through the 32-bit entry. On x86-64, i386's numbers and arguments are translated to those of the equivalent
+//! 64-bit calls, so that rows have the same names and columns either way. On arm64 such calls are only counted.
 
 use std::sync::LazyLock;
 
@@ -7,34 +7,34 @@ use ioreel_bpf::types::{call_desc, call_kind, call_user};
 
 use super::{Call, Raw, all, numbered};
 
-/// A call by the 32-bit entry.
+/// A call through the 32-bit entry.
 pub struct Compat {
-    /// Number by the 32-bit entry.
+    /// Its number there.
     pub nr: usize,
-    /// The call it is; none for one that is only counted.
+    /// The equivalent 64-bit call; `None` if calls are only counted.
     pub call: Option<&'static Call>,
-    /// Parts, by i386's arguments.
+    /// Role of each argument of the i386 call.
     pub desc: call_desc,
-    /// Makes the 64-bit call's arguments of i386's.
+    /// Converts i386's arguments to those of the 64-bit call.
     pub fix: fn(&mut Raw<'_>),
 }
 
-/// Every call by the 32-bit entry that is known.
+/// All known calls through the 32-bit entry.
 pub fn compat() -> &'static [Compat] {
     static ALL: LazyLock<Vec<Compat>> = LazyLock::new(|| if cfg!(target_arch = "x86_64") { i386() } else { arm() });
     &ALL
 }
 
-/// In place of an argument that statfs64 has not, for the function that reads its result. No register of a 32-bit program
-/// holds it.
+/// Marks statfs64 in an argument that the call does not have, for the function that reads its result. No register of a
+/// 32-bit program can hold this value.
 pub(super) const WIDE_STATFS: i64 = 64 << 32;
-/// The same of setgroups whose ids have 16 bits.
+/// Likewise for setgroups with 16-bit ids.
 pub(super) const SHORT_GROUPS: i64 = 16 << 32;
 
-/// From this number on calls have the same number, and arguments of fixed width, on every architecture.
+/// From this number on, calls have the same number and fixed-width arguments on every architecture.
 const UNIFIED: usize = 424;
 
-/// What differs besides the width of registers.
+/// A call whose arguments differ by more than the width of registers.
 #[derive(Clone, Copy)]
 struct Change {
     nr: usize,
@@ -54,27 +54,27 @@ fn signed(r: &mut Raw<'_>, i: usize) {
     r.args[i] = i64::from(r.args[i] as i32);
 }
 
-/// Ids of 16 bits, of which -1 still leaves things as they are.
+/// Extends 16-bit ids; -1 still means "unchanged".
 fn short(r: &mut Raw<'_>, ids: &[usize]) {
     for i in ids {
         r.args[*i] = if r.args[*i] as u16 == u16::MAX { -1 } else { i64::from(r.args[*i] as u16) };
     }
 }
 
-/// User and group behind a name or descriptor.
+/// User and group of chown and its variants.
 fn short_ids(r: &mut Raw<'_>) {
     short(r, &[1, 2]);
 }
 
-/// Ids that a thread is to have.
+/// Arguments of setuid and its variants.
 fn short_users(r: &mut Raw<'_>) {
     short(r, &[0, 1, 2]);
 }
 
-/// Two times of 32 bits for seconds and as many for the rest.
+/// Two times, each with 32-bit seconds and 32-bit nanoseconds or microseconds.
 fn short_times(r: &mut Raw<'_>) {
     let [a, b, ..] = r.extra;
-    // All ones in the second word: a null pointer.
+    // The second word is -1: null pointer.
     if b != -1 {
         let halves = |v: i64| [i64::from(v as i32), i64::from((v >> 32) as i32)];
         let ([s, n], [s2, n2]) = (halves(a), halves(b));
@@ -104,7 +104,7 @@ fn offset_at_3(r: &mut Raw<'_>) {
 
 macro_rules! same {
     ($( $nr:literal $name:literal )*) => {
-        /// Calls whose arguments are in the same places.
+        /// Calls whose arguments are in the same places as those of the 64-bit call.
         const SAME: &[(usize, &str)] = &[ $( ($nr, $name), )* ];
     };
 }
@@ -125,12 +125,12 @@ same! {
     344 "syncfs" 346 "setns" 353 "renameat2" 356 "memfd_create" 377 "copy_file_range" 383 "statx"
 }
 
-/// Calls that i386 passes otherwise.
+/// Calls whose arguments differ on i386.
 const CHANGED: &[Change] = &[
     Change { nr: 16, name: "lchown", fix: short_ids, desc: same_desc },
     Change { nr: 23, name: "setuid", fix: short_users, desc: same_desc },
     Change { nr: 19, name: "lseek", fix: |r| signed(r, 1), desc: same_desc },
-    // umount has no flags.
+    // The old umount has no flags.
     Change { nr: 22, name: "umount2", fix: |r| r.args[1] = 0, desc: same_desc },
     Change { nr: 30, name: "utime", fix: short_utime, desc: same_desc },
     Change { nr: 46, name: "setgid", fix: short_users, desc: same_desc },
@@ -152,7 +152,7 @@ const CHANGED: &[Change] = &[
     Change { nr: 181, name: "pwrite64", fix: offset_at_3, desc: same_desc },
     Change { nr: 182, name: "chown", fix: short_ids, desc: same_desc },
     Change { nr: 187, name: "sendfile", fix: same_args, desc: |d| d.user_kind = call_user::USER_OFFSETS32.0 as u8 },
-    // In units of 4096 bytes whatever the page size.
+    // The offset is in units of 4096 bytes, whatever the page size.
     Change { nr: 192, name: "mmap", fix: |r| r.args[5] <<= 12, desc: same_desc },
     Change { nr: 193, name: "truncate", fix: |r| r.args[1] = long(r, 1), desc: same_desc },
     Change { nr: 194, name: "ftruncate", fix: |r| r.args[1] = long(r, 1), desc: same_desc },
@@ -188,16 +188,16 @@ const CHANGED: &[Change] = &[
     Change { nr: 333, name: "preadv", fix: offset_at_3, desc: same_desc },
     Change { nr: 334, name: "pwritev", fix: offset_at_3, desc: same_desc },
     Change { nr: 378, name: "preadv2", fix: offset_at_3, desc: same_desc },
-    // A 32-bit program's nanoseconds are 32 bits wide, with what happens to stand beside them (kernel/time/time.c).
+    // A 32-bit program's nanoseconds have 32 bits; the upper half of the word is arbitrary (kernel/time/time.c).
     Change { nr: 412, name: "utimensat", fix: narrow_nanoseconds, desc: same_desc },
     Change { nr: 379, name: "pwritev2", fix: offset_at_3, desc: same_desc },
 ];
 
-/// File operations that are only counted: structs in memory that nobody has used for decades (oldstat, readdir,
-/// the first mmap), and Linux AIO, whose control blocks the probes read in 64-bit form.
+/// Calls on files that are only counted: those with structs unused for decades (oldstat, readdir, the first mmap), and
+/// Linux AIO, whose control blocks the probes read only in 64-bit form.
 const COUNTED: &[usize] = &[18, 28, 84, 86, 89, 90, 245, 246, 247, 248, 249, 385, 416];
 
-/// File operations of arm's EABI (arch/arm/tools/syscall.tbl), up to where numbers are the same everywhere.
+/// Calls on files of arm's EABI (arch/arm/tools/syscall.tbl), up to where numbers are the same everywhere.
 #[rustfmt::skip]
 const ARM: &[usize] = &[
     3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 19, 21, 23, 33, 36, 38, 39, 40, 41, 46, 52, 54, 55, 60, 61, 62, 63, 70, 71, 81,
@@ -209,13 +209,13 @@ const ARM: &[usize] = &[
     397, 399, 412, 416,
 ];
 
-/// `struct utimbuf` of two 32-bit words lies in one 64-bit word.
+/// `struct utimbuf` with two 32-bit words, which arrived in one 64-bit word.
 fn short_utime(r: &mut Raw<'_>) {
     let both = r.extra[0];
     (r.extra[0], r.extra[1]) = (i64::from(both as i32), i64::from((both >> 32) as i32));
 }
 
-/// Of two timespecs with seconds of 64 bits; none where the pointer is null.
+/// Clears the upper halves of the nanoseconds of two timespecs with 64-bit seconds, unless the pointer was null.
 fn narrow_nanoseconds(r: &mut Raw<'_>) {
     if r.extra[1] != -1 {
         r.extra[1] &= 0xffff_ffff;
@@ -223,7 +223,7 @@ fn narrow_nanoseconds(r: &mut Raw<'_>) {
     }
 }
 
-/// Position in two halves, the new one given through a pointer.
+/// The position comes in two halves; the new position is returned through a pointer.
 fn llseek(r: &mut Raw<'_>) {
     (r.args[1], r.args[2]) = ((r.args[1] << 32) | (r.args[2] & 0xffff_ffff), r.args[4]);
     if r.ret == 0 {

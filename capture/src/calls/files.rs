@@ -1,4 +1,4 @@
-//! Data and names: the calls that every program makes.
+//! Calls on data and names of files.
 
 use ioreel_bpf::types::{call_desc, call_kind, call_user, op_flags};
 use ioreel_traces::rows::Op;
@@ -19,7 +19,7 @@ fn transfer_at(r: &Raw<'_>, op: &mut Op) {
     op.offset_bytes = Some(r.args[3]);
 }
 
-/// Where a positioned write acted that `appends` whatever offset it names.
+/// Offset of a positioned write that goes to the end of the file whatever offset it names.
 fn appended(r: &Raw<'_>, op: &mut Op, appends: bool) {
     if appends && u32::from(r.flags) & op_flags::OPF_AT_SIZE.0 != 0 {
         op.offset_bytes = Some(r.pos.1 - r.ret);
@@ -52,12 +52,12 @@ fn vector_at2(r: &Raw<'_>, op: &mut Op) {
 
 fn opened(r: &Raw<'_>, op: &mut Op, flags: i64, mode: i64) {
     op.flags = Some(flags);
-    // The kernel looks at the mode only when it may create something.
+    // The kernel uses the mode only if the call may create a file.
     if flags as c_int & (O_CREAT | O_TMPFILE & !O_DIRECTORY) != 0 {
         op.mode = Some(mode as i32);
     }
     if r.ret >= 0 {
-        // The kernel does not mark a nameless file as created.
+        // The kernel does not set FMODE_CREATED for O_TMPFILE.
         let nameless = flags as c_int & O_TMPFILE == O_TMPFILE;
         op.aux = Some(i64::from(nameless || u32::from(r.flags) & op_flags::OPF_CREATED.0 != 0));
     }
@@ -75,9 +75,9 @@ fn owner(r: &Raw<'_>, op: &mut Op, first: usize) {
     op.aux2 = Some(i64::from(r.int(first + 1)));
 }
 
-/// Column value of `UTIME_OMIT`.
+/// Value of the time columns for `UTIME_OMIT`.
 pub const TIME_OMIT: i64 = i64::MIN;
-/// Column value of `UTIME_NOW`, and of a null pointer.
+/// Value of the time columns for `UTIME_NOW`, and for a null pointer.
 pub const TIME_NOW: i64 = i64::MIN + 1;
 
 fn times(r: &Raw<'_>, op: &mut Op, sub_ns: i64) {
@@ -99,7 +99,7 @@ fn utime(r: &Raw<'_>, op: &mut Op) {
     times(&Raw { extra: [r.extra[0], if r.args[1] == 0 { -1 } else { 0 }, r.extra[1], 0], ..*r }, op, 0);
 }
 
-/// The first `struct open_how` (uapi/linux/openat2.h, OPEN_HOW_SIZE_VER0).
+/// Size of the first version of `struct open_how` (uapi/linux/openat2.h, OPEN_HOW_SIZE_VER0).
 const OPEN_HOW_BYTES: i64 = 24;
 
 pub(super) fn two_offsets(r: &Raw<'_>, op: &mut Op) {
@@ -115,7 +115,7 @@ calls! {
     85 - "creat" call_desc { path: 1, ..OPEN }, true, |r, op| opened(r, op, i64::from(O_CREAT | O_WRONLY | O_TRUNC), r.args[1]);
     257 56 "openat" call_desc { dirfd: 1, path: 2, ..OPEN }, true, |r, op| opened(r, op, i64::from(r.int(2)), r.args[3]);
     437 437 "openat2" user(call_desc { dirfd: 1, path: 2, ..OPEN }, call_user::USER_OPEN_HOW, 3, 0), true, |r, op| {
-        // Of a smaller one the kernel looks at nothing (EINVAL).
+        // The kernel rejects a smaller struct with EINVAL without reading it.
         if r.extra_known() && r.args[3] >= OPEN_HOW_BYTES {
             opened(r, op, r.extra[0], r.extra[1]);
             op.aux2 = Some(r.extra[2]);
@@ -244,7 +244,7 @@ calls! {
     280 88 "utimensat" user(AT, call_user::USER_TIMESPEC, 3, 0), true, |r, op| {
         times(r, op, 1);
         op.flags = Some(i64::from(r.int(3)));
-        // futimens: no path, the descriptor itself.
+        // futimens: without a path, the descriptor itself is meant.
         if r.args[1] == 0 {
             op.fd = Some(r.int(0));
         }

@@ -1,5 +1,5 @@
-//! ioctl on files, directories and block devices: those that matter get their columns, all others stand with
-//! their number.
+//! ioctl on files, directories and block devices. Known requests fill columns of their own; all others are recorded
+//! with their number.
 
 use ioreel_bpf::types::call_kind;
 use ioreel_traces::{rows::Op, text};
@@ -14,9 +14,9 @@ calls! {
     16 29 "ioctl" kind(FD, call_kind::CALL_IOCTL), true, ioctl;
 }
 
-/// A request that is known by name, and what it fills.
+/// A request known by name.
 pub struct Request {
-    /// Its number.
+    /// Its number in argument 2.
     pub number: u32,
     /// Its name in the kernel's headers.
     pub name: &'static str,
@@ -119,14 +119,14 @@ fn ioctl(r: &Raw<'_>, op: &mut Op) {
             op.name = Some(request.name.into());
             (request.fill)(r, op);
         }
-        // Without a direction the argument is a number, or nothing at all.
+        // A request without a direction passes a number in the argument, or nothing.
         None if number >> 30 == 0 => op.aux = Some(r.args[2]),
         None => {}
     }
 }
 
-/// The source is the argument, the destination the descriptor that the call was made on; the probes turn the
-/// files round likewise (`argument_is_source`).
+/// The argument holds the source; the descriptor of the call is the destination. The probes swap the files in the same
+/// way (`argument_is_source`).
 fn from_argument(r: &Raw<'_>, op: &mut Op, source: Option<i32>) {
     op.fd = source;
     op.fd2 = Some(r.args[0] as i32);
@@ -138,7 +138,7 @@ fn snapshot(r: &Raw<'_>, op: &mut Op) {
     op.path2 = r.name_text();
 }
 
-/// A subvolume below the directory that the call was made on.
+/// A subvolume inside the directory of the descriptor.
 fn below(r: &Raw<'_>, op: &mut Op) {
     op.dirfd = Some(r.args[0] as i32);
     op.path = r.name_text();

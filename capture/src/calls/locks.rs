@@ -1,4 +1,4 @@
-//! Locks, and what fcntl does to descriptors.
+//! Locks, and fcntl on descriptors.
 
 use ioreel_bpf::types::{call_desc, call_kind};
 use ioreel_traces::rows::Op;
@@ -29,7 +29,7 @@ calls! {
     299 243 "recvmmsg" call_desc { user2: 2, out: 2, ..kind(FD, call_kind::CALL_MSG) }, false, messages;
 }
 
-/// Commands of fcntl that are recorded, by name.
+/// Recorded commands of fcntl.
 pub const COMMANDS: [(&str, c_int); 14] = [
     ("F_DUPFD", F_DUPFD),
     ("F_DUPFD_CLOEXEC", F_DUPFD_CLOEXEC),
@@ -58,11 +58,11 @@ fn messages(r: &Raw<'_>, op: &mut Op) {
     op.aux2 = Some(i64::from(r.int(2)));
 }
 
-/// Commands of i386's fcntl64 for `struct flock64`, which here are the plain ones.
+/// Commands of i386's fcntl64 that take a `struct flock64`; they are recorded as the plain commands.
 const F_GETLK64: c_int = 12;
 const F_SETLKW64: c_int = 14;
 
-/// A byte range lock as the caller's struct has it.
+/// A byte-range lock as the caller's struct describes it.
 #[derive(Debug, PartialEq, Eq)]
 struct Lock {
     kind: i64,
@@ -71,10 +71,10 @@ struct Lock {
     len: i64,
 }
 
-/// How a `struct flock` is laid out.
+/// Layout of the lock struct.
 #[derive(Clone, Copy)]
 enum Layout {
-    /// Natural.
+    /// 64-bit, with natural alignment.
     Wide,
     /// i386's `struct flock64`, which aligns 64-bit members to 4.
     Packed,

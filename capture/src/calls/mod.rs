@@ -1,8 +1,8 @@
 //! The table of recorded system calls: the role of each argument, and how arguments become columns.
 //!
-//! In: the arguments and the result of a call or of an io_uring request. Out: columns of `ops`, and the roles that the probes
-//! need ([`Call::desc`]). The probes know no call by name: one line here defines each call. `docs/calls.md` lists the same
-//! for readers of reels. May use `host`.
+//! In: the arguments and the result of a call or of an io_uring request. Out: columns of `ops`, and the role of each
+//! argument for the probes ([`Call::desc`]). The probes know no call by name: one line here defines each call.
+//! `docs/calls.md` documents the calls for readers of reels. May use `host`.
 
 mod compat;
 mod files;
@@ -25,53 +25,53 @@ pub use files::{TIME_NOW, TIME_OMIT};
 pub use ioctl::{REQUESTS, Request};
 pub use locks::COMMANDS;
 
-/// Values of `op` for file I/O by the kernel itself, which is no system call.
+/// Values of `op` for file I/O of the kernel itself, which comes from no system call.
 pub(crate) const KERNEL_IO: [&str; 4] = ["vfs_read", "vfs_write", "vfs_fsync", "vfs_fallocate"];
 
-/// Whether a call takes the folder that it begins in for the root of all (RESOLVE_IN_ROOT of openat2, linux/openat2.h).
+/// Whether the call treats its starting directory as the root (RESOLVE_IN_ROOT of openat2, linux/openat2.h).
 pub(crate) fn is_in_root(op: &Op) -> bool {
     const RESOLVE_IN_ROOT: i64 = 0x10;
     op.op == "openat2" && op.aux2.is_some_and(|resolve| resolve & RESOLVE_IN_ROOT != 0)
 }
 
-/// What a call brought, as far as filling columns needs it.
+/// The recorded values of a call that its columns are computed from.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw<'a> {
-    /// Arguments as passed in registers.
+    /// Arguments, as passed in registers.
     pub args: [i64; 6],
-    /// User memory the call pointed to, by the call's `user` kind.
+    /// What the probe read from user memory; its meaning depends on `Call::desc.user_kind`.
     pub extra: [i64; 4],
-    /// Result or -errno.
+    /// Result, or the negative errno.
     pub ret: i64,
-    /// Bits of the wire format's `op_flags`.
+    /// `op_flags` of the wire format.
     pub flags: u16,
-    /// Position of the first file on entry and exit.
+    /// Position of the first file at entry and at return.
     pub pos: (i64, i64),
-    /// Position of the second file on entry and exit.
+    /// Position of the second file at entry and at return.
     pub pos2: (i64, i64),
-    /// What calls before this moved over through the same open file descriptions.
+    /// Ranges that earlier calls read or wrote at the same file position.
     pub moved: Moved<'a>,
-    /// The same of the second file.
+    /// The same for the second file.
     pub moved2: Moved<'a>,
-    /// A string that is no path.
+    /// A string argument that is not a path.
     pub name: &'a [u8],
-    /// Memory the call was given, as far as it was taken.
+    /// Input memory; may be shorter than what the call was given.
     pub input: &'a [u8],
-    /// Memory the call wrote.
+    /// Memory that the call wrote.
     pub output: &'a [u8],
 }
 
-/// Latest ranges that calls, which had not returned when this was entered, moved over through one open file description
-/// since it was last positioned: no other such call can have acted there.
+/// Ranges that other calls read or wrote through the same open file description since its last seek, if those calls had
+/// not yet returned when this call was entered. This call cannot have used any of them. The oldest may be missing.
 pub type Moved<'a> = &'a [Range<i64>];
 
 impl Raw<'_> {
-    /// A 32-bit argument, sign-extended.
+    /// An argument as a 32-bit integer, sign-extended.
     fn int(&self, i: usize) -> i32 {
         self.args[i] as i32
     }
 
-    /// By the 32-bit entry, whose structs are others.
+    /// Made through the 32-bit entry, whose structs differ.
     fn is_compat(&self) -> bool {
         self.has(op_flags::OPF_COMPAT)
     }
@@ -80,7 +80,7 @@ impl Raw<'_> {
         (!self.name.is_empty()).then(|| text::from_bytes(self.name))
     }
 
-    /// What was given, when that is all of `len` bytes.
+    /// The input memory, if all of its `len` bytes were recorded.
     fn value_of(&self, len: i64) -> Option<Text> {
         (i64::try_from(self.input.len()) == Ok(len)).then(|| text::from_bytes(self.input))
     }
@@ -89,12 +89,13 @@ impl Raw<'_> {
         !self.has(op_flags::OPF_USER_FAULT)
     }
 
-    /// Where a call that uses the file's own position acted.
+    /// Offset of a call that uses the position of the open file description.
     ///
-    /// Undisturbed, the position on exit is the one on entry plus what was moved. Otherwise the call was an
-    /// append, or others moved the position too: one that was served while this one waited for its turn
-    /// makes the entry stale, one that was served before this one's exit was seen makes the exit stale,
-    /// and then the range before it is taken.
+    /// Normally the position at return is the position at entry plus the result. If it is not, the call appended, or
+    /// other calls moved the position too. A call that was served while this one waited for the position lock makes the
+    /// position at entry stale. A call that was served before the probe saw this one return makes the position at
+    /// return stale. So if the range that ends at the position at return is taken, and the range that starts at the
+    /// position at entry is free, the call used the latter. In all other cases it used the former.
     fn current(pos: (i64, i64), ret: i64, taken: Moved<'_>) -> Option<i64> {
         let moved = ret.max(0);
         let at = pos.1 - moved;
@@ -107,7 +108,7 @@ impl Raw<'_> {
         u32::from(self.flags) & flag.0 != 0
     }
 
-    /// Of no descriptor that is open there is none.
+    /// `None` if the descriptor was not open.
     fn position(&self) -> Option<i64> {
         Self::current(self.pos, self.ret, self.moved).filter(|_| self.has(op_flags::OPF_FILE))
     }
@@ -117,38 +118,38 @@ impl Raw<'_> {
     }
 }
 
-/// One recorded call.
+/// A recorded system call.
 #[derive(Clone, Copy)]
 pub struct Call {
-    /// Numbers on x86-64, and on the architectures that share one table, arm64 among them.
+    /// Numbers on x86-64, and on architectures with the generic table, such as arm64.
     numbers: [Option<u16>; 2],
-    /// The kernel's name.
+    /// Name in the kernel.
     pub name: &'static str,
-    /// Parts, arguments counted from 1.
+    /// Role of each argument; arguments are counted from 1.
     pub desc: call_desc,
-    /// Whether success changes the file system, so that settling has something to sync.
+    /// A successful call changes the file system, so settling must sync it.
     pub modifies: bool,
-    /// Fills the columns that the parts do not.
+    /// Fills the columns that `desc` does not determine.
     pub fill: fn(&Raw<'_>, &mut Op),
 }
 
-/// Every recorded call of every architecture.
+/// All recorded calls of all architectures.
 fn of_all() -> impl Iterator<Item = &'static Call> {
     [files::CALLS, locks::CALLS, space::CALLS, ioctl::CALLS, users::CALLS].into_iter().flatten()
 }
 
-/// Every recorded call of this architecture, with its number there.
+/// All recorded calls of this architecture, with their numbers.
 pub fn numbered() -> impl Iterator<Item = (usize, &'static Call)> {
     let here = usize::from(!cfg!(target_arch = "x86_64"));
     of_all().filter_map(move |c| Some((c.numbers[here]?.into(), c)))
 }
 
-/// Every recorded call of this architecture.
+/// All recorded calls of this architecture.
 pub fn all() -> impl Iterator<Item = &'static Call> {
     numbered().map(|(_, c)| c)
 }
 
-/// The calls that may make pages of a file dirty: one bit for each number, of the 64-bit entry and of the 32-bit entry.
+/// Calls that may dirty pages of files: one bit per call number, for the 64-bit entry and the 32-bit entry.
 pub(crate) fn dirtying() -> [[u64; 8]; 2] {
     let dirties = |c: &Call| c.modifies || c.name.starts_with("io_uring");
     let mut sets = [[0u64; 8]; 2];
@@ -162,14 +163,14 @@ pub(crate) fn dirtying() -> [[u64; 8]; 2] {
     sets
 }
 
-/// Whether a write acts at its file's end, wherever it is asked to: one by a descriptor that is `append_only`, unless `RWF_NOAPPEND`
-/// (6.9) says otherwise, or one with `RWF_APPEND`.
+/// Whether a write goes to the end of the file whatever offset it names: `RWF_APPEND`, or a descriptor that is
+/// `append_only` without `RWF_NOAPPEND` (Linux 6.9).
 pub(crate) fn appends(append_only: bool, rw_flags: i64) -> bool {
     const RWF_NOAPPEND: i64 = 0x20;
     rw_flags & RWF_NOAPPEND == 0 && (append_only || rw_flags & i64::from(libc::RWF_APPEND) != 0)
 }
 
-/// Whether the operation's result, if it succeeded, is a new descriptor.
+/// Whether a successful result of the operation is a new descriptor.
 pub(crate) fn makes_descriptor(call: &Call, op: &Op) -> bool {
     let kind = call_kind(u32::from(call.desc.kind));
     match kind {
@@ -181,7 +182,7 @@ pub(crate) fn makes_descriptor(call: &Call, op: &Op) -> bool {
     }
 }
 
-/// The kernel's tables, by number: of this architecture's calls, and of those by its 32-bit entry.
+/// Fills the probes' call tables, by number: 64-bit entry and 32-bit entry.
 pub(crate) fn tell(calls: &mut [call_desc], calls32: &mut [call_desc]) {
     for (nr, call) in numbered() {
         calls[nr] = summed_up(call.desc);
@@ -191,7 +192,7 @@ pub(crate) fn tell(calls: &mut [call_desc], calls32: &mut [call_desc]) {
     }
 }
 
-/// With what the probes would have to ask several parts for.
+/// Computes the summary flags, which save the probes several checks.
 fn summed_up(d: call_desc) -> call_desc {
     let is_special = u32::from(d.kind) > call_kind::CALL_FCNTL.0 && u32::from(d.kind) != call_kind::CALL_URING.0;
     let memory = is_special || [d.name, d.r#in, d.out].iter().any(|arg| *arg != 0);
@@ -199,8 +200,8 @@ fn summed_up(d: call_desc) -> call_desc {
     call_desc { memory: memory.into(), tail: tail.into(), ..d }
 }
 
-/// Columns that a call fills, with the ones that only some of its results have; for documentation. Found by
-/// looking at what it does to an operation. `command`: the second argument, of fcntl and ioctl.
+/// Columns that a call fills, including those that depend on its result, for the documentation. Found by running `fill`
+/// on sample arguments. `command`: the second argument of fcntl and ioctl.
 pub fn columns(call: &Call, command: Option<i64>) -> Vec<&'static str> {
     let d = &call.desc;
     let mut found = Vec::new();
@@ -209,7 +210,7 @@ pub fn columns(call: &Call, command: Option<i64>) -> Vec<&'static str> {
             found.push(name);
         }
     };
-    // A length of 1, and zeros.
+    // A length of 1, then zeros.
     let mut bytes = [0_u8; 200];
     bytes[0] = 1;
     let mut merged: Vec<Op> = Vec::new();

@@ -1,8 +1,8 @@
-//! What the tables of calls are written with.
+//! Constants and macros that the call tables are written with.
 
 use ioreel_bpf::types::{call_desc, call_kind, call_user};
 
-/// A call without parts.
+/// A call with no roles.
 pub(super) const PLAIN: call_desc = call_desc {
     kind: call_kind::CALL_PLAIN.0 as u8,
     fd: 0,
@@ -26,34 +26,34 @@ pub(super) const PLAIN: call_desc = call_desc {
     memory: 0,
     tail: 0,
 };
-/// One whose result is a new description.
+/// A call whose result is a new open file description.
 pub(super) const OPEN: call_desc = kind(PLAIN, call_kind::CALL_OPEN);
-/// One on a descriptor.
+/// A call on the descriptor in argument 1.
 pub(super) const FD: call_desc = call_desc { fd: 1, ..PLAIN };
-/// One on a name.
+/// A call on the path in argument 1.
 pub(super) const PATH: call_desc = call_desc { path: 1, ..PLAIN };
-/// One on a name below a directory.
+/// A call on a path (argument 2) relative to a directory descriptor (argument 1).
 pub(super) const AT: call_desc = call_desc { dirfd: 1, path: 2, ..PLAIN };
-/// One on a mapped address.
+/// A call on a mapped address.
 pub(super) const VMA: call_desc = kind(PLAIN, call_kind::CALL_VMA);
 
-/// `desc` with another kind.
+/// Changes the kind.
 pub(super) const fn kind(desc: call_desc, kind: call_kind) -> call_desc {
     call_desc { kind: kind.0 as u8, ..desc }
 }
 
-/// Argument `arg` points to what `kind` says; `arg2` belongs to it.
+/// Argument `arg` points to a struct of this kind; `arg2` is the argument that belongs to it.
 pub(super) const fn user(desc: call_desc, kind: call_user, arg: u8, arg2: u8) -> call_desc {
     call_desc { user_kind: kind.0 as u8, user: arg, user2: arg2, ..desc }
 }
 
-/// Argument `arg` is a string that is no path.
+/// Argument `arg` is a string that is not a path.
 pub(super) const fn name(desc: call_desc, arg: u8) -> call_desc {
     call_desc { name: arg, ..desc }
 }
 
-/// Argument `arg` points to at most `words` 8-byte words that the kernel reads; argument `len`, if any, says
-/// how many bytes they are. No words: a string.
+/// Argument `arg` points to at most `words` 8-byte words that the kernel reads; argument `len`, if not 0, holds their
+/// length in bytes. With 0 words it points to a string.
 pub(super) const fn input(desc: call_desc, arg: u8, len: u8, words: u8) -> call_desc {
     call_desc { r#in: arg, in_len: len, in_words: words, ..desc }
 }
@@ -63,11 +63,11 @@ pub(super) const fn output(desc: call_desc, arg: u8, words: u8) -> call_desc {
     call_desc { out: arg, out_words: words, ..desc }
 }
 
-/// Each line: x86-64's number (arch/x86/entry/syscalls/syscall_64.tbl), arm64's and others' (asm-generic/unistd.h,
-/// scripts/syscall.tbl), `-` where there is none, then the call.
+/// One line per call: its number on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl), its number in the generic table
+/// (asm-generic/unistd.h, scripts/syscall.tbl), `-` where there is none, then the call.
 macro_rules! calls {
     ($( $x86_64:tt $generic:tt $name:literal $desc:expr, $modifies:literal, $fill:expr; )*) => {
-        /// Calls of this kind.
+        /// Calls of this group.
         pub(super) const CALLS: &[super::Call] = &[
             $( super::Call {
                 numbers: [super::parts::number!($x86_64), super::parts::number!($generic)],
@@ -91,27 +91,23 @@ macro_rules! number {
 pub(super) use calls;
 pub(super) use number;
 
-/// A call whose parts say all.
+/// For calls whose `desc` determines all columns.
 pub(super) fn nothing(_: &super::Raw<'_>, _: &mut ioreel_traces::rows::Op) {}
 
-/// Little-endian words out of memory that a call pointed to; `None` beyond what was taken.
+/// Reads little-endian integers from recorded memory; `None` beyond its end.
 pub(super) mod word {
-    /// 16 bits.
     pub(in super::super) fn u16(bytes: &[u8], at: usize) -> Option<i64> {
         Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?).into())
     }
 
-    /// 32 bits.
     pub(in super::super) fn u32(bytes: &[u8], at: usize) -> Option<i64> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?).into())
     }
 
-    /// 32 bits with a sign.
     pub(in super::super) fn i32(bytes: &[u8], at: usize) -> Option<i64> {
         Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?).into())
     }
 
-    /// 64 bits.
     pub(in super::super) fn i64(bytes: &[u8], at: usize) -> Option<i64> {
         Some(i64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
     }

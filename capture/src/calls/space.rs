@@ -1,4 +1,4 @@
-//! File systems as a whole, mounts, extended attributes, handles, Linux AIO.
+//! File systems as a whole, mounts, extended attributes, file handles, Linux AIO.
 
 use ioreel_bpf::types::{call_desc, call_kind, call_user};
 use ioreel_traces::rows::Op;
@@ -8,7 +8,7 @@ use super::{
     parts::{AT, FD, OPEN, PATH, PLAIN, calls, input, kind, name, nothing, output, user, word},
 };
 
-/// Most 8-byte words taken of an extended attribute: 256 bytes hold every ACL of up to 31 entries.
+/// Maximum number of 8-byte words recorded of an extended attribute: 256 bytes hold every ACL of up to 31 entries.
 const VALUE_WORDS: u8 = 32;
 
 const fn xattr(desc: call_desc) -> call_desc {
@@ -94,7 +94,7 @@ calls! {
     431 431 "fsconfig" input(name(FD, 3), 4, 0, 0), false, |r, op| {
         op.flags = Some(i64::from(r.int(1)));
         op.name = r.name_text();
-        // Strings and paths; other commands take none or binary data.
+        // The commands with a string or a path; the others take no value or a binary one.
         op.value = matches!(r.int(1), 1 | 3 | 4).then(|| ioreel_traces::text::from_bytes(r.input));
         op.aux = Some(i64::from(r.int(4)));
     };
@@ -158,7 +158,7 @@ fn file_attributes(r: &Raw<'_>, op: &mut Op, bytes: &[u8]) {
     op.aux2 = word::u32(bytes, 16);
 }
 
-/// Type, size and room of a file system, of `struct statfs` and i386's two.
+/// Type, size and free space of a file system, from `struct statfs` or one of i386's two structs.
 fn file_system(r: &Raw<'_>, op: &mut Op) {
     let w = r.output;
     let (kind, unit, blocks, free) = match (r.is_compat(), r.args[5]) {

@@ -1,4 +1,4 @@
-//! What arguments become, without a kernel.
+//! Tests of how arguments become columns.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use libc::*;
 use super::*;
 
 fn raw(args: [i64; 6]) -> Raw<'static> {
-    // With descriptors that are open.
+    // As for open descriptors.
     Raw { args, flags: (op_flags::OPF_FILE.0 | op_flags::OPF_FILE2.0) as u16, ..Raw::default() }
 }
 
@@ -37,7 +37,7 @@ fn every_call_stands_once() {
         assert_eq!(numbers.len(), each.len());
         assert!(numbers.iter().all(|n| *n < 512));
     }
-    // A table made for all architectures has all that are not older than it.
+    // Only the generic table lacks calls: those older than it.
     assert!(of_all().all(|c| c.numbers[0].is_some()));
     let old: Vec<_> = of_all().filter(|c| c.numbers[1].is_none()).map(|c| c.name).collect();
     let gone = "open creat stat lstat access getdents readlink mkdir rmdir unlink rename link symlink mknod chmod chown \
@@ -45,13 +45,13 @@ fn every_call_stands_once() {
     assert_eq!(old, gone.split(' ').filter(|n| !n.is_empty()).collect::<Vec<_>>());
 }
 
-/// Names and numbers in a header of the kernel's, as installed for C programs.
+/// Call numbers from an installed kernel header.
 fn numbers_in(header: &str) -> HashMap<String, u16> {
     let text = std::fs::read_to_string(header).unwrap();
     let line = |line: &str| {
         let mut words = line.strip_prefix("#define __NR")?.split_whitespace();
         let name = words.next()?;
-        // `__NR3264_`: a name that 32-bit architectures have for another.
+        // `__NR3264_`: calls that have another name on 32-bit architectures.
         let name = name.strip_prefix("3264_").or_else(|| name.strip_prefix('_'))?;
         Some((if name == "fstatat" { "newfstatat" } else { name }.to_owned(), words.next()?.parse().ok()?))
     };
@@ -70,7 +70,7 @@ fn numbers_are_those_of_the_kernels_headers() {
         assert!(known.len() > 250, "{header}: {}", known.len());
         let last = known.iter().filter(|(name, _)| *name != "syscalls").map(|(_, nr)| *nr).max().unwrap();
         for call in of_all() {
-            // Headers may be older than the table.
+            // Headers may be older than the table: numbers above theirs are accepted.
             let expected = known.get(call.name).copied().or(call.numbers[table].filter(|nr| *nr > last));
             assert_eq!(call.numbers[table], expected, "{} in {header}", call.name);
         }
@@ -93,7 +93,7 @@ fn plain_reads_and_appends_get_their_true_position() {
 
 #[test]
 fn calls_that_wait_for_each_other_get_their_own_ranges() {
-    // A and B enter at 0; A is served first, but is seen to return only after B.
+    // A and B enter at position 0. A is served first, but its return is seen after B's.
     let b = Raw { ret: 50, pos: (0, 150), ..raw([3, 0, 50, 0, 0, 0]) };
     assert_eq!(fill("write", &b).offset_bytes, Some(100));
     let a = Raw { ret: 100, pos: (0, 150), moved: std::slice::from_ref(&(100..150)), ..raw([3, 0, 100, 0, 0, 0]) };
@@ -134,7 +134,7 @@ fn every_number_of_the_32_bit_entry_stands_once() {
     numbers.dedup();
     assert_eq!(numbers.len(), all_of_them);
     assert!(numbers.iter().all(|n| *n < 512));
-    // Every 64-bit call that i386 has too is reached by it, but for what is told in the document.
+    // i386 reaches every 64-bit call that it has, except those named in the document.
     let missing = all().filter(|c| !compat().iter().any(|m| m.call.is_some_and(|x| x.name == c.name)));
     let names: Vec<_> = missing.map(|c| c.name).collect();
     assert!(names.iter().all(|n| n.starts_with("io_") || n.ends_with("msg")), "{names:?}");

@@ -1,45 +1,45 @@
-//! What submission queue entries mean, opcode by opcode.
+//! The meaning of io_uring submission queue entries, by opcode.
 //!
-//! Fields are read from the entry as the program wrote it (`struct io_uring_sqe`,
-//! include/uapi/linux/io_uring.h), by the opcode's meaning (io_uring/opdef.c).
+//! Fields come from the entry as the program wrote it (`struct io_uring_sqe`, include/uapi/linux/io_uring.h). Their
+//! meaning per opcode is defined by io_uring/opdef.c.
 
 use ioreel_bpf::types::{file_id, rec_uring, uring_flags};
 use ioreel_traces::rows::{Op, sqe_flags};
 
 use crate::calls::appends;
 
-/// What the probes do for an opcode beyond counting it. Bits of [`UringOp::parts`].
+/// What the probes record for an opcode. Bits of [`UringOp::parts`].
 pub(crate) mod part {
-    /// Acts on the descriptor.
+    /// The descriptor is the operand.
     pub(crate) const FD: u8 = 1;
-    /// The descriptor is a directory.
+    /// The descriptor is a directory that a path is relative to.
     pub(crate) const DIR: u8 = 2;
-    /// `addr` is a path or a name.
+    /// `addr` points to a path or a name.
     pub(crate) const PATH: u8 = 4;
-    /// `addr2` is one too.
+    /// `addr2` points to a path or a name.
     pub(crate) const PATH2: u8 = 8;
-    /// `addr3` is a path, `addr` a name.
+    /// `addr3` points to a path, and `addr` to a name.
     pub(crate) const PATH3: u8 = 16;
-    /// `addr` is a vector of `len` buffers.
+    /// `addr` points to a vector of `len` buffers.
     pub(crate) const VECTOR: u8 = 32;
-    /// `splice_fd_in` is the source.
+    /// `splice_fd_in` is the source descriptor.
     pub(crate) const SPLICE: u8 = 64;
     /// `len` is a second directory.
     pub(crate) const DIR2: u8 = 128;
 }
 use part::{DIR, DIR2, FD, PATH, PATH2, PATH3, SPLICE, VECTOR};
 
-/// One opcode that makes rows.
+/// An opcode that makes rows.
 pub(crate) struct UringOp {
     pub(crate) opcode: u8,
-    /// The system call that does the same.
+    /// The equivalent system call.
     pub(crate) name: &'static str,
     pub(crate) parts: u8,
     pub(crate) modifies: bool,
     pub(crate) fill: fn(&Entry<'_>, &mut Op),
 }
 
-/// A submitted entry and what came of it.
+/// A submitted entry and its result.
 pub(crate) struct Entry<'a> {
     pub(crate) rec: &'a rec_uring,
 }
@@ -60,7 +60,7 @@ impl Entry<'_> {
     pub(crate) fn len(&self) -> u32 {
         self.rec.sqe[3] as u32
     }
-    /// The field that each opcode uses for flags of its own.
+    /// The field for opcode-specific flags.
     pub(crate) fn op_flags(&self) -> u32 {
         (self.rec.sqe[3] >> 32) as u32
     }
@@ -70,7 +70,7 @@ impl Entry<'_> {
     pub(crate) fn buf_index(&self) -> i32 {
         i32::from(self.rec.sqe[5] as u16)
     }
-    /// `splice_fd_in`, `file_index`.
+    /// `splice_fd_in` or `file_index`.
     pub(crate) fn index(&self) -> u32 {
         (self.rec.sqe[5] >> 32) as u32
     }
@@ -86,7 +86,7 @@ impl Entry<'_> {
         self.has(uring_flags::URF_FILE2).then_some((ofd, id))
     }
 
-    /// Where a read or write acted: at the offset given, unless that is -1 or the file appends.
+    /// Offset of a read or write: the given one, unless it is -1 or the write appends.
     pub(crate) fn position(&self, writes: bool) -> Option<i64> {
         let appends = writes && appends(self.has(uring_flags::URF_APPEND), self.op_flags().into());
         if self.off() != -1 && !(appends && self.rec.res > 0) {
@@ -126,7 +126,7 @@ fn range(e: &Entry<'_>, op: &mut Op) {
     op.len_bytes = Some(i64::from(e.len()));
 }
 
-/// The length that grew from 32 to 64 bits by taking another field (bb5f5efc7cd4, 6.10).
+/// A length that grew from 32 to 64 bits by moving to another field (commit bb5f5efc7cd4, Linux 6.10).
 fn long_range(op: &mut Op, at: i64, long: i64, short: u32) {
     op.offset_bytes = Some(at);
     op.len_bytes = Some(if long != 0 { long } else { i64::from(short) });
@@ -142,7 +142,7 @@ fn opened(e: &Entry<'_>, op: &mut Op, flags: i64, mode: i64) {
         op.aux = Some(i64::from(nameless || e.has(uring_flags::URF_CREATED)));
     }
     if e.index() != 0 {
-        // One more than the slot; all ones let the kernel choose.
+        // The field holds the slot plus 1; all ones let the kernel choose a slot.
         op.fd2 = Some(if e.index() == u32::MAX { -1 } else { (e.index() - 1) as i32 });
         add(op, sqe_flags::DIRECT);
     }
@@ -162,7 +162,7 @@ fn attribute(e: &Entry<'_>, op: &mut Op) {
 
 macro_rules! uring_ops {
     ($( $opcode:literal $name:literal $parts:expr, $modifies:literal, $fill:expr; )*) => {
-        /// Every opcode that makes rows.
+        /// All opcodes that make rows.
         pub(crate) const OPS: &[UringOp] = &[
             $( UringOp { opcode: $opcode, name: $name, parts: $parts, modifies: $modifies, fill: $fill }, )*
         ];
@@ -240,7 +240,7 @@ uring_ops! {
     36 "unlinkat" DIR | PATH, true, |e, op| op.flags = Some(i64::from(e.op_flags()));
     37 "mkdirat" DIR | PATH, true, |e, op| op.mode = Some(e.len() as i32);
     38 "symlinkat" DIR | PATH | PATH2, true, |_, op| {
-        // The target is relative to nothing, the new name to the directory.
+        // The target of the link is relative to nothing; the new name is relative to the directory.
         op.dirfd2 = op.dirfd.take();
         op.file2 = op.file.take();
     };
@@ -259,7 +259,7 @@ uring_ops! {
     61 "writev" FD | VECTOR, true, |e, op| { vector(e, op, true); fixed(e, op); };
 }
 
-/// What the probes are told of opcodes: sets, one bit each.
+/// Sets of opcodes for the probes, one bit per opcode.
 #[derive(Debug)]
 pub(crate) struct Sets {
     pub(crate) rows: u64,
@@ -273,7 +273,7 @@ pub(crate) struct Sets {
     pub(crate) dir2: u64,
 }
 
-/// The sets of [`OPS`].
+/// Computes the sets from [`OPS`].
 pub(crate) fn sets() -> Sets {
     let of = |part: u8| OPS.iter().filter(|o| o.parts & part != 0).fold(0, |set, o| set | 1 << o.opcode);
     Sets {

@@ -1,4 +1,4 @@
-//! Who a thread is: what files it makes are whose, and what it is refused.
+//! Credentials of a thread: they decide who owns the files it creates, and what it may access.
 
 use ioreel_traces::{rows::Op, text};
 
@@ -8,7 +8,7 @@ use super::{
     parts::{PLAIN, calls, input},
 };
 
-/// Groups whose ids are taken: a list is read whole, since its length is not one of bytes.
+/// Number of group ids recorded. The list is read up to this limit, because its length is not in bytes.
 const GROUP_WORDS: u8 = 32;
 
 fn one(r: &Raw<'_>, op: &mut Op) {

@@ -1,27 +1,27 @@
-//! Missing sequence numbers: where events were lost.
+//! Finds gaps in sequence numbers: where events were lost.
 
 use std::collections::BTreeMap;
 
 use ioreel_traces::manifest::Loss;
 
-/// Missing sequence numbers of one CPU's stream. Numbers come out of order within a pass over the rings - short and
-/// long operations lie in different ones - and, since a completion interrupts a call's probe between numbering and
-/// writing its record, slightly so across passes.
+/// Missing sequence numbers of one CPU's stream. Within a pass over the rings numbers arrive out of order, because
+/// short and long operations are in different rings. They may also be slightly out of order across passes: a completion
+/// interrupt may hit a call's probe between taking its number and writing its record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holes {
     next: u64,
     last_ns: i64,
-    /// First missing number to the end of the range, and the times around it.
+    /// First missing number, end of the range, and the times before and after it.
     open: BTreeMap<u64, (u64, i64, i64)>,
-    /// Old ones that are told as one: how many numbers, and the times around them.
+    /// Old gaps merged into one: number of events, and the times before and after.
     merged: Option<(u64, i64, i64)>,
 }
 
-/// Holes remembered apart; the oldest beyond are told as one.
+/// Number of gaps kept apart; the oldest beyond that are merged.
 const MAX_HOLES: usize = 4096;
 
 impl Holes {
-    /// A record with this number ended then.
+    /// Notes a record with this number and end time.
     pub(crate) fn see(&mut self, seq: u64, end_ns: i64) {
         if seq >= self.next {
             if seq > self.next {
@@ -42,7 +42,8 @@ impl Holes {
         self.last_ns = self.last_ns.max(end_ns);
     }
 
-    /// A pass has been seen whole: what is missing now is nearly surely lost, so memory may be bounded.
+    /// Call this after a complete pass: what is missing now is almost surely lost, so old gaps may be merged to bound
+    /// memory.
     pub(crate) fn settle(&mut self) {
         while self.open.len() > MAX_HOLES
             && let Some((start, (end, from, to))) = self.open.pop_first()
@@ -52,7 +53,7 @@ impl Holes {
         }
     }
 
-    /// Numbers up to `numbered` were given out; those after the last seen are missing too.
+    /// Ends the stream: numbers up to `numbered` were assigned, so those after the last one seen are missing too.
     pub(crate) fn end(&mut self, numbered: u64, end_ns: i64) {
         if numbered > self.next {
             self.open.insert(self.next, (numbered, self.last_ns, end_ns));
@@ -60,7 +61,7 @@ impl Holes {
         }
     }
 
-    /// As the manifest lists them.
+    /// The losses, in the form of the manifest.
     pub(crate) fn losses(self, cpu: i32, t0_ns: i64) -> impl Iterator<Item = Loss> {
         let open = self.open.into_iter().map(|(start, (end, from, to))| (end - start, from, to));
         self.merged.into_iter().chain(open).map(move |(events, from, to)| Loss {
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(losses, [(40, 100, 2), (40, 100, 2)], "4, 5 and 7, 8 are missing");
     }
 
-    /// A pass brings all short operations before the long ones between them.
+    /// A pass brings all short operations before the long ones in between.
     #[test]
     fn very_many_numbers_come_late_within_a_pass() {
         let mut h = Holes::default();

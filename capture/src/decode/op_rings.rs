@@ -1,5 +1,5 @@
-//! The rings of operations: one per CPU, in memory shared with the probes (`op_rings` in `base/maps.bpf.h`), and
-//! read by copying whole stretches of records. A record takes one place, or several where it has a tail.
+//! The rings of operations: one per CPU, in memory shared with the probes (`op_rings` in `base/maps.bpf.h`). A record
+//! takes one slot of 136 bytes, or several if it has a tail. Reading copies runs of whole slots.
 
 use std::{
     mem::size_of,
@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::{CaptureError, decode::wire};
 
-/// Bytes of one record.
+/// Size of a slot.
 pub(crate) const RECORD_BYTES: usize = size_of::<rec_op>();
 
 /// A mapped BPF array.
@@ -25,7 +25,7 @@ struct Mapped {
 impl Mapped {
     fn new(map: BorrowedFd<'_>, bytes: usize) -> Result<Self, CaptureError> {
         let bytes = bytes.next_multiple_of(rustix::param::page_size());
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let at =
             unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, map, 0) }
                 .map_err(|e| CaptureError::Os { doing: "mapping the rings of operations", source: e.into() })?;
@@ -44,26 +44,26 @@ impl Drop for Mapped {
     }
 }
 
-/// All rings.
+/// The rings of all CPUs.
 pub(crate) struct OpRings {
     records: Mapped,
     heads: Mapped,
     cpus: usize,
-    /// Records each ring holds.
+    /// Slots per ring.
     size: usize,
 }
 
-/// What a ring has counted.
+/// Counters of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
-    /// Operations seen, which is how many numbers were given out.
+    /// Operations seen, which is also how many sequence numbers were assigned.
     pub(crate) seen: u64,
-    /// Operations that no ring had room for.
+    /// Operations lost because the ring was full.
     pub(crate) lost: u64,
 }
 
 impl OpRings {
-    /// Maps the arrays `records` and `heads`, of `cpus` rings of `size` records.
+    /// Maps the BPF arrays `records` and `heads`: `cpus` rings of `size` slots each.
     pub(crate) fn map(
         records: BorrowedFd<'_>,
         heads: BorrowedFd<'_>,
@@ -78,7 +78,7 @@ impl OpRings {
         })
     }
 
-    /// How many rings there are.
+    /// Number of rings.
     pub(crate) fn len(&self) -> usize {
         self.cpus
     }
@@ -89,13 +89,13 @@ impl OpRings {
         unsafe { self.heads.at.as_ptr().cast::<op_ring>().add(cpu) }
     }
 
-    /// A counter that the kernel writes while we read.
+    /// A counter that the probes write concurrently.
     fn counter(&self, cpu: usize, of: fn(*mut op_ring) -> *mut u64) -> &AtomicU64 {
         // SAFETY: an aligned u64 of the mapping, which lives as long as `self` and is shared with the kernel alone.
         unsafe { AtomicU64::from_ptr(of(self.ring(cpu))) }
     }
 
-    /// What this CPU's probe has counted.
+    /// Counters of this CPU's probe.
     pub(crate) fn counted(&self, cpu: usize) -> Counted {
         // SAFETY: only the fields' addresses are taken.
         let seen = self.counter(cpu, |r| unsafe { &raw mut (*r).seq });
@@ -104,7 +104,7 @@ impl OpRings {
         Counted { seen: seen.load(Ordering::Relaxed), lost: lost.load(Ordering::Relaxed) }
     }
 
-    /// Records waiting in this CPU's ring.
+    /// Used slots of this CPU's ring.
     pub(crate) fn waiting(&self, cpu: usize) -> usize {
         // SAFETY: only the fields' addresses are taken.
         let head = self.counter(cpu, |r| unsafe { &raw mut (*r).head });
@@ -114,7 +114,7 @@ impl OpRings {
         usize::try_from(waiting).map_or(self.size, |n| n.min(self.size))
     }
 
-    /// Moves the records in at most `limit` places of this CPU's ring to the end of `out`; whether some were left.
+    /// Appends the records in at most `limit` slots of this CPU's ring to `out`. Returns whether some remain.
     pub(crate) fn take(&self, cpu: usize, limit: usize, out: &mut Vec<u8>) -> bool {
         let waiting = self.waiting(cpu);
         let mut n = waiting.min(limit);
@@ -136,7 +136,8 @@ impl OpRings {
             };
             out.extend_from_slice(bytes);
         }
-        // All that waits ends with a record; less may end in the midst of one.
+        // The used slots end with a whole record. A part of them may end in the middle of one, which is left for the
+        // next pass.
         if n < waiting {
             n = whole_records(&out[before..]) / RECORD_BYTES;
             out.truncate(before + n * RECORD_BYTES);
@@ -146,7 +147,7 @@ impl OpRings {
     }
 }
 
-/// Bytes of the whole records that `places` begins with.
+/// Length in bytes of the whole records at the start of `places`.
 fn whole_records(places: &[u8]) -> usize {
     let mut at = 0;
     while let Some(hdr) = wire::header(&places[at..]) {

@@ -1,4 +1,4 @@
-//! Bytes to records: pure functions over what the rings hold, no libbpf, no state.
+//! Parses records from the bytes of the rings: pure functions, without libbpf and without state.
 
 use std::mem::size_of;
 
@@ -8,62 +8,62 @@ use ioreel_bpf::types::{
     rec_vfs, rec_wait, rq_part, rq_slot,
 };
 
-/// `cpu` of records that iterators made: they are not numbered (`WIRE_NO_CPU`).
+/// `cpu` of records made by iterators, which have no sequence numbers (`WIRE_NO_CPU`).
 pub const NO_CPU: u16 = 0xffff;
 
-/// Room for a kernel stack when a user stack follows (`WIRE_STACK_DEPTH` addresses).
+/// Space of the kernel stack in a record that also has a user stack (`WIRE_STACK_DEPTH` addresses).
 const STACK_ROOM_BYTES: usize = 48 * 8;
 
-/// One record, its variable parts borrowed from the ring's bytes; those of the block layer are read by [`block`].
+/// A record. Its variable parts borrow from the ring's bytes. Records of the block layer are parsed by [`block`].
 #[derive(Debug)]
 pub enum Record<'a> {
-    /// An operation without paths or second file.
+    /// An operation, and its tail if it has one.
     Op(rec_op, Option<Tail<'a>>),
-    /// A file met for the first time; its path, and that from its file system's root.
+    /// A file seen for the first time; its path, and its path from the root of its file system.
     File(rec_file, &'a [u8], &'a [u8]),
-    /// A thread was made or adopted.
+    /// A thread was created or adopted.
     Task(rec_task),
-    /// A program started, and its path.
+    /// A program was executed; its path.
     Exec(rec_exec, &'a [u8]),
     /// A thread ended.
     Exit(rec_task),
-    /// An open descriptor; its file's paths.
+    /// An open descriptor of an adopted task; the two paths of its file.
     Fd(rec_fd, &'a [u8], &'a [u8]),
-    /// What an adopted task had; its working directory and root.
+    /// State of an adopted task; the paths of its working directory and root.
     Place(rec_place, &'a [u8], &'a [u8]),
-    /// A file that an adopted process had mapped; its paths.
+    /// A file that an adopted process has mapped; its two paths.
     Map(rec_map, &'a [u8], &'a [u8]),
-    /// A thread is no longer recorded.
+    /// A thread is no longer recorded, for example because it left the cgroup.
     Left(rec_task),
-    /// A thread was off its CPU; addresses on its kernel stack and its own, as bytes.
+    /// A thread was off its CPU; its kernel stack and user stack as raw addresses.
     Wait(rec_wait, &'a [u8], &'a [u8]),
-    /// All that adopted tasks had has been told.
+    /// The snapshot of the adopted tasks is complete.
     Looked(rec_hdr),
-    /// A descriptor came with a message.
+    /// A descriptor was received with SCM_RIGHTS.
     Passed(rec_passed),
-    /// A request of asynchronous I/O.
+    /// A Linux AIO request was submitted.
     Aio(rec_aio),
-    /// The result of one.
+    /// A Linux AIO request completed.
     AioEnd(rec_aio_end),
-    /// A mapped file was touched.
+    /// A page of a mapped file was accessed.
     Fault(rec_fault),
-    /// Something happened in the page cache.
+    /// A page cache event.
     Cache(rec_cache),
-    /// The kernel did something to a file by itself.
+    /// File I/O by the kernel itself.
     Vfs(rec_vfs),
-    /// Bytes that a write wrote.
+    /// Bytes written by a write.
     Content(rec_content, &'a [u8]),
-    /// A request to io_uring ended.
+    /// An io_uring request ended.
     Uring(rec_uring),
-    /// The names one was submitted with.
+    /// The paths of an io_uring request.
     UringPaths(rec_uring_paths, &'a [u8], &'a [u8]),
-    /// An io_uring was made.
+    /// An io_uring was created.
     UringRing(rec_uring_ring),
-    /// A request ended that its completion queue had no room for.
+    /// A completion overflowed the completion queue.
     UringOverflow(rec_uring_ring),
 }
 
-/// The further parts of an operation.
+/// The tail of an operation.
 #[derive(Debug)]
 pub struct Tail<'a> {
     /// Fixed part.
@@ -72,15 +72,15 @@ pub struct Tail<'a> {
     pub path: &'a [u8],
     /// Second path, without NUL.
     pub path2: &'a [u8],
-    /// A string that is no path.
+    /// A string argument that is not a path.
     pub name: &'a [u8],
-    /// Memory given to the call.
+    /// Memory that the call read.
     pub input: &'a [u8],
-    /// Memory it wrote.
+    /// Memory that the call wrote.
     pub output: &'a [u8],
 }
 
-/// Types that are plain integers throughout: any bytes are a value of them.
+/// Types that consist of integers only, so any bytes are a valid value.
 ///
 /// # Safety
 /// The type must have no padding that matters and no invalid bit patterns.
@@ -140,12 +140,12 @@ fn take<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
     Some((unsafe { head.as_ptr().cast::<T>().read_unaligned() }, rest))
 }
 
-/// The value that `bytes` begins with.
+/// The value at the start of `bytes`.
 pub(crate) fn whole<T: Plain>(bytes: &[u8]) -> Option<T> {
     take(bytes).map(|(value, _)| value)
 }
 
-/// Records whose rarer members are at the end, sent only as far as needed: what was not sent is zero.
+/// Reads a record whose rarely used last members may not have been sent; those are zero.
 #[inline]
 fn take_head<T: Plain>(bytes: &[u8], least: usize) -> Option<T> {
     if bytes.len() < least {
@@ -160,20 +160,19 @@ fn take_head<T: Plain>(bytes: &[u8], least: usize) -> Option<T> {
     }
 }
 
-/// The header of the record that `bytes` begins with; `None` when there are too few bytes or the length
-/// it states does not fit.
+/// The header of the record at the start of `bytes`; `None` if it is cut off or its length does not fit.
 pub fn header(bytes: &[u8]) -> Option<rec_hdr> {
     let (hdr, _) = take::<rec_hdr>(bytes)?;
     let len = hdr.len_bytes as usize;
     (len >= size_of::<rec_hdr>() && len <= bytes.len()).then_some(hdr)
 }
 
-/// Whether it is the record of a file.
+/// Whether the record describes a file.
 pub fn is_file(hdr: &rec_hdr) -> bool {
     u32::from(hdr.r#type) == rec_type::REC_FILE.0
 }
 
-/// The record that `bytes` begins with, when it is an operation: most are, and this way they are copied once.
+/// The record at the start of `bytes`, if it is an operation. Most are, and this avoids a second copy of them.
 pub fn op(bytes: &[u8]) -> Option<(rec_op, Option<Tail<'_>>)> {
     let hdr = header(bytes)?;
     let (op, rest) = take::<rec_op>(&bytes[..hdr.len_bytes as usize])?;
@@ -184,7 +183,7 @@ pub fn op(bytes: &[u8]) -> Option<(rec_op, Option<Tail<'_>>)> {
     }
 }
 
-/// The same when it is of the block layer: a request, a bio, or both.
+/// The record at the start of `bytes`, if it belongs to the block layer: a request, a bio, or both.
 #[inline]
 pub fn block(bytes: &[u8]) -> Option<(Option<rec_rq>, Option<rec_bio>)> {
     const HEAD_BYTES: usize = std::mem::offset_of!(rec_bio, comm);
@@ -217,12 +216,12 @@ pub fn block(bytes: &[u8]) -> Option<(Option<rec_rq>, Option<rec_bio>)> {
     }
 }
 
-/// How many numbers the record takes of its stream: one for each event that it tells.
+/// Sequence numbers that the record uses: one per event in it.
 pub fn numbers(hdr: &rec_hdr) -> u64 {
     if u32::from(hdr.r#type) == rec_type::REC_RQ_BIO.0 { 2 } else { 1 }
 }
 
-/// What follows an operation; there may be more behind it, to fill its place in a ring.
+/// Parses the tail of an operation. Padding up to a multiple of the slot size may follow.
 fn tail(bytes: &[u8]) -> Option<Tail<'_>> {
     let (fixed, rest) = take::<op_tail>(bytes)?;
     let (path, rest) = rest.split_at_checked(usize::from(fixed.path_bytes))?;
@@ -233,7 +232,7 @@ fn tail(bytes: &[u8]) -> Option<Tail<'_>> {
     Some(Tail { fixed, path, path2, name, input, output })
 }
 
-/// The record that `bytes` begins with; `None` when it is cut short or of unknown type.
+/// Parses the record at the start of `bytes`; `None` if it is cut off or its type is unknown.
 pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
     let hdr = header(bytes)?;
     let bytes = &bytes[..hdr.len_bytes as usize];
@@ -341,7 +340,7 @@ mod tests {
         assert_eq!((rq.opf, rq.error, rq.issue_cpu, rq.requeues, rq.bios, rq.no_end), (1 << 11, 5, 1, 2, 1, 0));
         assert_eq!((told.rq_id, told.queue_ns, told.len_bytes, told.comm), (3, 10, 4096, [0; 16]));
         assert_eq!(numbers(&hdr), 2);
-        // Cut, by its header or in its bytes.
+        // Cut off by its header, then by its bytes.
         assert!(block(&bytes[..len - 1]).is_none());
         bytes[offset_of!(rec_hdr, len_bytes)] -= 8;
         assert!(block(&bytes).is_none());
