@@ -1,5 +1,5 @@
-//! Which probes this kernel has a place for. Tracepoints come, go and change their arguments between releases;
-//! what decides is the prototype in the kernel's own type information, never the version.
+//! Which probes this kernel supports. Tracepoints appear, disappear and change their arguments between releases. The
+//! kernel's BTF decides, never the version.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -14,33 +14,33 @@ use libbpf_rs::{
     },
 };
 
-/// What a probe is for, as far as it may be left out.
+/// What an optional probe is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Requests to io_uring.
+    /// io_uring requests.
     Uring,
-    /// Touches of mapped files.
+    /// Accesses to mapped files.
     Fault,
-    /// Stops of programs that make no calls (`--lossless`).
+    /// Stopping programs that make no system calls (`--lossless`).
     Hold,
     /// The page cache.
     Cache,
-    /// Moves between control groups.
+    /// Moves between cgroups.
     Moves,
-    /// What the kernel does to files by itself.
+    /// File I/O by the kernel itself.
     Vfs,
 }
 
-/// A probe that may be absent.
+/// A probe that a kernel may not support.
 struct Optional {
     program: &'static str,
     tracepoint: &'static str,
     group: Group,
-    /// Arguments of the tracepoint that the program understands.
+    /// Numbers of tracepoint arguments that the program supports.
     arguments: std::ops::RangeInclusive<usize>,
-    /// In its place a function, for kernels without this tracepoint.
+    /// The program is attached to a function instead, on kernels without this tracepoint.
     instead_of: Option<&'static str>,
-    /// What is not recorded without it; `None` where another program does the same on other kernels.
+    /// What is not recorded without it; `None` if a variant of the program records the same.
     without: Option<&'static str>,
 }
 
@@ -104,37 +104,39 @@ const fn variant(
     Optional { program, tracepoint, group: Group::Fault, arguments, without: None, instead_of }
 }
 
-/// Runs programs of other tracepoints on system calls since "Add sleepable support for classic tracepoint programs" (7.2);
-/// with that series, tracepoints stopped keeping the CPU for the programs that they run.
+/// Since "Add sleepable support for classic tracepoint programs" (7.2), this function runs the programs of other
+/// tracepoints on system calls. The same series made programs on tracepoints preemptible.
 const PREEMPTIBLE: &str = "trace_call_bpf_faultable";
 
-/// Functions of the kernel for programs: "bpf: Introduce bpf_preempt_[disable,enable] kfuncs" (6.10), "bpf: Introduce support
-/// for bpf_local_irq_{save,restore}" (6.14).
+/// kfuncs: "bpf: Introduce bpf_preempt_[disable,enable] kfuncs" (6.10), "bpf: Introduce support for
+/// bpf_local_irq_{save,restore}" (6.14).
 const KEEP_CPU: &str = "bpf_preempt_disable";
 const YIELD_LATER: &str = "bpf_local_irq_save";
 
-/// Came with "iomap: split out the per-bio logic from iomap_dio_bio_iter" (7.0), in the same series.
+/// Added by a commit of the same series as "iomap: split out the per-bio logic from iomap_dio_bio_iter" (7.0).
 const DIO_COUNTS_AFTER: &str = "bio_iov_iter_bounce";
 
-/// The number of a bit, and what it was while it was a macro, before 6.11.
+/// The enumerator gives the bit number. Before 6.11 it was a macro with the value below.
 const RQF_FLUSH_SEQ: &str = "__RQF_FLUSH_SEQ";
 const OLD_RQF_FLUSH_SEQ: i64 = 4;
 
-/// What programs cannot find out by relocation.
+/// Differences between kernels that CO-RE relocations cannot detect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manners {
-    /// A task can lose the CPU while it runs a program, so that the programs keep it and stand in for each other
-    /// (`bpf/src/bpf/base/atomic.bpf.h`).
+    /// Programs on tracepoints can be preempted. They then disable preemption themselves, and second programs stand in
+    /// for skipped ones (`bpf/src/bpf/base/atomic.bpf.h`).
     pub(crate) preemptible: bool,
-    /// Programs on functions, during which a task can lose the CPU on every kernel, have what it takes to keep it.
+    /// The kfuncs exist with which programs on functions, which are preemptible on every kernel, can disable
+    /// preemption.
     pub(crate) functions_preemptible: bool,
-    /// iomap counts a bio of direct I/O after it has queued it (`bpf/src/bpf/base/core_fixes.bpf.h`).
+    /// iomap adds the length of a direct I/O bio to `iomap_dio.size` after it submits the bio, not before
+    /// (`bpf/src/bpf/base/core_fixes.bpf.h`).
     pub(crate) dio_counts_after: bool,
-    /// The flag of requests that a flush precedes or follows (likewise).
+    /// Flag of requests that belong to a flush sequence (likewise).
     pub(crate) rqf_flush_seq: u32,
 }
 
-/// How this kernel does things, by the functions that it has.
+/// Detects these differences by the functions and enumerators in the kernel's BTF.
 pub(crate) fn manners() -> Manners {
     let Ok(btf) = Btf::from_vmlinux() else { return Manners::default() };
     let has = |function| function_arguments(&btf, function).is_some();
@@ -146,35 +148,35 @@ pub(crate) fn manners() -> Manners {
     }
 }
 
-/// The value of an enumerator, whatever the name of its enum, if it has one.
+/// The value of an enumerator, in whatever enum it is.
 fn enumerator(btf: &Btf<'_>, name: &str) -> Option<i64> {
     let mut enums = btf.type_by_kind::<Enum<'_>>();
     enums.find_map(|e| Some(e.iter().find(|m| m.name.is_some_and(|n| n == name))?.value))
 }
 
-/// Said where [`has_perf_calls`] does not hold.
+/// Printed when [`has_perf_calls`] is false.
 pub(crate) const ALONE: &str = "the tracefs cannot be read: calls made while another task has lost the CPU inside a \
      probe are missed, counted; mount -t tracefs tracefs /sys/kernel/tracing";
 
-/// Whether perf's tracepoints of calls can be named, which takes a look into the tracefs.
+/// Whether perf's tracepoints of system calls can be attached, which needs a readable tracefs.
 pub(crate) fn has_perf_calls() -> bool {
-    // Where libbpf looks: by way of the debugfs, if that is there.
+    // libbpf also prefers the path through debugfs if it exists.
     let by_debugfs = Path::new("/sys/kernel/debug/tracing");
     let root = if by_debugfs.exists() { by_debugfs } else { Path::new("/sys/kernel/tracing") };
     std::fs::read(root.join("events/raw_syscalls/sys_enter/id")).is_ok()
 }
 
-/// What `task_moved` goes through the threads of a process by.
+/// Iterator that `task_moved` uses to visit the threads of a process.
 const TASK_ITERATOR: &str = "bpf_iter_task_new";
 
-/// What loop devices do by asynchronous I/O.
+/// The programs for asynchronous I/O of loop devices.
 const LOOP: (&[&str], &str, &str) =
     (&["loop_worker", "loop_done"], "lo_complete_rq", "asynchronous I/O of loop devices");
 
-/// Tells of the end of threads of the kernel's.
+/// Notices the end of kernel threads.
 const VFS_TASKS: &str = "vfs_task_exit";
 
-/// Of these sets of programs one must fit, or what they are for is not recorded.
+/// One set of each of these variants must fit, or what they record is missing.
 const ONE_OF: &[(&[&str], Group, &str)] = &[
     (&["uring_submit", "uring_submit_old"], Group::Uring, "io_uring requests"),
     (&["uring_complete", "uring_complete_old"], Group::Uring, "io_uring requests"),
@@ -182,20 +184,20 @@ const ONE_OF: &[(&[&str], Group, &str)] = &[
     (&["fault_around", "fault_around_exit"], Group::Fault, "touches of cached pages of mapped files"),
 ];
 
-/// A probe that is not in use because the kernel has no place for it, or refuses it.
+/// A probe that is not loaded because the kernel does not support it or refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The tracepoint.
     pub tracepoint: &'static str,
-    /// What is not recorded for want of it.
+    /// What is not recorded without it.
     pub what: &'static str,
-    /// The kernel's reason, where it has refused.
+    /// The kernel's reason if it refused the probe.
     pub refused: Option<String>,
     programs: &'static [&'static str],
 }
 
 impl Missing {
-    /// In one line.
+    /// A message of one line.
     pub fn tell(&self) -> String {
         let Self { tracepoint, what, .. } = self;
         match &self.refused {
@@ -205,12 +207,12 @@ impl Missing {
     }
 }
 
-/// Entry and exit of a function that the kernel itself calls.
+/// A kernel function with programs at its entry and exit.
 struct Function {
     name: &'static str,
     programs: &'static [&'static str],
     arguments: usize,
-    /// What is not recorded without them.
+    /// What is not recorded without these programs.
     what: &'static str,
 }
 
@@ -225,14 +227,14 @@ const fn function(
 
 const READS: &str = "some of the kernel's own reads";
 const WRITES: &str = "some of the kernel's own writes";
-/// Their arguments have been these from 6.1 to 7.3.
+/// These numbers of arguments are the same in Linux 6.1 to 7.3.
 const FUNCTIONS: &[Function] = &[
     function("vfs_iter_read", &["vfs_iter_read_in", "vfs_iter_read_out"], 4, READS),
     function("vfs_iter_write", &["vfs_iter_write_in", "vfs_iter_write_out"], 4, WRITES),
     function("vfs_iocb_iter_read", &["vfs_iocb_read_in", "vfs_iocb_read_out"], 3, READS),
     function("vfs_iocb_iter_write", &["vfs_iocb_write_in", "vfs_iocb_write_out"], 3, WRITES),
     function("splice_direct_to_actor", &["vfs_splice_in", "vfs_splice_out"], 3, READS),
-    // 6.1 has none, and needs none.
+    // 6.1 does not have it and does not need it.
     function("vfs_splice_read", &["vfs_splice_read_in", "vfs_splice_read_out"], 5, ""),
     function("__kernel_read", &["vfs_kernel_read_in", "vfs_kernel_read_out"], 4, READS),
     function("__kernel_write_iter", &["vfs_kernel_write_in", "vfs_kernel_write_out"], 3, WRITES),
@@ -241,8 +243,8 @@ const FUNCTIONS: &[Function] = &[
     function("vfs_fallocate", &["vfs_fallocate_in", "vfs_fallocate_out"], 4, "the kernel's own allocations"),
 ];
 
-/// Programs that a recording can do without when the kernel refuses one of them, with the tracepoint and what is then
-/// not recorded.
+/// Programs that a recording can do without if the kernel refuses them, with the tracepoint and what is then not
+/// recorded.
 const SPARED: &[(&[&str], &str, &str)] = &[
     (&["bio_backmerge", "bio_frontmerge"], "block_bio_backmerge", "which bios joined a request"),
     (&["bio_remap"], "block_bio_remap", "where bios came from that a mapped device passed on"),
@@ -261,7 +263,7 @@ const SPARED: &[(&[&str], &str, &str)] = &[
     LOOP,
 ];
 
-/// Without any of these no request and no bio can be told of.
+/// Programs of the block layer. It is recorded only if all that are required can be loaded.
 const BLOCK: &[&str] = &[
     "bio_queue",
     "bio_complete",
@@ -280,7 +282,7 @@ const BLOCK: &[&str] = &[
 ];
 const BLOCK_NEEDED: usize = 4;
 
-/// The second of two programs each, most of them only where a task can lose the CPU in one (`bpf/src/bpf/block/bio.bpf.h`).
+/// Second programs, most of them needed only where programs are preemptible (`bpf/src/bpf/block/bio.bpf.h`).
 const AGAIN: &[&str] = &[
     "bio_queue_again",
     "bio_remap_again",
@@ -297,10 +299,10 @@ const AGAIN: &[&str] = &[
     "task_exit_again",
 ];
 
-/// Those of them that interrupts call, too, which come while the first is at work, on every kernel.
+/// Those needed on every kernel: interrupts trigger them while the first program runs.
 const IN_INTERRUPTS: &[&str] = &["bio_complete_again", "rq_complete_again"];
 
-/// Switches off those that are not needed, or whose first is off.
+/// Disables the second programs that are not needed, or whose first program is disabled.
 pub(crate) fn choose_second(object: &mut OpenObject, preemptible: bool) {
     let first_of = |name: &OsStr| name.to_string_lossy().trim_end_matches("_again").to_owned();
     let on: Vec<OsString> = object.progs().filter(|p| p.autoload()).map(|p| p.name().to_owned()).collect();
@@ -313,8 +315,8 @@ pub(crate) fn choose_second(object: &mut OpenObject, preemptible: bool) {
     }
 }
 
-/// What goes without a program that the kernel refuses; `None` where nothing does. `ops`: operations are recorded too,
-/// so that the block layer can be spared.
+/// What is lost with a program that the kernel refuses; `None` if the recording cannot do without it. `ops`: operations
+/// are recorded as well, so the block layer is dispensable.
 pub(crate) fn when_refused(program: &str, why: &str, ops: bool) -> Option<Missing> {
     let missing = |programs, tracepoint, what| Missing { tracepoint, what, refused: Some(why.to_owned()), programs };
     if let Some((programs, _, what)) = ONE_OF.iter().find(|(programs, ..)| programs.contains(&program)) {
@@ -334,7 +336,7 @@ pub(crate) fn when_refused(program: &str, why: &str, ops: bool) -> Option<Missin
     Some(missing(programs, tracepoint, what))
 }
 
-/// Switches off what has been refused.
+/// Disables the programs that were refused.
 pub(crate) fn leave_out(object: &mut OpenObject, refused: &[Missing]) {
     for mut program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
@@ -344,8 +346,8 @@ pub(crate) fn leave_out(object: &mut OpenObject, refused: &[Missing]) {
     }
 }
 
-/// Switches off the optional programs that `wanted` does not ask for or that do not fit this kernel; tells which
-/// of those asked for have no place.
+/// Disables the optional programs that are not `wanted` or not supported by this kernel. Returns what is wanted and not
+/// supported.
 pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) -> Vec<Missing> {
     let btf = Btf::from_vmlinux().ok();
     let fits = |o: &Optional| {
@@ -375,7 +377,7 @@ pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) ->
         leave_out(object, std::slice::from_ref(&moved));
         missing.push((moved, Group::Moves));
     }
-    // Their functions are its module's, which has to be there to be asked.
+    // These functions are in the module's BTF, so the module must be loaded.
     let loops = wanted(Group::Vfs) && Path::new("/sys/kernel/btf/loop").exists();
     object.progs_mut().filter(|p| LOOP.0.iter().any(|n| p.name() == *n)).for_each(|mut p| p.set_autoload(loops));
     for f in FUNCTIONS {
@@ -406,16 +408,16 @@ fn missing(used: &[(&Optional, bool)]) -> Vec<(Missing, Group)> {
     single.chain(sets).collect()
 }
 
-/// How many arguments a tracepoint passes to a program; `None` when the kernel has no such tracepoint.
+/// Number of arguments that a tracepoint passes to a program; `None` if the kernel does not have it.
 fn arguments(btf: &Btf<'_>, tracepoint: &str) -> Option<usize> {
     let typedef: Typedef<'_> = btf.type_by_name(&format!("btf_trace_{tracepoint}"))?;
     let pointer = Ptr::try_from(typedef.next_type()?).ok()?;
     let prototype = FuncProto::try_from(pointer.next_type()?).ok()?;
-    // The first is the tracepoint's own data.
+    // The first argument is the tracepoint's private data.
     Some(prototype.iter().count().saturating_sub(1))
 }
 
-/// How many arguments a function of the kernel has; `None` when it has no such function.
+/// Number of arguments of a kernel function; `None` if the kernel does not have it.
 fn function_arguments(btf: &Btf<'_>, function: &str) -> Option<usize> {
     let function: Func<'_> = btf.type_by_name(function)?;
     Some(FuncProto::try_from(function.next_type()?).ok()?.iter().count())

@@ -1,8 +1,9 @@
-//! Whether the kernel allows programs on entry and exit of its functions: tried, never guessed from a version.
+//! Whether the kernel supports programs on entry and exit of its functions. It tries, because the version does not
+//! tell.
 
 use std::path::Path;
 
-/// Tries it; the error says why not, in few words.
+/// Loads and attaches a test program. The error is a short reason.
 pub(crate) fn attempt() -> Result<(), String> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err("no type information, /sys/kernel/btf/vmlinux".into());

@@ -1,5 +1,5 @@
-//! What the user asked for: which calls, whose, on which files, how slow. Read from the command line's words once,
-//! then told to the probes ([`Filter::tell`]) and to [`crate::assemble::context_filter`].
+//! Filters: which calls, of which programs and users, on which files, of which duration. Parsed once from the command
+//! line, then applied by the probes ([`Filter::tell`]) and by [`crate::assemble::context_filter`].
 
 use std::{
     collections::BTreeSet,
@@ -16,12 +16,12 @@ use ioreel_traces::{host::mount_of_device, manifest::Mount, text};
 
 use crate::{CaptureError, calls, host};
 
-/// Names, and users, that can be asked for at once: the probes compare them one by one.
+/// Maximum number of names and of users to filter by. The probes compare them one by one.
 pub const MAX_WORDS: usize = 8;
-/// What the kernel keeps of a thread's name.
+/// Maximum length of a thread name (TASK_COMM_LEN minus the NUL).
 const COMM_BYTES: usize = 15;
 
-/// Classes of calls that `--op` takes beside names.
+/// Classes of calls that `--op` accepts besides names.
 const CLASSES: &[(&str, &[&str])] = &[
     ("read", &["read", "pread64", "readv", "preadv", "preadv2", "vfs_read"]),
     ("write", &["write", "pwrite64", "writev", "pwritev", "pwritev2", "vfs_write"]),
@@ -29,10 +29,11 @@ const CLASSES: &[(&str, &[&str])] = &[
     ("sync", &["fsync", "fdatasync", "sync_file_range", "msync", "sync", "syncfs", "vfs_fsync"]),
     ("map", &["mmap", "munmap", "mremap", "madvise", "process_madvise"]),
 ];
-/// All calls of no other class.
+/// The class of all calls that are in no other class.
 const META: &str = "meta";
 
-/// Calls that make, copy and end descriptors: those of kept files are kept, lest the rest hang in the air.
+/// Calls that create, duplicate and close descriptors. They are always kept for kept files, because other calls refer
+/// to these descriptors.
 const DESCRIPTORS: &[&str] = &[
     "open",
     "openat",
@@ -48,7 +49,7 @@ const DESCRIPTORS: &[&str] = &[
     "pidfd_getfd",
     "scm_rights",
 ];
-/// Calls that change where relative names start, which modes new files get and whose they are: always kept.
+/// Calls that change working directory, root, umask or credentials. They are always kept.
 const PLACES: &[&str] = &[
     "chdir",
     "fchdir",
@@ -65,20 +66,20 @@ const PLACES: &[&str] = &[
     "setgroups",
 ];
 
-/// Whether a call belongs to descriptors.
+/// Whether the call creates, duplicates or closes descriptors.
 pub(crate) fn is_descriptor_call(name: &str) -> bool {
     DESCRIPTORS.contains(&name)
 }
 
-/// Whether a call changes directories, the mask or the user.
+/// Whether the call changes working directory, root, umask or credentials.
 pub(crate) fn is_place_call(name: &str) -> bool {
     PLACES.contains(&name)
 }
 
-/// Calls without which their requests, rows of their own, are not known.
+/// Calls needed to interpret Linux AIO requests, which are separate rows.
 const REQUESTS: &[&str] = &["io_setup", "io_submit", "io_getevents", "io_pgetevents", "io_destroy"];
 
-/// Whether user space needs to hear of a call that nobody asked for.
+/// Whether user space needs this call even if `--op` does not select it.
 fn is_context(name: &str) -> bool {
     is_descriptor_call(name) || is_place_call(name) || REQUESTS.contains(&name)
 }
@@ -86,11 +87,11 @@ fn is_context(name: &str) -> bool {
 /// One `--path`.
 #[derive(Clone, Debug)]
 enum PathRule {
-    /// This and all below it.
+    /// This path and everything below it.
     Below(String),
-    /// Whole paths that look so.
+    /// Whole paths that match.
     Whole(Pattern),
-    /// Names in any folder that look so.
+    /// Names that match, in any folder.
     Name(Pattern),
 }
 
@@ -108,7 +109,7 @@ impl PathRule {
     }
 }
 
-/// What is recorded of all that recorded tasks do. The default is everything.
+/// Which operations of recorded tasks are kept. The default keeps all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     paths: Vec<PathRule>,
@@ -116,15 +117,15 @@ pub struct Filter {
     uids: Vec<u32>,
     ops: Option<BTreeSet<&'static str>>,
     min_latency_ns: u64,
-    /// `--device`: of files on these disks.
+    /// `--device`: only files on these disks.
     disks: Vec<i64>,
 }
 
 impl Filter {
-    /// From the words of the command line, each option's as given.
+    /// Parses the values of the options.
     ///
     /// # Errors
-    /// Names the option, the word and what would do.
+    /// An invalid value; the message names the option, the value and what is allowed.
     pub fn new(
         paths: &[PathBuf],
         comms: &[String],
@@ -148,7 +149,7 @@ impl Filter {
         })
     }
 
-    /// Whether anything is left out at all.
+    /// Whether anything is filtered out.
     pub(crate) fn is_any(&self) -> bool {
         self.has_files()
             || !self.comms.is_empty()
@@ -157,12 +158,13 @@ impl Filter {
             || self.min_latency_ns > 0
     }
 
-    /// The same, of files on these disks; none: wherever they are.
+    /// Restricts the filter to files on these disks; an empty list means any disk.
     pub(crate) fn on_disks(self, disks: Vec<i64>) -> Self {
         Self { disks, ..self }
     }
 
-    /// Folders that these mounts show elsewhere too, whole or in part, as bind mounts do, are meant there as well.
+    /// Adds the paths under which other mounts show a folder of `--path`, as bind mounts do, also if they show only
+    /// part of it.
     pub(crate) fn also_where_mounted(mut self, mounts: &[Mount]) -> Self {
         let mut others = Vec::new();
         for rule in &self.paths {
@@ -173,7 +175,7 @@ impl Filter {
             for m in mounts.iter().filter(|m| m.sb_dev == mount.sb_dev) {
                 let shown = mount_of_device(std::slice::from_ref(m), m.sb_dev, &fs_path);
                 let part = || PathRule::Below(fs_path.clone()).holds(&m.root).then(|| m.mountpoint.clone());
-                // Unless something else is mounted over it.
+                // Not if another mount hides it.
                 let seen = |path: &String| host::mount_of_path(mounts, path).is_some_and(|at| std::ptr::eq(at, m));
                 others.extend(shown.or_else(part).filter(seen));
             }
@@ -182,12 +184,12 @@ impl Filter {
         self
     }
 
-    /// Whether it matters which file an operation is on.
+    /// Whether the filter depends on the file of an operation.
     pub(crate) fn has_files(&self) -> bool {
         !self.paths.is_empty() || !self.disks.is_empty()
     }
 
-    /// Disks that files have to be on, if any.
+    /// Disks that the filter is restricted to; empty for any disk.
     pub(crate) fn disks(&self) -> &[i64] {
         &self.disks
     }
@@ -204,7 +206,7 @@ impl Filter {
         self.min_latency_ns
     }
 
-    /// Sets the probes' constants; the table of calls must be there already.
+    /// Writes the filter to the constants of the probes. The call table must be filled already.
     pub(crate) fn tell(&self, rodata: &mut rodata) {
         for (nr, call) in calls::numbered() {
             let desc = &mut rodata.calls[nr];
@@ -235,7 +237,7 @@ fn bad(option: &str, word: &str, why: &str) -> CaptureError {
     CaptureError::Filter { option: format!("{option} {word}"), why: why.into() }
 }
 
-/// A pattern as it is; a plain path as given, made absolute, and as it is with symbolic links followed.
+/// A pattern is used as it is. A plain path gives two rules: made absolute as given, and with symbolic links resolved.
 fn path_rules(path: &Path) -> Result<Vec<PathRule>, CaptureError> {
     let shown = text::from_bytes(path.as_os_str().as_bytes());
     let refuse = |why: String| bad("--path", &shown, &why);
@@ -253,13 +255,14 @@ fn path_rules(path: &Path) -> Result<Vec<PathRule>, CaptureError> {
     if !shown.contains('/') {
         return Ok(vec![PathRule::Name(pattern(&shown)?)]);
     }
-    // The folder that a pattern is seen from is none.
+    // The current directory is no pattern, so it is escaped.
     let cwd = std::env::current_dir().map_err(|e| refuse(e.to_string()))?;
     let base = Pattern::escape(&text::from_bytes(cwd.as_os_str().as_bytes()));
     Ok(vec![PathRule::Whole(pattern(&normal(&base, &shown))?)])
 }
 
-/// `path` seen from the folder `base`, without `.`, `..` and double slashes; symbolic links are not followed.
+/// Resolves `path` relative to the folder `base` and removes `.`, `..` and double slashes. Does not follow symbolic
+/// links.
 pub(crate) fn normal(base: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let all = if path.starts_with('/') { "" } else { base };
@@ -280,7 +283,7 @@ fn comm(name: &str) -> Result<[u8; COMM_BYTES + 1], CaptureError> {
         return Err(bad("--comm", name, "give a thread's name, as `ps -o comm` shows it"));
     }
     let mut out = [0; COMM_BYTES + 1];
-    // The kernel cuts names, so a longer one means its beginning.
+    // The kernel truncates thread names, so a longer name matches by its first 15 bytes.
     let cut = &name.as_bytes()[..name.len().min(COMM_BYTES)];
     out[..cut.len()].copy_from_slice(cut);
     Ok(out)
@@ -295,7 +298,7 @@ fn uid(user: &str) -> Result<u32, CaptureError> {
     let mut buffer = vec![0; 16 * 1024];
     let mut entry = MaybeUninit::uninit();
     let mut found = std::ptr::null_mut();
-    // SAFETY: all pointers are to live memory of the sizes given; `entry` is only read when the call says so.
+    // SAFETY: all pointers are to live memory of the given sizes; `entry` is read only if the call succeeds.
     let failed =
         unsafe { libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &mut found) };
     if failed != 0 || found.is_null() {
@@ -305,8 +308,7 @@ fn uid(user: &str) -> Result<u32, CaptureError> {
     Ok(unsafe { (*found).pw_uid })
 }
 
-/// Names of calls by names, patterns and classes, separated by commas.
-/// All that `op` can be of calls and of the kernel's own doing.
+/// All values that the column `op` can have.
 fn all_names() -> impl Iterator<Item = &'static str> {
     calls::all().map(|c| c.name).chain(calls::KERNEL_IO)
 }

@@ -1,7 +1,7 @@
-//! The BPF programs: which of them to load, and their life.
+//! The BPF programs: choosing, loading, attaching and reading them.
 //!
-//! In: a [`plan::Plan`]. Out: a [`session::Session`] that adopts threads and drains the rings, and the maps that may change
-//! while it runs. May use `host`, `calls` and `decode`.
+//! In: a [`plan::Plan`]. Out: a [`session::Session`], which adopts threads and drains the rings, and the maps that may
+//! change during a recording. May use `host`, `calls` and `decode`.
 
 pub mod features;
 pub(crate) mod fentry;

@@ -1,44 +1,44 @@
-//! What a session is told before its probes are loaded.
+//! Settings of the probes.
 
 use crate::probes::filter::Filter;
 
 use super::rings::default_ring_bytes;
 use ioreel_bpf::types::target_kind;
 
-/// What the probes are told before they are loaded.
+/// What the probes record; fixed when they are loaded.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who is recorded, beside whoever they start.
+    /// Recorded tasks; their children are always included.
     pub target: Targets,
-    /// Disks recorded from the start, by `dev_t`.
+    /// Disks recorded from the start (`dev_t`).
     pub devices: Vec<i64>,
-    /// No disk is added by what recorded tasks do.
+    /// Do not add disks that recorded tasks use.
     pub fixed_devices: bool,
-    /// Kernel memory for all rings together.
+    /// Kernel memory for all rings together, in bytes.
     pub ring_bytes: usize,
     /// Stop threads before a ring is full.
     pub lossless: bool,
-    /// Record operations beside the block layer. Without, the probes of calls and tasks are not loaded, no
-    /// call gets slower, and this process's own device I/O is recorded too.
+    /// Record operations and tasks. If false, only the block layer is recorded: their probes are not loaded, no call
+    /// gets slower, and this process's own device I/O is recorded too.
     pub ops: bool,
-    /// What the kernel does to files by itself.
+    /// File I/O by the kernel itself.
     pub vfs: Vfs,
     /// Record the page cache.
     pub cache: bool,
-    /// Tell what recorded threads wait for.
+    /// Record what recorded threads wait for.
     pub waits: Option<WaitsPlan>,
-    /// Record calls; without, only threads are followed. Matters with `ops`.
+    /// Record system calls. If false, threads are only tracked. Needs `ops`.
     pub calls: bool,
     /// Record the block layer.
     pub block: bool,
-    /// What of the content of writes.
+    /// How much of the content of writes is recorded.
     pub content: Content,
-    /// Which operations.
+    /// Which operations are kept.
     pub filter: Filter,
 }
 
 impl Default for Plan {
-    /// Everything of no process and no device: for struct update.
+    /// Everything enabled, but no process and no device; for struct update syntax.
     fn default() -> Self {
         Self {
             target: Targets::None,
@@ -58,58 +58,58 @@ impl Default for Plan {
     }
 }
 
-/// What is kept of the content of writes.
+/// How much of the content of writes is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// Nothing.
     #[default]
     None,
-    /// A hash, and how well it could be compressed.
+    /// A hash, and an estimate of compressibility.
     Hash,
     /// These and the bytes.
     Full,
 }
 
-/// What of the kernel's own doing is recorded, by programs on functions of the virtual file system.
+/// Which file I/O of the kernel itself is recorded, by programs on VFS functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vfs {
-    /// What threads of the kernel's do: the NFS server, workers of loop devices.
+    /// By kernel threads: the NFS server, workers of loop devices.
     pub kernel: bool,
-    /// What recorded operations make the kernel do to other files: those under an overlay's.
+    /// On other files, as part of a recorded operation: the files below an overlayfs.
     pub below: bool,
 }
 
 impl Vfs {
-    /// Whether there is any.
+    /// Whether any is recorded.
     pub fn any(self) -> bool {
         self.kernel || self.below
     }
 }
 
-/// Operations faster than this have their waits dropped: 1 ms.
+/// Default minimum duration of operations whose waits are kept: 1 ms.
 pub const DEFAULT_WAITS_MIN_NS: i64 = 1_000_000;
 
 /// How waits are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitsPlan {
-    /// Only of operations that last at least this long.
+    /// Only those of operations that take at least this long, ns.
     pub min_ns: i64,
-    /// With the program's stack too.
+    /// Include the user stack.
     pub user_stacks: bool,
 }
 
-/// Who is recorded, beside whoever they start.
+/// Which tasks are recorded; their children are always included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
     /// Nobody.
     None,
-    /// A child of the recorder that waits to be released.
+    /// A child of the recorder that waits for the start.
     Command(u32),
     /// Running processes.
     Processes(Vec<u32>),
-    /// The tasks of a control group (its id) and of those below it, also those that enter later.
+    /// All tasks of a cgroup (its id) and the cgroups below it, also those that enter later.
     Cgroup(u64),
-    /// Every task but this process and kernel threads.
+    /// All tasks except this process and kernel threads.
     All,
 }
 
@@ -124,7 +124,7 @@ impl Targets {
         }
     }
 
-    /// Processes named one by one.
+    /// Processes that are targets by their id.
     pub(crate) fn pids(&self) -> &[u32] {
         match self {
             Self::Command(pid) => std::slice::from_ref(pid),

@@ -1,21 +1,21 @@
-//! Which program the kernel refuses, and why: libbpf tells of it in words alone.
+//! Which program the kernel refused, and why. libbpf reports this only as log messages.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::host::error::is_out_of_descriptors;
 
-/// A program that the kernel refused.
+/// A refused program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) program: String,
-    /// The verifier's last words, or the system's.
+    /// Last line of the verifier's log, or the system error.
     pub(super) why: String,
 }
 
-/// The last one, of whoever loads programs.
+/// The last refusal in this process.
 static LAST: Mutex<Option<Refusal>> = Mutex::new(None);
 
-/// Takes account of a message of libbpf's.
+/// Examines a message of libbpf.
 pub(super) fn note(text: &str) {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(refusal) = read(text, last.as_ref()) {
@@ -23,12 +23,12 @@ pub(super) fn note(text: &str) {
     }
 }
 
-/// The last refusal since this was asked before.
+/// Takes the last refusal.
 pub(super) fn take() -> Option<Refusal> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// What a message adds to what is known: `prog 'NAME': …: CAUSE`, the verifier's log among them.
+/// Parses a message of the form `prog 'NAME': …: CAUSE`, which may contain the verifier's log.
 fn read(text: &str, known: Option<&Refusal>) -> Option<Refusal> {
     let (program, rest) = text.strip_prefix("libbpf: ").unwrap_or(text).strip_prefix("prog '")?.split_once("': ")?;
     let known = known.filter(|k| k.program == program);
@@ -37,7 +37,8 @@ fn read(text: &str, known: Option<&Refusal>) -> Option<Refusal> {
         let mut said = log.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("processed "));
         said.next_back()?.to_owned()
     } else if rest.contains("failed") {
-        // What the verifier said tells more than an error's number, unless it had accepted the program.
+        // The verifier's line is more useful than an error number, unless it accepted the program and descriptors ran
+        // out.
         let known = known.filter(|_| !is_out_of_descriptors(rest));
         known.map_or_else(|| rest.trim_end().to_owned(), |k| k.why.clone())
     } else {
@@ -67,7 +68,7 @@ mod tests {
         assert_eq!(refusal, Some(Refusal { program: "op_exit".into(), why }));
     }
 
-    /// The verifier had nothing against it: there was no descriptor left to give the program.
+    /// The verifier accepted the program, but no descriptor was left for it.
     #[test]
     fn a_lack_of_descriptors_is_the_reason_whatever_the_verifier_said() {
         let refusal = of(&[

@@ -1,4 +1,4 @@
-//! The memory that the probes write to: how it is shared out among CPUs, and one CPU's ring.
+//! The rings: their sizes, and how often they are read.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -10,32 +10,33 @@ use crate::{
     host,
 };
 
-/// Kernel memory for all rings together. Half is for plain operations, 136 bytes each: on two CPUs 60 ms of the
-/// fastest program measured.
+/// Default kernel memory for all rings together, in bytes. Half of it is for plain operations of 136 bytes: on two CPUs
+/// it holds 60 ms of the fastest program measured.
 pub const DEFAULT_RING_BYTES: usize = 64 << 20;
-/// No CPU has less: a ring has to hold some of the largest records, 12 KiB.
+/// Minimum per CPU: a ring has to hold several of the largest records (12 KiB).
 const MIN_CPU_BYTES: usize = 128 << 10;
 
-/// A CPU's ring is looked at no less often than the fastest program would fill a quarter of it: calls of 300 ns with a
-/// record of 136 bytes each, as measured, and the block layer alone some million requests a second.
+/// Fill rates that set the interval of reading, so that no ring fills by more than a quarter between two passes.
+/// Measured: one call per 300 ns with a record of 136 bytes; the block layer alone, about a million requests per
+/// second.
 const FASTEST_OPS_BYTES_PER_US: usize = 450;
 const FASTEST_BLOCK_BYTES_PER_US: usize = 250;
-/// As often as that at most, and where somebody waits for it.
+/// Shortest interval, also used when somebody waits for records.
 pub(crate) const SHORTEST_TICK: Duration = Duration::from_millis(4);
-/// And so seldom: what is recorded is to be told soon.
+/// Longest interval, so that the live view and copies stay current.
 const LONGEST_TICK: Duration = Duration::from_millis(64);
 
-/// How much of the rings' memory each CPU has.
+/// Sizes of one CPU's rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingSizes {
-    /// Of the ring for records of any size, a power of two.
+    /// Ring for records of any size, bytes; a power of two.
     pub(super) ring_bytes: usize,
-    /// Places in the ring of operations.
+    /// Slots of the operation ring.
     pub(super) op_records: usize,
 }
 
 impl RingSizes {
-    /// Shares `total` among the CPUs; all together never take more.
+    /// Divides `total` bytes among the CPUs, rounding down.
     pub(super) fn of(total: usize, cpus: usize, ops: bool) -> Result<Self, CaptureError> {
         let per_cpu = total / cpus;
         if per_cpu < MIN_CPU_BYTES {
@@ -47,7 +48,8 @@ impl RingSizes {
         Ok(Self { ring_bytes, op_records: if ops { (per_cpu - ring_bytes) / RECORD_BYTES } else { 1 } })
     }
 
-    /// How often to look at the rings. Each look disturbs: whoever had the CPU is moved, and may stay where it has less of one.
+    /// Interval between two passes over the rings. Each pass disturbs the recorded programs: the scheduler may move the
+    /// one whose CPU it takes, and leave it on a busier one.
     pub(super) fn tick(self, ops: bool) -> Duration {
         let (bytes, fastest) = if ops {
             (self.ring_bytes.min(self.op_records * RECORD_BYTES), FASTEST_OPS_BYTES_PER_US)
@@ -57,27 +59,27 @@ impl RingSizes {
         Duration::from_micros((bytes / 4 / fastest) as u64).clamp(SHORTEST_TICK, LONGEST_TICK)
     }
 
-    /// What a recording gets when nothing is asked for: more with very many CPUs.
+    /// Default memory for the rings; more with very many CPUs.
     pub(super) fn default_total(cpus: usize) -> usize {
         DEFAULT_RING_BYTES.max(cpus << 20)
     }
 }
 
-/// What a recording's rings take when nothing is asked for.
+/// Default memory for the rings on this machine, bytes.
 pub fn default_ring_bytes() -> usize {
     RingSizes::default_total(host::possible_cpus())
 }
 
-/// The largest share of the rings' memory that is a power of two and half of it at most.
+/// The largest power of two that is at most half of `total`.
 pub(super) fn half_of(total: usize) -> usize {
     (total / 2 + 1).next_power_of_two() / 2
 }
 
-/// A ring for records of any size, and where a pass over it puts them.
+/// A ring for records of any size, and the buffer that a pass copies them to.
 pub(super) struct CpuRing {
     pub(super) ring: RingBuffer<'static>,
     pub(super) bytes: Rc<RefCell<Vec<u8>>>,
-    /// No more records are taken in one pass.
+    /// Maximum number of records taken per pass.
     pub(super) most: usize,
 }
 
@@ -88,7 +90,7 @@ impl CpuRing {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(map, move |record: &[u8]| {
-                // Room is reserved in steps for some.
+                // Some records reserve more space than they use.
                 let len = wire::header(record).map_or(record.len(), |h| h.len_bytes as usize);
                 sink.borrow_mut().extend_from_slice(&record[..len]);
                 0

@@ -1,4 +1,4 @@
-//! The probes' life: open, load, attach, adopt, activate, drain, detach.
+//! A recording session of the probes: open, load, attach, adopt, activate, drain, detach.
 
 use std::{
     cell::{Cell, RefCell},
@@ -49,43 +49,43 @@ use crate::{
     },
 };
 
-/// Number series of each CPU.
+/// Number of sequence number streams per CPU.
 pub(crate) const STREAMS: usize = rec_stream::STREAM_COUNT.0 as usize;
-/// Records taken in one pass, shared out among the rings: some 4 MB of plain operations, which stay in the cache of
-/// the CPU that will assemble them.
+/// Records taken in one pass, divided among the rings: about 4 MB of plain operations, which stay in the cache of the
+/// CPU that assembles them.
 const DRAIN_RECORDS: usize = 32 * 1024;
-/// No ring's share is smaller.
+/// Minimum share of a ring.
 const MIN_DRAIN_RECORDS: usize = 256;
 
-/// Loaded and attached probes.
+/// The loaded and attached probes.
 pub struct Session<'obj> {
     skel: IoreelSkel<'obj>,
     op_rings: OpRings,
     rings: Vec<CpuRing>,
-    /// Kernel memory held by the rings.
+    /// Kernel memory of the rings, in bytes.
     pub ring_bytes: usize,
-    /// How often the rings are to be looked at.
+    /// Interval between two passes over the rings.
     pub(crate) tick: Duration,
-    /// What will be told apart less well than elsewhere, for the reel's reader.
+    /// Warnings for the reader of the reel about what is less precise on this kernel.
     pub warnings: Vec<String>,
-    /// Probes that this kernel has no place for, each with what is not recorded for want of it.
+    /// Probes that this kernel does not support, each with what is not recorded.
     pub missing: Vec<features::Missing>,
     tables: Tables,
-    /// What tasks adopted now are marked with.
+    /// Mark of the tasks that are adopted now.
     round: Cell<u16>,
-    /// Whom the probes have stopped, with `lossless`.
+    /// The stopped processes, with `lossless`.
     pub(crate) stops: Option<Stops>,
-    /// The most that one pass over the rings brought since somebody asked, bytes.
+    /// Largest number of bytes of a pass since [`Session::take_fullest`].
     fullest: Cell<usize>,
-    /// Programs on ends may be skipped, and all threads that are recorded can be listed.
+    /// The kernel may skip programs for ends of threads, and all recorded threads can be listed.
     ends_may_be_unseen: bool,
-    /// Whose end was told to no program.
+    /// Threads whose end no program saw.
     unseen_ends: RefCell<UnseenEnds>,
-    /// Ends of bios.
+    /// The second program for ends of bios.
     ends: Ends,
 }
 
-/// Where a session's programs are kept; room for a second attempt without those that the kernel refuses.
+/// Memory for the BPF objects; a second one for the attempt without the refused programs.
 #[derive(Debug)]
 pub struct Storage([MaybeUninit<OpenObject>; 2]);
 
@@ -95,8 +95,8 @@ impl Default for Storage {
     }
 }
 
-/// Which optional programs the kernel refuses: left out one after another until the rest can be had. An error when a
-/// program is refused without which there is no recording.
+/// Finds which optional programs the kernel refuses: leaves them out one by one until the others load. An error if a
+/// required program is refused.
 fn refused(plan: &Plan, mut error: CaptureError) -> Result<Vec<features::Missing>, CaptureError> {
     let mut refused: Vec<features::Missing> = Vec::new();
     loop {
@@ -117,20 +117,20 @@ fn refused(plan: &Plan, mut error: CaptureError) -> Result<Vec<features::Missing
     }
 }
 
-/// What one pass over the rings brought.
+/// What one pass over the rings returned.
 #[derive(Debug)]
 pub struct Drained {
-    /// Records of all rings, one after another.
+    /// Records of all rings, concatenated.
     pub bytes: Vec<u8>,
-    /// Every record that ended before this monotonic time is in this pass or was in an earlier one.
+    /// Every record that ended before this monotonic time was returned by this pass or an earlier one.
     pub complete_to_ns: i64,
-    /// A ring was left with records: come back at once.
+    /// A ring still has records: drain again at once.
     pub more: bool,
 }
 
 impl Drained {
-    /// Takes account of what one ring brought, which begins at `first`: unless it was left with `more`, every
-    /// record made `before` is there.
+    /// Accounts for one ring, whose records start at `first`. Unless `more` remain, all its records made before
+    /// `before` are included.
     fn note(&mut self, first: usize, more: bool, before: i64) {
         let mut complete_to = before;
         if more {
@@ -142,8 +142,8 @@ impl Drained {
 }
 
 impl<'obj> Session<'obj> {
-    /// Opens, loads and attaches; everything stays inert until [`Session::activate`]. Optional programs that the kernel
-    /// refuses are left out, and told of in `missing`.
+    /// Opens, loads and attaches the probes. They stay inactive until [`Session::activate`]. Optional programs that the
+    /// kernel refuses are left out and listed in `missing`.
     pub fn load(plan: &Plan, storage: &'obj mut Storage) -> Result<Self, CaptureError> {
         quiet();
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
@@ -159,7 +159,7 @@ impl<'obj> Session<'obj> {
         }
     }
 
-    /// The same without what has been refused before.
+    /// Loads the probes without those refused before.
     fn attempt(
         plan: &Plan,
         storage: &'obj mut MaybeUninit<OpenObject>,
@@ -207,29 +207,29 @@ impl<'obj> Session<'obj> {
         })
     }
 
-    /// The tables that may change while recording.
+    /// The maps that may change during a recording.
     pub fn tables(&self) -> Result<Tables, CaptureError> {
         self.tables.duplicate()
     }
 
-    /// Flips the switches: the recording's time 0.
+    /// Starts recording: time 0 of the reel.
     pub fn activate(&mut self) {
         self.switch(true, true);
     }
 
-    /// Ends the recording of operations; the block layer goes on.
+    /// Stops recording operations; the block layer continues.
     pub fn end_operations(&mut self) {
         self.switch(false, true);
     }
 
-    /// Ends all recording; what is in the rings stays there to be drained.
+    /// Stops all recording. The rings can still be drained.
     pub fn end(&mut self) {
         self.switch(false, false);
     }
 
     fn switch(&mut self, ops: bool, block: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            // The kernel reads this memory while we change it.
+            // The kernel reads this memory concurrently.
             // SAFETY: valid, aligned bools that outlive the calls.
             unsafe {
                 std::ptr::from_mut(&mut bss.ops_active).write_volatile(ops);
@@ -238,7 +238,7 @@ impl<'obj> Session<'obj> {
         }
     }
 
-    /// Who is never recorded, and so never stopped.
+    /// Excludes the guardian from recording, so that it is never stopped.
     pub(crate) fn spare(&mut self, guardian: &Guardian) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             // SAFETY: a valid, aligned u32 that outlives the call; the kernel reads it.
@@ -246,12 +246,12 @@ impl<'obj> Session<'obj> {
         }
     }
 
-    /// Takes what the rings hold, after what is in `bytes`.
+    /// Appends the contents of the rings to `bytes`.
     pub fn drain(&self, bytes: Vec<u8>) -> Drained {
         self.drain_some(bytes, DRAIN_RECORDS)
     }
 
-    /// The same with about `records` taken at most.
+    /// Likewise, but takes at most about `records`.
     pub(crate) fn drain_some(&self, bytes: Vec<u8>, records: usize) -> Drained {
         let share = (records / (self.op_rings.len() + self.rings.len())).max(MIN_DRAIN_RECORDS);
         let mut out = Drained { bytes, complete_to_ns: i64::MAX, more: false };
@@ -265,7 +265,7 @@ impl<'obj> Session<'obj> {
             let before = host::monotonic_ns();
             let share = share.min(r.most);
             let first = out.bytes.len();
-            // Records go where they are to be, without a copy of their own.
+            // The records go straight into the output buffer.
             r.bytes.replace(std::mem::take(&mut out.bytes));
             let taken = r.ring.consume_raw_n(share);
             out.bytes = r.bytes.take();
@@ -275,23 +275,24 @@ impl<'obj> Session<'obj> {
         out
     }
 
-    /// The most bytes that one pass over the rings has brought since the last time this was asked.
+    /// Largest number of bytes of one pass since the last call of this function.
     pub fn take_fullest(&self) -> usize {
         self.fullest.take()
     }
 
-    /// How many records each CPU has numbered in each stream: stream 0 of CPU 0, stream 1 of CPU 0, and so on.
+    /// Sequence numbers assigned so far, per CPU and stream: stream 0 of CPU 0, stream 1 of CPU 0, and so on.
     pub fn numbered(&self) -> Result<Vec<u64>, CaptureError> {
         let shared = self.shared_ledgers()?;
         let ops = (0..self.op_rings.len()).map(|cpu| self.op_rings.counted(cpu).seen);
         Ok(shared.iter().map(|l| l.seq).zip(ops).flat_map(<[u64; STREAMS]>::from).collect())
     }
 
-    /// The kernel's counts, one entry per CPU.
+    /// The kernel's counters, one entry per CPU.
     pub fn ledgers(&self) -> Result<Vec<cpu_ledger>, CaptureError> {
         let mut ledgers = self.shared_ledgers()?;
         for ledger in &mut ledgers {
-            // Each number that no other class has counted is a bio's. While probes run, one may just have been given.
+            // Bios are not counted: their number is that of the sequence numbers that no other class has counted. While
+            // probes run, it may be too high by an event in progress.
             let counted: u64 = ledger.seen.iter().sum();
             ledger.seen[rec_class::CLASS_BIO.0 as usize] = ledger.seq.saturating_sub(counted);
         }
@@ -303,7 +304,7 @@ impl<'obj> Session<'obj> {
         Ok(ledgers)
     }
 
-    /// The counts of all probes but op_exit.
+    /// Counters of all probes except op_exit.
     fn shared_ledgers(&self) -> Result<Vec<cpu_ledger>, CaptureError> {
         let values = self
             .skel
@@ -315,19 +316,19 @@ impl<'obj> Session<'obj> {
         Ok(values
             .iter()
             .filter(|v| v.len() >= size_of::<cpu_ledger>())
-            // SAFETY: long enough, plain integers throughout, read unaligned.
+            // SAFETY: long enough, integers only, read unaligned.
             .map(|v| unsafe { v.as_ptr().cast::<cpu_ledger>().read_unaligned() })
             .collect())
     }
 }
 
-/// Lets libbpf say what it has to say into the log.
+/// Redirects libbpf's messages to the log.
 pub(crate) fn quiet() {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_line)));
 }
 
-/// libbpf's own words, the verifier's log among them. Failures come back as errors as well, so even its
-/// warnings are told only when asked for.
+/// Logs a message of libbpf, which may contain the verifier's log. Failures are also returned as errors, so even
+/// warnings are logged only at debug level.
 fn log_line(level: PrintLevel, text: String) {
     if matches!(level, PrintLevel::Warn) {
         refusal::note(&text);
@@ -339,7 +340,7 @@ fn log_line(level: PrintLevel, text: String) {
     }
 }
 
-/// End time of the last record.
+/// End time of the last record in `bytes`.
 fn last_end_ns(bytes: &[u8]) -> Option<i64> {
     let mut rest = bytes;
     let mut last = None;

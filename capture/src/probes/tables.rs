@@ -1,4 +1,4 @@
-//! The maps that may be changed while recording, from any thread.
+//! Maps that any thread may change during a recording.
 
 use std::mem::size_of;
 
@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::CaptureError;
 
-/// The maps that may be changed while recording, from any thread.
+/// Handles of maps that any thread may change during a recording.
 #[derive(Debug)]
 pub struct Tables {
     devices: MapHandle,
@@ -19,7 +19,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Those of loaded probes.
+    /// Opens the maps of loaded probes.
     pub(super) fn of(skel: &IoreelSkel<'_>) -> Result<Self, CaptureError> {
         let open = CaptureError::bpf("opening a table");
         let all = || -> libbpf_rs::Result<Self> {
@@ -32,33 +32,33 @@ impl Tables {
         all().map_err(open)
     }
 
-    /// Records this disk from now on.
+    /// Starts to record this disk.
     pub fn add_device(&self, dev: i64) -> Result<(), CaptureError> {
         self.devices
             .update(&(dev as u32).to_ne_bytes(), &[1], MapFlags::ANY)
             .map_err(CaptureError::bpf("naming a device to record"))
     }
 
-    /// Leaves this file's own device I/O out, for a reason of the wire format's `hide`.
+    /// Excludes device I/O of this file. `why`: a value of the wire format's `hide`.
     pub fn hide_file(&self, ino: u64, sb_dev: u32, why: u32) -> Result<(), CaptureError> {
         self.hidden_files
             .update(&hidden(ino, sb_dev), &[why as u8], MapFlags::ANY)
             .map_err(CaptureError::bpf("hiding the recorder's own files"))
     }
 
-    /// No longer leaves it out.
+    /// Ends the exclusion.
     pub(crate) fn show_file(&self, ino: u64, sb_dev: u32) -> Result<(), CaptureError> {
         deleted(self.hidden_files.delete(&hidden(ino, sb_dev)), "hiding the recorder's own files no longer")
     }
 
-    /// Leaves out, in the kernel, calls on this file alone.
+    /// Drops calls on this file in the kernel.
     pub(crate) fn leave_out_file(&self, file: file_id) -> Result<(), CaptureError> {
         self.unwanted_files
             .update(&key_of(file), &[1], MapFlags::ANY)
             .map_err(CaptureError::bpf("telling which files are left out"))
     }
 
-    /// No longer leaves this file out, if it was.
+    /// Keeps calls on this file again.
     pub(crate) fn keep_file(&self, file: file_id) -> Result<(), CaptureError> {
         deleted(self.unwanted_files.delete(&key_of(file)), "telling which files are kept")
     }
@@ -73,7 +73,7 @@ impl Tables {
     }
 }
 
-/// What was not there need not be deleted.
+/// Treats a missing key as success.
 fn deleted(done: libbpf_rs::Result<()>, doing: &'static str) -> Result<(), CaptureError> {
     match done {
         Err(e) if e.kind() != libbpf_rs::ErrorKind::NotFound => Err(CaptureError::bpf(doing)(e)),

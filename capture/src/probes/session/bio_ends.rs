@@ -1,8 +1,8 @@
 //! The second program for ends of bios, which only some disks need.
 //!
-//! The kernel skips a program that is at work on its CPU already, so an end that an interrupt brings meanwhile needs
-//! another one. Each end of a bio pays for it, which on a disk in memory is felt: there bios end where they were
-//! queued, and no interrupt ends one.
+//! The kernel skips a program that is already running on its CPU. So when an interrupt ends a bio while the program
+//! runs, a second program must catch the end. It slows down every end of a bio, which is noticeable on disks in memory.
+//! Those end bios where they are queued, so no interrupt ends one and the second program is unnecessary.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,23 +15,23 @@ use libbpf_rs::Link;
 
 use super::Session;
 
-/// How soon it is noticed that another disk is there.
+/// How often to check for new disks.
 const LOOK: Duration = Duration::from_millis(500);
 const DISKS: &str = "/sys/block";
 
-/// How far the second program is.
+/// State of the second program.
 pub(super) enum SecondEnd {
-    /// Attached from the start, or never.
+    /// Attached from the start, or not needed at all.
     Settled,
-    /// Loaded; no disk needs it so far.
+    /// Loaded; no disk has needed it yet.
     Waiting,
-    /// One needed it, and it could not be attached.
+    /// A disk needed it, but it could not be attached.
     Refused,
-    /// Attached while recording, when the kernel had skipped the first so often; detached with its link.
+    /// Attached during the recording, when the kernel had skipped the first program `skipped` times.
     Late { _link: Link, skipped: u64 },
 }
 
-/// The second program, and when it was last seen whether a disk needs it.
+/// The second program, and when the disks were last checked.
 pub(super) struct Ends {
     second: RefCell<SecondEnd>,
     looked: Cell<Instant>,
@@ -42,7 +42,7 @@ impl Ends {
         Self { second: RefCell::new(second), looked: Cell::new(Instant::now()) }
     }
 
-    /// How often, of `skipped` times, the kernel skipped the first while there was no second.
+    /// Of `skipped` skips of the first program, those before the second one was attached.
     pub(super) fn alone(&self, skipped: u64) -> u64 {
         match &*self.second.borrow() {
             SecondEnd::Settled => 0,
@@ -53,7 +53,7 @@ impl Ends {
 }
 
 impl Session<'_> {
-    /// Attaches the second program once a disk needs it. To be called often: it looks twice a second.
+    /// Attaches the second program once a disk needs it. Call it often: it checks twice a second.
     pub(crate) fn watch_disks(&self) {
         if self.ends.looked.get().elapsed() < LOOK || !matches!(*self.ends.second.borrow(), SecondEnd::Waiting) {
             return;
@@ -67,7 +67,7 @@ impl Session<'_> {
                 let skipped = self.skipped(&["bio_complete"]);
                 self.ends.second.replace(SecondEnd::Late { _link: link, skipped });
             }
-            // What is skipped is counted, and told.
+            // Skipped ends are counted and reported.
             Err(e) => {
                 log::warn!("the second program for ends of bios cannot be attached: {e}");
                 self.ends.second.replace(SecondEnd::Refused);
@@ -76,19 +76,19 @@ impl Session<'_> {
     }
 }
 
-/// Whether an interrupt may end a bio that no request carried.
+/// Whether an interrupt may end a bio that belongs to no request.
 pub(super) fn interrupts_end_bios() -> bool {
     in_interrupts(Path::new(DISKS))
 }
 
-/// Of a folder with one for each disk. Where nothing can be seen, any may be there.
+/// Checks a folder that contains one folder per disk. If it cannot be read, such a disk may exist.
 fn in_interrupts(disks: &Path) -> bool {
     let Ok(mut disks) = fs::read_dir(disks) else { return true };
     disks.any(|disk| disk.is_ok_and(|disk| !ends_at_once(&disk.file_name().to_string_lossy(), &disk.path())))
 }
 
-/// A disk with requests (`mq`: they end, and their bios are told of with them), or one in memory that has done what a
-/// bio asks for when it has been queued: brd, and zram unless it has a disk behind it (`drivers/block`).
+/// True for request-based disks (`mq`), whose bios are recorded with the request, and for disks in memory that finish a
+/// bio while it is queued: brd, and zram without a backing device (`drivers/block`).
 fn ends_at_once(name: &str, disk: &Path) -> bool {
     if disk.join("mq").exists() {
         return true;
@@ -105,7 +105,7 @@ fn ends_at_once(name: &str, disk: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Disks by name, each with a file of its folder (or a folder, in it) and what is in the file.
+    /// Disks: name, a file in the disk's folder, and the content of that file.
     fn needed(disks: &[(&str, &str, &str)]) -> bool {
         let folder = tempfile::tempdir().unwrap();
         for (disk, file, content) in disks {

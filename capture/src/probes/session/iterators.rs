@@ -1,4 +1,4 @@
-//! What iterators tell: who there is, what they have, what has begun and not ended.
+//! BPF iterators: which tasks there are, what they have open, and what is in flight.
 
 use std::{
     io::Read,
@@ -16,15 +16,14 @@ use crate::{
 };
 
 impl Session<'_> {
-    /// Makes the target's threads recorded ones and looks at what they have; returns the records. To be called when
-    /// active: a thread is recorded from the moment it is adopted, and threads made meanwhile are met by the fork
-    /// probe, so none is missed.
+    /// Adopts the threads of the target and takes a snapshot of them; returns the records. Call it when active: a
+    /// thread is recorded from its adoption, and the fork probe catches threads created meanwhile, so none is missed.
     pub fn adopt(&self) -> Result<Vec<u8>, CaptureError> {
         let doing = "listing the target's threads";
         self.tell_adoption(0, true, true)?;
         let mut records = self.iterate(self.skel.links.adopt.as_ref(), doing)?;
         self.tell_adoption(0, true, false)?;
-        // A pass that finds nobody new has seen all.
+        // A pass that finds no new thread has seen all of them.
         loop {
             let more = self.iterate(self.skel.links.adopt.as_ref(), doing)?;
             if more.is_empty() {
@@ -36,7 +35,7 @@ impl Session<'_> {
         Ok(records)
     }
 
-    /// How many tasks have joined the recorded ones by themselves: when it grows, [`Session::look`] is due.
+    /// Number of tasks that joined by themselves. When it grows, call [`Session::look`].
     pub fn joined(&self) -> u64 {
         self.skel.maps.bss_data.as_deref().map_or(0, |bss| {
             // SAFETY: a valid, aligned u64; the kernel changes it atomically.
@@ -44,10 +43,10 @@ impl Session<'_> {
         })
     }
 
-    /// Records of what the tasks adopted since the last look have: where they stand, descriptors, mapped files.
+    /// Snapshot of the tasks adopted since the last one: working directories, descriptors, mapped files.
     pub fn look(&self) -> Result<Vec<u8>, CaptureError> {
         let round = self.round.get();
-        // 0 marks tasks that are born to recorded ones.
+        // 0 marks children of recorded tasks.
         self.round.set(round.checked_add(1).unwrap_or(1));
         self.tell_adoption(round, false, false)?;
         let links = &self.skel.links;
@@ -71,7 +70,7 @@ impl Session<'_> {
             .map_err(CaptureError::bpf("starting a snapshot"))
     }
 
-    /// The kernel's functions with their addresses; none unless waits are recorded.
+    /// The kernel's functions with their addresses; empty unless waits are recorded.
     pub(crate) fn symbols(&self) -> Result<Functions, CaptureError> {
         if self.skel.links.symbols.is_none() {
             return Ok(Functions::default());
@@ -80,7 +79,7 @@ impl Session<'_> {
         Ok(Functions::read(&bytes))
     }
 
-    /// Records of operations that have begun and not ended.
+    /// Records of operations that have started and not ended.
     pub fn in_flight(&self) -> Result<Vec<u8>, CaptureError> {
         let mut records = self.iterate(self.skel.links.in_flight.as_ref(), "listing operations in flight")?;
         let mut left = Vec::new();
@@ -88,10 +87,10 @@ impl Session<'_> {
             if !self.skel.maps.bss_data.as_deref().is_some_and(|bss| bss.uring_met) {
                 break;
             }
-            // A place in the array holds a request when its key is set; in the hash it has none.
+            // A slot of the array is in use when its key is not 0. The hash contains only used ones.
             let array = map.map_type() == MapType::Array;
             for key in map.keys() {
-                // One may end at this very moment; its record came too late to be taken.
+                // A request that ends just now is skipped; its own record came too late to be taken.
                 if let Some(slot) = map.lookup(&key, MapFlags::ANY).map_err(CaptureError::bpf("listing requests"))?
                     && let Some((name, state)) = slot.split_at_checked(offset_of!(uring_slot, state))
                     && (!array || name.iter().any(|b| *b != 0))
@@ -106,7 +105,7 @@ impl Session<'_> {
         Ok(records)
     }
 
-    /// Records of operations that wait in stopped threads for want of room.
+    /// Records of operations that wait in stopped threads because the ring was full.
     pub(crate) fn held(&self) -> Result<Vec<u8>, CaptureError> {
         self.iterate(self.skel.links.held.as_ref(), "listing operations of stopped threads")
     }
@@ -122,7 +121,7 @@ impl Session<'_> {
     }
 }
 
-/// The record that ends a look: header alone, since only its moment matters.
+/// The record that marks the end of a snapshot: a header, whose time is all that matters.
 fn looked() -> Vec<u8> {
     let mut bytes = vec![0; size_of::<rec_hdr>()];
     bytes[8..16].copy_from_slice(&host::monotonic_ns().to_ne_bytes());
@@ -132,8 +131,8 @@ fn looked() -> Vec<u8> {
     bytes
 }
 
-/// The record that the end of a request would have sent, for one that is still in flight when operations end, and the
-/// time of its submission. `rec`: the record as the probes have filled it so far; its header is empty.
+/// Completes the record of a request that is still in flight when operations end, and returns its submission time.
+/// `rec`: what the probes have filled in so far; its header is empty.
 fn uring_in_flight(rec: &[u8]) -> (u64, Vec<u8>) {
     let mut bytes = rec.to_vec();
     let field = |at: usize| rec.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);

@@ -1,4 +1,4 @@
-//! Who of the recorded threads is alive, also where the kernel has told no program of an end.
+//! Number of recorded threads alive, also when no program saw one end.
 
 use std::{
     collections::BTreeSet,
@@ -10,24 +10,25 @@ use ioreel_bpf::types::living_task;
 use super::Session;
 use crate::CaptureError;
 
-/// How soon after a count the threads are counted anew, if there is reason to.
+/// Minimum time between two counts.
 const RECOUNT: Duration = Duration::from_millis(500);
 
-/// Ends that no program was told of: where tasks can lose the CPU in one, the kernel skips it for others meanwhile.
+/// Thread ends that no program saw. Where programs are preemptible, the kernel skips a program that another task was
+/// preempted in.
 #[derive(Debug, Default)]
 pub(super) struct UnseenEnds {
     counted: Option<Instant>,
-    /// How often the kernel had skipped the programs on ends by then.
+    /// Skips of the programs for thread ends at the last count.
     skipped: u64,
-    /// Of the threads told to be alive, no more are; and how many those were.
+    /// Threads that are counted as alive and are not, and the count that they are part of.
     threads: i64,
     told: i64,
-    /// Those that were on their way out then.
+    /// Threads that were exiting at the last count.
     ending: BTreeSet<u32>,
 }
 
 impl Session<'_> {
-    /// Recorded threads alive. One whose end no program was told of counts for some 500 ms more.
+    /// Number of recorded threads alive. A thread whose end no program saw is counted for about 500 ms longer.
     pub fn alive(&self) -> i64 {
         let told = self.told_alive().0;
         if told > 0
@@ -37,11 +38,11 @@ impl Session<'_> {
             log::debug!("threads that ended unseen are taken to be alive: {e}");
         }
         let unseen = self.unseen_ends.borrow();
-        // Of one that was counted out the end may be told after all: it is not to be taken off twice.
+        // The end of a thread that was subtracted may still be seen; it must not be subtracted twice.
         if told == unseen.told { told - unseen.threads } else { told }
     }
 
-    /// As the programs have counted them, and how many there have been.
+    /// Threads alive as the programs counted them, and the number of threads ever recorded.
     fn told_alive(&self) -> (i64, u32) {
         self.skel.maps.bss_data.as_deref().map_or((0, 0), |bss| {
             // SAFETY: valid, aligned integers; the kernel changes them atomically.
@@ -69,11 +70,12 @@ impl Session<'_> {
             .map(|[a, b, c, d, ending @ ..]| (u32::from_ne_bytes([*a, *b, *c, *d]), *ending != [0; 4]))
             .collect();
         if self.told_alive() != before {
-            // Somebody came or went meanwhile, who may have been listed or not.
+            // A thread came or went during the listing, so the counts cannot be compared.
             return Ok(());
         }
         let ending: BTreeSet<u32> = listed.iter().filter(|(_, ending)| *ending).map(|(id, _)| *id).collect();
-        // Of one on its way out a program may yet be told, a moment later; what stays so is a zombie.
+        // The end of an exiting thread may be seen a moment later. One that is still exiting at the next count is a
+        // zombie.
         let alive = listed.iter().filter(|(id, ending)| !ending || !unseen.ending.contains(id)).count();
         (unseen.threads, unseen.told) = (before.0 - alive as i64, before.0);
         if ending.iter().all(|id| unseen.ending.contains(id)) {

@@ -1,4 +1,4 @@
-//! The steps of loading the probes: their constants, which of them are loaded, the sizes of maps, the rings.
+//! Steps of loading the probes: constants, choice of programs, sizes of maps, rings.
 
 use std::{
     mem::size_of,
@@ -22,45 +22,45 @@ use crate::{
     },
 };
 
-/// Files outside every `--path` that the kernel remembers: 5 MiB.
+/// Files outside every `--path` that the kernel remembers; takes 5 MiB.
 const UNWANTED_FILES: u32 = 64 * 1024;
-/// No longer write is read for its content: while it is copied, its CPU does nothing else.
+/// Longer writes are not read for their content: copying one occupies its CPU.
 const MAX_CONTENT_BYTES: usize = 16 << 20;
-/// Asynchronous writes in flight whose buffers are noted for their content: some 600 bytes each while they are.
+/// Asynchronous writes in flight whose buffers are remembered for their content, about 600 bytes each.
 const LATER_WRITES: u32 = 16 * 1024;
-/// Records of contents taken in one pass, of 32 KiB at most each.
+/// Content records taken per pass, at most 32 KiB each.
 const CONTENT_RECORDS: usize = 512;
-/// The smallest ring there can be.
+/// Minimum size of a BPF ring buffer.
 const LEAST_RING_BYTES: usize = 4096;
 
-/// Whether the call writes the memory that it is given, and nothing else: `--content` reads it.
+/// Whether the call writes its memory argument to a file and does nothing else, so that `--content` reads it.
 fn writes(call: &str) -> bool {
     matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
 }
 
-/// Which programs are loaded.
+/// The choice of programs.
 pub(super) struct Chosen {
-    /// Those that this kernel has no place for.
+    /// Programs that this kernel does not support.
     pub(super) missing: Vec<Missing>,
-    /// A second program stands in for the first at calls.
+    /// A second program stands in for skipped programs on calls.
     pub(super) second: bool,
-    /// The second program for ends of bios is attached once interrupts are seen to end some.
+    /// The second program for ends of bios is attached only when a disk needs it.
     pub(super) later: bool,
 }
 
 /// Sizes of the rings.
 pub(super) struct Sizes {
-    /// Of each CPU's ring, bytes.
+    /// Ring of each CPU, bytes.
     pub(super) ring_bytes: usize,
-    /// Of each CPU's ring of operations, records.
+    /// Operation ring of each CPU, slots.
     pub(super) op_records: usize,
-    /// Of the ring of contents, bytes; 0 for none.
+    /// Ring of contents, bytes; 0: none.
     pub(super) content_bytes: usize,
-    /// How often the rings are to be looked at.
+    /// Interval between two passes over the rings.
     pub(super) tick: Duration,
 }
 
-/// Sets what the programs take for constants.
+/// Sets the constants of the programs.
 pub(super) fn set_constants(open: &mut OpenIoreelSkel<'_>, plan: &Plan, end_ios: &EndIos, manners: &Manners) {
     if plan.ops {
         set_calls(open, plan);
@@ -109,7 +109,7 @@ fn set_calls(open: &mut OpenIoreelSkel<'_>, plan: &Plan) {
     }
 }
 
-/// Sets which requests to io_uring are recorded, and what each takes.
+/// Sets which io_uring requests are recorded, and which fields they use.
 fn set_requests(open: &mut OpenIoreelSkel<'_>) {
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else { return };
     let sets = uring::sets();
@@ -124,7 +124,7 @@ fn set_requests(open: &mut OpenIoreelSkel<'_>) {
     rodata.uring_dir2_ops = sets.dir2;
 }
 
-/// Chooses the programs to load: those that the recording needs and this kernel has a place for, without those it refused.
+/// Chooses the programs to load: those that the recording needs and the kernel supports, without those it refused.
 pub(super) fn choose_programs(
     open: &mut OpenIoreelSkel<'_>,
     plan: &Plan,
@@ -147,7 +147,7 @@ pub(super) fn choose_programs(
     progs.op_enter_again.set_autoload(second);
     progs.op_exit_again.set_autoload(second);
     progs.content_exit.set_autoload(plan.ops && plan.content != Content::None && !preemptible);
-    // After the choice by the kernel: it does not bring back what nobody needs.
+    // After the choice by kernel support, which would enable them again.
     leave_out_unneeded(open, plan);
     missing.extend_from_slice(refused);
     features::leave_out(open.open_object_mut(), refused);
@@ -157,7 +157,7 @@ pub(super) fn choose_programs(
     Chosen { missing, second, later }
 }
 
-/// Leaves out the programs that this recording has no use for.
+/// Disables the programs that this recording does not need.
 fn leave_out_unneeded(open: &mut OpenIoreelSkel<'_>, plan: &Plan) {
     if !plan.ops {
         let progs = &mut open.progs;
@@ -202,7 +202,7 @@ fn leave_out_unneeded(open: &mut OpenIoreelSkel<'_>, plan: &Plan) {
     }
 }
 
-/// Sizes the maps, and tells the programs of it.
+/// Sets the sizes of the maps and the constants that hold them.
 pub(super) fn size_maps(open: &mut OpenIoreelSkel<'_>, plan: &Plan, cpus: usize) -> Result<Sizes, CaptureError> {
     if plan.filter.has_files() {
         open.maps
@@ -214,7 +214,7 @@ pub(super) fn size_maps(open: &mut OpenIoreelSkel<'_>, plan: &Plan, cpus: usize)
     let calls = plan.ops && plan.calls;
     let sizes = RingSizes::of(plan.ring_bytes - content_bytes, cpus, calls)?;
     let RingSizes { ring_bytes, op_records } = sizes;
-    // Stopped processes wait for it, and contents may be of any size.
+    // Stopped processes wait for a pass, and contents fill their ring at any rate.
     let hurried = plan.lossless || content_bytes > 0;
     let tick = if hurried { SHORTEST_TICK } else { sizes.tick(calls) };
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -236,7 +236,7 @@ pub(super) fn size_maps(open: &mut OpenIoreelSkel<'_>, plan: &Plan, cpus: usize)
     Ok(Sizes { ring_bytes, op_records, content_bytes, tick })
 }
 
-/// Makes a ring for each CPU, and one for contents where they are recorded.
+/// Creates one ring per CPU, and one for contents if they are recorded.
 pub(super) fn make_rings(skel: &IoreelSkel<'_>, cpus: usize, sizes: &Sizes) -> Result<Vec<CpuRing>, CaptureError> {
     let mut rings = Vec::with_capacity(cpus);
     for cpu in 0..cpus {
@@ -260,13 +260,14 @@ pub(super) fn make_rings(skel: &IoreelSkel<'_>, cpus: usize, sizes: &Sizes) -> R
         rings.push(CpuRing::new(&map, usize::MAX)?);
     }
     if sizes.content_bytes > 0 {
-        // Last: when an operation is found in its ring, the content that it sent before is in this one.
+        // Last: the content of an operation is sent before the operation, so it is in this ring when the operation is
+        // read.
         rings.push(CpuRing::new(&skel.maps.contents, CONTENT_RECORDS)?);
     }
     Ok(rings)
 }
 
-/// Fills in what is recorded: devices and processes.
+/// Fills in the recorded devices and processes.
 pub(super) fn fill_tables(skel: &IoreelSkel<'_>, plan: &Plan) -> Result<Tables, CaptureError> {
     let tables = Tables::of(skel)?;
     for dev in &plan.devices {

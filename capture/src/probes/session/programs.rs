@@ -1,4 +1,4 @@
-//! The loaded programs: how often they were skipped, and how large they are.
+//! The loaded programs: how often the kernel skipped them, and their sizes.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -12,19 +12,19 @@ use super::Session;
 /// A loaded program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Program {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is attached to, `tp_btf/…` or `iter/…`.
+    /// Where it is attached: `tp_btf/…`, `iter/…`, and so on.
     pub place: String,
-    /// Instructions as the kernel keeps them.
+    /// Instructions after the verifier's rewrites.
     pub instructions: u32,
-    /// Instructions that the verifier went through, of the million that it would at most.
+    /// Instructions that the verifier processed; its limit is a million.
     pub verified: u32,
-    /// Machine code.
+    /// Size of the machine code.
     pub native_bytes: u32,
 }
 
-/// What the second of two programs counts its own by.
+/// Index of the counter of each second program.
 const SECOND: [(&str, second); 11] = [
     ("bio_queue", second::SECOND_BIO_QUEUE),
     ("bio_complete", second::SECOND_BIO_COMPLETE),
@@ -39,19 +39,19 @@ const SECOND: [(&str, second); 11] = [
     ("task_exit", second::SECOND_TASK_EXIT),
 ];
 
-/// Of a BPF instruction as the kernel keeps it.
+/// Size of a BPF instruction.
 const INSTRUCTION_BYTES: u32 = 8;
 
 impl Session<'_> {
-    /// Every program with the number of events that the kernel has not told it of.
+    /// Every program with the number of events that it missed.
     pub fn probes(&self) -> Vec<Probe> {
         let mut probes = self.loaded(|program, info| Probe {
             name: program.name().to_string_lossy().into_owned(),
             missed: info.recursion_misses as i64,
         });
-        // Of two programs for the same events either may be skipped. The events that both were skipped for are no more
-        // than the fewer of their skips, nor than the first's without those that the second then told of; of calls, no
-        // more than the threads' halves of calls that neither has seen.
+        // Of two programs for the same events, either may be skipped. Events missed by both are at most the smaller of
+        // the two skip counts. They are also at most the skips of the first minus the events that the second caught
+        // after such a skip. For calls, they are at most the entries and exits of threads that neither program saw.
         let ledgers = self.ledgers().unwrap_or_default();
         let unseen = |of: &dyn Fn(&cpu_ledger) -> u64| ledgers.iter().map(|l| of(l) as i64).sum::<i64>();
         for (name, unseen) in [("op_enter", unseen(&|l| l.unseen_begin)), ("op_exit", unseen(&|l| l.unseen_end))] {
@@ -72,7 +72,7 @@ impl Session<'_> {
         probes
     }
 
-    /// How often the kernel has skipped these programs.
+    /// How often the kernel skipped these programs, in total.
     pub(super) fn skipped(&self, names: &[&str]) -> u64 {
         let skips = |program: &libbpf_rs::Program<'_>, info: &bpf_prog_info| {
             if names.iter().any(|n| program.name() == *n) { info.recursion_misses } else { 0 }
@@ -95,8 +95,8 @@ impl Session<'_> {
         let told = |program: libbpf_rs::Program<'_>| {
             let mut info = bpf_prog_info::default();
             let mut len = size_of_val(&info) as u32;
-            // By descriptor: to go through the ids of all programs takes CAP_SYS_ADMIN.
-            // SAFETY: `info` is `len` bytes of plain integers, which the kernel fills.
+            // By descriptor: enumerating program ids would need CAP_SYS_ADMIN.
+            // SAFETY: `info` is `len` bytes of integers, which the kernel fills.
             let failed = unsafe {
                 libbpf_rs::libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut len)
             };

@@ -1,4 +1,4 @@
-//! Bios and requests that began and whose end no probe has seen until the recording's.
+//! Bios and requests that had not ended when the recording ended.
 
 use std::mem::offset_of;
 
@@ -8,10 +8,10 @@ use libbpf_rs::{MapCore, MapFlags};
 use super::Session;
 use crate::{CaptureError, decode::wire};
 
-/// Elements of a table taken by one call to the kernel.
+/// Elements per batch lookup.
 const BATCH: u32 = 1024;
 
-/// What is left of the block layer's tables, the earliest first; without what is left out of the reel anyway.
+/// Bios and requests left in the block layer's tables, the earliest first. Hidden ones are not included.
 #[derive(Debug, Default)]
 pub(crate) struct Unended {
     pub(crate) bios: Vec<rec_bio>,
@@ -19,7 +19,7 @@ pub(crate) struct Unended {
 }
 
 impl Session<'_> {
-    /// To be called when recording has ended: nothing changes these tables any more.
+    /// Call this after the recording has ended: the tables no longer change.
     pub(crate) fn unended(&self) -> Result<Unended, CaptureError> {
         const DOING: &str = "listing I/O in flight";
         let maps = &self.skel.maps;
@@ -29,7 +29,7 @@ impl Session<'_> {
             Ok(batches.map_err(CaptureError::bpf(DOING))?.map(|(_, value)| value).collect())
         };
         out.bios.extend(values(&maps.bio_slots)?.iter().filter(|v| is_taken(v)).filter_map(|v| unended_bio(v)));
-        // There a free place is none at all, and few recordings ever need one.
+        // This hash has no empty slots. Few recordings ever use it.
         for key in maps.bios_more.keys() {
             let value = maps.bios_more.lookup(&key, MapFlags::ANY).map_err(CaptureError::bpf(DOING))?;
             out.bios.extend(value.and_then(|v| unended_bio(&v)));
@@ -58,7 +58,7 @@ impl Session<'_> {
     }
 }
 
-/// Both kinds of slots begin with their key.
+/// Both kinds of slots start with their key; a key of 0 marks a free slot.
 fn is_taken(slot: &[u8]) -> bool {
     slot.iter().take(size_of::<u64>()).any(|b| *b != 0)
 }
