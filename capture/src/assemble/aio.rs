@@ -1,4 +1,4 @@
-//! Linux AIO: requests given to io_submit wait here for the result that io_getevents takes.
+//! Linux AIO: requests from io_submit wait here until io_getevents returns their result.
 
 use std::collections::HashMap;
 
@@ -10,38 +10,38 @@ use crate::{
     calls::{Raw, appends},
 };
 
-/// A context: an address in the memory of a process.
+/// A context: process id and address.
 type ContextAt = (i32, u64);
 
-/// A request: its context, and the address of its control block.
+/// A request: its context and the address of its control block.
 type Key = (ContextAt, u64);
 
-/// Requests of one context of which no end was seen. More than this cannot be under way (the kernel's
-/// `fs.aio-max-nr` is 65536 for all of them): the program takes their results from the shared ring itself.
+/// Maximum number of requests per context without a result. No more can be in flight (the default of `fs.aio-max-nr` is
+/// 65536 for all processes), so beyond it the program must be taking results from the shared ring without a call.
 const MOST_WAITING: usize = 1 << 17;
 
 /// A context and its requests.
 #[derive(Debug, Default)]
 struct Context {
     id: i64,
-    /// When it was made; 0: not seen.
+    /// When it was created; 0: not seen.
     since_ns: i64,
-    /// By the address of the control block, which identifies a request until it has ended; with whether it is by a thread
-    /// that was not asked for.
+    /// By the address of the control block, which identifies a request until it ends. The flag: submitted by a thread
+    /// that the filter excludes.
     waiting: HashMap<u64, (Op, bool)>,
 }
 
-/// Requests under way and what they belong to.
+/// Contexts and requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Aio {
-    /// By process, and there by address.
+    /// By process, then by address.
     contexts: HashMap<i32, HashMap<u64, Context>>,
     next: i64,
-    /// Control blocks of a task's io_submit that has not returned yet, in order, and when it was entered.
+    /// Control blocks of each task's io_submit that has not returned, in order, with its time of entry.
     submitting: HashMap<u32, Vec<(Key, i64)>>,
-    /// Requests that were not taken.
+    /// Requests that io_submit did not accept.
     pub(crate) refused: i64,
-    /// Results without a request.
+    /// Results without a known request.
     pub(crate) strange: i64,
 }
 
@@ -58,20 +58,20 @@ impl Aio {
         Some(&mut self.contexts.get_mut(&pid)?.get_mut(&address)?.waiting)
     }
 
-    /// A number for a ring of another kind: all are told apart by it.
+    /// Number of a new io_uring. It shares its numbers with AIO contexts, so that the column `ring` is unambiguous.
     pub(crate) fn new_ring(&mut self) -> i64 {
         self.next += 1;
         self.next
     }
 
-    /// Requests whose result was never taken by a call: the program took it from the shared ring itself, or they
-    /// had not ended.
+    /// Takes the requests whose result no call returned: the program took it from the shared ring, or they had not
+    /// completed.
     pub(crate) fn take_unknown(&mut self) -> Vec<(Op, bool)> {
         let contexts = self.contexts.drain().flat_map(|(_, of_process)| of_process.into_values());
         in_order(contexts.flat_map(|c| c.waiting.into_values()).collect())
     }
 
-    /// Whether this process has contexts.
+    /// Whether the process has contexts.
     pub(crate) fn has(&self, pid: i32) -> bool {
         self.contexts.contains_key(&pid)
     }
@@ -87,7 +87,7 @@ fn in_order(mut requests: Vec<(Op, bool)>) -> Vec<(Op, bool)> {
     requests
 }
 
-/// The call that a request asks for, by its number in linux/aio_abi.h.
+/// The equivalent call of a request, by its opcode in linux/aio_abi.h.
 fn name(opcode: u16) -> &'static str {
     match opcode {
         0 => "pread64",
@@ -118,7 +118,7 @@ impl Assembler {
             let file = self.file_of(rec.file);
             op.file = Some(file.id);
             op.ofd = Some(self.ofd_of(rec.ofd, rec.file, op.start_ns));
-            // An append acts at an end that is not known here.
+            // The offset of an append, the end of the file, is not known here.
             let writes = matches!(name, "pwrite64" | "pwritev");
             let appends = writes && appends(has(op_flags::OPF_APPEND), rec.rw_flags.into());
             op.offset_bytes = (data && file.seekable && !appends).then_some(rec.offset_bytes);
@@ -129,7 +129,7 @@ impl Assembler {
         self.aio.submitting.entry(rec.task_id).or_default().push(((context, rec.iocb), op.start_ns));
         let of = self.aio.context(context);
         op.ring = Some(of.id);
-        // The same control block again: what it asked for before has ended unseen.
+        // The same control block again: its earlier request has completed unseen.
         let mut ended: Vec<_> = of.waiting.insert(rec.iocb, (op, false)).into_iter().collect();
         if of.waiting.len() >= MOST_WAITING {
             let mut starts: Vec<i64> = of.waiting.values().map(|(o, _)| o.start_ns).collect();
@@ -139,14 +139,14 @@ impl Assembler {
         in_order(ended).into_iter().try_for_each(|request| self.aio_unknown(request))
     }
 
-    /// A process has ended, or runs another program: its contexts are gone, and nobody takes results from them.
+    /// A process has ended or called execve: its contexts are gone, so no call can return their results.
     pub(crate) fn aio_process_ended(&mut self, pid: i32) -> Result<()> {
         let contexts = self.aio.contexts.remove(&pid).into_iter().flat_map(HashMap::into_values);
         let requests = contexts.flat_map(|c| c.waiting.into_values()).collect();
         in_order(requests).into_iter().try_for_each(|request| self.aio_unknown(request))
     }
 
-    /// A request of which no end was seen.
+    /// Writes a request whose completion was not seen.
     pub(crate) fn aio_unknown(&mut self, (op, other): (Op, bool)) -> Result<()> {
         self.write(Op { state: "unknown".into(), ..op }, other, false).map(drop)
     }
@@ -165,7 +165,7 @@ impl Assembler {
         self.write_with_content(op, (rec.content != 0).then_some((rec.task_id, rec.iocb)), other, false)
     }
 
-    /// One of the calls that work on contexts. `other`: by a thread that was not asked for.
+    /// A call on a context. `other`: by a thread that the filter excludes.
     pub(crate) fn aio_call(&mut self, raw: &Raw<'_>, op: &mut Op, other: bool) -> Result<()> {
         let setup = op.op == "io_setup";
         let address = if setup {
@@ -176,7 +176,7 @@ impl Assembler {
         let Some(context) = address.map(|a| (op.pid, a)) else { return Ok(()) };
         let mut gone = Vec::new();
         if setup {
-            // An address that was another context's before.
+            // The address belonged to another context before.
             let before = self.aio.contexts.get_mut(&context.0).and_then(|c| c.remove(&context.1));
             gone.extend(before.into_iter().flat_map(|c| c.waiting.into_values()));
             self.aio.context(context).since_ns = op.start_ns;
@@ -185,7 +185,7 @@ impl Assembler {
         if op.op == "io_submit" {
             let given = self.aio.submitting.remove(&(op.task_id as u32)).unwrap_or_default();
             let taken = usize::try_from(raw.ret).unwrap_or(0);
-            // Those of a call whose own record was lost may have been taken.
+            // Requests of an io_submit whose record was lost may have been accepted.
             let given = given.into_iter().filter(|(_, entered_ns)| *entered_ns == op.start_ns);
             for (i, ((context, iocb), _)) in given.enumerate() {
                 let Some(waiting) = self.aio.waiting(context) else { continue };
@@ -198,7 +198,7 @@ impl Assembler {
             }
         }
         if op.op == "io_destroy" && raw.ret == 0 {
-            // The address may be another context's by the time this call has returned: what was submitted since is its.
+            // The address may belong to a new context before this call returns; later submissions belong to that one.
             let of = self.aio.context(context);
             gone.extend(of.waiting.extract_if(|_, (o, _)| o.start_ns < op.start_ns).map(|(_, request)| request));
             if of.waiting.is_empty() && of.since_ns < op.start_ns {

@@ -1,4 +1,4 @@
-//! Rows of the block layer, and the disks that they are of.
+//! Writes rows of requests and bios, and notes their disks.
 
 use ioreel_bpf::types::{bio_flags, bio_how, rec_bio, rec_rq};
 use ioreel_traces::Result;

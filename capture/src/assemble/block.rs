@@ -1,4 +1,4 @@
-//! Records of the block layer to rows.
+//! Records of the block layer become rows.
 
 use ioreel_bpf::types::{bio_flags, rec_bio, rec_rq};
 use ioreel_traces::{
@@ -9,24 +9,24 @@ use rustc_hash::FxHashMap;
 
 use crate::{assemble::classify::Told, host::layout::Layouts};
 
-/// What making rows of the block layer needs to remember.
+/// State for making rows of the block layer.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
-    /// What lies where on the devices met.
+    /// Layouts of the devices seen.
     pub(crate) layouts: Layouts,
     comms: FxHashMap<[u8; 16], Text>,
 }
 
 impl Blocks {
     fn comm(&mut self, bytes: [u8; 16]) -> Text {
-        // Worker threads change their names as they please.
+        // Worker threads rename themselves often, so the number of names is bounded.
         if self.comms.len() > MAX_COMMS {
             self.comms.clear();
         }
         self.comms.entry(bytes).or_insert_with(|| comm(&bytes)).clone()
     }
 
-    /// The row of a request; `t0_ns` is the reel's start on the monotonic clock.
+    /// The row of a request. `t0_ns`: start of the reel on the monotonic clock.
     #[inline]
     pub(crate) fn request(&mut self, rec: &rec_rq, t0_ns: i64) -> Block {
         let (op, flags) = kind(rec.opf);
@@ -48,8 +48,8 @@ impl Blocks {
         }
     }
 
-    /// The row of a bio that was taken for `told`, without its file and cause. `comm`: of the thread that queued it, if
-    /// that is a recorded one.
+    /// The row of a bio classified as `told`, without file and cause. `comm`: name of the thread that queued it, if
+    /// that is recorded.
     #[inline]
     pub(crate) fn bio(&mut self, rec: &rec_bio, told: Told, comm: Option<Text>, t0_ns: i64) -> Bio {
         let (op, mut flags) = kind(rec.opf);
@@ -60,7 +60,7 @@ impl Blocks {
             }
         }
         let end_ns = rec.hdr.end_ns as i64 - t0_ns;
-        // What is passed through to the device is at no place of it.
+        // Passthrough commands have no position on the device.
         let has_sector = rec.len_bytes != 0 && rec.sector != u64::MAX && op != "other";
         let moved = rec.orig_dev != 0;
         Bio {
@@ -89,11 +89,11 @@ impl Blocks {
     }
 }
 
-/// Names of threads remembered for sharing.
+/// Maximum number of thread names kept for sharing.
 const MAX_COMMS: usize = 4096;
 
-/// The errno of a `blk_status_t` (block/blk-core.c, `blk_errors`), or of what older kernels passed: -errno.
-/// Numbers above 13 have moved between releases, and all mean that the device failed.
+/// Converts a `blk_status_t` to an errno (block/blk-core.c, `blk_errors`). Older kernels passed -errno. Values above 13
+/// changed between releases; all of them mean that the device failed.
 fn errno(status: i32) -> i32 {
     match status {
         ..=0 => -status,
@@ -113,13 +113,13 @@ fn errno(status: i32) -> i32 {
     }
 }
 
-/// A thread's name.
+/// The name of a thread as text.
 pub(crate) fn comm(bytes: &[impl Copy + Into<i64>; 16]) -> Text {
     let bytes: Vec<u8> = bytes.iter().map(|b| (*b).into() as u8).take_while(|b| *b != 0).collect();
     ioreel_traces::text::from_bytes(&bytes)
 }
 
-/// Operation word and flag bits of the kernel's `opf` (include/linux/blk_types.h, 6.1 to 7.x agree on these).
+/// Name of the operation and flags in the kernel's `opf` (include/linux/blk_types.h; the same in 6.1 to 7.x).
 fn kind(opf: u32) -> (&'static str, i32) {
     let op = match opf & 0xff {
         0 => "read",

@@ -1,11 +1,11 @@
-//! Events of the page cache to rows.
+//! Page cache events become rows.
 
 use ioreel_bpf::types::{cache_event, rec_cache};
 use ioreel_traces::{Result, rows::Cache};
 
 use crate::assemble::{Assembler, block};
 
-/// The word of an event.
+/// Value of the column for the event.
 fn word(event: u32) -> Option<&'static str> {
     Some(match cache_event(event) {
         cache_event::CACHE_FILL => "fill",
@@ -18,7 +18,7 @@ fn word(event: u32) -> Option<&'static str> {
 }
 
 impl Assembler {
-    /// Something happened to cached pages of a file.
+    /// Makes the row of a page cache event.
     pub(crate) fn cache(&mut self, rec: &rec_cache) -> Result<()> {
         let Some(event) = word(rec.event) else {
             self.counts.strange += 1;

@@ -1,4 +1,4 @@
-//! Which file systems the workload changed, so that settling syncs these and no others.
+//! Which file systems the workload modified: settling syncs only these.
 
 use std::collections::BTreeSet;
 
@@ -6,31 +6,31 @@ use ioreel_traces::{manifest::Mount, rows::Op};
 
 use crate::host;
 
-/// File systems changed, by `sb_dev`; may hold too many (a working directory that another task had),
-/// never too few.
+/// Modified file systems, by `sb_dev`. May contain too many, because the working directory of another task may have
+/// been taken; never too few.
 #[derive(Debug)]
 pub(crate) struct Changed {
     mounts: Vec<Mount>,
-    /// File systems that some task had its working directory on.
+    /// File systems that contained a task's working directory.
     cwds: BTreeSet<i64>,
-    /// The answer.
+    /// The result.
     pub(crate) file_systems: BTreeSet<i64>,
 }
 
 impl Changed {
-    /// Nothing changed yet.
+    /// Starts empty.
     pub(crate) fn new(mounts: Vec<Mount>) -> Self {
         Self { mounts, cwds: BTreeSet::new(), file_systems: BTreeSet::new() }
     }
 
-    /// A task was adopted that stands here.
+    /// A task with this working directory was adopted.
     pub(crate) fn stands(&mut self, cwd: &str) {
         let fs = self.of_absolute(cwd);
         self.cwds.extend(fs);
     }
 
-    /// Takes note of a successful operation. `modifies`: its kind may change something; `files`: file
-    /// systems of the descriptors it was given.
+    /// Processes a successful operation. `modifies`: its call may modify a file system; `files`: file systems of its
+    /// descriptors.
     pub(crate) fn note(&mut self, op: &Op, modifies: bool, files: &[i64]) {
         if matches!(&*op.op, "chdir" | "fchdir") {
             self.cwds.extend(files);
@@ -62,15 +62,15 @@ impl Changed {
     }
 }
 
-/// Whether an operation of a kind that may change something does.
+/// Whether an operation of a call that may modify a file system does so.
 fn changes(op: &Op) -> bool {
     let flags = op.flags.map_or(0, |f| f as i32);
     match &*op.op {
-        // It creates or truncates.
+        // It created or truncated the file.
         "open" | "openat" | "openat2" | "open_by_handle_at" | "creat" => {
             op.aux == Some(1) || flags & libc::O_TRUNC != 0
         }
-        // Stores to it are the file's. Programs and their libraries are mapped otherwise.
+        // Only stores to a shared writable mapping reach the file. Programs and libraries are mapped private.
         "mmap" => {
             matches!(flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE)
                 && op.mode.is_some_and(|m| m & libc::PROT_WRITE != 0)

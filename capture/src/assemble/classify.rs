@@ -1,22 +1,22 @@
-//! What a bio is: data of a file, or which part of the file system's own. A pure function of what the probes saw
-//! and of where things lie on the device. `docs/internals/attribution.md` tells the reasons with their kernel sources.
+//! Classifies bios: data of a file, or a kind of metadata. Depends only on what the probes saw and on the layout of the
+//! device. `docs/internals/attribution.md` gives the reasons with their kernel sources.
 
 use ioreel_bpf::types::{bio_flags, bio_how, end_io, rec_bio, stripe_place};
 
 use crate::host::layout::{Kind, Layout, Layouts, ext4};
 
-/// What a bio was taken for.
+/// The classification of a bio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Word of the column `class`.
+    /// Value of the column `class`.
     pub(crate) class: &'static str,
-    /// Word of the column `detail`.
+    /// Value of the column `detail`.
     pub(crate) detail: Option<&'static str>,
-    /// Word of the column `how`.
+    /// Value of the column `how`.
     pub(crate) how: Option<&'static str>,
-    /// Percent.
+    /// Confidence in percent.
     pub(crate) confidence: i32,
-    /// Whether the file in the record is the one whose data this is.
+    /// Whether the bio carries data of the file in the record.
     pub(crate) of_file: bool,
 }
 
@@ -38,7 +38,7 @@ fn data(how: &'static str, confidence: i32) -> Told {
 
 const UNKNOWN: Told = Told { class: "unknown", detail: None, how: None, confidence: 0, of_file: false };
 
-/// Where the bio was queued first: what the file system there calls its device and sector.
+/// Device and sector where the bio was queued first, before any remapping. The file system uses these.
 pub(crate) fn place(rec: &rec_bio) -> (i64, i64) {
     if rec.orig_dev != 0 {
         (i64::from(rec.orig_dev), rec.orig_sector as i64)
@@ -47,10 +47,10 @@ pub(crate) fn place(rec: &rec_bio) -> (i64, i64) {
     }
 }
 
-/// File systems say what they are within so many sectors of a device: 128 KiB.
+/// Superblocks of file systems lie within this many sectors from the start of a device: 128 KiB.
 const SUPERBLOCK_SECTORS: i64 = 256;
 
-/// Decides.
+/// Classifies a bio. A write near the start of the device makes the known layout stale.
 pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     let (dev, sector) = place(rec);
     let told = decide(rec, layouts);
@@ -60,9 +60,9 @@ pub(crate) fn classify(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     told
 }
 
-/// The class of what a bio carries.
+/// Finds the class.
 ///
-/// Long because it is a chain of cases, the surest first, each of which ends the search.
+/// Long because it is a chain of cases, the most certain first; the first match decides.
 fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     let op = rec.opf & 0xff;
     if op == FLUSH || rec.len_bytes == 0 {
@@ -70,8 +70,7 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     }
     let end = end_io(u32::from(rec.end_io));
     let (dev, sector) = place(rec);
-    // Of direct I/O on the device by a caller that is not known, or swapped in: no file system keeps its own in
-    // anonymous pages.
+    // Direct I/O on the device by an unknown caller, or swap-in: file systems keep no metadata in anonymous pages.
     let unowned = rec.how == 0;
     let anonymous = unowned && end == end_io::END_WAIT && op == 0 && has(rec, bio_flags::BIOF_SWAP_PAGE);
     let of_request = unowned && matches!(end, end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT);
@@ -90,10 +89,10 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     }
     let how = bio_how(u32::from(rec.how));
     let file = matches!(how, bio_how::BIO_PAGE | bio_how::BIO_DIRECT | bio_how::BIO_FS | bio_how::BIO_CLONE);
-    // Calls on the device itself, whatever a file system keeps there: sb_dev is then that of /dev.
+    // I/O on the device node itself, whatever file system is on the device: `sb_dev` is then that of /dev.
     let raw = match end {
         end_io::END_BDEV_ASYNC | end_io::END_BDEV_DIRECT => file,
-        // A file system that waits for pages of its own caches is none.
+        // Here a file system waits for pages of its own cache.
         end_io::END_WAIT => file && how != bio_how::BIO_PAGE,
         end_io::END_PAGE | end_io::END_BUFFER => how == bio_how::BIO_DIRECT,
         _ => false,
@@ -101,7 +100,7 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     if raw {
         return data("request", 100);
     }
-    // File systems read what is theirs of a device by its buffers: whole pages are for whoever reads the device
+    // File systems read their metadata through buffers. Whole pages are read for users of the device node
     // (block/fops.c, blkdev_readahead).
     let of_device = matches!(how, bio_how::BIO_BDEV | bio_how::BIO_BDEV_FS);
     if of_device && op == 0 && end == end_io::END_PAGE {
@@ -111,14 +110,14 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
         return told("swap", "page", "page", 70);
     }
     if anonymous && mounted && matches!(layout, Layout::Btrfs) {
-        // A copy, perhaps, that it mends another from.
+        // Perhaps a copy from which it repairs another.
         return Told { class: "data", detail: None, how: Some("page"), confidence: 70, of_file: false };
     }
     if anonymous || of_request {
         let how = Some(if anonymous { "page" } else { "end_io" });
         return Told { class: "data", detail: Some("device"), how, confidence: 80, of_file: false };
     }
-    // A journal's block has the page of the block that it is a copy of.
+    // A journal block is written from the page of the block that it copies, so the sector decides before the page.
     if let Some(Kind {
         class: class @ ("journal" | "inode_table" | "bitmap" | "superblock" | "metadata" | "extent_map"),
         detail,
@@ -129,7 +128,7 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     match how {
         bio_how::BIO_FS => btrfs(rec),
         bio_how::BIO_DIRECT => data("request", 100),
-        // ext2 and f2fs keep directories as they keep files.
+        // ext2 and f2fs keep directories in the page cache like regular files.
         bio_how::BIO_PAGE | bio_how::BIO_CLONE if has(rec, bio_flags::BIOF_DIRECTORY) => Told {
             class: "directory",
             detail: Some("block"),
@@ -140,19 +139,19 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
         bio_how::BIO_CLONE => data("clone", 95),
         bio_how::BIO_PAGE => match layout {
             Layout::Ext4(l) if l.own_inodes.contains(&(rec.file.ino as i64)) => told("metadata", "quota", "page", 95),
-            // btrfs before it told by its own structures.
+            // An older btrfs, which did not put its tree inode into the bio.
             Layout::Btrfs if rec.file.ino == 1 && rec.file.dev == rec.sb_dev => told("tree", "node", "page", 95),
             Layout::F2fs(l) if rec.file.ino == l.node_ino => told("inode_table", "node", "page", 100),
-            // Of the file system's own where its device cannot be read; known to be ext4's, it is a file's that goes by the journal
-            // (data=journal), and is written where it belongs for that as metadata is.
+            // Metadata, unless the file system is known to be ext4. There it is data of a file in data=journal mode:
+            // write-back of such data has REQ_META set.
             _ if rec.opf & META != 0 && !matches!(layout, Layout::Ext4(_)) => told("metadata", "other", "flags", 60),
             _ => data("page", if end == end_io::END_OTHER { 90 } else { 100 }),
         },
         bio_how::BIO_BDEV | bio_how::BIO_BDEV_FS => device_page(rec, layout, how == bio_how::BIO_BDEV_FS),
         _ if matches!(op, DISCARD | SECURE_ERASE) => told("metadata", "discard", "operation", 80),
         _ if op == WRITE_ZEROES => told("metadata", "zeroing", "operation", 60),
-        // Pages of the stripe's own hold parity, or what it is made from; anonymous ones are of direct I/O, as are those
-        // that btrfs mends a copy from.
+        // A page of the stripe holds parity, or data to compute it from. Anonymous pages belong to direct I/O, or to
+        // repair of a copy by btrfs.
         _ if has(rec, bio_flags::BIOF_SWAP_PAGE)
             && (end == end_io::END_BTRFS_RAID
                 || end == end_io::END_WAIT && op == WRITE && matches!(layout, Layout::Btrfs)) =>
@@ -160,20 +159,20 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
             Told { class: "data", detail: None, how: Some("page"), confidence: 70, of_file: false }
         }
         _ if end == end_io::END_BTRFS_RAID => of_stripe(rec),
-        // Without an inode: what btrfs reads and mends by itself (fs/btrfs/scrub.c).
+        // Without an inode: scrub and repair by btrfs (fs/btrfs/scrub.c).
         _ if matches!(end, end_io::END_BTRFS | end_io::END_BTRFS_SCRUB) => told("metadata", "scrub", "end_io", 70),
-        // Of all who wait for metadata in memory of their own, only XFS reading its log at mount is no driver of a
-        // device; a log elsewhere has no superblock to tell it by (fs/xfs/xfs_bio_io.c, xfs_rw_bdev).
+        // Of those that wait for metadata in private memory, all are device drivers except XFS reading its log at
+        // mount. An external log has no superblock to recognise it by (fs/xfs/xfs_bio_io.c, xfs_rw_bdev).
         _ if rec.opf & META != 0 && end == end_io::END_WAIT && !mounted && matches!(layout, Layout::Unknown) => {
             told("journal", "log", "flags", 80)
         }
         _ if rec.opf & META != 0 => told("metadata", "other", "flags", 60),
-        // The page of zeros is nobody's: where a device cannot write them by itself, file systems send it so often
+        // The shared zero page: file systems send it repeatedly where a device has no command to write zeroes
         // (block/blk-lib.c, __blkdev_issue_zero_pages).
         _ if op == WRITE && end == end_io::END_WAIT && mounted && !has(rec, bio_flags::BIOF_SWAP_PAGE) => {
             told("metadata", "zeroing", "end_io", 60)
         }
-        // Direct I/O on a device where nothing is mounted, by a caller that is not known.
+        // Direct I/O on a device where nothing is mounted, by an unknown caller.
         _ if end == end_io::END_WAIT && !mounted => {
             Told { class: "data", detail: Some("device"), how: Some("end_io"), confidence: 80, of_file: false }
         }
@@ -181,8 +180,8 @@ fn decide(rec: &rec_bio, layouts: &mut Layouts) -> Told {
     }
 }
 
-/// Part of a stripe with parity that is none of the data that was written or asked for (fs/btrfs/raid56.c): to change a
-/// part of a stripe, btrfs reads the rest of it, to make parity of and to check it by (`rmw_read_wait_recover`).
+/// Part of a RAID 5 or 6 stripe that is not the data written or requested (fs/btrfs/raid56.c). To change a part of a
+/// stripe, btrfs reads the rest of it to compute and verify the parity (`rmw_read_wait_recover`).
 fn of_stripe(rec: &rec_bio) -> Told {
     let read = rec.opf & 0xff == 0;
     let place = has(rec, bio_flags::BIOF_PEEK).then(|| stripe_place(u32::from(rec.peek[0])));
@@ -192,9 +191,9 @@ fn of_stripe(rec: &rec_bio) -> Told {
         }
         (Some(stripe_place::STRIPE_PARITY), _) => told("metadata", "parity", "layout", 100),
         (Some(stripe_place::STRIPE_DATA), true) => told("metadata", "parity_read", "layout", 95),
-        // Nothing of what it was written with goes there: it is mended.
+        // The write targets a data stripe but carries no written data: a repair.
         (Some(stripe_place::STRIPE_DATA), false) => told("metadata", "scrub", "layout", 70),
-        // A kernel that does not say where the stripe lies. Most of one is data.
+        // On this kernel the position in the stripe is unknown. Most of a stripe is data.
         (_, true) => told("metadata", "parity_read", "end_io", 70),
         (_, false) => told("metadata", "parity", "end_io", 80),
     }
@@ -204,7 +203,7 @@ fn has(rec: &rec_bio, flag: bio_flags) -> bool {
     u32::from(rec.flags) & flag.0 != 0
 }
 
-/// By the name of the buffer's verifier (fs/xfs/libxfs: `xfs_buf_ops.name`).
+/// By the name of the buffer's verifier (`xfs_buf_ops.name`, fs/xfs/libxfs).
 fn xfs_buffer(rec: &rec_bio, place: Option<Kind>) -> Told {
     const NAMES: &[(&str, &str, &str)] = &[
         ("xfs_sb", "superblock", "superblock"),
@@ -220,7 +219,7 @@ fn xfs_buffer(rec: &rec_bio, place: Option<Kind>) -> Told {
         ("xfs_dir3_free", "directory", "free"),
         ("xfs_dir3_leaf1", "directory", "leaf"),
         ("xfs_dir3_leafn", "directory", "leaf"),
-        // Also of large extended attributes: told apart only when it has been read.
+        // Large extended attributes use it too; the verifier can tell only after reading.
         ("xfs_da3_node", "directory", "node"),
         ("xfs_attr3_leaf", "metadata", "xattr"),
         ("xfs_attr3_rmt", "metadata", "xattr"),
@@ -246,12 +245,12 @@ fn xfs_buffer(rec: &rec_bio, place: Option<Kind>) -> Told {
     }
 }
 
-/// By the inode of the `btrfs_bio`, and for the inode that caches tree nodes by the node's owner
+/// By the inode of the `btrfs_bio`. For the inode that caches tree nodes, by the owner of the node
 /// (include/uapi/linux/btrfs_tree.h).
 fn btrfs(rec: &rec_bio) -> Told {
     let node = rec.file.ino == 1 && rec.file.dev == rec.sb_dev;
     if !node {
-        // The old free space cache and data being moved are files of the file system's own.
+        // The old free space cache and data under relocation are internal files.
         return if rec.file.dev == rec.sb_dev { told("metadata", "internal", "inode", 70) } else { data("inode", 100) };
     }
     if !has(rec, bio_flags::BIOF_PEEK) {
@@ -279,16 +278,17 @@ fn btrfs(rec: &rec_bio) -> Told {
     told("tree", detail, "inode", 100)
 }
 
-/// A page of the device's own cache: metadata of what was `mounted` there when it was queued, or I/O on the bare device.
+/// A page of the device's own page cache: metadata of the file system that was `mounted` when it was queued, or I/O on
+/// the device node.
 fn device_page(rec: &rec_bio, layout: &Layout, mounted: bool) -> Told {
     match layout {
         Layout::Ext4(l) if mounted => {
             let content = has(rec, bio_flags::BIOF_PEEK).then(|| ext4_block(&rec.peek, l));
             content.flatten().unwrap_or(told("metadata", "other", "page", 60))
         }
-        // btrfs keeps nothing but superblocks there.
+        // btrfs keeps only superblocks there.
         _ if mounted && !matches!(layout, Layout::Btrfs) => told("metadata", "other", "page", 60),
-        // Whole-device reads and writes through the cache: the file is the device.
+        // Buffered I/O on the device node; the file is the device node.
         _ => Told { class: "data", detail: Some("device"), how: Some("page"), confidence: 90, of_file: true },
     }
 }
@@ -304,12 +304,13 @@ fn ext4_block(head: &[u8; 32], of: &ext4::Layout) -> Option<Told> {
         let (len, name, kind) = (word(at + 4), i64::from(head[at + 6]), i64::from(head[at + 7]));
         let fits = len >= 12 && len % 4 == 0 && len <= block_bytes && name + 8 <= len;
         let kind_fits = if filetype { kind <= 7 && (kind != 0 || long(at) == 0) } else { kind == 0 };
-        // An unused entry may keep its name; one that is in use has one, without NUL or slash.
+        // An unused entry may still have its name; a used one must have a name without NUL or slash.
         let named = name != 0 || long(at) == 0;
         let shown = &head[at + 8..(at + 8 + name as usize).min(head.len())];
         fits && kind_fits && named && (encrypt || !shown.iter().any(|b| matches!(b, 0 | b'/')))
     };
-    // A directory whose entry types look like an extent header's depth does not exist: types begin at 1.
+    // A directory entry that looks like an extent header would have its type in the upper byte of the depth, so the
+    // depth would be at least 256.
     if extents && (depth < 256) {
         return Some(told("extent_map", "extents", "content", 100));
     }
@@ -321,21 +322,21 @@ fn ext4_block(head: &[u8; 32], of: &ext4::Layout) -> Option<Told> {
     }
     if entry(0) {
         let len = word(4);
-        // Nothing but a length, as a map with a single number may have, too: a block without names, or one whose first
-        // was wiped (since 5.13), which another follows.
+        // The entry consists of a length only, which could also be a block map with one number. It may be an empty
+        // directory block, or one whose first entry was wiped (since 5.13) and is followed by another.
         let bare = long(0) == 0 && head[6] == 0 && len < block_bytes - 12;
         if !bare || len > 24 || entry(len as usize) {
             return Some(told("directory", "block", "content", if bare && len > 24 { 60 } else { 95 }));
         }
     }
-    // A block of an old-style block map: numbers of blocks, of which two are neighbours unless it has only one.
+    // A block of an indirect block map: block numbers, of which two are consecutive unless there is only one.
     let mapped: Vec<i64> = (0..8).map(|i| long(i * 4)).collect();
     let numbers = mapped.iter().all(|b| *b < blocks) && mapped.iter().any(|b| *b != 0);
     let alone = mapped.iter().filter(|b| **b != 0).count() == 1;
     if numbers && (alone || mapped.windows(2).any(|w| w[0] != 0 && w[0] + 1 == w[1])) {
         return Some(told("extent_map", "block_map", "content", 70));
     }
-    // A symlink's text.
+    // The target of a symbolic link.
     let text = head.iter().take_while(|b| **b != 0);
     if text.clone().count() >= 8 && text.clone().all(|b| *b >= b' ') {
         return Some(told("metadata", "symlink", "content", 60));
@@ -361,20 +362,20 @@ mod tests {
         (layout.filetype, layout.block_bytes, layout.blocks) = (true, 4096, 131_072);
         let class = |bytes: &[u8]| ext4_block(&head(bytes), &layout).map(|t| t.class);
         assert_eq!(class(b"\x0a\xf3\x05\x00\x54\x01\x00\x00"), Some("extent_map"));
-        // Inode 62218, whose low half is the extent magic, with an entry length that would do as a maximum.
+        // Inode 62218: its low half equals the extent magic, and its entry length would pass as a maximum.
         assert_eq!(class(b"\x0a\xf3\x00\x00\x10\x00\x01\x01a"), Some("directory"));
         assert_eq!(class(b"\x02\x00\x00\x00\x0c\x00\x01\x02.\x00\x00\x00"), Some("directory"));
-        // An inner node of a hashed directory: one unused entry over the whole block.
+        // An inner node of a hashed directory: one unused entry that covers the block.
         assert_eq!(class(b"\x00\x00\x00\x00\x00\x10\x00\x00"), Some("directory"));
         assert_eq!(class(b"\x00\x00\x02\xea"), Some("metadata"));
-        // A block map: numbers one after another, or a single one, all of blocks that there are.
+        // A block map: consecutive numbers, or a single one; all of them existing blocks.
         let map = b"\x00\x20\x00\x00\x01\x20\x00\x00\x02\x20\x00\x00\x03\x20\x00\x00";
         assert_eq!(class(map), Some("extent_map"));
         assert_eq!(class(&map[..4]), Some("extent_map"));
-        // Of a sparse file, whose only number would do as an unused entry's length.
+        // Of a sparse file: its only number would pass as the length of an unused entry.
         assert_eq!(class(b"\x00\x00\x00\x00\x14\x00\x00\x00"), Some("extent_map"));
         assert_eq!(class(b"\x00\x00\x00\x00\x00\x00\x00\x00\x14\x02\x00\x00"), Some("extent_map"));
-        // A new block of a directory with checksums, and one whose first entry was removed.
+        // A new block of a directory with checksums, then one whose first entry was removed.
         assert_eq!(class(b"\x00\x00\x00\x00\xf4\x0f\x00\x00"), Some("directory"));
         assert_eq!(class(b"\x00\x00\x00\x00\x10\x00\x01\x01a"), Some("directory"));
         let wiped = b"\x00\x00\x00\x00\x0c\x00\x00\x00\x00\x00\x00\x00\x0c\x00\x00\x00\x10\x00\x01\x01b";
@@ -386,7 +387,7 @@ mod tests {
     #[test]
     fn a_log_of_its_own_is_read_at_mount() {
         let mut layouts = Layouts::default();
-        // A device that is not there.
+        // A device that does not exist.
         let rec = rec_bio {
             len_bytes: 512,
             dev: 0xFFF << 20 | 0xF_FFFF,
@@ -440,7 +441,7 @@ mod tests {
         layouts.put_swap_files(false);
         let told = classify(&rec, &mut layouts);
         assert_eq!((told.class, told.detail, told.of_file), ("data", Some("device"), false));
-        // Whatever lies at its first sector.
+        // Whatever its first sector contains.
         layouts.put(7, Layout::Journal, true);
         assert_eq!(classify(&rec, &mut layouts).class, "data");
     }

@@ -1,5 +1,5 @@
-//! `--content`: the bytes of writes, as the probes read them (`ops/contents.bpf.h`), to a hash and an estimate of how well
-//! they could be compressed; with `full`, to rows of `contents`.
+//! `--content`: computes a hash and an estimated compressibility from the bytes of writes, which the probes read
+//! (`ops/contents.bpf.h`). With `full`, also makes rows of `contents`.
 
 use std::collections::HashSet;
 
@@ -12,23 +12,24 @@ use rustc_hash::FxHashMap;
 
 use crate::{assemble::Assembler, probes::plan::Content};
 
-/// Bytes of the hash that are kept: among a billion contents, the chance of any two falling together is one in 10^21.
+/// Length of the stored hash. Among a billion contents, the chance that any two collide is 10^-21.
 const HASH_BYTES: usize = 16;
-/// Bytes compressed at a time to find out how well they can be.
+/// Bytes compressed at a time for the estimate.
 const SAMPLE_BYTES: usize = 32 << 10;
-/// Of a long write all samples up to here are compressed, and then one in [`SPARSE`].
+/// A long write is sampled: the first [`DENSE`] samples are compressed, then one in [`SPARSE`].
 const DENSE: usize = 4;
 const SPARSE: usize = 8;
-/// As fast as it gets; what is asked for is an estimate.
+/// The fastest level; only an estimate is needed.
 const ZSTD_LEVEL: i32 = 1;
-/// Contents remembered as stored, 16 bytes each; after more, all of them are forgotten and may be stored again.
+/// Number of stored contents remembered, 16 bytes each. Beyond it all are forgotten, and a content may be stored twice.
 const REMEMBERED: usize = 1 << 20;
-/// Contents under way at a time: each is told of within the same nanosecond as its operation, so more are remains.
+/// Maximum number of incomplete contents. A content and its operation arrive within the same nanosecond, so more than
+/// this are leftovers.
 const MOST_COMING: usize = 256;
-/// The open segment of contents is closed at this many bytes: they wait in memory.
+/// Size at which the open segment of contents is closed, because it is held in memory.
 const SEGMENT_BYTES: usize = 16 << 20;
 
-/// What the bytes of a write told.
+/// Result for one write.
 #[derive(Debug)]
 pub(crate) struct Told {
     hash: [u8; HASH_BYTES],
@@ -36,13 +37,13 @@ pub(crate) struct Told {
     bytes: Vec<u8>,
 }
 
-/// A write whose bytes are coming.
+/// A write whose bytes are still arriving.
 #[derive(Debug)]
 struct Coming {
     hasher: blake3::Hasher,
     sample: Vec<u8>,
     samples: usize,
-    /// Bytes compressed, and what they were compressed to.
+    /// Bytes compressed so far, and their compressed size.
     tried: usize,
     came_to: usize,
     bytes: Vec<u8>,
@@ -95,7 +96,7 @@ impl Coming {
     }
 }
 
-/// Says how small zstd makes bytes.
+/// Compresses samples to measure their size.
 struct Compressor(Option<zstd::bulk::Compressor<'static>>);
 
 impl std::fmt::Debug for Compressor {
@@ -105,51 +106,51 @@ impl std::fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// As long as they are when it cannot tell.
+    /// Compressed size; the original size if compression fails.
     fn size(&mut self, bytes: &[u8]) -> usize {
-        /// The magic number and header of a frame, which are no content: they would tell on short writes.
+        /// zstd's magic number and frame header. They are not counted, because they would matter for short writes.
         const FRAME_BYTES: usize = 6;
         let compressed = self.0.as_mut().and_then(|z| z.compress(bytes).ok());
         compressed.map_or(bytes.len(), |c| c.len().saturating_sub(FRAME_BYTES).max(1))
     }
 }
 
-/// Contents of writes on their way to rows.
+/// Contents of writes before they become rows.
 #[derive(Debug)]
 pub(crate) struct Contents {
     full: bool,
-    /// By task, and which of its operations.
+    /// By task and its operation.
     coming: FxHashMap<(u32, u64), Coming>,
     zstd: Compressor,
     stored: HashSet<[u8; HASH_BYTES]>,
-    /// Bytes in the open segment, and when it is closed.
+    /// Bytes in the open segment, and the size at which it is closed.
     waiting: usize,
     segment: usize,
-    /// Contents that came whole; those that are told in a row of `ops`; those of operations that filters left out.
+    /// Complete contents received; those whose operation was written to `ops`; those whose operation was filtered out.
     pub(crate) came: i64,
     pub(crate) written: i64,
     pub(crate) sifted: i64,
-    /// Operations that are written without one, by why.
+    /// Operations written without content, by reason.
     pub(crate) without: Without,
 }
 
-/// Operations that changed what a file holds, and of which the bytes are not known.
+/// Operations that changed the content of a file with bytes that are not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Without {
-    /// The bytes never were in the caller's memory.
+    /// The bytes never were in user memory.
     pub(crate) elsewhere: i64,
-    /// First stores to pages of mapped files.
+    /// First store to a page of a mapped file.
     pub(crate) mapped: i64,
-    /// Writes whose beginning or end no probe saw.
+    /// Write whose entry or return no probe saw.
     pub(crate) unseen: i64,
 }
 
 impl Without {
-    /// Takes note of a row that was written.
+    /// Processes a row that was written.
     pub(crate) fn note(&mut self, op: &Op) {
         let moved = op.ret.is_some_and(|r| r > 0);
         match &*op.op {
-            // A destination without a position is no file that holds anything.
+            // A destination without a position is not a regular file.
             "splice" | "sendfile" | "copy_file_range" if moved && op.offset2_bytes.is_some() => self.elsewhere += 1,
             "ioctl" if op.ret == Some(0) && matches!(op.name.as_deref(), Some("FICLONE" | "FICLONERANGE")) => {
                 self.elsewhere += 1;
@@ -165,9 +166,9 @@ impl Without {
 }
 
 impl Contents {
-    /// None for [`Content::None`]. `max_bytes`: the limit on the size of the reel, if there is one.
+    /// `None` for [`Content::None`]. `max_bytes`: limit on the size of the reel, if any.
     pub(crate) fn of(content: Content, max_bytes: Option<i64>) -> Option<Self> {
-        /// A reel that may take little room is written in small segments.
+        /// With a size limit, segments are at most this fraction of the limit.
         const SEGMENTS: i64 = 16;
         let segment = max_bytes.map_or(SEGMENT_BYTES, |max| SEGMENT_BYTES.min((max / SEGMENTS) as usize));
         (content != Content::None).then(|| Self {
@@ -187,7 +188,7 @@ impl Contents {
     fn take(&mut self, rec: &rec_content, data: &[u8]) {
         let key = (rec.task_id, rec.of);
         if self.coming.len() >= MOST_COMING && !self.coming.contains_key(&key) {
-            // The end of all these was lost, or their operations were.
+            // The last parts of all these were lost, or their operations were.
             self.coming.clear();
         }
         let coming = self.coming.entry(key).or_insert_with(Coming::new);
@@ -201,38 +202,38 @@ impl Contents {
         }
     }
 
-    /// What came of this operation of a task: a call by its start, a request by its address.
+    /// Takes the content of an operation of a task. `of`: the start of a call, or the address of a request.
     pub(crate) fn of_op(&mut self, task_id: u32, of: u64) -> Option<Told> {
         let coming = self.coming.remove(&(task_id, of))?;
         coming.whole.then(|| coming.told(&mut self.zstd))
     }
 
-    /// Some that were stored have been dropped again.
+    /// Some stored contents were deleted by rotation; they may have to be stored again.
     pub(crate) fn rotated(&mut self) {
         self.stored.clear();
     }
 
-    /// Forgets a task that has ended.
+    /// Drops the incomplete contents of a task that has ended.
     pub(crate) fn ended(&mut self, task_id: u32) {
         self.coming.retain(|(task, _), _| *task != task_id);
     }
 }
 
 impl Told {
-    /// As `ops` has it.
+    /// The hash in hexadecimal, for the column of `ops`.
     pub(crate) fn hash(&self) -> Text {
         self.hash.iter().map(|b| format!("{b:02x}")).collect::<String>().into()
     }
 
-    /// How much smaller zstd makes it, in thousandths.
+    /// Size reduction by zstd, in thousandths.
     pub(crate) fn permille(&self) -> i32 {
         self.permille
     }
 }
 
 impl Assembler {
-    /// Writes an operation with what came of it under this name, if anything did. `sent`, `other` and `io`: what the
-    /// record says of it.
+    /// Writes an operation with its content, if it has one. `of`: the key of the content. `other` and `io`: see
+    /// [`Assembler::write`].
     pub(crate) fn write_with_content(
         &mut self,
         mut op: Op,
@@ -251,7 +252,7 @@ impl Assembler {
         told.map_or(Ok(()), |told| self.content_of(told, start_ns, written))
     }
 
-    /// A row is written: of what changes a file without bytes from a caller's memory there is no content.
+    /// Counts a row that changed a file without bytes from user memory.
     pub(crate) fn without_content(&mut self, op: &Op) {
         if let Some(contents) = &mut self.contents {
             contents.without.note(op);
@@ -264,7 +265,7 @@ impl Assembler {
         }
     }
 
-    /// An operation with content was written, or (`written` false) left out.
+    /// An operation with content was written, or (`written` false) filtered out.
     pub(crate) fn content_of(&mut self, told: Told, start_ns: i64, written: bool) -> Result<()> {
         let Some(contents) = &mut self.contents else { return Ok(()) };
         if !written {

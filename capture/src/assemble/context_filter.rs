@@ -1,10 +1,9 @@
-//! Leaves out, of the operations that come from the kernel, what the user did not ask for, and keeps what the rest
-//! needs to make sense.
+//! Filters operations in the recorder, and keeps what the remaining ones need as context.
 //!
-//! The kernel leaves out what one call alone tells. Here is decided what needs more: names, and *context*. A kept
-//! operation on a descriptor needs the call that opened it, and those that copied and closed it, though nobody asked
-//! for these. They are held back with their description, and written as soon as an operation on it is kept; if none
-//! is, they are left out. Calls that change the working directory or the mask are always kept.
+//! The probes drop what they can decide from one call. This stage decides by path, and keeps *context*: a kept
+//! operation on a descriptor needs the calls that opened, duplicated and closed it, even if the filter does not select
+//! them. Such calls are held with their open file description. They are written as soon as an operation on it is kept,
+//! and left out if none is. Calls that change working directory, umask or credentials are always kept.
 
 use std::{
     collections::HashMap,
@@ -36,22 +35,22 @@ pub(crate) enum Why {
     Quick,
 }
 
-/// Rows held back per open file description: an opening, and copies of it. A shell that forks a thousand children
-/// makes none of them here, for copies by fork are no calls.
+/// Maximum number of rows held per description: its opening, and its duplications by calls. Copies made by fork are not
+/// calls and do not count.
 const MAX_HELD: usize = 64;
 
 /// An open file description.
 #[derive(Debug, Default)]
 struct Held {
-    /// Something on it was kept.
+    /// An operation on it was kept.
     kept: bool,
     rows: Vec<Op>,
 }
 
-/// Folders of which the paths are in memory, twice: see [`Met`].
+/// Number of directory paths in memory, per generation; see [`Met`].
 const FOLDERS: usize = 16 * 1024;
 
-/// Files by their ids, which are given in order: a bit for each.
+/// A set of files by id. Ids are assigned in order, so it is a bitmap.
 #[derive(Debug, Default)]
 struct Files(Vec<u64>);
 
@@ -74,27 +73,27 @@ impl Files {
     }
 }
 
-/// What is told of a file that was met.
+/// A file that was described.
 pub(crate) struct MetFile<'a> {
     pub(crate) file: i64,
     pub(crate) id: file_id,
-    /// Its path, and the recorder's own where that is another.
+    /// Its path, and its path in the recorder's mount namespace if that differs.
     pub(crate) paths: [Option<&'a str>; 2],
-    /// The file system it is on.
+    /// Its file system.
     pub(crate) sb_dev: i64,
-    /// As the table `files` has it.
+    /// Value of the column `kind` of the table `files`.
     pub(crate) kind: &'a str,
 }
 
-/// Where names begin.
+/// Where path lookup of a task starts.
 #[derive(Clone, Debug, Default)]
 struct Stands {
     cwd: Option<String>,
-    /// After a chroot; `None`: the root of all.
+    /// Set by chroot; `None`: the real root.
     root: Option<String>,
 }
 
-/// Where tasks stand, shared as they share it.
+/// Working directories and roots of tasks, shared as the tasks share them.
 #[derive(Debug, Default)]
 struct Directories {
     group_of: HashMap<i64, usize>,
@@ -127,7 +126,7 @@ impl Directories {
         self.group_of.insert(task, group);
     }
 
-    /// A task no longer shares its directory with others.
+    /// A task stops sharing its directories with others.
     fn apart(&mut self, task: i64) {
         let shared = self.group_of.get(&task).is_some_and(|g| self.users[*g] > 1);
         if shared {
@@ -156,13 +155,13 @@ impl Directories {
     }
 }
 
-/// The path with symbolic links followed, as far as it is still there.
+/// Resolves symbolic links, if the path still exists.
 fn real(path: &str) -> String {
     let named = PathBuf::from(OsString::from_vec(text::to_bytes(path)));
     named.canonicalize().map_or_else(|_| path.to_owned(), |p| text::from_bytes(p.as_os_str().as_bytes()).to_string())
 }
 
-/// Which file systems lie on disks that were asked for.
+/// Which file systems are on the selected disks.
 #[derive(Debug, Default)]
 struct Disks {
     mounts: Vec<Mount>,
@@ -170,7 +169,7 @@ struct Disks {
 }
 
 impl Disks {
-    /// Whether this file system does; any does where no disk was asked for.
+    /// Whether this file system is; always true if no disk is selected.
     fn hold(&mut self, sb_dev: i64, disks: &[i64]) -> bool {
         if disks.is_empty() {
             return true;
@@ -184,7 +183,7 @@ impl Disks {
         let found = match self.mounts.iter().find(|m| m.sb_dev == sb_dev).cloned() {
             Some(mount) if mount.fstype == "overlay" => self.holds_layer(&mount, disks),
             Some(mount) => host::disks_of(&mount).iter().any(|d| disks.contains(d)),
-            // Mounted where the recorder cannot see it.
+            // It is mounted where the recorder cannot see it.
             None => host::disk_of(sb_dev).is_some_and(|d| disks.contains(&d)),
         };
         self.known.insert(sb_dev, found);
@@ -201,7 +200,7 @@ impl Disks {
         })
     }
 
-    /// Whether the file system that this absolute path leads into does.
+    /// Likewise for the file system that this absolute path leads to.
     fn hold_name(&mut self, path: &str, disks: &[i64]) -> bool {
         if disks.is_empty() {
             return true;
@@ -212,36 +211,36 @@ impl Disks {
         host::mount_of_path(&self.mounts, path).map(|m| m.sb_dev).is_some_and(|dev| self.hold(dev, disks))
     }
 
-    /// Whether the block device at this path is one, or a part of one.
+    /// Whether the block device at this path is a selected disk or part of one.
     fn hold_device(&self, node: &str, disks: &[i64]) -> bool {
         disks.is_empty() || host::block_device(node).ok().and_then(host::disk_of).is_some_and(|d| disks.contains(&d))
     }
 }
 
-/// The sieve.
+/// The filter with its state.
 #[derive(Debug)]
 pub(crate) struct Sieve {
     filter: Filter,
     tables: Tables,
-    /// A file that was never described may be a wanted one.
+    /// Files outside the filter. A file without a description may be a selected one.
     unwanted: Files,
-    /// Where folders are: names begin there.
+    /// Paths of directories, where path lookup may start.
     folders: Met<i64, String>,
     directories: Directories,
     disks: Disks,
     held: HashMap<i64, Held>,
-    /// Open folders by which the next operation finds its names.
+    /// Open directories that the next operation's paths start at.
     through: Vec<i64>,
-    /// Operations left out at once, by [`Why`].
+    /// Calls left out immediately, by [`Why`].
     left_out: [i64; 4],
-    /// The same of other sources than calls.
+    /// Operations of other sources left out.
     others: i64,
     taken: i64,
     passed: i64,
 }
 
 impl Sieve {
-    /// A sieve for this filter, which tells the kernel through `tables` what to leave out there.
+    /// Creates the filter. It tells the kernel through `tables` which files to drop there.
     pub(crate) fn new(filter: Filter, tables: Tables) -> Self {
         Self {
             filter,
@@ -259,7 +258,7 @@ impl Sieve {
         }
     }
 
-    /// Learns where a file is. `scratch` makes room for what does not fit into memory.
+    /// A file was described. `scratch` creates the file for what does not fit in memory.
     pub(crate) fn file(&mut self, met: &MetFile<'_>, scratch: impl FnOnce() -> io::Result<Scratch>) {
         if !self.filter.has_files() {
             return;
@@ -270,14 +269,14 @@ impl Sieve {
                 Some(node) => self.disks.hold_device(node, self.filter.disks()),
                 None => self.disks.hold(met.sb_dev, self.filter.disks()),
             };
-        // Without generations the number may have been another file's, which was left out.
+        // Without generations, the inode number may have belonged to another file that was dropped.
         let told = match wanted {
             false => self.tables.leave_out_file(met.id),
             true if met.id.generation == 0 => self.tables.keep_file(met.id),
             true => Ok(()),
         };
         if let Err(e) = told {
-            // Its calls are dropped here, then.
+            // Then its calls are dropped here.
             log::debug!("{e}");
         }
         if !wanted {
@@ -288,13 +287,13 @@ impl Sieve {
         }
     }
 
-    /// Learns of a task.
+    /// A task started.
     pub(crate) fn task_began(&mut self, task: i64, parent: Option<i64>, clone_flags: i64) {
         const CLONE_FS: i64 = 0x200;
         self.directories.began(task, parent, clone_flags & CLONE_FS != 0);
     }
 
-    /// Learns where an adopted task stood at the start, unless a change of that is known already.
+    /// Sets the directories of an adopted task, unless a later change is known already.
     pub(crate) fn stands(&mut self, task: i64, cwd: &str, root: &str) {
         let told = |path: &str| Some(path.to_owned()).filter(|p| !p.is_empty());
         if let Some(place) = self.directories.of_mut(task) {
@@ -303,22 +302,23 @@ impl Sieve {
         }
     }
 
-    /// Forgets a task.
+    /// A task ended.
     pub(crate) fn task_ended(&mut self, task: i64) {
         self.directories.ended(task);
     }
 
-    /// Forgets a description that hardly any call can name any more.
+    /// Forgets a description that hardly any call can refer to any more.
     pub(crate) fn forget(&mut self, ofd: i64) {
         self.held.remove(&ofd);
     }
 
-    /// The operation that is taken next finds its names by these descriptions.
+    /// The next operation's paths start at these descriptions.
     pub(crate) fn goes_through(&mut self, folders: impl Iterator<Item = i64>) {
         self.through.extend(folders);
     }
 
-    /// Takes an operation and gives those to be written now, in order. `other`: by a thread that was not asked for.
+    /// Processes an operation and returns the rows to write now, in order. `other`: by a thread that the filter
+    /// excludes.
     pub(crate) fn take(&mut self, op: Op, other: bool) -> Vec<Op> {
         self.taken += 1;
         let through = std::mem::take(&mut self.through);
@@ -330,7 +330,7 @@ impl Sieve {
         out
     }
 
-    /// An operation that is kept, behind what opened the descriptors that it uses.
+    /// A kept operation, preceded by the held calls on its descriptors.
     fn with_openings(&mut self, op: Op, through: &[i64]) -> Vec<Op> {
         let mut out = Vec::new();
         for ofd in [op.ofd, op.ofd2].into_iter().flatten().chain(through.iter().copied()) {
@@ -349,7 +349,7 @@ impl Sieve {
         if is_place_call(&op.op) || op.op == "close_range" && succeeded {
             return self.with_openings(op, through);
         }
-        // Of fcntl's commands, copies alone.
+        // Of fcntl, only the commands that duplicate.
         let copies = op.op != "fcntl" || matches!(op.flags, Some(F_DUPFD | F_DUPFD_CLOEXEC));
         if is_descriptor_call(&op.op)
             && copies
@@ -373,7 +373,7 @@ impl Sieve {
     }
 
     fn judge(&mut self, op: &Op, other: bool) -> Result<(), Why> {
-        // Directories change whether or not the change is asked for.
+        // Evaluated first: directories change even if the call is left out.
         let file = self.filter.has_files().then(|| self.on_wanted_file(op));
         if other {
             return Err(Why::Thread);
@@ -381,7 +381,7 @@ impl Sieve {
         if !self.filter.wants_call(&op.op) {
             return Err(Why::Call);
         }
-        // What had not returned at the end has no duration yet.
+        // An operation that had not returned at the end has no duration yet.
         if op.ret.is_some() && (op.dur_ns as u64) < self.filter.min_latency_ns() {
             return Err(Why::Quick);
         }
@@ -433,11 +433,11 @@ impl Sieve {
                 }
             }
         }
-        // What an open found is told by the file better than by a name that may be a link.
+        // The file that was opened decides, not the path, which may be a symbolic link.
         if !operands.is_empty() {
             return by_file;
         }
-        // With an empty path the descriptor stands for its file, which need not be a folder.
+        // With an empty path the descriptor itself is meant, which need not be a directory.
         let by_itself = at(op.dirfd) && op.path.as_deref().is_some_and(str::is_empty);
         if by_itself && folder.is_some_and(|f| !self.unwanted.has(f)) {
             return true;
@@ -450,7 +450,7 @@ impl Sieve {
         let stands = self.directories.of(task);
         let base = match dirfd {
             _ if path.starts_with('/') => {
-                // As seen from there nothing leads out of a root.
+                // `..` does not lead out of a root.
                 let below = normal("/", path);
                 let root = stands.and_then(|s| s.root.as_deref()).unwrap_or_default();
                 return Some(normal("/", &format!("{root}{below}")));
@@ -461,12 +461,12 @@ impl Sieve {
         Some(normal(&base, path))
     }
 
-    /// Operations that came here and were not passed on.
+    /// Number of operations that were left out.
     pub(crate) fn left_out(&self) -> i64 {
         self.taken - self.passed
     }
 
-    /// The same by reason: calls by [`Why`], operations of other sources, and what was context of nothing.
+    /// Likewise by reason: calls by [`Why`], operations of other sources, and context that was not needed.
     pub(crate) fn reasons(&self) -> ([i64; 4], i64, i64) {
         let told = self.left_out.iter().sum::<i64>() + self.others;
         (self.left_out, self.others, self.left_out() - told)

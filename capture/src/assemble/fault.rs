@@ -1,4 +1,4 @@
-//! Touches of mapped files, as rows of `ops`.
+//! Accesses to mapped files, as rows of `ops`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use ioreel_traces::{Result, Text, rows::Op};
 
 use crate::assemble::Assembler;
 
-/// How finely use of mapped files is seen, for the manifest.
+/// How precisely accesses to mapped files are seen, for the manifest.
 pub(crate) fn resolution() -> BTreeMap<String, String> {
     [(
         "fault",
@@ -19,7 +19,7 @@ pub(crate) fn resolution() -> BTreeMap<String, String> {
     .into()
 }
 
-/// Words of the rows.
+/// Values for the columns of these rows.
 #[derive(Debug)]
 pub(crate) struct Words {
     source: Text,
@@ -35,7 +35,7 @@ impl Default for Words {
 }
 
 impl Assembler {
-    /// A mapped file was touched.
+    /// Makes the row of an access to a mapped file.
     pub(crate) fn fault(&mut self, rec: &rec_fault) -> Result<()> {
         let words = &self.faults;
         let op = match fault_what(rec.what) {

@@ -1,4 +1,4 @@
-//! Which file a record speaks of, and what is told of it.
+//! Which file a record refers to, and the rows of `files`.
 
 use ioreel_bpf::types::{file_id, file_more, rec_file};
 use ioreel_traces::{
@@ -36,12 +36,13 @@ impl Assembler {
         self.files.insert(key, known, || self.writer.scratch());
     }
 
-    /// A call that ended at this moment made the file. Where inodes have a generation, the number says it all.
+    /// A call that ended at `at_ns` created the file. If the file system has inode generations, the number identifies
+    /// the file.
     pub(crate) fn made(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
         if id.generation != 0 { Ok(self.file_of(id)) } else { self.renewed(id, at_ns) }
     }
 
-    /// The file that has this number from this moment on: another than the one that had it before.
+    /// A new file that reuses the inode number of an older one.
     fn renewed(&mut self, id: file_id, at_ns: u64) -> Result<KnownFile> {
         match self.files.get(&id.into()) {
             Some(known) if known.made_ns == at_ns => Ok(known),
@@ -56,7 +57,7 @@ impl Assembler {
         }
     }
 
-    /// The file, which is a regular one that may never be opened, on this file system.
+    /// The file, which is a regular file on this file system and may never be opened.
     pub(crate) fn file_met(&mut self, id: file_id, sb_dev: u32) -> KnownFile {
         let mut known = self.file_of(id);
         if !known.described && known.guess == Guess::Other && sb_dev != 0 {
@@ -84,7 +85,7 @@ impl Assembler {
         let path = (!path.is_empty()).then(|| self.paths.get(path));
         let host_path = self.host_path(rec, fs_path).filter(|p| path.as_deref() != Some(p));
         if let Some(sieve) = &mut self.sieve {
-            // An overlay has no disk, the file under it may have.
+            // An overlayfs has no disk; the file system below may have one.
             let below = if more.real.ino != 0 { i64::from(more.real_sb_dev) } else { sb_dev };
             let paths = [path.as_deref(), host_path.as_deref()];
             let met = MetFile { file: known.id, id: rec.file, paths, sb_dev: below, kind };
@@ -114,7 +115,7 @@ impl Assembler {
         self.writer.files.push(row)
     }
 
-    /// The file under an overlay's: what its block requests carry.
+    /// The row of the file below an overlay file: bios refer to it.
     fn describe_real(&mut self, more: &file_more, real: KnownFile, overlay: &File) -> Result<()> {
         let sb_dev = i64::from(more.real_sb_dev);
         self.remember(more.real.into(), KnownFile { described: true, sb_dev, ..real });
@@ -136,7 +137,7 @@ impl Assembler {
         })
     }
 
-    /// Where the recorder's own mounts show the file; `None` where they do not.
+    /// Path of the file in the recorder's mount namespace; `None` if it is not visible there.
     fn host_path(&self, rec: &rec_file, fs_path: &[u8]) -> Option<String> {
         if fs_path.is_empty() || rec.more.unlinked != 0 {
             return None;
@@ -146,9 +147,9 @@ impl Assembler {
         mount_of_device(&self.mounts, i64::from(dev), &fs_path)
     }
 
-    /// The row of a file whose record was lost or never sent.
+    /// The row of a file whose description was lost or never sent.
     pub(super) fn undescribed_file(&self, key: FileKey, known: KnownFile) -> File {
-        // Of those that only bios told of, more is known.
+        // For files known only from bios, the kind may be known.
         let kind = match known.guess {
             Guess::Block => "block",
             Guess::Directory => "directory",

@@ -1,49 +1,49 @@
-//! Descriptors that adopted processes had when they were adopted. A process runs on while it is looked at, so the look
-//! comes a moment too late; the operations recorded meanwhile tell what it missed: a descriptor closed before the look
-//! was there, one made before it was not, and the first operation on a file says where its position stood.
+//! Descriptors that adopted processes had at their adoption. The snapshot is taken slightly later, while the processes
+//! run. Operations recorded in between correct it: a descriptor closed before the snapshot existed, one opened before
+//! it did not, and the first operation on a file gives its initial position.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ioreel_traces::rows::{Fd, Op};
 
-/// A call that began before a look may end this much later and still say where the position stood.
+/// A call that started before the snapshot may end this much later and still give the initial position.
 const LATE_NS: i64 = 1_000_000_000;
 
-/// The descriptor table of an adopted process, or of a thread that has its own.
+/// Descriptor table of an adopted process, or of a thread with its own table.
 #[derive(Debug, Default)]
 struct Table {
     rows: BTreeMap<i32, Fd>,
-    /// Descriptors made, or closed, since the adoption: what they are now is not from the start.
+    /// Descriptors opened or closed since the adoption; their current state is not the initial one.
     changed: HashSet<i32>,
-    /// The look has begun, or has ended at this moment.
+    /// The snapshot of this task has started; time when it ended.
     met: bool,
     looked_ns: Option<i64>,
 }
 
-/// Where a position stood.
+/// A file position at some time.
 #[derive(Clone, Copy, Debug)]
 struct Stood {
-    /// When that was.
+    /// That time, ns since the start of the reel.
     at_ns: i64,
     offset_bytes: i64,
 }
 
-/// A descriptor as an operation used it.
+/// A descriptor used by an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
-    /// Its number; negative: none.
+    /// Number; negative: none.
     pub(crate) fd: i32,
-    /// Its open file description.
+    /// Open file description.
     pub(crate) ofd: i64,
-    /// Its file.
+    /// File.
     pub(crate) file: i64,
-    /// Position on entry.
+    /// Position at entry.
     pub(crate) offset_bytes: i64,
-    /// Open flags as far as they are known.
+    /// Open flags, as far as known.
     pub(crate) flags: i64,
 }
 
-/// Tables whose start is not settled yet; empty nearly always.
+/// Tables whose initial state is not final yet; almost always empty.
 #[derive(Debug, Default)]
 pub(crate) struct Start {
     tables: HashMap<i64, Table>,
@@ -51,24 +51,24 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Nothing is to be noted.
+    /// Whether all tables are final.
     pub(crate) fn is_settled(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// A task with a descriptor table of its own was adopted.
+    /// A task with its own descriptor table was adopted.
     pub(crate) fn adopted(&mut self, task: i64) {
         self.tables.insert(task, Table::default());
     }
 
-    /// The task is being looked at.
+    /// The snapshot of this task has started.
     pub(crate) fn met(&mut self, task: i64) {
         if let Some(t) = self.tables.get_mut(&task) {
             t.met = true;
         }
     }
 
-    /// An operation of a task that uses `owner`'s table ended. `makes`: its result is a new descriptor.
+    /// Processes an operation of a task that uses the table of `owner`. `makes`: its result is a new descriptor.
     pub(crate) fn note(&mut self, owner: i64, op: &Op, used: &[Used], makes: bool) {
         for u in used {
             let stood = Stood { at_ns: op.start_ns, offset_bytes: u.offset_bytes };
@@ -100,7 +100,7 @@ impl Start {
         }
     }
 
-    /// The look found this. Returns the row when it needs no more thought.
+    /// Processes a descriptor of the snapshot. Returns the row if it is final.
     pub(crate) fn found(&mut self, row: Fd, at_ns: i64) -> Option<Fd> {
         let Some(table) = self.tables.get_mut(&row.task_id) else { return Some(row) };
         self.positions.entry(row.ofd).or_insert(Stood { at_ns, offset_bytes: row.offset_bytes });
@@ -115,12 +115,12 @@ impl Start {
         None
     }
 
-    /// The look at all tasks met has ended.
+    /// The snapshot of all tasks found so far has ended.
     pub(crate) fn looked(&mut self, at_ns: i64) {
         self.tables.values_mut().filter(|t| t.met && t.looked_ns.is_none()).for_each(|t| t.looked_ns = Some(at_ns));
     }
 
-    /// Rows that are settled at `now_ns`; all, when the recording or their task has ended.
+    /// Rows that are final at `now_ns`.
     pub(crate) fn settled(&mut self, now_ns: i64) -> Vec<Fd> {
         let done: Vec<i64> = self
             .tables
@@ -133,7 +133,7 @@ impl Start {
         rows
     }
 
-    /// The rows of a task that ends.
+    /// Rows of a task that has ended.
     pub(crate) fn take(&mut self, task: i64) -> Vec<Fd> {
         let Some(table) = self.tables.remove(&task) else { return Vec::new() };
         let mut rows: Vec<Fd> = table.rows.into_values().collect();
@@ -148,7 +148,7 @@ impl Start {
         rows
     }
 
-    /// All that is left.
+    /// All remaining rows.
     pub(crate) fn rest(&mut self) -> Vec<Fd> {
         let mut tasks: Vec<i64> = self.tables.keys().copied().collect();
         tasks.sort_unstable();
@@ -181,12 +181,12 @@ mod tests {
         s.note(1, &op("openat", 12, -100, 4), &[], true);
         s.note(1, &op("openat", 13, -100, 6), &[], true);
         s.met(1);
-        // Position 105 after the read; 4 is another file by now, 6 is new.
+        // The position after the read is 105; descriptor 4 is another file by now, 6 is new.
         for found in [row(3, 30, 105), row(4, 41, 0), row(5, 50, 9), row(6, 60, 0)] {
             assert_eq!(s.found(found, 20), None);
         }
         s.looked(21);
-        // Began before the look and ends after it.
+        // Starts before the snapshot and ends after it.
         s.note(1, &op("read", 15, 5, 1), &[used(5, 50, 8)], false);
         s.note(1, &op("read", 30, 9, 1), &[used(9, 90, 0)], false);
         assert!(s.settled(22).is_empty());

@@ -1,4 +1,4 @@
-//! What is known of a file, as it is kept of those met long ago.
+//! How a known file is stored in the database of [`Met`](super::spill_map::Met).
 
 use super::{FileKey, Guess, KnownFile};
 use crate::assemble::spill_map::Stored;
@@ -6,12 +6,12 @@ use crate::assemble::spill_map::Stored;
 mod bits {
     pub(super) const DESCRIBED: u8 = 1;
     pub(super) const SEEKABLE: u8 = 2;
-    /// A [`super::Guess`] above it.
+    /// The [`super::Guess`] is stored in this bit and those above it.
     pub(super) const GUESS: u8 = 4;
 }
 
 impl Stored for FileKey {
-    /// Files that were made together stand together.
+    /// Files created together are stored together.
     type Row = (u32, u64, u32);
 
     fn row(&self) -> Self::Row {
@@ -23,7 +23,7 @@ impl Stored for FileKey {
 }
 
 impl Stored for KnownFile {
-    /// Id, device of the file system, time of its making, disk, [`bits`].
+    /// Id, `sb_dev`, time of creation, disk, [`bits`].
     type Row = (i64, i64, u64, i64, u8);
 
     fn row(&self) -> Self::Row {

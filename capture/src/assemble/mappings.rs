@@ -1,12 +1,11 @@
-//! Which file lies where in a process's memory, as told by the calls that mapped it. Asked when the kernel's
-//! own map could not be looked at because another thread was changing it. Blind to anonymous memory mapped
-//! over a file.
+//! Which file is mapped where in a process, from the calls that mapped it. Used when the probes could not search the
+//! kernel's own map because another thread was changing it. Anonymous memory mapped over a file is not known here.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ioreel_bpf::types::file_id;
 
-/// Mappings end on a page.
+/// Mappings end at a page boundary.
 fn page_bytes() -> i64 {
     rustix::param::page_size() as i64
 }
@@ -19,31 +18,31 @@ struct Mapped {
     since_ns: u64,
 }
 
-/// What has been unmapped, or mapped over.
+/// A mapping that was unmapped or replaced.
 #[derive(Clone, Copy, Debug)]
 struct Gone {
     start: i64,
     mapped: Mapped,
-    /// When the call that did it returned.
+    /// When the call that unmapped it returned.
     until_ns: u64,
 }
 
-/// Mapped files of a process.
+/// File mappings of a process.
 #[derive(Debug, Default)]
 struct Process {
-    /// By start.
+    /// By start address.
     mapped: BTreeMap<i64, Mapped>,
-    /// The last that are gone, the latest last.
+    /// Recent former mappings, the latest last.
     gone: VecDeque<Gone>,
 }
 
-/// As many as other threads can unmap while one has lost its CPU inside a call.
+/// Former mappings kept: as many as other threads may unmap while one is preempted inside a call.
 const MOST_GONE: usize = 256;
 
-/// Mapped files by process.
+/// File mappings of all processes.
 ///
-/// An address that one thread's call gives up may be another's, and a third's, before the first has returned. So a call only
-/// meets what had been mapped when it was entered.
+/// When a thread unmaps an address, other threads may map and unmap it again before the first call has returned. So a
+/// call affects only what was mapped when it was entered.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings {
     /// By process id.
@@ -51,14 +50,14 @@ pub(crate) struct Mappings {
 }
 
 impl Mappings {
-    /// `file` was mapped by a call that returned at `since_ns`.
+    /// A call that returned at `since_ns` mapped `file`.
     pub(crate) fn map(&mut self, pid: i32, start: i64, len_bytes: i64, file: file_id, since_ns: u64) {
         self.unmap(pid, start, len_bytes, (u64::MAX, since_ns));
         let mapped = Mapped { end: end_of(start, len_bytes), file, since_ns };
         self.processes.entry(pid).or_default().mapped.insert(start, mapped);
     }
 
-    /// Whatever lay there when the call was entered is gone when it has returned.
+    /// Removes what was mapped in this range when the call was entered.
     pub(crate) fn unmap(&mut self, pid: i32, start: i64, len_bytes: i64, (entered_ns, returned_ns): (u64, u64)) {
         let Some(Process { mapped, gone }) = self.processes.get_mut(&pid) else { return };
         let end = end_of(start, len_bytes);
@@ -83,7 +82,7 @@ impl Mappings {
         }
     }
 
-    /// The first file that lay in this range at `entered_ns`.
+    /// The file with the lowest address in this range among those mapped at `entered_ns`.
     pub(crate) fn find(&self, pid: i32, start: i64, len_bytes: i64, entered_ns: u64) -> Option<file_id> {
         let Process { mapped, gone } = self.processes.get(&pid)?;
         let end = end_of(start, len_bytes.max(1));
@@ -91,15 +90,15 @@ impl Mappings {
         let before = mapped.range(..=start).next_back().filter(|(_, m)| there(m));
         let now = before.or_else(|| mapped.range(start..end).find(|(_, m)| there(m)));
         let lay = |g: &&Gone| g.start < end && there(&g.mapped) && entered_ns < g.until_ns;
-        // The latest that is gone of those that begin first.
+        // Of the former mappings with the lowest address, the latest.
         let then = gone.iter().rev().filter(lay).min_by_key(|g| g.start.max(start));
         let now = now.map(|(at, m)| (start.max(*at), m.file));
         let then = then.map(|g| (start.max(g.start), g.mapped.file));
-        // What is there still is as good where both are.
+        // Where both exist, the current mapping wins.
         now.into_iter().chain(then).min_by_key(|(at, _)| *at).map(|(_, file)| file)
     }
 
-    /// A child begins with what its parent has.
+    /// A child process starts with the mappings of its parent.
     pub(crate) fn fork(&mut self, parent: i32, child: i32) {
         if let Some(process) = self.processes.get(&parent).filter(|_| parent != child) {
             let child_has = Process { mapped: process.mapped.clone(), gone: VecDeque::new() };
@@ -107,7 +106,7 @@ impl Mappings {
         }
     }
 
-    /// The process ended or runs another program.
+    /// The process has ended or called execve.
     pub(crate) fn forget(&mut self, pid: i32) {
         self.processes.remove(&pid);
     }
@@ -149,7 +148,7 @@ mod tests {
     fn an_address_may_be_given_again_before_its_owner_has_returned() {
         let mut m = Mappings::default();
         m.map(7, 0x10000, 0x2000, file(5), 10);
-        // Entered at 20; another thread's call gets the address and returns first, at 30.
+        // Entered at 20. Another thread's call gets the address and returns first, at 30.
         m.map(7, 0x10000, 0x1000, file(6), 30);
         assert_eq!(m.find(7, 0x10000, 1, 20).unwrap().ino, 5);
         m.unmap(7, 0x10000, 0x2000, (20, 35));
@@ -173,7 +172,7 @@ mod tests {
     fn it_may_be_given_twice() {
         let mut m = Mappings::default();
         m.map(7, 0x10000, 0x1000, file(5), 10);
-        // Entered at 20; two other threads get the address and give it up, one after the other.
+        // Entered at 20. Two other threads map and unmap the address, one after the other.
         for (number, since_ns) in [(6, 30), (7, 40)] {
             m.map(7, 0x10000, 0x1000, file(number), since_ns);
             m.unmap(7, 0x10000, 0x1000, (since_ns + 1, since_ns + 2));

@@ -1,6 +1,7 @@
-//! Records to rows: assigns ids to files, open file descriptions and tasks, and passes rows to the reel's writer.
+//! Turns records into rows: assigns ids to files, open file descriptions and tasks, and passes rows to the writer of
+//! the reel.
 //!
-//! In: records in order of their end times. This order makes reused addresses and thread ids unambiguous. Out: rows, and
+//! In: records ordered by end time. In this order, reused addresses and thread ids are unambiguous. Out: rows, and
 //! counts of rows for the ledger. May use `host`, `calls`, `decode` and `probes`.
 
 mod aio;
@@ -48,7 +49,7 @@ use crate::{
     decode::wire::Record,
 };
 
-/// Paths shared: those that the calls of a moment name.
+/// Number of path strings kept for sharing between rows.
 const INTERNED_PATHS: usize = 1 << 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -68,18 +69,18 @@ impl From<file_id> for FileKey {
 pub(crate) struct KnownFile {
     pub(crate) id: i64,
     described: bool,
-    /// Pipes, sockets and terminals have no position.
+    /// False for pipes, sockets and terminals, which have no position.
     pub(crate) seekable: bool,
     pub(crate) sb_dev: i64,
-    /// Known though nothing more is.
+    /// The kind of the file as far as block requests and mappings tell, until it is described.
     guess: Guess,
-    /// Where a bio was seen that tells of it; 0: none was.
+    /// Disk of a bio that carried the file's data; 0: none seen.
     disk: i64,
-    /// When the call that made it ended; 0: unknown. See [`Assembler::made`].
+    /// When the call that created it returned; 0: unknown. See [`Assembler::made`].
     made_ns: u64,
 }
 
-/// What a file is that only block requests and mappings told of.
+/// Kind of a file that only block requests and mappings have mentioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Guess {
@@ -92,11 +93,11 @@ pub(crate) enum Guess {
 #[derive(Clone, Debug)]
 struct Life {
     row: Task,
-    /// The adopted task whose descriptor table it uses; none once it has one from a fork.
+    /// The adopted task whose descriptor table it uses; `None` after it got its own by a fork.
     table: Option<i64>,
 }
 
-/// Rows made, by class, for the ledger.
+/// Number of rows per class, for the ledger.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Operation rows of source `syscall`.
@@ -105,40 +106,40 @@ pub(crate) struct Counts {
     pub(crate) block: i64,
     /// Bio rows.
     pub(crate) bio: i64,
-    /// Of both, those whose end was not seen.
+    /// Requests and bios without an end.
     pub(crate) endless_requests: i64,
     pub(crate) endless_bios: i64,
     /// File records.
     pub(crate) files: i64,
     /// Fork, exec and exit records.
     pub(crate) tasks: i64,
-    /// Results of asynchronous I/O.
+    /// Results of Linux AIO requests.
     pub(crate) aio_results: i64,
-    /// Waits, those of fast operations too.
+    /// Waits, including those of fast operations.
     pub(crate) waits: i64,
-    /// Rows of the page cache.
+    /// Page cache rows.
     pub(crate) cache: i64,
-    /// Names, rings and overflows that belong to requests to io_uring.
+    /// Paths, new rings and overflows of io_uring.
     pub(crate) uring_facts: i64,
-    /// Records that could not be understood.
+    /// Records that could not be interpreted.
     pub(crate) strange: i64,
-    /// Calls on memory that is no file's as far as is known.
+    /// Calls on memory that no known file is mapped to.
     pub(crate) unplaced: i64,
 }
 
-/// What is known of a call's number.
+/// The recorded call for a number.
 #[derive(Clone)]
 struct Known {
     call: &'static Call,
     name: Text,
-    /// Makes 64-bit arguments of i386's.
+    /// Converts i386's arguments to those of the 64-bit call.
     fix: fn(&mut Raw<'_>),
 }
 
-/// Tasks remembered after their end, by the last digits of their number.
+/// Tasks remembered after their end, indexed by their id modulo this number.
 const ENDED: usize = 1024;
 
-/// One of them.
+/// A task that has ended.
 #[derive(Clone, Default)]
 struct Ended {
     task_id: u32,
@@ -147,41 +148,42 @@ struct Ended {
     comm: Text,
 }
 
-/// Turns records into rows of a reel.
+/// Turns records into rows of a reel. See the module.
 pub(crate) struct Assembler {
-    /// Where rows go.
+    /// Receives the rows.
     pub(crate) writer: ReelWriter,
-    /// Monotonic time of the reel's start.
+    /// Start of the reel on the monotonic clock.
     pub(crate) t0_ns: i64,
-    /// Rows so far.
+    /// Rows so far, by class.
     pub(crate) counts: Counts,
-    /// File systems met: `sb_dev` of every described file.
+    /// `sb_dev` of every described file.
     pub(crate) touched: BTreeSet<i64>,
-    /// File systems changed.
+    /// File systems that were modified.
     pub(crate) changed: Changed,
-    /// Disks met in the block tables.
+    /// Disks that have requests or bios.
     pub(crate) disks: BTreeSet<i64>,
-    /// The last of these.
+    /// The disk of the last request or bio.
     last_disk: i64,
-    /// Rows of the recorder's own doing (source `tool`).
+    /// Rows of the recorder's own operations (source `tool`).
     pub(crate) tool_rows: i64,
-    /// End of the last operation or task, ns since the reel's start.
+    /// End of the last operation or task, ns since the start of the reel.
     pub(crate) last_ns: i64,
-    /// Operations have ended, and the disks are waited for: what tasks do from here on is no part of the reel.
+    /// Operations are no longer recorded and the disks are settling. Tasks that start or end now do not belong to the
+    /// reel.
     pub(crate) is_over: bool,
-    /// Tasks born since then: they have rows if the disks' rows speak of them.
+    /// Tasks created since then. They get a row only if a row of the disks refers to them.
     late: HashMap<u32, Task>,
-    /// An operation on a file or a name that takes as long is told by `slow_seen`.
+    /// An operation on a file or path that takes at least this long sets `slow_seen`.
     pub(crate) slow_ns: i64,
-    /// Such a one has been met.
+    /// Such an operation has been seen.
     pub(crate) slow_seen: bool,
-    /// Requests of Linux AIO.
+    /// Linux AIO requests.
     pub(crate) aio: Aio,
-    /// Contents of writes, when they are wanted.
+    /// Contents of writes, if recorded.
     pub(crate) contents: Option<Contents>,
-    /// Leaves operations out, where any are.
+    /// The filter, if operations are filtered.
     pub(crate) sieve: Option<Sieve>,
-    /// By number: of the 64-bit entry, of the 32-bit one.
+    /// By number: calls of the 64-bit entry and of the 32-bit entry.
     calls: [Vec<Option<Known>>; 2],
     syscall: Text,
     pub(crate) complete: Text,
@@ -190,33 +192,33 @@ pub(crate) struct Assembler {
     paths: Interner,
     files: Met<FileKey, KnownFile>,
     next_file: i64,
-    /// As they were at the start.
+    /// Mounts at the start.
     mounts: Vec<Mount>,
     ofds: Ofds,
     tasks: FxHashMap<u32, Life>,
-    /// Process and thread id of some that have ended: what they asked for may end after them.
+    /// Process and thread ids of some ended tasks, whose requests may end after them.
     ended: Vec<Ended>,
-    /// Every task that has or had a row, a bit each.
+    /// Every task that has or had a row, one bit each.
     met: Vec<u64>,
     mappings: Mappings,
     start: Start,
-    /// Set when waits are recorded.
+    /// Present if waits are recorded.
     pub(crate) waits: Option<Waits>,
-    /// Adopted leaders alive, by process id.
+    /// Adopted thread group leaders that are alive, by process id.
     leaders: HashMap<i32, u32>,
-    /// First task met with each descriptor table, during a look.
+    /// First task seen with each descriptor table during a snapshot.
     sharing: HashMap<u64, tasks::Shares>,
-    /// Descriptor tables of adopted programs, by the place that they stand in: its kernel address.
+    /// Descriptor tables of adopted processes, by the kernel address of their `fs_struct`.
     standing: HashMap<u64, u64>,
-    /// Of these programs, those that stood in one place with others that have a descriptor table of their own.
+    /// Adopted processes that shared their working directory with others but not their descriptor table.
     pub(crate) stood_together: i64,
-    /// Rows of the block layer.
+    /// State for rows of the block layer.
     pub(crate) blocks: Blocks,
-    /// Requests to io_uring.
+    /// State of io_uring requests.
     pub(crate) uring: Uring,
-    /// What was part of operations that have not ended.
+    /// Parts of operations that have not ended.
     pub(crate) below: Below,
-    /// Words of rows about mapped files.
+    /// Words for rows about mapped files.
     pub(crate) faults: fault::Words,
 }
 
@@ -227,8 +229,7 @@ impl std::fmt::Debug for Assembler {
 }
 
 impl Assembler {
-    /// An assembler for a recording that begins at monotonic time `t0_ns`. `mounts`: as they
-    /// are now.
+    /// Creates the assembler of a recording that starts at monotonic time `t0_ns`, with the current mounts.
     pub(crate) fn new(writer: ReelWriter, t0_ns: i64, mounts: Vec<Mount>) -> Self {
         let mut calls = [vec![None; 512], vec![None; 512]];
         for (nr, call) in calls::numbered() {
@@ -281,12 +282,12 @@ impl Assembler {
         }
     }
 
-    /// ns since the reel's start.
+    /// Converts a monotonic time to ns since the start of the reel.
     pub(crate) fn since(&self, monotonic_ns: u64) -> i64 {
         monotonic_ns as i64 - self.t0_ns
     }
 
-    /// Takes one record. `in_flight`: it comes from the end-of-recording snapshot of unfinished operations.
+    /// Processes one record. `in_flight`: it comes from the list of unfinished operations at the end.
     ///
     /// Long because it has an arm for each kind of record.
     pub(crate) fn take(&mut self, record: Record<'_>, in_flight: bool) -> Result<()> {
@@ -379,14 +380,14 @@ impl Assembler {
         }
     }
 
-    /// Process and thread id of a task.
+    /// Process id and thread id of a task; zeros if unknown.
     pub(crate) fn thread(&self, task_id: u32) -> (i32, i32) {
         let ended = &self.ended[task_id as usize % ENDED];
         let gone = if ended.task_id == task_id { (ended.pid, ended.tid) } else { (0, 0) };
         self.tasks.get(&task_id).map_or(gone, |life| (life.row.pid, life.row.tid))
     }
 
-    /// Name of a recorded task: what it asked a disk for may end after itself.
+    /// Name of a recorded task, also of one that has ended: its requests may end after it.
     pub(crate) fn comm_of(&self, task_id: u32) -> Option<Text> {
         let ended = &self.ended[task_id as usize % ENDED];
         let gone = (ended.task_id == task_id && task_id != 0).then_some(&ended.comm);
@@ -394,7 +395,7 @@ impl Assembler {
     }
 }
 
-/// The word of the `kind` column for a mode with type bits.
+/// Value of the column `kind` for a mode with its type bits.
 pub(crate) fn kind_of(mode: u32) -> &'static str {
     match mode & libc::S_IFMT {
         libc::S_IFREG => "regular",

@@ -1,4 +1,4 @@
-//! Open file descriptions, which the kernel tells by address.
+//! Open file descriptions. The probes identify them by the kernel address of `struct file`, which is reused.
 
 use std::ops::Range;
 
@@ -15,24 +15,25 @@ pub(super) struct Description {
     pub(super) id: i64,
     /// See [`Moved`].
     moved: Vec<Range<i64>>,
-    /// When those calls returned.
+    /// Return times of these calls.
     moved_ns: Vec<i64>,
-    /// When the call that opened it, or that it was first met by, was entered, ns of the reel; the least where nothing had its
-    /// address before.
+    /// When the call that opened it, or first used it, was entered, ns since the start of the reel. `i64::MIN` if the
+    /// address was not used before.
     pub(super) opened_ns: i64,
-    /// What had its address before, the latest last: a call may return when what it acted on is gone and another has the
-    /// address. File, id, `opened_ns`.
+    /// Earlier descriptions at this address, the latest last: file, id, `opened_ns`. A call may return after its
+    /// description is gone and the address is used by another.
     before: Vec<(FileKey, i64, i64)>,
 }
 
-/// Ranges remembered per description: more than there can be waiting calls that matter.
+/// Ranges remembered per description; more concurrent calls than this do not matter.
 const REMEMBERED_RANGES: usize = 8;
-/// Descriptions remembered that had an address before: as many as other threads can open there while one has lost its CPU.
+/// Earlier descriptions remembered per address: as many as other threads may open there while one is preempted inside a
+/// call.
 const REMEMBERED_OWNERS: usize = 8;
 
 impl Description {
-    /// Ranges that calls moved over which had not returned when another was entered then. What others did before, it found
-    /// done: a file that was cut since is appended to where it was written before.
+    /// Ranges used by calls that returned after a call was entered at `entered_ns`. Calls that returned earlier do not
+    /// count: the file may have been truncated since, and an append may go to the same range again.
     pub(super) fn moved_since(&self, entered_ns: i64) -> &[Range<i64>] {
         &self.moved[self.moved_ns.partition_point(|at| *at <= entered_ns)..]
     }
@@ -56,7 +57,7 @@ impl Description {
     }
 }
 
-/// Descriptions by address.
+/// Current descriptions, by address.
 #[derive(Debug, Default)]
 pub(super) struct Ofds {
     at: FxHashMap<u64, Description>,
@@ -64,22 +65,23 @@ pub(super) struct Ofds {
 }
 
 impl Ofds {
-    /// What is at this address now, if that is of this file and was there when a call was entered.
+    /// The current description at this address, if it is of this file and existed when the call was entered.
     pub(super) fn get(&self, address: u64, file: file_id, entered_ns: i64) -> Option<&Description> {
         self.at.get(&address).filter(|d| d.file == file.into() && d.opened_ns <= entered_ns)
     }
 
-    /// The one with this id, if it is still there.
+    /// The description with this id, if it is still the current one.
     pub(super) fn get_mut(&mut self, address: u64, id: i64) -> Option<&mut Description> {
         self.at.get_mut(&address).filter(|d| d.id == id)
     }
 
-    /// A new one; which is so long gone that hardly any call names it.
+    /// Adds a description. Also returns the id of one so old that hardly any call can still refer to it.
     fn opened(&mut self, address: u64, file: FileKey, opened_ns: i64) -> (i64, Option<i64>) {
         self.last_id += 1;
         let mut forgotten = None;
         let before = self.at.remove(&address).map_or_else(Vec::new, |mut d| {
-            // Whose opening is held back is not worth as much: the one that has just gone will do.
+            // The filter may still need the rows it holds for the description that has just gone. Those of the one
+            // before it are forgotten.
             forgotten = d.before.last().map(|(_, id, _)| *id);
             if d.before.len() == REMEMBERED_OWNERS {
                 d.before.remove(0);
@@ -94,13 +96,13 @@ impl Ofds {
         (self.last_id, forgotten)
     }
 
-    /// One that nobody was seen to open.
+    /// Adds a description whose opening was not seen.
     fn met(&mut self, address: u64, file: FileKey, entered_ns: i64) -> (i64, Option<i64>) {
         let is_known = self.at.contains_key(&address);
         self.opened(address, file, if is_known { entered_ns } else { i64::MIN })
     }
 
-    /// The id of what was at this address when a call on this file was entered.
+    /// The id of the description at this address when a call on this file was entered.
     fn find(&self, address: u64, file: FileKey, entered_ns: i64) -> Option<i64> {
         let d = self.at.get(&address)?;
         let then = |(_, _, opened_ns): &&(FileKey, i64, i64)| *opened_ns <= entered_ns;
@@ -110,7 +112,7 @@ impl Ofds {
 }
 
 impl Assembler {
-    /// A description that a call entered at `entered_ns`, ns of the reel, has opened.
+    /// The id of a description opened by a call that was entered at `entered_ns` (ns since the start of the reel).
     pub(crate) fn new_ofd(&mut self, address: u64, file: file_id, entered_ns: i64) -> i64 {
         let made = self.ofds.opened(address, file.into(), entered_ns);
         self.made_ofd(made)
@@ -123,8 +125,8 @@ impl Assembler {
         id
     }
 
-    /// The description that was at this address when a call on this file was entered; a new one when the address now belongs to
-    /// another file.
+    /// The id of the description at this address when a call on this file was entered. A new id if the address now
+    /// belongs to another file.
     pub(crate) fn ofd_of(&mut self, address: u64, file: file_id, entered_ns: i64) -> i64 {
         if let Some(id) = self.ofds.find(address, file.into(), entered_ns) {
             return id;
@@ -143,7 +145,8 @@ mod tests {
         let file = |ino| FileKey::from(file_id { ino, dev: 1, generation: 0 });
         let mut ofds = Ofds::default();
         let (first, _) = ofds.opened(0x1000, file(5), 10);
-        // A read entered at 20 and the close; before both have returned, another thread's open, entered at 30, has the address.
+        // A read entered at 20, and the close. Before both have returned, another thread's open, entered at 30, gets
+        // the address.
         let (second, _) = ofds.opened(0x1000, file(5), 30);
         assert_eq!(ofds.find(0x1000, file(5), 20), Some(first));
         assert_eq!(ofds.find(0x1000, file(5), 31), Some(second));
@@ -162,7 +165,8 @@ mod tests {
         let file = |ino| FileKey::from(file_id { ino, dev: 1, generation: 0 });
         let mut ofds = Ofds::default();
         let (closed, _) = ofds.met(0x1000, file(5), 10);
-        // The close was entered at 20; a write to the pipe, at 25, is told first, a read entered at 22 last.
+        // The close was entered at 20. A write to the pipe, entered at 25, returns first; a read entered at 22 returns
+        // last.
         let (pipe, _) = ofds.met(0x1000, file(9), 25);
         assert_eq!(ofds.find(0x1000, file(5), 20), Some(closed));
         assert_eq!(ofds.find(0x1000, file(9), 22), Some(pipe));

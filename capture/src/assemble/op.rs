@@ -1,4 +1,4 @@
-//! Operations: the record of a call to its row, and a row to the writer.
+//! Operations: makes the row of a call, and passes rows to the writer.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ use crate::{
 };
 
 impl Assembler {
-    /// Makes a row of a call.
+    /// Makes the row of a call.
     ///
-    /// Long because the row is filled in one sequence: later columns depend on what earlier ones turned out to be.
+    /// Long because the row is filled in sequence: later columns depend on earlier ones.
     pub(crate) fn op(&mut self, rec: &rec_op, tail: Option<&Tail<'_>>, in_flight: bool) -> Result<()> {
         let flags = u32::from(rec.flags);
         let has = |bit: op_flags| flags & bit.0 != 0;
@@ -76,7 +76,7 @@ impl Assembler {
             ..Op::default()
         };
         if let Some(t) = tail {
-            // Of a call in flight at the start it may not have been read.
+            // For a call that was in progress at the start, it may not have been read.
             let read = |bytes: &[u8]| !(has(op_flags::OPF_MIDWAY) && bytes.is_empty());
             let path = |this: &mut Self, which: u8, fault: op_flags, bytes: &[u8]| {
                 (arg(which).is_some_and(|a| a != 0) && !has(fault) && read(bytes)).then(|| this.paths.get(bytes))
@@ -111,7 +111,7 @@ impl Assembler {
             if has(op_flags::OPF_FILE) && rec.ofd != 0 && call.desc.kind != call_kind::CALL_VMA.0 as u8 {
                 let opened = opens(call) || kind == call_kind::CALL_URING_SETUP.0;
                 let ofd_of = if opened { Self::new_ofd } else { Self::ofd_of };
-                // What a descriptor was made of is looked at when the call returns.
+                // The result of a call such as dup is looked up when the call returns.
                 let at_ns = if kind == call_kind::CALL_FD.0 { self.since(rec.hdr.end_ns) } else { start_ns };
                 op.ofd = Some(ofd_of(self, rec.ofd, rec.file, at_ns));
             }
@@ -152,7 +152,7 @@ impl Assembler {
         if !self.start.is_settled() {
             self.note_start(rec, &op, call, &raw, has(op_flags::OPF_MIDWAY))?;
         }
-        // What waits for a pipe, a socket or a terminal waits for somebody, not for a file system.
+        // Waits for pipes, sockets and terminals are not caused by a file system.
         self.slow_seen |=
             op.dur_ns >= self.slow_ns && (op.path.is_some() || op.file.is_some() && self.file_of(rec.file).seekable);
         self.waits_of(&op, rec.task_id, in_flight)?;
@@ -172,8 +172,8 @@ impl Assembler {
         self.write_with_content(op, content, other, has(op_flags::OPF_IO))
     }
 
-    /// Writes an operation, unless it is left out; whether it was written. `other`: by a thread that was not asked for;
-    /// `io`: bios were queued during it.
+    /// Writes an operation unless it is filtered out; returns whether it was written. `other`: by a thread that the
+    /// filter excludes; `io`: bios were queued during it.
     pub(crate) fn write(&mut self, op: Op, other: bool, io: bool) -> Result<bool> {
         self.task_met(op.task_id as u32, (op.start_ns + self.t0_ns) as u64);
         self.last_ns = self.last_ns.max(op.start_ns + op.dur_ns);
@@ -188,7 +188,7 @@ impl Assembler {
         let mut rows = sieve.take(op, other);
         self.counts.ops += rows.len() as i64;
         rows.iter().for_each(|row| self.without_content(row));
-        // The operation itself is the last.
+        // The operation itself is the last row.
         let own = rows.pop();
         rows.into_iter().try_for_each(|row| self.writer.ops.push(row))?;
         match own {
@@ -198,12 +198,12 @@ impl Assembler {
         }
     }
 
-    /// A row of another source than the calls.
+    /// Writes a row that is not from a system call.
     pub(crate) fn push(&mut self, op: Op) -> Result<()> {
         self.write(op, false, false).map(drop)
     }
 
-    /// A row with what all rows of a task have.
+    /// A row with the columns that depend only on the task.
     pub(crate) fn row_of(&self, task_id: u32, cpu: u16, op: &str, source: &str) -> Op {
         let (pid, tid) = self.thread(task_id);
         Op {
@@ -219,7 +219,7 @@ impl Assembler {
         }
     }
 
-    /// A descriptor that a message brought: like an open, but of a description that may be known.
+    /// A descriptor received with SCM_RIGHTS. It may refer to a known description.
     pub(super) fn passed(&mut self, rec: &rec_passed) -> Result<()> {
         let mut op = self.row_of(rec.task_id, rec.hdr.cpu, "scm_rights", "scm");
         op.start_ns = self.since(rec.hdr.end_ns) - rec.dur_ns as i64;
@@ -229,14 +229,14 @@ impl Assembler {
         op.flags = Some(if rec.cloexec != 0 { libc::O_CLOEXEC.into() } else { 0 });
         if u32::from(rec.flags) & op_flags::OPF_FILE.0 != 0 {
             op.file = Some(self.file_of(rec.file).id);
-            // A message may be waited for longer than what it brings has been open.
+            // The receiver may have waited since before the file was opened.
             op.ofd = Some(self.ofd_of(rec.ofd, rec.file, self.since(rec.hdr.end_ns)));
         }
         self.push(op)
     }
 }
 
-/// Whether the result is a new open file description.
+/// Whether the call opens a new open file description.
 fn opens(call: &Call) -> bool {
     let kind = u32::from(call.desc.kind);
     kind == call_kind::CALL_OPEN.0 || kind == call_kind::CALL_HANDLE_OPEN.0

@@ -1,4 +1,4 @@
-//! What is written while a recording goes on and when it ends: segments, copies, and rows that waited for an end.
+//! Writing during and at the end of a recording: segments, copies, and rows that waited for an end.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use ioreel_traces::{
 use super::{Assembler, Life};
 
 impl Assembler {
-    /// Drops what a rotating reel does not keep.
+    /// Drops the oldest segments of a rotating reel.
     pub(crate) fn rotate(&mut self, keep: Keep) -> Result<()> {
         let living: Vec<Task> = self.tasks.values().map(|l| l.row.clone()).collect();
         let before = self.writer.contents.rotated();
@@ -22,13 +22,13 @@ impl Assembler {
         Ok(())
     }
 
-    /// Closes segments that have waited long enough.
+    /// Closes segments that have been open long enough.
     pub(crate) fn flush_if_old(&mut self) -> Result<()> {
         let tasks = &self.tasks;
         self.writer.flush_if_old(|| tasks.values().map(|l| l.row.clone()).collect())
     }
 
-    /// Writes the rows that were waiting for an end: requests, living tasks, files never described.
+    /// Writes the rows that waited for an end: requests, living tasks, files without a description.
     pub(crate) fn finish(&mut self) -> Result<()> {
         if let Some(waits) = &mut self.waits {
             let rest = waits.rest();
@@ -45,7 +45,7 @@ impl Assembler {
         self.undescribed().into_iter().try_for_each(|file| self.writer.files.push(file))
     }
 
-    /// Makes another reel of what the writer holds, with what rows refer to and the writer does not have yet.
+    /// Copies the reel written so far to `path`, with the rows that it refers to and that are not written yet.
     pub(crate) fn copy_to(&mut self, path: &Path, manifest: &Manifest) -> Result<()> {
         let mut living: Vec<Task> = self.tasks.values().map(|l| l.row.clone()).collect();
         living.sort_by_key(|t| t.task_id);
@@ -53,7 +53,7 @@ impl Assembler {
         self.writer.copy_to(path, manifest, living, files)
     }
 
-    /// Rows of files that no record has described so far.
+    /// Rows of files that no record has described.
     fn undescribed(&self) -> Vec<File> {
         let mut unknown: Vec<_> = self.files.all(|f| !f.described).into_iter().collect();
         unknown.sort_unstable_by_key(|(_, f)| f.id);

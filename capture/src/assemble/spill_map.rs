@@ -1,6 +1,5 @@
-//! What is known of things met, files among them. Those met lately are in memory, the others in a database in a file
-//! that no folder names, so that a recording that meets millions of files needs no more memory than one that meets
-//! thousands.
+//! A map with bounded memory, for files and other things by key. Recent entries are in memory; older ones are in a
+//! database in an unlinked file. So a recording with millions of files needs no more memory than one with thousands.
 
 use std::{cmp::Reverse, fmt::Debug, hash::Hash, io, marker::PhantomData, mem, os::unix::fs::FileExt};
 
@@ -8,23 +7,24 @@ use ioreel_traces::writer::Scratch;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use rustc_hash::FxHashMap;
 
-/// Things of one generation; there are two. Of files 70 bytes each.
+/// Entries per generation; two generations are in memory. A file takes 70 bytes.
 const GENERATION: usize = 128 * 1024;
 
-/// Things stored at a time: some milliseconds. Storing a generation at once takes a second, for which records would pile up.
+/// Entries stored at a time, which takes some milliseconds. Storing a whole generation takes a second, during which
+/// records would pile up.
 const STEP: usize = 1024;
 
-/// Memory that the database may take for its pages.
+/// Memory for the database's page cache.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// What can be put into the database, and how it stands there.
+/// A value that can be stored in the database.
 pub(crate) trait Stored: Clone + Debug + PartialEq {
-    /// Of plain values.
+    /// Its stored form.
     type Row: for<'a> redb::Value<SelfType<'a> = Self::Row> + 'static;
 
-    /// Its row.
+    /// Converts to the stored form.
     fn row(&self) -> Self::Row;
-    /// And back.
+    /// Converts back.
     fn of(row: Self::Row) -> Self;
 }
 
@@ -50,7 +50,7 @@ impl Stored for String {
     }
 }
 
-/// The database's file. Nobody opens it again: it need not reach the disk.
+/// The file of the database. It is never opened again, so it is not synced.
 #[derive(Debug)]
 struct Unsynced(Scratch);
 
@@ -72,20 +72,21 @@ impl StorageBackend for Unsynced {
     }
 }
 
-/// See the module.
+/// The map; see the module.
 #[derive(Debug)]
 pub(crate) struct Met<K, V> {
     recent: FxHashMap<K, V>,
-    /// The generation before.
+    /// The previous generation.
     older: FxHashMap<K, V>,
-    /// Those of it that are not stored yet; it is stored bit by bit, as the next one grows. The last comes first.
+    /// Keys of the previous generation that are not stored yet, in reverse order. They are stored in steps while the
+    /// recent generation grows.
     to_store: Vec<K>,
-    /// The generations before that, and what is stored of it.
+    /// The database, with all earlier generations and the stored part of the previous one.
     stored: Option<Database>,
-    /// What was asked for last: most records speak of the file that the one before spoke of.
+    /// The entry used last: most records are about the same file as the one before.
     last: Option<(K, V)>,
     generation: usize,
-    /// Nothing more can be stored, as has been told: memory is taken instead.
+    /// Storing failed and a warning was printed; from then on entries stay in memory.
     full: bool,
 }
 
@@ -109,7 +110,7 @@ impl<K, V> Met<K, V> {
     }
 }
 
-/// The one table.
+/// The only table.
 struct Things<K, V>(PhantomData<(K, V)>);
 
 impl<K: Stored<Row: redb::Key>, V: Stored> Things<K, V> {
@@ -121,7 +122,7 @@ where
     K: Stored<Row: redb::Key + Ord> + Copy + Eq + Hash,
     V: Stored,
 {
-    /// What is known of it.
+    /// Returns the entry of this key.
     pub(crate) fn get(&mut self, k: &K) -> Option<V> {
         if let Some((last, known)) = &self.last
             && last == k
@@ -133,7 +134,7 @@ where
             return Some(known.clone());
         }
         let found = self.older.get(k).cloned().or_else(|| self.look(k))?;
-        // As good as new.
+        // Becomes a recent entry again.
         self.put(*k, found.clone());
         if self.stored.is_some() {
             self.age(|| Err(io::ErrorKind::Unsupported.into()));
@@ -152,7 +153,7 @@ where
             .map(V::of)
     }
 
-    /// Remembers it, or what is newly known of it. `scratch` makes the file to keep others in.
+    /// Inserts or replaces an entry. `scratch` creates the file for the database.
     pub(crate) fn insert(&mut self, k: K, known: V, scratch: impl FnOnce() -> io::Result<Scratch>) {
         self.put(k, known);
         self.age(scratch);
@@ -163,8 +164,8 @@ where
         self.last = Some((k, known));
     }
 
-    /// Stores a step of the older generation when there is more left of it than the recent one has yet to grow by; lets it go
-    /// once that has grown, and all of it is stored.
+    /// Stores a step of the previous generation if otherwise it would not be stored by the time the recent one is full.
+    /// Drops the previous generation when it is stored and the recent one is full.
     fn age(&mut self, scratch: impl FnOnce() -> io::Result<Scratch>) {
         let room = self.generation.saturating_sub(self.recent.len());
         if self.full || room > 0 && self.to_store.len() <= room {
@@ -176,16 +177,16 @@ where
             return;
         }
         if room == 0 && self.to_store.is_empty() {
-            // Its memory is used again.
+            // Reuses the memory of the map.
             mem::swap(&mut self.recent, &mut self.older);
             self.recent.clear();
             self.to_store.extend(self.older.keys());
-            // Neighbours lie on the same pages.
+            // Sorted, because neighbouring keys share pages.
             self.to_store.sort_unstable_by_key(|k| Reverse(k.row()));
         }
     }
 
-    /// Stores the next step of the older generation.
+    /// Stores the next step of the previous generation.
     fn store(&mut self, scratch: impl FnOnce() -> io::Result<Scratch>) -> Result<(), redb::Error> {
         if self.to_store.is_empty() {
             return Ok(());
@@ -211,7 +212,7 @@ where
         Ok(())
     }
 
-    /// Those of which `such` is true.
+    /// All entries for which `such` is true.
     pub(crate) fn all(&self, such: impl Fn(&V) -> bool) -> FxHashMap<K, V> {
         let mut found = self.stored_of(&such).unwrap_or_else(|e| {
             log::warn!("files without a description may be missing: reading what is known of them: {e}");
@@ -277,7 +278,7 @@ mod tests {
         db.begin_read().unwrap().open_table(Things::<i64, i64>::TABLE).unwrap().len().unwrap() as usize
     }
 
-    /// Of a generation of 8 steps; how many were stored.
+    /// Inserts into a map with a generation of 8 steps; returns how many entries were stored.
     fn insert(all: &mut Met<i64, i64>, k: i64) -> usize {
         let before = stored(all);
         all.insert(k, k, scratch);
@@ -291,7 +292,7 @@ mod tests {
         for k in 0..100 * STEP as i64 {
             let new = insert(&mut all, k);
             assert!(new <= STEP, "{k}: {new}");
-            // Those met long ago are looked for between the others.
+            // Old entries are looked up in between.
             assert_eq!(all.get(&(k / 3)), Some(k / 3));
         }
         assert!(stored(&all) > 80 * STEP);

@@ -1,4 +1,4 @@
-//! How recorded tasks come and go, and what those had that were there before the recording.
+//! Tasks: their start and end, and what adopted tasks had at the start.
 
 use ioreel_bpf::types::{rec_fd, rec_file, rec_map, rec_op, rec_place, rec_task, rec_wait};
 use ioreel_traces::{
@@ -12,15 +12,15 @@ use crate::{
     calls::{Call, Raw, makes_descriptor},
 };
 
-/// `CLONE_FILES` and its like, as `tasks.clone_flags` holds them.
+/// Bits of `tasks.clone_flags`.
 const CLONE_VM: i64 = 0x100;
 const CLONE_FS: i64 = 0x200;
 const CLONE_FILES: i64 = 0x400;
 const CLONE_THREAD: i64 = 0x10000;
-/// Parent of threads of the kernel's (`WIRE_KERNEL_TASK`).
+/// Parent of kernel threads (`WIRE_KERNEL_TASK`).
 const KERNEL_TASK: u32 = u32::MAX;
 
-/// What an adopted task shares with others, by kernel address.
+/// Kernel addresses of what an adopted task may share with others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     task_id: u32,
@@ -50,7 +50,7 @@ impl Assembler {
         }
         let mut table = None;
         if adopted {
-            // The leader is adopted before its threads.
+            // The leader is adopted before its other threads.
             let leader = self.leaders.get(&row.pid).copied().filter(|_| row.tid != row.pid);
             match leader.filter(|_| row.clone_flags & CLONE_FILES != 0) {
                 Some(leader) => row.parent = Some(i64::from(leader)),
@@ -74,7 +74,7 @@ impl Assembler {
         self.tasks.insert(rec.task_id, Life { row, table });
     }
 
-    /// Whether this is the first time.
+    /// Marks the task as known; returns whether it was not.
     fn note_met(&mut self, task_id: u32) -> bool {
         let (word, bit) = (task_id as usize / 64, 1 << (task_id % 64));
         if word >= self.met.len() {
@@ -85,7 +85,7 @@ impl Assembler {
         first
     }
 
-    /// A task is spoken of. One whose beginning was lost gets a row all the same, for others to refer to.
+    /// A record refers to this task. If its start was lost, it gets a row with what is known.
     pub(crate) fn task_met(&mut self, task_id: u32, at_ns: u64) {
         if task_id != 0 && self.note_met(task_id) {
             let start_ns = self.since(at_ns).max(0);
@@ -95,7 +95,7 @@ impl Assembler {
         }
     }
 
-    /// What an adopted task had.
+    /// Working directory and root of an adopted task.
     pub(super) fn place(&mut self, rec: &rec_place, cwd: &[u8], root: &[u8]) {
         let (cwd, root) = (self.paths.get(cwd), self.paths.get(root));
         self.changed.stands(&cwd);
@@ -109,14 +109,14 @@ impl Assembler {
         (row.umask, row.uid, row.gid) = (Some(rec.umask as i32), Some(rec.uid as i32), Some(rec.gid as i32));
         let mine = Shares { task_id: rec.task_id, pid: row.pid, fs: rec.fs, mm: rec.mm };
         let first = *self.sharing.entry(rec.files).or_insert(mine);
-        // Another process with the same descriptor table.
+        // Another process uses the same descriptor table.
         if row.parent.is_none() && first.task_id != rec.task_id && first.pid != row.pid {
             row.parent = Some(i64::from(first.task_id));
             row.clone_flags = CLONE_FILES
                 | if first.fs == rec.fs { CLONE_FS } else { 0 }
                 | if first.mm == rec.mm && rec.mm != 0 { CLONE_VM } else { 0 };
         }
-        // Threads of the kernel share theirs with the first process.
+        // Kernel threads share theirs with init.
         if rec.mm != 0 && *self.standing.entry(rec.fs).or_insert(rec.files) != rec.files {
             self.stood_together += 1;
         }
@@ -175,30 +175,30 @@ impl Assembler {
             len_bytes: rec.len_bytes as i64,
             file: file.id,
             offset_bytes: rec.offset_bytes as i64,
-            // VM_READ, VM_WRITE and VM_EXEC are PROT_READ, PROT_WRITE and PROT_EXEC.
+            // VM_READ, VM_WRITE and VM_EXEC have the same values as PROT_READ, PROT_WRITE and PROT_EXEC.
             prot: (rec.vm_flags & 7) as i32,
             flags: if rec.vm_flags & VM_SHARED != 0 { libc::MAP_SHARED } else { libc::MAP_PRIVATE },
         })
     }
 
-    /// All that the tasks met had has been told.
+    /// The snapshot of the tasks found so far is complete.
     pub(super) fn looked(&mut self, at_ns: i64) {
         self.start.looked(at_ns);
         self.sharing.clear();
         self.standing.clear();
     }
 
-    /// Takes note of an operation that may tell what a look missed.
+    /// Processes an operation that may show what the snapshot missed.
     pub(super) fn note_start(&mut self, rec: &rec_op, op: &Op, call: &Call, raw: &Raw<'_>, midway: bool) -> Result<()> {
         if let Some(owner) = self.tasks.get(&rec.task_id).and_then(|life| life.table) {
             let appends = u32::from(raw.flags) & ioreel_bpf::types::op_flags::OPF_APPEND.0 != 0;
-            // Of how it was opened no more is known than that it could be written to.
+            // The open flags are unknown, except that it was opened for writing.
             let writes =
                 matches!(&*op.op, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "ftruncate" | "fallocate");
             let flags = if appends { libc::O_APPEND } else { 0 } | if writes { libc::O_RDWR } else { 0 };
             let flags = i64::from(flags);
             let makes = makes_descriptor(call, op);
-            // An open's file is the one it made.
+            // The file of an open is the one that it opened.
             let opened = makes && op.fd.is_none();
             let before = if midway { op.offset_bytes.unwrap_or(raw.pos.0) } else { raw.pos.0 };
             let pairs = [(op.fd, op.ofd, op.file, before), (op.fd2, op.ofd2, op.file2, raw.pos2.0)];
@@ -218,7 +218,7 @@ impl Assembler {
     /// A thread ended, or (`left`) is no longer recorded.
     pub(super) fn task_ended(&mut self, rec: &rec_task, left: bool) -> Result<()> {
         if self.is_over {
-            // It outlived the recording.
+            // It ended after the recording of operations.
             return Ok(());
         }
         let at_ns = self.since(rec.hdr.end_ns);
@@ -231,7 +231,7 @@ impl Assembler {
             contents.ended(rec.task_id);
         }
         if life.row.pid == 0 {
-            // Its beginning was lost.
+            // Its start was lost.
             (life.row.pid, life.row.tid) = (rec.pid as i32, rec.tid as i32);
         }
         life.row.comm = block::comm(&rec.comm);
@@ -246,7 +246,7 @@ impl Assembler {
         if self.aio.has(pid) && self.tasks.values().all(|l| l.row.pid != pid) {
             self.aio_process_ended(pid)?;
         }
-        // When the table goes on with other threads, what it held at the start is known no less.
+        // Even if other threads continue to use the table, its initial content is now known well enough.
         self.start.take(life.row.task_id).into_iter().try_for_each(|row| self.writer.fds.push(row))?;
         if left {
             life.row.left_ns = Some(at_ns);
@@ -266,7 +266,7 @@ impl Assembler {
         let addresses = |bytes: &[u8]| -> Vec<u64> {
             bytes.chunks_exact(8).filter_map(|b| Some(u64::from_ne_bytes(b.try_into().ok()?))).collect()
         };
-        // Of a 32-bit caller the operation itself tells its name when it ends.
+        // The number may be one of the 32-bit entry. The operation itself gives the right name when it ends.
         let known = self.calls[0].get(usize::from(rec.nr)).cloned().flatten();
         let op = known.map_or("".into(), |k| k.name);
         let pid = self.tasks.get(&rec.task_id).map_or(0, |life| life.row.pid);
@@ -274,7 +274,7 @@ impl Assembler {
         waits.take(rec, &addresses(kernel), &addresses(user), op, pid, self.t0_ns);
     }
 
-    /// The waits of an operation that ended, or (`in_flight`) did not.
+    /// Writes the waits of an operation that has ended, or (`in_flight`) was still running at the end.
     pub(super) fn waits_of(&mut self, op: &Op, task_id: u32, in_flight: bool) -> Result<()> {
         let Some(waits) = &mut self.waits else { return Ok(()) };
         waits.ended(task_id, op, !in_flight).into_iter().try_for_each(|row| self.writer.waits.push(row))

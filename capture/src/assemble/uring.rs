@@ -1,4 +1,4 @@
-//! Requests to io_uring: rings, what waits for a request's end, and the rows.
+//! io_uring: rings, state of requests that have not ended, and their rows.
 
 mod chained;
 
@@ -17,10 +17,10 @@ use crate::assemble::Assembler;
 use crate::calls::uring::{Entry, OPS, UringOp, part};
 use chained::Chained;
 
-/// Paths waiting for their requests' ends; beyond, the oldest are given up.
+/// Maximum number of requests whose paths are held; beyond it, all are dropped.
 const MAX_WAITING: usize = 1 << 20;
 
-/// Rings remembered of one address.
+/// Number of rings remembered per address.
 const SUCCESSIVE_RINGS: usize = 8;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct Ring {
     id: i64,
 }
 
-/// A completion that its queue had no room for.
+/// A completion that overflowed its queue.
 #[derive(Debug)]
 struct Overflow {
     done_ns: u64,
@@ -37,23 +37,23 @@ struct Overflow {
     flags: u32,
 }
 
-/// Those that one ring's requests with the same `user_data` wait for.
+/// Overflowed completions of the requests of one ring with the same `user_data`.
 #[derive(Debug, Default)]
 struct Overflows {
     waiting: VecDeque<Overflow>,
-    /// They are not all alike: which is whose is not known.
+    /// They differ, so it is unknown which belongs to which request.
     mixed: bool,
 }
 
-/// What is known of rings, and of requests not yet told of.
+/// Rings, and requests that have not ended.
 #[derive(Debug)]
 pub(crate) struct Uring {
     names: Vec<Option<(&'static UringOp, Text)>>,
     source: Text,
     unreported: Text,
-    /// Rings by address; addresses are used again.
+    /// Rings by address. Addresses are reused.
     rings: FxHashMap<u64, Vec<Ring>>,
-    /// The latest ring a task made: its call returns next.
+    /// The ring that a task created last; its io_uring_setup returns next.
     made: HashMap<u32, rec_uring_ring>,
     paths: HashMap<(u64, u64), (Option<Text>, Option<Text>)>,
     overflows: HashMap<(u64, u64), Overflows>,
@@ -80,7 +80,7 @@ impl Default for Uring {
 }
 
 impl Uring {
-    /// Takes the names that a request was submitted with.
+    /// Holds the paths that a request was submitted with.
     pub(crate) fn names(&mut self, rec: &rec_uring_paths, path: &[u8], path2: &[u8], texts: &mut Interner) {
         if self.paths.len() >= MAX_WAITING {
             self.paths.clear();
@@ -89,14 +89,14 @@ impl Uring {
         self.paths.insert((rec.req, rec.start_ns), (text(path, 1), text(path2, 2)));
     }
 
-    /// A completion found its queue full.
+    /// A completion overflowed its queue.
     pub(crate) fn overflowed(&mut self, rec: &rec_uring_ring) {
         let all = self.overflows.entry((rec.ring, rec.user_data)).or_default();
         all.mixed |= all.waiting.back().is_some_and(|o| (o.res, o.flags) != (rec.fd, rec.flags));
         all.waiting.push_back(Overflow { done_ns: rec.hdr.end_ns, res: rec.fd, flags: rec.flags });
     }
 
-    /// The ring at this address at that time; `None` when none is known.
+    /// The ring at this address at that time; `None` if unknown.
     fn ring_at(&self, address: u64, ns: u64) -> Option<i64> {
         let rings = self.rings.get(&address)?;
         rings.iter().rev().find(|r| r.since_ns <= ns).or(rings.first()).map(|r| r.id)
@@ -104,11 +104,11 @@ impl Uring {
 }
 
 impl Assembler {
-    /// A ring was made.
+    /// A ring was created.
     pub(crate) fn uring_ring(&mut self, rec: &rec_uring_ring) {
         let id = self.aio.new_ring();
         let here = self.uring.rings.entry(rec.ring).or_default();
-        // Whatever is still to be told of those before the last ones has been.
+        // Records of requests of older rings have all arrived by now.
         if here.len() == SUCCESSIVE_RINGS {
             here.remove(0);
         }
@@ -120,7 +120,7 @@ impl Assembler {
         match self.uring.ring_at(address, ns) {
             Some(id) => id,
             None => {
-                // Made before the recording.
+                // Created before the recording.
                 let id = self.aio.new_ring();
                 self.uring.rings.entry(address).or_default().push(Ring { since_ns: 0, id });
                 id
@@ -128,7 +128,7 @@ impl Assembler {
         }
     }
 
-    /// Completes the row of a call on a ring. `address`: of the ring, 0 where the descriptor is none.
+    /// Completes the row of a call on a ring. `address`: that of the ring; 0 if the descriptor is not a ring.
     pub(crate) fn uring_call(&mut self, op: &mut Op, task_id: u32, address: u64, end_ns: u64) {
         let failed = op.ret.is_some_and(|r| r < 0);
         if op.op == "io_uring_setup" {
@@ -139,14 +139,14 @@ impl Assembler {
                 op.ring = self.uring.ring_at(made.ring, made.hdr.end_ns);
             }
         } else if address != 0 {
-            // The descriptor of a call that failed may be anything.
+            // If the call failed, the descriptor may be anything.
             op.ring = if failed { self.uring.ring_at(address, end_ns) } else { Some(self.ring(address, end_ns)) };
         }
     }
 
-    /// A request ended, or was in flight when the recording did.
+    /// Makes the row of a request that ended, or was in flight at the end of the recording.
     ///
-    /// Long because the row is filled in one sequence: later columns depend on what earlier ones turned out to be.
+    /// Long because the row is filled in sequence: later columns depend on earlier ones.
     pub(crate) fn uring_request(&mut self, rec: &rec_uring, in_flight: bool) -> Result<()> {
         let opcode = rec.sqe[0] as u8;
         let Some((known, name)) =
@@ -159,14 +159,14 @@ impl Assembler {
         let mut bits = i32::from((rec.sqe[0] >> 8) as u8);
         let key = (rec.ring, rec.sqe[4]);
         let quiet = bits & sqe_flags::CQE_SKIP_SUCCESS != 0;
-        // Its end was told, and not which of several results is its own.
+        // It completed, but which of several results is its own is unknown.
         let mut unsure = false;
         let silent = in_flight || rec.flags & uring_flags::URF_SILENT.0 != 0;
         let mut done = (!silent || rec.done_ns != 0).then_some(rec.done_ns);
         if silent
             && done.is_none()
             && let Some(Overflows { waiting, mixed }) = self.uring.overflows.get_mut(&key)
-            // Of a success that is not to be told there is none.
+            // Unless there is only success, which this request does not report.
             && let Some(at) = waiting.iter().position(|o| o.done_ns >= rec.start_ns && !(quiet && !*mixed && o.res >= 0))
             && let Some(overflow) = waiting.remove(at)
         {
@@ -248,7 +248,7 @@ impl Assembler {
             op.path2 = path2.filter(|_| known.parts & (part::PATH2 | part::PATH3) != 0);
         }
         let opens = matches!(known.name, "openat" | "openat2");
-        // Of one file or two; -1 is none.
+        // One or two file systems; -1: none.
         let mut file_systems = [-1; 2];
         if e.has(uring_flags::URF_FILE) || e.has(uring_flags::URF_DIR) {
             let file = if opens && e.has(uring_flags::URF_CREATED) {
@@ -258,7 +258,7 @@ impl Assembler {
             };
             op.file = Some(file.id);
             if e.has(uring_flags::URF_FILE) && rec.ofd != 0 {
-                // A request holds its file until it ends, and may have got it long after it was submitted.
+                // A request holds its file until it ends, and may have got it long after submission.
                 op.ofd = Some(if opens {
                     self.new_ofd(rec.ofd, rec.file, op.start_ns)
                 } else {
@@ -276,11 +276,11 @@ impl Assembler {
             file_systems[1] = file.sb_dev;
         }
         if known.parts & part::SPLICE != 0 {
-            // The probe's first file is the destination.
+            // The first file of the probes is the destination.
             std::mem::swap(&mut op.file, &mut op.file2);
             std::mem::swap(&mut op.ofd, &mut op.ofd2);
         } else if opens && !e.has(uring_flags::URF_FILE) {
-            // As of the call: the directory of an open stands second, also when nothing was opened.
+            // As in the row of the call: the directory of an open is the second file, also if the open failed.
             op.file2 = op.file.take();
         }
         (known.fill)(&e, &mut op);

@@ -1,7 +1,6 @@
-//! What the kernel does to files by itself, as rows of `ops`: source `vfs`, or `lower` where it is part of what is told
-//! already.
+//! File I/O by the kernel itself, as rows of `ops`: source `vfs`, or `lower` if it is part of a recorded operation.
 //!
-//! A part ends before the whole, so it waits here until that is written.
+//! A part ends before the operation it belongs to, so it is held until that is written.
 
 use ioreel_bpf::types::{rec_vfs, vfs_flags, vfs_fn};
 use ioreel_traces::{Result, Text, causes::OpKey, rows::Op};
@@ -9,18 +8,19 @@ use rustc_hash::FxHashMap;
 
 use crate::{assemble::Assembler, calls::KERNEL_IO};
 
-/// Parts that wait for wholes still to end. More of them are told without: the records of some have been lost.
+/// Maximum number of held parts. Beyond it, parts are written without their operations, of which some must have been
+/// lost.
 const MAX_WAITING: usize = 64 * 1024;
 
-/// The kernel's answer to a request that it will end later (`EIOCBQUEUED`, include/linux/errno.h).
+/// Result of a request that will complete later (`EIOCBQUEUED`, include/linux/errno.h).
 const QUEUED: i64 = -529;
 
-/// Operations that were part of others which have not ended.
+/// Parts of operations that have not ended.
 #[derive(Debug)]
 pub(crate) struct Below {
     waiting: FxHashMap<OpKey, Vec<Op>>,
     count: usize,
-    /// Left out with what they were part of.
+    /// Parts left out together with their operations.
     pub(crate) left_out: i64,
     own: Text,
     lower: Text,
@@ -43,8 +43,8 @@ impl Default for Below {
 }
 
 impl Below {
-    /// What was part of this operation, and of these parts in turn, each with the place of the one it was part of; the
-    /// operation itself has place 0.
+    /// Takes the parts of this operation, and their parts in turn. Each comes with the index of what it is part of; the
+    /// operation itself has index 0.
     pub(crate) fn of(&mut self, op: &Op) -> Option<Vec<(Op, usize)>> {
         if self.waiting.is_empty() {
             return None;
@@ -63,7 +63,7 @@ impl Below {
     }
 }
 
-/// The index in [`KERNEL_IO`] of the `op` of a function's rows, and the function's name.
+/// Index in [`KERNEL_IO`] of the value of `op`, and the name of the kernel function.
 fn word_of(function: vfs_fn) -> Option<(usize, &'static str)> {
     Some(match function {
         vfs_fn::VFS_ITER_READ => (0, "vfs_iter_read"),
@@ -83,7 +83,7 @@ fn word_of(function: vfs_fn) -> Option<(usize, &'static str)> {
 }
 
 impl Assembler {
-    /// The kernel did something to a file.
+    /// Makes the row of file I/O by the kernel.
     pub(crate) fn vfs(&mut self, rec: &rec_vfs) -> Result<()> {
         let has = |bit: vfs_flags| rec.flags & bit.0 != 0;
         let Some((word, function)) = word_of(vfs_fn(rec.function)) else {
@@ -99,7 +99,7 @@ impl Assembler {
         let queued = rec.ret == QUEUED;
         let part = has(vfs_flags::VFSF_BELOW);
         let lower = part || has(vfs_flags::VFSF_LOOP);
-        // An appending write goes where the file ends, whatever it was told.
+        // An appending write goes to the end of the file, whatever offset it was given.
         let wrote_before_end = word == 1 && rec.ret > 0 && !queued;
         let whole = word == 2 && rec.len_bytes == i64::MAX;
         let iter = matches!(vfs_fn(rec.function), vfs_fn::VFS_ITER_READ | vfs_fn::VFS_ITER_WRITE);
@@ -136,14 +136,14 @@ impl Assembler {
         Ok(())
     }
 
-    /// Writes an operation with its parts, unless it is left out: then they are too.
+    /// Writes an operation with its parts. If a filter leaves it out, its parts are left out too.
     pub(crate) fn write_tree(&mut self, op: Op, parts: Vec<(Op, usize)>, other: bool, io: bool) -> Result<bool> {
         let mut before = match &mut self.sieve {
             Some(sieve) => sieve.take(op, other),
             None => vec![op],
         };
         self.counts.ops += before.len() as i64;
-        // The operation itself is the last.
+        // The operation itself is the last row.
         let Some(own) = before.pop() else {
             self.below.left_out += parts.len() as i64;
             return Ok(false);
@@ -157,7 +157,7 @@ impl Assembler {
         self.writer.push_op_tree([(own, None)].into_iter().chain(parts).collect(), io).map(|()| true)
     }
 
-    /// Writes parts of what has not been met.
+    /// Writes the parts whose operations never arrived.
     pub(crate) fn rest_below(&mut self) -> Result<()> {
         let mut rest: Vec<Op> = std::mem::take(&mut self.below.waiting).into_values().flatten().collect();
         self.below.count = 0;

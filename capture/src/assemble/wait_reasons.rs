@@ -1,10 +1,9 @@
-//! From the names of functions on a kernel stack to what a thread waits for.
+//! Finds the reason of a wait from the function names on the kernel stack.
 //!
-//! Rules are tried in order; within a rule any function of the stack may match, since what is waited for is
-//! decided far above the scheduler: an fsync that waits for its journal waits in the end for a device as well,
-//! and it is the journal that explains the time.
+//! Rules are tried in order. Within a rule any function of the stack may match, because the reason is usually far from
+//! the scheduler: an fsync that waits for the journal finally waits for a device, but the journal explains the time.
 
-/// What a wait is for: the words of `waits.reason`.
+/// Reason of a wait: the values of `waits.reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     RunQueue,
@@ -20,7 +19,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// The word.
+    /// Value of the column.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::RunQueue => "run_queue",
@@ -37,7 +36,7 @@ impl Reason {
     }
 }
 
-/// A name ending in `*` matches all that begin so.
+/// A name that ends in `*` matches by prefix.
 type Names = &'static [&'static str];
 
 /// mm/page-writeback.c, block/blk-wbt.c
@@ -81,7 +80,7 @@ const JOURNAL: Names = &[
     "f2fs_issue_checkpoint*",
     "f2fs_write_checkpoint*",
 ];
-/// kernel/locking: what stands between a sleeping lock and its taker.
+/// kernel/locking: functions between a sleeping lock and its caller.
 const LOCKING: Names = &[
     "rwsem_down_*",
     "down_read*",
@@ -96,7 +95,7 @@ const LOCKING: Names = &[
     "__percpu_down_read*",
     "percpu_down_write*",
 ];
-/// Takers of other locks than the inode's own: of address spaces, super blocks, extent maps, tree nodes.
+/// Callers that take locks other than an inode's: those of address spaces, super blocks, extent maps, tree nodes.
 const OTHER_LOCKS: Names = &[
     "lock_mm_and_find_vma*",
     "do_user_addr_fault*",
@@ -131,7 +130,7 @@ const OTHER_LOCKS: Names = &[
     "anon_pipe_*",
     "unix_*",
 ];
-/// Takers of an inode's lock: the file systems' read and write paths and the name space.
+/// Callers that take an inode's lock: read and write paths of file systems, and directory operations.
 const INODE_LOCKS: Names = &[
     "ext4_*",
     "xfs_*",
@@ -169,21 +168,22 @@ const INODE_LOCKS: Names = &[
     "default_llseek*",
     "dcache_*",
 ];
-/// fs/locks.c: what a program has locked for others, or leased.
+/// fs/locks.c: file locks and leases.
 const FILE_LOCKS: Names = &[
     "locks_lock_inode_wait*",
     "flock_lock_inode_wait*",
-    // Waits for it inline.
+    // The wait is inlined into this function.
     "fcntl_setlk*",
     "posix_lock_inode_wait*",
     "do_lock_file_wait*",
     "__break_lease*",
 ];
-/// mm/filemap.c: a page is locked by someone else; where the reader itself waits for its data, that is the device.
+/// mm/filemap.c: a page is locked by another thread. A reader that waits for its own read does so in other functions,
+/// which count as the device.
 const PAGE_LOCK: Names = &["__folio_lock*", "folio_lock*", "__lock_page*", "lock_page*"];
-/// mm/page-writeback.c: a page is being written; in an fsync that is the device.
+/// mm/page-writeback.c: a page is under write-back. In an fsync that is a wait for the device.
 const WRITEBACK: Names = &["folio_wait_writeback*", "folio_wait_stable*", "btrfs_start_ordered_extent*"];
-/// Callers that write a file out and wait.
+/// Callers that write out a file and wait for it.
 const SYNCS: Names = &[
     "vfs_fsync*",
     "do_fsync*",
@@ -196,7 +196,7 @@ const SYNCS: Names = &[
     "sync_file_range*",
     "vfs_fsync_range*",
 ];
-/// block/, mm/filemap.c, fs/buffer.c, fs/iomap: waits for a transfer, or for room in the device's queue.
+/// block/, mm/filemap.c, fs/buffer.c, fs/iomap: waits for I/O, or for space in the device's queue.
 const DEVICE: Names = &[
     "io_schedule*",
     "blk_io_schedule*",
@@ -227,8 +227,8 @@ fn matches(name: &str, names: Names) -> bool {
     names.iter().any(|n| n.strip_suffix('*').map_or(name == *n, |start| name.starts_with(start)))
 }
 
-/// What a thread waits for whose kernel stack is `stack`, innermost function first. `runnable`: it did not sleep, but
-/// was taken off its CPU.
+/// The reason of a wait with this kernel stack, innermost function first. `runnable`: the thread did not sleep but was
+/// preempted.
 pub(crate) fn reason(stack: &[&str], runnable: bool) -> Reason {
     if runnable {
         return Reason::RunQueue;
@@ -243,7 +243,8 @@ pub(crate) fn reason(stack: &[&str], runnable: bool) -> Reason {
     if any(JOURNAL) {
         return Reason::Journal;
     }
-    // A lock counts only where the thread sleeps in it: its taker is the next function up.
+    // Locks count only if the thread sleeps in them, so only near the top of the stack. The function above the lock
+    // took it.
     if let Some(outermost) = stack.iter().take(8).rposition(|f| matches(f, LOCKING)) {
         let taker = stack.get(outermost + 1).copied().unwrap_or_default();
         return if matches(taker, OTHER_LOCKS) || !matches(taker, INODE_LOCKS) {

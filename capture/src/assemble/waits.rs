@@ -1,4 +1,4 @@
-//! Waits of slow operations: held until their operation has ended, then written or dropped.
+//! Waits of slow operations. They are held until their operation ends, then written or dropped.
 
 use std::collections::HashMap;
 
@@ -14,33 +14,33 @@ use crate::{
     host::functions::{Functions, Modules},
 };
 
-/// Stacks remembered for sharing.
+/// Number of stacks kept for sharing between rows.
 const INTERNED_STACKS: usize = 1 << 14;
-/// Functions between the probe and the one that gave up the CPU.
+/// Prefixes of functions between the probe and the function that gave up the CPU.
 const PROBE_AND_SCHEDULER: &[&str] = &["bpf_", "__bpf_", "__traceiter_", "trace_", "__schedule", "___bpf"];
 
-/// A wait before its operation has ended.
+/// A wait whose operation has not ended.
 #[derive(Debug)]
 struct Held {
     op_start_ns: i64,
     row: Wait,
 }
 
-/// Waits of the operations under way.
+/// Waits of operations in progress.
 #[derive(Debug)]
 pub(crate) struct Waits {
     min_ns: i64,
     symbols: Functions,
     modules: Modules,
     stacks: Interner,
-    /// By reason, so that rows share the word.
+    /// By task.
     held: HashMap<u32, Vec<Held>>,
     /// Waits of fast operations.
     pub(crate) dropped: i64,
 }
 
 impl Waits {
-    /// Keeps waits of operations that last `min_ns` or longer.
+    /// Keeps waits of operations that last at least `min_ns`.
     pub(crate) fn new(min_ns: i64, symbols: Functions) -> Self {
         Self {
             min_ns,
@@ -52,12 +52,12 @@ impl Waits {
         }
     }
 
-    /// A wait ended. `op`: the call's name; times are of the reel, from `t0_ns`.
+    /// A wait ended. `op`: name of the call; times become relative to `t0_ns`.
     pub(crate) fn take(&mut self, rec: &rec_wait, kernel: &[u64], user: &[u64], op: Text, pid: i32, t0_ns: i64) {
         let since = |ns: u64| ns as i64 - t0_ns;
         let names: Vec<&str> = kernel.iter().map(|a| self.symbols.name(*a).unwrap_or("?")).collect();
         let first = names.iter().take_while(|n| PROBE_AND_SCHEDULER.iter().any(|p| n.starts_with(p))).count();
-        // The probe's own frames have no name of the kernel's and stand before the scheduler's.
+        // The probe's own frames have no kernel symbol and precede the scheduler's.
         let first = names.iter().take(12).rposition(|n| *n == "__schedule").map_or(first, |i| i + 1);
         let names = &names[first.min(names.len())..];
         let runnable = rec.preempted != 0;
@@ -80,7 +80,7 @@ impl Waits {
         self.held.entry(rec.task_id).or_default().push(Held { op_start_ns: row.op_start_ns, row });
     }
 
-    /// An operation ended, or the recording did before it (then `ended` is false). Returns the waits to be kept.
+    /// An operation ended, or (`ended` false) the recording ended before it. Returns the waits to keep.
     pub(crate) fn ended(&mut self, task: u32, op: &Op, ended: bool) -> Vec<Wait> {
         let Some(held) = self.held.get_mut(&task) else { return Vec::new() };
         let later = held.iter().position(|h| h.op_start_ns > op.start_ns).unwrap_or(held.len());
@@ -90,7 +90,7 @@ impl Waits {
         }
         let min_ns = self.min_ns;
         let keep = |h: &Held| {
-            // The record of an earlier operation was lost: the wait itself must tell.
+            // The operation of this wait was lost, so the duration of the wait decides.
             let own = h.op_start_ns == op.start_ns;
             if own { !ended || op.dur_ns >= min_ns } else { h.row.dur_ns >= min_ns }
         };
@@ -106,12 +106,12 @@ impl Waits {
         kept
     }
 
-    /// A process began another program or ended.
+    /// A process has ended or called execve.
     pub(crate) fn forget(&mut self, pid: i32) {
         self.modules.forget(pid);
     }
 
-    /// The recording is over; what is left has lost its operation.
+    /// The recording has ended; the remaining waits have lost their operations.
     pub(crate) fn rest(&mut self) -> Vec<Wait> {
         let mut rows: Vec<Held> = self.held.drain().flat_map(|(_, held)| held).collect();
         let all = rows.len();

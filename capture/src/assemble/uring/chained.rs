@@ -1,5 +1,5 @@
-//! What descriptors mean to requests that wait for others (links, drains). The probes look at submission, and the kernel
-//! when it carries the request out: requests before it may have opened and closed since.
+//! Descriptors of io_uring requests that wait for others (links, drains). The probes look them up at submission, but
+//! the kernel does so when it executes the request; earlier requests may have opened or closed descriptors since.
 
 use std::collections::HashMap;
 
@@ -11,30 +11,30 @@ use crate::calls::uring::{Entry, UringOp, part};
 /// `SPLICE_F_FD_IN_FIXED`, include/uapi/linux/io_uring.h.
 const SOURCE_IS_SLOT: u32 = 1 << 31;
 
-/// Changes remembered; beyond, all are forgotten at once.
+/// Maximum number of changes remembered; beyond it, all are forgotten.
 const MOST: usize = 1 << 14;
 
-/// Where a number stands for a file.
+/// The table that a descriptor number refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Table {
-    /// Of the files registered with a ring, by its address.
+    /// The files registered with a ring (its address).
     Ring(u64),
-    /// Of a process.
+    /// The descriptors of a process.
     Process(i32),
 }
 
-/// An open file: its description's address and which it is.
+/// An open file: address of its description, and the file.
 type Opened = (u64, file_id);
 
-/// What requests have made of descriptors lately.
+/// Recent changes of descriptors by requests.
 #[derive(Debug, Default)]
 pub(super) struct Chained {
-    /// When, and what there is now.
+    /// Time of the change, and the file there now.
     changed: HashMap<(Table, i32), (u64, Option<Opened>)>,
 }
 
 impl Chained {
-    /// Corrects what the record of a request that waited says of its files.
+    /// Corrects the files in the record of a request that waited.
     pub(super) fn correct(&self, rec: &mut rec_uring, op: &UringOp, bits: i32, pid: i32) {
         let process = |fd| (Table::Process(pid), fd);
         let slot = |number| (Table::Ring(rec.ring), number);
@@ -67,7 +67,7 @@ impl Chained {
                     rec.flags |= flag.0;
                 }
             } else if now.is_none() {
-                // Else the probes have seen what it acted on.
+                // Otherwise the probes have seen the file that it used.
                 rec.flags &= !uring_flags::URF_FILE.0;
             }
         }
@@ -76,7 +76,7 @@ impl Chained {
         }
     }
 
-    /// A request has succeeded.
+    /// Processes a successful request.
     pub(super) fn note(&mut self, rec: &rec_uring, op: &UringOp, pid: i32) {
         let e = Entry { rec };
         let (index, res) = (e.index(), rec.res);
