@@ -373,7 +373,7 @@ impl Machine {
                 }
             }
             Call::Access | Call::Faccessat | Call::Faccessat2 if r.mode & libc::X_OK != 0 => self.sizes.ran(pre),
-            // Nobody asked for the mode before this change, so any will do.
+            // The mode before this change is unknown. Assume 0644, so that a later stat of the new mode does not count.
             Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => self.sizes.mode_seen(pre, 0o644),
             _ => {}
         }

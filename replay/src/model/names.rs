@@ -121,7 +121,8 @@ fn above(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 }
 
 impl Names {
-    /// An empty name space. `roots`: absolute prefixes that the replay is limited to; empty for no limit.
+    /// A name space in which only the root is known. `roots`: absolute prefixes that the replay is limited to; empty
+    /// for no limit.
     pub fn new(roots: &[Vec<u8>]) -> Self {
         let root = Node {
             parent: ROOT,

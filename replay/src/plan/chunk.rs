@@ -1,4 +1,4 @@
-//! A piece of a thread's program, with all that its steps refer to: what a replay keeps in memory at a time.
+//! A piece of a thread's program with everything its steps refer to. A replay has only a few pieces in memory.
 
 use crate::{
     Call,
@@ -16,15 +16,15 @@ use crate::{
     },
 };
 
-/// Steps of a piece: some 100 KiB of memory.
+/// Steps of a piece; about 100 KiB of memory.
 pub const CHUNK_STEPS: usize = 512;
 
-/// A piece. Indices and ranges of its steps are those of its own lists.
+/// A piece of a program. Indices and ranges in its steps refer to its own lists.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
-    /// The place of its first step in the program.
+    /// Index of its first step in the program.
     pub first: u32,
-    /// Its steps.
+    /// Steps.
     pub steps: Vec<Step>,
     /// Operations to issue.
     pub recs: Vec<Rec>,
@@ -38,7 +38,7 @@ pub struct Chunk {
     pub paths: Paths,
 }
 
-/// Columns of a [`Rec`] that most operations leave empty, in the order in which they are written.
+/// Columns of a [`Rec`] that most operations leave empty, with their empty value, in the order of encoding.
 fn optional(r: &Rec) -> [(i64, i64); 23] {
     let none = i64::from(NONE);
     [
@@ -68,14 +68,14 @@ fn optional(r: &Rec) -> [(i64, i64); 23] {
     ]
 }
 
-/// Asks for what lies there to be brought near, which takes no time of its own.
+/// Prefetches into the CPU cache.
 fn fetch<T>(at: Option<&T>) {
     #[cfg(target_arch = "x86_64")]
     if let Some(at) = at {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         const LINE_BYTES: usize = 64;
         for offset in (0..size_of::<T>()).step_by(LINE_BYTES) {
-            // SAFETY: a hint, of an address inside `at`.
+            // SAFETY: a hint, with an address inside `at`.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).byte_add(offset).cast()) };
         }
     }
@@ -84,14 +84,14 @@ fn fetch<T>(at: Option<&T>) {
 }
 
 impl Chunk {
-    /// Brings near what comes next: a replay reads its program once, from one end to the other, and has no time for that
-    /// between two calls.
+    /// Prefetches the next step and operation. A replay reads its program once, in order, and a cache miss would delay
+    /// the next call.
     pub(crate) fn fetch_ahead(&self, step: usize, rec: usize) {
         fetch(self.steps.get(step));
         fetch(self.recs.get(rec));
     }
 
-    /// Roughly what it takes in memory.
+    /// Approximate size in memory.
     pub fn size_bytes(&self) -> usize {
         size_of::<Self>()
             + self.steps.len() * size_of::<Step>()
@@ -102,7 +102,7 @@ impl Chunk {
             + self.paths.size_bytes()
     }
 
-    /// As bytes.
+    /// Encodes the piece.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Put::default();
         out.number(self.first.into());
@@ -180,7 +180,7 @@ impl Chunk {
         out.0
     }
 
-    /// From [`Self::encode`]'s bytes; `None` for others.
+    /// Decodes the result of [`Self::encode`]; `None` if invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut get = Get(bytes);
         let first = get.number()? as u32;
@@ -245,7 +245,7 @@ impl Get<'_> {
         })
     }
 
-    /// An operation; `last` is when the one before it was entered.
+    /// Decodes an operation. `last`: entry of the previous one.
     fn rec(&mut self, last: &mut i64) -> Option<Rec> {
         let call = *Call::ALL.get(self.number()? as usize)?;
         let bits = self.number()?;

@@ -1,4 +1,4 @@
-//! Lets an operation take effect in the model, and adds it to its thread's program.
+//! Applies an operation to the model and adds it to its thread's program.
 
 use crate::{
     Call, Skip,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Planner {
-    /// The record in the plan learns what only planning can tell.
+    /// Commits an operation: plans it or skips it, and applies its result to the model.
     pub(crate) fn commit(&mut self, r: &Rec) {
         let task = r.task as usize;
         let u = self.machine.processes.of(task);
@@ -31,7 +31,7 @@ impl Planner {
             return self.programs.skip(Skip::AfterExit);
         }
         if !u.alive {
-            // Its birth was not seen: it begins like a thread that the recording began with.
+            // Its start was not recorded. It starts like the threads that existed at the beginning.
             self.start_root(task);
         }
         self.flowed(r);
@@ -55,7 +55,7 @@ impl Planner {
             }
             None => self.machine.operands(kept),
         };
-        // What cancelled it is not in the plan.
+        // The request that cancelled it is not in the plan.
         if alone && r.ret == -i64::from(libc::ECANCELED) {
             v.skip = v.skip.or(Some(Skip::ForeignCause));
         }
@@ -65,7 +65,8 @@ impl Planner {
         self.machine.misses_attribute(r, &v);
         if v.skip.is_none() && self.races.lost_race(&mut self.machine, r, &v) {
             kept.raced = true;
-            // What it would do here nobody did. A request is on its way already.
+            // Issued here, it might succeed and change what the original did not change. A request has been submitted
+            // already.
             v.skip = (!was_submitted && !only_looks(r)).then_some(Skip::ForeignCause);
         }
         kept.file = self.machine.file_of_request(r, &v);
@@ -85,7 +86,7 @@ impl Planner {
             return self.leave_out(r, &v, (why, untouched), &unlocks);
         }
         self.fit_to_target(r, &v, kept);
-        // The order is taken before names change: the old meaning of a name is what it waits for.
+        // Dependencies come before the names change: the step waits for what the name stood for.
         self.programs.push_call(&mut self.machine, call, kept.clone(), |machine, order, lists, call| {
             Resources { machine, order, lists }.uses(r, &v, call);
             lock_uses(machine, order, r, &v, &unlocks);
@@ -94,7 +95,7 @@ impl Planner {
         self.follow_effects(r, &v);
     }
 
-    /// Leaves an operation out of the plan: what it changed, unless it left all `untouched`, is followed all the same.
+    /// Skips an operation. Its effects are followed all the same, unless it left everything `untouched`.
     fn leave_out(&mut self, r: &Rec, v: &Operands, (why, untouched): (Skip, bool), unlocks: &Unlocks) {
         match why {
             Skip::OutOfSight => self.machine.foreign_names_change(r, v),
@@ -103,19 +104,19 @@ impl Planner {
         }
         self.take_consequences();
         if matches!(r.call, Call::Chdir | Call::Fchdir) && r.ret >= 0 && !untouched {
-            // The stand-in stays where it was: what follows by relative paths is not for there.
+            // The replay thread stays in its old directory, so operations relative to the new one must not be issued.
             let place = self.machine.processes.of(r.task as usize).place;
             let place = &mut self.machine.processes.places[place].value;
             (place.cwd, place.away) = (Err(why), v.node);
             self.machine.names.shape += 1;
         }
         self.machine.flags_left_out |= r.call.sets_flags() && why == Skip::NeedsRoot;
-        // What was not closed here has let go all the same.
+        // The recorded call released its locks in any case.
         self.machine.locks_dropped(unlocks);
         self.programs.skip(why);
     }
 
-    /// Makes the record one that the target can carry out, and notes what its result depends on.
+    /// Adapts the record to what the target can do, and sets the fields that only planning can determine.
     fn fit_to_target(&mut self, r: &Rec, v: &Operands, kept: &mut Rec) {
         if r.call == Call::OpenByHandleAt {
             let path = self.machine.names.path(v.node);
@@ -143,7 +144,7 @@ impl Planner {
         }
     }
 
-    /// What the operation changed in the recorded machine.
+    /// Applies the operation to the recorded machine.
     fn follow_effects(&mut self, r: &Rec, v: &Operands) {
         self.machine.locks_change(r, v);
         self.machine.attributes_change(r, v);
@@ -155,8 +156,8 @@ impl Planner {
         self.machine.sizes_change(r, v);
     }
 
-    /// Descriptor tables, positions, mappings. Also done for operations that are not replayed, since what
-    /// they open must be known as such.
+    /// Applies the operation to descriptor tables, positions and mappings. Also done for skipped operations, because
+    /// the descriptors that they open must be known.
     fn descriptors(&mut self, r: &Rec, v: &Operands, call: &mut Act, kept: &mut Rec) -> Result<(), Skip> {
         let task = r.task as usize;
         let Act::Call { slot, fd, list, .. } = call else { return Ok(()) };
@@ -203,7 +204,7 @@ impl Planner {
                 if let Some(e) = v.entry {
                     let ofd = &mut self.machine.processes.ofds[e.ofd as usize];
                     ofd.pos = Some(r.ret);
-                    // Other places of a directory are numbers of its file system's own.
+                    // Other positions in a directory have meaning only to its file system.
                     if r.ret == 0 {
                         ofd.listed_bytes = 0;
                     }
@@ -249,14 +250,14 @@ impl Planner {
         self.install(r, r.ret as i32, Entry { slot: new, ofd, cloexec: flags & libc::O_CLOEXEC != 0 });
     }
 
-    /// A range of descriptors was closed; their slots.
+    /// Applies close_range. Returns the slots of the closed descriptors.
     fn range_closed(&mut self, r: &Rec) -> Range {
         let task = r.task as usize;
         if r.flags as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
             self.own_table(task);
         }
         let table = self.machine.processes.of(task).table;
-        // The numbers are unsigned: -1 as last means all.
+        // Descriptor numbers are unsigned: -1 as the last one means all.
         let (from, to) = (r.fd as u32, r.fd2 as u32);
         let hit: Vec<i32> = self.machine.processes.tables[table]
             .value
@@ -292,17 +293,17 @@ impl Planner {
             || (r.call == Call::Dup3 && r.flags as i32 & libc::O_CLOEXEC != 0);
         let new = entry.slot.map(|_| self.machine.processes.new_slot(task));
         *slot = new.unwrap_or(NONE);
-        // A replayed dup2 closes what was there itself.
+        // A replayed dup2 closes the replaced descriptor itself.
         let replaces = v.skip.is_none() && matches!(r.call, Call::Dup2 | Call::Dup3);
         self.put(r, r.ret as i32, Entry { slot: new, ofd: entry.ofd, cloexec }, replaces);
     }
 
-    /// The thread gets a descriptor table of its own, if it shares one.
+    /// Gives the thread its own descriptor table if it shares one.
     pub(crate) fn own_table(&mut self, task: usize) {
         let copies = self.machine.processes.unshare_table(task);
         if !copies.is_empty() {
             let range = self.programs.pair_list(task, &copies);
-            // Descriptors that other threads open or close around it.
+            // Other threads may open or close these descriptors around this step.
             self.programs.push(task, Act::Unshare(range), i64::MAX, |order| {
                 copies.iter().for_each(|(old, _)| order.slot(*old, Class::Read));
             });
@@ -313,8 +314,8 @@ impl Planner {
         self.put(r, fd, entry, false);
     }
 
-    /// Puts a descriptor into the table. What the model still had there closed out of sight (a close-on-exec
-    /// flag set later, a descriptor passed away), so it is closed here too, unless the call does it itself.
+    /// Puts a descriptor into the table. If the model still has one with this number, its close was not recorded (a
+    /// descriptor passed away, an unrecorded close-on-exec flag). It is closed here, unless the call does that.
     fn put(&mut self, r: &Rec, fd: i32, entry: Entry, replaced_by_call: bool) {
         let (old, last) = self.machine.processes.install(r.task as usize, fd, entry);
         self.closed(last);

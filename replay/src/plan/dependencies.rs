@@ -1,9 +1,9 @@
-//! What an operation has to wait for.
+//! What an operation waits for: dependency edges.
 //!
-//! Operations come in one global order in which the recorded results can recur. Each says which
-//! resources it uses and how; two uses of a resource keep their order unless their classes commute. All
-//! edges lead from earlier to later in that order, so no cycle and no deadlock can arise. Edges inside a
-//! thread are implied by its program, those that a thread already waited for are dropped.
+//! Operations are processed in one global order in which the recorded results can recur. Each registers the resources
+//! it uses and how; two uses of a resource keep their order unless their classes commute. All edges lead from earlier
+//! to later in that order, so there are no cycles and no deadlocks. An edge is dropped if it is implied: by the order
+//! within a thread, or because the thread already waited for that step.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ pub struct Stamp {
     pub step: u32,
 }
 
-/// The end of a thread, descriptors closed.
+/// The end of a thread, after its descriptors are closed.
 pub const FINISH: u32 = u32::MAX - 1;
 
 /// How a use relates to other uses of the same resource.
@@ -29,13 +29,13 @@ pub enum Class {
     /// Commutes with other reads.
     #[default]
     Read,
-    /// Commutes with others of its kind: extending writes of one file, entries made in one directory.
+    /// Commutes with other `Add`s: extending writes to one file, entries created in one directory.
     Add,
     /// Commutes with nothing.
     Alone,
 }
 
-/// Uses in groups: those of one group commute, each group waits for the one before.
+/// Uses of a resource in groups. Uses of one group commute; each group waits for the one before.
 #[derive(Clone, Debug, Default)]
 struct Uses {
     class: Class,
@@ -54,19 +54,19 @@ struct Use {
 struct Name {
     uses: Uses,
     entries: Uses,
-    /// Last operation that changed what the name stands for; those below depend on it too.
+    /// The last operation that changed what the name stands for. Operations on names below also wait for it.
     changed: Option<Stamp>,
 }
 
-/// Collects edges.
+/// Collects the edges of one step after another.
 #[derive(Debug)]
 pub struct Order {
     mode: OrderMode,
     kinds: Kinds,
     me: Stamp,
-    /// The edges of the step begun last.
+    /// Edges of the current step.
     pub edges: Vec<Edge>,
-    /// Per thread: the latest step of every other thread it has waited for.
+    /// By thread: the latest step of each other thread that it has waited for.
     seen: Vec<HashMap<u32, u32>>,
     names: Vec<Name>,
     files: HashMap<i64, Uses>,
@@ -74,26 +74,26 @@ pub struct Order {
     slots: HashMap<u32, Uses>,
     places: HashMap<usize, Uses>,
     locks: HashMap<i64, Uses>,
-    /// By file, or the negative of a name that nothing was opened by.
+    /// By file, or by a negative number for a name whose file was never opened.
     attributes: HashMap<i64, Uses>,
-    /// Directories whose permissions were changed, and what did so last.
+    /// Directories whose permissions were changed, and the last step that did.
     permitted: HashMap<NodeId, Stamp>,
-    /// The last such change of any, and the last look-up since then of each thread that permissions bind.
+    /// The last change of permissions of any directory, and the last lookup since then by each thread that permissions
+    /// apply to.
     permission: Option<Stamp>,
     bound: BTreeMap<u32, u32>,
-    /// Calls in the order in which they took effect, and how many of the first are forgotten: for the global order.
+    /// The last calls that took effect, in order, and how many earlier ones were dropped. For the global order.
     ended: VecDeque<Stamp>,
     forgotten: u32,
-    /// Per thread: the last of those forgotten.
+    /// By thread: the last of the dropped ones.
     last: HashMap<u32, u32>,
 }
 
-/// Calls kept that had ended before others were entered; threads that entered one so long ago wait for more
-/// than they must.
+/// Number of ended calls kept. A call that was entered before the oldest of these waits for more than it must.
 const ENDED: usize = 512;
 
 impl Order {
-    /// No edges yet; of those that `mode` keeps, not the kinds in `without`.
+    /// No edges yet. Keeps the kinds of `mode` that are not in `without`.
     pub fn new(mode: OrderMode, without: Kinds) -> Self {
         Self {
             mode,
@@ -117,7 +117,7 @@ impl Order {
         }
     }
 
-    /// The following uses are this step's.
+    /// Starts a step: the following uses belong to it.
     pub fn begin(&mut self, task: usize, step: usize) {
         self.me = Stamp { task: task as u32, step: step as u32 };
         self.edges.clear();
@@ -145,7 +145,7 @@ impl Order {
         self.edges.push(Edge { on: other, kind });
     }
 
-    /// A thread begins at its parent's step: it need not wait for what the parent waited for.
+    /// A child starts at its parent's step: what the parent waited for is implied.
     pub fn fork(&mut self, parent: Stamp, child: usize) {
         let size = self.seen.len().max(child + 1).max(parent.task as usize + 1);
         self.seen.resize_with(size, HashMap::new);
@@ -154,7 +154,7 @@ impl Order {
         self.seen[child] = seen;
     }
 
-    /// A thread ended: whoever waits for its end knows all it knew.
+    /// A thread ended: its knowledge is no longer needed.
     pub fn exit(&mut self, child: usize, parent: usize) {
         let size = self.seen.len().max(child + 1).max(parent + 1);
         self.seen.resize_with(size, HashMap::new);
@@ -172,7 +172,7 @@ impl Order {
             match uses.now.iter_mut().find(|s| s.by.task == me.by.task && s.kind == kind) {
                 Some(mine) => {
                     mine.by.step = me.by.step;
-                    // Those before were waited for at its first use.
+                    // Earlier groups were waited for at the thread's first use.
                     return;
                 }
                 None => uses.now.push(me),
@@ -195,7 +195,7 @@ impl Order {
         &mut self.names[node as usize]
     }
 
-    /// The step waits for what made the directories that lead to `node`, and `node` itself.
+    /// The step waits for the last changes of `node` and of all directories above it.
     fn lineage(&mut self, names: &Names, node: NodeId, found: bool) {
         let mut at = node;
         loop {
@@ -213,7 +213,7 @@ impl Order {
         }
     }
 
-    /// The step looks `node` up, and finds something there or not.
+    /// The step looks `node` up and finds something or nothing.
     pub fn read_name(&mut self, names: &Names, node: NodeId, found: bool) {
         self.lineage(names, node, found);
         if self.mode != OrderMode::Thread {
@@ -222,7 +222,7 @@ impl Order {
         }
     }
 
-    /// The step changes what `node` stands for, and with it all below.
+    /// The step changes what `node` stands for, which affects all names below.
     pub fn write_name(&mut self, names: &Names, node: NodeId) {
         self.lineage(names, node, true);
         if self.mode != OrderMode::Thread {
@@ -231,7 +231,7 @@ impl Order {
                 for s in &uses.now {
                     self.after(s.by, between(s.kind, EdgeKind::Tree));
                 }
-                // Whoever comes next finds this step by `changed` above it.
+                // Later users of it find this step through `changed` of `node`.
             }
             self.use_of(|o| &mut o.name_mut(node).entries, Class::Alone, EdgeKind::Entries);
             self.use_of(|o| &mut o.name_mut(node).uses, Class::Alone, EdgeKind::Name);
@@ -241,8 +241,8 @@ impl Order {
         self.name_mut(node).changed = Some(me);
     }
 
-    /// The step begun last took its name from a directory that is in use: [`Names::nameless`] stands for it now. The step itself
-    /// waits for nothing by that, and could not any more.
+    /// The current step removed the name of a directory that is in use; the node `nameless` ([`Names::nameless`])
+    /// stands for it from now on. Adds no edge to the step, whose edges are complete.
     pub fn takes_name(&mut self, nameless: NodeId) {
         if !self.keeps(EdgeKind::Name) {
             return;
@@ -257,18 +257,18 @@ impl Order {
         uses.now.push(me);
     }
 
-    /// The step's result depends on which names are in `node`.
+    /// The step's result depends on the entries of directory `node`.
     pub fn read_entries(&mut self, names: &Names, node: NodeId) {
         self.lineage(names, node, true);
         self.use_of(|o| &mut o.name_mut(node).entries, Class::Read, EdgeKind::Entries);
     }
 
-    /// How many calls have taken effect so far.
+    /// Number of calls that have taken effect so far.
     pub fn ended(&self) -> u32 {
         self.forgotten.wrapping_add(self.ended.len() as u32)
     }
 
-    /// The step just taken is a call, and has taken effect.
+    /// The current step is a call and has taken effect.
     pub fn returned(&mut self) {
         if !self.keeps(EdgeKind::Global) {
             return;
@@ -282,14 +282,14 @@ impl Order {
         }
     }
 
-    /// The step waits for the calls that had ended when it was entered, of which there were `before`.
+    /// The step waits for the calls that had ended when it was entered: the first `before`.
     pub fn interval(&mut self, before: u32) {
         if !self.keeps(EdgeKind::Global) {
             return;
         }
         let recent = before.wrapping_sub(self.forgotten) as i32;
         let mut waits: BTreeMap<u32, u32> = BTreeMap::new();
-        // A thread's latest call stands for its earlier ones.
+        // The latest call of a thread stands for its earlier ones.
         for s in self.ended.iter().take(usize::try_from(recent).unwrap_or(0)).rev() {
             waits.entry(s.task).or_insert(s.step);
         }
@@ -301,22 +301,23 @@ impl Order {
         }
     }
 
-    /// The step uses a file's size.
+    /// The step uses the size of a file.
     pub fn file(&mut self, file: i64, class: Class) {
         self.use_of(|o| o.files.entry(file).or_default(), class, EdgeKind::Size);
     }
 
-    /// The step depends on who holds locks on a file (`Read`), or changes it.
+    /// The step depends on the locks on a file (`Read`) or changes them.
     pub fn lock(&mut self, file: i64, class: Class) {
         self.use_of(|o| o.locks.entry(file).or_default(), class, EdgeKind::Lock);
     }
 
-    /// The step depends on a file's attributes (`Read`), or changes them; `file` as in [`Self::attributes`].
+    /// The step depends on the attributes of a file (`Read`) or changes them. `file`: see [`Self::attributes`].
     pub fn attributes(&mut self, file: i64, class: Class) {
         self.use_of(|o| o.attributes.entry(file).or_default(), class, EdgeKind::Attribute);
     }
 
-    /// The step looks `node` up for a thread that permissions bind: it waits for those of the directories that lead there.
+    /// The step looks `node` up in a thread that permissions apply to. It waits for changes of the permissions of all
+    /// directories on the way.
     pub fn searches(&mut self, names: &Names, node: NodeId) {
         if !self.keeps(EdgeKind::Attribute) {
             return;
@@ -334,15 +335,15 @@ impl Order {
         }
     }
 
-    /// The step changes who may search the directory `node`: it waits for those that looked something up, wherever that was, since
-    /// to keep who did so where would cost every look-up more than it costs those few changes to wait.
+    /// The step changes the permissions of directory `node`. It waits for all lookups since the last such change,
+    /// wherever they were: tracking lookups by directory would cost more than the waits of these rare changes.
     pub fn permits(&mut self, node: NodeId) {
         if !self.keeps(EdgeKind::Attribute) {
             return;
         }
         let me = self.me;
         self.permitted.insert(node, me);
-        // Where permissions bind nobody, changes of them need not follow each other.
+        // Without threads that permissions apply to, changes need no order.
         if self.bound.is_empty() && self.permission.is_none() {
             return;
         }
@@ -350,19 +351,19 @@ impl Order {
             self.after(Stamp { task, step }, EdgeKind::Attribute);
         }
         if let Some(before) = self.permission.replace(me) {
-            // Which waited for those before it.
+            // That change waited for the lookups before it.
             self.after(before, EdgeKind::Attribute);
         }
     }
 
-    /// Nothing uses the file any more.
+    /// No later operation uses the file.
     pub fn forget_file(&mut self, file: i64) {
         self.files.remove(&file);
         self.locks.remove(&file);
         self.attributes.remove(&file);
     }
 
-    /// A new open file description has this number.
+    /// The index is reused for a new open file description.
     pub fn forget_position(&mut self, ofd: u32) {
         if let Some(last) = self.ofds.get_mut(ofd as usize) {
             *last = None;
@@ -383,18 +384,18 @@ impl Order {
         }
     }
 
-    /// The step uses (`Read`) or opens or closes (`Alone`) a descriptor of a shared table.
+    /// The step uses (`Read`), or opens or closes (`Alone`), a descriptor of a shared table.
     pub fn slot(&mut self, slot: u32, class: Class) {
         self.use_of(|o| o.slots.entry(slot).or_default(), class, EdgeKind::Descriptor);
     }
 
-    /// The step uses (`Read`) or changes (`Alone`) the working directory or umask of threads that share them.
+    /// The step uses (`Read`) or changes (`Alone`) a shared working directory or umask.
     pub fn place(&mut self, place: usize, class: Class) {
         self.use_of(|o| o.places.entry(place).or_default(), class, EdgeKind::Directory);
     }
 }
 
-/// The kind of an edge between two uses of one name: a call that found nothing makes it a negative one.
+/// The kind of an edge between two uses of a name: `Absent` if one of the two found nothing.
 fn between(a: EdgeKind, b: EdgeKind) -> EdgeKind {
     if a == EdgeKind::Absent { a } else { b }
 }

@@ -1,4 +1,4 @@
-//! Why one step waits for another.
+//! Kinds of dependency edges, and the orders (`--order`) that keep them.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use crate::plan::dependencies::Stamp;
 
-/// What a step waits for.
+/// A dependency edge: a step waits for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The step that must have returned.
     pub on: Stamp,
-    /// Why.
+    /// The reason.
     pub kind: EdgeKind,
 }
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $word:literal,)+) => {
-        /// Kinds of constraints, each of which can be switched off.
+        /// Reasons for which a step waits. Each can be switched off (`--without`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "lowercase")]
         #[repr(u8)]
@@ -26,10 +26,10 @@ macro_rules! kinds {
         }
 
         impl EdgeKind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// As on the command line and in reports.
+            /// Name on the command line and in reports.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
@@ -38,31 +38,31 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A name is made before it is used, and used before it goes.
+    /// Use of a name waits for its creation, its removal for its uses.
     Name = "name",
-    /// Likewise where a call found nothing: it looks before the name is made, or after it went.
+    /// Likewise for calls that found nothing: they run before the creation or after the removal.
     Absent = "absent",
-    /// A directory that is made, renamed or removed, and what is below it.
+    /// Operations below a directory, against its creation, rename and removal.
     Tree = "tree",
-    /// Which names are in a directory: listing it, removing it.
+    /// Listing and removing a directory, against creation and removal of entries.
     Entries = "entries",
-    /// A file's size.
+    /// Size of a file.
     Size = "size",
-    /// The position of an open file description.
+    /// Position of an open file description.
     Position = "position",
-    /// Descriptors of a table that threads share, and their mappings.
+    /// Descriptors of a table that threads share, and mappings of those threads.
     Descriptor = "descriptor",
-    /// Working directory and umask of threads that share them.
+    /// Working directory and umask that threads share.
     Directory = "directory",
-    /// A file's mode, owner and extended attributes.
+    /// Mode, owner and extended attributes of a file.
     Attribute = "attribute",
-    /// Locks on a file: one that is dropped, or refused, and the next that is asked for.
+    /// Locks: a request waits for the release, a release for the requests that were refused because of the lock.
     Lock = "lock",
-    /// A thread's end before what its parent did next.
+    /// A parent waits for the end of its child.
     Life = "life",
-    /// A read from a pipe or socket and the writes whose bytes it took.
+    /// A read from a pipe or socket waits for the writes whose bytes it read.
     Pipe = "pipe",
-    /// Whatever had returned before another call was entered.
+    /// A call waits for all calls that had returned before it was entered.
     Global = "global",
 }
 
@@ -77,41 +77,41 @@ impl fmt::Display for EdgeKind {
 pub struct Kinds(u16);
 
 impl Kinds {
-    /// None.
+    /// No kinds.
     pub const NONE: Self = Self(0);
 
-    /// These.
+    /// These kinds.
     pub fn of(kinds: &[EdgeKind]) -> Self {
         Self(kinds.iter().fold(0, |set, k| set | 1 << *k as u8))
     }
 
-    /// Whether it is among them.
+    /// Whether it contains this kind.
     pub fn has(self, kind: EdgeKind) -> bool {
         self.0 & 1 << kind as u8 != 0
     }
 
-    /// These but for `others`.
+    /// Without those in `others`.
     pub fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 }
 
-/// Which constraints are kept beside each thread's program order.
+/// `--order`: which recorded order between threads is enforced. Each thread always keeps its own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OrderMode {
-    /// All that names, files, open file descriptions and descriptors demand.
+    /// Order of operations that use the same resource.
     #[default]
     Resource,
-    /// Only descriptors, locks, ends of threads, and that a name is made before it is used.
+    /// Descriptors, locks, ends of threads, and creation of a name before its use.
     Thread,
-    /// What `Resource` keeps, and that whatever had returned before a call was entered has returned before it.
+    /// As `Resource`; also, a call waits for all calls that had returned before it was entered.
     Global,
-    /// Nothing: each thread by itself.
+    /// Nothing.
     None,
 }
 
 impl OrderMode {
-    /// As on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Resource => "resource",
@@ -121,7 +121,7 @@ impl OrderMode {
         }
     }
 
-    /// The kinds of edges it keeps.
+    /// The kinds of edges that it keeps.
     pub fn kinds(self) -> Kinds {
         use EdgeKind::*;
         match self {

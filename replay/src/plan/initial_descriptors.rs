@@ -1,5 +1,4 @@
-//! What threads have open, and mapped, before their first step: found by planning, made by
-//! `run::open_initial`.
+//! Files that threads have open or mapped before their first step. Found by planning, opened by `run::open_initial`.
 
 use crate::{
     base::privileges,
@@ -13,59 +12,59 @@ use crate::{
 /// A file that is open or mapped at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitialFile {
-    /// It has a name: the absolute path.
+    /// Absolute path of a file with a name.
     Path(Vec<u8>),
-    /// It has none: index in [`Begin::unnamed`].
+    /// File without a name: index in [`Begin::unnamed`].
     Unnamed(u32),
 }
 
 /// Kinds of files without a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnnamedKind {
-    /// A regular file whose last name went.
+    /// A regular file whose last name was removed.
     Removed,
-    /// One that never had a name, and may get one (`O_TMPFILE`).
+    /// A file created without a name (`O_TMPFILE`), which can still be linked.
     Temporary,
-    /// A directory that was removed.
+    /// A removed directory.
     Directory,
 }
 
-/// A file without a name that somebody has open.
+/// A file without a name that is open or mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unnamed {
-    /// The place that stands for it in the model, and whose name it has while it is made.
+    /// Node that represents it in the model. The file has this name while it is created.
     pub node: NodeId,
-    /// What it is.
+    /// Its kind.
     pub kind: UnnamedKind,
     /// Length, bytes.
     pub size_bytes: i64,
-    /// What its data depends on.
+    /// Key of its generated data.
     pub key: u64,
-    /// Permission bits, owner and extended attributes, as far as this user can set them.
+    /// Permission bits, owner and extended attributes, as far as the user of the replay may set them.
     pub set: InodeAttributes,
 }
 
 /// An open file description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenAtStart {
-    /// Of which file.
+    /// Its file.
     pub file: InitialFile,
     /// Open flags.
     pub flags: i32,
     /// Position.
     pub offset_bytes: i64,
-    /// Of a directory, in place of that: bytes of entries that were listed.
+    /// For a directory, instead of the position: bytes of entries already listed.
     pub listed_bytes: i64,
-    /// Somebody who has something to do has it.
+    /// A thread that has steps uses it.
     pub needed: bool,
 }
 
 /// A file mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapAtStart {
-    /// Of which file.
+    /// Its file.
     pub file: InitialFile,
-    /// Where in it it begins.
+    /// Start of the mapping in the file.
     pub offset_bytes: i64,
     /// Length.
     pub len_bytes: i64,
@@ -73,15 +72,15 @@ pub struct MapAtStart {
     pub prot: i32,
     /// `MAP_*`.
     pub flags: i32,
-    /// The cell of its address.
+    /// Slot of its address.
     pub slot: Slot,
     /// Threads that have it.
     pub tasks: Vec<u32>,
-    /// One of them has something to do.
+    /// One of these threads has steps.
     pub needed: bool,
 }
 
-/// All of it.
+/// What is open, mapped and locked at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Begin {
     /// Files without a name.
@@ -90,21 +89,21 @@ pub struct Begin {
     pub opens: Vec<OpenAtStart>,
     /// Mappings.
     pub maps: Vec<MapAtStart>,
-    /// Locks held on them.
+    /// Locks held.
     pub locks: Vec<LockAtStart>,
-    /// Files without a name that are made without set-ID bits or attributes that give privileges.
+    /// Number of files without a name that are created without set-ID bits or privileged attributes.
     pub set_ids_left_out: i64,
 }
 
 impl Begin {
-    /// Bytes that files without a name take.
+    /// Space for files without a name, bytes.
     pub fn bytes(&self) -> i64 {
         self.unnamed.iter().fold(0, |sum: i64, u| sum.saturating_add(u.size_bytes))
     }
 }
 
 impl Plan {
-    /// Once programs and sizes are known: what nobody needs is left out.
+    /// Marks what a thread with steps needs, and sets final sizes. Requires complete programs and sizes.
     pub(crate) fn finish_begin(&mut self) {
         let busy = |task: &u32| !self.tasks[*task as usize].program.is_empty();
         for (i, task) in self.tasks.iter().enumerate() {

@@ -1,17 +1,18 @@
-//! Locks that were held when a slice begins: taken again by who held them, before anybody's first step.
+//! Locks held when a slice starts. Their holders take them again before any thread's first step.
 //!
-//! A lock belongs to an open file description (flock's, OFD locks) or to a descriptor table (fcntl's). Who has no call left
-//! to make stays in the way of others all the same: such threads are started, and end when they did.
+//! A lock belongs to an open file description (flock, OFD locks) or a descriptor table (fcntl). A holder without
+//! further calls still blocks others: its thread is started, and ends when the recorded one did.
 
 use crate::model::locks::HeldLock;
 
-/// A lock that is held at the start.
+/// A lock held at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockAtStart {
-    /// By, or through, which open file description: index in [`Begin::opens`](crate::plan::initial_descriptors::Begin::opens).
+    /// The open file description that holds it, or through which it is taken: index in
+    /// [`Begin::opens`](crate::plan::initial_descriptors::Begin::opens).
     pub open: u32,
-    /// Of fcntl's: the thread that begins with the descriptor table.
+    /// For an fcntl lock: the thread that starts with the descriptor table.
     pub table_of: Option<u32>,
-    /// What is held.
+    /// The lock.
     pub held: HeldLock,
 }

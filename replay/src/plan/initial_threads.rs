@@ -1,4 +1,4 @@
-//! What threads begin with: those that the recording began with, and those that are at work when a slice begins.
+//! The state in which threads start: those that existed when the recording started, or that run when a slice starts.
 
 use std::collections::HashMap;
 
@@ -19,15 +19,15 @@ use crate::{
     reel::input::NO_ID,
 };
 
-/// File creation mask of tasks of which the reel tells none.
+/// Assumed umask if the reel has none.
 const DEFAULT_UMASK: i32 = 0o022;
 
-/// Numbers of open file descriptions in [`crate::plan::initial_descriptors::Begin::opens`], by number in the model.
+/// Index in [`crate::plan::initial_descriptors::Begin::opens`], by index of the open file description in the model.
 pub(crate) type Registered = HashMap<u32, u32>;
 
 impl Planner {
     pub(crate) fn start_roots(&mut self) {
-        // By the reel's number of the open file description: processes may share one.
+        // By the reel's id of the open file description, which processes may share.
         let mut known = HashMap::new();
         for i in 0..self.machine.reel.tasks.len() {
             let t = &self.machine.reel.tasks[i];
@@ -52,7 +52,7 @@ impl Planner {
         }
     }
 
-    /// A thread whose beginning was not seen.
+    /// Starts a thread whose start was not recorded.
     pub(crate) fn start_root(&mut self, task: usize) {
         self.begin_root(task, &mut HashMap::new());
         if !self.programs.before_slice {
@@ -61,7 +61,7 @@ impl Planner {
         }
     }
 
-    /// Puts into the model what a thread has that the reel tells of at its start.
+    /// Enters a thread's initial state into the model.
     fn begin_root(&mut self, i: usize, known: &mut HashMap<i64, u32>) {
         let t = self.machine.reel.tasks[i].clone();
         let bytes = |t: &Option<Text>| t.as_ref().map_or_else(|| b"/".to_vec(), |t| to_bytes(t));
@@ -126,7 +126,8 @@ impl Planner {
         });
     }
 
-    /// A thread that shares descriptors with another when it is met may stand elsewhere, and act as another user: file servers' do.
+    /// A thread that shares descriptors with another one when it is first seen can have its own working directory and
+    /// credentials, as those of file servers do.
     pub(crate) fn begin_beside(&mut self, i: usize, leader: usize) {
         let t = self.machine.reel.tasks[i].clone();
         let led = self.machine.processes.of(leader);
@@ -153,7 +154,7 @@ impl Planner {
             Some(Root { cwd, root, root_of_starter, umask, who, cwd_open: None, fds: Vec::new() });
     }
 
-    /// Where a thread stands that has this working directory and root at the start.
+    /// The fs context of a thread with this working directory and root directory at the start.
     fn fs_context(&mut self, cwd: &[u8], root: &[u8], umask: i32) -> FsContext {
         let (root, cwd) = (self.machine.names.literal(root), self.machine.names.literal(cwd));
         let area = self.machine.names.area(cwd).filter(|a| *a != Skip::Outside);
@@ -163,7 +164,7 @@ impl Planner {
         FsContext { cwd: area.map_or(Ok(cwd), Err), away: NO_NODE, root, own_root: self.machine.own_root(root), umask }
     }
 
-    /// Mappings it began with. Private ones are programs and libraries, which nobody maps here.
+    /// Mappings at the start. Private ones are programs and libraries, which a replay does not map.
     fn begin_maps(&mut self, task: usize, task_id: i64) {
         let mine: Vec<_> =
             self.machine.reel.maps.iter().filter(|m| m.task_id == task_id && m.flags & 1 != 0).cloned().collect();
@@ -196,7 +197,7 @@ impl Planner {
         }
     }
 
-    /// What is in a thread's table is open when it begins.
+    /// Registers the descriptors in a thread's table as open at its start.
     pub(crate) fn register(&mut self, task: usize, registered: &mut Registered) {
         let table = self.machine.processes.of(task).table;
         let entries: Vec<Entry> = self.machine.processes.tables[table].value.values().copied().collect();
@@ -219,13 +220,13 @@ impl Planner {
         }
     }
 
-    /// An open file description is there at the start: its number.
+    /// Registers an open file description as open at the start. Returns its index.
     pub(crate) fn open_at_start(&mut self, ofd: &Ofd) -> u32 {
         let file = self.where_is(ofd.file, ofd.node, ofd.kind, ofd.flags);
         let temporary = ofd.flags & libc::O_TMPFILE == libc::O_TMPFILE;
         let mut flags = if temporary { ofd.flags & !libc::O_TMPFILE } else { ofd.flags };
         if !self.machine.footprint.is_none() {
-            // Positions are given.
+            // All positions are explicit.
             flags &= !libc::O_APPEND;
         }
         self.begin.opens.push(OpenAtStart {
@@ -238,7 +239,7 @@ impl Planner {
         self.begin.opens.len() as u32 - 1
     }
 
-    /// What these threads, which share their memory, have mapped.
+    /// Registers the mappings of these threads, which share their memory.
     pub(crate) fn register_maps(&mut self, tasks: &[usize]) {
         let Some(first) = tasks.first() else { return };
         let maps: Vec<Mapping> =
@@ -258,7 +259,7 @@ impl Planner {
         }
     }
 
-    /// Where an open file is now.
+    /// The path of an open file, or its entry among files without a name.
     fn where_is(&mut self, file: i64, node: NodeId, kind: Kind, flags: i32) -> InitialFile {
         let temporary = flags & libc::O_TMPFILE == libc::O_TMPFILE;
         if let Some(name) = self.machine.named_files.name_of(file).filter(|_| file != NO_ID)
@@ -266,7 +267,7 @@ impl Planner {
         {
             return InitialFile::Path(self.machine.names.path(name));
         }
-        // The name that a directory was opened by moves with it, that of a file does not.
+        // The name by which a directory was opened moves with it; that of a file does not.
         let by_name = matches!(kind, Kind::Directory | Kind::Unknown) || file == NO_ID;
         if by_name && !temporary && node != NO_NODE && self.machine.names.exists(node) == Some(true) {
             return InitialFile::Path(self.machine.names.path(node));
@@ -275,7 +276,7 @@ impl Planner {
             return InitialFile::Unnamed(*u);
         }
         let number = self.begin.unnamed.len() as u32;
-        // Of a directory that was removed `..` leads to where it was.
+        // `..` of a removed directory leads to its former parent.
         let above = if self.machine.names.is_nameless(node) { self.machine.names.parent(node) } else { ROOT };
         let home = if self.machine.names.exists(above) == Some(true) { above } else { ROOT };
         let stand_in = self.machine.names.child(home, format!(".ioreel-unnamed-{number}").as_bytes());
@@ -296,7 +297,7 @@ impl Planner {
         InitialFile::Unnamed(number)
     }
 
-    /// A working directory that was removed is held open.
+    /// Registers a removed working directory as open.
     pub(crate) fn open_removed_directory(&mut self, node: NodeId) -> u32 {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let ofd = Ofd {

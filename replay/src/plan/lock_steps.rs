@@ -1,4 +1,4 @@
-//! Locks in the plan: which steps order themselves by a lock, and the steps that release locks when threads end.
+//! Locks in the plan: the order of steps that use locks, and steps that release locks when threads end.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::{
     reel::input::Rec,
 };
 
-/// Notes that a step takes, asks for or drops locks.
+/// Registers the lock that a step takes, asks for or releases.
 pub(crate) fn lock_uses(machine: &Machine, order: &mut Order, r: &Rec, v: &Operands, unlocks: &Unlocks) {
     if r.call.locks() || r.call.asks_for_lock() {
         let changes = r.call.locks() && r.ret >= 0;
@@ -23,14 +23,14 @@ pub(crate) fn lock_uses(machine: &Machine, order: &mut Order, r: &Rec, v: &Opera
     drop_locks(order, unlocks);
 }
 
-/// Notes that a step closes what holds locks.
+/// Registers the locks affected by closing descriptors.
 pub(crate) fn drop_locks(order: &mut Order, unlocks: &Unlocks) {
     unlocks.shared.iter().for_each(|file| order.lock(*file, Class::Add));
     unlocks.gone.iter().for_each(|(file, _)| order.lock(*file, Class::Alone));
 }
 
 impl Planner {
-    /// The last thread of a descriptor table is about to end: what the table holds is dropped when all its threads have ended.
+    /// The last thread of a descriptor table is about to end, which releases the locks of the table.
     pub(crate) fn exit_drops_locks(&mut self, task: usize) {
         let table = self.machine.processes.of(task).table;
         if self.machine.locks.is_empty() || self.machine.processes.tables[table].users > 1 {
@@ -41,8 +41,8 @@ impl Planner {
         self.ends_with(task, unlocks);
     }
 
-    /// The reel, or its slice, ends before these threads did: here they end when their last call is made, but with what they
-    /// hold they stay in the way of those that were refused because of it.
+    /// For threads alive at the end of the reel or slice. In the replay they end after their last call, but their locks
+    /// must stay until the calls that were refused because of them have been issued.
     pub(crate) fn locks_outlast(&mut self) {
         let held: Vec<(i64, Owner)> = self.machine.locks.all().into_iter().map(|(file, h)| (file, h.owner)).collect();
         let mut done = HashSet::new();
@@ -61,26 +61,26 @@ impl Planner {
         }
     }
 
-    /// The threads of this one's descriptor table end, and with it these locks.
+    /// All threads of this descriptor table end, and these locks are released.
     fn ends_with(&mut self, task: usize, unlocks: Unlocks) {
         let table = self.machine.processes.of(task).table;
         if unlocks.gone.is_empty() && unlocks.shared.is_empty() {
             return;
         }
-        // A step that does nothing: the end waits for whoever was refused because of these locks.
+        // A step without effect: the end must wait for calls that were refused because of these locks.
         self.programs.push(task, Act::Close(Range::default()), i64::MAX, |order| drop_locks(order, &unlocks));
         let files = || unlocks.gone.iter().map(|(file, _)| file).chain(&unlocks.shared);
         let threads = (0..self.machine.processes.uses.len()).filter(|t| self.machine.processes.uses[*t].table == table);
         for thread in threads.collect::<Vec<_>>() {
             self.programs.dependencies.begin(thread, FINISH as usize);
             for file in files() {
-                // Together: whoever locks next waits for all of them.
+                // Of one class: the next locker waits for all of these threads.
                 self.programs.dependencies.lock(*file, Class::Add);
             }
         }
         self.programs.dependencies.edges.clear();
         self.machine.locks_dropped(&unlocks);
-        // It has something to do as long as it holds them.
+        // The thread is started even without calls, because it holds locks.
         self.programs.tasks[task].holds_locks = !self.programs.before_slice;
     }
 }

@@ -1,12 +1,14 @@
-//! The plan: what each thread does, and what each step waits for.
+//! The plan: the program of each thread, and what each step waits for.
 //!
 //! In: operations of a reel, and the recorded machine. Out: a [`program::Plan`], made without touching a file system.
 //!
-//! * `walk` goes through the reel in the order of effects; `overlap` and `races` find that order where calls overlap;
+//! * `walk` visits operations in the order in which they took effect; `overlap` and `races` determine it where calls
+//!   overlap;
 //! * `commit` adds one operation to its thread's program; `resources` lists what it uses;
-//! * [`dependencies`] and [`edge`] are what a step waits for; `requests` and `pipes` plan these;
-//! * `slice_start` and `initial_*` describe the state at the start: [`run`](crate::run) opens, maps and locks it;
-//! * [`chunk`] and [`store`] keep programs in pieces.
+//! * [`dependencies`] and [`edge`] determine what a step waits for; `requests` and `pipes` plan io_uring and AIO
+//!   requests, and streams;
+//! * `slice_start` and `initial_*` describe the state at the start, which [`run`](crate::run) opens, maps and locks;
+//! * [`chunk`] and [`store`] store programs in pieces.
 //!
 //! May use: `base`, `reel`, `contents`, `model`.
 

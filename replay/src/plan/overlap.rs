@@ -1,11 +1,11 @@
-//! In which order overlapping operations took effect.
+//! The order in which overlapping operations took effect.
 //!
-//! An operation took effect somewhere between its entry and its return. It is taken to be at its return,
-//! unless results say otherwise: an open that found a file must come after what put that file there, one
-//! that found none, before. Positions of shared descriptors and sizes seen by reads tell in the same way.
+//! An operation took effect at some moment between entry and return. It is placed at its return, unless results require
+//! an earlier moment: an open that found a file comes after what put the file there, one that found nothing comes
+//! before. Positions of shared descriptors and sizes seen by reads decide likewise.
 //!
-//! Of several that would do, the one that returns first is taken, and none sooner than it is needed: whoever may wait longer
-//! may be needed later.
+//! If several operations could make a result possible, the one that returns first is chosen. None is placed earlier
+//! than needed, because it may be needed later.
 
 mod touches;
 
@@ -19,73 +19,73 @@ use crate::{
     reel::{input::Rec, submission::Phase},
 };
 
-/// Something whose value results reveal.
+/// State that results reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
-    /// What a name stands for: a file, [`SOME`] that nobody knows more of, or [`GONE`].
+    /// What a name stands for: a file id, [`SOME`] or [`GONE`].
     Name(NodeId),
     Position(u32),
     Size(i64),
-    /// A number in a descriptor table: 1 once it is given out, 0 once it is closed.
+    /// A descriptor number in a table: 1 after it was assigned, 0 after it was closed.
     Number(usize, i32),
 }
 
-/// Nothing has the name.
+/// Value of a name: nothing.
 const GONE: i64 = -1;
 
-/// Something has the name.
+/// Value of a name: an unknown file.
 const SOME: i64 = -2;
 
-/// Tried at most, while it is looked for what makes an operation possible.
+/// Maximum number of operations tried to make another one possible.
 const TRIES: u32 = 64;
 
-/// What a result says of the value before.
+/// What a result requires of the value before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Anything,
-    /// A name that is there.
+    /// The name exists.
     There,
-    /// A name that stands for this file.
+    /// The name stands for this file.
     File(i64),
     Exactly(i64),
-    /// A read at .0 of .1 bytes that returned .2.
+    /// A read at .0 of .1 bytes returned .2.
     ReadOf(i64, i64, i64),
 }
 
-/// One value that an operation saw and perhaps changed.
+/// One value that an operation saw, and perhaps changed.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
     key: Key,
     needs: Needs,
     becomes: Option<i64>,
-    /// Of a name that becomes something else: the place that is seen below it from then on, which is where it was, or where the
-    /// link that it is now leads; [`NO_NODE`] when nobody knows.
+    /// For a changed name: the node that names below it are found at from then on. That is where it was before a
+    /// rename, or the target if it is now a link; [`NO_NODE`] if unknown.
     shows: NodeId,
 }
 
-/// What an operation touches.
+/// Everything that an operation saw or changed.
 #[derive(Debug, Default)]
 struct Touches {
     all: Vec<Touch>,
-    /// Names of which one at least was not there, for it failed for that.
+    /// Names of which at least one did not exist, since the operation failed with ENOENT.
     lacks: Vec<NodeId>,
-    /// Links that its paths lead through, and where these lead as things stand.
+    /// Symbolic links that its paths pass, and where these currently lead.
     links: Vec<(NodeId, NodeId)>,
 }
 
-/// Where an operation leads, as long as nothing changes that.
+/// Operands of an operation in flight, cached until they may change.
 #[derive(Debug)]
 pub(crate) struct ResolvedNames {
     row: u32,
-    /// See [`Planner::as_of`].
+    /// See [`Overlaps::as_of`].
     as_of: (u64, usize, u64),
     view: Operands,
-    /// See [`Planner::parents_exist`].
+    /// See [`Machine::parents_exist`].
     parents_exist: bool,
     links: Vec<(NodeId, NodeId)>,
 }
 
-/// What does not fit: one of these would have to.
+/// A requirement that is not met: one of these would have to be.
 struct Unmet {
     one_of: Vec<(Key, Needs)>,
 }
@@ -97,11 +97,11 @@ struct Other {
     touches: Touches,
 }
 
-/// What one operation changes, all at once.
+/// All values that one operation changes.
 type Changes = Vec<Touch>;
 
 impl Needs {
-    /// Of a value that nobody knows anything may be true.
+    /// Whether the value satisfies the requirement. An unknown value does.
     fn fits(self, value: Option<i64>) -> bool {
         let Some(value) = value else { return true };
         match self {
@@ -120,8 +120,8 @@ impl Touches {
     }
 }
 
-/// Whether one frees or is refused the descriptor number that the other is given: a number is free before it is given out again,
-/// and refused before it is given out.
+/// Whether `theirs` must come first because of a descriptor number: it frees the number that `mine` is assigned, or
+/// fails because the number is not assigned yet.
 fn number_is_free_first(theirs: &Touches, mine: &Touches) -> bool {
     theirs.all.iter().filter(|t| matches!(t.key, Key::Number(..))).any(|t| {
         let other = mine.all.iter().find(|m| m.key == t.key && m.becomes != t.becomes);
@@ -129,30 +129,30 @@ fn number_is_free_first(theirs: &Touches, mine: &Touches) -> bool {
     })
 }
 
-/// The parts that tell in which order overlapping operations took effect.
+/// Determines the order of overlapping operations.
 pub(crate) struct Overlaps<'a> {
     pub(crate) machine: &'a mut Machine,
-    /// Where operations in flight lead, by number.
+    /// Resolved operands of operations in flight, by id.
     pub(crate) looks: &'a mut Vec<Option<ResolvedNames>>,
     pub(crate) races: &'a Races,
 }
 
 impl Overlaps<'_> {
-    /// What stands at a name.
+    /// What a name currently stands for.
     fn file_at(&mut self, node: NodeId) -> Option<i64> {
         let there = self.machine.names.exists(node)?;
         let file = if there { self.machine.named_files.get(node).filter(|f| *f >= 0).unwrap_or(SOME) } else { GONE };
         Some(file)
     }
 
-    /// The value of a key for whoever goes through these links, after these changes.
+    /// The value of `key` after these changes, for an operation that passes these links.
     fn value(&mut self, key: Key, changed: &[Changes], links: &[(NodeId, NodeId)]) -> Option<i64> {
         for (i, c) in changed.iter().enumerate().rev().flat_map(|(i, all)| all.iter().map(move |c| (i, c))) {
             if c.key == key {
                 return c.becomes;
             }
             let (Key::Name(node), Key::Name(top)) = (key, c.key) else { continue };
-            // What is below a directory comes and goes with it, and what a link leads to with the link.
+            // Names below a directory move with it; names behind a link change with the link.
             let led = links.iter().find(|(link, _)| *link == top).map(|(_, to)| *to);
             let Some(top) = [Some(top), led].into_iter().flatten().find(|n| self.machine.names.is_within(node, *n))
             else {
@@ -175,7 +175,7 @@ impl Overlaps<'_> {
         }
     }
 
-    /// What does not fit, of what an operation saw, were it to take effect after these changes.
+    /// The first requirement of an operation that is not met after these changes.
     fn unmet(&mut self, touches: &Touches, changed: &[Changes]) -> Option<Unmet> {
         let Touches { all, lacks, links } = touches;
         let lacked = |p: &mut Self, n: &NodeId| p.value(Key::Name(*n), changed, links).is_none_or(|v| v == GONE);
@@ -195,7 +195,8 @@ impl Overlaps<'_> {
         unmet.one_of.iter().any(|(key, needs)| needs.fits(self.value(*key, changed, links)))
     }
 
-    /// Which operation in flight, if any, took effect before one that is about to; those whose order nobody can tell are marked.
+    /// The operation in flight, if any, that took effect before `rec`, which is about to be committed. Marks operations
+    /// whose order results do not determine as raced.
     pub(crate) fn before(&mut self, rec: &mut Rec, pool: &[(u32, u32)]) -> Option<u32> {
         let look = self.look_along(rec);
         let mine = self.touches(rec, &look);
@@ -219,11 +220,11 @@ impl Overlaps<'_> {
             let later = self.fits(&o.touches, &after_mine);
             let mine_later = after_theirs[0].is_empty() || self.fits(&mine, &after_theirs);
             if !later && mine_later {
-                // It saw what is about to change.
+                // It saw what `rec` is about to change.
                 return Some(o.id);
             }
             if later && mine_later && o.touches.all.iter().any(|t| mine.all.iter().any(|m| is_race(m, t))) {
-                // Results fit either way: which was first nobody can tell, so another result is as good.
+                // The results fit either order, so a different result in the replay is as good.
                 rec.raced = true;
                 if let Some(other) = &mut self.machine.reel.recs[o.id as usize] {
                     other.raced = true;
@@ -233,7 +234,7 @@ impl Overlaps<'_> {
         None
     }
 
-    /// Whether one changes what the other touches.
+    /// Whether one changes something that the other saw or changed.
     fn concerns(&self, mine: &Touches, theirs: &Touches) -> bool {
         let reaches = |change: &Touch, touch: &Touch| match (change.key, touch.key) {
             (Key::Name(top), Key::Name(node)) => self.machine.names.is_within(node, top),
@@ -248,8 +249,8 @@ impl Overlaps<'_> {
         changes(mine, theirs) || changes(theirs, mine)
     }
 
-    /// What the operations in flight touch, but for those of the same thread: of these only requests overlap, and when they are
-    /// carried out the kernel chooses. `nothing`: the one at hand touches nothing, and has to do with none of them.
+    /// The operations in flight of other threads. Within one thread only requests overlap; they are checked for races.
+    /// `nothing`: the current operation touches nothing, so no other one matters.
     fn in_flight_with(&mut self, rec: &mut Rec, pool: &[(u32, u32)], nothing: bool) -> Vec<Other> {
         let mut others = Vec::new();
         for (id, row) in pool {
@@ -278,15 +279,15 @@ impl Overlaps<'_> {
         others
     }
 
-    /// What an operation in flight touches. Where it leads is found out once, and again when that may have changed: of a thousand in
-    /// flight each is asked for at every other's end.
+    /// What an operation in flight saw or changed. Its operands are resolved again only if they may have changed: with
+    /// many in flight, each is needed at every return.
     fn touches_in_flight(&mut self, id: u32, r: &Rec) -> Touches {
         let table = self.machine.processes.of(r.task as usize).table;
         let at = id as usize;
         if self.looks.len() <= at {
             self.looks.resize_with(at + 1, || None);
         }
-        // Whether an attribute is known changes in other ways.
+        // Whether an attribute is known changes without any of these.
         let steady = !(r.call.gets_attribute() || r.call.sets_attribute() || r.call.removes_attribute());
         let as_of = self.as_of(table);
         let same = |l: &ResolvedNames| steady && l.row == r.row && l.as_of == as_of;
@@ -297,8 +298,9 @@ impl Overlaps<'_> {
         touches
     }
 
-    /// Finds operations in flight after which, one behind the other, one that touches `mine` is possible: what they change is added
-    /// to `changed`, their places to `sequence`. False when there are none. `busy`: those whose own needs are being looked for.
+    /// Searches a sequence of operations in flight after which `mine` is possible. Adds their changes to `changed` and
+    /// their indices to `sequence`. `busy`: operations whose own requirements are being searched. False if there is
+    /// none.
     fn made_possible(
         &mut self,
         mine: &Touches,
@@ -339,8 +341,8 @@ impl Overlaps<'_> {
     }
 }
 
-/// Whether it matters to others which of two operations was first; which file has a name does not, and numbers of descriptors have
-/// one order.
+/// Whether the order of two operations matters to others. Only whether a name exists matters, not which file has it;
+/// descriptor numbers have only one possible order.
 fn is_race(mine: &Touch, theirs: &Touch) -> bool {
     if matches!(mine.key, Key::Number(..)) {
         return false;

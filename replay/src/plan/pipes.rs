@@ -1,9 +1,9 @@
-//! Who waited for whom through pipes and sockets.
+//! Waits through pipes and sockets.
 //!
-//! What goes through them is not replayed, but whoever read had to wait until somebody wrote. Bytes are counted on both sides
-//! of each stream, so that every read is known to follow the writes whose bytes it took. Where no end of a stream is a recorded
-//! thread's, or calls that are not recorded moved bytes as well (send, recv), counts disagree: a read of more than was written
-//! waits for nothing.
+//! Their data is not replayed, but a reader must wait for the writer. Bytes are counted on both sides of each stream,
+//! so that each read waits for the writes whose bytes it read. If a writer is not recorded, or data also moves through
+//! calls that are not recorded (send, recv), the counts disagree: a read of more bytes than were written waits for
+//! nothing.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,23 +17,23 @@ use crate::{
     },
 };
 
-/// A stream by the device and inode number of where it is read.
+/// A stream: device and inode number of its reading end.
 type Key = (i64, i64);
 
-/// Writes that nobody reads are forgotten: no pipe holds more.
+/// Unread writes kept per stream; no pipe holds more.
 const UNREAD: usize = 4096;
-/// Streams that nobody ends are, too.
+/// Streams kept; beyond that all are dropped.
 const STREAMS: usize = 1 << 16;
-/// A write that took longer than this may have waited for room.
+/// A write that took longer may have waited for space, ns.
 const SWIFT_NS: i64 = 20_000;
-/// A thread that reads within this share of its idle time after the data came has waited for it (by poll and the like, which are
-/// not recorded); what it would compute for as long ends so by chance only.
+/// A thread that reads within 1/8 of its idle time after the data came is taken to have waited for it with poll or
+/// similar, which is not recorded. A computation would end within that time only by chance.
 const REACTION_SHARE: i64 = 8;
 
 /// A write, or the part of one that was not read yet.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// Bytes of the stream up to its end.
+    /// Byte count of the stream at its end.
     end: i64,
     from: Source,
 }
@@ -42,7 +42,7 @@ struct Piece {
 #[derive(Clone, Copy, Debug)]
 struct Source {
     row: u32,
-    /// The step at which they were written; none before a slice.
+    /// The step that wrote them; `None` before a slice.
     stamp: Option<Stamp>,
     start_ns: i64,
 }
@@ -52,26 +52,26 @@ struct Stream {
     written: i64,
     read: i64,
     unread: VecDeque<Piece>,
-    /// Entered and not returned.
+    /// Writes that were entered and have not returned.
     in_flight: Vec<Source>,
-    /// Where those who wrote closed it, or ended, and when.
+    /// Steps at which writers closed the stream or ended, and when.
     closed: Vec<(Stamp, i64)>,
-    /// The last read, when its thread went on, and when it returned.
+    /// The last read: its step, when its thread went on, and when it returned.
     last_read: Option<(Stamp, i64, i64)>,
 }
 
-/// What is known of all streams.
+/// The state of all streams.
 #[derive(Debug, Default)]
 pub(crate) struct Pipes {
     streams: HashMap<Key, Stream>,
-    /// By thread: what it has written to.
+    /// By thread: the streams that it has written to.
     fed: HashMap<u32, Vec<Key>>,
-    /// By thread: when its last recorded call returned.
+    /// By thread: return of its last recorded call.
     last_ns: Vec<Option<i64>>,
 }
 
 impl Stream {
-    /// Who wrote the next `bytes`, which are taken out.
+    /// Takes the next `bytes` out, and returns their writes.
     fn take(&mut self, bytes: i64) -> Vec<Source> {
         let (mut sources, mut covered) = (Vec::new(), self.read);
         self.read += bytes;
@@ -85,7 +85,7 @@ impl Stream {
             }
         }
         if covered < self.read {
-            // More than calls have written that returned: by one that has not, or by somebody else.
+            // More than completed writes have written: a write in flight did, or one that is not recorded.
             match self.in_flight.first() {
                 Some(source) => sources.push(*source),
                 None => self.read = self.written,
@@ -109,13 +109,13 @@ impl Stream {
 }
 
 impl Planner {
-    /// The stream that a read of this file takes from.
+    /// The stream that a read of this file reads.
     fn stream_of(&self, file: i64) -> Option<Key> {
         let f = self.machine.reel.files.get(&file).filter(|_| file != NO_ID)?;
         matches!(f.kind, Kind::Fifo | Kind::Socket).then_some((f.dev, f.ino))
     }
 
-    /// The stream that a write to this file goes into.
+    /// The stream that a write to this file writes.
     fn stream_into(&self, file: i64) -> Option<Key> {
         let f = self.machine.reel.files.get(&file).filter(|_| file != NO_ID)?;
         match f.kind {
@@ -134,7 +134,7 @@ impl Planner {
         }
     }
 
-    /// A point of a thread's program at which it wrote or read; `uses` names what that waited for. `None` before a slice.
+    /// Adds a step for a write to or read from a stream; `uses` adds what it waited for. `None` before a slice.
     fn passes(&mut self, r: &Rec, idle_ns: i64, recorded_ns: i64, uses: impl FnOnce(&mut Order)) -> Option<Stamp> {
         let task = r.task as usize;
         if self.programs.before_slice || self.machine.processes.of(task).ended {
@@ -147,7 +147,7 @@ impl Planner {
         Some(self.programs.push(task, Act::Passed { idle_ns, recorded_ns }, recorded_ns, uses))
     }
 
-    /// A call that has been entered: what it writes can be read before it returns.
+    /// A call was entered. What it writes can be read before it returns.
     pub(crate) fn flow_entered(&mut self, id: u32) {
         let Some(r) = self.machine.reel.recs.get(id as usize).and_then(|r| r.as_deref()) else { return };
         let Some(key) = self.fed_by(r) else { return };
@@ -168,8 +168,8 @@ impl Planner {
         }
     }
 
-    /// A call has taken effect, or is about to be issued where it takes from a stream: its thread goes on when those have written
-    /// whose bytes it took.
+    /// A call has taken effect (a submission: is about to be issued). If it read from a stream, its thread goes on
+    /// after the writes whose bytes it read.
     pub(crate) fn flowed(&mut self, r: &Rec) {
         let task = r.task as usize;
         if self.pipes.last_ns.len() <= task {
@@ -194,7 +194,7 @@ impl Planner {
 
     fn flow_took(&mut self, r: &Rec, idle_ns: i64) {
         let Some(stream) = self.stream_of(r.file).and_then(|key| self.pipes.streams.get_mut(&key)) else { return };
-        // Who wrote, and when. A read waits for the first of these bytes; the others came meanwhile.
+        // Writes and their start times. A read waits for the first of its bytes; the others arrived meanwhile.
         let wrote: Vec<(Option<Stamp>, i64)> = if r.ret == 0 {
             std::mem::take(&mut stream.closed).into_iter().map(|(stamp, at_ns)| (Some(stamp), at_ns)).collect()
         } else {
@@ -224,7 +224,7 @@ impl Planner {
     fn flow_gave(&mut self, r: &Rec, key: Key) {
         let Some(stream) = self.pipes.streams.get_mut(&key) else { return };
         stream.put(r.row, r.ret);
-        // A pipe that was full: its reader made room.
+        // The pipe was full, and its reader made space.
         let room = stream.last_read.filter(|(by, _, end_ns)| by.task != r.task && *end_ns > r.start_ns);
         if let Some((by, at_ns, _)) = room.filter(|_| r.ret > 0 && r.end_ns - r.start_ns > SWIFT_NS) {
             self.passes(r, r.start_ns, at_ns.clamp(r.start_ns, r.end_ns), |order| order.after(by, EdgeKind::Pipe));
@@ -241,7 +241,7 @@ impl Planner {
         }
     }
 
-    /// A thread ends, and with it what only it had open.
+    /// A thread ends, which closes the descriptors that only it had.
     pub(crate) fn flow_ends(&mut self, task: usize, exit_ns: i64) {
         let Some(fed) = self.pipes.fed.get(&(task as u32)).cloned() else { return };
         let r = Rec { task: task as u32, start_ns: exit_ns, end_ns: exit_ns, ..Rec::none() };

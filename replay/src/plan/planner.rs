@@ -1,8 +1,9 @@
-//! Makes the plan of a reel: follows its operations in an order in which their results can recur, and makes a program for
+//! Makes the plan of a reel: visits operations in an order in which their results can recur, and makes a program for
 //! each thread.
 //!
-//! [`Planner`] holds the parts: the recorded machine ([`Machine`]), the programs in the making ([`Programs`]), and what requests,
-//! races and pipes need. [`crate::plan::walk`] goes through the reel, [`crate::plan::commit`] takes one operation through all parts.
+//! [`Planner`] holds the parts: the recorded machine ([`Machine`]), the unfinished programs ([`Programs`]), and the
+//! state of requests, races and pipes. [`crate::plan::walk`] visits the operations, [`crate::plan::commit`] passes one
+//! operation to all parts.
 
 use std::collections::HashMap;
 
@@ -24,26 +25,26 @@ use crate::{
     reel::{footprint::Scale, input::Input, slice::Slice},
 };
 
-/// What the plan depends on beside the reel.
+/// Options of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
-    /// Which constraints to keep.
+    /// Which order between threads to enforce.
     pub order: OrderMode,
-    /// Of these, kinds to leave out.
+    /// Kinds of edges to drop from it.
     pub without: Kinds,
-    /// Absolute prefixes that the replay is limited to; none for no limit.
+    /// `--root`: absolute prefixes that the replay is limited to; empty for no limit.
     pub roots: Vec<Vec<u8>>,
-    /// Whether owners can be set.
+    /// The replay runs as root, so owners can be set.
     pub privileged: bool,
     /// Set-ID bits and privileged attributes are replayed: see [`crate::base::privileges`].
     pub set_ids: bool,
-    /// Of the plan, so much is kept in memory, the rest in an unnamed file.
+    /// Size of the plan in memory, bytes; the rest goes to an unnamed file.
     pub memory_bytes: usize,
     /// The part of the reel to replay.
     pub slice: Slice,
-    /// How much smaller files are.
+    /// Scale of file sizes.
     pub scale: Scale,
-    /// Data is to depend on files and positions.
+    /// Data is generated from file and position (`--verify`).
     pub keep_keys: bool,
 }
 
@@ -63,34 +64,33 @@ impl Default for PlanOptions {
     }
 }
 
-/// The parts of a plan in the making.
+/// The parts of an unfinished plan.
 pub(crate) struct Planner {
     pub(crate) options: PlanOptions,
-    /// The recorded machine as of the operation at hand.
+    /// The recorded machine as of the current operation.
     pub(crate) machine: Machine,
-    /// The programs of its threads as far as they are made.
+    /// The programs of the threads, as far as they are made.
     pub(crate) programs: Programs,
-    /// Requests to io_uring and of Linux AIO in flight.
+    /// Requests (io_uring, AIO) in flight.
     pub(crate) requests: Requests,
-    /// Requests and changes of names that overlap.
+    /// Requests and name changes that overlap.
     pub(crate) races: Races,
     pub(crate) pipes: Pipes,
-    /// Where operations in flight lead, by number.
+    /// Resolved operands of operations in flight, by id.
     pub(crate) looks: Vec<Option<ResolvedNames>>,
-    /// What threads have open, and mapped, before their first step.
+    /// What threads have open and mapped before their first step.
     pub(crate) begin: Begin,
-    /// Files without a name in `begin`, by file.
+    /// Index in `begin.unnamed`, by file.
     pub(crate) unnamed: HashMap<i64, u32>,
     /// Return of the last operation, ns of the plan.
     pub(crate) last_end_ns: i64,
-    /// Operations begin at the target's root in threads that have another.
+    /// Some operations start at the target's root although their thread has another root directory.
     pub(crate) from_top: bool,
 }
 
 /// Makes the plan of a reel.
 ///
-/// # Errors
-/// When the reel cannot be read, or the plan not be kept.
+/// # Errors If the reel cannot be read or the plan cannot be stored.
 pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
     let mut planner = Planner::new(input, options);
     planner.walk()?;
@@ -100,7 +100,7 @@ pub fn plan(input: Input, options: PlanOptions) -> Result<Plan, ReplayError> {
 impl Planner {
     fn new(input: Input, options: PlanOptions) -> Self {
         let before_slice = options.slice.from_ns > 0;
-        // Operations before the slice wait for nothing: they are not planned.
+        // Operations before the slice are not planned, so they need no order.
         let order = if before_slice {
             Order::new(OrderMode::None, Kinds::NONE)
         } else {
@@ -135,7 +135,7 @@ impl Planner {
         planner
     }
 
-    /// The plan, once the reel has been gone through.
+    /// Completes the plan after the last operation.
     fn finish(self) -> Result<Plan, ReplayError> {
         let Self { options, mut machine, mut programs, requests, begin, last_end_ns, from_top, .. } = self;
         if programs.before_slice {

@@ -1,5 +1,4 @@
-//! The plan: what each thread does, and what each step waits for. Made from a reel alone, without
-//! touching any file system.
+//! The plan: the program of each thread, and what each step waits for.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -32,7 +31,7 @@ use crate::{
 pub struct Range {
     /// First index.
     pub from: u32,
-    /// Number.
+    /// Number of elements.
     pub len: u32,
 }
 
@@ -46,17 +45,18 @@ impl Range {
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Issues a recorded call.
+    /// Issues a recorded call, or waits for the end of a submitted request.
     Call {
         /// Index in [`Chunk::recs`].
         rec: u32,
-        /// Slot of the descriptor, or of the directory that the path is relative to; [`BAD_FD`](crate::model::operands::BAD_FD), `CWD`, `TOP`.
+        /// Slot of the descriptor, or of the directory that the path starts from; or
+        /// [`BAD_FD`](crate::model::operands::BAD_FD), `CWD`, `TOP`.
         fd: i32,
-        /// Slot of the second.
+        /// Slot of the second one.
         fd2: i32,
         /// Slot that receives the new descriptor or address.
         slot: u32,
-        /// Open descriptors (`close_range`) or mappings it acts on, in [`Chunk::lists`].
+        /// Slots of the descriptors (`close_range`) or mappings that it acts on, in [`Chunk::lists`].
         list: Range,
     },
     /// Starts a thread.
@@ -64,38 +64,38 @@ pub enum Act {
         /// Its index in [`Plan::tasks`].
         task: u32,
     },
-    /// Closes descriptors that closed without a call (exec, replaced by one that is not replayed).
+    /// Closes descriptors that were closed without a call (by exec, or replaced in an operation that is not replayed).
     Close(Range),
-    /// Unmaps what an exec or exit unmapped; cells in [`Chunk::lists`].
+    /// Unmaps what an exec or exit unmapped; slots in [`Chunk::lists`].
     Unmap(Range),
-    /// Submits a request, whose end is a [`Act::Call`] later on.
+    /// Submits a request. Its end is a later [`Act::Call`].
     Submit {
         /// Index in [`Chunk::recs`].
         rec: u32,
-        /// As of a call.
+        /// As in `Call`.
         fd: i32,
-        /// Likewise.
+        /// As in `Call`.
         fd2: i32,
-        /// It belongs to the batch of the request before it: both are submitted by one call.
+        /// Submitted by the same call as the request before it.
         joins: bool,
     },
-    /// A call about requests returned then in the recording: what follows computed from there on.
+    /// Return of a call about rings (not replayed): think time counts from here.
     Returned {
-        /// When it was entered, ns of the reel: what was computed before is still to be.
+        /// Its entry, ns of the plan: think time before it is kept.
         entered_ns: i64,
-        /// And returned.
+        /// Its return, ns of the plan.
         recorded_ns: i64,
     },
-    /// Goes on where it had read from a pipe, or wrote to one, which is not done again.
+    /// A read from, or write to, a pipe or socket, which is not replayed: the thread waits for its edges.
     Passed {
-        /// Since when it had nothing else to do, ns.
+        /// Since when the thread had nothing else to do, ns of the plan.
         idle_ns: i64,
-        /// When it could go on: its computing time counts from there.
+        /// When it could go on, ns of the plan: think time counts from here.
         recorded_ns: i64,
     },
-    /// Makes the thread's descriptor table its own: exec of a thread that shared it. Pairs (old, new slot).
+    /// Gives the thread its own descriptor table (exec, unshare). Pairs of old and new slot in [`Chunk::pairs`].
     Unshare(Range),
-    /// Makes the thread somebody else: exec of a program that runs as its owner. Ids in [`Chunk::lists`].
+    /// Sets credentials (exec of a set-ID program). Ids in [`Chunk::lists`].
     Become(Range),
 }
 
@@ -111,35 +111,35 @@ pub struct Step {
 /// A thread's program, in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// The pieces, each of [`CHUNK_STEPS`] steps but the last.
+    /// The pieces. All but the last have [`CHUNK_STEPS`] steps.
     pub chunks: Vec<Stored<Chunk>>,
-    /// Of each piece, what comes first in it.
+    /// By piece: what it starts with.
     heads: Vec<Head>,
-    /// Steps that others wait for: a bit each.
+    /// Bitmap of the steps that others wait for.
     awaited: Vec<u64>,
     /// Number of steps.
     pub steps: u32,
-    /// Of these, calls.
+    /// Number of calls among them.
     pub calls: u32,
-    /// Entry of the first call, ns of the reel.
+    /// Entry of the first call, ns of the plan.
     pub first_ns: i64,
-    /// Threads it starts.
+    /// Threads that it starts.
     spawned: Vec<u32>,
-    /// It reads from pipes, or writes to them.
+    /// It reads from or writes to pipes or sockets.
     passes: bool,
 }
 
-/// The beginning of a piece.
+/// What a piece starts with.
 #[derive(Clone, Debug, Default)]
 struct Head {
-    /// Turn of its first call.
+    /// Turn of its first call: its place in the issue order of `--pace load`, ns of the plan.
     turn_ns: Option<i64>,
-    /// Threads started before that.
+    /// Threads started before that call.
     spawns: Vec<u32>,
 }
 
 impl Program {
-    /// A step was added.
+    /// Accounts for a new step. `issues`: it issues something, rather than waits for a request.
     pub(crate) fn added(&mut self, act: Act, turn_ns: i64, start_ns: i64, issues: bool) {
         let chunk = self.steps as usize / CHUNK_STEPS;
         if self.heads.len() <= chunk {
@@ -171,7 +171,7 @@ impl Program {
         self.steps += 1;
     }
 
-    /// Somebody waits for a step.
+    /// Another step waits for this one.
     pub(crate) fn await_step(&mut self, step: u32) {
         let word = step as usize / 64;
         if self.awaited.len() <= word {
@@ -180,17 +180,17 @@ impl Program {
         self.awaited[word] |= 1 << (step % 64);
     }
 
-    /// Whether somebody waits for a step.
+    /// Whether another step waits for this one.
     pub fn is_awaited(&self, step: u32) -> bool {
         self.awaited.get(step as usize / 64).is_some_and(|w| w & 1 << (step % 64) != 0)
     }
 
-    /// Threads it starts.
+    /// Threads that it starts.
     pub fn spawned(&self) -> &[u32] {
         &self.spawned
     }
 
-    /// Whether there is nothing to do.
+    /// Whether it has no steps.
     pub fn is_empty(&self) -> bool {
         self.steps == 0
     }
@@ -203,119 +203,119 @@ pub struct TaskPlan {
     pub program: Program,
     /// `CLONE_*` flags.
     pub clone_flags: i64,
-    /// Descriptors it inherits by copy: parent's slot, own slot.
+    /// Descriptors that it inherits by copy: parent's slot, own slot.
     pub copies: Box<[(Slot, Slot)]>,
-    /// Born, ns of the reel.
+    /// Start, ns of the plan.
     pub start_ns: i64,
-    /// Ended, ns of the reel.
+    /// End, ns of the plan.
     pub exit_ns: Option<i64>,
-    /// The first turn of it and the threads it starts.
+    /// First turn of its calls and of the threads it starts.
     pub first_turn_ns: Option<i64>,
-    /// Set when it was not started by another recorded thread, or before the slice that is replayed, unless it shares all this
-    /// with the one that starts it.
+    /// Initial state, if no recorded thread started it, or if it runs when the slice starts and does not share this
+    /// state with the thread that starts it.
     pub root: Option<Root>,
-    /// As whom it begins, when that is not as the thread that starts it, and `root` does not tell.
+    /// Initial credentials, if they differ from those of the thread that starts it and `root` is not set.
     pub begins_as: Option<Credentials>,
-    /// It is there from the start, not made by a step of another.
+    /// Runs from the start, not started by a step of another thread.
     pub at_start: bool,
-    /// It ends with locks that others meet: it is started even if it makes no call.
+    /// Holds locks that affect others: it is started even without calls.
     pub holds_locks: bool,
 }
 
-/// The state of a thread that the recording began with.
+/// Initial state of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Root {
     /// Working directory.
     pub cwd: Vec<u8>,
     /// Root directory.
     pub root: Vec<u8>,
-    /// The one that whoever starts it has: that of the replay, unless another thread does.
+    /// Root directory of the thread that starts it; the target's if none does.
     pub root_of_starter: Vec<u8>,
-    /// File creation mask.
+    /// File creation mask (umask).
     pub umask: i32,
-    /// User and group.
+    /// User and group ids.
     pub who: Credentials,
-    /// Working directory, in place of `cwd`, where it has no name: index in [`Begin::opens`].
+    /// The working directory, instead of `cwd`, if it was removed: index in [`Begin::opens`].
     pub cwd_open: Option<u32>,
-    /// Open file descriptions that its descriptor table refers to, by index in [`Begin::opens`], and the cells.
+    /// Descriptor table: index in [`Begin::opens`], and slot.
     pub fds: Vec<(u32, Slot)>,
 }
 
-/// All that is to be done, and what is not.
+/// The plan of a replay.
 #[derive(Debug)]
 pub struct Plan {
     /// Threads.
     pub tasks: Vec<TaskPlan>,
     /// Index in `tasks` by task id.
     pub task_index: HashMap<i64, u32>,
-    /// Where their programs are.
+    /// Storage of the programs.
     pub store: Store,
-    /// Number of descriptor cells.
+    /// Number of descriptor slots.
     pub fd_slots: usize,
-    /// Number of mapping cells.
+    /// Number of mapping slots.
     pub map_slots: usize,
-    /// The reel's name space before the workload.
+    /// The name space before the workload.
     pub tree: Vec<rows::Tree>,
     /// Number of operations to issue.
     pub calls: i64,
-    /// Operations that are not replayed.
+    /// Number of skipped operations, by reason.
     pub skipped: BTreeMap<Skip, i64>,
-    /// Calls that made, entered or ended rings and contexts of asynchronous requests: carried out by the requests.
+    /// Number of calls about rings and AIO contexts, which are carried out by the requests.
     pub implied: i64,
-    /// How rings of io_uring were set up (`IORING_SETUP_*`), by number.
+    /// Setup flags (`IORING_SETUP_*`) of io_uring rings, by ring.
     pub ring_flags: HashMap<i64, i64>,
-    /// Of those that are not replayed, calls that a replay does not know, by name.
+    /// Number of calls that a replay does not know, by name.
     pub unknown: BTreeMap<String, i64>,
-    /// Places outside the roots that something was moved or linked from, or to, over their border: for the plan to be right they
-    /// have to be roots, too.
+    /// Paths outside the roots from or to which something was moved or linked across the boundary. The plan is right
+    /// only if these are roots, too.
     pub strayed: BTreeSet<Vec<u8>>,
-    /// The name space as the workload left it, and what it says of the start.
+    /// The name space at the end of the workload, with what results proved about the start.
     pub names: Names,
-    /// Lengths of files at the end, by place, where they are known for certain.
+    /// Exactly known file sizes at the end, bytes on the target, by name.
     pub end_sizes: HashMap<NodeId, i64>,
-    /// Sizes and room.
+    /// Sizes to prepare, and space needed.
     pub sizes: Sizes,
     /// The longest write, bytes.
     pub longest_write_bytes: i64,
-    /// When the last operation returned, ns after the start of what is replayed.
+    /// Return of the last operation, ns of the plan.
     pub last_end_ns: i64,
-    /// Pages that the page cache held, by place of the file; empty where that was not to be found out.
+    /// Pages in the page cache at the start, by initial name; empty if not asked for.
     pub resident: HashMap<NodeId, Vec<std::ops::Range<i64>>>,
-    /// What the data of files depends on.
+    /// Keys of generated data.
     pub keys: Keys,
-    /// What the reel tells of the data that was written.
+    /// What the reel says about the data written.
     pub told: RecordedData,
-    /// Threads become other users than root on their way.
+    /// Threads change to users other than root.
     pub users_change: bool,
-    /// Extended attributes before the start, by place.
+    /// Initial extended attributes, by name.
     pub attributes: HashMap<NodeId, Attributes>,
-    /// What threads have open, and mapped, before their first step.
+    /// What threads have open and mapped before their first step.
     pub begin: Begin,
     /// Set-ID bits and privileged attributes are replayed: see [`crate::base::privileges`].
     pub set_ids: bool,
-    /// Operations that are issued without the set-ID bits of their mode.
+    /// Number of operations issued without the set-ID bits of their mode.
     pub set_ids_left_out: i64,
-    /// The part of the reel that is replayed: times of the plan count from its start.
+    /// The replayed part of the reel. Times of the plan count from its start.
     pub slice: Slice,
-    /// What recording cost the program.
+    /// Overhead of the recording.
     pub recorder: Recorder,
-    /// Operations begin at the target's root in threads that have another.
+    /// Some operations start at the target's root although their thread has another root directory.
     pub from_top: bool,
 }
 
 impl Plan {
-    /// Operations that are not replayed, for people and manifests.
+    /// Number of skipped operations by label, for users and manifests.
     pub fn skipped_by_label(&self) -> BTreeMap<String, i64> {
         self.skipped.iter().map(|(k, n)| (k.label().to_owned(), *n)).collect()
     }
 
-    /// A piece of a thread's program; `None` at its end, or when it cannot be read any more.
+    /// A piece of a thread's program; `None` at its end, or if it cannot be read back.
     pub fn chunk(&self, task: u32, index: usize) -> Option<Arc<Chunk>> {
         let kept = self.tasks[task as usize].program.chunks.get(index)?;
         self.store.get(kept).map_err(|e| log::error!("the plan cannot be read back: {e}")).ok()
     }
 
-    /// Each step of a thread's program.
+    /// Calls `each` for every step of a thread's program.
     pub fn each_step(&self, task: u32, mut each: impl FnMut(u32, &Step, &Chunk)) {
         let mut index = 0;
         while let Some(chunk) = self.chunk(task, index) {
@@ -326,7 +326,8 @@ impl Plan {
         }
     }
 
-    /// The turn of the first call that `task`, from step `from` of this piece on, or a thread that it starts before, issues.
+    /// Turn of the next call that is issued by `task`, from step `from` of this piece on, or by a thread that it starts
+    /// before that.
     pub fn next_turn(&self, task: u32, chunk: &Chunk, from: usize) -> Option<i64> {
         let mut first: Option<i64> = None;
         for step in chunk.steps.iter().skip(from) {
@@ -357,13 +358,13 @@ impl Plan {
         first
     }
 
-    /// Removes threads that do nothing, and finds first turns.
+    /// Empties the programs of threads that do nothing, and sets first turns.
     pub(crate) fn finish(&mut self) {
         // Threads come after those that start them.
         for i in (0..self.tasks.len()).rev() {
             let program = &self.tasks[i].program;
             let busy = |task: &u32| !self.tasks[*task as usize].program.is_empty();
-            // Steps keep their index, which edges name: a program goes only as a whole.
+            // Edges refer to steps by index, so a program is removed only as a whole.
             let idle = program.calls == 0 && !program.passes;
             if idle && !self.tasks[i].holds_locks && !program.spawned.iter().any(busy) {
                 self.tasks[i].program = Program::default();

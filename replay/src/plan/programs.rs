@@ -1,4 +1,4 @@
-//! Makes the programs of threads, piece by piece: a step, what it waits for, and its turn.
+//! Builds the programs of threads: steps, what they wait for, and their turns.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,42 +22,42 @@ use crate::{
     },
 };
 
-/// A piece in the making.
+/// The unfinished last piece of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) chunk: Chunk,
-    /// Index in its own texts by index in the input's.
+    /// Index in the piece's texts, by index in the input's.
     pub(crate) texts: HashMap<u32, u32>,
 }
 
-/// The programs of all threads while they are made, and the order between their steps.
+/// The programs of all threads while they are built, and the order between their steps.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) tasks: Vec<TaskPlan>,
-    /// By thread: the piece of its program that is being made.
+    /// By thread: the unfinished piece of its program.
     pub(crate) drafts: Vec<Draft>,
     pub(crate) store: Store,
     pub(crate) dependencies: Order,
-    /// By thread: ended children, until its next step.
+    /// By thread: children that ended since its last step.
     pub(crate) joins: Vec<Vec<u32>>,
-    /// By thread: the turn of its latest step.
+    /// By thread: the turn of its last step.
     pub(crate) turns: Vec<i64>,
     pub(crate) calls: i64,
     pub(crate) longest_write_bytes: i64,
-    /// What the reel tells of the data that was written.
+    /// What the reel says about the data written.
     pub(crate) recorded_data: RecordedData,
-    /// Operations are followed up to the slice, and not planned.
+    /// The current operation is before the slice: nothing is planned.
     pub(crate) before_slice: bool,
-    /// Time 0 of the plan, ns of the reel.
+    /// Start of the plan, ns of the reel.
     pub(crate) zero_ns: i64,
-    /// Operations that are not replayed, by reason.
+    /// Number of skipped operations, by reason.
     pub(crate) skipped: BTreeMap<Skip, i64>,
-    /// A piece could not be kept.
+    /// A piece could not be stored.
     pub(crate) failed: Option<io::Error>,
 }
 
 impl Programs {
-    /// No programs yet; of them `memory_bytes` are kept in memory.
+    /// No programs yet. At most `memory_bytes` of them stay in memory.
     pub(crate) fn new(dependencies: Order, memory_bytes: usize, before_slice: bool) -> Self {
         Self {
             tasks: Vec::new(),
@@ -76,7 +76,7 @@ impl Programs {
         }
     }
 
-    /// Makes room for threads that only operations tell of.
+    /// Makes room for threads that appear only in operations.
     pub(crate) fn grow(&mut self, tasks: usize) {
         if self.tasks.len() < tasks {
             self.tasks.resize_with(tasks, TaskPlan::default);
@@ -86,7 +86,7 @@ impl Programs {
         }
     }
 
-    /// Counts an operation that is not replayed.
+    /// Counts a skipped operation.
     pub(crate) fn skip(&mut self, why: Skip) {
         if !self.before_slice {
             *self.skipped.entry(why).or_default() += 1;
@@ -107,12 +107,12 @@ impl Programs {
         Range { from, len: all.len() as u32 - from }
     }
 
-    /// Adds a step to a thread's program; `uses` names its resources.
+    /// Adds a step to a thread's program; `uses` registers its resources.
     pub(crate) fn push(&mut self, task: usize, act: Act, start_ns: i64, uses: impl FnOnce(&mut Order)) -> Stamp {
         self.push_step(task, act, start_ns, true, |order, _| uses(order))
     }
 
-    /// The same; `issues` is false where the end of what was issued before is waited for.
+    /// Likewise. `issues`: false if the step only waits for the end of a request.
     fn push_step(
         &mut self,
         task: usize,
@@ -127,7 +127,7 @@ impl Programs {
         }
         let step = self.tasks[task].program.steps;
         self.dependencies.begin(task, step as usize);
-        // What began before the child's end cannot have waited for it.
+        // A step that started before the child's end cannot have waited for it.
         let (ended, still): (Vec<u32>, Vec<u32>) = mem::take(&mut self.joins[task])
             .into_iter()
             .partition(|c| self.tasks[*c as usize].exit_ns.is_none_or(|e| e <= start_ns));
@@ -154,8 +154,7 @@ impl Programs {
         Stamp { task: task as u32, step }
     }
 
-    /// Adds the step that issues `rec`, whose texts are the input's.
-    /// Before a slice it only changes what files hold.
+    /// Adds the step that issues `rec`, whose texts are in the input. Before a slice, only applies it to file contents.
     pub(crate) fn push_call(
         &mut self,
         machine: &mut Machine,
@@ -168,7 +167,7 @@ impl Programs {
         }
         let task = rec.task as usize;
         let end_ns = rec.end_ns;
-        // What had begun before the slice is entered with its beginning.
+        // A call in flight when the slice starts is entered at the start of the slice.
         rec.start_ns = rec.start_ns.saturating_sub(self.zero_ns).max(0);
         rec.end_ns = rec.end_ns.saturating_sub(self.zero_ns).max(0);
         if let Some(residence) = &mut machine.reel.residence
@@ -192,7 +191,7 @@ impl Programs {
             self.recorded_data.add(&rec);
             self.longest_write_bytes = self.longest_write_bytes.max(rec.len_bytes);
         } else if rec.call.copies() && matches!(act, Act::Call { fd: BAD_FD, .. }) {
-            // Only the end that is written to is a file: a write takes the place of the copy.
+            // Only the destination is replayed: the copy becomes a write.
             self.longest_write_bytes = self.longest_write_bytes.max(rec.ret);
         }
         self.push_step(task, act, rec.start_ns, rec.phase != Phase::Ended, |order, lists| {
@@ -208,7 +207,7 @@ impl Programs {
         }
     }
 
-    /// Puts the piece that is being made away.
+    /// Stores the unfinished piece.
     pub(crate) fn seal(&mut self, task: usize) {
         let chunk = mem::take(&mut self.drafts[task]).chunk;
         if chunk.steps.is_empty() {
@@ -221,12 +220,12 @@ impl Programs {
         }
     }
 
-    /// Gives the step a turn: by recorded start, and later than all it waits for. What keeps the recorded
-    /// number in flight issues by turns, and cannot wait for one that waits for it.
+    /// Gives the step a turn: its recorded start, but later than the turns of all it waits for. `--pace load` issues
+    /// calls by turn, so a call must not wait for one with a later turn.
     fn take_turn(&mut self, task: usize, start_ns: i64) {
         let after = self.dependencies.edges.iter();
         let last = after.map(|e| self.turns[e.on.task as usize].saturating_add(1)).max().unwrap_or(i64::MIN);
-        // Steps that are no calls have no time of their own.
+        // Steps other than calls have no time of their own.
         let start_ns = if start_ns == i64::MAX { i64::MIN } else { start_ns };
         self.turns[task] = self.turns[task].max(last).max(start_ns);
     }

@@ -1,7 +1,8 @@
-//! Calls of several threads that failed for what changed while they were under way, and requests of one thread that were under way
-//! together: results that depend on which of these was carried out first.
+//! Results that depend on timing: calls that failed because of a concurrent change by another thread, and requests of
+//! one thread that were in flight together.
 //!
-//! Within a chain they follow each other, and a drained one is alone; else the kernel chooses, and chooses anew in a replay.
+//! Requests of a chain are ordered, and a drained request runs alone. For all others the kernel chooses the order, and
+//! may choose another one in a replay.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,34 +17,34 @@ use crate::{
     },
 };
 
-/// Changes of names remembered: those that calls in flight may have seen half of.
+/// Number of recent name changes kept, to compare with calls that overlapped them.
 const CHANGES: usize = 256;
 
 /// A ring of a thread.
 type Ring = (u32, Via, i64);
 
-/// Where a request stands among those of its ring.
+/// Place of a request among those of its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ChainPosition {
     ring: Ring,
-    /// Counts drained requests: one has a number of its own, those between two of them share one.
+    /// Counts drained requests: each has its own number, the requests between two of them share one.
     round: u32,
     chain: u32,
 }
 
-/// Requests under way.
+/// Requests in flight, and recent changes of names.
 #[derive(Debug, Default)]
 pub(crate) struct Races {
     /// By row.
     positions: HashMap<u32, ChainPosition>,
-    /// The last of each ring.
+    /// The last request of each ring.
     last: HashMap<Ring, ChainPosition>,
-    /// The names changed last, and when that ended.
+    /// The last changes of names: return time and name.
     changed: VecDeque<(i64, NodeId)>,
 }
 
 impl Races {
-    /// A request is submitted; `linked`: the one before it links to it.
+    /// A request is submitted. `linked`: its predecessor links to it.
     pub(crate) fn submitted(&mut self, r: &Rec, linked: bool) {
         let ring = (r.task, r.via, r.ring);
         let last = self.last.entry(ring).or_insert(ChainPosition { ring, round: 0, chain: 0 });
@@ -54,7 +55,7 @@ impl Races {
         last.round = last.round.wrapping_add(drains);
     }
 
-    /// What stands at a name has changed.
+    /// What exists at a name has changed.
     pub(crate) fn changed(&mut self, end_ns: i64, node: NodeId) {
         if self.changed.len() == CHANGES {
             self.changed.pop_front();
@@ -62,7 +63,7 @@ impl Races {
         self.changed.push_back((end_ns, node));
     }
 
-    /// It has ended.
+    /// A request has ended.
     pub(crate) fn ended(&mut self, row: u32) {
         self.positions.remove(&row);
     }
@@ -75,15 +76,16 @@ impl Races {
     }
 }
 
-/// Whether two operations are given the same name; the first of a symbolic link's is its text.
+/// Whether two operations use the same name. The first path of a symlink is its target, not a name.
 fn share_a_name(a: &Rec, b: &Rec) -> bool {
     let names = |r: &Rec| [if r.call.symlinks() { NONE } else { r.path }, r.path2];
     names(a).into_iter().any(|name| name != NONE && names(b).contains(&name))
 }
 
 impl Races {
-    /// Whether a call that failed would succeed as things stand, and somebody changed what it failed for meanwhile. Not all calls
-    /// are of one moment: a link, for one, is refused when the file that it has looked up loses its last name before it is made.
+    /// Whether a failed call would succeed in the current state, and another one changed the cause of its failure
+    /// meanwhile. Calls are not atomic: a link, for example, is refused if the file that it has looked up loses its
+    /// last name before the new one is created.
     pub(crate) fn lost_race(&self, machine: &mut Machine, r: &Rec, v: &Operands) -> bool {
         let (missing, taken) = (r.ret == -i64::from(libc::ENOENT), r.ret == -i64::from(libc::EEXIST));
         if !(missing && machine.parents_exist() || taken) {
@@ -99,12 +101,12 @@ impl Races {
         to != NO_NODE && machine.names.exists(to) == Some(false) && overlapping(to)
     }
 
-    /// Whether the results of two overlapping operations of one thread may depend on their order, which nothing demands.
+    /// Whether the results of two overlapping requests of one thread may depend on their order, which nothing enforces.
     pub(crate) fn may_race(&self, machine: &Machine, a: &Rec, b: &Rec) -> bool {
         if a.phase != Phase::Ended || b.phase != Phase::Ended || a.raced && b.raced {
             return false;
         }
-        // What a read at that place finds depends on how long the other makes the file.
+        // What a read finds depends on whether the other operation extends or cuts the file there.
         let depends = |read: &Rec, other: &Rec| {
             let end = read.offset_bytes.max(0).saturating_add(read.len_bytes);
             let beyond = || machine.sizes.size(read.file).is_none_or(|size| size < end);

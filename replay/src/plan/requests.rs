@@ -1,7 +1,7 @@
-//! Requests to io_uring and of Linux AIO in the plan: a step that submits each, in batches as they were, and one later on
-//! where its end is waited for.
+//! Plans io_uring and AIO requests: one step submits a request, in batches as recorded, and a later one waits for its
+//! end.
 //!
-//! The model learns of a request when it ends, like of any operation; what it waits for is found when it is submitted.
+//! A request takes effect in the model when it ends. What it waits for is determined when it is submitted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,12 +25,12 @@ use crate::{
     },
 };
 
-/// A request between its submission and its end.
+/// A request between submission and end.
 #[derive(Clone, Debug)]
 pub(crate) enum Submitted {
-    /// It is issued, by these paths from the target's root: texts may be forgotten until it ends.
+    /// Issued, with substitute paths. These are kept as text, because indices may change until it ends.
     Issued(Operands, [Option<Text>; 2]),
-    /// It is left out.
+    /// Skipped.
     LeftOut(Skip),
 }
 
@@ -41,76 +41,76 @@ struct Last {
     ring: i64,
     start_ns: i64,
     links: bool,
-    /// It begins when what was submitted before it has ended.
+    /// It starts only after earlier ones have ended.
     follows: bool,
-    /// What is linked to it is cancelled by its own result.
+    /// Its result cancels the request linked to it.
     breaks: bool,
-    /// It, or one before it in its chain, is left out.
+    /// It, or an earlier one in its chain, is skipped.
     broken: bool,
 }
 
-/// A file that only a slot of a ring's table knows.
+/// A file that is open only in a slot of a ring's file table.
 #[derive(Clone, Copy, Debug)]
 struct Direct {
     /// The thread that opened it.
     task: u32,
-    /// Its open file description, by its recorded number.
+    /// Id of its open file description in the reel.
     recorded: i64,
-    /// And in the model: followed up to a slice alone.
+    /// Its index in the model; only before a slice.
     ofd: Option<u32>,
     /// Why it is not opened in the replay.
     skip: Option<Skip>,
 }
 
-/// How a request belongs to the one that its thread submitted before it.
+/// Relation of a request to the previous one of its thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Joined {
-    /// By the same call.
+    /// Submitted by the same call.
     batch: bool,
-    /// That one cancels it.
+    /// Cancelled by the previous one.
     cancels: bool,
-    /// One of its chain is left out.
+    /// An earlier one in its chain is skipped.
     broken: bool,
 }
 
-/// What the planner knows of requests.
+/// What the planner knows about requests.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Those in flight, by row.
+    /// Requests in flight, by row.
     open: HashMap<u32, Submitted>,
     /// By thread.
     last: HashMap<u32, Last>,
-    /// Those that have not ended, by row, and how many of each thread. Before a slice, too.
+    /// Requests that have not ended, also before a slice: by row, and their number by thread.
     under_way: HashSet<u32>,
     of_thread: HashMap<u32, u32>,
-    /// Threads that ended before their requests did.
+    /// Threads that ended before their requests.
     leaving: HashSet<u32>,
-    /// Threads that have entered a call which submits, and submitted nothing since.
+    /// By thread: it has entered a submitting call and submitted nothing since.
     fresh: HashMap<u32, bool>,
-    /// Files that were opened right into a ring's table, by ring and slot.
+    /// Files opened directly into a ring's table, by ring and slot.
     direct: HashMap<(i64, i32), Direct>,
-    /// Those that were open so before the slice: the descriptors that stand for them.
+    /// Those open when the slice starts: the descriptor that stands in for each slot.
     stand_in_of: HashMap<(i64, i32), i32>,
     stand_ins: i32,
-    /// Calls that made, entered or ended rings: carried out by the requests.
+    /// Number of calls about rings, which are carried out by the requests.
     pub(crate) implied: i64,
 }
 
 impl Requests {
-    /// The number of a descriptor that stands for a slot, which no recorded one has.
+    /// A descriptor number for a slot, which no recorded descriptor has.
     fn stand_in(&mut self) -> i32 {
         self.stand_ins += 1;
         i32::MAX - self.stand_ins
     }
 }
 
-/// Whether it opens a file right into a ring's table, or closes one there.
+/// Whether a request opens a file directly into a ring's table, or closes one there.
 pub(crate) fn is_of_table(r: &Rec) -> bool {
     r.via == Via::Uring && r.sqe_flags & sqe::DIRECT != 0 && (r.call.opens() || r.call == Call::Close)
 }
 
 impl Planner {
-    /// A record that is no operation by itself.
+    /// Plans a record that is not an operation of its own.
     pub(crate) fn request(&mut self, r: &Rec) {
         let task = r.task as usize;
         match r.phase {
@@ -149,12 +149,13 @@ impl Planner {
         kept.ended_before = self.programs.dependencies.ended();
         kept.follows = self.requests.last.get(&r.task).is_some_and(|l| l.follows);
         let v = self.operands_of_request(&mut kept);
-        // What refused it is not in the reel; and what it cancelled would not be, with it left out.
+        // The cause of its refusal is not in the reel.
         let refused = r.sqe_flags & sqe::REFUSED != 0 || r.call == Call::Close && r.ret == -i64::from(libc::EINVAL);
-        // Nor would it where nothing that is known did, or where that may not fall short again.
+        // A cancellation recurs only if the recorded cause is known and recurs: it is in the plan, and scaled files may
+        // not make it succeed.
         let unsure = broken || !cancels || !self.machine.footprint.is_none();
         let cancelled = unsure && r.ret == -i64::from(libc::ECANCELED);
-        // The descriptor was closed before the thread that carries it out had looked, which may be otherwise now.
+        // The descriptor was closed before the kernel worker looked it up. The replay may have another timing.
         let closed_early = r.sqe_flags & sqe::ASYNC != 0 && v.entry.is_some() && r.ret == -i64::from(libc::EBADF);
         if let Some(why) = v.skip.or((refused || cancelled || closed_early).then_some(Skip::ForeignCause)) {
             if let Some(last) = self.requests.last.get_mut(&r.task) {
@@ -169,7 +170,7 @@ impl Planner {
         if kept.cut_short(None)
             && let Some(last) = self.requests.last.get_mut(&r.task)
         {
-            // It cancelled what is linked to it, which it does no more.
+            // It cancelled the request linked to it, but succeeds now.
             last.broken = true;
         }
         let rooted = v.rooted.map(|path| path.map(|path| from_bytes(self.machine.reel.texts.paths.bytes(path))));
@@ -205,24 +206,24 @@ impl Planner {
             now.follows |= linked_to.is_some();
         }
         let same_call = last.is_some_and(|l| match r.via {
-            // All that one io_submit took begin with it.
+            // All requests of one io_submit start with it.
             Via::Aio => l.start_ns == r.start_ns,
             _ => !fresh && !by_kernel,
         });
         Joined { batch: same_call || linked_to.is_some(), cancels: linked_to.is_some_and(|l| l.breaks), broken }
     }
 
-    /// What a request refers to; its own descriptors may be slots of the ring's table.
+    /// Resolves the operands of a request. Its descriptors may be slots of the ring's table.
     pub(crate) fn operands_of_request(&mut self, r: &mut Rec) -> Operands {
         let direct = r.via == Via::Uring && r.sqe_flags & sqe::DIRECT != 0;
         if direct && r.call.opens() {
             if r.fd2 == -1 && r.ret >= 0 {
-                // The kernel chose the slot: it is asked for now.
+                // The kernel chose the slot. The replay asks for the same one.
                 r.fd2 = r.ret as i32;
             }
             let v = self.machine.operands(r);
             if v.skip.is_none() && r.ret >= 0 {
-                // What is linked to it is submitted before it ends.
+                // Linked requests are submitted before this one ends.
                 self.requests
                     .direct
                     .insert((r.ring, r.fd2), Direct { task: r.task, recorded: r.ofd, ofd: None, skip: None });
@@ -233,7 +234,7 @@ impl Planner {
             return self.machine.operands(r);
         }
         let slot = r.fd;
-        // Another file may have been registered there since.
+        // Another file may have been registered in the slot since.
         let opened = self.requests.direct.get(&(r.ring, slot));
         let here = |d: &&Direct| d.task == r.task && (d.recorded == r.ofd || [d.recorded, r.ofd].contains(&NO_ID));
         let opened = opened.filter(here);
@@ -252,7 +253,7 @@ impl Planner {
         v
     }
 
-    /// A thread ends: not before its requests do, which others may wait for. Whether it does so later.
+    /// A thread ends: not before its requests, since others may wait for those. Returns whether it ends later.
     pub(crate) fn leaves_later(&mut self, task: usize) -> bool {
         let task = task as u32;
         self.requests.of_thread.get(&task).is_some_and(|n| *n > 0) && {
@@ -261,7 +262,7 @@ impl Planner {
         }
     }
 
-    /// A request has ended; whether it was the last of a thread that waits to end.
+    /// A request has ended. Returns whether it was the last one of a thread that waits to end.
     pub(crate) fn came_back(&mut self, r: &Rec) -> bool {
         if self.requests.under_way.remove(&r.row)
             && let Some(n) = self.requests.of_thread.get_mut(&r.task)
@@ -271,8 +272,8 @@ impl Planner {
         self.requests.of_thread.get(&r.task).is_none_or(|n| *n == 0) && self.requests.leaving.remove(&r.task)
     }
 
-    /// What an ended request referred to when it was submitted; `None` when it is to be issued as a call, since its submission
-    /// is not in the plan.
+    /// The operands of an ended request as of its submission. `None` if its submission is not in the plan: it is then
+    /// issued as a call.
     pub(crate) fn ended(&mut self, r: &Rec) -> Option<Operands> {
         match self.requests.open.remove(&r.row)? {
             Submitted::Issued(v, rooted) => {
@@ -280,7 +281,7 @@ impl Planner {
                 Some(Operands { rooted, ..v })
             }
             Submitted::LeftOut(why) => {
-                // A slot's number is no descriptor's.
+                // A slot number is not a descriptor number.
                 let by_slot = r.sqe_flags & (sqe::FIXED | sqe::DIRECT) != 0;
                 let v = if by_slot { Operands::none() } else { self.machine.operands(r) };
                 Some(Operands { skip: Some(why), ..v })
@@ -288,7 +289,7 @@ impl Planner {
         }
     }
 
-    /// A file was opened into, or closed in, a ring's table. Whether the request was about one.
+    /// A file was opened into or closed in a ring's table. Returns whether the request was about one.
     pub(crate) fn direct_change(&mut self, r: &Rec, v: &Operands) -> bool {
         if !is_of_table(r) {
             return false;
@@ -325,8 +326,8 @@ impl Planner {
         true
     }
 
-    /// A file is opened into a ring's table, or closed there, by a call, since its submission came before the slice: a descriptor
-    /// stands for the slot.
+    /// Opens a file into a ring's table, or closes one there, by a call, because the submission was before the slice. A
+    /// descriptor stands in for the slot.
     pub(crate) fn outside_table(&mut self, r: &mut Rec) {
         if !is_of_table(r) {
             return;
@@ -341,8 +342,8 @@ impl Planner {
         }
     }
 
-    /// A slice begins: files that only slots know are opened by descriptors that the recorded program had no use for, and
-    /// registered by them.
+    /// At the start of a slice: files that are open only in ring slots are opened with stand-in descriptors, and
+    /// registered from those.
     pub(crate) fn direct_at_slice_start(&mut self) {
         let mut open: Vec<_> = self.requests.direct.drain().collect();
         open.sort_unstable_by_key(|(place, _)| *place);

@@ -1,4 +1,4 @@
-//! Which resources an operation uses, and how: what the order is made of.
+//! Which resources an operation uses, and how. The order between steps is derived from this.
 
 use crate::{
     Call,
@@ -21,16 +21,16 @@ fn changes_place(call: Call) -> bool {
     matches!(call, Call::Chdir | Call::Fchdir | Call::Umask | Call::Chroot)
 }
 
-/// The parts that the resources of a step are found from, and the order that they are noted in.
+/// Registers the resources of a step.
 pub(crate) struct Resources<'a> {
     pub(crate) machine: &'a mut Machine,
     pub(crate) order: &'a mut Order,
-    /// The lists of the thread's piece of program.
+    /// The slot lists of the thread's current piece.
     pub(crate) lists: &'a [u32],
 }
 
 impl Resources<'_> {
-    /// The resources a step uses.
+    /// Registers the resources that a step uses.
     pub(crate) fn uses(&mut self, r: &Rec, v: &Operands, call: &Act) {
         self.order.interval(r.ended_before);
         let u = self.machine.processes.of(r.task as usize);
@@ -40,7 +40,7 @@ impl Resources<'_> {
         if let Act::Call { fd, slot, .. } = *call
             && self.machine.processes.maps[u.maps].users > 1
         {
-            // Mapping cells share the number space of descriptor cells from the other end.
+            // Slots of mappings share a map with those of descriptors; their numbers are complemented.
             match r.call {
                 Call::Mmap if slot != NONE => self.order.slot(!slot, Class::Alone),
                 Call::Munmap | Call::Mremap => self.order.slot(!(fd as u32), Class::Alone),
@@ -68,14 +68,14 @@ impl Resources<'_> {
                 self.order.slot(*s, Class::Alone);
             }
         }
-        // It stands elsewhere meanwhile.
+        // The call is issued with a temporary working directory.
         let stands_elsewhere = v.fd != CWD && !v.magic && r.call.takes_no_directory();
         if shared_place && (v.relative || changes_place(r.call) || stands_elsewhere) {
             let class = if ok && changes_place(r.call) || stands_elsewhere { Class::Alone } else { Class::Read };
             self.order.place(u.place, class);
         }
         if let Some(e) = v.entry {
-            // O_APPEND says where the next write goes.
+            // O_APPEND decides where the next write goes.
             let positional = moves_position(r)
                 || matches!(r.call, Call::Lseek | Call::SetFl)
                 || r.call.lists()
@@ -141,7 +141,7 @@ impl Resources<'_> {
             c if c.links() || c.symlinks() => writes2 = ok,
             _ => {}
         }
-        // What was not found was not where the links led.
+        // A failed lookup did not fail at the symbolic links that it passed.
         for link in &self.machine.names.passed {
             self.order.read_name(&self.machine.names, *link, true);
         }
@@ -176,7 +176,7 @@ impl Resources<'_> {
             return self.order.file(file, Class::Alone);
         }
         if r.ret < 0 {
-            // Refused, perhaps, for where the file ends.
+            // It may have failed because of the size of the file.
             if r.call.clones() || r.call.dedupes() || r.call.copies() || matches!(r.call, Call::Fallocate | Call::Lseek)
             {
                 for file in [file, r.file2].into_iter().filter(|f| *f != NO_ID) {
@@ -194,7 +194,7 @@ impl Resources<'_> {
                 c if c.writes() => {
                     let append =
                         r.appends(v.entry.is_some_and(|e| self.machine.processes.ofds[e.ofd as usize].appends()));
-                    // Checked data depends on where it lies, and so does what is read next from there.
+                    // Checked data depends on its position, and so does what the description reads next.
                     let read_on = append
                         && moves_position(r)
                         && v.entry.is_some_and(|e| self.machine.processes.ofds[e.ofd as usize].reads());
@@ -207,7 +207,7 @@ impl Resources<'_> {
                     }
                 }
                 c if c.copies() || c.dedupes() || c.touches() => Some(Class::Read),
-                // All that was written before is shared.
+                // Everything written before is shared.
                 c if c.clones() => Some(Class::Alone),
                 c if c.opens() && (r.flags as i32 & libc::O_TRUNC != 0 || c == Call::Creat) => Some(Class::Alone),
                 Call::Ftruncate | Call::Fallocate => Some(Class::Alone),

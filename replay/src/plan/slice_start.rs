@@ -1,4 +1,4 @@
-//! Where a slice begins: what was followed up to there becomes the state that the replay starts from.
+//! The start of a slice: the state of the recorded machine becomes the initial state of the replay.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Planner {
-    /// The slice begins: what is there now is to be prepared, and what follows is planned.
+    /// Starts the slice: what exists now is prepared, and what follows is planned.
     pub(crate) fn start_slice(&mut self, from_ns: i64) {
         self.machine.names.unfold();
         let there = self.machine.names.there();
@@ -47,7 +47,7 @@ impl Planner {
         self.tasks_anew();
     }
 
-    /// The name space as it is now, a row for each name.
+    /// The current name space as rows of `tree`.
     fn tree_now(&mut self, there: &[PresentName]) -> Vec<Tree> {
         let modes = self.machine.sizes.take_modes();
         let mut rows = Vec::with_capacity(there.len());
@@ -95,7 +95,7 @@ impl Planner {
         rows
     }
 
-    /// Sizes count from here on.
+    /// Makes current sizes the initial ones.
     fn sizes_anew(&mut self, there: &[PresentName], tree: &[Tree]) {
         let old = std::mem::take(&mut self.machine.sizes.bounds);
         self.machine.sizes.listed.clear();
@@ -117,7 +117,7 @@ impl Planner {
         self.machine.sizes.begin_counting();
     }
 
-    /// Threads at work begin, with what they have.
+    /// Starts the threads that run now, with their state.
     fn tasks_anew(&mut self) {
         let alive: Vec<usize> =
             (0..self.programs.tasks.len()).filter(|t| self.machine.processes.of(*t).alive).collect();
@@ -152,7 +152,7 @@ impl Planner {
         self.locks_now(&leaders, &registered);
     }
 
-    /// Locks that are held: those on files that are open in the replay are taken again, the others are nobody's.
+    /// Registers held locks. Those on files that are open in the replay are taken again; the others are dropped.
     fn locks_now(&mut self, leaders: &HashMap<usize, usize>, registered: &Registered) {
         for (file, held) in self.machine.locks.all() {
             let place = match held.owner {

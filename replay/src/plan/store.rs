@@ -1,4 +1,4 @@
-//! Keeps pieces of a plan, and of what became of it: in memory as far as that goes, then in an unnamed file.
+//! Stores pieces of a plan and of its outcomes: in memory up to a limit, then in an unnamed file.
 
 use std::{
     fs::File,
@@ -10,35 +10,35 @@ use std::{
     },
 };
 
-/// Of a plan, and likewise of what became of it, so much is kept in memory: with the model of names and what is at
-/// work, a replay then stays well below 1 GiB.
+/// Limit for a plan, and again for its outcomes. With the name space and what is in flight, a replay then stays well
+/// below 1 GiB.
 pub const DEFAULT_MEMORY_BYTES: usize = 160 << 20;
 
-/// Where a piece is.
+/// A stored piece.
 #[derive(Clone, Debug)]
 pub enum Stored<T> {
-    /// Here.
+    /// In memory.
     Memory(Arc<T>),
     /// In the file.
     File {
-        /// First byte.
+        /// Offset.
         at: u64,
-        /// Length.
+        /// Length, bytes.
         len: u32,
     },
 }
 
-/// What can be kept.
+/// Something that can be stored.
 pub trait Piece: Sized {
-    /// Roughly what it takes in memory.
+    /// Approximate size in memory.
     fn size_bytes(&self) -> usize;
-    /// As bytes.
+    /// Encodes it.
     fn to_bytes(&self) -> Vec<u8>;
-    /// From these; `None` for others.
+    /// Decodes it; `None` if invalid.
     fn from_bytes(bytes: &[u8]) -> Option<Self>;
 }
 
-/// Memory first, then a file in the folder for temporary files.
+/// Stores pieces in memory, then in a file in the directory for temporary files.
 #[derive(Debug)]
 pub struct Store {
     memory_bytes: usize,
@@ -48,12 +48,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// One that keeps so many bytes in memory.
+    /// A store that keeps at most `memory_bytes` in memory.
     pub fn new(memory_bytes: usize) -> Self {
         Self { memory_bytes, used: Mutex::new(0), file: Mutex::new(None), end: AtomicU64::new(0) }
     }
 
-    /// Keeps a piece.
+    /// Stores a piece.
     pub fn put<T: Piece>(&self, piece: T) -> io::Result<Stored<T>> {
         let size = piece.size_bytes();
         {
@@ -69,7 +69,7 @@ impl Store {
         Ok(Stored::File { at, len: bytes.len() as u32 })
     }
 
-    /// Gets it back.
+    /// Loads a piece.
     pub fn get<T: Piece>(&self, kept: &Stored<T>) -> io::Result<Arc<T>> {
         match kept {
             Stored::Memory(piece) => Ok(piece.clone()),
@@ -81,7 +81,7 @@ impl Store {
         }
     }
 
-    /// Changes a piece, whose length as bytes must stay.
+    /// Replaces a piece. The new one must have the same encoded length.
     pub fn replace<T: Piece>(&self, kept: &mut Stored<T>, piece: T) -> io::Result<()> {
         match kept {
             Stored::Memory(old) => *old = Arc::new(piece),
@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-/// A file without a name in the folder for temporary files.
+/// Creates an unnamed file in the directory for temporary files.
 fn unnamed() -> io::Result<File> {
     use rustix::fs::{CWD, Mode, OFlags, openat, unlinkat};
     let dir = std::env::temp_dir();
@@ -114,7 +114,7 @@ fn unnamed() -> io::Result<File> {
     if let Ok(fd) = openat(CWD, &dir, flags | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR) {
         return Ok(fd.into());
     }
-    // Not every file system has unnamed ones: this name lasts for a moment.
+    // Without O_TMPFILE, the name exists for a moment.
     let path = dir.join(format!("ioreel-replay-{}", std::process::id()));
     let fd = openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR)?;
     unlinkat(CWD, &path, rustix::fs::AtFlags::empty())?;

@@ -1,4 +1,4 @@
-//! Goes through operations, forks, execs and exits in the order in which they took effect, and commits each.
+//! Visits operations, forks, execs and exits in the order in which they took effect, and commits each.
 
 use ioreel_traces::text::to_bytes;
 
@@ -15,14 +15,14 @@ use crate::{
     reel::{in_flight::Load, input::Rec, slice::Slice, submission::Phase},
 };
 
-/// Moments at which something other than an operation happens.
+/// An event other than an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A thread ended: index in `tasks`.
     Exit(u32),
     /// A program started: index in `execs`.
     Exec(u32),
-    /// A thread was born.
+    /// A thread started: index in `tasks`.
     Fork(u32),
 }
 
@@ -31,7 +31,7 @@ impl Planner {
         Overlaps { machine: &mut self.machine, looks: &mut self.looks, races: &self.races }
     }
 
-    /// Tells the parts outside the model what the last operation did.
+    /// Passes effects of the last operation to the parts outside the model.
     pub(crate) fn take_consequences(&mut self) {
         let order = &mut self.programs.dependencies;
         for consequence in self.machine.consequences.drain(..) {
@@ -43,13 +43,13 @@ impl Planner {
         }
     }
 
-    /// The last descriptor of a file was closed, if one was.
+    /// The last descriptor of the file `last` was closed.
     pub(crate) fn closed(&mut self, last: Option<i64>) {
         self.machine.closed(last);
         self.take_consequences();
     }
 
-    /// Goes through operations and events in the order in which they took effect.
+    /// Visits operations and events in the order in which they took effect.
     pub(crate) fn walk(&mut self) -> Result<(), ReplayError> {
         let mut events: Vec<(i64, Event)> = Vec::new();
         for (i, t) in self.machine.reel.tasks.iter().enumerate() {
@@ -63,7 +63,8 @@ impl Planner {
         events.extend(self.machine.reel.execs.iter().enumerate().map(|(i, e)| (e.exec_ns, Event::Exec(i as u32))));
         events.sort_unstable();
         let mut events = events.into_iter().peekable();
-        // Entered and not yet taken effect, by number and row; no more than there are threads, and requests in flight.
+        // Operations that were entered and have not taken effect: id and row. At most one per thread, and the requests
+        // in flight.
         let mut pool: Vec<(u32, u32)> = Vec::new();
         let mut load = Load::default();
         let Slice { from_ns, to_ns } = self.options.slice;
@@ -116,7 +117,7 @@ impl Planner {
         Ok(())
     }
 
-    /// Commits an operation, and before it those among the ones in flight that must have come first.
+    /// Commits an operation, after those in flight that must have taken effect before it.
     fn take_effect(&mut self, mut rec: Rec, pool: &[(u32, u32)]) {
         if !matches!(rec.phase, Phase::Whole | Phase::Ended) {
             return self.request(&rec);
@@ -157,7 +158,7 @@ impl Planner {
         let flags = self.programs.tasks[c].clone_flags;
         let parent_table = self.machine.processes.of(parent as usize).table;
         let at = self.programs.push(parent as usize, Act::Spawn { task: child }, i64::MAX, |order| {
-            // Descriptors that other threads of the parent open or close around the fork.
+            // Other threads of the parent may open or close these descriptors around the fork.
             let table = &self.machine.processes.tables[parent_table];
             if table.users > 1 {
                 table.value.values().filter_map(|e| e.slot.ok()).for_each(|slot| order.slot(slot, Class::Read));
@@ -166,15 +167,16 @@ impl Planner {
         self.programs.dependencies.fork(at, c);
         let copies = self.machine.processes.fork(parent as usize, c, flags);
         self.programs.tasks[c].copies = copies.into();
-        // What is forked while it is recorded has what its parent had.
+        // Has a recorded working directory: the task existed before it was recorded. Tasks forked while recorded
+        // inherit everything.
         if self.machine.reel.tasks[c].cwd.is_some() {
             self.begin_beside(c, parent as usize);
         }
-        // Nothing the child does goes before what its making waits for.
+        // The child's steps come after everything that the fork waits for.
         self.programs.turns[c] = self.programs.turns[parent as usize];
     }
 
-    /// A new open file description; numbers of those that are closed are used again.
+    /// Adds an open file description. Its index may be that of a closed one.
     pub(crate) fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, flags: i32) -> u32 {
         let ofd = self.machine.processes.new_ofd(node, file, kind, pos, flags);
         self.programs.dependencies.forget_position(ofd);
@@ -251,7 +253,7 @@ impl Planner {
         }
     }
 
-    /// A thread starts a program that may run as somebody else.
+    /// A thread starts a program, which may run as another user (set-user-ID).
     pub(crate) fn executes_as(&mut self, task: usize, uid: Option<i32>, gid: Option<i32>) {
         let (Some(uid), Some(gid), true) = (uid, gid, self.machine.privileged) else { return };
         let old = self.machine.processes.of(task).who;

@@ -1,4 +1,4 @@
-//! What operations saw of names, numbers, positions and sizes, and what they made of them.
+//! What an operation saw and changed of names, descriptor numbers, positions and sizes.
 
 use super::{GONE, Key, Needs, Overlaps, ResolvedNames, SOME, Touch, Touches};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Overlaps<'_> {
-    /// Where an operation leads as things stand.
+    /// Resolves the operands of an operation in the current state.
     pub(super) fn look_along(&mut self, r: &Rec) -> ResolvedNames {
         self.machine.names.crossed.clear();
         self.machine.names.passed.clear();
@@ -25,7 +25,7 @@ impl Overlaps<'_> {
         ResolvedNames { row: r.row, as_of: self.as_of(u.table), view, parents_exist, links }
     }
 
-    /// What has to be the same for operations of tasks with this table to lead where they did.
+    /// Version of everything that the operands of tasks with this descriptor table depend on.
     pub(super) fn as_of(&self, table: usize) -> (u64, usize, u64) {
         (self.machine.names.shape, table, self.machine.processes.tables.get(table).map_or(0, |t| t.version))
     }
@@ -49,12 +49,13 @@ impl Overlaps<'_> {
             let named = [r.fd, r.fd2, r.dirfd, r.dirfd2].into_iter().filter(|fd| *fd >= 0);
             out.extend(named.map(|fd| plain(Key::Number(table, fd), Needs::Anything, None)));
         }
-        // A name that is not there yet may be what another call in flight makes; by what is outside the roots others are led within.
+        // A name that does not exist yet may be created by another call in flight. Names outside the roots can lead
+        // inside.
         if v.skip.is_some_and(|why| !matches!(why, Skip::OutOfSight | Skip::Outside)) {
             return Touches { all: out, lacks: vec![], links };
         }
         let ok = r.ret >= 0;
-        // Through a descriptor it does not matter whether the file still has its name.
+        // Through a descriptor, it does not matter whether the file still has its name.
         let by_name = v.entry.is_none() || r.path != NONE;
         self.names_touched(r, &v, root, &mut out);
         if let Some(dir) = self.machine.stands_in(r, &v) {
@@ -87,9 +88,9 @@ impl Overlaps<'_> {
         Touches { all: out, lacks, links }
     }
 
-    /// The states of its names that an operation saw, and those it left.
+    /// The values of its names that an operation saw, and those it left.
     fn names_touched(&mut self, r: &Rec, v: &Operands, root: NodeId, out: &mut Vec<Touch>) {
-        // Renamed to another name of the same file, it stays.
+        // A rename to another name of the same file does nothing.
         let moves_name = r.call.renames()
             && v.node != NO_NODE
             && v.node2 != NO_NODE
@@ -106,7 +107,7 @@ impl Overlaps<'_> {
         };
         let there = match r.ret {
             x if x >= 0 => Needs::There,
-            // The old name is looked up before it is seen that the new one is taken.
+            // The old name is looked up before the new one is found to exist.
             x if x == -i64::from(libc::EEXIST) || x == -i64::from(libc::ENOTEMPTY) => Needs::There,
             _ => Needs::Anything,
         };
@@ -158,7 +159,7 @@ impl Overlaps<'_> {
         }
     }
 
-    /// What an operation saw of a file's size, or made it.
+    /// The file size that an operation saw or set.
     fn size_touched(&self, r: &Rec, v: &Operands) -> Option<Touch> {
         let ofd = v.entry.map(|e| &self.machine.processes.ofds[e.ofd as usize]);
         let ofd2 = v.entry2.map(|e| &self.machine.processes.ofds[e.ofd as usize]);
@@ -172,7 +173,7 @@ impl Overlaps<'_> {
         };
         let placed = r.offset_bytes != NO_ID;
         match r.call {
-            // An append of nothing is at the position, wherever the file ends.
+            // An empty append reports its position, not the end of the file.
             _ if r.moved_nothing() => None,
             c if c.reads() && placed => of(opened, Needs::ReadOf(r.offset_bytes, r.len_bytes, r.ret), None),
             c if c.writes() && placed => {
@@ -198,12 +199,12 @@ impl Overlaps<'_> {
     }
 }
 
-/// The descriptor that a call was given or has closed, and what becomes of its number.
+/// The descriptor number that a call was assigned (1) or closed (0).
 fn number(r: &Rec) -> Option<(i32, i64)> {
     match r.call {
         _ if r.ret < 0 => None,
         Call::Close => Some((r.fd, 0)),
-        // A descriptor that replaces another needs no free number.
+        // A descriptor that replaces another one needs no free number.
         Call::Dup2 | Call::Dup3 => None,
         c if c.opens() || c.duplicates() => Some((r.ret as i32, 1)),
         _ => None,
