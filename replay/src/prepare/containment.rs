@@ -1,9 +1,9 @@
-//! Keeps a replay inside its target, by the kernel rather than by looking at paths.
+//! Containment: keeps a replay inside its target by means of the kernel, not by checking paths.
 //!
-//! The replaying threads live in a mount namespace whose root is the target, mounted nosuid and nodev and
-//! without anything else: the old root is detached, so that no path, link, descriptor or `..` leads out
-//! of it, whatever a reel says. A pivot rather than a chroot, since a second chroot (a reel recorded in one)
-//! would undo the first for descriptors outside it. Mounts below the target do not come along.
+//! Replay threads live in a mount namespace whose root is the target, mounted nosuid and nodev. The old root is
+//! detached, so no path, link, descriptor or `..` leads out, whatever the reel says. This takes `pivot_root`: after a
+//! `chroot`, a second one (of a reel recorded in a chroot) would free descriptors from the first. Mounts below the
+//! target are not visible.
 
 use std::{
     ffi::CString,
@@ -36,17 +36,18 @@ fn refused(doing: &'static str) -> impl Fn(Errno) -> ReplayError {
     move |e| ReplayError::Contain { doing, source: e.into() }
 }
 
-/// What the user may do: decided before any thread exists, since a user namespace must be entered alone.
+/// What the user may do. Determined before any thread exists, because only a process with one thread can enter a user
+/// namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privilege {
-    /// Owners can be set: root outside any user namespace made here.
+    /// Owners can be set: root, and not through a user namespace made here.
     pub root: bool,
 }
 
-/// Gets the right to mount: root has it, others enter a user namespace in which they keep their own ids.
-/// Must be called while the process has a single thread.
+/// Acquires the right to mount. Root has it; other users enter a user namespace in which they keep their own ids. Must
+/// be called while the process has a single thread.
 pub fn acquire() -> Result<Privilege, ReplayError> {
-    /// A user namespace is entered once.
+    /// The user namespace is entered only once.
     static ENTERED: OnceLock<()> = OnceLock::new();
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     if uid == 0 {
@@ -60,7 +61,7 @@ pub fn acquire() -> Result<Privilege, ReplayError> {
     let write = |file: &str, text: String| {
         fs::write(file, text).map_err(|source| ReplayError::Contain { doing: "mapping the user", source })
     };
-    // Where it is missing (before Linux 3.19) groups may be mapped without it.
+    // Before Linux 3.19 the file does not exist, and groups can be mapped without it.
     match fs::write("/proc/self/setgroups", "deny") {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             return Err(ReplayError::Contain { doing: "mapping the user", source: e });
@@ -73,14 +74,14 @@ pub fn acquire() -> Result<Privilege, ReplayError> {
     Ok(Privilege { root: false })
 }
 
-/// Makes the calling thread's root `target`, with the mapped directories in their places, and nothing else reachable.
-/// Threads it makes are inside too.
+/// Makes `target` the root directory of the calling thread, with the mapped directories mounted and nothing else
+/// reachable. Threads that it creates are inside, too.
 pub fn enter(target: &Path, maps: &[Place]) -> Result<(), ReplayError> {
-    // SAFETY: this thread gets a descriptor table and directories of its own; no descriptor of another
-    // thread is used by it afterwards.
+    // SAFETY: the thread gets its own descriptor table and fs context, and uses no descriptor of another thread
+    // afterwards.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS | UnshareFlags::FILES) }
         .map_err(refused("making a mount namespace"))?;
-    // What lies where is known by descriptors from here on: the root may change.
+    // Directories are held by descriptors from here on, because the root may change.
     let find = |path: &Path| {
         open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(refused("finding the target"))
@@ -107,20 +108,20 @@ pub fn enter(target: &Path, maps: &[Place]) -> Result<(), ReplayError> {
     fchdir(&tree).map_err(refused("entering the target"))?;
     match pivot_root(".", ".") {
         Ok(()) => {
-            // The old root now lies over the new one: taking it away leaves the target alone.
+            // The old root is now mounted over the new one. Unmounting it leaves only the target.
             unmount(".", UnmountFlags::DETACH).map_err(refused("detaching the old root"))?;
         }
-        // On an initial ramdisk's root, which cannot be pivoted away: the target is moved over it.
+        // The root is an initial ramdisk, which cannot be pivoted: move the target over it.
         Err(Errno::INVAL) => {
             mount_move(".", "/").map_err(refused("moving the target over the root"))?;
             chroot(".").map_err(refused("entering the target"))?;
         }
         Err(e) => return Err(refused("making the target the root")(e)),
     }
-    // Modes are the reel's: this thread's mask is its own.
+    // Modes are applied as recorded, without this thread's umask.
     umask(Mode::empty());
     chdir("/").map_err(refused("entering the target"))?;
-    // From here on every path leads to something inside.
+    // From here on, every path resolves inside.
     for (from, other) in mapped {
         for end in (1..=from.len()).filter(|end| *end == from.len() || from[*end] == b'/') {
             match mkdir(&from[..end], Mode::from_bits_truncate(0o755)) {
@@ -134,11 +135,11 @@ pub fn enter(target: &Path, maps: &[Place]) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Mounts made from here on are seen by nobody else.
+/// Hides mounts made from here on from other namespaces.
 fn cut_off() -> Result<(), ReplayError> {
     let cut = || mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC);
     match cut() {
-        // In a chroot the root is no mount, and no new one can take its place: the name space's own root can.
+        // In a chroot, "/" is not a mount and cannot be replaced. Return to the root of the mount namespace.
         Err(Errno::INVAL) => {
             let own = open("/proc/thread-self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(refused("leaving the chroot for the replay, by /proc"))?;
@@ -151,7 +152,7 @@ fn cut_off() -> Result<(), ReplayError> {
     .map_err(refused("cutting the mount namespace off"))
 }
 
-/// No set-id bits, no devices.
+/// Mounts without set-ID bits and devices.
 fn restrict(tree: &impl std::os::fd::AsRawFd) -> Result<(), ReplayError> {
     #[repr(C)]
     struct MountAttr {
@@ -163,7 +164,8 @@ fn restrict(tree: &impl std::os::fd::AsRawFd) -> Result<(), ReplayError> {
     let attr =
         MountAttr { set: libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV, clear: 0, propagation: 0, userns_fd: 0 };
     let empty = CString::default();
-    // SAFETY: the descriptor is open, the path a NUL-terminated empty string, the structure of the size named.
+    // SAFETY: the descriptor is open, the path is an empty NUL-terminated string, and the size is that of the
+    // structure.
     let r = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -181,8 +183,8 @@ fn restrict(tree: &impl std::os::fd::AsRawFd) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Gives the calling thread, and those it makes, the credentials of a recorded user; without root, only
-/// takes away what a user namespace added, unless root was recorded.
+/// Gives the calling thread, and threads that it creates, recorded credentials. Without root, only drops the
+/// capabilities of the user namespace, unless root was recorded.
 pub fn become_user(privilege: Privilege, who: &Credentials) -> io::Result<()> {
     if privilege.root && who.words() != Words::default() {
         let ret = take_on(system_call, who.words(), Some(&[]));
@@ -206,14 +208,16 @@ pub fn become_user(privilege: Privilege, who: &Credentials) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor of the calling thread's own table.
+/// Closes all descriptors in the calling thread's own table.
 pub fn close_all() {
-    // SAFETY: the table is this thread's alone since [`enter`], and no Rust value of this thread owns any.
+    // SAFETY: the table belongs to this thread alone since [`enter`], and no Rust value of this thread owns a
+    // descriptor.
     unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
 }
 
-/// Lets recorded users other than root search the target's own directory, where its mode forbids that: as a root
-/// directory it would keep them from everything. The calling thread is inside. Says so when it did.
+/// If threads run as users other than root and the mode of the target directory denies them search permission, grants
+/// it: as their root directory, it would deny them everything. Must be called inside the target. Returns a message if
+/// it changed the mode.
 pub fn let_users_in(plan: &Plan, privilege: Privilege) -> Option<String> {
     let others =
         plan.tasks.iter().filter_map(|t| t.root.as_ref()).any(|r| r.who.user.effective != 0) || plan.users_change;
@@ -229,13 +233,13 @@ pub fn let_users_in(plan: &Plan, privilege: Privilege) -> Option<String> {
     Some("the target's directory was made searchable for all, since the recorded user is not root".into())
 }
 
-/// Lifts the limit on open descriptors as far as the user may, and lets writes beyond the greatest file
-/// size fail rather than end the process.
+/// Raises the limit on open descriptors as far as allowed, and ignores SIGXFSZ so that writes beyond the maximum file
+/// size fail instead of ending the process.
 pub fn lift_limits() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Refused, it stays as it is: the replay then differs where it runs out, and says so.
+    // If refused, the replay differs where it runs out of descriptors, and reports that.
     let _ = setrlimit(Resource::Nofile, limit);
     // SAFETY: ignoring a signal runs no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

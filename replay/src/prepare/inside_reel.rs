@@ -9,8 +9,9 @@ use std::{
 
 use crate::ReplayError;
 
-/// Refuses `path` if it is part of the reel or lies inside it, by whatever name. Such a path would be overwritten while it is read,
-/// or be taken for part of the reel. `path` need not exist. A path that cannot be examined is refused later, where it is used.
+/// Refuses `path` if it is part of the reel or inside it, under whatever name: it would be overwritten while it is
+/// read, or be taken for a part of the reel. `path` need not exist. A path that cannot be examined is refused later,
+/// where it is used.
 pub(crate) fn refuse_inside_reel(reel: &Path, what: &'static str, path: &Path) -> Result<(), ReplayError> {
     let parts = parts(reel).map_err(|source| ReplayError::Io { doing: "looking at the reel's files", source })?;
     let is_part = |p: &Path| fs::metadata(p).is_ok_and(|m| parts.contains(&(m.dev(), m.ino())));
@@ -28,7 +29,8 @@ fn resolved(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Device and inode number of the reel's folder, its tables' folders, and all files there: links have names elsewhere.
+/// Device and inode numbers of the reel's directory, its tables' directories, and all files in these. The files may
+/// have other names elsewhere (hard links).
 fn parts(reel: &Path) -> io::Result<HashSet<(u64, u64)>> {
     let number = |path: &Path| fs::metadata(path).map(|m| (m.dev(), m.ino()));
     let mut out = HashSet::from([number(reel)?]);

@@ -1,8 +1,9 @@
-//! Files as they lay on their disk: in as many pieces, of the same sizes, with the same holes and the same room without data.
+//! `--layout`: gives files the recorded on-disk layout: number and sizes of extents, holes, and unwritten space.
 //!
-//! No file system can be told where to put what. But most (ext4, XFS) put what is reserved at once into one piece, and take a part out of a file's
-//! middle without moving the rest (`FALLOC_FL_COLLAPSE_RANGE`): so room is reserved for pieces and gaps between them, and the gaps are
-//! taken out again. Elsewhere (btrfs) pieces are written and synced one by one, and between them a block of another file.
+//! No file system lets a program choose where data goes. But ext4 and XFS put space reserved at once into one extent,
+//! and remove a range from the middle of a file without moving the rest (`FALLOC_FL_COLLAPSE_RANGE`). So extents are
+//! reserved together with gaps between them, and the gaps are removed. On others (btrfs), extents are written and
+//! synced one by one, with a block of another file between them.
 
 use std::{
     collections::HashMap,
@@ -28,51 +29,52 @@ use crate::{
     prepare::tree::{Item, ItemKind, Preparation},
 };
 
-/// Pieces that a file is made of at most; what is beyond lies in one. Taking a gap out takes the longer the more pieces follow.
+/// Maximum number of pieces of a file; the rest is one piece. Removing a gap takes longer the more pieces follow.
 const MOST_PIECES: usize = 8192;
-/// Of a gap that was, so much at most is made.
+/// Maximum size of a gap, bytes.
 const MOST_GAP_BYTES: i64 = 64 << 10;
-/// Extents asked for at most when a file is looked at.
+/// Maximum number of extents read when a file is checked.
 const MOST_ASKED: usize = 1 << 20;
 
-/// A part of a file without holes.
+/// An extent, or a part of a file without holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     offset_bytes: i64,
     len_bytes: i64,
-    /// It holds data.
+    /// Holds data; otherwise reserved only.
     written: bool,
-    /// Bytes on the disk between the piece before, whose end is this one's beginning in the file, and this one; 0 where it goes on.
+    /// Bytes on the disk between the previous piece and this one, which adjoin in the file; 0 if they adjoin on the
+    /// disk, too.
     gap_bytes: i64,
 }
 
-/// How a file lay.
+/// The layout of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     pieces: Vec<Piece>,
-    /// Extents that were recorded, those that lay in one piece being one.
+    /// Number of recorded extents. Adjacent ones count as one.
     recorded: i64,
 }
 
-/// How near the layout came to what it was.
+/// How close the created layouts are to the recorded ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LayoutReport {
     /// Files whose layout the reel has.
     pub files: i64,
-    /// Of these, files with as many extents as they had.
+    /// Files among them with the recorded number of extents.
     pub alike: i64,
-    /// Extents of all of them in the reel. Those that go on where the last one ended are one.
+    /// Recorded extents of all of them. Adjacent ones count as one.
     pub recorded_extents: i64,
-    /// The same as made.
+    /// Likewise as created.
     pub made_extents: i64,
-    /// Files that this file system does not tell the extents of.
+    /// Files whose extents the file system does not report.
     pub untold: i64,
 }
 
-/// Layouts by path, as the target has it.
+/// Layouts by path in the target.
 pub(crate) type Layouts = HashMap<Vec<u8>, Arc<Layout>>;
 
-/// Reads those of a reel.
+/// Reads the layouts of a reel.
 pub(crate) fn read(reel: &Reel) -> Result<Layouts, ReplayError> {
     let mut out: HashMap<Vec<u8>, Layout> = HashMap::new();
     let mut last: Option<rows::Extent> = None;
@@ -86,7 +88,7 @@ pub(crate) fn read(reel: &Reel) -> Result<Layouts, ReplayError> {
 }
 
 impl Preparation {
-    /// Gives the files to be made their layouts: those that are to be as they were when these were recorded.
+    /// Assigns layouts to the files to prepare, if the files are as they were when the layout was recorded.
     pub(crate) fn lay_out(&mut self, layouts: &Layouts) {
         for item in &mut self.items {
             if let (ItemKind::Regular { size_bytes, .. }, Some(_), Some(layout)) =
@@ -125,11 +127,11 @@ impl Layout {
         }
     }
 
-    /// Whether a file of this length can lie so: data of a reel made by hand may lie anywhere.
+    /// Whether the layout is possible for a file of this size. Extents in a crafted reel may be anywhere.
     fn fits(&self, size_bytes: i64) -> bool {
         let ends = |p: &Piece| p.offset_bytes.checked_add(p.len_bytes);
         let in_order = self.pieces.windows(2).all(|w| ends(&w[0]).is_some_and(|end| end <= w[1].offset_bytes));
-        // Blocks go beyond the end of a file, room without data may go far.
+        // The last block extends beyond the end of the file; reserved space may extend far beyond.
         let data = self.pieces.iter().filter(|p| p.written).filter_map(ends).max().unwrap_or(0);
         let room = self.pieces.last().and_then(ends);
         in_order
@@ -137,12 +139,12 @@ impl Layout {
             && data <= size_bytes + (1 << 20)
     }
 
-    /// Room that it takes while it is made.
+    /// Space needed while the file is created, bytes.
     pub(crate) fn room_bytes(&self) -> i64 {
         self.pieces.iter().fold(0, |sum, p| sum.saturating_add(p.len_bytes).saturating_add(p.gap_bytes))
     }
 
-    /// Bytes from the file's start on that are data.
+    /// Length of the data at the start of the file, without a hole, bytes.
     pub(crate) fn data_bytes(&self) -> i64 {
         let mut end = 0;
         for p in self.pieces.iter().take_while(|p| p.written) {
@@ -154,7 +156,7 @@ impl Layout {
         end
     }
 
-    /// The pieces in whole blocks, none of them overlapping.
+    /// The pieces in whole blocks, without overlap.
     fn in_blocks(&self, block: i64) -> Vec<Piece> {
         let mut out: Vec<Piece> = Vec::with_capacity(self.pieces.len());
         let mut end = 0;
@@ -170,7 +172,7 @@ impl Layout {
         out
     }
 
-    /// Fills an empty file of which the name is `path`.
+    /// Fills an empty file, whose name is `path`.
     pub(crate) fn fill(
         &self,
         fd: impl AsFd,
@@ -193,16 +195,16 @@ impl Layout {
             Err(e) => return Err(e.into()),
         }
         ftruncate(fd, size_bytes.max(0) as u64)?;
-        // Room beyond the end was cut off with it.
+        // This also cut off the space reserved beyond the end.
         for p in pieces.iter().filter(|p| !p.written && p.offset_bytes + p.len_bytes > size_bytes) {
-            // Where that is not to be had, the file is whole without.
+            // Where this is not possible, only the reserved space is missing.
             let _ = fallocate(fd, FallocateFlags::KEEP_SIZE, p.offset_bytes as u64, p.len_bytes as u64);
         }
         Ok(())
     }
 }
 
-/// Reserves room for all pieces, with gaps that are taken out again.
+/// Reserves space for all pieces and the gaps between them, then removes the gaps.
 fn reserve(fd: BorrowedFd<'_>, pieces: &[Piece]) -> Result<(), Errno> {
     let mut shift = 0;
     let mut gaps: Vec<(i64, i64)> = Vec::new();
@@ -224,7 +226,7 @@ fn reserve(fd: BorrowedFd<'_>, pieces: &[Piece]) -> Result<(), Errno> {
         };
     }
     run.map_or(Ok(()), |run| reserve_run(fd, run))?;
-    // From the end on: so the places of those before stay.
+    // From the end backwards, so that the remaining gaps keep their positions.
     gaps.iter().rev().try_for_each(|(at, len)| fallocate(fd, FallocateFlags::COLLAPSE_RANGE, *at as u64, *len as u64))
 }
 
@@ -240,7 +242,7 @@ fn write(fd: BorrowedFd<'_>, pieces: &[Piece], size_bytes: i64, filler: &Filler,
     Ok(())
 }
 
-/// Writes and syncs piece after piece, and where two lay apart a block of another file between them.
+/// Writes and syncs piece by piece, with a block of another file between pieces that were apart.
 fn interleave(
     fd: BorrowedFd<'_>,
     path: &[u8],
@@ -263,14 +265,14 @@ fn interleave(
             filler.fill_part(fd, p.offset_bytes, p.len_bytes.min(size_bytes - p.offset_bytes), key)?;
             fdatasync(fd)?;
         } else {
-            // Where room cannot be reserved, a hole stays.
+            // Without support for reservation, a hole remains.
             let _ = fallocate(fd, FallocateFlags::KEEP_SIZE, p.offset_bytes as u64, p.len_bytes as u64);
         }
     }
     Ok(())
 }
 
-/// Looks how near it came; what is not on the disk yet is written out for that. The calling thread is inside the target.
+/// Compares created layouts with recorded ones. Delayed data is written out first. Must be called inside the target.
 pub(crate) fn look(items: &[Item]) -> LayoutReport {
     let mut out = LayoutReport::default();
     for (item, layout) in items.iter().filter_map(|i| Some((i, i.layout.as_ref()?))) {

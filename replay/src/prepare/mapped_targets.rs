@@ -1,4 +1,4 @@
-//! Operations on the target together with the directories mapped into it.
+//! Operations on the target together with the directories of `--map`.
 
 use std::path::PathBuf;
 
@@ -14,19 +14,19 @@ use crate::{
     },
 };
 
-/// The path of the target, and the mount points of mapped directories.
+/// Path of the target, and mount points of mapped directories.
 pub(crate) type TargetPaths = (PathBuf, Vec<Place>);
 
 pub(crate) fn target_paths(target: &Target, maps: &[Map]) -> TargetPaths {
     (target.path.clone(), maps.iter().map(|m| (m.from.clone(), m.to.path.clone())).collect())
 }
 
-/// Syncs all of their file systems; 0 or -errno.
+/// Syncs the file systems of all. Returns 0 or -errno.
 pub(crate) fn sync(target: &Target, maps: &[Map]) -> i64 {
     maps.iter().map(|m| m.to.sync()).fold(target.sync(), i64::min)
 }
 
-/// Drops the page cache if the start asks for it. Returns warnings.
+/// Empties the page cache unless it stays as prepared. Returns warnings.
 pub(crate) fn empty_cache(start: CacheStart, reel: &Reel) -> Vec<String> {
     let mut out = Vec::new();
     if start == CacheStart::Prepared {
@@ -43,7 +43,7 @@ pub(crate) fn empty_cache(start: CacheStart, reel: &Reel) -> Vec<String> {
     out
 }
 
-/// Checks that each mapped directory has room for the files prepared in it.
+/// Checks that each mapped directory has enough free space for the files prepared in it.
 pub(crate) fn check_free_space(maps: &[Map], preparation: &Preparation) -> Result<(), ReplayError> {
     for map in maps {
         let mine = |i: &&tree::Item| map_of(maps, &i.path).is_some_and(|m| m.from == map.from);

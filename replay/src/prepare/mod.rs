@@ -1,11 +1,13 @@
-//! The target before the first step.
+//! Prepares the target before the first step.
 //!
-//! In: a plan and the directories to replay into. Out: a directory tree as the workload found it, and threads confined to it.
+//! In: a plan and the directories to replay into. Out: a directory tree as the workload found it, and threads confined
+//! to it.
 //!
-//! * [`target`] opens the directory, [`path_map`] the ones mapped into it, `inside_reel` refuses paths inside the reel;
-//! * [`tree`] lists and creates files, [`layout`] places their extents, [`page_cache`] warms or drops their pages;
+//! * [`target`] opens the directory, [`path_map`] those of `--map`; `inside_reel` refuses paths inside the reel;
+//! * [`tree`] lists and creates files, [`layout`] reproduces their extents, [`page_cache`] fills or empties the page
+//!   cache;
 //! * [`restore`] returns a target to that state after a replay;
-//! * [`containment`] enters the namespaces and limits privileges.
+//! * [`containment`] enters namespaces and limits privileges.
 //!
 //! May use: `base`, `reel`, `contents`, `model`, `plan`.
 

@@ -1,4 +1,4 @@
-//! Brings the page cache to its state at the start of the replay.
+//! Brings the page cache into its initial state.
 
 use std::ops::Range;
 
@@ -12,21 +12,21 @@ use crate::{
     reel::{footprint::Scale, residence::PAGE_BYTES},
 };
 
-/// Read at a time.
+/// Size of a read.
 const READ_BYTES: usize = 1 << 20;
 
-/// What the page cache is to hold at the start.
+/// `--cache`: contents of the page cache at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheStart {
-    /// Whatever preparing the tree left there.
+    /// As the preparation left it.
     #[default]
     Prepared,
-    /// Nothing.
+    /// Empty.
     Cold,
-    /// All that files hold.
+    /// All data of all files.
     Warm,
-    /// What it held in the original.
+    /// As known from the recording.
     Recorded,
 }
 
@@ -35,16 +35,16 @@ pub enum CacheStart {
 pub struct CacheReport {
     /// The state asked for.
     pub start: CacheStart,
-    /// Bytes read in before the start.
+    /// Bytes read.
     pub resident_bytes: i64,
 }
 
-/// Parts of files to be read in.
+/// Ranges of files to read.
 #[derive(Clone, Debug, Default)]
 pub struct Warm(Vec<(Vec<u8>, Vec<Range<i64>>)>);
 
 impl Warm {
-    /// What is to be read for this start: byte ranges by path.
+    /// The byte ranges to read, by path.
     pub(crate) fn of(start: CacheStart, plan: &Plan, items: &[Item], scale: Scale) -> Self {
         match start {
             CacheStart::Prepared | CacheStart::Cold => Self::default(),
@@ -73,14 +73,14 @@ impl Warm {
         }
     }
 
-    /// Reads them; the calling thread is inside the target. Bytes read.
+    /// Reads the ranges. Must be called inside the target. Returns the bytes read.
     pub(crate) fn read(&self) -> i64 {
         let mut sink = Sink::default();
         let mut done = 0;
         for (path, ranges) in &self.0 {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let Ok(fd) = open(path.as_slice(), flags, Mode::empty()) else { continue };
-            // Only what is asked for.
+            // No readahead.
             let _ = fadvise(&fd, 0, None, Advice::Random);
             for range in ranges {
                 let mut at = range.start;
@@ -90,14 +90,14 @@ impl Warm {
                     if to.is_null() {
                         break;
                     }
-                    // SAFETY: the mapping is this thread's own and at least so long.
+                    // SAFETY: the mapping belongs to this thread and has at least this length.
                     let buffer = unsafe { std::slice::from_raw_parts_mut(to, len) };
                     match rustix::io::pread(&fd, buffer, at as u64) {
                         Ok(n) if n > 0 => {
                             at += n as i64;
                             done += n as i64;
                         }
-                        // Its end, or not to be read.
+                        // End of the file, or unreadable.
                         _ => break,
                     }
                 }
@@ -107,12 +107,12 @@ impl Warm {
     }
 }
 
-/// Forgets what is cached of these files, which are written out; the calling thread is inside the target.
+/// Drops the cached pages of these files, which are clean. Must be called inside the target.
 pub(crate) fn forget(items: &[Item]) {
     for item in items.iter().filter(|i| matches!(i.what, ItemKind::Regular { .. })) {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         if let Ok(fd) = open(item.path.as_slice(), flags, Mode::empty()) {
-            // What is in use stays.
+            // Pages in use stay.
             let _ = fadvise(&fd, 0, None, Advice::DontNeed);
         }
     }

@@ -1,7 +1,7 @@
-//! Directories that take the place of one of the reel's: `--map /var/log=/mnt/other`.
+//! Directories that replace directories of the reel: `--map /var/log=/mnt/other`.
 //!
-//! Inside the replay's own mount namespace the directory is mounted where the reel has it, so that every path, link and
-//! `..` leads there as it did, and nothing else of where it lies can be reached. It may lie on another file system.
+//! In the mount namespace of the replay, the directory is mounted at its path in the reel. Paths, links and `..` lead
+//! there as recorded, and nothing else around it is reachable. It may be on another file system.
 
 use std::path::{Path, PathBuf};
 
@@ -10,23 +10,24 @@ use crate::{
     prepare::target::{Target, inside},
 };
 
-/// One of them, open.
+/// A mapped directory.
 #[derive(Debug)]
 pub struct Map {
-    /// Where the reel has it: absolute, without dots.
+    /// Path in the reel: absolute, without dots.
     pub from: Vec<u8>,
     /// The directory.
     pub to: Target,
 }
 
-/// Where a mapped directory is mounted, and where it is.
+/// Mount point inside the target, and path of the mapped directory.
 pub type Place = (Vec<u8>, PathBuf);
 
 fn refused(from: &Path, to: &Path, why: &'static str) -> ReplayError {
     ReplayError::Map { from: from.into(), to: to.into(), why }
 }
 
-/// Opens them. `wanted`: the reel's directory, absolute, and the one to take its place; parents come before what is below.
+/// Opens the mapped directories. `wanted`: path in the reel (absolute), and directory to replace it. Returns them
+/// sorted, parents first.
 pub(crate) fn open_maps(
     wanted: &[(PathBuf, PathBuf)],
     target: &Target,
@@ -69,13 +70,13 @@ fn below(path: &[u8], above: &[u8]) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// The one that holds this path of the reel: the deepest.
+/// The mapped directory that contains this path of the reel; of several, the deepest.
 pub(crate) fn map_of<'a>(maps: &'a [Map], path: &[u8]) -> Option<&'a Map> {
     maps.iter().rev().find(|m| m.from == path || below(path, &m.from))
 }
 
-/// Where they are, seen from inside the target as far as they lie there: what is found in the target at these
-/// places is not the target's.
+/// Paths, inside the target, of mapped directories that lie in the target. What exists there does not belong to the
+/// target's tree.
 pub(crate) fn hidden(maps: &[Place], target: &Path) -> Vec<Vec<u8>> {
     maps.iter().filter_map(|(_, to)| inside(target, to)).collect()
 }

@@ -1,7 +1,8 @@
-//! Brings a target back to what it was before a replay: only what changed is made again.
+//! `--restore`: returns a target to its state before a replay. Only what changed is created again.
 //!
-//! What did not change is told by number and change time: the kernel sets the latter at every change of a file, and nobody
-//! can set it back. Files that changed are made anew rather than written over, so that nothing of the replay stays in them.
+//! An object is unchanged if inode number and change time (ctime) are the same: the kernel sets the ctime at every
+//! change, and no program can set it back. Changed files are created anew, not overwritten, so that nothing of the
+//! replay remains in them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,25 +34,25 @@ use crate::{
     },
 };
 
-/// File systems stamp changes with a clock that ticks so often at least: what changes later than this has another time.
+/// The clock of file timestamps ticks at least this often: a later change has another ctime.
 const TICK: Duration = Duration::from_millis(20);
-/// Names told that could not be brought back.
+/// Number of names listed that could not be restored.
 const EXAMPLES: usize = 5;
 
-/// What was done.
+/// Result of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Names that stayed as they were.
+    /// Names that were unchanged.
     pub kept: i64,
-    /// Names removed that were not there before.
+    /// Names removed because they were not prepared.
     pub removed: i64,
-    /// Names made again.
+    /// Names created again.
     pub made: i64,
-    /// Directories whose mode, owner, time or attributes were set again.
+    /// Directories whose mode, owner, times or attributes were set again.
     pub adjusted: i64,
 }
 
-/// How one thing was before the replay.
+/// Identity of an object before the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Print {
     ino: u64,
@@ -74,7 +75,7 @@ struct Kept {
     maps: Vec<Place>,
 }
 
-/// What is remembered of a target's state before a replay; clones are one.
+/// The state of a target before a replay. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Arc<Mutex<Option<Kept>>>);
 
@@ -83,8 +84,8 @@ fn look(path: &[u8]) -> Option<Stat> {
 }
 
 impl Memory {
-    /// Remembers; the calling thread is inside the target, and all items are made. Returns when whatever changes from
-    /// now on can be told.
+    /// Notes the state. Must be called inside the target, after all items are created. On return, any later change can
+    /// be detected.
     pub(crate) fn remember(&self, items: &[Item], filler: Filler, (target, maps): &(PathBuf, Vec<Place>)) {
         thread::sleep(TICK);
         let prints = items.iter().map(|i| look(&i.path).map(|s| Print::of(&s))).collect();
@@ -92,10 +93,9 @@ impl Memory {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
-    /// Brings the target back. What was done, and what could not be.
+    /// Restores the target. Returns what was done, and messages for what could not be.
     ///
-    /// # Errors
-    /// When the target cannot be entered, or has no room.
+    /// # Errors If the target cannot be entered or has no space.
     pub fn restore(&self) -> Result<(Restored, Vec<String>), ReplayError> {
         let Some(kept) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok((Restored::default(), Vec::new()));
@@ -112,12 +112,12 @@ impl Memory {
     }
 }
 
-/// A directory that is being gone through.
+/// A directory being visited.
 struct Level {
     fd: OwnedFd,
     todo: Vec<Vec<u8>>,
     path_len: usize,
-    /// Nothing in it stays, and it goes after all in it.
+    /// Everything in it is removed, then the directory itself.
     goes: bool,
     name: Vec<u8>,
 }
@@ -138,7 +138,7 @@ impl Kept {
         let mut done = Restored::default();
         let mut failed: Vec<String> = Vec::new();
         self.sweep(&mut done, &mut failed);
-        // Numbers of files that have been brought back: a name linked to another's file is made anew.
+        // Inode numbers of restored files. A name that became a hard link of another file is created anew.
         let mut taken: HashSet<u64> = HashSet::new();
         for (i, (item, print)) in self.items.iter().zip(&self.prints).enumerate() {
             if item.what == ItemKind::Directory && look(&item.path).is_some() {
@@ -177,7 +177,7 @@ impl Kept {
         }
         for (item, print) in self.items.iter().zip(&self.prints).rev().filter(|(i, _)| i.what == ItemKind::Directory) {
             let same = look(&item.path).as_ref().map(Print::of).is_some_and(|s| {
-                // A directory's size tells of names that were in it.
+                // The size of a directory depends on names that it once had.
                 print.is_some_and(|p| (p.ino, p.ctime) == (s.ino, s.ctime))
             });
             if same {
@@ -196,7 +196,7 @@ impl Kept {
         Ok((done, failed))
     }
 
-    /// Removes what was not there, and what is of another kind than it was.
+    /// Removes what was not prepared, and what is of another kind than prepared.
     fn sweep(&self, done: &mut Restored, failed: &mut Vec<String>) {
         let wanted: HashMap<&[u8], &ItemKind> = self.items.iter().map(|i| (i.path.as_slice(), &i.what)).collect();
         let hidden = hidden(&self.maps, &self.target);
@@ -243,7 +243,7 @@ impl Kept {
                     None => kind == FileType::Directory && places.iter().any(|p| p.starts_with(&path)),
                 };
             if kind == FileType::Directory {
-                // A mode may forbid to go in; a removed one need not keep its own.
+                // The mode may deny access. A directory to be removed need not keep it.
                 let below = openat(&at.fd, name.as_slice(), flags, Mode::empty());
                 match below.and_then(|fd| level(fd, path.len(), !stays, name)) {
                     Ok(below) => levels.push(below),
@@ -263,7 +263,7 @@ fn told(path: &[u8], why: impl std::fmt::Display) -> String {
     format!("{}: not restored: {why}", String::from_utf8_lossy(path))
 }
 
-/// Sets of a directory what a replay may have changed.
+/// Sets all of a directory's attributes that a replay may have changed.
 fn adjust(item: &Item) -> Result<(), Errno> {
     let path = item.path.as_slice();
     if let Some((uid, gid)) = item.owner {
@@ -272,7 +272,7 @@ fn adjust(item: &Item) -> Result<(), Errno> {
     for name in attributes_of(path)? {
         if !item.attributes.contains_key(name.to_bytes()) {
             match lremovexattr(path, &*name) {
-                // Those that the kernel or a security module gives.
+                // Attributes that the kernel or a security module sets.
                 Ok(()) | Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL | Errno::NODATA) => {}
                 Err(e) => return Err(e),
             }

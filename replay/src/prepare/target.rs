@@ -1,4 +1,4 @@
-//! The directory to replay into: what it is, and whether it will do.
+//! The target directory: opens it and checks that it is usable.
 
 use std::{
     fs, io,
@@ -21,31 +21,31 @@ use crate::ReplayError;
 #[derive(Debug)]
 pub struct Target {
     dir: OwnedFd,
-    /// How it was when it was opened.
+    /// Attributes when it was opened.
     stat: Stat,
-    /// Where it is, without symbolic links: what is mounted and entered.
+    /// Path without symbolic links, for mounting.
     pub path: PathBuf,
     /// Its mount.
     pub mount: Mount,
-    /// Bytes this user may still write.
+    /// Free space for this user, bytes.
     pub free_bytes: i64,
 }
 
 impl Target {
-    /// Opens `path`; refuses what is no directory, what this user may not write to, and what is not empty
-    /// unless `force`.
+    /// Opens `path`. Refuses anything but a directory, one that the user may not write to, and unless `force` is given,
+    /// one that is not empty.
     pub fn open(path: &Path, force: bool) -> Result<Self, ReplayError> {
         Self::open_around(path, force, &[])
     }
 
-    /// The same for a directory in which these others lie: what leads to them does not make it one in use.
+    /// Likewise for a directory that contains `others`: entries on the way to these do not count as contents.
     pub fn open_around(path: &Path, force: bool, others: &[PathBuf]) -> Result<Self, ReplayError> {
         let bad = |why: String| ReplayError::Target { path: path.into(), why };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = open(path, flags, Mode::empty()).map_err(|e| bad(e.to_string()))?;
         let resolved = fs::canonicalize(path).map_err(|e| bad(e.to_string()))?;
         let access = accessat(CWD, &resolved, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
-        // Where the kernel cannot tell (before Linux 5.8, for set-id programs), the preparation will.
+        // If the kernel cannot tell (set-ID programs before Linux 5.8), the preparation will.
         if let Err(e @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) = access {
             return Err(ReplayError::NotWritable { path: path.into(), source: e.into() });
         }
@@ -72,8 +72,8 @@ impl Target {
         Ok(Self { free_bytes: mount.free_bytes, mount, path: resolved, dir, stat })
     }
 
-    /// Gives the directory the mode and the owner back that it had when it was opened. Operations on it are not planned, but a
-    /// link that is exchanged while a path is resolved may lead one here. A warning if something had changed.
+    /// Restores mode and owner of the directory as of its opening. Operations on it are not planned, but may reach it
+    /// if a symbolic link is exchanged during path resolution. Returns a warning if something had changed.
     pub fn take_back(&self) -> Option<String> {
         let now = fstat(&self.dir).ok()?;
         let of = |s: &Stat| (s.st_mode & 0o7777, s.st_uid, s.st_gid);
@@ -81,32 +81,32 @@ impl Target {
             return None;
         }
         let (mode, uid, gid) = of(&self.stat);
-        // First the owner, since that clears set-ID bits.
+        // The owner first, because changing it clears set-ID bits.
         let restored = fchown(&self.dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
             .and_then(|()| fchmod(&self.dir, Mode::from_raw_mode(mode)));
         let how = restored.map_or_else(|e| format!("could not be restored: {e}"), |()| "have been restored".into());
         Some(format!("{}: the replay changed mode or owner of the target directory; they {how}", self.path.display()))
     }
 
-    /// Writes everything out; 0 or -errno.
+    /// Syncs the file system. Returns 0 or -errno.
     pub fn sync(&self) -> i64 {
         syncfs(&self.dir).map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
     }
 }
 
-/// Where `path` is inside `target`, as an absolute path there; both without symbolic links.
+/// `path` as an absolute path inside `target`, if it is there. Both without symbolic links.
 pub(crate) fn inside(target: &Path, path: &Path) -> Option<Vec<u8>> {
     let rest = path.strip_prefix(target).ok()?;
     Some([b"/", rest.as_os_str().as_bytes()].concat())
 }
 
-/// Empties the page cache, so that a replay begins as cold as it can.
+/// Drops the page cache and clean directory and inode caches. Needs root.
 pub fn drop_caches() -> io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
-/// The mount that holds `path`, by the longest mountpoint that leads to it. The device number alone does
-/// not tell: on btrfs a subvolume's differs from its mount's.
+/// The mount that contains `path`, by the longest matching mount point. The device number does not suffice: on btrfs, a
+/// subvolume has another one than its mount.
 fn mount_of(path: &Path, dev: u64) -> Option<Mount> {
     let path = from_bytes(fs::canonicalize(path).ok()?.as_os_str().as_bytes());
     let mounts = host::mounts();

@@ -1,4 +1,4 @@
-//! Makes the tree that the workload found: first what is to be made, then the making.
+//! Creates the initial tree: first lists what to create, then creates it.
 
 use std::{collections::HashMap, io, path::PathBuf, sync::Arc};
 
@@ -24,29 +24,29 @@ use crate::{
     prepare::layout::Layout,
 };
 
-/// One thing to make.
+/// An object to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Absolute path inside the target.
     pub path: Vec<u8>,
-    /// What.
+    /// Its kind.
     pub what: ItemKind,
     /// Permission bits.
     pub mode: u32,
-    /// Owner and group, where they are to be set.
+    /// Owner and group, if they are to be set.
     pub owner: Option<(u32, u32)>,
     /// Modification time, ns since 1970.
     pub mtime_ns: Option<i64>,
     /// Extended attributes.
     pub attributes: Attributes,
-    /// What its data depends on.
+    /// Key of its generated data.
     pub key: u64,
-    /// How it is to lie on the disk, where that is wanted and known.
+    /// On-disk layout, with `--layout` and if recorded.
     pub layout: Option<Arc<Layout>>,
 }
 
 impl Item {
-    /// Room it takes: data in whole blocks, and a block for its inode and name.
+    /// Space needed, bytes: data in whole blocks, and one block for inode and name.
     pub fn bytes(&self) -> i64 {
         match self.what {
             ItemKind::Regular { data_bytes, .. } => {
@@ -58,41 +58,41 @@ impl Item {
     }
 }
 
-/// Kinds of things to make.
+/// Kinds of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemKind {
     /// A directory.
     Directory,
-    /// A regular file of `size_bytes`, of which the first `data_bytes` are data.
+    /// A regular file. Data comes first, then a hole.
     Regular {
-        /// Length.
+        /// Length, bytes.
         size_bytes: i64,
-        /// Filled part.
+        /// Length of the data, bytes.
         data_bytes: i64,
     },
-    /// A FIFO that the workload made before the slice.
+    /// A FIFO that the workload created before the slice.
     Fifo,
-    /// A symbolic link.
+    /// A symbolic link with this target.
     Symlink(Vec<u8>),
-    /// Another name for the file at this path.
+    /// A hard link to the file at this path.
     Link(Vec<u8>),
 }
 
-/// The whole tree.
+/// The tree to create.
 #[derive(Clone, Debug, Default)]
 pub struct Preparation {
-    /// Parents before what they hold.
+    /// Objects, directories before their entries.
     pub items: Vec<Item>,
-    /// Room it takes, directories and links counted as one block each.
+    /// Space needed, bytes. Directories and links count as one block each.
     pub bytes: i64,
-    /// Things the reel has at the start that are not made, such as sockets.
+    /// Number of objects that existed and are not created, such as sockets.
     pub left_out: i64,
-    /// Things made without the set-ID bits of their mode, or without attributes that give privileges.
+    /// Number of objects created without the set-ID bits of their mode, or without privileged attributes.
     pub set_ids_left_out: i64,
 }
 
 impl Preparation {
-    /// What must be there before `plan` runs. `privileged`: owners can be set.
+    /// What must exist before `plan` runs. `privileged`: owners can be set.
     pub fn of(plan: &Plan, privileged: bool) -> Self {
         let mut out = Self::default();
         let first = plan.tasks.iter().find_map(|t| t.root.as_ref());
@@ -114,7 +114,7 @@ impl Preparation {
             if planted(plan, *node, row) {
                 continue;
             }
-            // Outside the roots only what a working directory needs is made: see below.
+            // Outside the roots, only what working directories need is created: see [`Self::roots`].
             if plan.names.area(*node).is_some() {
                 continue;
             }
@@ -158,7 +158,7 @@ impl Preparation {
         out
     }
 
-    /// Adds what leads to roots and working directories: it is there, whoever made it.
+    /// Adds the directories above roots and working directories, which must have existed.
     fn roots(&mut self, plan: &Plan, wanted: &mut HashMap<Vec<u8>, ()>, owner: Option<(u32, u32)>) {
         let mut roots: Vec<&Vec<u8>> = plan.names.roots().collect();
         roots.sort_unstable();
@@ -174,7 +174,7 @@ impl Preparation {
         }
     }
 
-    /// Adds the directories that lead to `path` and are not there yet.
+    /// Adds the directories above `path` that are missing.
     fn parents(&mut self, path: &[u8], made: &mut HashMap<Vec<u8>, ()>, owner: Option<(u32, u32)>) {
         for (i, b) in path.iter().enumerate().skip(1) {
             if *b == b'/' && path[i - 1] != b'/' && !made.contains_key(&path[..i]) {
@@ -194,7 +194,7 @@ impl Preparation {
         }
     }
 
-    /// Bytes of data by key, of regular files.
+    /// Length of the data of regular files, by key, bytes.
     pub fn data(&self) -> HashMap<u64, i64> {
         let data = self.items.iter().filter_map(|i| match i.what {
             ItemKind::Regular { data_bytes, .. } => {
@@ -205,7 +205,7 @@ impl Preparation {
         data.collect()
     }
 
-    /// Regular files, and their lengths together.
+    /// Number of regular files, and their total size in bytes.
     pub fn files(&self) -> (i64, i64) {
         self.items.iter().fold((0, 0), |(n, bytes), i| match i.what {
             ItemKind::Regular { size_bytes, .. } => (n + 1, bytes.saturating_add(size_bytes)),
@@ -214,7 +214,7 @@ impl Preparation {
     }
 }
 
-/// What is known of a file by any of its names.
+/// Extended attributes by link id: what is known about a file by any of its names.
 fn attributes_by_link(plan: &Plan) -> HashMap<i64, Attributes> {
     let link_of = |node: NodeId| match plan.names.before(node) {
         InitialState::Present { row, .. } => plan.tree.get(*row as usize).and_then(|t| t.link_id),
@@ -229,7 +229,7 @@ fn attributes_by_link(plan: &Plan) -> HashMap<i64, Attributes> {
     by_link
 }
 
-/// What is made at a path, the place `node` of the model. `owners`: whether they can be set, and the default.
+/// The object to create at `path`, which is `node` of the model. `owners`: whether they can be set, and the default.
 fn item_of(
     plan: &Plan,
     (path, node): (Vec<u8>, NodeId),
@@ -254,8 +254,8 @@ fn item_of(
     }
 }
 
-/// Whether a name only stands for the unknown one that kept a directory from being removed, while another
-/// name there is known that may have been it.
+/// Whether `.unseen-entry`, which stands for an unknown entry that kept a directory from being removed, is unnecessary
+/// because another entry is known.
 fn planted(plan: &Plan, node: NodeId, row: Option<&Tree>) -> bool {
     let derived = row.is_some_and(|r| r.origin == "derived" && r.path.ends_with("/.unseen-entry"));
     derived
@@ -272,8 +272,9 @@ fn regular(plan: &Plan, node: NodeId, row: Option<&Tree>) -> ItemKind {
     ItemKind::Regular { size_bytes, data_bytes }
 }
 
-/// Makes the tree; the calling thread is inside the target. `progress` is told the items done. What cannot
-/// be made for its own sake (a name below a file, a name too long here) is returned as a warning.
+/// Creates the tree. Must be called inside the target. `progress` receives the number of items done. Objects that
+/// cannot be created (a name below a file, a name too long) are returned as warnings; a full or failing disk is an
+/// error.
 pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) -> Result<Vec<String>, ReplayError> {
     let mut warnings = Vec::new();
     for (i, item) in items.iter().enumerate() {
@@ -286,10 +287,10 @@ pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) ->
         }
         progress(i + 1);
     }
-    // Last, and from the inside out: entries change a directory's time, and its mode may forbid them.
+    // Directories last, from the inside out: creating entries changes a directory's time, and its mode may forbid it.
     for item in items.iter().rev().filter(|i| i.what == ItemKind::Directory) {
         if item.mode != 0o755 {
-            // Refused only for another user's directory under --force.
+            // Refused only for another user's directory (`--force`).
             let _ = chmod(item.path.as_slice(), Mode::from_bits_truncate(item.mode));
         }
         set_mtime(item);
@@ -300,7 +301,7 @@ pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) ->
 pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<()> {
     let path = item.path.as_slice();
     let again = |e: Errno| match e {
-        // Left by an earlier replay (--force): it makes way unless it is a directory.
+        // Left by an earlier replay (`--force`): removed, unless it is a directory.
         Errno::EXIST | Errno::LOOP => unlink(path),
         e => Err(e),
     };
@@ -339,9 +340,9 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
     let mut refused = None;
     for (name, value) in &item.attributes {
         match lsetxattr(path, &**name, value, XattrFlags::empty()) {
-            // What a file system without them cannot do, results tell of.
+            // If the file system has no extended attributes, results will show that.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            // Larger than this file system keeps them, say (ENOSPC): no reason to end, and not that the disk is full.
+            // Such as a value too large for this file system (ENOSPC): not fatal, and not a full disk.
             Err(e) => refused = Some(format!("its attribute {}: {e}", String::from_utf8_lossy(name))),
         }
     }
@@ -358,7 +359,7 @@ pub(crate) fn set_mtime(item: &Item) {
     if let Some(ns) = item.mtime_ns {
         let mtime = Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) };
         let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
-        // A time out of the file system's range does not keep the replay from running.
+        // A time outside the file system's range does not stop the replay.
         let _ = utimensat(CWD, item.path.as_slice(), &times, AtFlags::SYMLINK_NOFOLLOW);
     }
 }
