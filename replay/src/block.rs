@@ -1,13 +1,14 @@
-//! Replays what a file system asked of a disk: bios, issued again by io_uring on a block device or a file.
+//! Block replay: issues the bios that a file system gave to a device again, with io_uring, on a block device or a file.
 //!
-//! * [`bios`] reads them in the order of their queueing, from a reel's `bio` table or, without one, from its requests;
-//! * [`fit`] finds their place on a device of another size;
-//! * [`order`] says which of the earlier ones each waits for;
-//! * [`device`] opens what they are issued on, and refuses what is in use;
-//! * [`run`] is the loop that issues them, [`ring`] its io_uring;
-//! * [`report`] holds what became of them against the original.
+//! * [`bios`] reads the bios in the order in which they were queued, from table `bio` or, without one, from the
+//!   requests;
+//! * [`fit`] maps their addresses to a device of another size;
+//! * [`order`] says which earlier bios each one waits for;
+//! * [`device`] opens the device and refuses one that is in use;
+//! * [`run`] is the loop that issues bios, [`ring`] its io_uring;
+//! * [`report`] compares the replay with the original.
 //!
-//! `docs/replay.md` says why it is so.
+//! `docs/replay.md` describes the options and figures.
 
 mod bios;
 mod device;
@@ -48,47 +49,48 @@ pub struct Config {
     pub reel: PathBuf,
     /// Block device or regular file to replay on.
     pub device: PathBuf,
-    /// The recorded device whose bios are replayed, by name or number; the one that most bytes were moved on otherwise.
+    /// Recorded device whose bios are replayed, by name or number. Default: the device with the most bytes read and
+    /// written.
     pub source: Option<String>,
-    /// Writes, discards and flushes are issued as well.
+    /// Also issue writes, discards and flushes.
     pub allow_writes: bool,
-    /// What becomes of addresses.
+    /// How addresses are mapped to the device.
     pub fit: Fit,
-    /// How time passes.
+    /// Pace and catch-up policy.
     pub clockwork: Clockwork,
-    /// What is kept in order.
+    /// Which order between bios is enforced.
     pub order: OrderMode,
-    /// Where the result goes, if anywhere.
+    /// Path of the result reel, if one is written.
     pub result: Option<PathBuf>,
-    /// Spun away before each deadline.
+    /// How long to busy-wait before each deadline.
     pub spin_ns: i64,
-    /// From where on the replay is not faithful.
+    /// Limits above which the replay is not faithful.
     pub limits: Limits,
-    /// Nothing is issued: to measure the replayer itself.
+    /// Issue nothing, to measure the replayer itself.
     pub dry_run: bool,
 }
 
-/// What is about to be done.
+/// What a replay is going to do.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The recorded device.
+    /// Name of the recorded device.
     pub source: String,
-    /// Its size; what its bios reach to where that is not known.
+    /// Its size, or the end of its highest bio if that is unknown or smaller.
     pub source_bytes: i64,
-    /// Where it is replayed.
+    /// Path of the device to replay on.
     pub device: String,
     /// Its size.
     pub device_bytes: i64,
-    /// Its logical block.
+    /// Its logical block size.
     pub device_block_bytes: i64,
-    /// Whether `bio` or `block` is replayed.
+    /// Which table is replayed: `bio` or `block`.
     pub table: &'static str,
     #[serde(flatten)]
-    /// What is to be issued.
+    /// What is going to be issued.
     pub survey: Survey,
 }
 
-/// A replay that may begin.
+/// A replay that is ready to start.
 #[derive(Debug)]
 pub struct BlockReplay {
     config: Config,
@@ -96,15 +98,16 @@ pub struct BlockReplay {
     dev: i64,
     device: Device,
     fitting: Fitting,
-    /// What will happen.
+    /// What it is going to do.
     pub summary: Summary,
 }
 
 impl BlockReplay {
-    /// Reads the reel once and opens the device; nothing is issued yet.
+    /// Reads the reel once and opens the device. Nothing is issued yet.
     ///
     /// # Errors
-    /// When the reel has nothing to replay, when the device or the result will not do, when the recorded addresses do not fit.
+    /// If the reel has nothing to replay, the device or the result path cannot be used, or recorded addresses do not
+    /// fit.
     pub fn plan(config: Config) -> Result<Self, ReplayError> {
         let reel = Reel::open(&config.reel)?;
         if reel.manifest.state == State::Recording {
@@ -141,10 +144,10 @@ impl BlockReplay {
         Ok(Self { config, reel, dev, device, fitting, summary })
     }
 
-    /// Does it.
+    /// Runs the replay.
     ///
     /// # Errors
-    /// When io_uring is refused, or the reel cannot be read to its end.
+    /// If io_uring is not available, or the reel cannot be read to its end.
     pub fn run(self) -> Result<Report, ReplayError> {
         let writer = match &self.config.result {
             Some(path) if !self.config.dry_run => Some(result::Result::create(path)?),

@@ -1,4 +1,4 @@
-//! A device's bios in the order of their queueing.
+//! Reads the bios of one device in the order in which they were queued.
 
 use std::{
     cmp::Reverse,
@@ -19,15 +19,15 @@ use crate::{
     verdict::concurrency::{InFlight, Level},
 };
 
-/// Bytes in a sector, whatever the device's block size.
+/// Unit of sector numbers in a reel, whatever the device's block size.
 pub(super) const SECTOR_BYTES: i64 = 512;
-/// Longest transfer of data: more than a kernel puts into a bio.
+/// Longest read or write that is replayed. No kernel puts more into a bio.
 const MOST_DATA_BYTES: i64 = 64 << 20;
 
-/// Times beyond 36 years are damage.
+/// Times beyond this (36 years) are damaged data.
 const MOST_NS: u64 = 1 << 60;
 
-/// What is asked of the device.
+/// Operation of a bio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -35,16 +35,16 @@ pub enum Kind {
     Read,
     /// Write.
     Write,
-    /// Flush of its cache; has no address.
+    /// Flush of the device's cache. Has no address.
     Flush,
     /// Discard.
     Discard,
-    /// Zeroing without data.
+    /// Writing zeros without transferring data.
     WriteZeroes,
 }
 
 impl Kind {
-    /// As in the reel's `op` column.
+    /// Name in the reel's `op` column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -59,7 +59,7 @@ impl Kind {
         [Self::Read, Self::Write, Self::Flush, Self::Discard, Self::WriteZeroes].into_iter().find(|k| k.name() == op)
     }
 
-    /// Whether what it leaves differs from what it found.
+    /// Whether it changes data on the device.
     pub(super) fn changes(self) -> bool {
         matches!(self, Self::Write | Self::Discard | Self::WriteZeroes)
     }
@@ -69,18 +69,18 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Io {
     pub(super) kind: Kind,
-    /// When it had ended.
+    /// When it ended in the recording.
     pub(super) complete_ns: i64,
-    /// Who queued it: a number from 0 on.
+    /// Number of the thread that queued it, from 0.
     pub(super) thread: u32,
-    /// How many were in flight once it was queued, itself included.
+    /// How many bios were in flight after it was queued, itself included.
     pub(super) together: u32,
-    /// As recorded.
+    /// The recorded row.
     pub(super) row: Bio,
 }
 
 impl Io {
-    /// Whether it may be issued while so many are in flight, where that is to be as it was; one may always be.
+    /// For pace `load`: whether it may be issued while `in_flight` others are. One bio may always be in flight.
     pub(super) fn may_join(&self, in_flight: usize) -> bool {
         in_flight < self.together.max(1) as usize
     }
@@ -89,18 +89,18 @@ impl Io {
         self.row.queue_ns
     }
 
-    /// What came before is to be on the medium first.
+    /// Whether earlier writes must be on the medium before it (flush or PREFLUSH).
     pub(super) fn flushes(&self) -> bool {
         self.kind == Kind::Flush || self.row.flags & block_flags::PREFLUSH != 0
     }
 
-    /// It is to be on the medium when it has ended.
+    /// Whether it must be on the medium when it ends (FUA).
     pub(super) fn is_fua(&self) -> bool {
         self.row.flags & block_flags::FUA != 0
     }
 }
 
-/// The table that bios are read from.
+/// The table from which bios are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     Bio,
@@ -116,37 +116,37 @@ impl Table {
     }
 }
 
-/// What is to be issued, and what not.
+/// What is going to be issued, and what is skipped.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Survey {
     /// Bios to issue.
     pub ios: i64,
-    /// Of which change what is on the device.
+    /// Those that change data on the device.
     pub writes: i64,
-    /// By what they ask: bios and bytes.
+    /// By operation: number of bios, and bytes.
     pub kinds: BTreeMap<Kind, (i64, i64)>,
-    /// Bios left out, by reason.
+    /// Bios that are skipped, by reason.
     pub skipped: BTreeMap<&'static str, i64>,
-    /// Where the last recorded address lies, bytes.
+    /// End of the highest recorded address, bytes.
     pub reach_bytes: i64,
-    /// The longest transfer of data.
+    /// Longest read or write.
     #[serde(skip)]
     pub(super) longest_bytes: i64,
-    /// When the first was queued, and the last.
+    /// Time at which the first bio was queued, then the last.
     #[serde(skip)]
     pub(super) first_ns: i64,
     #[serde(skip)]
     pub(super) last_ns: i64,
 }
 
-/// What a row asks, or why it is left out.
+/// The operation of a row, or why it is skipped.
 fn kind(row: &Bio, allow_writes: bool) -> Result<Kind, &'static str> {
     let kind = Kind::of(&row.op).ok_or(match &*row.op {
         "zone_append" | "zone_mgmt" => "operations on zones",
         _ => "operations of other kinds",
     })?;
     let flushes = row.flags & block_flags::PREFLUSH != 0;
-    // A flush may say so by its flag alone: an empty write.
+    // A flush may be recorded as an empty write with the flag PREFLUSH.
     let kind = if flushes && row.len_bytes == 0 { Kind::Flush } else { kind };
     if row.queue_ns.unsigned_abs() > MOST_NS {
         return Err("at no possible time");
@@ -169,7 +169,7 @@ fn kind(row: &Bio, allow_writes: bool) -> Result<Kind, &'static str> {
     Ok(kind)
 }
 
-/// The device to replay, where its bios are, and what they are.
+/// Chooses the device to replay. Returns its table, its number, and what is going to be issued.
 pub(super) fn survey(
     reel: &Reel,
     source: Option<&str>,
@@ -267,13 +267,14 @@ impl Segment {
     }
 }
 
-/// Segments are sorted and overlap: they are merged by time. Memory: a batch for each that overlaps the present moment.
+/// Merges segments, each sorted by time, into one stream. Segments overlap; memory holds one batch of each segment that
+/// overlaps the current time.
 pub(super) struct Bios {
     reel: Reel,
     table: Table,
     dev: i64,
     allow_writes: bool,
-    /// Not yet opened: the time of the first row, and which.
+    /// Segments not opened yet: time of the first row, and index.
     closed: VecDeque<(i64, usize)>,
     open: Vec<(Bio, Segment)>,
     threads: HashMap<(Option<i64>, Text), u32>,
@@ -298,7 +299,7 @@ impl Bios {
         })
     }
 
-    /// The next row of any device.
+    /// The next row, of any device.
     fn row(&mut self) -> Result<Option<Bio>, ReplayError> {
         loop {
             let first = (0..self.open.len()).min_by_key(|i| self.open[*i].0.queue_ns);
@@ -329,10 +330,10 @@ impl Bios {
                 continue;
             }
             let Ok(kind) = kind(&row, self.allow_writes) else { continue };
-            // Where no end was seen, what came later is taken to have come after it.
+            // A bio without a recorded end counts as ended when it was queued.
             let complete_ns = row.complete_ns.unwrap_or(row.queue_ns);
             let together = self.in_flight.add(row.queue_ns, complete_ns.max(row.queue_ns)) as u32;
-            // Kernel threads have no id, and are told apart by name.
+            // Kernel threads have no id, so they are identified by name.
             let name = if row.task_id.is_some() { Text::default() } else { row.comm.clone() };
             let next = self.threads.len() as u32;
             let thread = *self.threads.entry((row.task_id, name)).or_insert(next);
@@ -341,7 +342,7 @@ impl Bios {
         Ok(None)
     }
 
-    /// How many were in flight, once all have been read.
+    /// The recorded number of bios in flight over time. Call after the last bio.
     pub(super) fn level(self) -> Level {
         self.in_flight.level()
     }

@@ -1,4 +1,4 @@
-//! What bios are issued on: a block device or a regular file.
+//! The block device or regular file on which bios are issued.
 
 use std::{
     fs::{self, File},
@@ -22,16 +22,17 @@ use crate::ReplayError;
 pub(super) struct Device {
     pub(super) file: File,
     pub(super) size_bytes: i64,
-    /// What addresses and lengths must be multiples of.
+    /// Addresses and lengths must be multiples of this.
     pub(super) block_bytes: i64,
-    /// `major << 20 | minor`; 0 for a file.
+    /// Device number, `major << 20 | minor`. 0 for a regular file.
     pub(super) dev: i64,
-    /// It goes past the page cache.
+    /// Opened with O_DIRECT.
     pub(super) direct: bool,
 }
 
 impl Device {
-    /// Opens `path`. For writing a device must not be in use: not mounted, no swap, no part of another device.
+    /// Opens `path`. A device that is going to be written must not be in use: not mounted, not swap, not part of
+    /// another device.
     pub(super) fn open(path: &Path, allow_writes: bool, writes: bool) -> Result<Self, ReplayError> {
         let refuse = |why: String| ReplayError::Block { path: path.into(), why };
         let about = fs::metadata(path).map_err(|e| refuse(format!("cannot replay on this: {e}")))?;
@@ -48,7 +49,7 @@ impl Device {
         }
         let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK | if write { OFlags::RDWR } else { OFlags::RDONLY };
         if is_device && write {
-            // The kernel's own way to ask for a device that nobody has claimed.
+            // O_EXCL on a block device fails with EBUSY if the kernel uses the device.
             flags |= OFlags::EXCL;
         }
         let (fd, direct) = match open(path, flags | OFlags::DIRECT, Mode::empty()) {
@@ -62,7 +63,7 @@ impl Device {
             })
         })?;
         let io = |e: Errno| refuse(format!("cannot find out about it: {e}"));
-        // Only the opening must not block.
+        // O_NONBLOCK was meant for the open alone.
         let opened = fcntl_getfl(&fd).map_err(io)?;
         fcntl_setfl(&fd, opened - OFlags::NONBLOCK).map_err(io)?;
         let size_bytes = seek(&fd, SeekFrom::End(0)).map_err(io)?;
@@ -86,7 +87,7 @@ impl Device {
     }
 }
 
-/// The loop device that a file lies behind.
+/// The name of a loop device backed by this file.
 fn loop_device_on(path: &Path) -> Option<String> {
     let path = fs::canonicalize(path).ok()?;
     let behind = |entry: io::Result<fs::DirEntry>| {

@@ -1,25 +1,25 @@
-//! Addresses of a device on one of another size.
+//! Maps addresses of the recorded device to a device of another size.
 
 use std::path::Path;
 
 use super::{bios::SECTOR_BYTES, device::Device};
 use crate::ReplayError;
 
-/// What becomes of addresses.
+/// What happens to addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Fit {
-    /// They stay; those beyond the end are refused before the start.
+    /// They stay. If one is beyond the end of the device, the replay is refused before it starts.
     #[default]
     Exact,
-    /// Pieces of 16 MiB move closer together in the proportion of the devices' sizes; within a piece distances stay. A
-    /// device that is large enough keeps addresses as they are.
+    /// Pieces of 16 MiB move closer together in proportion to the sizes of the devices. Within a piece, distances stay.
+    /// On a device that is large enough, addresses stay.
     Scale,
-    /// Those beyond the end begin again at the start.
+    /// Addresses beyond the end start again at 0.
     Wrap,
 }
 
 impl Fit {
-    /// As on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -29,28 +29,28 @@ impl Fit {
     }
 }
 
-/// Pieces that [`Fit::Scale`] keeps whole: what is sequential stays so within them.
+/// Size of the pieces that [`Fit::Scale`] keeps whole, so that sequential runs stay sequential within them.
 const PIECE_BYTES: i64 = 16 << 20;
 
-/// Finds places.
+/// The mapping for a pair of devices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fitting {
     fit: Fit,
-    /// The device's size, whole blocks.
+    /// Size of the device in whole blocks, bytes.
     room_bytes: i64,
     block_bytes: i64,
     piece_bytes: i64,
     is_large_enough: bool,
-    /// Pieces of the recorded device, and of this one.
+    /// Number of pieces of the recorded device, and of this one.
     pieces: (i64, i64),
 }
 
-/// A place on the device.
+/// A byte range on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) offset: i64,
     pub(super) len: i64,
-    /// It was widened to whole blocks of this device, or shortened to its size.
+    /// The range was widened to whole blocks of this device, or shortened to its size.
     pub(super) adjusted: bool,
 }
 
@@ -82,7 +82,7 @@ impl Fitting {
         Ok(Self { fit, room_bytes, block_bytes: device.block_bytes, piece_bytes, is_large_enough, pieces })
     }
 
-    /// Where `len_bytes` from `sector` on are to go. Both have been found good by the survey.
+    /// The place for `len_bytes` from `sector` on. The survey has checked both.
     pub(super) fn place(&self, sector: i64, len_bytes: i64) -> Place {
         let at = sector.saturating_mul(SECTOR_BYTES);
         let moved = match self.fit {

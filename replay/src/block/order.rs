@@ -1,15 +1,15 @@
-//! Which earlier bios each waits for.
+//! Dependency edges between bios: which earlier ones a bio waits for.
 //!
 //! | kind | what waits, for what |
 //! |---|---|
-//! | `overlap` | a bio for the end of any before it that shares a byte with it, if one of the two changes it; kept by every `--order` |
-//! | `flush` | a flush for the end of the changes that had ended when it was queued, and what was queued after a flush's end for that end |
-//! | `thread` | a bio for the end of its thread's bios that had ended when it was queued, and for the issue of the one before it |
-//! | `global` | a bio for the end of all that had ended when it was queued, and for the issue of the one before it |
+//! | `overlap` | a bio for the end of earlier ones that share a byte with it, if one of the two changes it; for every `--order` |
+//! | `flush` | a flush for the end of changes that had ended when it was queued; a bio queued after the end of a flush, for that end |
+//! | `thread` | a bio for the end of those of its thread that had ended when it was queued, and for the issue of its thread's previous bio |
+//! | `global` | a bio for the end of all that had ended when it was queued, and for the issue of the previous bio |
 //!
-//! `resource` keeps the first three, `thread` all but `flush`, `global` all, `none` the first alone. Each thread's wait for
-//! what it had read before it went on is what makes a file system's behaviour its own: `thread` stands for it, since nobody sees what
-//! a thread waits for.
+//! `resource` enforces the first three, `thread` all but `flush`, `global` all, `none` only the first. What a file
+//! system's threads wait for is not recorded. The edge `thread` approximates it: a thread that reads metadata goes on
+//! after the read.
 
 use std::{
     cmp::Reverse,
@@ -21,22 +21,22 @@ use serde::Serialize;
 use super::{bios::Io, fit::Place};
 use crate::plan::edge::OrderMode;
 
-/// A kind of constraint.
+/// Kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Edge {
-    /// Bytes in common.
+    /// The two share bytes, and one of them changes these.
     Overlap,
-    /// A flush, or what came after it.
+    /// One of the two is a flush.
     Flush,
-    /// The same thread.
+    /// The two are of the same thread.
     Thread,
-    /// All that had ended.
+    /// The first had ended when the second was queued.
     Global,
 }
 
 impl Edge {
-    /// As in reports.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Overlap => "overlap",
@@ -47,16 +47,16 @@ impl Edge {
     }
 }
 
-/// What one bio waits for.
+/// What a bio waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Waits {
-    /// The ends of these, each once.
+    /// The ends of these bios, each listed once.
     pub(super) ends: Vec<(Edge, u64)>,
-    /// The issue of this one.
+    /// The issue of this bio.
     pub(super) issue: Option<u64>,
 }
 
-/// Bios that were read and have not ended.
+/// A bio that was read and has not ended in the replay.
 #[derive(Debug)]
 struct Alive {
     place: Option<Place>,
@@ -65,16 +65,16 @@ struct Alive {
     complete_ns: i64,
 }
 
-/// What had been queued together, by one thread or by all.
+/// Bios that are ordered by their recorded ends: those of one thread, or all.
 #[derive(Debug, Default)]
 struct Flow {
-    /// By their recorded ends.
+    /// Bios whose recorded end has not been passed, by that end.
     running: BinaryHeap<Reverse<(i64, u64)>>,
     last: Option<u64>,
 }
 
 impl Flow {
-    /// The next of the flow; `ended` gets those whose ends it came after.
+    /// Adds the next bio. Calls `ended` for those that had ended when it was queued. Returns the previous bio.
     fn follow(&mut self, number: u64, queue_ns: i64, complete_ns: i64, mut ended: impl FnMut(u64)) -> Option<u64> {
         while let Some(Reverse((end_ns, one))) = self.running.peek().copied()
             && end_ns <= queue_ns
@@ -87,18 +87,18 @@ impl Flow {
     }
 }
 
-/// Places are looked up by pieces of this size.
+/// Places are indexed by pieces of this size.
 const PIECE_BYTES: i64 = 1 << 20;
-/// What covers more pieces is compared with all.
+/// A place that covers more pieces is compared with every bio instead.
 const MOST_PIECES: i64 = 64;
 
-/// Finds it out, bio after bio.
+/// Computes edges, bio by bio.
 #[derive(Debug)]
 pub(super) struct Order {
     mode: OrderMode,
     alive: BTreeMap<u64, Alive>,
     by_piece: HashMap<i64, Vec<u64>>,
-    /// Those of many pieces.
+    /// Bios that cover more than [`MOST_PIECES`] pieces.
     long: Vec<u64>,
     flushes: Vec<u64>,
     threads: HashMap<u32, Flow>,
@@ -118,7 +118,7 @@ impl Order {
         }
     }
 
-    /// What the next bio waits for. `number` counts from bio to bio; `place` is none for a flush.
+    /// What the next bio waits for. `number` increases from bio to bio; `place` is `None` for a flush.
     pub(super) fn next(&mut self, number: u64, io: &Io, place: Option<Place>) -> Waits {
         let mut out = Waits::default();
         let mut seen = HashSet::new();
@@ -159,7 +159,7 @@ impl Order {
             let ended = |on: &&u64| alive.get(on).is_some_and(|a| a.complete_ns <= queue_ns);
             self.flushes.iter().filter(ended).for_each(|on| wait(Edge::Flush, *on));
         }
-        // What has ended in the replay already need not be waited for.
+        // A bio that has already ended in the replay needs no edge.
         let mut live = |kind: Edge, on: u64| {
             if alive.contains_key(&on) {
                 wait(kind, on);
@@ -182,7 +182,7 @@ impl Order {
         out
     }
 
-    /// This one has ended.
+    /// Bio `number` has ended in the replay.
     pub(super) fn ended(&mut self, number: u64) {
         let Some(one) = self.alive.remove(&number) else { return };
         if one.flushes {
@@ -205,7 +205,7 @@ impl Order {
     }
 }
 
-/// The pieces that a place touches; none where they are many.
+/// The pieces that a place touches. `None` if there are more than [`MOST_PIECES`].
 fn pieces(place: Place) -> Option<std::ops::RangeInclusive<i64>> {
     let (first, last) = (place.offset / PIECE_BYTES, (place.offset + place.len - 1) / PIECE_BYTES);
     (last - first < MOST_PIECES).then_some(first..=last)

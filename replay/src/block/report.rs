@@ -1,4 +1,4 @@
-//! What became of bios, against the original. `docs/replay.md` has the definitions.
+//! Compares a block replay with the original. `docs/replay.md` defines the figures.
 
 use std::collections::BTreeMap;
 
@@ -17,83 +17,83 @@ use crate::{
     },
 };
 
-/// Bios that did not do what they did.
+/// Bios with a different outcome than in the original.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
-    /// What they ask.
+    /// Their operation.
     pub kind: Kind,
-    /// The error's name; `short` for a transfer of less than was asked.
+    /// Name of the error. `short` if less was transferred than requested.
     pub error: String,
-    /// How many.
+    /// Number of bios.
     pub count: i64,
-    /// The device cannot do it at all (EOPNOTSUPP); anything else is wrong.
+    /// The device does not support the operation (EOPNOTSUPP). Anything else is wrong.
     pub unsupported: bool,
 }
 
-/// How a replay of bios went. The members are the JSON: `docs/json.md`.
+/// The report of a block replay. Its fields are the JSON output: `docs/json.md`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was to be done.
+    /// What was going to be done.
     pub summary: Summary,
-    /// As on the command line.
+    /// `--pace`.
     pub pace: String,
-    /// As on the command line.
+    /// `--order`.
     pub order: &'static str,
-    /// As on the command line.
+    /// `--fit`.
     pub fit: &'static str,
     /// Nothing was issued.
     pub dry_run: bool,
-    /// Bios issued and ended.
+    /// Bios that were issued and have ended.
     pub done: i64,
-    /// Bytes they moved, discarded or zeroed.
+    /// Bytes transferred, discarded or zeroed.
     pub bytes: i64,
-    /// Those that failed, or moved less.
+    /// Bios that failed or transferred less than requested.
     pub differences: Vec<Difference>,
-    /// Of these, all but the unsupported.
+    /// Number of these that are not unsupported.
     pub wrong: i64,
     /// Places that were widened to this device's blocks or shortened to its size.
     pub adjusted: i64,
-    /// From time 0 to the last end.
+    /// Time from time 0 to the last end.
     pub elapsed_ns: i64,
     /// The same of the original.
     pub original_elapsed_ns: i64,
-    /// Issue against schedule.
+    /// Issue time minus deadline: own plus forced lateness.
     pub schedule_ns: Spread,
-    /// Issue against the moment it could have been issued.
+    /// Own lateness: issue time minus the earliest possible time.
     pub own_ns: Spread,
-    /// That moment against the schedule.
+    /// Forced lateness: that earliest time minus the deadline.
     pub forced_ns: Spread,
-    /// Share of bios issued within 10 us, 100 us and 1 ms of the schedule.
+    /// Share of bios issued within 10 us, 100 us and 1 ms of the deadline.
     pub within: [f64; 3],
-    /// Issued before their time: always 0.
+    /// Bios issued before their deadline. Always 0.
     pub early: i64,
     /// See [`crate::verdict::timing::Timing::drift_ppm`].
     pub drift_ppm: Option<f64>,
-    /// How far inter-arrival times are from the recorded ones; null at paces that do not keep them.
+    /// Distance of the inter-arrival times from the recorded ones. Null at paces without a schedule.
     pub gaps: Option<Distance>,
-    /// Constraints kept, by kind.
+    /// Number of edges, by kind.
     pub edges: BTreeMap<Edge, i64>,
-    /// In flight, original against replay.
+    /// Number of bios in flight, original and replay.
     pub concurrency: Concurrency,
-    /// By kind, most of the replay's time first.
+    /// Latency by operation, in decreasing order of time spent in the replay.
     pub latencies: Vec<Latency>,
-    /// CPU time of the replay, reading the reel included.
+    /// CPU time of the process, including reading the reel.
     pub cpu_ns: i64,
-    /// Of which spun before deadlines.
+    /// Time spent busy-waiting for deadlines.
     pub spun_ns: i64,
-    /// By how much stalls moved the schedule.
+    /// How much stalls moved the schedule later.
     pub shift_ns: i64,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Whether it did what the original did, when it did it.
+    /// Whether the replay is faithful: the bios did what they did in the original, in time.
     pub faithful: bool,
-    /// Why not.
+    /// Why it is not.
     pub reasons: Vec<String>,
-    /// All of it in a sentence.
+    /// The verdict in one sentence.
     pub sentence: String,
     #[serde(skip)]
     pub(super) epoch_ns: i64,
-    /// Some had to wait for room in the ring.
+    /// Some bios had to wait for room in the ring.
     #[serde(skip)]
     held: bool,
 }
@@ -191,7 +191,7 @@ impl Report {
         }
         let timed = config.clockwork.pace.has_schedule();
         let own = if timed { self.own_ns.p99 } else { self.own_ns.mean };
-        // At the most that is held, waiting is not the replayer's doing.
+        // Waiting for room in the ring is not the replayer's lateness.
         let counts = timed || !self.held;
         if counts && own > config.limits.own_lateness_ns && self.own_ns.count >= ENOUGH {
             why.push(format!("the replayer itself was late ({} {})", if timed { "p99" } else { "mean" }, time(own)));

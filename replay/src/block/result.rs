@@ -1,4 +1,4 @@
-//! The result as a reel: the original's bios with the replay's times and places.
+//! The result reel: the original's bios with the times and places of the replay.
 
 use std::{
     path::Path,
@@ -16,17 +16,17 @@ use ioreel_traces::{
 use super::{Config, Report, bios::SECTOR_BYTES, device::Device, fit::Place};
 use crate::{ReplayError, base::clock::monotonic_ns};
 
-/// Rows on their way to the writer.
+/// Rows waiting for the writer, at most.
 const WAITING: usize = 1 << 16;
 
-/// Writes rows while bios are being issued, by a thread of its own: their number is not bounded.
+/// Writes rows in a thread of its own while bios are issued, since their number is not bounded.
 pub(super) struct Result {
     rows: SyncSender<Bio>,
     writer: JoinHandle<std::result::Result<ReelWriter, ReelError>>,
 }
 
 impl Result {
-    /// Fails when the reel exists, before anything is issued.
+    /// Creates the reel. Fails if it exists, before anything is issued.
     pub(super) fn create(path: &Path) -> std::result::Result<Self, ReplayError> {
         let mut writer = ReelWriter::create(path, &Manifest::new(Kind::Replay, "replay"), WriterOptions::default())?;
         let (rows, receiver) = sync_channel::<Bio>(WAITING);
@@ -37,7 +37,7 @@ impl Result {
         Ok(Self { rows, writer })
     }
 
-    /// What became of a bio; `times` are those of its issue and its end.
+    /// Writes the outcome of a bio. `times`: issue and end, ns of the replay.
     pub(super) fn push(&self, row: &Bio, place: Option<Place>, times: (i64, i64), res: i32) {
         let error = (-res).max(0);
         let row = Bio {
@@ -52,7 +52,7 @@ impl Result {
             orig_sector: None,
             ..row.clone()
         };
-        // A writer that failed tells why when it is closed.
+        // If the writer failed, `close` returns its error.
         let _ = self.rows.send(row);
     }
 

@@ -1,4 +1,4 @@
-//! The io_uring that bios are issued by.
+//! The io_uring with which bios are issued.
 
 use std::{io, os::fd::AsRawFd, time::Duration};
 
@@ -14,23 +14,23 @@ use crate::{
     contents::buffers::{Sink, Source},
 };
 
-/// Most in flight at once.
+/// Bios in flight, at most.
 pub(super) const MOST_IN_FLIGHT: usize = 4096;
 /// `BLOCK_URING_CMD_DISCARD` of `include/uapi/linux/blkdev.h`, Linux 6.12: `_IO(0x12, 0)`.
 const BLOCK_URING_CMD_DISCARD: u32 = 0x12 << 8;
 /// `BLKDISCARD` of `include/uapi/linux/fs.h`.
 const BLKDISCARD: libc::c_ulong = 0x1277;
 
-/// Issues, and tells of ends.
+/// Issues bios and returns their results.
 pub(super) struct Ring {
     uring: IoUring,
     fd: Fd,
     is_device: bool,
-    /// The kernel has no way to discard by io_uring: it is done at once, with all else waiting.
+    /// The kernel cannot discard with io_uring, so discards are done with ioctl, which blocks the loop.
     discards_here: bool,
     source: Source,
     sink: *mut u8,
-    /// What `sink` points into.
+    /// Owns the memory that `sink` points to.
     _sink: Sink,
 }
 
@@ -39,12 +39,12 @@ fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> ReplayError {
 }
 
 impl Ring {
-    /// For transfers of up to `longest_bytes`.
+    /// Creates a ring for transfers of up to `longest_bytes`.
     pub(super) fn new(device: &Device, longest_bytes: i64) -> Result<Self, ReplayError> {
         let longest = usize::try_from(longest_bytes).unwrap_or(0).max(4096);
         let make = || {
             let quick = IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(MOST_IN_FLIGHT as u32);
-            // Linux before 6.0 has no such setup.
+            // Linux before 6.0 does not know these flags.
             quick.or_else(|_| IoUring::new(MOST_IN_FLIGHT as u32))
         };
         let uring = make().map_err(failed("setting up io_uring (is kernel.io_uring_disabled set?)"))?;
@@ -64,8 +64,8 @@ impl Ring {
     fn push(&mut self, number: u64, entry: squeue::Entry) -> Result<(), ReplayError> {
         let entry = entry.user_data(number);
         loop {
-            // SAFETY: buffers of reads and writes are mappings that live as long as the ring, at least as long as the transfer:
-            // its length was found by the survey that they were made for. What reads leave there is never looked at.
+            // SAFETY: buffers of reads and writes are mappings that live as long as the ring. They are at least as long
+            // as any transfer, since they have the size that the survey found. Nobody looks at what reads leave there.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 return Ok(());
             }
@@ -73,7 +73,7 @@ impl Ring {
         }
     }
 
-    /// Queues a transfer; [`Ring::submit`] hands it to the kernel.
+    /// Queues a bio. [`Ring::submit`] passes it to the kernel.
     pub(super) fn issue(&mut self, number: u64, kind: Kind, place: Place, fua: bool) -> Result<(), ReplayError> {
         let (offset, len) = (place.offset as u64, place.len as u64);
         let entry = match kind {
@@ -99,29 +99,30 @@ impl Ring {
         opcode::Fallocate::new(self.fd, len).offset(offset).mode(mode.bits().cast_signed()).build()
     }
 
-    /// A discard that io_uring refused: `Some(result)` where that was for want of a way to do it.
+    /// Repeats with ioctl a discard that io_uring refused, if the kernel lacks the command. Returns the result, or
+    /// `None` if the refusal had another reason.
     pub(super) fn discard_again(&mut self, place: Place, refused: i32) -> Option<i32> {
         let unknown = refused == -libc::EOPNOTSUPP || refused == -libc::EINVAL;
         if !self.is_device || !(unknown || self.discards_here) {
             return None;
         }
         let range = [place.offset as u64, place.len as u64];
-        // SAFETY: the ioctl reads two numbers from where it is pointed to.
+        // SAFETY: the ioctl reads two numbers from this address.
         let done = unsafe { libc::ioctl(self.fd.0, BLKDISCARD, range.as_ptr()) };
         self.discards_here |= done == 0;
         Some(if done == 0 { 0 } else { -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) })
     }
 
-    /// Hands all that is queued to the kernel.
+    /// Passes everything queued to the kernel.
     pub(super) fn submit(&mut self) -> Result<(), ReplayError> {
         match self.uring.submit() {
-            // The kernel is short of memory or of room for ends: these are taken out next, and it is asked again.
+            // The kernel lacks memory or room for completions. The caller takes completions next and submits again.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)) => Ok(()),
             other => other.map(|_| ()).map_err(failed("submitting to io_uring")),
         }
     }
 
-    /// Waits for an end, `at_most` so long; hands over what is queued too.
+    /// Waits for a completion, for `at_most` this long. Also submits what is queued.
     pub(super) fn wait(&mut self, at_most: Option<Duration>) -> Result<(), ReplayError> {
         let done = match at_most {
             Some(time) => {
@@ -138,7 +139,7 @@ impl Ring {
         }
     }
 
-    /// Numbers and results of what has ended since.
+    /// Takes the completions: number and result of each bio.
     pub(super) fn ends(&mut self, out: &mut Vec<(u64, i32)>) {
         out.extend(self.uring.completion().map(|c| (c.user_data(), c.result())));
     }

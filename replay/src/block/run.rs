@@ -23,13 +23,13 @@ use crate::{
     verdict::{concurrency::Level, timing::Drift},
 };
 
-/// Bios read ahead of the first that has not ended: what a later one may overtake.
+/// Bios read ahead of the first one that has not ended. A later bio can overtake only within this window.
 const WINDOW: usize = 16 * 1024;
-/// Bios handed from the reading thread at a time.
+/// Bios that the reading thread passes at a time.
 const READ: usize = 64;
 /// Bios submitted at a time.
 const BATCH: usize = 64;
-/// With a schedule the epoch lies so far ahead, so that the first is not late.
+/// With a schedule, time 0 is this far ahead, so that the first bio is not late.
 const LEAD_NS: i64 = 20_000_000;
 
 /// How bios are issued.
@@ -41,31 +41,31 @@ pub(super) struct Manner<'a> {
     pub(super) spin_ns: i64,
     pub(super) longest_bytes: i64,
     pub(super) dry_run: bool,
-    /// When the first was queued, and the last.
+    /// Time at which the first bio was queued, then the last.
     pub(super) span_ns: (i64, i64),
 }
 
-/// What became of all.
+/// What happened, over all bios.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// `CLOCK_MONOTONIC` at time 0.
+    /// Time 0 on `CLOCK_MONOTONIC`.
     pub(super) epoch_ns: i64,
     pub(super) done: i64,
     pub(super) bytes: i64,
-    /// How many did not do what they did, by kind and errno; 0 for a short transfer.
+    /// Bios with a different outcome than in the original, by operation and errno. Errno 0: a short transfer.
     pub(super) differing: BTreeMap<(Kind, i32), i64>,
     pub(super) schedule: Times,
     pub(super) own: Times,
     pub(super) forced: Times,
-    /// Issued within 10 us, 100 us and 1 ms of the schedule.
+    /// Bios issued within 10 us, 100 us and 1 ms of the deadline.
     pub(super) within: [i64; 3],
     pub(super) early: i64,
-    /// Constraints kept, by kind.
+    /// Number of edges, by kind.
     pub(super) edges: BTreeMap<Edge, i64>,
     pub(super) drift_ppm: Option<f64>,
-    /// From one issue to the next: recorded (as the pace has it), and now.
+    /// Time from one issue to the next: recorded (stretched by the pace), and in the replay.
     pub(super) gaps: (Times, Times),
-    /// By kind: recorded, and now.
+    /// By operation: latency in the recording, and in the replay.
     pub(super) latencies: BTreeMap<Kind, (Times, Times)>,
     pub(super) then: Level,
     pub(super) now: Level,
@@ -73,23 +73,23 @@ pub(super) struct Outcome {
     pub(super) original_last_end_ns: i64,
     /// Places that were widened to this device's blocks.
     pub(super) adjusted: i64,
-    /// Bios that had to wait since [`MOST_IN_FLIGHT`] were in flight.
+    /// How often a bio had to wait because [`MOST_IN_FLIGHT`] were in flight.
     pub(super) held: i64,
     pub(super) spun_ns: i64,
     pub(super) shift_ns: i64,
     pub(super) cpu_ns: i64,
 }
 
-/// A bio on its way.
+/// A bio from reading to end.
 struct Slot {
     io: Io,
     place: Option<Place>,
-    /// Ends and issues that it waits for.
+    /// Number of ends and issues that it still waits for.
     unmet: usize,
-    /// Who waits for its end, and for its issue.
+    /// Bios that wait for its end, and for its issue.
     after_end: Vec<u64>,
     after_issue: Vec<u64>,
-    /// When the last that it waited for came.
+    /// When the last thing that it waited for happened.
     free_ns: i64,
     due_ns: i64,
     start_ns: i64,
@@ -99,7 +99,7 @@ struct Slot {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waiting,
-    /// The flush that goes before it is in flight.
+    /// It includes a flush, which is in flight. The bio itself comes after that.
     Flushing,
     InFlight,
     Ended,
@@ -112,12 +112,12 @@ struct Loop<'a> {
     slots: VecDeque<Slot>,
     /// Number of the first slot.
     base: u64,
-    /// What waits for nothing but its time: when that is, and who.
+    /// Bios that wait only for their deadline: the deadline, and the bio's number.
     ready: BinaryHeap<Reverse<(i64, u64)>>,
-    /// The next in turn, where the number in flight is kept.
+    /// For pace `load`: the bio whose turn it is.
     turn: u64,
     in_flight: usize,
-    /// Likewise: since when the next in turn may go, as far as that number and its turn allow.
+    /// For pace `load`: since when the bio whose turn it is could be issued, by its turn and the number in flight.
     room_ns: i64,
     dry_ends: Vec<(u64, i32)>,
     drift: Drift,
@@ -128,11 +128,11 @@ struct Loop<'a> {
 
 type Batch = Result<Vec<Io>, ReplayError>;
 
-/// Issues all of them.
+/// Issues all bios.
 pub(super) fn run(mut bios: Bios, manner: Manner<'_>, result: Option<&ResultReel>) -> Result<Outcome, ReplayError> {
     let (sender, receiver) = sync_channel::<Batch>(WINDOW / READ);
     std::thread::scope(|threads| {
-        // Reading stalls while a batch of rows is unpacked: the loop must not.
+        // Reading blocks while a batch of rows is decoded. The loop must not.
         let reader = threads.spawn(move || {
             loop {
                 let mut batch = Vec::with_capacity(READ);
@@ -141,7 +141,7 @@ pub(super) fn run(mut bios: Bios, manner: Manner<'_>, result: Option<&ResultReel
                         Ok(Some(io)) => batch.push(io),
                         Ok(None) => break,
                         Err(e) => {
-                            // A loop that is gone has told why.
+                            // If the loop has ended, it has returned its own error.
                             let _ = sender.send(Err(e));
                             return Level::default();
                         }
@@ -193,7 +193,7 @@ impl Loop<'_> {
     fn issue_all(&mut self, bios: &Receiver<Batch>, result: Option<&ResultReel>) -> Result<(), ReplayError> {
         let mut all_read = false;
         let mut ends = Vec::new();
-        // The clock starts once as much is at hand as will be.
+        // Time 0 comes only after the window is full or the last bio is read.
         while !all_read && self.slots.len() < WINDOW {
             match bios.recv() {
                 Ok(batch) => batch?.into_iter().for_each(|io| self.take_in(io)),
@@ -202,7 +202,7 @@ impl Loop<'_> {
         }
         self.start();
         loop {
-            // A few at a time: what is due must not wait for what is not.
+            // A few at a time: due bios must not wait for others to be read.
             if !all_read && self.slots.len() < WINDOW {
                 let batch = if self.slots.is_empty() {
                     bios.recv().map_err(|_| TryRecvError::Disconnected)
@@ -232,21 +232,21 @@ impl Loop<'_> {
         }
     }
 
-    /// Time begins.
+    /// Sets time 0.
     fn start(&mut self) {
         let scheduled = self.manner.clockwork.pace.has_schedule();
         self.out.epoch_ns = monotonic_ns() + if scheduled { LEAD_NS } else { 0 };
-        // What was taken in could not be issued before.
+        // The bios in the window could not be issued before time 0.
         self.slots.iter_mut().for_each(|s| s.free_ns = if scheduled { i64::MIN } else { 0 });
     }
 
-    /// The next bio that was read.
+    /// Adds a bio that was read.
     fn take_in(&mut self, io: Io) {
         let number = self.base + self.slots.len() as u64;
         let place = (io.kind != Kind::Flush).then(|| self.manner.fitting.place(io.row.sector, io.row.len_bytes));
         self.out.adjusted += i64::from(place.is_some_and(|p| p.adjusted));
         let waits = self.order.next(number, &io, place);
-        // At paces without a schedule a bio could be issued once there was room for it in the window.
+        // Without a schedule, a bio can be issued as soon as there is room for it in the window.
         let free_ns = if self.manner.clockwork.pace.has_schedule() { i64::MIN } else { self.now_ns() };
         let mut slot = Slot {
             due_ns: self.manner.clockwork.pace.due_ns(io.queue_ns(), Base::default()).unwrap_or(i64::MIN),
@@ -285,7 +285,7 @@ impl Loop<'_> {
         self.slots.get_mut(usize::try_from(at).ok()?)
     }
 
-    /// The next to issue, if its time has come or will: when that is, and who.
+    /// The next bio to issue: its deadline and number. `None` if no bio is ready, or at pace `load` if none may go.
     fn next(&mut self) -> Option<(i64, u64)> {
         let Reverse((due_ns, number)) = *self.ready.peek()?;
         if self.manner.clockwork.pace == Pace::Load {
@@ -296,7 +296,7 @@ impl Loop<'_> {
         Some((due_ns.saturating_add(self.out.shift_ns), number))
     }
 
-    /// One less is in flight. What waits for that waits for the device.
+    /// A bio has ended. At pace `load`, a bio that needs this room was waiting for the device until now.
     fn leave(&mut self, now_ns: i64) {
         let before = self.in_flight;
         self.in_flight -= 1;
@@ -334,7 +334,7 @@ impl Loop<'_> {
 
     fn issue(&mut self, number: u64, due_ns: i64, now_ns: i64) -> Result<(), ReplayError> {
         let clockwork = self.manner.clockwork;
-        // Who goes next has its turn from now on.
+        // From now on it is the next bio's turn.
         let room_ns = std::mem::replace(&mut self.room_ns, now_ns);
         let room_ns = if clockwork.pace == Pace::Load { room_ns } else { i64::MIN };
         let late_ns = now_ns.saturating_sub(due_ns);
@@ -343,7 +343,7 @@ impl Loop<'_> {
         }
         let Some(slot) = self.slot(number) else { return Ok(()) };
         slot.start_ns = now_ns;
-        // At paces without a schedule, due is what could be issued.
+        // Without a schedule, the deadline is the time at which the bio could be issued.
         slot.due_ns = if clockwork.pace.has_schedule() { due_ns } else { slot.free_ns.max(room_ns).max(0) };
         let (io, place, due_ns, free_ns) = (&slot.io, slot.place, slot.due_ns, slot.free_ns);
         let (kind, fua, queue_ns) = (io.kind, io.is_fua(), io.queue_ns());
@@ -374,7 +374,7 @@ impl Loop<'_> {
         Ok(())
     }
 
-    /// One thing less that this one waits for.
+    /// Something that bio `number` waits for has happened at `now_ns`.
     fn met(&mut self, number: u64, now_ns: i64) {
         let Some(slot) = self.slot(number) else { return };
         slot.unmet -= 1;
@@ -432,7 +432,7 @@ impl Loop<'_> {
         Ok(())
     }
 
-    /// Nothing could be done: until something ends, or the next one's time comes.
+    /// Nothing can be done now: waits for a completion or for the next deadline.
     fn wait(&mut self, all_read: bool) -> Result<(), ReplayError> {
         let next = self.next().map(|(due_ns, _)| due_ns).filter(|_| self.in_flight < MOST_IN_FLIGHT);
         let now_ns = self.now_ns();
@@ -440,7 +440,7 @@ impl Loop<'_> {
             Some(due_ns) => {
                 let sleep_ns = due_ns.saturating_sub(now_ns).saturating_sub(self.manner.spin_ns);
                 if sleep_ns > 0 {
-                    // Not beyond what the reading thread may hand over meanwhile.
+                    // Wake up in time to take bios from the reading thread.
                     let most_ns = if all_read { i64::MAX } else { READ_AGAIN_NS };
                     return self.ring.wait(Some(Duration::from_nanos(sleep_ns.min(most_ns).unsigned_abs())));
                 }
@@ -454,5 +454,5 @@ impl Loop<'_> {
     }
 }
 
-/// The reading thread is asked for more at least so often.
+/// The loop asks the reading thread for more bios at least this often, ns.
 const READ_AGAIN_NS: i64 = 1_000_000;
