@@ -1,4 +1,4 @@
-//! Recorded calls that change the ids of their thread, issued again.
+//! Replays calls that change the credentials of their thread.
 
 use crate::{
     Call,
@@ -8,21 +8,22 @@ use crate::{
     run::issue::{stamp::without_call, syscall::call},
 };
 
-/// A recorded call that made its thread somebody else.
+/// Replays a recorded call that changed the ids of its thread.
 pub(crate) fn become_again(r: &Rec, groups: &[u8]) -> i64 {
     if r.ret < 0 {
-        // Refused to whom the thread here may be: root, at heart.
+        // The call was refused in the recording. It is not issued, because the replaying thread, whose saved user id is
+        // root, would be allowed to do it.
         return without_call(r.ret);
     }
     let ids = [r.aux, r.aux2, r.offset_bytes, r.offset2_bytes, r.len_bytes, r.flags].map(|id| id as u32);
     match take_on(call, ids, (r.call == Call::Setgroups).then_some(if r.value == NONE { &[] } else { groups })) {
-        // The old id, of those that tell it.
+        // Some of these calls return the previous id.
         0 => r.ret,
         failed => failed,
     }
 }
 
-/// The words of a list in a piece of a program.
+/// The ids in a list of a chunk.
 pub(crate) fn of_list(list: Range, lists: &[u32]) -> Option<Words> {
     list.of(lists).try_into().ok()
 }

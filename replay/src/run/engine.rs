@@ -1,5 +1,5 @@
-//! Runs a thread's program. All that touches a clock, a file or another thread is behind [`Engine`], so
-//! that the scheduling can be tested to the nanosecond.
+//! Runs a thread's program. Everything that touches a clock, a file or another thread is behind the trait [`Engine`],
+//! so that tests can check the scheduling to the nanosecond.
 
 use std::{mem, sync::Arc};
 
@@ -14,108 +14,112 @@ use crate::{
     run::pace::{Base, CatchUp, Clockwork, Pace, STALL_NS},
 };
 
-/// Of how many operations a thread tells at a time, at most: telling wakes another thread, which takes as long as some calls.
+/// Outcomes that a thread hands over at a time, at most. Handing over wakes another thread, which takes as long as
+/// several calls.
 pub const BATCH_CALLS: usize = 8 * CHUNK_STEPS;
 
-/// How one operation went.
+/// Outcome of one operation. Times are ns of the replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its step in its thread's program.
+    /// Step in the thread's program.
     pub step: u32,
-    /// CPU it returned on.
+    /// CPU on which it returned.
     pub cpu: i32,
-    /// When it was to be issued by the schedule; at pace max `verdict::timing` says. ns of the replay.
+    /// Deadline. At paces without a schedule, `verdict::timing` sets it after the replay.
     pub due_ns: i64,
-    /// Issued.
+    /// Time of issue.
     pub start_ns: i64,
-    /// Returned.
+    /// Time of return.
     pub end_ns: i64,
     /// Result or -errno.
     pub ret: i64,
-    /// Of a request: when its thread came to it, which may be later than the end of what it waits for, since submitting takes time;
-    /// of a call at pace `load`, when the number in flight let it go; when what its thread read from a pipe had been written;
-    /// else `i64::MIN`.
+    /// For a request: when its thread reached the submission. Since submitting takes time, that may be later than the
+    /// end of what it waits for. For a call at pace `load`: when it was admitted. For a call after a read from a pipe:
+    /// when the data had been written. Otherwise `i64::MIN`.
     pub free_ns: i64,
-    /// Row of the operation that calls were made for, or knowingly were not; [`NONE`](crate::reel::input::NONE) when none was issued.
+    /// Row of the operation that was actually issued, or deliberately carried out without a call.
+    /// [`NONE`](crate::reel::input::NONE) if there was none.
     pub row: u32,
 }
 
-/// What a thread issued.
+/// What a thread issued for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Called {
     /// See [`Outcome::row`].
     pub row: u32,
-    /// When it entered the kernel, and had come back; `None` when no call was made.
+    /// When it entered the kernel, and when it returned. `None` if no call was made.
     pub times_ns: Option<(i64, i64)>,
 }
 
-/// How a request went.
+/// Outcome of a request. Times are ns of the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaped {
-    /// When it was to be submitted.
+    /// Deadline of the submission.
     pub due_ns: i64,
     /// See [`Outcome::free_ns`].
     pub free_ns: i64,
-    /// Submitted.
+    /// Time of submission.
     pub start_ns: i64,
-    /// Ended.
+    /// Time of completion.
     pub end_ns: i64,
     /// Result or -errno.
     pub ret: i64,
 }
 
-/// What a thread's program needs of the world.
+/// What a thread's program needs from outside: clock, other threads, system calls.
 pub trait Engine {
-    /// ns since the replay's epoch.
+    /// ns since time 0 of the replay.
     fn now_ns(&mut self) -> i64;
-    /// The CPU it runs on.
+    /// The CPU on which the thread runs.
     fn cpu(&mut self) -> i32;
     /// Returns at `due_ns`, never earlier.
     fn sleep_until(&mut self, due_ns: i64);
-    /// Returns once the step is done; when that was, by what was published, if that is still known.
+    /// Returns once the step is done. The result is its published time, if that is still known.
     fn wait_for(&mut self, step: Stamp) -> Option<i64>;
-    /// Tells those who wait; `at_ns` is when it was done, or would have been had the replayer taken no time.
+    /// Marks a step as done and wakes the threads that wait for it. `at_ns`: when it was done, or would have been done
+    /// had the replayer taken no time.
     fn publish(&mut self, step: u32, at_ns: i64);
-    /// The piece of the thread's program with this index; `None` at its end.
+    /// The piece of the thread's program with this index. `None` after the last.
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>>;
-    /// Room for outcomes of a thread that makes so many more calls.
+    /// An empty buffer for outcomes, for a thread that will make `calls` more calls.
     fn room(&mut self, calls: usize) -> Vec<Outcome> {
         Vec::with_capacity(calls.min(BATCH_CALLS))
     }
-    /// Some outcomes, in order.
+    /// Takes outcomes, in order.
     fn happened(&mut self, outcomes: Vec<Outcome>);
-    /// Makes ready what it needs, before it is due.
+    /// Prepares an operation before it is due: generates the data that it writes.
     fn ready(&mut self, _chunk: &Chunk, _act: &Act) {}
-    /// Looks at what it did, once that is timed.
+    /// Checks an operation after its times are taken: the data that it read.
     fn done(&mut self, _chunk: &Chunk, _act: &Act, _ret: i64) {}
-    /// Does it; for a call, its result.
+    /// Executes a step. Returns the result of a call.
     fn act(&mut self, chunk: &Chunk, act: &Act) -> i64;
-    /// What it issued since it was asked last, ns of the replay; `None` where nobody keeps track.
+    /// What was issued since the last call of this function. `None` if the engine does not record that.
     fn called(&mut self) -> Option<Called> {
         None
     }
-    /// Puts a request, which was due then, into its batch; the thread came to it at `free_ns`.
+    /// Adds a request with this deadline to the batch. `free_ns`: when the thread reached it.
     fn submit(&mut self, chunk: &Chunk, act: &Act, due_ns: i64, free_ns: i64);
-    /// Submits the batch, if there is one.
+    /// Submits the batch, unless it is empty.
     fn flush(&mut self);
-    /// Waits for a request's end.
+    /// Waits for the end of a request.
     fn reap(&mut self, chunk: &Chunk, act: &Act) -> Reaped;
-    /// Starts a thread; `base` is what its computing time counts from, `next_ns` the next turn of the one that starts it.
+    /// Starts a thread. `base`: the event from which its think time counts. `next_ns`: the next turn of the calling thread.
     fn spawn(&mut self, task: u32, base: Base, next_ns: Option<i64>);
-    /// By how much the schedule has moved later for all threads.
+    /// How much the schedule has moved later for all threads, ns.
     fn shift_ns(&mut self) -> i64;
-    /// Moves it to at least that much.
+    /// Moves the schedule to at least this much later.
     fn shift_to(&mut self, ns: i64);
-    /// Returns when it is this turn's, and less than `together` operations are in flight; one more is then.
-    /// `next_ns` is the thread's next turn. When it could go, ns of the replay; `i64::MIN` when it had not to wait.
+    /// Pace `load`: returns once it is this turn and fewer than `together` operations are in flight, and counts this
+    /// operation as in flight. `next_ns`: the thread's next turn. Returns when the operation was admitted, ns of the
+    /// replay, or `i64::MIN` if it did not have to wait.
     fn enter(&mut self, turn_ns: i64, together: u32, next_ns: Option<i64>) -> i64;
-    /// One operation less is in flight.
+    /// Pace `load`: one operation fewer is in flight.
     fn leave(&mut self);
-    /// When an ended thread's computing was over, ns of the replay.
+    /// When the think time of an ended thread was over, ns of the replay.
     fn ended_ns(&mut self, task: u32) -> i64;
 }
 
-/// Runs thread `task` from birth to end. Returns what its computing time after its end counts from.
+/// Runs thread `task` from birth to end. Returns the event from which its last think time counts.
 pub fn run_program<E: Engine>(plan: &Plan, task: u32, clockwork: Clockwork, birth: Base, engine: &mut E) -> Base {
     let mut left = plan.tasks[task as usize].program.calls as usize;
     let outcomes = engine.room(left);
@@ -136,24 +140,24 @@ pub fn run_program<E: Engine>(plan: &Plan, task: u32, clockwork: Clockwork, birt
     running.base
 }
 
-/// Whether a step submits a request together with the one before.
+/// Whether a step submits a request in the same batch as the request before it.
 fn joins(step: Option<&Step>) -> bool {
     step.is_some_and(|s| matches!(s.act, Act::Submit { joins: true, .. }))
 }
 
-/// A thread's program at work.
+/// Execution of a thread's program.
 struct Running<'a, E> {
     plan: &'a Plan,
     task: u32,
     clockwork: Clockwork,
-    /// What its computing time counts from.
+    /// The event from which its think time counts.
     base: Base,
     engine: &'a mut E,
     outcomes: Vec<Outcome>,
 }
 
 impl<E: Engine> Running<'_, E> {
-    /// Runs one piece of it.
+    /// Executes one piece of the program.
     fn run_chunk(&mut self, chunk: &Chunk) {
         for (i, step) in chunk.steps.iter().enumerate() {
             let number = chunk.first + i as u32;
@@ -195,12 +199,12 @@ impl<E: Engine> Running<'_, E> {
         }
     }
 
-    /// Returns once all that a step waits for is done; when the last of it was, as far as known.
+    /// Returns once everything that a step waits for is done. The result is the time of the last of these, if known.
     fn wait_for_edges(&mut self, chunk: &Chunk, step: &Step) -> Option<i64> {
         let mut came_ns = None;
         for Edge { on, .. } in step.after.of(&chunk.edges) {
             came_ns = came_ns.max(self.engine.wait_for(*on));
-            // The time of a child that does nothing here (only computed, since a slice began) is its parent's.
+            // A child that does nothing in this slice, except compute, has no time of its own.
             let child = &self.plan.tasks[on.task as usize];
             if on.step == FINISH && self.clockwork.pace == Pace::Think && !child.program.is_empty() {
                 let recorded_ns = child.exit_ns.unwrap_or(self.base.recorded_ns);
@@ -211,7 +215,7 @@ impl<E: Engine> Running<'_, E> {
         came_ns
     }
 
-    /// Waits for a request's end.
+    /// Waits for the end of a request.
     fn reap(&mut self, chunk: &Chunk, number: u32, act: &Act, rec: u32) {
         let r = &chunk.recs[rec as usize];
         let Reaped { due_ns, free_ns, start_ns, end_ns, ret } = self.engine.reap(chunk, act);
@@ -223,7 +227,7 @@ impl<E: Engine> Running<'_, E> {
         self.base = self.base.at(r.end_ns, self.engine.now_ns());
     }
 
-    /// Makes ready what a step issues, and returns when the number in flight lets it go: then it was free.
+    /// Prepares what a step issues. At pace `load`, waits until it is admitted. Returns [`Outcome::free_ns`].
     fn enter(&mut self, chunk: &Chunk, i: usize, rec: u32) -> i64 {
         let r = &chunk.recs[rec as usize];
         self.engine.ready(chunk, &chunk.steps[i].act);
@@ -234,7 +238,7 @@ impl<E: Engine> Running<'_, E> {
         free_ns.max(self.engine.enter(r.turn_ns, r.together, self.plan.next_turn(self.task, chunk, i + 1)))
     }
 
-    /// Returns when an operation that was recorded at `start_ns` is due; when that was.
+    /// Waits for the deadline of an operation that was recorded at `start_ns`. Returns the deadline.
     fn sleep_until_due(&mut self, start_ns: i64) -> i64 {
         let Clockwork { pace, catch_up } = self.clockwork;
         match pace.due_ns(start_ns, self.base) {
@@ -247,7 +251,7 @@ impl<E: Engine> Running<'_, E> {
         }
     }
 
-    /// Submits a request, together with those that join it.
+    /// Submits a request, in one batch with those that join it.
     fn submit(&mut self, chunk: &Chunk, i: usize, rec: u32) {
         let r = &chunk.recs[rec as usize];
         self.enter(chunk, i, rec);
@@ -262,13 +266,13 @@ impl<E: Engine> Running<'_, E> {
         self.base = self.base.at(r.start_ns, self.engine.now_ns());
     }
 
-    /// Issues a call; when it was done, or would have been had the replayer taken no time.
+    /// Issues a call. Returns when it was done, or would have been done had the replayer taken no time.
     fn call(&mut self, chunk: &Chunk, i: usize, rec: u32, came_ns: Option<i64>) -> Option<i64> {
         let (r, act) = (&chunk.recs[rec as usize], &chunk.steps[i].act);
         let pace = self.clockwork.pace;
         let free_ns = self.enter(chunk, i, rec);
         let due_ns = self.sleep_until_due(r.start_ns);
-        // While the kernel is at work.
+        // Prefetches the next step, so that it is loaded while the kernel executes the call.
         chunk.fetch_ahead(i + 1, rec as usize + 1);
         let ret = self.engine.act(chunk, act);
         let Called { row, times_ns } = self.engine.called().unwrap_or(Called { row: r.row, times_ns: None });
@@ -287,14 +291,15 @@ impl<E: Engine> Running<'_, E> {
         Some(end_ns - owed_ns)
     }
 
-    /// Goes on where the recorded thread had read from a pipe, or wrote to one; when that was, where computing time is kept.
+    /// Passes a read from a pipe, or a write to one, which is not issued. At pace `think`, returns the time at which it
+    /// happens.
     fn passed(&mut self, number: u32, came_ns: Option<i64>, idle_ns: i64, recorded_ns: i64) -> Option<i64> {
         self.base.passed_ns = self.base.passed_ns.max(came_ns);
         if self.clockwork.pace != Pace::Think {
             return None;
         }
         let now_ns = self.base.due_ns(idle_ns).max(came_ns.unwrap_or(i64::MIN));
-        // Whoever waits for it waits for the computing before it, too.
+        // A step that waits for this one must also wait for the think time before it.
         if self.plan.tasks[self.task as usize].program.is_awaited(number) {
             self.engine.sleep_until(now_ns);
         }
@@ -311,8 +316,8 @@ impl<E: Engine> Running<'_, E> {
     }
 }
 
-/// Waits until an operation is due that would be at `nominal_ns` without stalls; the moment it was due. The one that finds the
-/// schedule stalled was due by the old one: a stall must not excuse itself.
+/// Waits for the deadline of an operation that is due at `nominal_ns` without stalls. Returns the deadline. The
+/// operation that finds a stall keeps its old deadline, so that the stall counts as lateness.
 fn on_schedule<E: Engine>(engine: &mut E, catch_up: CatchUp, nominal_ns: i64, lag_ns: &mut i64) -> i64 {
     match catch_up {
         CatchUp::Compress => {
@@ -339,7 +344,7 @@ fn on_schedule<E: Engine>(engine: &mut E, catch_up: CatchUp, nominal_ns: i64, la
             loop {
                 let shift_ns = engine.shift_ns();
                 engine.sleep_until(nominal_ns.saturating_add(shift_ns));
-                // Another thread may have stalled meanwhile.
+                // Another thread may have met a stall meanwhile.
                 if engine.shift_ns() == shift_ns {
                     return stalled_ns.unwrap_or(nominal_ns.saturating_add(shift_ns));
                 }

@@ -1,7 +1,7 @@
-//! Issues one recorded call: the same call with the same arguments, descriptors and addresses translated.
+//! Issues one recorded call: the same call with the same arguments. Descriptors and addresses are translated.
 //!
-//! Legacy x86-64 calls without a directory descriptor (`open`, `stat`, `unlink`, …) are issued as their
-//! `*at` equivalents, which is what the kernel makes of them anyway.
+//! Legacy x86-64 calls without a directory descriptor (`open`, `stat`, `unlink`, …) are issued as their `*at`
+//! equivalents, by which the kernel implements them.
 
 use std::ptr;
 
@@ -41,21 +41,21 @@ use self::{
     syscall::{call, open_flags},
 };
 
-/// One thread's means of issuing calls.
+/// Issues calls for one thread.
 #[derive(Debug)]
 pub struct Issuer<'a> {
     cells: &'a Cells,
     source: &'a Source,
     data: &'a Data,
-    /// Modes are set with their set-ID bits.
+    /// Set modes with their set-ID bits.
     set_ids: bool,
-    /// Made data, of the operation in this row.
+    /// Generated data, and the row of the operation for which it was generated.
     made: (Sink, Option<u32>),
     sink: Sink,
     iov: Vec<libc::iovec>,
 }
 
-/// The layout that `openat2` takes.
+/// The struct `open_how` of `openat2`.
 #[repr(C)]
 struct OpenHow {
     flags: u64,
@@ -64,12 +64,12 @@ struct OpenHow {
 }
 
 impl<'a> Issuer<'a> {
-    /// For one thread.
+    /// An issuer for one thread.
     pub fn new(cells: &'a Cells, source: &'a Source, data: &'a Data, set_ids: bool) -> Self {
         Self { cells, source, data, set_ids, made: (Sink::default(), None), sink: Sink::default(), iov: Vec::new() }
     }
 
-    /// Issues operation `rec` of this piece on the descriptors in these slots.
+    /// Issues operation `rec` of this piece with the descriptors in these slots. Returns the result or -errno.
     pub fn issue(&mut self, chunk: &Chunk, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
         let r = &chunk.recs[rec as usize];
         stamp::begin(r.row);
@@ -83,7 +83,7 @@ impl<'a> Issuer<'a> {
             Call::Open | Call::Openat | Call::Creat | Call::Openat2 => self.open(r, a.fd, a.path, new),
             Call::Close if slot_fd < 0 => call(libc::SYS_close, [a.fd, 0, 0, 0, 0, 0]),
             Call::Close => self.cells.close(slot_fd as u32),
-            // Refused for a range that is none: none is given again.
+            // The recorded range was invalid, so an invalid one is passed.
             Call::CloseRange if r.ret < 0 => call(libc::SYS_close_range, [1, 0, 0, 0, 0, 0]),
             Call::CloseRange => {
                 for slot in list.of(&chunk.lists) {
@@ -108,7 +108,7 @@ impl<'a> Issuer<'a> {
                 .lookup(a)
                 .or_else(|| plain::on_names(a))
                 .or_else(|| plain::on_descriptors(a))
-                // Of a splice only one end is a file; an open by handle is planned as one by name.
+                // Not reached by planned calls: an open by handle, for example, is planned as an open by name.
                 .unwrap_or_else(|| without_call(-i64::from(libc::ENOSYS))),
         }
     }
@@ -125,7 +125,7 @@ impl<'a> Issuer<'a> {
         }
     }
 
-    /// Calls that fill a buffer with something other than data; `None` for others.
+    /// Calls that fill a buffer with something other than file data. `None` for others.
     fn lookup(&mut self, a: Arguments<'_>) -> Option<i64> {
         let (fd, len) = (a.fd, a.len);
         let mut buffer = || self.sink.at(len as usize) as i64;
@@ -156,7 +156,7 @@ impl<'a> Issuer<'a> {
         };
         if ret >= 0 {
             if new == NONE {
-                // It failed in the recording: nobody will close it.
+                // The open failed in the recording, so no later step closes this descriptor.
                 call(libc::SYS_close, [ret, 0, 0, 0, 0, 0]);
             } else {
                 self.cells.set(new, ret as i32);
@@ -165,7 +165,7 @@ impl<'a> Issuer<'a> {
         ret
     }
 
-    /// Makes what an operation is to write.
+    /// Generates the data that an operation is going to write.
     pub fn make_ready(&mut self, r: &Rec) {
         let len = r.len_bytes.clamp(0, MAX_CALL_BYTES as i64) as usize;
         if !self.data.is_made() || !r.call.writes() || len == 0 {
@@ -175,24 +175,24 @@ impl<'a> Issuer<'a> {
         if at.is_null() {
             return;
         }
-        // SAFETY: the mapping is this thread's own, at least so long, and nobody else refers to it.
+        // SAFETY: the mapping belongs to this thread, has at least this length, and nothing else refers to it.
         let out = unsafe { std::slice::from_raw_parts_mut(at, len) };
         self.data.make(r, r.file, r.offset_bytes, out);
         self.made.1 = Some(r.row);
     }
 
-    /// What an operation writes.
+    /// The data that an operation writes.
     fn written(&mut self, r: &Rec, len: usize) -> *const u8 {
         if self.made.1.take() == Some(r.row) { self.made.0.at(len) } else { self.source.at(r.row, len) }
     }
 
-    /// The bytes that a read got.
+    /// The `n` bytes that the last read returned.
     pub fn got(&mut self, n: usize) -> &[u8] {
         let at = self.sink.at(n);
         if at.is_null() {
             return &[];
         }
-        // SAFETY: the mapping is this thread's own and at least so long; the call that wrote it has returned.
+        // SAFETY: the mapping belongs to this thread and has at least this length. The call that wrote it has returned.
         unsafe { std::slice::from_raw_parts(at, n) }
     }
 
@@ -200,8 +200,8 @@ impl<'a> Issuer<'a> {
         let count = r.aux.clamp(0, 1024) as usize;
         let writes = r.call.writes();
         let base = if writes { self.written(r, len).cast_mut() } else { self.sink.at(len) };
-        // How the bytes were spread is not recorded: evenly, in whole pages where that is possible, which
-        // is what direct I/O needs.
+        // The lengths of the vector's parts are not recorded. They are made equal, in whole pages if possible, as
+        // direct I/O requires.
         let mut piece = len / count.max(1);
         if piece >= 4096 {
             piece &= !4095;
@@ -212,10 +212,10 @@ impl<'a> Issuer<'a> {
             let iov_len = if i + 1 == count { len - from } else { piece };
             self.iov.push(libc::iovec { iov_base: base.wrapping_add(from).cast::<c_void>(), iov_len });
         }
-        // A number that the kernel refuses is passed on: it is looked at before the vector.
+        // A count that the kernel refuses is passed on: the kernel checks it before it reads the vector.
         let n = if (0..=1024).contains(&r.aux) { count as i64 } else { r.aux };
         let iov = self.iov.as_ptr() as i64;
-        // The position is passed as two halves; on 64-bit kernels the low half is all of it.
+        // The position is passed as two halves. On a 64-bit kernel, the low half is the whole position.
         match r.call {
             Call::Readv => call(libc::SYS_readv, [fd, iov, n, 0, 0, 0]),
             Call::Writev => call(libc::SYS_writev, [fd, iov, n, 0, 0, 0]),
@@ -229,7 +229,8 @@ impl<'a> Issuer<'a> {
         }
     }
 
-    /// A copy between a file and something that is none (a pipe, a socket): the file's side of it, as much as was moved.
+    /// A copy between a file and something else (a pipe, a socket): reads or writes the file, as many bytes as were
+    /// copied.
     fn half_copy(&mut self, r: &Rec, writes: bool, fd: i64, fd2: i64) -> i64 {
         let len = r.ret.clamp(0, MAX_CALL_BYTES as i64);
         let (fd, at, position) =
@@ -249,7 +250,7 @@ impl<'a> Issuer<'a> {
             || r.call == Call::Fcntl && r.flags == i64::from(libc::F_DUPFD_CLOEXEC);
         let onto = self.cells.fd(slot_fd2);
         let ret = if matches!(r.call, Call::Dup2 | Call::Dup3) && r.fd == r.fd2 {
-            // Onto itself: dup2 only checks the descriptor, dup3 refuses.
+            // The same number twice: dup2 only checks the descriptor, dup3 fails.
             if r.call == Call::Dup3 {
                 return without_call(-i64::from(libc::EINVAL));
             }
@@ -258,10 +259,11 @@ impl<'a> Issuer<'a> {
             let flags = if cloexec { i64::from(libc::O_CLOEXEC) } else { 0 };
             call(libc::SYS_dup3, [fd, onto.into(), flags, 0, 0, 0])
         } else if r.ret < 0 && slot_fd >= 0 && fd >= 0 {
-            // A refused number (EINVAL, EBADF): numbers are not replayed, so the refusal is repeated.
+            // The kernel refused the number (EINVAL, EBADF). Numbers are not replayed, so the refusal is repeated
+            // without a call.
             return without_call(r.ret);
         } else {
-            // The number asked for is free in the recording and may be taken here: any other will do.
+            // The requested number was free in the recording and may be in use here. Any other number will do.
             let command = if cloexec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
             call(libc::SYS_fcntl, [fd, command.into(), 0, 0, 0, 0])
         };

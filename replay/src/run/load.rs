@@ -1,4 +1,5 @@
-//! Keeps the recorded number of operations in flight: each is issued in its turn, when no more are in flight than were.
+//! Pace `load`: keeps the recorded number of operations in flight. Each operation is issued in its turn, once fewer are
+//! in flight than when it was recorded.
 
 use std::{
     collections::BTreeSet,
@@ -9,12 +10,12 @@ use crate::base::clock::monotonic_ns;
 
 #[derive(Debug, Default)]
 struct Gate {
-    /// Each thread's next turn, the first thread to go first.
+    /// Each thread's next turn, earliest first.
     turns: BTreeSet<(i64, u32)>,
     /// The same by thread.
     next: Vec<Option<i64>>,
     in_flight: u32,
-    /// The last change, ns of the monotonic clock.
+    /// When the state last changed, ns of the monotonic clock.
     changed_ns: i64,
 }
 
@@ -34,7 +35,7 @@ impl Gate {
     }
 }
 
-/// What threads pass before they issue.
+/// The gate that threads pass before they issue an operation.
 #[derive(Debug, Default)]
 pub(crate) struct LoadGate {
     gate: Mutex<Gate>,
@@ -42,15 +43,15 @@ pub(crate) struct LoadGate {
 }
 
 impl LoadGate {
-    /// The thread's next turn; none at its end.
+    /// Sets the thread's next turn; `None` at its end.
     pub(crate) fn set(&self, task: u32, turn_ns: Option<i64>) {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner).set(task, turn_ns);
         self.changed.notify_all();
     }
 
-    /// Waits for the thread's turn and until fewer than `together` are in flight (one may always be).
-    /// Whoever comes after the thread's next turn must not go before it. When it could go, ns of the monotonic clock; `None` when it
-    /// had not to wait.
+    /// Waits until it is the thread's turn and fewer than `together` operations are in flight (one may always be).
+    /// `next_ns` is the thread's next turn: operations with later turns wait for it. Returns when the operation was
+    /// admitted, ns of the monotonic clock, or `None` if it did not have to wait.
     pub(crate) fn enter(&self, task: u32, turn_ns: i64, together: u32, next_ns: Option<i64>) -> Option<i64> {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         gate.set(task, Some(turn_ns));
@@ -66,7 +67,7 @@ impl LoadGate {
         let_go_ns
     }
 
-    /// One less is in flight.
+    /// One operation fewer is in flight.
     pub(crate) fn leave(&self) {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         gate.in_flight -= 1;

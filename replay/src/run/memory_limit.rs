@@ -1,4 +1,4 @@
-//! A limit on memory, page cache included, by a control group (v2) of the replay's own.
+//! Limits memory, page cache included, with a control group (v2) for the replay.
 
 use std::{
     fs, io,
@@ -9,19 +9,19 @@ use serde::Serialize;
 
 use crate::ReplayError;
 
-/// Less than this the replayer itself may not get by with.
+/// Lowest limit, bytes. The replayer itself may need this much.
 pub const LEAST_LIMIT_BYTES: i64 = 64 << 20;
 
-/// How much memory a limited replay took.
+/// Memory use of a limited replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryReport {
-    /// The limit.
+    /// The limit, bytes.
     pub limit_bytes: i64,
-    /// The most that was in use at a time, page cache and ioreel's own included; null before Linux 5.19.
+    /// Peak use, including page cache and the replayer itself. Null before Linux 5.19.
     pub peak_bytes: Option<i64>,
 }
 
-/// A control group that this process can enter; removed with its owner, which leaves it.
+/// A control group that this process can enter. Dropping it leaves and removes the group.
 #[derive(Debug)]
 pub struct MemoryLimit {
     dir: PathBuf,
@@ -29,12 +29,12 @@ pub struct MemoryLimit {
     bytes: i64,
 }
 
-/// Where control groups (v2) are mounted, and the one of this process, from /proc/self/mountinfo and /proc/self/cgroup.
+/// Mount point of the control groups (v2), and this process's group, from /proc/self/mountinfo and /proc/self/cgroup.
 fn own_group(mountinfo: &str, cgroup: &str) -> Option<(PathBuf, PathBuf)> {
     let mount = mountinfo.lines().find_map(|line| {
         let (fields, rest) = line.split_once(" - ")?;
         let fields: Vec<&str> = fields.split(' ').collect();
-        // Field 4 is what of the hierarchy is mounted, field 5 where.
+        // Field 4 is the mounted part of the hierarchy, field 5 the mount point.
         rest.starts_with("cgroup2 ").then(|| Some((*fields.get(3)?, *fields.get(4)?))).flatten()
     });
     let (root, point) = mount?;
@@ -46,16 +46,16 @@ fn own_group(mountinfo: &str, cgroup: &str) -> Option<(PathBuf, PathBuf)> {
 }
 
 impl MemoryLimit {
-    /// Makes the group.
+    /// Creates the group.
     ///
     /// # Errors
-    /// When there is no control group that memory can be limited in by this user, or the limit is too small.
+    /// If no control group exists in which this user can limit memory, or the limit is too small.
     pub fn make(bytes: i64) -> Result<Self, ReplayError> {
         let refused = |why: String| ReplayError::MemoryLimit { why };
         if bytes < LEAST_LIMIT_BYTES {
             return Err(refused(format!("less than the {} MiB that ioreel itself needs", LEAST_LIMIT_BYTES >> 20)));
         }
-        // Names of other mounts there may hold any bytes.
+        // The file may contain names of other mounts, which may be any bytes.
         let read = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
         let (point, own) = own_group(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
             .ok_or_else(|| refused("control groups (v2) are not mounted".into()))?;
@@ -63,7 +63,8 @@ impl MemoryLimit {
     }
 
     fn below(point: &Path, own: PathBuf, bytes: i64) -> Result<Self, String> {
-        // A group that holds processes cannot limit those below it: beside one's own there may be room, or at the root.
+        // A group with processes in it cannot limit its children. Try the parent of this process's group, then the
+        // root.
         let mut parents: Vec<&Path> = Vec::new();
         for parent in own.parent().filter(|p| p.starts_with(point)).into_iter().chain([point]) {
             if !parents.contains(&parent) {
@@ -93,21 +94,21 @@ impl MemoryLimit {
         fs::create_dir(&dir)?;
         let limit = Self { dir, home: own.into(), bytes };
         fs::write(limit.dir.join("memory.max"), bytes.to_string())?;
-        // What does not fit is not to be swapped out instead; where swap is not controlled, it is.
+        // Pages should not be swapped out instead. Ignored if swap is not controlled.
         let _ = fs::write(limit.dir.join("memory.swap.max"), "0");
         Ok(limit)
     }
 
-    /// This process is limited from now on: in what it takes from now on.
+    /// Moves this process into the group. The limit covers memory allocated from now on.
     pub fn enter(&self) -> Result<(), ReplayError> {
         fs::write(self.dir.join("cgroup.procs"), std::process::id().to_string())
             .map_err(|e| ReplayError::MemoryLimit { why: format!("entering {}: {e}", self.dir.display()) })
     }
 
-    /// Leaves it.
+    /// Moves this process back.
     pub fn leave(&self) -> MemoryReport {
         let peak = fs::read_to_string(self.dir.join("memory.peak")).ok();
-        // What cannot go back goes with the process.
+        // If this fails, the process stays in the group until it exits.
         let _ = fs::write(self.home.join("cgroup.procs"), std::process::id().to_string());
         MemoryReport { limit_bytes: self.bytes, peak_bytes: peak.and_then(|p| p.trim().parse().ok()) }
     }
@@ -116,7 +117,7 @@ impl MemoryLimit {
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
         self.leave();
-        // One that is in use still is removed by nobody else: it is empty and costs nothing.
+        // If it is still in use, it stays behind, empty and at no cost.
         let _ = fs::remove_dir(&self.dir);
     }
 }
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(found(unified), at("/sys/fs/cgroup"));
         assert_eq!(found(both), at("/sys/fs/cgroup/unified"));
         assert_eq!(found(""), None);
-        // A container's mount shows a part of the hierarchy.
+        // In a container, only a part of the hierarchy is mounted.
         let part = "24 1 0:22 /user.slice /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         assert_eq!(found(part).unwrap().1, "/sys/fs/cgroup/x.scope");
     }

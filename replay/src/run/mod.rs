@@ -1,11 +1,11 @@
-//! The engine: threads, deadlines, and the calls they issue.
+//! The engine: threads, deadlines, and the calls that threads issue.
 //!
 //! In: a plan, inside a prepared target. Out: the outcome of each operation.
 //!
-//! * [`engine`] runs a thread's program, [`pace`] says when a step is due; [`threads`] starts the threads;
-//! * `open_initial` and `take_initial_locks` make what threads have before their first step;
-//! * [`issue`] makes system calls, `rings` requests to io_uring and of Linux AIO;
-//! * [`progress`] lets steps wait for each other, `load` limits the number in flight; [`outcomes`] keeps what happened.
+//! * [`engine`] runs a thread's program, [`pace`] computes deadlines, [`threads`] starts the threads;
+//! * `open_initial` and `take_initial_locks` open descriptors and take locks that exist before the first step;
+//! * [`issue`] makes system calls, `rings` submits io_uring and Linux AIO requests;
+//! * [`progress`] lets steps wait for each other, `load` limits the number in flight, [`outcomes`] stores outcomes.
 //!
 //! May use: `base`, `reel`, `contents`, `model`, `plan`, `prepare`.
 

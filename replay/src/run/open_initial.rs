@@ -1,7 +1,7 @@
-//! Opens and maps what threads have before their first step.
+//! Opens the initial descriptors and mappings: those that threads have before their first step.
 //!
-//! The thread that starts the others opens each open file description once. Those it starts inherit all of them and close what is
-//! not theirs, so that descriptions which processes share are shared again.
+//! The thread that starts the others opens each open file description once. The others inherit all of them and close
+//! those that are not theirs. So descriptions that processes shared in the recording are shared in the replay.
 
 use std::{
     io,
@@ -26,12 +26,13 @@ use crate::{
     run::issue::cells::Cells,
 };
 
-/// Opens and maps all; the calling thread is inside the target, and its descriptor table is its own. Descriptors by index in
-/// [`Begin::opens`](crate::plan::initial_descriptors::Begin::opens), -1 for none, and what could not be done.
+/// Opens and maps everything. The calling thread is inside the target and has a descriptor table of its own. Returns
+/// the descriptors by index in [`Begin::opens`](crate::plan::initial_descriptors::Begin::opens), -1 for none, and a
+/// warning for each that failed.
 pub(crate) fn open_all(plan: &Plan, cells: &Cells, filler: &Filler) -> (Vec<i32>, Vec<String>) {
     let mut warnings = Vec::new();
     let mut fds = vec![-1; plan.begin.opens.len()];
-    // Named ones first: making others needs a name for a moment.
+    // Files with a name first: creating one without a name takes a name for a moment.
     let mut todo: Vec<Vec<usize>> = vec![Vec::new(); plan.begin.unnamed.len()];
     for (i, o) in plan.begin.opens.iter().enumerate().filter(|(_, o)| o.needed) {
         match &o.file {
@@ -73,15 +74,16 @@ fn open_as_it_was(path: &[u8], o: &OpenAtStart) -> Result<i32, Errno> {
     Ok(fd)
 }
 
-/// Lists a directory up to where as much was told. Positions in directories are numbers that only their file system
-/// understands, names take the same room in all.
+/// Reads as many bytes of directory entries as were recorded. A directory position is meaningful only to the file
+/// system that returned it, but entries have the same size on all.
 fn skip_entries(fd: i32, listed_bytes: i64) {
-    /// One entry with the longest name.
+    /// Size of an entry with the longest name.
     const ROOM: usize = 280;
     let mut room = [0u64; ROOM / 8];
     let mut skipped = 0i64;
     while skipped < listed_bytes {
-        // No more than is left; refused where the next entry is longer, since other names come first here.
+        // Not more than is left. The kernel refuses if the next entry is longer, which happens because the order
+        // differs.
         let bytes = (listed_bytes - skipped).min(ROOM as i64);
         // SAFETY: the kernel writes at most ROOM bytes there.
         let told = unsafe { libc::syscall(libc::SYS_getdents64, fd, room.as_mut_ptr(), bytes) };
@@ -93,11 +95,11 @@ fn skip_entries(fd: i32, listed_bytes: i64) {
 }
 
 fn open_at(path: &[u8], flags: i32, offset_bytes: i64) -> Result<i32, Errno> {
-    // Contents are the prepared ones. What makes or empties files is not repeated.
+    // The contents are prepared, so the open must not create or truncate.
     let making = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC;
     let flags = OFlags::from_bits_retain((flags & !making) as u32) | OFlags::NONBLOCK;
     let fd = open(path, flags, Mode::empty())?;
-    // What has no position (a directory on some file systems) begins at its start.
+    // A file without a position (a directory on some file systems) starts at its beginning.
     let _ = seek(&fd, SeekFrom::Start(offset_bytes.max(0) as u64));
     Ok(fd.into_raw_fd())
 }
@@ -106,12 +108,12 @@ fn map(path: &[u8], m: &MapAtStart, cells: &Cells) -> Result<(), Errno> {
     let writes = m.prot & libc::PROT_WRITE != 0 && m.flags & libc::MAP_SHARED != 0;
     let fd = open_at(path, if writes { libc::O_RDWR } else { libc::O_RDONLY }, 0)?;
     let ret = cells.map(m.slot, m.len_bytes, m.prot, m.flags, fd, m.offset_bytes);
-    // SAFETY: opened above, known to nobody else.
+    // SAFETY: opened above, and used by nothing else.
     unsafe { close(fd) };
     if ret < 0 { Err(Errno::from_raw_os_error(-ret as i32)) } else { Ok(()) }
 }
 
-/// Makes a file without a name: it has one while it is opened.
+/// Creates a file without a name: it has one only while it is opened.
 fn unnamed(
     plan: &Plan,
     number: usize,
@@ -141,7 +143,7 @@ fn unnamed(
                     fds[*only] = fd.into_raw_fd();
                     return Ok(());
                 }
-                // Not known to this file system: it cannot get a name, and else serves as well.
+                // The file system has no O_TMPFILE. A removed file does as well, except that it cannot get a name.
                 Err(Errno::OPNOTSUPP | Errno::ISDIR) => regular(&path, u, filler, number)?,
                 Err(e) => return Err(e.into()),
             }
@@ -159,7 +161,7 @@ fn unnamed(
     for m in maps {
         result = result.and(map(&path, m, cells));
     }
-    // Last: it may forbid what its openers were allowed when they opened it.
+    // Last, because the mode may deny what was allowed when the file was opened.
     if let Some(mode) = u.set.mode {
         result = result.and(chmod(path.as_slice(), Mode::from_raw_mode(mode)));
     }
@@ -175,7 +177,7 @@ fn regular(path: &[u8], u: &Unnamed, filler: &Filler, salt: usize) -> io::Result
     filler.fill(fd, u.size_bytes, u.size_bytes, (salt, u.key))
 }
 
-/// Gives a new file what was set of it but for its mode.
+/// Sets the owner and extended attributes of a new file. The mode is set later.
 fn dress(fd: impl AsFd, set: &InodeAttributes) -> Result<(), Errno> {
     if set.uid.is_some() || set.gid.is_some() {
         fchown(&fd, set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw))?;
@@ -183,7 +185,7 @@ fn dress(fd: impl AsFd, set: &InodeAttributes) -> Result<(), Errno> {
     for (name, value) in &set.attributes {
         let Some(value) = value else { continue };
         match fsetxattr(&fd, &**name, value, XattrFlags::empty()) {
-            // What a file system without them cannot do, results tell of.
+            // On a file system without extended attributes, results of later operations differ, which is reported.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
             Err(e) => return Err(e),
         }

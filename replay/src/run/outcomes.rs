@@ -1,4 +1,4 @@
-//! What happened, by thread and step: in memory as far as that goes, then in a file.
+//! Stores the outcome of each step, by thread: in memory up to a limit, then in a file.
 
 use std::{
     cell::RefCell,
@@ -17,22 +17,22 @@ use crate::{
     run::engine::Outcome,
 };
 
-/// Pieces that were read back and are kept at hand.
+/// Pieces read back from the file that are cached.
 const AT_HAND: usize = 64;
-/// An outcome as bytes.
+/// Size of an encoded outcome.
 const OUTCOME_BYTES: usize = 52;
 
-/// Some outcomes of a thread, in the order of its program.
+/// Pieces of a thread's outcomes, in program order: the first step, and where the piece is.
 type Pieces = Vec<(u32, Stored<Vec<Outcome>>)>;
 
-/// Pieces read back, by thread and first step.
+/// Cached pieces, by thread and first step.
 type AtHand = HashMap<(u32, u32), Arc<Vec<Outcome>>>;
 
-/// The outcomes of a replay: each thread's in the order of its program.
+/// The outcomes of a replay, by thread in program order.
 #[derive(Debug)]
 pub struct Outcomes {
     store: Store,
-    /// By thread: the first step of each piece, and where it is.
+    /// By thread: the first step of each piece, and where the piece is.
     by_task: Vec<Pieces>,
     at_hand: RefCell<AtHand>,
     count: i64,
@@ -78,12 +78,12 @@ impl Piece for Vec<Outcome> {
 }
 
 impl Outcomes {
-    /// Of so many threads, nothing yet.
+    /// No outcomes yet, for this number of threads.
     pub fn new(threads: usize) -> Self {
         Self::within(threads, DEFAULT_MEMORY_BYTES)
     }
 
-    /// The same with so much in memory.
+    /// The same with a limit of memory.
     pub fn within(threads: usize, memory_bytes: usize) -> Self {
         Self {
             store: Store::new(memory_bytes),
@@ -93,7 +93,7 @@ impl Outcomes {
         }
     }
 
-    /// The next of a thread's, in the order of its program.
+    /// Appends outcomes of a thread, in program order.
     pub fn put(&mut self, task: u32, outcomes: Vec<Outcome>) -> io::Result<()> {
         let Some(first) = outcomes.first().map(|o| o.step) else { return Ok(()) };
         self.count += outcomes.len() as i64;
@@ -122,24 +122,25 @@ impl Outcomes {
         Some(piece)
     }
 
-    /// What became of a step; `None` when it is no call, or was never issued.
+    /// The outcome of a step. `None` if the step is not a call or was never issued.
     pub fn of(&self, task: u32, step: u32) -> Option<Outcome> {
         let index = self.by_task.get(task as usize)?.partition_point(|(first, _)| *first <= step).checked_sub(1)?;
         let piece = self.piece(task, index)?;
-        // Most steps are calls: its place is at most how far it is from the first.
+        // Most steps are calls, so the index in the piece is at most the distance from its first step, and mostly
+        // equal.
         let most = (step - piece.first()?.step) as usize;
         let near = piece.get(most).filter(|o| o.step == step).copied();
         near.or_else(|| piece.binary_search_by_key(&step, |o| o.step).ok().map(|i| piece[i]))
     }
 
-    /// The last thing that a thread issued up to a step: that itself where it is a call.
+    /// The outcome of the last call of a thread up to and including this step.
     pub fn until(&self, Stamp { task, step }: Stamp) -> Option<Outcome> {
         let index = self.by_task.get(task as usize)?.partition_point(|(first, _)| *first <= step).checked_sub(1)?;
         let piece = self.piece(task, index)?;
         piece.partition_point(|o| o.step <= step).checked_sub(1).map(|i| piece[i])
     }
 
-    /// How many there are.
+    /// Number of outcomes.
     pub fn len(&self) -> i64 {
         self.count
     }
@@ -149,7 +150,7 @@ impl Outcomes {
         self.count == 0
     }
 
-    /// All of a thread's.
+    /// All outcomes of a thread, in program order.
     pub fn of_task(&self, task: u32) -> impl Iterator<Item = Outcome> {
         let mut index = 0;
         std::iter::from_fn(move || {
@@ -160,7 +161,7 @@ impl Outcomes {
         .flat_map(|piece| (0..piece.len()).map(move |i| piece[i]))
     }
 
-    /// All of them, by issue.
+    /// All outcomes, in order of issue.
     pub fn by_issue(&self) -> impl Iterator<Item = Outcome> {
         let mut threads: Vec<_> = (0..self.by_task.len() as u32).map(|t| self.of_task(t)).collect();
         let mut heads: Vec<Option<Outcome>> = threads.iter_mut().map(Iterator::next).collect();
@@ -174,7 +175,7 @@ impl Outcomes {
         })
     }
 
-    /// Changes a thread's outcomes of these steps, in order.
+    /// Changes the outcomes of these steps of a thread, in order.
     pub fn change(
         &mut self,
         task: u32,
@@ -182,7 +183,7 @@ impl Outcomes {
         mut change: impl FnMut(&mut Outcome),
     ) -> io::Result<()> {
         let Some(pieces) = self.by_task.get(task as usize) else { return Ok(()) };
-        // The piece that the first of them is in may begin before it.
+        // The first step may be inside the piece before.
         let begin = pieces.partition_point(|(first, _)| first <= steps.start()).saturating_sub(1);
         let end = pieces.partition_point(|(first, _)| first <= steps.end());
         for index in begin..end {
@@ -219,7 +220,7 @@ mod tests {
             };
             for task in 0..3 {
                 for piece in 0..10 {
-                    // Steps that are no calls have no outcome.
+                    // Steps other than calls have no outcome.
                     let steps = (piece * 100..piece * 100 + 100).filter(|s| s % 7 != 0);
                     all.put(task, steps.map(|s| outcome(task, s)).collect()).unwrap();
                 }
@@ -230,7 +231,7 @@ mod tests {
             assert_eq!((until(2, FINISH), until(2, 0)), (Some(outcome(2, 999)), None));
             let issued: Vec<i64> = all.by_issue().map(|o| o.start_ns).collect();
             assert!(issued.len() as i64 == all.len() && issued.is_sorted());
-            // From within one piece into the midst of the next but one.
+            // From the middle of one piece to the middle of the next but one.
             all.change(1, 450..=608, |o| o.due_ns = o.start_ns).unwrap();
             let dues = |task| [449, 450, 499, 501, 608, 610].map(|step| all.of(task, step).unwrap().due_ns);
             assert_eq!(dues(1), [i64::MIN, 4501, 4991, 5011, 6081, i64::MIN]);

@@ -1,19 +1,19 @@
-//! When a step is due.
+//! Deadlines: when an operation is due.
 
 use crate::reel::recorder::Recorder;
 
-/// How time passes in a replay.
+/// Rule for issue times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pace {
     /// Each operation at its recorded time.
     Original,
-    /// The same with time stretched by a factor.
+    /// Each operation at its recorded time multiplied by a factor.
     Scale(Factor),
-    /// Each thread computes between operations for as long as it did.
+    /// Each thread computes between two operations as long as it did in the recording.
     Think,
-    /// As many operations are in flight as there were.
+    /// As many operations in flight as in the recording.
     Load,
-    /// Nothing is waited for but order.
+    /// As soon as the order allows.
     #[default]
     Max,
 }
@@ -23,36 +23,36 @@ pub enum Pace {
 pub struct Factor(i64);
 
 impl Factor {
-    /// From 0.000001 to 1 000 000.
+    /// A factor from 0.000001 to 1 000 000. `None` otherwise.
     pub fn new(factor: f64) -> Option<Self> {
         (1e-6..=1e6).contains(&factor).then(|| Self((factor * 1e6).round() as i64))
     }
 
-    /// The factor as given.
+    /// The factor.
     pub fn get(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// A time or duration stretched.
+    /// A time or duration multiplied by the factor.
     pub fn of(self, ns: i64) -> i64 {
         i64::try_from(i128::from(ns) * i128::from(self.0) / 1_000_000).unwrap_or(i64::MAX)
     }
 }
 
-/// What is done with a schedule that a stall has made impossible.
+/// What happens to the schedule after a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CatchUp {
-    /// The schedule moves later for all threads, whose distances stay.
+    /// The schedule moves later for all threads. Intervals between operations stay.
     Shift,
-    /// The schedule stays: what is late is issued as fast as order allows until all is on time again.
+    /// The schedule stays. Late operations are issued as fast as the order allows.
     #[default]
     Compress,
-    /// The schedule of the thread that stalled moves later, and that of no other.
+    /// The schedule moves later only for the stalled thread.
     None,
 }
 
 impl CatchUp {
-    /// As on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shift => "shift",
@@ -62,36 +62,36 @@ impl CatchUp {
     }
 }
 
-/// So late an operation has met a stall: schedules move for nothing less, since many small delays would add up to
-/// a drift.
+/// An operation this late has met a stall. Shorter delays do not move the schedule, because they would add up to a
+/// drift.
 pub const STALL_NS: i64 = 1_000_000;
 
-/// All that says when steps are due.
+/// Pace and catch-up policy. Together they determine deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Clockwork {
-    /// How time passes.
+    /// Rule for issue times.
     pub pace: Pace,
-    /// What follows a stall, at the paces that have a schedule.
+    /// What happens after a stall, at paces with a schedule.
     pub catch_up: CatchUp,
 }
 
-/// The event a thread's computing time counts from: when it happened in the recording and now. It is the
-/// latest of the thread's birth, the return of its last operation, and the ends of the children it
-/// had to wait for.
+/// The event from which a thread's think time counts, with its recorded and its replayed time. It is the latest of the
+/// thread's birth, the return of its last operation, and the ends of children that it had to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Base {
-    /// ns of the reel.
+    /// Recorded time, ns of the reel.
     pub recorded_ns: i64,
-    /// ns of the replay.
+    /// Replayed time, ns of the replay.
     pub now_ns: i64,
-    /// By how much the thread's schedule has moved later ([`CatchUp::None`]).
+    /// How much the thread's schedule has moved later ([`CatchUp::None`]), ns.
     pub lag_ns: i64,
-    /// When what it waited for came through a pipe, of a thread that has issued nothing since; ns of the replay.
+    /// When data that the thread waited for had arrived through a pipe, if it has issued nothing since; ns of the
+    /// replay.
     pub passed_ns: Option<i64>,
 }
 
 impl Base {
-    /// The later of two events by the recording.
+    /// The event that is later in the recording.
     pub fn later(self, other: Self) -> Self {
         if other.recorded_ns > self.recorded_ns { other } else { self }
     }
@@ -101,14 +101,14 @@ impl Base {
         Self { recorded_ns, now_ns, lag_ns: self.lag_ns, passed_ns: None }
     }
 
-    /// When what happened at `recorded_ns` is to happen, computing time kept.
+    /// When something recorded at `recorded_ns` is due, with the think time kept; ns of the replay.
     pub fn due_ns(self, recorded_ns: i64) -> i64 {
         self.now_ns.saturating_add(recorded_ns.saturating_sub(self.recorded_ns).max(0))
     }
 }
 
 impl Pace {
-    /// As on the command line.
+    /// Name on the command line.
     pub fn name(self) -> String {
         match self {
             Self::Original => "original".into(),
@@ -119,12 +119,12 @@ impl Pace {
         }
     }
 
-    /// Whether each operation has a time of its own, counted from one epoch.
+    /// Whether each operation has a deadline of its own, counted from one epoch.
     pub fn has_schedule(self) -> bool {
         matches!(self, Self::Original | Self::Scale(_))
     }
 
-    /// A recorded duration as it is to be now.
+    /// A recorded duration, stretched by the pace.
     pub fn stretched_ns(self, ns: i64) -> i64 {
         match self {
             Self::Scale(f) => f.of(ns),
@@ -132,19 +132,20 @@ impl Pace {
         }
     }
 
-    /// How late the replayer issued what was due and had nothing to wait for since `ready_ns`. It is made up for: computing times
-    /// count from when the operation would have ended, those of threads that waited for it too.
+    /// How late the replayer issued an operation that was due and had nothing to wait for since `ready_ns`. Pace
+    /// `think` makes up for it: the next think time, also that of threads that waited for the operation, counts from
+    /// the time at which the operation would have ended without this lateness.
     pub(crate) fn owed_ns(self, ready_ns: i64, start_ns: i64) -> i64 {
         if self == Self::Think { start_ns.saturating_sub(ready_ns).max(0) } else { 0 }
     }
 
-    /// What recording took of a call's time, where computing times are kept.
+    /// Time that recording added to each call. Pace `think` subtracts it from think times.
     pub fn recorder_ns(self, recorder: Recorder) -> i64 {
         if self == Self::Think { recorder.call_ns } else { 0 }
     }
 
-    /// When an operation recorded at `start_ns` is to be issued, ns of the replay, were it not for stalls; `None` for
-    /// as soon as the order, or the number in flight, allows.
+    /// Deadline without stalls of an operation recorded at `start_ns`, ns of the replay. `None`: as soon as the order,
+    /// or the number in flight, allows.
     pub fn due_ns(self, start_ns: i64, base: Base) -> Option<i64> {
         match self {
             Self::Original => Some(start_ns),

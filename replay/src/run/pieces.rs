@@ -1,5 +1,5 @@
-//! Hands out pieces of programs and takes in outcomes, for threads that cannot touch a file of ioreel's: the
-//! descriptors they have are the workload's alone.
+//! Reads pieces of programs and stores outcomes for the replaying threads. These cannot use files of ioreel, because
+//! their descriptor tables contain only descriptors of the workload.
 
 use std::{
     collections::HashMap,
@@ -27,40 +27,40 @@ use crate::{
     },
 };
 
-/// Pieces of programs that are read before they are needed, over all threads; one for each at least, and at most [`MOST_AHEAD`].
+/// Pieces of programs read ahead, over all threads. Each thread gets at least one and at most [`MOST_AHEAD`] of these.
 const PIECES_AHEAD: usize = 64;
 const MOST_AHEAD: usize = 16;
-/// Pieces of outcomes under way to the file.
+/// Pieces of outcomes on their way to the file.
 const QUEUE: usize = 16;
-/// Outcomes that have happened and are not told yet, of all threads together: some 15 MB, and a piece for each of very many threads.
+/// Outcomes not handed over yet, over all threads: about 15 MB, and at least one piece per thread.
 const ALL_BATCHES: usize = 64 * BATCH_CALLS;
-/// Room for pieces of outcomes that is made before it is asked for.
+/// Buffers for outcomes that are allocated in advance.
 const ROOMS: usize = 4;
 
 fn no_thread(source: io::Error) -> ReplayError {
     ReplayError::Io { doing: "starting a thread", source }
 }
 
-/// By thread and index: a piece that was asked for, `None` when it cannot be read.
+/// By thread and index: a piece that was requested. `None` if it cannot be read.
 type Ready = HashMap<(u32, usize), Option<Arc<Chunk>>>;
 
-/// A thread, and some of its pieces.
+/// A thread, and a range of its pieces.
 type Wanted = (u32, Range<usize>);
 
 /// Reads pieces before they are needed.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     ready: Arc<(Mutex<Ready>, Condvar)>,
-    /// Set when any piece is in a file.
+    /// Set if any piece is in a file.
     ask: Option<Mutex<mpsc::Sender<Wanted>>>,
-    /// By thread: the first of its pieces that was not asked for.
+    /// By thread: the first piece that was not requested yet.
     asked: Box<[AtomicUsize]>,
-    /// So many pieces of a thread are read before they are needed; when half of them are left, it asks for more.
+    /// Number of pieces of a thread that are read ahead. When half of them are left, the thread requests more.
     ahead: usize,
 }
 
 impl Pieces {
-    /// Of this plan; called by a thread that has its descriptors.
+    /// Starts the reading thread. The caller must have ioreel's descriptors.
     pub(crate) fn start(plan: &Arc<Plan>) -> Result<Self, ReplayError> {
         let ready = Arc::new((Mutex::new(Ready::new()), Condvar::new()));
         let threads = plan.tasks.len();
@@ -71,7 +71,7 @@ impl Pieces {
         }
         let (ask, pieces) = mpsc::channel::<Wanted>();
         let (plan, told) = (plan.clone(), ready.clone());
-        // Ends when the last who may ask is gone.
+        // It ends when no sender is left.
         thread::Builder::new()
             .name("reader".into())
             .spawn(move || {
@@ -87,7 +87,7 @@ impl Pieces {
         Ok(Self { ready, ask: Some(Mutex::new(ask)), asked, ahead })
     }
 
-    /// Asks for those from this one on, if few are under way.
+    /// Requests the pieces from `index` on, if few are requested already.
     fn ask(&self, plan: &Plan, task: u32, index: usize) {
         let Some(ask) = &self.ask else { return };
         let asked = &self.asked[task as usize];
@@ -96,13 +96,13 @@ impl Pieces {
         if from < to && from <= index + self.ahead.div_ceil(2) {
             asked.store(to, Relaxed);
             if (from..to).any(|i| is_in_file(plan, task, i)) {
-                // A reader that is gone is told by its silence below.
+                // Fails only if the reader has panicked.
                 let _ = ask.lock().unwrap_or_else(PoisonError::into_inner).send((task, from..to));
             }
         }
     }
 
-    /// A piece of a thread's program; asks for those after it.
+    /// A piece of a thread's program. Requests those after it.
     pub(crate) fn get(&self, plan: &Plan, task: u32, index: usize) -> Option<Arc<Chunk>> {
         let kept = plan.tasks[task as usize].program.chunks.get(index)?;
         self.ask(plan, task, index);
@@ -124,7 +124,7 @@ fn is_in_file(plan: &Plan, task: u32, index: usize) -> bool {
     matches!(plan.tasks[task as usize].program.chunks.get(index), Some(Stored::File { .. }))
 }
 
-/// Room for so many outcomes, in memory that was touched.
+/// An empty buffer for `batch` outcomes whose memory is already mapped.
 fn touched_room(batch: usize) -> Vec<Outcome> {
     let mut room = vec![Outcome { row: NONE, ..Outcome::default() }; batch];
     room.clear();
@@ -134,22 +134,22 @@ fn touched_room(batch: usize) -> Vec<Outcome> {
 /// A thread, and some of its outcomes.
 type RecordedData = (u32, Vec<Outcome>);
 
-/// Empty pieces of outcomes.
+/// Empty buffers for outcomes.
 type Rooms = Arc<Mutex<Vec<Vec<Outcome>>>>;
 
-/// Keeps outcomes.
+/// Collects outcomes.
 #[derive(Debug)]
 pub(crate) struct Scribe {
     tell: Mutex<Option<SyncSender<RecordedData>>>,
-    /// How many of a thread's outcomes are told at a time.
+    /// Outcomes that a thread hands over at a time.
     batch: usize,
-    /// Memory that is there already, so that no operation waits for it to be.
+    /// Buffers whose memory is already mapped, so that no operation waits for page faults.
     rooms: Rooms,
     kept: Mutex<Option<JoinHandle<io::Result<Outcomes>>>>,
 }
 
 impl Scribe {
-    /// Of so many threads, with so much in memory; called by a thread that has its descriptors.
+    /// Starts the collecting thread. The caller must have ioreel's descriptors. `memory_bytes`: limit of memory.
     pub(crate) fn start(threads: usize, memory_bytes: usize) -> Result<Self, ReplayError> {
         let batch = (ALL_BATCHES / threads.max(1)).clamp(CHUNK_STEPS, BATCH_CALLS);
         let (tell, told) = mpsc::sync_channel::<RecordedData>(QUEUE);
@@ -163,7 +163,7 @@ impl Scribe {
                     let is_full = some.len() + CHUNK_STEPS > batch;
                     outcomes.put(task, some)?;
                     let left = || made.lock().unwrap_or_else(PoisonError::into_inner);
-                    // Whoever has filled one may fill another.
+                    // A thread that has filled one buffer may fill another.
                     if is_full && left().len() < ROOMS {
                         let room = touched_room(batch);
                         left().push(room);
@@ -175,22 +175,22 @@ impl Scribe {
         Ok(Self { tell: Mutex::new(Some(tell)), batch, rooms, kept: Mutex::new(Some(kept)) })
     }
 
-    /// Room for outcomes of a thread that makes so many more calls.
+    /// An empty buffer for outcomes, for a thread that will make `calls` more calls.
     pub(crate) fn room(&self, calls: usize) -> Vec<Outcome> {
         let made = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner).pop();
         (calls >= self.batch).then(made).flatten().unwrap_or_else(|| Vec::with_capacity(calls.min(self.batch)))
     }
 
-    /// Some outcomes of a thread.
+    /// Takes outcomes of a thread.
     pub(crate) fn note(&self, task: u32, outcomes: Vec<Outcome>) {
         let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(tell) = tell {
-            // Fails only when the scribe failed, which its end tells.
+            // Fails only if the collecting thread failed. `finish` returns its error.
             let _ = tell.send((task, outcomes));
         }
     }
 
-    /// All of them; to be called once.
+    /// All outcomes. Call it once.
     pub(crate) fn finish(&self) -> Result<Outcomes, ReplayError> {
         drop(self.tell.lock().unwrap_or_else(PoisonError::into_inner).take());
         let gone = || io::Error::other("what happened was not kept");

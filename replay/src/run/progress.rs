@@ -1,4 +1,4 @@
-//! How threads wait for each other's steps: a counter per thread, a bounded spin, then a futex.
+//! Lets threads wait for each other's steps: a counter per thread, a bounded spin, then a futex.
 
 use std::sync::{
     OnceLock,
@@ -13,34 +13,34 @@ use rustix::thread::futex;
 
 use crate::plan::dependencies::{FINISH, Stamp};
 
-/// Spins before sleeping: a wake-up costs some 5 us on bare metal and 50 us in a guest, a step of a cached
-/// workload 1 us.
+/// Spins before sleeping. A wake-up takes about 5 us on bare metal and 50 us in a guest; a step of a cached workload
+/// takes 1 us.
 const SPINS: u32 = 200;
 
-/// Of each thread's steps that others wait for, so many are remembered with their times at most: a power of two.
+/// Awaited steps of each thread whose times are remembered, at most. A power of two.
 const REMEMBERED: usize = 64;
 
-/// When a step was done. Written by its thread alone, read by any.
+/// When a step was done. Written only by its thread, read by any.
 #[derive(Debug)]
 struct Done {
-    /// The step plus 1; 0 for none, and while the time changes.
+    /// The step plus 1. 0: none, or the time is being written.
     step: AtomicU64,
     at_ns: AtomicI64,
 }
 
-/// One thread's counter, on a cache line of its own.
+/// A thread's counter, on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Counter {
-    /// Steps done, those nobody waits for not always counted; `u32::MAX` at the end.
+    /// Number of steps done. Steps that nobody waits for are not always counted. `u32::MAX` at the end.
     done: AtomicU32,
-    /// Least step that a sleeper waits for.
+    /// Lowest step that a sleeping thread waits for.
     wanted: AtomicU32,
-    /// Changes when sleepers are woken: what they sleep on.
+    /// The futex word. Changes when sleeping threads are woken.
     turn: AtomicU32,
-    /// When the last step of these was done.
+    /// When the last awaited step was done.
     at_ns: AtomicI64,
-    /// When the last ones were, each at its number modulo [`REMEMBERED`]; of threads that others wait for.
+    /// When the last awaited steps were done, each at its number modulo [`REMEMBERED`].
     recent: OnceLock<Box<[Done; REMEMBERED]>>,
 }
 
@@ -56,7 +56,7 @@ impl Counter {
         done.step.store(u64::from(step) + 1, Release);
     }
 
-    /// When the step was done, unless a later one has taken its place.
+    /// When the step was done. `None` if a later step has overwritten it.
     fn recall(&self, step: u32) -> Option<i64> {
         let done = &self.recent.get()?[step as usize % REMEMBERED];
         let step = u64::from(step) + 1;
@@ -71,21 +71,21 @@ impl Counter {
     fn tell(&self, step: u32) {
         self.done.store(step.saturating_add(1), SeqCst);
         if self.wanted.load(SeqCst) <= step {
-            // Sleepers that want a later step register again when they find that it was not theirs.
+            // Threads that wait for a later step register again when they wake up.
             self.wanted.store(u32::MAX, SeqCst);
             self.turn.fetch_add(1, SeqCst);
-            // Waking fails only for a bad address.
+            // Waking fails only for an invalid address.
             let _ = futex::wake(&self.turn, futex::Flags::PRIVATE, i32::MAX as u32);
         }
     }
 }
 
-/// All threads' counters.
+/// The counters of all threads.
 #[derive(Debug)]
 pub struct Progress(Box<[Counter]>);
 
 impl Progress {
-    /// For so many threads, none of which has done a step.
+    /// Counters for this number of threads, no step done.
     pub fn new(threads: usize) -> Self {
         let counter = || Counter {
             done: AtomicU32::new(0),
@@ -105,7 +105,7 @@ impl Progress {
         c.tell(step);
     }
 
-    /// Thread `task` is at its end.
+    /// Thread `task` has ended.
     pub fn finish(&self, task: u32) {
         self.0[task as usize].tell(FINISH);
     }
@@ -115,14 +115,15 @@ impl Progress {
         self.0[s.task as usize].done.load(SeqCst) > s.step
     }
 
-    /// Returns once the step is done; when that was, if it is still known.
+    /// Returns once the step is done. The result is its time, if still known.
     pub fn wait(&self, s: Stamp) -> Option<i64> {
         let c = &self.0[s.task as usize];
         if self.is_done(s) {
             return c.recall(s.step);
         }
         self.sleep(s);
-        // Woken late, by one that was in a hurry, it goes by the last of what that has done.
+        // This thread woke up so late that the step's time was overwritten. The other thread's latest time serves
+        // instead.
         c.recall(s.step).or_else(|| Some(c.at_ns.load(Relaxed)))
     }
 
@@ -137,11 +138,11 @@ impl Progress {
         loop {
             let turn = c.turn.load(SeqCst);
             c.wanted.fetch_min(s.step, SeqCst);
-            // After registering: a step published before is seen here, one published later changes the turn.
+            // Checked after registering: a step published before is seen here, one published later changes `turn`.
             if c.done.load(SeqCst) > s.step {
                 return;
             }
-            // Returns early when the turn has changed meanwhile, or for a signal.
+            // Returns early if `turn` has changed, or after a signal.
             let _ = futex::wait(&c.turn, futex::Flags::PRIVATE, turn, None);
         }
     }

@@ -1,7 +1,7 @@
-//! Issues requests to io_uring and of Linux AIO, in the batches in which they were submitted.
+//! Issues io_uring and Linux AIO requests, in the batches in which they were submitted.
 //!
-//! Each thread has rings and contexts of its own, one for each that it used in the recording. What these refuse to be made
-//! here (a kernel without them, a sysctl, a filter) is issued as calls, and told.
+//! Each thread has rings and contexts of its own, one for each that it used in the recording. If the kernel refuses to
+//! create one (too old, a sysctl, a seccomp filter), its requests are issued as calls and the user gets a warning.
 
 mod aio;
 mod entry;
@@ -26,49 +26,49 @@ use crate::{
 use aio::Context;
 use uring::Uring;
 
-/// Of a request, what must stay where it is until it has ended.
+/// Memory that must stay in place until a request has ended.
 #[derive(Default)]
 enum Keep {
     /// Nothing.
     #[default]
     Nothing,
-    /// Its vector.
+    /// The I/O vector.
     Vector(#[expect(dead_code, reason = "the kernel reads it")] Box<[libc::iovec]>),
-    /// How it opens.
+    /// The `open_how`.
     How(#[expect(dead_code, reason = "the kernel reads it")] Box<io_uring::types::OpenHow>),
-    /// What it is told of a file.
+    /// The buffer of statx.
     Stat(#[expect(dead_code, reason = "the kernel writes it")] Box<libc::statx>),
 }
 
-/// A request that was put into a batch.
+/// A request that was added to a batch.
 struct Ticket {
     due_ns: i64,
     free_ns: i64,
-    /// Submitted; 0 before.
+    /// Time of submission. 0 before.
     start_ns: i64,
-    /// Ended, and how.
+    /// Time of completion, and the result.
     done: Option<(i64, i64)>,
-    /// Where it reads to.
+    /// The memory that it reads into.
     sink: Option<Sink>,
     _keep: Keep,
 }
 
-/// What is known of one ring or context.
+/// A ring or context.
 enum Means {
     Uring(Box<Uring>),
     Aio(Context),
-    /// It could not be made.
+    /// The kernel refused to create it.
     Refused,
 }
 
-/// Where requests take data from and put it.
+/// The data that requests write, and memory that they read into.
 pub(crate) struct Buffers<'a> {
     source: &'a Source,
     data: &'a Data,
-    /// Each request in flight reads into memory of its own: a file system that verifies what it has read (btrfs) finds it damaged
-    /// where another writes there meanwhile.
+    /// Memory for reads. Each request in flight has its own: a file system that verifies what it has read (btrfs)
+    /// reports damage if another request writes there meanwhile.
     free: Vec<Sink>,
-    /// That of the request at hand.
+    /// The memory of the current request.
     taken: Option<Sink>,
 }
 
@@ -80,7 +80,7 @@ impl Buffers<'_> {
         at
     }
 
-    /// Memory for a request: what it writes, or where it reads to.
+    /// Memory for a request: the data that it writes, or room for what it reads.
     fn data(&mut self, r: &Rec, len: usize) -> *mut u8 {
         if !r.call.writes() {
             return self.sink(len);
@@ -90,13 +90,13 @@ impl Buffers<'_> {
         }
         let at = self.sink(len);
         if !at.is_null() {
-            // SAFETY: the mapping is this request's own, and at least so long.
+            // SAFETY: the mapping belongs to this request and has at least this length.
             self.data.make(r, r.file, r.offset_bytes, unsafe { std::slice::from_raw_parts_mut(at, len) });
         }
         at
     }
 
-    /// The vector of a request, in even pieces.
+    /// The I/O vector of a request, in parts of equal length.
     fn vector(&mut self, r: &Rec) -> Box<[libc::iovec]> {
         let len = bytes(r);
         let base = self.data(r, len);
@@ -113,20 +113,20 @@ impl Buffers<'_> {
     }
 }
 
-/// How many bytes a request moves at most.
+/// Bytes that a request moves, at most.
 fn bytes(r: &Rec) -> usize {
     r.len_bytes.clamp(0, MAX_CALL_BYTES as i64) as usize
 }
 
-/// A thread's means of issuing requests.
+/// Issues requests for one thread.
 pub(crate) struct Rings<'a> {
     cells: &'a Cells,
     buffers: Buffers<'a>,
-    /// How the rings were set up that a recording tells of.
+    /// Recorded setup flags of the rings.
     ring_flags: &'a HashMap<i64, i64>,
     means: HashMap<(Via, i64), Means>,
     tickets: HashMap<u32, Ticket>,
-    /// Put into the batch that is being made, on this ring.
+    /// The requests of the current batch, and their ring.
     batch: Vec<u32>,
     on: (Via, i64),
     /// Why requests are issued as calls.
@@ -134,7 +134,7 @@ pub(crate) struct Rings<'a> {
 }
 
 impl<'a> Rings<'a> {
-    /// For one thread.
+    /// Rings for one thread.
     pub(crate) fn new(cells: &'a Cells, source: &'a Source, data: &'a Data, ring_flags: &'a HashMap<i64, i64>) -> Self {
         Self {
             cells,
@@ -148,7 +148,8 @@ impl<'a> Rings<'a> {
         }
     }
 
-    /// Puts a request into the batch; those of a ring that could not be made wait until their end is asked for.
+    /// Adds a request to the batch. If its ring could not be created, the request is only noted, and [`Self::reap`]
+    /// says that it must be issued as a call.
     pub(crate) fn submit(
         &mut self,
         chunk: &Chunk,
@@ -181,7 +182,7 @@ impl<'a> Rings<'a> {
         };
         let (done, keep) = match keep {
             Some(keep) => (None, keep),
-            // The queue is full of requests that the kernel does not take.
+            // The queue is full of requests that the kernel does not accept.
             None => (Some((now(), -i64::from(libc::EAGAIN))), Keep::Nothing),
         };
         if !matches!(means, Means::Refused) && done.is_none() {
@@ -191,7 +192,7 @@ impl<'a> Rings<'a> {
             .insert(r.row, Ticket { due_ns, free_ns, start_ns: 0, done, sink: self.buffers.taken.take(), _keep: keep });
     }
 
-    /// Submits the batch by one call.
+    /// Submits the batch with one call.
     pub(crate) fn flush(&mut self, now: impl Fn() -> i64) {
         if self.batch.is_empty() {
             return;
@@ -211,7 +212,8 @@ impl<'a> Rings<'a> {
         }
     }
 
-    /// Waits for a request's end; `None` when it is to be issued as a call. A descriptor that it opened goes into cell `new`.
+    /// Waits for the end of a request. A descriptor that it opened goes into cell `new`. `Err`: the request must be
+    /// issued as a call, with this deadline.
     pub(crate) fn reap(&mut self, r: &Rec, fd: i32, new: u32, now: impl Fn() -> i64) -> Result<Reaped, i64> {
         self.flush(&now);
         loop {
@@ -252,18 +254,19 @@ impl<'a> Rings<'a> {
         }
     }
 
-    /// The bytes that the read reaped last got.
+    /// The `n` bytes that the last reaped read returned.
     pub(crate) fn got(&mut self, n: usize) -> &[u8] {
         let at = self.buffers.free.last_mut().map_or(std::ptr::null_mut(), |s| s.at(n));
         if at.is_null() {
             return &[];
         }
-        // SAFETY: nobody else refers to the mapping since its request has ended, and it is at least so long.
+        // SAFETY: nothing refers to the mapping since its request has ended, and it has at least this length.
         unsafe { std::slice::from_raw_parts(at, n) }
     }
 
-    /// Why requests were issued as calls; ends rings of io_uring, which hold files open. Contexts of Linux AIO end with this: that
-    /// takes the kernel some ten ms, for which nobody is to wait.
+    /// Closes io_uring rings, which keep files open. Returns why requests were issued as calls. Contexts of Linux AIO
+    /// are destroyed only when `self` is dropped: that takes the kernel about 10 ms, which no other thread should wait
+    /// for.
     pub(crate) fn end(&mut self) -> Vec<String> {
         self.means.retain(|_, means| matches!(means, Means::Aio(_)));
         std::mem::take(&mut self.refusals)

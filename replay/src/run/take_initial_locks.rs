@@ -1,11 +1,11 @@
-//! Takes the locks that were held when a slice begins.
+//! Takes the locks that were held when the slice starts.
 
 use crate::{
     plan::{initial_locks::LockAtStart, program::Plan},
     run::issue::locks::hold,
 };
 
-/// Takes a lock in the calling thread's table; what went wrong.
+/// Takes a lock with the calling thread's descriptor table. Returns a warning if that fails.
 fn take(lock: &LockAtStart, opened: &[i32]) -> Option<String> {
     let fd = opened.get(lock.open as usize).copied().filter(|fd| *fd >= 0)?;
     let ret = hold(fd, &lock.held);
@@ -13,12 +13,12 @@ fn take(lock: &LockAtStart, opened: &[i32]) -> Option<String> {
     (ret < 0).then(|| format!("a lock that was held at the start could not be taken: {}", told()))
 }
 
-/// Takes the locks of open file descriptions; what went wrong.
+/// Takes the locks that belong to open file descriptions. Returns warnings.
 pub(crate) fn take_shared(plan: &Plan, opened: &[i32]) -> Vec<String> {
     plan.begin.locks.iter().filter(|l| l.table_of.is_none()).filter_map(|l| take(l, opened)).collect()
 }
 
-/// Takes the locks of the table that this thread begins with, in that; what went wrong.
+/// Takes the locks that belong to the descriptor table with which this thread starts. Returns warnings.
 pub(crate) fn take_own(plan: &Plan, task: u32, opened: &[i32]) -> Vec<String> {
     plan.begin.locks.iter().filter(|l| l.table_of == Some(task)).filter_map(|l| take(l, opened)).collect()
 }

@@ -51,25 +51,25 @@ mod worker;
 use crate::run::engine::run_program;
 use worker::Worker;
 
-/// Of a wait for a deadline, the end is spun away: a sleeper wakes some 50 us late in a guest.
+/// Busy-wait before each deadline, ns. In a guest, a sleeping thread wakes up about 50 us late.
 pub const DEFAULT_SPIN_NS: i64 = 50_000;
-/// Steps run on the thread's own stack only.
+/// Stack size of a replaying thread. Large buffers are not on the stack.
 const STACK_BYTES: usize = 256 << 10;
 
 /// How operations are issued.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// When they are due.
+    /// Pace and catch-up policy.
     pub clockwork: Clockwork,
-    /// Spun away before each deadline.
+    /// Busy-wait before each deadline.
     pub spin_ns: i64,
-    /// They are not: to measure the replayer itself.
+    /// Issue nothing, to measure the replayer itself.
     pub skip_calls: bool,
-    /// Of what happened, so much is kept in memory, the rest in an unnamed file.
+    /// Bytes of outcomes kept in memory. The rest goes to an unnamed file.
     pub memory_bytes: usize,
 }
 
-/// What all threads of a replay share.
+/// State shared by all threads of a replay.
 #[derive(Debug)]
 pub struct World {
     /// The plan.
@@ -77,13 +77,13 @@ pub struct World {
     pieces: Pieces,
     cells: Cells,
     source: Source,
-    /// What is written, and checked.
+    /// Data that is written, and with which reads are compared.
     pub data: Data,
     checks: Option<Checks>,
     progress: Progress,
     clockwork: Clockwork,
     spin_ns: i64,
-    /// Nothing is issued: recorded results are taken for what the kernel would say.
+    /// Issue nothing. Recorded results stand for those of the kernel.
     skip_calls: bool,
     privilege: Privilege,
     shift_ns: AtomicI64,
@@ -96,15 +96,17 @@ pub struct World {
     warnings: Mutex<Vec<String>>,
     live: Mutex<usize>,
     none_live: Condvar,
-    /// Threads that nobody makes have what they begin with, their locks among it, and nobody else has it any more.
+    /// Opens once the initial threads have their descriptors and locks, and the thread that started them has closed its
+    /// own.
     all_begun: Gate,
-    /// Descriptors of [`Begin::opens`](crate::plan::initial_descriptors::Begin::opens), in the table of the thread that starts all.
+    /// Initial descriptors by index in [`Begin::opens`](crate::plan::initial_descriptors::Begin::opens), in the table
+    /// of the thread that starts the others.
     opened: OnceLock<Vec<i32>>,
     #[cfg(test)]
     planted: faults::Planted,
 }
 
-/// Opens once.
+/// A gate that opens once.
 #[derive(Debug, Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -125,11 +127,11 @@ impl Gate {
     }
 }
 
-/// A descriptor table in use; whoever drops it last closes what is open.
+/// A descriptor table in use. Whoever drops it last closes what is open in it.
 type Group = Arc<()>;
 
 impl World {
-    /// Ready to start.
+    /// The state of a replay that is ready to start.
     pub fn new(
         plan: Plan,
         source: Source,
@@ -178,21 +180,21 @@ impl World {
         Ok(world)
     }
 
-    /// Opens and maps what threads have before their first step. Called by the thread inside the target that is to call
-    /// [`Self::run`], and that has no descriptor open. What could not be done.
+    /// Opens and maps what threads have before their first step. Returns warnings. The caller is the thread that will
+    /// call [`Self::run`]: it is inside the target and has no open descriptor.
     pub fn begin(&self, filler: &Filler) -> Vec<String> {
         let (fds, mut warnings) = open_all(&self.plan, &self.cells, filler);
         if self.plan.from_top {
             warnings.extend(self.cells.open_top().err().map(|e| format!("opening the target's root: {e}")));
         }
         warnings.extend(take_initial_locks::take_shared(&self.plan, &fds));
-        // Asked once.
+        // Set only once.
         let _ = self.opened.set(fds);
         warnings
     }
 
-    /// Runs everything from time 0, which is `lead_ns` from now; called by a thread inside the target that has
-    /// no descriptor open but what [`Self::begin`] opened. Returns when the last thread has ended.
+    /// Runs the replay. Time 0 is `lead_ns` from now. Returns when the last thread has ended. The calling thread is
+    /// inside the target and has only the descriptors that [`Self::begin`] opened.
     pub fn run(self: &Arc<Self>, lead_ns: i64) {
         self.epoch_ns.store(monotonic_ns() + lead_ns, SeqCst);
         let roots = || self.plan.tasks.iter().enumerate().filter(|(_, t)| t.at_start && !t.program.is_empty());
@@ -200,16 +202,17 @@ impl World {
             roots().for_each(|(i, t)| self.load.set(i as u32, t.first_turn_ns));
         }
         for (i, task) in roots() {
-            // At pace max a thread without a recorded parent is free at once; else it computes until it acts.
+            // At paces `max` and `load`, an initial thread acts at once. At the others, its think time counts from time
+            // 0.
             let free = matches!(self.clockwork.pace, Pace::Max | Pace::Load);
             let recorded_ns = if free { task.start_ns } else { 0 };
             self.start(i as u32, Base { recorded_ns, ..Base::default() }, None);
         }
         if !self.skip_calls {
-            // Those who need what was open at the start have it.
+            // The initial threads have copies of these descriptors now.
             close_all();
         }
-        // Not before: what is open here, too, keeps its locks.
+        // Only now: as long as a description is open here too, closing it elsewhere does not release its locks.
         self.all_begun.open();
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         while *live > 0 {
@@ -222,27 +225,27 @@ impl World {
         self.epoch_ns.load(SeqCst)
     }
 
-    /// By how much the schedule moved later for all threads.
+    /// How much the schedule moved later for all threads.
     pub fn shift_ns(&self) -> i64 {
         self.shift_ns.load(SeqCst)
     }
 
-    /// Time spent spinning before deadlines; times without a CPU meanwhile are in it.
+    /// Time spent busy-waiting for deadlines, including time without a CPU.
     pub fn spun_ns(&self) -> i64 {
         self.spun_ns.load(SeqCst)
     }
 
-    /// What happened; to be called after the end, once.
+    /// The outcomes. Call it once, after the end.
     pub fn take_outcomes(&self) -> Result<Outcomes, ReplayError> {
         self.scribe.finish()
     }
 
-    /// What checking of data found; `None` when it was not wanted.
+    /// Result of the data checks. `None` if data was not checked.
     pub fn checked(&self) -> Option<DataCheck> {
         self.checks.as_ref().map(Checks::found)
     }
 
-    /// What went wrong beside results.
+    /// What went wrong, apart from results.
     pub fn take_warnings(&self) -> Vec<String> {
         let mut all = std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
         all.extend(self.cells.direct.told());
@@ -260,7 +263,7 @@ impl World {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// Makes the thread of `task` and waits until it has its own tables.
+    /// Creates the thread of `task` and waits until it has its own tables.
     fn start(self: &Arc<Self>, task: u32, base: Base, parent: Option<&Group>) {
         let ready = Arc::new(AtomicU32::new(0));
         let (world, signal) = (self.clone(), ready.clone());
@@ -271,7 +274,7 @@ impl World {
         let made = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             world.be_born(task, is_root);
             signal.store(1, SeqCst);
-            // Waking fails only for a bad address.
+            // Waking fails only for an invalid address.
             let _ = futex::wake(&signal, futex::Flags::PRIVATE, 1);
             if is_root && !world.plan.begin.opens.is_empty() {
                 world.all_begun.wait();
@@ -289,7 +292,7 @@ impl World {
         }
     }
 
-    /// Those who wait for a thread that will never run must not wait for ever.
+    /// Marks a thread that will never run, and its descendants, as ended, so that nothing waits for them.
     fn abandon(&self, task: u32) {
         self.progress.finish(task);
         self.load.set(task, None);
@@ -306,7 +309,7 @@ impl World {
         }
     }
 
-    /// What fork does: tables of its own, with the parent's contents, unless shared.
+    /// Does what fork does: gives the thread its own tables with the parent's contents, except tables that it shares.
     fn be_born(&self, task: u32, is_root: bool) {
         let plan = &self.plan.tasks[task as usize];
         let mut flags = UnshareFlags::empty();
@@ -315,7 +318,7 @@ impl World {
         if self.skip_calls {
             return;
         }
-        // SAFETY: descriptors are plain numbers to this thread, owned by no Rust value.
+        // SAFETY: no Rust value owns descriptors of this thread.
         if let Err(e) = unsafe { unshare_unsafe(flags) } {
             self.warn(format!("a thread could not get tables of its own: {e}"));
         }
@@ -335,7 +338,7 @@ impl World {
         };
         let opened = self.opened.get().map_or(&[][..], Vec::as_slice);
         if let Some(fd) = root.cwd_open.and_then(|i| opened.get(i as usize)) {
-            // SAFETY: open in the table this thread has got a copy of.
+            // SAFETY: open in this thread's table, which is a copy of the starting thread's.
             let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw((*fd).max(0)) };
             if let Err(e) = rustix::process::fchdir(fd) {
                 told("entering the working directory, which was removed,", &root.cwd, e);
@@ -343,14 +346,14 @@ impl World {
         } else if let Err(e) = rustix::process::chdir(seen_from(&root.cwd, &root.root_of_starter)) {
             told("entering the working directory", &root.cwd, e);
         }
-        // Tables begin with all that anybody has open: what is not this one's closes.
+        // The table contains the descriptors of all initial threads. Those of other threads are closed.
         let mut mine = HashSet::new();
         for (open, slot) in &root.fds {
             let Some(fd) = opened.get(*open as usize).copied().filter(|fd| *fd >= 0) else { continue };
             if mine.insert(fd) {
                 self.cells.set(*slot, fd);
             } else {
-                // SAFETY: plain numbers; open in this thread's table.
+                // SAFETY: open in this thread's table, and no Rust value owns it.
                 self.cells.set(*slot, unsafe { libc::dup(fd) });
             }
         }
@@ -370,7 +373,7 @@ impl World {
         self.take_on(&root.who, is_root);
     }
 
-    /// `is_root`: it has all rights yet, as the thread that starts the replay; else those of another.
+    /// `is_root`: the thread still has all privileges. Otherwise it has those of another recorded thread.
     fn take_on(&self, who: &Credentials, is_root: bool) {
         let taken = match is_root || !self.privilege.root {
             true => become_user(self.privilege, who),
@@ -385,7 +388,8 @@ impl World {
     }
 
     fn live(self: Arc<Self>, task: u32, base: Base, group: Group) {
-        // Sleeps end on time rather than up to 50 us late; threads made from here inherit it.
+        // Sets the timer slack to 1 ns, so that sleeps do not end up to 50 us late. Threads created from here inherit
+        // it.
         // SAFETY: plain integers.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         let issuer = Issuer::new(&self.cells, &self.source, &self.data, self.plan.set_ids);
@@ -404,8 +408,8 @@ impl World {
             self.load.set(task, None);
         }
         if Arc::into_inner(group).is_some() && !self.skip_calls {
-            // What a process leaves open closes at its end; done here, since a thread's own end may come
-            // after those who wait for it go on.
+            // Closes what a process leaves open at its end. The kernel does the same when the thread ends, but that may
+            // be after threads that wait for this one go on.
             // SAFETY: closes numbers that only this group used.
             unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
         }

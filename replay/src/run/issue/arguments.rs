@@ -1,4 +1,4 @@
-//! The arguments of a call, with descriptors and addresses of the replay.
+//! Arguments of a call, with the descriptors and addresses of the replay.
 
 use crate::{
     contents::buffers::MAX_CALL_BYTES,
@@ -6,9 +6,9 @@ use crate::{
     reel::input::{NO_ID, NONE, Rec},
 };
 
-/// An attribute's name is no longer.
+/// Longest name of an extended attribute (`XATTR_NAME_MAX`).
 const MAX_NAME_BYTES: usize = 255;
-/// No name of an attribute.
+/// A name that the kernel refuses as too long (ERANGE).
 const TOO_LONG: &[u8; MAX_NAME_BYTES + 7] = &{
     let mut name = [b'x'; MAX_NAME_BYTES + 7];
     (name[0], name[1], name[2], name[3], name[4]) = (b'u', b's', b'e', b'r', b'.');
@@ -16,29 +16,29 @@ const TOO_LONG: &[u8; MAX_NAME_BYTES + 7] = &{
     name
 };
 
-/// What most calls are made of.
+/// The arguments that most calls take.
 #[derive(Clone, Copy)]
 pub(super) struct Arguments<'a> {
     pub(super) rec: &'a Rec,
     pub(super) fd: i64,
     pub(super) fd2: i64,
-    /// Addresses of NUL-terminated texts; 0 for none.
+    /// Addresses of NUL-terminated strings. 0: none.
     pub(super) path: i64,
     pub(super) path2: i64,
     pub(super) name: i64,
-    /// Bytes to read, write or list, at most what one call takes.
+    /// Bytes to read, write or list, at most [`MAX_CALL_BYTES`].
     pub(super) len: i64,
-    /// 0 where none was recorded.
+    /// 0 if none was recorded.
     pub(super) offset: i64,
 }
 
 impl<'a> Arguments<'a> {
-    /// Of an operation of this piece, on these descriptors.
+    /// The arguments of an operation of this piece, with these descriptors.
     pub(super) fn of(chunk: &Chunk, rec: &'a Rec, fd: i64, fd2: i64) -> Self {
         let text = |i: u32| if i == NONE { 0 } else { chunk.paths.c_str(i).as_ptr() as i64 };
         let name = match rec.ret == -i64::from(libc::ERANGE) {
             true if rec.name == NONE => c"".as_ptr() as i64,
-            // Recorded cut off.
+            // The recorder stored only the beginning of the name.
             true if chunk.paths.bytes(rec.name).len() >= MAX_NAME_BYTES => TOO_LONG.as_ptr() as i64,
             _ => text(rec.name),
         };

@@ -1,4 +1,4 @@
-//! Extended attributes, and the flags that file systems keep for files.
+//! Extended attributes, and the flags of a file (`chattr`).
 
 use std::ptr;
 
@@ -20,8 +20,8 @@ const FS_IOC_SETFLAGS: i64 = 0x4008_6602;
 const FS_IOC_FSGETXATTR: i64 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: i64 = 0x401c_5820;
 
-/// `FS_*_FL` that say what a user wants of a file. The others say how this file system keeps it (by extents, inline): they are
-/// the target's own, and the kernel refuses to have them changed.
+/// The `FS_*_FL` flags that a user chooses. The others say how the file system stores the file (extents, inline data).
+/// They are the target's own, and the kernel refuses to change them.
 const WANTED: i64 = 0x0000_0001 // secrm
     | 0x02 // unrm
     | 0x04 // compr
@@ -39,7 +39,7 @@ const WANTED: i64 = 0x0000_0001 // secrm
     | 0x2000_0000 // projinherit
     | 0x4000_0000; // casefold
 
-/// `FS_XFLAG_PREALLOC` and `FS_XFLAG_HASATTR`: likewise the file system's own.
+/// `FS_XFLAG_PREALLOC` and `FS_XFLAG_HASATTR`, which are the file system's own, too.
 const OWN_XFLAGS: u32 = 0x8000_0002;
 
 /// `struct xattr_args` of the `*xattrat` calls.
@@ -73,7 +73,7 @@ struct FileAttr {
     cow_extent_size: u32,
 }
 
-/// Sets an attribute to the recorded value.
+/// Sets an extended attribute to the recorded value.
 pub(super) fn set(a: Arguments<'_>, value: &[u8]) -> i64 {
     let r = a.rec;
     let (at, len) = (value.as_ptr() as i64, value.len() as i64);
@@ -89,7 +89,7 @@ pub(super) fn set(a: Arguments<'_>, value: &[u8]) -> i64 {
     }
 }
 
-/// Reads one, lists all or removes one; `buffer` has room for `len` bytes.
+/// Reads or removes an extended attribute, or lists all. `buffer` has room for `len` bytes.
 pub(super) fn other(a: Arguments<'_>, buffer: i64, len: i64) -> i64 {
     let r = a.rec;
     match r.call {
@@ -112,7 +112,7 @@ pub(super) fn other(a: Arguments<'_>, buffer: i64, len: i64) -> i64 {
     }
 }
 
-/// Flags of a file, by either pair of requests or of calls.
+/// Reads or sets the flags of a file, by ioctl (`FS_IOC_GETFLAGS`, `FS_IOC_FSGETXATTR`) or `file_getattr`.
 pub(super) fn flags(a: Arguments<'_>) -> i64 {
     let r = a.rec;
     match r.call {
@@ -153,7 +153,7 @@ pub(super) fn flags(a: Arguments<'_>) -> i64 {
     }
 }
 
-/// Whether a call is one of [`flags`].
+/// Whether [`flags`] handles this call.
 pub(super) fn has_flags(r: &Rec) -> bool {
     matches!(
         r.call,

@@ -1,4 +1,4 @@
-//! Where descriptors and mappings of a plan are in the replay.
+//! Cells: the real descriptors and addresses behind the slots of a plan.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering::Relaxed};
 
@@ -8,23 +8,23 @@ use crate::{
     plan::program::Plan,
 };
 
-/// Cells shared by all threads.
+/// The cells, shared by all threads.
 #[derive(Debug)]
 pub struct Cells {
-    /// Real descriptors; -1 where none is open.
+    /// Real descriptors by slot. -1: not open.
     pub fds: Box<[AtomicI32]>,
-    /// Real addresses of mappings; 0 where none is.
+    /// Real addresses of mappings by slot. 0: not mapped.
     pub maps: Box<[AtomicI64]>,
-    /// Their lengths.
+    /// Lengths of the mappings.
     pub(super) map_bytes: Box<[AtomicI64]>,
-    /// Direct I/O that the target refused.
+    /// Counts of direct I/O that the target refused.
     pub direct: DirectCounts,
-    /// The target's root, in all tables alike; -1 where no operation begins at it.
+    /// Descriptor of the target's root, the same number in every table. -1 if no operation starts there.
     pub(super) top: AtomicI32,
 }
 
 impl Cells {
-    /// Empty ones for this plan.
+    /// Empty cells for this plan.
     pub fn new(plan: &Plan) -> Self {
         Self {
             fds: (0..plan.fd_slots).map(|_| AtomicI32::new(-1)).collect(),
@@ -35,7 +35,8 @@ impl Cells {
         }
     }
 
-    /// The descriptor in a slot, or the special value that stands in its place.
+    /// The descriptor in a slot. A negative slot is a special value: the target's root, or a value passed to the
+    /// kernel.
     pub fn fd(&self, slot: i32) -> i32 {
         match usize::try_from(slot) {
             Ok(i) => self.fds.get(i).map_or(BAD_FD, |c| c.load(Relaxed)),
@@ -44,7 +45,7 @@ impl Cells {
         }
     }
 
-    /// Fills a slot; whether there is one.
+    /// Stores a descriptor in a slot. Returns whether the slot exists.
     pub fn set(&self, slot: u32, fd: i32) -> bool {
         let cell = self.fds.get(slot as usize);
         if let Some(c) = cell {
@@ -53,7 +54,7 @@ impl Cells {
         cell.is_some()
     }
 
-    /// Closes what is in a slot.
+    /// Closes the descriptor in a slot. Returns the result of the call.
     pub fn close(&self, slot: u32) -> i64 {
         let Some(c) = self.fds.get(slot as usize) else { return without_call(0) };
         match c.swap(-1, Relaxed) {

@@ -1,4 +1,4 @@
-//! Calls on two files.
+//! Calls on two files: copies and clones.
 
 use std::ptr;
 
@@ -9,10 +9,11 @@ use crate::{
     reel::input::{NO_ID, Rec},
 };
 
-/// The request of that name.
+/// The ioctl request.
 pub(super) const FICLONERANGE: i64 = 0x4020_940d;
 
-/// FICLONE and FICLONERANGE; where the target cannot share data it is copied, since what follows needs it.
+/// Replays FICLONE and FICLONERANGE. If the target cannot share data, the data is copied, because later operations need
+/// it.
 pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
     const FICLONE: i64 = 0x4004_9409;
     let to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
@@ -40,7 +41,7 @@ pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
     0
 }
 
-/// Copies piece by piece; without a position at that of the descriptor.
+/// Copies with reads and writes. Without a position, uses the descriptor's own.
 fn piecewise((fd, mut from): (i64, Option<i64>), (fd2, mut to): (i64, Option<i64>), len: i64) -> i64 {
     let mut piece = [0_u8; 16 << 10];
     let at = piece.as_mut_ptr() as i64;
@@ -65,7 +66,7 @@ fn piecewise((fd, mut from): (i64, Option<i64>), (fd2, mut to): (i64, Option<i64
     done
 }
 
-/// Copies between two files.
+/// Replays a copy between two files.
 pub(super) fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
     let mut from = offset;
     let places = [(r.aux & 1, offset), (r.aux & 2, r.offset2_bytes.max(0))];
@@ -76,11 +77,11 @@ pub(super) fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
     }
     let to = if r.aux & 2 != 0 { 0 } else { ptr::from_mut(&mut to) as i64 };
     if r.call == Call::Splice {
-        // Between two files: it fails.
+        // A splice between two files, which the kernel refuses.
         return call(libc::SYS_splice, [fd, from, fd2, to, len, r.flags]);
     }
     let mut ret = call(libc::SYS_copy_file_range, [fd, from, fd2, to, len, r.flags]);
-    // A file system that shares whole blocks returns short at the last one; the rest takes another call.
+    // A file system that shares only whole blocks returns early at the last one. The rest takes another call.
     while 0 < ret && ret < r.ret && !r.loose {
         match call(libc::SYS_copy_file_range, [fd, from, fd2, to, r.ret - ret, 0]) {
             n if n > 0 => ret += n,
@@ -88,7 +89,7 @@ pub(super) fn copy(r: &Rec, fd: i64, fd2: i64, len: i64, offset: i64) -> i64 {
         }
     }
     if ret == -i64::from(libc::EXDEV) && r.ret >= 0 {
-        // A folder that is mapped lies on another file system.
+        // A mapped directory may be on another file system.
         let [from, to] = places.map(|(moves, at)| (moves == 0).then_some(at));
         return piecewise((fd, from), (fd2, to), len);
     }

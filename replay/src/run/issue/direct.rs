@@ -1,7 +1,7 @@
-//! Direct I/O on a target that asks for another alignment than the original's, or knows none.
+//! Direct I/O on a target that needs another alignment than the original's, or has no direct I/O.
 //!
-//! What it refuses goes through the page cache, and is counted: a request that was made longer would change more of the file
-//! than the original did.
+//! An operation that the target refuses goes through the page cache and is counted. It is not widened, because that
+//! would change more of the file than the original did.
 
 use std::{mem::MaybeUninit, sync::atomic::Ordering::Relaxed};
 
@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Issuer<'_> {
-    /// Issues an operation that was refused (EINVAL) once more, if it was direct, through the page cache; `None` when it was not.
+    /// Repeats a direct operation that was refused with EINVAL, through the page cache. `None` if the operation was not
+    /// direct.
     pub fn without_direct(
         &mut self,
         chunk: &Chunk,
@@ -40,7 +41,7 @@ impl Issuer<'_> {
         if flags < 0 || flags & direct == 0 {
             return None;
         }
-        // Other threads that use the description meanwhile go through the cache, too, which does them no harm.
+        // Other threads that use this description meanwhile go through the page cache as well, which does no harm.
         call(libc::SYS_fcntl, [fd, libc::F_SETFL.into(), flags & !direct, 0, 0, 0]);
         self.make_ready(r);
         let ret = self.issue(chunk, rec, slot_fd, slot_fd2, new, Range::default());
@@ -62,7 +63,7 @@ impl Issuer<'_> {
         let (path, mask) = (c"".as_ptr() as i64, i64::from(libc::STATX_DIOALIGN));
         let at = told.as_mut_ptr();
         if call(libc::SYS_statx, [fd, path, libc::AT_EMPTY_PATH.into(), mask, at as i64, 0]) == 0 {
-            // SAFETY: zeros are a valid structure of numbers, and the kernel has filled it.
+            // SAFETY: zeros are valid for this struct of numbers, and the kernel has filled it.
             let align = unsafe { (*at).stx_dio_offset_align };
             direct.align_bytes.store(align.into(), Relaxed);
         }

@@ -1,4 +1,4 @@
-//! How much direct I/O the target refused.
+//! Counts direct I/O that the target refused.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -14,7 +14,7 @@ pub struct DirectCounts {
 }
 
 impl DirectCounts {
-    /// What there is to tell.
+    /// Warnings for the user.
     pub fn told(&self) -> Vec<String> {
         let (adjusted, opens) = (self.adjusted.load(Relaxed), self.opens.load(Relaxed));
         let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! Locks. They are never waited for: the plan lets a lock be asked for when whoever stood in its way has let go, so one that
-//! is refused is a result that differs rather than a replay that hangs.
+//! Replays file locks. No lock call blocks: the plan issues it after conflicting locks are released. If it is refused
+//! nevertheless, that is a different result instead of a deadlock.
 
 use std::ptr;
 
@@ -10,7 +10,7 @@ use crate::{
     reel::input::Rec,
 };
 
-/// Takes a lock that was held; the result as of a call.
+/// Takes a lock that was held at the start. Returns the result of the call.
 pub(crate) fn hold(fd: i32, held: &HeldLock) -> i64 {
     let fd = i64::from(fd);
     let command = match held.owner {

@@ -1,23 +1,24 @@
-//! Files in memory: mappings, advice on them, and touches of their pages.
+//! File mappings: calls on them, and touches of their pages.
 //!
-//! Pages are touched by calls that return errors (`MADV_POPULATE_*`), never by loads and stores, which beyond the end of a
-//! file would end the replay with SIGBUS.
+//! Pages are touched by calls that return errors (`MADV_POPULATE_*`), not by loads and stores. Those would end the
+//! replay with SIGBUS beyond the end of a file.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{cells::Cells, stamp::without_call, syscall::call};
 use crate::{Call, contents::buffers::Sink, reel::input::Rec};
 
-/// Advice up to here (MADV_COLLAPSE) is about memory of the caller; what is beyond poisons pages of the machine.
+/// Highest advice that is issued (MADV_COLLAPSE). Higher values, such as MADV_HWPOISON, affect pages of the machine.
 const LAST_ADVICE: i64 = 25;
 
 impl Cells {
-    /// The length of the mapping in a cell.
+    /// Length of the mapping in a cell, bytes.
     fn mapped_bytes(&self, cell: u32) -> i64 {
         self.map_bytes.get(cell as usize).map_or(0, |c| c.load(Relaxed))
     }
 
-    /// Maps a file into a cell: never executable, nothing private charged in advance. 0 or -errno.
+    /// Maps a file into a cell. The mapping is never executable, and a private one reserves no memory in advance.
+    /// Returns 0 or -errno.
     pub fn map(&self, cell: u32, len_bytes: i64, prot: i32, flags: i32, fd: i32, offset_bytes: i64) -> i64 {
         let flags = (flags & (libc::MAP_SHARED | libc::MAP_PRIVATE)) | libc::MAP_NORESERVE;
         let prot = touchable(prot);
@@ -31,7 +32,7 @@ impl Cells {
         ret.min(0)
     }
 
-    /// Unmaps what is in a cell.
+    /// Unmaps the mapping in a cell. Returns the result of the call.
     pub fn unmap(&self, cell: u32) -> i64 {
         let len = self.mapped_bytes(cell);
         match self.maps.get(cell as usize).map_or(0, |c| c.swap(0, Relaxed)) {
@@ -40,9 +41,9 @@ impl Cells {
         }
     }
 
-    /// Maps a file; `new` is the cell that receives the address.
+    /// Replays mmap. `new`: the cell that gets the address.
     pub(super) fn map_again(&self, r: &Rec, fd: i64, offset: i64, new: u32) -> i64 {
-        // Addresses are not repeated, nothing is executed, and nothing private is charged in advance.
+        // Addresses are not replayed, nothing is executed, and private mappings reserve no memory in advance.
         let unwanted = libc::MAP_FIXED
             | libc::MAP_FIXED_NOREPLACE
             | libc::MAP_32BIT
@@ -65,7 +66,7 @@ impl Cells {
         true
     }
 
-    /// A call on, or a touch of, a part of the mapping in `slot`.
+    /// Replays a call on part of the mapping in `slot`, or a touch of it.
     pub(super) fn on_mapping(&self, r: &Rec, slot: i32, sink: &mut Sink) -> i64 {
         let Some(cell) = usize::try_from(slot).ok().and_then(|s| self.maps.get(s)) else {
             return without_call(-i64::from(libc::EINVAL));
@@ -73,7 +74,7 @@ impl Cells {
         let base = cell.load(Relaxed);
         let whole = self.mapped_bytes(slot as u32);
         if base == 0 {
-            // The mapping itself failed here.
+            // The mmap itself failed in the replay.
             return without_call(-i64::from(libc::ENOMEM));
         }
         let from = r.offset2_bytes;
@@ -81,7 +82,7 @@ impl Cells {
             return without_call(-i64::from(libc::ENOMEM));
         }
         let at = base + from;
-        // No further than the pages of the mapping: what is behind it is somebody else's.
+        // Not beyond the pages of the mapping: other mappings follow.
         let room = (whole + 4095) / 4096 * 4096 - from;
         let len = r.len_bytes.clamp(0, room);
         match r.call {
@@ -94,15 +95,15 @@ impl Cells {
             Call::Dirty => touch(at, len, libc::MADV_POPULATE_WRITE),
             _ if from == 0 && len >= whole => self.unmap(slot as u32),
             _ => {
-                // A part: the file goes, the address range stays reserved until the rest is unmapped, since another
-                // thread's mapping in the gap would be unmapped with it.
+                // Part of a mapping is replaced with inaccessible memory. The address range stays reserved until the
+                // rest is unmapped: another thread's mapping in the gap would be unmapped along with the rest.
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 call(libc::SYS_mmap, [at, len, libc::PROT_NONE.into(), flags.into(), -1, 0]).min(0)
             }
         }
     }
 
-    /// The plan lets only whole mappings through; they may move, as addresses are not repeated.
+    /// Replays mremap. The plan passes only whole mappings. They may move, since addresses are not replayed.
     fn resize(&self, r: &Rec, cell: u32, at: i64, whole: i64) -> i64 {
         let ret = call(libc::SYS_mremap, [at, whole, r.aux2, libc::MREMAP_MAYMOVE.into(), 0, 0]);
         if ret > 0 {
@@ -112,13 +113,13 @@ impl Cells {
     }
 }
 
-/// Protections that change later are not recorded, and to touch a page asks for a mapping that may be read, as on most hardware one to
-/// write may: what may not be read at first is touched all the same. Nothing is executed.
+/// The protection with which a file is mapped: readable, because touching a page requires that and later changes of the
+/// protection are not recorded. Never executable.
 fn touchable(prot: i32) -> i32 {
     libc::PROT_READ | (prot & libc::PROT_WRITE)
 }
 
-/// Touches the pages from `at` on, which is inside one.
+/// Touches the pages of a range. `at` may be inside a page.
 fn touch(at: i64, len: i64, advice: i32) -> i64 {
     let from = at & !4095;
     call(libc::SYS_madvise, [from, (at - from) + len, advice.into(), 0, 0, 0])

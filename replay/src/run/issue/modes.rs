@@ -1,4 +1,4 @@
-//! Permission bits.
+//! Replays chmod calls.
 
 use std::mem::MaybeUninit;
 
@@ -8,10 +8,11 @@ use super::{
 };
 use crate::{Call, base::privileges::SET_ID_BITS};
 
-/// Sets the recorded mode. `set_ids`: also the set-ID bits of files that are no directories.
+/// Sets the recorded mode. `set_ids`: including the set-ID bits of files other than directories.
 ///
-/// The set-group-ID bit of a directory decides the group of its entries and gives nobody a right: it is always set. The mode is set
-/// through the descriptor whose kind was looked at, since a name may lead to another file a moment later.
+/// The set-group-ID bit of a directory determines the group of new entries and gives no rights, so it is always set.
+/// The mode is set through the descriptor whose type was checked, since a name may refer to another file a moment
+/// later.
 pub(super) fn change(a: Arguments<'_>, set_ids: bool) -> i64 {
     let mode = i64::from(a.rec.mode);
     let bits = i64::from(SET_ID_BITS);
@@ -21,7 +22,7 @@ pub(super) fn change(a: Arguments<'_>, set_ids: bool) -> i64 {
     if let Some(ret) = set_of_directory(a, mode) { ret } else { set(a, mode & !bits) }
 }
 
-/// The call as it was recorded, with this mode.
+/// Issues the recorded call with this mode.
 fn set(a: Arguments<'_>, mode: i64) -> i64 {
     match a.rec.call {
         Call::Fchmod => call(libc::SYS_fchmod, [a.fd, mode, 0, 0, 0, 0]),
@@ -30,7 +31,7 @@ fn set(a: Arguments<'_>, mode: i64) -> i64 {
     }
 }
 
-/// The same if it is of a directory that can be opened; else `None`.
+/// Sets the mode if the call refers to a directory that can be opened. Otherwise `None`.
 fn set_of_directory(a: Arguments<'_>, mode: i64) -> Option<i64> {
     let empty = a.rec.call == Call::Fchmodat2 && a.rec.flags & i64::from(libc::AT_EMPTY_PATH) != 0;
     if a.rec.call == Call::Fchmod || empty && is_empty(a.path) {
@@ -49,13 +50,13 @@ fn set_of_directory(a: Arguments<'_>, mode: i64) -> Option<i64> {
 }
 
 fn is_empty(path: i64) -> bool {
-    // SAFETY: a NUL-terminated text of the plan, or null.
+    // SAFETY: a NUL-terminated string of the plan, or null.
     path == 0 || unsafe { *(path as *const libc::c_char) } == 0
 }
 
 fn is_directory(fd: i64) -> bool {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: the kernel fills the structure, which is zeroed where it does not.
+    // SAFETY: the kernel fills the struct. If it fails, the struct is zeros.
     let stat = unsafe {
         libc::fstat(fd as i32, stat.as_mut_ptr());
         stat.assume_init()

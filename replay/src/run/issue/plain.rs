@@ -13,7 +13,7 @@ use crate::{
     reel::{call::closes_on_exec, input::Rec},
 };
 
-/// Calls that take a name; `None` for others.
+/// Calls that take a path. `None` for others.
 pub(super) fn on_names(a: Arguments<'_>) -> Option<i64> {
     let Arguments { rec: r, fd, fd2, path: p, path2: p2, .. } = a;
     let mode = i64::from(r.mode);
@@ -31,7 +31,7 @@ pub(super) fn on_names(a: Arguments<'_>) -> Option<i64> {
         Call::Link => call(libc::SYS_linkat, [fd, p, fd2, p2, 0, 0]),
         Call::Linkat => call(libc::SYS_linkat, [fd, p, fd2, p2, r.flags, 0]),
         Call::Symlink | Call::Symlinkat => call(libc::SYS_symlinkat, [p, fd2, p2, 0, 0, 0]),
-        // The planner lets only FIFOs and regular files through, which have no device number.
+        // The plan passes only FIFOs and regular files, which have no device number.
         Call::Mknod | Call::Mknodat => call(libc::SYS_mknodat, [fd, p, mode, 0, 0, 0]),
         Call::Chown => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, 0, 0]),
         Call::Lchown => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, libc::AT_SYMLINK_NOFOLLOW.into(), 0]),
@@ -44,7 +44,7 @@ pub(super) fn on_names(a: Arguments<'_>) -> Option<i64> {
     })
 }
 
-/// Calls that take a descriptor, or act on the process or the file system; `None` for others.
+/// Calls that take a descriptor, or act on the process or the file system. `None` for others.
 pub(super) fn on_descriptors(a: Arguments<'_>) -> Option<i64> {
     let Arguments { rec: r, fd, offset, .. } = a;
     let mode = i64::from(r.mode);
@@ -58,13 +58,13 @@ pub(super) fn on_descriptors(a: Arguments<'_>) -> Option<i64> {
         Call::Fchown => call(libc::SYS_fchown, [fd, r.aux, r.aux2, 0, 0, 0]),
         Call::Umask => call(libc::SYS_umask, [mode, 0, 0, 0, 0, 0]),
         Call::Fchdir => call(libc::SYS_fchdir, [fd, 0, 0, 0, 0, 0]),
-        // Numbers close on exec as the plan says; nothing is executed here.
+        // FIOCLEX and FIONCLEX. The plan closes descriptors at an exec: nothing is executed here.
         Call::SetFd if closes_on_exec(r.flags).is_some() => ioctl(fd, r.flags, 0),
         Call::SetFd => call(libc::SYS_fcntl, [fd, libc::F_SETFD.into(), r.aux, 0, 0, 0]),
         Call::SetFl => call(libc::SYS_fcntl, [fd, libc::F_SETFL.into(), r.aux, 0, 0, 0]),
         Call::Cachestat => requests::cached(a),
         Call::Sync => requests::sync_all(),
-        // The table is unshared by a step of its own, which fills cells anew.
+        // The descriptor table is unshared by another step, which also fills new cells.
         Call::Unshare => call(libc::SYS_unshare, [r.flags & clone::FS, 0, 0, 0, 0, 0]),
         Call::Fadvise64 => call(libc::SYS_fadvise64, [fd, offset, r.len_bytes, r.flags, 0, 0]),
         Call::Readahead => call(libc::SYS_readahead, [fd, offset, r.len_bytes, 0, 0, 0]),
@@ -98,7 +98,7 @@ fn stat(r: &Rec, fd: i64, path: i64) -> i64 {
     }
 }
 
-/// `aux` and `aux2` as the reel stores times.
+/// Decodes a time in `aux` or `aux2`.
 fn timespec(ns: i64) -> libc::timespec {
     match ns {
         i64::MIN => libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT },

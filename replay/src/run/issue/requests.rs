@@ -1,4 +1,4 @@
-//! Requests of ioctl that read what a file system knows of a file, handles, and what else is about a whole file system.
+//! ioctl requests that read file system metadata of a file, deduplication, file handles, cachestat and sync.
 
 use std::ptr;
 
@@ -18,7 +18,7 @@ const FS_IOC_SETVERSION: i64 = 0x4008_7602;
 const FS_IOC_FIEMAP: i64 = 0xc020_660b;
 const FS_IOC_GETFSLABEL: i64 = 0x8100_9431;
 
-/// Most extents that are asked for: 56 bytes each.
+/// Extents requested, at most; 56 bytes each.
 const MOST_EXTENTS: i64 = 1 << 16;
 /// `MAX_HANDLE_SZ`.
 const HANDLE_BYTES: u32 = 128;
@@ -56,7 +56,7 @@ struct Handle {
     handle: [u8; HANDLE_BYTES as usize],
 }
 
-/// Issues a request.
+/// Issues an ioctl request.
 pub(super) fn request(a: Arguments<'_>, sink: &mut Sink) -> i64 {
     let r = a.rec;
     let mut word = r.aux;
@@ -91,8 +91,8 @@ pub(super) fn request(a: Arguments<'_>, sink: &mut Sink) -> i64 {
     }
 }
 
-/// What was equal in the original is not in the replay, whose data is its own: where the original shared it, it is
-/// shared by a clone, which leads to the same.
+/// Replays a deduplication. The replay generates its own data, so data that was equal in the original is not equal
+/// here. If the original shared it, the replay shares it with a clone, which has the same effect on the file system.
 fn dedupe(a: Arguments<'_>) -> i64 {
     let r = a.rec;
     let start = |offset: i64| if offset == NO_ID { 0 } else { offset };
@@ -102,7 +102,7 @@ fn dedupe(a: Arguments<'_>) -> i64 {
         let range = [a.fd, from, r.aux2, to];
         let clone = |fd: i64| ioctl(fd, FICLONERANGE, range.as_ptr() as i64);
         return match clone(a.fd2) {
-            // Equal data is shared through any descriptor, a clone is made through one to write by.
+            // Deduplication works through any descriptor, a clone only through one opened for writing.
             ret if ret == -i64::from(libc::EBADF) => through_own(a.fd2, clone),
             ret => ret,
         };
@@ -121,8 +121,8 @@ fn dedupe(a: Arguments<'_>) -> i64 {
     ioctl(a.fd, FIDEDUPERANGE, ptr::from_mut(&mut d) as i64)
 }
 
-/// Acts through a descriptor to write the same file by, in a thread whose table nobody else has: in the process's own its close would
-/// end the process's locks on the file.
+/// Calls `act` with a descriptor of the same file that is opened for writing, in a thread with a descriptor table of
+/// its own. In the process's table, closing that descriptor would release the process's locks on the file.
 fn through_own(fd: i64, act: impl FnOnce(i64) -> i64 + Send) -> i64 {
     let apart = || {
         let unshared = call(libc::SYS_unshare, [libc::CLONE_FILES.into(), 0, 0, 0, 0, 0]);
@@ -134,7 +134,7 @@ fn through_own(fd: i64, act: impl FnOnce(i64) -> i64 + Send) -> i64 {
     })
 }
 
-/// Opens the file by its handle: it need not have a name any more.
+/// Opens the file by its handle, because it may have no name any more.
 fn reopened(fd: i64, act: impl FnOnce(i64) -> i64) -> i64 {
     let mut handle = Handle { bytes: HANDLE_BYTES, kind: 0, handle: [0; HANDLE_BYTES as usize] };
     let mut mount = 0_i32;
@@ -154,19 +154,19 @@ fn reopened(fd: i64, act: impl FnOnce(i64) -> i64) -> i64 {
     ret
 }
 
-/// A handle is asked for and forgotten: opening by one goes by the name of the file it was for.
+/// Gets a file handle and discards it: opening by handle is replayed as opening the file by name.
 pub(super) fn handle(a: Arguments<'_>) -> i64 {
     let r = a.rec;
-    // EOVERFLOW: the caller had no room, and asked how much it would need.
+    // EOVERFLOW: the caller passed a buffer that is too small, to learn the size.
     let bytes = if r.ret == -i64::from(libc::EOVERFLOW) { 0 } else { HANDLE_BYTES };
     let mut handle = Handle { bytes, kind: 0, handle: [0; HANDLE_BYTES as usize] };
-    // An int, or with AT_HANDLE_MNT_ID_UNIQUE eight bytes.
+    // An int, or 8 bytes with AT_HANDLE_MNT_ID_UNIQUE.
     let mut mount = 0_u64;
     let (handle, mount) = (ptr::from_mut(&mut handle) as i64, ptr::from_mut(&mut mount) as i64);
     call(libc::SYS_name_to_handle_at, [a.fd, a.path, handle, mount, r.flags, 0])
 }
 
-/// What is cached of a file.
+/// cachestat(2): how much of a file is in the page cache.
 pub(super) fn cached(a: Arguments<'_>) -> i64 {
     const SYS_CACHESTAT: i64 = 451;
     let range = [a.offset, a.rec.len_bytes];
@@ -174,7 +174,7 @@ pub(super) fn cached(a: Arguments<'_>) -> i64 {
     call(SYS_CACHESTAT, [a.fd, range.as_ptr() as i64, told.as_mut_ptr() as i64, a.rec.flags, 0, 0])
 }
 
-/// sync(2), but of the target alone.
+/// sync(2), but only of the target.
 pub(super) fn sync_all() -> i64 {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     let root = call(libc::SYS_openat, [libc::AT_FDCWD.into(), c"/".as_ptr() as i64, flags.into(), 0, 0, 0]);

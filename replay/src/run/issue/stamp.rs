@@ -1,24 +1,26 @@
-//! What was issued, and when it entered the kernel and had come back. The clock is read right before an operation's first call
-//! and right after each: whatever else a replayer does, before or behind, is its own time, and neither an operation for which
-//! no call was made nor one in place of another can pass for the one that was due.
+//! Records which operation was issued, and when it entered the kernel and returned.
+//!
+//! The clock is read immediately before the first call of an operation and immediately after each call. All other time
+//! counts as the replayer's own. An operation for which no call was made, or one issued in place of another, cannot
+//! pass for the one that was due.
 
 use std::cell::Cell;
 
 use crate::{base::clock::monotonic_ns, reel::input::NONE, run::engine::Called};
 
-/// What the operation at hand has come to.
+/// State of the current operation.
 #[derive(Clone, Copy)]
 struct AtHand {
     /// Its row, whether or not a call was made.
     row: u32,
-    /// Row and times of what was issued, on the monotonic clock.
+    /// What was issued: row and times on the monotonic clock.
     called: Called,
 }
 
 const NOTHING: Called = Called { row: NONE, times_ns: None };
 
 thread_local! {
-    // One for all: each look at such a place is a call of a function here.
+    // A single cell: each access to a thread-local is a function call here.
     static AT_HAND: Cell<AtHand> = const { Cell::new(AtHand { row: NONE, called: NOTHING }) };
 }
 
@@ -30,7 +32,7 @@ fn change(how: impl FnOnce(&mut AtHand)) {
     });
 }
 
-/// The operation of this row is issued, from here on or once more.
+/// Starts the operation of this row, or continues it if it is issued again.
 pub(super) fn begin(row: u32) {
     change(|h| {
         if h.row != row {
@@ -39,7 +41,7 @@ pub(super) fn begin(row: u32) {
     });
 }
 
-/// A call was entered then, and has returned now.
+/// Records a call that was entered at `entered_ns` and has returned now.
 pub(super) fn stamp(entered_ns: i64) {
     let returned_ns = monotonic_ns();
     change(|h| {
@@ -48,13 +50,13 @@ pub(super) fn stamp(entered_ns: i64) {
     });
 }
 
-/// The operation is carried out without a call, with this result: what it acts on is not there.
+/// Carries out the operation without a call, with this result: what it acts on does not exist.
 pub(crate) fn without_call(ret: i64) -> i64 {
     change(|h| h.called.row = h.row);
     ret
 }
 
-/// What was issued since this was asked last, times on the monotonic clock.
+/// What was issued since the last call of this function. Times are of the monotonic clock.
 pub(crate) fn take() -> Called {
     AT_HAND.replace(AtHand { row: NONE, called: NOTHING }).called
 }

@@ -1,4 +1,5 @@
-//! Operations that begin at the target's root, in threads that have another: that root is a descriptor, which leads out of theirs.
+//! Path resolution from the target's root, in threads that have another root directory (chroot). A descriptor of the
+//! target's root leads out of the thread's own root.
 
 use std::{
     os::fd::{BorrowedFd, IntoRawFd},
@@ -14,7 +15,7 @@ use rustix::{
 use super::{cells::Cells, stamp::without_call};
 
 impl Cells {
-    /// Opens it, in the table that all others are copies of.
+    /// Opens the target's root, in the descriptor table from which all others are copied.
     pub fn open_top(&self) -> Result<(), Errno> {
         let top = open("/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
         self.top.store(top.into_raw_fd(), Relaxed);
@@ -22,11 +23,11 @@ impl Cells {
     }
 }
 
-/// Issues a call that takes no directory: its thread stands in `dir` meanwhile (the target's root, or where a link of /proc's leads),
-/// and goes on from where it stood, unless it `moves` and is not refused.
+/// Issues a call that takes no directory descriptor, with `dir` as working directory (the target's root, or where a
+/// link in /proc leads). Restores the working directory, unless the call `moves` it and succeeds.
 pub(super) fn stand(dir: i32, moves: bool, issue: impl FnOnce() -> i64) -> i64 {
     let back = open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    // SAFETY: open in this thread's table from its beginning to its end.
+    // SAFETY: this descriptor is open as long as the thread's table exists.
     let stood = back.and_then(|back| fchdir(unsafe { BorrowedFd::borrow_raw(dir.max(0)) }).map(|()| back));
     let back = match stood {
         Ok(back) => back,

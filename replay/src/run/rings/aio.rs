@@ -1,4 +1,4 @@
-//! A context of Linux AIO. (No library has these calls; they are five.)
+//! A context of Linux AIO. libc has no wrappers for its five calls.
 
 use std::{io, ptr};
 
@@ -8,7 +8,7 @@ use crate::{
     reel::input::{NO_ID, Rec},
 };
 
-/// Requests in flight at most.
+/// Requests in flight, at most.
 const EVENTS: i64 = 512;
 
 /// `struct iocb`.
@@ -41,14 +41,14 @@ struct Event {
 
 fn call(number: i64, args: [i64; 5]) -> Result<i64, i32> {
     let [a, b, c, d, e] = args;
-    // SAFETY: callers pass contexts of this module and memory of the length named.
+    // SAFETY: callers pass contexts of this module, and memory of the given length.
     match unsafe { libc::syscall(number, a, b, c, d, e) } {
         r if r >= 0 => Ok(r),
         _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
     }
 }
 
-/// A context.
+/// A context (`io_context_t`).
 pub(super) struct Context {
     id: i64,
     queue: Vec<ControlBlock>,
@@ -91,7 +91,7 @@ impl Context {
             fd: fd as u32,
             buffer,
             len,
-            // Appended to wherever the end is.
+            // An append has no recorded position. The kernel ignores this one.
             offset: if r.offset_bytes == NO_ID || matches!(opcode, FSYNC | FDSYNC) { 0 } else { r.offset_bytes },
             ..ControlBlock::default()
         });
@@ -140,7 +140,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // It ends with the process at the latest.
+        // The kernel destroys it at the end of the process at the latest.
         let _ = call(libc::SYS_io_destroy, [self.id, 0, 0, 0, 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! An entry of io_uring's queue for a recorded request.
+//! Builds the io_uring submission queue entry of a recorded request.
 
 use std::mem::MaybeUninit;
 
@@ -19,20 +19,20 @@ use crate::{
     run::issue::syscall::open_flags,
 };
 
-/// What a request's descriptors are here.
+/// The descriptors of a request in the replay.
 #[derive(Clone, Copy)]
 pub(super) struct Files {
-    /// Of the file, or of the directory that the path is relative to.
+    /// The file, or the directory that the path is relative to.
     pub(super) fd: i32,
-    /// Of the second.
+    /// The second file.
     pub(super) fd2: i32,
-    /// The file is in this slot of the ring's table.
+    /// Slot of the file in the ring's table of registered files.
     pub(super) by_slot: Option<u32>,
-    /// The slot that is opened into, or closed.
+    /// Slot of that table that the request opens into or closes.
     pub(super) direct: Option<u32>,
 }
 
-/// The entry, without its number, and what must stay where it is.
+/// The entry without its user data, and memory that must stay in place.
 pub(super) fn of(chunk: &Chunk, r: &Rec, files: Files, buffers: &mut Buffers<'_>) -> (Entry, Keep) {
     let path = |i: u32| if i == NONE { std::ptr::null() } else { chunk.paths.c_str(i).as_ptr() };
     let (p, p2) = (path(r.path), path(r.path2));
@@ -40,7 +40,7 @@ pub(super) fn of(chunk: &Chunk, r: &Rec, files: Files, buffers: &mut Buffers<'_>
     let fd = Fd(files.by_slot.map_or(files.fd, |s| s as i32));
     let len = bytes(r);
     let offset = if r.offset_bytes == NO_ID { 0 } else { r.offset_bytes } as u64;
-    // The file's own position.
+    // Offset that stands for the file's own position.
     const HERE: u64 = u64::MAX;
     let at = if matches!(r.call, Call::Read | Call::Write | Call::Readv | Call::Writev) { HERE } else { offset };
     let mut keep = Keep::Nothing;
@@ -87,7 +87,7 @@ pub(super) fn of(chunk: &Chunk, r: &Rec, files: Files, buffers: &mut Buffers<'_>
             None => opcode::Close::new(fd).build(),
         },
         Call::Statx => {
-            // SAFETY: a structure of numbers.
+            // SAFETY: a struct of numbers.
             let mut told: Box<libc::statx> = Box::new(unsafe { MaybeUninit::zeroed().assume_init() });
             let at: *mut libc::statx = &raw mut *told;
             keep = Keep::Stat(told);
@@ -99,7 +99,7 @@ pub(super) fn of(chunk: &Chunk, r: &Rec, files: Files, buffers: &mut Buffers<'_>
         Call::Symlinkat => opcode::SymlinkAt::new(dir2, p, p2).build(),
         Call::Linkat => opcode::LinkAt::new(dir, p, dir2, p2).flags(r.flags as i32).build(),
         Call::Setxattr | Call::Fsetxattr | Call::Getxattr | Call::Fgetxattr => attribute(chunk, r, fd, p, buffers),
-        // The planner lets no other through.
+        // The plan contains no other request.
         _ => opcode::Nop::new().build(),
     };
     (entry.flags(flags_of(r, files)), keep)

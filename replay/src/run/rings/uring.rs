@@ -1,4 +1,4 @@
-//! A ring of io_uring.
+//! An io_uring.
 
 use std::{collections::HashMap, io};
 
@@ -13,11 +13,11 @@ use crate::{
     },
 };
 
-/// Requests that fit into a batch; a greater one is submitted in parts.
+/// Size of the submission queue. A larger batch is submitted in parts.
 const ENTRIES: u32 = 512;
-/// Completions that fit; beyond, the kernel keeps them.
+/// Size of the completion queue. The kernel keeps further completions.
 const COMPLETIONS: u32 = 4096;
-/// Slots of the table of files.
+/// Size of the table of registered files.
 const FILES: u32 = 1024;
 
 /// `IORING_SETUP_*`, `include/uapi/linux/io_uring.h`.
@@ -25,18 +25,18 @@ const COOP_TASKRUN: i64 = 1 << 8;
 const SINGLE_ISSUER: i64 = 1 << 12;
 const DEFER_TASKRUN: i64 = 1 << 13;
 
-/// A ring.
+/// A ring and its registered files.
 pub(super) struct Uring {
     ring: IoUring,
-    /// The table of files is there.
+    /// The table of registered files exists.
     has_files: bool,
-    /// What is in its slots, by recorded open file description.
+    /// Registered files: recorded open file description, by slot.
     files: HashMap<u32, i64>,
 }
 
 impl Uring {
-    /// Of how it was set up (`IORING_SETUP_*`), what says when requests are told to be at their ends is kept: it decides on how often
-    /// the thread is interrupted.
+    /// Creates a ring. Of the recorded setup flags (`IORING_SETUP_*`), it keeps those that determine when completions
+    /// are posted, because these decide how often the thread is interrupted.
     pub(super) fn new(flags: i64) -> io::Result<Self> {
         let has = |flag: i64| flags & flag != 0;
         let mut wanted = IoUring::builder();
@@ -51,32 +51,32 @@ impl Uring {
         if has(DEFER_TASKRUN) {
             wanted.setup_single_issuer().setup_defer_taskrun();
         }
-        // An older kernel, or a combination that only a hostile reel has.
+        // The kernel is older, or the reel has a combination of flags that no program could have used.
         let ring = wanted.build(ENTRIES).or_else(|_| plain.build(ENTRIES))?;
         Ok(Self { ring, has_files: false, files: HashMap::new() })
     }
 
-    /// Whether this slot of the ring's table can be used.
+    /// This slot of the table of registered files. `None` if it cannot be used.
     fn slot(&mut self, slot: i32) -> Option<u32> {
         let slot = u32::try_from(slot).ok().filter(|s| *s < FILES)?;
         self.has_files = self.has_files || self.ring.submitter().register_files_sparse(FILES).is_ok();
         self.has_files.then_some(slot)
     }
 
-    /// Puts a file into the slot by which the request knows it.
+    /// Registers a file in the slot that the request uses.
     fn register(&mut self, r: &Rec, fd: i32) -> Option<u32> {
         let slot = self.slot(r.fd)?;
         if fd >= 0 && self.files.get(&slot) != Some(&r.ofd) {
             self.ring.submitter().register_files_update(slot, &[fd]).ok()?;
             self.files.insert(slot, r.ofd);
         } else if fd < 0 && r.ret == -i64::from(libc::EBADF) && self.files.remove(&slot).is_some() {
-            // What was registered there was taken out.
+            // The recorded program had unregistered the file in this slot.
             self.ring.submitter().register_files_update(slot, &[-1]).ok()?;
         }
         Some(slot)
     }
 
-    /// Puts a request into the queue; `None` when there is no room.
+    /// Adds a request to the queue. `None` if there is no room.
     pub(super) fn put(
         &mut self,
         chunk: &Chunk,
@@ -86,9 +86,9 @@ impl Uring {
     ) -> Option<Keep> {
         let by_slot = if r.sqe_flags & FIXED != 0 { self.register(r, fd) } else { None };
         let direct = if r.sqe_flags & DIRECT != 0 {
-            // What was there before a slice is put there first.
+            // A file that was registered before the slice started is registered first.
             let slot = if r.call.opens() { self.slot(r.fd2) } else { self.register(r, fd) };
-            // Something else is there then.
+            // The request changes the content of the slot.
             slot.inspect(|s| {
                 self.files.remove(s);
             })
@@ -98,22 +98,22 @@ impl Uring {
         let (entry, keep) = entry::of(chunk, r, entry::Files { fd, fd2, by_slot, direct }, buffers);
         let entry = entry.user_data(r.row.into());
         if self.ring.submission().is_full() {
-            // A batch greater than the queue.
+            // The batch is larger than the queue.
             self.ring.submit().ok()?;
         }
-        // SAFETY: buffers, paths and structures stay until the request has ended: paths are the chunk's, which is kept until the batch is
-        // submitted, after which the kernel has copies; `Keep` is kept with the ticket; buffers live as long as the thread.
+        // SAFETY: buffers, paths and structs outlive the request. The chunk owns the paths and is kept until the batch
+        // is submitted, after which the kernel has copies. `Keep` is in the ticket. Buffers live as long as the thread.
         unsafe { self.ring.submission().push(&entry) }.ok()?;
         Some(keep)
     }
 
-    /// Submits what is in the queue.
+    /// Submits the queue.
     pub(super) fn flush(&mut self, end: &mut dyn FnMut(u32, i64)) {
         while !self.ring.submission().is_empty() {
             if let Err(e) = self.ring.submit() {
                 match e.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    // Completions are in the way.
+                    // The completion queue is full.
                     Some(libc::EBUSY | libc::EAGAIN) => {
                         if self.wait(end).is_err() {
                             return;
@@ -125,7 +125,7 @@ impl Uring {
         }
     }
 
-    /// Waits for an end, unless some are there; tells all.
+    /// Waits for a completion, unless there is one already. Passes all completions to `end`.
     pub(super) fn wait(&mut self, end: &mut dyn FnMut(u32, i64)) -> Result<(), i32> {
         if self.take(end) {
             return Ok(());

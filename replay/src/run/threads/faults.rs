@@ -1,5 +1,6 @@
-//! Replays by a replayer that does something wrong: between the program and the real engine, and unknown to whatever looks at the
-//! outcomes, something is delayed, left out, done in place of something else, or not waited for. Each must turn the verdict.
+//! Fault injection: replays by a replayer that makes a mistake. Between the program and the real engine, an operation
+//! is delayed, left out, exchanged with another, or does not wait. What examines the outcomes does not know. Each fault
+//! must make the replay unfaithful.
 
 use std::{cell::Cell, sync::Arc, thread::sleep, time::Duration};
 
@@ -17,55 +18,55 @@ use crate::{
     },
 };
 
-/// Where a delay is.
+/// Where a delay happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Where {
-    /// Before an operation is issued, when it is due.
+    /// When an operation is due, before it is issued.
     Before,
-    /// Once it has returned.
+    /// After it has returned.
     Behind,
-    /// Waking up.
+    /// On waking up.
     Asleep,
 }
 
-/// What is wrong. Operations are counted by thread.
+/// The fault. Operations are counted by thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Fault {
     #[default]
     None,
-    /// So long, every so many operations.
+    /// A delay of this length at every n-th operation.
     Delay(Where, Duration, u32),
-    /// The first such operation is not issued; it is said to have ended as it did.
+    /// The first such operation is not issued. Its recorded result is returned.
     Unissued(Call),
     /// Each thread's program ends one operation early.
     Short,
-    /// The first such operation is said to have ended so.
+    /// The first such operation returns this result.
     Result(Call, i64),
-    /// The first such operation and the one after it are issued in each other's place.
+    /// The first such operation and the next one are issued in place of each other.
     Swapped(Call),
     /// The same, in the program itself.
     Misread(Call),
-    /// The last operation is told of twice.
+    /// The outcome of the last operation is reported twice.
     Twice,
-    /// Nothing of another thread is waited for.
+    /// No thread waits for another.
     Unordered,
 }
 
 thread_local! {
-    /// Of the next replay that this thread begins.
+    /// The fault of the next replay that this thread starts.
     static PLANTED: Cell<Fault> = const { Cell::new(Fault::None) };
 }
 
-/// What is wrong with a replay that begins.
+/// The fault of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planted(Fault);
 
-/// Takes what was planted.
+/// Takes the fault that was set.
 pub(super) fn planted() -> Planted {
     Planted(PLANTED.take())
 }
 
-/// Runs a program as planted.
+/// Runs a program with this fault.
 pub(super) fn run(
     plan: &Plan,
     task: u32,
@@ -78,14 +79,14 @@ pub(super) fn run(
     run_program(plan, task, clockwork, birth, &mut engine)
 }
 
-/// The real engine and what is wrong with it.
+/// The real engine with a fault.
 struct Faulty<'a, 'w> {
     worker: &'a mut Worker<'w>,
     fault: Fault,
     count: u32,
-    /// What happens once has happened.
+    /// A fault that happens once has happened.
     done: bool,
-    /// What is done in place of the one after.
+    /// The operation to issue in place of the next one.
     swapped: Option<Act>,
 }
 
@@ -103,7 +104,7 @@ impl Faulty<'_, '_> {
         }
     }
 
-    /// Whether it is the first of these calls.
+    /// Whether this is the first such call.
     fn first(&mut self, chunk: &Chunk, act: &Act, call: Call) -> bool {
         let first = !self.done && call_of(chunk, act) == Some(call);
         self.done |= first;

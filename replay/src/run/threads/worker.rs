@@ -1,4 +1,4 @@
-//! A thread of a replay at work.
+//! A replaying thread.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
@@ -22,13 +22,13 @@ use crate::{
     },
 };
 
-/// One thread at work.
+/// State of a replaying thread.
 pub(super) struct Worker<'a> {
     pub(super) world: &'a Arc<World>,
     pub(super) task: u32,
     pub(super) issuer: Issuer<'a>,
     pub(super) rings: Rings<'a>,
-    /// The last two pieces: what is in a batch refers to them.
+    /// The last two pieces: requests in the batch refer to them.
     pub(super) pieces: [Option<Arc<Chunk>>; 2],
     pub(super) group: Group,
     pub(super) spun_ns: i64,
@@ -40,7 +40,7 @@ impl Engine for Worker<'_> {
     }
 
     fn cpu(&mut self) -> i32 {
-        // SAFETY: takes nothing, asks the vDSO.
+        // SAFETY: takes no arguments, and only reads the CPU number.
         unsafe { libc::sched_getcpu() }
     }
 
@@ -50,7 +50,7 @@ impl Engine for Worker<'_> {
         let mut now = monotonic_ns();
         while now < wake {
             let at = Timespec { tv_sec: wake.div_euclid(1_000_000_000), tv_nsec: wake.rem_euclid(1_000_000_000) };
-            // Interrupted, it is asked again.
+            // If a signal interrupts the sleep, the loop sleeps again.
             let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
             now = monotonic_ns();
         }
@@ -190,7 +190,7 @@ impl Engine for Worker<'_> {
                 0
             }
             Act::Unshare(pairs) => {
-                // SAFETY: descriptors are plain numbers to this thread, owned by no Rust value.
+                // SAFETY: no Rust value owns descriptors of this thread.
                 let made = unsafe { unshare_unsafe(UnshareFlags::FILES) };
                 self.group = Group::default();
                 for (from, to) in pairs.of(&chunk.pairs) {

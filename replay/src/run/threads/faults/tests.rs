@@ -1,4 +1,4 @@
-//! Each fault turns the verdict, and nothing but a fault does.
+//! Each fault makes the replay unfaithful. Without a fault, it is faithful.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{fs, time::Duration};
@@ -15,7 +15,8 @@ use crate::{
     verdict::judgement::{Judgement, Limits},
 };
 
-/// Two threads that hand over files, every 20 us; then the first rewrites one of them, renames and looks for what is not there.
+/// Two threads that hand over files, every 20 us. Then the first one rewrites a file, renames files, and looks for a
+/// name that does not exist.
 fn draft() -> Draft {
     let mut d = Draft::new();
     d.fork(1, 2, THREAD);
@@ -31,7 +32,7 @@ fn draft() -> Draft {
     for i in 0..20 {
         d.io(1, "pwrite64", 3, i * 4096, 4096, 4096);
     }
-    // Again: no length tells of these.
+    // Again, without changing the length of the file.
     for i in 0..20 {
         d.io(1, "pwrite64", 3, i % 2 * 4096, 4096, 4096);
     }
@@ -42,7 +43,7 @@ fn draft() -> Draft {
     d
 }
 
-/// The same; the second then hears through a pipe that it may look, too, after so many looks of the first.
+/// The same. Then the first thread stats `looks` times and writes to a pipe; the second reads from it and stats.
 fn piped(looks: usize) -> Draft {
     let mut d = draft();
     (0..looks).for_each(|_| _ = d.on(1, "stat", "nothing", -2));
@@ -53,7 +54,7 @@ fn piped(looks: usize) -> Draft {
     d
 }
 
-/// One thread that looks for nothing so often, at such distances.
+/// One thread that stats a missing name `count` times, every `every_ns`.
 fn steady(count: i64, every_ns: i64) -> Draft {
     let mut d = Draft::new();
     for i in 0..count {
@@ -73,12 +74,12 @@ fn judged(draft: Draft, pace: Pace, limits: Limits, fault: Fault) -> Judgement {
     Replay::plan(config).unwrap().run(Unwatched, |_| ()).unwrap().verdict
 }
 
-/// Whatever the time.
+/// Limits without lateness.
 fn patient() -> Limits {
     Limits { own_lateness_ns: i64::MAX, ..Limits::default() }
 }
 
-/// It is turned, for this reason among others.
+/// Asserts that the replay is unfaithful, for this reason among others.
 fn turned(j: &Judgement, why: &str) {
     assert!(!j.faithful && j.reasons.iter().any(|r| r.contains(why)), "{why}: {} {:#?}", j.sentence, j.timing);
     assert!(j.sentence.contains("not faithful") && j.sentence.contains(why), "{}", j.sentence);
@@ -93,7 +94,7 @@ fn without_a_fault_a_replay_is_faithful() {
     }
 }
 
-/// Under the limits that hold by default; the machine may be busy with something else for a while.
+/// With the default limits. Several attempts, because the machine may be busy for a while.
 #[test]
 fn without_a_fault_a_replay_is_in_time() {
     for (pace, draft) in [
@@ -116,7 +117,7 @@ fn without_a_fault_a_replay_is_in_time() {
 fn a_delay_in_the_replayer_turns_it_wherever_it_is() {
     for place in [Where::Before, Where::Behind, Where::Asleep] {
         let fault = Fault::Delay(place, Duration::from_millis(2), 20);
-        // Nor is it laid to the target, unless the machine is busy with something else for a while.
+        // Nor is the target blamed. Several attempts, because the machine may be busy for a while.
         let its_own = (0..20).any(|_| {
             let j = judged(steady(500, 200_000), Pace::Original, Limits::default(), fault);
             turned(&j, "the replayer itself was late");
@@ -128,7 +129,7 @@ fn a_delay_in_the_replayer_turns_it_wherever_it_is() {
 
 #[test]
 fn a_rare_long_delay_turns_it_by_what_follows() {
-    // Of 20 000 operations two are delayed themselves.
+    // Two of 20 000 operations are delayed themselves.
     let fault = Fault::Delay(Where::Before, Duration::from_millis(5), 10_000);
     let j = judged(steady(20_000, 20_000), Pace::Original, Limits::default(), fault);
     turned(&j, "the replayer itself was late");
@@ -148,7 +149,7 @@ fn a_short_delay_of_each_operation_turns_it() {
         turned(&j, "the replayer itself");
         assert!(j.timing.cost_ns >= 499 * 200_000 && j.timing.own_ns.p50 >= 190_000, "{:?}", j.timing);
     }
-    // With a schedule it falls behind, through no fault of the target.
+    // With a schedule, the replay falls behind, and the target is not blamed.
     let fault = Fault::Delay(Where::Behind, Duration::from_micros(200), 1);
     let j = judged(steady(20_000, 20_000), Pace::Original, Limits::default(), fault);
     turned(&j, "the replayer itself was late");
@@ -183,7 +184,7 @@ fn a_changed_result_turns_it() {
         (result(Call::Stat, libc::ENOTDIR), "1 results are wrong"),
         (Fault::Result(Call::Stat, 0), "1 results are wrong"),
         (Fault::Result(Call::Pwrite64, 4095), "1 results are wrong"),
-        // Of another class, which is allowed only by wish.
+        // Unsupported: another class of difference, with a limit of its own.
         (result(Call::Pwrite64, libc::EOPNOTSUPP), "cannot be done on this file system"),
     ] {
         turned(&judged(draft(), Pace::Max, patient(), fault), why);
@@ -192,7 +193,7 @@ fn a_changed_result_turns_it() {
 
 #[test]
 fn an_operation_in_place_of_another_turns_it() {
-    // Results and the tree are the same: two writes of a file, two renames.
+    // Results and final tree are equal: two writes to one file, two renames.
     for call in [Call::Pwrite64, Call::Rename] {
         for fault in [Fault::Swapped(call), Fault::Misread(call)] {
             let j = judged(draft(), Pace::Max, patient(), fault);
@@ -204,7 +205,7 @@ fn an_operation_in_place_of_another_turns_it() {
 
 #[test]
 fn an_edge_that_is_not_kept_turns_it() {
-    // Who does not wait for what is written is long past it, though it began late: the machine may be busy.
+    // A thread that does not wait is far past the read by then, even if the busy machine started it late.
     let j = judged(piped(20_000), Pace::Max, patient(), Fault::Unordered);
     turned(&j, "did not wait for others they depend on");
     for kind in [EdgeKind::Name, EdgeKind::Pipe] {
