@@ -76,8 +76,8 @@ pub trait Engine {
     fn sleep_until(&mut self, due_ns: i64);
     /// Returns once the step is done. The result is its published time, if that is still known.
     fn wait_for(&mut self, step: Stamp) -> Option<i64>;
-    /// Marks a step as done and wakes the threads that wait for it. `at_ns`: when it was done, or would have been done
-    /// had the replayer taken no time.
+    /// Marks a step as done and wakes the threads that wait for it. `at_ns`: when it was done, without the replayer's
+    /// own lateness at pace `think`.
     fn publish(&mut self, step: u32, at_ns: i64);
     /// The piece of the thread's program with this index. `None` after the last.
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>>;
@@ -103,7 +103,8 @@ pub trait Engine {
     fn flush(&mut self);
     /// Waits for the end of a request.
     fn reap(&mut self, chunk: &Chunk, act: &Act) -> Reaped;
-    /// Starts a thread. `base`: the event from which its think time counts. `next_ns`: the next turn of the calling thread.
+    /// Starts a thread. `base`: the event from which its think time counts. `next_ns`: the next turn of the calling
+    /// thread.
     fn spawn(&mut self, task: u32, base: Base, next_ns: Option<i64>);
     /// How much the schedule has moved later for all threads, ns.
     fn shift_ns(&mut self) -> i64;
@@ -266,7 +267,7 @@ impl<E: Engine> Running<'_, E> {
         self.base = self.base.at(r.start_ns, self.engine.now_ns());
     }
 
-    /// Issues a call. Returns when it was done, or would have been done had the replayer taken no time.
+    /// Issues a call. Returns when it was done, without the replayer's own lateness at pace `think`.
     fn call(&mut self, chunk: &Chunk, i: usize, rec: u32, came_ns: Option<i64>) -> Option<i64> {
         let (r, act) = (&chunk.recs[rec as usize], &chunk.steps[i].act);
         let pace = self.clockwork.pace;

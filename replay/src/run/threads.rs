@@ -359,7 +359,7 @@ impl World {
         }
         if is_root {
             for fd in opened.iter().filter(|fd| **fd >= 0 && !mine.contains(fd)) {
-                // SAFETY: likewise.
+                // SAFETY: as above.
                 unsafe { libc::close(*fd) };
             }
         }
