@@ -1,4 +1,4 @@
-//! Attributes, clones, and flags of descriptors.
+//! Extended attributes, inode flags, shared data (clone, dedupe), and descriptor flags.
 
 use std::{fs, path::Path};
 
@@ -24,7 +24,7 @@ fn attributes_are_set_and_removed() {
     let o = d.on(1, "setxattr", "file", -i64::from(libc::EEXIST));
     (o.name, o.value, o.len_bytes) = (Some("user.two".into()), Some("x".into()), Some(1));
     (o.aux, o.dirfd) = (Some(libc::XATTR_CREATE.into()), None);
-    // Too long to have been taken, and refused by a file system without attributes: neither is issued.
+    // Value too long to be recorded, and a refusal by a file system without attributes: neither is issued.
     let o = d.fd(1, "fsetxattr", 3, 0);
     (o.name, o.len_bytes) = (Some("user.long".into()), Some(1000));
     let o = d.fd(1, "fsetxattr", 3, -i64::from(libc::EOPNOTSUPP));
@@ -61,7 +61,7 @@ fn a_clone_has_the_content_of_its_source_where_data_cannot_be_shared() {
     assert!(content("part") == content("from")[4096..8192]);
 }
 
-/// Who owns a file may share its data through a descriptor that is not to be written by.
+/// Cloning needs a writable descriptor; deduplicating also takes a read-only one.
 #[test]
 fn equal_ranges_are_shared_through_any_descriptor() {
     let mut d = Draft::new();
@@ -83,7 +83,7 @@ fn equal_ranges_are_shared_through_any_descriptor() {
     assert_eq!(results.classes.wrong, 0, "{:#?}", results.differences);
     let left_out = report.summary.skipped.values().sum::<i64>();
     assert_eq!(left_out, if rustix::process::geteuid().is_root() { 0 } else { 2 }, "{:?}", report.summary.skipped);
-    // Where the target shares data.
+    // Only if the target can share data.
     if results.classes.unsupported == 0 {
         let content = |p: &str| fs::read(dir.path().join("t/w").join(p)).unwrap();
         assert!(content("to") == content("from"));
@@ -97,7 +97,7 @@ fn flags_of_descriptors_change() {
     d.create(1, "closed", 2, 4);
     let o = d.fd(1, "fcntl", 4, 0);
     (o.flags, o.aux) = (Some(libc::F_SETFD.into()), Some(libc::FD_CLOEXEC.into()));
-    // A lock is no new descriptor.
+    // A lock call returns 0, which is not a new descriptor.
     let o = d.fd(1, "fcntl", 3, 0);
     (o.flags, o.mode, o.aux2) = (Some(libc::F_SETLK.into()), Some(1), Some(0));
     d.io(1, "write", 3, 0, 5, 5).file = Some(1);
@@ -128,7 +128,7 @@ fn attributes_that_results_show_were_there() {
     let o = d.on(1, "setxattr", "changed", 0);
     (o.name, o.value, o.len_bytes, o.aux) =
         (Some("user.y".into()), Some("new".into()), Some(3), Some(libc::XATTR_REPLACE.into()));
-    // Not there, and there later by what was not recorded: left out.
+    // Absent, then set by something not recorded: skipped.
     let o = d.on(1, "getxattr", "never", -i64::from(libc::ENODATA));
     (o.name, o.len_bytes) = (Some("user.z".into()), Some(100));
     let o = d.on(1, "getxattr", "never", 3);
@@ -171,7 +171,8 @@ fn attributes_change_in_their_order() {
     assert_eq!(mode & 0o777, 0o640);
 }
 
-/// What the kernel refused for its length or form is not taken for the part of it that was recorded.
+/// The recorder cuts off long values and paths. A call that the kernel refused because of the length must not be issued
+/// with the short part.
 #[test]
 fn what_was_too_long_stays_refused() {
     let mut d = Draft::new();
@@ -192,7 +193,7 @@ fn what_was_too_long_stays_refused() {
     assert!(fs::symlink_metadata(dir.path().join("t/w/link")).is_err());
 }
 
-/// Without root neither flags that forbid nor what they forbade can be had again.
+/// Without root, immutable and append flags cannot be set, and the failures that they caused do not recur.
 #[test]
 fn what_only_root_may_set_is_left_out_without_root() {
     let mut d = Draft::new();

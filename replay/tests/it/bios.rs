@@ -1,4 +1,4 @@
-//! Replays of bios made by hand, on files: what lies there afterwards is what was asked.
+//! Block replay of hand-made bios on files: the content afterwards must be what the bios wrote.
 
 use std::{
     fs::{self, File},
@@ -40,7 +40,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// A reel of these bios, in segments of a few, of a disk of this size.
+    /// A reel with these bios in small segments, on a disk of this size.
     fn new(bios: impl IntoIterator<Item = Bio>, size_bytes: i64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let device = Device { dev: DEV, name: "sda".into(), size_bytes, ..Device::default() };
@@ -85,7 +85,7 @@ fn refusal(config: Config) -> String {
     refused.to_string()
 }
 
-/// The blocks of 4 KiB that hold anything.
+/// Numbers of the 4 KiB blocks that contain data.
 fn written(path: &Path) -> Vec<i64> {
     let bytes = fs::read(path).unwrap();
     bytes.chunks(4096).enumerate().filter(|(_, b)| b.iter().any(|b| *b != 0)).map(|(i, _)| i as i64).collect()
@@ -96,7 +96,7 @@ fn random(seed: &mut u64, below: i64) -> i64 {
     (*seed >> 33) as i64 % below
 }
 
-/// Writes and discards at random, many of the same place and in flight at once: the last one asked has the last word.
+/// Random writes and discards, many of the same blocks and in flight together. The last one queued decides the content.
 #[test]
 fn what_lies_there_is_what_was_asked_last() {
     let mut seed = 3;
@@ -125,7 +125,7 @@ fn what_lies_there_is_what_was_asked_last() {
     }
 }
 
-/// What nobody saw end was asked all the same.
+/// Bios without a recorded end are issued all the same.
 #[test]
 fn without_an_end_they_are_replayed_in_order() {
     let endless = |i: i64| i % 3 == 0;
@@ -160,7 +160,7 @@ fn without_leave_nothing_changes() {
 
 #[test]
 fn addresses_are_scaled_or_wrapped_into_a_smaller_file() {
-    // One write of 4 KiB in each GiB of a terabyte, and one at its very end.
+    // One write of 4 KiB in each GiB of a terabyte, and one at its end.
     let tib = 1i64 << 40;
     let far = (0..1024).map(|i| bio("write", i << 21, 4096, i * 1000));
     let lab = Lab::new(far.chain([bio("write", (tib - 4096) / 512, 4096, 1 << 30)]), tib);
@@ -174,7 +174,7 @@ fn addresses_are_scaled_or_wrapped_into_a_smaller_file() {
     let report = run(Config { fit: Fit::Scale, ..lab.config(&file) });
     assert_eq!((report.done, report.wrong), (1025, 0));
     let there = written(&file);
-    // All pieces of 16 MiB are met, each at its start; the last also at its end.
+    // Every piece of 16 MiB is written at its start, the last one also at its end.
     let starts: Vec<i64> = (0..16).map(|i| i * 16 * MIB / 4096).collect();
     assert!(starts.iter().all(|s| there.contains(s)) && there.len() == 17, "{there:?}");
 }
@@ -201,7 +201,7 @@ fn the_schedule_is_kept_and_late_is_told() {
     assert!(refusal(Config { clockwork: think, ..lab.config(&file) }).contains("think"));
 }
 
-/// 32 in flight as recorded, whatever the file allows.
+/// 32 were in flight in the recording. No more may be in flight here.
 #[test]
 fn the_number_in_flight_is_kept() {
     let lab = Lab::new(
@@ -215,8 +215,8 @@ fn the_number_in_flight_is_kept() {
     assert!((1..=32).contains(&report.concurrency.replay_max), "{:?}", report.concurrency);
 }
 
-/// Waiting for a place among those in flight is the device's doing; what a bio waits from then on is the replayer's, and is held
-/// against the limit.
+/// Waiting until fewer are in flight is due to the device. Lateness after that is the replayer's, and counts against
+/// the limit.
 #[test]
 fn waiting_for_a_place_is_not_the_replayer_s_and_its_own_lateness_turns_the_verdict() {
     let lab = Lab::new(
@@ -232,7 +232,7 @@ fn waiting_for_a_place_is_not_the_replayer_s_and_its_own_lateness_turns_the_verd
         };
         let report = with(i64::MAX);
         assert!(report.faithful, "{order:?}: {}", report.sentence);
-        // One has its turn when the one before is issued: what they were late by lies side by side within the whole.
+        // A bio's turn comes when the previous one is issued, so the sum of latenesses is at most the elapsed time.
         let (sum_ns, elapsed_ns) = (report.own_ns.mean * report.own_ns.count, report.elapsed_ns);
         assert!((1..=elapsed_ns).contains(&sum_ns), "{order:?}: {sum_ns} ns of {elapsed_ns} ns");
         assert_eq!((report.own_ns.count, report.early), (2000, 0));
@@ -291,7 +291,7 @@ fn devices_that_will_not_do_are_refused() {
     assert!(refusal(Config { allow_writes: false, ..lab.config(&disk) }).contains("--allow-writes"));
 }
 
-/// An import has requests alone.
+/// An imported reel has requests but no bios.
 #[test]
 fn requests_do_where_there_are_no_bios_and_the_result_is_a_reel() {
     let dir = tempfile::tempdir().unwrap();
@@ -330,7 +330,7 @@ fn requests_do_where_there_are_no_bios_and_the_result_is_a_reel() {
     assert!(reel.manifest.replay.as_ref().is_some_and(|r| r.done == 100 && r.faithful == Some(true)));
 }
 
-/// A reel is not overwritten with what it tells, nor is anything put into it.
+/// The replayed reel cannot be the device to write, and nothing is written into it.
 #[test]
 fn the_reel_that_is_replayed_is_no_device_and_no_place_for_a_result() {
     let lab = Lab::new((0..500).map(|i| bio("write", i * 8, 4096, i * 1000)), MIB);

@@ -1,4 +1,4 @@
-//! `--root`: what is below is replayed as well where requests reach it from outside, and threads whose root is elsewhere.
+//! `--root`: io_uring requests that reach into it from outside, and threads with another root directory.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 const FOLDER: i32 = libc::O_RDONLY | libc::O_DIRECTORY;
-/// Descriptors of a folder outside and of one within.
+/// Descriptors of a directory outside and of one inside.
 const OUT: i64 = 7;
 const SUB: i64 = 8;
 
@@ -20,7 +20,7 @@ fn there(dir: &Path, path: &str) -> bool {
     dir.join("t").join(path).symlink_metadata().is_ok()
 }
 
-/// [`tree`], with a descriptor of a folder outside and of one within.
+/// [`tree`], with a descriptor of a directory outside and of one inside.
 fn with_folders() -> Draft {
     let mut d = tree();
     for (path, file, fd) in [("/w/out", 70, OUT), ("/w/in/sub", 71, SUB)] {
@@ -30,7 +30,7 @@ fn with_folders() -> Draft {
     d
 }
 
-/// A request on a path, alone in its batch.
+/// A request on a path, in a batch of its own.
 fn ask<'a>(d: &'a mut Draft, op: &str, path: &str, dirfd: i64, ret: i64) -> &'a mut Op {
     d.pause(100_000);
     enter(d, 1, "io_uring_enter", 1);
@@ -39,7 +39,7 @@ fn ask<'a>(d: &'a mut Draft, op: &str, path: &str, dirfd: i64, ret: i64) -> &'a 
     o
 }
 
-/// The same, with a second path.
+/// Likewise with a second path.
 fn ask2(d: &mut Draft, op: &str, (path, dirfd): (&str, i64), (path2, dirfd2): (&str, i64)) {
     let o = ask(d, op, path, dirfd, 0);
     (o.path2, o.dirfd2) = (Some(path2.into()), Some(dirfd2 as i32));
@@ -54,7 +54,7 @@ fn asks() -> Draft {
     d.pause(100_000);
     d.io(1, "write", 9, 0, 5, 5);
     ask(&mut d, "mkdirat", "../in/d", OUT, 0);
-    // Out and in again, by either name.
+    // Out and in again, under both names.
     ask2(&mut d, "renameat", ("../f", SUB), ("g", OUT));
     ask2(&mut d, "renameat", ("g", OUT), ("h", SUB));
     ask2(&mut d, "linkat", ("h", SUB), ("l", OUT));
@@ -90,7 +90,7 @@ fn by_requests_that_are_issued_as_calls() {
     asked(std::thread::spawn(replay).join().unwrap().0.path());
 }
 
-/// As an installer does it: its root is a folder that what is replayed lies in.
+/// The root directory of the thread contains the replayed root, as for an installer.
 #[test]
 fn from_a_root_above() {
     let mut d = tree();
@@ -101,13 +101,13 @@ fn from_a_root_above() {
     work(&mut d, "../in/b", 2, HERE);
     d.on(1, "symlink", "/in/sub", 0).path2 = Some("/in/link".into());
     work(&mut d, "/in/link/c", 3, HERE);
-    // From within, by what only this root explains.
+    // From inside, through paths that only this root directory explains.
     d.on(1, "chdir", "/in", 0);
     work(&mut d, "link/d", 4, HERE);
     work(&mut d, "../../../in/e", 5, HERE);
     d.op(1, "getcwd", 4).len_bytes = Some(100);
     d.on(1, "stat", "/in/none", -2);
-    // In another one that name is another place.
+    // With another root directory, this path is another place.
     d.had("/w/out/in", "directory", 0);
     d.on(1, "chroot", "/out", 0);
     d.on(1, "mkdir", "/in/x", 0);
@@ -120,7 +120,7 @@ fn from_a_root_above() {
     assert!(!there(dir.path(), "in") && !there(dir.path(), "w/in/x") && !there(dir.path(), "w/out"));
 }
 
-/// A slice begins with threads that have a root above.
+/// A slice starts with threads whose root directory is above.
 #[test]
 fn slices_of_a_root_above() {
     let mut d = tree();
@@ -155,7 +155,7 @@ fn a_root_above_that_threads_begin_with() {
     assert!(!there(dir.path(), "in"));
 }
 
-/// What comes in from there was, all the while, where it was.
+/// A directory moved in from a thread's root outside counts as inside from the start.
 #[test]
 fn moved_in_from_a_root_outside() {
     let mut d = with_folders();
@@ -173,7 +173,7 @@ fn moved_in_from_a_root_outside() {
     assert!(!there(dir.path(), "x") && there(dir.path(), "w/out/jail/x"));
 }
 
-/// A root within that a descriptor leads out of.
+/// A descriptor leads out of a root directory inside.
 #[test]
 fn out_of_a_root_within() {
     let mut d = with_folders();
@@ -190,7 +190,7 @@ fn out_of_a_root_within() {
     d.on(1, "chdir", "../in", 0);
     work(&mut d, "f", 5, HERE);
     work(&mut d, "/g", 6, HERE);
-    // Out of it altogether, to one outside, and from there to one within again.
+    // Out completely, to a root directory outside, and from there to one inside again.
     d.fd(1, "fchdir", OUT as i32, 0);
     d.on(1, "chdir", "..", 0);
     d.on(1, "chroot", ".", 0);
@@ -217,7 +217,7 @@ fn out_of_a_root_within_to_the_top() {
     assert!(there(dir.path(), "w/in/a") && there(dir.path(), "w/in/sub/b"));
 }
 
-/// It leads to where it was moved.
+/// A root directory follows when it is moved.
 #[test]
 fn a_root_that_moves() {
     let mut d = tree();
@@ -235,7 +235,7 @@ fn a_root_that_moves() {
     assert!(there(dir.path(), "w/in/out/c"));
 }
 
-/// Requests name directories by descriptors, but for attributes.
+/// io_uring requests about attributes take no directory descriptor; others do.
 #[test]
 fn requests_out_of_a_root_within() {
     let reel = |asks_attribute: bool| {

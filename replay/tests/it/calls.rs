@@ -1,4 +1,4 @@
-//! Calls beyond data and names: attributes, handles, locks, ends of pipes, mapped memory.
+//! Calls other than those on data and names: attributes, handles, locks, copies from pipes, mapped memory.
 
 use std::fs;
 
@@ -48,11 +48,11 @@ fn an_attribute_that_nobody_set_is_not_asked_for() {
     o.name = Some("user.before".into());
     let (_, report) = replay_as(d, |c| Config { set_ids: true, ..c });
     assert_eq!(report.summary.skipped.get("value not recorded"), Some(&1), "{:?}", report.summary.skipped);
-    // The other is prepared.
+    // The other one is prepared.
     assert_eq!((report.done, report.verdict.results.classes.wrong), (1, 0));
 }
 
-/// An ioctl by name.
+/// An ioctl, by name.
 fn request<'a>(d: &'a mut Draft, name: &str, number: i64, fd: i32) -> &'a mut ioreel_traces::rows::Op {
     let o = d.fd(1, "ioctl", fd, 0);
     (o.name, o.flags) = (Some(name.into()), Some(number));
@@ -87,7 +87,7 @@ fn one_end_of_a_copy_is_a_file_when_the_other_is_none() {
     d.know(9, "fifo");
     d.open(1, "in", libc::O_RDONLY, 1, 3);
     d.create(1, "out", 2, 4);
-    // To a socket that nothing else is known of.
+    // To a socket about which nothing else is known.
     let o = d.op(1, "sendfile", 60_000);
     (o.fd, o.fd2, o.file2, o.len_bytes) = (Some(3), Some(10), Some(8), Some(1 << 20));
     (o.offset_bytes, o.aux) = (Some(0), Some(1));
@@ -115,7 +115,7 @@ fn a_second_root_is_entered() {
     assert!(dir.path().join("t/w/jail/inside").is_dir());
 }
 
-/// A range lock of `task`.
+/// An fcntl lock call of `task`.
 fn range(d: &mut Draft, task: i64, command: i32, kind: i32, (from, len): (i64, i64), ret: i64) {
     let o = d.fd(task, "fcntl", 3, ret);
     (o.flags, o.mode, o.aux2, o.offset_bytes, o.len_bytes, o.file) =
@@ -129,11 +129,11 @@ fn range_locks_belong_to_processes() {
     d.fork(1, 2, 0);
     d.fork(1, 3, THREAD);
     range(&mut d, 1, libc::F_SETLK, libc::F_WRLCK, (0, 100), 0);
-    // A thread of the process that holds it, and another process.
+    // Another thread of the holder's process, and another process.
     range(&mut d, 3, libc::F_SETLK, libc::F_WRLCK, (50, 10), 0);
     range(&mut d, 2, libc::F_SETLK, libc::F_RDLCK, (10, 10), EAGAIN);
     range(&mut d, 2, libc::F_SETLK, libc::F_RDLCK, (100, 0), 0);
-    // The first process closes another descriptor of the file: its locks are gone.
+    // The first process closes another descriptor of the file, which releases its locks.
     d.fd(1, "dup", 3, 9);
     d.fd(1, "close", 9, 0);
     range(&mut d, 2, libc::F_SETLKW, libc::F_WRLCK, (10, 10), 0);
@@ -162,7 +162,7 @@ fn whoever_waited_for_a_lock_gets_it_after_it_was_dropped() {
         flock(&mut d, 1, libc::LOCK_EX, 0);
         d.io(1, "pwrite64", 3, 10 * i, 10, 10).file = Some(1);
         flock(&mut d, 2, libc::LOCK_EX | libc::LOCK_NB, EAGAIN);
-        // Waits: it is entered while the other holds the lock, and returns before the one that drops it does.
+        // This call waits: it is entered while the other process holds the lock, and returns before the unlock returns.
         flock(&mut d, 2, libc::LOCK_SH, 0);
         let waits = d.ops.last_mut().unwrap();
         waits.dur_ns = 12_000;
@@ -173,7 +173,8 @@ fn whoever_waited_for_a_lock_gets_it_after_it_was_dropped() {
     replay_same(d);
 }
 
-/// Whoever locks next waits for all who had the description open that held the lock, whichever of them closes it last here.
+/// A lock of a shared description is free after all have closed it. The next locker waits for all of them, because a
+/// replay may close in another order.
 #[test]
 fn a_lock_is_free_when_all_have_closed_what_held_it() {
     for last_ends_first in [false, true] {
@@ -186,7 +187,7 @@ fn a_lock_is_free_when_all_have_closed_what_held_it() {
             d.open(holder, "f", libc::O_RDWR, 1, 3).ofd = Some(holder);
             d.open(next, "f", libc::O_RDWR, 1, 3).ofd = Some(next);
             d.fd(holder, "flock", 3, 0).flags = Some(libc::LOCK_EX.into());
-            // It has the same one, and does what takes longer here than there.
+            // The child shares the description, and its writes take longer in the replay than recorded.
             d.fork(holder, child, 0);
             for i in 0..40 {
                 d.io(child, "pwrite64", 3, 1000 * i, 100, 100).file = Some(1);
@@ -213,7 +214,7 @@ fn map(d: &mut Draft, at: i64, (offset, len): (i64, i64), flags: i32) {
     (o.mode, o.flags) = (Some(3), Some(flags.into()));
 }
 
-/// A touch by a task.
+/// A touch of a mapped file by `task`.
 fn touch(d: &mut Draft, task: i64, op: &str, file: i64, offset: i64, len: i64) {
     let o = d.op(task, op, 0);
     (o.source, o.file) = ("fault".into(), Some(file));
@@ -285,7 +286,7 @@ fn touches_beyond_the_end_or_any_mapping_do_no_harm() {
 fn what_cannot_be_done_here_is_told_with_its_share() {
     let mut d = start();
     d.create(1, "f", 1, 3);
-    // No file system maps files of the target's kind to blocks by this request on a directory.
+    // No file system supports FIBMAP on a directory.
     d.know(2, "directory");
     d.open(1, ".", libc::O_RDONLY | libc::O_DIRECTORY, 2, 4).ofd = Some(44);
     let o = d.fd(1, "ioctl", 4, 0);
@@ -296,7 +297,7 @@ fn what_cannot_be_done_here_is_told_with_its_share() {
     assert!(v.sentence.contains("1 calls (33.33 %) cannot be done on this file system: 1 FIBMAP"), "{}", v.sentence);
 }
 
-/// What the kernel did by itself, or below a call, recurs when the call does: issued as well it would happen twice.
+/// Work of the kernel itself, or below a call, recurs with the call. If it was issued as well, it would happen twice.
 #[test]
 fn the_kernels_own_doing_is_left_out() {
     let mut d = start();

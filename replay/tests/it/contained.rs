@@ -1,4 +1,4 @@
-//! Nothing outside the target is touched, whatever a reel says.
+//! A replay touches nothing outside its target, whatever the reel says.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use ioreel_replay::Config;
 
 use crate::reel::{Draft, THREAD, replay, replay_as};
 
-/// A file beside the target that hostile reels try to reach.
+/// A file next to the target that hostile reels try to reach.
 fn bait(dir: &Path) -> std::path::PathBuf {
     let bait = dir.join("bait");
     fs::write(&bait, "untouched").unwrap();
@@ -45,7 +45,7 @@ fn links_do_not_lead_out() {
         let parent = Path::new(bait).parent().unwrap().to_str().unwrap().to_owned();
         d.had("/w/abs", "symlink", 0).target = Some(parent.as_str().into());
         d.had("/w/rel", "symlink", 0).target = Some(format!("{}{parent}", "../".repeat(20)).as_str().into());
-        // The tree itself claims files below the link.
+        // The tree lists a file below the link.
         d.had("/w/abs/bait", "regular", 3);
         d.open(1, "abs/bait", libc::O_WRONLY | libc::O_TRUNC, 1, 3);
         d.on(1, "unlink", "rel/bait", 0);
@@ -152,7 +152,7 @@ fn mode_of(dir: &tempfile::TempDir, name: &str) -> u32 {
     std::os::unix::fs::MetadataExt::mode(&fs::symlink_metadata(dir.path().join("t/w").join(name)).unwrap())
 }
 
-/// Each way to a set-ID bit that a reel has: files that were there, that are made, whose mode is changed by descriptor or name.
+/// Every way to a set-ID bit: files that existed, are created, or whose mode is changed through a descriptor or a name.
 fn set_ids() -> Draft {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -189,14 +189,14 @@ fn no_file_is_left_with_a_set_id_bit() {
     for name in WITH_SET_IDS {
         assert_eq!(mode_of(&dir, name) & 0o6000, 0, "{name}");
     }
-    // The rest of the mode is as it was.
+    // The rest of the mode is set as recorded.
     assert_eq!(mode_of(&dir, "by-name") & 0o777, 0o711);
     assert_eq!(mode_of(&dir, "at2") & 0o777, 0o711);
-    // Of directories the bit says whose their entries are.
+    // The set-group-ID bit of directories is kept: it decides the group of new entries.
     for (name, mode) in [("shared", 0o2775), ("folder", 0o2775), ("other", 0o2750)] {
         assert_eq!(mode_of(&dir, name) & 0o7777, mode, "{name}");
     }
-    // Directories lack nothing.
+    // Directories do not count.
     assert_eq!(report.summary.set_ids_left_out, WITH_SET_IDS.len() as i64);
 }
 
@@ -209,7 +209,7 @@ fn set_id_bits_are_kept_where_they_are_asked_for() {
     assert_eq!(report.summary.set_ids_left_out, 0);
 }
 
-/// File capabilities are what a set-ID bit is, in an attribute.
+/// File capabilities are like a set-ID bit, but in an extended attribute.
 #[test]
 fn no_file_is_left_with_capabilities() {
     let capability = "\u{1}\0\0\u{2}\u{20}\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -223,7 +223,7 @@ fn no_file_is_left_with_capabilities() {
         let o = d.fd(1, "fgetxattr", 3, 20);
         (o.name, o.len_bytes) = (Some(name.into()), Some(64));
     }
-    // That there is none is asked as it was.
+    // A failed lookup of one is replayed.
     let o = d.fd(1, "fgetxattr", 3, -i64::from(libc::ENODATA));
     (o.name, o.len_bytes) = (Some("security.ima".into()), Some(64));
     let (dir, report) = replay(d);
@@ -235,7 +235,7 @@ fn no_file_is_left_with_capabilities() {
     assert_eq!(skipped, Some(4), "{:?}", report.summary.skipped);
 }
 
-/// A reel decides neither the owner nor the rights of the target directory.
+/// A reel cannot change owner or mode of the target directory.
 #[test]
 fn the_target_directory_itself_is_not_changed() {
     let mut d = Draft::new();
@@ -263,7 +263,7 @@ fn the_target_directory_itself_is_not_changed() {
     assert_eq!(skipped, Some(6), "{:?}", report.summary.skipped);
 }
 
-/// A copy out of a pipe is longer than any write. The replayer must not write memory behind its data.
+/// The length of a copy from a pipe may exceed that of all writes. The replayer must not read beyond its data buffer.
 #[test]
 fn a_copy_longer_than_any_write_takes_no_memory_of_the_replayer() {
     let mut d = Draft::new();
@@ -278,7 +278,7 @@ fn a_copy_longer_than_any_write_takes_no_memory_of_the_replayer() {
     assert!(!written.contains(&0), "data holds no zero");
 }
 
-/// A sequence of numbers that looks random.
+/// Pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -336,9 +336,9 @@ fn whatever_a_reel_says_it_ends_and_stays_inside() {
                 (o.name, o.value) =
                     (Some(n.of(&["user.x", "FICLONE", "FS_IOC_FIEMAP", "FIBMAP", ""]).into()), Some("v".into()));
                 (o.offset_bytes, o.offset2_bytes) = (some(&mut n), some(&mut n));
-                // Greater ones are refused before the start, for want of room.
+                // Larger ones are refused before the start for lack of space.
                 o.len_bytes = Some(n.of(&[0, 1, 100, 4096, 65536, 1 << 20, -1, i64::MIN]));
-                // No flags that outlive the test: immutable files could not be removed.
+                // No immutable files, which could not be removed after the test.
                 (o.flags, o.aux, o.aux2) = (some(&mut n), some(&mut n).map(|a| a & !0x30), some(&mut n));
                 (o.ring, o.sqe_flags) = (Some(n.of(&[1, 2])), Some(n.of(&[0, 0, 1, 2, 4, 8, 16, 32768, -1])));
                 (o.file, o.ofd) = (Some(n.of(&[1, 1, 2])), Some(n.of(&[10, 11])));

@@ -1,4 +1,4 @@
-//! What is written: as compressible and as often repeated as wanted, and checked when read.
+//! Generated data: compressibility and repetition as asked for, and checks of data read (`--verify`).
 
 use std::{
     collections::HashSet,
@@ -21,7 +21,7 @@ fn place(dir: &Path, name: &str) -> PathBuf {
     target
 }
 
-/// What a compressor saves of a file, from 0 to 1.
+/// Share that compression saves, from 0 to 1.
 fn saved(path: &Path) -> f64 {
     let data = fs::read(path).unwrap();
     let mut e = zstd::Encoder::new(Vec::new(), 3).unwrap();
@@ -29,7 +29,7 @@ fn saved(path: &Path) -> f64 {
     1.0 - e.finish().unwrap().len() as f64 / data.len() as f64
 }
 
-/// A megabyte by long writes, another by short ones, and one that was there.
+/// One megabyte by long writes, one by short ones, and one in a file that existed.
 fn megabytes() -> Draft {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -114,7 +114,7 @@ fn as_recorded() {
     assert!((saved(&target.join("w/a")) - 0.6).abs() < 0.02 && saved(&target.join("w/c")) < 0.02);
 }
 
-/// Writes of all kinds, some by another thread, and reads of them.
+/// Writes of all kinds, some by another thread, and reads of their data.
 fn mixed() -> Draft {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -153,10 +153,10 @@ fn what_is_read_is_what_was_written() {
     assert!(report.verdict.faithful, "{} {found:#?}", report.verdict.sentence);
     assert_eq!((found.bad_bytes, found.unchecked_bytes), (0, 12_000), "{found:?}");
     assert_eq!(found.good_bytes, 19_900 + 50_000 + 9000 + 20_333);
-    // Holes: from 10 778 to 50 000, and what was cut off and came back.
+    // Holes: from 10,778 to 50,000, and a range that was cut off and extended again.
     assert_eq!(found.hole_bytes, 50_000 - 10_778 + 2000);
 
-    // In parts, the second over what the first left: the same data, and what was damaged between them is found.
+    // In two slices, the second in the target of the first: the data matches, and damage in between is found.
     let border = 95_000;
     let (first, second) = (Slice { from_ns: 0, to_ns: border }, Slice { from_ns: border, to_ns: i64::MAX });
     for damage in [None, Some("w/moved"), Some("w/old")] {
@@ -181,7 +181,7 @@ fn what_is_read_is_what_was_written() {
             assert!(report.verdict.sentence.contains("other data"), "{}", report.verdict.sentence);
         }
     }
-    // And alone.
+    // The second slice alone.
     let report = run(Config { data, slice: second, ..config(reel, &place(dir.path(), "alone")) });
     assert_eq!(report.data.unwrap().bad_bytes, 0);
 }
@@ -204,7 +204,7 @@ fn positions_at_the_end_of_all_numbers_do_no_harm() {
         let scale = ioreel_replay::reel::footprint::Scale::new(scale).unwrap();
         let cache = ioreel_replay::prepare::page_cache::CacheStart::Recorded;
         let target = tempfile::tempdir_in(dir.path()).unwrap();
-        // Refused for its size, or replayed with other results: but neither panics nor hangs.
+        // It may be refused for its size or have other results, but must neither panic nor hang.
         let config = Config { data, scale, cache, ..config(reel.clone(), target.path()) };
         if let Ok(replay) = Replay::plan(config) {
             let report = replay.run(Unwatched, |_| ()).unwrap();
@@ -213,7 +213,7 @@ fn positions_at_the_end_of_all_numbers_do_no_harm() {
     }
 }
 
-/// Files with holes of all kinds, and a copy; each is read after all changes.
+/// Files with all kinds of holes, and a copy. Each is read after all changes.
 fn holes() -> Draft {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -251,13 +251,13 @@ fn holes() -> Draft {
     {
         d.io(1, "pread64", 2 + file as i32, 0, 200_000, len).file = Some(file);
     }
-    // What was copied before a slice is not forgotten because it goes in the slice.
+    // The file is removed in the slice, but its contents before the slice are still known.
     d.fd(1, "close", 8, 0);
     d.on(1, "unlink", "copy", 0);
     d
 }
 
-/// Wherever the border lies, and whether an earlier slice or a preparation made what is there.
+/// For every slice border, and whether the files come from an earlier slice or from a preparation.
 #[test]
 fn holes_that_an_earlier_slice_left_are_none_of_the_target_s_doing() {
     let dir = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ fn holes_that_an_earlier_slice_left_are_none_of_the_target_s_doing() {
         let found = checked(part(&target, *border, i64::MAX, true));
         assert_eq!(found.bad_bytes, 0, "{border}: {found:?}");
     }
-    // What is neither data nor a hole is found anywhere, and zeros where data without a gap had been written.
+    // Bytes that are neither data nor zero are found anywhere; zeros are found where data was written without a gap.
     let damages = [("longer", 11_000, 7), ("again", 9000, 7), ("beyond", 5, 7), ("gap", 3200, 7), ("reserved", 100, 7)];
     let zeroed = [("longer", 100, 0), ("again", 4000, 0), ("old", 5000, 0), ("sparse", 8000, 0)];
     for (name, at, byte) in damages.into_iter().chain(zeroed) {

@@ -1,4 +1,4 @@
-//! What single processes do to files and names recurs.
+//! Operations of a single process on files and names.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -75,7 +75,7 @@ fn what_something_is_looked_for_in_vain_below_is_a_directory() {
     }
 }
 
-/// The tree was read a moment before they were removed.
+/// The tree was read shortly before the names were removed.
 #[test]
 fn what_is_missed_below_a_directory_does_not_tell_that_this_is_there() {
     let mut d = Draft::new();
@@ -251,7 +251,7 @@ fn links_of_proc_to_descriptors_act_on_the_file() {
     d.know(1, "directory");
     let o = d.open(1, "d", libc::O_PATH | libc::O_NOFOLLOW, 1, 3);
     o.ofd = Some(1);
-    // How libc sets the mode of what may be a link.
+    // libc sets the mode this way if the file may be a symbolic link.
     d.on(1, "chmod", "/proc/self/fd/3", 0).mode = Some(0o751);
     let o = d.open(1, ".", libc::O_TMPFILE | libc::O_RDWR, 2, 4);
     (o.mode, o.aux) = (Some(0o600), Some(1));
@@ -265,7 +265,7 @@ fn links_of_proc_to_descriptors_act_on_the_file() {
     assert_eq!((meta("d").mode() & 0o777, meta("named").len()), (0o751, 7));
 }
 
-/// As GNU tar reaches what it sets attributes of.
+/// GNU tar sets attributes through such paths.
 #[test]
 fn what_lies_behind_links_of_proc_is_acted_on() {
     let mut d = Draft::new();
@@ -278,13 +278,13 @@ fn what_lies_behind_links_of_proc_is_acted_on() {
     d.on(1, "rename", "/proc/self/fd/3/made", 0).path2 = Some("/dev/fd/3/moved".into());
     let o = d.on(1, "setxattr", "/proc/self/fd/3/moved", 0);
     (o.name, o.value, o.len_bytes) = (Some("user.a".into()), Some("value".into()), Some(5));
-    // Set by a call that takes no directory, which leaves the thread where it stands.
+    // Issued with a temporary working directory, which must not stay.
     d.on(1, "mkdir", "beside", 0).mode = Some(0o755);
     d.on(1, "truncate", "/proc/self/fd/3/moved", 0).len_bytes = Some(5);
     d.open(1, "/proc/self/fd/4", libc::O_WRONLY | libc::O_APPEND, 2, 5);
     d.io(1, "write", 5, 5, 3, 3);
     d.open(1, "/proc/self/fd/3/moved", libc::O_PATH, 2, 6);
-    // Not open to be written.
+    // Not open for writing.
     d.on(1, "truncate", "/proc/self/fd/6", 0).len_bytes = Some(6);
     d.on(1, "mkdir", "/proc/self/cwd/here", 0).mode = Some(0o755);
     d.on(1, "chdir", "/proc/self/cwd/here", 0);
@@ -303,7 +303,7 @@ fn names_made_out_of_sight_are_left_alone() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
     d.on(1, "unlink", "socket", ENOENT);
-    // Bound by a call that is not recorded.
+    // Bound to a socket by a call that is not recorded.
     d.on(1, "chmod", "socket", 0).mode = Some(0o666);
     d.on(1, "rename", "socket", 0).path2 = Some("renamed".into());
     d.on(1, "stat", "socket", ENOENT);
@@ -389,7 +389,7 @@ fn layouts_that_cannot_be_are_no_layouts() {
     }
 }
 
-/// The limit, or the full disk, that cut it short is not there.
+/// The replay has no such limit or full disk, so a short copy is issued with its actual length.
 #[test]
 fn a_copy_cut_short_copies_no_more() {
     let mut d = Draft::new();
@@ -404,14 +404,14 @@ fn a_copy_cut_short_copies_no_more() {
     };
     copy("b", "copy_file_range", 2, 4, (50_000, 20_000));
     copy("c", "sendfile", 3, 5, (1 << 30, 30_000));
-    // At the source's end.
+    // Ends at the end of the source.
     copy("d", "copy_file_range", 4, 6, (1 << 30, 50_000));
     let dir = replay_same(d);
     let len = |name: &str| fs::metadata(dir.path().join("t/w").join(name)).unwrap().len();
     assert_eq!((len("b"), len("c"), len("d")), (20_000, 30_000, 50_000));
 }
 
-/// What is copied from where no replay goes is written as other data are.
+/// A copy from something that is not replayed becomes a write.
 #[test]
 fn copies_from_elsewhere_fill_their_files() {
     let mut d = Draft::new();
@@ -441,7 +441,7 @@ fn a_length_set_through_a_link_of_proc() {
     assert_eq!(fs::metadata(dir.path().join("t/w/a")).unwrap().len(), 55);
 }
 
-/// As tar does with what nobody may open.
+/// tar does this for files that it may not open.
 #[test]
 fn the_mode_of_a_fifo_by_its_descriptor() {
     let mut d = Draft::new();

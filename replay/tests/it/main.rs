@@ -1,4 +1,4 @@
-//! Replays of reels made by hand, into temporary directories; needs root or user namespaces.
+//! Replays of hand-made reels into temporary directories. Needs root or user namespaces.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod attributes;

@@ -1,4 +1,4 @@
-//! Directories elsewhere that take the place of the reel's.
+//! `--map`: other directories in place of those of the reel.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ fn run(config: Config) -> Report {
     report
 }
 
-/// Works in /w and in /w/log, whose files are reached in every way.
+/// Works in /w and in /w/log, whose files are reached by various paths.
 fn work() -> Draft {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -50,7 +50,7 @@ fn a_directory_takes_the_place_of_the_reels() {
     assert_eq!(fs::metadata(other.join("older")).unwrap().len(), 5000);
     assert!(target.join("w/beside").exists() && !target.join("beside").exists());
     assert_eq!(fs::read_dir(target.join("w/log")).unwrap().count(), 0, "all is in the other");
-    // The tree is the same as without it.
+    // The final tree is the same as without `--map`.
     let plain = dir.path().join("plain");
     fs::create_dir(&plain).unwrap();
     let without = run(config(reel, &plain));
@@ -58,7 +58,7 @@ fn a_directory_takes_the_place_of_the_reels() {
     assert_eq!(digest(&report), digest(&without));
 }
 
-/// The kernel copies within one file system alone.
+/// The kernel copies only within one file system.
 #[test]
 fn copies_go_onto_another_file_system() {
     let (dir, target, _) = dirs();

@@ -1,4 +1,4 @@
-//! Names that move, share a file or are only guessed at end where the workload left them.
+//! Names that move, are hard links or only derived: the final tree must be that of the workload.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -64,7 +64,7 @@ fn exchanged_directories_have_each_others_entries() {
         let o = d.on(1, "renameat2", "d1", 0);
         (o.path2, o.dirfd2, o.flags) = (Some("d2".into()), Some(-100), Some(2));
         if by_descriptor {
-            // The descriptor went along: it is d1's by now.
+            // The descriptor follows the directory, which is d1 now.
             d.create(1, "y", 1, 4).dirfd = Some(3);
             d.open(1, "d1/y", libc::O_RDONLY, 1, 5);
         } else {
@@ -76,7 +76,7 @@ fn exchanged_directories_have_each_others_entries() {
     }
 }
 
-/// What the recorder writes of a name it knows nothing of.
+/// A derived name about which the recorder knows nothing else.
 fn guess(d: &mut Draft, path: &str) {
     let t = d.had(path, "regular", 0);
     (t.origin, t.size_bytes, t.alloc_bytes, t.mode) = ("derived".into(), None, None, None);
@@ -183,7 +183,7 @@ fn refusals_tell_what_is_there() {
     assert!(["program", "folder", "other-folder", "file", "no-folder", "plain"].iter().all(|name| exists(&dir, name)));
 }
 
-/// Such opens are refused before anybody looks whether there is something.
+/// The kernel refuses such opens before it looks the name up.
 #[test]
 fn a_slash_behind_a_name_to_be_made_proves_nothing() {
     let mut d = Draft::new();
@@ -197,7 +197,7 @@ fn a_slash_behind_a_name_to_be_made_proves_nothing() {
     assert!(!exists(&dir, "none") && !exists(&dir, "target"));
 }
 
-/// A socket's name, say.
+/// The entry could be a socket.
 #[test]
 fn a_directory_with_what_nobody_is_known_to_have_made() {
     let mut d = Draft::new();
@@ -229,7 +229,7 @@ fn nothing_leads_up_from_nowhere() {
 fn what_is_listed_below_a_missing_directory_was_made_later() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
-    // The recorder looked when the workload was there already.
+    // The recorder looked after the workload had created them.
     d.had("/w/d", "directory", 0).origin = "first_touch".into();
     d.had("/w/d/late", "regular", 5).origin = "first_touch".into();
     d.had("/w/d/sub/later", "regular", 5).origin = "first_touch".into();
@@ -243,7 +243,7 @@ fn what_is_listed_below_a_missing_directory_was_made_later() {
 
 #[test]
 fn a_directory_that_a_path_leads_through_is_there() {
-    // Nothing else tells of it; and another, that somebody makes just before.
+    // Nothing else proves that it exists. The second one is created shortly before its use.
     let mut d = Draft::new();
     d.fork(1, 2, THREAD);
     d.open(1, "unseen/../f", libc::O_RDONLY, 1, 3);

@@ -1,4 +1,4 @@
-//! Threads wait for each other as names, files and descriptors demand.
+//! Dependency edges: threads wait for each other because of names, files and descriptors.
 
 use ioreel_replay::{Replay, plan::edge::OrderMode, run::pace::Pace};
 
@@ -31,20 +31,20 @@ fn overlapping_calls_are_ordered_by_their_results() {
     let mut d = Draft::new();
     d.fork(1, 2, THREAD);
     let t = d.now();
-    // Entered first and returned last, but the file was made before the other looked.
+    // Entered first and returned last, but the file was created before the other thread's lookup.
     let o = d.create(1, "f", 1, 3);
     (o.start_ns, o.dur_ns) = (t, 100_000);
     let o = d.open(2, "f", libc::O_RDONLY, 1, 4);
     (o.start_ns, o.dur_ns) = (t + 10_000, 1_000);
     d.pause(200_000);
-    // And the other way round: what was not there yet is looked for by a slower call.
+    // The reverse: the lookup takes longer, and found nothing.
     let t = d.now();
     let o = d.create(1, "g", 2, 5);
     (o.start_ns, o.dur_ns) = (t, 10_000);
     let o = d.on(2, "stat", "g", ENOENT);
     (o.start_ns, o.dur_ns) = (t - 5_000, 100_000);
     d.pause(200_000);
-    // Two writers through one descriptor: positions tell who was first.
+    // Two writes through one descriptor: positions show which came first.
     let t = d.now();
     let o = d.io(1, "write", 3, 0, 10, 10);
     (o.start_ns, o.dur_ns) = (t, 100_000);
@@ -57,7 +57,7 @@ fn overlapping_calls_are_ordered_by_their_results() {
 
 #[test]
 fn a_number_is_free_before_it_is_given_out_again() {
-    // A file that has lost its name meanwhile has none that would have to be there.
+    // If the file has lost its name, no name is required to exist.
     for (dup, nameless) in [(false, false), (true, false), (false, true)] {
         let mut d = Draft::new();
         d.fork(1, 2, THREAD);
@@ -66,7 +66,7 @@ fn a_number_is_free_before_it_is_given_out_again() {
         if nameless {
             d.on(1, "unlink", "old", 0);
         }
-        // Entered first and returned last, but the other was given its number meanwhile.
+        // Entered first and returned last, but the number was assigned again meanwhile.
         let t = d.now();
         let o = d.fd(1, "close", 3, 0);
         (o.start_ns, o.dur_ns) = (t, 100_000);
@@ -122,7 +122,7 @@ fn many_threads_on_one_directory() {
             d.create(t, &format!("{a}/x"), 1000 * round + t, 100 + t);
             d.fd(t, "close", 100 + t as i32, 0);
             if t > 2 {
-                // The neighbour's directory is emptied and removed from here.
+                // Empties and removes the directory of another thread.
                 d.on(t, "rmdir", &b, -39);
                 d.on(t, "unlink", &format!("{b}/x"), 0);
                 d.on(t, "rmdir", &b, 0);
@@ -191,7 +191,7 @@ fn a_number_may_be_anothers_while_its_close_is_in_flight() {
     d.create(1, "f", 1, 3);
     d.io(1, "pwrite64", 3, 0, 100, 100);
     d.fd(1, "close", 3, 0).dur_ns = 60_000;
-    // Not a file of any file system.
+    // Not a file of a file system.
     d.op(2, "memfd_create", 3).file = Some(50);
     d.know(50, "regular");
     let o = d.fd(2, "ftruncate", 3, -1);
@@ -211,7 +211,7 @@ fn a_number_may_be_a_pipes_while_its_close_is_in_flight() {
     d.io(1, "write", 3, 0, 100, 100);
     d.create(1, "old", 2, 4);
     d.know(50, "fifo");
-    // The pipe is given the number of what is being closed; from a file into a pipe is what splice does.
+    // The pipe gets the number of the descriptor being closed: splice from a file needs a pipe.
     d.fd(1, "close", 4, 0).dur_ns = 60_000;
     let o = d.io(2, "splice", 3, 0, 100, 100);
     (o.fd2, o.file, o.file2) = (Some(4), Some(1), Some(50));
@@ -219,7 +219,7 @@ fn a_number_may_be_a_pipes_while_its_close_is_in_flight() {
     assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results.differences);
 }
 
-/// Two threads that wait for each other out of sight: what each finds depends on what the other has done.
+/// Two threads that synchronize by unrecorded means: what each finds depends on what the other has done.
 fn by_turns(steps: impl Fn(&mut Draft, usize)) {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);

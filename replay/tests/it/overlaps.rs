@@ -1,4 +1,4 @@
-//! Calls of several processes on one name at once: results tell in which order they took effect.
+//! Overlapping calls of several processes on one name: results show the order in which they took effect.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::reel::{Draft, replay, replay_same};
 
 const ENOENT: i64 = -2;
 const EEXIST: i64 = -17;
-/// A duration that every call that follows at once overlaps.
+/// Long enough to overlap all calls that follow.
 const LONG_NS: i64 = 100_000;
 
 /// Four processes.
@@ -19,7 +19,7 @@ fn processes() -> Draft {
     d
 }
 
-/// An open that makes the file, or finds that it is there.
+/// An exclusive open, which creates the file, or fails because it exists.
 fn exclusive(d: &mut Draft, task: i64, path: &str, file: Option<i64>) -> i64 {
     let flags = Some(i64::from(libc::O_CREAT | libc::O_EXCL | libc::O_RDWR));
     let o = match file {
@@ -41,7 +41,7 @@ fn which_file_was_opened_tells_when_the_name_was_given_to_another() {
             d.io(1, "write", 3, 0, len, len);
             d.fd(1, "close", 3, 0);
         }
-        // Replaced while the rename is under way, and opened before and after.
+        // The file is opened during the rename that replaces it, before and after the replacement.
         let o = d.on(1, "rename", &name("tmp"), 0);
         (o.path2, o.dur_ns) = (Some(name("cfg").as_str().into()), LONG_NS);
         let at = o.start_ns;
@@ -54,7 +54,7 @@ fn which_file_was_opened_tells_when_the_name_was_given_to_another() {
             (o.start_ns, o.dur_ns) = (at + 5_000 * (1 + k as i64) + 2_000, 500);
         }
         d.pause(2 * LONG_NS);
-        // An open that found what is replaced before it returns.
+        // An open that found the old file, which is replaced before the open returns.
         d.create(1, &name("tmp"), 1000 + i, 3);
         d.fd(1, "close", 3, 0);
         let o = d.open(2, &name("cfg"), libc::O_RDONLY, new, 3);
@@ -74,7 +74,8 @@ fn a_lock_file_has_one_maker_at_a_time() {
     for i in 0..20 {
         let file = 10 + 10 * i;
         d.on(4, "unlink", "lock", ENOENT);
-        // Two make it, and both returned before those did that removed it: one removal lies between.
+        // Two processes create it, and both creations return before the two removals: one removal took effect in
+        // between.
         let at = exclusive(&mut d, 4, "lock", Some(file));
         d.fd(4, "close", 3, 0);
         let o = d.on(2, "unlink", "lock", 0);
@@ -88,7 +89,7 @@ fn a_lock_file_has_one_maker_at_a_time() {
         d.io(4, "write", 3, 0, 10, 10).start_ns = at + 40_000;
         d.fd(4, "close", 3, 0).start_ns = at + 50_000;
         d.pause(8 * LONG_NS);
-        // Refused by one that was on its way, which returns later.
+        // Refused because of a creation in flight, which returns later.
         let o = d.create(2, "lock", file + 2, 3);
         (o.flags, o.dur_ns) = (Some(i64::from(libc::O_CREAT | libc::O_EXCL | libc::O_RDWR)), LONG_NS);
         exclusive(&mut d, 3, "lock", None);
@@ -107,7 +108,7 @@ fn names_moved_away_are_free_for_what_must_not_replace() {
             d.create(task, name, file, 3);
             d.fd(task, "close", 3, 0);
         }
-        // Unlinked by a call that returns after the rename that needs the name.
+        // The removal returns after the rename that requires it.
         d.on(2, "unlink", "b", 0).dur_ns = LONG_NS;
         let o = d.on(3, "renameat2", "a", 0);
         (o.path2, o.flags) = (Some("b".into()), Some(i64::from(libc::RENAME_NOREPLACE)));
@@ -125,7 +126,7 @@ fn a_link_that_lost_its_file_on_the_way_is_left_out() {
     d.fd(1, "close", 3, 0);
     d.create(1, "b", 2, 3);
     d.fd(1, "close", 3, 0);
-    // It found one file there, and there is another when it is about to be linked: the first has no name any more.
+    // The file that it looked up is replaced before the link is made, and has no name any more.
     let o = d.on(2, "link", "a", ENOENT);
     (o.path2, o.dur_ns) = (Some("c".into()), LONG_NS);
     d.on(3, "rename", "b", 0).path2 = Some("a".into());
@@ -136,7 +137,7 @@ fn a_link_that_lost_its_file_on_the_way_is_left_out() {
     assert_eq!(fs::read_dir(dir.path().join("t/w")).unwrap().count(), 1);
 }
 
-/// Readers that go through `top` while something else is put in its place: what they find tells when that was.
+/// Readers use `top` while it is replaced: their results show when it was.
 fn switched(first: impl Fn(&mut Draft), switch: impl Fn(&mut Draft) -> i64) {
     let mut d = processes();
     for (dir, file, len) in [("old", 10, 100), ("new", 11, 300)] {
@@ -146,7 +147,7 @@ fn switched(first: impl Fn(&mut Draft), switch: impl Fn(&mut Draft) -> i64) {
         d.fd(1, "close", 3, 0);
     }
     first(&mut d);
-    // Entered before, and returned behind, the switch that it saw nothing of.
+    // Entered before and returned after the replacement, but found the old file.
     let o = d.open(3, "top/f", libc::O_RDONLY, 10, 3);
     o.dur_ns = LONG_NS;
     let at = switch(&mut d);

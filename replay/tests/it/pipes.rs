@@ -1,4 +1,4 @@
-//! Whoever read from a pipe or socket waits until it has been written: to the nanosecond, on the clock of [`crate::schedule`].
+//! A read from a pipe or socket waits for the write, checked to the nanosecond with the clock of [`crate::schedule`].
 
 use ioreel_replay::{plan::edge::EdgeKind, run::pace::Pace};
 
@@ -9,7 +9,7 @@ use crate::{
 
 const PIPE: i64 = 9;
 
-/// Two threads and a pipe. Number 1 makes a file at 1 us, in 1 us.
+/// Two threads and a pipe. Thread 1 creates a file at 1 us, in 1 us.
 fn two_threads() -> Draft {
     let mut d = Draft::new();
     d.know(PIPE, "fifo");
@@ -39,12 +39,12 @@ fn looks(d: &mut Draft, task: i64, name: &str, start_ns: i64) {
     d.on(task, "stat", name, -2).start_ns = start_ns;
 }
 
-/// When the call recorded then was issued, at calls of so many ns.
+/// Issue time of the call recorded at `recorded_ns`.
 fn issue(draft: impl Fn() -> Draft, pace: Pace, recorded_ns: i64, cost_ns: fn(i64) -> i64) -> i64 {
     issued(draft(), pace, cost_ns).iter().find(|(at, _)| *at == recorded_ns).unwrap().1
 }
 
-/// The reader waits 15 us for ten bytes that come 18 us after the file was made, and looks 5 us later.
+/// The reader waits 15 us for ten bytes that come 18 us after the creation, and makes a call 5 us after they come.
 fn blocked() -> Draft {
     let mut d = two_threads();
     moves(&mut d, 1, "write", PIPE, 20_000, 21_000, 10);
@@ -57,7 +57,7 @@ fn blocked() -> Draft {
 fn a_reader_goes_on_when_the_writer_has_come_so_far() {
     assert_eq!(issue(blocked, Pace::Max, 25_000, |_| 50_000), 50_000);
     assert_eq!(issue(blocked, Pace::Think, 25_000, |_| 100_000), 101_000 + 18_000 + 5_000);
-    // A faster file system makes the wait shorter.
+    // On a faster file system, the wait is shorter.
     assert_eq!(issue(blocked, Pace::Think, 25_000, |_| 100), 1_100 + 18_000 + 5_000);
     assert_eq!(issue(blocked, Pace::Original, 25_000, |_| 100), 25_000);
     assert_eq!(issue(blocked, Pace::Original, 25_000, |_| 60_000), 61_000);
@@ -73,9 +73,9 @@ fn a_reader_that_found_its_bytes_keeps_its_time() {
         looks(&mut d, 2, "b", 25_000);
         d
     };
-    // 19 us from the return of its own last call, which took 1 us.
+    // 19 us after the return of its own previous call, which took 1 us.
     assert_eq!(issue(found, Pace::Think, 25_000, |_| 100), 5_100 + 19_000);
-    // Unless they come too late: what it did after reading them is then still to be done.
+    // If the bytes come too late, the computation after the read follows them.
     assert_eq!(issue(found, Pace::Think, 25_000, |at| if at == 1_000 { 100_000 } else { 1_000 }), 102_000 + 5_000);
 }
 
@@ -89,7 +89,8 @@ fn a_reader_that_polled_has_waited() {
         looks(&mut d, 2, "b", 110_000);
         d
     };
-    // The first call takes 50 us more, so the write comes as much later; the 10 us from there to the next call stay.
+    // The first call takes 50 us longer, so the write comes 50 us later. The 10 us from the write to the next call
+    // stay.
     let cost = |at| if at == 1_000 { 51_000 } else { 1_000 };
     assert_eq!(issue(polled, Pace::Think, 110_000, cost), 100_000 + 50_000 + 10_000);
     assert_eq!(issue(polled, Pace::Think, 110_000, |_| 1_000), 110_000);
@@ -121,7 +122,7 @@ fn a_program_that_only_passes_on_takes_its_time() {
         d.know(8, "fifo");
         moves(&mut d, 1, "write", PIPE, 3_000, 4_000, 10);
         moves(&mut d, 3, "read", PIPE, 2_000, 5_000, 10);
-        // It computes for 32 us.
+        // Computes for 32 us after the write that it read.
         moves(&mut d, 3, "write", 8, 35_000, 36_000, 10);
         moves(&mut d, 2, "read", 8, 2_000, 37_000, 10);
         looks(&mut d, 2, "x", 40_000);
@@ -139,7 +140,7 @@ fn sockets_are_read_at_their_other_end() {
             d.know(file, "socket");
             d.files.last_mut().unwrap().peer_ino = Some(peer);
         }
-        // Both write and read; what one has written itself it does not wait for.
+        // Both write and read. A thread does not wait for its own writes.
         moves(&mut d, 2, "write", 20, 2_000, 2_500, 7);
         moves(&mut d, 1, "write", 21, 3_000, 4_000, 10);
         moves(&mut d, 2, "read", 20, 5_000, 6_000, 10);
@@ -156,7 +157,7 @@ fn sockets_are_read_at_their_other_end() {
 fn a_writer_waits_for_room() {
     let full = || {
         let mut d = two_threads();
-        // The writer is held up until the other has made a file, which takes long, and read.
+        // The writer waits until the other thread has created a file, which takes long, and read.
         moves(&mut d, 1, "write", PIPE, 3_000, 80_000, 70_000);
         d.create(2, "g", 2, 4).start_ns = 60_000;
         moves(&mut d, 2, "read", PIPE, 70_000, 79_000, 4_096);

@@ -1,4 +1,4 @@
-//! Descriptors, working directories and umasks are inherited and shared as fork, threads and exec do it.
+//! Descriptor tables, working directories and umasks are shared and inherited as by fork, threads and exec.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -45,7 +45,7 @@ fn a_forked_child_has_its_own_table_directory_and_umask() {
     assert_eq!((mode("sub/child"), mode("parent")), (0o600, 0o640));
 }
 
-/// A thread that was there when the recording began, and shares with the first what `clone_flags` says.
+/// A thread that existed at the start and shares with the first one what `clone_flags` says.
 fn beside(d: &mut Draft, clone_flags: i64) -> &mut Task {
     d.tasks.push(Task {
         task_id: 2,
@@ -63,7 +63,7 @@ fn beside(d: &mut Draft, clone_flags: i64) -> &mut Task {
     d.tasks.last_mut().unwrap()
 }
 
-/// Replays it from the beginning, and from `from_ns` on what it is there.
+/// Replays the whole reel, and the slice from `from_ns` on.
 fn replay_both(make: impl Fn() -> (Draft, i64), look: impl Fn(&Path)) {
     for begins_late in [false, true] {
         let (d, from_ns) = make();
@@ -95,7 +95,7 @@ fn a_thread_that_stood_elsewhere_at_the_start() {
         d.create(2, "theirs", 2, 4);
         let from_ns = d.now();
         d.on(2, "unlink", "victim", 0);
-        // The descriptors are both's.
+        // They share descriptors.
         d.io(1, "write", 4, 0, 5, 5);
         d.on(2, "chdir", "deep", 0);
         d.create(2, "below", 3, 5);
@@ -119,7 +119,7 @@ fn a_thread_that_was_another_user_at_the_start() {
         d.create(1, "mine", 1, 3);
         d.create(2, "theirs", 2, 4);
         let from_ns = d.now();
-        // It stands where the other goes.
+        // They share the working directory.
         d.on(1, "chdir", "sub", 0);
         d.on(1, "chmod", "/w/sub", 0).mode = Some(0o777);
         d.create(2, "here", 3, 5);
@@ -291,7 +291,7 @@ fn a_thread_may_leave_the_tables_it_shares() {
     d.on(2, "chdir", "sub", 0);
     d.op(2, "umask", 0o022).mode = Some(0o077);
     d.fd(1, "close", 3, 0);
-    // Its copy of the descriptor, its directory; and those of the other.
+    // Its own copy of the descriptor and its own working directory; then those of the other thread.
     d.io(2, "write", 3, 0, 10, 10);
     d.on(2, "mkdir", "inner", 0).mode = Some(0o777);
     d.on(1, "mkdir", "outer", 0).mode = Some(0o777);
@@ -309,7 +309,7 @@ fn name_spaces_are_not_made() {
     assert_eq!(report.summary.skipped.get("would make name spaces"), Some(&1), "{:?}", report.summary.skipped);
 }
 
-/// Files that were open when the recording began, of which only the descriptors tell; and a folder that was removed.
+/// Files open at the start that only their descriptors show, and a removed directory.
 #[test]
 fn what_was_open_is_as_it_was() {
     let mut d = Draft::new();

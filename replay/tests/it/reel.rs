@@ -1,4 +1,4 @@
-//! Builds reels by hand: each test says which calls there were and how they ended.
+//! Builds reels by hand: each test lists the calls and their results.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,10 @@ use ioreel_traces::{
     rows::{Exec, Extent, Fd, File, Map, Op, Task, Tree},
 };
 
-/// `CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_THREAD`, as pthread_create has it.
+/// `CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_THREAD`, as in pthread_create.
 pub(crate) const THREAD: i64 = 0x100 | 0x200 | 0x400 | 0x10000;
 
-/// A reel under construction. Operations take 1 us each and follow each other by 10 us, unless told.
+/// A reel under construction. By default, operations take 1 us each and start 10 us apart.
 pub(crate) struct Draft {
     pub(crate) ops: Vec<Op>,
     pub(crate) tasks: Vec<Task>,
@@ -30,7 +30,7 @@ pub(crate) struct Draft {
     pub(crate) maps: Vec<Map>,
     pub(crate) tree: Vec<Tree>,
     pub(crate) extents: Vec<Extent>,
-    /// By how much recording delayed each call.
+    /// Overhead of the recording per call.
     pub(crate) call_ns: Option<i64>,
     now_ns: i64,
 }
@@ -64,17 +64,17 @@ impl Draft {
         }
     }
 
-    /// Time goes on.
+    /// Advances the time.
     pub(crate) fn pause(&mut self, ns: i64) {
         self.now_ns += ns;
     }
 
-    /// The next operation's start.
+    /// Start of the next operation.
     pub(crate) fn now(&self) -> i64 {
         self.now_ns
     }
 
-    /// Something that was there before.
+    /// A name that existed at the start.
     pub(crate) fn had(&mut self, path: &str, kind: &str, size: i64) -> &mut Tree {
         let order = self.tree.len() as i64;
         self.tree.push(Tree {
@@ -90,7 +90,7 @@ impl Draft {
         self.tree.last_mut().unwrap()
     }
 
-    /// A task is born now.
+    /// A task starts now.
     pub(crate) fn fork(&mut self, parent: i64, child: i64, flags: i64) {
         let start_ns = self.now_ns;
         self.now_ns += 10_000;
@@ -146,7 +146,7 @@ impl Draft {
         o
     }
 
-    /// An open that made the file.
+    /// An open that creates the file.
     pub(crate) fn create(&mut self, task: i64, path: &str, file: i64, fd: i64) -> &mut Op {
         self.know(file, "regular");
         let o = self.on(task, "openat", path, fd);
@@ -158,7 +158,7 @@ impl Draft {
         o
     }
 
-    /// An open of what was there.
+    /// An open of an existing file.
     pub(crate) fn open(&mut self, task: i64, path: &str, flags: i32, file: i64, fd: i64) -> &mut Op {
         self.know(file, "regular");
         let o = self.on(task, "openat", path, fd);
@@ -185,19 +185,19 @@ impl Draft {
         o
     }
 
-    /// A call on a descriptor alone.
+    /// A call on a descriptor only.
     pub(crate) fn fd(&mut self, task: i64, op: &str, fd: i32, ret: i64) -> &mut Op {
         let o = self.op(task, op, ret);
         o.fd = Some(fd);
         o
     }
 
-    /// Writes it.
+    /// Writes the reel.
     pub(crate) fn write(self, dir: &Path) -> PathBuf {
         self.write_in(dir, WriterOptions::default())
     }
 
-    /// The same, cut into segments as these options say.
+    /// Likewise, with segments as in `options`.
     pub(crate) fn write_in(self, dir: &Path, options: WriterOptions) -> PathBuf {
         let path = dir.join("hand.reel");
         let mut manifest = Manifest::new(Kind::Synthetic, "by hand");
@@ -216,7 +216,7 @@ impl Draft {
     }
 }
 
-/// How tests replay unless they say otherwise.
+/// Default configuration of these tests.
 pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
     Config {
         reel,
@@ -240,24 +240,24 @@ pub(crate) fn config(reel: PathBuf, target: &Path) -> Config {
         cache: CacheStart::Prepared,
         memory_limit: None,
         spin_ns: 50_000,
-        // These tests run beside others: how late is not what they ask.
+        // Lateness is not checked, because tests run in parallel.
         limits: Limits { own_lateness_ns: i64::MAX, ..Limits::default() },
         dry_run: false,
         memory_bytes: ioreel_replay::plan::store::DEFAULT_MEMORY_BYTES,
     }
 }
 
-/// This pace, whatever stalls there are.
+/// This pace, with the schedule kept after stalls.
 pub(crate) fn at(pace: Pace) -> Clockwork {
     Clockwork { pace, catch_up: CatchUp::Compress }
 }
 
-/// Replays a draft into a fresh directory at full pace.
+/// Replays a draft into a new directory at pace `max`.
 pub(crate) fn replay(draft: Draft) -> (tempfile::TempDir, Report) {
     replay_as(draft, |config| config)
 }
 
-/// The same with the configuration changed.
+/// Likewise with a changed configuration.
 pub(crate) fn replay_as(draft: Draft, change: impl FnOnce(Config) -> Config) -> (tempfile::TempDir, Report) {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("t");
@@ -270,7 +270,7 @@ pub(crate) fn replay_as(draft: Draft, change: impl FnOnce(Config) -> Config) -> 
     (dir, report)
 }
 
-/// Likewise; no result may differ and nothing be left out.
+/// Likewise. All results must be the same and nothing skipped.
 pub(crate) fn replay_same(draft: Draft) -> tempfile::TempDir {
     let (dir, report) = replay(draft);
     assert!(report.verdict.results.differences.is_empty(), "{:#?}", report.verdict.results.differences);

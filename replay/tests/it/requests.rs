@@ -1,4 +1,4 @@
-//! Requests to io_uring and of Linux AIO.
+//! io_uring and AIO requests.
 
 use std::fs;
 
@@ -12,13 +12,13 @@ pub(crate) const FIXED: i32 = 1;
 pub(crate) const DIRECT: i32 = 32768;
 const ECANCELED: i64 = -125;
 
-/// A call that submits; what it takes is to follow, and lies within it.
+/// A submitting call. The requests that it submits must follow and lie within it.
 pub(crate) fn enter(d: &mut Draft, task: i64, op: &str, n: i64) {
     let o = d.op(task, op, n);
     (o.ring, o.aux, o.dur_ns) = (Some(1), Some(n), 9_000 * n);
 }
 
-/// A request that takes some time, so that others are submitted meanwhile.
+/// A request, long enough that others are submitted meanwhile.
 pub(crate) fn request<'a>(d: &'a mut Draft, task: i64, op: &str, fd: i32, dur_ns: i64, ret: i64) -> &'a mut Op {
     d.pause(-9_500);
     let o = d.fd(task, op, fd, ret);
@@ -41,7 +41,7 @@ fn start() -> Draft {
 #[test]
 fn rings_are_set_up_as_they_were() {
     const DEFERRED: i64 = 0x3100;
-    // As fio sets them up; without what the kernel wants beside; and as no kernel grants.
+    // As fio sets rings up; without a flag that the kernel requires with it; and flags that no kernel accepts.
     for flags in [DEFERRED, 0x2000, i64::MAX, i64::MIN] {
         let mut d = start();
         let o = d.op(1, "io_uring_setup", 9);
@@ -69,7 +69,7 @@ fn a_request_renames() {
     assert!(dir.path().join("t/w/g").exists());
 }
 
-/// Requests make files without set-ID bits, as calls do.
+/// Requests create files without set-ID bits, like calls.
 #[test]
 fn a_request_makes_no_set_id_file() {
     let mut d = start();
@@ -107,7 +107,7 @@ fn requests_end_as_they_did() {
     assert_eq!((report.done, report.summary.implied, report.verdict.missing), (7, 2, 0));
     assert!(report.summary.skipped.is_empty(), "{:?}", report.summary.skipped);
     assert_eq!(report.warnings, Vec::<String>::new());
-    // Each has its row in the result, with the ends in the order of the kernel's choice, and one moment for a batch.
+    // Each request has a row in the result. The kernel chooses the order of their ends; all of a batch start together.
     let ops = ioreel_traces::Reel::open(&result).unwrap().read::<Op>().unwrap();
     let of = |op: &str| ops.iter().filter(|o| o.op == op).map(|o| (o.start_ns, o.ret)).collect::<Vec<_>>();
     let (writes, sync) = (of("write"), of("fsync"));
@@ -151,7 +151,7 @@ fn a_chain_uses_names_that_it_makes() {
     for drains in [false, true] {
         let (first, then) = if drains { (0, DRAIN) } else { (LINK, LINK) };
         let mut d = start();
-        // Nothing is in it: a name that a request asks for is known not to be there when it is submitted.
+        // The directory is new, so names in it are known not to exist when requests on them are submitted.
         let o = d.op(1, "mkdirat", 0);
         (o.path, o.dirfd, o.mode) = (Some("/w/in".into()), Some(-100), Some(0o755));
         enter(&mut d, 1, "io_uring_enter", 4);
@@ -179,7 +179,7 @@ fn a_request_cut_short_breaks_its_chain() {
     d.create(1, "f", 1, 3);
     d.io(1, "pwrite64", 3, 0, 900, 900);
     enter(&mut d, 1, "io_uring_enter", 2);
-    // A limit of 1000 bytes, of which nothing is known.
+    // An unknown limit of 1000 bytes.
     io(&mut d, "write", 3, 10_000, (900, 900), 100);
     d.ops.last_mut().unwrap().sqe_flags = Some(LINK);
     let o = request(&mut d, 1, "mkdirat", 0, 10_000, ECANCELED);
@@ -191,7 +191,7 @@ fn a_request_cut_short_breaks_its_chain() {
     assert!(!dir.path().join("t/w/never").exists());
 }
 
-/// A slot of the ring's table that is given to another file, after one was opened right into it.
+/// A file is opened directly into a slot of the ring's table, and then another file is registered in the slot.
 #[test]
 fn slots_change_hands() {
     let mut d = start();
@@ -260,7 +260,7 @@ fn many_in_flight_over_many_pieces_of_a_program() {
     for i in 0..375 {
         enter(&mut d, 1, "io_uring_enter", 8);
         for k in 0..8 {
-            // Ends far from where it begins, and out of order.
+            // Ends are far from the submissions, and out of order.
             io(&mut d, "read", 3, 900_000 - 70_000 * ((i + k) % 9), (4096 * (8 * i + k), 4096), 4096);
         }
         d.pause(40_000);
@@ -319,7 +319,7 @@ fn linux_aio_is_submitted_in_batches() {
     assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 5 * 8192);
 }
 
-/// Whoever submits may be gone when others learn of the ends.
+/// The submitting thread may end before its requests, which others wait for.
 #[test]
 fn who_submitted_has_ended_before_the_requests() {
     let mut d = start();
@@ -342,7 +342,7 @@ fn who_submitted_has_ended_before_the_requests() {
     assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 10_000);
 }
 
-/// Which of a batch is carried out first is the kernel's choice.
+/// The kernel chooses which request of a batch runs first.
 #[test]
 fn requests_of_one_batch_race() {
     let mut d = start();
@@ -351,7 +351,7 @@ fn requests_of_one_batch_race() {
         enter(&mut d, 1, "io_uring_enter", 2);
         let o = request(&mut d, 1, "write", 3, 60_000, 1000);
         (o.offset_bytes, o.len_bytes, o.file) = (Some(1000), Some(1000), Some(1 + i));
-        // Before the write, and after: neither can be had for certain.
+        // Before the write, or after it: neither can be reproduced for certain.
         let o = request(&mut d, 1, "read", 3, 30_000, if i % 2 == 0 { 0 } else { 500 });
         (o.offset_bytes, o.len_bytes, o.file) = (Some(0), Some(500), Some(1 + i));
         d.pause(100_000);
@@ -362,7 +362,7 @@ fn requests_of_one_batch_race() {
     assert!(report.verdict.faithful, "{}", report.verdict.sentence);
 }
 
-/// Cancelled by what no row tells of, a timeout say.
+/// Cancelled by something that is not recorded, such as a timeout.
 #[test]
 fn what_nothing_known_made_fail_is_left_out() {
     let mut d = start();
@@ -370,7 +370,7 @@ fn what_nothing_known_made_fail_is_left_out() {
     enter(&mut d, 1, "io_uring_enter", 1);
     io(&mut d, "write", 3, 10_000, (5000, 5), ECANCELED);
     d.pause(100_000);
-    // Closed before a worker took it up.
+    // Closed before a kernel worker started the request.
     enter(&mut d, 1, "io_uring_enter", 1);
     io(&mut d, "write", 3, 60_000, (5000, 5), -9);
     d.ops.last_mut().unwrap().sqe_flags = Some(16);
@@ -381,7 +381,7 @@ fn what_nothing_known_made_fail_is_left_out() {
     assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().len(), 0);
 }
 
-/// A slot that a registered file was taken out of is empty.
+/// A slot from which a file was unregistered is empty.
 #[test]
 fn slots_are_emptied() {
     let mut d = start();
@@ -400,7 +400,7 @@ fn slots_are_emptied() {
     assert_eq!(fs::metadata(dir.path().join("t/w/a")).unwrap().len(), 10);
 }
 
-/// Refuses io_uring_setup and io_setup to the calling thread and those it makes.
+/// Makes io_uring_setup and io_setup fail in the calling thread and threads that it creates.
 pub(crate) fn refuse_rings() {
     let s = |code: u32, jt, jf, k: i64| libc::sock_filter { code: code as u16, jt, jf, k: k as u32 };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -414,7 +414,7 @@ pub(crate) fn refuse_rings() {
         s(ret, 0, 0, i64::from(libc::SECCOMP_RET_ALLOW)),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the filter lies where the program says, and only refuses two calls.
+    // SAFETY: the filter is where the program says, and only refuses two calls.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
@@ -457,7 +457,7 @@ fn hostile_requests_do_no_harm() {
             .enumerate()
     {
         for flags in [0, LINK, FIXED | LINK, DRAIN | 16 | 32 | 64, DIRECT, i32::MAX, i32::MIN, -1] {
-            // Chains that never end, and on rings that change within one.
+            // Chains that never end, or change the ring within.
             d.pause(-9_999);
             let o = d.fd(1 + i64::from(flags == LINK), op, [3, -1, i32::MAX, i32::MIN, 9999][i % 5], 1 << 40);
             (o.source, o.ring, o.sqe_flags) = ("io_uring".into(), Some(i64::from(flags) % 3), Some(flags));

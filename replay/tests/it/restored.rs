@@ -1,4 +1,4 @@
-//! After a replay only what changed is made again, and the next one begins in the same state.
+//! `--restore`: only what changed is created again, and the next replay starts in the same state.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ fn run(config: Config) -> Report {
     Replay::plan(config).unwrap().run(Unwatched, |_| ()).unwrap()
 }
 
-/// Kind, mode, owner, links, length, time, text, attributes and content of all names.
+/// Kind, mode, owner, links, size, time, target, attributes and content of all names.
 fn state(dir: &Path) -> BTreeMap<PathBuf, String> {
     let mut out = BTreeMap::new();
     let mut numbers = BTreeMap::new();
@@ -56,7 +56,7 @@ fn state(dir: &Path) -> BTreeMap<PathBuf, String> {
     out
 }
 
-/// Changes some of what is there in every way, and leaves most alone.
+/// Changes some objects in every way and leaves most alone.
 fn work() -> Draft {
     let mut d = Draft::new();
     for dir in ["/w", "/w/a", "/w/a/deep", "/w/b", "/w/empty"] {
@@ -123,7 +123,8 @@ fn the_second_begins_where_the_first_began() {
             let found = state(&target);
             let differ: Vec<_> = expected.iter().filter(|(p, s)| found.get(*p) != Some(s)).collect();
             assert_eq!(found, expected, "{differ:#?}");
-            // Nine of the twenty, the linked, the links, directories that went; the rest is not touched.
+            // Nine of the twenty files, the hard link, the symbolic links and the removed directories. The rest is
+            // untouched.
             assert!((10..=16).contains(&done.made) && done.kept >= 11, "{done:?}");
         }
         digests.dedup();
@@ -145,7 +146,7 @@ fn links_planted_in_the_target_are_not_followed() {
     let reel = d.write(dir.path());
     let memory = Memory::default();
     run(Config { memory: Some(memory.clone()), ..config(reel, &target) });
-    // Somebody swaps a directory for a link that leads out.
+    // A directory is replaced with a link that leads out.
     fs::remove_dir_all(target.join("w/d")).unwrap();
     symlink(&outside, target.join("w/d")).unwrap();
     symlink(&outside, target.join("w/made/out")).unwrap();

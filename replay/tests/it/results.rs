@@ -1,4 +1,4 @@
-//! What a replay says of itself: its result reel, its refusals, its differences.
+//! Reports, refusals, recorded differences and the result reel.
 
 use std::fs;
 
@@ -153,7 +153,7 @@ fn a_recorded_user_meets_the_same_refusals() {
     let (dir, report) = replay(d);
     assert_eq!(report.verdict.results.classes.wrong, 0, "{:#?}", report.verdict.results.differences);
     use std::os::unix::fs::MetadataExt;
-    // Without root, everything belongs to whoever replays.
+    // Without root, everything belongs to the user of the replay.
     if rustix::process::geteuid().is_root() {
         assert_eq!(fs::metadata(dir.path().join("t/w/own")).unwrap().uid(), 1234);
     }
@@ -217,7 +217,7 @@ fn alignment_is_the_file_systems_own_matter() {
     d.had("/w", "directory", 0);
     d.had("/w/f", "regular", 8192);
     d.open(1, "f", libc::O_RDWR | libc::O_DIRECT, 1, 3);
-    // Refused there, and not asked for here.
+    // Refused in the recording, so not issued here.
     d.io(1, "pread64", 3, 1, 100, -22);
     d.io(1, "pwrite64", 3, 1, 100, -22);
     let o = d.on(1, "openat", ".", 4);

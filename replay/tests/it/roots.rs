@@ -1,4 +1,4 @@
-//! `--root`: what is below is replayed as it was, by whatever way a program got there.
+//! `--root`: operations inside are replayed, by whatever path a program reached them.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -6,7 +6,7 @@ use ioreel_replay::{Config, Replay, Report, Slice};
 
 use crate::reel::{Draft, THREAD, config};
 
-/// How what is below `/w/in` is replayed, into `t` of the directory.
+/// Configuration to replay what is below `/w/in` into directory `t`.
 pub(crate) fn limited(d: Draft) -> (tempfile::TempDir, Config) {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("t");
@@ -15,7 +15,7 @@ pub(crate) fn limited(d: Draft) -> (tempfile::TempDir, Config) {
     (dir, c)
 }
 
-/// Replays so, faithfully.
+/// Replays with [`limited`]; must be faithful.
 pub(crate) fn within(d: Draft) -> (tempfile::TempDir, Report) {
     let (dir, c) = limited(d);
     let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
@@ -23,7 +23,7 @@ pub(crate) fn within(d: Draft) -> (tempfile::TempDir, Report) {
     (dir, report)
 }
 
-/// `/w/in`, with a folder in it, and what lies beside it.
+/// `/w/in` with a directory in it, and directories next to it.
 pub(crate) fn tree() -> Draft {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -35,7 +35,7 @@ pub(crate) fn tree() -> Draft {
     d
 }
 
-/// Makes a file of five bytes by this path, and a directory beside it.
+/// Creates a file of five bytes at this path, and a directory next to it.
 pub(crate) fn work(d: &mut Draft, path: &str, file: i64, dirfd: i64) {
     d.create(1, path, file, 9).dirfd = Some(dirfd as i32);
     d.io(1, "write", 9, 0, 5, 5);
@@ -70,7 +70,7 @@ fn from_directories_outside() {
     let mut d = tree();
     d.know(70, "directory");
     d.know(71, "directory");
-    // A working directory beside it, and up and down again.
+    // Working directory next to it, above it, and inside.
     d.on(1, "chdir", "/w/out", 0);
     work(&mut d, "../in/a", 1, HERE);
     d.on(1, "chdir", "..", 0);
@@ -83,7 +83,7 @@ fn from_directories_outside() {
     work(&mut d, "in/d", 4, 4);
     d.fd(1, "fchdir", 4, 0);
     work(&mut d, "in/e", 5, HERE);
-    // From within, out and back.
+    // From inside, out and back.
     d.on(1, "chdir", "in", 0);
     work(&mut d, "../out/../in/f", 6, HERE);
     let o = d.on(1, "renameat", "in/a", 0);
@@ -115,7 +115,7 @@ fn through_links_outside() {
 #[test]
 fn what_is_moved_in_and_out_goes_along() {
     let mut d = tree();
-    // Written outside, in a folder made for it, and moved in; written to while it lies there.
+    // Created outside in a new directory, moved in, and written to.
     d.on(1, "mkdir", "out/new", 0);
     d.create(1, "out/new/f", 1, 3);
     d.io(1, "write", 3, 0, 5, 5);
@@ -123,7 +123,7 @@ fn what_is_moved_in_and_out_goes_along() {
     d.on(1, "rename", "out/new/g", 0).path2 = Some("in/f".into());
     d.io(1, "write", 3, 5, 5, 5);
     d.fd(1, "close", 3, 0);
-    // A folder with all that is in it.
+    // A directory with its contents.
     d.on(1, "mkdir", "tree", 0);
     work(&mut d, "tree/x", 2, HERE);
     d.on(1, "rename", "tree", 0).path2 = Some("in/tree".into());
@@ -133,11 +133,11 @@ fn what_is_moved_in_and_out_goes_along() {
     d.on(1, "rename", "in/h", 0).path2 = Some("out/h".into());
     d.on(1, "truncate", "out/h", 0).len_bytes = Some(50);
     d.on(1, "rename", "out/h", 0).path2 = Some("in/i".into());
-    // Another name of a file outside.
+    // A hard link of a file outside.
     work(&mut d, "/lib/l", 5, HERE);
     d.on(1, "link", "/lib/l", 0).path2 = Some("in/l".into());
     d.on(1, "unlink", "/lib/l", 0);
-    // Out for good.
+    // Out, and not back.
     work(&mut d, "in/gone", 6, HERE);
     d.on(1, "rename", "in/gone", 0).path2 = Some("out/gone".into());
     let (dir, report) = within(d);
@@ -146,7 +146,7 @@ fn what_is_moved_in_and_out_goes_along() {
     assert_eq!(lens, [Some(10), Some(5), Some(5), Some(50), Some(5), None, None]);
 }
 
-/// What leads to a place that strayed is made when it was made, and moves when it moved.
+/// A directory outside into which something is moved is created and moved when it was in the recording.
 #[test]
 fn folders_made_outside_for_what_is_moved_there() {
     let mut d = tree();
@@ -156,7 +156,7 @@ fn folders_made_outside_for_what_is_moved_there() {
     d.on(1, "rename", "in/a", 0).path2 = Some("out/new/a".into());
     d.on(1, "rename", "out/new", 0).path2 = Some("out/newer".into());
     d.on(1, "rename", "out/newer", 0).path2 = Some("in/back".into());
-    // A folder that was there, with another name by then.
+    // A directory that existed, under its new name.
     d.had("/w/out/old", "directory", 0);
     d.on(1, "rename", "out/old", 0).path2 = Some("out/older".into());
     work(&mut d, "in/b", 2, HERE);
@@ -168,7 +168,7 @@ fn folders_made_outside_for_what_is_moved_there() {
     assert_eq!(mode & 0o777, 0o700);
 }
 
-/// A path is shortened by what lies outside, and by nothing else.
+/// The path is shortened by its part outside, and by nothing else.
 #[test]
 fn what_is_missing_on_the_way_stays_missing() {
     let mut d = tree();
@@ -181,7 +181,7 @@ fn what_is_missing_on_the_way_stays_missing() {
     assert!(!dir.path().join("t/w/in/made").exists());
 }
 
-/// Someone who stands in a folder outside goes along when it is moved in.
+/// A working directory outside that is moved in.
 #[test]
 fn a_working_directory_that_is_moved_in() {
     let mut d = tree();
@@ -194,7 +194,7 @@ fn a_working_directory_that_is_moved_in() {
     assert!(!dir.path().join("t/w/out").exists() && !dir.path().join("t/in").exists());
 }
 
-/// One slice leaves behind what the next one needs, though only that one moves it in.
+/// A slice creates what a later one moves in.
 #[test]
 fn slices_follow_each_other() {
     let mut d = tree();
@@ -233,7 +233,7 @@ fn a_root_that_the_workload_makes() {
     assert_eq!(len(dir.path(), "w/in/f"), Some(5));
 }
 
-/// However many names something had outside before it came in.
+/// A file can have many names outside before it is moved in.
 #[test]
 fn a_long_way_in() {
     let mut d = tree();
@@ -247,7 +247,7 @@ fn a_long_way_in() {
     assert_eq!((len(dir.path(), "w/in/f"), report.summary.strayed), (Some(5), 41));
 }
 
-/// What refused a call may have been on the part of the way that is not walked.
+/// A failure may be due to the part of the path outside, which is not issued.
 #[test]
 fn refusals_outside_are_left_out() {
     let mut d = tree();
@@ -259,7 +259,7 @@ fn refusals_outside_are_left_out() {
     assert_eq!(report.done, 4, "{:?}", report.summary.skipped);
 }
 
-/// A link outside is switched while another thread goes through it.
+/// A link outside is replaced while another thread uses it.
 #[test]
 fn a_link_outside_that_is_switched_meanwhile() {
     let mut d = tree();
@@ -267,7 +267,7 @@ fn a_link_outside_that_is_switched_meanwhile() {
         d.on(1, "mkdir", &format!("in/{name}"), 0);
         d.on(1, "symlink", &format!("/w/in/{name}"), 0).path2 = Some(format!("/w/out/{i}").as_str().into());
     }
-    // In this one there is such a name already.
+    // Here the name exists already.
     d.on(1, "mkdir", "in/one/made", 0);
     d.fork(1, 2, THREAD);
     d.on(1, "rename", "out/0", 0).path2 = Some("out/now".into());
@@ -280,7 +280,7 @@ fn a_link_outside_that_is_switched_meanwhile() {
     assert!(dir.path().join("t/w/in/one/made").exists() && !dir.path().join("t/w/in/two/made").exists());
 }
 
-/// The model may see a loop of links where somebody who was not recorded put a folder.
+/// To the model, this is a loop of links: something not recorded replaced the link with a directory.
 #[test]
 fn a_way_over_the_border_that_nobody_knows() {
     let mut d = tree();

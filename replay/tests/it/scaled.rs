@@ -1,4 +1,4 @@
-//! Smaller files on a smaller target.
+//! `--scale-footprint`: smaller files.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use ioreel_replay::{Config, Replay, ReplayError, Report, reel::footprint::Scale,
 
 use crate::reel::{Draft, config};
 
-/// Replays a tenth; the directory and what was said.
+/// Replays with a factor of 0.1.
 fn tenth(draft: Draft) -> (tempfile::TempDir, Report) {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("t");
@@ -75,7 +75,7 @@ fn room_is_what_smaller_files_take() {
     assert!((4 << 20..5 << 20).contains(&growth), "{growth}");
 }
 
-/// As much as the source has there.
+/// As much is copied as the scaled source has.
 #[test]
 fn copies_of_smaller_files() {
     let mut d = Draft::new();
@@ -88,11 +88,11 @@ fn copies_of_smaller_files() {
     let o = d.op(1, "copy_file_range", 26 * 4096 + 2398);
     (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(4), Some(1 << 40), Some(0), Some(0));
     (o.aux, o.file, o.file2) = (Some(3), Some(1), Some(2));
-    // Refused for O_APPEND, which it would not be.
+    // Refused because of O_APPEND, which the replay does not set.
     let o = d.op(1, "copy_file_range", -9);
     (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(4), Some(5), Some(0), Some(0));
     (o.aux, o.file, o.file2) = (Some(0), Some(1), Some(2));
-    // So with sendfile, by another name, as busybox asks before it copies.
+    // Likewise for sendfile, with another errno; busybox tries it before it copies.
     d.open(1, "b", libc::O_WRONLY | libc::O_APPEND, 2, 5);
     let o = d.op(1, "sendfile", -22);
     (o.fd, o.fd2, o.len_bytes, o.offset_bytes, o.offset2_bytes) = (Some(3), Some(5), Some(50_000), Some(0), Some(0));
@@ -102,7 +102,7 @@ fn copies_of_smaller_files() {
     assert_eq!(len("a"), len("b"));
 }
 
-/// The tree was read before all of it was appended.
+/// The tree was read before some of the appends.
 #[test]
 fn an_append_tells_how_long_the_file_was() {
     let mut d = Draft::new();

@@ -1,6 +1,5 @@
-//! The schedule to the nanosecond: the real program loop on a clock and calls made up here. Each thread has its
-//! own time; waiting for another's step moves it to that step's end, so the outcome does not depend on
-//! how fast anything runs.
+//! Exact issue times: the real program loop with a simulated clock and simulated calls. Each thread has its own time.
+//! Waiting for a step of another thread sets it to the end of that step, so the outcome does not depend on the machine.
 
 use std::{
     collections::HashMap,
@@ -27,17 +26,17 @@ use crate::reel::{Draft, THREAD, at};
 
 #[derive(Default)]
 struct Shared {
-    /// When each step ended, and would have ended had nobody been late.
+    /// When each step ended, and when it would have ended without lateness.
     ends: Mutex<HashMap<(u32, u32), (i64, i64)>>,
     changed: Condvar,
-    /// When each was recorded, and issued.
+    /// Recorded time and issue time of each.
     issued: Mutex<Vec<(i64, i64)>>,
     shift_ns: Mutex<i64>,
-    /// So late threads wake.
+    /// How late threads wake.
     late_ns: i64,
 }
 
-/// What a call takes, ns, by its recorded start.
+/// Duration of a call, ns, by its recorded start.
 type Cost = fn(i64) -> i64;
 
 struct Mock {
@@ -46,7 +45,7 @@ struct Mock {
     clockwork: Clockwork,
     task: u32,
     now_ns: i64,
-    /// What a call takes, by when it was recorded.
+    /// Duration of a call by its recorded start.
     cost_ns: Cost,
     called: Option<Called>,
     children: Vec<thread::JoinHandle<()>>,
@@ -93,7 +92,7 @@ impl Engine for Mock {
         }
     }
     fn wait_for(&mut self, s: Stamp) -> Option<i64> {
-        // The end of a thread's computing matters to think time alone.
+        // The end of a thread matters only at pace `think`.
         let (now_ns, at_ns) = self.end_of(s);
         if s.step == FINISH {
             return None;
@@ -171,7 +170,8 @@ fn issued_late(draft: Draft, clockwork: Clockwork, cost_ns: Cost, late_ns: i64) 
     out
 }
 
-/// At 1000 a create; at 11 000 the other thread opens it; at 1 000 000 the first looks again.
+/// At 1,000 ns the first thread creates a file; at 11,000 the second opens it; at 1,000,000 the first makes another
+/// call.
 fn two_threads() -> Draft {
     let mut d = Draft::new();
     d.tasks[0].cwd = Some("/w".into());
@@ -192,21 +192,21 @@ fn two_threads() -> Draft {
 
 #[test]
 fn original_pace_catches_up_after_a_slow_call() {
-    // Calls take 50 us instead of 1: the second thread waits for the create, the third call is on time again.
+    // Calls take 50 us instead of 1: the second thread waits for the creation, the third call is on time again.
     let got = issued(two_threads(), Pace::Original, |_| 50_000);
     assert_eq!(got, [(1_000, 1_000), (11_000, 51_000), (1_000_000, 1_000_000)]);
 }
 
 #[test]
 fn think_keeps_computing_time_and_lets_fast_calls_win() {
-    // Recorded: 1 us a call, so the third comes 998 us after the first's return.
+    // Recorded calls take 1 us, so the third call starts 998 us after the return of the first.
     let got = issued(two_threads(), Pace::Think, |_| 100);
     assert_eq!(got, [(1_000, 1_000), (11_000, 11_000), (1_000_000, 1_000 + 100 + 998_000)]);
 }
 
 #[test]
 fn think_makes_up_for_late_wakes() {
-    // Calls of 1 us with 99 us between them, once 13 us; threads wake 30 us late.
+    // Calls of 1 us with 99 us in between, once 13 us. Threads wake 30 us late.
     let issued = |late_ns: i64| -> Vec<i64> {
         let mut d = Draft::new();
         for pause in [90_000, 90_000, 4_000, 90_000, 90_000, 90_000] {
@@ -221,8 +221,8 @@ fn think_makes_up_for_late_wakes() {
 
 #[test]
 fn think_makes_up_for_late_wakes_of_others() {
-    // The second thread opens what the first makes in 50 us, and looks 199 us later. All wake 30 us late: it is late by the first
-    // one's wake and its own, and then only by one more.
+    // The second thread opens a file that the first creates in 50 us, and makes a call 199 us later. All threads wake
+    // 30 us late. The open is late by two wakes, the next call by one.
     let issued = |late_ns: i64| -> Vec<i64> {
         let mut d = Draft::new();
         d.fork(1, 2, THREAD);
@@ -238,8 +238,8 @@ fn think_makes_up_for_late_wakes_of_others() {
 
 #[test]
 fn think_makes_up_for_no_more_than_the_replayer_was_late() {
-    // As before, and the first thread makes another file in 75 us, which the second comes to when it is there. It would
-    // have had to wait for that: only what it was later than that is the replayer's.
+    // As before; the first thread also creates another file in 75 us, which exists when the second thread uses it.
+    // Without lateness the second one would have waited for it: only its lateness beyond that wait is the replayer's.
     let issued = |late_ns: i64| -> Vec<i64> {
         let mut d = Draft::new();
         d.fork(1, 2, THREAD);
@@ -258,7 +258,7 @@ fn think_makes_up_for_no_more_than_the_replayer_was_late() {
 
 #[test]
 fn think_computes_before_calls_about_requests() {
-    // The context is made 498 us after the first call's return, the second call comes 9 us after that.
+    // The context is created 499 us after the return of the first call; the second call starts 9 us after that.
     let mut d = Draft::new();
     d.on(1, "stat", "x", -2);
     d.pause(490_000);
@@ -269,7 +269,8 @@ fn think_computes_before_calls_about_requests() {
 
 #[test]
 fn think_leaves_out_what_recording_cost() {
-    // Calls of 1 us with 9 us between them, of which recording took 2; between the last two there was less.
+    // Calls of 1 us with 9 us in between, 2 us of which are overhead of the recording. The last gap is shorter than
+    // that.
     let issued = |pace: Pace, call_ns: Option<i64>| -> Vec<i64> {
         let mut d = Draft::new();
         d.call_ns = call_ns;
@@ -297,7 +298,7 @@ fn a_parent_that_waited_for_its_child_thinks_from_the_childs_end() {
     d.on(1, "stat", "a", -2);
     d.fork(1, 2, 0);
     let first = d.now();
-    // The child works for 5 ms in one call and ends 10 us after it.
+    // The child makes one call of 5 ms and ends 10 us later.
     let o = d.on(2, "stat", "b", -2);
     o.dur_ns = 5_000_000;
     d.pause(5_000_000);
@@ -312,7 +313,7 @@ fn a_parent_that_waited_for_its_child_thinks_from_the_childs_end() {
     assert_eq!(got, [(1_000, 1_000), (first, first), (last, child_exit + (last - exit))]);
 }
 
-/// A thread stats every ms, 10 times; another beside it, 500 us later each time.
+/// A thread makes a call every ms, 10 times. Another thread makes one 500 us later each time.
 fn two_clocks() -> Draft {
     let mut d = Draft::new();
     d.fork(1, 2, THREAD);
@@ -338,7 +339,7 @@ fn by_thread(issued: &[(i64, i64)]) -> [Vec<i64>; 2] {
 fn compress_makes_up_for_a_stall() {
     let clockwork = Clockwork { pace: Pace::Original, catch_up: CatchUp::Compress };
     let [first, second] = by_thread(&issued_after_stalls(two_clocks(), clockwork, stall));
-    // Seven calls are left when the stall ends, back to back.
+    // Seven calls are left when the stall ends. They are issued back to back.
     let late = |i: i64| 23_000_000 + (i - 4) * 1_000;
     let expected: Vec<i64> = (1..=10).map(|i| if i <= 3 { i * 1_000_000 } else { late(i) }).collect();
     assert_eq!(first, expected);
@@ -349,7 +350,7 @@ fn compress_makes_up_for_a_stall() {
 fn without_catching_up_only_the_thread_that_stalled_is_later() {
     let clockwork = Clockwork { pace: Pace::Original, catch_up: CatchUp::None };
     let [first, second] = by_thread(&issued_after_stalls(two_clocks(), clockwork, stall));
-    // The fourth was due at 4 ms and could go at 23: from there on all are 19 ms later.
+    // The fourth was due at 4 ms and was possible at 23 ms: all later ones are 19 ms later.
     let expected: Vec<i64> = (1..=10).map(|i| i * 1_000_000 + if i <= 3 { 0 } else { 19_000_000 }).collect();
     assert_eq!(first, expected);
     assert_eq!(second, (1..=10).map(|i| i * 1_000_000 + 500_000).collect::<Vec<_>>());
@@ -358,7 +359,7 @@ fn without_catching_up_only_the_thread_that_stalled_is_later() {
 #[test]
 fn shift_moves_the_schedule_of_all() {
     let clockwork = Clockwork { pace: Pace::Original, catch_up: CatchUp::Shift };
-    // One thread alone: the mock's threads do not share a clock, so when another sees the shift is up to chance.
+    // A single thread: simulated threads share no clock, so when another one sees the shift is not deterministic.
     let mut d = Draft::new();
     for i in 1..=10 {
         d.on(1, "stat", "nothing", -2).start_ns = i * 1_000_000;
@@ -377,7 +378,7 @@ fn a_small_delay_is_no_stall() {
             d.on(1, "stat", "nothing", -2).start_ns = i * 1_000_000;
         }
         let clockwork = Clockwork { pace: Pace::Original, catch_up };
-        // 900 us beyond the next one's time, each time: errors do not add up.
+        // Every other call ends 900 us after the next one is due: delays do not add up.
         let issued = issued_after_stalls(d, clockwork, |at| if at % 2_000_000 == 0 { 1_900_000 } else { 1_000 });
         for (recorded, at) in &issued {
             assert_eq!(at - recorded, if recorded % 2_000_000 != 0 && *recorded > 2_000_000 { 900_000 } else { 0 });

@@ -1,4 +1,4 @@
-//! How long files are: what calls make of them, and what their results prove of the start.
+//! File sizes: how calls change them, and what results prove about initial sizes.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     slices::cut_everywhere,
 };
 
-/// 1000 bytes each, and calls that move none behind their ends.
+/// Files of 1000 bytes, and calls beyond their ends that move nothing.
 fn nothing_moved() -> Draft {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -52,7 +52,7 @@ fn a_write_that_does_not_append_proves_no_end() {
     assert_eq!(fs::metadata(dir.path().join("t/w/log")).unwrap().len(), 100);
 }
 
-/// Who has the file that is appended to.
+/// How the appended file is reached.
 #[derive(Clone, Copy, PartialEq)]
 enum Log {
     Opened,
@@ -60,7 +60,7 @@ enum Log {
     Nameless,
 }
 
-/// The tree was read a moment before the recording began: it lacks what was appended meanwhile.
+/// The tree was read shortly before the recording started. Appends in between are missing.
 fn appended_before_recorded(log: Log) -> Draft {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
@@ -82,7 +82,7 @@ fn appended_before_recorded(log: Log) -> Draft {
         });
         d.fds.push(Fd { task_id: 1, fd: 3, ofd: 30, file: Some(1), offset_bytes: 0, flags: flags.into(), cloexec: 0 });
     }
-    // Of nothing it says where the description stood.
+    // An empty append reports the position of the description.
     d.io(1, "write", 3, 0, 0, 0);
     d.io(1, "write", 3, 69_700, 100, 100);
     d.io(1, "write", 3, 69_800, 100, 100);
@@ -123,7 +123,7 @@ fn appends_that_overlap_tell_it_together() {
     d.had("/w/log", "regular", 930);
     d.open(1, "log", libc::O_WRONLY | libc::O_APPEND, 1, 3);
     d.fork(1, 2, THREAD);
-    // The one that was first returns last.
+    // The first to append returns last.
     d.io(1, "write", 3, 1000, 100, 100).dur_ns = 30_000;
     d.io(2, "write", 3, 1100, 100, 100);
     let dir = replay_same(d);

@@ -1,4 +1,4 @@
-//! A part of a reel begins with what stood there when it began.
+//! Slices: a part of a reel starts in the state that existed at its start.
 
 use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -29,7 +29,7 @@ fn digest(r: &Report) -> String {
     r.verdict.tree.as_ref().unwrap().full_digest.clone()
 }
 
-/// Cuts at every operation: what comes before, what comes after it in the same target, and what comes after alone.
+/// Cuts at every operation. Replays the part before, the part after in the same target, and the part after alone.
 pub(crate) fn cut_everywhere(draft: Draft) {
     let dir = tempfile::tempdir().unwrap();
     let ends: BTreeSet<i64> = draft.ops.iter().map(|o| o.start_ns + o.dur_ns).collect();
@@ -107,7 +107,7 @@ fn bits_that_the_kernel_takes_away() {
     d.had("/w/folder", "directory", 0).mode = Some(0o2775);
     d.create(1, "made", 1, 3);
     d.fd(1, "fchmod", 3, 0).mode = Some(0o6775);
-    // Root's own writes leave them.
+    // Writes by root keep these bits.
     d.io(1, "write", 3, 0, 10, 10);
     for name in ["made", "there", "folder"] {
         let o = d.on(1, "chown", name, 0);
@@ -141,7 +141,7 @@ fn descriptors_positions_and_directories() {
     d.op(1, "umask", 0o022).mode = Some(0o077);
     d.fork(1, 2, 0);
     d.on(2, "chdir", "sub", 0);
-    // The position is the parent's, too.
+    // The parent shares the position.
     d.io(2, "write", 3, 1000, 500, 500);
     d.io(1, "write", 3, 1500, 500, 500);
     let o = d.fd(2, "dup", 3, 7);
@@ -181,7 +181,7 @@ fn names_of_one_symbolic_link() {
     }
     d.on(1, "symlink", "yy", 0).path2 = Some("a".into());
     d.on(1, "link", "a", 0).path2 = Some("b".into());
-    // Another name of the same file: both stay.
+    // Another name of the same file: both names stay.
     d.on(1, "rename", "k", 0).path2 = Some("l".into());
     d.on(1, "rename", "a", 0).path2 = Some("b".into());
     d.on(1, "link", "l", 0).path2 = Some("m".into());
@@ -250,7 +250,7 @@ fn directories_removed_while_in_use() {
     d.on(1, "rmdir", "../gone", 0);
     d.on(1, "mkdir", "../beside", 0).mode = Some(0o755);
     d.on(1, "mkdir", "inside", -2).mode = Some(0o755);
-    // Its name is another's.
+    // Another directory has its former name.
     d.on(1, "mkdir", "/w/sub/gone", 0).mode = Some(0o755);
     d.create(1, "/w/sub/gone/f", 1, 3);
     d.on(1, "openat", "f", -2).flags = Some(0);
@@ -278,7 +278,7 @@ fn what_is_set_of_files_without_a_name() {
     (o.path2, o.dirfd2, o.flags) = (Some("got".into()), Some(-100), Some(libc::AT_SYMLINK_FOLLOW.into()));
     d.on(1, "getxattr", "got", 1).name = Some("user.one".into());
     d.fd(1, "close", 6, 0);
-    // What loses its name keeps the rest, and what gets that name is another.
+    // A file that loses its name keeps its attributes. The file that gets the name is another one.
     let o = d.open(1, "got", libc::O_RDWR, 9, 7);
     o.ofd = Some(100);
     d.on(1, "unlink", "got", 0);
@@ -313,7 +313,7 @@ fn mappings_and_attributes() {
     cut_everywhere(d);
 }
 
-/// As sem_open makes a semaphore that has no name any more: what is mapped is all that is left of the file.
+/// sem_open does this: a mapping is the only reference to the file.
 #[test]
 fn a_mapping_alone_keeps_a_file() {
     let mut d = Draft::new();
@@ -339,7 +339,7 @@ fn overlapping_calls_belong_to_one_side() {
     d.had("/w", "directory", 0);
     d.fork(1, 2, THREAD);
     d.on(1, "stat", "late", -2);
-    // Made while another call that finds it is at work, and returned after it.
+    // Created during a call that finds it, and returned after that call.
     d.create(1, "late", 1, 3).dur_ns = 60_000;
     let at = d.now();
     d.open(2, "late", libc::O_RDONLY, 1, 4).start_ns = at - 5_000;
@@ -353,7 +353,7 @@ fn a_recording_that_began_in_the_middle() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
     d.tasks[0].umask = Some(0o027);
-    // A file with two descriptors on one position, and one that has no name any more.
+    // Two descriptors that share a position, and a file without a name.
     for (file, path, size, unlinked) in [(1, "/w/data", 8192, 0), (2, "/w/lost", 700, 1)] {
         d.files.push(ioreel_traces::rows::File {
             file,
@@ -436,7 +436,7 @@ fn directories_are_listed_on() {
     let mut d = Draft::new();
     d.had("/w", "directory", 0);
     d.had("/w/many", "directory", 0);
-    // Each takes 24 bytes, as `.` and `..` do.
+    // Each entry takes 24 bytes, as do `.` and `..`.
     for i in 0..30 {
         d.had(&format!("/w/many/f{i}"), "regular", 0);
     }

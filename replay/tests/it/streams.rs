@@ -1,4 +1,4 @@
-//! Reels larger than memory: what is kept in files, and read piece by piece, is the same as in memory.
+//! Reels larger than memory: data stored in files and read back in pieces is the same as in memory.
 
 use std::{fs, path::Path};
 
@@ -16,10 +16,10 @@ use ioreel_traces::{
 
 use crate::reel::{Draft, THREAD, at, config};
 
-/// Operations of the large reel, unless `IOREEL_STREAM_OPS` says otherwise.
+/// Operations of the large reel, by default (`IOREEL_STREAM_OPS`).
 const OPS: i64 = 200_000;
 
-/// Threads that make, find, hand over and remove files; some calls last over thousands of others.
+/// Threads that create, look up, rename and remove files. Some calls last over thousands of others.
 fn draft(rounds: i64) -> Draft {
     let mut d = Draft::new();
     for t in 2..=4 {
@@ -40,7 +40,7 @@ fn draft(rounds: i64) -> Draft {
             d.on(taker, "unlink", &done, 0);
         }
         if i % 500 == 250 {
-            // In flight while all that follows in this segment and the next begins.
+            // In flight during the rest of this segment and the start of the next.
             d.fork(1, 1000 + i, THREAD);
             d.on(1000 + i, "stat", "nothing", -2).dur_ns = 20_000_000;
         }
@@ -53,7 +53,7 @@ fn planned(reel: &Path, memory_bytes: usize) -> Plan {
     plan(input, PlanOptions { privileged: true, memory_bytes, ..Default::default() }).unwrap()
 }
 
-/// Every step and edge as text.
+/// All steps and edges as text.
 fn steps(plan: &Plan) -> Vec<String> {
     let mut out = Vec::new();
     for task in 0..plan.tasks.len() as u32 {
@@ -101,7 +101,7 @@ fn a_replay_from_files_is_faithful() {
             Config { clockwork: at(pace), memory_bytes, result: Some(result.clone()), ..config(reel.clone(), &target) };
         let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
         assert!(report.verdict.faithful, "{} {:#?}", report.verdict.sentence, report.verdict.results);
-        // Every row of the result is joined to its own.
+        // Every row of the result belongs to its original.
         let original = Reel::open(&reel).unwrap().read::<Op>().unwrap();
         let by_id: std::collections::HashMap<i64, &Op> = original.iter().map(|o| (o.op_id, o)).collect();
         let replayed = Reel::open(&result).unwrap().read::<Op>().unwrap();
@@ -116,7 +116,7 @@ fn a_replay_from_files_is_faithful() {
     }
 }
 
-/// A storm of create, write, close, stat and unlink by eight threads, a thousand names each.
+/// Create, write, close, stat and unlink by eight threads with a thousand names each.
 fn storm(path: &Path, ops: i64) {
     let manifest = Manifest::new(Kind::Synthetic, "storm");
     let mut w = ReelWriter::create(path, &manifest, WriterOptions::default()).unwrap();
@@ -162,7 +162,7 @@ fn storm(path: &Path, ops: i64) {
     w.close(manifest).unwrap();
 }
 
-/// With `IOREEL_STREAM_REEL` the reel is left there, to be replayed by the program and its memory measured.
+/// `IOREEL_STREAM_REEL` keeps the reel there, to replay it with the program and measure its memory.
 #[test]
 fn memory_does_not_grow_with_operations() {
     let ops = std::env::var("IOREEL_STREAM_OPS").ok().and_then(|n| n.parse().ok()).unwrap_or(OPS);
@@ -175,7 +175,7 @@ fn memory_does_not_grow_with_operations() {
     }
     let plan = planned(&reel, 0);
     assert_eq!(plan.calls, ops);
-    // Cells, names and open files are used again: a thousand names and one descriptor for each thread.
+    // Slots, names and open files are reused: a thousand names and one descriptor per thread.
     assert!(plan.fd_slots <= 8 * 16, "{}", plan.fd_slots);
     assert!(plan.names.len() <= 8 * 1000 + 10, "{}", plan.names.len());
 }

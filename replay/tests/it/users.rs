@@ -1,4 +1,4 @@
-//! Threads that become other users, and back.
+//! Threads that change to other users, and back.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -41,22 +41,22 @@ fn draft() -> Draft {
 fn owners_and_refusals_are_those_of_the_recorded_user() {
     let mut d = draft();
     make(&mut d, 1, "roots", 1);
-    // For a while.
+    // Temporarily.
     ids(&mut d, 1, "setresuid", &[-1, 1000, -1], 0);
     make(&mut d, 1, "for-now", 2);
     d.on(1, "openat", "secret", -13).flags = Some(0);
-    // Root is whoever asks access(2), which goes by the real one.
+    // access(2) uses the real user id, which is root.
     d.on(1, "access", "secret", 0).mode = Some(libc::R_OK);
     ids(&mut d, 1, "setresuid", &[-1, 0, -1], 0);
     make(&mut d, 1, "again", 3);
     d.open(1, "secret", 0, 4, 3);
     d.fd(1, "close", 3, 0);
-    // Files alone, as a file server has it.
+    // Only the file-system ids, as file servers do.
     ids(&mut d, 1, "setfsuid", &[1001], 0);
     make(&mut d, 1, "served", 5);
     d.on(1, "openat", "secret", -13).flags = Some(0);
     ids(&mut d, 1, "setfsuid", &[0], 1001);
-    // Another process for good, with a further group; it cannot come back.
+    // Another process, permanently, with a supplementary group. It cannot change back.
     d.fork(1, 2, 0);
     let o = d.op(2, "setgroups", 0);
     (o.aux, o.value) = (Some(1), Some(ioreel_traces::text::from_bytes(&50_u32.to_le_bytes())));
@@ -68,13 +68,13 @@ fn owners_and_refusals_are_those_of_the_recorded_user() {
     d.fd(2, "close", 3, 0);
     ids(&mut d, 2, "setuid", &[0], -1);
     d.on(2, "openat", "secret", -13).flags = Some(0);
-    // What it starts is somebody else's by its file.
+    // The program that it starts is set-user-ID.
     d.exec(2);
     (d.execs[0].uid, d.execs[0].gid) = (Some(1003), Some(1002));
     make(&mut d, 2, "by-its-file", 8);
     ids(&mut d, 2, "setreuid", &[1003, 1002], 0);
     make(&mut d, 2, "swapped", 9);
-    // The first is as it was.
+    // The first process is unchanged.
     make(&mut d, 1, "still-roots", 10);
 
     let (dir, report) = replay(d);
@@ -130,7 +130,7 @@ fn hostile_ids_do_no_harm() {
     (o.aux, o.value) = (Some(9), Some("no ids".into()));
     make(&mut d, 1, "whoever", 1);
     let (dir, _) = replay(d);
-    // Only the end of it matters here: there is one, and nothing is outside.
+    // It only has to end, and leave nothing outside.
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
 
@@ -164,9 +164,9 @@ fn a_slice_begins_as_whoever_the_thread_was() {
 fn rights_that_the_reel_does_not_tell_of_change_nothing() {
     let mut d = draft();
     d.had("/w/mapped", "regular", 0).mode = Some(0o644);
-    // Without the capability to.
+    // Without the capability.
     d.on(1, "chmod", "secret", -i64::from(libc::EPERM)).mode = Some(0o666);
-    // Root of a user name space is somebody else here, and so is whom it names.
+    // Root of a user namespace is another user here, and so are the ids that it names.
     d.fork(1, 2, 0);
     d.op(2, "unshare", 0).flags = Some(0x1000_0000);
     ids(&mut d, 2, "setuid", &[5], 0);

@@ -1,4 +1,4 @@
-//! The verdict is honest: whatever is done wrong in the replayer's path turns it.
+//! The verdict detects every fault planted in the replayer's path.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ use ioreel_traces::Reel;
 
 use crate::reel::{Draft, THREAD, at, config, replay};
 
-/// A producer renames, a consumer opens; 100 times, 2 ms each.
+/// A producer renames, a consumer opens: 1000 times, more than 2 ms apart.
 fn draft() -> Draft {
     let mut d = Draft::new();
     d.fork(1, 2, THREAD);
@@ -45,14 +45,14 @@ fn planned(draft: Draft, order: OrderMode, without: Kinds) -> Plan {
     plan(input, PlanOptions { privileged: true, order, without, ..Default::default() }).unwrap()
 }
 
-/// An operation and what became of it.
+/// An operation and its outcome.
 struct Did {
     task: u32,
     r: Rec,
     o: Outcome,
 }
 
-/// What a perfect replay at the original's pace gives: each call so late, as long as it was.
+/// The outcomes of a perfect replay at pace `original`: every call is `late_ns` late and takes as long as recorded.
 fn perfect(plan: &Plan, late_ns: i64) -> Vec<Did> {
     let mut out = Vec::new();
     for task in 0..plan.tasks.len() as u32 {
@@ -131,14 +131,14 @@ fn a_delay_in_the_replayer_turns_it() {
 fn a_slow_target_is_told_apart_from_a_late_replayer() {
     let plan = planned(draft(), OrderMode::Resource, Kinds::NONE);
     let mut o = perfect(&plan, 5_000);
-    // Every call of the first thread takes 3 ms: it cannot keep up, through no fault of the replayer.
+    // Every call of the first thread takes 3 ms, so it cannot keep up. That is not the replayer's fault.
     let mut free = 0;
     for o in o.iter_mut().filter(|d| d.task == 0).map(|d| &mut d.o) {
         o.start_ns = o.start_ns.max(free + 2_000);
         o.end_ns = o.start_ns + 3_000_000;
         free = o.end_ns;
     }
-    // The other thread waits for it as the edges say.
+    // The other thread waits for it as the edges require.
     let ends: Vec<i64> = o.iter().filter(|d| d.task == 0).map(|d| d.o.end_ns).collect();
     let mut free = 0;
     for (i, o) in o.iter_mut().filter(|d| d.task == 1).map(|d| &mut d.o).enumerate() {
@@ -167,7 +167,7 @@ fn a_dropped_operation_a_changed_result_a_reordered_edge_an_early_issue_turn_it(
     assert_eq!((j.results.classes.wrong, j.results.differences[0].class), (1, Class::Wrong));
     assert!(only_reason(&j).contains("wrong"));
 
-    // The consumer opens while the rename it waits for is still at work.
+    // The consumer opens while the rename that it waits for is still in progress.
     let mut o = perfect(&plan, 5_000);
     o.iter_mut().find(|d| d.r.call.renames()).unwrap().o.end_ns += 500_000;
     let j = judged(&plan, o);
@@ -197,7 +197,7 @@ fn what_raced_in_the_original_is_no_wrong_result() {
     d.fork(1, 2, THREAD);
     d.create(1, "f", 1, 3);
     d.io(1, "write", 3, 0, 1000, 1000);
-    // A read of the first bytes overlaps a truncation to more than it wants: either may have come first.
+    // A read at the start overlaps a truncation to more than it reads: either order is possible.
     let t = d.now();
     let o = d.io(1, "pread64", 3, 0, 100, 100);
     (o.start_ns, o.dur_ns, o.file) = (t, 50_000, Some(1));
@@ -238,7 +238,7 @@ fn a_tree_that_differs_turns_it() {
     let tree = report.verdict.tree.unwrap();
     assert_eq!((tree.differing, tree.expected, tree.found), (0, 6, 6), "{tree:#?}");
     assert_eq!(tree.digest, tree.expected_digest);
-    // What somebody else does to the tree is found.
+    // A later change of the tree by something else is found.
     let input = Input::read(&Reel::open(&reel).unwrap()).unwrap();
     let plan = plan(input, PlanOptions { privileged: true, ..Default::default() }).unwrap();
     let look = || ioreel_replay::verdict::end_state::check(&plan, &target, &[], true).unwrap();
@@ -271,7 +271,7 @@ fn each_kind_of_constraint_can_be_left_out() {
     assert!(edges(&planned(draft(), OrderMode::None, Kinds::NONE)).is_empty());
     let global = planned(draft(), OrderMode::Global, Kinds::NONE);
     assert!(kinds(&global).contains(&EdgeKind::Global));
-    // In the global order every call waits for the one before it, which is the other thread's.
+    // In the global order, every call waits for the previous one, which is the other thread's.
     let mut waits = 0;
     global.each_step(1, |_, s, _| waits += i32::from(s.after.len > 0));
     assert!(waits >= 1000, "{waits}");
@@ -304,7 +304,7 @@ fn a_lookup_that_found_nothing_stays_before_the_making() {
 
 #[test]
 fn the_recorded_number_is_kept_in_flight() {
-    // Four threads, of which two are at work at any time.
+    // Four threads, of which two have a call in flight at any time.
     let mut d = Draft::new();
     for t in 2..=4 {
         d.fork(1, t, THREAD);

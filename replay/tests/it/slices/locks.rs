@@ -1,4 +1,4 @@
-//! Locks that are held across the border of a slice.
+//! Locks held across the border of a slice.
 
 use super::cut_everywhere;
 use crate::reel::Draft;
@@ -15,7 +15,7 @@ fn locks_are_held() {
         (o.offset_bytes, o.len_bytes) = (Some(from), Some(len));
     };
     let flock = |d: &mut Draft, task: i64, how: i32, ret: i64| d.fd(task, "flock", 3, ret).flags = Some(how.into());
-    // Four processes, three of which open the file; the first has nothing to do after it took its lock.
+    // Four processes, three of which open the file. The first one makes no call after it took its lock.
     for child in [2, 3, 4] {
         d.fork(1, child, 0);
     }
@@ -33,7 +33,7 @@ fn locks_are_held() {
     lock(&mut d, 2, libc::F_SETLK, libc::F_WRLCK, (300, 1), EAGAIN);
     flock(&mut d, 2, libc::LOCK_UN, 0);
     flock(&mut d, 3, libc::LOCK_EX | libc::LOCK_NB, 0);
-    // Held to the end by who does nothing after it.
+    // Held until the end by a process without further calls.
     lock(&mut d, 3, libc::F_SETLK, libc::F_WRLCK, (120, 5), EAGAIN);
     lock(&mut d, 2, libc::F_SETLK, libc::F_WRLCK, (125, 5), EAGAIN);
     d.fd(2, "close", 3, 0);
@@ -59,13 +59,14 @@ fn locks_that_were_dropped_are_nobodys() {
     d.open(1, "data", libc::O_RDWR, 1, 3);
     d.open(1, "data", libc::O_RDWR, 1, 4);
     lock(&mut d, 1, 3, 0);
-    // Closing any descriptor of the file drops it, and one stays open.
+    // Closing any descriptor of the file releases the lock; another descriptor stays open.
     d.fd(1, "close", 4, 0);
     d.open(2, "data", libc::O_RDWR, 1, 3);
     lock(&mut d, 2, 3, 0);
     d.fd(2, "close", 3, 0);
     lock(&mut d, 1, 3, 0);
-    // A lock that a process shares which does nothing with it: it stays when the other closes.
+    // A shared flock lock stays when one of the sharing processes closes the file, because another, idle one has it
+    // open.
     flock(&mut d, 1, 3, libc::LOCK_EX, 0);
     d.fork(1, 3, 0);
     d.fork(1, 4, 0);

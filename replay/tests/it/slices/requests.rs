@@ -1,4 +1,4 @@
-//! Requests, and the slots of rings, across the border of a slice.
+//! Requests and ring slots across the border of a slice.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
     requests::{DIRECT, FIXED, enter, request},
 };
 
-/// A ring's table has a file that no descriptor knows, and one that has another number there.
+/// A ring's table has one file without a descriptor, and one under another number than its descriptor.
 #[test]
 fn slots_of_rings() {
     let mut d = Draft::new();
@@ -39,7 +39,7 @@ fn slots_of_rings() {
             (o.ofd, o.file) = (Some(11), Some(1));
         }
     };
-    // Slot 3, which has nothing to do with descriptor 3.
+    // Slot 3, which is unrelated to descriptor 3.
     one(&mut d, "openat", 0, 0, &|o| {
         opened(o);
         o.aux = Some(1);
@@ -66,7 +66,7 @@ fn slots_of_rings() {
     cut_everywhere(d);
 }
 
-/// One that ended before its request did, which others learn of.
+/// A thread ended before its request, and others wait for the request.
 #[test]
 fn a_request_outlives_its_thread() {
     let mut d = Draft::new();
@@ -86,7 +86,7 @@ fn a_request_outlives_its_thread() {
     cut_everywhere(d);
 }
 
-/// What is left out is left out behind the border, too.
+/// Operations skipped before the border are skipped after it, too.
 #[test]
 fn slots_of_what_is_left_out() {
     let mut d = Draft::new();
