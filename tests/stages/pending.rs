@@ -4,8 +4,7 @@
 pub(crate) const EDGES: &[&str] = &[];
 
 /// Long files.
-pub(crate) const FILES: &[&str] =
-    &["tests/end_to_end/block/attribution.rs has ", "tests/end_to_end/recording/life.rs has "];
+pub(crate) const FILES: &[&str] = &["tests/end_to_end/recording/life.rs has "];
 
 /// Long functions that do not say why.
 pub(crate) const FUNCTIONS: &[&str] = &[
