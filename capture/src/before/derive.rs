@@ -1,7 +1,6 @@
-//! The tree before the workload: what the snapshot saw, and what the recording implies for all other
-//! paths. An operation that succeeds on a name the workload did not make shows that the name was there;
-//! what is still there untouched is looked at now, what the workload changed is known as far as its
-//! results tell.
+//! Derives the tree before the workload. Paths of the snapshot are known. For all others, an operation that succeeds on
+//! a name the workload did not create shows that the name existed. If it is still there and unchanged, it is read from
+//! disk now. If the workload changed it, only what the results of operations tell is known.
 
 mod descriptors;
 mod name_history;
@@ -32,7 +31,7 @@ use rows::Disk;
 use seen_files::{MOST, MetFiles};
 use working_dirs::Places;
 
-/// Whether a path exists on every system in its own way, and is never prepared.
+/// Whether the path is on a virtual file system, which is never prepared for a replay.
 fn is_virtual(path: &str) -> bool {
     let path = Path::new(path);
     ["/proc", "/sys", "/dev"].iter().any(|v| path.starts_with(v)) && !path.starts_with("/dev/shm")
@@ -40,7 +39,7 @@ fn is_virtual(path: &str) -> bool {
 
 /// Writes the tables `tree` and `names`. All other tables must have been flushed.
 pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut snapshot: Snapshot) -> Result<()> {
-    // What has been written so far is read back: the operations need not fit in memory.
+    // Reads back what was written, because the operations may not fit in memory.
     writer.release();
     manifest.segments = writer.segments();
     writer.write_manifest(manifest)?;
@@ -66,11 +65,12 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut s
     Ok(())
 }
 
-/// Adds the tables `tree` and `names` to a repaired reel whose recorder died before it came to them, as far as what it
-/// wrote implies them; the disk is not looked at, since time has passed. One sentence, when there was anything to do.
+/// Adds the tables `tree` and `names` to a repaired reel whose recorder died before writing them, from the operations
+/// in the reel. The disk is not read, because it may have changed. Returns a sentence for the user if anything was
+/// added.
 ///
 /// # Errors
-/// When the reel cannot be read or written.
+/// The reel cannot be read or written.
 pub fn complete(path: &Path) -> Result<Option<String>> {
     let reel = Reel::open(path)?;
     let mut manifest = reel.manifest.clone();
@@ -99,13 +99,13 @@ pub fn complete(path: &Path) -> Result<Option<String>> {
     Ok(Some(done))
 }
 
-/// What is known of a name that was there before.
+/// What is known about a name that existed before.
 #[derive(Clone, Debug, Default)]
 struct Clue {
     kind: Option<Text>,
     size_bytes: Option<i64>,
     mode: Option<i32>,
-    /// The file that was opened by it.
+    /// The file that was opened under this name.
     file: Option<i64>,
 }
 
@@ -134,23 +134,23 @@ fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter)
                 _ => {}
             }
         }
-        // The names in them are the reel's already.
+        // These names are already in the form of the reel.
         d.history.take_gone().into_iter().try_for_each(|row| writer.file_names.push_as_is(&row))?;
     }
     std::mem::take(&mut d.history).into_held().try_for_each(|row| writer.file_names.push_as_is(&row))?;
     Ok((d.rows(disk), left_out))
 }
 
-/// Operations that tell nothing of names and change nothing.
+/// Operations that say nothing about names and change nothing.
 const WITHOUT_CLUES: &[&str] =
     &["read", "pread64", "readv", "preadv", "preadv2", "lseek", "close", "fsync", "fdatasync", "getdents64", "fstat"];
 
-/// Whether a segment holds anything but such operations. The work of hours may be such alone, and a column is read a
-/// hundred times faster than rows.
+/// Whether a segment contains other operations. Hours of work may consist of such operations only, and reading one
+/// column is a hundred times faster than reading rows.
 fn has_clues(reel: &Reel, segment: usize) -> Result<bool> {
     for batch in reel.segment_batches::<Op>(segment, &["op"]) {
         let batch = batch?;
-        // A column of another type is told of by reading its rows.
+        // A column of an unexpected type is reported when its rows are read.
         let Ok(Column::Text(_, words)) = column::<Text>(&batch, "op") else { return Ok(true) };
         if words.iter().flatten().any(|word| !WITHOUT_CLUES.contains(&&**word)) {
             return Ok(true);
@@ -163,13 +163,13 @@ struct Deriver {
     names: Names,
     history: History,
     clues: HashMap<String, Clue>,
-    /// Names whose content or attributes the workload changed: what is there now is not what was.
+    /// Names whose content or attributes the workload changed: their current state is not the initial one.
     changed: HashSet<String>,
-    /// Names made by link, and the name that the file had first.
+    /// Names created by link(2), and the first name of the file.
     same_file: HashMap<String, String>,
     /// Those whose content was written.
     written: HashSet<String>,
-    /// Folders that were not empty, though nothing in them was known then.
+    /// Directories that were not empty although no entry was known.
     filled: HashSet<String>,
     files: MetFiles,
     places: Places,
@@ -184,7 +184,7 @@ impl Deriver {
         Ok((Self::at_start(snapshot, files, &there, Places::new(reel.read()?, &fds)), left_out))
     }
 
-    /// `there`: files that are open or mapped.
+    /// `there`: files open or mapped at the start.
     fn at_start(snapshot: Snapshot, files: MetFiles, there: &HashSet<i64>, places: Places) -> Self {
         Self {
             names: Names::new(snapshot.entries, snapshot.listed),
@@ -241,7 +241,7 @@ impl Deriver {
                     && let Some(before) = self.names.exists(p)
                     && !self.names.has_children(p)
                 {
-                    // Whatever keeps it from being empty has not been named yet.
+                    // An entry that keeps it from being empty is not known yet.
                     self.filled.insert(before);
                 }
                 if let (Some(p), true) = (path, ret == 0) {
@@ -260,7 +260,7 @@ impl Deriver {
                         self.names.exists(&to);
                     }
                     self.note_changed(&from);
-                    // A name that nothing is known of was not there.
+                    // An unknown target name did not exist.
                     if self.names.is_known(&to) {
                         self.note_changed(&to);
                     }
@@ -301,11 +301,11 @@ impl Deriver {
                     self.places.set_cwd(op.task_id, path.as_deref());
                 }
             }
-            // Each implies the first.
+            // The latter two imply CLONE_FS.
             "unshare" if ret == 0 && flags & (libc::CLONE_FS | libc::CLONE_NEWNS | libc::CLONE_NEWUSER) != 0 => {
                 self.places.apart(op.task_id);
             }
-            // Of any kind where none is named.
+            // Without flags, the kind of namespace is unknown.
             "setns" if ret == 0 && (flags == 0 || flags & libc::CLONE_NEWNS != 0) => {
                 self.places.lose(op.task_id);
             }
@@ -341,7 +341,7 @@ impl Deriver {
         }
     }
 
-    /// An operation on an open file: what it changes is no longer as it was.
+    /// An operation on a descriptor: notes what it changes.
     fn through_descriptor(&mut self, op: &Op, ret: i64) {
         let target = match &*op.op {
             "copy_file_range" | "sendfile" => op.file2,
@@ -371,7 +371,7 @@ impl Deriver {
         if ret >= 0 && op.aux == Some(1) {
             return self.made(path, 0);
         }
-        // A path that ends in a slash, or leads through a link to one that does, is refused whatever is there, or not.
+        // A path that ends in a slash, directly or through a link, is refused whether or not the file exists.
         if ret == -i64::from(libc::EISDIR) && flags & libc::O_CREAT != 0 {
             let last = |p: Option<&str>| p.map(|p| p.rsplit('/').next().unwrap_or_default().to_owned());
             if last(op.path.as_deref()) != last(path.as_deref()) {
@@ -397,7 +397,7 @@ impl Deriver {
         self.seen(path, ret.min(0), clue);
     }
 
-    /// What is now under this name is not as it was before, if it was there: of what was not, nobody will ask.
+    /// What has this name is no longer in its initial state. Names that did not exist before are not noted.
     fn note_changed(&mut self, path: &str) {
         if !self.names.is_new(path) {
             self.changed.insert(path.to_owned());
@@ -411,7 +411,7 @@ impl Deriver {
         }
     }
 
-    /// A name was used and, if `ret` is 0 or tells so, was there.
+    /// A name was used. It existed if `ret` is not negative or is an error that implies so.
     fn seen(&mut self, path: Option<String>, ret: i64, clue: Clue) {
         let Some(path) = path else { return };
         let there = ret >= 0 || [libc::EEXIST, libc::EISDIR, libc::ELOOP].iter().any(|e| ret == -i64::from(*e));
@@ -429,7 +429,7 @@ impl Deriver {
         }
     }
 
-    /// A name was to be made: it is now, or was there already.
+    /// A name was created, or (EEXIST) existed already.
     fn made(&mut self, path: Option<String>, ret: i64) {
         let Some(path) = path else { return };
         if ret == 0 {

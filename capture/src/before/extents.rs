@@ -1,4 +1,4 @@
-//! Where the files lay that were there before the workload: `record --extents`.
+//! `record --extents`: the on-disk location of files that existed before the workload.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,23 +13,23 @@ use ioreel_traces::{
 };
 use rustix::fs::{Mode, OFlags, open};
 
-/// Extents kept of all files together: 40 bytes each meanwhile, a few in the reel.
+/// Maximum number of extents of all files: 40 bytes each in memory, a few bytes in the reel.
 const MOST: usize = 4_000_000;
 
-/// What was found out.
+/// The extents found.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
     of: HashMap<PathBuf, Vec<Extent>>,
     count: usize,
-    /// Files that came after [`MOST`].
+    /// Files skipped because of [`MOST`].
     beyond: i64,
-    /// Files that could not be asked, and the first reason.
+    /// Files that could not be read, and the first error.
     refused: i64,
     why: Option<io::Error>,
 }
 
 impl Extents {
-    /// Asks the regular file at `path`.
+    /// Reads the extents of a regular file.
     pub(crate) fn look(&mut self, path: &Path) {
         if self.count >= MOST {
             self.beyond += 1;
@@ -47,7 +47,7 @@ impl Extents {
         }
     }
 
-    /// Writes the table, for the rows of `tree` in their order: `clear` is what a name of the reel is called on the disk.
+    /// Writes the table, in the order of the rows of `tree`. `clear`: converts a name of the reel to the path on disk.
     pub(crate) fn write(
         mut self,
         tree: &[rows::Tree],
@@ -58,7 +58,7 @@ impl Extents {
         let mut order = 0;
         let mut seen = HashSet::new();
         for row in tree.iter().filter(|r| r.kind == "regular" && r.size_bytes.is_some_and(|size| size > 0)) {
-            // Of a file with several names the first stands for all.
+            // If a file has several names, the first one stands for all.
             if row.link_id.is_some_and(|link| !seen.insert(link)) {
                 continue;
             }
@@ -89,10 +89,10 @@ impl Extents {
     }
 }
 
-/// The extents of a file. Neither its access time nor anything else of it changes.
+/// The extents of a file, read without changing its access time if possible.
 fn of(path: &Path, most: usize) -> io::Result<Vec<Extent>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOATIME | OFlags::CLOEXEC;
-    // Others' files are opened so by their owner and root alone.
+    // Only the owner and root may use O_NOATIME.
     let fd = open(path, flags, Mode::empty()).or_else(|_| open(path, flags - OFlags::NOATIME, Mode::empty()))?;
     fiemap::extents(fd, false, most)
 }

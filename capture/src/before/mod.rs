@@ -1,7 +1,7 @@
 //! What existed before the workload: the `tree` table.
 //!
-//! In: a snapshot of the directories asked for, and the operations of the reel. Out: one row for each file and each absent
-//! name. May use `host`, `calls` and `assemble`.
+//! In: a snapshot of the requested directories, and the operations of the reel. Out: one row per file and per name
+//! known to be absent. May use `host`, `calls` and `assemble`.
 
 pub mod derive;
 pub(crate) mod extents;

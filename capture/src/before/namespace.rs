@@ -1,5 +1,5 @@
-//! A model of the name space while a recording is gone through: which names were there before, which
-//! the workload made, moved or removed, and where symbolic links lead.
+//! A model of the namespace that follows the operations of a recording: which names existed before, which the workload
+//! created, moved or removed, and where symbolic links lead.
 
 pub(crate) mod magic_links;
 #[cfg(test)]
@@ -16,23 +16,24 @@ use ioreel_traces::{host::os_path, rows::Tree, text, writer::Names as MappedName
 use libc::PROC_SUPER_MAGIC;
 use rustix::fs::statfs;
 
-/// Names that were made and are gone again are remembered as such until so many others have gone: calls that overlap
-/// may be told of in another order than they took effect.
+/// Number of removed names, created by the workload, that are remembered as removed: overlapping calls may be recorded
+/// in another order than they took effect.
 const REMEMBERED_GONE: usize = 1 << 16;
 
-/// Names known to be no links are forgotten, all at once, when there are so many.
+/// Number of names known not to be links that are remembered; beyond it all are forgotten.
 const REMEMBERED_NO_LINKS: usize = 1 << 17;
 
-/// Moves beyond which it is not asked whether a name has to do with one.
+/// With more moves than this, every name counts as possibly moved.
 const FEW_MOVES: usize = 256;
 
-/// Links followed in one path (the kernel's MAXSYMLINKS).
+/// Maximum number of links followed in one path (MAXSYMLINKS of the kernel).
 const MAX_LINKS: usize = 40;
 
-/// Stands for the target of a link that is not known. No link has this one.
+/// The target of a link whose target is unknown. No link has an empty target.
 const UNKNOWN_TARGET: &str = "";
 
-/// Where a link on the disk leads. Where proc is mounted anywhere else the recorder would read its own (see [`magic`]).
+/// The target of a link on disk. Unknown on any mount of proc, where the recorder would read its own links (see
+/// `Names::magic`).
 fn read_link(path: &Path) -> Option<String> {
     let target = fs::read_link(path).ok()?;
     if path.parent().is_some_and(|dir| statfs(dir).is_ok_and(|s| s.f_type == PROC_SUPER_MAGIC)) {
@@ -41,28 +42,28 @@ fn read_link(path: &Path) -> Option<String> {
     Some(text::from_bytes(target.as_os_str().as_encoded_bytes()).to_string())
 }
 
-/// Where a path starts, and whose it is.
+/// Where the lookup of a path starts, and for which task.
 pub(crate) struct Start<'a> {
-    /// The root of that task; empty: that of all.
+    /// Root directory of the task; empty: the real root.
     pub(crate) top: &'a str,
-    /// The folder of a relative path.
+    /// Directory that a relative path starts at.
     pub(crate) base: &'a str,
     pub(crate) pid: i32,
-    /// What is behind that task's links in proc, if that is known; and whether the path ends there.
+    /// Target of one of the task's own links in proc, if known. The flag: the path ends there.
     pub(crate) own: &'a dyn Fn(magic_links::Link, bool) -> Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There since before the recording.
+    /// Existed before the recording.
     Before,
-    /// Made, or moved here, by the workload.
+    /// Created by the workload, or moved here.
     Made,
-    /// Removed or moved away by the workload.
+    /// Removed by the workload, or moved away.
     Gone,
 }
 
-/// Something that was there before got another name.
+/// A rename of something that existed before.
 #[derive(Debug)]
 struct Move {
     new: String,
@@ -71,33 +72,33 @@ struct Move {
     ended: bool,
 }
 
-/// See the module.
+/// The model; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     snapshot: HashMap<String, Tree>,
-    /// Folders in which the snapshot saw all that was there.
+    /// Directories whose content the snapshot has seen completely.
     listed: HashSet<String>,
     states: BTreeMap<String, State>,
-    /// Names outside the snapshot that were there before.
+    /// Names outside the snapshot that existed before.
     before: BTreeSet<String>,
-    /// Targets of links, as found now, in the snapshot or made.
+    /// Targets of links: found on disk now, seen in the snapshot, or created by the workload.
     links: HashMap<String, String>,
-    /// Names found to be none.
+    /// Names known not to be links.
     no_links: HashSet<String>,
-    /// Made and gone, oldest first.
+    /// Created and removed by the workload, the oldest first.
     gone: VecDeque<String>,
-    /// What was there before and was moved, in order.
+    /// Renames of what existed before, in order.
     moved: Vec<Move>,
-    /// The disk is not asked: it may not be the one that was recorded.
+    /// The disk is not read, because it may not be the recorded one.
     unseen: bool,
     /// See [`Self::missed`].
     missed: bool,
-    /// What names are on the disk, where they are hashes here.
+    /// Converts hashed names to names on disk, if names are hashed.
     mapped: Option<MappedNames>,
 }
 
 impl Names {
-    /// A name space of which `snapshot` is known, and that nothing else was in the folders `listed`.
+    /// Creates the model from a snapshot; directories in `listed` contained nothing else.
     pub(crate) fn new(snapshot: HashMap<String, Tree>, listed: HashSet<String>) -> Self {
         let states = snapshot.keys().map(|p| (p.clone(), State::Before)).collect();
         let links =
@@ -105,8 +106,8 @@ impl Names {
         Self { snapshot, listed, states, links, ..Self::default() }
     }
 
-    /// The canonical absolute name of `path`: no dots, no links (the last component's only if `follow`). Links met on the
-    /// way are noted as having been there. `None` for a loop, and where it goes through a link whose target is not known.
+    /// The canonical absolute path: without dots and without links (a link as the last component is followed only if
+    /// `follow`). Links on the way are noted as existing before. `None` for a loop, and if a link's target is unknown.
     pub(crate) fn resolve(&mut self, start: &Start<'_>, path: &str, follow: bool) -> Option<String> {
         let Start { top, base, .. } = *start;
         let mut at = if base == "/" { String::new() } else { base.to_owned() };
@@ -131,7 +132,7 @@ impl Names {
                 magic_links::End::Link(link) => Some((start.own)(link, waiting.is_empty())?),
                 magic_links::End::Unknown => return None,
             };
-            // Neither itself nor what is in it is read.
+            // Neither the link nor a directory behind it is read.
             let is_unread = own.is_some() || magic_links::is_relative(within(&at, top));
             let target = if is_unread { None } else { self.link(&at) };
             followed += usize::from(own.is_some() || target.is_some());
@@ -160,7 +161,7 @@ impl Names {
         if !["/proc/", "/dev/"].iter().any(|dir| path.starts_with(dir)) {
             return magic_links::End::Plain;
         }
-        // Numbers of descriptors are no hashes.
+        // Descriptor numbers are not hashed.
         match (magic_links::end(path, start.pid), &self.mapped) {
             (magic_links::End::Plain | magic_links::End::Unknown, Some(names)) => {
                 let clear = names.lock().unwrap_or_else(PoisonError::into_inner).original(path);
@@ -173,18 +174,18 @@ impl Names {
         }
     }
 
-    /// The same, without looking at the disk.
+    /// Never reads the disk.
     pub(crate) fn unseen(self) -> Self {
         Self { unseen: true, ..self }
     }
 
-    /// The same of a reel whose names are hashes.
+    /// Uses these hashed names.
     pub(crate) fn mapped(self, mapped: Option<MappedNames>) -> Self {
         Self { mapped, ..self }
     }
 
-    /// Whether the operation at hand did not find its name: a link that is there on the disk, which is as the workload has
-    /// left it, was made later then, or led nowhere.
+    /// Says whether the current operation failed with a missing name. Then a link that exists on disk now was created
+    /// later, or led nowhere.
     pub(crate) fn missed(&mut self, missed: bool) {
         self.missed = missed;
     }
@@ -196,7 +197,7 @@ impl Names {
         if self.unseen || self.missed {
             return None;
         }
-        // A link that was made has been noted; what the snapshot saw, too.
+        // Links that the workload created or the snapshot saw are in `links` already.
         let known =
             matches!(self.states.get(path), Some(State::Made | State::Gone)) || self.snapshot.contains_key(path);
         if known || self.no_links.contains(path) {
@@ -225,37 +226,37 @@ impl Names {
         target
     }
 
-    /// The workload made a symbolic link, of which [`Self::make`] is told next.
+    /// The workload created a symbolic link; [`Self::make`] is called next.
     pub(crate) fn make_link(&mut self, path: &str, target: &str) {
         self.links.insert(path.to_owned(), target.to_owned());
     }
 
-    /// Whether anything is known of this name.
+    /// Whether anything is known about this name.
     pub(crate) fn is_known(&self, path: &str) -> bool {
         self.states.contains_key(path)
     }
 
-    /// Whether what is at this name is the workload's, and nothing that was there before has to do with it.
+    /// Whether the workload created what has this name, and nothing that existed before was moved there.
     pub(crate) fn is_new(&self, path: &str) -> bool {
         self.states.get(path) == Some(&State::Made) && self.is_unmoved(path)
     }
 
-    /// Whether neither the name nor any above it took part in a move of what was there before.
+    /// Whether neither this name nor a directory above it was part of a move of something that existed before.
     fn is_unmoved(&self, path: &str) -> bool {
         let within = |dir: &str| path.strip_prefix(dir).is_some_and(|r| r.is_empty() || r.starts_with('/'));
         self.moved.len() <= FEW_MOVES && !self.moved.iter().any(|m| within(&m.new) || within(&m.old))
     }
 
-    /// A name is there. Returns the name it had before the recording, if it was there then.
+    /// This name exists now. Returns the name it had before the recording, if it existed then.
     pub(crate) fn exists(&mut self, path: &str) -> Option<String> {
         match self.states.get(path) {
             Some(State::Before) => return Some(path.to_owned()),
             Some(State::Made) => return None,
-            // Back by means that were not recorded.
+            // It was created again by something that is not recorded.
             Some(State::Gone) => return None,
             None => {}
         }
-        // Below a folder that the workload made nothing was there before.
+        // In a directory that the workload created, nothing existed before.
         let mut above = parent(path);
         while let Some(p) = above {
             match self.states.get(p) {
@@ -290,8 +291,8 @@ impl Names {
         Some(path.to_owned())
     }
 
-    /// Whether the snapshot saw the folder of a name that nothing is known of, or of one above it, without that: by means that are
-    /// not recorded (a socket's bind, a core dump, somebody else) it came later.
+    /// Whether the snapshot saw the directory of an unknown name, or one above it, without that entry. Then it was
+    /// created later by something that is not recorded: bind of a socket, a core dump, another program.
     fn came_later(&self, path: &str) -> bool {
         let mut name = path;
         while let Some(above) = parent(name).filter(|_| !self.snapshot.contains_key(name)) {
@@ -303,7 +304,7 @@ impl Names {
         false
     }
 
-    /// The name a path below a moved folder had before the move.
+    /// The earlier name of a path below a moved directory.
     fn name_before(&self, path: &str) -> Option<String> {
         let mut name = path.to_owned();
         let mut was_moved = false;
@@ -316,7 +317,7 @@ impl Names {
         (was_moved && !self.states.contains_key(&name)).then_some(name)
     }
 
-    /// The workload made this name.
+    /// The workload created this name.
     pub(crate) fn make(&mut self, path: &str) {
         self.end_moved(path);
         if let Some(above) = parent(path) {
@@ -325,7 +326,7 @@ impl Names {
         self.states.insert(path.to_owned(), State::Made);
     }
 
-    /// What was moved to this name, and is still there, ends.
+    /// Marks what was moved to this name and is still there as ended.
     fn end_moved(&mut self, path: &str) {
         let arrived = self.moved.iter().rposition(|m| m.new == path);
         if let Some(i) = arrived.filter(|i| !self.moved[*i..].iter().any(|m| m.old == path)) {
@@ -333,7 +334,7 @@ impl Names {
         }
     }
 
-    /// The name that what is at `path` now had before the recording, if it was there and has been moved.
+    /// The name that the file at `path` had before the recording, if it existed then and was moved.
     pub(crate) fn origin(&self, path: &str) -> Option<String> {
         let mut name = path.to_owned();
         let below = |name: &str, dir: &str| {
@@ -343,15 +344,14 @@ impl Names {
             if let Some(rest) = below(&name, &m.new) {
                 name = format!("{}{rest}", m.old);
             } else if below(&name, &m.old).is_some() {
-                // What was there then went away: this came later.
+                // What had this name before was moved away, so this came later.
                 return None;
             }
         }
         (name != path && self.before.contains(&name)).then_some(name)
     }
 
-    /// The name that something which was there before under `path` has now; `None` when it was removed or
-    /// replaced after a move.
+    /// The current name of something that was at `path` before; `None` if it was removed or replaced after a move.
     pub(crate) fn name_now(&self, path: &str) -> Option<String> {
         let mut name = path.to_owned();
         for m in &self.moved {
@@ -375,7 +375,7 @@ impl Names {
         }
     }
 
-    /// Lets a name that was made and is gone be forgotten in time: a workload may make and remove millions.
+    /// Queues a created and removed name to be forgotten later: a workload may create and remove millions.
     fn forget_later(&mut self, path: &str) {
         self.gone.push_back(path.to_owned());
         if self.gone.len() > REMEMBERED_GONE
@@ -389,7 +389,7 @@ impl Names {
         }
     }
 
-    /// The workload renamed, with all that is below.
+    /// The workload renamed this, with everything below it.
     pub(crate) fn rename(&mut self, from: &str, to: &str) {
         if let Some(above) = parent(to) {
             self.exists(above);
@@ -417,7 +417,7 @@ impl Names {
         let was = self.states.insert(from.to_owned(), State::Gone);
         let was_before = was == Some(State::Before);
         self.states.insert(to.to_owned(), State::Made);
-        // What lies in a folder that the workload made is the workload's too.
+        // The content of a directory that the workload created is the workload's too.
         if was_before || self.moved.iter().any(|m| m.new == from) {
             self.moved.push(Move { new: to.to_owned(), old: from.to_owned(), ended: false });
         } else if was == Some(State::Made) {
@@ -425,38 +425,38 @@ impl Names {
         }
     }
 
-    /// The workload exchanged two names, with all that is below.
+    /// The workload exchanged two names, with everything below them.
     pub(crate) fn exchange(&mut self, a: &str, b: &str) {
-        // No name holds a NUL.
+        // A temporary name; no real name contains a NUL.
         let aside = format!("{a}\0");
         self.rename(a, &aside);
         self.rename(b, a);
         self.rename(&aside, b);
     }
 
-    /// Whether any name below `path` is known to be there.
+    /// Whether any name below `path` is known to exist.
     pub(crate) fn has_children(&self, path: &str) -> bool {
         let prefix = format!("{path}/");
         self.states.range(prefix.clone()..).take_while(|(p, _)| p.starts_with(&prefix)).any(|(_, s)| *s != State::Gone)
     }
 
-    /// Takes out the snapshot, and the other names that were there before.
+    /// Takes the snapshot, and the other names that existed before.
     pub(crate) fn take_before(&mut self) -> (HashMap<String, Tree>, BTreeSet<String>) {
         (std::mem::take(&mut self.snapshot), std::mem::take(&mut self.before))
     }
 }
 
-/// Components in reverse, dots left out.
+/// Components in reverse order, without dots.
 fn components(path: &str) -> Vec<String> {
     path.rsplit('/').filter(|c| !c.is_empty() && *c != ".").map(str::to_owned).collect()
 }
 
-/// A canonical name as it is below a root, if it is there.
+/// A canonical path relative to a root directory, if it is inside.
 fn within<'a>(path: &'a str, top: &str) -> &'a str {
     path.strip_prefix(top).filter(|below| below.starts_with('/')).unwrap_or(path)
 }
 
-/// The folder a canonical name is in; `None` for the root.
+/// Parent of a canonical path; `None` for the root.
 fn parent(path: &str) -> Option<&str> {
     if path == "/" {
         return None;

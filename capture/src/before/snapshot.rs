@@ -1,4 +1,4 @@
-//! The name space as it is on disk: one entry, or a whole folder.
+//! Snapshots of existing files: a single entry, or a directory tree.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,25 +13,25 @@ use ioreel_traces::{rows::Tree, text};
 
 use crate::{assemble::kind_of, before::extents::Extents, host::signals};
 
-/// Entries a snapshot takes at most; a larger folder is cut, and the manifest says so.
+/// Maximum number of entries; a larger tree is cut, and the manifest says so.
 pub(crate) const DEFAULT_SNAPSHOT_ENTRIES: usize = 1_000_000;
-/// Time a snapshot takes at most.
+/// Maximum duration of a snapshot.
 pub(crate) const DEFAULT_SNAPSHOT_TIME: Duration = Duration::from_secs(20);
 
-/// What a walk brought.
+/// Result of a snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     /// Entries by absolute path.
     pub(crate) entries: HashMap<String, Tree>,
-    /// Folders all of whose names are among them.
+    /// Directories all of whose entries are included.
     pub(crate) listed: HashSet<String>,
-    /// The walk stopped at a limit.
+    /// A limit was reached.
     pub(crate) cut: bool,
-    /// Where its files lie, where that is asked for.
+    /// On-disk locations of its files, if requested.
     pub(crate) extents: Option<Extents>,
 }
 
-/// The `tree` row of what is at `path` now.
+/// The `tree` row of an existing file.
 pub(crate) fn entry(path: &Path, meta: &Metadata, origin: &str) -> Tree {
     let kind = kind_of(meta.mode());
     Tree {
@@ -55,8 +55,8 @@ pub(crate) fn entry(path: &Path, meta: &Metadata, origin: &str) -> Tree {
 }
 
 impl Snapshot {
-    /// Adds the folder `dir` and all below it on the same file system, and the folders above it.
-    /// Entries that vanish meanwhile are left out.
+    /// Adds the directory `dir`, everything below it on the same file system, and the directories above it. Entries
+    /// that disappear meanwhile are left out.
     pub(crate) fn add(&mut self, dir: &Path) -> io::Result<()> {
         let dir = dir.canonicalize()?;
         let device = fs::metadata(&dir)?.dev();
@@ -68,13 +68,13 @@ impl Snapshot {
         }
         let mut waiting: Vec<PathBuf> = vec![dir];
         while let Some(path) = waiting.pop() {
-            // Whoever asked for this asks then, too.
+            // The caller checks for the signal too.
             if signals::waiting_end().is_some() {
                 return Ok(());
             }
             if self.entries.len() >= DEFAULT_SNAPSHOT_ENTRIES || Instant::now() > deadline {
                 self.cut = true;
-                // Of those still to be looked at nobody knows which folder they are in.
+                // The parents of the remaining entries are unknown, so no directory is known to be complete.
                 self.listed.clear();
                 return Ok(());
             }
@@ -95,12 +95,12 @@ impl Snapshot {
         Ok(())
     }
 
-    /// What ran already while the names were listed may have made and removed some.
+    /// Programs that already ran may have created and removed entries meanwhile.
     pub(crate) fn of_what_runs(&mut self) {
         self.listed.clear();
     }
 
-    /// Leaves out `path` and what is below it: the reel itself.
+    /// Removes `path` and everything below it: the reel itself.
     pub(crate) fn forget(&mut self, path: &Path) {
         self.not_whole(path);
         let path = text::from_bytes(path.as_os_str().as_bytes());
@@ -108,7 +108,7 @@ impl Snapshot {
             .retain(|p, _| p.strip_prefix(&*path).is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/')));
     }
 
-    /// The folder that `path` is in holds more than is listed.
+    /// The parent of `path` is not listed completely.
     fn not_whole(&mut self, path: &Path) {
         if let Some(above) = path.parent() {
             self.listed.remove(&*text::from_bytes(above.as_os_str().as_bytes()));

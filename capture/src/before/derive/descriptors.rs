@@ -1,20 +1,20 @@
-//! What processes have open under which number while a recording is gone through: names in proc lead there.
+//! Open descriptors of processes, following the operations of a recording; paths in proc refer to them.
 
 use std::collections::{BTreeMap, HashMap};
 
 use ioreel_traces::rows::{Fd, Op, sqe_flags};
 
-/// Descriptors beyond are not remembered.
+/// Maximum number of descriptors remembered.
 const MOST: usize = 1 << 20;
 
-/// The file behind a descriptor of a process.
+/// The file behind each descriptor of a process.
 ///
-/// One that is closed by what is not recorded, or that got a new owner that is no file, is still told of; whoever then goes through
-/// it fails, unless he opens it, which tells the file.
+/// A descriptor that was closed or reused by something that is not recorded remains here. A later use through proc then
+/// fails, or is an open, which reports its file.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
     of: BTreeMap<(i32, i32), i64>,
-    /// Those that tasks began with, by task.
+    /// Descriptors that tasks had at the start, by task.
     given: HashMap<i64, Vec<(i32, i64)>>,
 }
 
@@ -29,7 +29,7 @@ impl Descriptors {
         Self { of: BTreeMap::new(), given }
     }
 
-    /// A process began: with what the one that made it had open.
+    /// A process was created; it inherits the descriptors of its parent.
     pub(super) fn born(&mut self, task: i64, pid: i32, parent: Option<i32>) {
         self.ended(pid);
         let inherited = parent.into_iter().flat_map(|p| self.of.range((p, 0)..=(p, i32::MAX)));
@@ -59,9 +59,9 @@ impl Descriptors {
         }
     }
 
-    /// A call ended.
+    /// Processes a call.
     pub(super) fn take(&mut self, op: &Op) {
-        // Slots of a ring's own table are no descriptors.
+        // Slots of registered files are not descriptors.
         if op.sqe_flags.is_some_and(|f| f & (sqe_flags::FIXED_FILE | sqe_flags::DIRECT) != 0) {
             return;
         }

@@ -1,8 +1,7 @@
-//! The names of files over time, as the operations tell: which file had which name from when until when, how it came
-//! to it and how it lost it.
+//! Names of files over time: which file had which name from when until when, how it got the name, and how it lost it.
 //!
-//! The probes know the file behind a descriptor, not the one behind a name: a name is told with the file that was last
-//! met under it, and without one where no recorded call had it open.
+//! The probes see the file behind a descriptor, not behind a name. So a name is recorded with the file last opened
+//! under it, or without a file if no recorded call had it open.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use ioreel_traces::rows::{Name, Op};
 
 use crate::before::derive::seen_files::Met;
 
-/// A name that is there.
+/// A name that exists.
 #[derive(Clone, Debug)]
 struct Held {
     file: Option<i64>,
@@ -19,16 +18,16 @@ struct Held {
     how: &'static str,
 }
 
-/// What is behind which name now, and the names that have gone.
+/// Current names with their files, and names that have ended.
 #[derive(Debug, Default)]
 pub(super) struct History {
     at: BTreeMap<String, Held>,
     gone: Vec<Name>,
-    /// Files whose name changed, and their name now, if they have it still.
+    /// Files whose name changed, with the current name if they still have one.
     moved: Vec<(i64, Option<String>)>,
 }
 
-/// The moment and the operation of a change.
+/// Time and operation of a change.
 #[derive(Clone, Copy)]
 struct Change {
     at_ns: i64,
@@ -36,7 +35,7 @@ struct Change {
 }
 
 impl History {
-    /// Files that were open or mapped at the start.
+    /// Starts with the files that were open or mapped at the start.
     pub(super) fn there(files: impl Iterator<Item = Met>) -> Self {
         let mut h = Self::default();
         let mut files: Vec<_> = files.filter(|f| !f.unlinked && f.whole_path).collect();
@@ -50,27 +49,28 @@ impl History {
         h
     }
 
-    /// Names that have gone since this was called last.
+    /// Takes the names that have ended since the last call.
     pub(super) fn take_gone(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.gone)
     }
 
-    /// Files that a rename or removal called otherwise since this was called last.
+    /// Takes the files renamed or removed since the last call.
     pub(super) fn take_moved(&mut self) -> Vec<(i64, Option<String>)> {
         std::mem::take(&mut self.moved)
     }
 
-    /// Names that are there now.
+    /// The names that exist now.
     pub(super) fn into_held(self) -> impl Iterator<Item = Name> {
         self.at.into_iter().map(|(path, held)| row(path, held, None, None))
     }
 
-    /// Whether what has this name, as far as that is known, is this file.
+    /// Whether this name is known to belong to this file.
     pub(super) fn is_at(&self, path: &str, file: i64) -> bool {
         self.at.get(path).is_some_and(|held| held.file == Some(file))
     }
 
-    /// An operation ended; `path` and `path2` are canonical. `file`: what it opened, or gave a name to by a descriptor.
+    /// Processes an operation; `path` and `path2` are canonical. `file`: the file that it opened, or named through a
+    /// descriptor.
     pub(super) fn take(&mut self, op: &Op, file: Option<&Met>, path: Option<&str>, path2: Option<&str>) {
         if op.ret.is_none_or(|ret| ret < 0) {
             return;
@@ -112,7 +112,7 @@ impl History {
             Some(held) if created && held.file == Some(file) => {}
             _ if created => self.begin(path, Some(file), "created", change),
             _ => {
-                // It has been there since who knows when; this is when it was looked for.
+                // It has existed for an unknown time; the start of the operation is when it was looked up.
                 self.end(path, "lost", Change { at_ns: start_ns, ..change });
                 let held = Held { file: Some(file), from_ns: start_ns, from_op: Some(change.op), how: "seen" };
                 self.at.insert(path.to_owned(), held);
@@ -120,14 +120,14 @@ impl History {
         }
     }
 
-    /// A name must be there, and nothing was known of it.
+    /// This name exists; nothing was known about it.
     fn seen(&mut self, path: &str, start_ns: i64, change: Change) {
         let held = Held { file: None, from_ns: start_ns, from_op: Some(change.op), how: "seen" };
         self.at.entry(path.to_owned()).or_insert(held);
     }
 
     fn begin(&mut self, path: &str, file: Option<i64>, how: &'static str, change: Change) {
-        // What was there went by means that were not recorded.
+        // What had this name before ended through something that is not recorded.
         self.end(path, "lost", change);
         self.at.insert(path.to_owned(), Held { file, from_ns: change.at_ns, from_op: Some(change.op), how });
     }
@@ -138,7 +138,7 @@ impl History {
         }
     }
 
-    /// The same of what is gone with its name, unless it has others.
+    /// Likewise, and notes the file as removed unless it has other names.
     fn goes(&mut self, path: &str, ended: &'static str, change: Change) {
         if let Some(file) = self.at.get(path).and_then(|held| held.file) {
             self.moved.push((file, None));
@@ -156,7 +156,7 @@ impl History {
 
     fn renamed(&mut self, from: &str, to: &str, exchange: bool, start_ns: i64, change: Change) {
         let file = |h: &Self, path: &str| h.at.get(path).and_then(|held| held.file);
-        // Two names of one file stay as they are: rename(2).
+        // If both are names of one file, rename(2) does nothing.
         if !exchange && file(self, from).is_some() && file(self, from) == file(self, to) {
             return;
         }
@@ -174,13 +174,13 @@ impl History {
         self.put(from, other, change);
     }
 
-    /// Names below a folder.
+    /// The names below a directory.
     fn below(&self, path: &str) -> Vec<String> {
         let prefix = format!("{path}/");
         self.at.range(prefix.clone()..).take_while(|(p, _)| p.starts_with(&prefix)).map(|(p, _)| p.clone()).collect()
     }
 
-    /// Ends a name and all below it; what they were the names of, by the rest of the name.
+    /// Ends a name and all below it. Returns their files by the rest of the name.
     fn take_out(&mut self, path: &str, change: Change) -> Vec<(String, Option<i64>)> {
         let mut names = self.below(path);
         names.push(path.to_owned());
@@ -204,14 +204,14 @@ impl History {
     }
 }
 
-/// The path by which the kernel found the file, when it was this call that met it first. Right for tasks with another
-/// root, too. Of what has no name any more it would be the last one.
+/// The path by which the kernel described the file, if this call was the first to use it. It is right for tasks with
+/// another root too. For an unlinked file it would be its last name, so it is not used.
 fn told_by_kernel<'a>(op: &Op, file: &'a Met) -> Option<&'a str> {
     let now = file.whole_path && !file.unlinked && (op.start_ns..=op.start_ns + op.dur_ns).contains(&file.first_ns);
     file.path.as_deref().filter(|p| now && p.starts_with('/'))
 }
 
-/// The request of an ioctl on btrfs, in either version.
+/// Whether the operation is this btrfs ioctl, in either version.
 pub(super) fn is(op: &Op, request: &str) -> bool {
     let name = op.name.as_deref().and_then(|n| n.strip_prefix("BTRFS_IOC_"));
     name.is_some_and(|n| n.strip_suffix("_V2").unwrap_or(n) == request)
@@ -222,7 +222,7 @@ fn row(path: String, held: Held, ended: Option<&'static str>, change: Option<Cha
         file: held.file,
         path: path.into(),
         from_ns: held.from_ns,
-        // Calls that overlap may end in another order than they took effect.
+        // Overlapping calls may return in another order than they took effect.
         until_ns: change.map(|c| c.at_ns.max(held.from_ns)),
         how: held.how.into(),
         ended: ended.map(Into::into),

@@ -1,4 +1,4 @@
-//! Where the paths of operations lead.
+//! Resolves the paths of operations.
 
 use ioreel_traces::{Text, rows::Op};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Deriver {
-    /// Whether an open has opened what has this very name: a link that is there now was made later.
+    /// Whether an open opened a file by exactly this name. If the name is a link now, the link was created later.
     pub(super) fn is_plain(&mut self, op: &Op, ret: i64, dir: Option<i64>) -> bool {
         let file = op.file.filter(|_| ret >= 0 && opens(op));
         let Some(path) = file.and_then(|f| self.files.get(f)).and_then(|f| f.path) else { return false };
@@ -41,7 +41,7 @@ impl Deriver {
                 Link::Root { of_process } => whose(of_process)?.root.name(),
                 Link::Fd(fd) => {
                     let file = places.descriptors.get(op.pid, fd)?;
-                    // Its number may have gone to something else by means that are not recorded.
+                    // The descriptor may have been reused by a call that is not recorded.
                     let is_another = is_last && opens(op) && op.ret.is_some_and(|r| r >= 0) && op.file != Some(file);
                     name_of(files, history, file).filter(|_| !is_another).map(|n| n.to_string())
                 }
@@ -50,7 +50,7 @@ impl Deriver {
         names.resolve(&Start { top: &top, base: &base, pid: op.pid, own: &own }, path, follow)
     }
 
-    /// The file that a link gives a name to by a descriptor: by that itself, or by its name in proc.
+    /// The file that link(2) names through a descriptor: directly, or by its path in proc.
     pub(super) fn linked(&self, op: &Op, follow: bool) -> Option<i64> {
         let path = op.path.as_deref()?;
         match end(path, op.pid) {
@@ -61,13 +61,13 @@ impl Deriver {
     }
 }
 
-/// What a file is called now, as far as that is known.
+/// Current name of a file, if known.
 fn name_of(files: &MetFiles, history: &History, file: i64) -> Option<Text> {
     let name = files.name_of(file)?;
     (files.is_folder(file) || history.is_at(&name, file)).then_some(name)
 }
 
-/// The folder a relative path starts from.
+/// The directory that a relative path starts at.
 fn base(files: &MetFiles, place: &Place, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
     match dirfd {
         None | Some(libc::AT_FDCWD) => place.cwd.name(),
@@ -75,23 +75,23 @@ fn base(files: &MetFiles, place: &Place, dirfd: Option<i32>, dir: Option<i64>) -
     }
 }
 
-/// Calls whose result is the file of their first path; the folder behind `dirfd` is their second file.
+/// Calls that open the file of their first path; the directory of `dirfd` is then their second file.
 pub(super) fn opens(op: &Op) -> bool {
     matches!(&*op.op, "open" | "openat" | "openat2" | "creat" | "open_tree" | "open_tree_attr" | "fspick")
 }
 
-/// Whether the first path of a call names something in the tree.
+/// Whether the first path of a call is a name in the tree.
 pub(super) fn names_file(op: &Op, flags: i32) -> bool {
     match &*op.op {
-        // What a link leads to.
+        // The first path is the target of the link.
         "symlink" | "symlinkat" => false,
-        // A device, or any word at all, but where part of the tree is mounted again.
+        // The source is a device or any word, unless a directory is bind-mounted or a mount is moved.
         "mount" => flags & (libc::MS_BIND | libc::MS_MOVE) as i32 != 0 && flags & libc::MS_REMOUNT as i32 == 0,
         _ => true,
     }
 }
 
-/// Whether a link at the end of a call's first path is followed.
+/// Whether a symbolic link at the end of the first path is followed.
 pub(super) fn follows(op: &Op, flags: i32) -> bool {
     // linux/mount.h
     const FSPICK_SYMLINK_NOFOLLOW: i32 = 2;

@@ -1,4 +1,4 @@
-//! The rows of `tree`: what is still there is looked at, of the rest is told what results implied.
+//! The rows of `tree`. What is unchanged is read from disk; the rest is what the results of operations implied.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -11,10 +11,10 @@ use ioreel_traces::{anonymize::Anonymizer, host, rows::Tree, writer::Names as Ma
 use super::{Clue, Deriver, is_virtual};
 use crate::before::snapshot::Snapshot;
 
-/// The disk as it is now, by the reel's names: they are hashes where the reel is anonymized.
+/// The disk, accessed by the names of the reel, which are hashes if the reel is anonymised.
 pub(super) struct Disk {
     pub(super) names: Option<MappedNames>,
-    /// Not to be looked at.
+    /// Do not read the disk.
     pub(super) unseen: bool,
 }
 
@@ -23,7 +23,7 @@ impl Disk {
         self.names.as_ref().map(|n| n.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What a name of the reel is called on the disk.
+    /// The path on disk of a name of the reel.
     pub(super) fn clear(&self, path: &str) -> Option<PathBuf> {
         match self.names() {
             Some(names) => names.original(path),
@@ -31,7 +31,7 @@ impl Disk {
         }
     }
 
-    /// What is at `path` now; `None` when nothing is, or it is not known what the name was.
+    /// The row of what is at `path` now; `None` if there is nothing, or the original name is unknown.
     fn look(&self, path: &str, origin: &str) -> Option<Tree> {
         let clear = self.clear(path).filter(|_| !self.unseen)?;
         let meta = std::fs::symlink_metadata(&clear).ok()?;
@@ -42,7 +42,7 @@ impl Disk {
         Some(row)
     }
 
-    /// The snapshot by the reel's names.
+    /// Converts the snapshot to the names of the reel.
     pub(super) fn mapped(&self, mut snapshot: Snapshot) -> Snapshot {
         if let Some(mut names) = self.names() {
             let listed = std::mem::take(&mut snapshot.listed);
@@ -59,12 +59,12 @@ impl Disk {
 }
 
 impl Deriver {
-    /// The rows, the snapshot's among them.
+    /// All rows, including those of the snapshot.
     pub(super) fn rows(self, disk: &Disk) -> Vec<Tree> {
         let Self { mut names, clues, mut changed, mut written, filled, .. } = self;
         let (snapshot, mut before) = names.take_before();
         for dir in filled {
-            // What was met in it later is the reason; only where nothing ever was, something is made up.
+            // Entries seen later explain why the directory was not empty. If there are none, an entry is invented.
             let below = format!("{dir}/");
             if !before.range(below.clone()..).next().is_some_and(|p| p.starts_with(&below)) {
                 before.insert(below + ".unseen-entry");
@@ -89,8 +89,8 @@ impl Deriver {
     }
 }
 
-/// Which names that were there before were names of one file, by what was opened through them: what the workload wrote by one it
-/// wrote by all.
+/// Groups the names that belonged to one file, according to opens through them. What the workload wrote through one
+/// name, it wrote through all.
 fn linked(
     before: &BTreeSet<String>,
     clues: &HashMap<String, Clue>,
@@ -115,7 +115,7 @@ fn linked(
     linked
 }
 
-/// Names of one file share its number: what a look at one of them told, or else a negative one, as no file system gives.
+/// Gives all names of a file the same `link_id`: the one found on disk, or a negative one, which no file system uses.
 fn share_links(rows: &mut [Tree], linked: &HashMap<String, i64>) {
     let mut of_file: HashMap<i64, Vec<&mut Tree>> = HashMap::new();
     for row in rows {
@@ -144,8 +144,8 @@ fn row(disk: &Disk, path: &str, clue: Clue, changed: bool) -> Tree {
     }
 }
 
-/// Adds what can be seen of something that the workload moved and did not remove: what it is, and, if it was not
-/// written to, its size.
+/// Adds what can be read about something that the workload moved and did not remove: its kind, and its size if its
+/// content is unchanged.
 fn look_at_moved(disk: &Disk, row: &mut Tree, now: &str, same_content: bool) {
     let Some(there) = disk.look(now, "derived") else { return };
     row.kind = there.kind;

@@ -1,12 +1,12 @@
-//! What the reel tells of the files that operations name, as far as names need it.
+//! What the reel knows about files, as far as names need it.
 
 use ioreel_traces::{Reel, Result, Text, rows::File};
 use rustc_hash::FxHashMap;
 
-/// Files beyond are not looked up: names are derived in bounded memory, of some 50 bytes a file and the path of each folder.
+/// Maximum number of files, which bounds memory: about 50 bytes per file, and the path of each directory.
 pub(super) const MOST: usize = 4 << 20;
 
-/// A file; see the columns of `files`. Of a folder `path` and `unlinked` are as of the moment that is gone through.
+/// A file; for the fields see the columns of `files`. For a directory, `path` and `unlinked` are current.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Met {
     pub(super) file: i64,
@@ -22,18 +22,19 @@ pub(super) struct Met {
 const KINDS: [&str; 8] = ["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other"];
 const DIRECTORY: u8 = 1;
 
-/// Of a path without a folder.
+/// For a path without a directory.
 const NO_FOLDER: u32 = u32::MAX;
 const NO_SIZE: i64 = i64::MIN;
 const NO_MODE: i32 = i32::MIN;
 
-/// The same in little memory.
+/// A file in compact form.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     first_ns: i64,
     size_bytes: i64,
     mode: i32,
-    /// The path: the last name, and the number of what comes before. Of a folder that is the whole path.
+    /// The path: the last component, and the number of the directory before it. For a directory, the number is that of
+    /// its own path.
     folder: u32,
     name_at: u32,
     name_len: u16,
@@ -42,7 +43,7 @@ struct Kept {
 }
 
 mod flag {
-    /// There is such a file.
+    /// This entry is in use.
     pub(super) const IS_MET: u8 = 1;
     pub(super) const HAS_PATH: u8 = 2;
     pub(super) const WHOLE_PATH: u8 = 4;
@@ -55,19 +56,19 @@ impl Kept {
     }
 }
 
-/// By id; ids count up from 0.
+/// Files by id. Ids count up from 0.
 #[derive(Debug, Default)]
 pub(super) struct MetFiles {
     files: Vec<Kept>,
     names: String,
     folders: Vec<Text>,
     number_of: FxHashMap<Text, u32>,
-    /// What folders are called that have been renamed.
+    /// Current names of renamed directories.
     renamed: FxHashMap<i64, Text>,
 }
 
 impl MetFiles {
-    /// The files of a reel, and how many are left out.
+    /// Reads the files of a reel; also returns how many did not fit.
     pub(super) fn of(reel: &Reel) -> Result<(Self, i64)> {
         let mut all = Self::default();
         let mut left_out = 0;
@@ -88,7 +89,7 @@ impl MetFiles {
         Ok((all, left_out))
     }
 
-    /// Whether there is room for it.
+    /// Adds a file; returns whether it fits.
     pub(super) fn add(&mut self, met: &Met) -> bool {
         let Some(place) = usize::try_from(met.file).ok().filter(|f| *f < MOST) else { return false };
         let kind = KINDS.iter().position(|k| **k == *met.kind).unwrap_or(KINDS.len() - 1) as u8;
@@ -134,8 +135,8 @@ impl MetFiles {
         number
     }
 
-    /// What is behind a name is now called otherwise, or gone (`None`). Of a folder that matters: others are named from it. By what
-    /// other files were called first they are told apart from what had their names before.
+    /// A file was renamed, or removed (`None`). Only directories are updated, because other names start there. Other
+    /// files keep their first name, which distinguishes them from earlier files of the same name.
     pub(super) fn renamed(&mut self, file: i64, path: Option<String>) {
         let met = usize::try_from(file).ok().and_then(|f| self.files.get_mut(f));
         let Some(met) = met.filter(|m| m.is(flag::IS_MET) && m.kind == DIRECTORY) else { return };
@@ -179,12 +180,12 @@ impl MetFiles {
         })
     }
 
-    /// Its path, if that is whole; the kernel tells of deeper ones only the end.
+    /// The path of a file, if complete; the kernel reports only the end of very deep paths.
     pub(super) fn path_of(&self, file: i64) -> Option<Text> {
         self.kept(file).filter(|f| f.is(flag::WHOLE_PATH)).and_then(|f| self.path(file, f))
     }
 
-    /// What a folder is called now, if it is there.
+    /// Current name of a directory, if it still exists.
     pub(super) fn name_of(&self, file: i64) -> Option<Text> {
         self.path_of(file).filter(|_| self.kept(file).is_some_and(|f| !f.is(flag::UNLINKED)))
     }

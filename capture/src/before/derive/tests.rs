@@ -1,11 +1,11 @@
-//! Calls, and what is derived of them.
+//! Derives the tree from calls.
 
 use ioreel_traces::rows::Task;
 
 use super::*;
 use seen_files::Met;
 
-/// A successful call of the first task, which stands in `/w`.
+/// A successful call of the first task, whose working directory is `/w`.
 fn call(op: &str) -> Op {
     Op { op: op.into(), pid: 10, tid: 10, ret: Some(0), source: "syscall".into(), ..Op::default() }
 }
@@ -18,7 +18,7 @@ fn renamed(from: &str, to: &str) -> Op {
     Op { path2: Some(to.into()), ..named("rename", from) }
 }
 
-/// An open that gives descriptor `fd` of `file`.
+/// An open that returns descriptor `fd` of `file`.
 fn opened(path: &str, fd: i64, file: i64) -> Op {
     Op { ret: Some(fd), file: Some(file), aux: Some(0), ..named("openat", path) }
 }
@@ -41,7 +41,7 @@ fn start(files: Vec<Met>) -> Deriver {
     d
 }
 
-/// Goes through the calls, the nth of which lasts from 10 n to 10 n + 5.
+/// Processes the calls; the nth one lasts from 10 n to 10 n + 5.
 fn after(mut d: Deriver, calls: Vec<Op>) -> Deriver {
     for (i, op) in calls.into_iter().enumerate() {
         let op = Op { op_id: i as i64, start_ns: 10 * i as i64, dur_ns: 5, ..op };
@@ -52,7 +52,7 @@ fn after(mut d: Deriver, calls: Vec<Op>) -> Deriver {
     d
 }
 
-/// The names over time of the files, and of folders below `/w`.
+/// The names over time of files, and of directories below `/w`.
 fn names(d: &mut Deriver) -> Vec<String> {
     let mut rows = d.history.take_gone();
     rows.extend(std::mem::take(&mut d.history).into_held());
@@ -62,7 +62,7 @@ fn names(d: &mut Deriver) -> Vec<String> {
     rows.iter().map(|r| format!("{} {} {}>{}", file(r), r.path, r.how, end(r))).collect()
 }
 
-/// What was there before, but for the folders that lead to `/w`.
+/// What existed before, except the directories that lead to `/w`.
 fn before(d: &mut Deriver) -> Vec<String> {
     d.names.take_before().1.into_iter().filter(|p| p.starts_with("/w/") || p.starts_with("/proc")).collect()
 }
@@ -147,9 +147,9 @@ fn names_in_proc_are_what_they_are_to_the_task() {
             opened("/proc/thread-self/fd/4", 5, 2),
             by_name("/proc/self/fd/4", 2),
             opened("/dev/stdin", 6, 3),
-            // A pipe, for the folder, by a call that is not recorded.
+            // Descriptor 3 becomes a pipe by a call that is not recorded.
             opened("/dev/fd/3", 6, 3),
-            // Not its own, and never seen.
+            // Of another process, or unknown.
             named("mkdir", "/proc/11/cwd/x"),
             named("mkdir", "/proc/self/fd/9/x"),
             named("rmdir", "/proc/self/fd/9/x"),
@@ -172,7 +172,7 @@ fn a_file_without_a_name_gets_one_by_its_descriptor() {
     let mut d = after(
         start(vec![file(1, "/w/f", "regular"), Met { unlinked: true, ..file(2, "/w/#7", "regular") }]),
         vec![
-            // The recorder's descriptor of that number, say.
+            // The number may be in use in the recorder too, for another file.
             made("f", 3, 1),
             unnamed,
             linked("/proc/self/fd/12", "tmpl"),

@@ -1,4 +1,4 @@
-//! Where tasks stand while a recording is gone through: working directories, roots, and whose they are; and what they have open.
+//! Working directories, roots and open descriptors of tasks, following the operations of a recording.
 
 use std::{cell::RefCell, collections::BTreeMap, collections::HashMap, iter::Peekable, rc::Rc, vec::IntoIter};
 
@@ -6,10 +6,11 @@ use ioreel_traces::rows::{Fd, Task};
 
 use super::descriptors::Descriptors;
 
-/// Folders nobody stands in any more are forgotten, all at once, when there are so many, and twice as many as were left the last time.
+/// Minimum number of directories at which unused ones are forgotten, all at once. Also at least twice the number left
+/// the last time.
 const FEW_FOLDERS: usize = 1 << 10;
 
-/// A folder that tasks stand in, shared by all who do: its name changes with it. `None`: it was removed, or is not known.
+/// A directory in use by tasks and shared by them, so that a rename changes it for all. `None`: removed or unknown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folder(Rc<RefCell<Option<String>>>);
 
@@ -19,19 +20,19 @@ impl Folder {
     }
 }
 
-/// What the paths of a task start from.
+/// Where the paths of a task start.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// Relative ones.
+    /// Start of relative paths.
     pub(super) cwd: Folder,
-    /// Absolute ones.
+    /// Start of absolute paths.
     pub(super) root: Folder,
-    /// Its mounts were turned round (pivot_root): its paths are of a name space that nothing is known of.
+    /// It called pivot_root or entered another mount namespace, so its paths cannot be interpreted.
     pub(super) elsewhere: bool,
 }
 
 impl Place {
-    /// The name of something that lies at `path` below its root.
+    /// Prefix of absolute paths of the task: its root without a trailing slash.
     pub(super) fn top(&self) -> Option<String> {
         let mut top = self.root.name()?;
         top.truncate(top.trim_end_matches('/').len());
@@ -39,13 +40,13 @@ impl Place {
     }
 }
 
-/// See the module.
+/// The directories and descriptors of all tasks; see the module.
 #[derive(Debug)]
 pub(super) struct Places {
     forks: Peekable<IntoIter<Task>>,
-    /// When processes end, and which.
+    /// Ends of processes: time and process id.
     exits: Peekable<IntoIter<(i64, i32)>>,
-    /// Task to the group of tasks it shares its place with.
+    /// Task to the group of tasks that share its directories.
     group_of: HashMap<i64, usize>,
     /// Process to its first thread.
     first_of: HashMap<i32, i64>,
@@ -56,7 +57,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The tasks of a reel, and the descriptors that some began with.
+    /// Creates it from the tasks of a reel, and the descriptors that some had at the start.
     pub(super) fn new(mut tasks: Vec<Task>, fds: &[Fd]) -> Self {
         let first = tasks.iter().filter(|t| is_first(t));
         let mut exits: Vec<(i64, i32)> = first.filter_map(|t| Some((t.exit_ns?, t.pid))).collect();
@@ -74,7 +75,7 @@ impl Places {
         }
     }
 
-    /// Lets tasks be born, and processes end, until then.
+    /// Processes starts of tasks and ends of processes up to this time.
     pub(super) fn follow_forks(&mut self, until_ns: i64) {
         const CLONE_FS: i64 = 0x200;
         while let Some(t) = self.forks.next_if(|t| t.start_ns <= until_ns) {
@@ -112,7 +113,7 @@ impl Places {
         }
     }
 
-    /// A task no longer shares its place with others.
+    /// A task stops sharing its directories with others.
     pub(super) fn apart(&mut self, task: i64) {
         if let Some(place) = self.of(task).cloned() {
             self.places.push(place);
@@ -120,22 +121,22 @@ impl Places {
         }
     }
 
-    /// Where a task stands; `None` when it is unknown.
+    /// Directories of a task; `None` if unknown.
     pub(super) fn of(&self, task: i64) -> Option<&Place> {
         self.places.get(*self.group_of.get(&task)?)
     }
 
-    /// Where the first thread of a process stands.
+    /// Directories of the first thread of a process.
     pub(super) fn of_process(&self, pid: i32) -> Option<&Place> {
         self.of(*self.first_of.get(&pid)?)
     }
 
-    /// The same as [`Self::of`], to change it for all who stand there.
+    /// Likewise, to change them for all tasks that share them.
     fn of_mut(&mut self, task: i64) -> Option<&mut Place> {
         self.places.get_mut(*self.group_of.get(&task)?)
     }
 
-    /// A task went to a folder; `None`: to one that is not known.
+    /// A task changed its working directory; `None`: to an unknown one.
     pub(super) fn set_cwd(&mut self, task: i64, path: Option<&str>) {
         let cwd = path.map_or_else(Folder::default, |path| self.folders.at(path));
         if let Some(place) = self.of_mut(task) {
@@ -143,7 +144,7 @@ impl Places {
         }
     }
 
-    /// The same of its root.
+    /// A task changed its root.
     pub(super) fn set_root(&mut self, task: i64, path: Option<&str>) {
         let root = path.map_or_else(Folder::default, |path| self.folders.at(path));
         if let Some(place) = self.of_mut(task) {
@@ -151,21 +152,21 @@ impl Places {
         }
     }
 
-    /// Of the paths of a task nothing is known from now on.
+    /// From now on the paths of this task cannot be interpreted.
     pub(super) fn lose(&mut self, task: i64) {
         if let Some(place) = self.of_mut(task) {
             place.elsewhere = true;
         }
     }
 
-    /// A name was removed: whoever stands there stands nowhere.
+    /// A directory was removed: it has no name any more.
     pub(super) fn removed(&mut self, path: &str) {
         for (_, folder) in self.folders.take_out(path) {
             folder.0.replace(None);
         }
     }
 
-    /// A name was given to what had another; `exchange`: which has the first now.
+    /// A directory was renamed; `exchange`: both names were exchanged.
     pub(super) fn renamed(&mut self, from: &str, to: &str, exchange: bool) {
         if from == to {
             return;
@@ -179,16 +180,16 @@ impl Places {
     }
 }
 
-/// Whether it is the first thread of a process, of which the beginning was seen.
+/// Whether it is the first thread of a process whose start was seen.
 fn is_first(task: &Task) -> bool {
     task.pid == task.tid && task.pid != 0
 }
 
-/// Folders by their names now.
+/// Directories by their current names.
 #[derive(Debug, Default)]
 struct Folders {
     at: BTreeMap<String, Folder>,
-    /// How many were left when they were last gone through.
+    /// Number left after the last cleanup.
     left: usize,
 }
 
@@ -206,7 +207,7 @@ impl Folders {
         folder
     }
 
-    /// The folder of this name and all below it, by the rest of the name.
+    /// Takes the directory with this name and all below it, by the rest of the name.
     fn take_out(&mut self, path: &str) -> Vec<(String, Folder)> {
         let prefix = format!("{path}/");
         let below = self.at.range(prefix.clone()..).take_while(|(p, _)| p.starts_with(&prefix)).map(|(p, _)| p.clone());

@@ -1,28 +1,29 @@
-//! The links of proc that lead to where a task stands and to what it has open. They say to whoever reads them what is his own, so
-//! they are never read: where they led is known of the task that followed them, or is not known.
+//! Links in proc that lead to a task's working directory, root and open files. Reading them would give the recorder's
+//! own. So their targets come from the recording, or are unknown.
 
-/// What such a link of a task's own leads to.
+/// What such a link of the task itself leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// Its working directory; that of its process's first thread where `of_process`.
+    /// The working directory of the task; with `of_process`, that of its process's first thread.
     Cwd { of_process: bool },
-    /// Likewise its root.
+    /// The root directory, likewise.
     Root { of_process: bool },
-    /// What is open under this number.
+    /// The open file with this descriptor number.
     Fd(i32),
 }
 
-/// What a path ends in that has been followed so far.
+/// What the last component of a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// No such link.
+    /// Not such a link.
     Plain,
     Link(Link),
-    /// One of another task, or to what is not followed.
+    /// A link of another task, or one that is not modelled.
     Unknown,
 }
 
-/// What `path`, absolute below a root, ends in for a task of process `pid`. Those in /dev are links to proc's on every system.
+/// What `path`, absolute within a root, ends in for a task of process `pid`. /dev/stdin, /dev/fd and so on are links to
+/// proc on every system.
 pub(crate) fn end(path: &str, pid: i32) -> End {
     let fd = |n: &str| number(n).map_or(End::Unknown, |n| End::Link(Link::Fd(n)));
     match path.strip_prefix("/dev/") {
@@ -52,7 +53,7 @@ pub(crate) fn end(path: &str, pid: i32) -> End {
     if is_own { end } else { End::Unknown }
 }
 
-/// Whether a path goes by a name that is another to each task.
+/// Whether a path leads through /proc/self or /proc/thread-self.
 pub(crate) fn is_relative(path: &str) -> bool {
     matches!(path.strip_prefix("/proc/").and_then(|p| p.split('/').next()), Some("self" | "thread-self"))
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Seen by a process 7 that stands in `/stand` and has that open as 4.
+/// Resolves for process 7, whose working directory is `/stand`, also open as descriptor 4.
 fn resolve(n: &mut Names, top: &str, base: &str, path: &str, follow: bool) -> Option<String> {
     let own = |link, _| match link {
         magic_links::Link::Cwd { .. } | magic_links::Link::Fd(4) => Some("/stand".to_owned()),
@@ -48,7 +48,7 @@ fn what_the_snapshot_did_not_see_in_a_folder_came_later() {
     assert_eq!(n.exists("/w/d/f").as_deref(), Some("/w/d/f"));
     assert_eq!((n.exists("/w/socket"), n.exists("/w/made/f")), (None, None));
     n.remove("/w/socket");
-    // Under its new name, too, the folder held no more.
+    // The directory also contained nothing else under its new name.
     n.rename("/w/d", "/w/moved");
     assert_eq!(n.exists("/w/moved/core"), None);
     assert_eq!(n.exists("/elsewhere/f").as_deref(), Some("/elsewhere/f"));
