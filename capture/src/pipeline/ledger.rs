@@ -1,4 +1,4 @@
-//! The books: what the probes saw against what the reel holds, and what recording cost.
+//! The ledger: events that the probes saw against rows in the reel. Also the cost of recording.
 
 use ioreel_bpf::types::{cpu_ledger, filter_why, hide, rec_class};
 use ioreel_traces::{
@@ -15,10 +15,10 @@ use crate::{
     probes::session::Unended,
 };
 
-/// A number that stands in `ops` wherever a content was looked at.
+/// A column of `ops` that has a value exactly where a content was examined.
 const HASHED: &str = "compressibility_permille";
 
-/// The kernel's counts, one entry per CPU.
+/// The kernel's counters, one entry per CPU.
 pub(crate) struct Books<'a>(pub(crate) &'a [cpu_ledger]);
 
 impl Books<'_> {
@@ -26,22 +26,22 @@ impl Books<'_> {
         self.0.iter().map(|c| f(c) as i64).sum()
     }
 
-    /// Events of a class: seen, and lost for want of room in a ring.
+    /// Events of a class: seen, and lost because a ring was full.
     pub(crate) fn class(&self, c: rec_class) -> (i64, i64) {
         (self.sum(|l| l.seen[c.0 as usize]), self.sum(|l| l.lost[c.0 as usize]))
     }
 
-    /// Events left out: of the recorder's own files, and of files behind loop devices.
+    /// Hidden events: of the recorder's own files, and of the backing files of loop devices.
     pub(crate) fn hidden(&self, f: impl Fn(&cpu_ledger) -> [u64; 3]) -> (i64, i64) {
         let of = |h: hide| self.sum(|l| f(l)[h.0 as usize]);
         (of(hide::HIDE_OWN), of(hide::HIDE_BACKING))
     }
 }
 
-/// Fills the manifest's ledger. All open segments must have been flushed: what is not on disk is lost.
-/// `in_flight`: unfinished operations, which the end of the recording met; `unended`: the same of the block layer.
+/// Fills the ledger of the manifest. All open segments must have been flushed, because rows that are not on disk count
+/// as lost. `in_flight`: operations unfinished at the end; `unended`: requests and bios unfinished at the end.
 ///
-/// Long because it fills one entry after another, each of its own counters.
+/// Long because it fills one entry after another, each from its own counters.
 pub(crate) fn fill(
     manifest: &mut Manifest,
     cpus: &[cpu_ledger],
@@ -50,7 +50,7 @@ pub(crate) fn fill(
     unended: &Unended,
 ) {
     let books = Books(cpus);
-    // Counted as rows were made; which of them are there only their segments tell.
+    // Hashes were counted when rows were made; only the segments say how many are still in the reel.
     let (hashed, hashes) = match &assembler.contents {
         Some(contents) => (contents.written, assembler.writer.ops.values_of(HASHED).unwrap_or(0)),
         None => (0, 0),
@@ -68,7 +68,7 @@ pub(crate) fn fill(
     };
     let mut enter = |name: &str, (seen, dropped): (i64, i64), hidden: i64, written: i64, made: i64| {
         let rotated = rotated(name);
-        // Made but not on disk: the output failed.
+        // Made but not written: an output error.
         let lost = dropped + (made - written - rotated);
         let filtered = hidden + rotated;
         manifest.ledger.insert(name.into(), Ledger { seen: seen + hidden, written, lost, filtered });
@@ -77,7 +77,7 @@ pub(crate) fn fill(
     let (own_rq, backing_rq) = books.hidden(|l| l.hidden_rq);
     let (own_bio, backing_bio) = books.hidden(|l| l.hidden_bio);
     let (mut ops_seen, mut ops_lost) = books.class(rec_class::CLASS_OPS);
-    // Requests to io_uring, touches of mapped files and what the kernel does by itself are rows of the same table.
+    // io_uring requests, accesses to mapped files and I/O by the kernel itself are rows of the same table.
     for class in [rec_class::CLASS_URING, rec_class::CLASS_FAULT, rec_class::CLASS_VFS] {
         let (seen, lost) = books.class(class);
         ops_seen += seen;
@@ -88,7 +88,7 @@ pub(crate) fn fill(
     let refused = assembler.aio.refused;
     let sifted = assembler.sieve.as_ref().map_or(0, Sieve::left_out);
     let in_kernel = books.sum(|l| l.left_out.iter().sum());
-    // These had come as records.
+    // These arrived as records and were dropped here.
     let orphans = assembler.below.left_out;
     let dropped_here = unplaced + refused + sifted + orphans;
     let seen = ops_seen + in_flight - dropped_here;
@@ -105,7 +105,7 @@ pub(crate) fn fill(
         let written = assembler.writer.waits.written();
         enter("waits", (seen - dropped, lost), dropped, written, counts.waits - dropped);
     }
-    // Several records make one row here, so records are counted.
+    // Several records may make one row, so records are counted.
     enter("files", books.class(rec_class::CLASS_FILES), 0, counts.files, counts.files);
     let results = books.class(rec_class::CLASS_AIO);
     if results.0 > 0 {
@@ -119,7 +119,8 @@ pub(crate) fn fill(
     let (unread, large) = (books.sum(|l| l.content_unread), books.sum(|l| l.content_large));
     if let Some(contents) = &assembler.contents {
         let (seen, lost) = books.class(rec_class::CLASS_CONTENT);
-        // Not lost in the ring: those whose operation was, or came too soon.
+        // Contents that did not match an operation, because it was lost or arrived too early. They are not lost in the
+        // ring.
         let sifted = contents.sifted;
         let made = (seen - lost - sifted).max(hashed);
         enter("contents", (seen - sifted, lost), unread + large + sifted, hashes, made);
@@ -206,9 +207,9 @@ pub(crate) fn fill(
     }
 }
 
-/// The mounts and devices that rows speak of; `mounts` are those of the start.
+/// Adds the mounts and devices that rows refer to. `mounts`: those at the start.
 pub(crate) fn places(manifest: &mut Manifest, assembler: &Assembler, mounts: &[Mount]) {
-    // A mount may have come during the recording. Only file systems that it used are asked for their sizes.
+    // A file system may have been mounted during the recording. Sizes are queried only for file systems in use.
     let mut now = host::mounts();
     now.retain(|m| assembler.touched.contains(&m.sb_dev));
     manifest.warnings.extend(mount_sizes::fill(&mut now));
@@ -225,9 +226,9 @@ pub(crate) fn places(manifest: &mut Manifest, assembler: &Assembler, mounts: &[M
     manifest.devices = disks.iter().map(|d| host::device(*d)).collect();
 }
 
-/// The recorder's own use of the machine.
+/// The recorder's own use of CPU and memory.
 pub(crate) fn own_cost(cost: &mut Cost, ledgers: &[cpu_ledger]) {
-    // Known since the probes were attached.
+    // Measured when the probes were attached.
     let aside_ns = cost.call_ns.take().unwrap_or(0);
     let of_cpus = |what: fn(&cpu_ledger) -> u64| ledgers.iter().map(what).sum::<u64>() as i64;
     let entry_ns = of_cpus(|l| l.entry_ns).checked_div(of_cpus(|l| l.timed_entries));

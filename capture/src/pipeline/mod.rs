@@ -1,7 +1,7 @@
-//! The thread that turns drained bytes into a reel: orders records, finds holes, feeds the assembler.
+//! The thread that turns drained bytes into a reel: it orders records, finds gaps, and feeds the assembler.
 //!
-//! In: the bytes of each pass over the rings. Out: the assembler with all rows taken, the losses, the ledger and the rows of
-//! settling. May use all stages before it: `host`, `calls`, `decode`, `probes`, `assemble` and `before`.
+//! In: the bytes of each pass over the rings. Out: the assembler with all rows, the losses, the ledger and the rows of
+//! settling. May use all earlier stages: `host`, `calls`, `decode`, `probes`, `assemble` and `before`.
 
 pub(crate) mod ledger;
 pub(crate) mod settle;
@@ -33,99 +33,99 @@ use crate::{
     probes::session::{STREAMS, Tables, Unended},
 };
 
-/// Bytes of records that may wait for the writer, half a second of a fast program. When it cannot keep up, draining
-/// waits, the rings fill and the kernel counts what it had to drop: memory stays bounded.
+/// Bytes of records that may be queued: half a second of a fast program. Beyond that draining waits, the rings fill up,
+/// and the kernel drops and counts events. So memory is bounded.
 const QUEUED_BYTES: i64 = 64 << 20;
-/// How often a waiting drain looks whether the writer has come along.
+/// Interval at which a waiting drain checks the queue.
 const BEHIND_TICK: Duration = Duration::from_millis(1);
-/// Emptied passes kept for reuse.
+/// Number of empty buffers kept for reuse.
 const SPARES: usize = 4;
-/// A record's time is taken a moment before the record is visible. This much later it surely is, even on
-/// a host whose hypervisor takes the CPU away in between.
+/// A probe takes the time of a record before the record becomes visible. After this delay in ns it is surely visible,
+/// even if a hypervisor takes the CPU away in between.
 const SETTLED_NS: i64 = 10_000_000;
 
-/// What the writer thread is sent.
+/// A message to the writer thread.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// One pass over the rings.
     Records {
-        /// Records, one after another.
+        /// Records, concatenated.
         bytes: Vec<u8>,
-        /// Every record that ended before this is here or came earlier.
+        /// Every record that ended before this time is in this message or an earlier one.
         complete_to_ns: i64,
     },
-    /// Processes were stopped (`--lossless`), and go on; times are monotonic.
+    /// Processes that were stopped (`--lossless`) and resumed; times are monotonic.
     Stops(Vec<Stop>),
-    /// Make another reel of what is kept.
+    /// Write a copy of the reel.
     Copy(Box<Copy>),
-    /// The operations have ended; these had not. Asks for the file systems changed.
+    /// Operations have ended. Contains those still in flight, and a channel for the file systems that were modified.
     EndOfOperations(Vec<u8>, SyncSender<BTreeSet<i64>>),
 }
 
-/// What a copy of the reel needs beside the writer.
+/// What the writer needs to write a copy.
 #[derive(Debug)]
 pub(crate) struct Copy {
-    /// The reel to make.
+    /// Path of the copy.
     pub(crate) path: PathBuf,
-    /// What is known of it so far.
+    /// The manifest so far.
     pub(crate) manifest: Manifest,
-    /// Mounts at the recording's start.
+    /// Mounts at the start of the recording.
     pub(crate) mounts: Vec<Mount>,
-    /// The kernel's counts.
+    /// The kernel's counters.
     pub(crate) ledgers: Vec<cpu_ledger>,
-    /// The monotonic time they are of.
+    /// Monotonic time when they were read.
     pub(crate) at_ns: i64,
-    /// Gets the outcome.
+    /// Receives the result.
     pub(crate) reply: SyncSender<Result<(), ReelError>>,
 }
 
-/// What other threads may ask of the writer while it works.
+/// State shared between the writer and other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Writing failed; the recording should end.
     pub(crate) failed: AtomicBool,
-    /// So much too little is free on the output's file system: the oldest segments should go. 0: enough.
+    /// Bytes missing on the output's file system: the oldest segments should be dropped. 0: none.
     pub(crate) missing_bytes: AtomicI64,
-    /// An operation took as long as was waited for.
+    /// An operation took at least as long as the latency limit.
     pub(crate) slow: AtomicBool,
-    /// Bytes of the reel, the open segments as estimated.
+    /// Size of the reel, with an estimate for open segments.
     reel_bytes: AtomicI64,
-    /// Bytes of records sent and not yet taken.
+    /// Bytes of records sent and not yet processed.
     queued_bytes: AtomicI64,
-    /// Monotonic time of the last block event on each disk that had one.
+    /// Monotonic time of the last block event of each disk.
     pub(crate) block_events: Mutex<BTreeMap<i64, i64>>,
 }
 
-/// A record takes some 140 bytes on the wire and a tenth of that in the reel.
+/// Size on the wire divided by size in the reel: a record takes about 140 bytes in a ring.
 const WIRE_TO_REEL: i64 = 12;
 
 impl Progress {
-    /// Whether something that was sent has not been taken.
+    /// Whether records are queued.
     pub(crate) fn is_behind(&self) -> bool {
         self.queued_bytes.load(Ordering::Acquire) > 0
     }
 
-    /// Bytes of the reel once all that was sent is written, as estimated.
+    /// Estimated size of the reel after everything queued is written.
     pub(crate) fn reel_bytes(&self) -> i64 {
         self.reel_bytes.load(Ordering::Relaxed) + self.queued_bytes.load(Ordering::Relaxed) / WIRE_TO_REEL
     }
 }
 
-/// What the writer thread leaves behind.
+/// The final state of the writer thread.
 #[derive(Debug)]
 pub(crate) struct Assembled {
-    /// The assembler, its writer not yet closed.
+    /// The assembler; its writer is still open.
     pub(crate) assembler: Assembler,
     holes: Vec<Holes>,
     /// The first write error.
     pub(crate) error: Option<ReelError>,
-    /// Operations found in flight at the end.
+    /// Operations in flight at the end.
     pub(crate) in_flight: i64,
 }
 
 impl Assembled {
-    /// Where records were lost. `numbered`: how many records each CPU numbered in each of its streams, so that a
-    /// hole at the very end is found too.
+    /// The intervals in which records were lost. `numbered`: sequence numbers assigned per CPU and stream, so that gaps
+    /// at the very end are found too.
     pub(crate) fn losses(&mut self, numbered: &[u64]) -> Vec<Loss> {
         let (t0, end_ns) = (self.assembler.t0_ns, host::monotonic_ns());
         self.holes.resize_with(self.holes.len().max(numbered.len()), Holes::default);
@@ -138,7 +138,7 @@ impl Assembled {
     }
 }
 
-/// The running writer.
+/// The running writer thread.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     sender: Sender<Message>,
@@ -149,7 +149,7 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts the writer thread. `tables` gets the disks of file systems as they are met, unless the set
+    /// Starts the writer thread. It adds the disks of file systems to `tables` when they are first used, unless the set
     /// of devices is fixed.
     pub(crate) fn start(assembler: Assembler, tables: Option<Tables>, keep: Option<Keep>) -> Self {
         let (sender, receiver) = channel();
@@ -160,12 +160,12 @@ impl Pipeline {
         Self { sender, spare, thread, progress }
     }
 
-    /// Memory to drain into: that of an earlier pass, since memory fresh from the kernel costs a fault a page.
+    /// A buffer to drain into. Buffers are reused, because new memory costs a page fault per page.
     pub(crate) fn spare(&self) -> Vec<u8> {
         self.spare.try_recv().unwrap_or_default()
     }
 
-    /// Hands a pass over; waits while the writer is behind.
+    /// Sends a message; waits while too much is queued.
     pub(crate) fn send(&self, message: Message) {
         if let Message::Records { bytes, .. } = &message {
             let queued = &self.progress.queued_bytes;
@@ -174,12 +174,12 @@ impl Pipeline {
             }
             queued.fetch_add(bytes.len() as i64, Ordering::AcqRel);
         }
-        // The thread ends only when this sender is gone.
+        // Cannot fail: the thread ends only after this sender is dropped.
         let _ = self.sender.send(message);
     }
 
-    /// Tells the writer that operations have ended, with those still in flight; waits until it has taken
-    /// all that was sent, and returns the file systems that operations changed.
+    /// Tells the writer that operations have ended, and which are in flight. Waits until everything sent is processed,
+    /// and returns the file systems that operations modified.
     pub(crate) fn end_of_operations(&self, in_flight: Vec<u8>) -> BTreeSet<i64> {
         let (reply, answer) = sync_channel(1);
         self.send(Message::EndOfOperations(in_flight, reply));
@@ -191,25 +191,26 @@ impl Pipeline {
         self.progress.block_events.lock().map(|e| e.keys().copied().collect()).unwrap_or_default()
     }
 
-    /// Waits until all that was sent is in the writer.
+    /// Waits until everything sent is processed.
     pub(crate) fn finish(self) -> Option<Assembled> {
         drop(self.sender);
         self.thread.join().ok()
     }
 }
 
-/// A record that waits until all that ended before it is here.
+/// A record waiting for all that ended before it.
 #[derive(Clone, Copy)]
 struct Waiting {
-    /// When it ended, doubled; a file comes before the operation that met it, which ended at the same moment.
+    /// End time times two; the record of a file comes before the operation that first used it, which has the same end
+    /// time.
     order: i64,
     /// Number of its pass.
     pass: usize,
-    /// Where in the pass it begins.
+    /// Offset in the pass.
     at: usize,
 }
 
-/// A pass whose records have not all been taken.
+/// A pass with records that are still waiting.
 struct Pass {
     bytes: Vec<u8>,
     waiting: usize,
@@ -218,21 +219,21 @@ struct Pass {
 struct Worker {
     /// What a rotating reel keeps.
     keep: Option<Keep>,
-    /// Segments of operations, requests and bios when it last rotated.
+    /// Number of closed rows at the last rotation.
     closed: i64,
     assembler: Assembler,
     tables: Option<Tables>,
     progress: Arc<Progress>,
     spares: SyncSender<Vec<u8>>,
     passes: VecDeque<Pass>,
-    /// Number of the first of these.
+    /// Number of the first pass in `passes`.
     first_pass: usize,
-    /// In order of time.
+    /// Ordered by time.
     waiting: Vec<Waiting>,
     holes: Vec<Holes>,
     known_fs: usize,
     block_events: BTreeMap<i64, i64>,
-    /// The entry of the disk met last.
+    /// The entry of the last disk in `block_events`.
     last_block: Option<(i64, i64)>,
     error: Option<ReelError>,
     in_flight: i64,
@@ -276,7 +277,7 @@ impl Worker {
                 Message::Stops(stops) => self.stops(stops),
                 Message::Copy(copy) => self.copy(*copy),
                 Message::EndOfOperations(in_flight, reply) => {
-                    // They ended, as far as the reel is concerned, after all else.
+                    // In the reel they come after everything else.
                     self.records(Vec::new(), i64::MAX);
                     self.take_in_flight(&in_flight);
                     self.assembler.is_over = true;
@@ -292,7 +293,8 @@ impl Worker {
     fn records(&mut self, bytes: Vec<u8>, complete_to_ns: i64) {
         self.receive(bytes);
         if !self.waiting.is_sorted_by_key(|w| w.order) {
-            // Stable: records of one moment keep their ring's order. The rings are runs, which the sort merges.
+            // A stable sort: records with the same time keep the order of their ring. Each ring is a sorted run, which
+            // the sort merges.
             self.waiting.sort_by_key(|w| w.order);
         }
         let until = complete_to_ns.saturating_sub(SETTLED_NS);
@@ -308,7 +310,7 @@ impl Worker {
             self.first_pass += 1;
             let mut bytes = pass.bytes;
             bytes.clear();
-            // When enough are spare already, this one goes.
+            // If enough buffers are kept already, this one is freed.
             let _ = self.spares.try_send(bytes);
         }
         (self.passes, self.waiting) = (passes, waiting);
@@ -331,11 +333,11 @@ impl Worker {
         manifest.span.elapsed_ns = self.assembler.last_ns;
         ledger::places(&mut manifest, &self.assembler, &mounts);
         ledger::fill(&mut manifest, &ledgers, &mut self.assembler, 0, &Unended::default());
-        // Contents that wait for their row are not lost.
+        // Contents that wait for their operation are not lost.
         if let Some(contents) = manifest.ledger.get_mut("contents") {
             contents.lost = contents.lost.min(ledger::Books(&ledgers).class(rec_class::CLASS_CONTENT).1);
         }
-        // What the kernel has counted and this thread has not met yet is no part of the copy.
+        // Events that the kernel has counted and this thread has not processed are not part of the copy.
         for l in manifest.ledger.values_mut() {
             l.lost = l.lost.max(0);
             l.seen = l.written + l.lost + l.filtered;
@@ -343,11 +345,11 @@ impl Worker {
         let t0_ns = self.assembler.t0_ns;
         let holes = self.holes.iter().enumerate();
         let losses = holes.flat_map(|(stream, holes)| holes.clone().losses((stream / STREAMS) as i32, t0_ns));
-        // Numbers that were only late by then come yet, or are lost after it.
+        // Later gaps may still be filled, or belong to a loss after the copy.
         manifest.losses = losses.filter(|l| l.to_ns + t0_ns < at_ns - SETTLED_NS).collect();
         ledger::own_cost(&mut manifest.cost, &ledgers);
         let done = self.assembler.copy_to(&path, &manifest);
-        // Whoever asked may have gone.
+        // The requester may be gone.
         let _ = reply.send(done);
     }
 
@@ -364,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// Lists the records of a pass and looks for holes in their numbers.
+    /// Lists the records of a pass and checks their sequence numbers.
     fn receive(&mut self, bytes: Vec<u8>) {
         let number = self.first_pass + self.passes.len();
         let before = self.waiting.len();
@@ -387,9 +389,9 @@ impl Worker {
         self.passes.push_back(Pass { bytes, waiting: self.waiting.len() - before });
     }
 
-    /// Takes the record that `bytes` begins with.
+    /// Processes the record at the start of `bytes`.
     fn take(&mut self, bytes: &[u8], in_flight: bool) {
-        // After a write error the rest is only counted, by what is missing in the end.
+        // After a write error, records are not processed; the ledger counts them as lost.
         if self.error.is_some() {
             return;
         }
@@ -435,8 +437,8 @@ impl Worker {
         self.progress.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the oldest segments go, whenever another has been closed or room is short. What the disks do once operations have
-    /// ended, be it the work of programs that go on, takes the place of none.
+    /// Drops the oldest segments when another was closed or space is short. After operations have ended nothing is
+    /// dropped, so that later disk I/O, including that of programs that continue to run, does not displace operations.
     fn rotate(&mut self) {
         let is_done = self.error.is_some() || self.assembler.is_over;
         let Some(mut keep) = self.keep.filter(|_| !is_done) else { return };
@@ -447,16 +449,16 @@ impl Worker {
         }
         self.closed = closed;
         if missing_bytes > 0 {
-            // One segment at least.
+            // At least one segment must be dropped.
             let most = self.assembler.writer.bytes_about() - missing_bytes;
             keep.max_bytes = Some(keep.max_bytes.map_or(most, |max| max.min(most)));
         }
         if let Err(e) = self.assembler.rotate(keep) {
             self.fail(e);
         }
-        // Of what was missing before, nothing is to be made up for twice.
+        // What was missing so far has been dropped and must not be dropped twice.
         self.progress.missing_bytes.store(0, Ordering::Relaxed);
-        // To rotate closes segments too.
+        // Rotation itself closes segments.
         self.closed = self.assembler.writer.closed_rows();
     }
 

@@ -1,4 +1,4 @@
-//! After the last task: file systems are synced and the block layer is recorded until quiet.
+//! Settling: after the last task, file systems are synced and the block layer is recorded until it is idle.
 
 use std::{
     io,
@@ -19,17 +19,17 @@ use crate::{
     },
 };
 
-/// Settling ends after this, quiet or not, unless syncs alone have taken longer.
+/// Maximum duration of settling, unless syncs alone take longer.
 pub(crate) const DEFAULT_SETTLE: Duration = Duration::from_secs(30);
-/// Quiet: no block event on the recorded disks for this long, and nothing in flight.
+/// Idle: no block event on the recorded disks for this long, and no request in flight.
 pub(crate) const QUIET: Duration = Duration::from_millis(250);
 
-/// Moves what the rings hold to the writer; returns until when that is complete.
+/// Moves the content of the rings to the writer. Returns the time up to which records are complete.
 pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) -> i64 {
     drain_for(session, pipeline, Duration::MAX).0
 }
 
-/// The same as far as one gets in this time, and whether something is left.
+/// Likewise, for at most this long. Also returns whether records remain.
 pub(crate) fn drain_for(session: &Session<'_>, pipeline: &Pipeline, most: Duration) -> (i64, bool) {
     match &session.stops {
         Some(stops) => (drain_and_resume(session, stops, pipeline), false),
@@ -37,9 +37,9 @@ pub(crate) fn drain_for(session: &Session<'_>, pipeline: &Pipeline, most: Durati
     }
 }
 
-/// Passes over the rings until what they held is taken, for so long at most; until when that is complete, which is `to_ns` at the latest,
-/// and whether something is left. What comes meanwhile is: a program that is faster than the writer would never let the recorder
-/// go on to anything else.
+/// Makes passes over the rings until everything present at the start was taken, for at most `most`. Returns the time up
+/// to which records are complete, at most `to_ns`, and whether records remain. Newer records are left: with a program
+/// faster than the writer, this would never end.
 fn pass_on(session: &Session<'_>, pipeline: &Pipeline, to_ns: i64, most: Duration) -> (i64, bool) {
     let (begun, begun_ns) = (Instant::now(), host::monotonic_ns());
     loop {
@@ -54,18 +54,18 @@ fn pass_on(session: &Session<'_>, pipeline: &Pipeline, to_ns: i64, most: Duratio
     }
 }
 
-/// `--lossless`: empties the rings, then resumes the stopped processes; returns until when records are complete. The
-/// operations of stopped threads for which no ring had room come last.
+/// `--lossless`: empties the rings, then resumes the stopped processes. Returns the time up to which records are
+/// complete. Operations of stopped threads that did not fit in a ring are sent last.
 fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &Pipeline) -> i64 {
     let stopped = stops.list();
     let since = stopped.iter().map(|(_, s)| s.since_ns as i64).min().unwrap_or(i64::MAX);
-    // A record that waits in a stopped thread is as old as the stop.
+    // A record that waits in a stopped thread is at least as old as the stop.
     let pass_on = || pass_on(session, pipeline, since, Duration::MAX);
     let (mut complete_to_ns, mut more) = pass_on();
     if stopped.is_empty() {
         return complete_to_ns;
     }
-    // A resumed process needs room. Every process that could keep the rings full is stopped by now.
+    // A resumed process needs space in the rings. All processes that could fill them are stopped now.
     while more {
         (complete_to_ns, more) = pass_on();
     }
@@ -75,7 +75,7 @@ fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &Pipeline) -
     }
     let mut rows = Vec::with_capacity(stopped.len());
     for (pid, entry) in stopped {
-        // Before resuming: the resumed process may take this thread's CPU.
+        // Before resuming, because the resumed process may take this thread's CPU.
         let dur_ns = host::monotonic_ns() - entry.since_ns as i64;
         stops.resume(pid, &entry);
         rows.push(Stop {
@@ -90,17 +90,18 @@ fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &Pipeline) -
     complete_to_ns
 }
 
-/// What settling came to.
+/// Result of settling.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
-    /// One `ops` row per sync.
+    /// One row of `ops` per sync.
     pub(crate) rows: Vec<Op>,
-    /// Why it was left before all was quiet, and what is missing.
+    /// Why settling ended before the disks were idle, and what is missing.
     pub(crate) cut: Option<String>,
 }
 
-/// Syncs the file systems mounted at `mounts` and waits for quiet, unless recorded programs run on: then what was written before the
-/// end is on disk after the sync, and for as long as they write there is no quiet. A signal ends it at once.
+/// Syncs the file systems mounted at `mounts` and waits until the disks are idle. If recorded programs still run, it
+/// does not wait: after the sync everything written before the end is on disk, and the disks may never be idle. A
+/// signal ends it at once.
 pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount], t0_ns: i64) -> Settled {
     let deadline = Instant::now() + DEFAULT_SETTLE;
     let mut settled = Settled::default();
@@ -135,7 +136,7 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
     }
     let disks: Vec<i64> = mounts.iter().flat_map(host::disks_of).collect();
     let begin = host::monotonic_ns();
-    // The writer may be behind: of what it has not taken nobody knows which disk it is of.
+    // While the writer has queued records, their disks are unknown.
     let (mut drained, mut known_to) = (begin, begin);
     while !disks.is_empty() && session.alive() <= 0 {
         if !pipeline.progress.is_behind() {
@@ -167,12 +168,12 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
     settled
 }
 
-/// Syncs in a process of its own: what it makes the disk do is the workload's, while the recorder's own
-/// I/O is left out by its process id. Result as of the call: 0 or -errno; -EINTR when `meanwhile` says that it is not to be waited for
-/// any longer, and then it ends when the kernel lets it.
+/// Runs syncfs in a child process, because the resulting I/O belongs to the workload, and I/O of the recorder's process
+/// is excluded. Returns 0 or -errno. Returns -EINTR if `meanwhile` returns false; the child is then killed and ends
+/// when the kernel allows.
 fn sync_in_child(mount: &Mount, mut meanwhile: impl FnMut() -> bool) -> i64 {
     let Some(path) = host::c_path(&mount.mountpoint) else { return -i64::from(libc::EINVAL) };
-    // SAFETY: the child makes async-signal-safe calls on memory prepared before the fork.
+    // SAFETY: the child makes only async-signal-safe calls on memory prepared before the fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: as above.
@@ -180,7 +181,7 @@ fn sync_in_child(mount: &Mount, mut meanwhile: impl FnMut() -> bool) -> i64 {
             let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
             let mut failed = fd < 0;
             if !failed {
-                // It may outlive the recorder, and keeps nothing of it: no probe, no ring, no pipe.
+                // The child may outlive the recorder, so it closes its copies of probes, rings and pipes.
                 libc::dup2(fd, 0);
                 libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
                 failed = libc::syncfs(0) != 0;
@@ -193,11 +194,11 @@ fn sync_in_child(mount: &Mount, mut meanwhile: impl FnMut() -> bool) -> i64 {
     }
     loop {
         let mut status = 0;
-        // SAFETY: waits for the child just made.
+        // SAFETY: waits for the child forked above.
         match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
             0 if meanwhile() => {}
             0 => {
-                // SAFETY: ends the child, which has not been waited for.
+                // SAFETY: kills the child, which has not been reaped.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
                 return -i64::from(libc::EINTR);
             }
