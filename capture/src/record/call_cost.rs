@@ -1,22 +1,22 @@
-//! What calls cost: with probes on all of them it is more.
+//! Measures the duration of system calls. It grows for all processes when probes are attached.
 
 use rustix::fs::{Mode, OFlags, fstat, open, stat};
 
 use crate::host;
 
-/// The median of so many rounds counts.
+/// Number of rounds; the median counts.
 const ROUNDS: usize = 33;
-/// Each of so many times four calls.
+/// Repetitions of four calls per round.
 const TIMES: i64 = 16;
 
-/// What a call takes this process, which is not recorded, where calls alternate as they do in programs: one that is made again and
-/// again finds all it needs in the nearest cache. ns.
+/// Mean duration in ns of a call by this process, which is not recorded. Different calls alternate as in real programs:
+/// a call repeated alone would find everything in the nearest cache.
 pub(super) fn call_ns() -> i64 {
     let mut rounds: Vec<i64> = (0..ROUNDS)
         .map(|_| {
             let began = host::monotonic_ns();
             for _ in 0..TIMES {
-                // Whatever they say.
+                // The results do not matter.
                 let _ = stat("/");
                 let _ = open("/", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).and_then(fstat);
             }

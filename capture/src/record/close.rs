@@ -1,4 +1,4 @@
-//! What is known only at the end, and the manifest.
+//! Closes a recording: what is known only at the end, and the manifest.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// One mount of each of these file systems that has a disk.
+/// One mount of each of these file systems that is on a disk.
 pub(super) fn on_disk(file_systems: &BTreeSet<i64>) -> Vec<Mount> {
     let mut seen = BTreeSet::new();
     let mounts = host::mounts().into_iter();
@@ -30,21 +30,21 @@ pub(super) fn on_disk(file_systems: &BTreeSet<i64>) -> Vec<Mount> {
         .collect()
 }
 
-/// One mount of each file system that lies on one of these disks.
+/// One mount of each file system on these disks.
 pub(super) fn on_disks(disks: &BTreeSet<i64>) -> Vec<Mount> {
     let mut seen = BTreeSet::new();
     let mounts = host::mounts().into_iter();
     mounts.filter(|m| host::disks_of(m).iter().any(|d| disks.contains(d)) && seen.insert(m.sb_dev)).collect()
 }
 
-/// What the recording leaves to be told.
+/// Remaining input for the end of the reel.
 pub(super) struct Closing {
     pub(super) settled: Vec<Op>,
     pub(super) snapshot: Snapshot,
     pub(super) mounts: Vec<Mount>,
-    /// When operations ended, on the monotonic clock.
+    /// End of operations, monotonic ns.
     pub(super) end_ns: i64,
-    /// Recorded programs ran on then.
+    /// Recorded programs were still running then.
     pub(super) goes_on: bool,
 }
 
@@ -74,12 +74,12 @@ pub(super) fn close(
         a.writer.flush()
     };
     assembler.writer.use_reserve();
-    // Also after a write error: these tables are small, and without the tasks a reel cannot be replayed.
+    // Also after a write error: these tables are small, and a reel without tasks cannot be replayed.
     let last = last_words(&mut assembler).err();
     error = error.or(last);
     let until_end_ns = closing.end_ns - manifest.clock.monotonic_ns;
     manifest.span.elapsed_ns = match assembler.last_ns {
-        // Nothing for a while at the end is part of what programs did that ran on.
+        // If programs continue to run, idle time at the end belongs to the recording.
         0.. if closing.goes_on => assembler.last_ns.max(until_end_ns),
         0 => until_end_ns,
         last_ns => last_ns,
@@ -123,7 +123,7 @@ pub(super) fn close(
         Ok(m) => m,
         Err(e) => {
             error.get_or_insert(e);
-            // What the writer could still put in place; where the folder itself is gone, what would have been.
+            // Uses what the writer could still store; if the folder is gone, the manifest that would have been written.
             Manifest::read(&config.output).unwrap_or(manifest)
         }
     };

@@ -1,4 +1,4 @@
-//! The recorded command: started stopped, released when the probes are active, waited for.
+//! The recorded command: it is forked, released when the probes are active, and waited for.
 
 use std::{
     ffi::{CString, OsString},
@@ -27,7 +27,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Forks; the child waits for [`Command::release`]. To be called before any thread exists.
+    /// Forks the child, which waits for [`Command::release`]. Call this before any thread exists.
     pub(crate) fn start(argv: &[OsString]) -> Result<Self, CaptureError> {
         let os = CaptureError::os;
         if argv.first().is_none_or(|program| program.is_empty()) {
@@ -44,12 +44,12 @@ impl Command {
         let (no_read, no_write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(io::Error::from)
             .map_err(os("making a pipe"))?;
-        // SAFETY: the process has one thread; the child calls only async-signal-safe functions until exec.
+        // SAFETY: this process has a single thread; the child calls only async-signal-safe functions until exec.
         match unsafe { libc::fork() } {
             -1 => Err(os("forking the command")(io::Error::last_os_error())),
             0 => {
                 drop(go_write);
-                // SAFETY: resets a disposition, waits on own descriptors, replaces the image.
+                // SAFETY: the function is called in the new child, with a null-terminated argv.
                 unsafe { wait_and_exec(&go_read, &no_write, &pointers) }
             }
             pid => {
@@ -66,13 +66,13 @@ impl Command {
         }
     }
 
-    /// The child's process id.
+    /// Process id of the child.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get() as u32
     }
 
-    /// Lets the child exec. Does not wait for that: it may be stopped before, by `--lossless` too, or the program's file be long
-    /// in coming.
+    /// Lets the child exec, without waiting for it: the child may be stopped before the exec, for example by
+    /// `--lossless`, and reading the program file may take long.
     pub(crate) fn release(&mut self) -> Result<(), CaptureError> {
         match self.release.take() {
             Some(mut go) => go.write_all(&[1]).map_err(CaptureError::os("releasing the command")),
@@ -80,21 +80,21 @@ impl Command {
         }
     }
 
-    /// Why there was no exec, once the child has ended for it.
+    /// Why exec failed, once the child has ended because of that.
     pub(crate) fn refusal(&mut self) -> Option<CaptureError> {
         let mut errno = [0u8; 4];
-        // Closed by an exec; empty before.
+        // The pipe is closed by a successful exec, and empty before it.
         self.refusal.read_exact(&mut errno).ok()?;
         let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
         Some(CaptureError::Command { program: self.program.clone(), source })
     }
 
-    /// The wait status if the child has ended; does not wait.
+    /// The wait status if the child has ended; does not block.
     pub(crate) fn poll(&mut self) -> Option<i32> {
         if self.status.is_none() {
             self.status = match rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG) {
                 Ok(Some((_, status))) => Some(status.as_raw()),
-                // The kernel reaped it, as it does for whoever ignores SIGCHLD: nobody knows.
+                // Already reaped by the kernel, because SIGCHLD is ignored: the status is unknown.
                 Err(rustix::io::Errno::CHILD) => Some(0),
                 Ok(None) | Err(_) => None,
             };
@@ -102,7 +102,7 @@ impl Command {
         self.status
     }
 
-    /// Passes a signal on.
+    /// Sends a signal to the command.
     pub(crate) fn signal(&self, signal: i32) {
         if self.status.is_none() {
             // SAFETY: sends a signal to a child that has not been reaped.
@@ -111,40 +111,40 @@ impl Command {
     }
 }
 
-/// What the recorder was given for recording is not the command's: a program that may read every file behaves
-/// otherwise than it would unrecorded. Root's capabilities come with the user id and stay.
+/// Drops the capabilities that the recorder was given for recording: a program that may read every file behaves
+/// differently than unrecorded. Root's capabilities come with its user id and stay.
 fn give_up_capabilities() {
     const OURS: [libc::c_ulong; 3] = [host::CAP_BPF as _, host::CAP_PERFMON as _, host::CAP_DAC_READ_SEARCH as _];
     for capability in OURS {
-        // SAFETY: takes a capability from this process's ambient set; async-signal-safe.
+        // SAFETY: lowers a capability in this process's ambient set; async-signal-safe.
         unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_LOWER, capability, 0, 0) };
     }
 }
 
-/// The child's part.
+/// The code of the child.
 ///
 /// # Safety
-/// Only to be called in a fresh child; `argv` is null-terminated and its strings outlive the call.
+/// Call it only in a new child; `argv` is null-terminated and its strings outlive the call.
 unsafe fn wait_and_exec(go: &OwnedFd, no: &OwnedFd, argv: &[*const libc::c_char]) -> ! {
     let mut byte = [0u8; 1];
-    // Rust ignores SIGPIPE; the command shall find what the recorder was given.
+    // Rust ignores SIGPIPE; the command gets the disposition that the recorder inherited.
     if !signals::sigpipe_was_ignored() {
-        // SAFETY: async-signal-safe calls on valid arguments.
+        // SAFETY: async-signal-safe calls with valid arguments.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
     give_up_capabilities();
     if !matches!(rustix::io::read(go, &mut byte), Ok(1)) {
-        // SAFETY: ends this process alone.
+        // SAFETY: ends only this process.
         unsafe { libc::_exit(127) }
     }
     for fd in signals::closed_at_first() {
-        // SAFETY: the recorder's own, of which nothing is used here any more.
+        // SAFETY: the descriptor was opened at the start of the recorder and is not used in the child.
         unsafe { libc::close(fd) };
     }
     // SAFETY: argv is null-terminated and valid.
     unsafe { libc::execvp(argv[0], argv.as_ptr()) };
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
     let _ = rustix::io::write(no, &errno.to_ne_bytes());
-    // SAFETY: ends this process alone.
+    // SAFETY: ends only this process.
     unsafe { libc::_exit(127) }
 }

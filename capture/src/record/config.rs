@@ -1,4 +1,4 @@
-//! What to record and where to.
+//! Settings of a recording.
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,65 +14,65 @@ use crate::{
     },
 };
 
-/// What to record and where to.
+/// Settings of a recording.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The reel to make.
+    /// Path of the reel.
     pub output: PathBuf,
-    /// Whose operations.
+    /// Which tasks are recorded.
     pub target: Target,
-    /// Disks to record, as given by the user; empty: those behind the file systems touched.
+    /// Disks to record, as named by the user; empty: those of the file systems in use.
     pub devices: Vec<String>,
     /// Stop the recorded processes before an event is lost.
     pub lossless: bool,
-    /// What the recording may use.
+    /// Limits of time, size and CPU.
     pub limits: Limits,
-    /// Sync and wait for quiet at the end.
+    /// At the end, sync and wait until the disks are idle.
     pub settle: bool,
-    /// Folders whose tree is taken before the start, besides the command's working directory.
+    /// Folders to take a snapshot of before the start, besides the working directory.
     pub snapshot: Vec<PathBuf>,
-    /// Take the working directory too.
+    /// Take a snapshot of the working directory.
     pub snapshot_cwd: bool,
-    /// Tell where the files of the tree lie on their disks.
+    /// Record the on-disk layout of existing files.
     pub extents: bool,
-    /// Tell what slow operations wait for.
+    /// Record what slow operations wait for.
     pub waits: Option<WaitsPlan>,
-    /// Kernel memory for the rings.
+    /// Kernel memory for the rings, in bytes.
     pub ring_bytes: usize,
-    /// Record the page cache too.
+    /// Record page cache events.
     pub cache: bool,
-    /// Look at what writes write.
+    /// How much of the content of writes is recorded.
     pub content: Content,
-    /// Which layers.
+    /// Which layers are recorded.
     pub layers: Layers,
-    /// By which kinds of programs.
+    /// Which kernel hooks are used.
     pub backend: Backend,
-    /// Which operations.
+    /// Which operations are kept.
     pub filter: Filter,
-    /// Told now and then how it goes.
+    /// Receives progress reports.
     pub observer: Option<Observer>,
-    /// Hashes all names with this key before they reach the disk.
+    /// Key with which all names are hashed before they are written.
     pub anonymize: Option<Key>,
-    /// The words of the command line that chose what is recorded.
+    /// Command line options that select what is recorded.
     pub filters: Vec<String>,
-    /// Told of the recording's great moments.
+    /// Receives the events of [`Moment`].
     pub herald: Option<Herald>,
 }
 
-/// A moment in the life of a recording.
+/// An event in the life of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// From now on all is recorded.
+    /// The recording has started.
     Begun,
-    /// Something ends the recording; what follows may take seconds.
+    /// The recording is ending, which may take seconds.
     Ending,
-    /// What was kept is in this reel; the recording goes on.
+    /// A copy was written to this path; the recording continues.
     Copied(PathBuf),
-    /// What was kept could not be put into a reel of its own, for this reason; the recording goes on.
+    /// A copy could not be written, for this reason; the recording continues.
     NotCopied(String),
 }
 
-/// Is told of moments, on the recording's own thread: it should be quick.
+/// A callback for events. It runs on the recording's thread and should be quick.
 #[derive(Clone)]
 pub struct Herald(pub Arc<dyn Fn(&Moment) + Send + Sync>);
 
@@ -89,7 +89,7 @@ impl Config {
         }
     }
 
-    /// Recording `target` into `output`, all else at its default.
+    /// Settings to record `target` to `output`, with defaults for everything else.
     pub fn new(output: PathBuf, target: Target) -> Self {
         Self {
             output,
@@ -116,22 +116,22 @@ impl Config {
     }
 }
 
-/// How a recording goes.
+/// Progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Since its start.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Operations met so far.
+    /// Operations seen so far.
     pub ops: u64,
     /// Events of all classes lost so far.
     pub lost: u64,
-    /// How full the rings were when last emptied, at most, since the last time this was told: 0 to 1.
+    /// Maximum fill level of the rings since the last report, 0 to 1.
     pub ring_fill: f64,
     /// Size of the closed segments.
     pub reel_bytes: u64,
 }
 
-/// Is told how a recording goes, twice a second, on the recording's own thread: it should be quick.
+/// A callback for progress, twice a second. It runs on the recording's thread and should be quick.
 #[derive(Clone)]
 pub struct Observer(pub Arc<dyn Fn(&Progress) + Send + Sync>);
 
@@ -141,21 +141,21 @@ impl std::fmt::Debug for Observer {
     }
 }
 
-/// By which kinds of programs operations are seen.
+/// Which kernel hooks are used to record operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// Tracepoints and, where the whole machine is recorded and the kernel allows it, entries and exits of functions that
-    /// its own threads go through. What is below the calls of tasks is the same bytes a second time, at the price of another
-    /// record: only [`Backend::Fentry`] tells of it.
+    /// Tracepoints. If all tasks are recorded and the kernel supports it, also entry and exit of functions used by
+    /// kernel threads. I/O below the calls of tasks is not included: it is the same bytes again and costs another
+    /// record. [`Backend::Fentry`] includes it.
     Auto,
-    /// Tracepoints alone.
+    /// Only tracepoints.
     Tracepoint,
-    /// Tracepoints, and functions of the virtual file system that the kernel itself calls.
+    /// Tracepoints, and VFS functions that the kernel itself calls.
     Fentry,
 }
 
 impl Backend {
-    /// What this means for a recording of `target`, tried on this kernel.
+    /// What this means for a recording of `target` on this kernel; tries whether the hooks work.
     pub(super) fn plan(self, target: &Target, layers: Layers) -> Result<Vfs, CaptureError> {
         if self == Self::Tracepoint || layers == Layers::Block || self == Self::Auto && !matches!(target, Target::All) {
             return Ok(Vfs::default());
@@ -175,25 +175,25 @@ impl Backend {
 /// Which layers are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layers {
-    /// Operations and what the disks make of them.
+    /// Operations and the block layer.
     Both,
-    /// Operations alone.
+    /// Only operations.
     Operations,
-    /// The block layer alone: no call gets slower.
+    /// Only the block layer: no call gets slower.
     Block,
 }
 
-/// Whose operations are recorded.
+/// Which tasks are recorded.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A command, started by the recorder, and all its descendants.
+    /// A command, started by the recorder, with its descendants.
     Command(Vec<OsString>),
-    /// Running processes, and what they start from now on.
+    /// Running processes, with the children they create from now on.
     Processes(Vec<u32>),
-    /// The tasks in a control group (a folder of the unified hierarchy, or its id) and below it, those that enter later
-    /// too, as long as they are there.
+    /// The tasks of a cgroup (a folder of cgroup v2, or its id) and of those below it, while they are in it; also those
+    /// that enter later.
     Cgroup(String),
-    /// Every task of the machine but the recorder; no kernel threads.
+    /// All tasks except the recorder and kernel threads.
     All,
 }
 
@@ -202,14 +202,14 @@ pub enum Target {
 pub struct Outcome {
     /// The final manifest.
     pub manifest: Manifest,
-    /// The command's wait status, once it has ended.
+    /// Wait status of the command, if it has ended.
     pub status: Option<i32>,
-    /// Why the reel is shorter than it should be, if it is.
+    /// Why the reel is incomplete, if it is.
     pub error: Option<CaptureError>,
-    /// The command was left running.
+    /// Process id of the command, if it was left running.
     pub still_running: Option<u32>,
     /// Why the recording ended.
     pub why: End,
-    /// The signal that ended the recording.
+    /// Signal that ended the recording.
     pub signal: Option<i32>,
 }

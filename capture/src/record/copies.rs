@@ -1,4 +1,4 @@
-//! The flight recorder: what is kept becomes a reel of its own whenever it is asked for, and the recording goes on.
+//! The flight recorder: on request, a copy of the reel kept so far is written while the recording continues.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,13 +20,14 @@ use crate::{
     record::marks::Listener,
 };
 
-/// Records wait so long in the pipeline, until all that ended before them has come: what was asked for shall be in.
+/// Delay before a copy, in which records pass the pipeline's ordering, so that the event that triggered the copy is
+/// included.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Reels made of what a rotating one keeps.
+/// Copies of a rotating reel.
 pub(super) struct Copies<'a> {
     pub(super) config: &'a Config,
-    /// As it was when the recording began.
+    /// The manifest at the start of the recording.
     pub(super) manifest: &'a Manifest,
     pub(super) mounts: &'a [Mount],
     pub(super) marks: Option<&'a Listener>,
@@ -45,13 +46,13 @@ impl<'a> Copies<'a> {
         Self { config, manifest, mounts, marks, due: None, running: None, last: None }
     }
 
-    /// Somebody wants one now.
+    /// Requests a copy now.
     pub(super) fn ask(&mut self) {
         self.due_at(Instant::now() + SETTLED);
     }
 
-    /// An operation was slow. Soon after another copy this one waits until all that it could hold is newer: the
-    /// operation is in it still.
+    /// Requests a copy because of a slow operation. Soon after another copy, it waits until a copy would contain only
+    /// newer data; the operation is still in it then.
     pub(super) fn ask_in_turn(&mut self) {
         let pause = self.config.limits.span.unwrap_or_default();
         let soon = Instant::now() + SETTLED;
@@ -62,12 +63,12 @@ impl<'a> Copies<'a> {
         self.due = Some(self.due.map_or(moment, |due| due.min(moment)));
     }
 
-    /// Begins what is due, and tells what is done.
+    /// Starts a copy that is due, and reports one that has ended.
     pub(super) fn look(&mut self, session: &Session<'_>, pipeline: &Pipeline) -> Result<(), CaptureError> {
         let answer = self.running.as_ref().map(|(_, answer)| answer.try_recv());
         match answer {
             Some(Ok(done)) => self.tell(done),
-            // The writer has failed, which is told elsewhere.
+            // The writer has failed, which is reported elsewhere.
             Some(Err(TryRecvError::Disconnected)) => self.running = None,
             Some(Err(TryRecvError::Empty)) => return Ok(()),
             None => {}
@@ -81,10 +82,10 @@ impl<'a> Copies<'a> {
     }
 
     fn begin(&mut self, session: &Session<'_>, pipeline: &Pipeline) -> Result<(), CaptureError> {
-        // What had ended when it was asked for lies in the rings, or waits for word that all before it is there.
+        // What had ended at the request is in the rings, or waits for earlier records to be complete.
         let complete_to_ns = drain(session, pipeline);
         pipeline.send(Message::Records { bytes: Vec::new(), complete_to_ns });
-        // What came while it was taken may still be in a ring, and is no loss.
+        // Records that arrived after this time may still be in a ring; they are not lost.
         let at_ns = complete_to_ns;
         let mut manifest = self.manifest.clone();
         manifest.ended = End::Trigger.word().into();
@@ -111,15 +112,15 @@ impl<'a> Copies<'a> {
         });
     }
 
-    /// At the end of the recording: what somebody asked for is made yet.
+    /// At the end of the recording: writes the copies still requested.
     pub(super) fn finish(&mut self, session: &Session<'_>, pipeline: &Pipeline) -> Result<(), CaptureError> {
-        // The last one may have ended right after it had asked.
+        // A program may have sent the signal and ended right after it.
         while let Some(arrived) = signals::take() {
             if arrived.signal == libc::SIGUSR1 {
                 self.ask();
             }
         }
-        // What waits for its turn is in the recording's own reel, which is whole now.
+        // A copy that waits for its turn is not needed: its data is in the recording's own reel.
         let soon = Instant::now() + SETTLED;
         self.due = self.due.filter(|due| *due <= soon);
         loop {
@@ -136,7 +137,7 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// A path in `dir` that nothing has yet: `STEM.reel`, or with a number.
+/// An unused path in `dir`: `STEM.reel`, or with a number.
 pub fn unused(dir: &Path, stem: &str) -> PathBuf {
     let first = dir.join(format!("{stem}.reel"));
     let more = (2..1000).map(|n| dir.join(format!("{stem}-{n}.reel")));

@@ -1,4 +1,4 @@
-//! `--cpu-budget`: the recorder's own use of CPUs, held to a share of one by letting the rings wait.
+//! `--cpu-budget`: limits the CPU time of the recorder by reading the rings less often.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,23 @@ use crate::{
     probes::session::Session,
 };
 
-/// Records taken in one pass: a pass is what the budget may be exceeded by for a moment.
+/// Records per pass. A pass may exceed the budget for a moment.
 const PASS_RECORDS: usize = 1024;
-/// How often it is looked whether the rings may be emptied on.
+/// Interval at which the budget is checked at the end of a recording.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Keeps the books of CPU time.
+/// Accounts for CPU time.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Of one CPU, 1 and more for all of one and more.
+    /// Share of one CPU; may be above 1.
     share: f64,
-    /// When last looked: the time, and the CPU time of all threads by then.
+    /// Time of the last check, and CPU time of all threads at that time.
     at: Instant,
     cpu_ns: i64,
-    /// CPU time used beyond the share. What was not used before is not credited: no second gets more than its share.
+    /// CPU time used beyond the share, ns. Unused time is not credited, so no second gets more than its share.
     debt_ns: f64,
     waiting: bool,
-    /// How long the rings were left alone.
+    /// Total time in which the rings were not read.
     pub(super) waited: Duration,
 }
 
@@ -47,9 +47,10 @@ impl Budget {
         !self.waiting
     }
 
-    /// One pass over the rings, if it may be; until when that is complete, and whether something was left.
+    /// Makes one pass over the rings if the budget allows. Returns the time up to which records are complete, and
+    /// whether records remain.
     pub(super) fn drain(&mut self, session: &Session<'_>, pipeline: &Pipeline) -> Option<(i64, bool)> {
-        // What the writer has not taken yet has not been paid for.
+        // Queued records are work not yet accounted for.
         if !self.may_go_on(Instant::now(), own_cpu_ns()) || pipeline.progress.is_behind() {
             return None;
         }
@@ -60,8 +61,8 @@ impl Budget {
         Some((pass.complete_to_ns, pass.more))
     }
 
-    /// Takes what the rings hold at the end; what comes meanwhile, from disks that others keep busy, would be without end. A signal
-    /// says that there is no time for that: then what is left is taken at once.
+    /// Takes everything that the rings hold at the end, but not what arrives meanwhile, which could be endless on busy
+    /// disks. A signal ends the waiting; the caller then takes the rest at once.
     pub(super) fn drain_all(&mut self, session: &Session<'_>, pipeline: &Pipeline) {
         let begun_ns = host::monotonic_ns();
         while signals::take().is_none() {
@@ -88,7 +89,7 @@ mod tests {
         let mut budget = Budget::new(0.05);
         let (start, cpu) = (budget.at, budget.cpu_ns);
         let at = |ms| start + Duration::from_millis(ms);
-        // Idle time is not saved up.
+        // Idle time is not credited.
         assert!(budget.may_go_on(at(10_000), cpu));
         assert!(!budget.may_go_on(at(10_010), cpu + 5_000_000));
         assert!(!budget.may_go_on(at(10_099), cpu + 5_000_000));

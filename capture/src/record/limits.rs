@@ -1,4 +1,4 @@
-//! What bounds a recording besides its end: time and room.
+//! Limits of a recording: time, size, free space, latency.
 
 use std::{
     path::Path,
@@ -7,17 +7,17 @@ use std::{
 
 use crate::CaptureError;
 
-/// Room left free on the file system that the reel is written to.
+/// Space that must stay free on the file system of the reel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MinFree {
-    /// So many bytes.
+    /// Bytes.
     Bytes(i64),
-    /// So many percent of the file system.
+    /// Percent of the size of the file system.
     Percent(f64),
 }
 
 impl MinFree {
-    /// How much less than this is free of a file system of this size; 0: nothing.
+    /// Bytes that are missing on a file system of this size; 0: none.
     fn missing_bytes(self, free_bytes: i64, total_bytes: i64) -> i64 {
         let least = match self {
             Self::Bytes(least) => least,
@@ -27,49 +27,49 @@ impl MinFree {
     }
 }
 
-/// What a recording may use. Nothing is limited by default.
+/// Limits of a recording. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Time from the start.
     pub duration: Option<Duration>,
     /// Size of the reel.
     pub max_bytes: Option<i64>,
-    /// Room left to others.
+    /// Space that must stay free.
     pub min_free: Option<MinFree>,
     /// CPU time of the recorder, as a share of one CPU.
     pub cpu_share: Option<f64>,
-    /// Go on at [`Limits::max_bytes`] and [`Limits::min_free`]: the oldest segments are dropped.
+    /// At [`Limits::max_bytes`] and [`Limits::min_free`], drop the oldest segments instead of ending.
     pub rotate: bool,
-    /// Drop what is older than this, with `rotate`.
+    /// With `rotate`, also drop what is older than this.
     pub span: Option<Duration>,
-    /// On SIGUSR1, and on [`Limits::latency`], make a reel of what is kept, and go on.
+    /// On SIGUSR1 and on [`Limits::latency`], write a copy of the reel and continue.
     pub copies: bool,
-    /// End, or make a copy, when an operation on a file took this long.
+    /// End, or write a copy, when an operation on a file takes at least this long.
     pub latency: Option<Duration>,
 }
 
-/// Why a recording ended; the word goes into the manifest.
+/// Why a recording ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
     /// The last recorded thread ended.
     #[default]
     Exit,
-    /// A signal asked for it.
+    /// A signal.
     Signal,
-    /// [`Limits::duration`].
+    /// [`Limits::duration`] was reached.
     Duration,
-    /// [`Limits::max_bytes`].
+    /// [`Limits::max_bytes`] was reached.
     MaxSize,
-    /// [`Limits::min_free`].
+    /// [`Limits::min_free`] was reached.
     MinFree,
-    /// [`Limits::latency`]; in a copy, whatever it was made for.
+    /// [`Limits::latency`] was reached. In a copy: any reason.
     Trigger,
-    /// The reel could not be written on.
+    /// Writing the reel failed.
     Failed,
 }
 
 impl End {
-    /// `exit`, `signal`, `duration`, `max_size`, `min_free`, `trigger` or `failed`.
+    /// The value for the manifest: `exit`, `signal`, `duration`, `max_size`, `min_free`, `trigger` or `failed`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Exit => "exit",
@@ -83,18 +83,18 @@ impl End {
     }
 }
 
-/// How often the file system is asked for its room.
+/// Interval between checks of free space.
 const LOOK_FREE: Duration = Duration::from_millis(100);
-/// The same after something was missing: what is dropped for it is free a little later.
+/// Interval after space was missing: dropped files are freed with a delay.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Holds a running recording against its limits.
+/// Checks a running recording against its limits.
 #[derive(Debug)]
 pub(super) struct Watchman<'a> {
     limits: Limits,
     output: &'a Path,
     started: Instant,
-    /// When to look at the room next.
+    /// Time of the next check of free space.
     look_at: Instant,
 }
 
@@ -103,17 +103,17 @@ impl<'a> Watchman<'a> {
         Self { limits, output, started, look_at: started }
     }
 
-    /// Whether limits make the reel rotate rather than end.
+    /// Whether limits rotate the reel instead of ending the recording.
     pub(super) fn rotates(&self) -> bool {
         self.limits.rotate
     }
 
-    /// So long as nothing that has a time comes before.
+    /// Time to sleep: `tick`, or less if the duration limit comes first.
     pub(super) fn at_most(&self, tick: Duration) -> Duration {
         self.limits.duration.map_or(tick, |d| tick.min(d.saturating_sub(self.started.elapsed())))
     }
 
-    /// The limit that is reached, if any, with the reel at `reel_bytes`.
+    /// The limit that is reached, if any, for a reel of `reel_bytes`.
     pub(super) fn reached(&mut self, reel_bytes: i64) -> Option<End> {
         if self.limits.duration.is_some_and(|d| self.started.elapsed() >= d) {
             return Some(End::Duration);
@@ -127,7 +127,7 @@ impl<'a> Watchman<'a> {
         if self.missing_bytes() > 0 { Some(End::MinFree) } else { None }
     }
 
-    /// How much less the output's file system has free than it shall; looks ten times a second at most, and says 0 in between.
+    /// Bytes missing on the file system of the output. Checks at most ten times per second and returns 0 in between.
     pub(super) fn missing_bytes(&mut self) -> i64 {
         let Some(min_free) = self.limits.min_free else { return 0 };
         if Instant::now() < self.look_at {
@@ -139,7 +139,7 @@ impl<'a> Watchman<'a> {
     }
 }
 
-/// Whether there is the room now that is to be left while recording; where the oldest is dropped for it there need not be.
+/// Fails if too little space is free already, unless old segments can be dropped.
 pub(super) fn expect_room(limits: &Limits, output: &Path) -> Result<(), CaptureError> {
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (limits.min_free, free_of(folder)) {
@@ -152,7 +152,7 @@ pub(super) fn expect_room(limits: &Limits, output: &Path) -> Result<(), CaptureE
     }
 }
 
-/// Bytes free to unprivileged users, and bytes in all, of the file system that `path` lies on.
+/// Bytes free for unprivileged users, and total bytes, of the file system at `path`.
 pub(super) fn free_of(path: &Path) -> Option<(i64, i64)> {
     let s = rustix::fs::statvfs(path).ok()?;
     Some(((s.f_bavail * s.f_frsize) as i64, (s.f_blocks * s.f_frsize) as i64))

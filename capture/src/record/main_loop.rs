@@ -1,4 +1,4 @@
-//! From the start to whatever ends a recording.
+//! The main loop: from the start of a recording to whatever ends it.
 
 use std::{
     fs,
@@ -23,16 +23,16 @@ use crate::{
     record::command::Command,
 };
 
-/// How long rings are emptied at a time, at most: programs that are faster than the writer are.
+/// Maximum time spent on draining per iteration, for programs that are faster than the writer.
 const DRAIN: Duration = Duration::from_millis(4);
-/// How soon the rings are looked at again while something is left in them, by a budget or a writer that is behind.
+/// Interval while records remain in the rings, because of a CPU budget or a slow writer.
 const SHORT_TICK: Duration = Duration::from_micros(200);
-/// The writer hears of a quiet program this often, so that its segments close in time.
+/// Interval of messages to the writer while nothing happens, so that it closes segments in time.
 const QUIET_MESSAGE: Duration = Duration::from_millis(500);
-/// After a signal the command has this long to end before the recording does.
+/// Time that the command gets to end after a signal before the recording ends.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How often an observer is told.
+/// Interval of progress reports.
 const TELL: Duration = Duration::from_millis(500);
 
 struct Told<'a> {
@@ -59,22 +59,22 @@ impl Told<'_> {
     }
 }
 
-/// Bytes of the files in the tables' folders.
+/// Total size of the files in the folders of the tables, in bytes.
 fn size_of_reel(reel: &Path) -> u64 {
     let folders = fs::read_dir(reel).into_iter().flatten().flatten();
     let files = folders.filter_map(|f| fs::read_dir(f.path()).ok()).flatten().flatten();
     files.filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum()
 }
 
-/// How the following ended.
+/// How the main loop ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ended {
     pub(super) why: End,
-    /// The signal that asked for the end, if one was passed on to the command.
+    /// The signal that requested the end, if the command was running.
     pub(super) signal: Option<i32>,
 }
 
-/// Drains until the last recorded thread has ended, or something else ends the recording.
+/// Drains the rings until the last recorded thread has ended, or something else ends the recording.
 pub(super) fn follow(
     session: &Session<'_>,
     pipeline: &Pipeline,
@@ -84,7 +84,7 @@ pub(super) fn follow(
     mut budget: Option<&mut Budget>,
 ) -> Result<Ended, CaptureError> {
     let config = copies.config;
-    // Tasks may enter a control group as long as there is one.
+    // Tasks may enter a cgroup at any time, so the recording does not end with the last task.
     let for_ever = matches!(config.target, Target::Cgroup(_) | Target::All);
     let mut joined = 0;
     let mut watchman = Watchman::new(config.limits, &config.output, started);
@@ -98,7 +98,7 @@ pub(super) fn follow(
             joined = now;
             pipeline.send(Message::Records { bytes: session.look()?, complete_to_ns: 0 });
         }
-        // Nothing while the budget is used up.
+        // `None` while the budget is used up.
         let (complete_to_ns, more) = match &mut budget {
             Some(budget) => budget.drain(session, pipeline).map_or((None, false), |(ns, more)| (Some(ns), more)),
             None => {
@@ -140,7 +140,7 @@ pub(super) fn follow(
         }
         if let Some(s) = arrived {
             match &command {
-                // A second signal, or a process that is not ours to end: stop at once.
+                // On a second signal, or if there is no command to wait for, end at once.
                 _ if signal.is_some() => return Ok(Ended { why: End::Signal, signal }),
                 None => return Ok(Ended { why: End::Signal, signal: None }),
                 Some(c) => {
@@ -158,7 +158,7 @@ pub(super) fn follow(
         if let Some(why) = watchman.reached(pipeline.progress.reel_bytes()) {
             return Ok(Ended { why, signal });
         }
-        // A budget lets little be taken at a time.
+        // With a budget, little is taken per pass, so passes must be frequent.
         let seldom = if budget.is_some() { SHORTEST_TICK } else { session.tick };
         let tick = if more { SHORT_TICK } else { watchman.at_most(seldom) };
         signals::sleep(tick);

@@ -1,9 +1,9 @@
-//! Named moments put into a running recording from outside.
+//! Markers that are added to a running recording from outside.
 //!
-//! A recorder listens on a socket in Linux's abstract name space, called after the device and inode of its reel's
-//! folder. Such a socket leaves nothing behind, however the recorder ends, and cannot be hidden or replaced by a
-//! file. It has no permissions of its own: the listener asks the kernel who calls, and takes marks from root, from the
-//! user it runs as, and from the one who called sudo. Both ends must be in one network name space.
+//! The recorder listens on an abstract Unix socket named after the device and inode of the reel's folder. Such a socket
+//! disappears with the recorder, however it ends, and cannot be hidden or replaced by a file. It has no permissions, so
+//! the listener asks the kernel for the user of the caller. It accepts root, its own user, and the user who called
+//! sudo. Both ends must be in the same network namespace.
 
 use std::{
     collections::BTreeSet,
@@ -30,22 +30,22 @@ use ioreel_traces::{manifest::Mark, text};
 
 use crate::{CaptureError, host};
 
-/// First part of the sockets' names.
+/// Prefix of the socket names.
 const PREFIX: &str = "ioreel-mark/";
-/// The longest name, bytes.
+/// Maximum length of a marker's name in bytes.
 pub const MAX_NAME_BYTES: usize = 200;
-/// Marks taken at most: they are kept in memory and in the manifest.
+/// Maximum number of markers, because they are kept in memory and in the manifest.
 const MAX_MARKS: usize = 10_000;
-/// A caller that says nothing for so long is left alone.
+/// Time that a caller has to send its name.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The answer to a mark that was taken.
+/// The answer to an accepted marker.
 const TAKEN: &str = "taken";
 
-/// Takes marks while it lives.
+/// Accepts markers until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Listener {
     address: SocketAddr,
-    /// Monotonic time and name.
+    /// Monotonic time and name of each.
     taken: Arc<Mutex<Vec<(i64, String)>>>,
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -57,7 +57,7 @@ fn name_of(reel: &Path) -> io::Result<String> {
 }
 
 impl Listener {
-    /// Listens for marks of the reel in this folder.
+    /// Listens for markers of the reel in this folder.
     pub(crate) fn start(reel: &Path) -> io::Result<Self> {
         let address = SocketAddr::from_abstract_name(name_of(reel)?)?;
         let listener = UnixListener::bind_addr(&address)?;
@@ -67,7 +67,7 @@ impl Listener {
         let thread = std::thread::Builder::new().name("ioreel-marks".into()).spawn(move || {
             let allowed = allowed();
             while let Ok((caller, _)) = listener.accept() {
-                // The moment of the call, not of its end.
+                // The time of the connection, not of its end.
                 let now_ns = host::monotonic_ns();
                 if ended.load(Ordering::Relaxed) {
                     return;
@@ -80,7 +80,7 @@ impl Listener {
         Ok(Self { address, taken, end, thread: Some(thread) })
     }
 
-    /// The marks so far, in ns since `t0_ns` on the monotonic clock.
+    /// The markers so far. Their times are ns since `t0_ns`.
     pub(crate) fn marks(&self, t0_ns: i64) -> Vec<Mark> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.iter().map(|(ns, name)| Mark { ns: (ns - t0_ns).max(0), name: name.clone() }).collect()
@@ -90,7 +90,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
-        // Wakes the thread; when that fails it is left to end with the process.
+        // Wakes the thread. If that fails, the thread ends with the process.
         if UnixStream::connect_addr(&self.address).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -99,15 +99,14 @@ impl Drop for Listener {
     }
 }
 
-/// Users whose marks are taken.
+/// Users whose markers are accepted.
 fn allowed() -> BTreeSet<u32> {
     let sudo = std::env::var("SUDO_UID").ok().and_then(|u| u.parse().ok());
     let own = [0, rustix::process::getuid().as_raw(), rustix::process::geteuid().as_raw()];
     own.into_iter().chain(sudo).collect()
 }
 
-/// The user at the other end. Its process has number 0 where it is of another process id name space, which rustix takes for
-/// an error.
+/// User id of the other end. Its pid is 0 if it is in another pid namespace, which rustix treats as an error.
 fn peer(stream: &UnixStream) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -143,8 +142,8 @@ fn answer(
     caller.write_all(TAKEN.as_bytes())
 }
 
-/// Puts a mark into the recording of `reel`, or into all running recordings that this user may mark. Returns their
-/// number, at least one.
+/// Adds a marker to the recording of `reel`, or to all running recordings that accept this user. Returns their number,
+/// at least one.
 pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
     let bad = |why: &str| CaptureError::Mark { name: name.escape_debug().to_string(), why: why.into() };
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
@@ -166,7 +165,7 @@ pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
         match send(name, socket) {
             Ok(None) => taken += 1,
             Ok(Some(why)) => refused = Some(why),
-            // It ended meanwhile.
+            // The recording has ended meanwhile.
             Err(e) => log::debug!("{socket}: {e}"),
         }
     }
@@ -180,19 +179,19 @@ pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
     }
 }
 
-/// Names of the sockets of running recordings.
+/// Socket names of running recordings.
 fn running() -> BTreeSet<String> {
-    // Others' names may hold any bytes.
+    // Other names may be invalid UTF-8.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
     let sockets = String::from_utf8_lossy(&sockets);
     let abstract_names = sockets.lines().filter_map(|l| l.split_whitespace().nth(7)?.strip_prefix('@'));
     abstract_names.filter(|n| n.starts_with(PREFIX)).map(str::to_owned).collect()
 }
 
-/// Sends a mark; the reason where it was refused.
+/// Sends a marker. Returns the reason if it was refused.
 fn send(name: &str, socket: &str) -> io::Result<Option<String>> {
     let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(socket)?)?;
-    // Anyone may listen under such a name: names of marks are told only to root's recorders and one's own.
+    // Anybody may listen under such a name. So a marker is sent only to recorders of root or of this user.
     let listener = peer(&stream)?;
     if listener != 0 && listener != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other("the listener is another user's"));

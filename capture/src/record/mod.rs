@@ -62,12 +62,12 @@ use crate::{
     record::{command::Command, marks::Listener},
 };
 
-/// A name as reels hold it.
+/// A file name in the encoding of reels.
 fn name_of(name: &OsStr) -> String {
     text::from_bytes(name.as_bytes()).to_string()
 }
 
-/// The disks of the named devices.
+/// The disks of the devices named by the user.
 fn disks_named(names: &[String]) -> Result<Vec<i64>, CaptureError> {
     let disk = |name: &String| {
         let dev =
@@ -77,7 +77,7 @@ fn disks_named(names: &[String]) -> Result<Vec<i64>, CaptureError> {
     names.iter().map(disk).collect()
 }
 
-/// Refuses, before anything is started, what cannot be recorded as it is asked for.
+/// Rejects impossible settings before anything is started.
 fn refuse_impossible(config: &Config) -> Result<(), CaptureError> {
     if let Target::Processes(pids) = &config.target {
         pids.iter().try_for_each(|pid| host::expect_process(*pid))?;
@@ -89,7 +89,7 @@ fn refuse_impossible(config: &Config) -> Result<(), CaptureError> {
     if config.lossless && !sees_all_processes() {
         return Err(CaptureError::OtherProcessIds);
     }
-    // A command's own processes are of this session, and so may be resumed.
+    // A command's processes are in this session, so they can be resumed without CAP_KILL.
     let others = !matches!(config.target, Target::Command(_));
     if config.lossless && others && host::capabilities() >> host::CAP_KILL & 1 == 0 {
         return Err(CaptureError::NoKill);
@@ -97,7 +97,7 @@ fn refuse_impossible(config: &Config) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// Whom the probes look at.
+/// The tasks that the probes record.
 fn targets_of(config: &Config, command: Option<&Command>) -> Result<Targets, CaptureError> {
     Ok(match (command, &config.target) {
         (Some(c), _) => Targets::Command(c.pid()),
@@ -108,7 +108,7 @@ fn targets_of(config: &Config, command: Option<&Command>) -> Result<Targets, Cap
     })
 }
 
-/// What the probes are to record.
+/// The settings of the probes.
 fn plan_of(config: &Config, target: Targets, devices: &[i64], vfs: Vfs, filter: Filter) -> Plan {
     Plan {
         target,
@@ -127,7 +127,7 @@ fn plan_of(config: &Config, target: Targets, devices: &[i64], vfs: Vfs, filter: 
     }
 }
 
-/// What makes rows of records. `clock`: the recording's time 0, and the mounts at that time.
+/// Creates the assembler. `t0_ns`, `mounts`: time 0 of the recording, and the mounts at that time.
 fn assembler_of(
     config: &Config,
     writer: ReelWriter,
@@ -147,14 +147,14 @@ fn assembler_of(
     Ok(assembler)
 }
 
-/// A warning for each process that ended before its recording began.
+/// A warning for each process that ended before its recording started.
 fn ended_meanwhile(config: &Config) -> Vec<String> {
     let Target::Processes(pids) = &config.target else { return Vec::new() };
     let ended = pids.iter().filter(|pid| host::expect_process(**pid).is_err());
     ended.map(|pid| format!("process {pid} ended while its recording began: little of it or nothing is here")).collect()
 }
 
-/// Ends the operations' part of the recording, and waits until what they changed is on the disks, where that is wanted.
+/// Ends the recording of operations. If requested, waits until their changes are on the disks.
 fn settle_what_changed(
     config: &Config,
     session: &Session<'_>,
@@ -165,7 +165,7 @@ fn settle_what_changed(
     let changed = pipeline.end_of_operations(session.in_flight()?);
     let mut to_sync = on_disk(&changed);
     if config.layers == Layers::Block {
-        // Who changed what is not known: all that lies on recorded disks.
+        // Which file systems changed is unknown, so all on recorded disks are synced.
         let disks = if devices.is_empty() { pipeline.disks_met() } else { devices.iter().copied().collect() };
         to_sync = on_disks(&disks);
     }
@@ -178,8 +178,8 @@ fn settle_what_changed(
 
 /// Records. Prints nothing; warnings are in the manifest.
 ///
-/// Long because it is the life of a recording in its order: each step uses what the steps before it made, and a failure cleans up
-/// after them.
+/// Long because it is the sequence of a whole recording: each step uses the results of earlier ones, and a failure
+/// cleans up after them.
 pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let devices = disks_named(&config.devices)?;
     refuse_impossible(config)?;
@@ -197,10 +197,10 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         }
         Target::Processes(_) | Target::Cgroup(_) | Target::All => None,
     };
-    // What follows is the recorder's alone, not the command's.
+    // The settings below must not affect the command, which is forked already.
     signals::ignore_file_size_limits();
     if config.limits.copies {
-        // To load the probes takes a second, in which one may be asked for.
+        // Loading the probes takes a second, in which a copy may be requested.
         signals::install_trigger();
     }
     take_descriptors();
@@ -215,9 +215,9 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let mut storage = Storage::default();
     let untouched_ns = call_cost::call_ns();
     let mut session = Session::load(&plan, &mut storage)?;
-    // What each call of everybody pays, recorded or not.
+    // Time that the probes add to every call of every process, recorded or not.
     manifest.cost.call_ns = Some((call_cost::call_ns() - untouched_ns).max(0));
-    // While this process has one thread.
+    // Forks, so this process must still have a single thread.
     let guardian = session.stops.as_ref().map(Guardian::start).transpose()?;
     if let Some(guardian) = &guardian {
         session.spare(guardian);
@@ -254,12 +254,12 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         .then(|| Keep { max_bytes: config.limits.max_bytes, span_ns: config.limits.span.map(|d| d.as_nanos() as i64) });
     let pipeline = Pipeline::start(assembler, tables, keep);
 
-    // Without it there are no marks, which is no reason not to record.
+    // A recording without marks is better than none.
     let marks = Listener::start(&config.output)
         .inspect_err(|e| manifest.warnings.push(format!("marks cannot be taken: {e}")))
         .ok();
     session.activate();
-    // What the rings hold so far is later than this, or about what this tells.
+    // The rings contain only records that are later than these, or about these tasks.
     pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
     manifest.warnings.extend(ended_meanwhile(config));
     log::info!("{}: the recording has begun", config.output.display());
@@ -280,7 +280,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     }
 
     config.tell(&Moment::Ending);
-    // The unfinished are told first: what ends after this is not in the reel.
+    // Processed first: what ends after this time is not in the reel.
     let end_ns = host::monotonic_ns();
     session.end_operations();
     let goes_on = session.alive() > 0;
@@ -288,14 +288,14 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         budget.drain_all(&session, &pipeline);
     }
     drain(&session, &pipeline);
-    // Of who could not be stopped, too.
+    // Also operations of processes that could not be stopped.
     if config.lossless {
         pipeline.send(Message::Records { bytes: session.held()?, complete_to_ns: end_ns });
     }
     let Settled { rows: settled, cut } = settle_what_changed(config, &session, &pipeline, &devices, t0_ns)?;
     manifest.warnings.extend(cut);
     session.end();
-    // What a probe had begun when the switch flipped is in the rings by now.
+    // By now, probes that were running when recording was switched off have stored their records.
     std::thread::sleep(SHORTEST_TICK);
     drain(&session, &pipeline);
 
@@ -315,7 +315,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     };
     let still_running = command.as_ref().filter(|_| status.is_none()).map(Command::pid);
     let closed = close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns, goes_on });
-    // Last of all: a probe that lost its CPU when the switch flipped may have stopped somebody since.
+    // Last, because a probe that was preempted at the switch may have stopped a process since.
     if let (Some(guardian), Some(stops)) = (guardian, &session.stops) {
         stops.resume_all();
         guardian.dismiss();
@@ -323,7 +323,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     closed.map(|(manifest, error)| Outcome { manifest, status, error, still_running, why, signal })
 }
 
-/// A reel that is removed again unless its recording begins.
+/// A reel that is deleted unless its recording starts.
 struct Unbegun<'a>(&'a Path);
 
 impl Unbegun<'_> {
@@ -334,24 +334,24 @@ impl Unbegun<'_> {
 
 impl Drop for Unbegun<'_> {
     fn drop(&mut self) {
-        // Best effort: nothing more can be done here.
+        // Best effort.
         let _ = fs::remove_dir_all(self.0);
     }
 }
 
-/// An error when a signal has asked for the end.
+/// An error if a signal has requested the end.
 fn not_interrupted() -> Result<(), CaptureError> {
     signals::waiting_end().map_or(Ok(()), |signal| Err(CaptureError::Interrupted { signal }))
 }
 
-/// Leaves nothing behind: the reel goes once nobody writes to it.
+/// Removes the reel after its writer has ended.
 fn nothing_ran(session: &mut Session<'_>, pipeline: Pipeline, reel: Unbegun<'_>) {
     session.end();
     drop(pipeline.finish());
     drop(reel);
 }
 
-/// A reel that may take little room is written in small segments: they are what a limit can be kept to.
+/// Options of the writer. A reel with a size limit gets small segments, because whole segments are dropped.
 fn options(limits: &Limits) -> WriterOptions {
     const SEGMENTS: i64 = 16;
     const ROW_BYTES: i64 = 12;
@@ -359,7 +359,7 @@ fn options(limits: &Limits) -> WriterOptions {
     const ROWS_ON_A_BUDGET: usize = 32 * 1024;
     let mut usual = WriterOptions::default();
     if limits.cpu_share.is_some() {
-        // To close one takes some time at a stretch.
+        // Closing a segment uses the CPU for some time without a break.
         usual.segment_rows = ROWS_ON_A_BUDGET;
     }
     if let Some(span) = limits.span {
@@ -374,7 +374,7 @@ fn options(limits: &Limits) -> WriterOptions {
     }
 }
 
-/// Waits for a command that outlived its recording; its wait status.
+/// Waits for a command that outlived its recording; returns its wait status.
 pub fn wait_for(pid: u32) -> i32 {
     let mut status = 0;
     loop {
@@ -386,7 +386,7 @@ pub fn wait_for(pid: u32) -> i32 {
         if let Some(s) = signals::take()
             && !s.reached_the_command()
         {
-            // SAFETY: passes a signal on to a child that has not been reaped.
+            // SAFETY: signals a child that has not been reaped.
             unsafe { libc::kill(pid as i32, s.signal) };
         }
     }

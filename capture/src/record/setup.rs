@@ -1,4 +1,4 @@
-//! What is looked at and told to the probes before the first event.
+//! Preparations before the first event.
 
 use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     probes::session::{Session, Tables, Targets},
 };
 
-/// Tells the probes which files are the recorder's own.
+/// Tells the probes which files belong to the recorder.
 pub(super) fn leave_own_output_out(
     writer: &mut ReelWriter,
     session: &Session<'_>,
@@ -38,7 +38,7 @@ pub(super) fn leave_own_output_out(
     Ok(())
 }
 
-/// A file of the recorder's own that is being written. Only so long: when it is gone, its number may be another's.
+/// A file that the recorder is writing. It is hidden only meanwhile, because its inode number may be reused later.
 struct Hidden {
     tables: Arc<Tables>,
     ino: u64,
@@ -59,8 +59,8 @@ impl Drop for Hidden {
     }
 }
 
-/// A loop device passes each request on to its backing file: seen once, on the loop device, is enough. Where only
-/// `devices` are recorded and it is none of them, it would not be seen at all.
+/// A loop device passes each request to its backing file, so the I/O of that file is hidden: recording it on the loop
+/// device is enough. If only `devices` are recorded, this applies only to loop devices among them.
 pub(crate) fn hide_backing_files(tables: &Tables, mounts: &[Mount], devices: &[i64]) -> Result<(), CaptureError> {
     let recorded = |d: &i64| devices.is_empty() || devices.contains(d);
     let loops: BTreeSet<i64> = mounts.iter().flat_map(host::disks_of).filter(recorded).collect();
@@ -83,7 +83,7 @@ pub(super) fn take_snapshot(
     }
     for pid in target.pids().iter().filter(|_| config.snapshot_cwd) {
         if let Ok(cwd) = fs::read_link(format!("/proc/{pid}/cwd")) {
-            // A deleted working directory has no tree.
+            // If the working directory was deleted, there is no tree.
             let _ = snapshot.add(&cwd);
         }
     }
@@ -102,8 +102,8 @@ pub(super) fn take_snapshot(
     Ok(snapshot)
 }
 
-/// Lets this process have as many descriptors as it may: some hundred probes and maps take more than some shells allow. Where
-/// that is not enough the kernel's refusal says so.
+/// Raises the limit of open descriptors to the hard limit: about a hundred probes and maps exceed the default of some
+/// shells. If it is still too low, loading reports it.
 pub(super) fn take_descriptors() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
