@@ -1,4 +1,4 @@
-//! Watches what given disks do, without recording any operation: a replay's eye on its target.
+//! Records the requests and bios of given disks without any operations. A replay uses it for its target.
 
 use std::{
     collections::HashSet,
@@ -29,12 +29,12 @@ use crate::{
 
 enum Order {
     Begin,
-    /// Wait for quiet and end; rows are told from this monotonic time on.
+    /// Wait until the disks are idle, then end. Rows start at this monotonic time.
     End(i64),
 }
 
-/// A running watch. What it sees is kept in memory, some 300 bytes a request, so that it writes nothing
-/// while the disks are measured.
+/// A running watch. It keeps rows in memory, about 300 bytes per request, so that it does not write to any disk while
+/// the disks are measured.
 #[derive(Debug)]
 pub struct DiskWatch {
     orders: SyncSender<Order>,
@@ -42,7 +42,7 @@ pub struct DiskWatch {
 }
 
 impl DiskWatch {
-    /// Loads the block probes for `disks`, by `dev_t`. Nothing is recorded until [`DiskWatch::begin`].
+    /// Loads the block probes for `disks` (`dev_t`). Recording starts with [`DiskWatch::begin`].
     pub fn start(disks: Vec<i64>) -> Result<Self, CaptureError> {
         let (orders, receiver) = sync_channel(2);
         let (ready, loaded) = sync_channel(1);
@@ -61,7 +61,7 @@ impl DiskWatch {
                 .and_then(|s| hide_backing_files(&s.tables()?, &host::mounts(), &plan.devices).map(|()| s));
             match session {
                 Ok(session) => {
-                    // The starter waits for this.
+                    // The receiver waits, so this does not fail.
                     let _ = ready.send(Ok(()));
                     watch(session, &disks, &receiver)
                 }
@@ -77,15 +77,15 @@ impl DiskWatch {
         Ok(Self { orders, thread })
     }
 
-    /// Records from now on.
+    /// Starts recording.
     pub fn begin(&self) {
-        // Fails only when the thread has died, which `end` tells.
+        // Fails only if the thread has died, which `end` reports.
         let _ = self.orders.send(Order::Begin);
     }
 
-    /// Waits until the disks are quiet (30 s at most) and tells what they did, in ns since `t0_ns` on the
-    /// monotonic clock. What was issued before that moment is left out and counted. Bios have no file: inode
-    /// numbers of a replay are not those of its original.
+    /// Waits until the disks are idle (at most 30 s) and returns what they did, in ns since `t0_ns`. What was issued
+    /// before `t0_ns` is left out and counted. Bios have no file, because inode numbers of a replay differ from those
+    /// of the original.
     pub fn end(self, t0_ns: i64) -> Result<DiskActivity, CaptureError> {
         let _ = self.orders.send(Order::End(t0_ns));
         let died = || CaptureError::Bpf { doing: "watching disks", why: "the watching thread died".into() };
@@ -100,7 +100,7 @@ fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> R
             Ok(Order::Begin) => session.activate(),
             Ok(Order::End(t0_ns)) => {
                 let deadline = Instant::now() + DEFAULT_SETTLE;
-                // All that ended before is taken.
+                // Everything that ended before this time has been taken.
                 let mut known_to = host::monotonic_ns();
                 rows.last_ns = rows.last_ns.max(known_to);
                 while Instant::now() < deadline
@@ -122,7 +122,7 @@ fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> R
     }
 }
 
-/// Rows with monotonic times: the start is known only at the end.
+/// Rows with monotonic times, because the start is known only at the end.
 #[derive(Default)]
 struct Rows {
     block: Vec<Block>,

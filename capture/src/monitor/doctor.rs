@@ -1,4 +1,4 @@
-//! What this machine allows: every check is a trial, never a guess from a version.
+//! What this machine supports. Every check tries, none relies on a version number.
 
 use std::{fs, path::Path, process::Command};
 
@@ -15,28 +15,28 @@ use crate::{
     },
 };
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It works.
     Ok,
-    /// Recording works, with something less.
+    /// Recording works with restrictions.
     Limited,
     /// Recording does not work.
     Missing,
 }
 
-/// One check.
+/// A check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// What was checked.
     pub what: &'static str,
-    /// The outcome.
+    /// The result.
     pub verdict: Verdict,
     /// What was found.
     pub found: String,
-    /// What to do about it; empty when all is well.
+    /// What to do about it; empty if all is well.
     pub remedy: String,
 }
 
@@ -50,7 +50,7 @@ impl Check {
     }
 }
 
-/// Looks at everything a recording and a replay need.
+/// Runs all checks for recording and replaying.
 pub fn examine() -> Vec<Check> {
     let mut checks = vec![kernel(), btf(), capabilities(), lockdown(), rings(), probes(), functions(), symbols()];
     checks.extend(file_systems());
@@ -124,7 +124,7 @@ fn rings() -> Check {
     }
 }
 
-/// Every program that any recording uses: with all options, no program is larger than here.
+/// Enables every program and every option: no recording uses a larger program.
 fn everything() -> Plan {
     let allows_fentry = fentry::attempt().is_ok();
     Plan {
@@ -139,10 +139,11 @@ fn everything() -> Plan {
     }
 }
 
-/// The programs as this kernel has them, the largest to verify first, and those that it lacks or refuses.
+/// The programs on this kernel, those with the most verified instructions first, and the programs that it lacks or
+/// refuses.
 ///
 /// # Errors
-/// When one is refused without which there is no recording.
+/// The kernel refuses a required program.
 pub fn programs() -> Result<(Vec<Program>, Vec<String>), CaptureError> {
     let mut storage = Storage::default();
     let session = Session::load(&everything(), &mut storage)?;
@@ -151,7 +152,7 @@ pub fn programs() -> Result<(Vec<Program>, Vec<String>), CaptureError> {
     Ok((programs, session.missing.iter().map(Missing::tell).collect()))
 }
 
-/// Loads and attaches the very programs that a recording uses; they stay inert.
+/// Loads and attaches the programs of a recording; they stay inactive.
 fn probes() -> Check {
     let what = "probes (tracepoints, iterators)";
     let mut storage = Storage::default();
@@ -240,14 +241,14 @@ fn file_systems() -> Vec<Check> {
         .collect()
 }
 
-/// Whether the file system's module can be loaded; changes nothing.
+/// Whether the module of a file system can be loaded; does not load it.
 fn loads(fs: &str) -> bool {
     Command::new("modprobe").args(["-n", "-q", fs]).status().is_ok_and(|s| s.success())
 }
 
 fn replay() -> Check {
     let what = "containing a replay (name spaces)";
-    // SAFETY: the child unshares and exits; nothing else runs in it.
+    // SAFETY: the child only calls unshare and exits.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: as above.
@@ -259,7 +260,7 @@ fn replay() -> Check {
     }
     let mut status = 1;
     if pid > 0 {
-        // SAFETY: waits for the child just made.
+        // SAFETY: waits for the child forked above.
         unsafe { libc::waitpid(pid, &mut status, 0) };
     }
     if pid > 0 && status == 0 {

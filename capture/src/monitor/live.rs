@@ -1,5 +1,5 @@
-//! What goes on at this moment, added up in memory: the same probes and the same way from records to rows as a
-//! recording, but the rows end in sums by file, process and device. Nothing is written to any disk.
+//! The live view. Uses the same probes and the same path from records to rows as a recording, but adds rows up in
+//! memory by file, process and device. Writes to no disk.
 
 use std::{
     collections::HashMap,
@@ -30,25 +30,25 @@ use crate::{
     },
 };
 
-/// How often the rings are looked at.
+/// Interval between two passes over the rings.
 const TICK: Duration = Duration::from_millis(4);
-/// Files, and processes, remembered; beyond, those not heard of for longest are forgotten.
+/// Maximum number of files and of processes; beyond it, those least recently active are dropped.
 const REMEMBERED: usize = 50_000;
 
-/// Work done, by whatever it is added up by.
+/// Totals of calls or requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Calls, or requests of a device.
+    /// Number of calls, or of requests of a device.
     pub count: u64,
-    /// Of these, failed ones.
+    /// How many of these failed.
     pub errors: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Time in calls, or from issue to completion, ns.
+    /// Total time in calls, or from issue to completion, ns.
     pub time_ns: u64,
-    /// The longest one, ns.
+    /// Longest one, ns.
     pub max_ns: u64,
 }
 
@@ -62,48 +62,48 @@ impl Work {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Bytes both ways.
+    /// Bytes read and written.
     pub fn bytes(&self) -> u64 {
         self.read_bytes + self.write_bytes
     }
 
-    /// Mean time of one, ns.
+    /// Mean time, ns.
     pub fn mean_ns(&self) -> u64 {
         self.time_ns.checked_div(self.count).unwrap_or(0)
     }
 }
 
-/// One line of a view.
+/// A line of a view.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
-    /// Path, program or device.
+    /// Path, program or device name.
     pub name: String,
     /// File id, process id or device number.
     pub id: i64,
-    /// Since the last look.
+    /// Since the last view.
     pub recent: Work,
     /// Since the start.
     pub total: Work,
 }
 
-/// What there is to see.
+/// A view of the current totals.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Time since the last look, and since the start.
+    /// Time since the last view.
     pub recent: Duration,
-    /// Since the start.
+    /// Time since the start.
     pub elapsed: Duration,
     /// By file.
     pub files: Vec<Entry>,
     /// By process.
     pub processes: Vec<Entry>,
-    /// By device: requests.
+    /// By device; requests.
     pub devices: Vec<Entry>,
     /// All calls.
     pub calls: Entry,
     /// Events lost so far.
     pub lost: u64,
-    /// Files and processes forgotten for want of room.
+    /// Files and processes dropped to bound memory.
     pub forgotten: u64,
 }
 
@@ -114,7 +114,7 @@ struct Sum {
     touched: Instant,
 }
 
-/// Sums by a key, of bounded number.
+/// Totals by key, with a bounded number of keys.
 struct Sums<K> {
     of: HashMap<K, Sum>,
     forgotten: u64,
@@ -206,7 +206,7 @@ impl Board {
         let work = work_of(op);
         self.calls.0.add(&work);
         self.calls.1.add(&work);
-        // A copy's source is `file`, its destination `file2`: each has its half.
+        // The source of a copy is `file` and the destination `file2`; each gets its direction.
         match (op.file, op.file2.filter(|_| op.ofd2.is_some())) {
             (Some(from), Some(to)) => {
                 self.files.add(from, &Work { write_bytes: 0, ..work });
@@ -225,7 +225,7 @@ impl Board {
     }
 
     fn task(&mut self, task: &Task) {
-        // Told at its end: what it was called may be looked up no more.
+        // The row comes at the end of the task, when its name can no longer be read.
         if task.pid == task.tid && self.processes.of.contains_key(&task.pid) {
             self.processes.get(task.pid).name = task.comm.to_string();
         }
@@ -236,12 +236,12 @@ fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on SIGINT, SIGTERM, SIGQUIT and SIGHUP are remembered, for [`signal`], rather than fatal.
+/// Catches SIGINT, SIGTERM, SIGQUIT and SIGHUP, which [`signal`] then returns.
 pub fn heed_signals() {
     signals::install();
 }
 
-/// The last of these signals that came since the previous call.
+/// Takes one such signal that has arrived.
 pub fn signal() -> Option<i32> {
     signals::take().map(|s| s.signal)
 }
@@ -262,7 +262,7 @@ impl std::fmt::Debug for Live {
 }
 
 impl Live {
-    /// Loads the probes and begins.
+    /// Loads the probes and starts.
     pub fn start(target: Targets, filter: Filter) -> Result<Self, CaptureError> {
         let board = Arc::new(Mutex::new(Board::default()));
         let end = Arc::new(AtomicBool::new(false));
@@ -275,7 +275,7 @@ impl Live {
             let begun = Session::load(&plan, &mut storage).and_then(|s| begin(s, filter, &sums));
             match begun {
                 Ok((session, pipeline)) => {
-                    // The starter waits for this.
+                    // The receiver waits, so this does not fail.
                     let _ = ready.send(Ok(()));
                     follow(session, pipeline, &sums, &ended, ends)
                 }
@@ -292,12 +292,12 @@ impl Live {
         Ok(Self { board, end, thread: Some(thread), started: now, looked: now })
     }
 
-    /// Whether nothing more will come: the target has ended, or the probes failed.
+    /// Whether the view has ended: the target has ended, or the probes failed.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// What was done since the last look, and in all.
+    /// Totals since the last view, and since the start.
     pub fn look(&mut self) -> View {
         let now = Instant::now();
         let mut board = locked(&self.board);
@@ -326,7 +326,7 @@ impl Live {
         view
     }
 
-    /// Ends it; the error that ended it earlier, if one did.
+    /// Stops the view. Returns the error that ended it earlier, if any.
     pub fn stop(mut self) -> Result<(), CaptureError> {
         self.end.store(true, Ordering::Relaxed);
         let died = || CaptureError::Bpf { doing: "watching", why: "the live view's thread died".into() };
@@ -367,7 +367,7 @@ fn follow(
     end: &AtomicBool,
     ends: bool,
 ) -> Result<(), CaptureError> {
-    /// How often the kernel's counts are read.
+    /// Interval at which the kernel's counters are read.
     const COUNTS: Duration = Duration::from_millis(500);
     let mut counted = Instant::now();
     while !(end.load(Ordering::Relaxed) || ends && session.alive() <= 0) {
