@@ -311,7 +311,8 @@ impl Order {
         self.use_of(|o| o.locks.entry(file).or_default(), class, EdgeKind::Lock);
     }
 
-    /// The step depends on the attributes of a file (`Read`) or changes them. `file`: see [`Self::attributes`].
+    /// The step depends on the attributes of a file (`Read`) or changes them. `file`: its id, or a negative number for
+    /// a name whose file was never opened.
     pub fn attributes(&mut self, file: i64, class: Class) {
         self.use_of(|o| o.attributes.entry(file).or_default(), class, EdgeKind::Attribute);
     }

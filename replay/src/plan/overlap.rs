@@ -120,8 +120,8 @@ impl Touches {
     }
 }
 
-/// Whether `theirs` must come first because of a descriptor number: it frees the number that `mine` is assigned, or
-/// fails because the number is not assigned yet.
+/// Whether `theirs` must come first because of a descriptor number: it frees the number that `mine` is assigned or does
+/// not find, or it fails because the number is not assigned yet.
 fn number_is_free_first(theirs: &Touches, mine: &Touches) -> bool {
     theirs.all.iter().filter(|t| matches!(t.key, Key::Number(..))).any(|t| {
         let other = mine.all.iter().find(|m| m.key == t.key && m.becomes != t.becomes);

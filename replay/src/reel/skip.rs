@@ -64,7 +64,7 @@ pub enum Skip {
     Uring,
     /// A Linux AIO request that a replay does not issue.
     Aio,
-    /// A touch of mapped memory of unknown kind.
+    /// A touch of mapped memory.
     Touch,
     /// A descriptor received by message (SCM_RIGHTS).
     Message,
