@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Programs that keep their CPU while they run. A program writes data that belongs to its CPU: rings, ledger, scratch.
- * While one program is interrupted on a CPU, the kernel skips it for all other tasks there, so their events would be
- * lost. Tracepoints used to run programs with preemption disabled. `preemptible` is set on kernels that no longer do.
- * Programs on functions never had that protection; `functions_preemptible` says where they can keep the CPU by
- * themselves.
+ * Programs that disable preemption while they run. A program writes data that belongs to its CPU: rings, ledger,
+ * scratch memory. If it is preempted, the kernel skips the same program for other tasks on that CPU, and their events
+ * would be lost. Tracepoints used to run programs with preemption disabled. `preemptible` is set on kernels that no
+ * longer do. Programs on functions never had that protection; `functions_preemptible` is set where they can disable
+ * preemption themselves.
  */
 #ifndef IOREEL_ATOMIC_H
 #define IOREEL_ATOMIC_H
@@ -13,7 +13,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-/* Set before loading; elsewhere what follows is gone once the programs are loaded. */
+/* Set before loading. Where they are false, the code that depends on them is removed at load. */
 const volatile bool preemptible = false;
 const volatile bool functions_preemptible = false;
 
@@ -29,9 +29,10 @@ static __always_inline void keep_cpu(bool can_lose)
 }
 
 /*
- * With interrupts disabled, enabling preemption does not look whether another task waits for the CPU, nor does enabling
- * interrupts: that task gets its turn at the next opportunity, which is after the program. Left are some instructions
- * before keep_cpu and after this in which an interrupt may come.
+ * Enables preemption without an immediate switch to another task. With interrupts disabled, bpf_preempt_enable does not
+ * check whether another task waits for the CPU, and neither does enabling interrupts. The other task runs at the next
+ * opportunity, which is after the program. A window of some instructions remains before keep_cpu and after this
+ * function.
  */
 static __noinline void enable_later(void)
 {
@@ -42,17 +43,17 @@ static __noinline void enable_later(void)
 	bpf_local_irq_restore(&flags);
 }
 
-/* Calls for it: the stacks of programs are full on kernels where this is not needed. */
+/* A call, not inlined: the programs' stacks are full on kernels where this is not needed. */
 static __always_inline void yield_cpu(bool can_lose)
 {
 	if (can_lose)
 		enable_later();
 }
 
-/* BPF_PROG for programs of tracepoints that are not called with preemption disabled anyway. */
+/* BPF_PROG for programs on tracepoints; disables preemption where the tracepoint does not. */
 #define ATOMIC_PROG(name, args...) KEEPING_PROG(preemptible, name, ##args)
 
-/* The same for programs on entry and exit of functions. */
+/* Likewise for programs on entry and exit of functions. */
 #define FUNCTION_PROG(name, args...) KEEPING_PROG(functions_preemptible, name, ##args)
 
 #define KEEPING_PROG(can_lose, name, args...)                                                                          \

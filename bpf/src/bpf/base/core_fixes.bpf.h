@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* All differences between kernels and architectures. Each names the upstream change that made it. */
+/* Differences between kernels and architectures. Each entry names the upstream change that caused it. */
 #ifndef IOREEL_CORE_FIXES_H
 #define IOREEL_CORE_FIXES_H
 
@@ -9,9 +9,9 @@
 #include <bpf/bpf_core_read.h>
 
 /*
- * Number and arguments of a system call, as saved on its entry, whether it came by the 32-bit entry, and where struct
- * stat has st_mode and st_size. On the way out arm64 has the result where the first argument was, so that is taken from
- * its second place. 32-bit calls of arm64 are counted and not recorded, so nobody asks for their arguments.
+ * Number and arguments of a system call as saved at its entry, whether it came through the 32-bit entry, and the
+ * offsets of st_mode and st_size in struct stat. At return arm64 has the result in the register of the first argument,
+ * so the saved copy is used. 32-bit calls on arm64 are only counted, so their arguments are not needed.
  */
 #if defined(__TARGET_ARCH_x86)
 #define CALL_NUMBER orig_ax
@@ -60,7 +60,7 @@
 /* include/linux/fs.h: FMODE_CREATED, bit 20 since 73a09dd94377 (4.19). */
 #define FMODE_CREATED (1u << 20)
 
-/* include/linux/blk_types.h: a bit of bi_flags, the second since 4.13. */
+/* include/linux/blk_types.h: a bit of bi_flags; number 1 since 4.13. */
 #define BIO_CLONED 1
 
 /* include/linux/blk_types.h: operation in the low byte of bi_opf and cmd_flags since 4.10. */
@@ -71,15 +71,15 @@
 #define REQ_OP_FLUSH 2u
 
 /*
- * include/linux/blk-mq.h: RQF_FLUSH_SEQ, a macro until 5f89154e8e9e (6.11) made it an enumerator, of an enum that has
- * no name on some kernels since, so that it cannot be relocated. User space.
+ * include/linux/blk-mq.h: RQF_FLUSH_SEQ. A macro until 5f89154e8e9e (6.11), then an enumerator. On some kernels its
+ * enum has no name, so it cannot be relocated. User space.
  */
 const volatile __u32 rqf_flush_seq = 0;
 
 /*
- * Of a page that is not the first of its folio, bit 0 of this word is set and the rest leads to the first: its address,
- * or, since "mm: rework compound_head() for power-of-2 sizeof(struct page)" (after 6.18), a mask that makes it of the
- * page's own. No page lies in the last 4 GiB of addresses, where all masks do. The word has been renamed on the way.
+ * In a page that is not the first of its folio, bit 0 of this word is set. The rest gives the first page: its address,
+ * or, since "mm: rework compound_head() for power-of-2 sizeof(struct page)" (after 6.18), a mask to apply to the
+ * address of this page. All masks lie in the last 4 GiB of addresses, where no page is. The word was renamed too.
  */
 struct page___head {
 	unsigned long compound_head;
@@ -100,8 +100,8 @@ struct page___info {
 	})
 
 /*
- * Before bd_holder_ops (6.5) who holds a device is a file system's type, told by its name, or the open file of somebody
- * who wants it for himself (O_EXCL). bd_super is gone before the last blocks are written.
+ * Before bd_holder_ops (6.5), bd_holder is a file system type, recognised by its name, or the open file of an exclusive
+ * opener (O_EXCL). bd_super is reset before the last blocks are written.
  */
 struct block_device___holder {
 	void *bd_holder;
@@ -124,7 +124,7 @@ static __always_inline bool is_file_system_type(const void *holder)
 	     ? peek(bdev, bd_holder_ops) != NULL                                                                       \
 	     : is_file_system_type(BPF_CORE_READ((struct block_device___holder *)(bdev), bd_holder)))
 
-/* How far into its present vector a bio has come. Renamed between 6.18 and 7.3. */
+/* Offset in the current vector of a bio. Renamed between 6.18 and 7.3. */
 struct bvec_iter___done {
 	unsigned int bi_bvec_done;
 } __attribute__((preserve_access_index));
@@ -138,14 +138,14 @@ struct bvec_iter___offset {
 	     ? BPF_CORE_READ((struct bvec_iter___done *)&(bio)->bi_iter, bi_bvec_done)                                 \
 	     : BPF_CORE_READ((struct bvec_iter___offset *)&(bio)->bi_iter, bi_offset))
 
-/* The topmost lower file of an overlay's inode, before the whole stack moved there (0af950f57fef, 6.5). */
+/* The topmost lower file of an overlay inode, until the whole stack moved there (0af950f57fef, 6.5). */
 struct ovl_inode___path {
 	struct ovl_path lowerpath;
 } __attribute__((preserve_access_index));
 
 /*
- * What a btrfs_bio was made for, which leads to the file before "btrfs: add a btrfs_inode pointer to struct btrfs_bio"
- * (6.3): fs/btrfs/inode.c, compression.h.
+ * Private data of a btrfs_bio, which leads to the file on kernels before "btrfs: add a btrfs_inode pointer to struct
+ * btrfs_bio" (6.3): fs/btrfs/inode.c, compression.h.
  */
 struct btrfs_dio_private {
 	struct inode *inode;
@@ -157,8 +157,8 @@ struct compressed_bio___inode {
 } __attribute__((preserve_access_index));
 
 /*
- * Whether iomap counts a bio of direct I/O after it has queued it, since "iomap: split out the per-bio logic from
- * iomap_dio_bio_iter" (7.0), or before. Told from user space, by a function that came with it.
+ * Whether iomap adds the length of a direct I/O bio to iomap_dio.size after it submits the bio: since "iomap: split out
+ * the per-bio logic from iomap_dio_bio_iter" (7.0). User space detects it by a function added with that change.
  */
 const volatile bool dio_counts_after = false;
 
@@ -167,12 +167,12 @@ const volatile bool dio_counts_after = false;
 #define TMPFS_MAGIC 0x01021994ul
 #define SOCKFS_MAGIC 0x534F434Bul
 
-/* include/linux/page-flags.h: bit of a folio of several pages, fixed since 6.6 as far as this configuration goes. */
+/* include/linux/page-flags.h: flag of a folio with several pages; fixed since 6.6 for this configuration. */
 #define PG_HEAD 6
 
 /*
- * A ring's own file table, an array of pointers with flags in their low bits until each entry became an
- * object of its own (7029acd8a950, 6.13).
+ * The table of registered files: an array of pointers with flags in their low bits, until each entry became an object
+ * (7029acd8a950, 6.13).
  */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct io_fixed_file___old {
@@ -190,10 +190,10 @@ struct io_ring_ctx___old {
 #pragma clang attribute pop
 
 /*
- * Reads through a pointer that the verifier does not know as a kernel object, at the price of a plain
- * load (bpf_rdonly_cast, a35b9af4ec2c, 6.2); bpf_probe_read_kernel costs some 70 ns more a call, and is what older
- * kernels get. Whether the function is there is told by the verifier's own list of such functions, a constant once the
- * program is loaded: what is not for this kernel is gone by then.
+ * Reads through a pointer that the verifier does not know as a kernel object, at the cost of a plain load
+ * (bpf_rdonly_cast, a35b9af4ec2c, 6.2). Older kernels use bpf_probe_read_kernel, which costs about 70 ns more per call.
+ * CAN_CAST checks the verifier's own list of such functions. It is constant at load, so the code for other kernels is
+ * removed.
  */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
@@ -205,7 +205,7 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 		CAN_CAST ? (type *)bpf_rdonly_cast(__address, bpf_core_type_id_kernel(type)) : (type *)__address;      \
 	})
 
-/* A member of what lies behind a pointer that kernel_cast made, or may have made. */
+/* Reads a member through a pointer from kernel_cast. */
 #define peek(ptr, member)                                                                                              \
 	({                                                                                                             \
 		typeof(ptr) __from = (ptr);                                                                            \
@@ -218,24 +218,24 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 	})
 
 /*
- * A pointer member of what the verifier trusts, without its trust: whether that covers the member it finds out by
- * looking a type's name up in all of the kernel's, half a millisecond at each visit, which was half the time of
- * loading.
+ * A pointer member of a trusted pointer, read as untrusted. To decide whether the member is trusted, the verifier looks
+ * up a type name among all types of the kernel, which takes half a millisecond at each visit. That was half of the time
+ * to load.
  */
 #define plain_member(type, ptr, member) ({ CAN_CAST ? peek(kernel_cast(type, ptr), member) : (ptr)->member; })
 
-/* The pointer at an address. The verifier knows no arrays of pointers, so it is told of a list's node. */
+/* The pointer at an address. The verifier has no type for an array of pointers, so a list node is used. */
 #define kernel_pointer_at(address) ((void *)peek(kernel_cast(struct llist_node, address), next))
 
 /*
- * Length of what reading a string from user space gave, without the NUL. An empty one gives 0 on kernels before
- * "maccess: fix strncpy_from_user_nofault() empty string handling" (6.1 and 6.12 among them), else 1.
+ * Length of a string read from user space, without the NUL. For an empty string the helper returns 0 before "maccess:
+ * fix strncpy_from_user_nofault() empty string handling" (6.1 and 6.12 are older), otherwise 1.
  */
 #define string_bytes(n) ((n) > 0 ? (n)-1 : 0)
 
 /*
- * Makes what was stored before visible before this store. On x86 stores are seen in order, so only the
- * compiler has to be kept from moving them; on others an exchange is, whose result nobody wants.
+ * Stores a value so that earlier stores are visible before it. x86 keeps the order of stores, so only the compiler must
+ * not reorder them. Elsewhere an atomic exchange does it.
  */
 #if defined(__TARGET_ARCH_x86)
 #define publish(place, value)                                                                                          \

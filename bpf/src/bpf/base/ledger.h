@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Counters of each CPU: records seen and lost by class, and all that was left out on purpose. User space reads them at
- * the end of a recording and stores them in the manifest.
+ * Counters per CPU: records seen and lost by class, and everything left out on purpose. User space reads them at the
+ * end of a recording and writes them to the manifest.
  */
 #ifndef IOREEL_LEDGER_H
 #define IOREEL_LEDGER_H
@@ -11,7 +11,7 @@
 #include "base/wire.h"
 #include "base/wire_block.h"
 
-/* Why a call was left out in the kernel. */
+/* Why the kernel filter dropped a call. */
 enum filter_why {
 	FILTER_CALL = 0, /* --op */
 	FILTER_THREAD = 1, /* --comm, --uid */
@@ -20,7 +20,7 @@ enum filter_why {
 	FILTER_COUNT = 4,
 };
 
-/* The second of two programs, where the first leaves a mark of what it has done. */
+/* Second programs whose first program marks what it has done. */
 enum second {
 	SECOND_BIO_QUEUE = 0,
 	SECOND_BIO_COMPLETE = 1,
@@ -37,41 +37,40 @@ enum second {
 };
 
 /*
- * Per CPU. seen = submitted + lost for every class; user space checks it. Operations that op_exit saw are
- * counted in struct op_ring.
+ * Counters of a CPU. For every class seen = submitted + lost, which user space checks. Operations that op_exit records
+ * are counted in struct op_ring instead.
  */
 struct cpu_ledger {
 	__u64 seq;
-	__u64 seen[CLASS_COUNT]; /* but for CLASS_BIO: the rest of `seq` */
+	__u64 seen[CLASS_COUNT]; /* not set for CLASS_BIO, which has the rest of `seq` */
 	__u64 lost[CLASS_COUNT];
 	__u64 hidden_rq[HIDE_COUNT];
 	__u64 hidden_bio[HIDE_COUNT];
-	__u64 compat_calls; /* calls by the 32-bit entry that have no place in its table and are not recorded */
-	__u64 path_faults; /* paths that stayed unreadable */
-	__u64 no_path_state; /* calls recorded without paths: no memory for them */
-	__u64 map_full; /* bios or requests for which a table had no room */
+	__u64 compat_calls; /* calls by the 32-bit entry whose number is beyond the table */
+	__u64 path_faults; /* paths that could not be read */
+	__u64 no_path_state; /* calls recorded without paths: no memory */
+	__u64 map_full; /* bios or requests for which a table was full */
 	__u64 unstoppable; /* threads that could not be stopped (--lossless) */
-	__u64 aio_unread; /* control blocks and results of asynchronous I/O that could not be read */
+	__u64 aio_unread; /* Linux AIO control blocks and results that could not be read */
 	__u64 no_wait_state; /* waits not followed: no memory */
-	__u64 waits_unseen; /* waits whose begin or end no probe saw */
+	__u64 waits_unseen; /* waits whose start or end no probe saw */
 	__u64 left_out[FILTER_COUNT]; /* calls, by enum filter_why */
-	__u64 untracked; /* tasks that could not be followed: no memory */
-	__u64 uring_other; /* requests to io_uring that are no file operations */
-	__u64 code_faults; /* touches of program code, which are not recorded */
-	__u64 hidden_cache; /* events of the recorder's own files */
+	__u64 untracked; /* tasks not recorded: no memory */
+	__u64 uring_other; /* io_uring requests that are not file operations */
+	__u64 code_faults; /* accesses to mapped program code, which are not recorded */
+	__u64 hidden_cache; /* page cache events of the recorder's own files */
 	__u64 content_unread; /* contents that could not be read */
-	__u64 content_large; /* contents of writes longer than is read */
-	__u64 uring_more; /* further completions of requests that post several */
-	__u64
-	    unseen_begin; /* calls that end, of whose begin the kernel told no program; see calls/call_programs.bpf.h */
-	__u64 unseen_end; /* the reverse */
-	__u64 caught[SECOND_COUNT]; /* events that only the second of two programs was told of, by enum second */
-	__u64 entry_ns; /* what the probe on entries took for so many of them */
+	__u64 content_large; /* contents of writes larger than the limit */
+	__u64 uring_more; /* further completions of multishot requests */
+	__u64 unseen_begin; /* returns of calls whose entry no program saw; see calls/call_programs.bpf.h */
+	__u64 unseen_end; /* entries of calls whose return no program saw */
+	__u64 caught[SECOND_COUNT]; /* events that only the second program saw, by enum second */
+	__u64 entry_ns; /* time that the entry probe took in timed_entries runs */
 	__u64 timed_entries;
-	__u64 exit_ns; /* and that on exits */
+	__u64 exit_ns; /* likewise for the exit probe */
 	__u64 timed_exits;
-	__u64 vfs_unfollowed; /* operations of the kernel's own that could not be followed: no memory, or too deep */
-	__u64 told_rq; /* no count: the request whose end the first of two programs has just told here */
+	__u64 vfs_unfollowed; /* I/O by the kernel itself that was not recorded: no memory, or nested too deep */
+	__u64 told_rq; /* not a counter: the request whose completion the first of two programs has just recorded */
 };
 
 #endif

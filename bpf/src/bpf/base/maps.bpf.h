@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Maps, settings, and the functions that store records into the rings. User space sets sizes marked "user space" before
- * loading.
+ * Maps, settings, and functions that store records in the rings. "User space" marks sizes and values that user space
+ * sets before loading.
  */
 #ifndef IOREEL_MAPS_H
 #define IOREEL_MAPS_H
@@ -15,41 +15,41 @@
 /* include/linux/sched.h */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
-#define PF_IO_WORKER 0x00000010 /* threads that io_uring makes for itself */
+#define PF_IO_WORKER 0x00000010 /* worker threads of io_uring */
 
-/* Settings, fixed at load: the verifier prunes what they switch off. */
+/* Settings, constant after loading, so that the verifier removes what they disable. */
 const volatile struct call_desc calls[WIRE_CALLS] = {};
-const volatile struct call_desc calls32[WIRE_CALLS] = {}; /* by i386's numbers */
+const volatile struct call_desc calls32[WIRE_CALLS] = {}; /* by i386's call numbers */
 const volatile __u32 target_kind = TARGET_NONE;
-const volatile __u32 host_mnt_ns = 0; /* inode number of the recorder's mount name space */
-const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: its id */
+const volatile __u32 host_mnt_ns = 0; /* inode number of the recorder's mount namespace */
+const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: id of the cgroup */
 const volatile __u32 self_tgid = 0; /* the recorder */
-const volatile bool lossless = false; /* threads are stopped when rings are half full */
-const volatile __u32 ring_bytes = 0; /* of each of `rings` */
+const volatile bool lossless = false; /* --lossless: threads are stopped when rings are half full */
+const volatile __u32 ring_bytes = 0; /* size of each of `rings` */
 const volatile bool cache_wanted = false; /* --cache */
-const volatile bool fixed_devices = false; /* --device: no device is added by what tasks do */
+const volatile bool fixed_devices = false; /* --device: tasks add no devices */
 const volatile struct end_io_desc end_ios[WIRE_END_IOS] = {};
 const volatile __u32 page_shift = 12;
-const volatile bool vfs_kernel = false; /* what threads of the kernel's do (kernel/vfs.bpf.h) */
+const volatile bool vfs_kernel = false; /* record what kernel threads do (kernel/vfs.bpf.h) */
 
 /*
- * Everything attached stays inert until user space flips these: the recording's time 0. Operations end
- * first, the block layer goes on until the file systems have settled.
+ * All probes do nothing until user space sets these, at time 0 of the recording. Operations end first; the block layer
+ * continues until the file systems have settled.
  */
 volatile bool ops_active = false;
 volatile bool block_active = false;
-/* Recorded threads alive; the recording ends when it reaches 0. */
+/* Recorded threads alive; the recording ends at 0. */
 __s64 alive = 0;
 __u32 next_task_id = 0;
-/* Tasks that joined what is recorded after the first pass: user space then looks at them. */
+/* Tasks that joined after the first adoption pass; user space then takes a snapshot of them. */
 __u64 joined = 0;
 /*
- * Written at the end of every request: in a cache line of its own, or all programs on all CPUs would wait for it when
- * they read what stands above. What follows nobody reads.
+ * Written at the end of every request. It has its own cache line, because otherwise all programs on all CPUs would wait
+ * for it when they read the variables above. What follows it, wire_types, is never read.
  */
 __u64 next_rq_id __attribute__((aligned(64))) = 0;
 
-/* Never read: makes the compiler describe every record, from which the Rust types are generated. */
+/* Never read. Makes the compiler emit BTF for every record, from which the Rust types are generated. */
 struct wire_types {
 	enum rec_type type;
 	enum rec_class class;
@@ -103,10 +103,10 @@ struct wire_types wire_types = {};
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20); /* user space; a full ring loses records, counted per class */
+	__uint(max_entries, 1 << 20); /* user space; a full ring loses records, which are counted per class */
 };
 
-/* One ring per CPU: a shared one costs a contended lock per record. Made by user space. */
+/* One ring per CPU, because a shared one costs a contended lock per record. Created by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1); /* user space: possible CPUs */
@@ -122,19 +122,19 @@ struct {
 } ledger SEC(".maps");
 
 /*
- * Calls have rings of their own, one per CPU, in memory shared with user space: a record is stored where the
- * recorder will find it, without a lock and without a helper. Only op_exit writes them, so there is one
- * writer per ring. Long operations, which vary in size, and all else go through `rings`.
+ * Operations have their own rings, one per CPU, in memory shared with user space: a record is stored where the recorder
+ * reads it, without a lock or a helper. Only op_exit writes to them, so each ring has one writer. Everything else goes
+ * through `rings`, as do long operations that do not fit here.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* user space: possible CPUs times op_ring_records; a full ring loses calls, counted */
+	__uint(max_entries, 1); /* user space: possible CPUs * op_ring_records; if full, calls are lost and counted */
 	__type(key, __u32);
 	__type(value, struct rec_op);
 } op_rings SEC(".maps");
 
-/* 128 bytes a CPU. */
+/* 128 bytes per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -143,45 +143,45 @@ struct {
 	__type(value, struct op_ring);
 } op_ring_heads SEC(".maps");
 
-const volatile __u32 op_ring_records = 1; /* records each of op_rings holds */
+const volatile __u32 op_ring_records = 1; /* records in each ring */
 
-/* Paths longer than this are rare and take the long way. */
+/* Longer paths are rare and need a long_op. */
 #define SHORT_PATH_BYTES 256
 
-/* Adopted while it may have been in a call whose entry nobody saw. */
+/* The thread was adopted while it may have been in a call whose entry no probe saw. */
 #define IN_CALL_UNSEEN 0xffff
 
-/* An inode whose file record is out. Without a generation the same memory, and number, may be another's later. */
+/* An inode whose file record was sent. Without a generation, its memory and number may later be another file's. */
 struct seen_inode {
 	__u64 inode;
 	__u64 ino;
 	__u32 generation;
-	__u32 lost; /* its record was lost: it is told again when it has been met so often */
+	__u32 lost; /* its record was lost; it is sent again after this many more uses */
 };
 
-/* Remembered by each thread, which spares the lookup: a folder and a few files are in use at a time. */
+/* Inodes remembered per thread, which saves lookups: a directory and a few files are in use at a time. */
 #define SEEN_INODES 4
 
 const volatile bool follow_waits = false;
 
-/* What is known of a recorded thread, and the operation it is in. */
+/* State of a recorded thread and of its current operation. */
 struct task_state {
 	__u32 task_id;
-	__u16 in_call; /* nr + 1 while in a recorded call, or IN_CALL_UNSEEN */
+	__u16 in_call; /* nr + 1 during a recorded call, or IN_CALL_UNSEEN */
 	__u8 long_paths; /* the paths are in long_ops */
 	__u8 turn; /* enum turn */
 	__u64 start_ns;
-	__u64 switches; /* times it had left its CPU when the call began, and its waits since */
-	__u64 ended_ns; /* when the call ended, where content_exit has looked */
-	__u64 told_file; /* whose record is being made */
+	__u64 switches; /* how often it had left its CPU when the call started, and its waits since */
+	__u64 ended_ns; /* set by content_exit: when the call ended */
+	__u64 told_file; /* the file whose record is being made */
 	__u64 told_inode;
 	__u64 task; /* the thread's task_struct */
 	struct seen_inode seen[SEEN_INODES];
-	__u16 ask; /* 1: which file has the number is to be looked up, whatever was seen */
-	__u16 fault_settled; /* enum fault_what the first of two programs has told, and the second has not come for */
-	__u32 leaving; /* 1: it has left the control group that is recorded, in the middle of a call */
-	__u32 held; /* 1: op, or the thread's long_op, waits for a place in a ring (--lossless) */
-	/* Built in place between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
+	__u16 ask; /* 1: look up which file has the number, whatever was seen */
+	__u16 fault_settled; /* enum fault_what recorded by the first of two programs; 0 after the second */
+	__u32 leaving; /* 1: it left the recorded cgroup during a call */
+	__u32 held; /* 1: op, or the thread's long_op, waits for space in a ring (--lossless) */
+	/* Built here between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
 	struct rec_op op;
 	struct op_tail tail;
 	char paths[2 * SHORT_PATH_BYTES];
@@ -192,10 +192,10 @@ _Static_assert(__builtin_offsetof(struct task_state, tail) ==
 _Static_assert(__builtin_offsetof(struct task_state, paths) ==
 		   __builtin_offsetof(struct task_state, tail) + sizeof(struct op_tail),
 	       "a record");
-/* The longest record that a task_state holds. */
+/* Maximum length of a record in a task_state. */
 #define SHORT_RECORD_BYTES (sizeof(struct rec_op) + sizeof(struct op_tail) + 2 * SHORT_PATH_BYTES)
 
-/* Process ids that TARGET_COMMAND and TARGET_PROCESSES mean; only looked at while adopting. */
+/* Process ids of TARGET_COMMAND and TARGET_PROCESSES; used only during adoption. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -211,12 +211,13 @@ struct {
 } adoption SEC(".maps");
 
 /*
- * Threads are told apart by where their kernel stack lies, which a call's probe is handed for free: one load
- * and one comparison decide for the nearly all tasks of the host that are not recorded, and find the state
- * of those that are, where task storage takes two calls into the kernel.
+ * Threads are identified by the address of their kernel stack, which a call's probe gets for free. One load and one
+ * comparison are enough for nearly all tasks of the host, which are not recorded. They also find the state of a
+ * recorded thread, for which task storage would take two calls into the kernel.
  *
- * hot_owners holds, by a hash of the stack's address, the key of the thread whose state is in hot_states, and
- * two bits: another recorded thread has the same hash (its state is in cold_states), and a claim in progress.
+ * hot_owners holds, by a hash of the stack's address, the key of the thread whose state is in hot_states, and two bits:
+ * HOT_SHARED (another recorded thread has the same hash; its state is in cold_states) and HOT_CLAIMED (a claim is in
+ * progress).
  */
 #define HOT_SLOTS_BITS 12
 #define HOT_SLOTS (1 << HOT_SLOTS_BITS)
@@ -224,7 +225,7 @@ struct {
 #define HOT_CLAIMED 2ull
 __u64 hot_owners[HOT_SLOTS] = {};
 
-/* 3 MiB. Of more threads than it holds, and of those that hash alike, one is in cold_states. */
+/* 3 MiB. Threads that find their slot taken are in cold_states. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, HOT_SLOTS);
@@ -232,7 +233,7 @@ struct {
 	__type(value, struct task_state);
 } hot_states SEC(".maps");
 
-/* 768 bytes for each recorded thread that found its place taken; freed with it. */
+/* 768 bytes per recorded thread whose slot was taken; freed with the thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -242,13 +243,13 @@ struct {
 
 struct task_ref {
 	__u32 task_id;
-	__u32 slot; /* in hot_states, plus 1; 0: in cold_states */
-	__u32 gone; /* its end has been told */
-	__u32 round; /* adopted in this pass of the snapshot; 0: born to a recorded task */
-	__u32 exec_settled; /* the first of two programs has told an exec, and the second has not come for it */
+	__u32 slot; /* index in hot_states plus 1; 0: in cold_states */
+	__u32 gone; /* its end was recorded */
+	__u32 round; /* mark of the snapshot in which it was adopted; 0: child of a recorded task */
+	__u32 exec_settled; /* the first of two programs recorded an exec; 0 after the second */
 };
 
-/* Presence means recorded, until the task is gone altogether. */
+/* Exists for recorded tasks, until the task is freed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -256,7 +257,7 @@ struct {
 	__type(value, struct task_ref);
 } task_refs SEC(".maps");
 
-/* A name, what a call gives and gets. */
+/* Space for a name, input and output of a call. */
 #define LONG_REST_BYTES 1024
 
 struct long_op {
@@ -271,9 +272,9 @@ struct long_path {
 };
 
 /*
- * 5.3 KiB for each recorded thread that made a call with a long path, or one that brings or gets memory. Since
- * "bpf: Always allow local storage to use kmalloc_nolock" (7.0) none that is larger than 8 KiB can be had, so a second
- * path has memory of its own, 4 KiB, once there is one.
+ * 5.3 KiB per recorded thread that made a call with a long path, or with input or output memory. Since "bpf: Always
+ * allow local storage to use kmalloc_nolock" (7.0) an entry may have at most 8 KiB. So a second path has a separate
+ * entry of 4 KiB, allocated when needed.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -289,7 +290,7 @@ struct {
 	__type(value, struct long_path);
 } second_paths SEC(".maps");
 
-/* Files whose record is out, 256 Ki of them, 12 MiB. Forgetting one only sends its record again. */
+/* 256 Ki files whose record was sent, 12 MiB. If one is evicted, its record is sent again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 256 * 1024);
@@ -299,8 +300,7 @@ struct {
 
 const volatile bool filter_files = false; /* unwanted_files is in use */
 
-/* Files outside every --path, told by user space. 64 Ki of them, 5 MiB; of one forgotten, user space drops the calls.
- */
+/* 64 Ki files outside every --path, 5 MiB; set by user space. For an evicted file, user space drops the calls. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1); /* user space, when in use */
@@ -308,7 +308,7 @@ struct {
 	__type(value, __u8);
 } unwanted_files SEC(".maps");
 
-/* Room to build a path in, from its end backwards: 32 KiB twice per CPU, the most that the kernel gives at once. */
+/* Space to build paths from the end backwards: 32 KiB twice per CPU, the maximum that the kernel allocates at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
@@ -316,7 +316,7 @@ struct {
 	__type(value, char[2 * WIRE_WALK_BYTES]);
 } path_scratch SEC(".maps");
 
-/* Disks being recorded, by dev_t. */
+/* Recorded disks, by dev_t. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -339,8 +339,8 @@ struct {
 } hidden_files SEC(".maps");
 
 /*
- * Names a thread by the address of its user registers, which is where its kernel stack ends. Relative to a
- * map: pointers may be subtracted from each other, and nothing else may be done to them. The low bits are 0.
+ * Identifies a thread by the address of its user registers, which is the end of its kernel stack. The key is relative
+ * to a map, because the verifier allows only the subtraction of pointers. The low bits are 0.
  */
 static __always_inline __u64 stack_key(struct pt_regs *regs)
 {
@@ -350,20 +350,20 @@ static __always_inline __u64 stack_key(struct pt_regs *regs)
 	return key;
 }
 
-/* Stacks lie at multiples of their size. */
+/* Drops 12 bits: kernel stacks are aligned to their size. */
 static __always_inline __u32 hot_slot(__u64 key)
 {
 	return ((__u32)(key >> 12) * 0x9E3779B1u) >> (32 - HOT_SLOTS_BITS);
 }
 
-/* What is known of any task; NULL unless it is recorded. */
+/* Entry of any task; NULL unless it is recorded. */
 static __always_inline struct task_ref *recorded_ref(struct task_struct *task)
 {
 	return plain_member(struct task_struct, task, bpf_storage) ? bpf_task_storage_get(&task_refs, task, 0, 0)
 								   : NULL;
 }
 
-/* The id of a recorded thread, 0 of others. */
+/* Id of a recorded thread; 0 for others. */
 static __always_inline __u32 recorded_id(struct task_struct *task)
 {
 	struct task_ref *ref = recorded_ref(task);
@@ -371,7 +371,7 @@ static __always_inline __u32 recorded_id(struct task_struct *task)
 	return ref ? ref->task_id : 0;
 }
 
-/* The state of a recorded thread that has not ended. */
+/* State of a recorded thread that has not ended. */
 static __always_inline struct task_state *state_of(struct task_struct *task, const struct task_ref *ref)
 {
 	struct task_state *st;
@@ -381,11 +381,11 @@ static __always_inline struct task_state *state_of(struct task_struct *task, con
 		return bpf_task_storage_get(&cold_states, task, 0, 0);
 	slot = ref->slot - 1;
 	st = bpf_map_lookup_elem(&hot_states, &slot);
-	/* An ended thread's place may be another's by now. */
+	/* The slot of an ended thread may have a new owner. */
 	return st && st->task_id == ref->task_id ? st : NULL;
 }
 
-/* The same of any task; NULL unless it is recorded. For the current one in a call's probe, see recorded_here. */
+/* State of any task; NULL unless it is recorded. In a call's probe, use recorded_here for the current task. */
 static __noinline struct task_state *recorded(struct task_struct *task)
 {
 	struct task_ref *ref = recorded_ref(task);
@@ -394,8 +394,8 @@ static __noinline struct task_state *recorded(struct task_struct *task)
 }
 
 /*
- * The state of the current thread, for the probes of calls. Nearly all tasks of the host are not recorded,
- * and each of their calls pays for what stands before the first return.
+ * State of the current thread, for the probes of calls. Nearly all tasks of the host are not recorded, and each of
+ * their calls pays for the code before the first return.
  */
 static __always_inline struct task_state *recorded_here(struct pt_regs *regs)
 {
@@ -411,8 +411,8 @@ static __always_inline struct task_state *recorded_here(struct pt_regs *regs)
 }
 
 /*
- * The current task, whose state this is, to read from: asking the kernel for it costs as much as a dozen reads, where
- * returns are guarded against speculation.
+ * The task with this state, for reading. It is the current task, but asking the kernel costs as much as a dozen loads
+ * where returns are mitigated against speculation.
  */
 static __always_inline struct task_struct *task_here(const struct task_state *st)
 {
@@ -426,7 +426,7 @@ static __always_inline struct cpu_ledger *cpu_ledger(void)
 	return bpf_map_lookup_elem(&ledger, &zero);
 }
 
-/* The second of two programs does the work of the first, which was skipped. */
+/* The second of two programs handles an event for which the first was skipped. */
 static __always_inline void count_caught(enum second second)
 {
 	struct cpu_ledger *l = cpu_ledger();
@@ -441,9 +441,9 @@ static __always_inline void *cpu_ring(__u32 cpu)
 }
 
 /*
- * Numbers a record and counts it as seen. Atomic, because a block completion may interrupt another probe on
- * the same CPU. Bios, the most frequent of these records, make do with one: user space counts the numbers that no
- * other class has.
+ * Numbers a record and counts it as seen. Atomic, because a block completion may interrupt another probe on the same
+ * CPU. Bios are the most frequent of these records and are not counted: user space attributes the remaining numbers to
+ * them.
  */
 static __always_inline void begin_records(struct cpu_ledger *l, __u32 records, struct rec_hdr *hdr, __u32 cpu,
 					  __u8 type, __u32 class, __u32 len_bytes, __u64 now_ns)
@@ -470,18 +470,19 @@ static __always_inline void lost_record(struct cpu_ledger *l, __u32 class)
 }
 
 /*
- * 1 + the CPU whose ring was last more than half full where something was sent that is not known to end in the exit of
- * a call there: what brings the next may well go on on other CPUs, in threads that cannot be stopped themselves.
+ * 1 + the CPU whose ring was last found more than half full by a record that need not be followed by the exit of a call
+ * on that CPU. The next records may come from other CPUs, by threads that cannot be stopped directly.
  */
 volatile __u32 filling = 0;
-/* How often a process has been asked to stop, or resumed. */
+/* How often processes have been stopped or resumed. */
 volatile __u32 holds = 0;
-/* The process that resumes who is stopped once the recorder has died: it is not recorded, and so not stopped. */
+/* The guardian process, which resumes stopped processes if the recorder dies. It is not recorded, so it is never
+ * stopped. */
 volatile __u32 guardian_tgid = 0;
 
 /*
- * With --lossless the last quarter of a ring is kept from the block layer, the page cache and the kernel's own threads,
- * which cannot be stopped: it is for what threads still send until theirs is.
+ * With --lossless the last quarter of a ring is reserved for threads, which still send records until they are stopped.
+ * Records of the block layer, the page cache and kernel threads, which cannot be stopped, do not use it.
  */
 static __always_inline bool crowded(void *ring, __u32 class, __u32 cpu)
 {
@@ -498,7 +499,7 @@ static __always_inline bool crowded(void *ring, __u32 class, __u32 cpu)
 	return false;
 }
 
-/* Sends a record that is numbered; whether it could be. */
+/* Sends a numbered record; returns whether there was space. */
 static __always_inline bool sent(void *ring, void *rec, __u64 len_bytes, __u32 class, __u32 cpu)
 {
 	return !crowded(ring, class, cpu) && !bpf_ringbuf_output(ring, rec, len_bytes, BPF_RB_NO_WAKEUP);
@@ -511,7 +512,7 @@ static __always_inline void send_record(struct cpu_ledger *l, void *ring, void *
 		lost_record(l, class);
 }
 
-/* Sends a record of fixed size. */
+/* Numbers and sends a record of fixed size. */
 #define emit_fixed(rec, record_type, class, now_ns)                                                                    \
 	({                                                                                                             \
 		struct cpu_ledger *__l = cpu_ledger();                                                                 \

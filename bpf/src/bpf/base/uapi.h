@@ -15,7 +15,7 @@
 #define O_APPEND 02000
 #define AT_FDCWD -100
 
-/* include/uapi/linux/uio.h: UIO_MAXIOV, the buffers of one vector. */
+/* include/uapi/linux/uio.h: UIO_MAXIOV, the maximum number of buffers in a vector. */
 #define MAX_IOVECS 1024
 
 /* include/uapi/asm-generic/mman-common.h, mman.h */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Submission queue entries: what an opcode's entry holds, and its fields by their offsets (struct
- * io_uring_sqe, include/uapi/linux/io_uring.h), as carried in struct rec_uring.
+ * Submission queue entries: which fields an opcode uses, and the fields at their offsets (struct io_uring_sqe,
+ * include/uapi/linux/io_uring.h), as stored in struct rec_uring.
  */
 #ifndef IOREEL_URING_ENTRY_H
 #define IOREEL_URING_ENTRY_H
@@ -12,14 +12,14 @@
 
 #include "base/wire.h"
 
-/* Opcodes (IORING_OP_*, include/uapi/linux/io_uring.h) by what their entries hold; made by user space. */
-const volatile __u64 uring_rows = 0; /* file operations: all others are only counted */
-const volatile __u64 uring_fd_ops = 0; /* act on the descriptor */
+/* Sets of opcodes (IORING_OP_*, include/uapi/linux/io_uring.h) by the fields they use; set by user space. */
+const volatile __u64 uring_rows = 0; /* file operations; all others are only counted */
+const volatile __u64 uring_fd_ops = 0; /* use the descriptor */
 const volatile __u64 uring_dir_ops = 0; /* the descriptor is a directory that paths are relative to */
-const volatile __u64 uring_path_ops = 0; /* addr is a path or a name */
-const volatile __u64 uring_path2_ops = 0; /* addr2 is one */
-const volatile __u64 uring_path3_ops = 0; /* addr3 is the path, addr a name */
-const volatile __u64 uring_vector_ops = 0; /* addr is a vector of len buffers */
+const volatile __u64 uring_path_ops = 0; /* addr points to a path or a name */
+const volatile __u64 uring_path2_ops = 0; /* addr2 points to a path or a name */
+const volatile __u64 uring_path3_ops = 0; /* addr3 points to a path, addr to a name */
+const volatile __u64 uring_vector_ops = 0; /* addr points to a vector of len buffers */
 const volatile __u64 uring_splice_ops = 0; /* splice_fd_in is a second descriptor */
 const volatile __u64 uring_dir2_ops = 0; /* len is a second directory */
 
@@ -50,14 +50,13 @@ static __always_inline bool uring_is(__u64 set, __u8 opcode)
 	return opcode < 64 && (set >> opcode & 1);
 }
 
-/* Whether it writes what memory of the program's holds. */
+/* Whether it writes memory of the program to a file. */
 static __always_inline bool uring_writes(__u8 opcode)
 {
 	return opcode == URING_WRITE || opcode == URING_WRITE_FIXED || opcode == URING_WRITEV ||
 	       opcode == URING_WRITEV_FIXED;
 }
 
-/* Fields of an entry, by their offsets. */
 static __always_inline __u8 sqe_flags(const struct rec_uring *r)
 {
 	return r->sqe[0] >> 8;
@@ -83,7 +82,6 @@ static __always_inline __u32 sqe_op_flags(const struct rec_uring *r)
 	return r->sqe[3] >> 32;
 }
 
-/* splice_fd_in, file_index. */
 static __always_inline __u32 sqe_file_index(const struct rec_uring *r)
 {
 	return r->sqe[5] >> 32;
