@@ -1,4 +1,4 @@
-//! Compiles the BPF programs and generates their skeletons, the wire format's Rust types among them.
+//! Compiles the BPF programs and generates their skeletons, including the Rust types of the wire format.
 
 use std::{env, error::Error, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Probes that do nothing, or next to it, to measure the recorder against.
+//! Minimal probes, as a baseline for measuring the overhead of the recorder.
 
 use std::{mem::MaybeUninit, time::Duration};
 
@@ -23,28 +23,28 @@ mod generated {
 
 pub use generated::types::least_record;
 
-/// What an observer is reduced to.
+/// How much the probes do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Least {
-    /// Probes that do nothing.
+    /// Nothing.
     Empty,
-    /// Probes that look at the clock.
+    /// Read the clock.
     Clock,
 }
 
-/// What is observed.
+/// Where the probes are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
-    /// System calls: entry and exit.
+    /// Entry and exit of system calls.
     Calls,
-    /// The block layer: bios queued and completed, requests issued and completed.
+    /// Block layer: queueing and completion of bios, issue and completion of requests.
     Block,
 }
 
-/// How often records are taken.
+/// Interval at which records are read.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Loads and attaches what is left of an observer.
+/// Loads the probes and attaches those that are selected.
 fn attach<'obj>(
     object: &'obj mut MaybeUninit<OpenObject>,
     observed: Observed,
@@ -74,21 +74,21 @@ fn attach<'obj>(
     Ok(skel)
 }
 
-/// Runs `body` while the least probes are attached to what is observed.
+/// Runs `body` with the probes attached.
 ///
 /// # Errors
-/// When the kernel refuses the probes: no BTF, no privileges.
+/// The kernel refuses the probes: no BTF, or no privileges.
 pub fn with_least<T>(observed: Observed, least: Least, body: impl FnOnce() -> T) -> libbpf_rs::Result<T> {
     let mut object = MaybeUninit::uninit();
     let _attached = attach(&mut object, observed, least == Least::Clock, false)?;
     Ok(body())
 }
 
-/// Runs `body` in a thread of its own while probes send the least record of each call, or bio, that has ended: `take`
-/// gets them all. What `body` returns, and how many records found no room.
+/// Runs `body` in a separate thread while the probes send a minimal record for every finished call or bio. `take`
+/// receives all records. Returns the result of `body`, and the number of records lost because the ring was full.
 ///
 /// # Errors
-/// When the kernel refuses the probes: no BTF, no privileges.
+/// The kernel refuses the probes: no BTF, or no privileges.
 pub fn with_records<T: Send>(
     observed: Observed,
     mut take: impl FnMut(&least_record),
@@ -99,7 +99,7 @@ pub fn with_records<T: Send>(
     let mut builder = RingBufferBuilder::new();
     builder.add(&skel.maps.least_ring, |bytes| {
         if bytes.len() >= size_of::<least_record>() {
-            // SAFETY: long enough, plain integers throughout, read unaligned.
+            // SAFETY: long enough, integers only, read unaligned.
             take(&unsafe { bytes.as_ptr().cast::<least_record>().read_unaligned() });
         }
         0

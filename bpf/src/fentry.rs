@@ -1,4 +1,4 @@
-//! Whether the kernel allows programs on entry and exit of its functions.
+//! Whether the kernel supports programs on entry and exit of its functions.
 
 use std::mem::MaybeUninit;
 
@@ -18,10 +18,10 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/fentry.skel.rs"));
 }
 
-/// Loads and attaches a pair of programs that do nothing, and takes them away again.
+/// Loads and attaches a pair of empty programs, then detaches them.
 ///
 /// # Errors
-/// When the kernel refuses them: no BTF, no privileges, built without trampolines, or told not to.
+/// The kernel refuses them: no BTF, no privileges, built without trampolines, or disabled.
 pub fn attempt() -> libbpf_rs::Result<()> {
     let mut object = MaybeUninit::uninit();
     let mut skel = generated::FentrySkelBuilder::default().open(&mut object)?.load()?;

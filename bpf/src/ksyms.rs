@@ -1,4 +1,4 @@
-//! Addresses of kernel functions, by the kernel's own iterator.
+//! Addresses of kernel functions, from the kernel's symbol iterator.
 
 use std::{
     io::Read,
@@ -25,20 +25,20 @@ mod generated {
 }
 use generated::types::ksym_rec;
 
-/// What the kernel's symbol iterator tells.
+/// Results of the symbol iterator.
 #[derive(Debug)]
 pub struct Ksyms {
     /// Functions with their addresses.
     pub addresses: Vec<(String, u64)>,
-    /// This process's number in the first process id name space.
+    /// Process id of this process in the initial pid namespace.
     pub own_tgid: u32,
 }
 
-/// The addresses of these functions, modules' included. A name may have several (static functions of one name) or
-/// none.
+/// Looks up the addresses of these functions, including those in modules. A name may have several addresses (static
+/// functions) or none.
 ///
 /// # Errors
-/// When the kernel refuses the iterator: no BTF, no privileges, older than 6.0.
+/// The kernel refuses the iterator: no BTF, no privileges, or a kernel before 6.0.
 pub fn ask(names: &[&str]) -> libbpf_rs::Result<Ksyms> {
     let mut object = MaybeUninit::uninit();
     let mut skel = generated::KsymsSkelBuilder::default().open(&mut object)?.load()?;

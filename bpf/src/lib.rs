@@ -1,8 +1,8 @@
-//! BPF programs and the one wire format between them and the recorder.
+//! The BPF programs, and the wire format between them and the recorder.
 //!
-//! The wire format is in `src/bpf/base`: `wire.h` and `wire_block.h` define the records, `config.h` what user space
-//! gives the probes, `ledger.h` the counters. libbpf-cargo generates the types here from the compiled object's BTF, so
-//! every field is defined once. The C files describe what the probes do.
+//! The wire format is in `src/bpf/base`: `wire.h` and `wire_block.h` define the records, `config.h` the settings that
+//! user space passes to the probes, `ledger.h` the counters. libbpf-cargo generates the Rust types from the BTF of the
+//! compiled object, so every field is defined once.
 
 pub mod empty;
 pub mod fentry;

@@ -1,4 +1,4 @@
-//! The BPF sources, beyond what building them for this machine shows.
+//! Tests of the BPF sources that a build for this machine does not cover.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
@@ -12,7 +12,7 @@ use libbpf_rs::ObjectBuilder;
 
 include!("../objects.rs");
 
-/// Names of the programs and maps in the object, compiled for this architecture.
+/// Names of the programs and maps of an object compiled for this architecture.
 fn compiled(object: &str, arch: &str, out: &Path) -> BTreeSet<String> {
     let path = out.join(format!("{object}.{arch}.o"));
     let define = format!("-D__TARGET_ARCH_{arch}");
