@@ -1,4 +1,4 @@
-//! `manifest.json`: what is true of the reel as a whole.
+//! `manifest.json`: facts about the reel as a whole.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,11 @@ use crate::{ReelError, Result, format::create};
 
 /// The manifest's file name.
 pub const FILE_NAME: &str = "manifest.json";
-/// A change of the major part means that older readers must refuse; of the minor part, that they may
-/// miss columns or tables. `docs/schema-changes.md` keeps the history.
+/// Older readers must refuse a reel with a greater major part. With a greater minor part, they may miss columns or
+/// tables. `docs/schema-changes.md` has the history.
 pub const FORMAT: (u32, u32) = (1, 1);
 
-/// What is true of the reel as a whole. Unknown members are ignored, missing ones take their default.
+/// Facts about the reel as a whole. Unknown members are ignored; missing ones have their default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Manifest {
@@ -27,18 +27,18 @@ pub struct Manifest {
     pub tool: String,
     /// Where the rows come from.
     pub kind: Kind,
-    /// `recording` while the writer is at work, `complete` once it has closed the reel.
+    /// Whether the writer has closed the reel.
     pub state: State,
     /// The machine.
     pub host: Host,
-    /// The link between the reel's clock and the world's.
+    /// Clocks at the reel's time 0.
     pub clock: Clock,
-    /// The recorded command and how it ended; absent for `--pid`.
+    /// The recorded command and its exit status; absent for `--pid`.
     pub command: Option<Command>,
     /// Why the recording ended: `exit` (of the last recorded thread), `signal`, `duration`, `max_size`, `min_free`,
-    /// `trigger`, `failed`; empty where unknown.
+    /// `trigger`, `failed`. Empty if unknown.
     pub ended: String,
-    /// How long things took.
+    /// Durations.
     pub span: Span,
     /// Mounts seen, by `sb_dev`.
     pub mounts: Vec<Mount>,
@@ -46,29 +46,29 @@ pub struct Manifest {
     pub devices: Vec<Device>,
     /// Probes in use, with the number of times the kernel skipped each.
     pub probes: Vec<Probe>,
-    /// How the events were had: `tracepoint`, `replay`, `synthetic`, …
+    /// How the events were obtained: `tracepoint`, `fentry`, `replay`, `synthetic`, …
     pub backend: String,
-    /// What was asked to be recorded, as words of the command line.
+    /// Filter options, as words of the command line.
     pub filters: Vec<String>,
-    /// Per class of event (`ops`, `block`, `bio`, `tasks`, `files`): what was seen and what became of it.
+    /// By class of event (`ops`, `block`, `bio`, `tasks`, `files`, …): events seen, written, lost and filtered.
     pub ledger: BTreeMap<String, Ledger>,
     /// Where events were lost.
     pub losses: Vec<Loss>,
-    /// Where the clock of an imported trace went back: in one of its files, or of one of its threads.
+    /// Where the clock of an imported trace went back: in one of its files, or in one of its threads.
     pub clock_jumps: Vec<ClockJump>,
-    /// Things left out by design, counted, by reason.
+    /// What was excluded on purpose: count by reason.
     pub left_out: BTreeMap<String, i64>,
-    /// How finely a source of operations sees what it tells of, where that is not each call.
+    /// By source of operations (`ops.source`): how finely its rows show what happened, unless each call is one row.
     pub resolution: BTreeMap<String, String>,
-    /// What recording cost.
+    /// Cost of recording.
     pub cost: Cost,
-    /// Sentences for the reader.
+    /// Warnings, as sentences.
     pub warnings: Vec<String>,
     /// Named moments.
     pub marks: Vec<Mark>,
-    /// Set in a replay's reel.
+    /// Only in the reel of a replay.
     pub replay: Option<Replay>,
-    /// Set in an imported reel.
+    /// Only in an imported reel.
     pub import: Option<Import>,
     /// Closed segments per table.
     pub segments: BTreeMap<String, Vec<Segment>>,
@@ -93,12 +93,12 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Not closed: still being written, or the writer died.
+    /// Not closed: being written, or the writer died.
     #[default]
     Recording,
     /// Closed by its writer.
     Complete,
-    /// Closed early by its writer because it could not go on (disk full); what is there is whole.
+    /// Closed early by its writer (disk full), or repaired. All rows present are intact.
     Truncated,
 }
 
@@ -120,7 +120,7 @@ pub struct Host {
     pub vm_dirty: BTreeMap<String, i64>,
 }
 
-/// The link between the reel's clock and the world's.
+/// Clocks at the reel's time 0.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Clock {
@@ -136,19 +136,19 @@ pub struct Clock {
 pub struct Command {
     /// Its words.
     pub argv: Vec<String>,
-    /// Where it was started.
+    /// Its working directory.
     pub cwd: String,
     /// As wait(2) encodes it.
     pub exit_status: Option<i32>,
 }
 
-/// How long things took, ns.
+/// Durations, ns.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Span {
     /// From the start to the end of the last recorded task or operation.
     pub elapsed_ns: i64,
-    /// From there until the file systems were synced and the devices quiet.
+    /// From then until the file systems were synced and the devices were idle.
     pub settle_ns: i64,
 }
 
@@ -162,7 +162,7 @@ pub struct Mount {
     pub fstype: String,
     /// Source as mounted.
     pub source: String,
-    /// Where.
+    /// Mount point.
     pub mountpoint: String,
     /// Root of the mount within the file system.
     pub root: String,
@@ -184,7 +184,7 @@ pub struct Device {
     pub name: String,
     /// Size.
     pub size_bytes: i64,
-    /// Whether it says that it rotates.
+    /// Whether it reports that it rotates.
     pub rotational: bool,
     /// Logical block size.
     pub logical_block_bytes: i64,
@@ -192,7 +192,7 @@ pub struct Device {
     pub physical_block_bytes: i64,
     /// Largest request.
     pub max_sectors_kb: i64,
-    /// Requests a queue holds.
+    /// Requests that a queue can hold.
     pub nr_requests: i64,
     /// I/O scheduler in use.
     pub scheduler: String,
@@ -206,25 +206,25 @@ pub struct Device {
 pub struct Probe {
     /// Its name in `bpf/`.
     pub name: String,
-    /// Times the kernel skipped it (it was already active on that CPU), and no other program did its work.
+    /// How often the kernel skipped it (already active on that CPU) and no other program replaced it.
     pub missed: i64,
 }
 
-/// Classes of which one event makes one row, so that `written` is also a number of rows. Of the others (`tasks`,
-/// `files`) several events make one row, or none is needed for it: records are counted there.
+/// Classes in which one event makes one row, so that `written` is also a number of rows. The other classes (`tasks`,
+/// `files`, …) count records: a row may have several, or none.
 pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "waits", "cache", "actions"];
 
 /// `seen = written + lost + filtered` for each class of event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Ledger {
-    /// Events the probes met.
+    /// Events that the probes saw.
     pub seen: i64,
     /// Events that reached the reel.
     pub written: i64,
-    /// Events lost: no room in a ring or a map, or in the output.
+    /// Events lost: no space in a ring, in a map or in the output.
     pub lost: i64,
-    /// Events left out on purpose (the recorder's own), told in `left_out`.
+    /// Events excluded on purpose (such as the recorder's own): see `left_out`.
     pub filtered: i64,
 }
 
@@ -234,11 +234,11 @@ pub struct Ledger {
 pub struct Loss {
     /// The CPU.
     pub cpu: i32,
-    /// End of the last event before the hole.
+    /// End of the last event before the gap.
     pub from_ns: i64,
     /// End of the first event after it.
     pub to_ns: i64,
-    /// Events missing.
+    /// Missing events.
     pub events: i64,
 }
 
@@ -246,28 +246,27 @@ pub struct Loss {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ClockJump {
-    /// When, by the clock before it jumped.
+    /// Time, by the clock before it jumped.
     pub at_ns: i64,
     /// How far it went back.
     pub back_ns: i64,
 }
 
-/// What recording cost.
+/// Cost of recording.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Cost {
     /// CPU time of the recorder, user and system.
     pub cpu_ns: i64,
-    /// Its largest resident size.
+    /// Its maximum resident size.
     pub max_rss_bytes: i64,
     /// Kernel memory held by the rings.
     pub ring_bytes: i64,
     /// Bytes written to the reel.
     pub reel_bytes: i64,
-    /// How long events were left in the rings to keep to `--cpu-budget`.
+    /// How long events waited in the rings because of `--cpu-budget`.
     pub waited_ns: i64,
-    /// By how much the probes delayed a recorded call of the program, before it began and after it had ended. `None`: no call
-    /// was timed.
+    /// Delay of a recorded call by the probes, before it began and after it had ended. `None`: no call was timed.
     pub call_ns: Option<i64>,
 }
 
@@ -275,17 +274,17 @@ pub struct Cost {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Mark {
-    /// When.
+    /// Time.
     pub ns: i64,
     /// Its name.
     pub name: String,
 }
 
-/// What a replay's reel knows of its making.
+/// How a replay's reel was made.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Replay {
-    /// The original reel as named.
+    /// The original reel, as named on the command line.
     pub original: String,
     /// `original`, `scale=F`, `think`, `load` or `max`.
     pub pace: String,
@@ -295,35 +294,35 @@ pub struct Replay {
     pub target: String,
     /// The target's file system type.
     pub fstype: String,
-    /// Elapsed time of the original, start to last operation.
+    /// Elapsed time of the original, from its start to the end of its last operation.
     pub original_elapsed_ns: i64,
     /// Operations issued.
     pub done: i64,
-    /// Results that differ from the original's and should not.
+    /// Results that wrongly differ from the original's.
     pub differing: i64,
-    /// Whether the replay was faithful; null where nobody judged.
+    /// Whether the replay was faithful; null if not judged.
     pub faithful: Option<bool>,
-    /// The verdict in a sentence.
+    /// The verdict as a sentence.
     pub verdict: String,
     /// Operations of the original that were not issued, by reason.
     pub skipped: BTreeMap<String, i64>,
-    /// Where the replayed part of the original begins, ns; null for all of it. Times in the tables count from there.
+    /// Start of the replayed part of the original, ns; null for all of it. Times in the tables count from there.
     pub from_ns: Option<i64>,
-    /// Where it ends; null for the original's end.
+    /// End of that part; null for the original's end.
     pub to_ns: Option<i64>,
 }
 
-/// What an imported reel knows of its making.
+/// How an imported reel was made.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Import {
     /// `blktrace`, `fio`, `strace`, `csv`.
     pub format: String,
-    /// The files read, as named.
+    /// The files read, as named on the command line.
     pub files: Vec<String>,
-    /// When they were imported, ns since 1970.
+    /// Time of the import, ns since 1970.
     pub at_realtime_ns: i64,
-    /// Records read: of `blktrace` its records, of text its lines.
+    /// Records read: for `blktrace` its records, for text its lines.
     pub records: i64,
 }
 
@@ -337,14 +336,14 @@ pub struct Segment {
     pub rows: i64,
     /// Size of the file.
     pub bytes: i64,
-    /// Least time of a row.
+    /// Earliest time of a row.
     pub from_ns: i64,
-    /// Greatest time of a row, its duration included.
+    /// Latest time of a row, its duration included.
     pub to_ns: i64,
 }
 
 impl Manifest {
-    /// A manifest of the present format with nothing in it.
+    /// An empty manifest of the current format.
     pub fn new(kind: Kind, backend: &str) -> Self {
         Self {
             format: format!("{}.{}", FORMAT.0, FORMAT.1),
@@ -358,7 +357,7 @@ impl Manifest {
     /// Reads the manifest of the reel at `reel`.
     pub fn read(reel: &Path) -> Result<Self> {
         let path = reel.join(FILE_NAME);
-        // Anything else may never come to an end.
+        // Reading anything else may never end.
         let regular = |m: fs::Metadata| m.is_file().then_some(()).ok_or_else(|| io::Error::other("no regular file"));
         let text = fs::metadata(&path)
             .and_then(regular)
