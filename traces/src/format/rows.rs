@@ -9,96 +9,95 @@ use crate::{
 table! {
     /// One row per file operation.
     ///
-    /// Two-file calls (`copy_file_range`, `sendfile`, `dup2`, `rename`, `link`) put the source in `fd`,
-    /// `path`, … and the destination in `fd2`, `path2`, …, whatever the order of the call's arguments.
-    /// What `flags`, `mode`, `len_bytes`, `aux` and `aux2` hold per call is tabulated in `docs/trace-format.md`.
+    /// Calls on two files (`copy_file_range`, `sendfile`, `dup2`, `rename`, `link`) put the source in `fd`, `path`, …
+    /// and the destination in `fd2`, `path2`, …, whatever the order of their arguments. `docs/trace-format.md`
+    /// tabulates what `flags`, `mode`, `len_bytes`, `aux` and `aux2` hold for each call.
     pub struct Op in "ops", sorted by start_ns, id op_id, lasting dur_ns, own where source is "tool", late parent_op {
-        /// Unique id, ascending with `start_ns` within a segment; negative until written.
+        /// Unique id, ascending with `start_ns` within a segment. Negative before it is written.
         op_id: i64 as Delta,
-        /// When the call was entered.
+        /// Entry into the call.
         start_ns: i64 as Delta,
-        /// How long it took; 0 with `state` other than `complete`.
+        /// Duration. 0 if the end was not seen: see `state`.
         dur_ns: i64 as Split,
-        /// CPU it ended on.
+        /// CPU on which the call ended.
         cpu: i32 as Dict,
         /// Thread, key into `tasks`.
         task_id: i64 as Dict,
-        /// Thread group id (process).
+        /// Process (thread group id).
         pid: i32 as Dict,
-        /// Thread id; the kernel reuses these, `task_id` is never reused.
+        /// Thread id. The kernel reuses it; `task_id` is never reused.
         tid: i32 as Dict,
-        /// The kernel's system call name; of source `fault`: `fault`, `map_pages`, `dirty`; of `vfs` and `lower`: `vfs_read`,
-        /// `vfs_write`, `vfs_fsync`, `vfs_fallocate`.
+        /// The kernel's name of the system call. Source `fault`: `fault`, `map_pages`, `dirty`. Sources `vfs` and
+        /// `lower`: `vfs_read`, `vfs_write`, `vfs_fsync`, `vfs_fallocate`.
         op: Text as Dict,
-        /// Which layer saw it: `syscall`, `io_uring` (a request to io_uring), `aio` (a request of Linux AIO), `fault` (use of mapped files),
-        /// `scm` (a descriptor that a message brought), `vfs` (the kernel's own doing: the NFS server and other threads of the
-        /// kernel's), `lower` (what an operation that is told already makes the kernel do to another file: those under an
-        /// overlay's, the file behind a loop device; counted by no total), `tool` (ioreel's own settling), `replay`.
+        /// Origin of the row: `syscall`, `io_uring`, `aio`, `fault`, `scm`, `vfs`, `lower`, `tool` or `replay`: see
+        /// `docs/trace-format.md`.
         source: Text as Dict,
-        /// `complete`; `in_flight_at_end` when the recording stopped first; `in_flight_at_start` when the call had begun before
-        /// its thread was recorded: `start_ns` is then the moment from which it was; `unknown` when its end was not seen; `unreported`
-        /// for a request to io_uring that asked for no completion on success and got none.
+        /// `complete`, `in_flight_at_end`, `in_flight_at_start`, `unknown` or `unreported`: see `docs/trace-format.md`.
         state: Text as Dict,
-        /// Descriptor argument (the source of a two-file call).
+        /// Descriptor argument. In a call on two files: the source.
         fd: Option<i32> as Dict,
-        /// Second descriptor argument (the destination).
+        /// Second descriptor argument: the destination.
         fd2: Option<i32> as Dict,
-        /// Directory descriptor that `path` is relative to; -100 is the working directory.
+        /// Directory descriptor to which `path` is relative. -100: the working directory.
         dirfd: Option<i32> as Dict,
-        /// Directory descriptor that `path2` is relative to.
+        /// Directory descriptor to which `path2` is relative.
         dirfd2: Option<i32> as Dict,
-        /// Open file description behind `fd`, or the one an open made: shared by dup and fork.
+        /// Open file description of `fd`, or the one that an open created. `dup` and `fork` share it.
         ofd: Option<i64> as Ids,
-        /// Open file description behind `fd2`.
+        /// Open file description of `fd2`.
         ofd2: Option<i64> as Ids,
-        /// File behind `fd`, the one an open opened, or, for a call on a name, the directory behind `dirfd`; key into `files`.
+        /// File of `fd`; the file that an open opened; for other calls on a name, the directory of `dirfd`. Key into
+        /// `files`.
         file: Option<i64> as Ids,
-        /// File behind `fd2`, or the directory behind `dirfd2` (an open's `dirfd`).
+        /// File of `fd2`, or the directory of `dirfd2`. For an open: the directory of `dirfd`.
         file2: Option<i64> as Ids,
-        /// First path argument as given, at most 4095 bytes of it (target text of a symlink goes to `path`, its name to `path2`).
+        /// First path argument as given, at most 4095 bytes. For a symlink: the target's text.
         path: Option<Text> as Dict,
-        /// Second path argument as given.
+        /// Second path argument as given. For a symlink: the new name.
         path2: Option<Text> as Dict,
-        /// Byte position the operation acts at, also for plain read and write; the position after an lseek is `ret`.
+        /// Position on which the operation acts, also for plain read and write. For lseek: the position before; `ret`
+        /// is the position after.
         offset_bytes: Option<i64> as Split,
         /// The same in the destination file.
         offset2_bytes: Option<i64> as Split,
-        /// Bytes asked for; the new length of a truncate; `st_size` of a successful stat.
+        /// Bytes requested. For a truncate: the new length. For a successful stat: `st_size`.
         len_bytes: Option<i64> as Dict,
-        /// The result, or -errno. Null while in flight, and of an unreported request whose result is not known.
+        /// Result, or -errno. Null: in flight, end not seen, or result of an unreported request not known.
         ret: Option<i64> as Dict,
-        /// Flags argument, as the call defines it (`O_*`, `AT_*`, `RWF_*`, `MAP_*`, whence, fcntl command).
+        /// Flags argument, as the call defines it: `O_*`, `AT_*`, `RWF_*`, `MAP_*`, whence, fcntl command.
         flags: Option<i64> as Dict,
-        /// Mode argument (permissions, `access` mask, umask, fallocate mode, mmap protection); `st_mode` of a successful stat.
+        /// Mode argument: permissions, `access` mask, umask, fallocate mode, mmap protection. For a successful stat:
+        /// `st_mode`.
         mode: Option<i32> as Dict,
-        /// Further argument or fact, by call.
+        /// Another argument or fact, by call.
         aux: Option<i64> as Dict,
         /// One more.
         aux2: Option<i64> as Dict,
-        /// A name that is no path: of an extended attribute, an ioctl request, a file system type, a mount option, a memfd; of
-        /// source `vfs` and `lower`, the kernel's function.
+        /// Name that is not a path: extended attribute, ioctl request, file system type, mount option, memfd. Sources
+        /// `vfs` and `lower`: the kernel's function.
         name: Option<Text> as Dict,
-        /// Bytes given or gotten beside data, where they were short enough to be taken: an attribute's value, a handle, a mount option's value.
+        /// Short bytes other than file data: value of an attribute or mount option, file handle.
         value: Option<Text> as Dict,
-        /// Which io_uring, or which context of Linux AIO; unique within the reel.
+        /// The io_uring, or the Linux AIO context. Unique in the reel.
         ring: Option<i64> as Dict,
-        /// Of a request to io_uring: what the program knows it by.
+        /// io_uring: `user_data` of the request.
         user_data: Option<i64> as Ids,
-        /// Of a request to io_uring: `IOSQE_*` as submitted, and what became of it. Bits of [`sqe_flags`].
+        /// io_uring: `IOSQE_*` as submitted, and what happened to the request. Bits: [`sqe_flags`].
         sqe_flags: Option<i32> as Dict,
-        /// Of a request to io_uring: its registered buffer, or the group of buffers it selects from.
+        /// io_uring: index of the registered buffer, or the buffer group from which the kernel selects.
         buf_index: Option<i32> as Dict,
-        /// Of a write recorded with `--content`: the first 128 bits of the BLAKE3 hash of the bytes it wrote, in hexadecimal; with
-        /// `--anonymize` a keyed hash of that. Null where they could not be read: see `docs/record.md`.
+        /// Write recorded with `--content`: first 128 bits of the BLAKE3 hash of the bytes written, in hexadecimal.
+        /// With `--anonymize`: a keyed hash of that. Null where the bytes could not be read: see `docs/record.md`.
         content_hash: Option<Text> as Dict,
-        /// Likewise: how much smaller zstd makes these bytes, in thousandths: 0 not at all, 1000 to nothing. An estimate: of a long
-        /// write a part is tried.
+        /// Write recorded with `--content`: reduction in size by zstd, in thousandths: 0 none, 1000 to nothing. An
+        /// estimate: only parts of a long write are tried.
         compressibility_permille: Option<i32> as Dict,
-        /// Of source `lower`: the operation that it was part of, where that is known; key into this table.
+        /// Source `lower`: the operation of which this is a part, where known. Key into this table.
         parent_op: Option<i64> as Ids,
-        /// In a replay's reel: the `op_id` of the original.
+        /// Replay: `op_id` of the original operation.
         orig_op_id: Option<i64> as Delta,
-        /// In a replay's reel: when the operation was to be issued; `start_ns - due_ns` is its lateness.
+        /// Replay: time at which the operation was due. `start_ns - due_ns` is its lateness.
         due_ns: Option<i64> as Delta,
     }
 }
@@ -144,33 +143,33 @@ pub mod sqe_flags {
 }
 
 table! {
-    /// One row per request dispatched to a device: what the device saw. Flushes have length 0.
+    /// One row per request issued to a device. Flushes have length 0.
     pub struct Block in "block", sorted by issue_ns, id rq_id {
-        /// Unique id; negative until written unless bios refer to it.
+        /// Unique id. Negative before it is written, unless bios refer to it.
         rq_id: i64 as Delta,
-        /// When its first bio was queued; null when that was before the recording.
+        /// Queueing of its first bio. Null: before the recording.
         queue_ns: Option<i64> as Delta,
-        /// When it was given to the driver.
+        /// Issue to the driver.
         issue_ns: i64 as Delta,
-        /// When the driver ended it; null when the recording ended first, or no probe saw it end.
+        /// Completion by the driver. Null: the recording ended first, or no probe saw the end.
         complete_ns: Option<i64> as Delta,
         /// Device, `major << 20 | minor` (the kernel's `dev_t`).
         dev: i64 as Dict,
-        /// First 512-byte sector on the whole disk; -1 for a flush and for what is passed through to the device (`other`).
+        /// First 512-byte sector on the whole disk. -1 for a flush and for passthrough (`other`).
         sector: i64 as Split,
         /// Length.
         len_bytes: i64 as Dict,
         /// `read`, `write`, `flush`, `discard`, `secure_erase`, `write_zeroes`, `zone_append`, `zone_mgmt`, `other`.
         op: Text as Dict,
-        /// Bits of [`block_flags`].
+        /// Bits: [`block_flags`].
         flags: i32 as Dict,
         /// CPU that issued it.
         cpu: i32 as Dict,
-        /// 0, or the errno it ended with, positive.
+        /// 0, or the errno of the failure, positive.
         error: i32 as Dict,
-        /// Times the driver gave it back before it was issued for the last time, which is `issue_ns`.
+        /// How often the driver returned it before its last issue, which is `issue_ns`.
         requeues: Option<i32> as Dict,
-        /// Bios it carried; 0 for a flush of the device's cache.
+        /// Number of bios in it. 0 for a flush of the device's cache.
         bios: Option<i32> as Dict,
     }
 }
@@ -178,53 +177,54 @@ table! {
 table! {
     /// One row per bio: what the file system asked of a device.
     pub struct Bio in "bio", sorted by queue_ns, id bio_id, late cause {
-        /// Unique id; negative until written.
+        /// Unique id. Negative before it is written.
         bio_id: i64 as Delta,
-        /// Request that carried it, key into `block`, the last one where the device ended it in parts; null for devices
-        /// without requests and for empty flushes.
+        /// Request that carried it, key into `block`; the last one if the device completed it in parts. Null for
+        /// devices without requests and for empty flushes.
         rq_id: Option<i64> as Delta,
-        /// When it was queued.
+        /// Queueing.
         queue_ns: i64 as Delta,
-        /// When it ended; null when the recording ended first, or no probe saw it end.
+        /// Completion. Null: the recording ended first, or no probe saw the end.
         complete_ns: Option<i64> as Delta,
         /// Device, `major << 20 | minor`.
         dev: i64 as Dict,
-        /// First 512-byte sector on the whole disk; -1 where it has none.
+        /// First 512-byte sector on the whole disk. -1 if it has none.
         sector: i64 as Split,
         /// Length.
         len_bytes: i64 as Dict,
         /// As in `block`.
         op: Text as Dict,
-        /// Bits of [`block_flags`].
+        /// Bits: [`block_flags`].
         flags: i32 as Dict,
-        /// Thread that queued it, key into `tasks`; for what a worker of io_uring queues, the one that submitted the
-        /// request, or where that is not known (`--block-only`, pages that a ring's own thread reads) the first of its
-        /// process; null when it is no recorded one (kernel threads, unless they were at a file of theirs).
+        /// Thread that queued it, key into `tasks`. If an io_uring worker queued it: the thread that submitted the
+        /// request, or the first thread of its process where that is not known (`--block-only`, pages read by a ring's
+        /// own thread). Null for threads that are not recorded (kernel threads, except during recorded file I/O of
+        /// their own).
         task_id: Option<i64> as Dict,
-        /// Name of that thread.
+        /// Name of the thread that queued it.
         comm: Text as Dict,
-        /// File whose pages it carries, key into `files`; null where unknown.
+        /// File whose pages it carries, key into `files`. Null where unknown.
         file: Option<i64> as Ids,
-        /// Where in that file; null also where there are holes in what it carries.
+        /// Position in that file. Null also if what it carries has holes.
         file_offset_bytes: Option<i64> as Split,
-        /// `data`, `journal`, `inode_table`, `directory`, `bitmap`, `tree`, `extent_map`, `superblock`, `swap`, `flush`,
-        /// `metadata` (of another kind), `unknown`: see `docs/internals/attribution.md`.
+        /// `data`, `journal`, `inode_table`, `directory`, `bitmap`, `tree`, `extent_map`, `superblock`, `swap`,
+        /// `flush`, `metadata` (other metadata), `unknown`: see `docs/internals/attribution.md`.
         class: Text as Dict,
-        /// How sure `file` and `class` are, in percent.
+        /// Confidence in `file` and `class`, in percent.
         confidence: i32 as Dict,
-        /// Operation that caused it, where that is known: the request to io_uring that it was queued for, the call its
-        /// thread was in, the touch of a mapped page that was not there, or what a thread of the kernel's did to a file.
+        /// Operation that caused it, where known: the io_uring request for which it was queued, the call of its thread,
+        /// the touch of a mapped page that was not resident, or file I/O by a kernel thread. Key into `ops`.
         cause: Option<i64> as Ids,
-        /// Device it was queued on first when that is not `dev`: a partition, or a mapped or striped device above.
+        /// Device on which it was first queued, if not `dev`: a partition, or a mapped or striped device above.
         orig_dev: Option<i64> as Dict,
         /// First 512-byte sector on `orig_dev`.
         orig_sector: Option<i64> as Split,
-        /// What of its class it is: `block_bitmap`, `log`, `checksum`, …; null for data of files.
+        /// Kind within the class: `block_bitmap`, `log`, `checksum`, …. Null for file data.
         detail: Option<Text> as Dict,
-        /// How `class` and `file` were told: `page`, `request`, `inode`, `clone`, `layout`, `buffer`, `content`, `end_io`,
-        /// `device`, `operation`, `flags`; null for `unknown`.
+        /// How `class` and `file` were found: `page`, `request`, `inode`, `clone`, `layout`, `buffer`, `content`,
+        /// `end_io`, `device`, `operation`, `flags`. Null for `unknown`.
         how: Option<Text> as Dict,
-        /// 0, or the errno it ended with, positive.
+        /// 0, or the errno of the failure, positive.
         error: Option<i32> as Dict,
     }
 }
@@ -272,23 +272,24 @@ table! {
         pid: i32 as Dict,
         /// Thread id.
         tid: i32 as Dict,
-        /// Task that made this one. Null for those the recording began with, except that a task there which shared its
-        /// descriptors with another (a thread) has that one here; null, too, where the record of its beginning was lost: it then
-        /// starts when it was first met, and `pid` and `tid` are 0 unless its end was seen. Null of threads of the kernel's.
+        /// Task that created this one. For a task that existed at the start and shared its descriptor table (a thread):
+        /// the task with which it shared. Null: existed at the start, kernel thread, or record of its creation lost.
         parent: Option<i64> as Dict,
-        /// When it was made, or 0 for those the recording began with; of a thread of the kernel's: when it was first met.
+        /// Creation. 0: existed at the start. Kernel thread, or record of the creation lost: first seen. In the latter
+        /// case `pid` and `tid` are 0 unless the end was seen.
         start_ns: i64 as Delta,
-        /// When it ended; null when it outlived the recording.
+        /// End. Null: it outlived the recording.
         exit_ns: Option<i64> as Delta,
-        /// Exit code as wait(2) encodes it.
+        /// Exit code as encoded by wait(2).
         exit_code: Option<i32> as Dict,
-        /// What it shares with its parent: `CLONE_VM` 0x100, `CLONE_FS` 0x200, `CLONE_FILES` 0x400, `CLONE_THREAD` 0x10000.
+        /// What it shares with its parent: `CLONE_VM` 0x100, `CLONE_FS` 0x200, `CLONE_FILES` 0x400, `CLONE_THREAD`
+        /// 0x10000.
         clone_flags: i64 as Dict,
-        /// Its name when last seen.
+        /// Name when last seen.
         comm: Text as Dict,
         /// Control group (v2) id at its start.
         cgroup: Option<i64> as Dict,
-        /// Working directory at its start; known for tasks without a parent, inherited by the others.
+        /// Working directory at its start. Known for tasks without a parent; the others inherit it.
         cwd: Option<Text> as Dict,
         /// Root directory at its start, likewise.
         root: Option<Text> as Dict,
@@ -298,23 +299,23 @@ table! {
         uid: Option<i32> as Dict,
         /// Effective group id at its start, likewise.
         gid: Option<i32> as Dict,
-        /// When it left what is recorded without ending: it was moved out of the recorded control group.
+        /// When it was moved out of the recorded control group.
         left_ns: Option<i64> as Delta,
     }
 }
 
 table! {
-    /// One row per file mapping that a process had when it was adopted (`--pid`, `--cgroup`, `--all`).
+    /// One row per file mapping of a process at its adoption (`--pid`, `--cgroup`, `--all`).
     pub struct Map in "maps", sorted by task_id {
-        /// The task (the leader of its process).
+        /// Task: the leader of the process.
         task_id: i64 as Dict,
         /// First address.
         address: i64 as Split,
         /// Length.
         len_bytes: i64 as Dict,
-        /// The file.
+        /// Mapped file, key into `files`.
         file: i64 as Dict,
-        /// Where in the file it begins.
+        /// Position in the file of the first mapped byte.
         offset_bytes: i64 as Dict,
         /// Protection, `PROT_*`.
         prot: i32 as Dict,
@@ -324,35 +325,35 @@ table! {
 }
 
 table! {
-    /// One row per stop of a process by the recorder (`--lossless`): its threads stood still while rings were
-    /// emptied. The time is no part of any operation.
+    /// One row per stop of a process by the recorder (`--lossless`): its threads stood still while rings were emptied.
+    /// The time is not part of any operation.
     pub struct Stop in "stops", sorted by start_ns, lasting dur_ns {
-        /// When the first of its threads met a ring that was nearly full.
+        /// When its first thread found a ring nearly full.
         start_ns: i64 as Delta,
-        /// Until it was resumed.
+        /// Time until it was resumed.
         dur_ns: i64 as Split,
-        /// That thread.
+        /// Thread that found the ring nearly full.
         task_id: i64 as Dict,
-        /// The process.
+        /// Stopped process.
         pid: i32 as Dict,
-        /// The CPU whose ring it was.
+        /// CPU of that ring.
         cpu: i32 as Dict,
     }
 }
 
 table! {
-    /// One row per program start: descriptors marked close-on-exec end here. A table of its own
-    /// because one life of a thread may exec more than once.
+    /// One row per program start, where close-on-exec descriptors are closed. A separate table, since a thread may exec
+    /// more than once.
     pub struct Exec in "execs", sorted by exec_ns {
-        /// When the new program took over.
+        /// Start of the new program.
         exec_ns: i64 as Delta,
-        /// The task.
+        /// Task.
         task_id: i64 as Dict,
-        /// The program's path as given to execve.
+        /// Path of the program as given to execve.
         path: Text as Dict,
-        /// The thread's new name.
+        /// New name of the thread.
         comm: Text as Dict,
-        /// Effective user id of the new program: another than before where its file says so (set-user-ID).
+        /// Effective user id of the new program. Differs from the previous one for set-user-ID programs.
         uid: Option<i32> as Dict,
         /// Effective group id, likewise.
         gid: Option<i32> as Dict,
@@ -360,41 +361,41 @@ table! {
 }
 
 table! {
-    /// One row per file that the reel speaks of.
+    /// One row per file that the reel mentions.
     pub struct File in "files", sorted by first_ns {
         /// Unique id.
         file: i64 as Delta,
-        /// Device as stat(2) tells it, `major << 20 | minor`: on btrfs one per subvolume.
+        /// Device as in stat(2), `major << 20 | minor`. On btrfs one per subvolume.
         dev: i64 as Dict,
-        /// Device of the mounted file system, key into the manifest's mounts.
+        /// Device of the mounted file system, key into `mounts` in the manifest.
         sb_dev: i64 as Dict,
         /// Inode number.
         ino: i64 as Ids,
-        /// Inode generation: tells reused inode numbers apart.
+        /// Inode generation. Distinguishes files with a reused inode number.
         generation: i64 as Dict,
         /// `regular`, `directory`, `symlink`, `fifo`, `socket`, `char`, `block`, `other`.
         kind: Text as Dict,
-        /// When it was first seen.
+        /// When first seen.
         first_ns: i64 as Delta,
         /// Size when first seen.
         size_bytes: Option<i64> as Dict,
         /// Permission bits when first seen.
         mode: Option<i32> as Dict,
-        /// Absolute path by which it was first seen; null where unknown.
+        /// Absolute path under which it was first seen. Null where unknown.
         path: Option<Text> as Dict,
-        /// 1 when the path was cut because it was too long or too deep.
+        /// 1: the path was too long or too deep, and is cut.
         path_cut: i32 as Dict,
-        /// btrfs: id of the subvolume's tree; with `sb_dev` and `ino` it tells files apart as `dev` does.
+        /// btrfs: id of the subvolume's tree. With `sb_dev` and `ino` it identifies the file, as `dev` does.
         subvolume: Option<i64> as Dict,
-        /// Overlay: the file under it, upper or topmost lower, when first seen; key into this table.
+        /// Overlay: the file below it (upper, or topmost lower) when first seen. Key into this table.
         real_file: Option<i64> as Ids,
-        /// Where the recorder's mounts show it, when that is not `path`: it was seen in a container, behind a bind
-        /// mount, or it is an overlay's (then the file under it). Null too where they do not show it.
+        /// Path in the recorder's mounts, if not `path`: seen in a container or behind a bind mount; for an overlay's
+        /// file, the path of the file below. Null also if these mounts do not show the file.
         host_path: Option<Text> as Dict,
-        /// 1 when it had no name any more, or never had one, when first seen: `path` is its last. 2 when it had others, but
-        /// not `path` any more.
+        /// 1: had no name when first seen (`path` is its last), or never had one. 2: had other names, but `path` no
+        /// more.
         unlinked: Option<i32> as Dict,
-        /// A connected unix socket: inode number of its other end, when first seen; `dev` is the same.
+        /// Connected unix socket: inode number of the other end when first seen. `dev` is the same.
         peer_ino: Option<i64> as Ids,
     }
 }
@@ -407,52 +408,53 @@ impl File {
 }
 
 table! {
-    /// One row per wait: a recorded thread was off its CPU inside a slow operation.
+    /// One row per wait: a recorded thread was off its CPU during a slow operation.
     pub struct Wait in "waits", sorted by start_ns, id wait_id, lasting dur_ns {
-        /// Unique id; negative until written.
+        /// Unique id. Negative before it is written.
         wait_id: i64 as Delta,
         /// Thread, key into `tasks`.
         task_id: i64 as Dict,
         /// When it left its CPU.
         start_ns: i64 as Delta,
-        /// Until it was back on one.
+        /// Time until it was back on a CPU.
         dur_ns: i64 as Split,
-        /// The last part of that, in which it only waited for a CPU.
+        /// Last part of `dur_ns`, spent runnable and waiting for a CPU.
         run_queue_ns: i64 as Split,
-        /// The operation it was in: the kernel's name of the call.
+        /// Operation in which it waited: the kernel's name of the call.
         op: Text as Dict,
-        /// `ops.start_ns` of that operation; with `task_id` it tells which one.
+        /// `ops.start_ns` of that operation. With `task_id` it identifies the operation.
         op_start_ns: i64 as Delta,
-        /// What for: `device`, `journal`, `inode_lock`, `lock`, `page_lock`, `page_under_write_back`,
+        /// What it waited for: `device`, `journal`, `inode_lock`, `lock`, `page_lock`, `page_under_write_back`,
         /// `write_back_throttle`, `memory_reclaim`, `run_queue`, `other`.
         reason: Text as Dict,
         /// Kernel functions at that moment, outermost first, separated by `;`.
         stack: Option<Text> as Dict,
-        /// The program's, likewise, as module+offset; only on request.
+        /// Stack of the program in the same form, as module+offset. Only with `--user-stacks`.
         user_stack: Option<Text> as Dict,
     }
 }
 
 table! {
-    /// One row per name that a file had for a while.
+    /// One row per name that a file had for a time.
     pub struct Name in "names", sorted by from_ns {
-        /// The file, key into `files`; null where no recorded call had it open under this name.
+        /// File, key into `files`. Null: no recorded call opened it under this name.
         file: Option<i64> as Ids,
-        /// The name, absolute and without links, as the task saw it.
+        /// Absolute name without symbolic links, as the task saw it.
         path: Text as Dict,
-        /// From then on: when the call that gave it had ended, the one that found it had begun, or 0.
+        /// Start of the time in which it had the name: end of the call that gave it, start of the call that found it,
+        /// or 0.
         from_ns: i64 as Delta,
-        /// Until then; null when it still had it at the end.
+        /// End of that time. Null: it had the name at the end.
         until_ns: Option<i64> as Delta,
-        /// How it came to it: `there` (open or mapped at the start), `seen` (found when it was opened, moved, linked or
-        /// removed), `created`, `linked`, `renamed` (itself, or a folder above it).
+        /// How it got the name: `there` (open or mapped at the start), `seen` (found when opened, moved, linked or
+        /// removed), `created`, `linked`, `renamed` (itself or a directory above).
         how: Text as Dict,
-        /// How it lost it: `unlinked`, `renamed`, `replaced` (something else was renamed to it), `lost` (something
-        /// else was found under it, or its folder went: no recorded call did that). Null when it did not.
+        /// How it lost the name: `unlinked`, `renamed`, `replaced` (something else was renamed to it), `lost` (not by a
+        /// recorded call: something else was found under it, or its directory was gone). Null: it kept the name.
         ended: Option<Text> as Dict,
-        /// The call that gave or found it, key into `ops`; null for `there`.
+        /// Call that gave or found the name, key into `ops`. Null for `there`.
         from_op: Option<i64> as Delta,
-        /// The call that took it, or found it gone, key into `ops`.
+        /// Call that took the name or found it gone, key into `ops`.
         until_op: Option<i64> as Delta,
     }
 }
@@ -460,32 +462,32 @@ table! {
 table! {
     /// One row per descriptor that was open when the recording, or that of its process, began.
     pub struct Fd in "fds", sorted by task_id {
-        /// The task (the leader of its process).
+        /// Task: the leader of the process.
         task_id: i64 as Dict,
         /// Descriptor number.
         fd: i32 as Dict,
         /// Open file description.
         ofd: i64 as Dict,
-        /// The file.
+        /// File, key into `files`.
         file: Option<i64> as Dict,
         /// Position.
         offset_bytes: i64 as Dict,
         /// Open flags.
         flags: i64 as Dict,
-        /// 1 when it closes on exec.
+        /// 1: closed on exec.
         cloexec: i32 as Dict,
     }
 }
 
 table! {
-    /// The bytes of writes: `record --content full`. One row per content, however often it was written, as far as the
-    /// recorder remembers; `ops.content_hash` leads here.
+    /// Bytes of writes (`record --content full`), referenced by `ops.content_hash`. One row per content, however often
+    /// it was written, as far as the recorder remembers.
     pub struct Content in "contents", sorted by first_ns {
-        /// Start of the first write of it.
+        /// Start of the first write with this content.
         first_ns: i64 as Delta,
         /// As in `ops`.
         content_hash: Text as Dict,
-        /// The bytes.
+        /// Bytes.
         data: Bytes as Plain,
     }
 }
@@ -501,9 +503,9 @@ table! {
         origin: Text as Dict,
         /// As in `files`.
         kind: Text as Dict,
-        /// Size; a least size when `origin` is `derived`.
+        /// Size. If `origin` is `derived`: a lower bound.
         size_bytes: Option<i64> as Dict,
-        /// Bytes allocated; less than the size for a sparse file.
+        /// Bytes allocated. Less than the size for a sparse file.
         alloc_bytes: Option<i64> as Dict,
         /// Permission bits.
         mode: Option<i32> as Dict,
@@ -521,42 +523,42 @@ table! {
 }
 
 table! {
-    /// Where files of `tree` lay on their disks: `record --extents`. Those that go on where the last one ended, in the file and
-    /// on the disk, are one row.
+    /// Where files of `tree` lay on their disks (`record --extents`). Extents that are contiguous in the file and on
+    /// the disk are one row.
     pub struct Extent in "extents", sorted by order {
         /// Position in the order of paths and offsets.
         order: i64 as Delta,
-        /// Absolute path, as in `tree`; the first one of a file with several.
+        /// Absolute path as in `tree`. For a file with several names: the first one.
         path: Text as Dict,
-        /// Where in the file it begins.
+        /// Start in the file.
         offset_bytes: i64 as Split,
         /// Length.
         len_bytes: i64 as Dict,
-        /// Where on the device (btrfs: in its own address space) it begins.
+        /// Start on the device. On btrfs: in its own address space.
         physical_bytes: i64 as Split,
-        /// `FIEMAP_EXTENT_*`, but for the mark of the last one: 0x800 is room without data.
+        /// `FIEMAP_EXTENT_*` without `FIEMAP_EXTENT_LAST`. 0x800: allocated without data.
         flags: i64 as Dict,
     }
 }
 
 table! {
-    /// One row per event of the page cache, by regular file: `record --cache`.
+    /// One row per event of the page cache on a regular file (`record --cache`).
     pub struct Cache in "cache", sorted by time_ns {
-        /// When.
+        /// Time.
         time_ns: i64 as Delta,
         /// CPU.
         cpu: i32 as Dict,
-        /// Thread at work, key into `tasks`; null when it is no recorded one (write-back, reclaim).
+        /// Thread at work, key into `tasks`. Null: not recorded (write-back, reclaim).
         task_id: Option<i64> as Dict,
-        /// Its name.
+        /// Name of the thread.
         comm: Text as Dict,
         /// `fill`, `readahead`, `dirty`, `writeback` or `evict`.
         event: Text as Dict,
-        /// The file, key into `files`.
+        /// File, key into `files`.
         file: i64 as Ids,
         /// First byte.
         offset_bytes: i64 as Split,
-        /// Length; of a readahead, what was asked for.
+        /// Length. For `readahead`: the length requested.
         len_bytes: i64 as Dict,
         /// Device of the mounted file system, as in `files`.
         sb_dev: i64 as Dict,
@@ -564,40 +566,41 @@ table! {
 }
 
 table! {
-    /// One row per record of an imported block trace, as it was: what `block` and `bio` tell of is in it too, since
-    /// they keep half of what a record says, and an export must give back all of it.
+    /// One row per record of an imported block trace, unchanged. It includes the records behind `block` and `bio`:
+    /// these tables keep half of a record, and an export must return all of it.
     pub struct Action in "actions", sorted by time_ns {
-        /// When; a note about processes or the time of day stands where it was met.
+        /// Time. A note about processes or the time of day has the time of its place in the file.
         time_ns: i64 as Delta,
-        /// The record's own clock, ns, where it is not the reel's start plus `time_ns` (notes only).
+        /// Timestamp of the record, ns, if it is not the reel's start plus `time_ns` (notes only).
         stamp_ns: Option<i64> as Dict,
-        /// Trace it came from: the part of the file name before `.blktrace.`, or the name of the dump.
+        /// Trace of origin: part of the file name before `.blktrace.`, or the name of the dump.
         trace: Text as Dict,
-        /// Its place in its file.
+        /// Position in its file.
         place: i64 as Delta,
-        /// Its number as the kernel counted, per device and CPU; 0 for notes.
+        /// The kernel's sequence number, per device and CPU. 0 for notes.
         sequence: i64 as Delta,
-        /// The letter blkparse prints: `Q`, `G`, `I`, `D`, `C`, `M`, …; `process`, `timestamp`, `message` for notes; `?`.
+        /// Letter that blkparse prints: `Q`, `G`, `I`, `D`, `C`, `M`, …. For notes: `process`, `timestamp`, `message`.
+        /// Unknown: `?`.
         event: Text as Dict,
-        /// The kernel's action, with its category bits (include/uapi/linux/blktrace_api.h).
+        /// The kernel's action with its category bits (include/uapi/linux/blktrace_api.h).
         action: i64 as Dict,
         /// First 512-byte sector.
         sector: i64 as Split,
-        /// Length; of a completion, what it completed.
+        /// Length. For a completion: the length completed.
         len_bytes: i64 as Dict,
-        /// Thread at work, which in a completion is the interrupted one.
+        /// Thread at work. For a completion: the interrupted thread.
         pid: i64 as Dict,
         /// Device, `major << 20 | minor`.
         dev: i64 as Dict,
         /// CPU.
         cpu: i64 as Dict,
-        /// Error of a completion, as the kernel wrote it: 16 bits of a negative errno.
+        /// Error of a completion as written by the kernel: 16 bits of a negative errno.
         error: i32 as Dict,
-        /// In a note about a process: the thread's name.
+        /// Note about a process: name of the thread.
         comm: Option<Text> as Dict,
-        /// The text of a message.
+        /// Text of a message.
         message: Option<Text> as Dict,
-        /// What else followed the record, in hexadecimal.
+        /// Other bytes after the record, in hexadecimal.
         payload: Option<Text> as Dict,
     }
 }

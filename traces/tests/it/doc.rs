@@ -1,4 +1,4 @@
-//! `docs/trace-format.md` says what the code says.
+//! `docs/trace-format.md` lists the columns of the code.
 
 use std::{fmt::Write, fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ use ioreel_traces::{
     tables::{TableInfo, all},
 };
 
-/// How to bring the document up to date, as told when it is not.
+/// The command that updates the document, printed when it is out of date.
 const UPDATE: &str = "IOREEL_UPDATE_DOCS=1 cargo test -p ioreel-traces --test it doc";
 
 fn document(name: &str) -> PathBuf {
@@ -39,14 +39,20 @@ fn columns(table: &TableInfo) -> String {
             Layout::Plain => "plain",
         };
         let null = if c.nullable { "yes" } else { "" };
-        // Links into the source mean nothing to readers of the document; a bar would end the cell.
-        let doc = c.doc.trim().replace("[`block_flags`]", "`flags`, listed below").replace('|', "\\|");
+        // Links into the source become links within the document; a bar would end the cell.
+        let doc = c
+            .doc
+            .trim()
+            .replace("see `docs/trace-format.md`", "see above")
+            .replace("[`block_flags`]", "[`flags`](#bits-of-flags)")
+            .replace("[`sqe_flags`]", "[`sqe_flags`](#bits-of-sqe_flags)")
+            .replace('|', "\\|");
         writeln!(out, "| `{}` | {kind} | {null} | {layout} | {doc} |", c.name).unwrap();
     }
     out
 }
 
-/// The document with every table's columns put between its markers.
+/// The document with the columns of every table between its markers.
 fn with_columns(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -72,7 +78,9 @@ fn the_document_lists_the_columns_of_the_code() {
         fs::write(&path, &right).unwrap();
     } else if text != right {
         let line = text.lines().zip(right.lines()).find(|(a, b)| a != b);
-        panic!("docs/trace-format.md differs from traces/src/rows.rs, first here: {line:#?}\nto update it: {UPDATE}");
+        panic!(
+            "docs/trace-format.md differs from traces/src/format/rows.rs, first here: {line:#?}\nto update it: {UPDATE}"
+        );
     }
 }
 
