@@ -46,7 +46,7 @@ struct cpu_ledger {
 	__u64 lost[CLASS_COUNT];
 	__u64 hidden_rq[HIDE_COUNT];
 	__u64 hidden_bio[HIDE_COUNT];
-	__u64 compat_calls; /* calls by the 32-bit entry whose number is beyond the table */
+	__u64 compat_calls; /* CALL_UNMAPPED: calls by the 32-bit entry that are only counted */
 	__u64 path_faults; /* paths that could not be read */
 	__u64 no_path_state; /* calls recorded without paths: no memory */
 	__u64 map_full; /* bios or requests for which a table was full */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which disks are recorded: those behind the file systems of recorded files. A disk is put on the list here, with the
- * file's first record, because kernel threads may use the disk before the recorder has read that record. The recorder
- * adds disks that cannot be seen from here, such as those below mapped devices.
+ * Selects the recorded disks: those behind the file systems of recorded files. A disk is added here, with the first
+ * record of a file, because kernel threads may use it before the recorder has read that record. The recorder adds disks
+ * that cannot be found here, such as those below mapped devices.
  */
 #ifndef IOREEL_DISKS_H
 #define IOREEL_DISKS_H
@@ -10,14 +10,14 @@
 #include "base/core_fixes.bpf.h"
 #include "base/maps.bpf.h"
 
-#define MAX_POOL_DISKS 256 /* of one btrfs */
+#define MAX_POOL_DISKS 256 /* members of a btrfs */
 
 static __always_inline __u32 disk_dev(struct gendisk *disk)
 {
 	return disk ? (peek(disk, major) << 20) | peek(disk, first_minor) : 0;
 }
 
-/* Some of the bytes by which a file system is known, which most draw at random when they are made; else 0. */
+/* Part of the file system's UUID, which most file systems choose at random when they are created; else 0. */
 static __always_inline __u32 fs_uuid(struct super_block *sb)
 {
 	__u32 uuid = 0;
@@ -26,7 +26,8 @@ static __always_inline __u32 fs_uuid(struct super_block *sb)
 	return uuid;
 }
 
-/* The file system met last: its disks are on the list. The number of its device alone may be another's by now. */
+/* The file system handled last, whose disks are in the map. Its device number alone is not enough, because it may be
+ * reused. */
 __u32 last_fs = 0;
 __u32 last_fs_uuid = 0;
 
@@ -62,7 +63,7 @@ static long pool_step(__u32 i, void *context)
 	return 0;
 }
 
-/* Those of an inode's file system. */
+/* Adds the disks of an inode's file system. */
 static __always_inline void add_disks(struct inode *inode)
 {
 	struct pool_walk pool = {};
@@ -89,7 +90,7 @@ static __always_inline void add_disks(struct inode *inode)
 		pool.at = BPF_CORE_READ(devices, devices.next);
 		bpf_loop(MAX_POOL_DISKS, pool_step, &pool, 0);
 	}
-	/* After them: another CPU goes by it. */
+	/* Set last, because other CPUs rely on it. */
 	last_fs = dev;
 	last_fs_uuid = uuid;
 }

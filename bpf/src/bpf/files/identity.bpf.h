@@ -28,7 +28,7 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, int fd)
 #define URING_PARAMS_FLAGS 8
 #define IORING_SETUP_REGISTERED_FD_ONLY 0x8000u
 
-/* The file of an io_uring: by descriptor, or by its number among those the thread registered as its own. */
+/* The file of an io_uring: by descriptor, or (`own`) by its index among the rings registered by the thread. */
 static __always_inline struct file *ring_file(struct task_struct *task, int fd, bool own)
 {
 	struct io_uring_task *rings = plain_member(struct task_struct, task, io_uring);
@@ -42,7 +42,7 @@ static __always_inline struct file *ring_file(struct task_struct *task, int fd, 
 	return file ? kernel_cast(struct file, file) : NULL;
 }
 
-/* stat(2)'s device: btrfs answers with one per subvolume, and inode numbers repeat among those. */
+/* Device as stat(2) reports it: btrfs has one per subvolume, and inode numbers repeat across subvolumes. */
 static __always_inline __u32 inode_dev(struct inode *inode)
 {
 	struct super_block *sb = peek(inode, i_sb);
@@ -66,7 +66,7 @@ static __always_inline void identify(struct inode *inode, struct file_id *id)
 	id->generation = peek(inode, i_generation);
 }
 
-/* Files that are program code, 16 Ki of them. A forgotten one only makes rows. */
+/* 16 Ki files that contain program code. If one is evicted, accesses to it make rows. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16 * 1024);
@@ -86,7 +86,7 @@ static __always_inline void note_code(struct inode *inode)
 		bpf_map_update_elem(&code_files, &id, &one, BPF_ANY);
 }
 
-/* The upper file of an overlay's inode, NULL before a copy-up; and the topmost lower one, if any. */
+/* The upper file of an overlay inode (NULL before copy-up), and the topmost lower file, if any. */
 static __always_inline struct dentry *overlaid(struct inode *inode, struct dentry **lower)
 {
 	struct ovl_inode *oi = container_of(inode, struct ovl_inode, vfs_inode);
@@ -107,7 +107,7 @@ static __always_inline struct dentry *overlaid(struct inode *inode, struct dentr
 
 #define AF_UNIX 1
 
-/* The inode number of a unix socket's other end, 0 where it is not connected. */
+/* Inode number of the other end of a unix socket; 0 if not connected. */
 static __always_inline __u64 peer_of(struct inode *inode)
 {
 	struct socket_alloc *alloc = container_of(inode, struct socket_alloc, vfs_inode);
@@ -126,7 +126,8 @@ static __always_inline __u64 peer_of(struct inode *inode)
 	return BPF_CORE_READ(alloc, vfs_inode.i_ino);
 }
 
-/* Of a file with other names, whether the one it was opened by is gone (include/linux/dcache.h: d_unlinked). */
+/* Whether the name that a file was opened by is gone, for files with other names left (include/linux/dcache.h:
+ * d_unlinked). */
 static __always_inline bool name_is_gone(struct dentry *dentry)
 {
 	return dentry && !BPF_CORE_READ(dentry, d_hash.pprev) && BPF_CORE_READ(dentry, d_parent) != dentry;
@@ -169,15 +170,15 @@ struct path_walk {
 };
 
 /*
- * Where the path's first byte so far is; it ends at WIRE_WALK_BYTES. Behind the path in the map: of a number on the
- * stack the verifier would look at every value that a walk can give it.
+ * Offset of the first byte of the path so far; the path ends at WIRE_WALK_BYTES. It is stored behind the path in the
+ * map: the verifier would track every possible value of a variable on the stack.
  */
 static __always_inline __u32 *path_off(char *buf)
 {
 	return (__u32 *)(buf + 2 * WIRE_WALK_BYTES - sizeof(__u32));
 }
 
-/* Puts a name before what is there; false when there is no room. */
+/* Prepends a name; false if there is no space. */
 static __always_inline bool add_component(struct path_walk *w, struct dentry *dentry)
 {
 	__u32 len = peek(dentry, d_name.len), off = *path_off(w->buf);
@@ -194,7 +195,7 @@ static __always_inline bool add_component(struct path_walk *w, struct dentry *de
 	return true;
 }
 
-/* One component. As a bpf_loop callback: unrolled or bounded loops exceed the verifier's budget. */
+/* Handles one component. A bpf_loop callback, because unrolled or bounded loops exceed the verifier's budget. */
 static long path_step(__u32 i, void *context)
 {
 	struct path_walk *w = context;
@@ -209,7 +210,7 @@ static long path_step(__u32 i, void *context)
 			w->mnt_root = peek(up, mnt.mnt_root);
 			return 0;
 		}
-		/* Pipes, sockets and memfds live on mounts that are in no name space: they have no path. */
+		/* Pipes, sockets and memfds are on mounts outside any mount namespace; they have no path. */
 		__s64 ns = (__s64)BPF_CORE_READ(mnt, mnt_ns);
 		w->whole = ns != 0 && (ns < -4095 || ns > 0);
 		if (ns == 0 || (ns >= -4095 && ns < 0))
@@ -222,7 +223,7 @@ static long path_step(__u32 i, void *context)
 	return 0;
 }
 
-/* The same within one file system, whatever is mounted where. */
+/* Likewise within one file system, regardless of mounts. */
 static long fs_path_step(__u32 i, void *context)
 {
 	struct path_walk *w = context;
@@ -237,8 +238,8 @@ static long fs_path_step(__u32 i, void *context)
 }
 
 /*
- * The path of what lies at `mnt` and `dentry`, from the root of its mount name space, put at the end of
- * buf's first half. Its length; `cut` says that the root was not reached.
+ * Builds the path of `dentry` on `mnt` from the root of its mount namespace, at the end of buf's first half. Returns
+ * its length; `cut` is set if the root was not reached.
  */
 static __always_inline __u32 walk_path(char *buf, struct vfsmount *vfsmnt, struct dentry *dentry, __u32 *cut)
 {
@@ -263,8 +264,8 @@ static __always_inline __u32 walk_path(char *buf, struct vfsmount *vfsmnt, struc
 }
 
 /*
- * The path from the root of the file system, of the real file where it is an overlay's: with that user space finds
- * the file from outside a container, and behind bind mounts. Only where it says more than the path.
+ * Builds the path from the root of the file system; for an overlay, of the real file. User space uses it to find the
+ * file from outside a container or behind bind mounts. Empty if it adds nothing to the first path.
  */
 static __always_inline __u32 walk_fs_path(char *buf, struct file *file, struct dentry *real)
 {
@@ -284,10 +285,10 @@ static __always_inline __u32 walk_fs_path(char *buf, struct file *file, struct d
 }
 
 /*
- * Tells apart the files that a number was given to one after another: by their file system, whose own number may have
- * been given again, and where inodes have no generation of their own, of an overlay's file by the generation of the one
- * that gave it the number, which is the lower one also after a copy-up; of any other at least by its type. Called, as
- * its caller's stack is full.
+ * Distinguishes files that had the same inode number one after another. It contains the file system, because device
+ * numbers are reused too. For inodes without a generation: on an overlay, the generation of the file that the number
+ * comes from, which is the lower one even after copy-up; elsewhere, at least the file type. Not inlined, because the
+ * caller's stack is full.
  */
 static __noinline __u32 version_of(struct inode *inode)
 {
@@ -308,13 +309,13 @@ static __noinline __u32 version_of(struct inode *inode)
 	return lower ? version ^ BPF_CORE_READ(lower, d_inode, i_generation) : version;
 }
 
-/* Instead of a time: the one at which a file's record is made, which few calls need. */
+/* In place of a time: use the time when the record is made. Few calls need a record. */
 #define WHEN_TOLD 0
 
 /*
- * Sends a file's record; 1 when it is lost. A global function, which the verifier looks at once: it would else do so
- * for every combination of operands that a call may have. Such functions take no kernel pointers, so these come as
- * numbers.
+ * Sends the record of a file; returns 1 if it was lost. A global function, which is verified once. Otherwise it would
+ * be verified for every combination of operands of a call. Such functions take no kernel pointers, so these are passed
+ * as numbers.
  */
 __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, __u32 renewed)
 {
@@ -331,14 +332,14 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 
 	if (!buf || !fs_buf)
 		return 0;
-	/* Behind what a path may take: the stack of all who may call this is short. */
+	/* Behind the space for the path: the stacks of all callers are short. */
 	rec = (void *)(buf + WIRE_WALK_BYTES + 512);
 	__builtin_memset(rec, 0, sizeof(*rec));
 	rec->more.renewed = renewed;
 	rec->hdr.end_ns = now_ns == WHEN_TOLD ? bpf_ktime_get_ns() : now_ns;
 	identify(inode, &rec->file);
 	identify_more(inode, peek(file, f_path.dentry), &rec->more, &real);
-	/* Of an overlay, those of the file below. */
+	/* For an overlay, the disks of the file below. */
 	add_disks(real ? kernel_cast(struct inode, BPF_CORE_READ(real, d_inode)) : inode);
 	len = walk_path(buf, peek(file, f_path.mnt), peek(file, f_path.dentry), &rec->path_cut);
 	fs_len = len ? walk_fs_path(fs_buf, file, real) : 0;
@@ -370,21 +371,22 @@ __noinline int tell_file(__u64 file_address, __u64 inode_address, __u64 now_ns, 
 	return lost;
 }
 
-/* An open tells for sure which file has the number; from then on the file keeps it, and nobody need ask again. */
+/* An open shows which file has an inode number now. The file keeps it while it is open, so later calls need not
+ * check. */
 static __always_inline void about_to_note(struct task_state *st, struct file *file)
 {
 	struct inode *inode = peek(file, f_inode);
 	struct super_block *sb = inode ? peek(inode, i_sb) : NULL;
 
-	/* Numbers that belong to no device go to the next that mounts. */
+	/* Anonymous device numbers are reused by later mounts. */
 	if (sb && (!peek(inode, i_generation) || !(peek(sb, s_dev) >> 20)))
 		st->ask = 1;
 }
 
-/* A record that was lost is sent again once its file has been met so often, not to make full rings fuller. */
+/* After a loss, a file's record is sent again after this many uses, so that full rings do not get even fuller. */
 #define TOLD_AGAIN 256
 
-/* Sends a file's record the first time it is met. `created`: by the call that ends. */
+/* Sends the record of a file at its first use. `created`: the call created the file. */
 static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
 				      const struct file_id *id, __u64 now_ns, bool created)
 {
@@ -409,15 +411,15 @@ static __always_inline void note_file(struct task_state *st, struct file *file, 
 	if (seen && *seen == version && !created)
 		return;
 	created = created || seen;
-	/* What was left out by this number was another file. */
+	/* The file that was filtered by this number was another one. */
 	if (filter_files && created)
 		bpf_map_delete_elem(&unwanted_files, id);
 	bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
-	/* Numbers, and no longer pointers, once they come back from memory. */
+	/* Read back from memory they are numbers, no longer pointers. */
 	st->told_file = (__u64)file;
 	st->told_inode = (__u64)inode;
 	if (tell_file(*(volatile __u64 *)&st->told_file, *(volatile __u64 *)&st->told_inode, now_ns, created)) {
-		/* Of one whose number was another's, that is to be told yet: it has no such version. */
+		/* A reused number must still be reported: no inode has this version. */
 		version = ~0u;
 		if (created)
 			bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Lookups in the call table, which user space fills: which call this is, and which argument plays which part. */
+/* Lookups in the call table, which user space fills: the description of a call, and arguments by role. */
 #ifndef IOREEL_CALL_TABLE_H
 #define IOREEL_CALL_TABLE_H
 
@@ -8,8 +8,8 @@
 #include "base/maps.bpf.h"
 
 /*
- * Where it stands: a copy would be made byte by byte. The barrier keeps the compiler from dropping the mask, which the
- * verifier needs to see.
+ * A pointer into the table, because the compiler would copy the struct byte by byte. The barrier keeps the mask, which
+ * the verifier needs to see.
  */
 static __always_inline const struct call_desc *desc_of(__u64 nr, bool compat)
 {

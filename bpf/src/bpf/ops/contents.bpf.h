@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * --content: the bytes of a write, read from the caller's memory after the call has returned and before the caller goes
- * on. They have a ring of their own, so contents without room cost no operation. Pages that are not resident cannot be
- * read here. That is rare, since the write has just read them.
+ * --content: the bytes of a write, read from the caller's memory after the call and before the caller continues. They
+ * have their own ring, so that contents never displace operations. Pages that are not resident cannot be read here,
+ * which is rare, because the write has just read them.
  *
- * The buffers of an asynchronous write are noted at submission. They are read at its completion, before the program
- * learns of it: until then they belong to the kernel, and contain what requests linked before it left there.
+ * The buffers of an asynchronous write are noted at submission. They are read at completion, before the program learns
+ * of it. Until then they belong to the kernel, and linked earlier requests may still fill them.
  */
 #ifndef IOREEL_CONTENTS_H
 #define IOREEL_CONTENTS_H
@@ -19,15 +19,15 @@
 #include "ops/call_table.bpf.h"
 #include "ops/filters.bpf.h"
 
-const volatile __u32 content_limit = 0; /* the longest write that is read; 0: contents are not wanted */
+const volatile __u32 content_limit = 0; /* maximum size of a write that is read; 0: contents are not recorded */
 
-/* Shared by all CPUs: a long write needs much room at once, and is copied without the ring's lock. */
+/* Shared by all CPUs. A long write needs much space at once, and is copied without holding the ring's lock. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* user space, when in use; full: the content of a write is lost, counted */
+	__uint(max_entries, 4096); /* user space, if used; if full, the content of a write is lost and counted */
 } contents SEC(".maps");
 
-/* Records are reserved in these sizes; user space takes hdr.len_bytes of them. */
+/* Sizes in which records are reserved; user space uses the first hdr.len_bytes of them. */
 #define CONTENT_SMALL 256
 #define CONTENT_PAGE 4096
 #define CONTENT_LARGE 32768
@@ -53,39 +53,39 @@ enum content_state {
 	CONTENT_LOST = 2,
 };
 
-/* An asynchronous write in flight, and which part of its vector. */
+/* An asynchronous write in flight, and a part of its vector. */
 struct later_key {
 	__u64 mm;
-	__u64 context; /* Linux AIO's, 0 for io_uring */
-	__u64 request; /* address of the control block, or of the kernel's request */
+	__u64 context; /* address of the Linux AIO context; 0 for io_uring */
+	__u64 request; /* address of the control block, or of the io_uring request */
 	__u64 part;
 };
 
-/* Pieces of a vector that are noted together. */
+/* Buffers per part of a vector. */
 #define LATER_VECS 32
 #define LATER_PARTS (MAX_IOVECS / LATER_VECS)
 
 struct later_write {
 	__u64 vec[2 * LATER_VECS];
-	__u32 vecs; /* pieces here */
-	__u32 parts; /* of the whole vector; in its first */
+	__u32 vecs; /* number of buffers in this part */
+	__u32 parts; /* number of parts; set in the first part */
 };
 
 /*
- * Asynchronous writes in flight, with their buffers: some 600 bytes for each 32 pieces while they are. Full: the
- * content is not read, counted. What ends unseen stays until its address is used again.
+ * Asynchronous writes in flight with their buffers: about 600 bytes per 32 buffers. If full, the content is not read,
+ * and this is counted. Writes whose end is not seen stay until their address is reused.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* user space, when in use */
+	__uint(max_entries, 1); /* user space, if used */
 	__type(key, struct later_key);
 	__type(value, struct later_write);
 } later_writes SEC(".maps");
 
 struct content_walk {
-	__u64 vec; /* next piece of a vector */
-	__u64 base; /* what is left of the present piece, and of the write */
+	__u64 vec; /* next buffer of the vector */
+	__u64 base; /* rest of the current buffer, and of the write */
 	__u64 piece;
 	__u64 left;
 	__u64 of;
@@ -93,13 +93,13 @@ struct content_walk {
 	__u32 vecs;
 	__u32 task_id;
 	__u8 is32; /* struct compat_iovec */
-	__u8 noted; /* the vector is here, not in the caller's memory */
+	__u8 noted; /* the vector is in later_writes, not in the caller's memory */
 	__u16 state; /* enum content_state */
-	__u32 parts; /* of a noted vector, after the present one */
-	struct later_key key; /* of the present one */
+	__u32 parts; /* parts after the current one */
+	struct later_key key; /* key of the current part */
 };
 
-/* In a map rather than on the stack: of what lies there the verifier follows every value through the loop. */
+/* In a map, because the verifier would track every value on the stack through the loop. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -111,7 +111,7 @@ struct content_context {
 	struct content_walk *walk;
 };
 
-/* Only the last record of a write is numbered: one number for a write, whose loss leaves a hole. */
+/* Only the last record of a write is numbered, so that a lost write leaves one gap. */
 static __always_inline void content_head(struct content_walk *w, struct rec_content *head, __u64 len)
 {
 	struct cpu_ledger *l = cpu_ledger();
@@ -132,7 +132,7 @@ static __always_inline void content_head(struct content_walk *w, struct rec_cont
 	head->hdr.stream = STREAM_SHARED;
 }
 
-/* Sends the next bytes of a piece in a record of this size. */
+/* Sends the next bytes of a buffer in a record of this size. */
 #define SEND_CONTENT(name, size)                                                                                       \
 	static __noinline long send_##name(struct content_walk *w, __u64 len)                                          \
 	{                                                                                                              \
@@ -208,7 +208,7 @@ static long content_step(__u32 i, void *context)
 	return send_content_large(w, CONTENT_LARGE);
 }
 
-/* Sends what a write wrote; whether it could. */
+/* Sends the content of a write; returns whether it was sent. */
 static __always_inline bool content_sent(struct content_walk *w, struct cpu_ledger *l)
 {
 	struct content_context step = {.walk = w};
@@ -225,7 +225,7 @@ static __always_inline bool content_sent(struct content_walk *w, struct cpu_ledg
 	return !w->left;
 }
 
-/* Whether files of this kind have contents. */
+/* Whether files of this type have contents. */
 static __always_inline bool has_content(struct inode *inode)
 {
 	__u16 kind = inode ? peek(inode, i_mode) & S_IFMT : 0;
@@ -234,8 +234,8 @@ static __always_inline bool has_content(struct inode *inode)
 }
 
 /*
- * The content of a write that has succeeded. A program of its own, attached before op_exit, which is near the limit of
- * what the verifier follows. It takes the time at which the call ended, lest the copying counts as part of it.
+ * Sends the content of a successful write. A separate program that is attached before op_exit, which is near the
+ * verifier's limit. It stores the time when the call ended, so that copying does not count as part of the call.
  */
 static __noinline void exit_content(struct task_state *st, long ret)
 {
@@ -266,7 +266,7 @@ static __noinline void exit_content(struct task_state *st, long ret)
 	__builtin_memset(w, 0, sizeof(*w));
 	w->left = ret;
 	w->of = st->start_ns;
-	/* Before the operation's own record in order of time. */
+	/* Sorts before the record of the operation. */
 	w->end_ns = st->ended_ns - 1;
 	w->task_id = st->task_id;
 	w->is32 = desc->user_kind == USER_IOVEC32;
@@ -281,13 +281,13 @@ static __noinline void exit_content(struct task_state *st, long ret)
 		st->op.flags |= OPF_CONTENT;
 }
 
-/* What is being noted, or forgotten. In a map, since the stack of all who may call this is short. */
+/* Scratch memory to note or forget a write. In a map, because the stacks of all callers are short. */
 struct later_scratch {
 	struct later_write write;
 	struct later_key key;
-	__u64 base; /* of the vector */
-	__u64 vecs; /* of the whole */
-	__u32 first; /* part to begin with */
+	__u64 base; /* address of the vector */
+	__u64 vecs; /* number of all its buffers */
+	__u32 first; /* first part */
 	__u32 unread; /* a part could not be noted */
 };
 
@@ -340,7 +340,7 @@ static long note_part(__u32 i, void *context)
 	return done + vecs >= s->vecs;
 }
 
-/* Notes an asynchronous write. `vecs`: pieces of the vector at `base`; 0: `base` is the memory, for all there is. */
+/* Notes an asynchronous write. `vecs`: number of buffers of the vector at `base`; 0: `base` is the only buffer. */
 __noinline int note_write(__u64 context, __u64 request, __u64 base, __u64 vecs)
 {
 	struct cpu_ledger *l = cpu_ledger();
@@ -355,7 +355,7 @@ __noinline int note_write(__u64 context, __u64 request, __u64 base, __u64 vecs)
 	s->key.context = context;
 	s->key.request = request;
 	s->unread = 0;
-	/* One at this address whose end was not seen may have had more parts. */
+	/* An earlier write at this address whose end was not seen may have more parts. */
 	forget_write(s, 0);
 	if (!vecs) {
 		s->key.part = 0;
@@ -363,7 +363,7 @@ __noinline int note_write(__u64 context, __u64 request, __u64 base, __u64 vecs)
 		s->write.vec[1] = ~0ull;
 		s->write.vecs = s->write.parts = 1;
 		s->unread = bpf_map_update_elem(&later_writes, &s->key, &s->write, BPF_ANY) != 0;
-	} else if (vecs <= MAX_IOVECS) { /* With more the request fails. */
+	} else if (vecs <= MAX_IOVECS) { /* With more, the request fails. */
 		s->base = base;
 		s->vecs = vecs;
 		step.s = s;
@@ -376,7 +376,7 @@ __noinline int note_write(__u64 context, __u64 request, __u64 base, __u64 vecs)
 	return 0;
 }
 
-/* One that was noted has ended: 1 when its content was sent. What was not noted is none, or was counted. */
+/* A write has completed: sends its content if it was noted; returns 1 if sent. Others have none, or were counted. */
 __noinline int content_later(__u64 context, __u64 request, __u32 task_id, __s64 ret, __u64 now_ns)
 {
 	struct cpu_ledger *l = cpu_ledger();

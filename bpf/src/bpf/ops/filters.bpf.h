@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Filters that one call alone can decide: what the user did not ask for is left out here, and counted. Unused settings
- * are constants 0, so the verifier removes the code that they guard. Calls that keep the descriptor table in order
- * (call_desc.context) pass; user space keeps those that other rows need (capture/src/assemble/context_filter.rs).
+ * Filters that can decide by a single call. Calls that the user did not select are dropped and counted here. Unused
+ * settings are constants of 0, so the verifier removes the code that depends on them. Calls that affect descriptors or
+ * directories (call_desc.context) pass; user space keeps those that other rows need
+ * (capture/src/assemble/context_filter.rs).
  */
 #ifndef IOREEL_FILTERS_H
 #define IOREEL_FILTERS_H
@@ -13,14 +14,14 @@
 #include "base/core_fixes.bpf.h"
 #include "base/maps.bpf.h"
 
-#define FILTER_WORDS 8 /* names and users that can be asked for */
+#define FILTER_WORDS 8 /* maximum number of names and of users */
 
-const volatile bool filter_calls = false; /* some calls of the table are unwanted */
-const volatile __u32 filter_comms = 0; /* names asked for */
+const volatile bool filter_calls = false; /* some calls in the table are unwanted */
+const volatile __u32 filter_comms = 0; /* number of names */
 const volatile char filter_comm[FILTER_WORDS][WIRE_COMM_BYTES] = {};
-const volatile __u32 filter_uids = 0; /* users asked for */
+const volatile __u32 filter_uids = 0; /* number of users */
 const volatile __u32 filter_uid[FILTER_WORDS] = {};
-const volatile __u64 filter_least_ns = 0; /* quicker calls are unwanted */
+const volatile __u64 filter_least_ns = 0; /* calls shorter than this are unwanted */
 
 static __always_inline bool left_out(enum filter_why why)
 {
@@ -31,7 +32,7 @@ static __always_inline bool left_out(enum filter_why why)
 	return true;
 }
 
-/* Whether this thread, the current one or one of its process, is one that was asked for. */
+/* Whether the filter selects this thread, which is the current one or one of its process. */
 static __noinline bool wanted_thread(struct task_struct *task)
 {
 	char comm[WIRE_COMM_BYTES] = {};
@@ -43,7 +44,7 @@ static __noinline bool wanted_thread(struct task_struct *task)
 		bpf_probe_read_kernel_str(comm, sizeof(comm), task->comm);
 		for (i = 0; i < FILTER_WORDS && i < filter_comms; i++) {
 			const __u64 *a = (const __u64 *)comm;
-			/* Volatile, or the compiler takes the zeroes that stand above for the value. */
+			/* Volatile, because otherwise the compiler uses the zeros of the initialiser. */
 			const volatile __u64 *b = (const volatile __u64 *)filter_comm[i];
 
 			if (a[0] == b[0] && a[1] == b[1])
@@ -60,19 +61,19 @@ static __noinline bool wanted_thread(struct task_struct *task)
 	return false;
 }
 
-/* Whether rows of this thread that are no calls are told apart as not asked for. */
+/* Whether rows of this thread that are not calls must be marked as not selected. */
 static __always_inline bool other_thread(struct task_struct *task)
 {
 	return (filter_comms || filter_uids) && !wanted_thread(task);
 }
 
-/* What is no operation is not counted either: of messages that is known as they end. */
+/* Messages are filtered at return, when it is known whether they are operations. If not, they are not counted. */
 static __always_inline bool is_message(const struct call_desc *d)
 {
 	return unlikely(d->kind == CALL_MSG);
 }
 
-/* On entry: whether this call is left out for what it is or for who makes it. */
+/* At entry: whether the call is dropped because of its number or its thread. */
 static __always_inline bool unwanted_call(struct task_struct *task, struct task_state *st, const struct call_desc *d)
 {
 	if (filter_calls && d->unwanted && !d->context)
@@ -85,8 +86,8 @@ static __always_inline bool unwanted_call(struct task_struct *task, struct task_
 	return false;
 }
 
-/* On entry, once its file is known: whether that is one outside every --path. A call that names another file is not
- * told here. */
+/* At entry, once the file is known: whether the file is outside every --path. Calls with another file are not dropped
+ * here. */
 static __always_inline bool unwanted_file(const struct task_state *st, const struct call_desc *d)
 {
 	if (!filter_files || !(st->op.flags & OPF_FILE) || d->context || d->path || d->path2 || d->fd2)
@@ -94,7 +95,7 @@ static __always_inline bool unwanted_file(const struct task_state *st, const str
 	return bpf_map_lookup_elem(&unwanted_files, &st->op.file) && left_out(FILTER_FILE);
 }
 
-/* On exit. */
+/* At return: whether the call is dropped because it was too short. */
 static __always_inline bool too_quick(const struct task_state *st, const struct call_desc *d)
 {
 	return filter_least_ns && st->op.dur_ns < filter_least_ns && !d->context && left_out(FILTER_QUICK);

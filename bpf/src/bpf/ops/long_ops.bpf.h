@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Operations whose strings do not fit the thread's own state: assembled from the places where their pieces are. */
+/* Operations whose strings do not fit in the thread's task_state. Their records are assembled from several places. */
 #ifndef IOREEL_LONG_OPS_H
 #define IOREEL_LONG_OPS_H
 
@@ -16,14 +16,14 @@ static __always_inline __u32 path2_bytes(const struct op_tail *t)
 	return t->path2_bytes & (WIRE_PATH_BYTES - 1);
 }
 
-/* Bytes behind the paths. */
+/* Bytes after the paths. */
 static __always_inline __u32 rest_bytes(const struct op_tail *t)
 {
 	return t->name_bytes + (t->in_bytes > WIRE_IN_BYTES ? 0 : t->in_bytes) +
 	       (t->out_bytes > WIRE_OUT_BYTES ? 0 : t->out_bytes);
 }
 
-/* Bytes behind the tail. */
+/* Bytes after the tail. */
 static __always_inline __u32 strings_bytes(const struct op_tail *t)
 {
 	return path_bytes(t) + path2_bytes(t) + rest_bytes(t);
@@ -34,7 +34,7 @@ static __always_inline __u32 long_bytes(const struct op_tail *t)
 	return sizeof(struct rec_op) + sizeof(struct op_tail) + strings_bytes(t);
 }
 
-/* Sends an operation of this thread; an error when there is no room. */
+/* Sends an operation of the current thread; returns an error if there is no space. */
 static __noinline long send_long(void *ring, struct long_op *lo)
 {
 	__u32 at = sizeof(lo->op) + sizeof(lo->tail);
@@ -58,7 +58,7 @@ static __noinline long send_long(void *ring, struct long_op *lo)
 	return failed;
 }
 
-/* The strings of an operation, for who lists those of other threads; an error when there is no room. */
+/* Writes the strings of another thread's operation to an iterator; returns an error if there is no space. */
 static __noinline long list_strings(struct seq_file *seq, struct task_struct *task, struct long_op *lo,
 				    const struct op_tail *t)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * --lossless: a thread that fills a ring above the half is stopped on its way out of the kernel, and user space resumes
- * it after a drain. Threads are stopped at the end of any call, recorded or not, in a page fault, and in the thread
- * that polls a submission queue. Until a stop takes effect, every thread may still produce the records of one call. A
- * call that finds no place even then waits in its thread's own state, which is read once the thread stands.
+ * --lossless: a thread that fills a ring to more than half is stopped when it leaves the kernel; user space resumes it
+ * after draining. Threads are stopped at the end of any call, recorded or not, in a page fault, and in the thread that
+ * polls a submission queue. Until a stop takes effect, every thread may still produce the records of one call. A call
+ * that finds no space even then waits in its thread's state, which is read once the thread is stopped.
  */
 #ifndef IOREEL_LOSSLESS_H
 #define IOREEL_LOSSLESS_H
@@ -20,14 +20,15 @@
 #define SIGSTOP 19
 #define SIGTSTP 20
 #define SIGTTOU 22
-/* Bits of a signal set: SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU. */
+/* Signal set of SIGSTOP, SIGTSTP, SIGTTIN and SIGTTOU. */
 #define STOP_SIGNALS (0xful << (SIGSTOP - 1))
-/* info values of signals that the kernel sends by itself: SEND_SIG_NOINFO 0, SEND_SIG_PRIV 1. */
+/* Values of info for signals that the kernel itself sends: SEND_SIG_NOINFO 0, SEND_SIG_PRIV 1. */
 #define FROM_USER(info) ((__u64)(info) > 1)
 
 /*
- * By process id. 32 bytes each, made large only for --lossless. Full: the process is not stopped, which is counted.
- * Key 0, of no process: the recorder has died, and its guardian resumes nobody later than a second from then.
+ * Stopped processes by process id, 32 bytes each; large only with --lossless. If full, the process is not stopped,
+ * which is counted. Key 0 exists if the recorder has died: then no process is stopped, because the guardian resumes
+ * processes only for one second.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -36,7 +37,7 @@ struct {
 	__type(value, struct stop_entry);
 } stops SEC(".maps");
 
-/* si_code of a signal that the kernel sends by itself (include/uapi/asm-generic/siginfo.h). */
+/* si_code of signals that the kernel itself sends (include/uapi/asm-generic/siginfo.h). */
 #define SI_KERNEL 0x80
 
 struct signal_walk {
@@ -59,10 +60,11 @@ static long signal_step(__u32 i, void *context)
 	return w->found;
 }
 
-/* Signals of one thread that are looked at; what lies behind so many is taken for somebody's. */
+/* Maximum number of pending signals checked per thread; a SIGSTOP beyond them counts as somebody else's. */
 #define MAX_PENDING 1024
 
-/* The thread's own SIGSTOP is from a recorder's probe, this one's or another's: all others come from somebody. */
+/* Whether a recorder's probe, of this recorder or another, sent the SIGSTOP pending for this thread. Others are from
+ * users. */
 static __always_inline bool stopped_by_probe(struct task_struct *task)
 {
 	struct list_head *head = (void *)task + bpf_core_field_offset(struct task_struct, pending.list);
@@ -73,11 +75,11 @@ static __always_inline bool stopped_by_probe(struct task_struct *task)
 	return w.found;
 }
 
-/* include/linux/sched/jobctl.h: the process is about to stand still, by the signal in the low bits. */
+/* include/linux/sched/jobctl.h: the process is about to stop, by the signal in the low bits. */
 #define JOBCTL_STOP_SIGMASK 0xfffful
 #define JOBCTL_STOP_PENDING (1ul << 17)
 
-/* A stop that somebody else has asked for and that has not happened yet. Of SIGSTOP signal_sent learns in any case. */
+/* A stop signal of somebody else that is still pending. signal_sent sees every SIGSTOP anyway. */
 static __always_inline int pending_stop(struct task_struct *task)
 {
 	unsigned long own = task->pending.signal.sig[0] & STOP_SIGNALS, stopping = task->jobctl;
@@ -86,7 +88,7 @@ static __always_inline int pending_stop(struct task_struct *task)
 	if ((own & (1ul << (SIGSTOP - 1))) && stopped_by_probe(task))
 		own &= ~(1ul << (SIGSTOP - 1));
 	set |= own;
-	/* Another of its threads has taken the signal. */
+	/* Another thread of the process has taken the signal. */
 	if ((stopping & JOBCTL_STOP_PENDING) && (stopping & JOBCTL_STOP_SIGMASK) != SIGSTOP)
 		set |= 1ul << ((stopping & 63) - 1);
 	if (!set)
@@ -98,16 +100,18 @@ static __always_inline int pending_stop(struct task_struct *task)
 }
 
 /*
- * HANDED_NS after a SIGTSTP was handed on, a program that still makes calls, and for which the signal is no longer
- * pending, has taken it without a handler (sigwait(3), signalfd(2)). The time covers the moment between the kernel's
- * taking of the signal and signal_taken. A process that is held within this time gets the signal once more. With 1 ms,
- * 20 awaited signals became 31 to 130. TAKEN_NS after a thread took it for a stop, a program that still makes calls is
- * of a group that nobody looks after: there the kernel lets it be.
+ * HANDED_NS after a SIGTSTP was passed on: if the program still makes calls and the signal is no longer pending, the
+ * program has taken it without a handler (sigwait(3), signalfd(2)). The time covers the gap between the kernel taking
+ * the signal and signal_taken. A process that is held within this time gets the signal once more. With 1 ms, 20 awaited
+ * signals became 31 to 130.
+ *
+ * TAKEN_NS after a thread took the signal to stop: if the program still makes calls, its process group is orphaned, and
+ * the kernel ignores the stop.
  */
 #define HANDED_NS 200000
 #define TAKEN_NS 500000000
 
-/* Without CAP_KILL the recorder can resume who is of its user (kernel/signal.c, kill_ok_by_cred). */
+/* Without CAP_KILL the recorder can resume only processes of its own user (kernel/signal.c, kill_ok_by_cred). */
 const volatile bool signals_all = true;
 const volatile __u32 own_uid = 0;
 
@@ -123,10 +127,10 @@ static __always_inline void note_stop(struct stop_entry *entry, int sig)
 }
 
 /*
- * Stops the current process. The entry is made before the signal, so that there is room for it, and marked after, or
- * made once more: user space may take it away as one that is done with, and a stop without an entry would be for ever.
- * It is changed where it lies, since signal_sent may do so at the same time: what is asked for from when it says
- * STOP_COMING on, that one notes, what was before is still pending.
+ * Stops the current process. The entry is made before the signal, so that there is space for it. It is marked as sent
+ * after the signal, or made again if user space deleted it meanwhile as finished: a stop without an entry would never
+ * end. The entry is changed in place, because signal_sent may change it at the same time. From STOP_COMING on,
+ * signal_sent notes other stop signals; earlier ones are still pending.
  */
 static __noinline int hold(__u32 task_id, __u32 cpu)
 {
@@ -137,7 +141,7 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 
 	if (!signals_all && !may_resume(task))
 		goto cannot;
-	/* Who ends makes no further calls; a stop would only be in the way of the recorder. */
+	/* An exiting task makes no more calls; a stop would only delay the recorder. */
 	if ((task->flags & PF_EXITING) || bpf_map_lookup_elem(&stops, &nobody))
 		return 1;
 	entry.since_ns = bpf_ktime_get_ns();
@@ -154,7 +158,7 @@ static __noinline int hold(__u32 task_id, __u32 cpu)
 		known->since_ns = entry.since_ns;
 		known->task_id = task_id;
 		known->cpu = cpu;
-		/* In order with the look at what is pending, as signal_sent sees it. */
+		/* A full barrier before the check of pending signals, so that signal_sent sees both in this order. */
 		__sync_lock_test_and_set(&known->sent, STOP_COMING);
 	}
 	entry.user_signal = pending_stop(task);
@@ -188,7 +192,7 @@ static __always_inline bool half_full(__u32 cpu)
 	return ring && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= ring_bytes / 2;
 }
 
-/* Stops the current process if the ring that was filling still is, whichever CPU's it is. */
+/* Stops the current process if the ring noted in `filling` is still half full, on whichever CPU. */
 static __always_inline void hold_if_filling(__u32 task_id)
 {
 	__u32 cpu;
@@ -201,7 +205,7 @@ static __always_inline void hold_if_filling(__u32 task_id)
 		filling = 0;
 }
 
-/* The same, or if one of this CPU's is half full. */
+/* Likewise, or if a ring of this CPU is half full. */
 static __always_inline void hold_if_nearly_full(__u32 task_id)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -217,8 +221,7 @@ static __always_inline void hold_if_nearly_full(__u32 task_id)
 }
 
 /*
- * The same for threads that bring records by other things than calls of theirs. Not in the middle of a call: it would
- * be interrupted.
+ * Likewise, for threads that cause records outside their calls. Not during a call, which would be interrupted.
  */
 static __always_inline void hold_outside_calls(struct task_struct *task, __u32 task_id)
 {
@@ -231,7 +234,7 @@ static __always_inline void hold_outside_calls(struct task_struct *task, __u32 t
 		hold_if_filling(task_id);
 }
 
-/* There is no room for the operation: it is lost, or waits where it is for its thread to stand still. */
+/* There is no space for the operation: it is lost, or (--lossless) waits in the state of its thread. */
 static __always_inline void no_room(struct op_ring *r, struct task_state *st)
 {
 	if (lossless)
@@ -240,7 +243,8 @@ static __always_inline void no_room(struct op_ring *r, struct task_state *st)
 		r->lost++;
 }
 
-/* Somebody else resumed a thread whose last operation waits, or it ends: that goes now or never. */
+/* Sends the waiting operation of a thread that somebody else resumed, or that ends. If there is still no space, it is
+ * lost. */
 static __noinline int release_held(struct task_state *st, struct task_struct *task)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -266,12 +270,12 @@ static __noinline int release_held(struct task_state *st, struct task_struct *ta
 	return 0;
 }
 
-/* include/uapi/asm-generic/siginfo.h, of 64 bits: si_code, and where the value of sigqueue(3) is. */
+/* include/uapi/asm-generic/siginfo.h, 64-bit: offsets of si_code and of the value of sigqueue(3). */
 #define SI_CODE 8
 #define SI_QUEUE (-1)
 #define SI_VALUE 24
 
-/* Whether the signal is a recorder's, this one's or another's, that resumes a process or hands on a user's stop. */
+/* Whether a recorder (this one or another) sent the signal, to resume a process or to pass on a user's stop. */
 static __always_inline bool by_recorder(struct kernel_siginfo *info)
 {
 	int code = 0, value = 0;
@@ -283,10 +287,10 @@ static __always_inline bool by_recorder(struct kernel_siginfo *info)
 	return code == SI_QUEUE && value == STOP_MARK;
 }
 
-/* Of the tracepoint signal_generate (include/trace/events/signal.h). */
+/* Result value of the tracepoint signal_generate (include/trace/events/signal.h). */
 #define TRACE_SIGNAL_IGNORED 1
 
-/* User space resumes a process, and then hands on the stop that somebody else had asked for meanwhile. */
+/* The recorder resumed a process, or then passed on a stop signal that somebody else had sent meanwhile. */
 static __always_inline void signal_of_ours(int sig, struct stop_entry *entry, bool ignored)
 {
 	if (sig == SIGCONT)
@@ -294,14 +298,14 @@ static __always_inline void signal_of_ours(int sig, struct stop_entry *entry, bo
 	if (!entry)
 		return;
 	if (sig == SIGCONT) {
-		/* The process may well be held again before the other signal comes. */
+		/* The process may be held again before the other signal arrives. */
 		entry->forget_ns = 0;
 		if (entry->sent == STOP_SENT)
 			entry->sent = STOP_NOT_SENT;
 	} else if (ignored) {
 		entry->user_signal = 0;
 	} else if (!entry->user_signal) {
-		/* Who asked has taken it back since: it is to be resumed again. */
+		/* The sender has resumed the process since, so the recorder must resume it again. */
 		entry->since_ns = bpf_ktime_get_ns();
 		entry->sent = STOP_SENT;
 	} else if (sig != SIGSTOP) {
@@ -309,7 +313,7 @@ static __always_inline void signal_of_ours(int sig, struct stop_entry *entry, bo
 	}
 }
 
-/* A stop that is under way although the process does not stand still for us. */
+/* Notes a stop signal that is in progress while the process is not held. */
 static __always_inline void note_for_now(struct task_struct *task, struct stop_entry *entry, int sig)
 {
 	struct stop_entry fresh = {.user_signal = sig, .forget_ns = bpf_ktime_get_ns() + TAKEN_NS};
@@ -328,13 +332,14 @@ static __always_inline void note_for_now(struct task_struct *task, struct stop_e
 }
 
 /*
- * Learns of stops by others: our resuming must not undo theirs. Our own signal carries no information and comes
- * from the process itself, or from a thread of the kernel's where those do the work of interrupts. SIGSTOP is
- * remembered until somebody resumes; the others, which a program may handle in its own way, only while the process
- * stands still for us, or until a thread takes them. All this is in the order in which the signals take effect, since
- * their sender holds the process's lock; so our own resuming, too, is taken note of here. Another recorder's resuming
- * is no user's. The stops that it hands on are known here, but for those that are only noted while the process stands
- * still for one.
+ * Notes stop signals of others, so that the recorder's SIGCONT does not undo them. A probe's own SIGSTOP has no info;
+ * its sender is the process itself, or a kernel thread where such threads run deferred interrupt work. SIGSTOP is
+ * remembered until somebody resumes the process. The other stop signals may be handled by the program, so they are
+ * remembered only while the process is held, or until a thread takes them.
+ *
+ * The order is that in which the signals take effect, because the sender holds the process's lock. So the recorder's
+ * own signals are noted here too. SIGCONT by another recorder is not a user's. Stops that another recorder passes on
+ * are known already, except those that are noted only while the process is held.
  */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_struct *task, int group, int result)
@@ -362,7 +367,7 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 	} else if (sig == SIGSTOP && !FROM_USER(info) && sender == pid) {
 		return 0;
 	} else if (sig == SIGSTOP && !FROM_USER(info) && (from->flags & PF_KTHREAD)) {
-		/* Late: the process may have been resumed already. */
+		/* The signal came late: the process may have been resumed already. */
 		fresh.user_signal = 0;
 		fresh.since_ns = bpf_ktime_get_ns();
 		fresh.task_id = recorded_id(task);
@@ -375,16 +380,16 @@ int BPF_PROG(signal_sent, int sig, struct kernel_siginfo *info, struct task_stru
 	} else if (sig == SIGSTOP && recorded_id(task)) {
 		bpf_map_update_elem(&stops, &pid, &fresh, BPF_NOEXIST);
 	} else if (sig != SIGSTOP && !group) {
-		/* In a queue of the thread's own, where another that is held does not see it. */
+		/* It is in the queue of one thread, where another thread that is held does not see it. */
 		note_for_now(task, entry, sig);
 	}
 	return 0;
 }
 
 /*
- * A thread takes a SIGTSTP, SIGTTIN or SIGTTOU. If no handler has it, the kernel lets go of the process's lock for a
- * moment, to see whether the group is orphaned, before all threads learn of the stop; a stop of ours and its end
- * just then would undo it. So it is known from here on.
+ * A thread takes a SIGTSTP, SIGTTIN or SIGTTOU. Without a handler, the kernel briefly releases the process's lock to
+ * check whether the process group is orphaned, before it stops all threads. A stop by a probe and the following SIGCONT
+ * in this gap would undo the stop. So it is noted from here on.
  */
 SEC("tp_btf/signal_deliver")
 int BPF_PROG(signal_taken, int sig, struct kernel_siginfo *info, struct k_sigaction *ka)
@@ -397,7 +402,7 @@ int BPF_PROG(signal_taken, int sig, struct kernel_siginfo *info, struct k_sigact
 		return 0;
 	entry = bpf_map_lookup_elem(&stops, &pid);
 	if (BPF_CORE_READ(ka, sa.sa_handler)) {
-		/* Ignored or handled: no stop. */
+		/* Ignored or handled, so it does not stop the process. */
 		if (entry && entry->user_signal > SIGSTOP)
 			entry->user_signal = 0;
 		return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Stores the files that an operation acts on in its record, and sends their own records when they are new. */
+/* Stores the files of an operation in its record, and sends a file's own record at its first use. */
 #ifndef IOREEL_OP_FILES_H
 #define IOREEL_OP_FILES_H
 
@@ -9,7 +9,7 @@
 #include "base/maps.bpf.h"
 #include "files/identity.bpf.h"
 
-/* Fills in the operation's file; NULL where there is none. */
+/* Sets the operation's file; NULL if there is none. */
 static __always_inline struct inode *take_file(struct task_state *st, struct file *file, __u16 flag)
 {
 	struct inode *inode = peek(file, f_inode);

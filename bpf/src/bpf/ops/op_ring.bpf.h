@@ -7,7 +7,7 @@
 #include "base/core_fixes.bpf.h"
 #include "base/maps.bpf.h"
 
-/* Puts a numbered operation into this CPU's ring; false when that is full. */
+/* Stores a numbered operation in this CPU's ring; false if the ring is full. */
 static __always_inline bool put_short(struct op_ring *r, const struct rec_op *op, __u32 cpu)
 {
 	__u32 next = r->next, at = cpu * op_ring_records + next;
@@ -21,13 +21,13 @@ static __always_inline bool put_short(struct op_ring *r, const struct rec_op *op
 	return true;
 }
 
-/* Places that an operation with a tail may take; with longer paths it goes through `rings`. */
+/* Maximum number of slots of an operation with a tail; with longer paths it goes through `rings`. */
 #define MAX_PLACES 5
 _Static_assert(MAX_PLACES * sizeof(struct rec_op) <= SHORT_RECORD_BYTES, "places are copied whole");
 
 /*
- * The same of an operation with its tail and short paths, over as many places as it needs: its length is rounded up
- * to whole ones. False when there is no room. A global function, which the verifier looks at once.
+ * Stores an operation with its tail and short paths in as many slots as needed; its length is rounded up to whole
+ * slots. Returns 0 if there is no space. A global function, which is verified once.
  */
 __noinline int put_places(struct op_ring *r, struct task_state *st, __u32 cpu, __u32 count)
 {

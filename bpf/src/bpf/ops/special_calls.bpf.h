@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What calls have besides descriptors and paths: a name, the memory they pass to the kernel or get from it, and those
- * calls that the call table cannot describe alone (fcntl, ioctl, handles). capture/src/calls/ gives them their
- * meaning.
+ * Calls that need more than the call table: names, input and output memory, and the calls fcntl, ioctl and those with
+ * handles. capture/src/calls/ defines their meaning.
  */
 #ifndef IOREEL_CALLS_H
 #define IOREEL_CALLS_H
@@ -31,21 +30,21 @@
 #define F_OFD_GETLK 36
 #define F_OFD_SETLKW 38
 #define F_DUPFD_CLOEXEC 1030
-#define FLOCK_BYTES 32 /* struct flock; i386's are shorter */
+#define FLOCK_BYTES 32 /* struct flock; i386's structs are shorter */
 
 #define IOC_WRITE 1
 #define IOC_READ 2
 #define ioc_dir(cmd) ((cmd) >> 30)
 #define ioc_bytes(cmd) (((cmd) >> 16) & 0x3fff)
-#define IOC_BYTES 64 /* taken of an ioctl's argument */
+#define IOC_BYTES 64 /* maximum recorded of an ioctl's argument */
 #define FIBMAP 1u
 #define FIGETBSZ 2u
 #define FICLONE 0x40049409u
 #define FICLONERANGE 0x4020940du
 #define FIDEDUPERANGE 0xc0189436u
 #define DEDUPE_BYTES 56 /* struct file_dedupe_range and its first destination */
-#define DEDUPE_FD 24 /* where that one's descriptor is */
-/* Subvolumes of btrfs (linux/btrfs.h): struct btrfs_ioctl_vol_args and _v2. */
+#define DEDUPE_FD 24 /* offset of the descriptor of the first destination */
+/* ioctls on btrfs subvolumes (linux/btrfs.h) with struct btrfs_ioctl_vol_args and _v2. */
 #define BTRFS_SNAP_CREATE 0x50009401u
 #define BTRFS_SUBVOL_CREATE 0x5000940eu
 #define BTRFS_SNAP_DESTROY 0x5000940fu
@@ -55,14 +54,14 @@
 #define VOL_ARGS_NAME 8
 #define VOL_ARGS_V2_NAME 56
 
-#define HANDLE_HEAD_BYTES 8 /* struct file_handle up to its bytes */
+#define HANDLE_HEAD_BYTES 8 /* struct file_handle without its variable part */
 
-/* Memory that a call gives and gets. */
+/* Input and output memory of a call. */
 struct call_memory {
 	__u64 name;
 	__u64 in;
 	__u64 out;
-	__u32 in_bytes; /* 0: a string, where in is set */
+	__u32 in_bytes; /* 0: a string, if in is set */
 	__u32 out_bytes;
 };
 
@@ -74,7 +73,7 @@ static __always_inline bool is_file(struct file *file)
 	return kind == S_IFREG || kind == S_IFDIR || kind == S_IFBLK;
 }
 
-/* Whether a call of a special kind is one to record; settled before anything is written for it. */
+/* Whether a fcntl or ioctl is recorded; checked before anything is stored. Other kinds always are. */
 static __noinline bool wanted(struct task_struct *task, struct task_state *st, __u8 kind)
 {
 	__u32 cmd = st->op.args[1];
@@ -89,7 +88,7 @@ static __noinline bool wanted(struct task_struct *task, struct task_state *st, _
 		    (cmd >= F_SETOWN_EX && cmd <= F_GETOWNER_UIDS))
 			return false;
 	}
-	/* A descriptor that is not open is nobody's terminal either. */
+	/* Calls on a descriptor that is not open are recorded: it is no terminal either. */
 	file = file_of_fd(task, (int)st->op.args[0]);
 	return !file || is_file(file);
 }
@@ -170,7 +169,7 @@ static __noinline void memory_of(const struct rec_op *op, const struct call_desc
 		__u64 at = m->in ? m->in : m->out;
 		__u32 bytes = 0;
 
-		/* What is given is as long as it says, what is got at most as long as there is room. */
+		/* A given handle states its length; a returned one is at most as long as the space for it. */
 		limit = m->in ? limit : m->out_bytes;
 		if (!bpf_probe_read_user(&bytes, sizeof(bytes), (void *)at))
 			bytes = bytes < limit - HANDLE_HEAD_BYTES ? bytes + HANDLE_HEAD_BYTES : limit;
@@ -178,7 +177,7 @@ static __noinline void memory_of(const struct rec_op *op, const struct call_desc
 	}
 }
 
-/* Reads name and memory given, behind the paths; again on exit, when what was not resident may have become so. */
+/* Reads the name and input memory, after the paths. Called again at return, when pages may have become resident. */
 static __noinline void read_given(struct task_state *st, struct long_op *lo, const struct call_memory *m)
 {
 	struct op_tail *t = &st->tail;
@@ -208,7 +207,7 @@ static __noinline void read_given(struct task_state *st, struct long_op *lo, con
 		t->in_bytes = len;
 }
 
-/* Reads what a call that succeeded has written. */
+/* Reads the memory that a successful call wrote. */
 static __noinline void read_gotten(struct task_state *st, struct long_op *lo, const struct call_memory *m)
 {
 	struct op_tail *t = &st->tail;
@@ -222,7 +221,7 @@ static __noinline void read_gotten(struct task_state *st, struct long_op *lo, co
 		t->out_bytes = len;
 }
 
-/* Whether the call needs a look by what is below; of fcntl only locks do, and those are no part of most programs. */
+/* Whether the functions above apply to the call. For fcntl only with locks, which most programs do not use. */
 static __always_inline bool has_memory(const struct rec_op *op, const struct call_desc *d)
 {
 	if (d->kind == CALL_FCNTL)
@@ -230,13 +229,13 @@ static __always_inline bool has_memory(const struct rec_op *op, const struct cal
 	return d->memory;
 }
 
-/* Whether the call's argument is where data comes from: sources are told first. */
+/* Whether the ioctl's argument is the source of the data; the source comes first in a row. */
 static __always_inline bool argument_is_source(__u32 cmd)
 {
 	return cmd == FICLONE || cmd == FICLONERANGE || cmd == BTRFS_SNAP_CREATE || cmd == BTRFS_SNAP_CREATE_V2;
 }
 
-/* A second descriptor that stands in an ioctl's argument, -1 for none. */
+/* Descriptor in an ioctl's argument; -1: none. */
 static __always_inline int ioctl_fd(const struct rec_op *op)
 {
 	__u32 cmd = op->args[1], at = 0;

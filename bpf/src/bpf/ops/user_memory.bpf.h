@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a call's arguments point to in the caller's memory: lengths of buffers, offsets, times, stat results, paths.
+ * Reads user memory that a call's arguments point to: lengths of buffers, offsets, times, stat results, paths.
  */
 #ifndef IOREEL_OP_MEMORY_H
 #define IOREEL_OP_MEMORY_H
@@ -36,7 +36,7 @@ static long iovec_step(__u32 i, void *context)
 	return 0;
 }
 
-/* Memory the call points to and that the kernel will only read. */
+/* Reads memory that the kernel only reads. */
 static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u64 user, __u64 user2)
 {
 	struct op_tail *t = &st->tail;
@@ -46,7 +46,7 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 		struct iovec_sum s = {
 		    .base = user,
 		    .count = user2 > MAX_IOVECS ? 0 : user2,
-		    .fault = user2 > MAX_IOVECS, /* nobody looks at them */
+		    .fault = user2 > MAX_IOVECS, /* the kernel rejects more */
 		    .is32 = kind == USER_IOVEC32,
 		};
 
@@ -81,12 +81,13 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 		st->op.flags |= OPF_USER_FAULT;
 }
 
-/* Offsets of st_mode, st_size (uapi asm/stat.h, of this architecture, i386's two) and of their like in struct statx. */
+/* Reads st_mode and st_size of struct stat (uapi asm/stat.h), of i386's two structs, or the equivalent in struct
+ * statx. */
 static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64 user)
 {
 	struct op_tail *t = &st->tail;
-	__u32 words[(STAT_SIZE - STAT_MODE) / 4 + 2] =
-	    {}; /* From the mode on: one look at the caller's memory costs as much as twenty loads. */
+	/* From st_mode on, in one read: each read of user memory costs as much as twenty loads. */
+	__u32 words[(STAT_SIZE - STAT_MODE) / 4 + 2] = {};
 	__u32 mode = 0;
 	__u16 mode16 = 0;
 	long fault;
@@ -129,7 +130,7 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 	if (lo && path2)
 		second = bpf_task_storage_get(&second_paths, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!lo || (path2 && !second)) {
-		/* No memory for paths: the operation itself is not lost. */
+		/* Without memory for paths, the operation is still recorded. */
 		st->op.flags |= OPF_FAULTS;
 		l = cpu_ledger();
 		if (l)
@@ -154,8 +155,8 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 }
 
 /*
- * Reads the path arguments behind the operation: on entry, since the caller may overwrite them before the call
- * returns. What is not resident yet is tried again on exit.
+ * Reads the paths into the record at entry, because the caller may overwrite them before the call returns. If a page is
+ * not resident, the path is read again at return.
  */
 static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2)
 {
