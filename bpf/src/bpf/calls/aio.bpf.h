@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Linux AIO, which has no tracepoint of its own. Requests are read from the arguments of io_submit, results from what
- * io_getevents returned. Results that a program takes out of the shared ring by itself are not seen.
+ * Linux AIO, which has no tracepoints. Requests are read from the arguments of io_submit, results from what
+ * io_getevents returned. Results that a program reads directly from the shared ring are not seen.
  */
 #ifndef IOREEL_AIO_H
 #define IOREEL_AIO_H
@@ -15,7 +15,7 @@
 #include "ops/user_memory.bpf.h"
 #include "ops/contents.bpf.h"
 
-/* Of one io_submit or io_getevents: twice what the kernel allows all of them, if not told otherwise (fs.aio-max-nr). */
+/* Maximum per io_submit or io_getevents: twice the default of fs.aio-max-nr, which limits all processes together. */
 #define MAX_IOCBS (1 << 17)
 #define IOCB_CMD_PWRITE 1
 #define IOCB_CMD_POLL 5
@@ -53,7 +53,7 @@ struct aio_walk {
 	__u64 count;
 };
 
-/* Room for one request and its record: they would not fit the stack. */
+/* Space for a request and its record, which do not fit on the stack. */
 struct aio_scratch {
 	struct rec_aio rec;
 	struct aio_iocb iocb;
@@ -66,7 +66,7 @@ struct {
 	__type(value, struct aio_scratch);
 } aio_scratch SEC(".maps");
 
-/* Goes through as many as there are; those beyond are counted. */
+/* Processes at most MAX_IOCBS; those beyond are counted. */
 static __always_inline void aio_walk(struct aio_walk *w, long (*step)(__u32, void *))
 {
 	struct cpu_ledger *l;
@@ -142,7 +142,7 @@ static long submit_step(__u32 i, void *context)
 	return 0;
 }
 
-/* Requests are told on entry, so that no result can come before its request. */
+/* Requests are recorded at entry, so that no result precedes its request. */
 __noinline int aio_submitted(struct task_state *st, __u64 now_ns)
 {
 	struct aio_walk w = {.now_ns = now_ns};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The programs on begin and end of calls. Where programs can lose the CPU (base/atomic.bpf.h) there are two of each:
- * the kernel skips a program that another task on this CPU has lost the CPU in, and then the second does its work. That
- * is one of perf's, slower, for which the kernel itself keeps the CPU; it is skipped while a task has lost the CPU in
- * the middle of a bpf(2) on a map. A thread's calls begin and end in turn, so its own state says whether the other
- * program has been there. What both were skipped for is counted when the thread is next met.
+ * The programs on entry and return of system calls. Where programs are preemptible (base/atomic.bpf.h), there are two
+ * of each. The kernel skips a program if another task on this CPU was preempted in it; then the second program does its
+ * work. The second is slower: a classic tracepoint program, around which the kernel itself disables preemption. It is
+ * skipped while a task is preempted during a bpf(2) call on a map. Entries and returns of a thread alternate, so its
+ * state shows whether the other program has run. If both were skipped, this is counted at the thread's next event.
  */
 #ifndef IOREEL_TURNS_H
 #define IOREEL_TURNS_H
@@ -19,20 +19,20 @@
 #include "calls/enter.bpf.h"
 #include "calls/exit.bpf.h"
 
-/* The second program and what it is of are in the low bits of a turn. */
+/* The low bits of a turn say which program took it and what for. */
 enum turn {
-	TURN_UNSEEN = 0, /* new: the next may be the end of a call that began before */
+	TURN_UNSEEN = 0, /* new thread: the next event may be the return of an earlier call */
 	TURN_BEGUN = 2,
 	TURN_ENDED = 4,
 };
 
-/* Whether the other program has done this turn's work. */
+/* Whether the other program has handled this event. */
 static __always_inline bool settled(struct task_state *st, __u8 turn, bool second)
 {
 	return st->turn == (turn | !second);
 }
 
-/* Takes the turn; what this very program did last tells of a half that neither has seen. */
+/* Takes the turn. If this program also took the last one, an event in between was missed by both programs. */
 static __always_inline void take_turn(struct task_state *st, struct pt_regs *regs, __u8 turn, bool second)
 {
 	struct cpu_ledger *l;
@@ -73,7 +73,7 @@ static __always_inline int end_turn(struct pt_regs *regs, long ret, bool second)
 		return 0;
 	keep_cpu(preemptible);
 	take_turn(st, regs, TURN_ENDED, second);
-	/* Together: of two programs, either may be skipped alone. */
+	/* Both in one program, because each of two programs may be skipped separately. */
 	if (content_limit)
 		exit_content(st, ret);
 	exit_call(regs, ret);
@@ -81,7 +81,7 @@ static __always_inline int end_turn(struct pt_regs *regs, long ret, bool second)
 	return 0;
 }
 
-/* The programs of kernels on which they keep the CPU anyway. */
+/* Programs for kernels that run them with preemption disabled. */
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(op_enter, struct pt_regs *regs, long id)
@@ -90,7 +90,7 @@ int BPF_PROG(op_enter, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* One of its own, attached before op_exit, which is near the limit of what verifiers follow. */
+/* A separate program, attached before op_exit, which is near the verifier's limit. */
 SEC("tp_btf/sys_exit")
 int BPF_PROG(content_exit, struct pt_regs *regs, long ret)
 {
@@ -108,7 +108,7 @@ int BPF_PROG(op_exit, struct pt_regs *regs, long ret)
 	return 0;
 }
 
-/* Those of the others. */
+/* Programs for the other kernels. */
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(op_enter_first, struct pt_regs *regs, long id)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Entry of system calls. The call table, made in user space, says which argument plays which part. This code knows no
- * single call; user space gives the record its meaning.
+ * Entry of system calls. The call table, filled by user space, gives the role of each argument. This code knows no call
+ * by name; user space interprets the record.
  */
 #ifndef IOREEL_ENTER_H
 #define IOREEL_ENTER_H
@@ -25,10 +25,10 @@
 #include "calls/special.bpf.h"
 
 /*
- * A call is entered: its arguments go into the thread's own state.
+ * Stores a call's arguments in the thread's state.
  *
- * Long because every branch ends the entry at the earliest point where nothing more is needed: the order of the checks
- * is what an unrecorded or plain call costs.
+ * Long because every branch returns at the earliest point: the order of the checks determines the cost of an unrecorded
+ * or simple call.
  */
 static __always_inline void enter_call(struct pt_regs *regs, long id)
 {
@@ -39,7 +39,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	struct file *file;
 	bool compat;
 
-	/* Once inactive nothing is touched: what is in flight then stays to be told by the iterator. */
+	/* When inactive, the state is not touched: operations in flight are then listed by the iterator. */
 	if (!st || !ops_active)
 		return;
 	if (unlikely(times_entry(st)))
@@ -84,10 +84,10 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		else if (!v.found && v.next >= v.end)
 			return;
 		else
-			/* Not looked at, or what lies behind a hole: user space knows what was mapped where. */
+			/* Not searched, or behind a gap: user space knows what was mapped where. */
 			st->op.flags |= OPF_MAP_BUSY;
 	}
-	/* Whatever filters leave out: touches of it are none of data. */
+	/* Also for filtered calls: accesses to program code are not recorded as data. */
 	if (unlikely(desc->kind == CALL_MMAP) && (st->op.args[2] & PROT_EXEC)) {
 		file = file_of_fd(task, (int)arg_of(&st->op, desc->fd));
 		if (file)
@@ -117,7 +117,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 			if (file)
 				set_file2(st, file, OPF_FILE2, WHEN_TOLD);
 		}
-		/* A directory goes where no operand does: the result of an open takes the first place. */
+		/* The directory is the second file if the call opens a file, which will be the first. */
 		if (desc->dirfd && (int)arg_of(&st->op, desc->dirfd) != AT_FDCWD) {
 			file = file_of_fd(task, (int)arg_of(&st->op, desc->dirfd));
 			if (file && (desc->kind == CALL_OPEN || unlikely(desc->kind == CALL_HANDLE_OPEN)))
@@ -138,7 +138,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 			read_long_paths(st, arg_of(&st->op, desc->path), arg_of(&st->op, desc->path2));
 			if (!enter_special(st))
 				return;
-			/* Not from there: see calls/scm_rights.bpf.h on the stack. */
+			/* Not called from enter_special, because of the stack: see calls/scm_rights.bpf.h. */
 			if (desc->kind == CALL_AIO_SUBMIT) {
 				start_ns = bpf_ktime_get_ns();
 				aio_submitted(st, start_ns);
@@ -147,7 +147,7 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 			read_paths(st, arg_of(&st->op, desc->path), arg_of(&st->op, desc->path2));
 		}
 	}
-	/* Last of all: what was done here is no part of the call. */
+	/* Last, so that the time of this probe is not part of the call. */
 	if (!start_ns)
 		start_ns = bpf_ktime_get_ns();
 	st->start_ns = start_ns;

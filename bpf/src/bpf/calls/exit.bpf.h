@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Exit of system calls: completes the record that the entry began (calls/enter.bpf.h) and sends it.
+ * Return of system calls: completes the record that the entry started (calls/enter.bpf.h) and sends it.
  */
 #ifndef IOREEL_EXIT_H
 #define IOREEL_EXIT_H
@@ -30,8 +30,8 @@
 #define RWF_APPEND 0x10
 
 /*
- * Not every switch calls its tracepoint on every kernel, but the scheduler counts each. What was left of a call before
- * the thread was adopted is not known.
+ * Counts context switches during the call that no probe saw. Some kernels do not fire the tracepoint for every switch,
+ * but the scheduler counts all. Not for calls that started before the adoption of their thread.
  */
 static __always_inline void count_unseen_waits(struct task_state *st)
 {
@@ -42,7 +42,7 @@ static __always_inline void count_unseen_waits(struct task_state *st)
 		l->waits_unseen += switches - st->switches;
 }
 
-/* Numbers an operation in its own stream: only op_exit does. */
+/* Numbers an operation in its own stream, which only op_exit uses. */
 static __always_inline void begin_op(struct op_ring *r, struct rec_op *op, __u32 cpu, __u8 type, __u32 len_bytes,
 				     __u64 now_ns)
 {
@@ -71,7 +71,7 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 
 	if (unlikely(st->op.flags & OPF_FAULTS)) {
 		if (has_memory(&st->op, d)) {
-			/* What lies behind the paths moves with them. */
+			/* Name and input follow the paths, so they are read again too. */
 			st->tail.name_bytes = st->tail.in_bytes = 0;
 			read_long_paths(st, arg_of(&st->op, d->path), arg_of(&st->op, d->path2));
 		} else {
@@ -106,8 +106,8 @@ static __always_inline void emit_long(struct op_ring *r, struct task_state *st, 
 }
 
 /*
- * A call that was in flight when its thread was adopted ends: its arguments are still in the saved
- * registers. False when it is none that is recorded.
+ * Takes over a call that was in flight when its thread was adopted. Its arguments are still in the saved registers.
+ * False if it is not recorded.
  */
 static __noinline bool take_up_midway(struct task_struct *task, struct task_state *st, struct pt_regs *regs)
 {
@@ -142,7 +142,7 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 		if (file)
 			set_file2(st, file, OPF_FILE2, st->start_ns);
 	}
-	/* What it pointed to is read now. */
+	/* The memory that it pointed to is read now. */
 	if (has_memory(&st->op, desc))
 		st->op.flags |= OPF_PATH_FAULT;
 	if (desc->user_kind && desc->user_kind < USER_STAT && desc->user_kind != USER_OFFSETS)
@@ -152,7 +152,7 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 }
 
 /*
- * A call returns: its record is completed and sent.
+ * Completes and sends the record of a call.
  *
  * Long because the ways out (operation, long operation, event, nothing) share what is read once from the thread's
  * state.
@@ -181,7 +181,7 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	st->op.dur_ns = now_ns - st->start_ns;
 	st->op.ret = ret;
 	if (is_message(desc)) {
-		/* Without descriptors it is no file operation. */
+		/* Without descriptors it is not a file operation. */
 		if (desc->out)
 			st->tail.extra[0] = ret < 0 ? 0 : descriptors_in(st, desc->user2, ret);
 		if (!st->tail.extra[0] || unwanted_call(task_here(st), st, desc) || unwanted_file(st, desc))
@@ -214,8 +214,9 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 		file = kernel_cast(struct file, (void *)st->op.ofd);
 		st->op.pos_after = peek(file, f_pos);
 		/*
-		 * A positioned write that appends (O_APPEND overrides its offset) leaves the position alone: it ended
-		 * where the file does. Which calls these are, user space knows; the sixth argument is pwritev2's.
+		 * A positioned write that appends (O_APPEND overrides its offset) does not change the position; it ends
+		 * at the end of the file. User space knows which calls these are. The sixth argument is that of
+		 * pwritev2.
 		 */
 		if (ret > 0 && st->op.pos_after == st->op.pos_before &&
 		    unlikely((st->op.flags & OPF_APPEND) ||
@@ -235,7 +236,8 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	}
 	if (unlikely(st->op.flags & OPF_FILE2))
 		st->tail.pos2_after = peek(kernel_cast(struct file, (void *)st->tail.ofd2), f_pos);
-	/* What was not resident on entry has been faulted in by the call itself; offsets it has changed since. */
+	/* Pages that were not resident at entry have been faulted in by the call. Offsets are not read again, because
+	 * the call has changed them. */
 	if (unlikely(st->op.flags & OPF_USER_FAULT) && desc->user_kind && desc->user_kind < USER_STAT &&
 	    desc->user_kind != USER_OFFSETS) {
 		st->op.flags &= ~OPF_USER_FAULT;
@@ -251,7 +253,7 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 	exited(st);
 }
 
-/* And ends it. Also calls that are not recorded, or that filters leave out, are where a process can be stopped. */
+/* Ends a call. A process may also be stopped here in calls that are not recorded or filtered out. */
 static __always_inline void exit_call(struct pt_regs *regs, long ret)
 {
 	struct task_state *st = recorded_here(regs);

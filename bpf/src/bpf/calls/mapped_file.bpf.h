@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Looks up the file that is mapped at an address. */
+/* Finds the file that is mapped at an address. */
 #ifndef IOREEL_MAPPED_FILE_H
 #define IOREEL_MAPPED_FILE_H
 
@@ -9,12 +9,12 @@
 
 #define EBUSY 16
 
-/* The first file that is mapped in a range of addresses. */
+/* The first file mapped in a range of addresses. */
 struct vma_file {
 	struct file *file;
 	__u64 address;
 	__u64 end;
-	__u64 next; /* where the mapping found last ends */
+	__u64 next; /* end of the mapping found last */
 	long found;
 };
 
@@ -28,9 +28,9 @@ static long vma_step(struct task_struct *task, struct vm_area_struct *vma, void 
 }
 
 /*
- * The map is only tried to be locked; while another thread changes it that fails. More tries would not help: a
- * waiting writer keeps readers out, and while this spins it may be this CPU that the writer waits for. As many mappings
- * of memory alone may come before the file's.
+ * Maximum number of lookups. bpf_find_vma only tries to take the lock, which fails while another thread changes the
+ * mappings. More tries would not help: a waiting writer blocks readers, and may itself be waiting for this CPU. The
+ * number also limits how many mappings without a file may precede that of the file.
  */
 #define VMA_TRIES 64
 

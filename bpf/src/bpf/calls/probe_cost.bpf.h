@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Measures what the two probes of calls cost: one entry, and one exit, in 64 is timed. */
+/* Measures the duration of the two probes on calls: one entry and one exit in 64 is timed. */
 #ifndef IOREEL_PROBE_COST_H
 #define IOREEL_PROBE_COST_H
 
 #include "base/ledger.h"
 #include "base/maps.bpf.h"
 
-/* One entry, and one exit, of so many are timed. */
+/* One entry and one exit in this many is timed. */
 #define TIMED 64
 
 /*
- * By the number of the thread's last operation: the first calls of a thread, which find nothing in the caches, count
- * no more than others.
+ * Selected by the sequence number of the thread's last operation. So the first calls of a thread, which find cold
+ * caches, are not over-represented.
  */
 static __always_inline bool times_entry(const struct task_state *st)
 {
 	return st->op.hdr.seq % TIMED == TIMED / 2;
 }
 
-/* An interrupt may have come between: not the probe's time. */
+/* Longer times probably include an interrupt and are ignored. */
 #define INTERRUPTED_NS 50000
 
-/* The probe was at the entry of a call since then. */
+/* The entry probe ran from since_ns to until_ns. */
 static __always_inline void entered(__u64 since_ns, __u64 until_ns)
 {
 	struct cpu_ledger *l = cpu_ledger();
@@ -32,7 +32,7 @@ static __always_inline void entered(__u64 since_ns, __u64 until_ns)
 	l->timed_entries++;
 }
 
-/* The probe is done with an exit. All of it comes from memory: the stack is full. */
+/* The exit probe is done. Everything is read from memory, because the stack is full. */
 static __always_inline void exited(const struct task_state *st)
 {
 	struct cpu_ledger *l;

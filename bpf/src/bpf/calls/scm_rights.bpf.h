@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Descriptors that are passed through sockets: SCM_RIGHTS in the control part of a message. */
+/* Descriptors passed through sockets: SCM_RIGHTS in the control data of a message. */
 #ifndef IOREEL_PASSED_H
 #define IOREEL_PASSED_H
 
@@ -11,10 +11,10 @@
 #define SOL_SOCKET 1
 #define SCM_RIGHTS 1
 #define SCM_MAX_FD 253
-#define MAX_CMSGS 16 /* parts of one message; more than there are kinds */
-#define UIO_MAXIOV 1024 /* messages of one call */
+#define MAX_CMSGS 16 /* control messages per message; more than there are types */
+#define UIO_MAXIOV 1024 /* messages per call */
 #define MMSGHDR_BYTES 64
-#define MSG_CONTROL 32 /* in struct msghdr: msg_control, msg_controllen */
+#define MSG_CONTROL 32 /* offset of msg_control and msg_controllen in struct msghdr */
 
 struct cmsg_head {
 	__u64 len;
@@ -25,16 +25,16 @@ struct cmsg_head {
 struct message_walk {
 	struct task_state *st;
 	__u64 message;
-	__u64 at; /* the next part of the control data */
+	__u64 at; /* the next control message */
 	__u64 end;
-	__u64 fds; /* of the part at hand */
+	__u64 fds; /* descriptors of the current control message */
 	__u64 now_ns;
 	__u32 messages;
 	__u32 fds_count;
 	__u32 total;
 };
 
-/* Room for one record, which would not fit the stack. */
+/* Space for a record, which does not fit on the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -70,7 +70,7 @@ static long passed_step(__u32 i, void *context)
 		rec->ofd = (__u64)file;
 		rec->flags |= OPF_FILE;
 		bits = task->files->fdt->close_on_exec;
-		/* The place of what is put in last is free until then: the stack is short. */
+		/* The field seq is used as a temporary, because the stack is short; it is set last. */
 		bpf_probe_read_kernel(&rec->hdr.seq, sizeof(rec->hdr.seq), bits + (__u32)rec->fd / 64);
 		rec->cloexec = (rec->hdr.seq >> ((__u32)rec->fd % 64)) & 1;
 		note_file(w->st, file, peek(file, f_inode), &rec->file, w->now_ns, false);
@@ -79,7 +79,7 @@ static long passed_step(__u32 i, void *context)
 	return 0;
 }
 
-/* Goes to the next part of the control data; whether there was one. */
+/* Goes to the next control message; returns whether there was one. */
 static __always_inline bool next_part(struct message_walk *w)
 {
 	struct cmsg_head head = {};
@@ -96,7 +96,7 @@ static __always_inline bool next_part(struct message_walk *w)
 	return true;
 }
 
-/* Goes to the control data of a message; whether it has any. */
+/* Goes to the control data of a message; returns whether it has any. */
 static __always_inline bool open_message(struct message_walk *w, __u32 i)
 {
 	__u64 control[2] = {};
@@ -110,8 +110,8 @@ static __always_inline bool open_message(struct message_walk *w, __u32 i)
 }
 
 /*
- * Counting and telling are apart, though they walk alike: before version 6.13 (e00931c02568) all functions that call
- * each other share 512 bytes of stack, and those that tell of files take much of it.
+ * Counting and recording are separate functions although they iterate in the same way. Before 6.13 (e00931c02568) all
+ * functions that call each other share 512 bytes of stack, and those that record files need much of it.
  */
 static long count_part(__u32 i, void *context)
 {
@@ -156,7 +156,7 @@ static long tell_message(__u32 i, void *context)
 	return 0;
 }
 
-/* How many descriptors a call's messages carry. Global: verified once. */
+/* Number of descriptors in a call's messages. A global function, which is verified once. */
 __noinline int descriptors_in(struct task_state *st, __u32 many, __u32 messages)
 {
 	struct message_walk w = {.messages = many ? messages : 1};
@@ -168,7 +168,7 @@ __noinline int descriptors_in(struct task_state *st, __u32 many, __u32 messages)
 	return w.total;
 }
 
-/* Tells of each. */
+/* Records each descriptor. */
 __noinline int tell_descriptors(struct task_state *st, __u32 many, __u32 messages, __u64 now_ns)
 {
 	struct message_walk w = {.messages = many ? messages : 1, .now_ns = now_ns};

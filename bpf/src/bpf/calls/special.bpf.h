@@ -13,8 +13,8 @@
 #include "calls/scm_rights.bpf.h"
 
 /*
- * What the kinds of their own need on entry; whether the call is to be recorded. Global functions are verified
- * once, not along each way that leads to them; they may not be given what cannot be written to.
+ * Handles the special call kinds at entry; returns whether the call is recorded. Global functions are verified once,
+ * not for every path that leads to them. They cannot take pointers to read-only memory.
  */
 __noinline int enter_special(struct task_state *st)
 {
@@ -30,7 +30,7 @@ __noinline int enter_special(struct task_state *st)
 		return 0;
 	d = desc_of(st->op.nr, st->op.flags & OPF_COMPAT);
 	if (d->kind == CALL_MSG) {
-		/* What is sent is known now, what is received is not. */
+		/* Descriptors sent are known now; descriptors received are known at return. */
 		if (!d->out)
 			st->tail.extra[0] = descriptors_in(st, d->user2, st->op.args[2]);
 		return d->out || st->tail.extra[0];
@@ -49,7 +49,7 @@ __noinline int enter_special(struct task_state *st)
 			inode = take_file2(st, file, OPF_FILE2);
 			id = st->tail.file2;
 		}
-		/* By an id of its own: 6.1 does not let a global function look up by what its caller gave it. */
+		/* A copy of the id: on 6.1 a global function cannot use memory of its caller as a map key. */
 		if (inode)
 			note_file(st, file, inode, &id, WHEN_TOLD, false);
 	}
@@ -62,7 +62,7 @@ __noinline int enter_special(struct task_state *st)
 	return 1;
 }
 
-/* The same on exit, of a call that is recorded. */
+/* Likewise at return, for a recorded call. */
 __noinline int exit_special(struct task_state *st)
 {
 	struct call_memory m = {};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Access to mapped files as far as the kernel takes part in it: the first touch of a page, and the first store to a
- * clean page. Once a page is mapped, loads pass unseen; once it is dirty, stores do too.
+ * Accesses to mapped files, as far as the kernel is involved: the first access to a page, and the first store to a
+ * clean page. Loads from a mapped page and stores to a dirty page are invisible.
  *
- * Touches of program code are left out and counted. Program code is a file that a recorded program runs or maps
- * executable, or that may be executed. Starting a program touches some hundred pages of it, which would double the
- * tables and says nothing about data.
+ * Accesses to program code are left out and counted. Program code is a file that a recorded program executes or maps
+ * executable, or that has an execute permission. Starting a program accesses some hundred pages of it, which would
+ * double the tables and says nothing about data.
  */
 #ifndef IOREEL_FAULT_H
 #define IOREEL_FAULT_H
@@ -23,16 +23,17 @@
 #include "ops/call_table.bpf.h"
 #include "ops/filters.bpf.h"
 
-/* Calls that dirty pages of the file they are given; made by user space. One bit each, also by i386's numbers. */
+/* Calls that dirty pages of their files; set by user space. One bit per call number, for the 64-bit and the 32-bit
+ * entry. */
 const volatile __u64 dirtying_calls[2][WIRE_CALLS / 64] = {};
 
-/* A fault that may have to be tried again once its page has been read. */
+/* A fault that may be retried after its page was read. */
 struct fault_wait {
 	struct rec_fault rec;
-	__u32 holds; /* when it began */
+	__u32 holds; /* value of `holds` at its start */
 };
 
-/* 100 bytes for each recorded thread that touched a mapped file. */
+/* 100 bytes per recorded thread that accessed a mapped file. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -42,12 +43,12 @@ struct {
 
 static __always_inline bool is_code(struct inode *inode, const struct file_id *id)
 {
-	/* What may be executed probably is. */
+	/* An executable file is probably code. */
 	return (inode->i_mode & 0111) || bpf_map_lookup_elem(&code_files, id);
 }
 
-/* Bytes of a folio. Its flags come first; its order is in those of its second page, if it has one (ebc1baf5c9b4, 6.6).
- */
+/* Size of a folio in bytes. If it has several pages, its order is in the flags of the second page (ebc1baf5c9b4,
+ * 6.6). */
 static __always_inline __u32 folio_bytes(struct folio *folio)
 {
 	unsigned long flags = 0;
@@ -65,7 +66,8 @@ static __always_inline void fault_send(struct rec_fault *rec)
 	emit_fixed(rec, REC_FAULT, CLASS_FAULT, bpf_ktime_get_ns());
 }
 
-/* Tells of a fault whose end is not known, or is now; of one that may have stood still for --lossless it is not. */
+/* Sends a fault whose end is unknown or now. If the thread may have been stopped by --lossless, the duration is unknown
+ * too. */
 static __noinline void fault_flush(struct fault_wait *w, __u64 end_ns)
 {
 	if (!w->rec.start_ns)
@@ -75,8 +77,8 @@ static __noinline void fault_flush(struct fault_wait *w, __u64 end_ns)
 	w->rec.start_ns = 0;
 }
 
-/* A mapped file that is recorded, its identity put into `rec`; false where there is nothing to tell. What is stored to
- * is data, whatever its mode. */
+/* Stores the identity of a mapped file in `rec`; false if the file is not recorded. A store counts as data even if the
+ * file is executable. */
 static __always_inline bool fault_of(struct address_space *mapping, struct task_state *st, struct rec_fault *rec,
 				     bool store)
 {
@@ -98,7 +100,7 @@ static __always_inline bool fault_of(struct address_space *mapping, struct task_
 	return true;
 }
 
-/* A bio queued outside calls, for pages of the file that was touched last: it was not there. */
+/* For a bio queued outside calls: the current fault is its cause if it is for the same file. */
 static __always_inline void set_fault_cause(struct rec_bio *b, struct task_struct *task)
 {
 	struct fault_wait *w = bpf_task_storage_get(&faults, task, 0, 0);
@@ -110,8 +112,8 @@ static __always_inline void set_fault_cause(struct rec_bio *b, struct task_struc
 }
 
 /*
- * Whether the first of two programs (as those of the block layer, block/bio.bpf.h) has told what the second now comes
- * for. A thread's faults come one after the other.
+ * Whether the first of two programs has already handled the event that the second runs for (see block/bio.bpf.h).
+ * Faults of a thread do not overlap.
  */
 static __always_inline bool fault_settled(struct task_state *st, enum fault_what what, bool again)
 {
@@ -143,7 +145,7 @@ static __always_inline int touched(struct address_space *mapping, unsigned long 
 	if (!w) {
 		fault_send(&rec);
 	} else if (w->rec.start_ns && w->rec.mapping == (__u64)mapping && w->rec.offset_bytes == rec.offset_bytes) {
-		/* The same page again with nothing in between: it had to be read first, and is tried again. */
+		/* The same page again with nothing in between: the fault is retried after the page was read. */
 		fault_flush(w, now_ns);
 	} else {
 		fault_flush(w, 0);
@@ -167,7 +169,7 @@ int ATOMIC_PROG(fault_touch_again, struct address_space *mapping, unsigned long 
 	return touched(mapping, index, true);
 }
 
-/* The same where there is no tracepoint yet (6.12). */
+/* For kernels without the tracepoint (before 6.12). */
 SEC("fentry/filemap_fault")
 int FUNCTION_PROG(fault_touch_entry, struct vm_fault *vmf)
 {
@@ -214,7 +216,7 @@ int ATOMIC_PROG(fault_around_again, struct address_space *mapping, unsigned long
 	return touched_around(mapping, first, last, true);
 }
 
-#define VM_FAULT_NOPAGE 0x100 /* the page that was asked for is mapped */
+#define VM_FAULT_NOPAGE 0x100 /* the requested page is mapped */
 
 SEC("fexit/filemap_map_pages")
 int FUNCTION_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, unsigned long last, unsigned int ret)
@@ -224,7 +226,7 @@ int FUNCTION_PROG(fault_around_exit, struct vm_fault *vmf, unsigned long first, 
 	return touched_around(vmf->vma->vm_file->f_mapping, first, last, false);
 }
 
-/* Whether this open file is an overlay's whose data is in that inode. */
+/* Whether this open file is an overlay file with its data in that inode. */
 static __always_inline bool over(__u64 ofd, struct inode *inode)
 {
 	struct inode *of = peek(kernel_cast(struct file, (void *)ofd), f_inode);
@@ -236,12 +238,12 @@ static __always_inline bool over(__u64 ofd, struct inode *inode)
 	return upper && BPF_CORE_READ(upper, d_inode) == inode;
 }
 
-/* Whether a call that writes has been given this file: by a descriptor, or in a way that does not tell which. */
+/* Whether this file belongs to the current writing call: by a descriptor, or in a way that cannot be checked. */
 static __noinline bool by_call(const struct task_state *st, struct inode *inode, __u16 nr)
 {
 	struct file_id id = {};
 
-	/* A path, or requests: of a ring, or of Linux AIO. */
+	/* By a path, or by requests of an io_uring or of Linux AIO. */
 	if (!(st->op.flags & OPF_FILE) || desc_of(nr, st->op.flags & OPF_COMPAT)->kind == CALL_URING)
 		return true;
 	identify(inode, &id);
@@ -255,9 +257,8 @@ static __noinline bool by_call(const struct task_state *st, struct inode *inode,
 }
 
 /*
- * A clean folio becomes dirty: by a store to a mapping, or by a call that writes to the file. In a call it is
- * the call's doing if that is one that writes and the file is the one it was given; else the call stored its
- * answer in mapped memory.
+ * A clean folio becomes dirty, by a store to a mapping or by a write call. During a call, it is attributed to the call
+ * if that may write and was given this file. Otherwise the call stored its result in mapped memory.
  */
 SEC("tp_btf/writeback_dirty_folio")
 int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
@@ -271,7 +272,7 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 
 	if (!st || !ops_active || !mapping)
 		return 0;
-	/* Nobody maps the trees of btrfs and the buffers of devices. */
+	/* Btree nodes of btrfs and buffers of block devices are never mapped. */
 	if (!mapping->i_mmap.rb_root.rb_node)
 		return 0;
 	inode = mapping->host;
@@ -279,7 +280,7 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	if ((long)BPF_CORE_READ(regs, CALL_NUMBER) != -1) {
-		/* Of one that is not recorded, whatever it was given, nothing more is known. */
+		/* If the call is not recorded, its files are unknown. */
 		bool known = st->in_call && st->in_call != IN_CALL_UNSEEN;
 		__u64 nr = known ? st->in_call - 1 : (__u64)(long)BPF_CORE_READ(regs, CALL_NUMBER);
 		bool compat = known ? st->op.flags & OPF_COMPAT : by_32_bit_entry(task);
@@ -304,8 +305,8 @@ int ATOMIC_PROG(fault_dirty, struct folio *folio, struct address_space *mapping)
 }
 
 /*
- * Next after fault_dirty. There a signal cannot be sent, for interrupts are disabled: it would come when the process
- * may have been resumed already.
+ * Runs right after fault_dirty, which cannot send a signal because interrupts are disabled: the signal would be sent
+ * late, when the process may have been resumed already.
  */
 SEC("tp_btf/writeback_mark_inode_dirty")
 int ATOMIC_PROG(fault_hold, struct inode *inode)

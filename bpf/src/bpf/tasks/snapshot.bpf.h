@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Iterators: the state before the recording began, and the calls in flight when it ends. */
+/* Iterators: the state of tasks before the recording, and the calls in flight at its end. */
 #ifndef IOREEL_SNAPSHOT_H
 #define IOREEL_SNAPSHOT_H
 
@@ -14,7 +14,7 @@
 #include "tasks/fault.bpf.h"
 #include "tasks/tasks.bpf.h"
 
-/* Where paths are built. The recorder alone reads iterators, one at a time. */
+/* Space to build paths. Only the recorder reads iterators, one at a time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -30,14 +30,14 @@ static __always_inline void begin_listed(struct rec_hdr *hdr, __u8 type, __u32 l
 	hdr->end_ns = bpf_ktime_get_ns();
 }
 
-/* Adds a path that was walked. */
+/* Writes a path from walk_path. */
 static __always_inline void write_path(struct seq_file *seq, char *path, __u32 len)
 {
 	len &= WIRE_WALK_BYTES - 1;
 	bpf_seq_write(seq, path + ((WIRE_WALK_BYTES - len) & (2 * WIRE_WALK_BYTES - 1)), len);
 }
 
-/* Makes every thread of the target a recorded one and tells of it. */
+/* Starts to record every thread of the target. */
 SEC("iter/task")
 int adopt(struct bpf_iter__task *ctx)
 {
@@ -61,7 +61,7 @@ int adopt(struct bpf_iter__task *ctx)
 	rec.cgroup = cgroup_of(task);
 	begin_listed(&rec.hdr, REC_TASK, sizeof(rec));
 	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
-	/* Its end may have passed before the state was there for it to be seen. */
+	/* It may have ended before its state existed, so that the exit probe did not see it. */
 	ref = recorded_ref(task);
 	if (ref && (task->flags & PF_EXITING) && !__sync_val_compare_and_swap(&ref->gone, 0, 1)) {
 		release_state(task, ref);
@@ -72,7 +72,7 @@ int adopt(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Recorded threads whose end has not been told: where the kernel skips programs, of some it never will be. */
+/* Recorded threads whose end was not seen. Where the kernel skips programs, it may never be. */
 SEC("iter/task")
 int living(struct bpf_iter__task *ctx)
 {
@@ -88,7 +88,7 @@ int living(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* The id of a task that was adopted in the pass that is being looked at; else 0. */
+/* Id of a task adopted in the current round of the snapshot; else 0. */
 static __always_inline __u32 to_look_at(struct task_struct *task)
 {
 	struct task_ref *ref = recorded_ref(task);
@@ -96,7 +96,7 @@ static __always_inline __u32 to_look_at(struct task_struct *task)
 	return ref && ref->round && ref->round == how_to_adopt().look_round ? ref->task_id : 0;
 }
 
-/* Where adopted tasks stand, as whom they act, and what they share. */
+/* Working directory, root, user and shared structures of adopted tasks. */
 SEC("iter/task")
 int places(struct bpf_iter__task *ctx)
 {
@@ -133,7 +133,7 @@ int places(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Descriptors of adopted processes, and of threads that have a table of their own. */
+/* Descriptors of adopted processes, and of threads with their own table. */
 SEC("iter/task_file")
 int descriptors(struct bpf_iter__task_file *ctx)
 {
@@ -179,7 +179,7 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-/* Files that adopted processes have mapped. */
+/* File mappings of adopted processes. */
 SEC("iter/task_vma")
 int mappings(struct bpf_iter__task_vma *ctx)
 {
@@ -224,7 +224,7 @@ int mappings(struct bpf_iter__task_vma *ctx)
 	return 0;
 }
 
-/* Operations that found no room and wait in the state of their stopped threads (--lossless). */
+/* Operations that found no space and wait in the state of their stopped threads (--lossless). */
 SEC("iter/task")
 int held(struct bpf_iter__task *ctx)
 {
@@ -252,13 +252,13 @@ int held(struct bpf_iter__task *ctx)
 			return 0;
 		failed = bpf_seq_write(ctx->meta->seq, &st->op, len);
 	}
-	/* The kernel comes back with a larger buffer. */
+	/* The kernel calls again with a larger buffer. */
 	if (failed)
 		st->held = 1;
 	return 0;
 }
 
-/* Operations that have begun and not ended, and each thread's last touch. */
+/* Operations in flight, and the last fault of each thread. */
 SEC("iter/task")
 int in_flight(struct bpf_iter__task *ctx)
 {
@@ -287,7 +287,7 @@ int in_flight(struct bpf_iter__task *ctx)
 	if (nr >= WIRE_CALLS)
 		return 0;
 	desc = desc_of(nr, st->op.flags & OPF_COMPAT);
-	/* Whether one brings descriptors is not known yet. */
+	/* Whether it receives descriptors is not known yet. */
 	if (is_message(desc) && desc->out)
 		return 0;
 	st->op.task_id = st->task_id;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Follows a tree of threads through fork, exec and exit, and through other ways to join or leave the recorded threads.
+ * Follows threads through fork, exec, exit, and moves between cgroups.
  */
 #ifndef IOREEL_TASKS_H
 #define IOREEL_TASKS_H
@@ -20,7 +20,7 @@
 #define CLONE_FILES 0x00000400
 #define CLONE_THREAD 0x00010000
 
-/* Deepest control group that is looked into; the kernel's own limit is far below in practice. */
+/* Maximum depth of a cgroup; in practice the kernel's own limit is far lower. */
 #define MAX_CGROUP_DEPTH 128
 
 static __always_inline struct adoption how_to_adopt(void)
@@ -66,12 +66,12 @@ static __always_inline bool in_target_cgroup(struct task_struct *task)
 	return s.found;
 }
 
-const volatile __u32 own_pid_ns =
-    0; /* the recorder's, where that is not the first one: the user names processes by it */
+/* The recorder's pid namespace, in which the user names processes; 0: the initial one. */
+const volatile __u32 own_pid_ns = 0;
 
 struct pid_walk {
 	struct pid *pid;
-	__u32 found; /* 0: the process has no number there */
+	__u32 found; /* 0: the process is not in that namespace */
 };
 
 static long pid_step(__u32 i, void *context)
@@ -91,7 +91,7 @@ static long pid_step(__u32 i, void *context)
 
 #define MAX_PID_NS_LEVEL 32
 
-/* The process's number as the recorder sees it. */
+/* Process id as the recorder sees it. */
 static __always_inline __u32 tgid_here(struct task_struct *task)
 {
 	struct pid_walk w = {};
@@ -104,7 +104,7 @@ static __always_inline __u32 tgid_here(struct task_struct *task)
 	return w.found;
 }
 
-/* Whether this task itself, not one it descends from, is what the user named. */
+/* Whether this task itself, not an ancestor, is a target. */
 static __noinline bool is_target(struct task_struct *task)
 {
 	__u32 tgid = task->tgid;
@@ -134,7 +134,8 @@ static __always_inline __u64 shared_with(struct task_struct *task, struct task_s
 	       (task->tgid == other->tgid ? CLONE_THREAD : 0);
 }
 
-/* Finds a place for a thread's state: see hot_owners. Returns the place plus 1, or 0 for cold_states. */
+/* Finds space for a thread's state; see hot_owners. Returns the slot plus 1, 0 for cold_states, or ~0 without
+ * memory. */
 static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id, __u16 in_call)
 {
 	__u64 key = stack_key((struct pt_regs *)bpf_task_pt_regs(task)), owner;
@@ -149,7 +150,7 @@ static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id, __u
 		st->task = (__u64)task;
 		st->in_call = in_call;
 		st->start_ns = bpf_ktime_get_ns();
-		/* Only now may its calls find it. */
+		/* Published last, so that the thread's calls find a complete state. */
 		__sync_fetch_and_add(place, key - HOT_CLAIMED);
 		return slot + 1;
 	}
@@ -164,10 +165,11 @@ static __noinline __u32 claim_state(struct task_struct *task, __u32 task_id, __u
 	return 0;
 }
 
-/* Makes a thread a recorded one; returns its id, or 0 when it was one already, or when there is no memory for it. */
+/* Starts to record a thread. Returns its id, or 0 if it was recorded already or there is no memory. */
 static __always_inline __u32 follow(struct task_struct *task, __u16 in_call, __u16 round)
 {
-	/* Stored in one step with the reference, so that of two who meet a task at once one sees that it lost. */
+	/* Stored together with the reference: of two programs that find a task at the same time, one sees that it
+	 * lost. */
 	struct task_ref init = {.slot = ~0u, .round = round}, *ref;
 	struct cpu_ledger *l;
 	__u32 slot;
@@ -190,7 +192,7 @@ static __always_inline __u32 follow(struct task_struct *task, __u16 in_call, __u
 	return init.task_id;
 }
 
-/* Frees an ending thread's place: it makes no further calls. Its id stays known as long as the task does. */
+/* Frees the slot of an ending thread, which makes no more calls. Its id stays known until the task is freed. */
 static __always_inline void release_state(struct task_struct *task, const struct task_ref *ref)
 {
 	__u64 key = stack_key((struct pt_regs *)bpf_task_pt_regs(task));
@@ -199,7 +201,7 @@ static __always_inline void release_state(struct task_struct *task, const struct
 		__sync_fetch_and_add(&hot_owners[hot_slot(key)], -key);
 }
 
-/* A task that nobody recorded has made joins: its state is then looked at by user space. */
+/* Starts to record a task without a recorded parent. User space then takes a snapshot of its state. */
 static __always_inline void join(struct task_struct *task, __u16 in_call)
 {
 	struct rec_task rec = {};
@@ -215,8 +217,8 @@ static __always_inline void join(struct task_struct *task, __u16 in_call)
 }
 
 /*
- * A new thread's stack is nobody else's: whoever had it has ended. Were that end told to no program, what the thread
- * does would be taken for what the dead one did.
+ * Frees the slot of a new thread's stack if a dead thread still owns it. If no program saw that thread's end, calls of
+ * the new thread would be attributed to it.
  */
 static __always_inline void forget_stack(struct task_struct *child)
 {
@@ -228,8 +230,8 @@ static __always_inline void forget_stack(struct task_struct *child)
 }
 
 /*
- * Lives are told as long as anything is: until the file systems have settled. Of two programs each (base/atomic.bpf.h)
- * the second finds what the first has done.
+ * Forks and exits are recorded until the file systems have settled. Where there are two programs (base/atomic.bpf.h),
+ * the second sees what the first has done.
  */
 static __always_inline int tell_fork(struct task_struct *parent, struct task_struct *child, bool again)
 {
@@ -242,7 +244,7 @@ static __always_inline int tell_fork(struct task_struct *parent, struct task_str
 		return 0;
 	forget_stack(child);
 	if (target_kind == TARGET_CGROUP && ops_active && !is_target(child))
-		return 0; /* born outside, by CLONE_INTO_CGROUP */
+		return 0; /* created outside by CLONE_INTO_CGROUP */
 	if (!from) {
 		if (!ops_active || (__u32)parent->tgid == self_tgid)
 			return 0;
@@ -282,7 +284,7 @@ struct exec_scratch {
 	char path[WIRE_PATH_BYTES];
 };
 
-/* Where an exec's record is put together: a path does not fit the stack. */
+/* Space for the record of an exec: a path does not fit on the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -302,7 +304,7 @@ static __always_inline int tell_exec(struct task_struct *task, struct linux_binp
 	if (!ops_active || !l || !ring)
 		return 0;
 	if (!ref) {
-		/* A program that the kernel itself started. */
+		/* The kernel itself started the program. */
 		if (target_kind == TARGET_ALL && is_target(task)) {
 			join(task, 0);
 			ref = recorded_ref(task);
@@ -347,7 +349,7 @@ int ATOMIC_PROG(task_exec_again, struct task_struct *task, int old_pid, struct l
 	return tell_exec(task, bprm, true);
 }
 
-/* A thread has left the control group that is recorded, and the call is over that it was in. */
+/* A thread has left the recorded cgroup, and its call, if any, has ended. */
 static __noinline void leave(struct task_struct *task, struct task_ref *ref)
 {
 	struct fault_wait *touch = ops_active ? bpf_task_storage_get(&faults, task, 0, 0) : NULL;
@@ -366,7 +368,7 @@ static __noinline void leave(struct task_struct *task, struct task_ref *ref)
 	bpf_task_storage_delete(&task_refs, task);
 }
 
-/* The same at the end of that call, where it is the current one. */
+/* Likewise for the current thread, at the end of that call. */
 static __noinline void leave_now(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -396,7 +398,7 @@ static __always_inline int tell_exit(struct task_struct *task, bool again)
 		count_caught(SECOND_TASK_EXIT);
 	if (lossless) {
 		release_held(recorded(task), task);
-		/* The process's last thread: what was noted of it is not its successor's. */
+		/* The last thread of the process: the entry must not apply to a later process with this id. */
 		if (!BPF_CORE_READ(task, signal, live.counter))
 			bpf_map_delete_elem(&stops, &pid);
 	}
@@ -427,10 +429,10 @@ extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task,
 extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym __weak;
 extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym __weak;
 
-/* kernel/bpf/task_iter.c: the threads of the given task's process (6.7). */
+/* kernel/bpf/task_iter.c: iterates over the threads of the task's process (6.7). */
 #define BPF_TASK_ITER_PROC_THREADS 1u
 
-/* A process, or one thread, was moved to another control group: is it now inside or outside? */
+/* A process or thread was moved to another cgroup: starts or stops recording it. */
 SEC("tp_btf/cgroup_attach_task")
 int ATOMIC_PROG(task_moved, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
 {
@@ -449,7 +451,7 @@ int ATOMIC_PROG(task_moved, struct cgroup *to, const char *path, struct task_str
 		} else if (inside) {
 			struct task_state *st = state_of(task, ref);
 
-			/* Back before the call was over. */
+			/* It came back before the call ended. */
 			if (st && st->leaving)
 				st->leaving = ref->gone = 0;
 		} else if (ref && !__sync_val_compare_and_swap(&ref->gone, 0, 1)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What recorded threads wait for inside recorded calls: each time a thread leaves its CPU, with the kernel stack there,
- * until it is back. Loaded only when asked for. Whether an operation was slow is known only at its end, so all waits
- * are sent and user space drops those of fast operations.
+ * What recorded threads wait for during recorded calls: each time a thread leaves its CPU, with its kernel stack, until
+ * it runs again. Loaded only with --waits. Whether an operation is slow is known only at its end, so all waits are
+ * sent, and user space drops those of fast operations.
  */
 #ifndef IOREEL_WAITS_H
 #define IOREEL_WAITS_H
@@ -15,7 +15,7 @@ const volatile bool user_stacks = false;
 
 #define BPF_F_USER_STACK 0x100
 #define WAIT_STACK_BYTES (WIRE_STACK_DEPTH * 8)
-#define WAIT_STACK_MASK 511 /* all ones, and no less than WAIT_STACK_BYTES: for the verifier */
+#define WAIT_STACK_MASK 511 /* all bits set and at least WAIT_STACK_BYTES, for the verifier */
 
 struct wait_state {
 	struct rec_wait rec;
@@ -23,7 +23,7 @@ struct wait_state {
 	__u64 user[WIRE_STACK_DEPTH];
 };
 
-/* 760 bytes for each recorded thread that ever left its CPU in a call; freed with it. */
+/* 760 bytes per recorded thread that ever left its CPU during a call; freed with the thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -38,7 +38,7 @@ static __always_inline void wait_begins(void *ctx, struct task_struct *task, boo
 	struct cpu_ledger *l;
 	long n;
 
-	/* It runs, so a wait whose end no probe saw is over; count_unseen_waits has it. */
+	/* The thread runs now, so a wait whose end no probe saw is over. count_unseen_waits counts it. */
 	if (ws)
 		ws->rec.off_ns = 0;
 	if (!st || !st->in_call || st->in_call == IN_CALL_UNSEEN)
@@ -82,7 +82,7 @@ static __always_inline void wait_ends(struct task_struct *task)
 	st = recorded(task);
 	if (st)
 		st->switches++;
-	/* User space finds the user stack behind room for the whole kernel stack. */
+	/* User space expects the user stack after space for a full kernel stack. */
 	len = ws->rec.user_bytes ? sizeof(*ws) : sizeof(ws->rec) + (ws->rec.kernel_bytes & WAIT_STACK_MASK);
 	if (len > sizeof(*ws))
 		len = sizeof(*ws);
@@ -102,7 +102,7 @@ int BPF_PROG(wait_switch, bool preempt, struct task_struct *prev, struct task_st
 	return 0;
 }
 
-/* From here on it waits for a CPU alone. */
+/* From here on the thread only waits for a CPU. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(wait_waking, struct task_struct *task)
 {
@@ -124,7 +124,7 @@ struct symbol {
 	char name[SYMBOL_BYTES - 1];
 };
 
-/* Where the kernel's functions lie. /proc/kallsyms hides that from all but root. */
+/* Addresses of kernel functions, which /proc/kallsyms shows only to root. */
 SEC("iter/ksym")
 int symbols(struct bpf_iter__ksym *ctx)
 {
