@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Attribution of a bio: the facts it carries about its file. capture/src/assemble/classify.rs decides what they mean
- * (data, journal, which table). docs/internals/attribution.md names the kernel source of each fact.
+ * Attribution of a bio: collects facts about its file. capture/src/assemble/classify.rs decides what they mean (data,
+ * journal, which table). docs/internals/attribution.md gives the kernel source of each fact.
  */
 #ifndef IOREEL_ATTRIBUTE_H
 #define IOREEL_ATTRIBUTE_H
@@ -13,13 +13,13 @@
 #include "block/attribute_files.bpf.h"
 #include "block/attribute_btrfs.bpf.h"
 
-/* What a mirroring array copies, and from which of the array's sectors on. */
+/* The bio that a mirroring array copies, and the first sector of the copy in the array. */
 struct mirrored {
 	struct bio *bio;
 	__u64 sector;
 };
 
-/* False for what is no mirror's copy. */
+/* False if the bio is not a mirror's copy. */
 static __always_inline bool mirrored(struct bio *copy, __u32 kind, struct mirrored *of)
 {
 	void *request = peek(copy, bi_private);
@@ -37,7 +37,7 @@ static __always_inline bool mirrored(struct bio *copy, __u32 kind, struct mirror
 	return false;
 }
 
-/* The bio that a mapper or an array made this one from, of which it is a part; NULL where that is not known. */
+/* The bio that a mapped device or array made this one from; NULL if unknown. */
 static __always_inline struct bio *made_from(struct bio *bio, __u32 kind)
 {
 	struct mirrored of;
@@ -49,7 +49,7 @@ static __always_inline struct bio *made_from(struct bio *bio, __u32 kind)
 
 		return BPF_CORE_READ(tio, io, orig_bio);
 	}
-	/* Around the clone: 7.3 does not say so in bi_private. */
+	/* The clone is embedded in it; 7.3 does not set bi_private. */
 	if (kind == END_MD && bpf_core_type_exists(struct md_io_clone)) {
 		struct md_io_clone *made = container_of(bio, struct md_io_clone, bio_clone);
 
@@ -63,7 +63,7 @@ static __always_inline struct bio *made_from(struct bio *bio, __u32 kind)
 	return mirrored(bio, kind, &of) ? of.bio : NULL;
 }
 
-/* A mirror's copy is made from the clone that accounts for a part of the bio. */
+/* Several steps, because a mirror's copy is made from a clone that accounts for a part of the bio. */
 #define MADE_FROM_STEPS 4
 
 static __noinline struct rec_bio *parent_of(struct bio *bio)
@@ -83,7 +83,7 @@ static __noinline struct rec_bio *parent_of(struct bio *bio)
 	return NULL;
 }
 
-/* A mapped device's clone, or an array's, carries what the bio carries that it was made from. */
+/* A clone by a mapped device or array gets the attribution of the bio that it was made from. */
 static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 {
 	struct rec_bio *parent = parent_of(clone);
@@ -93,7 +93,7 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 	if (!parent)
 		return;
 	is_copy = mirrored(clone, b->end_io, &of);
-	/* Mirrors say where a copy goes long before they queue it. */
+	/* A mirror sets the target of a copy long before it queues the copy. */
 	if (!b->orig_dev && is_copy) {
 		b->orig_dev = parent->dev;
 		b->orig_sector = of.sector;
@@ -112,7 +112,7 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 	if (parent->flags & (BIOF_PEEK | BIOF_PEEK_LATER)) {
 		__builtin_memcpy(b->peek, parent->peek, sizeof(b->peek));
 		b->flags |= parent->flags & (BIOF_PEEK | BIOF_PEEK_LATER);
-		/* A mirror's last copy may end when what it was made from has ended long before. */
+		/* The last copy of a mirror may end long after the bio that it was made from. */
 		if (parent->flags & BIOF_PIECES && !is_copy) {
 			*(__u64 *)(b->peek + 16) += first_place(parent) - (parent->sector << 9);
 			b->flags |= BIOF_PIECES;
@@ -121,9 +121,9 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
 }
 
 /*
- * Finds which file, or which structure of the file system, a bio belongs to.
+ * Finds the file, or the metadata, that a bio belongs to.
  *
- * Long because it is a chain of cases, the cheapest first, each of which ends the search.
+ * Long because it is a chain of cases, the cheapest first; the first match ends the search.
  */
 static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct task_state *st)
 {

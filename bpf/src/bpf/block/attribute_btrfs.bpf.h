@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Attribution of a btrfs bio: by its btrfs_bio, and in arrays with parity by the stripe that it belongs to. */
+/* Attribution of a btrfs bio: by its btrfs_bio, or on RAID 5 and 6 by the stripe that it belongs to. */
 #ifndef IOREEL_ATTRIBUTE_BTRFS_H
 #define IOREEL_ATTRIBUTE_BTRFS_H
 
@@ -9,8 +9,8 @@
 #include "block/attribute_files.bpf.h"
 
 /*
- * Before 6.3 a btrfs_bio leads to no inode, but what direct I/O and compression have put aside for it does: which of
- * the two it is, is told by where an inode of a btrfs is found. What has neither carries pages of a cache.
+ * Before 6.3 a btrfs_bio has no inode, but the private data of direct I/O and of compression do. Which of the two it is
+ * follows from where the inode of a btrfs is found. Bios with neither carry page cache pages.
  */
 static __always_inline void by_btrfs_private(struct rec_bio *b, struct btrfs_bio *bbio)
 {
@@ -33,7 +33,7 @@ static __always_inline void by_btrfs_private(struct rec_bio *b, struct btrfs_bio
 	set_bio_file(b, kernel_cast(struct inode, inode), BIO_FS, true);
 }
 
-/* Who is told of a btrfs_bio's end where it does not carry what it seems to. */
+/* End functions of a btrfs_bio that needs special treatment. */
 const volatile struct end_io_desc btrfs_ends[WIRE_BTRFS_ENDS] = {};
 
 static __always_inline __u32 btrfs_end_kind(__u64 address)
@@ -62,14 +62,14 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 		by_btrfs_private(b, bbio);
 		return;
 	}
-	/* What scrubs has the cache of trees for its inode since 6.18, whatever it reads. */
+	/* Since 6.18 scrub uses the inode of the btree cache, whatever it reads. */
 	end = btrfs_end_kind((__u64)BPF_CORE_READ(bbio, end_io));
 	if (end == BTRFS_END_SCRUB)
 		return;
 	owner = BPF_CORE_READ(bbio, inode);
 	if (!owner)
 		return;
-	/* Older kernels have a VFS inode there. */
+	/* Older kernels have a VFS inode here. */
 	inode = (struct inode *)((unsigned long)owner + bpf_core_field_offset(struct btrfs_inode, vfs_inode));
 	if (BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_SUPER_MAGIC)
 		inode = (struct inode *)owner;
@@ -83,14 +83,14 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 		set_uring_cause(b, BPF_CORE_READ(direct, iocb));
 	}
 	root = BPF_CORE_READ(container_of(inode, struct btrfs_inode, vfs_inode), root, root_key.objectid);
-	/* The inode of the tree cache is number 1 of tree 1. */
+	/* The btree inode has number 1 in tree 1. */
 	if (root == 1 && b->file.ino == 1) {
 		struct extent_buffer *eb = BPF_CORE_READ(bbio, private);
 		const void *address = NULL, *folio = NULL;
 
 		if (!eb || !bpf_core_field_exists(eb->addr) || !bpf_core_field_exists(eb->folios))
 			return;
-		/* Without an address of its own when its pages do not lie side by side. */
+		/* The address is NULL if the pages are not contiguous. */
 		address = BPF_CORE_READ(eb, addr);
 		folio = BPF_CORE_READ(eb, folios[0]);
 		if (address)
@@ -115,13 +115,13 @@ static __always_inline void by_btrfs(struct rec_bio *b, struct bio *bio)
 
 struct stripe_walk {
 	struct bio *at;
-	__u64 logical; /* what is looked for */
-	struct bio *found; /* that holds it */
-	__u64 inside; /* bytes from that one's first */
-	__u64 end; /* up to where it is that one, or none */
+	__u64 logical; /* the logical address to find */
+	struct bio *found; /* the bio that contains it */
+	__u64 inside; /* bytes from the start of that bio */
+	__u64 end; /* end of the range that belongs to that bio, or to none */
 };
 
-/* Sectors of several bios that lie side by side in a stripe go to the disk as one. */
+/* Adjacent sectors of several bios in a stripe are sent to the disk as one bio. */
 static long stripe_step(__u32 i, void *context)
 {
 	struct stripe_walk *w = context;
@@ -145,7 +145,7 @@ static long stripe_step(__u32 i, void *context)
 	return 0;
 }
 
-/* What of a stripe lies at `logical`, as far as `end`. */
+/* Finds the bio of the stripe that contains `logical`, and how far it reaches, at most to `end`. */
 static __always_inline void look_in_stripe(struct stripe_walk *w, struct btrfs_raid_bio *rbio, __u64 logical, __u64 end)
 {
 	w->at = BPF_CORE_READ(rbio, bio_list.head);
@@ -159,9 +159,9 @@ struct column_walk {
 	struct btrfs_io_context *bioc;
 	struct block_device *bdev;
 	__u64 physical;
-	__u64 logical; /* 0: none */
-	__u32 columns; /* of data */
-	__u32 devices; /* with those of parity */
+	__u64 logical; /* 0: none found */
+	__u32 columns; /* columns with data */
+	__u32 devices; /* columns with data or parity */
 	bool found;
 };
 
@@ -185,13 +185,13 @@ static long column_step(__u32 i, void *context)
 	return 1;
 }
 
-/* Where the bio was queued first: what a file system calls its sector. */
+/* Address on the device where the bio was queued first, which is what the file system uses. */
 static __always_inline __u64 first_place(const struct rec_bio *b)
 {
 	return (b->orig_dev ? b->orig_sector : b->sector) << 9;
 }
 
-/* Tells whose data of a stripe it is. */
+/* Sets the file to that of the bio found in the stripe. */
 static __always_inline void by_stripe_bio(struct rec_bio *b, const struct stripe_walk *w)
 {
 	by_btrfs(b, w->found);
@@ -200,10 +200,10 @@ static __always_inline void by_stripe_bio(struct rec_bio *b, const struct stripe
 }
 
 /*
- * Part of a stripe with parity: the bio that holds what goes to this place, among those the stripe was made of
- * (fs/btrfs/raid56.c, index_one_bio). None: parity, or data that is read to make it; the place tells. Of several, each
- * is told by itself in the end. A global function, which takes no kernel pointers: the bio's address is in `peek`.
- * 0: its pages may tell more.
+ * Attributes a part of a stripe with parity: finds the bio that contains this place, among those the stripe was made
+ * from (fs/btrfs/raid56.c, index_one_bio). If there is none, it is parity, or data read to compute it, depending on the
+ * place. If there are several, each gets a row when the bio ends. A global function, which takes no kernel pointers, so
+ * the bio's address is in `peek`. Returns 0 if the pages may tell more.
  */
 __noinline int by_stripe(struct rec_bio *b)
 {
@@ -228,18 +228,18 @@ __noinline int by_stripe(struct rec_bio *b)
 	column.devices = BPF_CORE_READ(rbio, real_stripes);
 	bpf_loop(MAX_STRIPES, column_step, &column, 0);
 	if (column.columns && column.devices <= MAX_STRIPES) {
-		/* What goes to the device that replaces another lies in none of the stripe's places. */
+		/* I/O on the target of a device replacement has no place in the stripe. */
 		b->peek[0] = column.logical ? STRIPE_DATA : column.found ? STRIPE_PARITY : STRIPE_MIXED;
 		b->flags |= BIOF_PEEK;
 	}
 	if (!column.logical)
 		return column.columns && !column.found;
-	/* What a stripe that is changed in part reads is what was there, also where it is about to be written to. */
+	/* A partial stripe write first reads old data, even where it will write. */
 	if ((b->opf & REQ_OP_MASK) == 0 && BPF_CORE_READ(rbio, operation) == BTRFS_RBIO_WRITE)
 		return 0;
 	end = column.logical + b->len_bytes;
 	look_in_stripe(&stripe, rbio, column.logical, end);
-	/* One page of it would not tell of the others. */
+	/* A single page would not tell about the others. */
 	if (!stripe.found)
 		return 1;
 	if (stripe.end < end) {
@@ -255,8 +255,8 @@ __noinline int by_stripe(struct rec_bio *b)
 }
 
 /*
- * Makes of the record of a bio of several files that of its first piece; what is left of it goes to `rest_bytes`. The
- * stripe is there until all of its bios have ended. A global function: it is checked once, for all that call it.
+ * Shortens the record of a bio of several files to its first piece; the remaining length is stored in `rest_bytes`. The
+ * stripe exists until all of its bios have ended. A global function, which is verified once.
  */
 __noinline int first_piece(struct rec_bio *b, __u32 *rest_bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Attribution of a bio on any file system: by the direct I/O request, by its pages, by the first bytes of a metadata
+ * Attribution of a bio on any file system: by the direct I/O request, by its pages, or by the first bytes of a metadata
  * block.
  */
 #ifndef IOREEL_ATTRIBUTE_FILES_H
@@ -16,13 +16,13 @@
 #include "files/identity.bpf.h"
 #include "inflight/uring_requests.bpf.h"
 
-#define DIO_IS_SYNC 2u /* block/fops.c: blkdev_dio.iocb is the waiting task instead */
+#define DIO_IS_SYNC 2u /* block/fops.c: blkdev_dio.iocb is replaced by the waiting task */
 #define PAGE_MAPPING_FLAGS 3ul
 #define PAGE_MAPPING_ANON 1ul
 #define BTRFS_HEADER_OWNER 88 /* struct btrfs_header, on disk */
 #define BTRFS_HEADER_LEVEL 100
 
-/* Global: the verifier looks at it once, and goes on with a kind that may be any. */
+/* A global function: the verifier checks it once and then assumes any result. */
 __noinline __u32 kind_of_end_io(__u32 address_low)
 {
 #pragma unroll
@@ -37,25 +37,25 @@ __noinline __u32 kind_of_end_io(__u32 address_low)
 	return END_OTHER;
 }
 
-/* Half an address is enough: a kernel's functions lie within 2 GiB. */
+/* Half of the address is enough: all functions of a kernel lie within 2 GiB. */
 static __always_inline __u32 end_io_kind(const void *address)
 {
 	return kind_of_end_io(low_half(address));
 }
 
-/* Who says whose a bio is: the bio itself, or the one that it is a part or the ciphertext of. */
+/* The bio that tells the file: the bio itself, or the one that it is a part or the ciphertext of. */
 struct owner {
 	struct bio *bio;
 	void *private;
 	__u32 kind;
-	struct bio_vec *plain; /* of ciphertext: what was encrypted */
-	__s64 begin_bytes; /* and how far behind the beginning of that */
+	struct bio_vec *plain; /* of ciphertext: the vector of the plain data */
+	__s64 begin_bytes; /* of ciphertext: offset from the start of the plain data */
 };
 
 #define BIO_MAX_VECS 256
-#define NOWHERE (-(1ll << 62)) /* makes any offset one before the file */
+#define NOWHERE (-(1ll << 62)) /* an offset so low that the result is negative, which means unknown */
 
-/* Global, as above. */
+/* A global function, like kind_of_end_io. */
 __noinline __u64 bytes_of_vecs(__u64 address, __u32 count)
 {
 	struct bio_vec *vec = (void *)address;
@@ -67,9 +67,9 @@ __noinline __u64 bytes_of_vecs(__u64 address, __u32 count)
 }
 
 /*
- * block/blk-crypto-fallback.c since aefc2a1fa2ed and b37fbce460ad (7.0): one bio of ciphertext after the other is
- * queued, and the one with the data, which never is, has been advanced to where each ends. What that one has side by
- * side lies so in the file: where a block lies is part of how it is encrypted.
+ * block/blk-crypto-fallback.c since aefc2a1fa2ed and b37fbce460ad (7.0): several ciphertext bios are queued one after
+ * the other. The bio with the plain data is never queued; it has been advanced to the end of the current one. Adjacent
+ * blocks of it are adjacent in the file, because the encryption depends on the position in the file.
  */
 static __always_inline void owner_of_ciphertext(struct owner *o, struct bio *bio, const struct rec_bio *b)
 {
@@ -83,7 +83,7 @@ static __always_inline void owner_of_ciphertext(struct owner *o, struct bio *bio
 	o->plain = BPF_CORE_READ(from, bi_io_vec);
 	advanced_bytes = bytes_of_vecs((__u64)o->plain, BPF_CORE_READ(from, bi_iter.bi_idx)) + done_of(from);
 	o->begin_bytes = advanced_bytes - ((BPF_CORE_READ(from, bi_iter.bi_sector) - sector) << 9);
-	/* Of vectors that are others' too (registered buffers) it is not known where it began. */
+	/* A cloned bio shares its vectors (registered buffers), so where it began is unknown. */
 	if (peek(o->bio, bi_flags) & (1u << BIO_CLONED))
 		o->begin_bytes = NOWHERE;
 }
@@ -98,7 +98,7 @@ static __always_inline void owner_of(struct owner *o, struct bio *bio, const str
 		o->kind = end_io_kind(peek(o->bio, bi_end_io));
 		return;
 	case END_ENCRYPTED:
-		/* Before that the bio with the data was queued, and is told itself. */
+		/* Before 7.0, the bio with the plain data is queued and recorded itself. */
 		if (dio_counts_after)
 			owner_of_ciphertext(o, bio, b);
 		return;
@@ -125,12 +125,12 @@ static __always_inline __u8 hidden_inode(struct inode *inode)
 	return hide ? *hide : 0;
 }
 
-/* A recorded task's own direct I/O is never the recorder's: `look` is false then, which spares a lookup. */
+/* `look`: check for hidden files. Not needed for direct I/O of a recorded task, which is never the recorder's. */
 static __always_inline void set_bio_file(struct rec_bio *b, struct inode *inode, __u8 how, bool look)
 {
 	if (look)
 		b->hide = hidden_inode(inode);
-	/* What loop devices do, threads of the kernel's do. Others may read an image, too. */
+	/* A loop device does its I/O in kernel threads. I/O on its image by other tasks is not hidden. */
 	if (unlikely(b->hide == HIDE_BACKING) && how != BIO_DIRECT && !(bpf_get_current_task_btf()->flags & PF_KTHREAD))
 		b->hide = 0;
 	identify(inode, &b->file);
@@ -141,8 +141,8 @@ static __always_inline void set_bio_file(struct rec_bio *b, struct inode *inode,
 }
 
 /*
- * A request to io_uring begins with the kiocb of its read or write, and is the cause of a bio that is queued for it
- * whoever the thread is.
+ * The request is the cause of a bio queued for it, by whatever thread. struct io_kiocb starts with the kiocb of a read
+ * or write.
  */
 static __always_inline void set_uring_cause(struct rec_bio *b, const void *kiocb)
 {
@@ -158,7 +158,7 @@ static __always_inline void set_uring_cause(struct rec_bio *b, const void *kiocb
 	b->cause_ns = slot->state.rec.start_ns;
 }
 
-/* Direct I/O on a block device, of a request that is at hand or of the call the task is in. */
+/* Sets the file for direct I/O on a block device: that of a request, or of the task's current call. */
 static __always_inline void set_bdev_file(struct rec_bio *b, struct bio *bio, struct file *file)
 {
 	struct inode *inode = peek(file, f_inode);
@@ -169,7 +169,7 @@ static __always_inline void set_bdev_file(struct rec_bio *b, struct bio *bio, st
 	b->file_offset_bytes = (b->sector - bio->bi_bdev->bd_start_sect) << 9;
 }
 
-/* Direct I/O whose first bio is the only one: at ki_pos. False where that is of no file. */
+/* Direct I/O whose single bio starts at ki_pos. False if it has no file. */
 static __always_inline bool direct_simple(struct rec_bio *b, const struct owner *owner, __u64 ofd, bool look)
 {
 	struct iomap_dio_simple *dio = container_of(owner->bio, struct iomap_dio_simple, bio);
@@ -181,7 +181,7 @@ static __always_inline bool direct_simple(struct rec_bio *b, const struct owner 
 		return false;
 	iocb = BPF_CORE_READ(dio, iocb);
 	file = iocb ? BPF_CORE_READ(iocb, ki_filp) : NULL;
-	/* With an open file at hand only if it is that one: whoever waits for a bio may have made it in any way. */
+	/* If the current call has an open file, only that file is accepted: the bio may come from somewhere else. */
 	if (!file || (ofd && (__u64)file != ofd))
 		return false;
 	inode = BPF_CORE_READ(file, f_inode);
@@ -193,7 +193,7 @@ static __always_inline bool direct_simple(struct rec_bio *b, const struct owner 
 	return true;
 }
 
-/* Where iomap keeps its request; f2fs may have put its own there, which leads on. */
+/* iomap's request; f2fs may have put its own structure in front of it. */
 static __always_inline void *iomap_request(const struct owner *owner)
 {
 	struct bio_iostat_ctx *by_f2fs = owner->private;
@@ -204,9 +204,10 @@ static __always_inline void *iomap_request(const struct owner *owner)
 }
 
 /*
- * Of a write that fills no block, iomap zeroes the rest (iomap_dio_zero), which `size` does not count: behind the data
- * it would seem to lie before it, and where `size` counts only afterwards, before the data behind its beginning. Blocks
- * lie in a file as they do on the device.
+ * If a write does not fill its blocks, iomap zeroes the rest (iomap_dio_zero) without counting it in `size`. Zeroes
+ * after the data would seem to precede the data. If `size` is increased only after submission, data after zeroed space
+ * would seem to start too late. Blocks have the same alignment in the file as on the device, which shows the right
+ * offset.
  */
 static __always_inline void beside_data(struct rec_bio *b, struct bio *bio, struct inode *inode)
 {
@@ -229,7 +230,7 @@ static __always_inline void direct(struct rec_bio *b, struct bio *bio, const str
 		return;
 	set_bio_file(b, inode, BIO_DIRECT, look);
 	set_uring_cause(b, iocb);
-	/* iomap_dio_bio_iter: `size` counts what was submitted before; ki_pos stays at the start. */
+	/* iomap_dio_bio_iter: `size` counts what was submitted before; ki_pos stays at the start of the request. */
 	b->file_offset_bytes =
 	    peek(iocb, ki_pos) + peek(dio, size) - (dio_counts_after ? 0 : b->len_bytes) + owner->begin_bytes;
 	if (b->file_offset_bytes < 0)
@@ -239,8 +240,9 @@ static __always_inline void direct(struct rec_bio *b, struct bio *bio, const str
 }
 
 /*
- * Where the kernel maps a page: a constant away from the page's own address, scaled (CONFIG_SPARSEMEM_VMEMMAP). The
- * constant is not exported; it is learnt from structures that hold both addresses, and given up should two disagree.
+ * Where the kernel maps a page: at a constant distance from the address of its struct page, scaled
+ * (CONFIG_SPARSEMEM_VMEMMAP). The constant is not exported. It is learned from structures that contain both addresses,
+ * and not used if two of them disagree.
  */
 __s64 page_distance = 0;
 __u32 page_distance_state = 0;
@@ -272,7 +274,7 @@ static __always_inline const void *address_of(const void *page)
 	return (const void *)((((__s64)page >> 6) << page_shift) + page_distance);
 }
 
-/* Looks at the first bytes of a metadata block: now for a write, when it has been read for a read. */
+/* Records the first bytes of a metadata block: now for a write, at the end for a read. */
 static __always_inline void peek_at(struct rec_bio *b, const void *address)
 {
 	if (!address)
@@ -286,8 +288,8 @@ static __always_inline void peek_at(struct rec_bio *b, const void *address)
 }
 
 /*
- * The folio of a file's cache that this one carries the data of: itself, or the one that a page of ciphertext was made
- * from (fs/crypto/crypto.c, fscrypt_is_bounce_page). Of whoever writes pages of a cache and nothing else.
+ * The page cache folio whose data this folio carries: itself, or the one that it is the ciphertext of
+ * (fs/crypto/crypto.c, fscrypt_is_bounce_page). Only for bios that carry nothing but page cache pages.
  */
 static __always_inline struct folio *cached_folio(struct folio *folio)
 {
@@ -300,9 +302,10 @@ static __always_inline struct folio *cached_folio(struct folio *folio)
 }
 
 /*
- * Whether the bio's last byte is not as far behind its first in the file as it is in the bio: what lies side by side on
- * the disk, with holes between, goes by one. Of clones and parts, whose vectors are others' too, it is not known.
- * `from`: where in the file the first vector's page begins.
+ * Whether the bio covers a range of the file with holes: the distance of its first and last byte in the file differs
+ * from that in the bio. Blocks that are adjacent on disk may be in one bio even with holes between them. For clones and
+ * split parts, which share their vectors, this is unknown (false). `from`: offset in the file of the first vector's
+ * page.
  */
 static __noinline bool has_holes(struct bio *bio, __u64 from, __u32 len_bytes)
 {
@@ -328,8 +331,8 @@ static __noinline bool has_holes(struct bio *bio, __u64 from, __u32 len_bytes)
 	return (last << page_shift) + (end & ((1u << page_shift) - 1)) != from + offset + len_bytes - 1;
 }
 
-/* By the first page; `trusted`: whoever is told of the end carries pages of a cache and nothing else; `bh`: its buffer
- * head. */
+/* Attribution by the first page. `trusted`: the end function is one that handles only page cache pages; `bh`: buffer
+ * head of the bio, if any. */
 static __always_inline void by_page(struct rec_bio *b, struct bio *bio, const struct owner *owner,
 				    const struct task_state *st, bool trusted, void *bh)
 {
@@ -371,10 +374,10 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, const st
 	if (!inode)
 		return;
 	if ((peek(inode, i_mode) & S_IFMT) == S_IFBLK) {
-		/* A user buffer may be a page of some other device. */
+		/* A user buffer may be a page cache page of another device. */
 		if (!trusted && peek(inode, i_rdev) != (b->orig_dev ?: b->dev))
 			return;
-		/* Whoever reads the device itself reads no metadata, whatever lies there. */
+		/* A read by a call on the device node is data, whatever is stored there. */
 		if ((b->opf & REQ_OP_MASK) == 0 && st && st->in_call && (st->op.flags & OPF_FILE)) {
 			set_bdev_file(b, bio, kernel_cast(struct file, (void *)st->op.ofd));
 			if (b->how)
@@ -400,7 +403,7 @@ static __always_inline void by_page(struct rec_bio *b, struct bio *bio, const st
 			return;
 		set_bio_file(b, inode, BIO_PAGE, true);
 	}
-	/* A large folio's vector starts anywhere in it. */
+	/* The vector of a large folio may start at any of its pages. */
 	first = BPF_CORE_READ(folio, index) +
 		((unsigned long)page - (unsigned long)folio) / bpf_core_type_size(struct page);
 	if (bio->bi_vcnt < 2 || owner->plain || !has_holes(bio, first << page_shift, b->len_bytes))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Bios as the file system queues them. block/requests.bpf.h has the requests that the device gets. A request may carry
- * bios of many files, so files are recorded per bio.
+ * Bios as the file system queues them; block/requests.bpf.h handles the requests that the device receives. A request
+ * may carry bios of many files, so files are recorded per bio.
  */
 #ifndef IOREEL_BLOCK_H
 #define IOREEL_BLOCK_H
@@ -22,7 +22,7 @@
 #include "block/attribute.bpf.h"
 #include "block/bio_rows.bpf.h"
 
-/* The disk asked for last: devices are never taken off the list, so this needs no second look. */
+/* The device checked last. Devices are never removed from the map, so a match needs no lookup. */
 __u32 last_device = 0;
 
 static __always_inline bool is_recorded_device(__u32 dev)
@@ -35,7 +35,7 @@ static __always_inline bool is_recorded_device(__u32 dev)
 	return true;
 }
 
-/* Where a bio came from that is about to be queued on another device; its address, and where it goes. */
+/* A bio that is about to be queued on another device: its address (key), where it came from, and where it goes. */
 struct remapped {
 	__u64 key;
 	__u64 sector;
@@ -44,8 +44,8 @@ struct remapped {
 	__u32 to_dev;
 };
 
-/* By where it goes. For a moment, and not per CPU: a mapper's thread may lose its own before it queues what it
- * remapped. */
+/* Indexed by the target sector. Entries are needed only for a moment. Not per CPU, because a device mapper thread may
+ * move to another CPU before it queues the bio. */
 #define REMAPPED_BITS 10
 
 struct {
@@ -62,12 +62,12 @@ static __always_inline struct remapped *remapped_to(__u64 sector)
 	return bpf_map_lookup_elem(&remapped, &slot);
 }
 
-/* Which device the bio was for before, and where there; its device and sector are known. */
+/* Sets the device and sector where the bio was before. Its current device and sector must be set. */
 static __always_inline void set_origin(struct rec_bio *b, const void *bio, struct block_device *bdev)
 {
 	struct remapped *from = remapped_to(b->sector);
 
-	/* What was remapped last here may never have come, and another bio have its address now. */
+	/* A remapped bio may never have been queued, and another bio may have its address now. */
 	if (unlikely(from && from->key == (__u64)bio) && from->to_dev == b->dev && from->to_sector == b->sector) {
 		b->orig_dev = from->dev;
 		b->orig_sector = from->sector;
@@ -79,16 +79,17 @@ static __always_inline void set_origin(struct rec_bio *b, const void *bio, struc
 }
 
 /*
- * Of those that tell of ends there are two each: what the kernel skips one for, because it is at work on that CPU, the
- * other records. A disk's interrupt ends requests, by the dozen, while the end of another disk's is told of. Where
- * programs can lose the CPU just before or after their work (base/atomic.bpf.h) there are two of those that tell of
- * queueing, moving and issue as well. They are called one after the other, in the order below; `again` is the second.
+ * There are two programs for every end. When the kernel skips one, because it is already running on that CPU, the other
+ * records the event: a disk's interrupt may end dozens of requests while the end of another disk's request is handled.
+ * Where programs are preemptible just before or after their work (base/atomic.bpf.h), there are two programs for
+ * queueing, remapping and issue as well. They run one after the other, in the order below; `again` is true in the
+ * second.
  */
 
 /*
- * A bio is queued; `again` is set in the second of the two programs.
+ * Handles a queued bio; `again` is true in the second of the two programs.
  *
- * Long because the record is filled in one sequence, in the slot where it stays.
+ * Long because the record is filled in sequence, in the slot where it stays.
  */
 static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, bool again)
 {
@@ -114,7 +115,8 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 	}
 	dev = disk_dev(bdev->bd_disk);
 	task = bpf_get_current_task_btf();
-	/* By the stack for most: spares two lookups in task storage, where an ending thread keeps its id. */
+	/* For most threads the stack is enough. It saves two lookups in task storage, which keeps the id of an ending
+	 * thread. */
 	st = recorded_here((struct pt_regs *)bpf_task_pt_regs(task));
 	if (likely(st)) {
 		task_id = st->task_id;
@@ -122,7 +124,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 		task_id = ref->task_id;
 		st = state_of(task, ref);
 	} else if (task->flags & PF_IO_WORKER) {
-		/* A worker is its process's, whose request it carries out may be known, too. */
+		/* A worker belongs to its process; the request that it executes may be known too. */
 		if (uring_met && (worker_for = uring_of_worker(task)))
 			request = uring_find(worker_for);
 		task_id = request ? request->state.rec.task_id : recorded_id(task->group_leader);
@@ -131,7 +133,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 		if (fixed_devices)
 			return 0;
 		if (!task_id) {
-			/* What lies below a recorded device is recorded with it, whoever makes it work first. */
+			/* Devices below a recorded device are recorded too, whoever uses them first. */
 			if (!parent_of(bio))
 				return 0;
 			bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);
@@ -173,7 +175,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 		__builtin_memcpy(b->comm, task->comm, sizeof(b->comm));
 	set_origin(b, bio, bdev);
 	attribute(bio, b, st);
-	/* What a call on the device makes it do without any file's pages: zeroing. */
+	/* I/O of a call on the device node without pages of a file: zeroing. */
 	if (!b->how && st && st->in_call && (st->op.flags & OPF_FILE))
 		set_bdev_file(b, bio, kernel_cast(struct file, (void *)st->op.ofd));
 	if (st && !st->in_call)
@@ -184,7 +186,7 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 		b->hide = HIDE_OWN;
 	if (cache_wanted && !b->hide)
 		cache_writeback(b);
-	/* What a recorded task makes a disk do belongs to the recording, unless a loop device passes it on. */
+	/* Disks used by recorded tasks are recorded, except when a loop device passes on the I/O. */
 	if (unlikely(dev != last_device) && task_id && !b->hide)
 		bpf_map_update_elem(&devices, &dev, &one, BPF_ANY);
 	return 0;
@@ -203,8 +205,8 @@ int ATOMIC_PROG(bio_queue_again, struct bio *bio)
 }
 
 /*
- * Whether it is this record's bio that goes on from there, and not one that was given the memory of a bio whose end was
- * not seen. Parts of it may have gone on untold. From an array it may come to a partition, and from that to its disk.
+ * Whether the bio that moves is this record's, and not one that reused the memory of a bio whose end was not seen.
+ * Parts of it may have been sent on unseen. A bio may move from an array to a partition, and from there to the disk.
  */
 static __always_inline bool moves(const struct rec_bio *b, struct bio *bio, __u32 dev, __u64 sector)
 {
@@ -212,8 +214,8 @@ static __always_inline bool moves(const struct rec_bio *b, struct bio *bio, __u3
 }
 
 /*
- * A partition's or a mapped device's bio goes on to another device. A bio that is queued already (striped
- * arrays) moves; one that is not (a partition's, a mapper's clone) is about to be. Told twice it is the same.
+ * A partition or mapped device passes a bio on to another device. A bio that is already queued (striped arrays) moves;
+ * others (of a partition, or a clone of a mapped device) are about to be queued. Running twice gives the same result.
  */
 static __always_inline int bio_remapped(struct bio *bio, __u32 dev, __u64 sector)
 {
@@ -231,12 +233,12 @@ static __always_inline int bio_remapped(struct bio *bio, __u32 dev, __u64 sector
 		s->rec.dev = disk_dev(bio->bi_bdev->bd_disk);
 		s->rec.sector = bio->bi_iter.bi_sector;
 	}
-	/* Whatever the slot holds: unless it moved just now, this bio is about to be queued. */
+	/* Whatever the slot contains: unless it moved just now, this bio is about to be queued. */
 	to = remapped_to(bio->bi_iter.bi_sector);
 	before = remapped_to(sector);
 	if (!to || !before)
 		return 0;
-	/* A mapper's clone onto a partition comes here twice; the first time says where it came from. */
+	/* A mapped device's clone onto a partition passes here twice; the first time tells its origin. */
 	if (before->key == (__u64)bio && before->to_sector == sector) {
 		dev = before->dev;
 		sector = before->sector;
@@ -261,7 +263,7 @@ int ATOMIC_PROG(bio_remap_again, struct bio *bio, __u32 dev, __u64 sector)
 	return bio_remapped(bio, dev, sector);
 }
 
-/* What is left of a bio once `len` bytes of it go on alone. */
+/* Removes the first `len` bytes from a bio, which are now a bio of their own. */
 static __always_inline void cut_front(struct rec_bio *from, __u32 len)
 {
 	from->flags |= BIOF_SPLIT;
@@ -273,7 +275,7 @@ static __always_inline void cut_front(struct rec_bio *from, __u32 len)
 		from->file_offset_bytes += len;
 }
 
-/* The front part of a split bio goes on alone, as a clone whose end reports to the original. */
+/* The front of a split bio becomes a separate bio, a clone that reports its end to the original. */
 SEC("tp_btf/block_split")
 int ATOMIC_PROG(bio_split, struct bio *front, unsigned int sector)
 {
@@ -293,7 +295,8 @@ int ATOMIC_PROG(bio_split, struct bio *front, unsigned int sector)
 	b = &s->rec;
 	if (b->queue_ns)
 		end_unseen(b);
-	/* Not every split calls its tracepoint on every kernel: the parts before went on untold, and end so. */
+	/* Some kernels do not fire the tracepoint for every split. The earlier parts were not seen, and their end will
+	 * not be seen. */
 	missed = (front->bi_iter.bi_sector - from->sector) << 9;
 	if (missed && missed < from->len_bytes && from->dev == disk_dev(front->bi_bdev->bd_disk)) {
 		*b = *from;
@@ -332,8 +335,8 @@ int ATOMIC_PROG(bio_frontmerge, struct bio *bio)
 }
 
 /*
- * Ends of bios that no request carried: devices without requests, bios refused before they got one. Once told a bio is
- * not found again.
+ * Ends of bios that are not in a request: of devices without requests, or refused before they got one. A recorded bio
+ * is removed from the table, so the second program does not find it.
  */
 static __always_inline int bio_completed(struct bio *bio, bool again)
 {
@@ -344,7 +347,7 @@ static __always_inline int bio_completed(struct bio *bio, bool again)
 	if (again)
 		count_caught(SECOND_BIO_COMPLETE);
 	s->rec.error = bio->bi_status;
-	/* Else the entry is of an earlier bio at this address. */
+	/* Otherwise the slot belongs to an earlier bio at this address. */
 	if (likely(s->rec.dev == disk_dev(bio->bi_bdev->bd_disk)))
 		send_bio(&s->rec, bpf_ktime_get_ns());
 	else

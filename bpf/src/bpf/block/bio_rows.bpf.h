@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Records of a bio that has ended: one, or one for each file whose data it carries. */
+/* Sends the records of a bio that has ended: one, or one per file if it carries data of several files. */
 #ifndef IOREEL_BIO_ROWS_H
 #define IOREEL_BIO_ROWS_H
 
@@ -12,7 +12,7 @@
 #include "block/attribute_files.bpf.h"
 #include "block/attribute_btrfs.bpf.h"
 
-/* Sends what there is to send: most bios are of recorded tasks and need no look inside. */
+/* Sends only what is needed: most bios belong to recorded tasks and have no peek. */
 static __always_inline void send_bio_row(struct cpu_ledger *l, struct rec_bio *b, __u64 now_ns)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), len;
@@ -26,7 +26,7 @@ static __always_inline void send_bio_row(struct cpu_ledger *l, struct rec_bio *b
 	      : b->task_id	   ? __builtin_offsetof(struct rec_bio, comm)
 				   : __builtin_offsetof(struct rec_bio, peek);
 	begin_record(l, &b->hdr, cpu, REC_BIO, CLASS_BIO, len, now_ns);
-	/* Lengths that the verifier knows, each in a call of its own. */
+	/* Each length is a constant for the verifier, in a separate call. */
 	if (len == sizeof(*b))
 		send_record(l, ring, b, sizeof(*b), CLASS_BIO, cpu);
 	else if (len == __builtin_offsetof(struct rec_bio, comm))
@@ -35,7 +35,7 @@ static __always_inline void send_bio_row(struct cpu_ledger *l, struct rec_bio *b
 		send_record(l, ring, b, __builtin_offsetof(struct rec_bio, peek), CLASS_BIO, cpu);
 }
 
-/* As many sectors of 4 KiB as one bio of a stripe has, and what would be left. */
+/* Maximum number of 4 KiB sectors in a bio of a stripe, and one for a rest. */
 #define MAX_PIECES 17
 
 struct pieces {
@@ -55,7 +55,7 @@ static long piece_step(__u32 i, void *context)
 
 	if (!l || !b)
 		return 1;
-	/* What by_btrfs may have written. */
+	/* Resets what by_btrfs may have written. */
 	b->file = (struct file_id){};
 	b->file_offset_bytes = -1;
 	b->sb_dev = 0;
@@ -74,7 +74,7 @@ static long piece_step(__u32 i, void *context)
 	return !rest;
 }
 
-/* One row for each of the files that a bio carries. A global function: it is checked once, for all that call it. */
+/* Sends one row per file that a bio carries. A global function, which is verified once. */
 __noinline int send_pieces(struct rec_bio *b, __u64 now_ns)
 {
 	struct pieces p = {};
@@ -107,12 +107,12 @@ static __always_inline void send_bio(struct rec_bio *b, __u64 now_ns)
 }
 
 /*
- * Whether a request and the only bio in it are told by one record: nearly all are, on disks that nobody merges requests
- * for. Two records of them are half as much again to send, and to take.
+ * Whether one record describes a request and its only bio, which is true for nearly all on disks without merging. Two
+ * records would cost half as much again to send and to process.
  */
 static __always_inline bool are_one(const struct rq_slot *r, const struct rec_bio *b, __u32 bytes)
 {
-	/* Threads that are not recorded need the place of `comm`. */
+	/* Threads that are not recorded need the field `comm`. */
 	return b->task_id && !b->hide && !(b->flags & (BIOF_PEEK | BIOF_PEEK_LATER | BIOF_PIECES)) && bytes &&
 	       b->len_bytes == bytes && r->len_bytes == bytes && b->sector == r->sector && b->dev == r->dev;
 }
@@ -132,7 +132,7 @@ static __always_inline void send_with_rq(struct rec_bio *b, __u64 now_ns)
 	}
 }
 
-/* A bio of which no more will be heard; what it read is not looked at, since its memory may be another's by now. */
+/* Ends a bio whose end was not seen. What it read is not examined, because its memory may have been reused. */
 static __noinline void end_unseen(struct rec_bio *b)
 {
 	b->flags = (b->flags & ~(BIOF_PEEK_LATER | BIOF_PIECES)) | BIOF_NO_END;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Block requests as the device gets them: issue, requeue and completion, and with them the ends of the bios that they
- * carry (block/bio.bpf.h).
+ * Block requests as the device receives them: issue, requeue and completion, and with them the ends of their bios
+ * (block/bio.bpf.h).
  */
 #ifndef IOREEL_REQUESTS_H
 #define IOREEL_REQUESTS_H
@@ -26,7 +26,7 @@ static __always_inline void hide_rq(__u32 why)
 		l->hidden_rq[why]++;
 }
 
-/* A request of which no more will be heard. */
+/* Ends a request whose end was not seen. */
 static __noinline void rq_end_unseen(const struct rq_slot *r)
 {
 	struct rec_rq rec = {
@@ -73,7 +73,7 @@ static __always_inline int rq_issued(struct request *rq, bool again)
 	if (!r->given_back)
 		r->requeues = 0;
 	r->given_back = 0;
-	/* The kernel's own flushes have none. */
+	/* The kernel's own flushes have no bio. */
 	first = rq->bio ? find_bio(rq->bio) : NULL;
 	r->queue_ns = first ? first->queue_ns : 0;
 	r->hide = first ? first->hide : 0;
@@ -115,25 +115,25 @@ int ATOMIC_PROG(rq_requeue, struct request *rq)
 
 struct rq_walk {
 	struct bio *bio;
-	__u64 rq_id; /* 0: the request was not seen being issued */
+	__u64 rq_id; /* 0: its issue was not seen */
 	__u64 now_ns;
-	__u64 queue_ns; /* of the earliest bio */
-	__s64 left_bytes; /* of what this completion covers */
+	__u64 queue_ns; /* queue time of the earliest bio */
+	__s64 left_bytes; /* rest of the bytes that this completion covers */
 	__s32 error;
 	__u32 dev;
 	__u32 opf;
 	__u32 bios;
 	__u8 hide;
-	__u8 keep; /* the bios end later, when the cache is flushed */
+	__u8 keep; /* the bios end later, when the cache has been flushed */
 	__u8 again;
 };
 
 static __always_inline void look(struct rq_walk *w, const struct rec_bio *b)
 {
 	/*
-	 * 0, which is none, is the latest. Before "bpf: verify callbacks as if they are called unknown number of times"
-	 * (6.7) the verifier takes away what the first bio does not come to, as a comparison after asking for 0 would
-	 * be.
+	 * With the wraparound, 0 (unknown) counts as the latest. A comparison with 0 would not work: before "bpf:
+	 * verify callbacks as if they are called unknown number of times" (6.7) the verifier removes code that the
+	 * first iteration does not reach.
 	 */
 	if (b->queue_ns - 1 < w->queue_ns - 1)
 		w->queue_ns = b->queue_ns;
@@ -141,7 +141,7 @@ static __always_inline void look(struct rq_walk *w, const struct rec_bio *b)
 		w->hide = b->hide;
 }
 
-/* Only for the earliest queue time, the number of bios and hidden ones. */
+/* Finds the earliest queue time, the number of bios, and hidden ones. */
 static long look_step(__u32 i, void *context)
 {
 	struct rq_walk *w = context;
@@ -158,8 +158,8 @@ static long look_step(__u32 i, void *context)
 	return 0;
 }
 
-/* Room for the record of a bio that nothing is known of, which would not fit the stack: the first program's, which the
- * second may interrupt, and the second's. */
+/* Space for the record of an unknown bio, which does not fit on the stack. One for the first program, which the second
+ * may interrupt, and one for the second. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
@@ -167,12 +167,12 @@ struct {
 	__type(value, struct rec_bio);
 } unknown_bio SEC(".maps");
 
-/* Whose it is can still be told, until its owner hears of the end; who queued it, and when, cannot. */
+/* The file of a bio can be found until its owner is notified of the end. Who queued it and when is unknown. */
 static __noinline void attribute_at_end(struct bio *bio, struct rec_bio *b)
 {
 	set_origin(b, bio, bio->bi_bdev);
 	attribute(bio, b, NULL);
-	/* The request counts what was submitted since, so where in it this bio lies is not known any more. */
+	/* `size` has grown since, so the position of this bio in the request is unknown. */
 	if (b->end_io == END_DIRECT || b->end_io == END_DIRECT_F2FS)
 		b->file_offset_bytes = -1;
 }
@@ -188,7 +188,7 @@ static __always_inline void end_bio(struct rq_walk *w, struct bio *bio, struct b
 		send_bio(&s->rec, w->now_ns);
 		free_bio_slot(bio, s);
 	} else if (w->rq_id && !w->keep) {
-		/* Queued before the recording began, not remembered, or where the kernel skipped bio_queue. */
+		/* Queued before the recording, not in the table, or the kernel skipped bio_queue. */
 		__u32 at = w->again;
 		struct rec_bio *unknown = bpf_map_lookup_elem(&unknown_bio, &at);
 
@@ -225,10 +225,11 @@ static long end_step(__u32 i, void *context)
 	return 0;
 }
 
-/* A request carries at most this many bios (BLK_MAX_SEGMENTS is 128; merges keep to it). */
+/* Maximum number of bios in a request (BLK_MAX_SEGMENTS is 128, and merges respect it). */
 #define MAX_RQ_BIOS 4096
 
-/* The device says where it has put what was appended, which until now had the zone's beginning. Such bios are alone. */
+/* The device reports where it put a zone append, whose sector was the start of the zone until now. Such bios are never
+ * merged. */
 static __always_inline void appended(struct rq_slot *r, struct bio_slot *s, __u64 sector)
 {
 	if (r && (r->opf & REQ_OP_MASK) == REQ_OP_ZONE_APPEND)
@@ -240,7 +241,7 @@ static __always_inline void appended(struct rq_slot *r, struct bio_slot *s, __u6
 	s->rec.sector = sector;
 }
 
-/* What of the request is not of its only bio as well. */
+/* Adds the fields of a request that its only bio does not have. */
 static __always_inline void add_rq(struct rec_bio *b, const struct rq_slot *r, const struct rq_walk *w)
 {
 	struct rq_part *part = (void *)b->comm;
@@ -253,7 +254,7 @@ static __always_inline void add_rq(struct rec_bio *b, const struct rq_slot *r, c
 	part->requeues = r->requeues < 0xffff ? r->requeues : 0xffff;
 }
 
-/* A function of its own: what it needs of the stack is free again when bios are told. */
+/* Not inlined, so that its stack is free again when bios are sent. */
 static __noinline void send_rq(const struct rq_slot *r, const struct rq_walk *w, __u32 len_bytes)
 {
 	struct rec_rq rec = {
@@ -274,9 +275,10 @@ static __noinline void send_rq(const struct rq_slot *r, const struct rq_walk *w,
 }
 
 /*
- * A request, or a part of it, has ended. Returns whether the request goes on.
+ * Handles the completion of a request or a part of it. Returns whether the request continues.
  *
- * Long because the ends of its bios, of a part, and of the whole share the walk over the bios, which may be made once.
+ * Long because the ends of its bios, of a part, and of the whole share the walk over the bios, which can be made only
+ * once.
  */
 static __always_inline bool rq_completed(struct request *rq, int error, unsigned int bytes, bool again)
 {
@@ -286,7 +288,7 @@ static __always_inline bool rq_completed(struct request *rq, int error, unsigned
 	struct rq_slot *r;
 	bool many, one = false, goes_on = false;
 
-	/* None of it was done, which the driver tells before it tries again or gives up: SCSI does. */
+	/* Nothing was transferred; the driver (SCSI) reports this before it retries or gives up. */
 	if (!bytes && !error && rq->__data_len)
 		return true;
 	r = find_rq(rq);
@@ -294,7 +296,7 @@ static __always_inline bool rq_completed(struct request *rq, int error, unsigned
 		r->settled = 0;
 		return false;
 	}
-	/* All of it is told, or its bios wait for the flush. */
+	/* Everything is recorded, or the bios wait for the flush. */
 	if (again && !r && (!first || (rq->rq_flags & rqf_flush_seq) || !find_bio_slot(first)))
 		return false;
 	if (!r && !first)
@@ -316,7 +318,7 @@ static __always_inline bool rq_completed(struct request *rq, int error, unsigned
 	walk.error = error;
 	walk.bio = first;
 	walk.left_bytes = bytes;
-	/* Bios younger than the issue: the entry is of an earlier request at this address. */
+	/* If the bios are younger than the issue, the slot belongs to an earlier request at this address. */
 	if (unlikely(r && (r->given_back || walk.queue_ns > r->issue_ns))) {
 		if (!r->given_back)
 			rq_end_unseen(r);
@@ -328,9 +330,9 @@ static __always_inline bool rq_completed(struct request *rq, int error, unsigned
 	if (r) {
 		walk.dev = r->dev;
 		walk.opf = r->opf;
-		/* A flush follows the data, and only then are the bios told. */
+		/* A flush follows the data; only then do the bios end. */
 		walk.keep = bytes && (rq->rq_flags & rqf_flush_seq) && !error;
-		/* A completion in parts: the first part is this request, the rest follows as another. */
+		/* Completion in parts: the first part is this request; the rest follows as another request. */
 		goes_on =
 		    bytes && bytes < r->len_bytes && bytes < rq->__data_len && (r->opf & REQ_OP_MASK) <= REQ_OP_WRITE;
 		if (walk.hide)
@@ -365,9 +367,9 @@ static __always_inline bool rq_completed(struct request *rq, int error, unsigned
 }
 
 /*
- * The second program follows the first on the same CPU, where the first leaves word of what it has told: to find that
- * nothing is known of a request any more takes looking at all places where it might be. While the first is at work,
- * which is when the kernel skips it, it has left none.
+ * The second program runs after the first on the same CPU. The first notes which request it has recorded completely,
+ * because searching the table for a request that is no longer there is expensive. If the kernel skipped the first
+ * program, because it was already running, there is no note.
  */
 SEC("tp_btf/block_rq_complete")
 int ATOMIC_PROG(rq_complete, struct request *rq, int error, unsigned int bytes)
