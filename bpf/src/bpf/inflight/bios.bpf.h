@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Bios and block requests in flight, by address. The table has slots; an address leads to one of a few of them, without
- * a lock, a copy or an allocation. A BPF hash would cost a fifth of what a bio-based device needs for 4 KiB.
+ * Bios and block requests in flight, by address. The tables have slots; an address can be in one of a few slots,
+ * without a lock, a copy or an allocation. A BPF hash would cost a fifth of what a bio-based device needs for 4 KiB.
  */
 #ifndef IOREEL_BIOS_H
 #define IOREEL_BIOS_H
@@ -16,10 +16,10 @@
 struct bio_slot {
 	__u64 key; /* 0: free */
 	struct rec_bio rec; /* built in place between queueing and end */
-	__u64 settled; /* the first of two programs has told the queueing, and the second has not been there */
+	__u64 settled; /* the first of two programs has recorded the queueing, and the second has not run yet */
 };
 
-/* 16 Ki bios of 192 bytes, 3 MiB; those that find no place go to the hash below. */
+/* 16 Ki bios of 192 bytes, 3 MiB; those without a free slot go to the hash below. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << BIO_SLOTS_BITS);
@@ -27,7 +27,7 @@ struct {
 	__type(value, struct bio_slot);
 } bio_slots SEC(".maps");
 
-/* 32 Ki bios, allocated as needed. A full table loses what is known of a bio, counted. */
+/* 32 Ki bios, allocated as needed. If full, the information about a bio is lost, which is counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32 * 1024);
@@ -36,17 +36,17 @@ struct {
 	__type(value, struct bio_slot);
 } bios_more SEC(".maps");
 
-/* Bios ever put there: spares the lookup in a table that is nearly always empty. */
+/* Number of bios ever stored there. While 0, lookups in the hash are skipped. */
 __u64 bios_more_used = 0;
 
 enum settled {
 	SETTLED_ISSUE = 1,
-	SETTLED_PART = 2, /* the end of a part, after which the request goes on */
+	SETTLED_PART = 2, /* completion of a part; the request continues */
 };
 
 struct rq_slot {
 	__u64 key;
-	__u64 queue_ns; /* of the first bio, 0: not known */
+	__u64 queue_ns; /* of the first bio; 0: unknown */
 	__u64 issue_ns;
 	__u64 sector;
 	__u32 len_bytes;
@@ -54,12 +54,13 @@ struct rq_slot {
 	__u32 opf;
 	__u32 cpu;
 	__u32 requeues;
-	__u32 given_back; /* 1: requeued, and not issued again yet */
+	__u32 given_back; /* 1: requeued and not issued again */
 	__u32 hide; /* enum hide, of the first bio */
-	__u32 settled; /* likewise, by which: enum settled */
+	__u32 settled; /* enum settled: what the first of two programs has recorded, until the second one runs */
 };
 
-/* 16 Ki requests of 64 bytes, 1 MiB; devices hold some hundred each. Without a place: lost, counted. */
+/* 16 Ki requests of 64 bytes, 1 MiB; a device has some hundred. Without a free slot a request is lost, which is
+ * counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << RQ_SLOTS_BITS);
@@ -67,7 +68,7 @@ struct {
 	__type(value, struct rq_slot);
 } rq_slots SEC(".maps");
 
-/* Not by the second of two programs: the first has counted it. */
+/* The second of two programs does not count, because the first has. */
 static __always_inline void count_map_full(bool again)
 {
 	struct cpu_ledger *l = again ? NULL : cpu_ledger();
@@ -102,8 +103,8 @@ static __always_inline struct rec_bio *find_bio(const void *bio)
 struct bio_slot no_bio = {};
 
 /*
- * A slot for this bio. With a queue time in its record, that is of an earlier bio at this address whose end was not
- * seen: some kernels end requests in a place where no tracepoint is called.
+ * Returns a slot for this bio. If its record has a queue time, it belongs to an earlier bio at this address whose end
+ * was not seen: some kernels have a path that ends requests without a tracepoint.
  */
 static __always_inline struct bio_slot *take_bio_slot(const void *bio, bool again)
 {
@@ -161,7 +162,8 @@ static __always_inline struct rq_slot *find_rq(const void *rq)
 	return NULL;
 }
 
-/* A slot for this request. With an issue time, and not given back: as for bios. */
+/* Returns a slot for this request. If it has an issue time and was not requeued, it belongs to an earlier request, as
+ * for bios. */
 static __always_inline struct rq_slot *take_rq(const void *rq, bool again)
 {
 	__u32 first = slot_of(rq, RQ_SLOTS_BITS);

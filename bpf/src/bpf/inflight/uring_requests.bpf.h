@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* io_uring requests in flight: where they are stored, what is noted of each, and the record sent at the end. */
+/* io_uring requests in flight: where they are stored, what is kept of each, and sending their records. */
 #ifndef IOREEL_URING_REQUESTS_H
 #define IOREEL_URING_REQUESTS_H
 
@@ -14,9 +14,9 @@
 
 struct uring_state {
 	struct rec_uring rec;
-	__u64 before; /* the request it is linked to */
-	__u64 last; /* of those linked to it */
-	__u64 settled; /* the first of two programs has told the submission, and the second has not been there */
+	__u64 before; /* the request that it is linked to */
+	__u64 last; /* the last of the requests linked to it */
+	__u64 settled; /* the first of two programs has recorded the submission, and the second has not run yet */
 };
 
 #define URING_SLOTS_BITS 12
@@ -27,8 +27,8 @@ struct uring_slot {
 };
 
 /*
- * Requests submitted and not told of, by address, at one of a few places as in inflight/bios.bpf.h: 4 Ki of some 260
- * bytes, 1 MiB. Those that find no place go to the hash below.
+ * Submitted requests that have not been recorded, by address, in slots as in inflight/bios.bpf.h: 4 Ki of about 260
+ * bytes, 1 MiB. Those without a free slot go to the hash below.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -37,7 +37,8 @@ struct {
 	__type(value, struct uring_slot);
 } uring_slots SEC(".maps");
 
-/* Some 300 bytes each while in flight, taken when needed. A request for which there is no room is lost, counted. */
+/* About 300 bytes per request in flight, allocated when needed. A request that does not fit is lost, which is
+ * counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -46,10 +47,10 @@ struct {
 	__type(value, struct uring_slot);
 } uring_requests SEC(".maps");
 
-/* Requests ever put there: spares the lookup in a table that is nearly always empty. */
+/* Number of requests ever stored there. While 0, lookups in the hash are skipped. */
 __u64 uring_requests_used = 0;
 struct uring_slot no_request = {};
-/* A request was met: spares looking for those that bios are queued for. */
+/* A request has been seen. While false, bios need no search for their requests. */
 bool uring_met = false;
 
 static __always_inline struct uring_slot *uring_find(const void *req)
@@ -68,7 +69,7 @@ static __always_inline struct uring_slot *uring_find(const void *req)
 	return uring_requests_used ? bpf_map_lookup_elem(&uring_requests, &key) : NULL;
 }
 
-/* A place for this request, which has none. What it holds is whatever was there. */
+/* Takes a slot for this request, which has none. Its content is undefined. */
 static __always_inline struct uring_slot *uring_take(const void *req)
 {
 	__u32 first = slot_of(req, URING_SLOTS_BITS);
@@ -88,7 +89,7 @@ static __always_inline struct uring_slot *uring_take(const void *req)
 	return bpf_map_lookup_elem(&uring_requests, &key);
 }
 
-/* In the hash a place has no key of its own. */
+/* Frees a slot; in the hash the field key is 0. */
 static __always_inline void uring_free(const void *req, struct uring_slot *s)
 {
 	__u64 key = (__u64)req;
@@ -99,7 +100,7 @@ static __always_inline void uring_free(const void *req, struct uring_slot *s)
 		bpf_map_delete_elem(&uring_requests, &key);
 }
 
-/* Task that made a ring whose submitter is a kernel thread. Forgotten ones fall to the thread's process. */
+/* Task that created a ring whose submitter is a kernel thread. If evicted, the thread's process is used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -108,12 +109,12 @@ struct {
 } uring_owners SEC(".maps");
 
 struct uring_scratch {
-	struct task_state cache; /* of the file met last: requests may end in any thread */
+	struct task_state cache; /* of the last file: requests may end in any thread */
 	struct rec_uring_paths paths;
 	char names[2 * WIRE_PATH_BYTES];
 };
 
-/* Room for what a request needs only while it is looked at. */
+/* Scratch memory for handling a request. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -121,13 +122,14 @@ struct {
 	__type(value, struct uring_scratch);
 } uring_scratch SEC(".maps");
 
-/* The number at an address in a ring: such is the first member of a completion, a type that the verifier knows. */
+/* Reads a number from the memory of a ring, as the first member of a completion, which is a type that the verifier
+ * knows. */
 static __always_inline __u64 uring_word(const void *address)
 {
 	return peek(kernel_cast(struct io_uring_cqe, address), user_data);
 }
 
-/* The file in a slot of the ring's own table. */
+/* The file in a slot of the ring's registered files. */
 static __always_inline struct file *uring_slot(struct io_ring_ctx *ctx, __u32 slot)
 {
 	unsigned long file = 0;
@@ -171,7 +173,7 @@ static __always_inline void uring_set_file(struct uring_scratch *s, struct rec_u
 	note_file(&s->cache, file, inode, &r->file, now_ns, r->flags & URF_CREATED);
 }
 
-/* What is the file so far is the second one. */
+/* Makes the current file the second one. */
 static __always_inline void uring_second(struct rec_uring *r)
 {
 	r->flags |= URF_FILE2;
@@ -185,7 +187,7 @@ static __noinline void uring_send(struct uring_state *s, __u64 now_ns)
 	emit_fixed(&s->rec, REC_URING, CLASS_URING, now_ns);
 }
 
-/* A request that has ended without a word. `at_hand`: its memory still holds its result. */
+/* Sends a request that ended without a completion. `at_hand`: its memory still contains the result. */
 static __always_inline void uring_send_silent(struct uring_state *s, struct io_kiocb *req, bool at_hand, __u64 now_ns)
 {
 	s->rec.flags |= URF_SILENT;
@@ -216,7 +218,7 @@ static __always_inline struct uring_state *uring_known(const void *req)
 	return slot ? &slot->state : NULL;
 }
 
-/* The request that a ring's worker thread carries out (io_uring/io-wq.c). */
+/* The request that a worker thread executes (io_uring/io-wq.c). */
 static __always_inline const void *uring_of_worker(struct task_struct *task)
 {
 	struct io_worker *worker = task->worker_private;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The page cache, by regular file: pages that enter it, become dirty, are written back, and leave it. An event is
- * recorded if its thread is recorded or its file lies on a recorded disk, whether a thread, write-back or reclaim
- * caused it. These programs are loaded only when asked for.
+ * The page cache of regular files: pages that are added, become dirty, are written back, or are removed. An event is
+ * recorded if its thread is recorded or its file is on a recorded disk, whether caused by a thread, write-back or
+ * reclaim. Loaded only with --cache.
  */
 #ifndef IOREEL_CACHE_H
 #define IOREEL_CACHE_H
@@ -24,7 +24,7 @@ struct ra_window {
 	__u64 last;
 };
 
-/* The window of readahead that a thread is filling, so that the part done page by page is not told twice. */
+/* The readahead window that a thread is filling, so that its page-by-page part is not recorded twice. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -32,7 +32,7 @@ struct {
 	__type(value, struct ra_window);
 } ra_windows SEC(".maps");
 
-/* Whether an event of this file is recorded; fills in whose it is. */
+/* Whether an event of this file is recorded; fills in thread and file. */
 static __always_inline bool cache_begin(struct rec_cache *rec, struct inode *inode)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -41,7 +41,7 @@ static __always_inline bool cache_begin(struct rec_cache *rec, struct inode *ino
 	struct cpu_ledger *l;
 	__u32 disk;
 
-	/* On to the end of settling, which writes back what was left dirty. */
+	/* Until the end of settling, which writes back the dirty pages. */
 	if (!block_active || !inode || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFREG)
 		return false;
 	sb = BPF_CORE_READ(inode, i_sb);
@@ -56,10 +56,10 @@ static __always_inline bool cache_begin(struct rec_cache *rec, struct inode *ino
 	}
 	key.ino = BPF_CORE_READ(inode, i_ino);
 	key.sb_dev = rec->sb_dev;
-	/* Nothing of it is read or written back: its pages are the file. */
+	/* Pages of tmpfs are never read or written back: they are the file itself. */
 	if (BPF_CORE_READ(sb, s_magic) == TMPFS_MAGIC)
 		return false;
-	/* The trees of btrfs are an inode too. */
+	/* The btree inode of btrfs. */
 	if (key.ino == 1 && BPF_CORE_READ(sb, s_magic) == BTRFS_SUPER_MAGIC)
 		return false;
 	if ((__u32)task->tgid == self_tgid || bpf_map_lookup_elem(&hidden_files, &key)) {
@@ -112,7 +112,7 @@ int ATOMIC_PROG(cache_dirty, struct folio *folio, struct address_space *mapping)
 	return 0;
 }
 
-/* Kernels with the tracepoint have the largest order of a mapping's folios in its flags (6.11). */
+/* Kernels with this tracepoint store the maximum folio order in the mapping's flags (6.11). */
 static __always_inline bool has_large_folios(struct inode *inode)
 {
 	__u64 max = bpf_core_enum_value_exists(enum mapping_flags, AS_FOLIO_ORDER_MAX)
@@ -134,7 +134,7 @@ int ATOMIC_PROG(cache_ra_order, struct inode *inode, unsigned long first, struct
 	w.inode = (__u64)inode;
 	w.first = first;
 	w.last = first + ra->size;
-	/* Where folios may be large it is done at once. */
+	/* With large folios, readahead is done in one step. */
 	if (!has_large_folios(inode))
 		bpf_map_update_elem(&ra_windows, &key, &w, BPF_ANY);
 	cache_send(&rec, CACHE_READAHEAD, (__u64)first << page_shift, (__u64)ra->size << page_shift);
@@ -162,7 +162,7 @@ int ATOMIC_PROG(cache_ra_pages, struct inode *inode, unsigned long first, unsign
 	return 0;
 }
 
-/* Write-back is what is queued for a device out of the cache. */
+/* Write-back: a bio queued from the page cache. */
 static __noinline void cache_writeback(const struct rec_bio *b)
 {
 	struct rec_cache rec = {};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Reads and writes of loop devices that pass through no function of the virtual file system: recorded when a request
- * ends. All other I/O of loop devices passes through such functions (kernel/vfs.bpf.h).
+ * Reads and writes of loop devices that use no VFS function; they are recorded when a request ends. Other I/O of loop
+ * devices uses VFS functions (kernel/vfs.bpf.h).
  */
 #ifndef IOREEL_LOOP_H
 #define IOREEL_LOOP_H
@@ -15,7 +15,7 @@
 #include "inflight/bios.bpf.h"
 #include "kernel/vfs.bpf.h"
 
-/* The worker that took up a device's requests last, by the device's address; 16 bytes each. */
+/* Task id of the worker that last handled a device's requests, by the address of the device; 16 bytes each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -23,7 +23,8 @@ struct {
 	__type(value, __u32);
 } loop_workers SEC(".maps");
 
-/* A worker begins with requests that wait. Requests may end in interrupts, where a path cannot be walked. */
+/* A worker starts on waiting requests. The file is recorded here, because a request may end in an interrupt, where a
+ * path cannot be built. */
 SEC("fentry/loop_process_work")
 int FUNCTION_PROG(loop_worker, void *worker, void *commands, struct loop_device *lo)
 {
@@ -73,15 +74,15 @@ int FUNCTION_PROG(loop_done, struct request *rq)
 	if (!ops_active || !vfs_kernel || op > REQ_OP_WRITE)
 		return 0;
 	/*
-	 * Not asynchronous: up to 6.12 by functions that kernel/vfs.bpf.h knows, after which nothing is left here but
-	 * success or an error; later by the file system's own, with the bytes that they moved.
+	 * Without asynchronous I/O: up to 6.12 functions are used that kernel/vfs.bpf.h watches, and the result here is
+	 * only success or an error. Later kernels call the file system directly, and the result is the number of bytes.
 	 */
 	r.ret = BPF_CORE_READ(command, ret);
 	if (!BPF_CORE_READ(command, use_aio) && r.ret <= 0)
 		return 0;
 	worker = bpf_map_lookup_elem(&loop_workers, &key);
 	inode = BPF_CORE_READ(lo, lo_backing_file, f_inode);
-	/* Without a worker it was taken up before the recording. */
+	/* Without a worker, the request was started before the recording. */
 	if (!worker || !inode)
 		return 0;
 	r.task_id = *worker;
@@ -92,7 +93,7 @@ int FUNCTION_PROG(loop_done, struct request *rq)
 	why = bpf_map_lookup_elem(&hidden_files, &hidden);
 	if (why && *why == HIDE_OWN)
 		return 0;
-	/* What the recorder reads of a device is no request of the reel's either. */
+	/* The recorder's own reads of the device are not recorded here either. */
 	b = rq->bio ? find_bio(rq->bio) : NULL;
 	if (b && b->hide == HIDE_OWN)
 		return 0;

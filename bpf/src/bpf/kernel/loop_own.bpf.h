@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The recorder's own reads of a loop device, for instance of its file system's tables. The device's worker carries them
- * out on the file behind it and does not know for whom. Kernels up to 6.12 use functions that kernel/vfs.bpf.h watches,
- * before the request ends; the request that covers the place tells whose read it is.
+ * The recorder's own reads of a loop device, for example of the tables of its file system. The device's worker performs
+ * them on the backing file and does not know for whom. On kernels up to 6.12 it uses functions that kernel/vfs.bpf.h
+ * watches, before the request ends. So the request that covers the position shows whose read it is.
  */
 #ifndef IOREEL_LOOP_OWN_H
 #define IOREEL_LOOP_OWN_H
@@ -11,13 +11,13 @@
 #include "inflight/bios.bpf.h"
 
 #define LOOP_MAJOR 7
-#define OWN_READS 16 /* the recorder reads one place at a time, read ahead in some requests */
+#define OWN_READS 16 /* the recorder reads one place at a time, with some requests of readahead */
 
 struct own_read {
 	__u64 rq;
 	__u64 issue_ns;
-	__u64 file; /* behind the device */
-	__s64 from_bytes; /* in that file */
+	__u64 file; /* backing file of the device */
+	__s64 from_bytes; /* range in that file */
 	__s64 to_bytes;
 };
 
@@ -30,7 +30,7 @@ struct {
 
 __u32 own_reads_met = 0;
 
-/* A request of the recorder's is issued. One that is overwritten before it has ended is told. */
+/* Notes a request of the recorder at its issue. If it is overwritten before it ends, the read is recorded. */
 static __noinline void note_own_read(struct request *rq, __u64 issue_ns)
 {
 	struct loop_device *lo = BPF_CORE_READ(rq, q, queuedata);
@@ -51,7 +51,7 @@ static __noinline void note_own_read(struct request *rq, __u64 issue_ns)
 	own->rq = (__u64)rq;
 }
 
-/* Whether what a loop device's worker reads here is for the recorder. */
+/* Whether this read by a loop device's worker is for the recorder. */
 static __noinline bool is_own_read(__u64 file, __s64 pos)
 {
 	__u32 i;

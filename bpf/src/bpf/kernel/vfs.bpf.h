@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * File I/O of the kernel itself: by its threads (the NFS server, loop device workers, ksmbd), and on other files while
- * it carries out a task's call (the lower files of an overlay, a program's file at exec).
+ * File I/O of the kernel itself: by its threads (the NFS server, loop device workers, ksmbd), and on other files during
+ * a task's call (the lower files of an overlay, the program file at exec).
  *
- * The programs are attached to functions that the system calls of tasks do not pass through. read(2) and its like reach
- * a file system another way, so they get no slower and are not recorded twice. Where both pass (fsync, splice), the
- * file is compared with the one that the call was given.
+ * The programs are attached to functions that system calls of tasks do not use. read(2) and similar calls reach the
+ * file system another way, so they do not get slower and are not recorded twice. Where both use the function (fsync,
+ * splice), the file is compared with that of the call.
  */
 #ifndef IOREEL_VFS_H
 #define IOREEL_VFS_H
@@ -24,24 +24,24 @@
 #include "inflight/uring_requests.bpf.h"
 #include "kernel/loop_own.bpf.h"
 
-const volatile bool vfs_below = false; /* what recorded tasks make it do to other files */
+const volatile bool vfs_below = false; /* what recorded tasks make the kernel do to other files */
 const volatile struct work_desc vfs_works[WIRE_WORKS] = {};
 
 /* include/linux/sched.h */
 #define PF_WQ_WORKER 0x00000020
 
-/* An operation can be below another: an overlay of overlays exported by NFS makes four. */
+/* Maximum nesting of operations: an overlay of overlays exported by NFS has four. */
 #define VFS_DEPTH 4
 _Static_assert((VFS_DEPTH & (VFS_DEPTH - 1)) == 0, "a power of two");
 
 struct vfs_state {
-	__u32 task_id; /* of a thread of the kernel's */
-	__u32 depth; /* entered and not left */
-	__u64 frames_at[VFS_DEPTH]; /* where on the stack the arguments of each lie */
+	__u32 task_id; /* id of a kernel thread */
+	__u32 depth; /* number of operations in progress */
+	__u64 frames_at[VFS_DEPTH]; /* stack address of the arguments of each */
 	struct rec_vfs frames[VFS_DEPTH];
 };
 
-/* 592 bytes for each thread that does what is told here. */
+/* 592 bytes per thread with such operations. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -49,7 +49,7 @@ struct {
 	__type(value, struct vfs_state);
 } vfs_states SEC(".maps");
 
-/* Where a program's arguments lie, as a number: the verifier lets no pointer into a global function. */
+/* Address of a program's arguments as a number: the verifier lets no pointer into a global function. */
 static __always_inline __u64 frame_of(const void *arguments)
 {
 	const void *kept = arguments;
@@ -67,7 +67,7 @@ static __always_inline __u64 first_argument(__u64 frame)
 	return value;
 }
 
-/* Where the innermost of so many operations is kept; the verifier has to see the bound where it is used. */
+/* Index of the innermost operation; the verifier must see the bound where it is used. */
 static __always_inline __u64 innermost(__u32 depth)
 {
 	__u64 i = depth - 1;
@@ -77,8 +77,8 @@ static __always_inline __u64 innermost(__u32 depth)
 }
 
 /*
- * Whether what is entered at `frame` lies within what was entered before. Where the kernel skipped the program on its
- * exit, that is over: then its arguments lie deeper than this, or are overwritten by what has been called since.
+ * Whether an operation entered at `frame` is nested in an earlier one. If the kernel skipped the program at the earlier
+ * one's exit, that is over: then its arguments are deeper on the stack than this frame, or have been overwritten.
  */
 static __always_inline bool is_within(const struct vfs_state *vs, __u32 depth, __u64 frame)
 {
@@ -87,7 +87,7 @@ static __always_inline bool is_within(const struct vfs_state *vs, __u32 depth, _
 	return frame < vs->frames_at[i] && first_argument(vs->frames_at[i]) == vs->frames[i].ofd;
 }
 
-/* A bio queued by a thread of the kernel's while it is at a file: the whole of what it does there is the cause. */
+/* Sets the cause of a bio queued by a kernel thread during an operation: the outermost operation. */
 static __noinline void set_vfs_cause(struct rec_bio *b, struct task_struct *task, __u64 frame)
 {
 	struct vfs_state *vs = bpf_task_storage_get(&vfs_states, task, 0, 0);
@@ -104,7 +104,7 @@ static __always_inline bool same_file(const struct file_id *a, const struct file
 	return a->ino == b->ino && a->dev == b->dev && a->generation == b->generation;
 }
 
-/* What a worker thread is at. */
+/* What a worker thread is doing. */
 static __always_inline __u32 work_of(struct task_struct *task)
 {
 	struct kthread *kthread = task->worker_private;
@@ -131,7 +131,7 @@ static __always_inline void vfs_unfollowed(void)
 		l->vfs_unfollowed++;
 }
 
-/* Tells of a thread of the kernel's, which is met for the first time. */
+/* Sends the record of a kernel thread at its first operation. */
 static __noinline __u32 vfs_thread(struct task_struct *task)
 {
 	struct rec_task rec = {};
@@ -143,7 +143,7 @@ static __noinline __u32 vfs_thread(struct task_struct *task)
 	return id;
 }
 
-/* Sends the file's record the first time it is met. Its address is a number, as tell_file wants them. */
+/* Sends the record of a file at its first use. The address is a number, as tell_file needs it. */
 static __always_inline void vfs_note_file(__u64 file_address, struct inode *inode, const struct file_id *id,
 					  __u64 now_ns)
 {
@@ -157,10 +157,10 @@ static __always_inline void vfs_note_file(__u64 file_address, struct inode *inod
 	bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
 	bpf_core_read(&inode_address, sizeof(inode_address), &file->f_inode);
 	if (tell_file(file_address, inode_address, now_ns, renewed) && lossless)
-		bpf_map_delete_elem(&files_seen, id); /* Told again when it is met again. */
+		bpf_map_delete_elem(&files_seen, id); /* sent again at its next use */
 }
 
-/* Who does it, and below which recorded operation. False where it is none to be told. */
+/* Finds who performs the operation, and the recorded operation it is part of. False if it is not recorded. */
 static __noinline bool vfs_origin(struct task_struct *task, struct rec_vfs *r)
 {
 	struct task_state *st;
@@ -182,7 +182,7 @@ static __noinline bool vfs_origin(struct task_struct *task, struct rec_vfs *r)
 
 		if (!s || ((s->rec.flags & URF_FILE) && same_file(&s->rec.file, &r->file)))
 			return false;
-		/* A copy's second file. */
+		/* The second file of a copy. */
 		if ((s->rec.flags & URF_FILE2) && s->rec.extra[1] == r->file.ino &&
 		    (__u32)s->rec.extra[2] == r->file.dev)
 			return false;
@@ -204,13 +204,15 @@ static __noinline bool vfs_origin(struct task_struct *task, struct rec_vfs *r)
 		r->flags |= VFSF_BELOW;
 		return true;
 	}
-	/* A call that was left out takes along what is below it; one that nobody records does not. */
+	/* If the call was filtered out, so is what is part of it. If the call is one that is never recorded, the
+	 * operation is recorded. */
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	nr = (long)BPF_CORE_READ(regs, CALL_NUMBER);
 	return nr >= WIRE_CALLS || desc_of(nr, by_32_bit_entry(task))->kind == CALL_NONE;
 }
 
-/* Global: verified once. Such functions take no kernel pointers, so the file comes by where the arguments lie. */
+/* A global function, which is verified once. It takes no kernel pointers, so the file is found through the address of
+ * the arguments. */
 __noinline int vfs_enter(__u64 frame, __u32 fn, __s64 pos, __u64 len_bytes, __u32 arg)
 {
 	__u64 file_address = first_argument(frame);
@@ -244,7 +246,7 @@ __noinline int vfs_enter(__u64 frame, __u32 fn, __s64 pos, __u64 len_bytes, __u3
 	depth = vs->depth;
 	for (i = 0; i < VFS_DEPTH && depth && !is_within(vs, depth, frame); i++)
 		depth--;
-	/* A part of it: a synchronous write makes itself safe. */
+	/* Part of the same operation: a synchronous write calls fsync itself. */
 	if (depth && vs->frames[innermost(depth)].ofd == file_address)
 		return 0;
 	if (depth >= VFS_DEPTH) {
@@ -288,7 +290,7 @@ __noinline int vfs_leave(__u64 frame, __u32 fn, __s64 pos, __s64 ret)
 	if (!vs)
 		return 0;
 	depth = vs->depth;
-	/* What lies within it is over too. */
+	/* Operations nested in it are over too. */
 	for (i = 0; i < VFS_DEPTH && depth && vs->frames_at[innermost(depth)] < frame; i++)
 		depth--;
 	if (!depth || depth > VFS_DEPTH)
@@ -424,7 +426,7 @@ int FUNCTION_PROG(vfs_fsync_out, struct file *file, long long start, long long e
 	return ops_active ? vfs_leave(frame_of(ctx), VFS_FSYNC, start, ret) : 0;
 }
 
-/* The same of all of a file, where the compiler has made one of the two. */
+/* Likewise for a whole file, where the compiler has merged the two functions. */
 SEC("fentry/vfs_fsync")
 int FUNCTION_PROG(vfs_fsync_whole_in, struct file *file, int datasync)
 {
@@ -449,7 +451,7 @@ int FUNCTION_PROG(vfs_fallocate_out, struct file *file, int mode, long long offs
 	return ops_active ? vfs_leave(frame_of(ctx), VFS_FALLOCATE, offset, ret) : 0;
 }
 
-/* Threads of the kernel's end too. */
+/* Records the end of kernel threads. */
 SEC("tp_btf/sched_process_exit")
 int ATOMIC_PROG(vfs_task_exit, struct task_struct *task)
 {

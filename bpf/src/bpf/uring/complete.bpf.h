@@ -14,7 +14,7 @@
 #include "inflight/uring_requests.bpf.h"
 #include "uring/submit.bpf.h"
 
-/* What is known only when the request has been carried out. */
+/* Reads what is known only after the request was executed. */
 static __always_inline void uring_look_after(struct uring_scratch *s, struct rec_uring *r, struct io_kiocb *req,
 					     __u64 now_ns)
 {
@@ -34,7 +34,8 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct rec
 			file = file_of_fd(task, r->res);
 		if (!file)
 			return;
-		/* As of the call: a directory goes where no operand does, the result takes the first place. */
+		/* As in the record of the call: the result of an open is the first file, and the directory the
+		 * second. */
 		if (r->flags & URF_DIR) {
 			r->flags &= ~(URF_DIR | URF_APPEND);
 			uring_second(r);
@@ -51,7 +52,7 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct rec
 
 		if (r->res)
 			return;
-		/* Offsets of stx_mode and stx_size. */
+		/* Offsets of stx_mode and stx_size in struct statx. */
 		if (bpf_probe_read_user(&mode, sizeof(mode), (void *)(buffer + 28)) ||
 		    bpf_probe_read_user(&r->extra[1], 8, (void *)(buffer + 40)))
 			r->flags |= URF_USER_FAULT;
@@ -60,7 +61,7 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct rec
 	}
 	if (!uring_is(uring_fd_ops, opcode) || (r->flags & URF_REFUSED))
 		return;
-	/* In a chain the descriptor may have been made by the request before; now the file is known for sure. */
+	/* In a chain, the previous request may have opened the descriptor; now the file is certain. */
 	file = peek(req, file);
 	if (!file)
 		return;
@@ -72,7 +73,7 @@ static __always_inline void uring_look_after(struct uring_scratch *s, struct rec
 	r->flags |= URF_CURRENT;
 }
 
-/* Tells of a request that is known to have ended because the one linked to it has. */
+/* Sends a request that must have ended because the one linked to it has completed. */
 static long uring_before_step(__u32 i, void *context)
 {
 	__u64 *key = context, at = *key;
@@ -116,7 +117,7 @@ static __always_inline void uring_completed(struct io_kiocb *req, __s32 res, __u
 	if (content_limit && uring_writes(sqe_opcode(r))) {
 		struct file *file = peek(req, file);
 
-		/* Of a write to what has no content, the noting is undone. */
+		/* For a write to a file without contents, only removes the note. */
 		if (file && !has_content(peek(kernel_cast(struct file, file), f_inode)))
 			res = 0;
 		if (content_later(0, *(volatile __u64 *)&r->req, r->task_id, res, now_ns))
@@ -136,7 +137,7 @@ static __always_inline void uring_further(__u32 cflags)
 		l->uring_more++;
 }
 
-/* Completions without a request are of those that post several. */
+/* Completions without a request belong to multishot requests. */
 SEC("tp_btf/io_uring_complete")
 int ATOMIC_PROG(uring_complete, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
 {
@@ -147,7 +148,7 @@ int ATOMIC_PROG(uring_complete, struct io_ring_ctx *ring, void *req, struct io_u
 	return 0;
 }
 
-/* A request that the first of the two has told of is not known any more. */
+/* A request that the first of the two programs has sent is no longer found. */
 SEC("tp_btf/io_uring_complete")
 int ATOMIC_PROG(uring_complete_again, struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe)
 {
@@ -156,7 +157,7 @@ int ATOMIC_PROG(uring_complete_again, struct io_ring_ctx *ring, void *req, struc
 	return 0;
 }
 
-/* Before 6.17 (2f076a453f75) the completion's fields were arguments. */
+/* Before 6.17 (2f076a453f75) the fields of the completion were arguments. */
 SEC("tp_btf/io_uring_complete")
 int ATOMIC_PROG(uring_complete_old, void *ring, void *req, __u64 user_data, int res, unsigned int cflags)
 {
@@ -167,7 +168,7 @@ int ATOMIC_PROG(uring_complete_old, void *ring, void *req, __u64 user_data, int 
 	return 0;
 }
 
-/* Which request it is that ended, user space finds out by ring and user_data. */
+/* User space finds the request by ring and user_data. */
 SEC("tp_btf/io_uring_cqe_overflow")
 int ATOMIC_PROG(uring_overflow, void *ring, unsigned long long user_data, s32 res, u32 cflags)
 {

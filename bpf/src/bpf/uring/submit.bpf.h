@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Requests to io_uring. What was asked is taken from the submission queue entry, whose layout is the
- * kernel's promise to programs, rather than from the kernel's own copies, which move between releases.
- * A request is remembered from its submission to its completion, which other threads, other CPUs and the
- * kernel's own workers may bring about, and told of as one record.
+ * Submission of io_uring requests. The fields come from the submission queue entry, whose layout is stable ABI, not
+ * from the kernel's internal copies, which move between releases. A request is kept from submission to completion and
+ * sent as one record. Other threads, other CPUs or the kernel's workers may complete it.
  *
- * A completion that the program asked not to be posted (IOSQE_CQE_SKIP_SUCCESS), or for which its queue had
- * no room, passes no tracepoint that names the request. Such a request is told of when it must have ended:
- * when its memory is used again, when the request linked to it has completed, or at the recording's end.
+ * Two kinds of completions fire no tracepoint that names the request: those that are not posted
+ * (IOSQE_CQE_SKIP_SUCCESS), and those that overflow the completion queue. Such a request is sent when it must have
+ * ended: when its memory is reused, when a request linked to it has completed, or at the end of the recording.
  */
 #ifndef IOREEL_URING_SUBMIT_H
 #define IOREEL_URING_SUBMIT_H
@@ -26,7 +25,7 @@
 #include "inflight/uring_entry.bpf.h"
 #include "inflight/uring_requests.bpf.h"
 
-/* Reads the names an entry points to, and sends them ahead: they do not wait for the request's end. */
+/* Reads the paths of an entry and sends them in a separate record at once. */
 static __always_inline void uring_paths(struct uring_scratch *s, struct rec_uring *r, __u64 path, __u64 path2,
 					__u64 now_ns)
 {
@@ -68,7 +67,7 @@ static __always_inline void uring_paths(struct uring_scratch *s, struct rec_urin
 	r->flags |= URF_PATHS;
 }
 
-/* Memory that the entry points to, as far as columns need it. */
+/* Reads the user memory that the entry points to, as far as columns need it. */
 static __always_inline void uring_read_user(struct uring_scratch *s, struct rec_uring *r, __u8 opcode, __u64 now_ns)
 {
 	__u64 addr2 = r->sqe[1], addr = r->sqe[2], addr3 = r->sqe[6];
@@ -85,7 +84,7 @@ static __always_inline void uring_read_user(struct uring_scratch *s, struct rec_
 
 		if (bpf_probe_read_user(how, sizeof(how), (void *)addr2))
 			r->flags |= URF_USER_FAULT;
-		/* In place of the pointers, which nobody needs any more. */
+		/* Replaces the pointers, which are no longer needed. */
 		r->sqe[1] = how[0];
 		r->sqe[2] = how[1];
 		r->sqe[6] = how[2];
@@ -101,7 +100,7 @@ static __always_inline void uring_read_user(struct uring_scratch *s, struct rec_
 	uring_paths(s, r, addr, addr2, now_ns);
 }
 
-/* Who submits: a recorded thread, or a ring's kernel thread on behalf of one. `on_behalf` tells which. */
+/* Id of the submitter: a recorded thread, or (`on_behalf`) the task for which the ring's kernel thread submits. */
 static __always_inline __u32 uring_submitter(struct task_struct *task, struct io_ring_ctx *ctx, bool *on_behalf)
 {
 	__u32 *owner, id = recorded_id(task);
@@ -114,11 +113,11 @@ static __always_inline __u32 uring_submitter(struct task_struct *task, struct io
 	return owner ? *owner : recorded_id(task->group_leader);
 }
 
-/* Notes what a write is about to write, for --content. In a chain its file may be made by the request before. */
+/* Notes the buffers of a write for --content. In a chain, the file may be opened by the previous request. */
 static __always_inline void uring_note_write(struct io_ring_ctx *ctx, const struct rec_uring *r)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	/* A number, and no longer a pointer, once it comes back from memory. */
+	/* Read back from memory it is a number, no longer a pointer. */
 	__u64 req = *(const volatile __u64 *)&r->req;
 	__u8 opcode = sqe_opcode(r);
 
@@ -126,7 +125,7 @@ static __always_inline void uring_note_write(struct io_ring_ctx *ctx, const stru
 		return;
 	if ((r->flags & URF_FILE) && !has_content(peek(kernel_cast(struct file, (void *)r->ofd), f_inode)))
 		return;
-	/* Buffers that another process registered are not at these addresses here. */
+	/* Buffers registered by another process are not at these addresses here. */
 	if ((opcode == URING_WRITE_FIXED || opcode == URING_WRITEV_FIXED) && ctx->mm_account != task->mm) {
 		struct cpu_ledger *l = cpu_ledger();
 
@@ -141,9 +140,9 @@ static __always_inline void uring_note_write(struct io_ring_ctx *ctx, const stru
 }
 
 /*
- * A request is submitted: its entry becomes a record in flight, or one that ends at once when it is refused.
+ * A request is submitted: makes a record in flight, or one that ends at once if the request was refused.
  *
- * Long because it is one sequence over the fields of one entry.
+ * Long because it goes through the fields of an entry in sequence.
  */
 static __always_inline void uring_submitted(struct io_kiocb *req, const struct io_uring_sqe *entry, bool refused,
 					    bool again)
@@ -174,12 +173,12 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		slot->state.settled = 0;
 		return;
 	}
-	/* The memory is used again: what was in flight there has ended. */
+	/* The memory is reused, so the earlier request there has ended. */
 	if (slot) {
 		uring_send_silent(&slot->state, req, slot->state.rec.ring == (__u64)ctx, now_ns);
 		uring_free(req, slot);
 	}
-	/* By a program that is not recorded. */
+	/* Submitted by a program that is not recorded. */
 	if (!task_id)
 		return;
 	if (!uring_is(uring_rows, opcode)) {
@@ -214,13 +213,13 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 	r->task_id = task_id;
 	if (on_behalf)
 		r->flags |= URF_SQPOLL;
-	/* A ring's own thread has a name of its own: the process's counts. */
+	/* The ring's kernel thread has its own name, so that of the process is used. */
 	if (other_thread(on_behalf ? task->group_leader : task))
 		r->flags |= URF_OTHER_THREAD;
 	if (refused)
 		r->flags |= URF_REFUSED;
 	if (!entry) {
-		/* As io_get_sqe() found it (io_uring/io_uring.c); the head has moved on by one since. */
+		/* Finds the entry like io_get_sqe (io_uring/io_uring.c); the head has advanced by one since. */
 		__u32 setup = ctx->flags, last = ctx->sq_entries - 1;
 		__u32 head = (ctx->cached_sq_head - 1) & last;
 		u32 *array = ctx->sq_array;
@@ -230,7 +229,7 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 		head &= last;
 		if (setup & IORING_SETUP_SQE128)
 			head <<= 1;
-		/* As numbers: a pointer may not be added to a number that the verifier knows no bounds of. */
+		/* Calculated as numbers: the verifier rejects adding an unbounded number to a pointer. */
 		entry = (void *)(uring_word(&ctx->sq_sqes) + head * 64ull);
 	}
 #pragma unroll
@@ -272,7 +271,7 @@ static __always_inline void uring_submitted(struct io_kiocb *req, const struct i
 	uring_read_user(s, r, opcode, now_ns);
 	if (content_limit)
 		uring_note_write(ctx, r);
-	/* Who makes requests of a polled queue may make no call. */
+	/* A thread that uses a polled submission queue may make no calls, so it is held here. */
 	if (on_behalf)
 		hold_if_filling(task_id);
 }
@@ -284,7 +283,7 @@ int ATOMIC_PROG(uring_submit, struct io_kiocb *req)
 	return 0;
 }
 
-/* As those of the block layer (block/bio.bpf.h). */
+/* Second program, as in the block layer (block/bio.bpf.h). */
 SEC("tp_btf/io_uring_submit_req")
 int ATOMIC_PROG(uring_submit_again, struct io_kiocb *req)
 {
@@ -292,7 +291,7 @@ int ATOMIC_PROG(uring_submit_again, struct io_kiocb *req)
 	return 0;
 }
 
-/* The name before 6.4 (3e9665ce0a8a). */
+/* Name of the tracepoint before 6.4 (3e9665ce0a8a). */
 SEC("tp_btf/io_uring_submit_sqe")
 int ATOMIC_PROG(uring_submit_old, struct io_kiocb *req)
 {
@@ -354,8 +353,8 @@ int ATOMIC_PROG(uring_link, struct io_kiocb *req, struct io_kiocb *before)
 	struct uring_state *s = uring_known(req), *to = uring_known(before);
 
 	/*
-	 * Up to 6.14 a chain's first request is named, not the one before: what was linked to that last comes before.
-	 * Later kernels never name one twice.
+	 * Up to 6.14, `before` is the first request of the chain, not the previous one, which is the one linked to it
+	 * last. Later kernels never name the same request twice.
 	 */
 	if (s) {
 		s->rec.flags |= URF_LINKED;
