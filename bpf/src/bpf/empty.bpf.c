@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The least that any observer costs on a kernel without kprobes: probes that do nothing (a traced call takes the slow
- * path in and out), that read the clock twice (as any measurement of a duration does), or that send the smallest useful
- * record, of times and sizes without identity. `make bench` measures the recorder against them.
+ * The minimum cost of any observer on a kernel without kprobes. The probes do nothing (a traced call takes the slow
+ * path in and out), read the clock (as any measurement of a duration does), or send the smallest useful record, with
+ * times and sizes but without identity. `make bench` compares the recorder with them.
  */
 #include "base/vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -10,18 +10,18 @@
 
 const volatile bool reads_clock = false;
 const volatile bool sends = false;
-const volatile __u32 self_tgid = 0; /* whose calls are not sent */
+const volatile __u32 self_tgid = 0; /* calls of this process are not sent */
 
-__u64 never = 0; /* keeps the compiler from dropping the look, and is never written */
+__u64 never = 0; /* never written; keeps the compiler from removing the read of the clock */
 __u64 lost = 0;
 
 struct least_record {
-	__u64 key; /* the thread, or the bio by address; 0: none */
-	__u64 begin_ns; /* called, or queued */
-	__u64 issue_ns; /* of a request */
+	__u64 key; /* thread id, or address of the bio; 0: none */
+	__u64 begin_ns; /* start of the call, or queueing */
+	__u64 issue_ns; /* issue of the request */
 	__u64 end_ns;
-	__u64 what; /* number of the call, or first sector */
-	__s64 size; /* what the call returned, or bytes */
+	__u64 what; /* call number, or first sector */
+	__s64 size; /* result of the call, or bytes */
 };
 
 #define LEAST_SLOTS_BITS 14
@@ -45,7 +45,7 @@ static __always_inline int look(void)
 	return 0;
 }
 
-/* Of two that find the same slot the first is left out: it is the cost that matters. */
+/* If two keys hash to the same slot, the first is lost: only the cost matters. */
 static __always_inline struct least_record *slot(__u64 key)
 {
 	__u32 at;
@@ -88,7 +88,7 @@ static __always_inline int end(struct least_record *r)
 	return 0;
 }
 
-/* Threads are shifted to where slots are told apart. */
+/* Shifted, because the hash drops the low 6 bits. */
 static __always_inline __u64 thread(void)
 {
 	__u64 id = bpf_get_current_pid_tgid();
@@ -115,7 +115,7 @@ int BPF_PROG(empty_exit, struct pt_regs *regs, long ret)
 	return end(r);
 }
 
-/* What it takes to tell of a bio, or a request, when it was queued, issued and completed. */
+/* Minimum needed to record a bio or request when it is queued, issued and completed. */
 
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(empty_bio_queue, struct bio *bio)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Tells by its loading and attaching whether the kernel allows programs on entry and exit of its functions. */
+/* Loads and attaches only if the kernel supports programs on entry and exit of its functions. */
 #include "base/vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>

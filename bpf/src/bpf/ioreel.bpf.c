@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The recorder's probes. They are BTF tracepoints and iterators, which need neither kprobes nor fentry. Unlike perf
- * tracepoints, BTF tracepoints are skipped only when they interrupt themselves. Where that is not enough, two perf
- * tracepoints stand in for those of calls (calls/call_programs.bpf.h). On kernels that allow fentry, kernel/vfs.bpf.h
+ * The recorder's probes: BTF tracepoints and iterators, which need neither kprobes nor fentry. Unlike perf tracepoints,
+ * BTF tracepoint programs are skipped only when they interrupt themselves. Where that is not enough, two perf
+ * tracepoints stand in for those of system calls (calls/call_programs.bpf.h). On kernels with fentry, kernel/vfs.bpf.h
  * and kernel/loop.bpf.h also attach to functions.
  *
  * The headers below are listed from the lowest to the highest layer. A header includes what it uses, and only headers
@@ -11,12 +11,12 @@
  *   base      wire format, settings, maps, kernel differences
  *   files     identity, path and disks of a file
  *   ops       parts of the record of an operation; stopping threads for --lossless
- *   tasks     page faults, lives of threads, waits, snapshot iterators
- *   calls     entry and exit of system calls
+ *   tasks     page faults, start and end of threads, waits, snapshot iterators
+ *   calls     entry and return of system calls
  *   inflight  tables of bios, block requests and io_uring requests in flight
  *   uring     submission and completion of io_uring requests
  *   kernel    page cache, and file I/O of the kernel itself
- *   block     bios and block requests, and which file they belong to
+ *   block     bios and block requests, and the files they belong to
  */
 #include "base/vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Addresses of kernel functions. An iterator gives them to any process that may load it, also where /proc/kallsyms
+ * Addresses of kernel functions. The iterator gives them to any process that may load it, even where /proc/kallsyms
  * shows zeros to all but root.
  */
 #include "base/vmlinux.h"
@@ -14,9 +14,9 @@ struct ksym_rec {
 	char name[KSYM_NAME_BYTES];
 };
 
-struct ksym_rec ksym_rec_type = {}; /* never read: describes the record to the Rust side */
+struct ksym_rec ksym_rec_type = {}; /* never read: makes the compiler emit the type for Rust */
 
-/* Names looked for, filled by user space. */
+/* Names to look up; filled by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 128);
@@ -24,7 +24,7 @@ struct {
 	__type(value, __u8);
 } wanted SEC(".maps");
 
-/* Whoever reads: the process by its number in the first name space, which it cannot know itself. */
+/* Process id of the reader in the initial pid namespace, which it cannot find out itself. */
 __u32 reader_tgid = 0;
 
 SEC("iter/ksym")
