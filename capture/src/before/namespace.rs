@@ -29,7 +29,7 @@ const FEW_MOVES: usize = 256;
 /// Maximum number of links followed in one path (MAXSYMLINKS of the kernel).
 const MAX_LINKS: usize = 40;
 
-/// The target of a link whose target is unknown. No link has an empty target.
+/// Marks a link whose target is unknown. No link has an empty target.
 const UNKNOWN_TARGET: &str = "";
 
 /// The target of a link on disk. Unknown on any mount of proc, where the recorder would read its own links (see
