@@ -167,7 +167,7 @@ struct Deriver {
     changed: HashSet<String>,
     /// Names created by link(2), and the first name of the file.
     same_file: HashMap<String, String>,
-    /// Those whose content was written.
+    /// Names whose content was written.
     written: HashSet<String>,
     /// Directories that were not empty although no entry was known.
     filled: HashSet<String>,

@@ -108,7 +108,7 @@ requests! {
     0x8008_1272 "BLKGETSIZE64" |r, op| op.aux = word::i64(r.output, 0);
 }
 
-/// `BTRFS_SUBVOL_SPEC_BY_ID`: the union that begins where a name would holds a number.
+/// `BTRFS_SUBVOL_SPEC_BY_ID`: the union that otherwise starts with a name holds a subvolume id.
 const SPEC_BY_ID: i64 = 1 << 4;
 
 fn ioctl(r: &Raw<'_>, op: &mut Op) {

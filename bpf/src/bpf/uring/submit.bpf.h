@@ -49,7 +49,7 @@ static __always_inline void uring_paths(struct uring_scratch *s, struct rec_urin
 		s->paths.path_bytes = used;
 	}
 	if (path2) {
-		barrier_var(used); /* as in read_long_paths() */
+		barrier_var(used); /* as in read_paths() */
 		n = bpf_probe_read_user_str(s->names + (used & (WIRE_PATH_BYTES - 1)), WIRE_PATH_BYTES, (void *)path2);
 		if (n >= 0 && n <= WIRE_PATH_BYTES)
 			s->paths.path2_bytes = string_bytes(n);
