@@ -27,6 +27,7 @@ use ioreel_replay::{
     session::watch::Unwatched,
     verdict::judgement::{DEFAULT_MAX_OWN_LATENESS_NS, Limits},
 };
+use ioreel_traces::suggest;
 
 use crate::quantity;
 
@@ -220,7 +221,7 @@ fn pace(word: &str) -> Result<pace::Pace, String> {
 fn kind(word: &str) -> Result<EdgeKind, String> {
     EdgeKind::ALL.iter().find(|k| k.name() == word).copied().ok_or_else(|| {
         let names: Vec<&str> = EdgeKind::ALL.iter().map(|k| k.name()).collect();
-        format!("expected one of {}", names.join(", "))
+        format!("expected one of {}{}", names.join(", "), suggest::hint(word, &names))
     })
 }
 

@@ -16,7 +16,7 @@ use ioreel_analyze::{
         flat::Unit,
     },
 };
-use ioreel_traces::{Reel, rows::File};
+use ioreel_traces::{Reel, rows::File, suggest};
 use serde::Serialize;
 
 use crate::{
@@ -128,33 +128,26 @@ fn one(path: &PathBuf, args: &Args) -> anyhow::Result<One> {
         let present: Vec<i64> = reel.manifest.devices.iter().map(|d| d.dev).collect();
         let Some(dev) = device_named(&reel.manifest, &present, name) else {
             let names: Vec<&str> = reel.manifest.devices.iter().map(|d| d.name.as_str()).collect();
-            bail!("{}: no device {name}; devices: {}", path.display(), list(&names));
+            bail!("{}: {}", path.display(), suggest::unknown("device", name, &names));
         };
         scope.device = Some(dev);
     }
     if let Some(file) = &args.file {
         let files = files_below(&reel, file)?;
         if files.is_empty() {
-            bail!(
-                "{}: no file {file} and none below it; give an absolute path as shown by `ioreel info`",
-                path.display()
-            );
+            bail!("{}: no file at or below {file}; use an absolute path as shown by `ioreel info`", path.display());
         }
         scope.files = Some(files);
     }
     if let Some(process) = &args.process {
         let tasks = tasks_named(&reel, process)?;
         if tasks.is_empty() {
-            bail!("{}: no process {process}; `ioreel info` lists processes", path.display());
+            bail!("{}: unknown process '{process}'; `ioreel info` lists the processes", path.display());
         }
         scope.tasks = Some(tasks);
     }
     let stats = Stats::of(&reel, &scope)?;
     Ok(One { reel: reel.name(), path: reel.path().display().to_string(), lost: reel.manifest.lost(), stats })
-}
-
-fn list(names: &[&str]) -> String {
-    if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
 fn print(groups: &[Vec<One>], rows: &[Row]) {

@@ -59,11 +59,11 @@ fn failures_are_one_line_with_a_remedy() {
     fs::write(dir.path().join("text"), "no trace\n").unwrap();
     fs::create_dir(dir.path().join("there.reel")).unwrap();
     for (line, told) in [
-        ("import blktrace sdz -o a.reel", "name a trace, a file of it, or a dump"),
-        ("import blktrace text -o a.reel", "name what blktrace wrote"),
-        ("import fio text -o a.reel", "name a log of fio's write_iolog"),
-        ("import strace text -o a.reel", "run strace with -f -ttt -T -y"),
-        ("import csv text --table block -o a.reel", "name each with --columns"),
+        ("import blktrace sdz -o a.reel", "name a trace (sda), one of its files, or a dump"),
+        ("import blktrace text -o a.reel", "name files written by blktrace, or a dump of"),
+        ("import fio text -o a.reel", "name a file written by fio's write_iolog"),
+        ("import strace text -o a.reel", "expected `PID TIME call(…) = N` from `strace -f -ttt -T -y`"),
+        ("import csv text --table block -o a.reel", "name the columns in order with --columns"),
         ("export nowhere.reel blktrace -o x", "no reel here"),
     ] {
         let done = ioreel(dir.path(), line);

@@ -130,11 +130,18 @@ fn bad_input_gets_one_clear_line() {
         (&[reel, "-o", "picture"], "picture: unknown picture format; expected"),
         (&["/nowhere.reel", "-o", out], "no reel here"),
         (&[reel, "-o", "/nowhere/o.png"], "/nowhere/o.png: writing the picture"),
-        (&[reel, "-o", out, "--device", "sdz"], "no requests of device sdz; it has: sda (8:0)"),
-        (&[reel, "-o", out, "--from", "3", "--to", "2"], "the window from 3 s to 1 s is empty"),
-        (&[reel, "-o", out, "--width", "10"], "a picture 10 pixels wide"),
-        (&[reel, "-o", out, "--panels", "offsets,nice"], "there is no panel nice; there are: offsets, files"),
-        (&[reel, "-o", out, "--diff"], "a difference is of two reels, the second less the first; 1 given"),
+        (
+            &[reel, "-o", out, "--device", "sdz"],
+            "no requests of device 'sdz' (did you mean 'sda'?); devices with requests: sda (8:0)",
+        ),
+        (&[reel, "-o", out, "--from", "3", "--to", "2"], "no time between 3 s and 1 s"),
+        (&[reel, "-o", out, "--width", "10"], "--width 10: out of range for 1 reels; use"),
+        (&[reel, "-o", out, "--panels", "offsets,nice"], "unknown panel 'nice'; there are: offsets, files"),
+        (
+            &[reel, "-o", out, "--panels", "ofsets"],
+            "unknown panel 'ofsets'; did you mean 'offsets'? There are: offsets",
+        ),
+        (&[reel, "-o", out, "--diff"], "--diff needs exactly two reels, 1 given"),
         (&[reel, reel, "--terminal"], "--terminal takes one reel"),
     ] {
         let done = plot(args);

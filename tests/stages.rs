@@ -66,8 +66,9 @@ const CRATES: &[(&str, &[Stage<'static>])] = &[
             ("writer", &["error", "format", "anonymize", "reader"]),
             ("validate", &["error", "format", "reader"]),
             ("blktrace", &[]),
-            ("import", &["error", "format", "host", "writer", "blktrace"]),
-            ("export", &["error", "format", "reader", "blktrace"]),
+            ("suggest", &[]),
+            ("import", &["error", "format", "host", "writer", "blktrace", "suggest"]),
+            ("export", &["error", "format", "reader", "blktrace", "suggest"]),
         ],
     ),
     (

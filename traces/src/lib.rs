@@ -10,8 +10,9 @@
 //! * [`writer`]: writes segments that survive a crash; rotates, copies and anonymizes reels. Uses `format`, `anonymize`, `reader`;
 //! * [`validate`]: checks and repairs a reel. Uses `format`, `reader`;
 //! * [`blktrace`]: the records of block traces. Uses nothing else;
-//! * [`import`]: makes reels from other tools' traces. Uses `format`, `host`, `writer`, `blktrace`;
-//! * [`export`]: writes other tools' formats. Uses `format`, `reader`, `blktrace`.
+//! * [`suggest`]: messages about unknown names. Uses nothing else;
+//! * [`import`]: makes reels from other tools' traces. Uses `format`, `host`, `writer`, `blktrace`, `suggest`;
+//! * [`export`]: writes other tools' formats. Uses `format`, `reader`, `blktrace`, `suggest`.
 
 pub mod anonymize;
 pub mod blktrace;
@@ -21,6 +22,7 @@ pub mod format;
 pub mod host;
 pub mod import;
 pub mod reader;
+pub mod suggest;
 pub mod validate;
 pub mod writer;
 

@@ -28,7 +28,7 @@ pub use panels::names as panel_names;
 pub use plot::{PlotOptions, plot};
 pub use report::{Finding, ReportOptions, report};
 
-use ioreel_traces::ReelError;
+use ioreel_traces::{ReelError, suggest::unknown};
 
 /// What can go wrong with a picture.
 #[derive(Debug, thiserror::Error)]
@@ -37,17 +37,19 @@ pub enum PlotError {
     #[error(transparent)]
     Reel(#[from] ReelError),
     /// The device asked for has no requests in the reel.
-    #[error("{reel}: no requests of device {asked}; it has: {present}")]
+    #[error("{reel}: no requests of device '{asked}'{hint}; devices with requests: {present}")]
     UnknownDevice {
         /// The reel's name.
         reel: String,
         /// The device as asked for.
         asked: String,
+        /// A device with a similar name, as [`ioreel_traces::suggest::hint`] gives it.
+        hint: String,
         /// Those there are.
         present: String,
     },
     /// The window holds no time.
-    #[error("the window from {from_s} s to {to_s} s is empty; --from must be before --to and before the reel's end")]
+    #[error("no time between {from_s} s and {to_s} s; --from must be before --to and before the end of the reel")]
     EmptyWindow {
         /// Its start, s.
         from_s: f64,
@@ -55,21 +57,21 @@ pub enum PlotError {
         to_s: f64,
     },
     /// There is no such panel.
-    #[error("there is no panel {asked}; there are: {present}")]
+    #[error("{}", unknown("panel", asked, present))]
     UnknownPanel {
         /// The name asked for.
         asked: String,
-        /// Those there are.
-        present: String,
+        /// All panels.
+        present: Vec<&'static str>,
     },
     /// A difference is of two reels.
-    #[error("a difference is of two reels, the second less the first; {given} given")]
+    #[error("--diff needs exactly two reels, {given} given; it draws the second minus the first")]
     NotTwo {
         /// Reels given.
         given: usize,
     },
     /// The picture would be unreasonably small or large.
-    #[error("a picture {width} pixels wide is not possible for {columns} reels: {least} to {most} are")]
+    #[error("--width {width}: out of range for {columns} reels; use {least} to {most} pixels")]
     Width {
         /// As asked for.
         width: u32,
@@ -81,9 +83,7 @@ pub enum PlotError {
         most: u32,
     },
     /// There is nothing to make a movie of.
-    #[error(
-        "{reel}: has no requests of a block device, and a movie shows the disk; `ioreel plot -o x.png` draws its operations"
-    )]
+    #[error("{reel}: no requests of a block device, which a movie shows; `ioreel plot -o x.png` draws the operations")]
     NothingToShow {
         /// The reel's name.
         reel: String,
@@ -97,7 +97,7 @@ pub enum PlotError {
         why: String,
     },
     /// The rasteriser did not accept the picture.
-    #[error("cannot render the picture: {why}; the SVG output does without the rasteriser")]
+    #[error("cannot render the picture: {why}; write an .svg instead")]
     Render {
         /// What it said.
         why: String,

@@ -12,7 +12,7 @@ use std::{
 
 use glob::{MatchOptions, Pattern};
 use ioreel_bpf::types::rodata;
-use ioreel_traces::{host::mount_of_device, manifest::Mount, text};
+use ioreel_traces::{host::mount_of_device, manifest::Mount, suggest, text};
 
 use crate::{CaptureError, calls, host};
 
@@ -308,11 +308,12 @@ fn uid(user: &str) -> Result<u32, CaptureError> {
     Ok(unsafe { (*found).pw_uid })
 }
 
-/// All values that the column `op` can have.
+/// All values of `op`: system calls, and I/O by the kernel itself.
 fn all_names() -> impl Iterator<Item = &'static str> {
     calls::all().map(|c| c.name).chain(calls::KERNEL_IO)
 }
 
+/// The names that `--op` words select: names, patterns and classes, separated by commas.
 fn calls_named(words: &[String]) -> Result<BTreeSet<&'static str>, CaptureError> {
     let mut out = BTreeSet::new();
     let classed = |name: &str| CLASSES.iter().any(|(_, names)| names.contains(&name));
@@ -328,8 +329,10 @@ fn calls_named(words: &[String]) -> Result<BTreeSet<&'static str>, CaptureError>
         let known = out.len() > before || out.iter().any(|n| pattern.matches(n));
         if !known && class.is_none() {
             let classes: Vec<&str> = CLASSES.iter().map(|(c, _)| *c).chain([META]).collect();
+            let known: Vec<&str> = classes.iter().copied().chain(all_names()).collect();
             let why = format!(
-                "no recorded call is called so; give a name as in docs/trace-format.md, a pattern or one of {}",
+                "unknown call{}; use a call of docs/calls.md, a pattern such as '*sync*', or a class: {}",
+                suggest::hint(word, &known),
                 classes.join(", ")
             );
             return Err(bad("--op", word, &why));
@@ -357,7 +360,8 @@ mod tests {
             meta.contains("rename") && meta.contains("openat") && !meta.contains("read") && !meta.contains("fsync")
         );
         let wrong = ops("wirte").unwrap_err().to_string();
-        assert!(wrong.contains("--op wirte") && wrong.contains("read, write, copy, sync, map, meta"), "{wrong}");
+        assert!(wrong.contains("--op wirte: unknown call (did you mean 'write'?)"), "{wrong}");
+        assert!(wrong.ends_with("read, write, copy, sync, map, meta"), "{wrong}");
         assert!(ops("").is_err());
     }
 

@@ -1,7 +1,7 @@
 //! Writes a reel in the formats of other tools.
 //!
 //! In: a reel. Out: files for blkparse, fio or Perfetto, or a table as CSV or JSON lines.
-//! May use: `format`, `reader`, `blktrace`.
+//! May use: `format`, `reader`, `blktrace`, `suggest`.
 
 pub mod blktrace;
 pub mod fio;

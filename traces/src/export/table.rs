@@ -22,6 +22,7 @@ use crate::{
         table::{self, Row},
         tables::{self, Visitor},
     },
+    suggest,
 };
 
 /// Rows turned into text at a time.
@@ -61,7 +62,7 @@ pub fn export(reel: &Reel, name: &str, form: Form, output: Option<&Path>) -> Res
     tables::each(&mut find)?;
     find.rows.ok_or_else(|| {
         let known: Vec<&str> = tables::all().iter().map(|t| t.name).collect();
-        ExportError::refused(reel.path(), format!("there is no table {name}; there are {}", known.join(", ")))
+        ExportError::refused(reel.path(), suggest::unknown("table", name, &known))
     })
 }
 

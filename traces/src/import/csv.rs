@@ -150,7 +150,8 @@ impl<'a> Maker<'a> {
     }
 
     fn at(&self, time: i128) -> Result<i64, String> {
-        i64::try_from(time - self.base_ns).map_err(|_| "its time is more than 292 years after the first".into())
+        i64::try_from(time - self.base_ns)
+            .map_err(|_| "time is more than 292 years after the first; check the unit of the time column".into())
     }
 
     /// The number of a device told as `8:0`, `8,0`, a number or a name.
@@ -163,7 +164,7 @@ impl<'a> Maker<'a> {
             return Ok(number);
         }
         if word.is_empty() {
-            return Err("names no device".into());
+            return Err("empty device; expected MAJOR:MINOR, a number or a name".into());
         }
         // Major 0 belongs to no disk.
         let next = self.names.len() as i64 + 1;
@@ -177,24 +178,23 @@ impl<'a> Maker<'a> {
     }
 
     fn block(&mut self, v: &Values) -> Result<Row, String> {
-        let issue = v.time.ok_or("no issue time")?;
+        let issue = v.time.ok_or("empty issue time; every request needs one")?;
         let end = v.end.or(v.duration.map(|d| issue + d));
         if end.is_some_and(|end| end < issue) {
-            return Err("ends before it is issued".into());
+            return Err("request completes before it is issued; check the columns' order and units".into());
         }
         if v.queue.is_some_and(|queue| queue > issue) {
-            return Err("is issued before it is queued".into());
+            return Err("request is issued before it is queued; check the columns' order and units".into());
         }
-        let op = v.op.as_deref().ok_or("no operation")?;
-        let op =
-            fields::request(op).ok_or_else(|| format!("{:?} is no kind of request", String::from_utf8_lossy(op)))?;
+        let op = v.op.as_deref().ok_or("empty op; expected read, write, discard, flush, …")?;
+        let op = fields::request(op).ok_or_else(|| fields::unknown_request(op))?;
         let dev = match &v.dev {
             Some(word) => self.dev(&word.clone())?,
             None => 0,
         };
         let len_bytes = v.len.unwrap_or(0);
         let sector = match v.offset {
-            Some(offset) if offset % 512 != 0 => return Err(format!("offset {offset} is not in sectors of 512 bytes")),
+            Some(offset) if offset % 512 != 0 => return Err(format!("offset {offset} is not a multiple of 512 bytes")),
             Some(offset) if len_bytes > 0 => offset / 512,
             _ => -1,
         };
@@ -215,10 +215,13 @@ impl<'a> Maker<'a> {
     }
 
     fn op(&mut self, v: &Values) -> Result<Row, String> {
-        let start = v.time.ok_or("no start time")?;
+        let start = v.time.ok_or("empty start time; every operation needs one")?;
         let dur = v.duration.or(v.end.map(|end| end - start)).unwrap_or(0);
-        let dur_ns = i64::try_from(dur).ok().filter(|d| *d >= 0).ok_or("ends before it starts")?;
-        let op = v.op.as_deref().filter(|o| !o.is_empty()).ok_or("no operation")?;
+        let dur_ns = i64::try_from(dur)
+            .ok()
+            .filter(|d| *d >= 0)
+            .ok_or("operation ends before it starts; check the columns' order and units")?;
+        let op = v.op.as_deref().filter(|o| !o.is_empty()).ok_or("empty op; expected a system call")?;
         let pid = v.pid.or(v.tid).unwrap_or(0);
         let tid = v.tid.unwrap_or(pid);
         let start_ns = self.at(start)?;

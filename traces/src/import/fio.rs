@@ -19,6 +19,9 @@ const PUNCH_HOLE: i32 = 3;
 /// `O_RDWR`: a log does not say how its files were opened, and both is what all of its lines need.
 const O_RDWR: i64 = 2;
 const AT_FDCWD: i32 = -100;
+/// The actions of a log, with their fields.
+const ACTIONS: &str = "expected add, open or close; sync or datasync; wait (version 2 only); or read, write, trim or \
+                       sync_file_range with OFFSET LENGTH";
 
 /// Makes a reel at `out` of the log `input`.
 ///
@@ -31,9 +34,10 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
         Some(b"fio version 3 iolog") => 3,
         _ => {
             lines.number = lines.number.max(1);
-            return Err(
-                lines.wrong("is not `fio version 2 iolog` or `fio version 3 iolog`; name a log of fio's write_iolog")
-            );
+            return Err(lines.error(lines.describe(
+                "does not start a fio I/O log",
+                "expected `fio version 2 iolog` or `fio version 3 iolog`; name a file written by fio's write_iolog",
+            )));
         }
     };
     made::reel(out, made::manifest("fio", &[input.to_path_buf()]), |writer, manifest| {
@@ -43,14 +47,15 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
             if words.is_empty() {
                 continue;
             }
-            if let Err(why) = log.line(version, &words)? {
-                return Err(lines.wrong(why));
+            if let Err(Fault { what, remedy }) = log.line(version, &words)? {
+                return Err(lines.error(lines.describe(what, remedy)));
             }
         }
         manifest.ledger.insert("ops".into(), made::all_written(log.count));
         manifest.span = Span { elapsed_ns: log.now_ns, settle_ns: 0 };
         manifest.warnings.push(
-            "a log of fio tells no results, durations or threads: each operation has taken no time and done all that was asked".into(),
+            "a fio log contains no results, durations or threads: every operation gets duration 0 and full success"
+                .into(),
         );
         if let Some(import) = &mut manifest.import {
             import.records = lines.number;
@@ -73,8 +78,23 @@ struct Log<'a> {
     count: i64,
 }
 
-/// A line's fault, in words; the outer result is that of writing.
-type Line = std::result::Result<(), &'static str>;
+/// What is wrong with a line.
+struct Fault {
+    /// The fault, after `line N`.
+    what: &'static str,
+    /// What was expected.
+    remedy: &'static str,
+}
+
+fn fault(what: &'static str, remedy: &'static str) -> Line {
+    Err(Fault { what, remedy })
+}
+
+/// A line's fault; the outer result is that of writing.
+type Line = std::result::Result<(), Fault>;
+
+/// An action on a file that is not open.
+const OPEN_FIRST: &str = "expected `FILE open` on an earlier line";
 
 impl<'a> Log<'a> {
     fn new(writer: &'a mut ReelWriter) -> Self {
@@ -96,7 +116,7 @@ impl<'a> Log<'a> {
         let number = |w: &[u8]| std::str::from_utf8(w).ok()?.parse::<i64>().ok().filter(|n| *n >= 0);
         let rest = if version == 3 {
             let Some(us) = words.first().and_then(|w| number(w)) else {
-                return Ok(Err("does not begin with a timestamp"));
+                return Ok(fault("does not start with a time", "expected `MICROSECONDS FILE ACTION …` (version 3)"));
             };
             self.now_ns = self.now_ns.max(us.saturating_mul(1000));
             &words[1..]
@@ -107,14 +127,20 @@ impl<'a> Log<'a> {
             [path, action] => (*path, *action, 0, 0),
             [path, action, offset, len] => match (number(offset), number(len)) {
                 (Some(offset), Some(len)) => (*path, *action, offset, len),
-                _ => return Ok(Err("offset or length is no number")),
+                _ => {
+                    let what = "has an offset or length that is not a number of bytes";
+                    return Ok(fault(what, "expected `FILE ACTION OFFSET LENGTH`"));
+                }
             },
             // What older versions wrote: a wait without a length.
             [path, b"wait", us] if version == 2 => match number(us) {
                 Some(us) => (*path, &b"wait"[..], us, 0),
-                None => return Ok(Err("the time to wait is no number")),
+                None => return Ok(fault("has a wait that is not a number", "expected `FILE wait MICROSECONDS`")),
             },
-            _ => return Ok(Err("is neither `FILE ACTION` nor `FILE ACTION OFFSET LENGTH`")),
+            _ => {
+                let what = "is not a line of a fio log";
+                return Ok(fault(what, "expected `FILE ACTION` or `FILE ACTION OFFSET LENGTH`"));
+            }
         };
         let io = rest.len() == 4;
         match (action, io) {
@@ -134,7 +160,7 @@ impl<'a> Log<'a> {
             (b"sync", _) => self.transfer(path, "fsync", 0, 0),
             (b"datasync", _) => self.transfer(path, "fdatasync", 0, 0),
             (b"sync_file_range", true) => self.transfer(path, "sync_file_range", offset, len),
-            _ => Ok(Err("has an action that is none of fio's")),
+            _ => Ok(fault("has an unknown action", ACTIONS)),
         }
     }
 
@@ -153,7 +179,7 @@ impl<'a> Log<'a> {
 
     fn opened(&mut self, path: &[u8]) -> Result<Line> {
         if self.open.contains_key(path) {
-            return Ok(Err("opens a file that is open"));
+            return Ok(fault("opens a file that is already open", "expected `FILE close` on an earlier line"));
         }
         let file = self.paths.file(path, &self.regular, self.now_ns)?;
         let (fd, ofd) = (self.next_fd, i64::from(self.next_fd));
@@ -175,7 +201,9 @@ impl<'a> Log<'a> {
     }
 
     fn closed(&mut self, path: &[u8]) -> Result<Line> {
-        let Some((fd, ofd)) = self.open.remove(path) else { return Ok(Err("closes a file that is not open")) };
+        let Some((fd, ofd)) = self.open.remove(path) else {
+            return Ok(fault("closes a file that is not open", OPEN_FIRST));
+        };
         let file = self.paths.file(path, &self.regular, self.now_ns)?;
         let op = self.word("close");
         self.push(Op { op, fd: Some(fd), ofd: Some(ofd), file: Some(file), ret: Some(0), ..Op::default() })?;
@@ -183,7 +211,9 @@ impl<'a> Log<'a> {
     }
 
     fn transfer(&mut self, path: &[u8], call: &'static str, offset: i64, len: i64) -> Result<Line> {
-        let Some((fd, ofd)) = self.open.get(path).copied() else { return Ok(Err("works on a file that is not open")) };
+        let Some((fd, ofd)) = self.open.get(path).copied() else {
+            return Ok(fault("uses a file that is not open", OPEN_FIRST));
+        };
         let file = self.paths.file(path, &self.regular, self.now_ns)?;
         let ranged = matches!(call, "pread64" | "pwrite64" | "fallocate" | "sync_file_range");
         let moved = matches!(call, "pread64" | "pwrite64");

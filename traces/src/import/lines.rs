@@ -11,6 +11,9 @@ use super::{ImportError, Result};
 /// The longest line taken: no trace of calls has longer ones, and what is no text has no lines.
 const MOST_BYTES: usize = 1 << 20;
 
+/// Characters of a line that an error message shows.
+const MOST_QUOTED: usize = 40;
+
 /// The lines of a file.
 pub(super) struct Lines {
     path: PathBuf,
@@ -40,7 +43,7 @@ impl Lines {
         self.number += 1;
         self.cut = self.line.last() != Some(&b'\n');
         if self.cut && got >= MOST_BYTES {
-            return Err(self.wrong("has no end within 1 MiB, so this is no text; name a text file"));
+            return Err(self.wrong("longer than 1 MiB, so this is not a text file; name a text file"));
         }
         while matches!(self.line.last(), Some(b'\n' | b'\r')) {
             self.line.pop();
@@ -48,8 +51,40 @@ impl Lines {
         Ok(Some(&self.line))
     }
 
-    /// An error at the line at hand.
+    /// An error in the current line: `line 3: WHY`.
     pub(super) fn wrong(&self, why: impl std::fmt::Display) -> ImportError {
-        ImportError::input(&self.path, format!("line {}: {why}", self.number))
+        self.error(format!("line {}: {why}", self.number))
+    }
+
+    /// An error about this file.
+    pub(super) fn error(&self, why: impl Into<String>) -> ImportError {
+        ImportError::input(&self.path, why)
+    }
+
+    /// A message about the current line as a whole: `line 3 WHAT: 'its beginning…'; REMEDY`.
+    pub(super) fn describe(&self, what: &str, remedy: &str) -> String {
+        format!("line {} {what}: {}; {remedy}", self.number, quoted(&self.line))
+    }
+}
+
+/// The beginning of a text in quotes, for an error message.
+pub(super) fn quoted(text: &[u8]) -> String {
+    let start = String::from_utf8_lossy(&text[..text.len().min(4 * MOST_QUOTED)]);
+    let cut = text.len() > 4 * MOST_QUOTED || start.chars().count() > MOST_QUOTED;
+    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let shown: String = start.chars().take(MOST_QUOTED).map(plain).collect();
+    format!("'{shown}{}'", if cut { "…" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_short() {
+        assert_eq!(quoted(b""), "''");
+        assert_eq!(quoted(b"a\r\x1b[2J"), "'a\u{fffd}\u{fffd}[2J'");
+        assert_eq!(quoted("é".repeat(40).as_bytes()), format!("'{}'", "é".repeat(40)));
+        assert_eq!(quoted(&[b'x'; 5000]), format!("'{}…'", "x".repeat(40)));
     }
 }

@@ -1,6 +1,6 @@
 //! Makes reels from traces of other tools.
 //!
-//! In: files of blktrace, fio, strace or CSV. Out: a reel. May use: `format`, `host`, `writer`, `blktrace`.
+//! In: files of blktrace, fio, strace or CSV. Out: a reel. May use: `format`, `host`, `writer`, `blktrace`, `suggest`.
 //! A new importer is a file here that fills rows of `format::rows`, and a subcommand in `src/import.rs`.
 
 pub mod blktrace;
@@ -40,7 +40,7 @@ impl ImportError {
     /// What the system said of this input.
     pub(crate) fn reading(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |e| Self::Input { path, why: format!("cannot be read: {e}") }
+        move |e| Self::Input { path, why: format!("cannot read this file: {e}") }
     }
 }
 

@@ -297,10 +297,14 @@ fn what_is_cut_or_garbage_is_left_out_and_told() {
     let garbage = [0x5a; 100];
     let with_garbage = [&whole[1][..48 + 16 + 48], &garbage[..]].concat();
     let cases: [(&str, &[u8], &str); 5] = [
-        ("header", &whole[1][..48 + 16 + 48 + 7], "ends within a record: its last 7 bytes are left out"),
-        ("payload", &whole[1][..48 + 5], "ends within a record, which is left out"),
-        ("garbage", &with_garbage, "has not its magic number: from byte 112 on it is left out"),
-        ("all", &garbage, "from byte 0 on it is left out"),
+        (
+            "header",
+            &whole[1][..48 + 16 + 48 + 7],
+            "the file ends in the middle of a record; its last 7 bytes were ignored",
+        ),
+        ("payload", &whole[1][..48 + 5], "the file ends in the middle of a record, which was ignored"),
+        ("garbage", &with_garbage, "not a blktrace record (wrong magic number); the file was ignored from byte 112 on"),
+        ("all", &garbage, "the file was ignored from byte 0 on"),
         ("empty", &[], ""),
     ];
     for (name, second, told) in cases {
@@ -325,11 +329,11 @@ fn what_is_cut_or_garbage_is_left_out_and_told() {
     }
     let out = dir.path().join("no.reel");
     for (name, told) in [
-        ("x", "no record of a block trace"),
-        ("y", "there is no record in it"),
-        ("z", "a trace of version 8, ioreel reads 7"),
-        ("older", "a trace of version 6, ioreel reads 7"),
-        ("nothing", "no nothing.blktrace.N either"),
+        ("x", "not a block trace"),
+        ("y", "the trace is empty"),
+        ("z", "blktrace format 8 is not supported, only 7"),
+        ("older", "blktrace format 6 is not supported, only 7"),
+        ("nothing", "no such file, and no nothing.blktrace.N"),
     ] {
         let text = refused(&[dir.path().join(name)], &out);
         assert!(text.contains(told), "{name}: {text}");
@@ -377,9 +381,9 @@ fn two_devices_share_a_clock_or_are_refused() {
     }
     let at = |name: &str| dir.path().join(name);
     let text = refused(&[at("one"), at("two")], &at("no.reel"));
-    assert!(text.contains("of different boots; import them one by one"), "{text}");
+    assert!(text.contains("from different boots; import them one by one"), "{text}");
     let text = refused(&[at("one"), a.join("vda.bin")], &at("no.reel"));
-    assert!(text.contains("import it alone"), "{text}");
+    assert!(text.contains("import the dump alone"), "{text}");
     let both = imported(&[at("three"), at("one.blktrace.1")], &at("both.reel"));
     let alone = imported(&[at("one")], &at("alone.reel"));
     assert_eq!(both.count::<Block>(), 2 * alone.count::<Block>());

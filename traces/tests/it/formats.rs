@@ -101,13 +101,22 @@ fn a_log_of_fio_becomes_calls_and_a_log_again() {
 fn a_log_that_is_none_is_refused_by_line() {
     let dir = tempfile::tempdir().unwrap();
     for (i, (text, told)) in [
-        ("", "line 1: is not `fio version 2 iolog`"),
-        ("fio version 1 iolog\n", "line 1: is not"),
-        ("fio version 2 iolog\n/a read 0 1\n", "line 2: works on a file that is not open"),
-        ("fio version 2 iolog\n/a add\n/a open\n/a read x 1\n", "line 4: offset or length is no number"),
-        ("fio version 2 iolog\n/a frobnicate 0 1\n", "line 2: has an action that is none of fio's"),
-        ("fio version 3 iolog\n/a add\n", "line 2: does not begin with a timestamp"),
-        ("fio version 3 iolog\n0 /a wait 1 2\n", "line 2: has an action that is none of fio's"),
+        ("", "line 1 does not start a fio I/O log: ''; expected `fio version 2 iolog`"),
+        ("fio version 1 iolog\n", "line 1 does not start a fio I/O log: 'fio version 1 iolog'"),
+        (
+            "fio version 2 iolog\n/a read 0 1\n",
+            "line 2 uses a file that is not open: '/a read 0 1'; expected `FILE open`",
+        ),
+        (
+            "fio version 2 iolog\n/a add\n/a open\n/a read x 1\n",
+            "line 4 has an offset or length that is not a number of bytes: '/a read x 1'; expected",
+        ),
+        ("fio version 2 iolog\n/a frobnicate 0 1\n", "line 2 has an unknown action: '"),
+        (
+            "fio version 3 iolog\n/a add\n",
+            "line 2 does not start with a time: '/a add'; expected `MICROSECONDS FILE ACTION …`",
+        ),
+        ("fio version 3 iolog\n0 /a wait 1 2\n", "line 2 has an unknown action: '"),
     ]
     .into_iter()
     .enumerate()
@@ -140,14 +149,23 @@ fn csv_becomes_requests_in_exact_units() {
     assert_eq!((ops[1].start_ns, ops[1].dur_ns, ops[1].tid, ops[1].ret), (249_999_999, 1500, 7, Some(10)));
     assert_eq!(reel.read::<File>().unwrap()[0].path.as_deref(), Some("/a,\"b\""));
     for (i, (columns, text, told)) in [
-        ("issue_s,op", "1,r\n", "no column is len_SIZE"),
-        ("issue_s,op,len_bytes,colour", "1,r,1,x\n", "no column can be called \"colour\""),
-        ("issue_s,issue_ns,op,len_bytes", "1,1,r,1\n", "column issue_ns is there twice"),
-        ("issue_s,op,len_bytes", "1,r\n", "line 1: has 2 fields, not 3"),
-        ("issue_s,op,len_bytes", "1,r,1\n1,q,1\n", "line 2: \"q\" is no kind of request"),
-        ("issue_s,op,len_bytes", "x,r,1\n", "line 1: \"x\" is no number"),
-        ("issue_s,op,len_bytes,complete_s", "2,r,1,1\n", "line 1: ends before it is issued"),
-        ("issue_s,op,len_bytes,offset_bytes", "2,r,1,100\n", "line 1: offset 100 is not in sectors"),
+        (
+            "issue_s,op",
+            "1,r\n",
+            "column len_SIZE is missing; name the columns in order with --columns; there are: issue_UNIT",
+        ),
+        (
+            "issue_s,op,len_bytes,colour",
+            "1,r,1,x\n",
+            "unknown column 'colour'; name the columns in order with --columns, `-` skips one; there are: issue_UNIT",
+        ),
+        ("issue_s,op,len_byte", "1,r,1\n", "unknown column 'len_byte' (did you mean 'len_bytes'?); name the"),
+        ("issue_s,issue_ns,op,len_bytes", "1,1,r,1\n", "two columns are issue_ns"),
+        ("issue_s,op,len_bytes", "1,r\n", "line 1: 2 fields, but there are 3 columns"),
+        ("issue_s,op,len_bytes", "1,r,1\n1,q,1\n", "line 2: unknown request type 'q'; there are: read, write"),
+        ("issue_s,op,len_bytes", "x,r,1\n", "line 1: 'x' is not a number"),
+        ("issue_s,op,len_bytes,complete_s", "2,r,1,1\n", "line 1: request completes before it is issued"),
+        ("issue_s,op,len_bytes,offset_bytes", "2,r,1,100\n", "line 1: offset 100 is not a multiple of 512 bytes"),
     ]
     .into_iter()
     .enumerate()
@@ -179,7 +197,7 @@ fn tables_go_out_as_csv_and_json_lines() {
     assert!(text.starts_with("file,dev,sb_dev,ino,generation,kind,first_ns,size_bytes,mode,path,path_cut"), "{text}");
     assert_eq!(text.lines().count(), reel.read::<File>().unwrap().len() + 1);
     let e = table::export(&reel, "colours", table::Form::Csv, None).unwrap_err().to_string();
-    assert!(e.contains("there is no table colours; there are tasks, files"), "{e}");
+    assert!(e.contains("unknown table 'colours'; there are: tasks, files"), "{e}");
 }
 
 const STRACE: &str = "\
@@ -249,9 +267,12 @@ fn the_text_of_strace_becomes_calls() {
 fn text_that_is_not_of_strace_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (i, (text, told)) in [
-        ("", "is empty"),
-        ("hello world\n", "line 1: has no time as -ttt writes it"),
-        ("12:00:01 read(3, \"\", 1) = 0\n", "run strace with -f -ttt -T -y"),
+        ("", "the file is empty"),
+        ("hello world\n", "line 1 is not strace output: 'hello world'; expected `PID TIME call(…) = N`"),
+        (
+            "12:00:01 read(3, \"\", 1) = 0\n",
+            "line 1 has no time in seconds since 1970: '12:00:01 read(3, \"\", 1) = 0'; run strace with -f -ttt -T -y",
+        ),
     ]
     .into_iter()
     .enumerate()

@@ -18,6 +18,7 @@ use ioreel_traces::{
     Reel,
     manifest::{State, dev_name},
     rows::{Block, Op},
+    suggest,
     table::Row,
 };
 
@@ -336,7 +337,9 @@ fn pick_device(
     let found = devices.keys().find(|dev| dev_name(**dev) == asked || device_name(reel, **dev) == Some(asked));
     found.map(|dev| Some(*dev)).ok_or_else(|| {
         let present: Vec<String> = devices.keys().map(|dev| label(reel, *dev)).collect();
-        PlotError::UnknownDevice { reel: reel.name(), asked: asked.into(), present: present.join(", ") }
+        let names: Vec<&str> = devices.keys().filter_map(|dev| device_name(reel, *dev)).collect();
+        let hint = suggest::hint(asked, &names);
+        PlotError::UnknownDevice { reel: reel.name(), asked: asked.into(), hint, present: present.join(", ") }
     })
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Spec>> {
     let of = |name: &String| {
         ALL.iter()
             .find(|s| s.name == name)
-            .ok_or_else(|| PlotError::UnknownPanel { asked: name.clone(), present: self::names().join(", ") })
+            .ok_or_else(|| PlotError::UnknownPanel { asked: name.clone(), present: self::names() })
     };
     let mut out: Vec<&'static Spec> = Vec::new();
     for name in names {

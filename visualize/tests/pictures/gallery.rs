@@ -156,7 +156,7 @@ fn every_panel() {
     }
     let odd = PlotOptions { panels: vec!["offsets".into(), "nonsense".into()], ..PlotOptions::default() };
     let error = plot(&both, &odd).unwrap_err().to_string();
-    assert!(error.starts_with("there is no panel nonsense; there are: offsets, files"), "{error}");
+    assert!(error.starts_with("unknown panel 'nonsense'; there are: offsets, files"), "{error}");
 }
 
 #[test]

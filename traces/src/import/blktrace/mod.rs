@@ -74,9 +74,9 @@ fn describe(manifest: &mut Manifest, merge: &Merge, base_ns: u64) {
         manifest.warnings.extend(stream.left_out.clone());
         if stream.backwards > 0 {
             let (n, path) = (stream.backwards, stream.path.display());
-            manifest.warnings.push(format!(
-                "{path}: {n} records are earlier than the one before them; they are taken in file order"
-            ));
+            manifest
+                .warnings
+                .push(format!("{path}: {n} records are earlier than the record before them; imported in file order"));
         }
     }
     manifest.clock_jumps.sort_by_key(|j| j.at_ns);
@@ -117,7 +117,7 @@ impl Start {
                 damage = damage.or(stream.left_out);
             }
             if source.merged && sources.len() > 1 && first == Some(0) {
-                let why = "a dump of blkparse, whose clock begins with it and fits no other trace's; import it alone";
+                let why = "the clock of a blkparse dump starts at 0 and matches no other trace; import the dump alone";
                 return Err(ImportError::input(&source.files[0], why));
             }
             base_ns = match (base_ns, first) {
@@ -128,8 +128,10 @@ impl Start {
         let Some(base_ns) = base_ns.or(notes_ns) else {
             let named = inputs.first().cloned().unwrap_or_default();
             let why = match damage {
-                Some(d) => format!("no record of a block trace ({d}); name what blktrace wrote"),
-                None => "there is no record in it; was anything traced?".into(),
+                Some(d) => {
+                    format!("not a block trace ({d}); name files written by blktrace, or a dump of `blkparse -d`")
+                }
+                None => "the trace is empty; check that the device was in use while blktrace ran".into(),
             };
             return Err(ImportError::input(named, why));
         };
@@ -138,7 +140,7 @@ impl Start {
         {
             let apart = a.abs_diff(*b) / 1_000_000_000;
             let why = format!(
-                "its clock and that of {} are {apart} s apart, so they are of different boots; import them one by one",
+                "its clock and the clock of {} differ by {apart} s, so they are from different boots; import them one by one",
                 first.name
             );
             return Err(ImportError::input(&other.files[0], why));
@@ -314,7 +316,7 @@ impl<'a> Converter<'a> {
         if self.pairing.unmatched > 0 {
             let n = self.pairing.unmatched;
             manifest.warnings.push(format!(
-                "{n} completions belong to no request or bio of the trace (begun before it, or their records are lost); they are in actions alone"
+                "{n} completions match no request or bio of the trace (started before it, or records lost); they are only in table actions"
             ));
         }
         manifest.span = Span { elapsed_ns: self.last_ns, settle_ns: 0 };

@@ -62,7 +62,10 @@ pub(super) fn find(inputs: &[PathBuf]) -> Result<Vec<Source>> {
             Some(meta) if meta.is_dir() => {
                 let all = listed(input)?;
                 if all.is_empty() {
-                    return Err(ImportError::input(input, "this folder holds no DEV.blktrace.N; name a trace"));
+                    return Err(ImportError::input(
+                        input,
+                        "no files DEV.blktrace.N in this folder; name a folder, a trace (sda) or a dump",
+                    ));
                 }
                 all.into_iter().for_each(|(base, files)| add(input, base, files));
             }
@@ -71,8 +74,9 @@ pub(super) fn find(inputs: &[PathBuf]) -> Result<Vec<Source>> {
                 let base = base.strip_suffix(".blktrace").unwrap_or(base);
                 let siblings = if folder.is_dir() { listed(&folder)?.remove(base) } else { None };
                 let files = siblings.ok_or_else(|| {
-                    let why =
-                        format!("no such file, and no {base}.blktrace.N either; name a trace, a file of it, or a dump");
+                    let why = format!(
+                        "no such file, and no {base}.blktrace.N; name a trace (sda), one of its files, or a dump"
+                    );
                     ImportError::input(input, why)
                 })?;
                 add(&folder, base.to_owned(), files);
@@ -89,8 +93,7 @@ pub(super) fn find(inputs: &[PathBuf]) -> Result<Vec<Source>> {
 fn distinct(sources: Vec<Source>) -> Result<Vec<Source>> {
     for (i, s) in sources.iter().enumerate() {
         if let Some(other) = sources[..i].iter().find(|o| o.name == s.name) {
-            let why =
-                format!("a trace called {} is in {} too; import them one by one", s.name, other.files[0].display());
+            let why = format!("{} is another trace named {}; import them one by one", other.files[0].display(), s.name);
             return Err(ImportError::input(&s.files[0], why));
         }
     }
@@ -123,7 +126,7 @@ mod tests {
         assert_eq!(find(&[dir.path().to_owned()]).unwrap().len(), 2);
         assert!(find(&[at("sda.bin")]).unwrap()[0].merged);
         let gone = find(&[at("sdc")]).unwrap_err().to_string();
-        assert!(gone.contains("no sdc.blktrace.N either"), "{gone}");
+        assert!(gone.contains("no sdc.blktrace.N;"), "{gone}");
         assert!(find(&[at("nowhere").join("sdc")]).is_err());
     }
 }

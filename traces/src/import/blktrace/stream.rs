@@ -72,31 +72,32 @@ impl Stream {
             return Ok(false);
         }
         if got < HEADER_BYTES {
-            return Ok(self.stop(&format!("ends within a record: its last {got} bytes are left out")));
+            return Ok(
+                self.stop(&format!("the file ends in the middle of a record; its last {got} bytes were ignored"))
+            );
         }
         let magic = [header[0], header[1], header[2], header[3]];
-        let rest = |at: u64| format!("from byte {at} on it is left out");
+        let rest = |at: u64| format!("the file was ignored from byte {at} on");
         match (Endian::of(magic), self.order) {
             (None, _) => {
-                return Ok(
-                    self.stop(&format!("what should be a record has not its magic number: {}", rest(self.at_byte)))
-                );
+                return Ok(self.stop(&format!("not a blktrace record (wrong magic number); {}", rest(self.at_byte))));
             }
             (Some((_, version)), _) if version != VERSION => {
-                let why =
-                    format!("a trace of version {version}, ioreel reads {VERSION}; use a blktrace that writes it");
+                let why = format!(
+                    "blktrace format {version} is not supported, only {VERSION}; trace with a blktrace that writes {VERSION}"
+                );
                 return Err(ImportError::input(&self.path, why));
             }
             (Some((order, _)), None) => self.order = Some(order),
             (Some((order, _)), Some(known)) if order != known => {
-                return Ok(self.stop(&format!("the byte order changes: {}", rest(self.at_byte))));
+                return Ok(self.stop(&format!("the byte order changes; {}", rest(self.at_byte))));
             }
             _ => {}
         }
         let record = Record::parse(&header, self.order.unwrap_or(Endian::Little));
         if i64::try_from(record.time_ns).is_err() || (!self.merged && self.cpu.is_some_and(|cpu| cpu != record.cpu)) {
             let what = if i64::try_from(record.time_ns).is_err() { "time" } else { "CPU" };
-            return Ok(self.stop(&format!("a record has an impossible {what}: {}", rest(self.at_byte))));
+            return Ok(self.stop(&format!("a record has an impossible {what}; {}", rest(self.at_byte))));
         }
         let mut payload = std::mem::take(&mut self.payload);
         payload.resize(usize::from(record.payload_bytes), 0);
@@ -104,7 +105,7 @@ impl Stream {
         let whole = got == payload.len();
         self.payload = payload;
         if !whole {
-            return Ok(self.stop("ends within a record, which is left out"));
+            return Ok(self.stop("the file ends in the middle of a record, which was ignored"));
         }
         self.at_byte += (HEADER_BYTES + self.payload.len()) as u64;
         self.cpu = Some(record.cpu);

@@ -1,6 +1,7 @@
 //! Columns by name, and the values of a line.
 
 use super::Rows;
+use crate::{import::lines::quoted, suggest};
 
 /// What a column is, with what one of its unit is in ns or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +71,55 @@ fn field(name: &str, rows: Rows) -> Option<Field> {
     }
 }
 
+const BLOCK_COLUMNS: &[&str] = &[
+    "issue_UNIT",
+    "complete_UNIT",
+    "d2c_UNIT",
+    "queue_UNIT",
+    "sector",
+    "offset_SIZE",
+    "len_SIZE",
+    "op",
+    "dev",
+    "cpu",
+    "error",
+];
+const OPS_COLUMNS: &[&str] = &[
+    "start_UNIT",
+    "end_UNIT",
+    "dur_UNIT",
+    "op",
+    "path",
+    "offset_SIZE",
+    "len_SIZE",
+    "ret",
+    "fd",
+    "pid",
+    "tid",
+    "comm",
+    "cpu",
+];
+
+/// Every name a column may have: `issue_UNIT` once with each unit.
+fn spelled(columns: &[&str]) -> Vec<String> {
+    let with = |column: &str| -> Vec<String> {
+        let ends = |stem: &str, ends: &[(&str, i128)]| ends.iter().map(|(end, _)| format!("{stem}{end}")).collect();
+        match column.rsplit_once('_') {
+            Some((stem, "UNIT")) => ends(stem, &TIMES),
+            Some((stem, "SIZE")) => ends(stem, &SIZES),
+            _ => vec![column.to_owned()],
+        }
+    };
+    columns.iter().flat_map(|c| with(c)).collect()
+}
+
 /// What the columns of these names are; none for one to leave out.
 pub(super) fn columns(names: &[String], rows: Rows) -> Result<Vec<Option<Field>>, String> {
     let known = match rows {
-        Rows::Block => {
-            "issue_UNIT, complete_UNIT, d2c_UNIT, queue_UNIT, sector, offset_SIZE, len_SIZE, op, dev, cpu, error"
-        }
-        Rows::Ops => "start_UNIT, end_UNIT, dur_UNIT, op, path, offset_SIZE, len_SIZE, ret, fd, pid, tid, comm, cpu",
+        Rows::Block => BLOCK_COLUMNS,
+        Rows::Ops => OPS_COLUMNS,
     };
+    let list = format!("{}; UNIT is s, ms, us, ns or 100ns; SIZE is bytes, sectors, kib or mib", known.join(", "));
     let mut out: Vec<Option<Field>> = Vec::new();
     for name in names {
         let found = if name == "-" { None } else { Some(field(name, rows).ok_or(name)) };
@@ -86,13 +128,16 @@ pub(super) fn columns(names: &[String], rows: Rows) -> Result<Vec<Option<Field>>
                 let twice =
                     |f: &Field| out.iter().flatten().any(|o| std::mem::discriminant(o) == std::mem::discriminant(f));
                 if found.as_ref().is_some_and(twice) {
-                    return Err(format!("column {name} is there twice"));
+                    return Err(format!("two columns are {name}; name the one to skip `-` in --columns"));
                 }
                 out.push(found);
             }
             Err(name) => {
+                let spelled = spelled(known);
+                let hint = suggest::hint(name, &spelled.iter().map(String::as_str).collect::<Vec<_>>());
+                let name = quoted(name.as_bytes());
                 return Err(format!(
-                    "no column can be called {name:?}; name each with --columns, - to leave one out: {known}; UNIT is s, ms, us, ns or 100ns, SIZE bytes, sectors, kib or mib"
+                    "unknown column {name}{hint}; name the columns in order with --columns, `-` skips one; there are: {list}"
                 ));
             }
         }
@@ -108,7 +153,9 @@ pub(super) fn columns(names: &[String], rows: Rows) -> Result<Vec<Option<Field>>
         (rows == Rows::Block && !has(|f| matches!(f, Field::Len(_)))).then_some("len_SIZE"),
     ];
     match missing.into_iter().flatten().next() {
-        Some(missing) => Err(format!("no column is {missing}; --columns names them in order, of: {known}")),
+        Some(missing) => {
+            Err(format!("column {missing} is missing; name the columns in order with --columns; there are: {list}"))
+        }
         None => Ok(out),
     }
 }
@@ -127,6 +174,13 @@ pub(super) fn request(word: &[u8]) -> Option<&'static str> {
         b"other" => "other",
         _ => return None,
     })
+}
+
+/// The message for a word that [`request`] does not know.
+pub(super) fn unknown_request(word: &[u8]) -> String {
+    const KNOWN: [&str; 9] =
+        ["read", "write", "discard", "flush", "secure_erase", "write_zeroes", "zone_append", "zone_mgmt", "other"];
+    suggest::unknown("request type", &String::from_utf8_lossy(word), &KNOWN)
 }
 
 /// The values of one line, in ns and bytes.
@@ -190,11 +244,15 @@ pub(super) fn split(line: &[u8], separator: u8) -> Result<Vec<Vec<u8>>, String> 
                         field.push(*b);
                         rest = more;
                     }
-                    [] => return Err("a quoted field has no end on its line".into()),
+                    [] => {
+                        return Err(
+                            "a quoted field is not closed; add the closing quote, or set another --separator".into()
+                        );
+                    }
                 }
             }
             if rest.first().is_some_and(|b| *b != separator) {
-                return Err("something follows a quoted field".into());
+                return Err("text follows a quoted field; expected the separator after the closing quote".into());
             }
         } else {
             let end = rest.iter().position(|b| *b == separator).unwrap_or(rest.len());
@@ -215,11 +273,15 @@ impl Values {
         *self = Self::default();
         let words = split(line, separator)?;
         if words.len() != columns.len() {
-            return Err(format!("has {} fields, not {}", words.len(), columns.len()));
+            return Err(format!(
+                "{} fields, but there are {} columns; check --columns and --separator",
+                words.len(),
+                columns.len()
+            ));
         }
         for (word, field) in words.into_iter().zip(columns) {
             let Some(field) = field else { continue };
-            let bad = |what: &str| format!("{:?} is no {what}", String::from_utf8_lossy(&word));
+            let bad = |what: &str| format!("{} is not a {what}", quoted(&word));
             // An empty field is one that is not known.
             if word.is_empty() {
                 continue;

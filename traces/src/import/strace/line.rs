@@ -34,11 +34,30 @@ pub(super) struct Line<'a> {
     pub(super) event: Event<'a>,
 }
 
-/// Takes a line apart.
-pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, &'static str> {
+/// Why a line cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Unreadable {
+    /// What is wrong, after `line N`.
+    pub(super) what: &'static str,
+    /// What was expected, or what to do.
+    pub(super) remedy: &'static str,
+}
+
+const NOT_STRACE: Unreadable = Unreadable {
+    what: "is not strace output",
+    remedy: "expected `PID TIME call(…) = N` from `strace -f -ttt -T -y`",
+};
+const NO_TIME: Unreadable =
+    Unreadable { what: "has no time in seconds since 1970", remedy: "run strace with -f -ttt -T -y" };
+const NO_RESULT: Unreadable = Unreadable { what: "has a call without a result", remedy: "expected `call(…) = N`" };
+const NOT_RESUMED: Unreadable =
+    Unreadable { what: "resumes a call without `resumed>`", remedy: "expected `<... call resumed>…) = N`" };
+
+/// Parses a line.
+pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, Unreadable> {
     let (tid, rest) = thread(line);
-    let end = rest.iter().position(|b| *b == b' ').ok_or("is no line of strace")?;
-    let at_ns = seconds(&rest[..end]).ok_or("has no time as -ttt writes it; run strace with -f -ttt -T -y")?;
+    let end = rest.iter().position(|b| *b == b' ').ok_or(NOT_STRACE)?;
+    let at_ns = seconds(&rest[..end]).ok_or(if rest.contains(&b'(') { NO_TIME } else { NOT_STRACE })?;
     Ok(Line { tid, at_ns, event: event(trim(&rest[end..]))? })
 }
 
@@ -74,7 +93,7 @@ fn seconds(text: &[u8]) -> Option<i64> {
     whole.parse::<i64>().ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-fn event(text: &[u8]) -> Result<Event<'_>, &'static str> {
+fn event(text: &[u8]) -> Result<Event<'_>, Unreadable> {
     if let Some(rest) = text.strip_prefix(b"+++ exited with ") {
         let code = rest.split(|b| *b == b' ').next().and_then(integer).unwrap_or(0);
         return Ok(Event::Exit(((code & 0xff) << 8) as i32));
@@ -87,15 +106,15 @@ fn event(text: &[u8]) -> Result<Event<'_>, &'static str> {
         return Ok(Event::Other);
     }
     if let Some(rest) = text.strip_prefix(b"<... ") {
-        let at = find(rest, b" resumed>").ok_or("resumes no call")?;
+        let at = find(rest, b" resumed>").ok_or(NOT_RESUMED)?;
         let (name, tail) = (&rest[..at], &rest[at + b" resumed>".len()..]);
-        let (args, end) = arguments(tail).ok_or("has a call without an end")?;
+        let (args, end) = arguments(tail).ok_or(NO_RESULT)?;
         return Ok(Event::Resumed { name, args, end: ended(end) });
     }
-    let open = text.iter().position(|b| *b == b'(').ok_or("is neither a call nor a signal nor an exit")?;
+    let open = text.iter().position(|b| *b == b'(').ok_or(NOT_STRACE)?;
     let name = &text[..open];
     if name.is_empty() || !name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'?')) {
-        return Err("is neither a call nor a signal nor an exit");
+        return Err(NOT_STRACE);
     }
     let tail = &text[open + 1..];
     for mark in [&b"<unfinished ...>"[..], b"<detached ...>"] {
@@ -103,7 +122,7 @@ fn event(text: &[u8]) -> Result<Event<'_>, &'static str> {
             return Ok(Event::Begun { name, args: trim(args) });
         }
     }
-    let (args, end) = arguments(tail).ok_or("has a call without an end")?;
+    let (args, end) = arguments(tail).ok_or(NO_RESULT)?;
     Ok(Event::Call { name, args, end: ended(end) })
 }
 

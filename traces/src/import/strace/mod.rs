@@ -37,16 +37,19 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
     let mut first: Option<ImportError> = None;
     let base_ns = loop {
         let Some(text) = lines.next()? else {
-            return Err(first.unwrap_or_else(|| ImportError::input(input, "is empty; name what `strace -o` wrote")));
+            return Err(first.unwrap_or_else(|| {
+                lines.error("the file is empty; name a file written by `strace -f -ttt -T -y -o FILE`")
+            }));
         };
         match line::parse(text) {
             Ok(line) => break line.at_ns,
             Err(_) if noise(text) => {}
             Err(why) => {
-                let e = lines.wrong(why);
-                first.get_or_insert(e);
-                if lines.number > MOST_DAMAGED {
-                    return Err(first.unwrap_or_else(|| lines.wrong("is none of strace")));
+                first.get_or_insert_with(|| lines.error(lines.describe(why.what, why.remedy)));
+                if lines.number > MOST_DAMAGED
+                    && let Some(e) = first.take()
+                {
+                    return Err(e);
                 }
             }
         }
@@ -79,10 +82,11 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
                 Err(why) => {
                     damaged += 1;
                     if damaged == 1 {
-                        example = format!("line {} {why}", lines.number);
+                        example = lines.describe(why.what, why.remedy);
                     }
                     if damaged > MOST_DAMAGED {
-                        return Err(lines.wrong(format!("{why}, like {MOST_DAMAGED} before; is this strace's text?")));
+                        let more = format!("{}, after {MOST_DAMAGED} other unreadable lines", why.what);
+                        return Err(lines.error(lines.describe(&more, why.remedy)));
                     }
                 }
             }
@@ -90,7 +94,7 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
         state.finish()?;
         describe(manifest, &state.told, base_ns, jumps);
         if damaged > 0 {
-            manifest.warnings.push(format!("{damaged} lines could not be read and are left out ({example})"));
+            manifest.warnings.push(format!("{damaged} lines could not be read and were ignored; the first: {example}"));
         }
         if let Some(import) = &mut manifest.import {
             import.records = lines.number;
@@ -137,8 +141,10 @@ struct Told {
 fn describe(manifest: &mut Manifest, told: &Told, base_ns: i64, jumps: usize) {
     let left_out: i64 = told.left_out.values().sum();
     if jumps > 0 {
-        let first = if jumps > MOST_JUMPS { format!(" of the first {MOST_JUMPS}") } else { String::new() };
-        let told = format!("the clock went back {jumps} times within a thread; `clock_jumps` tells when{first}");
+        let first = if jumps > MOST_JUMPS { format!(", for the first {MOST_JUMPS}") } else { String::new() };
+        let told = format!(
+            "the clock went back {jumps} times within a thread; the manifest's `clock_jumps` lists when{first}"
+        );
         manifest.warnings.push(told);
     }
     manifest.clock = Clock { monotonic_ns: 0, realtime_ns: base_ns };
@@ -147,20 +153,20 @@ fn describe(manifest: &mut Manifest, told: &Told, base_ns: i64, jumps: usize) {
     let ledger = Ledger { seen: told.ops.saturating_add(left_out), written: told.ops, lost: 0, filtered: left_out };
     manifest.ledger.insert("ops".into(), ledger);
     for (n, what) in [
-        (told.without_duration, "calls have no duration (strace -T shows it); theirs is 0"),
-        (told.without_path, "descriptors have no path (strace -y shows it); their file is unknown"),
+        (told.without_duration, "calls have no duration, so it is 0; run strace with -T"),
+        (told.without_path, "descriptors have no path, so their file is unknown; run strace with -y"),
         (
             told.without_position,
-            "transfers are at a position that the text does not tell (appends, descriptors opened before it); their offset is unknown",
+            "reads and writes have an unknown offset: they append, or their descriptor was opened before the trace",
         ),
-        (told.unknown_flags, "arguments have names that are not known here; they are left empty"),
-        (told.cut_paths, "paths were cut by strace (strace -s sets the length)"),
+        (told.unknown_flags, "arguments contain flag names that ioreel does not know, and are empty"),
+        (told.cut_paths, "paths were cut by strace; run it with a larger -s"),
     ] {
         if n > 0 {
             manifest.warnings.push(format!("{n} {what}"));
         }
     }
-    manifest
-        .warnings
-        .push("the text of strace tells no inodes, mappings, io_uring or devices: files are told apart by path".into());
+    manifest.warnings.push(
+        "strace output contains no inodes, mappings, io_uring requests or devices; files are identified by path".into(),
+    );
 }
