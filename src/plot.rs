@@ -156,7 +156,7 @@ const PAGE: (u16, u16) = (120, 40);
 /// Prints one reel as text.
 fn print(args: &Args) -> anyhow::Result<ExitCode> {
     let [reel] = &args.reels[..] else {
-        bail!("--terminal takes one reel; to compare several, write a .png");
+        bail!("--terminal draws only one reel; to compare several, write a .png");
     };
     let terminal = std::io::stdout().is_terminal();
     let size = if terminal { ratatui::crossterm::terminal::size().unwrap_or(PAGE) } else { PAGE };
@@ -186,7 +186,7 @@ pub(crate) fn colors() -> u32 {
 /// Writes a movie.
 fn film(args: Args, output: &Path) -> anyhow::Result<ExitCode> {
     let [reel] = &args.reels[..] else {
-        bail!("a movie takes one reel; make one movie per reel, or draw them side by side as a .png");
+        bail!("a movie shows only one reel; make one movie per reel, or draw them side by side as a .png");
     };
     let reel = Reel::open(reel)?;
     let choice = Choice { device: args.device, from_ns: args.from, to_ns: args.to };

@@ -251,7 +251,7 @@ fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf) -> Herald {
         match moment {
             Moment::Copied(path) => tell!("ioreel: wrote {}; recording continues", path.display()),
             Moment::NotCopied(why) => {
-                tell!("ioreel: could not write a copy of the flight recorder: {why}; recording continues");
+                tell!("ioreel: cannot write the copy of the recording: {why}; recording continues");
             }
             Moment::Begun | Moment::Ending => {}
         }
@@ -345,9 +345,9 @@ fn report(outcome: &Outcome, output: &Path) {
     match (m.lost(), &outcome.error) {
         (0, _) => {}
         (lost, None) => {
-            tell!("ioreel: {lost} events were lost; `ioreel info` shows where, a larger --ring-mib may help");
+            tell!("ioreel: {lost} events were lost; `ioreel info` shows where; a larger --ring-mib may help");
         }
-        (lost, Some(_)) => tell!("ioreel: {lost} events are missing from the reel: they could not be written"),
+        (lost, Some(_)) => tell!("ioreel: {lost} events could not be written and are missing from the reel"),
     }
     let count = |class: &str| m.ledger.get(class).map_or(0, |l| l.written);
     log::info!("{}: {} operations, {} requests", output.display(), count("ops"), count("block"));

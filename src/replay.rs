@@ -245,7 +245,7 @@ fn map(text: &str) -> Result<(PathBuf, PathBuf), String> {
 /// Parses a time since the start of the reel, to ns.
 fn time(text: &str) -> Result<i64, String> {
     let time = quantity::duration(text)?;
-    i64::try_from(time.as_nanos()).map_err(|_| "longer than any reel".into())
+    i64::try_from(time.as_nanos()).map_err(|_| "expected less than 292 years".into())
 }
 
 fn ns(text: &str, flag: &str) -> anyhow::Result<i64> {

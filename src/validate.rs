@@ -33,7 +33,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
                 report = Report { repaired: [report.repaired, vec![done]].concat(), ..validate(&args.reel, false)? };
             }
             Ok(None) => {}
-            Err(e) => report.notes.push(format!("tables tree and names are missing and could not be derived: {e}")),
+            Err(e) => report.notes.push(format!("tables tree and names are missing and cannot be derived: {e}")),
         }
     }
     if args.json {

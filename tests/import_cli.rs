@@ -64,7 +64,7 @@ fn failures_are_one_line_with_a_remedy() {
         ("import fio text -o a.reel", "name a file written by fio's write_iolog"),
         ("import strace text -o a.reel", "expected `PID TIME call(…) = N` from `strace -f -ttt -T -y`"),
         ("import csv text --table block -o a.reel", "name the columns in order with --columns"),
-        ("export nowhere.reel blktrace -o x", "no reel here"),
+        ("export nowhere.reel blktrace -o x", "not a reel"),
     ] {
         let done = ioreel(dir.path(), line);
         let said = String::from_utf8(done.stderr).unwrap();

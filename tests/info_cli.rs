@@ -168,7 +168,7 @@ fn bad_input_gets_one_clear_line() {
     let out = info(&[dir.path().join("none.reel").to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);
-    assert!(said.lines().count() == 1 && said.contains("no reel here"), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("not a reel"), "{said}");
 
     let path = sample(dir.path());
     std::fs::write(path.join("ops/000000.parquet"), b"PAR1 cut short").unwrap();

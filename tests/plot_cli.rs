@@ -128,7 +128,7 @@ fn bad_input_gets_one_clear_line() {
     for (args, words) in [
         (&[reel, "-o", "picture.jpg"][..], "picture.jpg: unknown picture format; expected"),
         (&[reel, "-o", "picture"], "picture: unknown picture format; expected"),
-        (&["/nowhere.reel", "-o", out], "no reel here"),
+        (&["/nowhere.reel", "-o", out], "not a reel"),
         (&[reel, "-o", "/nowhere/o.png"], "/nowhere/o.png: writing the picture"),
         (
             &[reel, "-o", out, "--device", "sdz"],

@@ -137,7 +137,7 @@ fn bad_input_gets_one_clear_line() {
     fs::create_dir(&result).unwrap();
     let words = ["--force", "-o", result.to_str().unwrap()];
     let out = replay(&good, &target, &words).output().unwrap();
-    assert!(text(&out.stderr).contains("exists already"), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("already exists"), "{}", text(&out.stderr));
     assert!(!target.join("w").exists(), "nothing is prepared before the result has a place");
 }
 
@@ -236,10 +236,10 @@ fn faults_below_the_replayer_turn_the_verdict() {
     for (fault, why) in [
         ("none", None),
         ("delay", Some("the replayer itself was late")),
-        ("drop", Some("names of the tree left behind differ")),
-        ("lose", Some("names of the tree left behind differ")),
+        ("drop", Some("names of the final tree differ")),
+        ("lose", Some("names of the final tree differ")),
         ("change", Some("1 results are wrong")),
-        ("swap", Some("names of the tree left behind differ")),
+        ("swap", Some("names of the final tree differ")),
     ] {
         let (dir, target) = places();
         let mut more = vec![("mkdir", "a"), ("mkdir", "b"), ("chmod", "a"), ("unlink", "x")];

@@ -121,7 +121,7 @@ impl BlockReplay {
             _ => None,
         };
         if let Some(option) = for_threads {
-            let why = format!("{option} is for threads, and bios have one schedule for all; leave it out");
+            let why = format!("{option} has no effect with --layer block, where all bios share one schedule; omit it");
             return Err(ReplayError::Block { path: config.reel, why });
         }
         let (table, dev, mut survey) = bios::survey(&reel, config.source.as_deref(), config.allow_writes)?;

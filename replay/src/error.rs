@@ -19,14 +19,14 @@ pub enum ReplayError {
     #[error(transparent)]
     Reel(#[from] ReelError),
     /// The reel's writer did not finish: the manifest does not list its tables yet.
-    #[error("{path}: this reel was not closed by its writer; `ioreel validate --repair` makes what is there a good one", path = path.display())]
+    #[error("{path}: the recording was not completed; run `ioreel validate --repair` first", path = path.display())]
     Unfinished {
         /// The reel.
         path: PathBuf,
     },
     /// A path to be written lies inside the reel that is replayed.
     #[error(
-        "{what} {path}: this lies in the reel that is replayed ({reel}), which has to stay as it is; name a place outside of it",
+        "{what} {path}: this is inside the replayed reel {reel}, which must not change; name a place outside it",
         path = path.display(), reel = reel.display()
     )]
     InReel {
@@ -38,13 +38,13 @@ pub enum ReplayError {
         reel: PathBuf,
     },
     /// `--layout`, but the reel does not contain the on-disk layout of files.
-    #[error("{path}: this reel does not tell where files lay; record with --extents, or replay without --layout", path = path.display())]
+    #[error("{path}: this reel contains no on-disk layout; record with --extents, or replay without --layout", path = path.display())]
     NoLayout {
         /// The reel.
         path: PathBuf,
     },
     /// The target does not exist or is not a directory.
-    #[error("{path}: cannot replay into this: {why}; name a directory on a mounted file system", path = path.display())]
+    #[error("{path}: cannot use this as target: {why}; name a directory on a mounted file system", path = path.display())]
     Target {
         /// The path as given.
         path: PathBuf,
@@ -52,7 +52,7 @@ pub enum ReplayError {
         why: String,
     },
     /// The target is not empty.
-    #[error("{path}: not empty (it holds {found:?}); empty it, or replay over it with --force", path = path.display())]
+    #[error("{path}: not empty (contains {found:?}); empty it, or use --force to replay over it", path = path.display())]
     NotEmpty {
         /// The path as given.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum ReplayError {
         found: String,
     },
     /// This user cannot create files in the target.
-    #[error("{path}: cannot write here: {source}; name a directory of your own, or replay as root", path = path.display())]
+    #[error("{path}: cannot write here: {source}; use a directory of your own, or run as root", path = path.display())]
     NotWritable {
         /// The path as given.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum ReplayError {
     },
     /// The target has too little free space for the workload.
     #[error(
-        "{path}: too little room: {needed} needed ({prepare} to prepare, {growth} written), {free} free; choose a \
+        "{path}: not enough space: needs {needed} ({prepare} to prepare, {growth} to write), {free} free; use a \
          larger target, or limit the replay with --root",
         path = path.display(), needed = mib(*needed_bytes), prepare = mib(*prepare_bytes),
         growth = mib(*growth_bytes), free = mib(*free_bytes)
@@ -87,7 +87,7 @@ pub enum ReplayError {
         free_bytes: i64,
     },
     /// The slice starts after the last operation.
-    #[error("--from {}s: nothing was recorded from then on: the last operation returned at {}s", seconds(*from_ns), seconds(*last_ns))]
+    #[error("--from {}s: after the end of the reel; the last operation returned at {}s", seconds(*from_ns), seconds(*last_ns))]
     NothingAfter {
         /// Start of the slice, ns of the reel.
         from_ns: i64,
@@ -95,7 +95,7 @@ pub enum ReplayError {
         last_ns: i64,
     },
     /// The slice is empty.
-    #[error("--from {}s --to {}s: nothing lies between; let --to be later than --from", seconds(*from_ns), seconds(*to_ns))]
+    #[error("--from {}s --to {}s: empty window; --to must be later than --from", seconds(*from_ns), seconds(*to_ns))]
     NoSlice {
         /// Start of the slice, ns of the reel.
         from_ns: i64,
@@ -104,7 +104,7 @@ pub enum ReplayError {
     },
     /// The replay needs more space than `--max-bytes` allows.
     #[error(
-        "{path}: this replay takes {needed}, more than the {max} of --max-bytes; allow more, or limit it with --root",
+        "{path}: this replay needs {needed}, but --max-bytes is {max}; raise it, or limit the replay with --root",
         path = path.display(), needed = mib(*needed_bytes), max = mib(*max_bytes)
     )]
     TooMuch {
@@ -117,17 +117,19 @@ pub enum ReplayError {
     },
     /// The memory of this process cannot be limited.
     #[error(
-        "--memory-limit: {why}; it needs control groups of version 2 that control memory, and root or a group delegated to this user"
+        "--memory-limit: {why}; it needs cgroup2 with the memory controller, and root or a cgroup delegated to this user"
     )]
     MemoryLimit {
         /// The cause.
         why: String,
     },
     /// `--repeat` and `--restore` remove everything that was not prepared, so everything in the target must be known.
-    #[error("--repeat and --restore remove all that was not prepared: leave out --force and --skip-prepare")]
+    #[error(
+        "--repeat and --restore remove everything that ioreel did not prepare; use them without --force and --skip-prepare"
+    )]
     Foreign,
     /// A directory cannot take the place of a directory of the reel.
-    #[error("--map {from}={to}: {why}; name a directory of the reel and an empty one to take its place", from = from.display(), to = to.display())]
+    #[error("--map {from}={to}: {why}; use FROM=TO: a directory of the reel, and an empty directory to replace it", from = from.display(), to = to.display())]
     Map {
         /// The directory of the reel.
         from: PathBuf,
@@ -138,7 +140,7 @@ pub enum ReplayError {
     },
     /// The kernel does not let this user set up the containment.
     #[error(
-        "cannot contain the replay in its target: {doing}: {source}; run as root, or where unprivileged user namespaces are allowed"
+        "cannot confine the replay to its target: {doing}: {source}; run as root, or allow unprivileged user namespaces"
     )]
     Contain {
         /// The step that failed.

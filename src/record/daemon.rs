@@ -65,7 +65,7 @@ impl Daemon {
                 // An unreadable pid is left out of the message.
                 let _ = pid_file.read_to_string(&mut pid);
                 bail!(
-                    "{}: process {} already records into this folder; stop it (SIGTERM) or use another folder",
+                    "{}: process {} is already recording into this folder; stop it (SIGTERM) or use another folder",
                     dir.display(),
                     pid.trim()
                 );
@@ -163,10 +163,7 @@ fn refuse_folder_of_others(dir: &Path) -> anyhow::Result<()> {
         );
     }
     if meta.mode() & 0o002 != 0 {
-        bail!(
-            "{}: everybody may write into it, and could replace the recorder's files; remove that right (chmod o-w)",
-            dir.display()
-        );
+        bail!("{}: any user may write here and could replace the recorder's files; run chmod o-w on it", dir.display());
     }
     Ok(())
 }
@@ -177,7 +174,7 @@ fn open_own(options: &mut OpenOptions, path: &Path) -> anyhow::Result<File> {
     let file = opened.with_context(|| format!("{}: opening a regular file", path.display()))?;
     let meta = file.metadata().with_context(|| path.display().to_string())?;
     if !meta.is_file() || meta.nlink() != 1 {
-        bail!("{}: not a regular file with one name; remove it", path.display());
+        bail!("{}: not a regular file with a single link; remove it", path.display());
     }
     Ok(file)
 }

@@ -354,7 +354,7 @@ fn what_cannot_be_done_gets_one_line() {
     let reel = reel.to_str().unwrap();
     for (args, words) in [
         (&["report", reel, "-o", "x.png"][..], "x.png: a report is an HTML file"),
-        (&["report", "/nowhere.reel", "-o", "x.html"], "no reel here"),
+        (&["report", "/nowhere.reel", "-o", "x.html"], "not a reel"),
         (&["report", reel, "-o", "/nowhere/x.html"], "/nowhere/x.html: writing the report"),
     ] {
         let done = Command::new(env!("CARGO_BIN_EXE_ioreel")).args(args).output().unwrap();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ReelError {
     /// The folder is not there, or is no reel.
-    #[error("{path}: no reel here ({why}); name a folder that `ioreel record -o` made", path = path.display())]
+    #[error("{path}: not a reel ({why}); name a folder written by `ioreel record -o`", path = path.display())]
     NotAReel {
         /// What was opened.
         path: PathBuf,
@@ -42,19 +42,19 @@ pub enum ReelError {
         why: String,
     },
     /// A writer holds the reel.
-    #[error("{path}: is being recorded at this moment; end the recording first", path = path.display())]
+    #[error("{path}: is still being recorded; stop the recording first", path = path.display())]
     Busy {
         /// The reel.
         path: PathBuf,
     },
     /// The reel's writer died, or is at work.
-    #[error("{path}: was not closed by its recorder; run `ioreel validate --repair` on it first", path = path.display())]
+    #[error("{path}: the recording was not completed; run `ioreel validate --repair` first", path = path.display())]
     Unclosed {
         /// The reel.
         path: PathBuf,
     },
     /// A key that could be tried out.
-    #[error("{path}: a key of {found} bytes is too short; give at least {least}, as from `head -c 32 /dev/urandom`", path = path.display())]
+    #[error("{path}: the key is too short ({found} bytes); use at least {least}, for example from `head -c 32 /dev/urandom`", path = path.display())]
     ShortKey {
         /// The key file.
         path: PathBuf,
@@ -64,7 +64,7 @@ pub enum ReelError {
         least: usize,
     },
     /// The output is already there.
-    #[error("{path}: exists already; choose another name or remove it first", path = path.display())]
+    #[error("{path}: already exists; choose another name or remove it first", path = path.display())]
     Exists {
         /// The output's path.
         path: PathBuf,
@@ -80,7 +80,7 @@ pub enum ReelError {
         source: std::io::Error,
     },
     /// A segment could not be encoded or written.
-    #[error("{path}: writing the segment: {why}; what was closed before is a valid reel", path = path.display())]
+    #[error("{path}: cannot write this segment: {why}; the segments before it form a valid reel", path = path.display())]
     Write {
         /// The Parquet file.
         path: PathBuf,

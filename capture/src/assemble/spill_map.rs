@@ -148,7 +148,7 @@ where
             Ok(db.begin_read()?.open_table(Things::<K, V>::TABLE)?.get(k.row())?.map(|v| v.value()))
         };
         look()
-            .inspect_err(|e| log::warn!("a file met before is taken for another: reading what is known of it: {e}"))
+            .inspect_err(|e| log::warn!("cannot read the stored state of a file, so it counts as a new file: {e}"))
             .ok()?
             .map(V::of)
     }
@@ -172,7 +172,9 @@ where
             return;
         }
         if let Err(e) = self.store(scratch) {
-            log::warn!("what is known of files met long ago stays in memory: {e}; make room beside the reel");
+            log::warn!(
+                "cannot store the state of inactive files, so it stays in memory: {e}; free some space beside the reel"
+            );
             self.full = true;
             return;
         }
@@ -215,7 +217,7 @@ where
     /// All entries for which `such` is true.
     pub(crate) fn all(&self, such: impl Fn(&V) -> bool) -> FxHashMap<K, V> {
         let mut found = self.stored_of(&such).unwrap_or_else(|e| {
-            log::warn!("files without a description may be missing: reading what is known of them: {e}");
+            log::warn!("cannot read the stored state of files, so rows may be missing in table files: {e}");
             FxHashMap::default()
         });
         for (k, v) in self.older.iter().chain(&self.recent) {

@@ -50,8 +50,8 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut s
     let (mut rows, left_out) = derive(&reel, snapshot, &disk, writer)?;
     if left_out > 0 {
         manifest.warnings.push(format!(
-            "{left_out} files beyond the first {MOST} were not looked up by their descriptors when the tree before the recording \
-             and the names over time were derived"
+            "{left_out} files beyond the first {MOST} were not looked up by their descriptors; the initial tree and the \
+             names over time may lack them"
         ));
     }
     rows.sort_by(|a, b| a.path.cmp(&b.path));

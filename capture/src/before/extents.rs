@@ -80,10 +80,12 @@ impl Extents {
         }
         if self.beyond > 0 {
             let beyond = self.beyond;
-            manifest.warnings.push(format!("{beyond} files beyond {MOST} extents were not asked where they lie"));
+            manifest
+                .warnings
+                .push(format!("the on-disk layout of {beyond} files is missing: the limit is {MOST} extents"));
         }
         if let (Some(why), n) = (self.why, self.refused) {
-            manifest.warnings.push(format!("{n} files could not be asked where they lie: {why}"));
+            manifest.warnings.push(format!("the on-disk layout of {n} files is missing: {why}"));
         }
         Ok(())
     }

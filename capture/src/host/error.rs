@@ -8,24 +8,24 @@ use ioreel_traces::ReelError;
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// Capabilities are missing.
-    #[error("recording needs CAP_BPF and CAP_PERFMON ({why}); run it as root, see `ioreel doctor`")]
+    #[error("recording needs CAP_BPF and CAP_PERFMON ({why}); run as root; `ioreel doctor` shows what is missing")]
     NoPrivileges {
         /// The action that was refused.
         why: String,
     },
     /// The kernel has no BTF.
     #[error(
-        "/sys/kernel/btf/vmlinux is missing: this kernel was built without CONFIG_DEBUG_INFO_BTF; use one that has it"
+        "/sys/kernel/btf/vmlinux is missing: this kernel was built without CONFIG_DEBUG_INFO_BTF; use a kernel built with it"
     )]
     NoBtf,
     /// Lockdown forbids BPF programs to read kernel memory.
     #[error(
-        "the kernel is locked down to confidentiality: probes may not read its memory; boot with lockdown=integrity or without"
+        "the kernel is in lockdown mode confidentiality, so probes may not read its memory; boot with lockdown=integrity or without lockdown"
     )]
     Confidential,
     /// A required program was refused.
     #[error(
-        "the kernel refused the probe {program}: {why}; `ioreel doctor` says what is missing, -vv shows the verifier's log"
+        "the kernel refused the probe {program}: {why}; `ioreel doctor` shows what is missing, -vv the verifier's log"
     )]
     Refused {
         /// Name of the program.
@@ -35,7 +35,7 @@ pub enum CaptureError {
     },
     /// A BPF program or map was refused.
     #[error(
-        "the kernel refused the probes while {doing}: {why}; `ioreel doctor` says what is missing, -vv shows the verifier's log"
+        "the kernel refused the probes ({doing}): {why}; `ioreel doctor` shows what is missing, -vv the verifier's log"
     )]
     Bpf {
         /// Stage.
@@ -45,14 +45,14 @@ pub enum CaptureError {
     },
     /// RLIMIT_NOFILE is too low.
     #[error(
-        "no descriptors are left while {doing}: probes and their tables take some hundred; raise the hard limit (`ulimit -Hn 1024`)"
+        "too few file descriptors ({doing}): probes and their maps need some hundred; raise the hard limit (`ulimit -Hn 1024`)"
     )]
     FewDescriptors {
         /// Stage.
         doing: &'static str,
     },
     /// `--ring-mib` is too small for this many CPUs.
-    #[error("--ring-mib {total_mib}: {cpus} CPUs need at least {least_mib}")]
+    #[error("--ring-mib {total_mib}: too small for {cpus} CPUs; use at least {least_mib}")]
     RingsTooSmall {
         /// The value given.
         total_mib: usize,
@@ -63,8 +63,8 @@ pub enum CaptureError {
     },
     /// `--backend fentry` on a kernel that does not support it.
     #[error(
-        "--backend fentry: the kernel refuses programs on its functions ({why}); record with --backend tracepoint, or on a \
-         stock distribution kernel; `ioreel doctor` says more"
+        "--backend fentry: this kernel does not allow fentry programs ({why}); use --backend tracepoint or a stock \
+         distribution kernel; `ioreel doctor` shows more"
     )]
     NoFentry {
         /// The kernel's reason.
@@ -72,22 +72,22 @@ pub enum CaptureError {
     },
     /// `--lossless` outside the initial pid namespace.
     #[error(
-        "--lossless: process ids here are not the kernel's (a container's own name space), so stopped processes could not be resumed; run it on the host"
+        "--lossless: this is a PID namespace of a container, from which stopped processes could not be resumed; run ioreel on the host"
     )]
     OtherProcessIds,
     /// `--content full` with `--anonymize`.
-    #[error("--content full: the bytes of files would tell what --anonymize hides; use --content hash")]
+    #[error("--content full stores file contents, which --anonymize must not reveal; use --content hash")]
     ContentOfNobody,
     /// `--lossless` for other users' processes without CAP_KILL.
     #[error(
-        "--lossless: without CAP_KILL processes of other users could not be resumed; run it as root, or record a command"
+        "--lossless: without CAP_KILL, stopped processes of other users could not be resumed; run as root, or record a command"
     )]
     NoKill,
     /// The first word of the command is empty.
-    #[error("the command is an empty word; name a program behind --")]
+    #[error("the command is empty; name a program after --")]
     EmptyCommand,
     /// The command cannot be executed.
-    #[error("{program}: cannot be started: {source}")]
+    #[error("{program}: cannot start the command: {source}")]
     Command {
         /// The program as given.
         program: String,
@@ -95,9 +95,7 @@ pub enum CaptureError {
         source: io::Error,
     },
     /// A signal arrived before the recording started.
-    #[error(
-        "ended by signal {signal} before the recording had begun: nothing was recorded, and nothing is left behind"
-    )]
+    #[error("ended by signal {signal} before the recording began; nothing was recorded and no reel was written")]
     Interrupted {
         /// Signal number.
         signal: i32,
@@ -109,15 +107,13 @@ pub enum CaptureError {
         pid: u32,
     },
     /// `--pid` names a kernel thread, which makes no system calls.
-    #[error(
-        "--pid {pid}: a thread of the kernel's, which makes no calls: --all records what such threads do to files and disks"
-    )]
+    #[error("--pid {pid}: this is a kernel thread, which makes no system calls; --all records its I/O")]
     KernelThread {
         /// The id given.
         pid: u32,
     },
     /// `--pid` names a thread that is not its process's leader.
-    #[error("--pid {pid}: a thread of process {tgid}, all of which is recorded by --pid {tgid}")]
+    #[error("--pid {pid}: this is a thread, not a process; record its whole process with --pid {tgid}")]
     ThreadOf {
         /// The id given.
         pid: u32,
@@ -126,7 +122,7 @@ pub enum CaptureError {
     },
     /// Less space is free at the start than `--min-free` requires.
     #[error(
-        "--min-free: less is free where the reel is to be written ({free_bytes} bytes); ask for less, or write it elsewhere"
+        "--min-free: the file system of the reel has only {free_bytes} bytes free; use a smaller --min-free, or write the reel elsewhere"
     )]
     NothingFree {
         /// Free bytes on the file system of the reel.
@@ -134,7 +130,7 @@ pub enum CaptureError {
     },
     /// No such control group.
     #[error(
-        "--cgroup {name}: {why}; name a folder of the cgroup2 hierarchy (see `mount -t cgroup2`), or its inode number"
+        "--cgroup {name}: {why}; use a path below the cgroup2 mount (see `mount -t cgroup2`), or the cgroup's inode number"
     )]
     NoCgroup {
         /// The name given.
@@ -143,7 +139,7 @@ pub enum CaptureError {
         why: String,
     },
     /// No such device.
-    #[error("--device {name}: {why}; name a block device as in /dev or as MAJOR:MINOR (see lsblk)")]
+    #[error("--device {name}: {why}; use a block device as in /dev or MAJOR:MINOR (see lsblk)")]
     NoDevice {
         /// The name given.
         name: String,

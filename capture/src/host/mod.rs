@@ -234,7 +234,7 @@ pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
     let meta = fs::metadata(&path).map_err(|e| no(&e.to_string()))?;
     let on_cgroup2 = rustix::fs::statfs(&path).is_ok_and(|s| s.f_type == libc::CGROUP2_SUPER_MAGIC);
     if !meta.is_dir() || !on_cgroup2 {
-        return Err(no("not a folder of the cgroup2 hierarchy"));
+        return Err(no("not a directory of the cgroup2 hierarchy"));
     }
     Ok(meta.ino())
 }

@@ -34,7 +34,7 @@ pub(crate) fn fill(mounts: &mut [Mount]) -> Vec<String> {
         let asking = match asking {
             Ok(asking) => asking,
             Err(e) => {
-                warnings.push(format!("the sizes of file systems are unknown: starting a thread: {e}"));
+                warnings.push(format!("the sizes of file systems are unknown: cannot start a thread: {e}"));
                 return warnings;
             }
         };
@@ -62,7 +62,10 @@ pub(crate) fn fill(mounts: &mut [Mount]) -> Vec<String> {
         }
     }
     if next < mounts.len() {
-        warnings.push(format!("{} more file systems were not asked for their sizes", mounts.len() - next));
+        warnings.push(format!(
+            "the sizes of {} more file systems are unknown: too many did not answer",
+            mounts.len() - next
+        ));
     }
     warnings
 }

@@ -120,7 +120,7 @@ pub(crate) fn end_ios() -> EndIos {
     let missing: Vec<&str> = NEEDED.iter().filter(|names| !names.iter().any(known)).map(|names| names[0]).collect();
     let warning = (!missing.is_empty()).then(|| {
         format!(
-            "the kernel does not tell the addresses of {}: direct and metadata I/O is told apart by the layout of file systems alone; run as root or lower kernel.kptr_restrict",
+            "cannot read the kernel addresses of {}, so direct and metadata I/O is classified by on-disk layout alone; run as root or lower kernel.kptr_restrict",
             missing.join(", ")
         )
     });

@@ -114,7 +114,7 @@ fn rings() -> Check {
     };
     let what = "BPF ring buffer";
     match MapHandle::create(MapType::RingBuf, Some("ioreel_trial"), 0, 0, 1 << 20, &opts) {
-        Ok(_) => Check::ok(what, "can be made"),
+        Ok(_) => Check::ok(what, "works"),
         Err(e) => Check::not(
             what,
             Verdict::Missing,
@@ -161,7 +161,7 @@ fn probes() -> Check {
             let loaded = format!("{} load and attach", session.probes().len());
             let missing: Vec<String> = session.missing.iter().map(Missing::tell).collect();
             if session.missing.iter().any(|m| m.refused.is_some()) {
-                let remedy = "recordings go on without; `ioreel -vv doctor` shows the verifier's log";
+                let remedy = "recordings work without; `ioreel -vv doctor` shows the verifier's log";
                 return Check::not(what, Verdict::Limited, format!("{loaded}; {}", missing.join("; ")), remedy);
             }
             if missing.is_empty() {
@@ -171,7 +171,7 @@ fn probes() -> Check {
                 what,
                 Verdict::Limited,
                 format!("{loaded}; {}", missing.join("; ")),
-                "a newer kernel has them; recordings go on without",
+                "a newer kernel has them; recordings work without",
             )
         }
         Err(e) => Check::not(
@@ -186,12 +186,12 @@ fn probes() -> Check {
 fn functions() -> Check {
     let what = "kernel functions (fentry)";
     match fentry::attempt() {
-        Ok(()) => Check::ok(what, "allowed: --backend fentry records what the kernel does to files by itself"),
+        Ok(()) => Check::ok(what, "allowed: --backend fentry records file I/O by the kernel itself"),
         Err(why) => Check::not(
             what,
             Verdict::Limited,
             format!("refused: {why}"),
-            "the NFS server, loop devices and files under overlays go unrecorded; stock distribution kernels allow it \
+            "the NFS server, loop devices and files under overlays are not recorded; stock distribution kernels allow it \
              (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)",
         ),
     }
@@ -205,7 +205,7 @@ fn symbols() -> Check {
             what,
             Verdict::Limited,
             why,
-            "Linux 6.0 or newer tells them by iter/ksym; else sysctl kernel.kptr_restrict=1 and CAP_SYSLOG, or run as root",
+            "use Linux 6.0 or newer (iter/ksym), or sysctl kernel.kptr_restrict=1 and CAP_SYSLOG, or run as root",
         ),
     }
 }
@@ -232,10 +232,10 @@ fn file_systems() -> Vec<Check> {
                 Some(_) if !known(fs) && !loads(fs) => Check::not(
                     what,
                     Verdict::Limited,
-                    "the kernel does not know it",
-                    "load its module (modprobe), or replay on another",
+                    "this kernel does not support it",
+                    "load its module (modprobe), or replay on another file system",
                 ),
-                Some(path) => Check::ok(what, format!("{} is there, the kernel knows {fs}", path.display())),
+                Some(path) => Check::ok(what, format!("{} is installed, the kernel supports {fs}", path.display())),
             }
         })
         .collect()
@@ -247,7 +247,7 @@ fn loads(fs: &str) -> bool {
 }
 
 fn replay() -> Check {
-    let what = "containing a replay (name spaces)";
+    let what = "containing a replay (namespaces)";
     // SAFETY: the child only calls unshare and exits.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
@@ -264,13 +264,13 @@ fn replay() -> Check {
         unsafe { libc::waitpid(pid, &mut status, 0) };
     }
     if pid > 0 && status == 0 {
-        Check::ok(what, "a private mount name space can be had")
+        Check::ok(what, "a private mount namespace is possible")
     } else {
         Check::not(
             what,
             Verdict::Limited,
-            "refused: replays cannot be confined to their target",
-            "run as root, or allow user name spaces: sysctl kernel.unprivileged_userns_clone=1",
+            "refused: a replay cannot be confined to its target",
+            "run as root, or allow user namespaces: sysctl kernel.unprivileged_userns_clone=1",
         )
     }
 }

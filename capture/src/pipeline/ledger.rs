@@ -200,7 +200,7 @@ pub(crate) fn fill(
     for probe in &manifest.probes {
         if probe.missed != 0 {
             manifest.warnings.push(format!(
-                "the kernel skipped the probe {} {} times: those events are missing",
+                "the kernel skipped the probe {} {} times; those events are missing",
                 probe.name, probe.missed
             ));
         }

@@ -128,7 +128,7 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
         });
         if cut {
             settled.cut = Some(format!(
-                "settling was cut short by a signal: what {} still had to write to its disk is not here",
+                "a signal ended settling early; write-back of {} after that is missing",
                 mount.mountpoint
             ));
             return settled;
@@ -152,15 +152,14 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
         }
         if Instant::now() >= deadline {
             settled.cut = Some(format!(
-                "settling ended after {} s, the disks still busy, be it for others: what the recorded programs had left to \
-                 write may not be here",
+                "settling ended after {} s with the disks still busy, possibly for other programs; later write-back of the \
+                 recorded programs is missing",
                 DEFAULT_SETTLE.as_secs()
             ));
             break;
         }
         if signals::take_end() {
-            settled.cut =
-                Some("settling was cut short by a signal: what the disks still had to do is not here".to_owned());
+            settled.cut = Some("a signal ended settling early; disk I/O after that is missing".to_owned());
             break;
         }
         std::thread::sleep(SHORTEST_TICK);

@@ -155,8 +155,8 @@ fn enumerator(btf: &Btf<'_>, name: &str) -> Option<i64> {
 }
 
 /// Printed when [`has_perf_calls`] is false.
-pub(crate) const ALONE: &str = "the tracefs cannot be read: calls made while another task has lost the CPU inside a \
-     probe are missed, counted; mount -t tracefs tracefs /sys/kernel/tracing";
+pub(crate) const ALONE: &str = "cannot read tracefs, so a call made while a probe of another task is preempted is \
+     missed (and counted); mount -t tracefs tracefs /sys/kernel/tracing";
 
 /// Whether perf's tracepoints of system calls can be attached, which needs a readable tracefs.
 pub(crate) fn has_perf_calls() -> bool {
@@ -201,8 +201,8 @@ impl Missing {
     pub fn tell(&self) -> String {
         let Self { tracepoint, what, .. } = self;
         match &self.refused {
-            None => format!("this kernel has no {tracepoint} that fits: {what} are not recorded"),
-            Some(why) => format!("this kernel refuses the probe of {tracepoint} ({why}): {what} are not recorded"),
+            None => format!("this kernel has no usable {tracepoint}; not recorded: {what}"),
+            Some(why) => format!("this kernel refuses the probe on {tracepoint} ({why}); not recorded: {what}"),
         }
     }
 }
@@ -247,7 +247,7 @@ const FUNCTIONS: &[Function] = &[
 /// recorded.
 const SPARED: &[(&[&str], &str, &str)] = &[
     (&["bio_backmerge", "bio_frontmerge"], "block_bio_backmerge", "which bios joined a request"),
-    (&["bio_remap"], "block_bio_remap", "where bios came from that a mapped device passed on"),
+    (&["bio_remap"], "block_bio_remap", "the origin of bios that a mapped device passed on"),
     (&["bio_split"], "block_split", "files of bios that were split"),
     (&["rq_requeue"], "block_rq_requeue", "requests that were given back"),
     (&["task_moved"], "cgroup_attach_task", "moves between control groups"),
@@ -255,9 +255,9 @@ const SPARED: &[(&[&str], &str, &str)] = &[
     (
         &["op_enter_again", "op_exit_again"],
         "raw_syscalls",
-        "calls made while another task has lost the CPU inside a probe, counted,",
+        "calls made while a probe of another task is preempted (counted)",
     ),
-    (AGAIN, "block, io_uring and mm_filemap", "events that the first of two probes was skipped for, counted,"),
+    (AGAIN, "block, io_uring and mm_filemap", "events for which the kernel skipped the first of two probes (counted)"),
     (&["wait_switch", "wait_waking", "symbols"], "sched_switch", "waits"),
     (&["mappings"], "iter/task_vma", "files that adopted processes have mapped"),
     LOOP,

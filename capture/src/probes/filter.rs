@@ -135,7 +135,7 @@ impl Filter {
     ) -> Result<Self, CaptureError> {
         let many = |option: &str, n: usize| {
             let words = format!("{n} times");
-            if n > MAX_WORDS { Err(bad(option, &words, &format!("give it {MAX_WORDS} times at most"))) } else { Ok(()) }
+            if n > MAX_WORDS { Err(bad(option, &words, &format!("at most {MAX_WORDS} are possible"))) } else { Ok(()) }
         };
         many("--comm", comms.len())?;
         many("--uid", users.len())?;
@@ -251,7 +251,7 @@ fn path_rules(path: &Path) -> Result<Vec<PathRule>, CaptureError> {
         }
         return Ok(rules);
     }
-    let pattern = |p: &str| Pattern::new(p).map_err(|e| refuse(format!("{}; quote [ as [[]", e.msg)));
+    let pattern = |p: &str| Pattern::new(p).map_err(|e| refuse(format!("{}; write a literal [ as [[]", e.msg)));
     if !shown.contains('/') {
         return Ok(vec![PathRule::Name(pattern(&shown)?)]);
     }
@@ -280,7 +280,7 @@ pub(crate) fn normal(base: &str, path: &str) -> String {
 
 fn comm(name: &str) -> Result<[u8; COMM_BYTES + 1], CaptureError> {
     if name.is_empty() {
-        return Err(bad("--comm", name, "give a thread's name, as `ps -o comm` shows it"));
+        return Err(bad("--comm", name, "empty name; use a thread name as `ps -o comm` shows it"));
     }
     let mut out = [0; COMM_BYTES + 1];
     // The kernel truncates thread names, so a longer name matches by its first 15 bytes.
@@ -294,7 +294,7 @@ fn uid(user: &str) -> Result<u32, CaptureError> {
         return Ok(number);
     }
     let refuse = |why: &str| bad("--uid", user, why);
-    let name = CString::new(user).map_err(|_| refuse("no user has such a name"))?;
+    let name = CString::new(user).map_err(|_| refuse("a user name cannot contain a NUL byte"))?;
     let mut buffer = vec![0; 16 * 1024];
     let mut entry = MaybeUninit::uninit();
     let mut found = std::ptr::null_mut();
@@ -302,7 +302,7 @@ fn uid(user: &str) -> Result<u32, CaptureError> {
     let failed =
         unsafe { libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &mut found) };
     if failed != 0 || found.is_null() {
-        return Err(refuse("no such user; give a name of `getent passwd`, or a number"));
+        return Err(refuse("no such user; use a name from `getent passwd`, or a number"));
     }
     // SAFETY: `found` points to the filled `entry`.
     Ok(unsafe { (*found).pw_uid })
@@ -318,7 +318,7 @@ fn calls_named(words: &[String]) -> Result<BTreeSet<&'static str>, CaptureError>
     let mut out = BTreeSet::new();
     let classed = |name: &str| CLASSES.iter().any(|(_, names)| names.contains(&name));
     for word in words.iter().flat_map(|w| w.split(',')) {
-        let pattern = Pattern::new(word).map_err(|e| bad("--op", word, e.msg))?;
+        let pattern = Pattern::new(word).map_err(|e| bad("--op", word, &format!("not a valid pattern: {}", e.msg)))?;
         let class = CLASSES.iter().find(|(class, _)| *class == word).map(|(_, names)| *names);
         let before = out.len();
         out.extend(all_names().filter(|name| match class {

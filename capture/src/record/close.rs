@@ -61,7 +61,9 @@ pub(super) fn close(
     manifest.losses = assembled.losses(&numbered);
     let Assembled { mut assembler, mut error, in_flight, .. } = assembled;
     let unended = session.unended().unwrap_or_else(|e| {
-        manifest.warnings.push(format!("I/O that the end of the recording met is missing: {e}"));
+        manifest
+            .warnings
+            .push(format!("cannot list the I/O in flight at the end of the recording, so it is missing: {e}"));
         Unended::default()
     });
     let mut settled = closing.settled;
@@ -89,21 +91,21 @@ pub(super) fn close(
     manifest.warnings.extend(session.warnings.iter().cloned());
     for (dev, why) in &assembler.blocks.layouts.unreadable {
         let remedy = match why.kind() {
-            std::io::ErrorKind::TimedOut => "record again when it does",
+            std::io::ErrorKind::TimedOut => "record again when it answers",
             std::io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
-                "run as root or in group disk"
+                "run as root or as a member of group disk"
             }
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound => "give this container the device",
-            _ => "see the kernel's log",
+            _ => "see the kernel log (dmesg)",
         };
         manifest.warnings.push(format!(
-            "{} cannot be read ({why}): journal, tables and bitmaps there are told apart less well; {remedy}",
+            "{}: cannot read the device ({why}), so journal, tables and bitmaps are classified less exactly; {remedy}",
             host::device(*dev).name
         ));
     }
     if assembler.stood_together > 0 {
         manifest.warnings.push(format!(
-            "{} tasks shared working directory and umask, but no descriptors, with another when they were met (clone with CLONE_FS alone): when one changed them later, the reel tells it of that one only; record them from their beginning",
+            "{} tasks shared their working directory and umask, but not their descriptors, when the recording began (clone with CLONE_FS); a later change is recorded for only one of them; record them from their start",
             assembler.stood_together
         ));
     }
@@ -137,7 +139,7 @@ fn warn_of_own_device(config: &Config, manifest: &mut Manifest, assembler: &Asse
     if let Some(disk) = host::disks_of(mount).into_iter().find(|d| assembler.disks.contains(d)) {
         let name = host::device(disk).name;
         manifest.warnings.push(format!(
-            "the reel lies on the recorded device {name}: its own data is left out, the file system's work for it is not; write the reel elsewhere (tmpfs, another disk) for exact block tables"
+            "the reel is on the recorded device {name}; its data is excluded, but file system metadata written for it is not; for exact block tables, write the reel to tmpfs or another disk"
         ));
     }
 }

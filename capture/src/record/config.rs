@@ -165,7 +165,7 @@ impl Backend {
             (Ok(()), _) => Ok(Vfs { kernel: true, below: false }),
             (Err(why), Self::Fentry) => Err(CaptureError::NoFentry { why }),
             (Err(why), _) => {
-                log::info!("what threads of the kernel's do is not recorded: {why}");
+                log::info!("I/O by kernel threads is not recorded: {why}");
                 Ok(Vfs::default())
             }
         }

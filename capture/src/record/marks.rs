@@ -126,16 +126,16 @@ fn answer(
     caller.set_read_timeout(Some(PATIENCE))?;
     caller.set_write_timeout(Some(PATIENCE))?;
     if !allowed.contains(&peer(&caller)?) {
-        return caller.write_all(b"it takes marks only from root and from the user that records");
+        return caller.write_all(b"only root and the recording user may add markers");
     }
     let mut name = Vec::new();
     (&caller).take(MAX_NAME_BYTES as u64 + 1).read_to_end(&mut name)?;
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
-        return caller.write_all(b"no name, or a name too long");
+        return caller.write_all(b"the name is empty or too long");
     }
     let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
     if taken.len() >= MAX_MARKS {
-        return caller.write_all(format!("it has {MAX_MARKS} marks already").as_bytes());
+        return caller.write_all(format!("it already has {MAX_MARKS} markers").as_bytes());
     }
     taken.push((now_ns, text::from_bytes(&name).to_string()));
     drop(taken);
@@ -147,10 +147,10 @@ fn answer(
 pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
     let bad = |why: &str| CaptureError::Mark { name: name.escape_debug().to_string(), why: why.into() };
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
-        return Err(bad(&format!("a name has 1 to {MAX_NAME_BYTES} bytes")));
+        return Err(bad(&format!("a marker name must have 1 to {MAX_NAME_BYTES} bytes")));
     }
     if name.chars().any(char::is_control) {
-        return Err(bad("a name holds no control characters"));
+        return Err(bad("a marker name cannot contain control characters"));
     }
     let sockets = match reel {
         Some(reel) => {
@@ -171,10 +171,13 @@ pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
     }
     match (taken, refused, reel) {
         (0, Some(why), _) => Err(bad(&format!("the recording refused it: {why}"))),
-        (0, None, Some(reel)) => {
-            Err(bad(&format!("{} is not being recorded (or in another network name space)", reel.display())))
+        (0, None, Some(reel)) => Err(bad(&format!(
+            "{} is not being recorded, or only in another network namespace; start a recording first",
+            reel.display()
+        ))),
+        (0, None, None) => {
+            Err(bad("nothing is being recorded, or only in another network namespace; start a recording first"))
         }
-        (0, None, None) => Err(bad("nothing is being recorded (or in another network name space)")),
         (n, ..) => Ok(n),
     }
 }
@@ -194,7 +197,7 @@ fn send(name: &str, socket: &str) -> io::Result<Option<String>> {
     // Anybody may listen under such a name. So a marker is sent only to recorders of root or of this user.
     let listener = peer(&stream)?;
     if listener != 0 && listener != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other("the listener is another user's"));
+        return Err(io::Error::other("the listener belongs to another user"));
     }
     stream.set_read_timeout(Some(PATIENCE * 2))?;
     stream.write_all(name.as_bytes())?;

@@ -72,7 +72,8 @@ fn disks_named(names: &[String]) -> Result<Vec<i64>, CaptureError> {
     let disk = |name: &String| {
         let dev =
             host::block_device(name).map_err(|e| CaptureError::NoDevice { name: name.clone(), why: e.to_string() })?;
-        host::disk_of(dev).ok_or_else(|| CaptureError::NoDevice { name: name.clone(), why: "it has no disk".into() })
+        host::disk_of(dev)
+            .ok_or_else(|| CaptureError::NoDevice { name: name.clone(), why: "no disk belongs to it".into() })
     };
     names.iter().map(disk).collect()
 }
@@ -151,7 +152,9 @@ fn assembler_of(
 fn ended_meanwhile(config: &Config) -> Vec<String> {
     let Target::Processes(pids) = &config.target else { return Vec::new() };
     let ended = pids.iter().filter(|pid| host::expect_process(**pid).is_err());
-    ended.map(|pid| format!("process {pid} ended while its recording began: little of it or nothing is here")).collect()
+    ended
+        .map(|pid| format!("process {pid} ended while its recording began; little or nothing of it was recorded"))
+        .collect()
 }
 
 /// Ends the recording of operations. If requested, waits until their changes are on the disks.
@@ -256,7 +259,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
 
     // A recording without marks is better than none.
     let marks = Listener::start(&config.output)
-        .inspect_err(|e| manifest.warnings.push(format!("marks cannot be taken: {e}")))
+        .inspect_err(|e| manifest.warnings.push(format!("`ioreel mark` will not work: {e}")))
         .ok();
     session.activate();
     // The rings contain only records that are later than these, or about these tasks.

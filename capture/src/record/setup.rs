@@ -95,7 +95,7 @@ pub(super) fn take_snapshot(
     }
     if snapshot.cut {
         manifest.warnings.push(format!(
-            "the snapshot of the tree was cut at {} entries; a replay prepares the rest from what the recording shows",
+            "the snapshot of the tree ended at {} entries; a replay derives the rest from the recorded calls",
             snapshot.entries.len()
         ));
     }

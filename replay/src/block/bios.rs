@@ -213,17 +213,17 @@ pub(super) fn survey(
         Some(wanted) => {
             let short = wanted.strip_prefix("/dev/").unwrap_or(wanted);
             let dev = found.keys().copied().find(|d| name(*d) == short || dev_name(*d) == short);
-            dev.ok_or_else(|| no(format!("no bios of a device {wanted}; it has those of {}", all())))?
+            dev.ok_or_else(|| no(format!("no bios of device {wanted}; devices with bios: {}", all())))?
         }
         None => {
             let most = found.iter().max_by_key(|(dev, (moved, _))| (*moved, Reverse(**dev))).map(|(dev, _)| *dev);
-            most.ok_or_else(|| no("no bios and no requests; record with the block layer, as is the default".into()))?
+            most.ok_or_else(|| no("no bios and no requests; record with the block layer (the default)".into()))?
         }
     };
     let (_, survey) = found.remove(&dev).unwrap_or_default();
     if survey.ios == 0 {
         let why: Vec<String> = survey.skipped.iter().map(|(why, n)| format!("{n} {why}")).collect();
-        return Err(no(format!("nothing to issue of {}: {}", name(dev), why.join(", "))));
+        return Err(no(format!("no bio of {} can be issued: {}", name(dev), why.join(", "))));
     }
     Ok((table, dev, survey))
 }

@@ -38,14 +38,14 @@ impl Device {
         let about = fs::metadata(path).map_err(|e| refuse(format!("cannot replay on this: {e}")))?;
         let is_device = about.file_type().is_block_device();
         if !is_device && !about.is_file() {
-            return Err(refuse("neither a block device nor a regular file; name one of them".into()));
+            return Err(refuse("neither a block device nor a regular file; use one of these".into()));
         }
         let write = allow_writes && writes;
         if write
             && !is_device
             && let Some(of) = loop_device_on(path)
         {
-            return Err(refuse(format!("it lies behind {of}, which may be in use; detach that first")));
+            return Err(refuse(format!("it backs {of}, which may be in use; detach {of} first")));
         }
         let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK | if write { OFlags::RDWR } else { OFlags::RDONLY };
         if is_device && write {
@@ -58,11 +58,11 @@ impl Device {
         };
         let fd = fd.map_err(|e| {
             refuse(match e {
-                Errno::BUSY => "in use: mounted, swap, or part of another device; unmount it first, since --allow-writes overwrites it".into(),
-                e => format!("cannot open it: {e}"),
+                Errno::BUSY => "in use (mounted, swap, or part of another device), and --allow-writes would overwrite it; unmount it first".into(),
+                e => format!("cannot open the device: {e}"),
             })
         })?;
-        let io = |e: Errno| refuse(format!("cannot find out about it: {e}"));
+        let io = |e: Errno| refuse(format!("cannot read the device's properties: {e}"));
         // O_NONBLOCK was meant for the open alone.
         let opened = fcntl_getfl(&fd).map_err(io)?;
         fcntl_setfl(&fd, opened - OFlags::NONBLOCK).map_err(io)?;

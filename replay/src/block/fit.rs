@@ -66,11 +66,11 @@ impl Fitting {
         let room_bytes = device.size_bytes / device.block_bytes * device.block_bytes;
         let refuse = |why: String| ReplayError::Block { path: path.into(), why };
         if room_bytes == 0 {
-            return Err(refuse("its size is 0; make the file as large as the device it stands for".into()));
+            return Err(refuse("the file is empty; make it as large as the recorded device (truncate -s)".into()));
         }
         if fit == Fit::Exact && reach_bytes > room_bytes {
             return Err(refuse(format!(
-                "its {room_bytes} bytes are less than the {reach_bytes} that addresses of {source} reach; use --fit scale or --fit wrap, or name another recorded device by --source"
+                "too small: {room_bytes} bytes, but addresses of {source} reach {reach_bytes}; use --fit scale or --fit wrap, or another recorded device (--source)"
             )));
         }
         let mut piece_bytes = PIECE_BYTES;

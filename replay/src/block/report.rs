@@ -155,11 +155,11 @@ impl Report {
             summary,
         };
         if !direct {
-            out.warnings.push("this file cannot be reached past the page cache: times are the cache's".into());
+            out.warnings.push("this file does not support direct I/O; times are those of the page cache".into());
         }
         if o.held > 0 {
             out.warnings.push(format!(
-                "no more than {} bios are in flight at once: {} times one had to wait for that",
+                "at most {} bios are in flight at once; {} bios had to wait for this",
                 super::ring::MOST_IN_FLIGHT,
                 o.held
             ));
@@ -180,11 +180,11 @@ impl Report {
             why.push(format!("{missing} bios were not issued"));
         }
         if self.wrong > config.limits.wrong {
-            why.push(format!("{} bios failed or moved less than was asked", self.wrong));
+            why.push(format!("{} bios failed or transferred less than requested", self.wrong));
         }
         let unsupported: i64 = self.differences.iter().filter(|d| d.unsupported).map(|d| d.count).sum();
         if unsupported > config.limits.unsupported {
-            why.push(format!("{unsupported} bios ask for what this device cannot do"));
+            why.push(format!("{unsupported} bios are not supported by this device"));
         }
         if self.early > 0 {
             why.push(format!("{} bios were issued early", self.early));
@@ -197,7 +197,11 @@ impl Report {
             why.push(format!("the replayer itself was late ({} {})", if timed { "p99" } else { "mean" }, time(own)));
         }
         if let Some(ppm) = self.drift_ppm.filter(|ppm| ppm.abs() > MAX_DRIFT_PPM) {
-            let whose = if self.forced_ns.p50 > self.own_ns.p50 { "the device is too slow" } else { "the replayer is" };
+            let whose = if self.forced_ns.p50 > self.own_ns.p50 {
+                "the device is too slow"
+            } else {
+                "the replayer is too slow"
+            };
             why.push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
         }
         why
@@ -215,12 +219,12 @@ impl Report {
         let left: i64 = self.summary.survey.skipped.values().sum();
         let but = if left > 0 {
             let share = left as f64 / (left + self.done).max(1) as f64 * 100.0;
-            format!(", of what was replayed: {share:.1} % of bios were left out")
+            format!(" ({share:.1} % of bios skipped)")
         } else {
             String::new()
         };
         format!(
-            "The replay is faithful{but}: {} bios did what they did, none before its time or out of order, own lateness {own} at p99.",
+            "The replay is faithful{but}: {} bios gave the recorded results, none early or out of order, own lateness {own} at p99.",
             self.done
         )
     }

@@ -145,7 +145,10 @@ impl Planner {
             programs.seal(task);
         }
         if let Some(source) = programs.failed {
-            return Err(ReplayError::Io { doing: "keeping the plan in the folder for temporary files", source });
+            return Err(ReplayError::Io {
+                doing: "storing the plan in the folder for temporary files (TMPDIR)",
+                source,
+            });
         }
         for (why, n) in std::mem::take(&mut machine.reel.other_layers) {
             *programs.skipped.entry(why).or_default() += n;

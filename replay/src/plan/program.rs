@@ -312,7 +312,7 @@ impl Plan {
     /// A piece of a thread's program; `None` at its end, or if it cannot be read back.
     pub fn chunk(&self, task: u32, index: usize) -> Option<Arc<Chunk>> {
         let kept = self.tasks[task as usize].program.chunks.get(index)?;
-        self.store.get(kept).map_err(|e| log::error!("the plan cannot be read back: {e}")).ok()
+        self.store.get(kept).map_err(|e| log::error!("cannot read the stored plan: {e}")).ok()
     }
 
     /// Calls `each` for every step of a thread's program.

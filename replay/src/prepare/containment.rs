@@ -230,7 +230,9 @@ pub fn let_users_in(plan: &Plan, privilege: Privilege) -> Option<String> {
         return None;
     }
     chmod("/", mode | search).ok()?;
-    Some("the target's directory was made searchable for all, since the recorded user is not root".into())
+    Some(
+        "the target directory was made searchable for all users, because recorded users other than root need it".into(),
+    )
 }
 
 /// Raises the limit on open descriptors as far as allowed, and ignores SIGXFSZ so that writes beyond the maximum file

@@ -34,11 +34,14 @@ pub(crate) fn empty_cache(start: CacheStart, reel: &Reel) -> Vec<String> {
     }
     if let Err(e) = drop_caches() {
         out.push(format!(
-            "of the page cache only what files hold could be emptied ({e}): directories and inodes stay; root empties all"
+            "only cached file data could be dropped ({e}), cached directories and inodes stay; run as root to drop all"
         ));
     }
     if start == CacheStart::Recorded && !reel.manifest.ledger.contains_key("cache") {
-        out.push("the reel does not tell what the page cache held: it begins cold; record with --cache".into());
+        out.push(
+            "the reel does not contain the page cache, so the replay starts with a cold cache; record with --cache"
+                .into(),
+        );
     }
     out
 }

@@ -39,25 +39,25 @@ pub(crate) fn open_maps(
         let dots = from.components().any(|c| c == std::path::Component::ParentDir);
         let place = normal(from);
         if !from.is_absolute() || dots {
-            return Err(refused(from, to, "what is mapped must be an absolute path without .."));
+            return Err(refused(from, to, "FROM must be an absolute path without .."));
         }
         if place == b"/" {
-            return Err(refused(from, to, "the root is what --target maps"));
+            return Err(refused(from, to, "the root directory is what --target replaces"));
         }
         let is_at = |p: &[u8]| place == p || below(&place, p);
         if is_at(b"/proc") || is_at(b"/sys") || is_at(b"/dev") && !is_at(b"/dev/shm") {
-            return Err(refused(from, to, "what is under /proc, /sys and /dev (but for /dev/shm) is not replayed"));
+            return Err(refused(from, to, "nothing under /proc, /sys and /dev is replayed, except /dev/shm"));
         }
         let open = Target::open(to, force)?;
         if open.path == target.path || target.path.starts_with(&open.path) {
-            return Err(refused(from, to, "the target lies in it"));
+            return Err(refused(from, to, "TO contains the target"));
         }
         for other in &maps {
             if other.from == place {
                 return Err(refused(from, to, "mapped twice"));
             }
             if open.path.starts_with(&other.to.path) || other.to.path.starts_with(&open.path) {
-                return Err(refused(from, to, "another mapped directory lies there"));
+                return Err(refused(from, to, "TO is inside another mapped directory, or contains one"));
             }
         }
         maps.push(Map { from: place, to: open });

@@ -85,7 +85,10 @@ impl Target {
         let restored = fchown(&self.dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
             .and_then(|()| fchmod(&self.dir, Mode::from_raw_mode(mode)));
         let how = restored.map_or_else(|e| format!("could not be restored: {e}"), |()| "have been restored".into());
-        Some(format!("{}: the replay changed mode or owner of the target directory; they {how}", self.path.display()))
+        Some(format!(
+            "{}: the replay changed the mode or owner of the target directory; they {how}",
+            self.path.display()
+        ))
     }
 
     /// Syncs the file system. Returns 0 or -errno.

@@ -53,12 +53,12 @@ impl MemoryLimit {
     pub fn make(bytes: i64) -> Result<Self, ReplayError> {
         let refused = |why: String| ReplayError::MemoryLimit { why };
         if bytes < LEAST_LIMIT_BYTES {
-            return Err(refused(format!("less than the {} MiB that ioreel itself needs", LEAST_LIMIT_BYTES >> 20)));
+            return Err(refused(format!("too small: ioreel itself needs {} MiB", LEAST_LIMIT_BYTES >> 20)));
         }
         // The file may contain names of other mounts, which may be any bytes.
         let read = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
         let (point, own) = own_group(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
-            .ok_or_else(|| refused("control groups (v2) are not mounted".into()))?;
+            .ok_or_else(|| refused("cgroup2 is not mounted".into()))?;
         Self::below(&point, own, bytes).map_err(refused)
     }
 
@@ -86,7 +86,7 @@ impl MemoryLimit {
         if !fs::read_to_string(&control)?.split_whitespace().any(|c| c == "memory") {
             let known = fs::read_to_string(parent.join("cgroup.controllers"))?;
             if !known.split_whitespace().any(|c| c == "memory") {
-                return Err(io::Error::other("memory is not controlled there (perhaps by version 1)"));
+                return Err(io::Error::other("the memory controller is not available there (cgroup1 may have it)"));
             }
             fs::write(&control, "+memory")?;
         }

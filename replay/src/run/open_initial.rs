@@ -55,14 +55,14 @@ pub(crate) fn open_all(plan: &Plan, cells: &Cells, filler: &Filler) -> (Vec<i32>
             continue;
         }
         if let Err(e) = unnamed(plan, u, opens, maps, (cells, filler), &mut fds) {
-            warnings.push(format!("a file without a name that was open at the start could not be made: {e}"));
+            warnings.push(format!("cannot create a nameless file that was open at the start: {e}"));
         }
     }
     (fds, warnings)
 }
 
 fn told(path: &[u8], e: Errno) -> String {
-    format!("opening what was open at the start, {}: {e}", String::from_utf8_lossy(path))
+    format!("{}: cannot open this file, which was open at the start: {e}", String::from_utf8_lossy(path))
 }
 
 fn open_as_it_was(path: &[u8], o: &OpenAtStart) -> Result<i32, Errno> {

@@ -113,7 +113,7 @@ impl Outcomes {
         if let Some(piece) = self.at_hand.borrow().get(&key) {
             return Some(piece.clone());
         }
-        let piece = self.store.get(kept).map_err(|e| log::error!("outcomes cannot be read back: {e}")).ok()?;
+        let piece = self.store.get(kept).map_err(|e| log::error!("cannot read the stored outcomes: {e}")).ok()?;
         let mut at_hand = self.at_hand.borrow_mut();
         if at_hand.len() >= AT_HAND {
             at_hand.clear();

@@ -193,9 +193,12 @@ impl Scribe {
     /// All outcomes. Call it once.
     pub(crate) fn finish(&self) -> Result<Outcomes, ReplayError> {
         drop(self.tell.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let gone = || io::Error::other("what happened was not kept");
+        let gone = || io::Error::other("outcomes were not stored");
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         let joined = kept.ok_or_else(gone).and_then(|k| k.join().map_err(|_| gone())?);
-        joined.map_err(|source| ReplayError::Io { doing: "keeping outcomes in the folder for temporary files", source })
+        joined.map_err(|source| ReplayError::Io {
+            doing: "storing outcomes in the folder for temporary files (TMPDIR)",
+            source,
+        })
     }
 }

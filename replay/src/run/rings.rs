@@ -170,7 +170,7 @@ impl<'a> Rings<'a> {
             Ok(means) => means,
             Err(e) => {
                 let what = if r.via == Via::Aio { "Linux AIO" } else { "io_uring" };
-                refusals.push(format!("{what} is refused here ({e}): its requests are issued as calls"));
+                refusals.push(format!("{what} is refused here ({e}); its requests are issued as system calls"));
                 Means::Refused
             }
         });

@@ -10,7 +10,7 @@ fn take(lock: &LockAtStart, opened: &[i32]) -> Option<String> {
     let fd = opened.get(lock.open as usize).copied().filter(|fd| *fd >= 0)?;
     let ret = hold(fd, &lock.held);
     let told = || std::io::Error::from_raw_os_error(-ret as i32);
-    (ret < 0).then(|| format!("a lock that was held at the start could not be taken: {}", told()))
+    (ret < 0).then(|| format!("cannot take a lock that was held at the start: {}", told()))
 }
 
 /// Takes the locks that belong to open file descriptions. Returns warnings.

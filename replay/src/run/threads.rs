@@ -282,7 +282,7 @@ impl World {
             world.live(task, base, group);
         });
         if let Err(e) = made {
-            self.warn(format!("a thread could not be made ({e}); its operations were not issued"));
+            self.warn(format!("cannot start a thread ({e}); its operations were not issued"));
             self.abandon(task);
             self.leave();
             return;
@@ -320,7 +320,7 @@ impl World {
         }
         // SAFETY: no Rust value owns descriptors of this thread.
         if let Err(e) = unsafe { unshare_unsafe(flags) } {
-            self.warn(format!("a thread could not get tables of its own: {e}"));
+            self.warn(format!("cannot give a thread its own descriptor table: {e}"));
         }
         for (from, to) in &plan.copies {
             self.cells.set(*to, self.cells.fd(*from as i32));

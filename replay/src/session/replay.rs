@@ -156,7 +156,7 @@ impl Replay {
         let Started { world, launcher, phases, go, resident } = started;
         let mut warnings = Vec::new();
         if world.plan.calls == 0 && !config.slice.is_whole() {
-            warnings.push("nothing that is replayed took effect between --from and --to".into());
+            warnings.push("no replayed operation took effect between --from and --to".into());
         }
         let mut cpu_before_ns = cpu_ns();
         for phase in phases {

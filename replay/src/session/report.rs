@@ -61,7 +61,7 @@ pub(super) fn report(
             &target_paths(target, maps).1,
             !config.force && !config.skip_prepare,
         )
-        .map_err(|e| warnings.push(format!("the tree left behind could not be looked at: {e}")))
+        .map_err(|e| warnings.push(format!("cannot read the final tree: {e}")))
         .ok()
     };
     let lost = reel.manifest.ledger.get("ops").map_or(0, |l| l.lost);

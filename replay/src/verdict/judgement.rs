@@ -116,10 +116,10 @@ pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Lim
     out.reasons = reasons(&out, clockwork.pace, limits, &facts);
     let skipped: i64 = plan.skipped.values().sum();
     if plan.calls == 0 && skipped > 0 {
-        out.reasons.push(format!("nothing was replayed, all {skipped} operations were left out"));
+        out.reasons.push(format!("nothing was replayed: all {skipped} operations were skipped"));
     }
     if let Some(n) = plan.skipped.get(&Skip::OtherRoot) {
-        out.reasons.push(format!("{n} requests out of a chroot to places within --root were left out"));
+        out.reasons.push(format!("{n} requests from a chroot to files under --root were skipped"));
     }
     out.faithful = out.reasons.is_empty();
     out.sentence = sentence(&out, plan, facts.dry);
@@ -133,7 +133,7 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<Stri
         why.push(format!("{lost} events of the original were lost while recording"));
     }
     if facts.bad_reads > 0 {
-        why.push(format!("{} reads got other data than was written", facts.bad_reads));
+        why.push(format!("{} reads returned wrong data", facts.bad_reads));
     }
     if j.missing != 0 {
         why.push(format!("{} operations were not issued", j.missing));
@@ -149,7 +149,10 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<Stri
         why.push(unsupported(j));
     }
     if j.timing.overtaking > 0 {
-        why.push(format!("{} operations were issued before their thread's last one had returned", j.timing.overtaking));
+        why.push(format!(
+            "{} operations were issued before the previous one of their thread had returned",
+            j.timing.overtaking
+        ));
     }
     if j.timing.early > 0 {
         why.push(format!("{} operations were issued early", j.timing.early));
@@ -163,11 +166,12 @@ fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<Stri
     why.extend(late(&j.timing, pace, limits.own_lateness_ns));
     if let Some(ppm) = j.timing.drift_ppm.filter(|ppm| ppm.abs() > MAX_DRIFT_PPM) {
         let t = &j.timing;
-        let whose = if t.caused_ns.p50 < t.schedule_ns.p50 / 2 { "the target is too slow" } else { "the replayer is" };
+        let whose =
+            if t.caused_ns.p50 < t.schedule_ns.p50 / 2 { "the target is too slow" } else { "the replayer is too slow" };
         why.push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
     }
     if let Some(tree) = j.tree.as_ref().filter(|t| t.differing > 0) {
-        why.push(format!("{} names of the tree left behind differ", tree.differing));
+        why.push(format!("{} names of the final tree differ", tree.differing));
     }
     why
 }
@@ -180,7 +184,7 @@ fn late(t: &Timing, pace: Pace, limit_ns: i64) -> Option<String> {
         return late.then(|| format!("the replayer itself was late (mean {})", time(own.mean)));
     }
     let (value, what) = match pace {
-        Pace::Original | Pace::Scale(_) => (t.caused_ns.p99, "p99, with what followed,"),
+        Pace::Original | Pace::Scale(_) => (t.caused_ns.p99, "p99 with the delays that followed"),
         Pace::Think => (own.p99, "p99"),
         Pace::Load | Pace::Max => (own.mean, "mean"),
     };
@@ -204,17 +208,13 @@ fn unsupported(j: &Judgement) -> String {
     let c = j.results.classes;
     let all = (c.same + c.benign + c.unsupported + c.wrong).max(1) as f64;
     let share = c.unsupported as f64 / all * 100.0;
-    format!("{} calls ({share:.2} %) cannot be done on this file system: {}", c.unsupported, words.join(", "))
+    format!("{} calls ({share:.2} %) are not supported by this file system: {}", c.unsupported, words.join(", "))
 }
 
 fn sentence(j: &Judgement, plan: &Plan, dry: bool) -> String {
     let skipped: i64 = plan.skipped.values().sum();
     let share = skipped as f64 / (skipped + plan.calls).max(1) as f64 * 100.0;
-    let but = if skipped > 0 {
-        format!(", of what was replayed: {share:.1} % of operations were left out")
-    } else {
-        String::new()
-    };
+    let but = if skipped > 0 { format!(" ({share:.1} % of operations skipped)") } else { String::new() };
     let subject = if dry { "The replayer" } else { "The replay" };
     if !j.faithful {
         return format!("{subject} is not faithful: {}.", j.reasons.join("; "));
@@ -224,23 +224,23 @@ fn sentence(j: &Judgement, plan: &Plan, dry: bool) -> String {
         return format!("The replayer keeps up, with calls skipped: its own lateness is {own}.");
     }
     let n = outcomes_in_words(j);
-    format!("The replay is faithful{but}: {n}, none before its time or out of order, own lateness {own}.")
+    format!("The replay is faithful{but}: {n}, none early or out of order, own lateness {own}.")
 }
 
 fn outcomes_in_words(j: &Judgement) -> String {
     let c = j.results.classes;
     let mut out = format!("{} results are the same", c.same);
     if c.benign > 0 {
-        out += &format!(", {} differ that raced in the original", c.benign);
+        out += &format!(", {} differ but raced in the original", c.benign);
     }
     if c.wrong > 0 {
         out += &format!(", {} are wrong, which was allowed", c.wrong);
     }
     if c.unsupported > 0 {
-        out += &format!(", {} cannot be done on this file system, which was allowed", c.unsupported);
+        out += &format!(", {} are not supported by this file system, which was allowed", c.unsupported);
     }
     if j.tree.is_some() {
-        out += ", so is the tree left behind";
+        out += ", the final tree is the same";
     }
     out
 }

@@ -151,7 +151,7 @@ fn without_leave_nothing_changes() {
     let report = run(Config { allow_writes: false, ..lab.config(&file) });
     assert_eq!((report.done, report.bytes, report.faithful), (100, 100 * 4096, true));
     assert_eq!(report.summary.survey.skipped.values().sum::<i64>(), 400);
-    assert!(report.sentence.contains("80.0 % of bios were left out"), "{}", report.sentence);
+    assert!(report.sentence.contains("80.0 % of bios skipped"), "{}", report.sentence);
     assert!(fs::read(&file).unwrap().iter().all(|b| *b == 7));
     let report = run(Config { dry_run: true, ..lab.config(&file) });
     assert_eq!(report.done, 500);

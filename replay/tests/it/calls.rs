@@ -294,7 +294,7 @@ fn what_cannot_be_done_here_is_told_with_its_share() {
     let (_, report) = replay(d);
     let v = &report.verdict;
     assert_eq!((v.results.classes.unsupported, v.faithful), (1, false), "{:#?}", v.results);
-    assert!(v.sentence.contains("1 calls (33.33 %) cannot be done on this file system: 1 FIBMAP"), "{}", v.sentence);
+    assert!(v.sentence.contains("1 calls (33.33 %) are not supported by this file system: 1 FIBMAP"), "{}", v.sentence);
 }
 
 /// Work of the kernel itself, or below a call, recurs with the call. If it was issued as well, it would happen twice.

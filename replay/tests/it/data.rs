@@ -178,7 +178,7 @@ fn what_is_read_is_what_was_written() {
         assert_eq!(report.verdict.faithful, damage.is_none(), "{}", report.verdict.sentence);
         if damage.is_some() {
             assert_eq!(after.examples[0].offset_bytes, 6000);
-            assert!(report.verdict.sentence.contains("other data"), "{}", report.verdict.sentence);
+            assert!(report.verdict.sentence.contains("wrong data"), "{}", report.verdict.sentence);
         }
     }
     // The second slice alone.

@@ -61,7 +61,7 @@ pub(crate) fn names_laid_by_others() {
     let dir = tempfile::tempdir_in(out.path()).unwrap();
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let line = one_line(&mut ioreel(["record", "--daemon", "-o", text(dir.path()), "--pid", "1"]), 1);
-    assert!(line.contains("everybody may write"), "{line}");
+    assert!(line.contains("any user may write here"), "{line}");
     assert_eq!(fs::read_to_string(&other).unwrap(), "untouched");
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn in_the_background() {
     assert_eq!(fs::read_link(format!("/proc/{recorder}/fd/0")).unwrap(), Path::new("/dev/null"));
     assert_eq!(fs::read_link(format!("/proc/{recorder}/cwd")).unwrap(), Path::new("/"));
     let second = one_line(&mut start(), 1);
-    assert!(second.contains(&format!("process {recorder} already records into this folder")), "{second}");
+    assert!(second.contains(&format!("process {recorder} is already recording into this folder")), "{second}");
 
     let input = worker.stdin.as_mut().unwrap();
     input.write_all(b"go\n").unwrap();

@@ -185,7 +185,7 @@ pub(crate) fn an_unknown_process() {
         let _ = ended.recv();
     });
     let line = refused(told_by.recv().unwrap());
-    assert!(line.contains(&format!("a thread of process {}", std::process::id())), "{line}");
+    assert!(line.contains(&format!("record its whole process with --pid {}", std::process::id())), "{line}");
     drop(ends);
     thread.join().unwrap();
     // kthreadd, which guests and most machines have; a container may show another process by that number, or none.
@@ -290,7 +290,7 @@ pub(crate) fn a_full_disk() {
 pub(crate) fn no_room_at_all() {
     let small = temp_dir();
     // The folder, and the reel's: no file.
-    for (option, told) in [("nr_inodes=2", "No space left"), ("ro", "mounted read-only: name a folder of another")] {
+    for (option, told) in [("nr_inodes=2", "No space left"), ("ro", "mounted read-only; use another one")] {
         succeed(Command::new("mount").args(["-t", "tmpfs", "-o", option, "ioreel-test", text(small.path())]));
         let output = run(&mut record(&small.path().join("x.reel"), &[], &["true"]));
         let left = fs::read_dir(small.path()).unwrap().count();

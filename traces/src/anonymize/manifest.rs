@@ -204,7 +204,7 @@ fn withheld(warnings: &[String]) -> Vec<String> {
     match warnings.len() {
         0 => Vec::new(),
         n => vec![format!(
-            "anonymized: {n} warning{} left out, since {} may hold names",
+            "anonymized: {n} warning{} removed, because {} may contain names",
             if n == 1 { "" } else { "s" },
             if n == 1 { "it" } else { "they" }
         )],

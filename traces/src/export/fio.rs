@@ -36,7 +36,7 @@ const PUNCH_HOLE: i32 = 2;
 /// When the reel has no operations or cannot be read, or the output is there already or cannot be written.
 pub fn export(reel: &Reel, output: &Path, version: u32) -> Result<Exported> {
     if reel.count::<Op>() == 0 {
-        let why = "has no operations on files; of a block trace, fio reads what `export … blktrace --dump` writes";
+        let why = "no file operations in this reel; for a block trace, `ioreel export … blktrace --dump` writes a file that fio reads";
         return Err(ExportError::refused(reel.path(), why));
     }
     let file = super::create(output)?;

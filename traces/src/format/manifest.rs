@@ -358,7 +358,7 @@ impl Manifest {
     pub fn read(reel: &Path) -> Result<Self> {
         let path = reel.join(FILE_NAME);
         // Reading anything else may never end.
-        let regular = |m: fs::Metadata| m.is_file().then_some(()).ok_or_else(|| io::Error::other("no regular file"));
+        let regular = |m: fs::Metadata| m.is_file().then_some(()).ok_or_else(|| io::Error::other("not a regular file"));
         let text = fs::metadata(&path)
             .and_then(regular)
             .and_then(|()| fs::read_to_string(&path))
@@ -372,7 +372,7 @@ impl Manifest {
         let version: Version = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         let major = version.format.split('.').next().and_then(|m| m.parse::<u32>().ok());
         match major {
-            None => return Err(bad(format!("format {:?} is no version", version.format))),
+            None => return Err(bad(format!("format {:?} is not a version", version.format))),
             Some(m) if m > FORMAT.0 => {
                 return Err(ReelError::NewerFormat {
                     path: reel.into(),

@@ -30,7 +30,7 @@ pub(crate) fn decode<T, E: Display>(step: impl FnOnce() -> Result<T, E>) -> Resu
     DECODING.set(before);
     match done {
         Ok(done) => done.map_err(|e| e.to_string()),
-        Err(payload) => Err(format!("the file is garbled: {}", message(&*payload))),
+        Err(payload) => Err(format!("the file is damaged: {}", message(&*payload))),
     }
 }
 

@@ -59,7 +59,7 @@ impl Reel {
             Some((table, segment)) => Err(ReelError::BadManifest {
                 path: reel.path.join(manifest::FILE_NAME),
                 why: format!(
-                    "{:?} is no segment of the form {table}/NAME.parquet (`ioreel validate --repair` leaves it out)",
+                    "{:?} is not of the form {table}/NAME.parquet; `ioreel validate --repair` drops it",
                     segment.file
                 ),
             }),
@@ -150,7 +150,7 @@ pub(crate) fn open_segment(path: &Path, columns: &[String]) -> Result<ParquetRec
     // To open a FIFO may wait for ever.
     let kind = path.metadata().map_err(|e| bad(e.to_string()))?;
     if !kind.is_file() {
-        return Err(bad("it is no regular file".into()));
+        return Err(bad("not a regular file".into()));
     }
     let file = File::open(path).map_err(|e| bad(e.to_string()))?;
     let builder = decode(|| {

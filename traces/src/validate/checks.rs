@@ -151,7 +151,7 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
                     (None, None) if ended.word(i) == "null" => {}
                     (Some(_), Some(_)) => {}
                     _ => place.bad(Check::Values, ended.name, i, || {
-                        format!("ended is {:?}, until_ns {:?}: both are there or neither", ended.word(i), until.get(i))
+                        format!("ended is {:?}, until_ns {:?}: expected both or neither", ended.word(i), until.get(i))
                     }),
                 }
             }
@@ -221,7 +221,7 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
         let op = id.get(i).unwrap_or(-1);
         if op <= known.last_op && place.row(i) > 0 {
             let last = known.last_op;
-            place.bad(Check::Ids, "ascending", i, || format!("op_id {op} follows {last}: ids do not ascend"));
+            place.bad(Check::Ids, "ascending", i, || format!("op_id {op} follows {last}: ids must ascend"));
         }
         known.last_op = op;
     }
@@ -255,7 +255,7 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
             _ => {}
         }
         if known.replay && source.code(i) == Some(2) && original.get(i).is_none_or(|o| o < 0) {
-            place.bad(Check::Reference, original.name, i, || "replayed, but orig_op_id names no operation".into());
+            place.bad(Check::Reference, original.name, i, || "replayed, but orig_op_id is not an id".into());
         }
     }
     references(batch, place, "file", "files", &mut known.files)?;
@@ -269,9 +269,9 @@ fn unique(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, ids: &
     for i in 0..batch.num_rows() {
         let id = column.get(i).unwrap_or(-1);
         if id < 0 {
-            place.bad(Check::Ids, name, i, || format!("{name} is {id}: no id was given"));
+            place.bad(Check::Ids, name, i, || format!("{name} is {id}, which is not an id"));
         } else if !ids.insert(id) {
-            place.bad(Check::Ids, name, i, || format!("{name} {id} is met twice"));
+            place.bad(Check::Ids, name, i, || format!("{name} {id} occurs twice"));
         }
     }
     Ok(())

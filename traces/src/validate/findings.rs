@@ -120,7 +120,7 @@ impl Findings {
 
     /// The problems, how many there were with those that found no room, and the notes.
     pub(super) fn into_parts(mut self) -> (Vec<Problem>, u64, Vec<String>) {
-        self.notes.extend(self.excused.iter().map(|p| format!("{p}; the reel is truncated, so this is no fault")));
+        self.notes.extend(self.excused.iter().map(|p| format!("{p}; expected, because the reel is truncated")));
         (self.problems, self.count, self.notes)
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn check(reel: &Reel, found: &mut Findings) -> Result<()> {
         reel.manifest.segments.values().flatten().map(|segment| segment.file.as_str()).collect();
     let known: Vec<&str> = tables::all().iter().map(|t| t.name).collect();
     for table in reel.manifest.segments.keys().filter(|t| !known.contains(&t.as_str())) {
-        found.note(format!("{table}: a table this version does not know; not checked"));
+        found.note(format!("{table}: unknown table, not checked; a newer ioreel may know it"));
     }
     for (name, _) in entries(reel.path())? {
         if known.contains(&name.as_str()) {
@@ -62,15 +62,15 @@ pub(super) fn check(reel: &Reel, found: &mut Findings) -> Result<()> {
 fn stray(path: &str, found: &mut Findings) {
     if path.ends_with(".tmp") {
         found.add(Check::Folder, path, "", None, || {
-            "left half written by a writer that died; `ioreel validate --repair` removes it".into()
+            "incomplete file of a writer that died; `ioreel validate --repair` removes it".into()
         });
     } else if path.ends_with(".parquet") && path.contains('/') {
         found.add(Check::Folder, path, "", None, || {
-            "not in the manifest's list, so no reader sees it; `ioreel validate --repair` takes it in".into()
+            "not listed in the manifest, so readers ignore it; `ioreel validate --repair` adds it".into()
         });
     } else if path.ends_with(".damaged") {
-        found.note(format!("{path}: moved aside by a repair; no reader looks at it"));
+        found.note(format!("{path}: moved aside by a repair; readers ignore it"));
     } else {
-        found.note(format!("{path}: not a part of the reel"));
+        found.note(format!("{path}: not part of the reel"));
     }
 }

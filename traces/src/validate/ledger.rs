@@ -39,20 +39,20 @@ pub(super) fn check(manifest: &Manifest, sums: &Sums, found: &mut Findings) {
     let lost = manifest.lost();
     if located > lost {
         found.add(Check::Ledger, FILE_NAME, "losses", None, || {
-            format!("losses locate {located} events, but the ledger has lost only {lost}")
+            format!("losses contain {located} events, but the ledger counts only {lost} lost")
         });
     }
     if lost > 0 {
-        found.note(format!("{lost} events were lost while recording; `ioreel info` tells which and when"));
+        found.note(format!("{lost} events were lost while recording; `ioreel info` shows which and when"));
     }
     for loss in manifest.losses.iter().filter(|l| l.to_ns < l.from_ns || l.events < 0) {
         found.add(Check::Times, FILE_NAME, "losses", None, || {
-            format!("a loss of {} events from {} to {} ns cannot be", loss.events, loss.from_ns, loss.to_ns)
+            format!("impossible loss: {} events from {} to {} ns", loss.events, loss.from_ns, loss.to_ns)
         });
     }
     if manifest.ledger.values().any(|l| l.filtered > 0) && manifest.left_out.is_empty() {
         found.add(Check::Ledger, FILE_NAME, "left_out", None, || {
-            "events were left out on purpose, but left_out does not tell which".into()
+            "events were filtered, but left_out does not say why".into()
         });
     }
 }

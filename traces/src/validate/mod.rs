@@ -75,9 +75,9 @@ pub fn validate(path: &Path, repair: bool) -> Result<Report> {
     folder::check(&reel, &mut found)?;
     if reel.manifest.state == State::Recording {
         let what = if busy {
-            "the reel is being recorded at this moment; validate it when the recording has ended"
+            "the reel is still being recorded; validate it when the recording has ended"
         } else {
-            "the writer died before it closed the reel; `ioreel validate --repair` makes what is there whole"
+            "the recording was not completed; `ioreel validate --repair` completes the reel with what was written"
         };
         found.add(Check::State, "manifest.json", "state", None, || what.into());
     }

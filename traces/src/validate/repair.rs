@@ -21,7 +21,9 @@ use crate::{
 pub(super) fn repair(reel: &Path, manifest: &mut Manifest) -> Result<Vec<String>> {
     let mut repair = Repair { reel, manifest: manifest.clone(), done: Vec::new() };
     if manifest.state == State::Recording {
-        repair.done.push("the writer died: what it had closed is kept, state is now truncated".into());
+        repair
+            .done
+            .push("the recording was not completed: its complete segments are kept, state is now truncated".into());
     }
     repair.leftovers(reel, "")?;
     tables::each(&mut repair)?;
@@ -53,7 +55,7 @@ impl Visitor for Repair<'_> {
     fn table<R: Row>(&mut self) -> Result<()> {
         let folder = self.reel.join(R::TABLE);
         if folder.is_symlink() {
-            let why = "a symbolic link, and what it leads to is no part of the reel; put the folder in its place";
+            let why = "a symbolic link, whose target is not part of the reel; replace it by the folder itself";
             return Err(ReelError::io(&folder, "repairing the table")(std::io::Error::other(why)));
         }
         self.leftovers(&folder, R::TABLE)?;
@@ -66,7 +68,7 @@ impl Visitor for Repair<'_> {
             match measure::<R>(&path, &file) {
                 Ok((segment, of_events)) => {
                     match listed.iter().find(|s| s.file == file) {
-                        None => self.done.push(format!("{file}: taken in, {} rows", segment.rows)),
+                        None => self.done.push(format!("{file}: added, {} rows", segment.rows)),
                         Some(old) if *old != segment => self.done.push(format!("{file}: its entry corrected")),
                         Some(_) => {}
                     }
@@ -82,7 +84,7 @@ impl Visitor for Repair<'_> {
         }
         for gone in listed.iter().filter(|s| !plain_segment(R::TABLE, &s.file) || !self.reel.join(&s.file).exists()) {
             if !self.reel.join(&gone.file).with_extension("parquet.damaged").exists() {
-                self.done.push(format!("{}: dropped from the list, {} rows are gone", gone.file, gone.rows));
+                self.done.push(format!("{}: removed from the manifest, {} rows are missing", gone.file, gone.rows));
             }
         }
         self.balance(R::TABLE, events);
@@ -102,7 +104,7 @@ impl Repair<'_> {
             let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             removed.map_err(ReelError::io(&path, "removing the leftover"))?;
             let slash = if table.is_empty() { "" } else { "/" };
-            self.done.push(format!("{table}{slash}{name}: removed, it was left half written"));
+            self.done.push(format!("{table}{slash}{name}: removed, it was incomplete"));
         }
         Ok(())
     }

@@ -142,7 +142,7 @@ impl Pass<'_> {
             if told != real {
                 self.found.add(Check::Listed, &segment.file, column, None, || {
                     format!(
-                        "the manifest says {column} {told}, the file has {real}; `ioreel validate --repair` corrects it"
+                        "the manifest says {column} {told}, the file says {real}; `ioreel validate --repair` corrects it"
                     )
                 });
             }
@@ -176,7 +176,7 @@ pub(super) fn has_columns<R: Row>(batch: &RecordBatch) -> Result<(), String> {
                 return Err(format!("column {}: expected type {}, found {}", c.name, c.data_type, array.data_type()));
             }
             Some(array) if !c.nullable && array.null_count() > 0 => {
-                return Err(format!("column {}: holds nulls", c.name));
+                return Err(format!("column {}: contains nulls, but must not", c.name));
             }
             None if !c.nullable => return Err(format!("column {} is missing", c.name)),
             Some(_) | None => {}
@@ -203,13 +203,13 @@ impl Span {
             let at = time.get(i).unwrap_or(0);
             let lasting = duration.as_ref().and_then(|d| d.get(i)).unwrap_or(0);
             if lasting < 0 {
-                place.bad(Check::Times, "duration", i, || format!("lasted {lasting} ns, less than nothing"));
+                place.bad(Check::Times, "duration", i, || format!("negative duration of {lasting} ns"));
             }
             match self.last {
                 None => self.from = at,
                 Some(last) if at < last => {
                     place.bad(Check::Order, R::TIME, i, || {
-                        format!("{} {at} follows {last}: rows are not sorted", R::TIME)
+                        format!("{} {at} follows {last}: rows must be sorted", R::TIME)
                     });
                 }
                 Some(_) => {}

@@ -237,9 +237,9 @@ fn create_folder(path: &Path) -> Result<()> {
     }
     let made = fs::create_dir(path).map_err(|e| {
         let told = match e.kind() {
-            io::ErrorKind::NotFound => "the folder that it is to lie in does not exist: make it first",
-            io::ErrorKind::NotADirectory => "what it is to lie in is no folder: name one",
-            io::ErrorKind::ReadOnlyFilesystem => "the file system is mounted read-only: name a folder of another",
+            io::ErrorKind::NotFound => "its parent folder does not exist; create it first",
+            io::ErrorKind::NotADirectory => "its parent is not a folder; name a path inside a folder",
+            io::ErrorKind::ReadOnlyFilesystem => "the file system is mounted read-only; use another one",
             _ => return e,
         };
         io::Error::new(e.kind(), told)
@@ -285,7 +285,7 @@ impl ReelWriter {
     pub fn beside(path: &Path) -> Result<Self> {
         let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
         if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
-            return Err(ReelError::Write { path: path.into(), why: "it is being written by another process".into() });
+            return Err(ReelError::Write { path: path.into(), why: "another process is writing it".into() });
         }
         Ok(Self::tables(path, WriterOptions::default(), Some(lock)))
     }

@@ -90,7 +90,7 @@ fn refusals_leave_nothing_behind() {
     let key = Key::of(b"a key of 16 bytes").unwrap();
     let at = dir.path().join("out");
     std::fs::create_dir(&at).unwrap();
-    assert!(anonymize(&reel, &at, &key).unwrap_err().to_string().contains("exists already"));
+    assert!(anonymize(&reel, &at, &key).unwrap_err().to_string().contains("already exists"));
     std::fs::remove_dir(&at).unwrap();
     reel.manifest.segments.get_mut("ops").unwrap()[0].file = "ops/gone.parquet".into();
     assert!(anonymize(&reel, &at, &key).is_err());

@@ -131,7 +131,7 @@ fn an_export_gives_back_every_byte() {
         }
         assert_eq!(printed(&out), printed(&sample.join("vda")), "{}", sample.display());
         let again = export(&reel, &out, false).unwrap_err().to_string();
-        assert!(again.contains("exists already"), "{again}");
+        assert!(again.contains("already exists"), "{again}");
     }
 }
 

@@ -94,7 +94,7 @@ fn a_log_of_fio_becomes_calls_and_a_log_again() {
         assert_eq!(io(&again), io(&reel), "{text}");
     }
     let refused = fio::export(&reel, &dir.path().join("out.2"), 2).unwrap_err().to_string();
-    assert!(refused.contains("exists already"), "{refused}");
+    assert!(refused.contains("already exists"), "{refused}");
 }
 
 #[test]

@@ -240,5 +240,5 @@ fn a_window_and_a_cap_leave_slices_out_and_no_rates() {
     assert!(shown(&at("some")).slices.iter().all(|s| s.3 >= 1_000_000_000 && s.2 < 2_000_000_000));
     let nothing = Options { from_ns: i64::MAX - 1, ..Options::default() };
     let e = export(&reel, &at("none"), &nothing).unwrap_err().to_string();
-    assert!(e.contains("nothing to show") && !at("none").exists(), "{e}");
+    assert!(e.contains("no calls and no requests in this window") && !at("none").exists(), "{e}");
 }

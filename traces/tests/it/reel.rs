@@ -293,7 +293,7 @@ fn a_manifest_that_is_none_is_told() {
 fn a_place_that_is_none_is_told() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
-    for (place, remedy) in [("missing/a.reel", "make it first"), ("file/a.reel", "no folder: name one")] {
+    for (place, remedy) in [("missing/a.reel", "create it first"), ("file/a.reel", "its parent is not a folder")] {
         let created = ReelWriter::create(&dir.path().join(place), &manifest(), WriterOptions::default());
         let refused = created.unwrap_err().to_string();
         assert!(refused.contains(place) && refused.contains(remedy), "{refused}");

@@ -159,7 +159,7 @@ fn segments_unlike_the_manifest_are_found() {
     edit_manifest(&path, |text| text.replace("\"rows\": 100", "\"rows\": 101"));
     let report = validate(&path, false).unwrap();
     assert_eq!(report.problems[0].check, Check::Listed);
-    assert!(report.problems[0].what.contains("the manifest says rows 101, the file has 100"));
+    assert!(report.problems[0].what.contains("the manifest says rows 101, the file says 100"));
     assert!(!validate(&path, true).unwrap().repaired.is_empty());
     assert!(validate(&path, false).unwrap().valid);
 }
@@ -177,7 +177,7 @@ fn unsorted_rows_are_found() {
     w.close().unwrap();
     let report = validate(&path, false).unwrap();
     let order = report.problems.iter().find(|p| p.check == Check::Order).unwrap();
-    assert_eq!(order.to_string(), "ops/000000.parquet row 50: start_ns 0 follows 990: rows are not sorted");
+    assert_eq!(order.to_string(), "ops/000000.parquet row 50: start_ns 0 follows 990: rows must be sorted");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_segment_that_is_no_file_is_refused() {
     fs::remove_file(&segment).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, &segment, rustix::fs::Mode::RUSR).unwrap();
     let refused = Reel::open(&path).unwrap().read::<Op>().unwrap_err().to_string();
-    assert!(refused.contains("it is no regular file"), "{refused}");
+    assert!(refused.contains("not a regular file"), "{refused}");
     assert!(!validate(&path, false).unwrap().valid);
 }
 
@@ -247,7 +247,11 @@ fn what_a_dead_writer_left_becomes_a_valid_reel() {
     assert_eq!(report.state, State::Truncated);
     assert_eq!(report.repaired.len(), 4, "{:?}", report.repaired);
     // The tasks were never written, and that is natural here.
-    assert!(report.notes.iter().any(|n| n.contains("task_id 1") && n.contains("no fault")), "{:?}", report.notes);
+    assert!(
+        report.notes.iter().any(|n| n.contains("task_id 1") && n.contains("expected, because the reel is truncated")),
+        "{:?}",
+        report.notes
+    );
 
     let reel = Reel::open(&path).unwrap();
     assert_eq!(reel.count::<Op>(), 200);
@@ -284,7 +288,7 @@ fn a_segment_that_is_gone_is_dropped() {
     fs::remove_file(path.join("bio/000000.parquet")).unwrap();
     assert!(!validate(&path, false).unwrap().valid);
     let report = validate(&path, true).unwrap();
-    assert!(report.valid && report.repaired[0].contains("20 rows are gone"), "{:?}", report.repaired);
+    assert!(report.valid && report.repaired[0].contains("20 rows are missing"), "{:?}", report.repaired);
 }
 
 #[test]
@@ -307,7 +311,7 @@ fn a_manifest_that_is_no_file_is_no_reel() {
     fs::remove_file(path.join("manifest.json")).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, path.join("manifest.json"), 0o600.into()).unwrap();
     let refused = validate(&path, false).unwrap_err().to_string();
-    assert!(refused.contains("no regular file"), "{refused}");
+    assert!(refused.contains("not a regular file"), "{refused}");
 }
 
 #[test]
@@ -315,9 +319,9 @@ fn a_reel_at_work_is_not_repaired() {
     let (_dir, path) = place();
     let (w, manifest) = good().begin(&path);
     let refused = validate(&path, true).unwrap_err().to_string();
-    assert!(refused.contains("is being recorded"), "{refused}");
+    assert!(refused.contains("is still being recorded"), "{refused}");
     let report = validate(&path, false).unwrap();
-    assert!(report.problems.iter().any(|p| p.what.contains("at this moment")), "{:?}", report.problems);
+    assert!(report.problems.iter().any(|p| p.what.contains("still being recorded")), "{:?}", report.problems);
     w.close(manifest).unwrap();
     assert!(validate(&path, true).unwrap().repaired.is_empty());
 }

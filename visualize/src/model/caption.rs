@@ -34,7 +34,7 @@ pub(crate) fn notes(s: &Survey) -> String {
         out.push(format!("{} events were lost (shaded red where known)", count(s.lost.unsigned_abs())));
     }
     if s.unfinished {
-        out.push("the recording was not closed: its end is missing".into());
+        out.push("the recording was not completed: its end is missing".into());
     } else if !s.cut_short.is_empty() {
         out.push(format!("the recording was ended {} before what it recorded", s.cut_short));
     }

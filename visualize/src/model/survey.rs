@@ -194,7 +194,7 @@ fn devices(reel: &Reel, choice: &Choice) -> Result<Devices> {
 }
 
 fn died() -> PlotError {
-    PlotError::Render { why: "a thread that reads has died, which is a bug".into() }
+    PlotError::Render { why: "a reading thread died, which is a bug in ioreel".into() }
 }
 
 /// The last moment that a table speaks of, by the manifest.

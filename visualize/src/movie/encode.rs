@@ -121,6 +121,6 @@ fn last_words(ffmpeg: &mut Child) -> String {
         // What cannot be read is not told.
         let _ = stderr.take(4096).read_to_string(&mut text);
     }
-    let line = text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+    let line = text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("ffmpeg printed no message");
     format!("ffmpeg: {line}")
 }

@@ -101,7 +101,7 @@ pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, ids: bool, p
 }
 
 fn died() -> PlotError {
-    PlotError::Render { why: "a thread that counts has died, which is a bug".into() }
+    PlotError::Render { why: "a counting thread died, which is a bug in ioreel".into() }
 }
 
 fn read_requests(

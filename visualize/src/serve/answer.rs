@@ -56,7 +56,7 @@ pub(super) fn answer(served: &Served, request: &Request) -> Answer {
         "/" => only(request, &[]).map(|()| Answer::given("text/html; charset=utf-8", served.page.clone().into_bytes())),
         "/bundle" => part(served, request),
         "/window.json" => list(served, request),
-        _ => Err(Answer::refusal(404, "there is /, /bundle and /window.json")),
+        _ => Err(Answer::refusal(404, "not found; use /, /bundle or /window.json")),
     };
     given.unwrap_or_else(|refusal| refusal)
 }
@@ -80,7 +80,7 @@ fn list(served: &Served, request: &Request) -> Result<Answer, Answer> {
                 Some(major.parse::<i64>().ok()? << 20 | minor.parse::<i64>().ok()?)
             };
             let found = devices.iter().find(|d| d.name == name).map(|d| d.dev).or_else(|| number(name));
-            Some(found.ok_or_else(|| Answer::refusal(400, "dev is a name such as sda, or a number such as 8:0"))?)
+            Some(found.ok_or_else(|| Answer::refusal(400, "dev must be a name such as sda, or a number such as 8:0"))?)
         }
     };
     let asked = detail::Asked {
@@ -97,7 +97,7 @@ fn list(served: &Served, request: &Request) -> Result<Answer, Answer> {
 fn only(request: &Request, known: &[&str]) -> Result<(), Answer> {
     match request.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
         Some((name, _)) => {
-            let what = format!("{} knows no parameter {:?}; it knows {known:?}", request.path, name);
+            let what = format!("{}: unknown parameter {:?}; there are: {known:?}", request.path, name);
             Err(Answer::refusal(400, &what))
         }
         None => Ok(()),
@@ -111,13 +111,13 @@ fn value<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
 fn number(request: &Request, name: &str) -> Result<Option<i64>, Answer> {
     let Some(text) = value(request, name) else { return Ok(None) };
     let found = text.parse::<i64>().ok().filter(|n| *n >= 0);
-    found.map(Some).ok_or_else(|| Answer::refusal(400, &format!("{name} is a number of 0 or more")))
+    found.map(Some).ok_or_else(|| Answer::refusal(400, &format!("{name} must be a number of 0 or more")))
 }
 
 fn window(request: &Request) -> Result<Window, Answer> {
     let (from_ns, to_ns) = (number(request, "from_ns")?.unwrap_or(0), number(request, "to_ns")?.unwrap_or(1 << 61));
     if from_ns >= to_ns {
-        return Err(Answer::refusal(400, "from_ns is not before to_ns"));
+        return Err(Answer::refusal(400, "from_ns must be less than to_ns"));
     }
     Ok(Window { from_ns, to_ns: to_ns.min(1 << 61).max(from_ns.saturating_add(1)) })
 }

@@ -46,7 +46,7 @@ pub(super) fn read(from: &mut impl Read) -> Result<Request, Refused> {
         let room = chunk.len().min(MOST_BYTES - bytes.len());
         let n = from.read(&mut chunk[..room]).unwrap_or(0);
         if n == 0 || begun.elapsed() > PATIENCE {
-            return Err(Refused { status: 408, why: "the request did not come whole in time" });
+            return Err(Refused { status: 408, why: "the request took too long" });
         }
         bytes.extend_from_slice(&chunk[..n]);
     }
@@ -54,7 +54,7 @@ pub(super) fn read(from: &mut impl Read) -> Result<Request, Refused> {
 
 /// None when there is more to come.
 fn parse(bytes: &[u8]) -> Result<Option<Request>, Refused> {
-    let malformed = Refused { status: 400, why: "this is no HTTP request" };
+    let malformed = Refused { status: 400, why: "not an HTTP request" };
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
@@ -64,7 +64,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Refused> {
         Err(_) => return Err(malformed),
     }
     if request.method != Some("GET") {
-        return Err(Refused { status: 405, why: "only GET is answered" });
+        return Err(Refused { status: 405, why: "only GET is supported" });
     }
     let header = |name: &str| {
         let mut found = request.headers.iter().filter(|h| h.name.eq_ignore_ascii_case(name));
@@ -75,11 +75,11 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Refused> {
     match header("host") {
         (Some(host), false) if is_own_name(&host) => {}
         (None, _) if request.version == Some(0) => {}
-        _ => return Err(Refused { status: 421, why: "ask by an IP address or as localhost" }),
+        _ => return Err(Refused { status: 421, why: "use an IP address or localhost in the URL" }),
     }
     // What another site has a browser fetch is not what somebody here wants.
     if header("sec-fetch-site").0.is_some_and(|from| from == "cross-site" || from == "same-site") {
-        return Err(Refused { status: 403, why: "asked by another site's page" });
+        return Err(Refused { status: 403, why: "requests from pages of other sites are refused" });
     }
     let target = request.path.filter(|p| p.starts_with('/')).ok_or(malformed)?;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));

@@ -60,7 +60,7 @@ pub enum ServeError {
     #[error(transparent)]
     Report(#[from] crate::PlotError),
     /// The address is not to be had.
-    #[error("{address}: cannot listen there: {why}; --address 127.0.0.1:0 takes any free port")]
+    #[error("{address}: cannot listen here: {why}; --address 127.0.0.1:0 uses any free port")]
     Listen {
         /// As asked for.
         address: SocketAddr,

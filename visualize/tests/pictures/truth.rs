@@ -29,7 +29,7 @@ fn a_window_draws_what_happened_in_it() {
     let svg = plot(std::slice::from_ref(&r), &window(200 * MS, 299 * MS + MS / 2)).unwrap().svg();
     assert!(svg.contains(">100</text>"), "100 requests in the table");
     let error = plot(&[r], &window(5 * S, 6 * S)).unwrap_err().to_string();
-    assert_eq!(error, "the window from 5 s to 1 s is empty; --from must be before --to and before the reel's end");
+    assert_eq!(error, "no time between 5 s and 1 s; --from must be before --to and before the end of the reel");
 }
 
 #[test]
@@ -38,7 +38,10 @@ fn widths_that_cannot_be_are_refused() {
     let r = reel(dir.path(), "w", manifest("xfs", S, 0), Vec::new(), Vec::new());
     for width in [0, 100, 1_000_000] {
         let error = plot(std::slice::from_ref(&r), &PlotOptions { width: Some(width), ..PlotOptions::default() });
-        assert!(error.unwrap_err().to_string().starts_with(&format!("a picture {width} pixels wide")), "{width}");
+        assert!(
+            error.unwrap_err().to_string().starts_with(&format!("--width {width}: out of range for 1 reels")),
+            "{width}"
+        );
     }
 }
 

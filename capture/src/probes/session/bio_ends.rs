@@ -69,7 +69,9 @@ impl Session<'_> {
             }
             // Skipped ends are counted and reported.
             Err(e) => {
-                log::warn!("the second program for ends of bios cannot be attached: {e}");
+                log::warn!(
+                    "cannot attach the second probe for bio completions: {e}; completions that the first one misses are counted as lost"
+                );
                 self.ends.second.replace(SecondEnd::Refused);
             }
         }

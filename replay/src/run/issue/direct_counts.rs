@@ -24,11 +24,11 @@ impl DirectCounts {
                 n => format!(" (multiples of {n} bytes)"),
             };
             out.push(format!(
-                "{adjusted} direct reads and writes are not aligned as the target asks{align}: they went through the page cache"
+                "{adjusted} direct reads and writes are not aligned for the target{align}; they went through the page cache"
             ));
         }
         if opens > 0 {
-            out.push(format!("the target has no direct I/O: {opens} opens went without O_DIRECT"));
+            out.push(format!("the target has no direct I/O; {opens} opens were made without O_DIRECT"));
         }
         out
     }

@@ -30,7 +30,7 @@ impl Files {
     pub(super) fn new(output: &Path, dump: bool) -> Result<Self> {
         let folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
         if dump && folder {
-            return Err(ExportError::refused(output, "a dump is one file; name it"));
+            return Err(ExportError::refused(output, "a dump is one file, not a folder; name a file"));
         }
         if folder {
             fs::create_dir_all(output).map_err(ReelError::io(output, "making the folder"))?;
@@ -47,12 +47,15 @@ impl Files {
         let key = if self.dump { (String::new(), 0) } else { (trace.to_owned(), record.cpu) };
         if !self.open.contains_key(&key) {
             if record.cpu >= MOST_CPUS {
-                let why = format!("record of CPU {}, which is none", record.cpu);
+                let why = format!("impossible CPU number {}", record.cpu);
                 return Err(ExportError::refused(&self.output, why));
             }
             let path = self.path(trace, record.cpu)?;
             if self.open.len() >= 1000 {
-                return Err(ExportError::refused(&path, "records of more than 1000 CPUs; use --dump for one file"));
+                return Err(ExportError::refused(
+                    &path,
+                    "too many files (more than 1000 CPUs and devices); use --dump for one file",
+                ));
             }
             let file = create(&path)?;
             self.open.insert(key.clone(), (path, BufWriter::with_capacity(256 * 1024, file)));
@@ -74,7 +77,7 @@ impl Files {
             return Ok(self.output.join(format!("{plain}.blktrace.{cpu}")));
         }
         if let Some((other, _)) = self.open.keys().find(|(name, _)| name != trace) {
-            let why = format!("the reel has the devices {other} and {trace}; name a folder, with a / at its end");
+            let why = format!("the reel contains several devices ({other}, {trace}); name a folder, ending in /");
             return Err(ExportError::refused(&self.output, why));
         }
         let mut name = self.output.clone().into_os_string();

@@ -42,7 +42,7 @@ pub fn export(reel: &Reel, output: &Path, dump: bool) -> Result<Exported> {
     if !exact && reel.count::<Block>() == 0 && reel.count::<Bio>() == 0 {
         return Err(ExportError::refused(
             reel.path(),
-            "has no requests and no bios, so there is no block trace to write",
+            "no requests and no bios in this reel; record with the block layer (the default)",
         ));
     }
     let mut files = Files::new(output, dump)?;

@@ -50,7 +50,7 @@ pub(super) fn make(reel: &Reel, files: &mut Files, exported: &mut Exported) -> R
     if maker.zeroing > 0 {
         let n = maker.zeroing;
         exported.notes.push(format!(
-            "{n} requests that zero or manage zones are written as writes: block traces have no other sign"
+            "{n} requests that write zeroes or manage zones were exported as writes; block traces cannot represent them"
         ));
     }
     Ok(())

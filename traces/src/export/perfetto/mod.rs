@@ -67,7 +67,7 @@ pub fn export(reel: &Reel, output: &Path, options: &Options) -> Result<Exported>
     if choice.events == 0 {
         return Err(ExportError::refused(
             reel.path(),
-            "has no calls and no requests in this window, so there is nothing to show",
+            "no calls and no requests in this window; widen --from and --to",
         ));
     }
     let file = super::create(output)?;
