@@ -1,14 +1,14 @@
-//! Records of block traces as blktrace(8) writes them: 48 bytes and a payload, in the byte order of the machine that
-//! made them (include/uapi/linux/blktrace_api.h). Knows bytes, no files and no reels.
+//! Records of block traces as blktrace(8) writes them: 48 bytes and a payload, in the byte order of the traced machine
+//! (include/uapi/linux/blktrace_api.h). Works on bytes only, not on files or reels.
 
-/// Bytes of a record without its payload.
+/// Length of a record without its payload.
 pub const HEADER_BYTES: usize = 48;
 /// The upper 24 bits of a record's first word.
 pub const MAGIC: u32 = 0x6561_7400;
 /// The version this module reads and writes.
 pub const VERSION: u32 = 7;
 
-/// What happened: the low half of an action.
+/// The event: low half of `action`.
 pub mod act {
     /// Bio queued.
     pub const QUEUE: u32 = 1;
@@ -18,37 +18,37 @@ pub mod act {
     pub const FRONT_MERGE: u32 = 3;
     /// Request allocated.
     pub const GET_RQ: u32 = 4;
-    /// Waiting for a request.
+    /// Waiting for a free request.
     pub const SLEEP_RQ: u32 = 5;
-    /// Request taken back.
+    /// Request requeued.
     pub const REQUEUE: u32 = 6;
-    /// Request given to the driver.
+    /// Request issued to the driver.
     pub const ISSUE: u32 = 7;
-    /// Request, a part of it, or a bio done.
+    /// A request, a part of it, or a bio completed.
     pub const COMPLETE: u32 = 8;
     /// Queue plugged.
     pub const PLUG: u32 = 9;
     /// Queue unplugged.
     pub const UNPLUG: u32 = 10;
-    /// Queue unplugged by timer, or by the scheduler.
+    /// Queue unplugged by a timer or the scheduler.
     pub const UNPLUG_TIMER: u32 = 11;
-    /// Request given to the scheduler.
+    /// Request inserted into the scheduler.
     pub const INSERT: u32 = 12;
-    /// Bio cut in two; the payload is where the second begins.
+    /// Bio split in two; the payload is the start sector of the second part.
     pub const SPLIT: u32 = 13;
-    /// Bio copied to low memory.
+    /// Bio copied to low memory (bounce buffer).
     pub const BOUNCE: u32 = 14;
-    /// Bio sent on to another device or offset.
+    /// Bio remapped to another device or offset.
     pub const REMAP: u32 = 15;
-    /// Request given up.
+    /// Request aborted.
     pub const ABORT: u32 = 16;
-    /// The driver's own data.
+    /// Data of the driver.
     pub const DRIVER_DATA: u32 = 17;
-    /// In notes and actions: the payload begins with a control group's id.
+    /// Flag in `action`: the payload starts with a cgroup id.
     pub const CGROUP: u32 = 1 << 8;
 }
 
-/// What a note says: the low half of the action of a record with [`category::NOTIFY`].
+/// The kind of a note: low half of `action` in a record with [`category::NOTIFY`].
 pub mod note {
     /// The payload is the name of thread `pid`.
     pub const PROCESS: u32 = 0;
@@ -58,17 +58,17 @@ pub mod note {
     pub const MESSAGE: u32 = 2;
 }
 
-/// Category bits: the upper half of an action.
+/// Category bits: upper half of `action`.
 pub mod category {
     /// A read.
     pub const READ: u32 = 1 << 16;
-    /// A write; also discards and zeroing.
+    /// A write, discard or zeroing.
     pub const WRITE: u32 = 1 << 17;
-    /// A flush of the device cache, or one before this write.
+    /// A cache flush, or a flush before this write.
     pub const FLUSH: u32 = 1 << 18;
-    /// Someone waits for it.
+    /// Synchronous: a task waits for it.
     pub const SYNC: u32 = 1 << 19;
-    /// Of the queue.
+    /// A queue event.
     pub const QUEUE: u32 = 1 << 20;
     /// A requeue.
     pub const REQUEUE: u32 = 1 << 21;
@@ -76,9 +76,9 @@ pub mod category {
     pub const ISSUE: u32 = 1 << 22;
     /// A completion.
     pub const COMPLETE: u32 = 1 << 23;
-    /// A command of the driver's, not of a file system.
+    /// A driver command, not from a file system.
     pub const PC: u32 = 1 << 25;
-    /// Not an event of I/O: see [`super::note`].
+    /// Not an I/O event: see [`super::note`].
     pub const NOTIFY: u32 = 1 << 26;
     /// Readahead.
     pub const AHEAD: u32 = 1 << 27;
@@ -93,17 +93,17 @@ pub mod category {
 /// A record without its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Number per device and CPU, from 1; 0 in notes.
+    /// Number per device and CPU, from 1. 0 in notes.
     pub sequence: u32,
-    /// ns on the tracer's clock.
+    /// Time on the tracer's clock, ns.
     pub time_ns: u64,
-    /// First 512-byte sector.
+    /// First sector of 512 bytes.
     pub sector: u64,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u32,
-    /// What happened, with categories.
+    /// Event and categories.
     pub action: u32,
-    /// Thread at work.
+    /// Thread that caused the event.
     pub pid: u32,
     /// `major << 20 | minor`.
     pub dev: u32,
@@ -125,7 +125,7 @@ pub enum Endian {
 }
 
 impl Endian {
-    /// The byte order in which these four bytes are a magic number, with the version they tell.
+    /// The byte order and version of these four bytes, if they are a magic number.
     pub fn of(magic: [u8; 4]) -> Option<(Self, u32)> {
         let versions = [(Self::Little, u32::from_le_bytes(magic)), (Self::Big, u32::from_be_bytes(magic))];
         versions.into_iter().find(|(_, word)| word & !0xff == MAGIC).map(|(order, word)| (order, word & 0xff))
@@ -133,7 +133,7 @@ impl Endian {
 }
 
 impl Record {
-    /// Reads a record whose magic was seen to be right.
+    /// Parses a record whose magic number was checked before.
     pub fn parse(header: &[u8; HEADER_BYTES], order: Endian) -> Self {
         let u16_at = |at: usize| {
             let b = [header[at], header[at + 1]];
@@ -161,7 +161,7 @@ impl Record {
         }
     }
 
-    /// The record as it stands in a file, least significant byte first, without its payload.
+    /// The record as stored in a file, little-endian, without its payload.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[..4].copy_from_slice(&(MAGIC | VERSION).to_le_bytes());
@@ -178,7 +178,7 @@ impl Record {
         out
     }
 
-    /// What happened, without categories and the mark of a control group.
+    /// The event without categories and the cgroup flag.
     pub fn act(&self) -> u32 {
         self.action & 0xffff & !act::CGROUP
     }
@@ -188,12 +188,13 @@ impl Record {
         self.action & categories == categories
     }
 
-    /// Whether it tells of a process or the time of day: its time is that of its making, and blkparse prints nothing.
+    /// Whether it is a process name or time of day. Such a note carries the time of its creation, and blkparse does not
+    /// print it.
     pub fn is_silent_note(&self) -> bool {
         self.is(category::NOTIFY) && self.act() != note::MESSAGE
     }
 
-    /// The letter that blkparse prints, or the kind of note.
+    /// The letter that blkparse prints, or the kind of the note.
     pub fn event(&self) -> &'static str {
         if self.is(category::NOTIFY) {
             return match self.act() {
@@ -226,7 +227,7 @@ impl Record {
     }
 }
 
-/// A thread's name as the payload of a note: filled up with zeroes, cut where it is too long.
+/// A thread name as payload of a note: padded with zeroes, cut at 16 bytes.
 pub fn padded(name: &[u8]) -> [u8; 16] {
     let mut out = [0; 16];
     let len = name.len().min(15);
@@ -234,7 +235,7 @@ pub fn padded(name: &[u8]) -> [u8; 16] {
     out
 }
 
-/// The payload without the control group's id that may precede it.
+/// The payload without a leading cgroup id.
 pub fn own_payload<'a>(record: &Record, payload: &'a [u8]) -> &'a [u8] {
     let skip = if record.action & act::CGROUP != 0 { 8 } else { 0 };
     payload.get(skip..).unwrap_or_default()

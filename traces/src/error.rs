@@ -1,19 +1,19 @@
-//! Errors of the reel, each one line: the thing, the cause, the remedy.
+//! Errors of a reel. Each is one line that names the thing, the cause and the remedy.
 
 use std::path::PathBuf;
 
 /// What can go wrong with a reel.
 #[derive(Debug, thiserror::Error)]
 pub enum ReelError {
-    /// The folder is not there, or is no reel.
+    /// The folder does not exist or is not a reel.
     #[error("{path}: not a reel ({why}); name a folder written by `ioreel record -o`", path = path.display())]
     NotAReel {
-        /// What was opened.
+        /// The folder.
         path: PathBuf,
-        /// What was missing.
+        /// What is missing.
         why: String,
     },
-    /// The manifest is not what this version understands.
+    /// The manifest cannot be parsed.
     #[error("{path}: cannot read the manifest: {why}; the reel is damaged or was not made by ioreel", path = path.display())]
     BadManifest {
         /// The manifest's path.
@@ -21,7 +21,7 @@ pub enum ReelError {
         /// The parser's message.
         why: String,
     },
-    /// The reel is of a newer major format.
+    /// The reel has a newer major format.
     #[error(
         "{path}: reel format {found} is newer than this ioreel understands ({known}); use a newer ioreel", path = path.display()
     )]
@@ -41,42 +41,42 @@ pub enum ReelError {
         /// The reader's message.
         why: String,
     },
-    /// A writer holds the reel.
+    /// A writer has locked the reel.
     #[error("{path}: is still being recorded; stop the recording first", path = path.display())]
     Busy {
         /// The reel.
         path: PathBuf,
     },
-    /// The reel's writer died, or is at work.
+    /// The reel's writer died or is still running.
     #[error("{path}: the recording was not completed; run `ioreel validate --repair` first", path = path.display())]
     Unclosed {
         /// The reel.
         path: PathBuf,
     },
-    /// A key that could be tried out.
+    /// A key so short that it could be found by trying all keys.
     #[error("{path}: the key is too short ({found} bytes); use at least {least}, for example from `head -c 32 /dev/urandom`", path = path.display())]
     ShortKey {
         /// The key file.
         path: PathBuf,
         /// Its length.
         found: usize,
-        /// The least length.
+        /// The minimum length.
         least: usize,
     },
-    /// The output is already there.
+    /// The output already exists.
     #[error("{path}: already exists; choose another name or remove it first", path = path.display())]
     Exists {
         /// The output's path.
         path: PathBuf,
     },
-    /// The operating system refused.
+    /// A system call failed.
     #[error("{path}: {doing}: {source}", path = path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A segment could not be encoded or written.
@@ -90,7 +90,7 @@ pub enum ReelError {
 }
 
 impl ReelError {
-    /// An I/O error with what was being done to which path.
+    /// An I/O error of the action `doing` on `path`.
     pub fn io(path: impl Into<PathBuf>, doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, doing, source }

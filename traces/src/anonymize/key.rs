@@ -1,13 +1,13 @@
-//! The key that names are hashed with.
+//! The key of the name hashes.
 
 use std::{fs, io::Read, path::Path};
 
 use crate::{ReelError, Result};
 
-/// A key is at least this long: shorter ones can be tried out.
+/// Minimum length of a key. Shorter keys could be found by trying all of them.
 pub(super) const MIN_KEY_BYTES: usize = 16;
 
-/// A key. Two reels made with the same one have the same names.
+/// A key. Two reels anonymized with the same key get the same names.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 
@@ -18,7 +18,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// A key that nobody knows and that ends with this process.
+    /// A random key that is never stored: it ends with this process.
     pub fn random() -> Result<Self> {
         let path = Path::new("/dev/urandom");
         let mut bytes = [0; 32];
@@ -28,10 +28,10 @@ impl Key {
         Ok(Self(bytes))
     }
 
-    /// The key made of these bytes, all of which count.
+    /// The key derived from all of these bytes.
     ///
     /// # Errors
-    /// When there are fewer than [`MIN_KEY_BYTES`]; the number given comes back.
+    /// Returns the number of bytes if there are fewer than [`MIN_KEY_BYTES`].
     pub fn of(secret: &[u8]) -> Result<Self, usize> {
         if secret.len() < MIN_KEY_BYTES {
             return Err(secret.len());
@@ -39,7 +39,7 @@ impl Key {
         Ok(Self(blake3::derive_key("ioreel 2026 names of an anonymized reel", secret)))
     }
 
-    /// The key made of the content of a file; a line end at its end does not count.
+    /// The key derived from the content of a file, without a line break at its end.
     pub fn from_file(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).map_err(ReelError::io(path, "reading the key"))?;
         let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);

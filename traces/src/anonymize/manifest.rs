@@ -1,5 +1,5 @@
-//! Names in the manifest. Every member is named here, so that a new one does not compile before it is decided
-//! what becomes of it.
+//! Names in the manifest. Every member is listed here, so that a new one does not compile until somebody decides
+//! whether it contains names.
 
 use super::{Anonymizer, words};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Anonymizer {
-    /// The manifest with all its names mapped. Warnings may speak of anything: they are dropped, and counted.
+    /// The manifest with all names mapped. Warnings may contain any name, so they are dropped and counted.
     pub fn manifest(&mut self, manifest: &Manifest) -> Manifest {
         let Manifest {
             format,
@@ -86,7 +86,7 @@ impl Anonymizer {
         Command { argv: argv.iter().map(|w| self.word(w)).collect(), cwd: self.word(&cwd), exit_status }
     }
 
-    /// A word of the command line such as `--path /home/x`: the option stays.
+    /// Maps a command-line option such as `--path /home/x`: the option itself stays.
     fn filter(&mut self, filter: &str) -> String {
         match filter.split_once([' ', '=']) {
             Some((option, value)) if option.starts_with("--") => {
@@ -105,7 +105,7 @@ impl Anonymizer {
         Mount {
             sb_dev,
             fstype: self.fstype(&fstype),
-            // A file system without a device has its type as source.
+            // The source of a file system without a device is its type.
             source: if words::FILE_SYSTEMS.binary_search(&&*source).is_ok() { source } else { self.word(&source) },
             mountpoint: self.word(&mountpoint),
             root: self.word(&root),
@@ -118,7 +118,7 @@ impl Anonymizer {
     pub(super) fn fstype(&mut self, fstype: &str) -> String {
         match fstype.split_once('.') {
             _ if fstype.is_empty() || words::FILE_SYSTEMS.binary_search(&fstype).is_ok() => fstype.to_owned(),
-            // FUSE's subtype is whatever the mounting program says.
+            // The mounting program chooses FUSE's subtype freely.
             Some(("fuse", name)) => format!("fuse.{}", self.hash(name.as_bytes())),
             _ => self.hash(fstype.as_bytes()),
         }
@@ -129,7 +129,7 @@ impl Anonymizer {
             None if option.is_empty() || words::OPTIONS.contains(&option) => option.to_owned(),
             None => self.word(option),
             Some((name, value)) if words::VALUED_OPTIONS.contains(&name) => format!("{name}={value}"),
-            // lowerdir= holds several paths. What follows an escaped comma in one has no `=`, and is hashed above.
+            // lowerdir= lists several paths. A path after an escaped comma has no `=` and was hashed above.
             Some((name, value)) => {
                 let known = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
                 let name = if known { name.to_owned() } else { self.word(name) };

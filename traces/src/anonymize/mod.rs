@@ -1,7 +1,7 @@
-//! Replaces names by keyed hashes, so that a reel can be shared: names are hidden; tree shape, known extensions, equality of
-//! names, sizes, times and results stay.
+//! Replaces names by keyed hashes, so that a reel can be shared. Names are hidden. Tree shape, known extensions,
+//! equality of names, sizes, times and results stay.
 //!
-//! In: text of rows and of the manifest, and a key. Out: the same with names replaced. May use: `format`, `host`.
+//! In: rows, a manifest and a key. Out: the same with names replaced. May use: `format`, `host`.
 //!
 //! A path is mapped component by component. A component gets the same hash wherever it appears, so `..`, symbolic links and
 //! relative paths still resolve, and two reels made with one key can be compared. A hash is [`HASH_CHARS`] characters of
@@ -24,15 +24,15 @@ use crate::{
     host::os_path,
 };
 
-/// Characters of a hashed component, of 5 bits each: short, because a path of many short names grows by it and
-/// must stay under the kernel's 4096 bytes.
+/// Characters of a hashed component, 5 bits each. Short, because a path of many short names becomes longer, and must
+/// stay below the kernel's limit of 4096 bytes.
 pub const HASH_CHARS: usize = 12;
-/// The longest name that Linux file systems take; longer ones are mapped to longer ones, so that what failed
-/// with ENAMETOOLONG fails again.
+/// Maximum length of a file name on Linux. Longer names map to longer hashes, so that a call that failed with
+/// ENAMETOOLONG fails again.
 const NAME_MAX: usize = 255;
-/// Texts remembered, so that each is hashed once; forgetting costs time only.
+/// Size of the cache of hashed texts. Dropping the cache costs only time.
 const REMEMBERED: usize = 1 << 18;
-/// What the kernel puts behind the path of a file without a name.
+/// The kernel's suffix of the path of a deleted file.
 const DELETED: &str = " (deleted)";
 
 /// Maps names.
@@ -41,37 +41,37 @@ pub struct Anonymizer {
     key: [u8; 32],
     paths: HashMap<Text, Text>,
     whole: HashMap<Text, Text>,
-    /// Clear components by hashed name, kept only where a recorder has to look at the disk again.
+    /// Clear component by hash. Kept only if the recorder must find files on disk again.
     originals: Option<HashMap<String, Box<[u8]>>>,
 }
 
-/// What a text column holds.
+/// Meaning of a text column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// A word of the format or the kernel.
     Word,
-    /// A path, or a name in a folder.
+    /// A path, or a name in a directory.
     Path,
     /// A thread's name.
     Comm,
-    /// A name whose meaning depends on the call.
+    /// A name whose meaning depends on the call, in `name`.
     Name,
-    /// What was given under that name.
+    /// The value that belongs to that name.
     Value,
-    /// Free text, which may name anything: hashed as a whole.
+    /// Free text, which may contain names: hashed as a whole.
     Message,
     /// Anything else: hashed as a whole.
     Other,
 }
 
-/// What the column `column` holds, in whichever table. A column that is not listed is hashed as a whole.
+/// The meaning of the column `column` in every table. An unlisted column is hashed as a whole.
 pub(crate) fn holds(column: &str) -> Holds {
     match column {
         "op" | "source" | "state" | "kind" | "class" | "origin" | "event" | "payload" | "reason" | "stack"
         | "detail" | "how" | "ended" => Holds::Word,
         "path" | "path2" | "host_path" | "cwd" | "root" | "target" | "trace" => Holds::Path,
         "comm" => Holds::Comm,
-        // A hash of what is known tells that it was written.
+        // A content hash would prove that known data was written.
         "message" | "user_stack" | "content_hash" => Holds::Message,
         "name" => Holds::Name,
         "value" => Holds::Value,
@@ -80,13 +80,13 @@ pub(crate) fn holds(column: &str) -> Holds {
 }
 
 impl Anonymizer {
-    /// Maps with this key.
+    /// An anonymizer with this key.
     pub fn new(key: &Key) -> Self {
         Self { key: key.bytes(), paths: HashMap::new(), whole: HashMap::new(), originals: None }
     }
 
-    /// The same, able to tell clear paths from mapped ones as long as it lives: a recorder looks at the disk again
-    /// in the end. Takes memory for every distinct name, up to `limit`.
+    /// An anonymizer that can also map hashed paths back while it lives, because the recorder reads the disk again at
+    /// the end. Uses memory per distinct name, up to a limit.
     pub fn reversible(key: &Key) -> Self {
         Self { originals: Some(HashMap::new()), ..Self::new(key) }
     }
@@ -109,7 +109,7 @@ impl Anonymizer {
             .collect()
     }
 
-    /// One component of a path, as text of a reel. `.` and `..` and words that every system has stay.
+    /// Maps one component of a path. `.`, `..` and words that exist on every system stay.
     fn component(&mut self, name: &str) -> String {
         if matches!(name, "" | "." | "..") || words::is_plain(name) || words::is_disk(name) {
             return name.to_owned();
@@ -122,7 +122,7 @@ impl Anonymizer {
             mapped.insert_str(0, &"a".repeat(missing));
         }
         if let Some(originals) = &mut self.originals {
-            /// Names remembered: those met later cannot be looked at on the disk, and are derived.
+            /// Maximum number of names kept. Later names cannot be found on disk; their tree rows are derived.
             const NAMES: usize = 4 << 20;
             if originals.len() < NAMES && !originals.contains_key(&mapped) {
                 originals.insert(mapped.clone(), clear.into());
@@ -133,21 +133,21 @@ impl Anonymizer {
     }
 
     fn stem_and_extension(&self, name: &str) -> String {
-        // A leading dot hides a file: that is shape.
+        // A leading dot hides a file, which is part of the tree's shape.
         let (dot, rest) = name.strip_prefix('.').map_or(("", name), |rest| (".", rest));
         let mut stem = rest;
-        // At most two, as in .tar.gz and .so.6.
+        // At most two extensions, as in .tar.gz and .so.6.
         for _ in 0..2 {
             match stem.rsplit_once('.') {
                 Some((left, ext)) if !left.is_empty() && words::is_extension(ext) => stem = left,
                 _ => break,
             }
         }
-        // The dot and the known extensions are not hashed, so that main.c and main.o still show that they belong together.
+        // The dot and known extensions are not part of the hash input, so main.c and main.o keep a common name.
         format!("{dot}{}{}", self.hash(&text::to_bytes(stem)), &rest[stem.len()..])
     }
 
-    /// A path, absolute or not, or a single name.
+    /// Maps a path, absolute or relative, or a single name.
     pub fn path(&mut self, path: &Text) -> Text {
         if let Some(known) = self.paths.get(path) {
             return known.clone();
@@ -176,8 +176,8 @@ impl Anonymizer {
         out
     }
 
-    /// A thread's name. Equal to the mapped last component of its program's path if it was so before; the first
-    /// word of a kernel thread's name stays.
+    /// Maps a thread name. If it was the last component of the program's path, it still is. The first word of a kernel
+    /// thread's name stays.
     fn comm(&mut self, comm: &Text) -> Text {
         self.whole(comm, |this, comm| match comm.split_once(['/', ':']) {
             Some((first, rest)) if words::KERNEL_THREADS.contains(&first) => {
@@ -187,12 +187,12 @@ impl Anonymizer {
         })
     }
 
-    /// Anything, as a whole.
+    /// Hashes a text as a whole.
     fn other(&mut self, what: &Text) -> Text {
         self.whole(what, |this, what| if what.is_empty() { String::new() } else { this.hash(&text::to_bytes(what)) })
     }
 
-    /// The name of an extended attribute: its name space decides what the kernel does with it.
+    /// Maps the name of an extended attribute. Its namespace stays, because the kernel's behaviour depends on it.
     fn xattr(&self, name: &str) -> String {
         if words::XATTRS.contains(&name) {
             return name.to_owned();
@@ -213,7 +213,7 @@ impl Anonymizer {
         mapped
     }
 
-    /// All names of a row.
+    /// Maps all names in a row.
     pub fn row<R: Row>(&mut self, row: &mut R) {
         let mut call: Option<Text> = None;
         let mut acl = false;
@@ -227,18 +227,18 @@ impl Anonymizer {
             Holds::Name => {
                 acl = words::ACLS.contains(&&**value);
                 match call.as_deref().unwrap_or_default() {
-                    // The recorder's own word for the request.
+                    // The recorder's own name of the request.
                     "ioctl" => value.clone(),
-                    // Functions of the kernel's.
+                    // Kernel functions.
                     c if c.starts_with("vfs_") => value.clone(),
-                    // Words of the kernel, where it knows them: a call may be given any.
+                    // Words that the kernel defines. A call may pass any other word.
                     "mount" | "fsopen" => self.fstype(value).into(),
                     "fsconfig" if words::is_option(value) => value.clone(),
                     c if c.contains("xattr") => self.xattr(value).into(),
                     _ => self.other(value),
                 }
             }
-            // An access list holds numbers; all else may hold anything.
+            // An access control list contains only numbers; other values may contain names.
             Holds::Value if acl && is_access_list(&text::to_bytes(value)) => value.clone(),
             Holds::Value => self.other(value),
             Holds::Path => self.path(value),
@@ -247,8 +247,8 @@ impl Anonymizer {
         });
     }
 
-    /// The file that a mapped absolute path stands for; `None` when a name of it was never met, or this
-    /// anonymizer is not [reversible](Self::reversible).
+    /// The clear path of a mapped absolute path. `None` if one of its names is unknown, or if this anonymizer is not
+    /// [reversible](Self::reversible).
     pub fn original(&self, path: &str) -> Option<PathBuf> {
         let originals = self.originals.as_ref()?;
         let mut clear = String::with_capacity(path.len());
@@ -267,7 +267,7 @@ impl Anonymizer {
 }
 
 /// Whether these bytes are an access control list (include/uapi/linux/posix_acl_xattr.h): a version, then entries of
-/// a kind, permissions and a user or group.
+/// type, permissions and user or group.
 fn is_access_list(bytes: &[u8]) -> bool {
     const KINDS: [u16; 6] = [1, 2, 4, 8, 16, 32];
     let entry = |e: &[u8]| {

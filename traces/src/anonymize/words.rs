@@ -1,7 +1,7 @@
-//! What is no secret: words that every system has, and what a replay or a statistic needs to know by name.
+//! Words that are not secret: they exist on every system, or a replay or a statistic needs them.
 
-/// Names that stay as they are wherever they stand. A replay leaves `/proc`, `/sys` and `/dev` out and knows
-/// `/proc/self/fd`; a relative path may reach them too, so the rule cannot depend on the place.
+/// Components that stay anywhere in a path. A replay skips `/proc`, `/sys` and `/dev`, and handles `/proc/self/fd`.
+/// Relative paths can reach them too, so the rule cannot depend on the position.
 const PLAIN: &[&str] = &[
     "dev",
     "fd",
@@ -28,7 +28,7 @@ pub(super) fn is_plain(name: &str) -> bool {
     PLAIN.binary_search(&name).is_ok()
 }
 
-/// Extensions that tell a format rather than a person or a project.
+/// Extensions of file formats, as opposed to names of persons or projects.
 const EXTENSIONS: &[&str] = &[
     "7z", "a", "aac", "avi", "bak", "bin", "bmp", "bz2", "c", "cache", "cc", "cert", "cfg", "class", "conf", "cpp",
     "crc", "crt", "csr", "css", "csv", "cxx", "d", "dat", "data", "db", "deb", "debug", "diff", "dll", "doc", "docx",
@@ -44,27 +44,27 @@ const EXTENSIONS: &[&str] = &[
     "zst",
 ];
 
-/// Whether an extension stays as it is: a known one in any case, or a short number (`libc.so.6`, `log.1`).
+/// Whether an extension stays: a known one in any case, or a short number (`libc.so.6`, `log.1`).
 pub(super) fn is_extension(word: &str) -> bool {
     const LONGEST_NUMBER: usize = 3;
     let number = !word.is_empty() && word.len() <= LONGEST_NUMBER && word.bytes().all(|b| b.is_ascii_digit());
     number || EXTENSIONS.binary_search(&word.to_ascii_lowercase().as_str()).is_ok()
 }
 
-/// Name spaces of extended attributes: the kernel treats each in its own way.
+/// Namespaces of extended attributes, as the kernel defines them.
 pub(super) const XATTR_SPACES: &[&str] = &["security.", "system.", "trusted.", "user."];
 
-/// Extended attributes with a meaning of their own.
+/// Extended attributes with a defined meaning.
 pub(super) const XATTRS: &[&str] =
     &["security.capability", "security.ima", "security.selinux", "system.posix_acl_access", "system.posix_acl_default"];
 
-/// Those of them that hold an access list.
+/// Attributes of that list that contain an access control list.
 pub(super) const ACLS: &[&str] = &["system.posix_acl_access", "system.posix_acl_default"];
 
-/// Options that name a place: what they are given does, not what they are called.
+/// Mount options whose value is a path. The value is mapped, the name stays.
 const PLACE_OPTIONS: &[&str] = &["lowerdir", "lowerdir+", "source", "upperdir", "workdir"];
 
-/// Whether a file system's option is called so.
+/// Whether this is the name of a mount option.
 pub(super) fn is_option(name: &str) -> bool {
     [OPTIONS, VALUED_OPTIONS, PLACE_OPTIONS].into_iter().any(|list| list.contains(&name))
 }
@@ -192,7 +192,7 @@ pub(super) const OPTIONS: &[&str] = &[
     "xattr",
 ];
 
-/// Mount options whose value is a number or a word of the file system's own.
+/// Mount options whose value is a number or a word that the file system defines.
 pub(super) const VALUED_OPTIONS: &[&str] = &[
     "allocsize",
     "blksize",
@@ -240,11 +240,11 @@ pub(super) const VALUED_OPTIONS: &[&str] = &[
     "xino",
 ];
 
-/// First words of the names of kernel threads that do a file system's or a device's work.
+/// First words of the names of kernel threads that work for a file system or a device.
 pub(super) const KERNEL_THREADS: &[&str] =
     &["dmcrypt_write", "iou-sqp", "iou-wrk", "jbd2", "kswapd0", "kworker", "loop", "xfs-buf", "xfs-conv", "xfsaild"];
 
-/// Whether this is how the kernel names a disk: a driver's name and a number or letters, with partitions.
+/// Whether this is a kernel name of a disk or partition: a driver's name and a number or letters.
 pub(super) fn is_disk(name: &str) -> bool {
     const DRIVERS: &[&str] =
         &["bcache", "dm-", "hd", "loop", "md", "mmcblk", "nbd", "nullb", "nvme", "pmem", "ram", "rbd", "sr", "zram"];

@@ -1,4 +1,4 @@
-//! I/O logs of fio (`read_iolog`), versions 2 and 3: the transfers and synchronisations of files.
+//! I/O logs of fio (`read_iolog`), versions 2 and 3: reads, writes, syncs and trims of files.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,22 +18,22 @@ use crate::{
     },
 };
 
-/// What was written.
+/// Result of an export.
 #[derive(Debug, Default)]
 pub struct Exported {
-    /// Lines of transfers and synchronisations.
+    /// Number of exported operations.
     pub operations: i64,
-    /// Operations that are not in the log, by reason.
+    /// Number of operations not exported, by reason.
     pub left_out: BTreeMap<&'static str, i64>,
 }
 
 /// `FALLOC_FL_PUNCH_HOLE`
 const PUNCH_HOLE: i32 = 2;
 
-/// Writes the operations of a reel as fio's log of version 2 or 3.
+/// Writes the operations of a reel as a fio log of version 2 or 3.
 ///
 /// # Errors
-/// When the reel has no operations or cannot be read, or the output is there already or cannot be written.
+/// If the reel has no operations or cannot be read, or if the output already exists or cannot be written.
 pub fn export(reel: &Reel, output: &Path, version: u32) -> Result<Exported> {
     if reel.count::<Op>() == 0 {
         let why = "no file operations in this reel; for a block trace, `ioreel export … blktrace --dump` writes a file that fio reads";
@@ -42,7 +42,7 @@ pub fn export(reel: &Reel, output: &Path, version: u32) -> Result<Exported> {
     let file = super::create(output)?;
     let done = write(reel, file, output, version);
     if done.is_err() {
-        // Best effort: half a log reads like a whole one.
+        // Best effort: a partial log looks like a complete one.
         let _ = std::fs::remove_file(output);
     }
     done
@@ -68,10 +68,10 @@ fn write(reel: &Reel, file: File, output: &Path, version: u32) -> Result<Exporte
 
 struct Log {
     version: u32,
-    /// Paths of files that fio can work on, as bytes; none where they cannot be.
+    /// Path of each file as bytes, `None` if fio cannot use it.
     paths: HashMap<i64, Option<Vec<u8>>>,
-    /// Names that were added and opened. fio knows a file by its name, which may have been several files' one after
-    /// another, and must not be told of it twice.
+    /// Names already added and opened. fio identifies a file by its name and must get each name once. In the reel, one
+    /// name may have belonged to several files in turn.
     opened: BTreeSet<Vec<u8>>,
     now_us: i64,
     exported: Exported,
@@ -83,7 +83,7 @@ impl Log {
         for file in reel.rows::<rows::File>() {
             let file = file?;
             let path = file.path.filter(|_| matches!(&*file.kind, "regular" | "block") && file.path_cut == 0);
-            // fio's lines are words between spaces, of 256 bytes at most.
+            // fio splits lines at spaces, and limits names to 256 bytes.
             let bytes =
                 path.map(|p| text::to_bytes(&p)).filter(|p| p.len() <= 255 && !p.iter().any(u8::is_ascii_whitespace));
             paths.insert(file.file, bytes);
@@ -145,7 +145,7 @@ impl Log {
             out.extend(format!("{at_us} ").bytes());
         } else if range.is_some() && at_us > self.now_us {
             out.extend_from_slice(path);
-            // Relative to the wait before.
+            // Waits are relative to the previous one.
             out.extend(format!(" wait {} 0\n", at_us - self.now_us).bytes());
             self.now_us = at_us;
         }

@@ -15,18 +15,18 @@ use std::{
 
 use crate::ReelError;
 
-/// Why a reel could not be exported, one line: the thing, the cause, the remedy.
+/// Why an export failed. One line that names the thing, the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The reel does not hold what the format is about, or the output cannot be as asked.
+    /// The reel lacks what the format represents, or the output is not possible as given.
     #[error("{path}: {why}", path = path.display())]
     Refused {
         /// The reel or the output.
         path: PathBuf,
-        /// Why, and what to do.
+        /// The cause and the remedy.
         why: String,
     },
-    /// The reel cannot be read, or the output not written.
+    /// The reel cannot be read, or the output cannot be written.
     #[error(transparent)]
     Reel(#[from] ReelError),
 }
@@ -40,7 +40,7 @@ impl ExportError {
 /// Shorthand for results of an export.
 pub type Result<T, E = ExportError> = std::result::Result<T, E>;
 
-/// Makes an output file, which must not be there yet.
+/// Creates an output file, which must not exist.
 fn create(path: &Path) -> Result<File> {
     File::create_new(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => ReelError::Exists { path: path.into() }.into(),

@@ -1,4 +1,4 @@
-//! A table as CSV (RFC 4180) or as JSON, an object per line.
+//! A table as CSV (RFC 4180) or as JSON with one object per line.
 
 use std::{
     io::{BufWriter, Write},
@@ -25,22 +25,22 @@ use crate::{
     suggest,
 };
 
-/// Rows turned into text at a time.
+/// Rows formatted at a time.
 const ROWS: usize = 16 * 1024;
 
-/// How rows are written.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A head line and a line per row; null is empty, empty text is `""`.
+    /// A header line, then one line per row. Null is empty, an empty text is `""`.
     Csv,
-    /// An object per line; null members are left out.
+    /// One object per line. Null members are omitted.
     JsonLines,
 }
 
-/// Writes the table called `name` in order of time; `output` none is standard output. The number of rows.
+/// Writes the table `name`, ordered by time, to `output` or to standard output. Returns the number of rows.
 ///
 /// # Errors
-/// When there is no such table, the reel cannot be read, or the output is there already or cannot be written.
+/// If there is no such table, the reel cannot be read, or the output already exists or cannot be written.
 pub fn export(reel: &Reel, name: &str, form: Form, output: Option<&Path>) -> Result<i64> {
     struct Find<'a> {
         reel: &'a Reel,
@@ -73,7 +73,7 @@ fn to<R: Row>(reel: &Reel, form: Form, output: Option<&Path>) -> Result<i64> {
     let file = super::create(path)?;
     let done = write::<R>(reel, form, &mut BufWriter::with_capacity(1 << 20, file), path);
     if done.is_err() {
-        // Best effort: half a table reads like a whole one.
+        // Best effort: a partial table looks like a complete one.
         let _ = std::fs::remove_file(path);
     }
     done
@@ -91,7 +91,7 @@ fn write<R: Row>(reel: &Reel, form: Form, out: &mut impl Write, path: &Path) -> 
     let mut rows = Ordered::<R>::new(reel);
     let mut columns = R::Columns::default();
     let mut total = 0;
-    // Bytes may be long.
+    // A row of bytes may be large.
     let most = if schema.fields().iter().any(|f| *f.data_type() == DataType::Binary) { 16 } else { ROWS };
     loop {
         let mut count = 0;
@@ -118,7 +118,7 @@ fn write<R: Row>(reel: &Reel, form: Form, out: &mut impl Write, path: &Path) -> 
     }
 }
 
-/// A column, typed once per batch.
+/// A typed column of one batch.
 enum Cells<'a> {
     I32(&'a arrow_array::Int32Array),
     I64(&'a arrow_array::Int64Array),
@@ -126,7 +126,7 @@ enum Cells<'a> {
     Bytes(&'a BinaryArray),
 }
 
-/// The entries of a dictionary as they are written.
+/// The entries of a dictionary, formatted for output.
 fn texts(dict: &DictionaryArray<Int32Type>, form: Form) -> Result<Vec<String>, String> {
     let values = dict.values().as_string_opt::<i32>().ok_or("a text column holds no text")?;
     let quoted = |v: Option<&str>| match form {

@@ -13,16 +13,16 @@ use crate::{
     export::{ExportError, Result, create},
 };
 
-/// CPUs for which files are made at most: a number beyond is no CPU's.
+/// Maximum CPU number. A larger number is not a CPU.
 const MOST_CPUS: u32 = 65_536;
 
-/// Output files, made as records for them come.
+/// Output files, created when the first record for them arrives.
 pub(super) struct Files {
     output: PathBuf,
     folder: bool,
     dump: bool,
     open: BTreeMap<(String, u32), (PathBuf, BufWriter<File>)>,
-    /// Files made only because blkparse stops looking at the first that is missing.
+    /// Empty files, created because blkparse stops at the first missing CPU.
     fillers: Vec<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ impl Files {
         self.dump
     }
 
-    /// Writes a record of the trace called `trace`.
+    /// Writes a record of the trace `trace`.
     pub(super) fn write(&mut self, trace: &str, record: &Record, payload: &[u8]) -> Result<()> {
         let key = if self.dump { (String::new(), 0) } else { (trace.to_owned(), record.cpu) };
         if !self.open.contains_key(&key) {
@@ -72,7 +72,7 @@ impl Files {
             return Ok(self.output.clone());
         }
         if self.folder {
-            // A name comes out of a reel, which may be anyone's.
+            // The name comes from a reel, which may be hostile.
             let plain = trace.replace(['/', '\0'], "_");
             return Ok(self.output.join(format!("{plain}.blktrace.{cpu}")));
         }
@@ -85,7 +85,7 @@ impl Files {
         Ok(name.into())
     }
 
-    /// Completes the files and tells their names.
+    /// Completes the files and returns their names.
     pub(super) fn finish(&mut self) -> Result<Vec<PathBuf>> {
         let mut highest: BTreeMap<String, u32> = BTreeMap::new();
         for ((trace, cpu), (path, file)) in &mut self.open {
@@ -110,7 +110,7 @@ impl Files {
         Ok(self.open.values().map(|(path, _)| path.clone()).chain(self.fillers.clone()).collect())
     }
 
-    /// Takes back what was written, as far as that can be.
+    /// Removes what was written, as far as possible.
     pub(super) fn remove(&mut self) {
         for path in self.open.values().map(|(path, _)| path).chain(&self.fillers) {
             let _ = fs::remove_file(path);

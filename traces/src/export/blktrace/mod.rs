@@ -1,7 +1,7 @@
 //! Block traces as blktrace(8) writes them, for blkparse, btt, iowatcher, seekwatcher and fio.
 //!
-//! A reel imported from block traces gives back their records as they were. Of others, records are made of what the
-//! tables know: see `docs/import-export.md` for what that is not.
+//! If the reel was imported from block traces, the export returns its original records. Otherwise, records are created
+//! from the tables; `docs/import-export.md` lists the differences.
 
 mod files;
 mod synth;
@@ -21,22 +21,22 @@ use crate::{
 use super::{ExportError, Result};
 use files::Files;
 
-/// What was written.
+/// Result of an export.
 #[derive(Debug, Default)]
 pub struct Exported {
-    /// The files.
+    /// The files written.
     pub files: Vec<PathBuf>,
-    /// Records in them, notes included.
+    /// Number of records, notes included.
     pub records: i64,
-    /// What the format could not say.
+    /// What the format cannot represent.
     pub notes: Vec<String>,
 }
 
-/// Writes the block layer of a reel to `output`: a base name that `.blktrace.CPU` is added to, or a folder (of several
-/// devices, a folder it must be). With `dump`, to the one file `output`, in order of time, as `blkparse -d` does.
+/// Writes the block layer of a reel to `output`: a base name, to which `.blktrace.CPU` is added, or a folder. Several
+/// devices need a folder. With `dump`, writes one file ordered by time, as `blkparse -d` does.
 ///
 /// # Errors
-/// When the reel has no rows of the block layer, a file is there already or cannot be written, or the reel not read.
+/// If the reel has no rows of the block layer or cannot be read, or if a file already exists or cannot be written.
 pub fn export(reel: &Reel, output: &Path, dump: bool) -> Result<Exported> {
     let exact = reel.count::<Action>() > 0;
     if !exact && reel.count::<Block>() == 0 && reel.count::<Bio>() == 0 {
@@ -61,10 +61,10 @@ pub fn export(reel: &Reel, output: &Path, dump: bool) -> Result<Exported> {
     }
 }
 
-/// Writes the records of an imported trace.
+/// Writes the original records of an imported trace.
 fn give_back(reel: &Reel, files: &mut Files, exported: &mut Exported) -> Result<()> {
     let base_ns = reel.manifest.clock.monotonic_ns;
-    // In a dump the order of the files it was made of is gone, and so a reel made of one goes by its own.
+    // A dump lost the file order of its records, so a reel imported from a dump uses the order of the dump.
     let by_place = !files.dump() || reel.manifest.import.as_ref().is_some_and(|i| i.files.len() == 1);
     for index in 0..reel.segments::<Action>().len() {
         let mut rows: Vec<Action> = Vec::new();
@@ -87,7 +87,7 @@ fn give_back(reel: &Reel, files: &mut Files, exported: &mut Exported) -> Result<
     Ok(())
 }
 
-/// The record that a row was made of.
+/// The original record of a row.
 fn record(row: &Action, base_ns: i64) -> (Record, Vec<u8>) {
     let hex = row.payload.as_deref().unwrap_or_default();
     let mut payload: Vec<u8> = match (&row.comm, &row.message) {

@@ -1,4 +1,4 @@
-//! Records made of rows, for reels that were not imported from a block trace.
+//! Creates records from rows, for reels that were not imported from a block trace.
 
 use std::{
     cmp::Reverse,
@@ -19,7 +19,7 @@ use crate::{
 
 use super::{Exported, files::Files};
 
-/// First number for threads of which the reel knows the name alone: beyond what Linux gives (2^22).
+/// First number for threads whose id the reel does not contain. Larger than any Linux thread id (2^22).
 const FIRST_MADE_UP_PID: u32 = (1 << 22) + 1;
 
 /// Writes the records.
@@ -30,7 +30,7 @@ pub(super) fn make(reel: &Reel, files: &mut Files, exported: &mut Exported) -> R
         let (bio, block) = (bios.peek_ns()?, blocks.peek_ns()?);
         let Some(now) = bio.into_iter().chain(block).min() else { break };
         maker.write_until(now)?;
-        // A bio is queued before the request it is in is issued, also when both are within one ns.
+        // A bio is queued before its request is issued, even within the same ns.
         if bio == Some(now) {
             if let Some(row) = bios.next()? {
                 let mut pieces = vec![row];
@@ -56,7 +56,7 @@ pub(super) fn make(reel: &Reel, files: &mut Files, exported: &mut Exported) -> R
     Ok(())
 }
 
-/// What happens at one moment. Ordered by time, then as made.
+/// An event. Ordered by time, then by creation.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at_ns: i64,
@@ -72,7 +72,7 @@ struct Event {
     comm: Option<Text>,
     error: u16,
     payload: Option<u64>,
-    /// The request of an issue.
+    /// The issued request.
     rq_id: Option<i64>,
 }
 
@@ -83,11 +83,11 @@ struct Maker<'a> {
     reel: Reel,
     threads: HashMap<i64, u32>,
     cpus: Cpus,
-    /// Numbers made up for names.
+    /// Invented thread numbers by name.
     made_up: HashMap<Text, u32>,
-    /// The name by which a number was last told.
+    /// The name last written for each thread number.
     told: HashMap<u32, Text>,
-    /// First and end sector of requests with bios that are not issued, and who queued the first.
+    /// First sector, end sector and first queuer of requests that have bios and are not yet issued.
     growing: HashMap<i64, (u64, u64, u32)>,
     pending: BinaryHeap<Reverse<Event>>,
     number: u64,
@@ -96,7 +96,8 @@ struct Maker<'a> {
     zeroing: i64,
 }
 
-/// The CPU that issued each request: its bios go to that CPU's file, since a reel does not say where a bio was queued.
+/// The CPU that issued each request. Its bios go to that CPU's file, because a reel does not record where a bio was
+/// queued.
 #[derive(Debug, Default)]
 struct Cpus {
     first: i64,
@@ -125,7 +126,7 @@ impl Cpus {
         };
         each(&mut |id, _| (least, greatest) = (least.min(id), greatest.max(id)))?;
         let span = greatest.checked_sub(least).and_then(|s| usize::try_from(s).ok()).unwrap_or(usize::MAX);
-        // Ids are given one after the other; far apart they are nobody's, and memory is not theirs to ask for.
+        // Ids are consecutive. Ids far apart are not valid, and must not determine how much memory is allocated.
         if span > 64 * 1024 + 8 * usize::try_from(reel.count::<Block>()).unwrap_or(0) {
             return Ok(Self::default());
         }
@@ -148,7 +149,7 @@ impl Cpus {
 fn kind(op: &str, flags: i32) -> u32 {
     let mut out = match op {
         "read" => category::READ,
-        // REQ_OP_FLUSH is an even number, and so no write to the tracer.
+        // REQ_OP_FLUSH is even, so the tracer does not count it as a write.
         "flush" => category::READ | category::FLUSH,
         "discard" | "secure_erase" => category::WRITE | category::DISCARD,
         "other" => category::READ | category::PC,
@@ -166,7 +167,7 @@ fn kind(op: &str, flags: i32) -> u32 {
     out
 }
 
-/// The category that an act belongs to.
+/// The category of an event.
 fn category_of(what: u32) -> u32 {
     match what {
         act::ISSUE => category::ISSUE,
@@ -210,7 +211,7 @@ impl<'a> Maker<'a> {
         self.pending.push(Reverse(Event { number: self.number, ..event }));
     }
 
-    /// The number of the thread that queued a bio; one made up where the reel has the name alone.
+    /// The id of the thread that queued a bio, or an invented one if the reel has only its name.
     fn pid(&mut self, bio: &Bio) -> u32 {
         if let Some(pid) = bio.task_id.and_then(|t| self.threads.get(&t)) {
             return *pid;
@@ -222,7 +223,7 @@ impl<'a> Maker<'a> {
         *self.made_up.entry(bio.comm.clone()).or_insert(next)
     }
 
-    /// Bios queued in the same ns: pieces of a split one among them, which follow each other on the disk.
+    /// Writes bios queued in the same ns. Parts of a split bio are among them; they are adjacent on disk.
     fn bios(&mut self, rows: Vec<Bio>) {
         let mut rest = &rows[..];
         while let [first, more @ ..] = rest {
@@ -242,11 +243,11 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// One bio, in pieces if it was split.
+    /// Writes one bio, in parts if it was split.
     fn bio(&mut self, pieces: &[Bio]) {
         let Some(first) = pieces.first() else { return };
         let pid = self.pid(first);
-        // An empty flush is a write without data to those who queue it.
+        // An empty flush is queued as a write without data.
         let kind = if first.len_bytes == 0 {
             kind("write", first.flags | block_flags::PREFLUSH)
         } else {
@@ -295,7 +296,7 @@ impl<'a> Maker<'a> {
                     };
                     self.push(event(what, piece, piece.len_bytes));
                 }
-                // Without a request, the end of the bio is its own.
+                // Without a request, the bio completes by itself.
                 _ => {
                     if let Some(done) = piece.complete_ns {
                         let end = event(act::COMPLETE, piece, piece.len_bytes);
@@ -334,7 +335,7 @@ impl<'a> Maker<'a> {
         self.push(Event { comm: None, ..issue });
     }
 
-    /// Writes what happens up to this time, and at it.
+    /// Writes all events up to and including this time.
     fn write_until(&mut self, now: i64) -> Result<()> {
         while let Some(Reverse(event)) = self.pending.peek()
             && event.at_ns < now
@@ -384,7 +385,7 @@ impl<'a> Maker<'a> {
         self.files.write(&name, &record, payload)
     }
 
-    /// Tells the time of day, as blktrace does first.
+    /// Writes the time of day, which blktrace writes first.
     fn time_of_day(&mut self, name: &str, first: &Record) -> Result<()> {
         let day = self.reel.manifest.clock.realtime_ns;
         if day <= 0 {

@@ -1,18 +1,18 @@
-//! Rates of a device over time, complete whatever number of slices is drawn.
+//! Rates of a device over time. They are complete, even if only some slices are exported.
 
-/// Bins at most: a counter of more points is not read by anyone.
+/// Maximum number of bins per counter.
 const MOST_BINS: i64 = 20_000;
-/// Finest bin.
+/// Minimum width of a bin.
 const LEAST_BIN_NS: i64 = 1_000_000;
 
-/// Sums per bin of one device.
+/// Sums of one device in one bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bin {
     pub(super) read_bytes: i64,
     pub(super) write_bytes: i64,
     pub(super) requests: i64,
     pub(super) seeks: i64,
-    /// Time requests were in flight, all together.
+    /// Sum of the times that requests were in flight.
     pub(super) busy_ns: i128,
 }
 
@@ -22,12 +22,12 @@ pub(super) struct Bins {
     from_ns: i64,
     pub(super) width_ns: i64,
     pub(super) bins: Vec<Bin>,
-    /// End of the last transfer dispatched.
+    /// End sector of the last dispatched read or write.
     last_end: Option<i64>,
 }
 
 impl Bins {
-    /// Bins for this span, of a width of 1, 2 or 5 and zeroes.
+    /// Bins for this span. Their width is 1, 2 or 5 times a power of ten.
     pub(super) fn new(from_ns: i64, to_ns: i64) -> Self {
         let span = to_ns.saturating_sub(from_ns).max(1);
         let mut width_ns = LEAST_BIN_NS;
@@ -49,12 +49,12 @@ impl Bins {
         (i < self.bins.len()).then_some(i)
     }
 
-    /// When a bin begins.
+    /// Start of a bin.
     pub(super) fn at_ns(&self, i: usize) -> i64 {
         self.from_ns.saturating_add((i as i64).saturating_mul(self.width_ns))
     }
 
-    /// Adds a request, in order of dispatch. Bytes count when they are done, as the device sees it; discards are no bytes.
+    /// Adds a request, in dispatch order. Bytes count at completion, as the device sees it. Discards have no bytes.
     pub(super) fn add(&mut self, op: &str, issue_ns: i64, complete_ns: Option<i64>, sector: i64, len_bytes: i64) {
         let data = matches!(op, "read" | "write");
         if let Some(i) = self.index(issue_ns).filter(|_| data) {

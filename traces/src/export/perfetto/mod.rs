@@ -1,6 +1,6 @@
-//! Perfetto's trace format, for ui.perfetto.dev: calls per thread, requests per device, flows between them, rates.
+//! Perfetto traces for ui.perfetto.dev: calls per thread, requests per device, flows between them, rates.
 //!
-//! The viewer holds some 60 bytes per slice several times over in memory: slices are capped, rates are not.
+//! The viewer uses a multiple of 60 bytes of memory per slice, so the number of slices is limited. Rates are complete.
 
 mod counters;
 mod proto;
@@ -27,17 +27,17 @@ use counters::{Bin, Bins};
 use proto::{MERGE_BY_KEY, Message, field as f};
 use trace::{Lanes, Slice, Trace, Value};
 
-/// Slices by default: 60 MB, what a browser takes with ease.
+/// Default limit of slices: 60 MB, which a browser handles easily.
 pub const DEFAULT_MOST_SLICES: u64 = 1_000_000;
 
-/// What to write.
+/// Options of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Slices at most, calls and requests together.
+    /// Maximum number of slices, calls and requests together.
     pub most_slices: u64,
-    /// Nothing that ends before this time.
+    /// Skip events that end before this time.
     pub from_ns: i64,
-    /// Nothing that begins at or after this time.
+    /// Skip events that start at or after this time.
     pub to_ns: i64,
 }
 
@@ -47,21 +47,21 @@ impl Default for Options {
     }
 }
 
-/// What was written.
+/// Result of an export.
 #[derive(Debug, Default)]
 pub struct Exported {
     /// Calls and requests in the window.
     pub events: u64,
-    /// Those that are slices.
+    /// Events exported as slices.
     pub slices: u64,
-    /// Requests that a flow leads to.
+    /// Requests with a flow from a call.
     pub flows: u64,
 }
 
-/// Writes the reel as a trace of Perfetto's.
+/// Writes the reel as a Perfetto trace.
 ///
 /// # Errors
-/// When nothing is in the window, the reel cannot be read, or the output is there already or cannot be written.
+/// If the window is empty, the reel cannot be read, or the output already exists or cannot be written.
 pub fn export(reel: &Reel, output: &Path, options: &Options) -> Result<Exported> {
     let choice = Choice::of(reel, options)?;
     if choice.events == 0 {
@@ -73,7 +73,7 @@ pub fn export(reel: &Reel, output: &Path, options: &Options) -> Result<Exported>
     let file = super::create(output)?;
     let done = Writer::new(reel, file, options, choice).and_then(Writer::all);
     done.map_err(|fault| {
-        // Best effort: half a trace looks like a whole one.
+        // Best effort: a partial trace looks like a complete one.
         let _ = std::fs::remove_file(output);
         match fault {
             Fault::Read(e) => e.into(),
@@ -82,7 +82,7 @@ pub fn export(reel: &Reel, output: &Path, options: &Options) -> Result<Exported>
     })
 }
 
-/// What may go wrong on the way: reading the reel or writing the trace.
+/// A failure to read the reel or to write the trace.
 enum Fault {
     Read(ReelError),
     Write(std::io::Error),
@@ -117,9 +117,9 @@ fn in_window(options: &Options, from_ns: i64, to_ns: i64) -> bool {
 #[derive(Debug, Default)]
 struct Choice {
     events: u64,
-    /// Those that took at least this long are all in.
+    /// Events at least this long are all exported.
     slow_ns: i64,
-    /// Of the others, every so many.
+    /// Of the others, one in this many is exported.
     every: u64,
     met: u64,
     last_ns: i64,
@@ -127,7 +127,7 @@ struct Choice {
 
 impl Choice {
     fn of(reel: &Reel, options: &Options) -> Result<Self> {
-        // Events by the power of two of their duration: exact enough to choose a bound.
+        // Events by the power of two of their duration. This is exact enough to choose the limit.
         let mut by_log = [0u64; 65];
         let mut choice = Self { every: 1, ..Self::default() };
         let mut add = |from: i64, to: i64| {
@@ -179,7 +179,7 @@ struct Writer<'a> {
     processes: HashMap<i32, u64>,
     threads: HashMap<i64, (u64, Lanes)>,
     devices: BTreeMap<i64, (u64, Lanes, Bins)>,
-    /// Flows from a call, and to a request, by bio.
+    /// Flows from a call and to a request, by bio.
     from_op: HashMap<i64, Vec<u64>>,
     to_request: HashMap<i64, Vec<u64>>,
     exported: Exported,
@@ -201,7 +201,7 @@ impl<'a> Writer<'a> {
                 && in_window(options, bio.queue_ns, end)
                 && (from_op.len() as u64) < options.most_slices
             {
-                // An id is never 0 to the viewer.
+                // The viewer reserves id 0.
                 let flow = bio.bio_id as u64 + 1;
                 from_op.entry(op).or_default().push(flow);
                 to_request.entry(rq).or_default().push(flow);
@@ -244,7 +244,7 @@ impl<'a> Writer<'a> {
         Ok(self.exported)
     }
 
-    /// The track of a thread, under that of its process.
+    /// The track of a thread, below the track of its process.
     fn thread(&mut self, task_id: i64, pid: i32, tid: i32) -> Result<u64, Fault> {
         let name = self.tasks.get(&task_id).map(|t| t.comm.to_string()).unwrap_or_default();
         let process = match self.processes.get(&pid) {
@@ -276,7 +276,7 @@ impl<'a> Writer<'a> {
         }
         let Some((own, lanes)) = self.threads.get_mut(&op.task_id) else { return Ok(()) };
         let trace = &mut self.trace;
-        // A thread is in one call at a time; what it has under way beside that (io_uring) lies under it.
+        // A thread is in one call at a time. Its io_uring requests, which run beside calls, get tracks below it.
         let track = lanes.place(op.start_ns, to_ns, |lane| match lane {
             0 => Ok(*own),
             n => trace.track(&format!("in flight {n}"), Some(*own), |_| {}),
@@ -363,7 +363,7 @@ impl<'a> Writer<'a> {
                 let mut before = None;
                 for (i, bin) in bins.bins.iter().enumerate() {
                     let value = rate(bin, seconds);
-                    // A counter stays until its next point.
+                    // A counter keeps its value until its next point.
                     if before != Some(value) {
                         self.trace.counter(track, bins.at_ns(i), value)?;
                         before = Some(value);

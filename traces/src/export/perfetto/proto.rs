@@ -1,7 +1,7 @@
-//! The few messages of Perfetto's trace format that are written here, field numbers as in its
+//! The protobuf messages of Perfetto that this exporter needs. Field numbers are those of
 //! `protos/perfetto/trace/trace_packet.proto` and `track_event/*.proto`.
 
-/// A message being put together.
+/// A message under construction.
 #[derive(Debug, Default)]
 pub(super) struct Message(pub(super) Vec<u8>);
 
@@ -14,26 +14,26 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// An integer; negative ones take ten bytes.
+    /// An integer. Negative values take ten bytes.
     pub(super) fn int(&mut self, field: u32, value: i64) -> &mut Self {
         self.varint(u64::from(field) << 3);
         self.varint(value as u64);
         self
     }
 
-    /// 64 bits as they are.
+    /// A fixed 64-bit value.
     pub(super) fn fixed(&mut self, field: u32, value: u64) -> &mut Self {
         self.varint(u64::from(field) << 3 | 1);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    /// A number with a fraction.
+    /// A floating-point number.
     pub(super) fn double(&mut self, field: u32, value: f64) -> &mut Self {
         self.fixed(field, value.to_bits())
     }
 
-    /// Text or another message.
+    /// Text, or an embedded message.
     pub(super) fn bytes(&mut self, field: u32, value: &[u8]) -> &mut Self {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(value.len() as u64);
@@ -96,11 +96,12 @@ pub(super) mod kind {
     pub(in super::super) const COUNTER: i64 = 4;
 }
 
-/// `TracePacket.SequenceFlags`: names are told anew from here on; names told before are needed.
+/// `TracePacket.SequenceFlags`: the first resets all interned names, the second says that a packet needs them.
 pub(super) mod flag {
     pub(in super::super) const CLEARED: i64 = 1;
     pub(in super::super) const NEEDED: i64 = 2;
 }
 
-/// `SiblingMergeBehavior.SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY`: lanes of one device fold into one row.
+/// `SiblingMergeBehavior.SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY`: the viewer merges the lanes of a device into one
+/// row.
 pub(super) const MERGE_BY_KEY: i64 = 3;

@@ -1,13 +1,13 @@
-//! Packets: tracks, slices, counters, each name told once.
+//! Trace packets: tracks, slices and counters. Each name is written once.
 
 use std::{collections::HashMap, io::Write};
 
 use super::proto::{Message, field as f, flag, kind};
 
-/// The one sequence that all packets belong to.
+/// The single sequence of all packets.
 const SEQUENCE: i64 = 1;
 
-/// What an annotation of a slice says.
+/// Value of an annotation.
 pub(super) enum Value<'a> {
     Int(i64),
     Text(&'a str),
@@ -51,7 +51,7 @@ impl<W: Write> Trace<W> {
         self.out.write_all(&whole.0)
     }
 
-    /// A track; `fill` adds what kind it is.
+    /// Writes a track; `fill` adds its kind.
     pub(super) fn track(
         &mut self,
         name: &str,
@@ -75,7 +75,7 @@ impl<W: Write> Trace<W> {
         Ok(uuid)
     }
 
-    /// The number of a name; told in `interned` when it is new.
+    /// The id of a name. A new name is added to `interned`.
     fn iid(&mut self, what: u32, name: &str, interned: &mut Message) -> i64 {
         let next = self.iids.len() as i64 + 1;
         if let Some(iid) = self.iids.get(&(what, name.to_owned())) {
@@ -132,15 +132,15 @@ impl<W: Write> Trace<W> {
     }
 }
 
-/// Lanes: slices that overlap go beside each other, each on the lowest that is free.
+/// Lanes for overlapping slices. Each slice gets the lowest free lane.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    /// Track and the end of its last slice.
+    /// Track of each lane, and the end of its last slice.
     lanes: Vec<(u64, i64)>,
 }
 
 impl Lanes {
-    /// The lane for a slice, made by `make` when all are taken. Slices come in order of their start.
+    /// The lane for a slice; `make` creates a new one if all are in use. Slices must arrive in order of their start.
     pub(super) fn place<E>(
         &mut self,
         from_ns: i64,
