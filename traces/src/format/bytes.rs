@@ -1,4 +1,4 @@
-//! Columns of bytes that are no text.
+//! Columns of binary data.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::format::{
     table::{Cell, Column},
 };
 
-/// Bytes as they are.
+/// Binary data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -22,7 +22,7 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
-/// Collects a column of bytes, 2 GiB in a segment at most: whoever pushes closes segments before.
+/// Collects a column of bytes. A segment may contain at most 2 GiB of it, so the caller must close the segment before.
 #[derive(Debug, Default)]
 pub struct Blobs {
     bytes: Vec<u8>,

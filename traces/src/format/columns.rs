@@ -1,8 +1,8 @@
-//! Collects the values of a segment column by column, and hands them out in order of time.
+//! Collects the values of a segment column by column, and returns them ordered by time.
 //!
-//! Rows arrive by the million a second and wait here until their segment closes. Kept as columns, a column without a
-//! value costs nothing and a row some 100 bytes; sorting moves four-byte row numbers rather than rows; and text is
-//! told apart by address, since rows share it.
+//! Up to a million rows a second arrive and wait here until their segment closes. Stored as columns, a column without
+//! values costs nothing and a row some 100 bytes. Sorting moves 4-byte row numbers instead of rows. Texts are compared
+//! by address, because rows share them.
 
 use std::{
     collections::HashSet,
@@ -21,26 +21,26 @@ use rustc_hash::FxBuildHasher;
 
 use crate::Text;
 
-/// Row numbers in the order in which rows are to be written; `None` when that is the order of arrival.
+/// Row numbers in output order. `None` means order of arrival.
 pub type Order<'a> = Option<&'a [u32]>;
 
-/// Collects one column.
+/// Builds one column.
 pub trait Builder {
-    /// What all of the first `rows` rows hold, where that is one value and cheap to tell; other rows do not count.
+    /// The single value of the first `rows` rows, if they all have the same one and this is cheap to know.
     fn constant(&self, rows: usize) -> Option<Constant>;
-    /// The values at these places of the order, as an Arrow column.
+    /// The values at these positions of the order, as an Arrow column.
     fn take(&mut self, places: Range<usize>, order: Order<'_>) -> ArrayRef;
-    /// Forgets the values and keeps the memory.
+    /// Removes the values and keeps the memory.
     fn clear(&mut self);
-    /// How the values follow each other, as far as that decides how they are laid out.
+    /// The pattern of the values, which determines their encoding.
     fn shape(&self, order: Order<'_>) -> Shape;
-    /// The same of ids, which may come in bursts.
+    /// The pattern of a column of ids, which may arrive in bursts.
     fn shape_of_ids(&self, order: Order<'_>) -> Shape {
         self.shape(order)
     }
 }
 
-/// The one value of a column.
+/// The single value of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constant {
     /// None.
@@ -51,31 +51,31 @@ pub enum Constant {
     Text(Text),
 }
 
-/// How a column's values follow each other.
+/// The pattern of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// In long runs of one value: differences take no room, and cost less than looking each value up in a dictionary.
+    /// Long runs of one value: delta encoding takes no space, and is faster than a dictionary.
     Runs,
-    /// Many values, each in bursts: a dictionary of them takes more room than the values.
+    /// Many values, each in bursts: a dictionary would take more space than the values.
     Bursts,
-    /// Many values, few of which return: likewise.
+    /// Many values, few of which recur: a dictionary would take more space than the values.
     Many,
     /// Anything else.
     Mixed,
 }
 
-/// Collects integers, null or not.
+/// Builds a column of integers, nullable or not.
 #[derive(Debug)]
 pub struct Integers<T: ArrowPrimitiveType> {
-    /// The value of the first `repeated` rows, as long as they all have the same: then it stands here alone. Half of
-    /// the columns are so in most segments.
+    /// The value of the first `repeated` rows, while they are all equal; it is then stored only once. In most segments,
+    /// this holds for half of the columns.
     first: T::Native,
     repeated: usize,
-    /// Values up to the last one that is not null; nulls after it are not written down, and so cost nothing.
+    /// Values up to the last non-null one. Nulls after it are not stored and cost nothing.
     values: Vec<T::Native>,
-    /// Whether each of the values is one; empty when all are.
+    /// Whether each value is non-null. Empty if all are.
     valid: Vec<bool>,
-    /// A null column to hand out, made when first needed.
+    /// A column of nulls, created on first use.
     absent: Option<PrimitiveArray<T>>,
 }
 
@@ -86,7 +86,7 @@ impl<T: ArrowPrimitiveType> Default for Integers<T> {
 }
 
 impl<T: ArrowPrimitiveType> Integers<T> {
-    /// Puts a value into this row; the rows before it that have none are null.
+    /// Sets the value of this row. Rows before it without a value are null.
     #[inline]
     pub fn put(&mut self, row: usize, value: T::Native) {
         if self.values.is_empty() {
@@ -106,14 +106,14 @@ impl<T: ArrowPrimitiveType> Integers<T> {
         self.values.push(value);
     }
 
-    /// Writes down each of the values that one stands for.
+    /// Stores each of the repeated values.
     #[cold]
     fn spread(&mut self) {
         self.values.extend(std::iter::repeat_n(self.first, self.repeated));
         self.repeated = 0;
     }
 
-    /// Writes down the nulls before this row.
+    /// Stores the nulls before this row.
     #[cold]
     fn pad(&mut self, row: usize) {
         self.valid.resize(self.values.len(), true);
@@ -159,9 +159,9 @@ impl<T: ArrowPrimitiveType> Integers<T>
 where
     T::Native: Into<i64>,
 {
-    /// Whether a value is nearly always that of the row before.
+    /// Whether a value nearly always equals the previous one.
     fn in_runs(&self, order: Order<'_>) -> bool {
-        /// Rows of a run, on average.
+        /// Minimum average length of a run.
         const LONG: usize = 64;
         let most = self.values.len() / LONG;
         let mut changes = 0;
@@ -173,19 +173,19 @@ where
         };
         let beyond = match order {
             None => self.values.iter().any(|v| changed(*v)),
-            // Nulls after the last value are not written down.
+            // Nulls after the last value are not stored.
             Some(order) => order.iter().any(|row| self.values.get(*row as usize).is_some_and(|v| changed(*v))),
         };
         !beyond
     }
 
-    /// Whether a sample of the values holds many, and few twice.
+    /// Whether a sample contains many distinct values, few of which recur.
     fn many(&self) -> bool {
-        /// Values looked at.
+        /// Size of the sample.
         const SAMPLE: usize = 8192;
-        /// Keys of a byte are better than any values.
+        /// Up to this number, keys take one byte, which is better than any other encoding.
         const FEW: usize = 256;
-        /// A value that returns more often is better told by a key.
+        /// A value that recurs more often is better encoded as a key.
         const RETURNS: usize = 16;
         let mut distinct = HashSet::<i64, BuildHasherDefault<AddressHasher>>::default();
         let (mut last, mut changes) = (None, 0);
@@ -201,13 +201,13 @@ where
 }
 
 impl Integers<Int64Type> {
-    /// The value in row `row`, if it is there.
+    /// The value of row `row`, if it is not null.
     pub fn value(&self, row: u32) -> Option<i64> {
         let row = row as usize;
         if row < self.repeated { Some(self.first) } else { self.values.get(row).copied() }
     }
 
-    /// Puts these values in place of all that are there.
+    /// Replaces all values.
     pub fn replace(&mut self, values: impl Iterator<Item = Option<i64>>) {
         self.clear();
         for (row, value) in values.enumerate() {
@@ -217,7 +217,7 @@ impl Integers<Int64Type> {
         }
     }
 
-    /// Gives each row without an id (a negative one) the next, in order.
+    /// Assigns the next ids to rows whose id is negative, in order.
     pub fn assign_ids(&mut self, order: Order<'_>, next: &mut i64) {
         self.spread();
         for place in 0..self.values.len() {
@@ -266,16 +266,16 @@ where
         if self.in_runs(order) {
             return Shape::Runs;
         }
-        /// Rows looked back: calls on two or three files at a time still make bursts.
+        /// Rows looked back. Calls that alternate between two or three files still count as bursts.
         const NEAR: usize = 8;
-        /// Fewer values than this have keys of a byte at most, which nothing beats.
+        /// Below this number of values, keys take one byte, which is better than any other encoding.
         const FEW: usize = 256;
         let mut distinct = HashSet::<i64, BuildHasherDefault<AddressHasher>>::default();
         let mut near = [None; NEAR];
         let (mut rows, mut repeated) = (0, 0);
         for place in 0..order.map_or(self.values.len(), <[u32]>::len) {
             let row = order.map_or(place, |o| o[place] as usize);
-            // Nulls after the last value are not written down.
+            // Nulls after the last value are not stored.
             let Some(value) = self.values.get(row).filter(|_| self.valid.get(row) != Some(&false)) else { continue };
             let value: i64 = (*value).into();
             if near.contains(&Some(value)) {
@@ -290,24 +290,23 @@ where
     }
 }
 
-/// Collects text into a dictionary.
+/// Builds a column of text with a dictionary.
 #[derive(Debug, Default)]
 pub struct Texts {
     keys: Integers<Int32Type>,
-    /// Text may stand here several times: Parquet makes one of equal ones, and looking each up would be done twice.
+    /// A text may occur several times. Parquet removes duplicates, and looking them up here would do that work twice.
     entries: Vec<Text>,
-    /// Addresses met lately with their entries, each at a place that its address tells: words of a program's own find
-    /// themselves here.
+    /// Recently seen addresses with their entries, indexed by a hash of the address. Static words are found here.
     recent: Vec<(usize, i32)>,
-    /// The entries as Arrow takes them, made when the first values are taken.
+    /// The entries as an Arrow array, created when the first values are taken.
     values: Option<ArrayRef>,
 }
 
-/// Places of [`Texts::recent`].
+/// Size of [`Texts::recent`].
 const RECENT: usize = 256;
 
 impl Texts {
-    /// Puts a text into this row; the rows before it that have none are null.
+    /// Sets the text of this row. Rows before it without a value are null.
     #[inline]
     pub fn put(&mut self, row: usize, text: &Text) {
         let address = text.address();
@@ -318,14 +317,14 @@ impl Texts {
         let recent = &mut self.recent[place as usize % RECENT];
         if recent.0 != address {
             *recent = (address, self.entries.len() as i32);
-            // Kept alive here, so its address stays its own.
+            // The entry keeps the text alive, so that its address stays unique.
             self.entries.push(text.clone());
         }
         self.keys.put(row, recent.1);
     }
 
-    /// How many of the entries differ, about: bits set by their hashes, and from the share of those left what would
-    /// have been set twice (Whang et al., A Linear-Time Probabilistic Counting Algorithm, 1990).
+    /// Estimate of the number of distinct entries by linear counting: hashes set bits, and the share of unset bits
+    /// gives the estimate (Whang et al., A Linear-Time Probabilistic Counting Algorithm, 1990).
     fn distinct(&self) -> usize {
         let bits = (self.entries.len() * 2).next_multiple_of(64).max(64);
         let mut set = vec![0u64; bits / 64];
@@ -357,7 +356,7 @@ impl Builder for Texts {
     }
 
     fn shape(&self, _order: Order<'_>) -> Shape {
-        /// Where there are fewer, it does not matter.
+        /// Below this number, the estimate is not needed.
         const FEW: usize = 256;
         let rows = self.keys.values.len() - self.keys.valid.iter().filter(|valid| !**valid).count();
         let many = self.entries.len() > FEW && self.entries.len() * 2 > rows && self.distinct() * 2 > rows;
@@ -372,7 +371,7 @@ impl Builder for Texts {
     }
 }
 
-/// Spreads addresses, ids and times, which are told apart by few of their bits. Not for keys that others choose.
+/// Hash for addresses, ids and times, which differ in few bits. Not for keys that an attacker chooses.
 #[derive(Debug, Default)]
 pub(crate) struct AddressHasher(u64);
 
@@ -386,7 +385,8 @@ impl Hasher for AddressHasher {
         }
     }
     fn write_u64(&mut self, n: u64) {
-        // The golden ratio's bits; the upper half of the product is the well mixed one, and tables use the lower.
+        // A constant of the golden ratio. The upper half of the product is the well mixed one; hash tables use the
+        // lower half.
         let mixed = u128::from(self.0 ^ n) * 0x9E37_79B9_7F4A_7C15;
         self.0 = (mixed >> 64) as u64 ^ mixed as u64;
     }
@@ -487,12 +487,12 @@ mod tests {
 
     #[test]
     fn bursts_are_told_from_returning_values() {
-        // An unpacking: each file a few times, the archive between.
+        // The pattern of unpacking an archive: a few operations on each file, alternating with the archive.
         let unpacking: Vec<_> = (0..10_000).map(|i| Some(if i % 5 == 2 { 1 } else { 100 + i / 5 })).collect();
         assert_eq!(integers(&unpacking).shape_of_ids(None), Shape::Bursts);
         let returning: Vec<_> = (0..10_000).map(|i| Some(i * 7919 % 400)).collect();
         assert_eq!(integers(&returning).shape_of_ids(None), Shape::Mixed);
-        // Nulls at the end, met before values in time order: the order is that of all rows.
+        // Trailing nulls, met before values in time order. The order covers all rows.
         let cut = integers(&unpacking);
         let backwards: Vec<u32> = (0..=10_000).rev().collect();
         assert_eq!(cut.shape_of_ids(Some(&backwards)), Shape::Bursts);

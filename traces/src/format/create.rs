@@ -1,4 +1,4 @@
-//! Creation of a reel's files under their temporary names.
+//! Creates the temporary files of a reel.
 
 use std::{
     fs::{self, File},
@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-/// Creates a file in the place of one that an interrupted write has left. A link of that name is removed and not followed:
-/// whoever may write into the folder could lead it to any file.
+/// Creates a file, replacing one that an interrupted write has left. A symbolic link of that name is removed, not
+/// followed: whoever can write into the folder could point it at any file.
 pub(crate) fn anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),

@@ -1,4 +1,4 @@
-//! What disks did while something else was recorded or replayed, on its way into a reel.
+//! Disk activity during a recording or replay, on its way into a reel.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::format::{
     rows::{Bio, Block},
 };
 
-/// Rows of the block layer and what the manifest says of them.
+/// Rows of the block layer, with their manifest entries.
 #[derive(Clone, Debug, Default)]
 pub struct DiskActivity {
     /// Requests.
@@ -16,10 +16,10 @@ pub struct DiskActivity {
     pub bio: Vec<Bio>,
     /// The disks.
     pub devices: Vec<Device>,
-    /// The probes that saw them.
+    /// The probes that recorded them.
     pub probes: Vec<Probe>,
-    /// Of the classes `block` and `bio`.
+    /// Ledger of the classes `block` and `bio`.
     pub ledger: BTreeMap<String, Ledger>,
-    /// What was left out, by reason.
+    /// Number of events left out, by reason.
     pub left_out: BTreeMap<String, i64>,
 }

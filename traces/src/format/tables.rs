@@ -1,19 +1,19 @@
-//! The list of all tables, for passes that treat every table alike.
+//! The list of all tables, for code that treats all tables alike.
 
 use crate::format::{
     rows,
     table::{ColumnInfo, Row},
 };
 
-/// Does something with each table.
+/// Is called for each table.
 pub trait Visitor {
-    /// What may go wrong on the way.
+    /// Error of a call.
     type Error;
     /// Called once per table, with its row type.
     fn table<R: Row>(&mut self) -> Result<(), Self::Error>;
 }
 
-/// Shows every table to `visitor`, those that others refer to first. Stops at the first error.
+/// Calls `visitor` for every table. Tables that other tables refer to come first. Stops at the first error.
 pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::Task>()?;
     visitor.table::<rows::File>()?;
@@ -33,14 +33,14 @@ pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::Stop>()
 }
 
-/// A table as people with other readers need to know it.
+/// Description of a table for other readers.
 #[derive(Clone, Debug)]
 pub struct TableInfo {
     /// Its folder in the reel.
     pub name: &'static str,
     /// The column its segments are sorted by.
     pub sorted_by: &'static str,
-    /// The column that tells its rows apart, where it has one that the writer hands out.
+    /// Its id column, if the writer assigns ids.
     pub id: Option<&'static str>,
     /// Its columns, in order.
     pub columns: Vec<ColumnInfo>,

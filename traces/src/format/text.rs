@@ -1,4 +1,4 @@
-//! Shared immutable text: operation names and paths repeat, so rows share rather than copy them.
+//! Shared immutable text. Operation names and paths recur, so rows share them.
 
 use std::{
     cmp::Ordering,
@@ -16,20 +16,22 @@ pub struct Text(Kept);
 
 #[derive(Clone)]
 enum Kept {
-    /// A word of the program's own: nothing is counted when it is cloned, a million times a second.
+    /// A static word. It has no reference counter, because it is cloned up to a million times a second.
     Word(&'static str),
     Shared(Arc<str>),
 }
 
 impl Text {
-    /// A word known when the program was made.
+    /// A static word.
     pub const fn word(word: &'static str) -> Self {
         Self(Kept::Word(word))
     }
 
-    /// Tells shared text apart quickly: the same for clones, and for no other text as long as one of them lives.
+    /// A number for fast comparison: equal for clones, and different from other texts as long as one of the clones
+    /// lives.
     pub(crate) fn address(&self) -> usize {
-        // Words that begin alike may lie at one place; user space ends below bit 47.
+        // A word may be a prefix of another at the same address, so the length is included. User-space addresses end
+        // below bit 47.
         self.as_ptr() as usize ^ (self.len() << 47)
     }
 }
@@ -96,7 +98,7 @@ impl Ord for Text {
 
 impl Hash for Text {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As str hashes: tables are asked by it.
+        // Hashes like `str`, because tables are queried with `str`.
         (**self).hash(state);
     }
 }
@@ -125,11 +127,11 @@ impl fmt::Debug for Text {
     }
 }
 
-/// Linux names are bytes, Parquet strings are UTF-8. Bytes that are not valid UTF-8 are written as
-/// private-use characters U+F700 + byte, which no file system makes by itself; [`to_bytes`] reverses it.
+/// Linux names are bytes, Parquet strings are UTF-8. Bytes that are not valid UTF-8 are stored as private-use
+/// characters U+F700 + byte, which no file system produces; [`to_bytes`] reverses it.
 const ESCAPE_BASE: u32 = 0xF700;
 
-/// Text of a file name or path; see [`to_bytes`] for the way back. `name` may hold any bytes.
+/// Text of a file name or path of any bytes. [`to_bytes`] reverses it.
 pub fn from_bytes(name: &[u8]) -> Text {
     if let Ok(s) = std::str::from_utf8(name)
         && (s.is_ascii() || !s.chars().any(is_escape))
@@ -151,7 +153,7 @@ pub fn from_bytes(name: &[u8]) -> Text {
     out.into()
 }
 
-/// The bytes the kernel knows a recorded name by.
+/// The original bytes of a recorded name.
 pub fn to_bytes(name: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     for c in name.chars() {
@@ -173,15 +175,15 @@ fn escape(byte: u8) -> char {
     char::from_u32(ESCAPE_BASE + u32::from(byte)).unwrap_or('\u{FFFD}')
 }
 
-/// Hands out one [`Text`] for equal strings that come soon after each other. Each string has one place, which the next
-/// one of that place takes over: a table of all would miss the processor's cache at every turn, and grow.
+/// Returns the same [`Text`] for equal strings that follow soon after each other. Each hash value has one slot, which
+/// the next string with that hash value takes over. A complete table would grow, and miss the CPU cache.
 #[derive(Debug)]
 pub struct Interner {
     places: Vec<Option<Text>>,
 }
 
 impl Interner {
-    /// An interner with at least so many places.
+    /// An interner with at least this many slots.
     pub fn new(places: usize) -> Self {
         Self { places: vec![None; places.next_power_of_two()] }
     }
@@ -196,7 +198,7 @@ impl Interner {
             Some(text) if text.as_bytes() == bytes => text.clone(),
             _ => {
                 let text = from_bytes(bytes);
-                // Else other bytes would look like it.
+                // Different bytes could otherwise map to the same text.
                 if text.as_bytes() == bytes {
                     *place = Some(text.clone());
                 }
@@ -227,7 +229,7 @@ mod tests {
         for n in 0..1000 {
             assert_eq!(&*i.get(n.to_string().as_bytes()), n.to_string());
         }
-        // What stands for bytes that are no text is not taken for itself.
+        // Invalid bytes and the characters that represent them must differ.
         let escaped = i.get(b"\xff");
         assert_eq!(to_bytes(&i.get(escaped.as_bytes())), escaped.as_bytes());
     }

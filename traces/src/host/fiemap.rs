@@ -1,4 +1,4 @@
-//! Where a file lies on its disk, as its file system tells it: FIEMAP (include/uapi/linux/fiemap.h).
+//! On-disk layout of a file: the FIEMAP ioctl (include/uapi/linux/fiemap.h).
 
 use std::{
     io,
@@ -7,15 +7,15 @@ use std::{
 
 use rustix::ioctl::{Updater, ioctl, opcode};
 
-/// `FIEMAP_FLAG_SYNC`: what is not on the disk yet is written out first.
+/// `FIEMAP_FLAG_SYNC`: write dirty data first.
 const SYNC: u32 = 1;
 /// `FIEMAP_EXTENT_LAST`.
 const LAST: u32 = 1;
-/// `FIEMAP_EXTENT_UNWRITTEN`: room that holds no data.
+/// `FIEMAP_EXTENT_UNWRITTEN`: allocated, but contains no data.
 pub const UNWRITTEN: i64 = 0x800;
-/// `FIEMAP_EXTENT_UNKNOWN`, `_DELALLOC`, `_DATA_INLINE`: there is no place on the disk, or none that is known.
+/// `FIEMAP_EXTENT_UNKNOWN`, `_DELALLOC`, `_DATA_INLINE`: no known position on disk.
 pub const NOWHERE: i64 = 0x2 | 0x4 | 0x200;
-/// Extents asked for at a time.
+/// Extents per call.
 const ROOM: usize = 128;
 
 /// `struct fiemap_extent`.
@@ -42,14 +42,14 @@ struct Fiemap {
     extents: [Raw; ROOM],
 }
 
-/// A piece of a file that lies in one piece.
+/// A contiguous part of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Where in the file, bytes.
+    /// Offset in the file, bytes.
     pub offset_bytes: i64,
-    /// Length.
+    /// Length, bytes.
     pub len_bytes: i64,
-    /// Where on the device, or in the address space of a btrfs, bytes.
+    /// Position on the device, or in the address space of btrfs, bytes.
     pub physical_bytes: i64,
     /// `FIEMAP_EXTENT_*`.
     pub flags: i64,
@@ -60,7 +60,7 @@ impl Extent {
         self.flags & UNWRITTEN != 0
     }
 
-    /// Whether `next` goes on where this ends, in the file, on the disk and in kind.
+    /// Whether `next` continues this extent in the file, on disk and with the same flags.
     fn goes_on_in(&self, next: &Self) -> bool {
         self.offset_bytes + self.len_bytes == next.offset_bytes
             && (self.physical_bytes + self.len_bytes == next.physical_bytes || next.flags & NOWHERE != 0)
@@ -68,11 +68,11 @@ impl Extent {
     }
 }
 
-/// The extents of an open file in order, `most` at most; `sync` writes it out first. Those that go on where the last one ended are
-/// one: file systems cut what lies in one piece at lengths of their own.
+/// The extents of an open file in order, at most `most`. `sync` writes dirty data first. Adjacent extents are merged,
+/// because file systems split contiguous parts at their own limits.
 ///
 /// # Errors
-/// `EOPNOTSUPP` where the file system does not tell.
+/// `EOPNOTSUPP` if the file system does not support it.
 pub fn extents(fd: impl AsFd, sync: bool, most: usize) -> io::Result<Vec<Extent>> {
     let mut out: Vec<Extent> = Vec::new();
     let mut start = 0;
@@ -93,7 +93,7 @@ pub fn extents(fd: impl AsFd, sync: bool, most: usize) -> io::Result<Vec<Extent>
     }
 }
 
-/// Those from `start` on, as many as fit; whether that is all.
+/// The extents from `start`, as many as fit, and whether these are all.
 fn some(fd: BorrowedFd<'_>, start: i64, sync: bool) -> io::Result<(Vec<Extent>, bool)> {
     const FIEMAP: rustix::ioctl::Opcode = opcode::read_write::<[u8; 32]>(b'f', 11);
     let mut map = Fiemap {
@@ -105,7 +105,7 @@ fn some(fd: BorrowedFd<'_>, start: i64, sync: bool) -> io::Result<(Vec<Extent>, 
         reserved: 0,
         extents: [Raw::default(); ROOM],
     };
-    // SAFETY: FIEMAP takes this structure, and fills no more extents than it is said to have room for.
+    // SAFETY: FIEMAP takes this structure and writes at most as many extents as it declares room for.
     unsafe { ioctl(fd, Updater::<FIEMAP, Fiemap>::new(&mut map)) }?;
     let got = &map.extents[..(map.mapped as usize).min(ROOM)];
     let last = got.last().is_none_or(|e| e.flags & LAST != 0);

@@ -1,7 +1,6 @@
 //! Facts of this machine for a reel's manifest, and the on-disk layout of a file.
 //!
-//! In: /proc, /sys and the FIEMAP ioctl. Out: [`Host`], mounts and extents. Reads and decides nothing.
-//! May use: `format`.
+//! In: /proc, /sys and the FIEMAP ioctl. Out: [`Host`], mounts and extents. Reads only. May use: `format`.
 
 pub mod fiemap;
 
@@ -18,7 +17,7 @@ use crate::format::{
     text,
 };
 
-/// The kernel's `dev_t` as a reel stores it.
+/// The kernel's `dev_t`, as stored in a reel.
 pub fn dev_t(major: u32, minor: u32) -> i64 {
     i64::from(major) << 20 | i64::from(minor)
 }
@@ -27,7 +26,7 @@ fn read_trimmed(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The machine. What cannot be read is empty or 0.
+/// Facts about this machine. Unreadable ones are empty or 0.
 pub fn host() -> Host {
     let meminfo = read_trimmed("/proc/meminfo");
     let mem_kib =
@@ -51,17 +50,17 @@ pub fn host() -> Host {
     }
 }
 
-/// Every mount in this process's name space, in mount order; sizes are left 0.
+/// All mounts of this mount namespace, in mount order. Sizes are 0.
 pub fn mounts() -> Vec<Mount> {
     mounts_of(&fs::read("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// Names in mountinfo may hold any bytes.
+/// Names in mountinfo may contain any bytes.
 fn mounts_of(mountinfo: &[u8]) -> Vec<Mount> {
     mountinfo.split(|b| *b == b'\n').filter_map(|line| mount(&text::from_bytes(line))).collect()
 }
 
-/// One line of mountinfo (Documentation/filesystems/proc.rst, 3.5), as text of a reel.
+/// Parses a line of mountinfo (Documentation/filesystems/proc.rst, 3.5).
 fn mount(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let left: Vec<&str> = left.split(' ').collect();
@@ -78,7 +77,7 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Undoes the octal escapes of mountinfo; the result is text as reels hold it.
+/// Decodes the octal escapes of mountinfo. The result is text as stored in reels.
 fn unescape(field: &str) -> String {
     let mut out = Vec::with_capacity(field.len());
     let field = text::to_bytes(field);
@@ -98,13 +97,13 @@ fn unescape(field: &str) -> String {
     text::from_bytes(&out).to_string()
 }
 
-/// A path of a reel as the system takes it.
+/// The path for system calls of a path in a reel.
 pub fn os_path(path: &str) -> PathBuf {
     OsString::from_vec(text::to_bytes(path)).into()
 }
 
-/// The path at which `mounts` show what lies at `fs_path`, counted from the root of the file system with this device;
-/// `None` where none shows it.
+/// The path at which `mounts` show `fs_path`, a path relative to the root of the file system on this device. `None` if
+/// no mount shows it.
 pub fn mount_of_device(mounts: &[Mount], sb_dev: i64, fs_path: &str) -> Option<String> {
     let inside = |root: &str| {
         let root = root.trim_end_matches('/');
@@ -112,19 +111,20 @@ pub fn mount_of_device(mounts: &[Mount], sb_dev: i64, fs_path: &str) -> Option<S
     };
     let candidates = mounts.iter().filter(|m| m.sb_dev == sb_dev);
     let shown = candidates.filter_map(|m| Some((m, inside(&m.root)?)));
-    // The mount of the largest part, the first of those: what people take for the real one.
+    // The mount that shows the largest part of the file system; the first of several. This is the one that people
+    // expect.
     let (mount, rest) = shown.min_by_key(|(m, _)| m.root.len())?;
     let point = mount.mountpoint.trim_end_matches('/');
     Some(if rest.is_empty() && point.is_empty() { "/".into() } else { format!("{point}{rest}") })
 }
 
-/// The mount that holds an absolute path, by its longest matching mount point.
+/// The mount of an absolute path: the one with the longest matching mount point.
 pub fn mount_of_path<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
     let holds = |m: &&Mount| {
         let point = m.mountpoint.trim_end_matches('/');
         path.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    // Of mounts stacked on one point the last is the visible one.
+    // Of several mounts at the same point, the last one is visible.
     mounts.iter().filter(holds).max_by_key(|m| m.mountpoint.len())
 }
 

@@ -1,4 +1,4 @@
-//! Requests or operations from CSV, columns named by the caller or by the first line.
+//! Imports requests or operations from CSV. The caller or the first line names the columns.
 
 mod fields;
 
@@ -19,34 +19,34 @@ use crate::{
 };
 use fields::{Field, Values, split};
 
-/// What the lines are.
+/// What each line describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// Requests of devices.
+    /// Block requests.
     Block,
-    /// Operations on files.
+    /// File operations.
     Ops,
 }
 
-/// How to read the file.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the lines are.
+    /// What each line describes.
     pub rows: Rows,
-    /// Names of the columns, `-` for one to leave out; the first line's words when empty.
+    /// Column names; `-` skips a column. If empty, the first line contains the names.
     pub columns: Vec<String>,
-    /// What stands between fields.
+    /// Field separator.
     pub separator: u8,
-    /// Lines to leave out at the start, such as a head line when `columns` are given.
+    /// Lines to skip at the start, for example a header line if `columns` are given.
     pub skip: i64,
 }
 
-/// Makes a reel at `out` of the CSV `input`. `docs/import-export.md` lists the names a column may have. Time 0 is the
-/// earliest time met.
+/// Imports the CSV file `input` as the reel `out`. `docs/import-export.md` lists the column names. Time 0 is the
+/// earliest time in the file.
 ///
 /// # Errors
-/// When a column has no known name or a needed one is missing, and at the first line that is not as said, by number;
-/// when the input cannot be read or the reel not written.
+/// If a column name is unknown, a required column is missing, or a line is invalid (with its number); if the input
+/// cannot be read or the reel cannot be written.
 pub fn import(input: &Path, out: &Path, options: &Options) -> Result<Manifest> {
     let (mut lines, columns) = begin(input, options)?;
     let mut base_ns: Option<i128> = None;
@@ -123,7 +123,7 @@ struct Maker<'a> {
     new_task: Option<Task>,
     new_path: Option<Vec<u8>>,
     words: text::Interner,
-    /// Devices that have a name rather than a number.
+    /// Devices identified by name instead of number.
     names: BTreeMap<Vec<u8>, i64>,
     numbers: BTreeMap<i64, ()>,
     count: i64,
@@ -154,7 +154,7 @@ impl<'a> Maker<'a> {
             .map_err(|_| "time is more than 292 years after the first; check the unit of the time column".into())
     }
 
-    /// The number of a device told as `8:0`, `8,0`, a number or a name.
+    /// The number of a device given as `8:0`, `8,0`, a number or a name.
     fn dev(&mut self, word: &[u8]) -> Result<i64, String> {
         let text = String::from_utf8_lossy(word);
         let pair = text.split_once([':', ',']).and_then(|(a, b)| Some(dev_t(a.parse().ok()?, b.parse().ok()?)));
@@ -249,7 +249,7 @@ impl<'a> Maker<'a> {
             fd: v.fd.map(|fd| fd as i32),
             offset_bytes: v.offset,
             len_bytes: v.len,
-            // A trace without results is of what was done.
+            // Without a result column, every operation counts as successful.
             ret: Some(v.ret.unwrap_or(if moved { v.len.unwrap_or(0) } else { 0 })),
             ..Op::default()
         })))

@@ -1,7 +1,7 @@
-//! I/O logs of fio (`write_iolog`), versions 2 and 3.
+//! Imports I/O logs of fio (`write_iolog`), versions 2 and 3.
 //!
-//! Such a log says what was to be done, in order: no results, no durations, no threads. An operation of the reel has
-//! taken no time and done all it was asked for.
+//! A log lists requested actions in order, without results, durations or threads. The imported operations have duration
+//! 0 and full success.
 
 use std::{collections::HashMap, path::Path};
 
@@ -14,19 +14,19 @@ use crate::{
     },
 };
 
-/// `FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`: what trimming a file is.
+/// `FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`: the effect of a trim on a file.
 const PUNCH_HOLE: i32 = 3;
-/// `O_RDWR`: a log does not say how its files were opened, and both is what all of its lines need.
+/// `O_RDWR`: a log does not contain open flags, and its lines may need both directions.
 const O_RDWR: i64 = 2;
 const AT_FDCWD: i32 = -100;
 /// The actions of a log, with their fields.
 const ACTIONS: &str = "expected add, open or close; sync or datasync; wait (version 2 only); or read, write, trim or \
                        sync_file_range with OFFSET LENGTH";
 
-/// Makes a reel at `out` of the log `input`.
+/// Imports the log `input` as the reel `out`.
 ///
 /// # Errors
-/// When the input cannot be read or a line is none of such a log, with its number; when the reel cannot be written.
+/// If the input cannot be read or a line is invalid (with its number); if the reel cannot be written.
 pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
     let mut lines = Lines::open(input)?;
     let version = match lines.next()? {
@@ -71,7 +71,7 @@ struct Log<'a> {
     words: HashMap<&'static str, Text>,
     names: HashMap<Vec<u8>, Text>,
     regular: Text,
-    /// Descriptor and open file description by path.
+    /// Descriptor and open file description, by path.
     open: HashMap<Vec<u8>, (i32, i64)>,
     next_fd: i32,
     now_ns: i64,
@@ -90,10 +90,10 @@ fn fault(what: &'static str, remedy: &'static str) -> Line {
     Err(Fault { what, remedy })
 }
 
-/// A line's fault; the outer result is that of writing.
+/// Fault of a line. The outer result is an error of writing.
 type Line = std::result::Result<(), Fault>;
 
-/// An action on a file that is not open.
+/// Remedy for an action on a file that is not open.
 const OPEN_FIRST: &str = "expected `FILE open` on an earlier line";
 
 impl<'a> Log<'a> {
@@ -132,7 +132,7 @@ impl<'a> Log<'a> {
                     return Ok(fault(what, "expected `FILE ACTION OFFSET LENGTH`"));
                 }
             },
-            // What older versions wrote: a wait without a length.
+            // Older fio versions write a wait without a length.
             [path, b"wait", us] if version == 2 => match number(us) {
                 Some(us) => (*path, &b"wait"[..], us, 0),
                 None => return Ok(fault("has a wait that is not a number", "expected `FILE wait MICROSECONDS`")),

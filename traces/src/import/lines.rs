@@ -1,4 +1,4 @@
-//! Text read line by line, in bounded memory.
+//! Reads text line by line with bounded memory.
 
 use std::{
     fs::File,
@@ -8,20 +8,20 @@ use std::{
 
 use super::{ImportError, Result};
 
-/// The longest line taken: no trace of calls has longer ones, and what is no text has no lines.
+/// Maximum length of a line. Traces have no longer lines, so a longer one means that the file is not text.
 const MOST_BYTES: usize = 1 << 20;
 
 /// Characters of a line that an error message shows.
 const MOST_QUOTED: usize = 40;
 
-/// The lines of a file.
+/// Lines of a file.
 pub(super) struct Lines {
     path: PathBuf,
     reader: BufReader<File>,
     line: Vec<u8>,
-    /// Number of the line at hand, from 1.
+    /// Number of the current line, from 1.
     pub(super) number: i64,
-    /// Whether the line at hand is the file's last and has no end: it may be cut.
+    /// Whether the current line is the last one and has no line break: it may be incomplete.
     pub(super) cut: bool,
 }
 
@@ -32,7 +32,7 @@ impl Lines {
         Ok(Self { path: path.into(), reader, line: Vec::new(), number: 0, cut: false })
     }
 
-    /// The next line without its end; none at the end of the file.
+    /// The next line without its line break. `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let mut limited = (&mut self.reader).take(MOST_BYTES as u64);

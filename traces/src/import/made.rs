@@ -1,4 +1,4 @@
-//! What all importers do alike: a reel that is whole or not there, and a manifest that says where it comes from.
+//! Shared by all importers: creates a reel completely or not at all, with a manifest that names its source.
 
 use std::{
     fs,
@@ -12,7 +12,8 @@ use crate::{
     format::manifest::{Import, Kind, Ledger},
 };
 
-/// A manifest for an import of these files. Says nothing of this machine: the trace may be another's.
+/// A manifest for an import of these files. It contains no facts about this machine, since the trace may be from
+/// another.
 pub(super) fn manifest(format: &str, files: &[PathBuf]) -> Manifest {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Manifest {
@@ -26,24 +27,24 @@ pub(super) fn manifest(format: &str, files: &[PathBuf]) -> Manifest {
     }
 }
 
-/// Makes the reel at `out`; `fill` writes its rows and completes the manifest. On failure nothing is left.
+/// Creates the reel `out`. `fill` writes its rows and completes the manifest. On failure, nothing is left.
 pub(super) fn reel(
     out: &Path,
     mut manifest: Manifest,
     fill: impl FnOnce(&mut ReelWriter, &mut Manifest) -> Result<()>,
 ) -> Result<Manifest> {
-    // An import may take minutes of writing, none of which a crash must keep: segments are closed by size alone.
+    // An import may take minutes, and a crash need not keep any of it, so segments close by size only.
     let options = WriterOptions { segment_age: std::time::Duration::MAX, ..WriterOptions::default() };
     let mut writer = ReelWriter::create(out, &manifest, options)?;
     let done = fill(&mut writer, &mut manifest).and_then(|()| Ok(writer.close(manifest)?));
     if done.is_err() {
-        // Best effort: half an import looks like a whole one to whoever opens it.
+        // Best effort: a partial import looks like a complete one.
         let _ = fs::remove_dir_all(out);
     }
     done
 }
 
-/// The ledger of a class of which every event became a row.
+/// The ledger of a class in which every event became a row.
 pub(super) fn all_written(rows: i64) -> Ledger {
     Ledger { seen: rows, written: rows, ..Ledger::default() }
 }

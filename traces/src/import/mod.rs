@@ -15,29 +15,29 @@ use std::path::PathBuf;
 
 use crate::ReelError;
 
-/// Why a trace could not be imported, one line: the thing, the cause, the remedy.
+/// Why an import failed. One line that names the thing, the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The input is not what it was said to be.
+    /// The input is not in the expected format.
     #[error("{path}: {why}", path = path.display())]
     Input {
-        /// What was named.
+        /// The input.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The cause and the remedy.
         why: String,
     },
-    /// The reel could not be written.
+    /// The reel cannot be written.
     #[error(transparent)]
     Reel(#[from] ReelError),
 }
 
 impl ImportError {
-    /// What is wrong with this input.
+    /// A format error of this input.
     pub(crate) fn input(path: impl Into<PathBuf>, why: impl Into<String>) -> Self {
         Self::Input { path: path.into(), why: why.into() }
     }
 
-    /// What the system said of this input.
+    /// A system error of this input.
     pub(crate) fn reading(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |e| Self::Input { path, why: format!("cannot read this file: {e}") }

@@ -1,4 +1,4 @@
-//! Files known by their path alone.
+//! Files identified by path.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::{
     writer::TableWriter,
 };
 
-/// Gives each path its file and writes the row of the file.
+/// Assigns a file to each path and writes its row.
 pub(super) struct Paths<'a> {
     files: &'a mut TableWriter<File>,
     known: HashMap<Vec<u8>, i64>,
@@ -20,7 +20,7 @@ impl<'a> Paths<'a> {
         Self { files, known: HashMap::new() }
     }
 
-    /// The file at this path; `kind` counts when it is met first. Its inode is made up: its number.
+    /// The file at this path. `kind` applies when the path is new. Its inode is invented: the file's id.
     pub(super) fn file(&mut self, path: &[u8], kind: &Text, at_ns: i64) -> Result<i64> {
         if let Some(file) = self.known.get(path) {
             return Ok(*file);

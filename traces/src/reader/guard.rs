@@ -1,5 +1,5 @@
-//! Keeps a garbled Parquet file from ending the program: the decoder checks much of what it reads, but some
-//! wrong lengths it meets with a panic.
+//! Turns panics of the Parquet decoder into errors. The decoder checks much of its input, but panics on some wrong
+//! lengths of a damaged file.
 
 use std::{
     any::Any,
@@ -10,11 +10,11 @@ use std::{
 };
 
 thread_local! {
-    /// Whether this thread is decoding, so that its panic is an error of the file and told as such.
+    /// Whether this thread is decoding. A panic is then an error of the file and is reported as one.
     static DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a step of decoding; a panic in it becomes an error. What the step worked on must not be used after that.
+/// Runs a step of decoding. A panic becomes an error. After an error, do not use the objects of that step again.
 pub(crate) fn decode<T, E: Display>(step: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

@@ -1,7 +1,7 @@
 //! Opens a reel and streams its rows.
 //!
-//! In: a reel's folder. Out: its manifest, and rows or batches of a table, by segment or (`ordered`) by time.
-//! May use: `format`.
+//! In: the folder of a reel. Out: its manifest, and rows or batches of a table, per segment or (`ordered`) by time. May
+//! use: `format`.
 //!
 //! `guard` turns a panic of the Parquet decoder on a damaged file into an error.
 
@@ -49,7 +49,7 @@ pub struct Reel {
 }
 
 impl Reel {
-    /// Opens the reel at `path`: reads the manifest, refuses a newer major format, and segments that lie elsewhere.
+    /// Opens the reel at `path` and reads its manifest. Refuses a newer major format, and segments outside the reel.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let reel = Self::open_as_it_is(path.as_ref())?;
         let mut listed =
@@ -66,7 +66,7 @@ impl Reel {
         }
     }
 
-    /// The same, whatever its segments are said to be: to tell of them.
+    /// Opens a reel without checking its list of segments, to report what is wrong with it.
     pub(crate) fn open_as_it_is(path: &Path) -> Result<Self> {
         Ok(Self { path: path.into(), manifest: Manifest::read(path)? })
     }
@@ -76,14 +76,14 @@ impl Reel {
         &self.path
     }
 
-    /// The reel's name for people: the folder's name without `.reel`.
+    /// The display name of the reel: the folder's name without `.reel`.
     pub fn name(&self) -> String {
         let name =
             self.path.file_name().map_or_else(|| self.path.display().to_string(), |n| n.to_string_lossy().into_owned());
         name.strip_suffix(".reel").map(str::to_owned).unwrap_or(name)
     }
 
-    /// Rows of a table by the manifest's count.
+    /// Number of rows of a table, according to the manifest.
     pub fn count<R: Row>(&self) -> i64 {
         self.manifest.segments.get(R::TABLE).map_or(0, |s| s.iter().map(|s| s.rows).sum())
     }
@@ -94,17 +94,17 @@ impl Reel {
         listed.iter().map(|s| self.path.join(&s.file)).collect()
     }
 
-    /// Streams a table's rows, segment after segment, each sorted by time. Memory: one batch.
+    /// Streams a table's rows, segment by segment, each sorted by time. Memory: one batch.
     pub fn rows<R: Row>(&self) -> Rows<R> {
         Rows { batches: self.batches::<R>(&[]), current: Vec::new().into_iter(), failed: false, row: PhantomData }
     }
 
-    /// Like [`Reel::rows`], of the one segment that [`Reel::segments`] lists at `index`.
+    /// Like [`Reel::rows`], for the segment at `index` of [`Reel::segments`].
     pub fn segment_rows<R: Row>(&self, index: usize) -> Rows<R> {
         Rows { batches: self.segment_batches::<R>(index, &[]), ..self.rows() }
     }
 
-    /// Streams Arrow batches of the named columns (all when empty), for column-wise passes.
+    /// Streams Arrow batches of the named columns (all if empty), for column-wise processing.
     pub fn batches<R: Row>(&self, columns: &[&str]) -> Batches {
         Batches {
             segments: self.segments::<R>().into_iter(),
@@ -113,14 +113,14 @@ impl Reel {
         }
     }
 
-    /// Like [`Reel::batches`], of the one segment that [`Reel::segments`] lists at `index`: for passes that
-    /// merge segments by time. Nothing when there is no such segment.
+    /// Like [`Reel::batches`], for the segment at `index` of [`Reel::segments`], for code that merges segments by time.
+    /// Empty if there is no such segment.
     pub fn segment_batches<R: Row>(&self, index: usize, columns: &[&str]) -> Batches {
         let one: Vec<PathBuf> = self.segments::<R>().into_iter().skip(index).take(1).collect();
         Batches { segments: one.into_iter(), ..self.batches::<R>(columns) }
     }
 
-    /// All rows of a table in time order: for tables known to be small, and tests.
+    /// All rows of a table in time order, for small tables and tests.
     pub fn read<R: Row>(&self) -> Result<Vec<R>> {
         let mut rows = self.rows::<R>().collect::<Result<Vec<R>>>()?;
         rows.sort_by_key(Row::time_ns);
@@ -128,8 +128,8 @@ impl Reel {
     }
 }
 
-/// Whether a segment's listed path stays inside the reel: `TABLE/NAME.parquet` and nothing else. A reel may
-/// come from anywhere, and what it lists is opened, and renamed by a repair.
+/// Whether the path of a segment is of the form `TABLE/NAME.parquet`, and so inside the reel. A reel may come from a
+/// stranger, and its listed files are opened, and renamed by a repair.
 pub(crate) fn plain_segment(table: &str, file: &str) -> bool {
     file.strip_prefix(table)
         .and_then(|f| f.strip_prefix('/'))
@@ -144,10 +144,10 @@ pub struct Batches {
     open: Option<(PathBuf, ParquetRecordBatchReader)>,
 }
 
-/// Opens one segment for reading the named columns (all when empty).
+/// Opens a segment to read the named columns (all if empty).
 pub(crate) fn open_segment(path: &Path, columns: &[String]) -> Result<ParquetRecordBatchReader> {
     let bad = |why: String| ReelError::BadSegment { path: path.into(), why };
-    // To open a FIFO may wait for ever.
+    // Opening a FIFO may block forever.
     let kind = path.metadata().map_err(|e| bad(e.to_string()))?;
     if !kind.is_file() {
         return Err(bad("not a regular file".into()));
@@ -168,7 +168,8 @@ pub(crate) fn open_segment(path: &Path, columns: &[String]) -> Result<ParquetRec
     decode(|| builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()).map_err(bad)
 }
 
-/// Text is repeated: that it is read as a dictionary stands in no file, since others could not read it then.
+/// Sets text columns to dictionary types. The files do not declare this, because other readers could not read them
+/// then.
 fn with_dictionaries(schema: &Schema) -> Arc<Schema> {
     let fields = schema.fields().iter().map(|field| match field.data_type() {
         DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(text_type())),
@@ -177,7 +178,7 @@ fn with_dictionaries(schema: &Schema) -> Arc<Schema> {
     Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
 }
 
-/// The next batch of a segment, errors as text.
+/// The next batch of a segment, with errors as text.
 pub(crate) fn next_batch(reader: &mut ParquetRecordBatchReader) -> Option<Result<RecordBatch, String>> {
     decode(|| reader.next().transpose()).transpose()
 }
@@ -243,19 +244,19 @@ impl<R: Row> Iterator for Rows<R> {
     }
 }
 
-/// The times of a segment.
+/// Time span of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentSpan {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Least time, ns.
+    /// Earliest start, ns.
     pub first_ns: i64,
-    /// Least time at which one ended.
+    /// Earliest end, ns.
     pub first_end_ns: i64,
 }
 
 impl Reel {
-    /// The times of the segment that [`Reel::segments`] lists at `index`: two columns are read. `None` when it is empty.
+    /// The time span of the segment at `index` of [`Reel::segments`]. Reads only two columns. `None` if it is empty.
     pub fn segment_span<R: Row>(&self, index: usize) -> Result<Option<SegmentSpan>> {
         let columns: Vec<&str> = std::iter::once(R::TIME).chain(R::DURATION).collect();
         let path = self.segments::<R>().into_iter().nth(index).unwrap_or_default();

@@ -1,12 +1,12 @@
-//! The rows of a table in order of time: each segment is sorted, segments overlap.
+//! Merges the rows of a table by time. Each segment is sorted, but segments overlap.
 
 use std::{cmp::Reverse, collections::BinaryHeap, vec};
 
 use crate::{Reel, ReelError, Result, format::table::Row, reader::Batches};
 
-/// Rows in order of time over all segments. Memory: a batch per segment that is under way at that time.
+/// Rows of all segments in order of time. Memory: one batch per segment that is open at that time.
 pub(crate) struct Ordered<R> {
-    /// Segments not yet needed, by their first time, the earliest last.
+    /// Segments not yet open, by start time; the earliest is last.
     later: Vec<(i64, usize)>,
     open: Vec<Segment<R>>,
     next: BinaryHeap<Reverse<(i64, usize)>>,
@@ -42,7 +42,7 @@ impl<R: Row> Ordered<R> {
         Self { later, open: Vec::new(), next: BinaryHeap::new(), reel: reel.clone() }
     }
 
-    /// Opens the segments that begin by the time of the earliest row at hand.
+    /// Opens the segments that start at or before the earliest current row.
     fn open_due(&mut self) -> Result<()> {
         while let Some((from_ns, index)) = self.later.last().copied()
             && self.next.peek().is_none_or(|Reverse((at, _))| from_ns <= *at)
@@ -55,7 +55,7 @@ impl<R: Row> Ordered<R> {
             };
             segment.advance()?;
             if let Some(head) = &segment.head {
-                // A slot that is done is used again.
+                // Reuses the slot of a finished segment.
                 let slot = self.open.iter().position(|s| s.head.is_none()).unwrap_or(self.open.len());
                 self.next.push(Reverse((head.time_ns(), slot)));
                 if slot < self.open.len() {
@@ -68,7 +68,7 @@ impl<R: Row> Ordered<R> {
         Ok(())
     }
 
-    /// Time of the next row.
+    /// Time of the next row, without removing it.
     pub(crate) fn peek_ns(&mut self) -> Result<Option<i64>> {
         self.open_due()?;
         Ok(self.next.peek().map(|Reverse((at, _))| *at))

@@ -1,4 +1,4 @@
-//! Block traces of blktrace(8): the files it writes per CPU, and dumps of `blkparse -d`.
+//! Imports block traces of blktrace(8): its files per CPU, and dumps of `blkparse -d`.
 
 mod pair;
 mod sources;
@@ -24,19 +24,19 @@ use super::{ImportError, Result, made};
 use pair::{Pairing, Queuer};
 use stream::{Merge, Stream};
 
-/// Traces made on one boot of one machine have clocks that differ from the time of day by the same, but for
-/// corrections of the latter.
+/// Tolerance for clocks of the same boot. Their offset from the time of day is equal, except for corrections of the
+/// time of day.
 const SAME_CLOCK_NS: i64 = 1_000_000_000;
-/// Distinct payloads remembered while a segment is filled.
+/// Cache size of distinct payloads.
 const KNOWN_PAYLOADS: usize = 64 * 1024;
-/// Holes in the numbering that the manifest locates one by one; the ledger counts all.
+/// Maximum number of gaps listed in the manifest. The ledger counts all.
 const MOST_LOSSES: usize = 10_000;
 
-/// Makes a reel at `out` of the traces named: bases (`sda` for `sda.blktrace.0` …), single files of them, folders, dumps.
+/// Imports the named traces as the reel `out`: base names (`sda` for `sda.blktrace.0` …), single files, folders, dumps.
 ///
 /// # Errors
-/// When an input is missing or holds no record, or its clock is not that of the others; when the reel cannot be
-/// written. Files that end within a record or hold garbage are read up to there, which the manifest's warnings tell.
+/// If an input is missing, contains no record, or has a clock that does not match the others; if the reel cannot be
+/// written. A file that ends in a record or contains garbage is read up to there, with a warning.
 pub fn import(inputs: &[PathBuf], out: &Path) -> Result<Manifest> {
     let sources = sources::find(inputs)?;
     let files: Vec<PathBuf> = sources.iter().flat_map(|s| s.files.iter().cloned()).collect();
@@ -63,7 +63,7 @@ pub fn import(inputs: &[PathBuf], out: &Path) -> Result<Manifest> {
     })
 }
 
-/// Adds to the manifest what was not as it should be.
+/// Adds warnings and clock jumps to the manifest.
 fn describe(manifest: &mut Manifest, merge: &Merge, base_ns: u64) {
     for stream in &merge.streams {
         let jump = |(at, back): &(u64, u64)| {
@@ -82,17 +82,17 @@ fn describe(manifest: &mut Manifest, merge: &Merge, base_ns: u64) {
     manifest.clock_jumps.sort_by_key(|j| j.at_ns);
 }
 
-/// When the traces begin.
+/// Start of the traces.
 #[derive(Debug)]
 struct Start {
-    /// Time 0 of the reel on the clock of the records.
+    /// Time 0 of the reel, on the clock of the records.
     base_ns: u64,
-    /// What to add to that clock for the time of day.
+    /// Offset from that clock to the time of day.
     to_realtime_ns: Option<i64>,
 }
 
 impl Start {
-    /// Looks for the first event and the time of day in each file.
+    /// Finds the first event and the time of day in each file.
     fn of(sources: &[sources::Source], inputs: &[PathBuf]) -> Result<Self> {
         let mut base_ns: Option<u64> = None;
         let mut notes_ns: Option<u64> = None;
@@ -145,7 +145,7 @@ impl Start {
             );
             return Err(ImportError::input(&other.files[0], why));
         }
-        // In a dump, notes keep the clock that its records lost.
+        // In a dump, notes keep the original clock, but records do not.
         let to_realtime_ns = clocks.iter().find(|(s, _)| !(s.merged && base_ns == 0)).map(|(_, offset)| *offset);
         Ok(Self { base_ns, to_realtime_ns })
     }
@@ -156,7 +156,7 @@ impl Start {
     }
 }
 
-/// Turns records into rows.
+/// Converts records to rows.
 struct Converter<'a> {
     base_ns: u64,
     out: Tables<'a>,
@@ -164,20 +164,20 @@ struct Converter<'a> {
     tasks: &'a mut TableWriter<Task>,
     pairing: Pairing,
     events: BTreeMap<&'static str, Text>,
-    /// Threads by the name they had last.
+    /// Threads with their latest name.
     threads: HashMap<u32, Queuer>,
     next_task: i64,
     payloads: HashMap<Vec<u8>, Text>,
     names: text::Interner,
     numbering: Numbering,
-    /// Devices met, with the trace that met them first.
+    /// Devices, with the first trace that contains them.
     devices: BTreeMap<u32, Text>,
     last_dev: Option<u32>,
     records: i64,
     last_ns: i64,
 }
 
-/// The tables that pairing writes.
+/// The output tables of pairing.
 struct Tables<'a> {
     block: &'a mut TableWriter<Block>,
     bio: &'a mut TableWriter<Bio>,
@@ -258,7 +258,7 @@ impl<'a> Converter<'a> {
         Ok(self.pairing.record(r, &stream.payload, at_ns, queuer, &mut self.out)?)
     }
 
-    /// What followed a record: a thread's name, a message, or anything else in hexadecimal.
+    /// The payload of a record: a thread name, a message, or hexadecimal bytes.
     fn payload(&mut self, r: &Record, bytes: &[u8]) -> (Option<Text>, Option<Text>, Option<Text>) {
         if bytes.is_empty() {
             return (None, None, None);
@@ -267,7 +267,7 @@ impl<'a> Converter<'a> {
             return (None, Some(text::from_bytes(bytes)), None);
         }
         let name = bytes.split(|b| *b == 0).next().unwrap_or_default();
-        // Only what a writer can make again of the name alone.
+        // Only if an exporter can create the same payload from the name.
         if r.action == category::NOTIFY | note::PROCESS && bytes == padded(name) {
             return (Some(self.names.get(name)), None, None);
         }
@@ -287,11 +287,11 @@ impl<'a> Converter<'a> {
         (None, None, Some(hex))
     }
 
-    /// A thread is met, or has a new name.
+    /// Handles a new thread or a new name.
     fn name(&mut self, r: &Record, name: &[u8], at_ns: i64) -> Result<()> {
         let name = name.split(|b| *b == 0).next().unwrap_or_default();
         let comm = self.names.get(name);
-        // The idle tasks all have number 0: no threads to speak of.
+        // All idle tasks have number 0 and are not recorded.
         if r.pid == 0 || self.threads.get(&r.pid).is_some_and(|known| known.comm == comm) {
             return Ok(());
         }
@@ -322,7 +322,7 @@ impl<'a> Converter<'a> {
         manifest.span = Span { elapsed_ns: self.last_ns, settle_ns: 0 };
         let mut named: BTreeMap<&str, u32> = BTreeMap::new();
         self.devices.values().for_each(|trace| *named.entry(trace).or_default() += 1);
-        // A trace of one device is called after it; a dump's name says nothing.
+        // A trace of one device has the device's name. The name of a dump has no meaning.
         let dump = |trace: &str| manifest.import.iter().flat_map(|i| &i.files).any(|f| Path::new(f).ends_with(trace));
         let name = |trace: &Text| {
             if named.get(&**trace) == Some(&1) && !dump(trace) { trace.to_string() } else { String::new() }
@@ -339,7 +339,7 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Finds holes in the numbers that the kernel gives records, per trace, device and CPU.
+/// Finds gaps in the kernel's record numbers, per trace, device and CPU.
 #[derive(Debug, Default)]
 struct Numbering {
     last: HashMap<(usize, u32, u32), (u32, i64)>,

@@ -1,9 +1,9 @@
-//! Makes requests and bios of single records.
+//! Combines records into requests and bios.
 //!
-//! Nothing in a record says which bio or request it is about, so it is found by place: a request that is issued
-//! carries the waiting bios that tile its sectors, whatever merges led to it, and a completion ends the
-//! issued request that begins at its sector. What a row means is as in a recording: a piece of a split bio is a
-//! bio, a part of a request that completes alone is a request, an issue that was taken back is none.
+//! A record does not identify its bio or request, so they are matched by sector. An issued request contains the waiting
+//! bios that tile its sectors, regardless of merges. A completion ends the issued request that starts at its sector.
+//! Rows mean the same as in a recording: a part of a split bio is a bio, a part of a request that completes separately
+//! is a request, and a requeued issue is not a request.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,73 +13,73 @@ use crate::{
     format::rows::{Bio, Block, block_flags},
 };
 
-/// Issued requests and waiting bios kept per device; a trace without completions would hold all it ever met.
-/// No device has as many in flight.
+/// Maximum number of issued requests and waiting bios per device, since a trace without completions would keep all of
+/// them. No device has as many in flight.
 const MOST_OPEN: usize = 256 * 1024;
-/// Writes remembered after their data is written, since the end of their flush is told of their sector too.
+/// Maximum number of written writes remembered, because the end of their flush also reports their sector.
 const MOST_FLUSHED: usize = 256;
 
-/// Where finished rows go.
+/// Receives finished rows.
 pub(super) trait Rows {
     fn block(&mut self, row: Block) -> Result<()>;
     fn bio(&mut self, row: Bio) -> Result<()>;
 }
 
-/// Who queues bios.
+/// The thread that queued a bio.
 #[derive(Clone, Debug)]
 pub(super) struct Queuer {
     pub(super) task_id: Option<i64>,
     pub(super) comm: Text,
 }
 
-/// A bio, or what a split left of it, not yet issued.
+/// A bio that is not yet issued, or the rest of a split one.
 #[derive(Clone, Debug)]
 struct Waiting {
     len: u64,
     kind: u32,
-    /// Times the request that carried it was taken back.
+    /// How often its request was requeued.
     requeues: i32,
     bio: Bio,
 }
 
 #[derive(Debug)]
 struct Issued {
-    /// Sectors not completed.
+    /// Sectors not yet completed.
     len: u64,
     kind: u32,
     row: Block,
-    /// By sector.
+    /// Its bios, by sector.
     bios: BySector<Waiting>,
 }
 
-/// Things with the sector they begin at.
+/// Values with their first sector.
 type BySector<T> = Vec<(u64, T)>;
 
-/// The state of one device.
+/// State of one device.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: BTreeMap<u64, VecDeque<Waiting>>,
     waiting_count: usize,
-    /// Bios without data, by sector: flushes of the cache.
+    /// Empty bios (cache flushes), by sector.
     empty: VecDeque<(u64, Bio)>,
     issued: HashMap<u64, VecDeque<Issued>>,
     issued_count: usize,
     flushes: VecDeque<Issued>,
-    /// Sectors of writes whose data is written and whose flush may follow.
+    /// Sectors of completed writes whose flush may follow.
     flushed: VecDeque<u64>,
 }
 
-/// Makes rows of the records of all devices.
+/// Combines the records of all devices.
 #[derive(Debug)]
 pub(super) struct Pairing {
     queues: HashMap<u32, Queue>,
     words: Words,
     next_rq: i64,
-    /// Completions that belong to nothing known, or come before their issue.
+    /// Completions without a matching request or bio, or before their issue.
     pub(super) unmatched: i64,
 }
 
-/// Words shared by all rows.
+/// Texts shared by all rows.
 #[derive(Debug)]
 struct Words {
     read: Text,
@@ -91,14 +91,14 @@ struct Words {
     unknown: Text,
 }
 
-/// What must be equal for a bio to be in a request: the direction, and whether it discards or is the driver's own.
+/// Category bits that a request and its bios share: direction, discard, driver command.
 const KIND: u32 = category::WRITE | category::DISCARD | category::PC;
 
 fn sectors(bytes: u32) -> u64 {
     u64::from(bytes) >> 9
 }
 
-/// How many bios a request carries, where any are known.
+/// Number of bios of a request, if any are known.
 fn carried(bios: usize) -> Option<i32> {
     i32::try_from(bios).ok().filter(|n| *n > 0)
 }
@@ -134,7 +134,7 @@ impl Pairing {
         Self { queues: HashMap::new(), words, next_rq: 0, unmatched: 0 }
     }
 
-    /// Takes a record made at `at_ns` after the reel's start.
+    /// Handles a record. `at_ns` is its time since the start of the reel.
     pub(super) fn record(
         &mut self,
         r: &Record,
@@ -193,9 +193,9 @@ impl Pairing {
                 }
                 let mut bio = w.bio;
                 bio.rq_id = Some(row.rq_id);
-                // Clocks that jump: an end before the beginning is none.
+                // After a clock jump, an end before the start is dropped.
                 bio.complete_ns = Some(at_ns).filter(|t| *t >= bio.queue_ns);
-                // A bio ends when its request does, as in a recording; what is told of it after that is swallowed.
+                // A bio ends with its request, as in a recording. A later record about its end is ignored.
                 if bio.flags & (block_flags::PREFLUSH | block_flags::FUA) != 0 {
                     queue.flushed.push_back(sector);
                     if queue.flushed.len() > MOST_FLUSHED {
@@ -221,7 +221,7 @@ impl Pairing {
         if r.bytes == 0 && queue.flush_ended(r.sector) {
             return Ok(());
         }
-        // The end of a bio itself: of a flush, or of a device without requests.
+        // The bio itself ends: a flush, or a bio of a device without requests.
         if let Some(bio) = queue.bio_ended(r, at_ns) {
             return out.bio(bio);
         }
@@ -229,7 +229,7 @@ impl Pairing {
         Ok(())
     }
 
-    /// Lets go of the oldest when there are more open than can be.
+    /// Drops the oldest entries if there are too many.
     fn keep_bounded(&mut self, dev: u32, out: &mut impl Rows) -> Result<()> {
         let Some(queue) = self.queues.get_mut(&dev) else { return Ok(()) };
         if queue.issued_count + queue.waiting_count + queue.empty.len() + queue.flushes.len() <= MOST_OPEN {
@@ -266,7 +266,7 @@ impl Pairing {
         out.block(row)
     }
 
-    /// At the end of the trace: what is open has no end.
+    /// At the end of the trace: writes open requests and bios without an end.
     pub(super) fn finish(&mut self, out: &mut impl Rows) -> Result<()> {
         let mut queues: Vec<_> = std::mem::take(&mut self.queues).into_iter().collect();
         queues.sort_by_key(|(dev, _)| *dev);
@@ -303,7 +303,7 @@ impl Queue {
         self.issued_count += 1;
     }
 
-    /// Takes the oldest waiting bio of this kind that begins at `sector` and ends by `end`.
+    /// Removes the oldest waiting bio of this kind that starts at `sector` and ends by `end`.
     fn take_waiting(&mut self, sector: u64, end: u64, kind: u32) -> Option<Waiting> {
         let here = self.waiting.get_mut(&sector)?;
         let i = here.iter().position(|w| w.kind == kind && sector.saturating_add(w.len) <= end)?;
@@ -315,7 +315,7 @@ impl Queue {
         Some(taken)
     }
 
-    /// Cuts the youngest waiting bio that begins at the record's sector and reaches beyond `second`.
+    /// Splits the youngest waiting bio that starts at the record's sector and extends beyond `second`.
     fn split(&mut self, r: &Record, second: u64) {
         let kind = r.action & KIND;
         let Some(first_len) = second.checked_sub(r.sector).filter(|len| *len > 0) else { return };
@@ -347,7 +347,7 @@ impl Queue {
                 at = next;
                 continue;
             }
-            // Queued before the trace began, or its record was lost: go on where the next one begins.
+            // A bio was queued before the trace or its record was lost: continue at the next known bio.
             match self.waiting.range(at.saturating_add(1)..end).next() {
                 Some((next, _)) => at = *next,
                 None => break,
@@ -356,7 +356,8 @@ impl Queue {
         let queue_ns = bios.iter().map(|(_, w): &(u64, Waiting)| w.bio.queue_ns).min();
         let row = Block {
             queue_ns: queue_ns.filter(|q| *q <= row.issue_ns),
-            // Without bios nothing is known: they were queued before the trace, or it has no such records.
+            // Without bios, the queue time is unknown: they were queued before the trace, or the trace has no such
+            // records.
             requeues: bios.iter().map(|(_, w)| w.requeues).max(),
             bios: carried(bios.len()),
             ..row
@@ -375,7 +376,7 @@ impl Queue {
         }
     }
 
-    /// Takes the issued request at the record's sector: one of its length, else the oldest that is longer.
+    /// Removes the issued request at the record's sector: one with the same length, otherwise the oldest longer one.
     fn take_issued(&mut self, r: &Record, at_ns: i64) -> Option<Issued> {
         let (len, kind) = (sectors(r.bytes), r.action & KIND);
         let here = self.issued.get_mut(&r.sector)?;
@@ -390,7 +391,7 @@ impl Queue {
         Some(taken)
     }
 
-    /// The request that a completion ends, or ends a part of.
+    /// The request that a completion ends, completely or in part.
     fn completed(&mut self, r: &Record, at_ns: i64) -> Option<Issued> {
         if is_flush(r) {
             return if self.flushes.front()?.row.issue_ns <= at_ns { self.flushes.pop_front() } else { None };
@@ -413,7 +414,7 @@ impl Queue {
         self.empty.remove(i).map(|(_, bio)| end(bio))
     }
 
-    /// Whether a write to this sector has been waiting for the end of its flush.
+    /// Whether a write to this sector was waiting for the end of its flush.
     fn flush_ended(&mut self, sector: u64) -> bool {
         let i = self.flushed.iter().position(|s| *s == sector);
         i.is_some_and(|i| self.flushed.remove(i).is_some())

@@ -1,4 +1,4 @@
-//! Which files make up the traces that were named.
+//! Finds the files of the named traces.
 
 use std::{
     collections::BTreeMap,
@@ -8,25 +8,25 @@ use std::{
 
 use crate::import::{ImportError, Result};
 
-/// One trace: the files of one `blktrace` run on one device, or one dump.
+/// A trace: the files of one blktrace run on one device, or a dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// What stands before `.blktrace.` in the names of its files, or the name of the dump.
+    /// The part of the file names before `.blktrace.`, or the name of the dump.
     pub(super) name: String,
-    /// Its files, by CPU; of a dump the one file.
+    /// Its files by CPU, or the dump.
     pub(super) files: Vec<PathBuf>,
-    /// Whether it is one file with the records of all CPUs.
+    /// Whether this is a dump with the records of all CPUs.
     pub(super) merged: bool,
 }
 
-/// The CPU at the end of a name like `sda.blktrace.3`, and what stands before.
+/// The CPU number at the end of a name such as `sda.blktrace.3`, and the part before it.
 fn per_cpu(name: &str) -> Option<(&str, u32)> {
     let (base, cpu) = name.rsplit_once(".blktrace.")?;
     let plain = !base.is_empty() && cpu.bytes().all(|b| b.is_ascii_digit());
     cpu.parse().ok().filter(|_| plain).map(|cpu| (base, cpu))
 }
 
-/// Every per-CPU file in a folder, by base name and CPU.
+/// All per-CPU files in a folder, by base name and CPU.
 fn listed(folder: &Path) -> Result<BTreeMap<String, BTreeMap<u32, PathBuf>>> {
     let mut out: BTreeMap<String, BTreeMap<u32, PathBuf>> = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(ImportError::reading(folder))? {
@@ -40,7 +40,7 @@ fn listed(folder: &Path) -> Result<BTreeMap<String, BTreeMap<u32, PathBuf>>> {
     Ok(out)
 }
 
-/// Finds the traces behind the names: a base (`sda`), any one file (`sda.blktrace.0`), a folder of such files, or a dump.
+/// Finds the traces by base name (`sda`), any one file (`sda.blktrace.0`), a folder of such files, or a dump.
 pub(super) fn find(inputs: &[PathBuf]) -> Result<Vec<Source>> {
     let mut found: BTreeMap<(PathBuf, String), Source> = BTreeMap::new();
     for input in inputs {
@@ -89,7 +89,7 @@ pub(super) fn find(inputs: &[PathBuf]) -> Result<Vec<Source>> {
     distinct(found.into_values().collect())
 }
 
-/// Traces of one name would be one trace in the reel.
+/// Refuses two traces of the same name, since the reel could not distinguish them.
 fn distinct(sources: Vec<Source>) -> Result<Vec<Source>> {
     for (i, s) in sources.iter().enumerate() {
         if let Some(other) = sources[..i].iter().find(|o| o.name == s.name) {

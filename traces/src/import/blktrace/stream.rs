@@ -1,4 +1,4 @@
-//! Reads the files of traces record by record, and brings records of several files in order of time.
+//! Reads trace files record by record, and merges several files by time.
 
 use std::{
     cmp::Reverse,
@@ -13,34 +13,34 @@ use crate::{
     import::{ImportError, Result},
 };
 
-/// Read ahead per file: a machine may have hundreds of CPUs.
+/// Read buffer per file. A machine may have hundreds of CPUs.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Jumps of a file's clock that are told one by one.
+/// Maximum number of clock jumps listed per file.
 const MOST_JUMPS: usize = 1000;
 
-/// A file being read, with the record at hand.
+/// An open file and its current record.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) path: PathBuf,
     reader: BufReader<File>,
     order: Option<Endian>,
-    /// Of a per-CPU file: the CPU of its records, once one was met.
+    /// For a per-CPU file: the CPU of its records, once known.
     cpu: Option<u32>,
     merged: bool,
-    /// Where the next record begins.
+    /// Offset of the next record.
     at_byte: u64,
-    /// Place of the record at hand.
+    /// Index of the current record.
     pub(super) place: i64,
     pub(super) record: Record,
     pub(super) payload: Vec<u8>,
-    /// Time by which the record at hand is ordered.
+    /// Sort key of the current record: its time.
     key: u64,
-    /// Records earlier than the one before them.
+    /// Number of records earlier than the previous one.
     pub(super) backwards: i64,
-    /// The first of these: the time that was reached before, and how much earlier the record is.
+    /// The first of these jumps: time before the jump, and its size.
     pub(super) jumps: Vec<(u64, u64)>,
-    /// Why the rest of the file is left out.
+    /// Why the rest of the file is ignored.
     pub(super) left_out: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Stream {
         })
     }
 
-    /// Takes the next record to hand; false at the end, and where nothing more can be understood.
+    /// Reads the next record. False at the end of the file, or if the rest cannot be parsed.
     pub(super) fn advance(&mut self) -> Result<bool> {
         let mut header = [0; HEADER_BYTES];
         let got = self.fill(&mut header)?;
@@ -116,7 +116,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// Fills the buffer as far as the file goes.
+    /// Fills the buffer, or less at the end of the file.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut got = 0;
         while got < buffer.len() {
@@ -135,7 +135,7 @@ impl Stream {
         false
     }
 
-    /// Of payloads, only the time of day is in the machine's byte order and has a meaning here.
+    /// Swaps the bytes of payloads that are read here: only the time of day and the cgroup id.
     fn make_native(&mut self) {
         if self.order == Some(Endian::Big) && self.record.is(category::NOTIFY) {
             if self.record.action & crate::blktrace::act::CGROUP != 0
@@ -151,8 +151,8 @@ impl Stream {
         }
     }
 
-    /// A note of a dump has another clock than its records (blkparse subtracts the first time from the latter alone),
-    /// and stands where it stands.
+    /// Sets the sort key. A note in a dump has a different clock from its records, because blkparse subtracts the start
+    /// time only from records, so it keeps its position.
     fn order_by_time(&mut self) {
         let time = self.record.time_ns;
         if self.record.is_silent_note() {
@@ -168,7 +168,7 @@ impl Stream {
         }
     }
 
-    /// The time of day that the record at hand tells, ns since 1970.
+    /// The time of day in the current record, ns since 1970.
     pub(super) fn time_of_day(&self) -> Option<i64> {
         if !self.record.is(category::NOTIFY) || self.record.act() != note::TIMESTAMP {
             return None;
@@ -179,12 +179,12 @@ impl Stream {
     }
 }
 
-/// The records of several files in order of time; those of one file stay in its order.
+/// Merges several files by time. Records of one file stay in file order.
 #[derive(Debug)]
 pub(super) struct Merge {
     pub(super) streams: Vec<Stream>,
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The stream whose record was given last, to be advanced before the next is chosen.
+    /// The stream whose record was returned last. It advances before the next choice.
     given: Option<usize>,
 }
 
@@ -199,13 +199,13 @@ impl Merge {
         Ok(Self { streams, next, given: None })
     }
 
-    /// The stream with the next record at hand, by its number, and the time by which it was chosen.
+    /// Index of the stream with the next record, and that record's sort key.
     pub(super) fn next(&mut self) -> Result<Option<(usize, u64)>> {
         if let Some(i) = self.given.take()
             && self.streams[i].advance()?
         {
             let key = self.streams[i].key;
-            // Records come in runs from one CPU: most often no other is earlier.
+            // Records arrive in runs from one CPU, so usually no other stream is earlier.
             match self.next.peek() {
                 Some(Reverse(least)) if *least < (key, i) => self.next.push(Reverse((key, i))),
                 _ => {

@@ -1,9 +1,9 @@
-//! Columns by name, and the values of a line.
+//! Column names, and the values of a line.
 
 use super::Rows;
 use crate::{import::lines::quoted, suggest};
 
-/// What a column is, with what one of its unit is in ns or bytes.
+/// A column, with the size of its unit in ns or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Time(i128),
@@ -28,7 +28,7 @@ const TIMES: [(&str, i128); 5] =
     [("_ns", 1), ("_100ns", 100), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000)];
 const SIZES: [(&str, i128); 4] = [("_bytes", 1), ("_sectors", 512), ("_kib", 1 << 10), ("_mib", 1 << 20)];
 
-/// What a column of this name is.
+/// The column of this name.
 fn field(name: &str, rows: Rows) -> Option<Field> {
     let unit = |stem: &str, units: &[(&str, i128)]| {
         name.strip_prefix(stem).and_then(|suffix| units.iter().find(|(s, _)| *s == suffix)).map(|(_, n)| *n)
@@ -113,7 +113,7 @@ fn spelled(columns: &[&str]) -> Vec<String> {
     columns.iter().flat_map(|c| with(c)).collect()
 }
 
-/// What the columns of these names are; none for one to leave out.
+/// The columns of these names. `None` for a skipped column.
 pub(super) fn columns(names: &[String], rows: Rows) -> Result<Vec<Option<Field>>, String> {
     let known = match rows {
         Rows::Block => BLOCK_COLUMNS,
@@ -160,7 +160,7 @@ pub(super) fn columns(names: &[String], rows: Rows) -> Result<Vec<Option<Field>>
     }
 }
 
-/// A kind of request, by the words that tools use.
+/// The request type of a word, as used by various tools.
 pub(super) fn request(word: &[u8]) -> Option<&'static str> {
     Some(match word.to_ascii_lowercase().as_slice() {
         b"r" | b"read" | b"rs" | b"ra" | b"rm" | b"rsm" => "read",
@@ -204,7 +204,7 @@ pub(super) struct Values {
     pub(super) ret: Option<i64>,
 }
 
-/// A number with at most a decimal point, times `unit`; what is finer than 1 is cut.
+/// A decimal number times `unit`, truncated to an integer.
 fn scaled(word: &[u8], unit: i128) -> Option<i128> {
     let text = std::str::from_utf8(word).ok()?.trim();
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |t| (true, t));
@@ -222,7 +222,7 @@ fn scaled(word: &[u8], unit: i128) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// The fields of a line; quoted ones may hold separators and doubled quotes.
+/// The fields of a line. A quoted field may contain separators and doubled quotes.
 pub(super) fn split(line: &[u8], separator: u8) -> Result<Vec<Vec<u8>>, String> {
     let mut out = Vec::new();
     let mut rest = line;
@@ -282,7 +282,7 @@ impl Values {
         for (word, field) in words.into_iter().zip(columns) {
             let Some(field) = field else { continue };
             let bad = |what: &str| format!("{} is not a {what}", quoted(&word));
-            // An empty field is one that is not known.
+            // An empty field is an unknown value.
             if word.is_empty() {
                 continue;
             }

@@ -1,9 +1,9 @@
-//! Which argument of which call goes to which column.
+//! The meaning of each argument of each call.
 
-/// What an argument is.
+/// Column of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arg {
-    /// Of no column.
+    /// Not stored.
     Skip,
     /// Descriptor, source descriptor.
     Fd,
@@ -21,7 +21,7 @@ pub(super) enum Arg {
     Len,
     /// Position.
     Offset,
-    /// A vector of buffers: their lengths together.
+    /// An array of buffers: their total length.
     Vector,
     /// Flags.
     Flags,
@@ -31,13 +31,13 @@ pub(super) enum Arg {
     Aux,
     /// One more.
     Aux2,
-    /// What stat(2) found.
+    /// Output of stat(2).
     Stat,
 }
 
 use Arg::{Aux, Aux2, Dirfd, Dirfd2, Fd, Fd2, Flags, Len, Mode, Offset, Path, Path2, Skip, Stat, Vector};
 
-/// The calls on files, with their arguments in order.
+/// File system calls, with their arguments in order.
 const CALLS: &[(&str, &[Arg])] = &[
     ("open", &[Path, Flags, Mode]),
     ("openat", &[Dirfd, Path, Flags, Mode]),
@@ -101,7 +101,7 @@ const CALLS: &[(&str, &[Arg])] = &[
     ("sendfile", &[Fd2, Fd, Skip, Len]),
 ];
 
-/// The arguments of a call on files.
+/// The arguments of a file system call.
 pub(super) fn arguments(name: &[u8]) -> Option<(&'static str, &'static [Arg])> {
     CALLS.iter().find(|(n, _)| n.as_bytes() == name).map(|(n, a)| (*n, *a))
 }

@@ -1,32 +1,32 @@
-//! One line of strace's text.
+//! Parses a line of strace output.
 
-/// What a line says.
+/// Event of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Event<'a> {
-    /// A call and its end.
+    /// A complete call.
     Call { name: &'a [u8], args: &'a [u8], end: End<'a> },
-    /// A call that another thread's line interrupts.
+    /// Start of a call that a line of another thread interrupts.
     Begun { name: &'a [u8], args: &'a [u8] },
-    /// The rest of one.
+    /// Rest of such a call.
     Resumed { name: &'a [u8], args: &'a [u8], end: End<'a> },
-    /// A thread has gone: wait(2)'s status.
+    /// A thread exited, with its wait status as of wait(2).
     Exit(i32),
-    /// A signal, or what strace says of itself.
+    /// A signal, or a message of strace.
     Other,
 }
 
-/// How a call ended.
+/// End of a call.
 #[derive(Debug, PartialEq, Default)]
 pub(super) struct End<'a> {
-    /// The result, or -errno; none where strace shows `?`.
+    /// The result, or -errno. `None` if strace shows `?`.
     pub(super) ret: Option<i64>,
-    /// The path that `-y` shows beside a descriptor.
+    /// The path that `-y` shows after a descriptor.
     pub(super) path: Option<&'a [u8]>,
-    /// How long it took, by `-T`.
+    /// Duration, with `-T`.
     pub(super) dur_ns: Option<i64>,
 }
 
-/// A line: whose it is, when, and what.
+/// A line: thread, time and event.
 #[derive(Debug, PartialEq)]
 pub(super) struct Line<'a> {
     pub(super) tid: Option<i32>,
@@ -61,7 +61,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, Unreadable> {
     Ok(Line { tid, at_ns, event: event(trim(&rest[end..]))? })
 }
 
-/// `1234 ` as `-o` writes it, `[pid  1234] ` as the terminal shows it.
+/// Parses `1234 ` as written with `-o`, or `[pid  1234] ` as shown on the terminal.
 fn thread(line: &[u8]) -> (Option<i32>, &[u8]) {
     let digits = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|t| t.trim().parse::<i32>().ok());
     if let Some(rest) = line.strip_prefix(b"[pid ")
@@ -81,7 +81,7 @@ fn trim(text: &[u8]) -> &[u8] {
     text.trim_ascii()
 }
 
-/// Seconds with a fraction, in ns.
+/// Parses seconds with a fraction, to ns.
 fn seconds(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, fraction) = text.split_once('.')?;
@@ -99,7 +99,7 @@ fn event(text: &[u8]) -> Result<Event<'_>, Unreadable> {
         return Ok(Event::Exit(((code & 0xff) << 8) as i32));
     }
     if text.starts_with(b"+++ killed by ") {
-        // The number of a signal is not shown, its name is; 9 is what most often ends a program so.
+        // strace shows the name of the signal. 9 is the most frequent one.
         return Ok(Event::Exit(signal(&text[14..])));
     }
     if text.starts_with(b"+++ ") || text.starts_with(b"--- ") || text.starts_with(b"strace: ") {
@@ -154,7 +154,7 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Where the token that begins at `at` ends: text in quotes, a path that `-y` shows, a comment; else the next byte.
+/// End of the token at `at`: quoted text, a path shown by `-y`, or a comment; otherwise the next byte.
 fn skip(text: &[u8], at: usize) -> usize {
     match text[at] {
         b'"' => {
@@ -164,7 +164,7 @@ fn skip(text: &[u8], at: usize) -> usize {
             }
             i + 1
         }
-        // A descriptor's path: what could end it early is escaped, except in pairs of addresses.
+        // A descriptor's path. Characters that could end it early are escaped, except in address pairs of sockets.
         b'<' if at > 0 && (text[at - 1].is_ascii_digit() || text[at - 1] == b'D') => {
             let (mut i, mut depth) = (at + 1, 1);
             while i < text.len() && depth > 0 {
@@ -182,7 +182,7 @@ fn skip(text: &[u8], at: usize) -> usize {
     }
 }
 
-/// The arguments up to the closing parenthesis, and what follows ` = `.
+/// The arguments up to the closing parenthesis, and the text after ` = `.
 fn arguments(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut i, mut depth) = (0, 0);
     while i < text.len() {
@@ -200,7 +200,7 @@ fn arguments(text: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// Single arguments.
+/// Splits the arguments.
 pub(super) fn split(args: &[u8]) -> Vec<&[u8]> {
     let mut out = Vec::new();
     let (mut i, mut depth, mut start) = (0, 0, 0);
@@ -256,7 +256,7 @@ fn ended(text: &[u8]) -> End<'_> {
     end
 }
 
-/// The path beside a descriptor: `3</tmp/x>`.
+/// The path after a descriptor: `3</tmp/x>`.
 pub(super) fn descriptor_path(arg: &[u8]) -> Option<&[u8]> {
     let open = arg.iter().position(|b| *b == b'<')?;
     if open == 0 || arg[..open].iter().any(u8::is_ascii_whitespace) {
@@ -266,7 +266,7 @@ pub(super) fn descriptor_path(arg: &[u8]) -> Option<&[u8]> {
     arg.get(open + 1..close.checked_sub(1)?).filter(|_| arg.get(close - 1) == Some(&b'>'))
 }
 
-/// The bytes of a quoted string, escapes undone; none when it is no string, and false beside it when it was cut short.
+/// The bytes of a quoted string, unescaped, and whether it is complete. `None` if it is not a quoted string.
 pub(super) fn string(arg: &[u8]) -> Option<(Vec<u8>, bool)> {
     let inner = arg.strip_prefix(b"\"")?;
     let mut out = Vec::new();
@@ -278,7 +278,7 @@ pub(super) fn string(arg: &[u8]) -> Option<(Vec<u8>, bool)> {
     (i < inner.len()).then_some((out, whole))
 }
 
-/// Undoes escapes in text without quotes.
+/// Unescapes text without quotes.
 pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
     let (mut out, mut i) = (Vec::new(), 0);
     while i < text.len() {
@@ -287,7 +287,7 @@ pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Takes one character, escaped or not; how many bytes it was.
+/// Unescapes one character. Returns the number of bytes read.
 fn unescape(text: &[u8], out: &mut Vec<u8>) -> usize {
     let [b'\\', escape, ..] = text else {
         out.push(text[0]);

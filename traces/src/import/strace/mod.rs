@@ -1,7 +1,7 @@
-//! The text of strace, as `strace -f -ttt -T -y` writes it.
+//! Imports the output of `strace -f -ttt -T -y`.
 //!
-//! Text says less than a recording: no inodes, so files are told apart by the path that `-y` shows; positions are
-//! followed from the opens that the text has; memory mappings and io_uring are not in it.
+//! The output contains less than a recording. There are no inodes, so files are identified by the path that `-y` shows.
+//! Offsets are derived from the opens in the output. Memory mappings and io_uring requests are missing.
 
 mod calls;
 mod line;
@@ -21,17 +21,17 @@ use crate::{
 use line::{Event, Line};
 use state::State;
 
-/// Lines that may be damaged before the input is taken for something else.
+/// Maximum number of unreadable lines before the file counts as not being strace output.
 const MOST_DAMAGED: i64 = 1000;
 
-/// Jumps of the clock that are told one by one.
+/// Maximum number of clock jumps listed.
 const MOST_JUMPS: usize = 1000;
 
-/// Makes a reel at `out` of the text in `input`.
+/// Imports the strace output `input` as the reel `out`.
 ///
 /// # Errors
-/// When no line of the input is strace's with times of `-ttt`, or very many are not; when the reel cannot be written.
-/// Single lines that cannot be read are left out and counted.
+/// If no line is strace output with `-ttt`, or too many lines are not; if the reel cannot be written. Single unreadable
+/// lines are ignored and counted.
 pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
     let mut lines = Lines::open(input)?;
     let mut first: Option<ImportError> = None;
@@ -60,7 +60,7 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
         let mut damaged: i64 = 0;
         let mut jumps: usize = 0;
         let mut example = String::new();
-        // When each thread was last heard of.
+        // Time of each thread's last line.
         let mut heard: HashMap<i64, i64> = HashMap::new();
         while let Some(text) = lines.next()? {
             if noise(text) {
@@ -103,7 +103,7 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
     })
 }
 
-/// What strace prints beside calls, and empty lines.
+/// Whether the line is empty or a message of strace.
 fn noise(text: &[u8]) -> bool {
     text.is_empty() || text.starts_with(b"strace: ")
 }
@@ -119,22 +119,22 @@ fn take(state: &mut State<'_>, line: Line<'_>) -> Result<()> {
     }
 }
 
-/// What the text said, counted.
+/// Counters for warnings and the ledger.
 #[derive(Debug, Default)]
 struct Told {
     ops: i64,
     last_ns: i64,
-    /// Calls that are no rows, by reason.
+    /// Calls that are not rows, by reason.
     left_out: BTreeMap<&'static str, i64>,
     /// Calls without a duration.
     without_duration: i64,
     /// Descriptors without a path.
     without_path: i64,
-    /// Transfers whose position is not known.
+    /// Reads and writes with an unknown offset.
     without_position: i64,
-    /// Flags with names that are not known here.
+    /// Arguments with unknown flag names.
     unknown_flags: i64,
-    /// Paths that strace cut.
+    /// Paths cut by strace.
     cut_paths: i64,
 }
 

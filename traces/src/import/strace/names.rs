@@ -1,6 +1,6 @@
-//! Numbers of the names that strace shows (include/uapi/asm-generic).
+//! Values of the names that strace prints (include/uapi/asm-generic).
 
-/// Errors from 1 on.
+/// Error names, from 1.
 const ERRNOS: [&str; 133] = [
     "EPERM",
     "ENOENT",
@@ -137,13 +137,13 @@ const ERRNOS: [&str; 133] = [
     "EHWPOISON",
 ];
 
-/// The number of an error.
+/// The number of an error name.
 pub(super) fn errno(name: &[u8]) -> Option<i64> {
     let at = ERRNOS.iter().position(|n| !n.is_empty() && n.as_bytes() == name)?;
     Some(at as i64 + 1)
 }
 
-/// Flags of the calls that a reel keeps the flags of. Names are told apart by their prefixes.
+/// Flags of calls whose flags are stored. Their prefixes make them unique.
 const FLAGS: [(&str, i64); 76] = [
     ("O_RDONLY", 0),
     ("O_WRONLY", 1),
@@ -233,7 +233,7 @@ const CLONE: [(&str, i64); 6] = [
     ("CLONE_THREAD", 0x10000),
 ];
 
-/// A number, or names joined by `|`; none when a name is not known here.
+/// The value of a number, or of names joined by `|`. `None` if a name is unknown.
 pub(super) fn value(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     text.split('|').try_fold(0, |sum, word| {
@@ -246,7 +246,7 @@ pub(super) fn value(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// The flags of clone that say what is shared; others are left out.
+/// The flags of clone that select what is shared. Others are ignored.
 pub(super) fn clone_flags(args: &[u8]) -> i64 {
     let words = args.split(|b| !(b.is_ascii_alphanumeric() || *b == b'_'));
     words.filter_map(|w| CLONE.iter().find(|(name, _)| name.as_bytes() == w)).fold(0, |sum, (_, v)| sum | v)

@@ -1,4 +1,4 @@
-//! Threads, their descriptors and positions, as far as the text tells.
+//! State of threads, descriptors and file offsets, derived from the output.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ const CLONE_FILES: i64 = 0x400;
 const CLONE_THREAD: i64 = 0x1_0000;
 const CLONE_VM: i64 = 0x100;
 const CLONE_VFORK: i64 = 0x4000;
-/// Calls that wait for their end at most: one per thread, of which none has so many.
+/// Maximum number of unfinished calls: one per thread.
 const MOST_PENDING: usize = 1 << 20;
 
 /// An open file description.
@@ -34,10 +34,10 @@ struct Open {
     append: bool,
 }
 
-/// A life of a thread, its row written when it ends.
+/// A thread. Its row is written when it exits.
 struct Thread {
     row: Task,
-    /// Which table of descriptors it has.
+    /// Index of its descriptor table.
     table: usize,
 }
 
@@ -83,7 +83,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Time since the reel's start; the clock of strace is that of the day, and may be set back.
+    /// Time since the start of the reel. strace uses the time of day, which may be set back.
     fn since_start(&self, at_ns: i64) -> i64 {
         at_ns.saturating_sub(self.base_ns).max(0)
     }
@@ -106,7 +106,7 @@ impl<'a> State<'a> {
 
     pub(super) fn begun(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8]) -> Result<()> {
         self.task_id(tid);
-        // The child of a fork may be heard of before the fork returns.
+        // A line of the child may come before the fork returns.
         if let Some((start, name, args)) = self.pending.insert(tid, (at_ns, name.to_vec(), args.to_vec())) {
             self.unfinished(tid, start, &name, &args)?;
         }
@@ -167,7 +167,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// A call whose end the text does not have.
+    /// Handles a call whose end is missing.
     fn unfinished(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8]) -> Result<()> {
         let Some((name, wanted)) = calls::arguments(name) else { return self.leave_out("calls that are not on files") };
         let op = self.row(tid, at_ns, name, wanted, &line::split(args))?;
@@ -212,7 +212,7 @@ impl<'a> State<'a> {
         Ok(self.ops.push(op)?)
     }
 
-    /// The arguments in their columns.
+    /// Stores the arguments in their columns.
     fn row(&mut self, tid: i32, at_ns: i64, name: &'static str, wanted: &[Arg], args: &[&[u8]]) -> Result<Op> {
         let task_id = self.task_id(tid);
         let pid = self.threads.get(&tid).map_or(tid, |t| t.row.pid);
@@ -254,7 +254,7 @@ impl<'a> State<'a> {
     }
 
     fn value(&mut self, text: &[u8]) -> Option<i64> {
-        // A comment may follow: `0x40 /* O_WHAT */`.
+        // A comment may follow, as in `0x40 /* O_WHAT */`.
         let word = text.split(|b| *b == b' ').next().unwrap_or_default();
         let value = names::value(word);
         self.told.unknown_flags += i64::from(value.is_none());
@@ -267,14 +267,14 @@ impl<'a> State<'a> {
         Some(self.words.get(&bytes))
     }
 
-    /// A descriptor and its file.
+    /// Stores a descriptor and its file.
     fn descriptor(&mut self, text: &[u8], at_ns: i64) -> Result<(Option<i32>, Option<i64>)> {
         let digits = text.split(|b| !(b.is_ascii_digit() || *b == b'-')).next().unwrap_or_default();
         let fd = line::integer(digits).and_then(|n| i32::try_from(n).ok());
         Ok((fd, self.file(line::descriptor_path(text), false, at_ns)?))
     }
 
-    /// The file that `-y` shows.
+    /// The file at the path that `-y` shows.
     fn file(&mut self, path: Option<&[u8]>, directory: bool, at_ns: i64) -> Result<Option<i64>> {
         let Some(path) = path else {
             self.told.without_path += 1;
@@ -289,21 +289,21 @@ impl<'a> State<'a> {
         Ok(Some(self.paths.file(&path, &kind.clone(), at_ns)?))
     }
 
-    /// The open file description behind a descriptor.
+    /// The open file description of a descriptor.
     fn description(&mut self, tid: i32, fd: Option<i32>) -> Option<i64> {
         let table = self.threads.get(&tid)?.table;
         let fd = fd.filter(|fd| *fd >= 0)?;
         let next = self.next_ofd;
         let ofd = *self.tables.get_mut(table)?.entry(fd).or_insert(next);
         if ofd == next {
-            // Open since before the text.
+            // Opened before the trace.
             self.next_ofd += 1;
             self.descriptions.insert(ofd, Open { position: None, append: false });
         }
         Some(ofd)
     }
 
-    /// What the call changes in descriptors and positions.
+    /// Applies the effect of the call on descriptors and offsets.
     fn follow(&mut self, tid: i32, name: &str, op: &mut Op, end: &End<'_>) -> Result<()> {
         let ret = op.ret.unwrap_or(-1);
         let table = self.threads.get(&tid).map_or(0, |t| t.table);
@@ -348,7 +348,7 @@ impl<'a> State<'a> {
                     }
                 }
             }
-            // The text does not show whether these moved the positions.
+            // strace does not show whether these calls changed the file offsets.
             "copy_file_range" | "sendfile" if ret > 0 => {
                 for ofd in [op.ofd, op.ofd2].into_iter().flatten() {
                     if let Some(open) = self.descriptions.get_mut(&ofd) {
@@ -387,7 +387,7 @@ impl<'a> State<'a> {
         let pid = if flags & CLONE_THREAD != 0 { pid } else { child };
         let start_ns = self.since_start(at_ns);
         if let Some(known) = self.threads.get_mut(&child) {
-            // It was heard of before its parent's call returned: what it opened since stays.
+            // The child ran before its parent's call returned: keep what it opened.
             known.row = Task {
                 parent: Some(task_id),
                 pid,
@@ -430,13 +430,13 @@ fn directory(text: &[u8]) -> Option<i32> {
     line::integer(digits).and_then(|n| i32::try_from(n).ok())
 }
 
-/// What stands behind `name` in `{name=value, …}`.
+/// The value of `name` in `{name=value, …}`.
 fn member<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
     let at = text.windows(name.len()).position(|w| w == name)? + name.len();
     text[at..].split(|b| matches!(b, b',' | b'}' | b' ')).next()
 }
 
-/// The lengths of a vector together; none when strace cut it short.
+/// The total length of a vector. `None` if strace cut it.
 fn vector(text: &[u8]) -> Option<i64> {
     let name = b"iov_len=";
     let (mut rest, mut sum) = (text, 0i64);
