@@ -63,12 +63,12 @@ pub enum Column<'a> {
     I32(&'a Int32Array),
     /// 64-bit integers.
     I64(&'a Int64Array),
-    /// Text with keys into a dictionary whose strings are shared by all rows of the batch; entries that
-    /// no row of the batch uses are left empty.
+    /// Text: keys into a dictionary whose strings all rows of the batch share. Entries that the batch does not use are
+    /// `None`.
     Text(&'a DictionaryArray<Int32Type>, Vec<Option<Text>>),
     /// Bytes.
     Bytes(&'a BinaryArray),
-    /// The column is not in the file (it was made by an older version): all null.
+    /// The file has no such column, because an older version wrote it: all null.
     Absent,
 }
 
@@ -129,7 +129,7 @@ fn wrong_type<C: Cell>(array: &ArrayRef) -> String {
     format!("expected type {}, found {}", C::data_type(), array.data_type())
 }
 
-/// Text, as it is in memory.
+/// Type of text columns in memory.
 pub(crate) fn text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
@@ -147,7 +147,7 @@ impl Cell for Text {
     fn column(array: &ArrayRef) -> Result<Column<'_>, String> {
         let dict = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| wrong_type::<Self>(array))?;
         let values: &StringArray = dict.values().as_string_opt::<i32>().ok_or_else(|| wrong_type::<Self>(array))?;
-        // The dictionary is that of the whole row group and may be far longer than the batch.
+        // The dictionary covers the whole row group and may be much longer than the batch.
         let mut used: Vec<Option<Text>> = vec![None; values.len()];
         for key in dict.keys().iter().flatten() {
             let key = usize::try_from(key).ok().filter(|k| *k < values.len());
@@ -194,38 +194,38 @@ impl Cell for Option<Text> {
     }
 }
 
-/// A table: its row type knows its columns.
+/// A table. The row type knows its columns.
 pub trait Row: Clone + Send + Sync + 'static {
-    /// The folder of the table inside the reel.
+    /// Folder of the table inside the reel.
     const TABLE: &'static str;
-    /// The column that segments are sorted by, which [`Row::time_ns`] returns.
+    /// Column that segments are sorted by; [`Row::time_ns`] returns it.
     const TIME: &'static str;
-    /// The column that says how long the row lasted, if there is one.
+    /// Column with the duration of the row, if there is one.
     const DURATION: Option<&'static str> = None;
-    /// The column that [`Row::assign_id`] fills, if there is one.
+    /// Column that [`Row::assign_id`] fills, if there is one.
     const ID: Option<&'static str> = None;
     /// Column builders.
     type Columns: Default + Debug + Send;
 
     /// Column names, types, layouts and descriptions, in order.
     fn fields() -> Vec<ColumnInfo>;
-    /// The time this table is sorted by within a segment, ns since the reel's start.
+    /// Sort key within a segment: time since the start of the reel, ns.
     fn time_ns(&self) -> i64;
-    /// The same as last moment this row speaks of; [`Row::time_ns`] where it has no duration.
+    /// End of the row's time span; equals [`Row::time_ns`] without a duration.
     fn end_ns(&self) -> i64 {
         self.time_ns()
     }
-    /// Whether an event led to this row; false for what ioreel did itself, which no ledger counts.
+    /// Whether an event led to this row. False for ioreel's own actions, which no ledger counts.
     fn is_event(&self) -> bool {
         true
     }
-    /// Replaces every text of the row by what `map` makes of its column's name and value, in the order of columns.
+    /// Replaces every text of the row by the result of `map` for the column's name and value, in column order.
     fn map_text(&mut self, map: &mut dyn FnMut(&'static str, &Text) -> Text);
-    /// Adds the row, which is number `row`, to the builders.
+    /// Adds the row to the builders as row number `row`.
     fn append(&self, to: &mut Self::Columns, row: usize);
-    /// Gives each row its id that has none (whose id is negative), in order.
+    /// Assigns ids to rows with a negative id, in order.
     fn assign_ids(_columns: &mut Self::Columns, _order: Order<'_>, _next: &mut i64) {}
-    /// The id in row `row`, once it was given.
+    /// The id of row `row`, once assigned.
     fn id_of(_columns: &Self::Columns, _row: u32) -> Option<i64> {
         None
     }
@@ -233,12 +233,11 @@ pub trait Row: Clone + Send + Sync + 'static {
     fn refer(_columns: &mut Self::Columns, _to: Vec<Option<i64>>) {}
     /// The builder of each column, in the order of [`Row::fields`].
     fn builders(columns: &mut Self::Columns) -> Vec<&mut dyn Builder>;
-    /// All rows of a batch, appended to `out`; columns unknown to this version are ignored, columns the
-    /// file lacks are null.
+    /// Appends all rows of a batch to `out`. Unknown columns are ignored, missing ones are null.
     fn read(batch: &RecordBatch, out: &mut Vec<Self>) -> Result<(), String>;
 }
 
-/// What is known of a column before any row exists.
+/// Description of a column.
 #[derive(Clone, Debug)]
 pub struct ColumnInfo {
     /// Its name.
@@ -249,7 +248,7 @@ pub struct ColumnInfo {
     pub nullable: bool,
     /// Its Parquet layout.
     pub layout: Layout,
-    /// What it means, with its unit.
+    /// Its meaning, with its unit.
     pub doc: &'static str,
 }
 
@@ -260,18 +259,18 @@ pub fn schema<R: Row>() -> Arc<Schema> {
     ))
 }
 
-/// zstd level 1: level 3 saves 2 % for 8 % more time, measured on ten million rows.
+/// zstd level 1. Level 3 saves 2 % for 8 % more time, measured with ten million rows.
 pub const DEFAULT_ZSTD_LEVEL: i32 = 1;
-/// Rows per row group: a window of a large reel is read a row group at a time. Likewise of pages, which are cut at 1 MiB:
-/// seven in each group would take 7 % more room.
+/// Rows per row group. A window of a large reel is read by row groups. Pages are cut at 1 MiB, for the same reason;
+/// seven per group would take 7 % more space.
 pub const DEFAULT_ROW_GROUP_ROWS: usize = 128 * 1024;
-/// Values encoded at a time: they stay in the processor's cache from row to page.
+/// Values encoded at a time. They stay in the CPU cache from row to page.
 pub const BATCH_ROWS: usize = 16 * 1024;
-/// Dictionary limit: paths should stay a dictionary, whatever their number in a row group.
+/// Limit of a dictionary. Paths should stay in a dictionary, however many a row group has.
 const DICTIONARY_LIMIT_BYTES: usize = 8 << 20;
 
-/// How a segment of a table is written to Parquet, given these rows in this order: how the values of a column follow each
-/// other decides how it is laid out.
+/// Parquet properties of a segment with these rows in this order. The pattern of each column's values determines its
+/// encoding.
 pub fn properties<R: Row>(columns: &mut R::Columns, order: Order<'_>) -> Result<WriterProperties, ReelError> {
     let level = ZstdLevel::try_new(DEFAULT_ZSTD_LEVEL)
         .map_err(|e| ReelError::Write { path: R::TABLE.into(), why: e.to_string() })?;
@@ -285,7 +284,8 @@ pub fn properties<R: Row>(columns: &mut R::Columns, order: Order<'_>) -> Result<
     for (c, builder) in R::fields().into_iter().zip(R::builders(columns)) {
         let path = ColumnPath::from(c.name);
         if matches!(c.data_type, DataType::Dictionary(_, _) | DataType::Binary) {
-            // Comparing every name costs more than it could ever save: names are not what a window is cut by.
+            // No statistics for names: computing them costs more than they save, because nobody selects a range of
+            // names.
             p = p.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
         }
         let text = matches!(c.data_type, DataType::Dictionary(_, _));
@@ -308,7 +308,7 @@ pub fn properties<R: Row>(columns: &mut R::Columns, order: Order<'_>) -> Result<
     Ok(p.build())
 }
 
-/// Looks a column up by name; [`Column::Absent`] when an older writer did not have it.
+/// The column of this name; [`Column::Absent`] if an older version wrote the file without it.
 pub fn column<'a, C: Cell>(batch: &'a RecordBatch, name: &str) -> Result<Column<'a>, String> {
     match batch.column_by_name(name) {
         Some(array) => C::column(array).map_err(|e| format!("column {name}: {e}")),
@@ -317,7 +317,7 @@ pub fn column<'a, C: Cell>(batch: &'a RecordBatch, name: &str) -> Result<Column<
     }
 }
 
-/// Declares a table: the row struct, its columns, and the way between them.
+/// Declares a table: its row struct, its columns, and the conversion between them.
 macro_rules! table {
     (
         $(#[doc = $table_doc:literal])*

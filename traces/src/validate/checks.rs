@@ -1,4 +1,4 @@
-//! What each table promises of its rows.
+//! The rules that each table must follow.
 
 use arrow_array::RecordBatch;
 
@@ -80,7 +80,7 @@ const REASONS: &[&str] = &[
 /// Words of `tree.origin`.
 const ORIGINS: &[&str] = &["snapshot", "first_touch", "derived"];
 
-/// Ids met so far, and what is told of the reel as a whole.
+/// Ids seen so far, and facts about the whole reel.
 #[derive(Debug)]
 pub(super) struct Known {
     tasks: IdSet,
@@ -89,14 +89,14 @@ pub(super) struct Known {
     requests: IdSet,
     bios: IdSet,
     waits: IdSet,
-    /// `op_id` of the row before.
+    /// `op_id` of the previous row.
     last_op: i64,
     replay: bool,
-    /// Records of requests were lost.
+    /// Whether records of requests were lost.
     requests_lost: bool,
     /// Rows of `ops` with source `tool`.
     pub(super) tool_ops: i64,
-    /// The second pass over `tasks`: ids are known, parents are looked up.
+    /// Whether this is the second pass over `tasks`, which checks parents once all ids are known.
     pub(super) parents_pass: bool,
 }
 
@@ -118,8 +118,7 @@ impl Known {
     }
 }
 
-/// Checks a batch of `table`.
-/// Long because it has an arm for each table.
+/// Checks a batch of `table`. Long, because it has one arm per table.
 pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<(), String> {
     match table {
         "tasks" if known.parents_pass => references(batch, place, "parent", "tasks", &mut known.tasks),
@@ -187,7 +186,7 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
         "bio" => {
             unique(batch, place, "bio_id", &mut known.bios)?;
             in_order(batch, place, &["queue_ns", "complete_ns"])?;
-            // A request whose record was lost has no row, which the ledger and a note tell.
+            // A request whose record was lost has no row. The ledger and a note report the loss.
             if !known.requests_lost {
                 references(batch, place, "rq_id", "block", &mut known.requests)?;
             }
@@ -235,7 +234,7 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
     for i in 0..batch.num_rows() {
         let tool = source.code(i) == Some(1);
         known.tool_ops += i64::from(tool);
-        // ioreel's own calls are of no recorded task.
+        // ioreel's own calls belong to no recorded task.
         if !tool
             && let Some(id) = task.get(i)
             && !known.tasks.contains(id)
@@ -263,7 +262,7 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
     references(batch, place, "parent_op", "ops", &mut known.ops)
 }
 
-/// Ids are there, not negative, and met once in the reel.
+/// Ids are present, not negative, and unique in the reel.
 fn unique(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, ids: &mut IdSet) -> Result<(), String> {
     let column = Ints::of(batch, name)?;
     for i in 0..batch.num_rows() {
@@ -277,7 +276,7 @@ fn unique(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, ids: &
     Ok(())
 }
 
-/// Each id that is there names a row of `table`.
+/// Every non-null id is the id of a row in `table`.
 fn references(
     batch: &RecordBatch,
     place: &mut Place<'_>,
@@ -296,7 +295,7 @@ fn references(
     Ok(())
 }
 
-/// Moments of one row, where known, follow each other.
+/// Known times of a row are in order.
 fn in_order(batch: &RecordBatch, place: &mut Place<'_>, names: &[&'static str]) -> Result<(), String> {
     let columns = names.iter().map(|n| Ints::of(batch, n)).collect::<Result<Vec<_>, _>>()?;
     for i in 0..batch.num_rows() {
@@ -314,7 +313,7 @@ fn in_order(batch: &RecordBatch, place: &mut Place<'_>, names: &[&'static str]) 
     Ok(())
 }
 
-/// Words are known ones.
+/// Every word is in the known list.
 fn words(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, known: &[&str]) -> Result<(), String> {
     let column = Words::of(batch, name, known)?;
     for i in 0..batch.num_rows() {

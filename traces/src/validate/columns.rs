@@ -4,7 +4,7 @@ use arrow_array::{Array, DictionaryArray, RecordBatch, cast::AsArray, types::Int
 
 use crate::format::table::{Cell, Column, column};
 
-/// A column of integers of either width, null when an older writer did not have it.
+/// A column of 32-bit or 64-bit integers. Null if an older version wrote the file without it.
 pub(super) struct Ints<'a> {
     pub(super) name: &'static str,
     column: Column<'a>,
@@ -24,11 +24,11 @@ impl<'a> Ints<'a> {
     }
 }
 
-/// A column whose words come from a known list.
+/// A column whose words are from a known list.
 pub(super) struct Words<'a> {
     pub(super) name: &'static str,
     column: &'a DictionaryArray<Int32Type>,
-    /// Per entry of the dictionary: its place in the known list.
+    /// For each dictionary entry, its index in the known list.
     codes: Vec<Option<usize>>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Words<'a> {
         Ok(Self { name, column, codes })
     }
 
-    /// The word's place in the known list.
+    /// The word's index in the known list.
     pub(super) fn code(&self, i: usize) -> Option<usize> {
         self.column.key(i).and_then(|k| self.codes.get(k).copied().flatten())
     }

@@ -1,4 +1,4 @@
-//! Collects what is wrong: one entry per kind of problem and table, with the first place and a count.
+//! Collects problems: one entry per kind and table, with the first position and a count.
 
 use std::{collections::HashMap, fmt};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::MAX_PROBLEMS;
 
-/// Which promise is broken.
+/// The rule that is broken.
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq, Hash)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
@@ -14,36 +14,36 @@ pub enum Check {
     State,
     /// The folder holds what the manifest lists and no more.
     Folder,
-    /// A segment can be read to its end, with the columns of its table.
+    /// A segment can be read completely and has the columns of its table.
     Segment,
-    /// Rows, bytes and times of a segment are as the manifest says.
+    /// Rows, bytes and times of a segment match the manifest.
     Listed,
     /// Rows are sorted by time within a segment.
     Order,
-    /// Ids are unique, and ascend where the table says so.
+    /// Ids are unique, and ascending where the table requires it.
     Ids,
-    /// An id names a row of the other table.
+    /// An id refers to an existing row of the other table.
     Reference,
     /// Times and durations are possible.
     Times,
-    /// A word is one of those the column is declared with, a number in its range.
+    /// A word is in the list of its column, a number is in its range.
     Values,
-    /// What was seen was written, lost or left out.
+    /// Every seen event was written, lost or left out.
     Ledger,
 }
 
 /// One kind of problem in one place.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Problem {
-    /// Which promise is broken.
+    /// The rule that is broken.
     pub check: Check,
-    /// The file inside the reel where it was met first.
+    /// The file in the reel with the first occurrence.
     pub file: String,
     /// The row in that file, counted from 0.
     pub row: Option<i64>,
-    /// What is wrong there.
+    /// The problem.
     pub what: String,
-    /// How often the same was met in this table, this one included.
+    /// Number of occurrences in this table, the first one included.
     pub times: u64,
 }
 
@@ -70,7 +70,8 @@ pub(super) struct Findings {
     index: HashMap<(String, Check, &'static str), usize>,
     count: u64,
     notes: Vec<String>,
-    /// Dangling references are natural: the writer did not get to write the rows they name.
+    /// Whether the reel is truncated. Dangling references are then expected: the writer did not write the rows they
+    /// refer to.
     truncated: bool,
 }
 
@@ -86,12 +87,12 @@ impl Findings {
         }
     }
 
-    /// Tells something that breaks no promise.
+    /// Adds a remark that is not a problem.
     pub(super) fn note(&mut self, note: String) {
         self.notes.push(note);
     }
 
-    /// Adds a problem of `file`; problems of the same table, check and `column` are counted together.
+    /// Adds a problem in `file`. Problems with the same table, check and `column` are counted together.
     pub(super) fn add(
         &mut self,
         check: Check,
@@ -105,7 +106,7 @@ impl Findings {
             self.count += 1;
         }
         let list = if excused { &mut self.excused } else { &mut self.problems };
-        // Row problems repeat by the million and are grouped by table; file problems are each their own.
+        // Problems of rows may repeat a million times, so they are grouped by table. Problems of files are separate.
         let place = if row.is_some() { file.split('/').next().unwrap_or(file) } else { file };
         let key = (place.to_owned(), check, column);
         if let Some(at) = self.index.get(&key) {
@@ -118,7 +119,7 @@ impl Findings {
         }
     }
 
-    /// The problems, how many there were with those that found no room, and the notes.
+    /// The problems, their total number including unlisted ones, and the notes.
     pub(super) fn into_parts(mut self) -> (Vec<Problem>, u64, Vec<String>) {
         self.notes.extend(self.excused.iter().map(|p| format!("{p}; expected, because the reel is truncated")));
         (self.problems, self.count, self.notes)

@@ -1,4 +1,4 @@
-//! The reel's folder against the manifest's list.
+//! Compares the reel's folder with the manifest.
 
 use std::{
     collections::HashSet,
@@ -12,14 +12,14 @@ use crate::{
     format::{manifest, tables},
 };
 
-/// Whether a writer holds the reel: it keeps the folder locked for as long as it lives.
+/// Whether a writer is running. A writer keeps the folder locked while it lives.
 pub(super) fn writer_at_work(reel: &Path) -> Result<bool> {
     let folder = File::open(reel).map_err(ReelError::io(reel, "opening the reel"))?;
-    // A file system without locks cannot tell; a reel there counts as idle.
+    // Without lock support in the file system, the reel counts as idle.
     Ok(matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// The entries of a folder by name; none when it is not there.
+/// The entries of a folder by name. Empty if the folder does not exist.
 pub(super) fn entries(folder: &Path) -> Result<Vec<(String, DirEntry)>> {
     let listing = match fs::read_dir(folder) {
         Ok(listing) => listing,
@@ -31,12 +31,12 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<(String, DirEntry)>> {
         let entry = entry.map_err(ReelError::io(folder, "listing the folder"))?;
         all.push((entry.file_name().to_string_lossy().into_owned(), entry));
     }
-    // Segment numbers have at least six digits and may grow more.
+    // Segment numbers have six digits or more.
     all.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
     Ok(all)
 }
 
-/// Tells unlisted segments, leftovers and strange files.
+/// Reports unlisted segments, leftovers and unknown files.
 pub(super) fn check(reel: &Reel, found: &mut Findings) -> Result<()> {
     let listed: HashSet<&str> =
         reel.manifest.segments.values().flatten().map(|segment| segment.file.as_str()).collect();

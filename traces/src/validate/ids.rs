@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-/// Ids per chunk: 512 bytes of bits.
+/// Ids per chunk: a bitmap of 512 bytes.
 const CHUNK: i64 = 4096;
 /// Words per chunk.
 const WORDS: usize = CHUNK as usize / 64;
 
-/// The ids of one table. A bit per id where ids are dense, as writers hand them out; 512 bytes per id at worst.
+/// The ids of a table. Takes one bit per id if ids are dense, as writers assign them, and at most 512 bytes per id.
 #[derive(Debug, Default)]
 pub(super) struct IdSet {
     chunks: HashMap<i64, Box<[u64; WORDS]>>,
-    /// The id looked up last: rows that follow each other often name the same task or file.
+    /// The last lookup. Consecutive rows often refer to the same task or file.
     last: Option<(i64, bool)>,
 }
 
@@ -21,7 +21,7 @@ fn place(id: i64) -> (i64, usize, u64) {
 }
 
 impl IdSet {
-    /// Adds an id; false when it was there already.
+    /// Adds an id. False if it was already present.
     pub(super) fn insert(&mut self, id: i64) -> bool {
         let (chunk, word, bit) = place(id);
         let words = self.chunks.entry(chunk).or_insert_with(|| Box::new([0; WORDS]));

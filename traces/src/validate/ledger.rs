@@ -6,7 +6,7 @@ use crate::{
     format::manifest::{FILE_NAME, Kind, ROW_CLASSES, State},
 };
 
-/// Holds the ledger against itself and against the rows found.
+/// Checks the ledger for consistency and against the rows found.
 pub(super) fn check(manifest: &Manifest, sums: &Sums, found: &mut Findings) {
     for (class, l) in &manifest.ledger {
         let mut bad = |what: String| found.add(Check::Ledger, FILE_NAME, "ledger", None, || what);

@@ -20,20 +20,20 @@ pub use findings::{Check, Problem};
 
 use crate::{Reel, ReelError, Result, format::manifest::State};
 
-/// What [`validate`] found.
+/// Result of [`validate`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The reel as named.
+    /// Path of the reel, as given.
     pub reel: String,
-    /// Whether the reel keeps its promises: no problem was found.
+    /// Whether no problem was found.
     pub valid: bool,
     /// Whether it was closed by its writer.
     pub state: State,
-    /// What was wrong, one entry per kind, at most [`MAX_PROBLEMS`] entries.
+    /// The problems, one entry per kind, at most [`MAX_PROBLEMS`].
     pub problems: Vec<Problem>,
-    /// How many rows, files and sums are wrong, the unlisted ones included.
+    /// Total number of problems in rows, files and sums, unlisted ones included.
     pub problem_count: u64,
-    /// Things a reader should know that break no promise.
+    /// Remarks that are not problems.
     pub notes: Vec<String>,
     /// What `repair` changed.
     pub repaired: Vec<String>,
@@ -41,26 +41,26 @@ pub struct Report {
     pub tables: Vec<TableReport>,
 }
 
-/// What was read of one table.
+/// Contents of a table.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, Eq)]
 pub struct TableReport {
-    /// The table.
+    /// Name of the table.
     pub table: &'static str,
-    /// Segments that could be read to the end.
+    /// Number of segments that could be read completely.
     pub segments: u64,
     /// Rows in them.
     pub rows: i64,
 }
 
-/// Entries in [`Report::problems`]: more would not be read.
+/// Maximum length of [`Report::problems`].
 pub const MAX_PROBLEMS: usize = 100;
 
-/// Checks the reel at `path`. With `repair`, first takes in segments that the manifest does not list, removes
-/// what a dead writer left half written, moves damaged segments aside (`.damaged`) and brings the manifest in line.
+/// Checks the reel at `path`. With `repair`, first adds segments that the manifest does not list, removes incomplete
+/// files of a dead writer, moves damaged segments aside (`.damaged`), and updates the manifest.
 ///
 /// # Errors
-/// When there is no reel to check, its manifest cannot be read or is of a newer format, or the repair cannot be
-/// done. What is wrong *inside* the reel is in the report instead.
+/// If this is not a reel, its manifest cannot be read or has a newer format, or the repair fails. Problems inside the
+/// reel are in the report instead.
 pub fn validate(path: &Path, repair: bool) -> Result<Report> {
     let mut reel = Reel::open_as_it_is(path)?;
     let busy = folder::writer_at_work(path)?;

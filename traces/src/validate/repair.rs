@@ -1,4 +1,4 @@
-//! Makes a whole reel of what a dead writer, or a damaged disk, left.
+//! Makes a complete reel from what a dead writer or a damaged disk left.
 
 use std::{fs, path::Path};
 
@@ -16,8 +16,8 @@ use crate::{
     reader::plain_segment,
 };
 
-/// Brings folder and manifest in line and returns one sentence per change. The manifest is written only when
-/// something changed.
+/// Makes folder and manifest consistent, and returns one sentence per change. Writes the manifest only if something
+/// changed.
 pub(super) fn repair(reel: &Path, manifest: &mut Manifest) -> Result<Vec<String>> {
     let mut repair = Repair { reel, manifest: manifest.clone(), done: Vec::new() };
     if manifest.state == State::Recording {
@@ -96,11 +96,11 @@ impl Visitor for Repair<'_> {
 }
 
 impl Repair<'_> {
-    /// Removes what was being written when the writer died.
+    /// Removes incomplete files of a dead writer.
     fn leftovers(&mut self, folder: &Path, table: &str) -> Result<()> {
         for (name, entry) in entries(folder)?.into_iter().filter(|(name, _)| name.ends_with(".tmp")) {
             let path = entry.path();
-            // Segments are merged in a folder of their own.
+            // Segments are merged in a separate folder.
             let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             removed.map_err(ReelError::io(&path, "removing the leftover"))?;
             let slash = if table.is_empty() { "" } else { "/" };
@@ -109,7 +109,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Rows that are gone count as lost. A writer that died left no ledger, and none is made up.
+    /// Missing rows count as lost. If a dead writer left no ledger, none is invented.
     fn balance(&mut self, class: &str, rows: i64) {
         if ROW_CLASSES.contains(&class)
             && let Some(l) = self.manifest.ledger.get_mut(class)
@@ -123,7 +123,7 @@ impl Repair<'_> {
     }
 }
 
-/// Reads a segment to its end; its entry for the manifest, and how many of its rows events led to.
+/// Reads a segment completely. Returns its manifest entry, and the number of its rows that events led to.
 fn measure<R: Row>(path: &Path, file: &str) -> Result<(Segment, i64), String> {
     let mut segment = Segment { file: file.into(), ..Segment::default() };
     let (mut from, mut to, mut events) = (None, None, 0);

@@ -1,4 +1,4 @@
-//! Reads every listed segment to its end and checks what all tables promise alike.
+//! Reads every listed segment completely, and checks the rules that all tables share.
 
 use std::{fs, path::Path};
 
@@ -21,32 +21,32 @@ use crate::{
     reader::{next_batch, open_segment, plain_segment},
 };
 
-/// Counts that the ledger is held against.
+/// Sums to compare with the ledger.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     pub(super) tables: Vec<TableReport>,
-    /// Rows of `ops` that come from ioreel itself.
+    /// Rows of `ops` written by ioreel itself.
     pub(super) tool_ops: i64,
 }
 
 impl Sums {
-    /// Rows of a table that an event led to.
+    /// Number of rows of a table that events led to.
     pub(super) fn event_rows(&self, table: &str) -> i64 {
         let rows = self.tables.iter().find(|t| t.table == table).map_or(0, |t| t.rows);
         if table == <rows::Op as Row>::TABLE { rows - self.tool_ops } else { rows }
     }
 }
 
-/// Where in a table a check stands.
+/// Position of a check in a table.
 pub(super) struct Place<'a> {
     pub(super) found: &'a mut Findings,
     file: &'a str,
-    /// Row in the file that the batch begins with.
+    /// Number of the batch's first row in the file.
     first_row: i64,
 }
 
 impl Place<'_> {
-    /// The row in the file that row `i` of the batch is.
+    /// Row number in the file of row `i` of the batch.
     pub(super) fn row(&self, i: usize) -> i64 {
         self.first_row + i as i64
     }
@@ -61,7 +61,7 @@ impl Place<'_> {
 pub(super) fn check(reel: &Reel, found: &mut Findings) -> Sums {
     let mut pass = Pass { reel, found, known: Known::new(&reel.manifest), sums: Sums::default() };
     let Ok(()) = tables::each(&mut pass);
-    // A task may be named before its own row: parents are looked up when all tasks are known.
+    // A row may refer to a task of a later row, so parents are checked once all tasks are known.
     pass.known.parents_pass = true;
     pass.segments::<rows::Task>(false);
     pass.sums.tool_ops = pass.known.tool_ops;
@@ -88,7 +88,7 @@ impl Visitor for Pass<'_> {
 }
 
 impl Pass<'_> {
-    /// Reads the table's segments; `general` also holds them against the manifest and for order.
+    /// Reads the table's segments. With `general`, also compares them with the manifest and checks their order.
     fn segments<R: Row>(&mut self, general: bool) -> TableReport {
         let mut report = TableReport { table: R::TABLE, ..TableReport::default() };
         for segment in self.reel.manifest.segments.get(R::TABLE).into_iter().flatten() {
@@ -97,7 +97,7 @@ impl Pass<'_> {
                     report.segments += 1;
                     report.rows += rows;
                 }
-                // The first pass has told it.
+                // The first pass has reported it.
                 Err(_) if !general => {}
                 Err(why) => self.found.add(Check::Segment, &segment.file, "", None, || {
                     format!("{why}; `ioreel validate --repair` moves it aside")
@@ -150,7 +150,7 @@ impl Pass<'_> {
     }
 }
 
-/// The batches of a segment, errors as text.
+/// The batches of a segment, with errors as text.
 pub(super) fn read(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch, String>>, String> {
     let kind = fs::symlink_metadata(path).map_err(|e| e.to_string())?.file_type();
     if !kind.is_file() {
@@ -168,7 +168,7 @@ pub(super) fn read(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatc
     }))
 }
 
-/// Whether the batch has the table's columns in their types; a nullable one may be missing.
+/// Whether the batch has the table's columns with their types. Nullable columns may be missing.
 pub(super) fn has_columns<R: Row>(batch: &RecordBatch) -> Result<(), String> {
     for c in R::fields() {
         match batch.column_by_name(c.name) {
@@ -185,7 +185,7 @@ pub(super) fn has_columns<R: Row>(batch: &RecordBatch) -> Result<(), String> {
     Ok(())
 }
 
-/// What a segment's rows span, as [`Segment`] states it.
+/// Time span and row count of a segment, as in [`Segment`].
 #[derive(Debug, Default)]
 struct Span {
     rows: i64,
@@ -195,7 +195,7 @@ struct Span {
 }
 
 impl Span {
-    /// Follows the sort column through a batch.
+    /// Updates the span with the sort column of a batch.
     fn follow<R: Row>(&mut self, batch: &RecordBatch, place: &mut Place<'_>) -> Result<(), String> {
         let time = Ints::of(batch, R::TIME)?;
         let duration = R::DURATION.map(|name| Ints::of(batch, name)).transpose()?;

@@ -1,4 +1,4 @@
-//! A reel with all its names mapped.
+//! Writes a reel with all names mapped.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -14,21 +14,21 @@ use crate::{
     writer::TableWriter,
 };
 
-/// A segment of the output is one of the input, whatever its size and however long it takes.
+/// Each output segment corresponds to an input segment, regardless of size and age.
 const AS_THEY_COME: WriterOptions = WriterOptions { segment_rows: usize::MAX, segment_age: Duration::MAX };
 
-/// Writes the reel `original`, its names mapped with `key`, to the folder `output`, which must not be there yet.
-/// Rows, ids, times, segments and counts stay as they are. On failure nothing is left behind.
+/// Writes the reel `original` with names mapped by `key` to the folder `output`, which must not exist. Rows, ids,
+/// times, segments and counts stay. On failure, nothing is left.
 ///
 /// # Errors
-/// When the reel was never closed, a segment of it cannot be read, or the output cannot be written.
+/// If the reel was never closed, a segment cannot be read, or the output cannot be written.
 pub fn anonymize(original: &Reel, output: &Path, key: &Key) -> Result<Manifest> {
     if original.manifest.state == State::Recording {
         return Err(ReelError::Unclosed { path: original.path().into() });
     }
     let mut anonymizer = Anonymizer::new(key);
     let manifest = anonymizer.manifest(&original.manifest);
-    // The segments of the output are written here; this holds its lock and marks it as unfinished meanwhile.
+    // The output segments are written below. This writer holds the lock and marks the reel as unfinished.
     let unfinished = Manifest { segments: BTreeMap::new(), ..manifest.clone() };
     let lock = ReelWriter::create(output, &unfinished, WriterOptions::default())?;
     let mut copy = Copy { original, output, anonymizer, segments: BTreeMap::new() };
@@ -41,7 +41,7 @@ pub fn anonymize(original: &Reel, output: &Path, key: &Key) -> Result<Manifest> 
     });
     drop(lock);
     done.inspect_err(|_| {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = std::fs::remove_dir_all(output);
     })
 }
@@ -66,7 +66,7 @@ impl Copy<'_> {
         }
     }
 
-    /// The name space goes by path, and so has another order now.
+    /// The initial tree is sorted by path, so its order changes.
     fn tree(&mut self) -> Result<()> {
         let mut rows = self.original.rows::<Tree>().collect::<Result<Vec<Tree>>>()?;
         rows.iter_mut().for_each(|row| self.anonymizer.row(row));
@@ -85,7 +85,7 @@ impl Visitor for Copy<'_> {
     type Error = ReelError;
 
     fn table<R: Row>(&mut self) -> Result<()> {
-        // What was written cannot be hashed away; the name space comes later.
+        // Contents of writes cannot be hashed; the tree is written later.
         if R::TABLE == Tree::TABLE || R::TABLE == Content::TABLE {
             return Ok(());
         }

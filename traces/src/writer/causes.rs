@@ -1,33 +1,32 @@
-//! Which operation caused a bio. An operation gets its id only when its segment closes, which may be long after its
-//! bios ended, or before: so both are remembered by what is known of them at once, the thread and the time at
-//! which the operation began.
+//! Finds the operation that caused a bio. An operation gets its id when its segment closes, which may be long before or
+//! after its bios end. Both are therefore identified by thread and start time of the operation.
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
 use crate::format::columns::AddressHasher;
 
-/// A thread and the time at which its operation began, ns since the reel's start: no two operations share these.
+/// Thread and start time of an operation, ns since the start of the reel. No two operations share both.
 pub type OpKey = (i64, i64);
 
-/// Ids remembered in either generation: 24 bytes each. More operations than this with I/O between two segments of
-/// bios only happen when their bios are on devices not recorded.
+/// Maximum number of ids per generation, 24 bytes each. There are more operations with I/O between two segments of bios
+/// only if their bios are on devices that are not recorded.
 const MAX_IDS: usize = 512 * 1024;
 
 type Ids = HashMap<OpKey, i64, BuildHasherDefault<AddressHasher>>;
 
-/// Ids of operations that may have caused a bio still to come, in two generations, and bios that wait for one.
+/// Ids of operations whose bios may still arrive, in two generations, and bios that wait for an id.
 #[derive(Debug, Default)]
 pub(crate) struct Causes {
     young: Ids,
     old: Ids,
     /// For rows of the open segment of bios.
     waiting: Vec<(u32, OpKey)>,
-    /// Segments of bios closed when the first of these came.
+    /// Number of bio segments closed when the first of these arrived.
     segment: usize,
 }
 
 impl Causes {
-    /// Row `row` of the segment number `segment` of bios was caused by this operation.
+    /// Row `row` of bio segment number `segment` was caused by this operation.
     pub(crate) fn wait(&mut self, segment: usize, row: u32, key: OpKey) {
         if self.segment != segment {
             self.waiting.clear();
@@ -36,7 +35,7 @@ impl Causes {
         self.waiting.push((row, key));
     }
 
-    /// These operations have got their ids.
+    /// Stores the ids of these operations.
     pub(crate) fn named(&mut self, ids: impl Iterator<Item = (OpKey, i64)>) {
         self.young.extend(ids);
         if self.young.len() > MAX_IDS {
@@ -44,8 +43,8 @@ impl Causes {
         }
     }
 
-    /// The causes of the rows of segment number `segment`, as far as they have ids; the others stay unknown: their
-    /// operations have not ended yet. Forgets what no later bio can ask for.
+    /// The causes of the rows of segment number `segment`. A cause without an id stays unknown, because its operation
+    /// has not ended. Drops ids that no later bio can need.
     pub(crate) fn resolve(&mut self, segment: usize, rows: usize) -> Vec<Option<i64>> {
         let mut causes = vec![None; rows];
         if self.segment == segment {
@@ -72,12 +71,12 @@ mod tests {
         c.wait(0, 2, (2, 20));
         c.named([((1, 10), 7)].into_iter());
         assert_eq!(c.resolve(0, 3), [Some(7), None, None]);
-        // A late bio of an operation of the segment before, and one of an operation that has ended meanwhile.
+        // A late bio of an operation in the previous segment, and one of an operation that has ended since.
         c.wait(1, 0, (1, 10));
         c.wait(1, 1, (2, 20));
         c.named([((2, 20), 9)].into_iter());
         assert_eq!(c.resolve(1, 2), [Some(7), Some(9)]);
-        // What was meant for a segment that closed without asking is for no other.
+        // Requests of a segment that closed without resolving them do not carry over to another.
         c.wait(2, 0, (2, 20));
         assert_eq!(c.resolve(3, 1), [None]);
     }

@@ -1,4 +1,4 @@
-//! Encodes a segment, one column after the other.
+//! Encodes a segment column by column.
 
 use std::{io::Write, ops::Range, sync::Arc};
 
@@ -19,24 +19,25 @@ use crate::format::{
     table::{BATCH_ROWS, DEFAULT_ROW_GROUP_ROWS, Row, schema},
 };
 
-/// What is kept from one segment of a table to the next: in most of them half of the columns hold one value in all
-/// rows, as they did in the one before, and to encode it a million times a second would cost as much as all else does.
+/// Cache of encoded columns between segments of a table. In most segments, half of the columns contain one value in all
+/// rows, the same as in the previous segment. Encoding it a million times a second would cost as much as everything
+/// else.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
-    /// Of each column, what a whole row group of one value came to the last time.
+    /// For each column, the last encoded row group of a single value.
     whole: Vec<Option<(Constant, Chunk)>>,
 }
 
 /// An encoded column of a row group.
 #[derive(Clone, Debug)]
 struct Chunk {
-    /// A file of this column alone.
+    /// A Parquet file with this column only.
     file: Bytes,
     close: ColumnCloseResult,
 }
 
 impl Chunks {
-    /// Writes the first `rows` rows of the columns as a Parquet file to `to`, and gives `to` back.
+    /// Writes the first `rows` rows of the columns as a Parquet file to `to`, and returns `to`.
     pub(super) fn write<R: Row, W: Write + Send>(
         &mut self,
         to: W,
@@ -84,11 +85,11 @@ impl Chunks {
 }
 
 fn options(properties: &WriterProperties) -> ArrowWriterOptions {
-    // With Arrow's own schema, pyarrow would take text for dictionaries, which it cannot make of all encodings.
+    // With Arrow's schema, pyarrow would read text as dictionaries, which fails for some encodings.
     ArrowWriterOptions::new().with_properties(properties.clone()).with_skip_arrow_metadata(true)
 }
 
-/// Encodes the values at these places of the order.
+/// Encodes the values at these positions of the order.
 fn column(
     mut writer: ArrowColumnWriter,
     field: &FieldRef,
@@ -105,7 +106,7 @@ fn column(
     writer.close()
 }
 
-/// Encodes the values at these places as a file of their own.
+/// Encodes the values at these positions as a separate file.
 fn alone(
     field: &FieldRef,
     builder: &mut dyn Builder,

@@ -1,4 +1,4 @@
-//! A second reel of what a writer holds at a moment, while it writes on.
+//! Copies a reel while it is being written.
 
 use std::{
     collections::BTreeMap,
@@ -17,17 +17,16 @@ use crate::{
 };
 
 impl ReelWriter {
-    /// Makes the reel `path` of the closed segments; call [`ReelWriter::flush`] before. They are linked where that can
-    /// be, and copied else. `living` and `files` are rows that the writer gets only at its end, and that others
-    /// refer to. `manifest` is written last, as that of a complete reel, its names mapped where names are.
+    /// Makes the reel `path` from the closed segments; call [`ReelWriter::flush`] before. Segments are hard-linked if
+    /// possible, otherwise copied. `living` and `files` are rows that the writer gets only at its end and that others
+    /// refer to. `manifest` is written last, as that of a complete reel, with mapped names if names are mapped.
     ///
     /// # Errors
-    /// When something cannot be linked or written; what is there of the copy is then removed again. This writer goes
-    /// on either way.
+    /// If a file cannot be linked or written; the partial copy is removed. This writer continues in any case.
     pub fn copy_to(&mut self, path: &Path, manifest: &Manifest, living: Vec<Task>, files: Vec<File>) -> Result<()> {
         create_folder(path)?;
         self.fill_copy(path, manifest, living, files).inspect_err(|_| {
-            // Half a reel is of no use; on a full disk this makes room.
+            // A partial reel is useless; on a full disk, this frees space.
             let _ = fs::remove_dir_all(path);
         })
     }
@@ -50,7 +49,7 @@ impl ReelWriter {
 }
 
 impl<R: Row> TableWriter<R> {
-    /// Puts the closed segments into the reel at `to`.
+    /// Links the closed segments into the reel at `to`.
     fn link_to(&self, to: &Path) -> Result<Vec<Segment>> {
         if !self.segments.is_empty() {
             let dir = to.join(R::TABLE);
@@ -58,7 +57,7 @@ impl<R: Row> TableWriter<R> {
         }
         for segment in &self.segments {
             let (from, to): (PathBuf, PathBuf) = (self.reel.join(&segment.file), to.join(&segment.file));
-            // A file system need not have links.
+            // The file system may not support hard links.
             fs::hard_link(&from, &to)
                 .or_else(|_| fs::copy(&from, &to).map(drop))
                 .map_err(ReelError::io(&to, "copying the segment"))?;
@@ -66,7 +65,8 @@ impl<R: Row> TableWriter<R> {
         Ok(self.segments.clone())
     }
 
-    /// Writes rows that this table does not have into the reel at `to`, after what [`TableWriter::link_to`] put there.
+    /// Writes rows that this table does not contain into the reel at `to`, after the output of
+    /// [`TableWriter::link_to`].
     fn add_to(&self, to: &Path, rows: Vec<R>) -> Result<Vec<Segment>> {
         let mut table = Self::new(to, self.options);
         table.on_create.clone_from(&self.on_create);

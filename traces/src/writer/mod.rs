@@ -41,9 +41,9 @@ use crate::{
 /// When a segment is closed.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
-    /// At this many rows. Bounds memory: an operation takes some 150 bytes while it waits.
+    /// Maximum number of rows. Bounds memory: a waiting operation takes some 150 bytes.
     pub segment_rows: usize,
-    /// Or when its first row has waited this long, whichever is first.
+    /// Maximum waiting time of the first row.
     pub segment_age: Duration,
 }
 
@@ -53,19 +53,19 @@ impl Default for WriterOptions {
     }
 }
 
-/// 256 Ki rows: 40 MB of operations while waiting, 2.5 MB on disk.
+/// 256 Ki rows: 40 MB of waiting operations, 2.5 MB on disk.
 pub const DEFAULT_SEGMENT_ROWS: usize = 256 * 1024;
-/// One minute: what a crash may cost of a quiet recording.
+/// One minute: what a crash may lose of a quiet recording.
 pub const DEFAULT_SEGMENT_AGE: Duration = Duration::from_secs(60);
-/// The segment of tasks that have not ended; not in the manifest's list, and gone when the reel is closed.
+/// The segment of tasks that have not ended. It is not in the manifest, and removed when the reel is closed.
 pub(crate) const LIVING: &str = "living.parquet";
 
-/// What to do with every Parquet file as it is created, before it is written to. What it gives is dropped once nothing
-/// of the file is left to be written.
+/// Called with every Parquet file after its creation, before it is written. The returned value is dropped when the file
+/// is completely written.
 #[derive(Clone)]
 pub struct OnCreate(pub Arc<dyn Fn(&File) -> LeftOut + Send + Sync>);
 
-/// Undoes, when it is dropped, what [`OnCreate`] has done for a file.
+/// When dropped, undoes what [`OnCreate`] did for a file.
 pub type LeftOut = Box<dyn Any + Send + Sync>;
 
 impl std::fmt::Debug for OnCreate {
@@ -74,14 +74,14 @@ impl std::fmt::Debug for OnCreate {
     }
 }
 
-/// A file in the reel's folder that has no name and goes when it is closed; left out of what is recorded until then.
+/// A nameless file in the reel's folder. It disappears when closed, and is not recorded until then.
 pub struct Scratch {
     file: File,
     _left_out: Option<LeftOut>,
 }
 
 impl From<File> for Scratch {
-    /// Of a file that no recording meets.
+    /// For a file that no recording excludes.
     fn from(file: File) -> Self {
         Self { file, _left_out: None }
     }
@@ -101,27 +101,27 @@ impl std::fmt::Debug for Scratch {
     }
 }
 
-/// The lock itself; whoever panicked while holding it left nothing half done.
+/// Locks the names. A panic of another thread leaves them consistent.
 fn locked(names: &Names) -> MutexGuard<'_, Anonymizer> {
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What maps the names of rows and manifests on their way to the disk, shared by all tables and whoever asks
-/// what a mapped name was.
+/// Maps the names of rows and manifests before they are written. Shared by all tables and by code that needs the
+/// original of a mapped name.
 pub type Names = Arc<Mutex<Anonymizer>>;
 
-/// Writes a reel: one [`TableWriter`] per table and, at the end, the manifest.
+/// Writes a reel: a [`TableWriter`] per table, and the manifest at the end.
 #[derive(Debug)]
 pub struct ReelWriter {
     path: PathBuf,
-    /// Operations before this one have been dropped by rotation.
+    /// Rotation has dropped all operations before this one.
     pub(crate) least_op: i64,
-    /// Segments closed of `ops`, `block` and `bio` when the others were last closed.
+    /// Number of closed segments of `ops`, `block` and `bio` when the other tables were last closed.
     closed: usize,
     names: Option<Names>,
     causes: Causes,
     reserve: Reserve,
-    /// The reel's folder, locked for as long as this writer lives: a repair keeps off.
+    /// The reel's folder, locked while this writer lives, so that nobody repairs it.
     _lock: Option<File>,
     /// Operations.
     pub ops: TableWriter<rows::Op>,
@@ -145,20 +145,20 @@ pub struct ReelWriter {
     pub file_names: TableWriter<rows::Name>,
     /// Files mapped at the start.
     pub maps: TableWriter<rows::Map>,
-    /// Stops by the recorder.
+    /// Stops of programs by the recorder.
     pub stops: TableWriter<rows::Stop>,
-    /// The name space before the workload.
+    /// The initial tree.
     pub tree: TableWriter<rows::Tree>,
-    /// Where its files lay.
+    /// On-disk layout of its files.
     pub extents: TableWriter<rows::Extent>,
-    /// Bytes of writes.
+    /// Contents of writes.
     pub contents: TableWriter<rows::Content>,
     /// Records of an imported block trace.
     pub actions: TableWriter<rows::Action>,
 }
 
-/// Does something to every table writer: there is no other place that lists them; [`crate::format::tables`] lists the tables.
-/// Small ones that others refer to come first: on a disk that fills they are worth most.
+/// Applies an action to every table writer. This is the only list of table writers; [`crate::format::tables`] lists the
+/// tables. Small tables that others refer to come first, because they matter most when the disk is full.
 macro_rules! each_table {
     ($w:expr, $t:ident => $body:expr) => {{
         {
@@ -230,7 +230,7 @@ macro_rules! each_table {
 
 mod copy;
 
-/// Makes a new reel's folder.
+/// Creates the folder of a new reel.
 fn create_folder(path: &Path) -> Result<()> {
     if path.symlink_metadata().is_ok() {
         return Err(ReelError::Exists { path: path.into() });
@@ -248,12 +248,12 @@ fn create_folder(path: &Path) -> Result<()> {
 }
 
 impl ReelWriter {
-    /// Makes the folder `path` and a manifest in state `recording`. An existing path is an error.
+    /// Creates the folder `path` with a manifest in state `recording`. `path` must not exist.
     pub fn create(path: &Path, manifest: &Manifest, options: WriterOptions) -> Result<Self> {
         Self::create_mapped(path, manifest, options, None)
     }
 
-    /// The same, with the names of all rows and manifests mapped by `names` before they reach the disk.
+    /// Like [`Self::create`], and maps the names of all rows and manifests with `names` before they are written.
     pub fn create_mapped(
         path: &Path,
         manifest: &Manifest,
@@ -262,7 +262,7 @@ impl ReelWriter {
     ) -> Result<Self> {
         create_folder(path)?;
         let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
-        // Where the file system has no locks, a repair cannot be kept off; recording still works.
+        // Without lock support in the file system, a repair cannot be prevented; recording still works.
         let _ = lock.try_lock();
         let mut writer = Self::tables(path, options, Some(lock));
         writer.names.clone_from(&names);
@@ -270,18 +270,18 @@ impl ReelWriter {
             each_table!(writer, t => t.names = names.clone());
         }
         writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() }).inspect_err(|_| {
-            // Best effort: an empty folder is no reel, and would be in the way of the next try.
+            // Best effort: an empty folder is not a reel, and would prevent the next attempt.
             let _ = fs::remove_dir(path);
         })?;
         writer.reserve = Reserve::new(path);
         Ok(writer)
     }
 
-    /// A writer of further tables of a reel that is there and was closed or repaired: of tables that it has none of.
-    /// [`Self::segments`] are theirs alone.
+    /// A writer that adds tables to a closed or repaired reel which does not have them. [`Self::segments`] lists only
+    /// the added segments.
     ///
     /// # Errors
-    /// When somebody writes the reel.
+    /// If another process writes the reel.
     pub fn beside(path: &Path) -> Result<Self> {
         let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
         if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
@@ -318,7 +318,7 @@ impl ReelWriter {
         }
     }
 
-    /// A writer that writes nothing: rows are shown to the tables' taps, and end there.
+    /// A writer that writes nothing. Rows go to the tables' taps only.
     pub fn discarding() -> Self {
         let none = Path::new("");
         let options = WriterOptions::default();
@@ -327,7 +327,7 @@ impl ReelWriter {
         writer
     }
 
-    /// Puts this manifest into the reel, its names mapped where names are.
+    /// Writes this manifest to the reel, with mapped names if names are mapped.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
         match &self.names {
             Some(names) => locked(names).manifest(manifest).write(&self.path),
@@ -335,18 +335,18 @@ impl ReelWriter {
         }
     }
 
-    /// What maps names, if they are mapped.
+    /// The name mapping, if names are mapped.
     pub fn names(&self) -> Option<&Names> {
         self.names.as_ref()
     }
 
-    /// Calls `f` with every Parquet file as it is created, before it is written to: the recorder
-    /// tells the kernel to leave these files' own I/O out, until they are synced.
+    /// Calls `f` with every Parquet file after its creation, before it is written. The recorder uses this to exclude
+    /// I/O on these files until they are synced.
     pub fn on_create(&mut self, f: OnCreate) {
         each_table!(self, t => t.on_create = Some(f.clone()));
     }
 
-    /// Room for what does not fit into memory; told of as the reel's own files are.
+    /// Temporary space on disk. It is excluded from the recording, like the reel's files.
     pub fn scratch(&self) -> io::Result<Scratch> {
         if self.ops.discard {
             return Ok(tempfile::tempfile()?.into());
@@ -361,7 +361,7 @@ impl ReelWriter {
         &self.path
     }
 
-    /// Adds an operation that made bios: they may name it as their cause.
+    /// Adds an operation that caused bios, which may refer to it.
     pub fn push_op_with_io(&mut self, op: rows::Op) -> Result<()> {
         if self.ops.discard {
             return self.ops.push(op);
@@ -370,8 +370,8 @@ impl ReelWriter {
         self.ops.push(op)
     }
 
-    /// Adds an operation, the first, with those that are part of it: each with the place of the one above it. `io`: the
-    /// first made bios.
+    /// Adds an operation and the operations below it, each with the index of its parent. `io`: the first one caused
+    /// bios.
     pub fn push_op_tree(&mut self, ops: Vec<(rows::Op, Option<usize>)>, io: bool) -> Result<()> {
         if let Some((op, _)) = ops.first().filter(|_| io && !self.ops.discard) {
             self.ops.asked.push((self.ops.times.len() as u32, (op.task_id, op.start_ns)));
@@ -379,8 +379,8 @@ impl ReelWriter {
         self.ops.push_together(ops)
     }
 
-    /// Adds a bio that was queued during an operation. `cause` is filled when the segment closes: operations that
-    /// have ended get their ids by then.
+    /// Adds a bio that was queued during an operation. `cause` is filled in when the segment closes, since operations
+    /// get their ids when they end.
     pub fn push_bio(&mut self, mut bio: rows::Bio, cause: Option<OpKey>) -> Result<()> {
         if self.bio.discard {
             return self.bio.push(bio);
@@ -408,11 +408,11 @@ impl ReelWriter {
         flushed
     }
 
-    /// Closes segments that have waited long enough. When operations, requests or bios have closed one, so do the
-    /// tables they refer to: after a crash, operations on files without names are of little use.
+    /// Closes segments that have waited long enough. When operations, requests or bios close a segment, the tables they
+    /// refer to close theirs too: after a crash, operations on files without names are of little use.
     ///
-    /// `living` gives the rows of tasks that have not ended. They are kept beside the closed ones, for a repair to
-    /// take in should this writer die, and replaced each time.
+    /// `living` returns the rows of tasks that have not ended. They are stored beside the closed ones, so that a repair
+    /// can add them if this writer dies, and are replaced each time.
     pub fn flush_if_old(&mut self, living: impl FnOnce() -> Vec<rows::Task>) -> Result<()> {
         if self.bio.is_old() {
             self.find_causes()?;
@@ -423,14 +423,14 @@ impl ReelWriter {
         if closed != self.closed {
             self.closed = closed;
             self.reserve.grow(closed);
-            // Before the ended ones: a crash in between must not leave a task in both.
+            // Before the ended tasks: a crash in between must not leave a task in both places.
             self.tasks.write_apart(LIVING, living())?;
             self.flush_referred()?;
         }
         Ok(())
     }
 
-    /// Closes the segments of the tables that operations, requests and bios refer to.
+    /// Closes the segments of tables that operations, requests and bios refer to.
     fn flush_referred(&mut self) -> Result<()> {
         let all = [
             self.tasks.flush(),
@@ -443,13 +443,13 @@ impl ReelWriter {
         all.into_iter().collect()
     }
 
-    /// Nothing more is recorded: what was set aside for the small tables is left to them.
+    /// Frees the reserved space for the small tables, at the end of the recording.
     pub fn use_reserve(&self) {
         self.reserve.give_way();
     }
 
-    /// Closes every open segment. Tries all tables, then returns the first error. Where there is not room for all, what others refer to
-    /// comes first.
+    /// Closes every open segment. Tries all tables and returns the first error. If space runs out, tables that others
+    /// refer to were written first.
     pub fn flush(&mut self) -> Result<()> {
         let referred = self.flush_referred();
         let mut first = referred.and(self.find_causes());
@@ -460,19 +460,19 @@ impl ReelWriter {
         first
     }
 
-    /// Gives back the memory of tables that no row waits for: some 100 bytes for each that waited at once.
+    /// Frees the memory of tables without waiting rows: some 100 bytes per row that waited at the peak.
     pub fn release(&mut self) {
         each_table!(self, t => t.release());
     }
 
-    /// Bytes of the reel: see [`TableWriter::bytes_about`].
+    /// Size of the reel, see [`TableWriter::bytes_about`].
     pub fn bytes_about(&mut self) -> i64 {
         let mut bytes = 0;
         each_table!(self, t => bytes += t.bytes_about());
         bytes
     }
 
-    /// The closed segments by table, as the manifest lists them.
+    /// The closed segments by table, as listed in the manifest.
     pub fn segments(&mut self) -> BTreeMap<String, Vec<Segment>> {
         let mut out = BTreeMap::new();
         each_table!(self, t => {
@@ -483,7 +483,7 @@ impl ReelWriter {
         out
     }
 
-    /// Rows of events that could not be written, by table.
+    /// Number of rows of events that could not be written, by table.
     pub fn lost(&mut self) -> BTreeMap<String, i64> {
         let mut out = BTreeMap::new();
         each_table!(self, t => {
@@ -494,15 +494,15 @@ impl ReelWriter {
         out
     }
 
-    /// Closes every segment and writes the final manifest, with `segments`, `cost.reel_bytes` and `state`
-    /// filled in. When a segment cannot be written (disk full), now or earlier, the manifest is written all the
-    /// same, in state `truncated`: what was closed before is a valid reel. In that state the ledger's
-    /// `written` becomes what is on disk, and what is missing from `seen` is lost.
+    /// Closes every segment and writes the final manifest, with `segments`, `cost.reel_bytes` and `state` filled in. If
+    /// a segment cannot be written (disk full), now or earlier, the state is `truncated`, and the segments written
+    /// before form a valid reel. In that state, the ledger's `written` is what is on disk, and the rest of `seen` is
+    /// lost.
     ///
     /// # Errors
-    /// When a segment cannot be written now, or the manifest cannot.
+    /// If a segment or the manifest cannot be written.
     pub fn close(mut self, mut manifest: Manifest) -> Result<Manifest> {
-        // Before those tasks are written to their place: see `flush_if_old`.
+        // Before these tasks are written to their table, see `flush_if_old`.
         let removed = self.tasks.remove_apart(LIVING);
         let flushed = self.flush().and(removed);
         manifest.segments = self.segments();
@@ -510,7 +510,7 @@ impl ReelWriter {
         if !lost.is_empty() || flushed.is_err() || manifest.state == State::Truncated {
             self.settle_ledger(&mut manifest);
         }
-        // Of the others the ledger has each.
+        // The ledger already contains the other ones.
         let untold = lost.iter().filter(|(table, _)| !ROW_CLASSES.contains(&table.as_str()));
         manifest.warnings.extend(untold.map(|(table, rows)| format!("{rows} rows of {table} could not be written")));
         self.reserve.release();
@@ -522,7 +522,8 @@ impl ReelWriter {
         flushed.map(|()| manifest)
     }
 
-    /// Makes the ledger of a reel that ends early say what is on disk: its maker stopped counting at the failure.
+    /// Corrects the ledger of a reel that ends early to what is on disk, because its maker stopped counting at the
+    /// failure.
     fn settle_ledger(&mut self, manifest: &mut Manifest) {
         each_table!(self, t => {
             if ROW_CLASSES.contains(&t.name())

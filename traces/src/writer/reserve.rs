@@ -1,16 +1,17 @@
-//! Room set aside on the reel's file system, so that a recording that fills it still ends in a whole reel.
+//! Disk space reserved for the end of a recording, so that a recording that fills the disk still ends with a complete
+//! reel.
 
 use std::{fs::File, path::Path};
 
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 
-/// For the manifest, and as much for the small tables written at the end.
+/// Reserve for the manifest. The small tables written at the end get the same amount.
 const SHARE_BYTES: u64 = 64 << 10;
-/// The manifest grows by so much with each segment.
+/// Growth of the manifest per segment.
 const SEGMENT_BYTES: u64 = 256;
 
-/// A file without a name, which goes with its owner however that ends. Where there is no room for it, or the file
-/// system cannot set any aside, there is none.
+/// A nameless file, which disappears with the process however it ends. If there is no space for it, or the file system
+/// cannot preallocate, there is no reserve.
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
     file: Option<File>,
@@ -30,29 +31,29 @@ impl Reserve {
 
     fn allocate(&self) {
         if let Some(file) = &self.file {
-            // Best effort: see above.
+            // Best effort, see above.
             let _ = fallocate(file, FallocateFlags::empty(), 0, SHARE_BYTES + self.bytes());
         }
     }
 
-    /// The reel has so many segments now.
+    /// Adjusts the reserve to the number of segments.
     pub(super) fn grow(&mut self, segments: usize) {
         if segments > self.segments {
-            // Twice: this is not asked for again soon.
+            // Doubled, so that this happens rarely.
             self.segments = segments * 2;
             self.allocate();
         }
     }
 
-    /// Leaves its room to the small tables, and keeps what the manifest needs.
+    /// Frees the space for the small tables, and keeps that of the manifest.
     pub(super) fn give_way(&self) {
         if let Some(file) = &self.file {
-            // As above.
+            // Best effort, see above.
             let _ = ftruncate(file, self.bytes());
         }
     }
 
-    /// Leaves all its room to others.
+    /// Frees all reserved space.
     pub(super) fn release(&mut self) {
         self.file = None;
     }

@@ -1,5 +1,5 @@
-//! Rotation: a reel that is being written keeps its newest segments, and of the tables that rows refer to what
-//! remaining rows still need. References stay valid: see [`ReelWriter::rotate`].
+//! Rotation keeps the newest segments of a reel that is being written, and the rows of other tables that they refer to.
+//! References stay valid: see [`ReelWriter::rotate`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,13 +18,13 @@ mod merge;
 /// What a rotating reel keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// At most so many bytes.
+    /// Maximum size, bytes.
     pub max_bytes: Option<i64>,
-    /// What ended within this time before the newest.
+    /// Time span before the newest row.
     pub span_ns: Option<i64>,
 }
 
-/// Segments that are dropped: how many of each table, oldest first.
+/// Number of segments to drop from each table, oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Drop {
     ops: usize,
@@ -37,17 +37,17 @@ struct Drop {
 }
 
 impl ReelWriter {
-    /// Drops the oldest closed segments beyond `keep`; `now_ns` is the reel's time, `living` the
-    /// threads that have not ended. A bio keeps no reference to a dropped request or operation. Threads that have
-    /// ended stay as long as a row refers to them; their programs, descriptors and mappings go with them. Files stay.
-    /// A crash at any point leaves a reel that a repair makes valid. Returns whether anything was dropped.
+    /// Drops the oldest closed segments beyond `keep`. `now_ns` is the reel's time, `living` the threads that have not
+    /// ended. Bios lose their references to dropped requests and operations. Threads that have ended stay while a row
+    /// refers to them; their programs, descriptors and mappings are dropped with them. Files stay. After a crash at any
+    /// point, a repair makes the reel valid. Returns whether anything was dropped.
     pub fn rotate(&mut self, keep: Keep, now_ns: i64, living: &[Task]) -> Result<bool> {
         self.merge_small()?;
         let drop = self.too_old(keep, now_ns);
         if drop == Drop::default() {
             return Ok(false);
         }
-        // Their rows may refer to what goes.
+        // Rows of open segments may refer to dropped ones.
         self.find_causes()?;
         self.bio.flush()?;
         self.forget_in_bios(drop)?;
@@ -58,7 +58,7 @@ impl ReelWriter {
         Ok(true)
     }
 
-    /// Rows closed so far of the tables that rotate, dropped ones included.
+    /// Number of closed rows in rotating tables, dropped ones included.
     pub fn closed_rows(&self) -> i64 {
         let of = |written: i64, rotated: i64| written + rotated;
         of(self.ops.written(), self.ops.rotated)
@@ -75,7 +75,7 @@ impl ReelWriter {
         let mut drop = Drop::default();
         loop {
             let next = |w: &[Segment], n: usize| w.get(n).map(|s| (s.to_ns, s.bytes));
-            // Whatever else takes the room, the newest operations are what the reel is for.
+            // The newest operations are the purpose of the reel, so they stay regardless of what else takes space.
             let ops = self.ops.segments.len().saturating_sub(usize::from(keep.max_bytes.is_some()));
             let oldest = [
                 next(&self.ops.segments[..ops], drop.ops).map(|s| (s, 0)),
@@ -105,7 +105,7 @@ impl ReelWriter {
         }
     }
 
-    /// Bios that stay forget the requests and operations that go.
+    /// Clears references of remaining bios to dropped requests and operations.
     fn forget_in_bios(&mut self, drop: Drop) -> Result<()> {
         let mut requests = HashSet::new();
         for i in 0..drop.block {
@@ -144,16 +144,16 @@ impl ReelWriter {
         drop_first(&mut self.ops, drop.ops)
     }
 
-    /// Closed rows of threads that no row refers to any more go, and what belongs to them.
+    /// Drops closed rows of threads that no row refers to, and what belongs to these threads.
     fn sweep_threads(&mut self, now_ns: i64, living: &[Task]) -> Result<()> {
-        // Rows of the open segments cannot be looked at.
+        // Rows of open segments cannot be read.
         self.ops.flush()?;
         self.find_causes()?;
         self.bio.flush()?;
         self.stops.flush()?;
         self.waits.flush()?;
         self.cache.flush()?;
-        // The parents of these too have to stay.
+        // Their parents must stay too.
         self.tasks.flush()?;
         let mut tasks = HashSet::new();
         for i in 0..self.ops.segments.len() {
@@ -179,7 +179,7 @@ impl ReelWriter {
             }
             parents.extend(task.parent.map(|p| (task.task_id, p)));
         }
-        // Ancestors stay: what a thread begins with is told by them.
+        // Ancestors stay, because they define what a thread inherited.
         let mut waiting: Vec<i64> = tasks.iter().copied().collect();
         while let Some(task) = waiting.pop() {
             if let Some(parent) = parents.get(&task)
@@ -196,16 +196,16 @@ impl ReelWriter {
         retain(&mut self.tasks, |t| stays(t.task_id))
     }
 
-    /// Whether the tables of threads have come to take a good part of the reel.
+    /// Whether the tables of threads take a considerable share of the reel.
     fn threads_are_many(&mut self) -> bool {
         let threads = self.tasks.bytes_about() + self.execs.bytes_about();
         threads * THREADS_SHARE > self.bytes_about()
     }
 }
 
-/// A bio of a thread that has ended may still come for so long.
+/// How long a bio may arrive after its thread has ended.
 const LATE_BIOS_NS: i64 = 60_000_000_000;
-/// Threads that nothing refers to are looked for when they take more than one part in so many.
+/// Threads are swept when they take more than one part in this many of the reel.
 const THREADS_SHARE: i64 = 8;
 
 fn drop_first<R: Row>(table: &mut TableWriter<R>, n: usize) -> Result<()> {
@@ -226,7 +226,7 @@ fn all<R: Row>(table: &TableWriter<R>) -> Result<Vec<R>> {
     Ok(rows)
 }
 
-/// Keeps the rows of closed segments that `stays` wants.
+/// Keeps the rows of closed segments for which `stays` is true.
 fn retain<R: Row>(table: &mut TableWriter<R>, stays: impl Fn(&R) -> bool) -> Result<()> {
     for i in (0..table.segments.len()).rev() {
         let mut rows = table.rows_of(i)?;

@@ -23,7 +23,7 @@ use crate::{
     writer::causes::OpKey,
 };
 
-/// What a row takes on disk before one has been written.
+/// Estimated size of a row on disk before one is written.
 const ROW_BYTES_GUESS: i64 = 12;
 
 /// Writes one table.
@@ -32,35 +32,35 @@ pub struct TableWriter<R: Row> {
     pub(super) reel: PathBuf,
     pub(super) options: WriterOptions,
     pub(super) columns: R::Columns,
-    /// Time of each waiting row; shorter than a row, and so cheap to sort by.
+    /// Time of each waiting row. Sorted instead of the rows, because it is smaller.
     pub(super) times: Vec<i64>,
-    /// Greatest time of a waiting row, its duration included.
+    /// Latest end of a waiting row.
     to_ns: i64,
-    /// Waiting rows that events led to.
+    /// Number of waiting rows that events led to.
     events: i64,
     oldest: Option<Instant>,
     pub(super) next_id: i64,
     pub(super) next_segment: u32,
     pub(crate) segments: Vec<Segment>,
-    /// Rows of events in closed segments, and those that could not be written.
+    /// Rows of events in closed segments, and rows of events that could not be written.
     pub(crate) events_written: i64,
-    /// Rows that a rotation has dropped again.
+    /// Number of rows dropped by rotation.
     pub(crate) rotated: i64,
     pub(super) lost: i64,
     pub(super) on_create: Option<OnCreate>,
     pub(super) names: Option<Names>,
-    /// Waiting rows whose ids others ask for, and those that have got them.
+    /// Waiting rows whose ids are needed, and those that have their ids.
     pub(super) asked: Vec<(u32, OpKey)>,
     pub(super) named: Vec<(OpKey, i64)>,
-    /// Waiting rows that are to refer to another waiting row.
+    /// Waiting rows that will refer to another waiting row.
     under: Vec<(u32, u32)>,
     tap: Option<Tap<R>>,
     chunks: Chunks,
-    /// Rows end here.
+    /// Whether rows are discarded.
     pub(super) discard: bool,
 }
 
-/// Shown every row of a table as it is pushed.
+/// Called with every row as it is pushed.
 #[derive(Clone)]
 pub struct Tap<R>(pub Arc<dyn Fn(&R) + Send + Sync>);
 
@@ -97,12 +97,12 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// Shows every row from now on to `tap`, before its names are mapped.
+    /// Calls `tap` with every row from now on, before its names are mapped.
     pub fn tap(&mut self, tap: Tap<R>) {
         self.tap = Some(tap);
     }
 
-    /// Adds rows that belong together, so that they come into one segment: each with the place of the one it refers to.
+    /// Adds related rows to the same segment, each with the index of the row it refers to.
     pub(super) fn push_together(&mut self, rows: Vec<(R, Option<usize>)>) -> Result<()> {
         let first = self.times.len();
         for (i, (mut row, above)) in rows.into_iter().enumerate() {
@@ -119,7 +119,7 @@ impl<R: Row> TableWriter<R> {
         if self.is_full() { self.flush() } else { Ok(()) }
     }
 
-    /// Adds a row; closes the segment when it is full.
+    /// Adds a row, and closes the segment if it is full.
     pub fn push(&mut self, mut row: R) -> Result<()> {
         if let Some(Tap(tap)) = &self.tap {
             tap(&row);
@@ -137,7 +137,7 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// The same of a row whose names are mapped already, where names are mapped at all.
+    /// Adds a row whose names are already mapped, if names are mapped at all.
     pub fn push_as_is(&mut self, row: &R) -> Result<()> {
         self.add(row);
         if self.is_full() { self.flush() } else { Ok(()) }
@@ -157,7 +157,7 @@ impl<R: Row> TableWriter<R> {
         self.events += i64::from(row.is_event());
     }
 
-    /// Closes the segment if it is old enough; to be called now and then when no rows come.
+    /// Closes the segment if it is old enough. To be called from time to time when no rows arrive.
     pub fn flush_if_old(&mut self) -> Result<()> {
         if self.is_old() { self.flush() } else { Ok(()) }
     }
@@ -171,12 +171,12 @@ impl<R: Row> TableWriter<R> {
         R::TABLE
     }
 
-    /// Rows written and closed so far; rows of the open segment do not count.
+    /// Number of rows in closed segments.
     pub fn written(&self) -> i64 {
         self.segments.iter().map(|s| s.rows).sum()
     }
 
-    /// Bytes of the table: what is closed, and what the open segment will take if its rows are like those before.
+    /// Size of the table: its closed segments, and the expected size of the open one.
     pub fn bytes_about(&self) -> i64 {
         let closed: i64 = self.segments.iter().map(|s| s.bytes).sum();
         let rows = self.written();
@@ -184,25 +184,25 @@ impl<R: Row> TableWriter<R> {
         if rows == 0 { waiting * ROW_BYTES_GUESS } else { closed + waiting * closed / rows }
     }
 
-    /// Rows waiting in the open segment.
+    /// Number of rows in the open segment.
     pub fn waiting(&self) -> usize {
         self.times.len()
     }
 
-    /// Rows of events that were pushed but could not be written.
+    /// Number of rows of events that could not be written.
     pub fn lost(&self) -> i64 {
         self.lost
     }
 
-    /// Rows that were written and that a rotation has dropped again.
+    /// Number of rows dropped by rotation.
     pub fn rotated(&self) -> i64 {
         self.rotated
     }
 
-    /// How many rows of the closed segments have a value in this column of numbers, as the files' footers tell.
+    /// Number of non-null values of this integer column in the closed segments, from the files' footers.
     ///
     /// # Errors
-    /// When a segment cannot be read, or has no such column.
+    /// If a segment cannot be read, or has no such column.
     pub fn values_of(&self, column: &str) -> Result<i64> {
         let mut values = 0;
         for segment in &self.segments {
@@ -220,7 +220,7 @@ impl<R: Row> TableWriter<R> {
         Ok(values)
     }
 
-    /// Puts other rows in the place of a closed segment; without any, the segment goes. Ids stay as they are.
+    /// Replaces the rows of a closed segment, or removes it if there are none. Ids stay as they are.
     pub(crate) fn replace(&mut self, index: usize, rows: &[R]) -> Result<()> {
         let file = self.segments[index].file.clone();
         if rows.is_empty() {
@@ -235,7 +235,7 @@ impl<R: Row> TableWriter<R> {
         Ok(())
     }
 
-    /// A writer of these rows alone, which are sorted and have their ids.
+    /// A writer for these rows only, which are sorted and have ids.
     fn apart(&self, rows: &[R]) -> Self {
         let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
         for row in rows {
@@ -245,7 +245,7 @@ impl<R: Row> TableWriter<R> {
         apart
     }
 
-    /// Writes rows, which are sorted and have their ids, to `path` as what will be the segment `file`.
+    /// Writes sorted rows with ids to `path`, as the future segment `file`.
     pub(crate) fn write_rows(&self, path: &Path, file: &str, rows: &[R]) -> Result<Segment> {
         let bytes = self.apart(rows).write_segment(path, None)?;
         Ok(span_of(file.into(), bytes, rows))
@@ -274,7 +274,7 @@ impl<R: Row> TableWriter<R> {
         self.segments
     }
 
-    /// Closes the open segment. On failure its rows are gone, counted as lost, and nothing of it stays on disk.
+    /// Closes the open segment. On failure, its rows count as lost, and nothing of it stays on disk.
     pub fn flush(&mut self) -> Result<()> {
         self.oldest = None;
         if self.times.is_empty() {
@@ -294,7 +294,7 @@ impl<R: Row> TableWriter<R> {
         done
     }
 
-    /// Gives back the memory that waiting rows had, of which there are none.
+    /// Frees the memory of waiting rows, of which there are none.
     pub(super) fn release(&mut self) {
         if self.times.is_empty() {
             self.columns = R::Columns::default();
@@ -304,7 +304,7 @@ impl<R: Row> TableWriter<R> {
 
     fn close_segment(&mut self) -> Result<()> {
         let times = &self.times;
-        // Calls are written when they end and sorted by when they began, so rows of one thread are sorted already.
+        // Calls are written when they end and sorted by start, so rows of a single thread are already sorted.
         let sorted = (!times.is_sorted()).then(|| order_of(times));
         let order = sorted.as_deref();
         let from_ns = times[order.map_or(0, |o| o[0] as usize)];
@@ -326,7 +326,7 @@ impl<R: Row> TableWriter<R> {
         Ok(())
     }
 
-    /// Writes rows of their own as the segment `name`, which replaces the one before. Not counted, not listed.
+    /// Writes separate rows as the segment `name`, replacing an earlier one. Neither counted nor listed.
     pub(super) fn write_apart(&mut self, name: &str, mut rows: Vec<R>) -> Result<()> {
         if rows.is_empty() {
             return self.remove_apart(name);
@@ -351,11 +351,11 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// Writes the waiting rows as the file `name` of the reel, whole or not at all; its size.
+    /// Writes the waiting rows as the file `name`, completely or not at all. Returns its size.
     pub(super) fn put_segment(&mut self, name: &str, order: Order<'_>) -> Result<i64> {
         let dir = self.reel.join(R::TABLE);
         match fs::create_dir(&dir) {
-            // Not the folders above: where somebody has removed the reel, that shall be told.
+            // Does not create the folders above: if somebody removed the reel, this must fail.
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(ReelError::io(&dir, "creating the table's folder")(e));
             }
@@ -364,11 +364,11 @@ impl<R: Row> TableWriter<R> {
         let path = self.reel.join(name);
         let tmp = path.with_extension("parquet.tmp");
         let bytes = self.write_segment(&tmp, order).inspect_err(|_| {
-            // Best effort: on a full disk this is what makes room for the manifest. The folder goes when nothing else is there.
+            // Best effort: on a full disk, this frees space for the manifest. The folder goes if it is empty.
             let _ = fs::remove_file(&tmp).and_then(|()| fs::remove_dir(&dir));
         })?;
         fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the segment in place"))?;
-        // The name, too, has to outlive a crash of the machine.
+        // The name must survive a crash of the machine too.
         File::open(&dir).and_then(|d| d.sync_all()).map_err(ReelError::io(&dir, "syncing the table's folder"))?;
         Ok(bytes)
     }
@@ -381,14 +381,14 @@ impl<R: Row> TableWriter<R> {
         let rows = self.times.len();
         let file = self.chunks.write::<R, _>(file, properties, &mut self.columns, rows, order).map_err(bad)?;
         file.sync_all().map_err(ReelError::io(tmp, "syncing the segment"))?;
-        // Nobody is about to read it: its pages leave the cache to the programs that are recorded. Best effort.
+        // Nobody will read it soon, so its pages leave the cache for the recorded programs. Best effort.
         let _ = fadvise(&file, 0, None, Advice::DontNeed);
         drop(left_out);
         Ok(file.metadata().map_err(ReelError::io(tmp, "measuring the segment"))?.len() as i64)
     }
 }
 
-/// The row numbers in order of time, those of one moment in order of arrival.
+/// Row numbers ordered by time. Rows of the same time keep their order of arrival.
 fn order_of(times: &[i64]) -> Vec<u32> {
     let least = times.iter().min().copied().unwrap_or_default();
     let most = times.iter().max().copied().unwrap_or_default();
@@ -398,14 +398,15 @@ fn order_of(times: &[i64]) -> Vec<u32> {
         rows.sort_by_key(|row| times[*row as usize]);
         return rows;
     }
-    // Some hours at most, as good as always: time and row are one number, which sorts twice as fast.
+    // Segments nearly always span a few hours at most. Time and row then fit into one number, which sorts twice as
+    // fast.
     let key = |(row, time): (usize, &i64)| time.abs_diff(least) << bits | row as u64;
     let mut keys: Vec<u64> = times.iter().enumerate().map(key).collect();
     keys.sort_unstable();
     keys.into_iter().map(|key| (key & ((1 << bits) - 1)) as u32).collect()
 }
 
-/// The entry of a segment of these rows.
+/// The manifest entry of a segment with these rows.
 fn span_of<R: Row>(file: String, bytes: i64, rows: &[R]) -> Segment {
     let from_ns = rows.first().map_or(0, Row::time_ns);
     let to_ns = rows.iter().map(Row::end_ns).max().unwrap_or(from_ns);

@@ -1,5 +1,5 @@
-//! Many small segments of one table become one: a rotating reel closes the tables that its rows refer to as often as
-//! those rows, and a Parquet file of three rows takes 5 KB.
+//! Merges small segments. A rotating reel closes referenced tables as often as the tables that refer to them, and a
+//! Parquet file of three rows takes 5 KB.
 
 use std::{
     fs::{self, File},
@@ -14,14 +14,14 @@ use crate::{
     writer::TableWriter,
 };
 
-/// Segments with fewer rows are small.
+/// A segment with fewer rows is small.
 const SMALL_ROWS: i64 = 4096;
-/// So many small ones of a table are merged.
+/// Number of small segments that triggers a merge.
 const MANY: usize = 16;
 
 impl ReelWriter {
-    /// Merges the small segments of tables that do not rotate. In one step, so that a crash leaves the one state or
-    /// the other; on a file system that cannot do that, nothing is merged.
+    /// Merges the small segments of tables that do not rotate. The exchange is atomic, so a crash leaves one state or
+    /// the other. If the file system cannot exchange folders atomically, nothing is merged.
     pub(super) fn merge_small(&mut self) -> Result<()> {
         merge(&mut self.tasks)?;
         merge(&mut self.execs)?;
@@ -44,7 +44,7 @@ fn merge<R: Row>(table: &mut TableWriter<R>) -> Result<()> {
     let file = table.segments[last].file.clone();
     let gone: Vec<String> = small.iter().map(|i| table.segments[*i].file.clone()).collect();
     let merged = put(table, &dir, &next, &file, &gone, &rows);
-    // After the exchange these are the old ones.
+    // After the exchange, this folder contains the old segments.
     let removed = fs::remove_dir_all(&next);
     let Some(merged) = merged? else { return Ok(()) };
     removed.map_err(ReelError::io(&next, "removing the merged segments"))?;
@@ -58,7 +58,7 @@ fn merge<R: Row>(table: &mut TableWriter<R>) -> Result<()> {
     Ok(())
 }
 
-/// Puts a folder with the merged segment, and links to all files but those `gone`, in the place of the table's.
+/// Replaces the table's folder by one with the merged segment and links to all other files except `gone`.
 fn put<R: Row>(
     table: &TableWriter<R>,
     dir: &Path,
