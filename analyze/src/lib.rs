@@ -1,7 +1,7 @@
 //! Statistics of a reel, in streaming passes with bounded memory and exact 64-bit integers.
 //!
-//! A statistic has one name in struct field, JSON member, table head and plot legend. It is defined where it is computed.
-//! Stages, each of which uses only those named:
+//! A statistic has the same name in struct fields, JSON, tables and plots. It is defined where it is computed. Stages,
+//! each of which uses only those named:
 //!
 //! * [`events`]: streams requests, bios and system calls of a reel, and selects them by a [`Scope`]. Uses nothing else;
 //! * [`meters`]: accumulators that know no reel: bins, percentiles, queue depth, seeks. Uses nothing else;
@@ -19,10 +19,10 @@ pub use summary::Summary;
 
 use ioreel_traces::ReelError;
 
-/// What can go wrong with a statistic: nothing but reading the reel.
+/// Result of a statistic. The only possible failure is reading the reel.
 pub type Result<T, E = ReelError> = std::result::Result<T, E>;
 
-/// An error for a segment whose columns are not what the format says.
+/// An error for a segment whose columns do not match the format.
 pub(crate) fn bad_column(table: &'static str) -> impl FnOnce(String) -> ReelError {
     move |why| ReelError::BadSegment { path: table.into(), why }
 }

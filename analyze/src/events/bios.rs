@@ -1,4 +1,4 @@
-//! A reel's bios: what was asked of the block layer, and for whom.
+//! Streams the bios of a reel.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::{Result, bad_column, events::requests::Class};
 pub struct Bio<'a> {
     /// Its id.
     pub bio_id: i64,
-    /// The request that carried it; none on a device that makes none.
+    /// The request that contains it. `None` on a device without requests.
     pub rq_id: Option<i64>,
-    /// When it was queued.
+    /// Time of queueing.
     pub queue_ns: i64,
-    /// When it ended; none when the recording ended first.
+    /// Time of completion. `None` if the recording ended before.
     pub complete_ns: Option<i64>,
     /// Device number.
     pub dev: i64,
@@ -27,7 +27,7 @@ pub struct Bio<'a> {
     pub sector: i64,
     /// Length.
     pub len_bytes: i64,
-    /// What it asked.
+    /// Its operation: read, write, …
     pub class: Class,
     /// The thread that queued it.
     pub task_id: Option<i64>,
@@ -35,21 +35,21 @@ pub struct Bio<'a> {
     pub comm: &'a Text,
     /// The file whose data it carries.
     pub file: Option<i64>,
-    /// Where in it.
+    /// Offset in the file.
     pub file_offset_bytes: Option<i64>,
-    /// What it carries: `data`, `journal`, …
+    /// Class of its content: `data`, `journal`, …
     pub content: &'a Text,
     /// The operation that caused it.
     pub cause: Option<i64>,
 }
 
 impl Bio<'_> {
-    /// The sector after its last one.
+    /// The sector after the last one.
     pub fn end_sector(&self) -> i64 {
         crate::events::requests::end_sector(self.sector, self.len_bytes)
     }
 
-    /// When it ended or, where that is unknown, when it was queued.
+    /// Time of completion; if unknown, of queueing.
     pub fn last_ns(&self) -> i64 {
         self.complete_ns.unwrap_or(self.queue_ns)
     }
@@ -92,7 +92,7 @@ pub fn devices_of_bios(reel: &Reel) -> Result<BTreeSet<i64>> {
     Ok(devices)
 }
 
-/// Calls `each` with every bio, in the order of the segments. Memory: one batch.
+/// Calls `each` with every bio, segment by segment. Memory: one batch.
 ///
 /// # Errors
 /// When the reel cannot be read.

@@ -1,4 +1,4 @@
-//! A reel's operations, column-wise, and what kind each system call is.
+//! Streams the operations of a reel, and classifies system calls.
 
 use std::collections::HashMap;
 
@@ -11,21 +11,21 @@ use serde::Serialize;
 
 use crate::{Result, bad_column, events::order::settled_ns};
 
-/// What a call is about, for totals and pictures.
+/// Kind of a call, for totals and pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Moves bytes from a file.
+    /// Moves bytes out of a file.
     Read,
-    /// Moves bytes to a file.
+    /// Moves bytes into a file.
     Write,
     /// Moves bytes from one file to another.
     Copy,
-    /// Waits for data to be safe.
+    /// Waits until data is on stable storage.
     Sync,
-    /// Names, attributes, sizes, opening and closing.
+    /// Changes or reads names, attributes and sizes; opens and closes files.
     Metadata,
-    /// Acts on descriptors, positions, mappings or the process alone.
+    /// Concerns only descriptors, offsets, mappings or the process.
     Other,
 }
 
@@ -55,34 +55,34 @@ pub struct Call<'a> {
     pub op_id: i64,
     /// The system call's name.
     pub op: &'a Text,
-    /// What it is about.
+    /// Its kind.
     pub kind: Kind,
-    /// A small number for the name, the same throughout a pass.
+    /// A small number for the name, constant during a pass.
     pub op_index: usize,
-    /// When it was entered.
+    /// Time of entry.
     pub start_ns: i64,
-    /// How long it took; none while in flight at the recording's end, or where nothing told of its end.
+    /// Duration. `None` if in flight at the end of the recording, or if the end is unknown.
     pub dur_ns: Option<i64>,
     /// The thread.
     pub task_id: i64,
-    /// Whether it had not ended when the recording did.
+    /// Whether it was in flight at the end of the recording.
     pub in_flight: bool,
-    /// Whether ioreel itself made it, to settle the file systems.
+    /// Whether ioreel made it, to sync file systems at the end.
     pub by_tool: bool,
     /// File it acts on (the source of a copy).
     pub file: Option<i64>,
     /// Destination file of a copy.
     pub file2: Option<i64>,
-    /// Where in the file it acts.
+    /// Offset in the file.
     pub offset_bytes: Option<i64>,
-    /// Further fact; of an open, bit 0 says that it made the file.
+    /// Further argument. For an open, bit 0 means that it created the file.
     pub aux: Option<i64>,
     /// Result or -errno.
     pub ret: Option<i64>,
 }
 
 impl Call<'_> {
-    /// Bytes moved: the result of a call that reads, writes or copies.
+    /// Bytes moved: the result of a read, write or copy.
     pub fn bytes(&self) -> u64 {
         match self.kind {
             Kind::Read | Kind::Write | Kind::Copy => self.ret.and_then(|r| u64::try_from(r).ok()).unwrap_or(0),
@@ -90,12 +90,12 @@ impl Call<'_> {
         }
     }
 
-    /// The errno it failed with, positive. A mapping's address may be negative and is none.
+    /// The errno of a failed call, positive. A negative address of a mapping is not an error.
     pub fn errno(&self) -> Option<i32> {
         self.ret.filter(|r| (-4095..0).contains(r)).map(|r| -r as i32)
     }
 
-    /// When it returned or, in flight, was entered.
+    /// Time of return; if in flight, of entry.
     pub fn end_ns(&self) -> i64 {
         self.start_ns.saturating_add(self.dur_ns.unwrap_or(0))
     }
@@ -104,8 +104,8 @@ impl Call<'_> {
 const COLUMNS: [&str; 12] =
     ["op_id", "start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "offset_bytes", "aux", "ret"];
 
-/// Calls `each` with every operation, in the order of the segments, but for those that are part of others on other
-/// files (source `lower`): what they move has been counted. Memory: one batch.
+/// Calls `each` with every operation, segment by segment. Skips operations of source `lower`, which are part of other
+/// operations on other files and were already counted there. Memory: one batch.
 ///
 /// # Errors
 /// When the reel cannot be read.
@@ -113,7 +113,7 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
     each_call_settled(reel, |call, _| each(call))
 }
 
-/// The same, each with the time before which nothing begins in the segments to come.
+/// Like [`each_call`], and passes the time before which nothing in later segments starts.
 pub(crate) fn each_call_settled(reel: &Reel, mut each: impl FnMut(&Call<'_>, i64)) -> Result<()> {
     let mut known: HashMap<Text, usize> = HashMap::new();
     let listed = reel.manifest.segments.get(Op::TABLE).map(Vec::as_slice).unwrap_or_default();
@@ -143,7 +143,7 @@ pub(crate) fn each_call_settled(reel: &Reel, mut each: impl FnMut(&Call<'_>, i64
         else {
             return Err(bad("op, source or state is no text".into()));
         };
-        // What a name means is worked out once per dictionary entry, not per row.
+        // Evaluated once per dictionary entry instead of once per row.
         let names: Vec<Option<(&Text, Kind, usize)>> = names
             .iter()
             .map(|n| {
@@ -161,7 +161,7 @@ pub(crate) fn each_call_settled(reel: &Reel, mut each: impl FnMut(&Call<'_>, i64
         for i in 0..batch.num_rows() {
             let Some((op, kind, op_index)) = op.key(i).and_then(|k| names.get(k).copied().flatten()) else { continue };
             let is = |which: &[bool], key: Option<usize>| key.and_then(|k| which.get(k).copied()).unwrap_or(false);
-            // The same bytes, and the same time, a second time.
+            // Its bytes and time are already counted.
             if is(&lower, source.key(i)) {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Events of a reel as streams, and the scope that selects them.
 //!
-//! In: a reel's tables. Out: requests in dispatch order, bios, and system calls, one at a time.
-//! May use: nothing else of this crate.
+//! In: the tables of a reel. Out: requests in dispatch order, bios and system calls, one at a time. May use: nothing
+//! else of this crate.
 //!
 //! * [`requests`], [`bios`] and [`calls`] stream one table each; `order` sorts rows of overlapping segments;
 //! * [`scope`] selects by time, device, file and task; [`stages`] finds the block-layer stages before a request's issue.

@@ -1,19 +1,19 @@
-//! Rows of segments that overlap in time, brought into order.
+//! Sorts the rows of overlapping segments.
 //!
-//! A segment's rows are sorted; the next segment's first may be earlier than its last, since rows are written when what they tell
-//! of has ended. For what only order tells - what came next, what overlaps what - those at the border wait.
+//! Each segment is sorted, but the next one may start before its end, because rows are written when their events end.
+//! Statistics that depend on order therefore delay rows near the border of a segment.
 
 use std::collections::BTreeMap;
 
-/// Events on their way into order. Memory: those of the borders of segments.
+/// Sorts events. Memory: the events near the borders of segments.
 #[derive(Clone, Debug)]
 pub(crate) struct InOrder<T> {
     /// By time, then by arrival.
     waiting: BTreeMap<(i64, u64), T>,
     arrived: u64,
-    /// Nothing earlier is to come.
+    /// All events before this time have arrived.
     until_ns: i64,
-    /// The one that need not wait.
+    /// The next event, if it need not wait.
     next: Option<(i64, T)>,
 }
 
@@ -24,8 +24,8 @@ impl<T> Default for InOrder<T> {
 }
 
 impl<T> InOrder<T> {
-    /// An event of a segment, later than those of the same segment before it. In the segments to come is nothing before
-    /// `settled_ns`. What is in order by then is to be taken out with [`InOrder::pop`] before the next is pushed.
+    /// Adds an event, not earlier than the previous ones of its segment. Later segments contain nothing before
+    /// `settled_ns`. Call [`InOrder::pop`] until it returns `None` before the next push.
     pub(crate) fn push(&mut self, t_ns: i64, event: T, settled_ns: i64) {
         self.until_ns = t_ns.min(settled_ns);
         if self.waiting.is_empty() && t_ns <= settled_ns {
@@ -36,12 +36,12 @@ impl<T> InOrder<T> {
         self.arrived += 1;
     }
 
-    /// Nothing more is to come.
+    /// No more events will arrive.
     pub(crate) fn end(&mut self) {
         self.until_ns = i64::MAX;
     }
 
-    /// The next in order, if it is certain which one that is.
+    /// The next event in order, if no earlier one can still arrive.
     pub(crate) fn pop(&mut self) -> Option<(i64, T)> {
         if let Some(next) = self.next.take() {
             return Some(next);
@@ -55,7 +55,7 @@ impl<T> InOrder<T> {
     }
 }
 
-/// For each segment of a table the earliest time in those after it: what [`InOrder::push`] wants to know.
+/// For each segment of a table, the earliest time in later segments: `settled_ns` for [`InOrder::push`].
 pub(crate) fn settled_ns(listed: &[ioreel_traces::manifest::Segment]) -> Vec<i64> {
     let mut least = i64::MAX;
     let mut out: Vec<i64> = listed

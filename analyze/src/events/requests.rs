@@ -1,4 +1,4 @@
-//! A reel's requests in dispatch order.
+//! Streams the requests of a reel in dispatch order.
 
 use std::{collections::VecDeque, vec};
 
@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use crate::{Result, bad_column};
 
-/// Bytes in a sector, whatever the device's block size.
+/// Bytes per sector, independent of the device's block size.
 pub const SECTOR_BYTES: i64 = 512;
 
-/// What a request asked of the device. Only `read` and `write` move data that is counted as such:
-/// discards, zeroing and flushes are their own and never count as written bytes.
+/// Operation of a request. Only `read` and `write` count as moved data; discards, zeroing and flushes have their own
+/// classes and never count as written bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -42,7 +42,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All, in the order tables show them.
+    /// All classes, in display order.
     pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Write,
@@ -70,7 +70,7 @@ impl Class {
         }
     }
 
-    /// The class of a name; `Other` for one that this version does not know.
+    /// The class of a name. `Other` if this version does not know it.
     pub fn of(name: &str) -> Self {
         Self::ALL.into_iter().find(|c| c.name() == name).unwrap_or(Self::Other)
     }
@@ -84,39 +84,39 @@ impl Class {
 /// One request; fields as in [`Block`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its id; -1 unless asked for.
+    /// Its id. -1 unless requested.
     pub rq_id: i64,
-    /// When its first bio was queued.
+    /// Time when its first bio was queued.
     pub queue_ns: Option<i64>,
-    /// When it was given to the driver.
+    /// Time of issue to the driver.
     pub issue_ns: i64,
-    /// When the driver ended it; none when the recording ended first.
+    /// Time of completion. `None` if the recording ended before.
     pub complete_ns: Option<i64>,
     /// Device number.
     pub dev: i64,
-    /// First sector, negative when it has none.
+    /// First sector. Negative if it has none.
     pub sector: i64,
     /// Length.
     pub len_bytes: i64,
-    /// What it is.
+    /// Its operation.
     pub class: Class,
     /// 0 or a positive errno.
     pub error: i32,
 }
 
 impl Request {
-    /// The sector after its last one.
+    /// The sector after the last one.
     pub fn end_sector(&self) -> i64 {
         end_sector(self.sector, self.len_bytes)
     }
 
-    /// When it ended or, where that is unknown, when it was issued: the last moment it speaks of.
+    /// Time of completion; if unknown, of issue.
     pub fn last_ns(&self) -> i64 {
         self.complete_ns.unwrap_or(self.issue_ns)
     }
 }
 
-/// The sector after the last one of `len_bytes` from `sector` on.
+/// The sector after `len_bytes` from `sector`.
 pub(crate) fn end_sector(sector: i64, len_bytes: i64) -> i64 {
     sector.saturating_add(len_bytes.max(0).saturating_add(SECTOR_BYTES - 1) / SECTOR_BYTES)
 }
@@ -125,34 +125,34 @@ const COLUMNS: [&str; 9] =
     ["queue_ns", "issue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error", "rq_id"];
 const BIO_COLUMNS: [&str; 8] = ["queue_ns", "complete_ns", "dev", "sector", "len_bytes", "op", "error", "bio_id"];
 
-/// Streams the reel's requests in order of `issue_ns`: segments, each sorted by itself, are merged.
-/// Memory: one batch for each segment that overlaps the present moment.
+/// Streams the requests ordered by `issue_ns`. Each segment is sorted; overlapping ones are merged. Memory: one batch
+/// per overlapping segment.
 pub fn requests(reel: &Reel) -> Requests {
     in_order(reel, Source::Block(&COLUMNS[..COLUMNS.len() - 1]))
 }
 
-/// The same, with ids: for passes that know requests by their bios.
+/// Like [`requests`], with ids, for code that looks up requests by their bios.
 pub fn requests_with_ids(reel: &Reel) -> Requests {
     in_order(reel, Source::Block(&COLUMNS))
 }
 
-/// The reel's bios as if each were a request that was issued when it was queued: for devices that work on bios and make no
-/// requests of them (zram, device mapper).
+/// Streams the bios as requests that were issued when they were queued, for devices without requests (zram, device
+/// mapper).
 pub fn bios_as_requests(reel: &Reel) -> Requests {
     in_order(reel, Source::Bio(&BIO_COLUMNS[..BIO_COLUMNS.len() - 1]))
 }
 
-/// The same, each with the id of its bio.
+/// Like [`bios_as_requests`], each with the id of its bio.
 pub fn bios_as_requests_with_ids(reel: &Reel) -> Requests {
     in_order(reel, Source::Bio(&BIO_COLUMNS))
 }
 
-/// Which table requests are read from.
+/// Table of the requests.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// `block`, these columns of it.
+    /// `block`, with these columns.
     Block(&'static [&'static str]),
-    /// `bio`, likewise.
+    /// `bio`, with these columns.
     Bio(&'static [&'static str]),
 }
 
@@ -190,8 +190,8 @@ fn in_order(reel: &Reel, source: Source) -> Requests {
     }
 }
 
-/// Calls `each` with the requests of one segment of `block`, batch by batch: for passes that need no order between segments,
-/// so that several threads may share the work.
+/// Calls `each` with the requests of one segment of `block`, batch by batch. For code that needs no order between
+/// segments, so that several threads can share the work.
 ///
 /// # Errors
 /// When the segment cannot be read.
@@ -208,15 +208,15 @@ pub fn each_of_segment(reel: &Reel, segment: usize, mut each: impl FnMut(&[Reque
 pub struct Requests {
     reel: Reel,
     source: Source,
-    /// Segments not yet opened, with the time of their first row.
+    /// Segments not yet open, with their first time.
     waiting: VecDeque<(i64, usize)>,
     open: Vec<Cursor>,
-    /// Rows in order that were not yet handed on.
+    /// Sorted rows not yet returned.
     ready: vec::IntoIter<Request>,
     failed: bool,
 }
 
-/// A segment being read: there is always a row at `at`.
+/// An open segment. There is always a row at `at`.
 #[derive(Debug)]
 struct Cursor {
     batch: Vec<Request>,
@@ -225,13 +225,13 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// None for an empty segment.
+    /// `None` for an empty segment.
     fn open(source: Source, batches: Batches) -> Result<Option<Self>> {
         let mut cursor = Self { batch: Vec::new(), at: 0, batches };
         Ok(cursor.refill(source)?.then_some(cursor))
     }
 
-    /// Whether there is a row at `at`, after reading on where the batch is at its end.
+    /// Whether there is a row at `at`. Reads the next batch if necessary.
     fn refill(&mut self, source: Source) -> Result<bool> {
         while self.at >= self.batch.len() {
             let Some(batch) = self.batches.next().transpose()? else { return Ok(false) };
@@ -276,11 +276,11 @@ fn decode(batch: &RecordBatch, bios: bool) -> Result<Vec<Request>, String> {
         .collect())
 }
 
-/// Rows merged at a time where segments overlap.
+/// Rows merged at a time in overlapping segments.
 const MERGED: usize = 4096;
 
 impl Requests {
-    /// The next requests in order, as many as are at hand; none at the end.
+    /// The next available requests in order. `None` at the end.
     ///
     /// # Errors
     /// When the reel cannot be read.
@@ -299,7 +299,7 @@ impl Requests {
     fn read_on(&mut self) -> Result<Option<Vec<Request>>> {
         let mut merged = Vec::new();
         while merged.len() < MERGED {
-            // The earliest head, unless a segment that waits may hold something earlier still.
+            // The earliest current row, unless a segment that is not yet open starts earlier.
             let first = loop {
                 let first = (0..self.open.len()).min_by_key(|i| self.open[*i].head_ns());
                 let due = first.map_or(i64::MAX, |i| self.open[i].head_ns());
@@ -315,7 +315,7 @@ impl Requests {
             let Some(i) = first else { break };
             let alone = self.open.len() == 1;
             let cursor = &mut self.open[i];
-            // A segment that no other overlaps is handed on as it is.
+            // A segment without overlap is returned as it is.
             let until_ns = self.waiting.front().map_or(i64::MAX, |(from_ns, _)| *from_ns);
             if alone && cursor.batch.iter().skip(cursor.at).all(|r| r.issue_ns < until_ns) {
                 if !merged.is_empty() {
@@ -371,7 +371,7 @@ mod tests {
         let options = WriterOptions { segment_rows: 7, segment_age: Duration::MAX };
         let manifest = Manifest::new(Kind::Synthetic, "test");
         let mut w = ReelWriter::create(&dir.path().join("r.reel"), &manifest, options).unwrap();
-        // Rows come in order of completion: issue times jump back and forth across segments.
+        // Rows arrive in order of completion, so issue times jump between segments.
         let issues: Vec<i64> = (0..500).map(|i| i * 10 + if i % 3 == 0 { -155 } else { 40 }).collect();
         for issue_ns in &issues {
             w.block

@@ -1,4 +1,4 @@
-//! Which part of a reel a statistic is over: a window, a device, files, processes.
+//! Restricts statistics to a time window, a device, files or processes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,12 +11,12 @@ use ioreel_traces::{
 
 use crate::{Result, bad_column};
 
-/// What to leave out; the default is nothing.
+/// Restrictions of a statistic. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// Only what began at or after this, ns.
+    /// Only events that start at or after this time, ns.
     pub from_ns: Option<i64>,
-    /// Only what began before this, ns.
+    /// Only events that start before this time, ns.
     pub to_ns: Option<i64>,
     /// Only this block device.
     pub device: Option<i64>,
@@ -27,22 +27,22 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Whether something that began at this time is within the window.
+    /// Whether this start time is in the window.
     pub fn holds_time(&self, t_ns: i64) -> bool {
         self.from_ns.is_none_or(|from| t_ns >= from) && self.to_ns.is_none_or(|to| t_ns < to)
     }
 
-    /// Whether the device is within.
+    /// Whether the device is selected.
     pub fn holds_device(&self, dev: i64) -> bool {
         self.device.is_none_or(|d| d == dev)
     }
 
-    /// Whether files or threads narrow it: then requests belong by the bios that they carry.
+    /// Whether files or threads are restricted. Requests are then selected by their bios.
     pub fn needs_bios(&self) -> bool {
         self.files.is_some() || self.tasks.is_some()
     }
 
-    /// Whether an operation or bio of this thread on these files belongs.
+    /// Whether an operation or bio of this thread on these files is selected.
     pub fn holds(&self, task: Option<i64>, files: [Option<i64>; 2]) -> bool {
         let of = |set: &Option<HashSet<i64>>, ids: &[Option<i64>]| {
             set.as_ref().is_none_or(|set| ids.iter().flatten().any(|id| set.contains(id)))
@@ -50,7 +50,7 @@ impl Scope {
         of(&self.tasks, &[task]) && of(&self.files, &files)
     }
 
-    /// Ids of the requests that carry a bio within the scope; none when all do.
+    /// Ids of the requests that contain a selected bio. `None` if all are selected.
     ///
     /// # Errors
     /// When the reel cannot be read.
@@ -58,7 +58,7 @@ impl Scope {
         self.ids::<Option<i64>>(reel, "rq_id")
     }
 
-    /// Ids of the bios within the scope; none when all are.
+    /// Ids of the selected bios. `None` if all are selected.
     ///
     /// # Errors
     /// When the reel cannot be read.
@@ -97,7 +97,7 @@ pub fn device_named(manifest: &Manifest, devices: &[i64], name: &str) -> Option<
     known.or_else(|| devices.iter().copied().find(|d| dev_name(*d) == short))
 }
 
-/// Files whose path is `path` or lies below it.
+/// Files at or below `path`.
 ///
 /// # Errors
 /// When the reel cannot be read.
@@ -115,7 +115,7 @@ pub fn files_below(reel: &Reel, path: &str) -> Result<HashSet<i64>> {
     Ok(found)
 }
 
-/// Threads of the process with this number, of those with this name, or of those that ran this program.
+/// Threads of the process with this id or name, or of the processes that ran this program.
 ///
 /// # Errors
 /// When the reel cannot be read.
@@ -134,7 +134,7 @@ pub fn tasks_named(reel: &Reel, process: &str) -> Result<HashSet<i64>> {
     for row in reel.rows::<Exec>() {
         let row = row?;
         if named(&row.comm) || named(&row.path) || row.path.rsplit('/').next() == Some(process) {
-            // The whole process runs the program.
+            // The program runs in the whole process.
             let pid = pids.get(&row.task_id).copied();
             found.extend(pids.iter().filter(|(_, p)| Some(**p) == pid).map(|(t, _)| *t));
         }

@@ -1,5 +1,5 @@
-//! The stages of a request before its issue, as the records of an imported block trace tell them: when it was made (G) and when
-//! it was handed to the scheduler (I). A recording has no such records, and its requests no such stages.
+//! Stages of a request before its issue, from the records of an imported block trace: creation (G) and insertion into
+//! the scheduler (I). A recording has no such records, so its requests have no such stages.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,34 @@ use crate::{
     events::requests::{Class, Request},
 };
 
-/// Records looked at, at most: some 200 MB. Of longer traces these stages are not told, which [`too_many`] says.
+/// Maximum number of records, some 200 MB. In longer traces these stages are not computed; see [`too_many`].
 pub const MOST_ACTIONS: i64 = 8_000_000;
 
-/// The records of an imported block trace that has more than `most` of them, so that [`Moments`] tells nothing.
+/// The number of records of an imported block trace, if it is more than `most` and [`Moments`] is therefore empty.
 pub fn too_many(reel: &Reel, most: i64) -> Option<i64> {
     Some(reel.count::<Action>()).filter(|n| *n > most)
 }
 
-/// One record: when, whether of a write, whether of the making.
+/// A record: time, whether it is a write, whether it is G.
 type Moment = (i64, bool, bool);
 
-/// The records G and I by device and sector, each place's in order of time.
+/// Records G and I by device and sector, each ordered by time.
 #[derive(Debug, Default)]
 pub struct Moments(BTreeMap<(i64, i64), Vec<Moment>>);
 
-/// When a request went from stage to stage. What comes first is never later than what comes after it.
+/// Times of a request's stages. Each is no earlier than the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages {
     /// When its first bio was queued (Q).
     pub queue_ns: i64,
-    /// When it was made (G), where that is told.
+    /// When it was created (G), if known.
     pub made_ns: Option<i64>,
-    /// When it was handed to the scheduler (I), where that is told.
+    /// When it was inserted into the scheduler (I), if known.
     pub inserted_ns: Option<i64>,
 }
 
 impl Moments {
-    /// Those of a reel; none where it has no such records, or more than `most`.
+    /// The records of a reel. `None` if there are none, or more than `most`.
     ///
     /// # Errors
     /// When the reel cannot be read.
@@ -78,8 +78,8 @@ impl Moments {
         Ok((!all.0.is_empty()).then_some(all))
     }
 
-    /// The stages of a request: the first G and the first I anywhere in its sectors (bios may have been merged to its front after
-    /// it was made) between its queueing and its issue. None where its queueing is not known.
+    /// The stages of a request: the first G and the first I in its sectors between queueing and issue. Bios may have
+    /// been merged to its front after its creation, so any of its sectors counts. `None` if its queueing is unknown.
     pub fn stages(&self, r: &Request) -> Option<Stages> {
         let queue_ns = r.queue_ns.filter(|q| *q <= r.issue_ns)?;
         let mut first: [Option<i64>; 2] = [None, None];
@@ -95,7 +95,7 @@ impl Moments {
             }
         }
         let [made_ns, inserted_ns] = first;
-        // Handed over before it was made: of another request at the same place.
+        // Inserted before its creation: this belongs to another request at the same sector.
         let inserted_ns = inserted_ns.filter(|i| made_ns.is_none_or(|g| g <= *i));
         Some(Stages { queue_ns, made_ns, inserted_ns })
     }

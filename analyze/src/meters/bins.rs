@@ -1,20 +1,19 @@
 //! Half-open bins over a window of time, and rates in them.
 
-/// Bins `[from + i·width, from + (i+1)·width)` over `[from, to]`. The last bin ends at `to`, which it
-/// includes, and is between half and one and a half times as wide as the others; rates in it are divided by
-/// what it really is wide. So the end is no spike, neither by extrapolation nor by a sliver of a bin in which
-/// one event is a high rate.
+/// Bins `[from + i·width, from + (i+1)·width)` over `[from, to]`. The last bin ends at `to` inclusive and has 0.5 to
+/// 1.5 times the width of the others; its rates use its real width. So the end of a curve shows no spike, neither from
+/// extrapolation nor from a tiny bin with one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bins {
     from_ns: i64,
     to_ns: i64,
     width_ns: i64,
-    /// Kept, since it is asked for with every event.
+    /// Stored, because every event needs it.
     count: usize,
 }
 
 impl Bins {
-    /// Bins of `width_ns` over the window; an empty window becomes one bin of 1 ns.
+    /// Bins of `width_ns` over the window. An empty window becomes one bin of 1 ns.
     pub fn new(from_ns: i64, to_ns: i64, width_ns: i64) -> Self {
         let to_ns = to_ns.max(from_ns.saturating_add(1));
         let width_ns = width_ns.clamp(1, to_ns - from_ns);
@@ -29,7 +28,7 @@ impl Bins {
         self.count
     }
 
-    /// Width of all bins but perhaps the last, ns.
+    /// Width of all bins except possibly the last, ns.
     pub fn width_ns(&self) -> i64 {
         self.width_ns
     }
@@ -39,7 +38,7 @@ impl Bins {
         self.to_ns - self.from_ns
     }
 
-    /// The bin that holds `t_ns`, if the window does.
+    /// The bin of `t_ns`, if it is in the window.
     pub fn index(&self, t_ns: i64) -> Option<usize> {
         if t_ns < self.from_ns || t_ns > self.to_ns {
             return None;
@@ -48,20 +47,20 @@ impl Bins {
         Some(i.min(self.count() - 1))
     }
 
-    /// Edges of bin `i`, ns; the last bin's right edge is the window's.
+    /// Edges of bin `i`, ns. The right edge of the last bin is the end of the window.
     pub fn edges_ns(&self, i: usize) -> (i64, i64) {
         let left = self.from_ns + i as i64 * self.width_ns;
         (left, if i + 1 >= self.count() { self.to_ns } else { left + self.width_ns })
     }
 
-    /// Events or bytes in bin `i` per second of its real width.
+    /// Events or bytes per second in bin `i`, by its real width.
     pub fn rate(&self, i: usize, n: u64) -> f64 {
         let (left, right) = self.edges_ns(i);
         n as f64 * 1e9 / (right - left).max(1) as f64
     }
 }
 
-/// The least of 1, 2, 5, 10, 20, … times `least_ns` that cuts `span_ns` into at most `count` bins.
+/// The smallest of 1, 2, 5, 10, 20, … times `least_ns` that divides `span_ns` into at most `count` bins.
 pub fn nice_width_ns(span_ns: i64, count: usize, least_ns: i64) -> i64 {
     let want = span_ns.max(1) as f64 / count.max(1) as f64;
     let mut decade = least_ns.max(1);
@@ -76,18 +75,18 @@ pub fn nice_width_ns(span_ns: i64, count: usize, least_ns: i64) -> i64 {
     }
 }
 
-/// Time in flight per bin: sums the overlap of intervals with bins in constant time each.
+/// Time in flight per bin. Adds the overlap of an interval with bins in constant time.
 #[derive(Clone, Debug)]
 pub struct Overlap {
     bins: Bins,
-    /// Overlap with bins that an interval enters or leaves, ns.
+    /// Overlap with bins in which an interval starts or ends, ns.
     partial_ns: Vec<i64>,
-    /// Intervals that begin (+1) and end (-1) to cover bins wholly.
+    /// Number of intervals that start (+1) and stop (-1) to cover bins completely.
     whole: Vec<i64>,
 }
 
 impl Overlap {
-    /// Nothing yet.
+    /// Empty.
     pub fn new(bins: Bins) -> Self {
         Self { bins, partial_ns: vec![0; bins.count()], whole: vec![0; bins.count() + 1] }
     }
@@ -109,7 +108,7 @@ impl Overlap {
         self.whole[last] -= 1;
     }
 
-    /// Mean number of intervals at once, per bin.
+    /// Mean number of concurrent intervals, per bin.
     pub fn means(&self) -> Vec<f64> {
         let mut covering = 0;
         (0..self.bins.count())

@@ -1,14 +1,14 @@
-//! Which part of an address space is in use: a bounded set of buckets, with the exact ends.
+//! The used part of an address space, as a bounded set of buckets with exact ends.
 
 use rustc_hash::FxHashSet;
 
-/// Buckets kept; when there are more, buckets double in size. 16 Ki of them tell gaps of a few pixels
-/// apart on any picture.
+/// Maximum number of buckets. Beyond it, buckets double in size. 16 Ki buckets resolve gaps of a few pixels in any
+/// picture.
 const MAX_BUCKETS: usize = 16 * 1024;
 /// Smallest bucket: 2^3 sectors, one page.
 const LEAST_SHIFT: u32 = 3;
 
-/// Sectors that 64-bit byte addresses can name; what claims to lie beyond is damage.
+/// Number of sectors with 64-bit byte addresses. Larger addresses are damage.
 const MOST_SECTORS: i64 = 1 << 55;
 
 /// Addresses (sectors) seen.
@@ -16,7 +16,7 @@ const MOST_SECTORS: i64 = 1 << 55;
 pub struct Coverage {
     shift: u32,
     buckets: FxHashSet<i64>,
-    /// Range of buckets that were added last: sequential streams do not search.
+    /// Range of the buckets added last, so that sequential streams need no search.
     recent: Option<(i64, i64)>,
     ends: Option<(i64, i64)>,
 }
@@ -28,13 +28,13 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// Adds `[start, end)`; negative, empty and impossible ranges are none.
+    /// Adds `[start, end)`. Ignores negative, empty and impossible ranges.
     pub fn add(&mut self, start: i64, end: i64) {
         if start < 0 || end <= start || end > MOST_SECTORS {
             return;
         }
         self.ends = Some(self.ends.map_or((start, end), |(a, b)| (a.min(start), b.max(end))));
-        // A range longer than all buckets together is met by growing first.
+        // For a range larger than all buckets together, buckets grow first.
         while ((end - start) >> self.shift) as usize > MAX_BUCKETS {
             self.grow();
         }
@@ -49,7 +49,7 @@ impl Coverage {
         }
     }
 
-    /// Adds all of another's.
+    /// Adds another coverage.
     pub fn merge(&mut self, other: &Self) {
         for (start, end) in other.ranges() {
             self.add(start, end);
@@ -62,7 +62,7 @@ impl Coverage {
         self.recent = None;
     }
 
-    /// Used ranges in order, disjoint and not touching: exact at both ends of all, rounded to buckets within.
+    /// Used ranges, in order, disjoint and not adjacent. The outermost ends are exact, the others rounded to buckets.
     pub fn ranges(&self) -> Vec<(i64, i64)> {
         let Some((least, most)) = self.ends else { return Vec::new() };
         let mut out: Vec<(i64, i64)> = Vec::new();

@@ -1,11 +1,11 @@
-//! Requests in flight at one device, weighted with time.
+//! Requests in flight at a device, weighted by time.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// Follows one device. Memory: one entry per request in flight.
 #[derive(Clone, Debug, Default)]
 pub struct DepthMeter {
-    /// When each request in flight ends.
+    /// Completion times of the requests in flight.
     ends_ns: BinaryHeap<Reverse<i64>>,
     max: u64,
     in_flight_ns: u64,
@@ -17,7 +17,7 @@ pub struct DepthMeter {
 }
 
 impl DepthMeter {
-    /// The next request in order of issue: in flight in `[issue_ns, complete_ns)`.
+    /// Adds the next request in issue order, in flight during `[issue_ns, complete_ns)`.
     pub fn push(&mut self, issue_ns: i64, complete_ns: i64) {
         let complete_ns = complete_ns.max(issue_ns);
         while let Some(Reverse(end_ns)) = self.ends_ns.peek().copied()
@@ -52,7 +52,7 @@ impl DepthMeter {
         rest.alone_ns
     }
 
-    /// `qd_max`: most requests in flight at once.
+    /// `qd_max`: maximum number of requests in flight.
     pub fn max(&self) -> u64 {
         self.max
     }
@@ -67,9 +67,9 @@ impl DepthMeter {
         self.busy_ns
     }
 
-    /// The same up to `until_ns`, before which the last request was issued; divided by the time observed this is `util`.
+    /// Busy time up to `until_ns`, which is after the last issue. Divided by the observed time, this is `util`.
     pub fn busy_until(&self, until_ns: i64) -> u64 {
-        // After the last issue there are only ends: what lies beyond is one piece.
+        // After the last issue there are only completions, so the part beyond `until_ns` is contiguous.
         let beyond = self.busy_until_ns.map_or(0, |end| end.saturating_sub(until_ns).max(0));
         self.busy_ns.saturating_sub(beyond.unsigned_abs())
     }

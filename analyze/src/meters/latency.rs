@@ -1,12 +1,12 @@
-//! Latencies with percentiles at three significant digits.
+//! Latency percentiles with three significant digits.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Significant digits kept: a percentile is at most 0.1 % high. Two would be 1 %, four cost ten times the memory.
+/// Significant digits. A percentile is at most 0.1 % too high. Two digits would be 1 %; four cost ten times the memory.
 pub const DEFAULT_DIGITS: u8 = 3;
 
-/// Collects durations; memory is bounded (16 KiB from the first on, growing with the logarithm of the longest).
+/// Collects durations. Memory is bounded: 16 KiB initially, growing with the logarithm of the longest duration.
 #[derive(Clone, Debug, Default)]
 pub struct Latency {
     histogram: Option<Histogram<u64>>,
@@ -19,7 +19,7 @@ fn histogram() -> Histogram<u64> {
     histogram
 }
 
-/// A distribution of durations, ns. All zero when `count` is.
+/// A distribution of durations, ns. All zero if `count` is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencySummary {
     /// Durations.
@@ -43,18 +43,18 @@ pub struct LatencySummary {
 }
 
 impl Latency {
-    /// Adds a duration; a negative one (clocks of an import may disagree) counts as 0.
+    /// Adds a duration. Negative ones (clocks of an import may disagree) count as 0.
     pub fn record(&mut self, dur_ns: i64) {
         let ns = u64::try_from(dur_ns).unwrap_or(0);
-        // Fails only where the histogram may not grow, which it may.
+        // Fails only if the histogram must not grow, but it may.
         let _ = self.histogram.get_or_insert_with(histogram).record(ns);
         self.total_ns = self.total_ns.saturating_add(ns);
     }
 
-    /// Adds all of another's.
+    /// Adds another distribution.
     pub fn add(&mut self, other: &Self) {
         if let Some(histogram) = &other.histogram {
-            // As above.
+            // See above.
             let _ = self.histogram.get_or_insert_with(self::histogram).add(histogram);
         }
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
@@ -68,7 +68,7 @@ impl Latency {
     /// The distribution.
     pub fn summary(&self) -> LatencySummary {
         let Some(h) = self.histogram.as_ref().filter(|h| !h.is_empty()) else { return LatencySummary::default() };
-        // A bucket's upper edge may lie above the greatest value in it.
+        // A bucket's upper edge may exceed the maximum value.
         let at = |q: f64| h.value_at_quantile(q).min(h.max());
         LatencySummary {
             count: h.len(),

@@ -1,7 +1,7 @@
-//! Meters: accumulators with bounded memory that statistics are made of.
+//! Accumulators with bounded memory, the building blocks of statistics.
 //!
-//! In: numbers (times, sizes, offsets). Out: counts, percentiles, and values per time bin.
-//! May use: nothing else of this crate. A meter knows no reel and no row.
+//! In: numbers (times, sizes, offsets). Out: counts, percentiles, and values per time bin. May use: nothing else of
+//! this crate. Meters are independent of reels and rows.
 //!
 //! * [`bins`] and [`peaks`] count over time, [`coverage`] measures the used part of an address range;
 //! * [`depth`] is the queue depth, [`latency`] keeps percentiles, [`seeks`] counts seeks.

@@ -1,4 +1,4 @@
-//! Most requests in flight at once, per bin of time.
+//! Maximum number of requests in flight per time bin.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -8,23 +8,23 @@ use crate::meters::bins::Bins;
 #[derive(Clone, Debug)]
 pub struct DepthPeaks {
     bins: Bins,
-    /// When each request in flight ends.
+    /// Completion times of the requests in flight.
     ends_ns: BinaryHeap<Reverse<i64>>,
-    /// When what is in flight changed last.
+    /// Time of the last change.
     at_ns: i64,
-    /// First and last moment of the bins.
+    /// Start and end of the bins.
     window: (i64, i64),
     peaks: Vec<u64>,
 }
 
 impl DepthPeaks {
-    /// Nothing yet.
+    /// Empty.
     pub fn new(bins: Bins) -> Self {
         let window = (bins.edges_ns(0).0, bins.edges_ns(bins.count() - 1).1);
         Self { bins, ends_ns: BinaryHeap::new(), at_ns: i64::MIN, window, peaks: vec![0; bins.count()] }
     }
 
-    /// The next request in order of issue: in flight in `[issue_ns, complete_ns)`.
+    /// Adds the next request in issue order, in flight during `[issue_ns, complete_ns)`.
     pub fn push(&mut self, issue_ns: i64, complete_ns: i64) {
         while let Some(Reverse(end_ns)) = self.ends_ns.peek().copied()
             && end_ns <= issue_ns
@@ -39,7 +39,7 @@ impl DepthPeaks {
         }
     }
 
-    /// What is in flight is so from the last change until just before `t_ns`.
+    /// Applies the current depth to all bins from the last change until just before `t_ns`.
     fn go_to(&mut self, t_ns: i64) {
         let from_ns = self.at_ns;
         self.at_ns = t_ns.max(from_ns);
@@ -60,7 +60,7 @@ impl DepthPeaks {
         }
     }
 
-    /// The greatest depth in each bin.
+    /// The maximum depth in each bin.
     pub fn peaks(mut self) -> Vec<u64> {
         while let Some(Reverse(end_ns)) = self.ends_ns.peek().copied() {
             self.go_to(end_ns);
@@ -96,7 +96,7 @@ mod tests {
             for (i, got) in got.iter().enumerate() {
                 let (left, right) = bins.edges_ns(i);
                 let last = if i + 1 == bins.count() { right } else { right - 1 };
-                // Requests of no length are in flight at their moment, as for `qd_max`.
+                // Requests of length zero count at their time, as for `qd_max`.
                 let at = |t: i64| {
                     let long = requests.iter().filter(|(a, b)| *a <= t && t < *b).count();
                     let issued: Vec<usize> = (0..requests.len())

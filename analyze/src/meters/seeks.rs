@@ -1,9 +1,9 @@
-//! Seeks of one device, in dispatch order, over reads and writes; the first request is no seek, and
-//! flushes, discards and the like neither count nor move the head.
+//! Seeks of one device: reads and writes in dispatch order. The first request is not a seek. Flushes, discards and
+//! other requests neither count nor move the head.
 //!
 //! * `seeks.exact`: the request does not start at the sector where the previous one ended.
-//! * `seeks.sw64k`: it starts more than 128 sectors (64 KiB) from there. Seekwatcher's rule, but in
-//!   integers: in its 32-bit floats a sequential stream at 1 TiB shows a seek every 32 requests.
+//! * `seeks.sw64k`: it starts more than 128 sectors (64 KiB) from there. This is Seekwatcher's rule with integers; with
+//!   its 32-bit floats, a sequential stream at 1 TiB shows a seek every 32 requests.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub struct SeekCounter {
 /// Seeks counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Seeks {
-    /// Requests that could have been one: reads and writes less the first.
+    /// Possible seeks: reads and writes except the first.
     pub candidates: u64,
     /// `seeks.exact`.
     pub exact: u64,
@@ -28,7 +28,7 @@ pub struct Seeks {
     pub sw64k: u64,
 }
 
-/// What one request was.
+/// Whether a request was a seek.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seek {
     /// By `seeks.exact`.
@@ -38,7 +38,7 @@ pub struct Seek {
 }
 
 impl SeekCounter {
-    /// The next read or write that was dispatched: its sectors `[start, end)`.
+    /// Adds the next dispatched read or write with sectors `[start, end)`.
     pub fn push(&mut self, start: i64, end: i64) -> Seek {
         let Some(previous) = self.previous_end.replace(end) else { return Seek::default() };
         let distance = previous.abs_diff(start);
@@ -49,7 +49,7 @@ impl SeekCounter {
         seek
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn seeks(&self) -> Seeks {
         self.seeks
     }
@@ -59,7 +59,7 @@ impl SeekCounter {
 mod tests {
     use super::*;
 
-    /// Bases at which 32-bit floats, and then 53-bit ones with scaling, begin to lie.
+    /// Addresses beyond which 32-bit floats, and then scaled 53-bit ones, are inexact.
     const BASES: [i64; 4] = [0, 1 << 31, 1 << 33, (1 << 40) - 2_000_000];
 
     #[test]

@@ -1,32 +1,33 @@
-//! `unmerged_adjacent`: pairs of requests of one kind that touch (one ends where the other starts) and that were dispatched
-//! separately at most 10 ms apart. A request counts in at most one pair as the later one.
+//! `unmerged_adjacent`: pairs of requests of the same class that are adjacent (one ends where the other starts) and
+//! were dispatched separately within 10 ms. A request counts in at most one pair as the later one.
 
 use rustc_hash::FxHashMap;
 
 use crate::events::requests::Class;
 
-/// How far apart in time two requests may be dispatched to count as a pair that could have been one.
+/// Maximum time between the dispatches of such a pair.
 pub const ADJACENT_NS: i64 = 10_000_000;
 
-/// Follows one device, in dispatch order. Memory: requests of the last 10 ms, at most [`MOST`], and as many that are over.
+/// Observes one device, in dispatch order. Memory: requests of the last 10 ms, at most [`MOST`], and as many expired
+/// ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdjacentMeter {
-    /// For each class, the sectors between requests.
+    /// For each class, the sectors where requests start or end.
     edges: [FxHashMap<i64, Edge>; Class::ALL.len()],
     seen: u64,
     pairs: u64,
-    /// What is over is thrown out when there is more than this.
+    /// Number of entries that triggers the removal of expired ones.
     room: usize,
 }
 
-/// The last request that ended at a sector, and the last that started there: only the last matters, which is near when any is.
+/// The last request that ended at a sector, and the last that started there. An earlier one cannot be closer in time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Edge {
     ended: Met,
     started: Met,
 }
 
-/// When a request was dispatched, and its number from [`MOST`] on: 0 is none.
+/// Dispatch time of a request, and its number, from [`MOST`] on. 0 means none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     t_ns: i64,
@@ -39,13 +40,13 @@ impl Met {
     }
 }
 
-/// Requests remembered: 10 ms at 6 M requests/s.
+/// Maximum number of requests remembered: 10 ms at 6 M requests/s.
 const MOST: u64 = 1 << 16;
-/// Edges that are kept without a look at which are over.
+/// Number of entries below which expired ones are not removed.
 const LEAST_ROOM: usize = 256;
 
 impl AdjacentMeter {
-    /// The next request: sectors `[start, end)` dispatched at `t_ns`.
+    /// Adds the next request: sectors `[start, end)`, dispatched at `t_ns`.
     pub(super) fn push(&mut self, class: Class, t_ns: i64, start: i64, end: i64) {
         if end <= start {
             return;
@@ -63,7 +64,7 @@ impl AdjacentMeter {
         if edges.len() > self.room.max(LEAST_ROOM) {
             let is_near = |edge: &Edge| edge.ended.is_near(now) || edge.started.is_near(now);
             self.edges.iter_mut().for_each(|edges| edges.retain(|_, edge| is_near(edge)));
-            // Twice what is near: an edge is looked at once or twice before it goes.
+            // Twice the number of live entries, so that each entry is checked once or twice.
             self.room = 2 * self.edges.iter().map(FxHashMap::len).max().unwrap_or(0);
         }
     }

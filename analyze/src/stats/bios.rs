@@ -1,4 +1,4 @@
-//! What a reel's bios tell: merges, time between them, bytes by class, layout of files, readahead.
+//! Statistics from bios: merges, time between bios, bytes by class, file layout, readahead.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -33,20 +33,20 @@ pub struct ClassBytes {
     pub time_ns: u64,
 }
 
-/// Everything collected from bios.
+/// Statistics collected from bios.
 #[derive(Debug, Default)]
 pub(super) struct BioPass {
     pub(super) devices: BTreeMap<i64, Queued>,
     pub(super) classes: Vec<ClassBytes>,
     pub(super) layout: ExtentMeter,
     pub(super) readahead: Readahead,
-    /// Different 4 KiB blocks of metadata written, journal apart.
+    /// Distinct 4 KiB blocks of metadata written, without the journal.
     pub(super) index_blocks: FxHashSet<(i64, i64)>,
 }
 
-/// Classes that hold the file system's own structures at their place.
+/// Classes of file system structures at their final position.
 const INDEX: [&str; 7] = ["metadata", "inode_table", "directory", "bitmap", "tree", "extent_map", "superblock"];
-/// Metadata blocks told apart; beyond, `index_churn` is a least value.
+/// Maximum number of metadata blocks distinguished. Beyond it, `index_churn` is a lower bound.
 const MOST_INDEX_BLOCKS: usize = 1 << 22;
 
 impl BioPass {
@@ -156,12 +156,12 @@ impl BioPass {
         Ok(pass)
     }
 
-    /// Bytes of a class that were written.
+    /// Bytes written of a class.
     pub(super) fn written(&self, class: &str) -> u64 {
         self.classes.iter().find(|c| c.class == class).map_or(0, |c| c.write_bytes)
     }
 
-    /// Files that were read ahead.
+    /// Files with readahead.
     pub(super) fn files_read_ahead(&self) -> HashSet<i64> {
         self.readahead.files()
     }

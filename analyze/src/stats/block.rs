@@ -1,4 +1,4 @@
-//! Everything that is told of one device's requests.
+//! All statistics of a device's requests.
 
 use ioreel_traces::{Manifest, manifest::dev_name};
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Collects one device's requests in dispatch order.
+/// Collects the requests of one device in dispatch order.
 #[derive(Debug)]
 pub(super) struct BlockMeter {
     counts: [u64; Class::ALL.len()],
@@ -52,21 +52,21 @@ pub struct DeviceStats {
     pub number: String,
     /// Kernel name, empty where unknown.
     pub name: String,
-    /// Requests dispatched (`D`), by what they asked.
+    /// Requests dispatched (`D`), by class.
     pub dispatched: Vec<(Class, u64)>,
-    /// Bytes that ended without error, by what was asked. Discards and zeroing are no writes.
+    /// Bytes completed without error, by class. Discards and zeroing do not count as writes.
     pub bytes: Vec<(Class, u64)>,
     /// Requests that ended with an error.
     pub errors: u64,
-    /// Requests whose end was not seen.
+    /// Requests whose completion is unknown.
     pub incomplete: u64,
     /// `iops`: requests completed per second of the span.
     pub iops: f64,
     /// `mbps`: megabytes (10^6) read and written per second of the span.
     pub mbps: f64,
-    /// The same of reads alone.
+    /// `mbps` of reads only.
     pub read_mbps: f64,
-    /// The same of writes alone.
+    /// `mbps` of writes only.
     pub write_mbps: f64,
     /// `qd_mean`: sum of D2C over the span.
     pub qd_mean: f64,
@@ -88,15 +88,16 @@ pub struct DeviceStats {
     pub q2c: LatencySummary,
     /// `Q2D`: queueing of the first bio to issue.
     pub q2d: LatencySummary,
-    /// `Q2G`: queueing of the first bio to the making of the request; of imported block traces alone, as the next two.
+    /// `Q2G`: queueing of the first bio to creation of the request. This and the next two exist only in imported block
+    /// traces.
     pub q2g: LatencySummary,
-    /// `G2I`: making of the request to its handing over to the scheduler.
+    /// `G2I`: creation of the request to its insertion into the scheduler.
     pub g2i: LatencySummary,
-    /// `I2D`: handing over to the scheduler to issue.
+    /// `I2D`: insertion into the scheduler to issue.
     pub i2d: LatencySummary,
-    /// `Q2Q`: from one queued bio to the next (of requests where there are no bios).
+    /// `Q2Q`: time between queued bios (between requests if there are no bios).
     pub q2q: LatencySummary,
-    /// `#Q`: bios queued; null where the reel has none of this device.
+    /// `#Q`: bios queued. Null if the reel has no bios of this device.
     pub queued: Option<u64>,
     /// `merge_ratio`: bios over requests that carried data.
     pub merge_ratio: Option<f64>,
@@ -106,29 +107,29 @@ pub struct DeviceStats {
     pub seeks: SeekStats,
     /// Sizes and alignment.
     pub sizes: SizeStats,
-    /// What is written, read again.
+    /// Rewrites and rereads of blocks.
     pub blocks: RegionStats,
-    /// `period`; null where writing has no rhythm.
+    /// `period`; null if writing is not periodic.
     pub period: Option<Period>,
 }
 
-/// What the bios of a device tell.
+/// Statistics of queued bios of a device.
 #[derive(Debug, Default)]
 pub(super) struct Queued {
-    /// Bios of any length.
+    /// Number of bios.
     pub(super) bios: u64,
-    /// Bios with data.
+    /// Number of bios with data.
     pub(super) data: u64,
-    /// From one to the next.
+    /// Times between bios.
     pub(super) q2q: Latency,
-    /// When the last was queued.
+    /// Time of the last one.
     pub(super) last_ns: Option<i64>,
-    /// Those that may not be the next in order.
+    /// Bios that may not be the next in order.
     waiting: InOrder<()>,
 }
 
 impl Queued {
-    /// A bio was queued then; see [`InOrder::push`].
+    /// Adds a bio queued at this time; see [`InOrder::push`].
     pub(super) fn queued(&mut self, queue_ns: i64, settled_ns: i64) {
         self.waiting.push(queue_ns, (), settled_ns);
         while let Some((t, ())) = self.waiting.pop() {
@@ -136,7 +137,7 @@ impl Queued {
         }
     }
 
-    /// Nothing more is to come.
+    /// No more bios will arrive.
     pub(super) fn settle(&mut self) {
         self.waiting.end();
         while let Some((t, ())) = self.waiting.pop() {
@@ -144,7 +145,7 @@ impl Queued {
         }
     }
 
-    /// The next in order.
+    /// Handles the next bio in order.
     pub(super) fn follow(&mut self, t: i64) {
         if let Some(last) = self.last_ns.replace(t) {
             self.q2q.record(t.saturating_sub(last));
@@ -207,7 +208,7 @@ impl BlockMeter {
         }
     }
 
-    /// What is known of the stages of the request that was pushed last.
+    /// Stores the stages of the request pushed last.
     pub(super) fn staged(&mut self, issue_ns: i64, s: &Stages) {
         if let Some(made_ns) = s.made_ns {
             self.q2g.record(made_ns.saturating_sub(s.queue_ns));
@@ -220,7 +221,7 @@ impl BlockMeter {
         }
     }
 
-    /// The statistics; those of `queued` bios and of `blocks` are collected apart.
+    /// The statistics. Those of `queued` bios and of `blocks` are collected separately.
     pub(super) fn stats(
         self,
         dev: i64,

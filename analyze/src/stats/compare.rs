@@ -1,4 +1,4 @@
-//! Reels side by side: differences, and confidence intervals where runs were repeated.
+//! Compares reels: differences, and confidence intervals for repeated runs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,32 +9,32 @@ use super::flat::{Unit, Value};
 /// A mean over repeated runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Mean {
-    /// Runs that had the statistic.
+    /// Number of runs with this statistic.
     pub runs: usize,
-    /// Their mean.
+    /// Mean of these runs.
     pub mean: f64,
-    /// Half the width of the mean's 95 % confidence interval (Student's t); null for a single run.
+    /// Half-width of the mean's 95 % confidence interval (Student's t). Null for a single run.
     pub ci95: Option<f64>,
 }
 
-/// One statistic of two or more groups of reels.
+/// A statistic of two or more groups of reels.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Device, as the first reel that has it calls it; empty for what is of the whole scope.
+    /// Device, as named in the first reel that has it. Empty for statistics of the whole scope.
     pub device: String,
     /// The statistic.
     pub name: String,
     /// Its unit.
     pub unit: Unit,
-    /// One entry per group; null where no reel of it has the statistic.
+    /// One entry per group. Null if no reel of the group has the statistic.
     pub groups: Vec<Option<Mean>>,
-    /// The last group's mean less the first's; null where either is missing.
+    /// Mean of the last group minus mean of the first. Null if either is missing.
     pub difference: Option<f64>,
-    /// Half the width of the difference's 95 % confidence interval (Welch's t); null unless both were repeated.
+    /// Half-width of the difference's 95 % confidence interval (Welch's t). Null unless both groups have several runs.
     pub difference_ci95: Option<f64>,
 }
 
-/// Lines the statistics of groups of reels up. Devices are matched by their place: the one with most bytes is the first.
+/// Aligns the statistics of groups of reels. Devices are matched by rank: the first is the one with most bytes.
 pub fn compare(groups: &[Vec<Vec<Value>>]) -> Vec<Row> {
     let mut keys: Vec<((usize, String), Value)> = Vec::new();
     let mut known: HashSet<(usize, String)> = HashSet::new();
@@ -42,7 +42,7 @@ pub fn compare(groups: &[Vec<Vec<Value>>]) -> Vec<Row> {
     for group in groups {
         let mut runs = Vec::new();
         for values in group {
-            // By name, since a damaged reel may have any number of devices.
+            // A map, because a damaged reel may contain any number of devices.
             let mut devices: HashMap<&str, usize> = HashMap::new();
             let mut run = HashMap::new();
             for v in values {
@@ -58,7 +58,7 @@ pub fn compare(groups: &[Vec<Vec<Value>>]) -> Vec<Row> {
         }
         tables.push(runs);
     }
-    // A statistic that only a later reel has stands with its device, not at the end.
+    // A statistic that only a later reel has is listed with its device, not at the end.
     keys.sort_by_key(|((place, _), _)| *place);
     let row = |((place, name), first): ((usize, String), Value)| {
         let key = (place, name);
@@ -104,7 +104,7 @@ fn moments(values: &[f64]) -> Option<Moments> {
     Some(Moments { n, mean, variance })
 }
 
-/// Half the width of the difference's 95 % confidence interval, variances unknown and unequal (Welch 1947).
+/// Half-width of the difference's 95 % confidence interval with unknown and unequal variances (Welch 1947).
 fn welch(a: Moments, b: Moments) -> Option<f64> {
     let (va, vb) = (a.variance? / a.n as f64, b.variance? / b.n as f64);
     let sum = va + vb;
@@ -121,7 +121,8 @@ const STUDENT95: [f64; 30] = [
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// The same for any degrees of freedom: between whole ones, and beyond 30 towards the normal distribution's 1.960, by 1/f.
+/// The quantile for any degrees of freedom: interpolated between integers, and beyond 30 towards 1.960 of the normal
+/// distribution, by 1/f.
 fn student95(freedom: f64) -> f64 {
     let f = freedom.max(1.0);
     let below = f.floor().min(30.0);

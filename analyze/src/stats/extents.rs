@@ -1,13 +1,13 @@
-//! Where files lie, as far as their data was read or written: `frag`, `dls`, `interleave`.
+//! File layout on disk, as far as data was read or written: `frag`, `dls`, `interleave`.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-/// Extents remembered over all files. Beyond, the files with the fewest are let go, and counted.
+/// Maximum number of extents of all files. Beyond it, files with the fewest extents are dropped and counted.
 const MOST_EXTENTS: usize = 1 << 21;
-/// Files told one by one, and compared in pairs.
+/// Number of files listed individually and compared in pairs.
 const TOP_FILES: usize = 8;
 const PAGE: i64 = 4096;
 
@@ -18,7 +18,7 @@ struct Extent {
     dev: i64,
 }
 
-/// Collects extents of data by file; what is written last stands.
+/// Collects the extents of files. Later writes replace earlier ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExtentMeter {
     files: FxHashMap<i64, BTreeMap<i64, Extent>>,
@@ -32,45 +32,45 @@ pub(super) struct ExtentMeter {
 pub struct FileLayout {
     /// Key into `files`.
     pub file: i64,
-    /// Bytes whose place is known.
+    /// Bytes with a known position.
     pub bytes: i64,
-    /// Extents they lie in.
+    /// Number of extents.
     pub extents: u64,
     /// `frag`: extents per MiB.
     pub frag: f64,
-    /// `dls`: share of 4 KiB pages that lie behind the page before them in the file, of those where both are known; 1
-    /// where none is.
+    /// `dls`: share of 4 KiB pages that directly follow the file's previous page on disk, among those where both
+    /// positions are known. 1 if there are none.
     pub dls: f64,
 }
 
-/// Two files that lie in each other's gaps.
+/// Two files that are interleaved on disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interleave {
     /// The files, keys into `files`.
     pub files: (i64, i64),
-    /// `interleave`: 0 when one lies before the other, 1 when they take turns throughout.
+    /// `interleave`: 0 if one file is entirely before the other, 1 if their extents alternate throughout.
     pub index: f64,
 }
 
-/// The statistics.
+/// Layout statistics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LayoutStats {
-    /// Files whose place is known at all.
+    /// Number of files with a known position.
     pub files: u64,
     /// `frag` over all of them.
     pub frag: f64,
     /// `dls` over all of them.
     pub dls: f64,
-    /// Those with most extents.
+    /// Files with the most extents.
     pub worst: Vec<FileLayout>,
-    /// Pairs of these that take turns, most so first.
+    /// Interleaved pairs of these, the most interleaved first.
     pub interleaved: Vec<Interleave>,
-    /// Bios left out because there were too many extents to remember.
+    /// Bios ignored because there were too many extents.
     pub left_out: u64,
 }
 
 impl ExtentMeter {
-    /// Data of a file: `len_bytes` at `offset` lie from `sector` on.
+    /// Adds `len_bytes` of a file at `offset`, located at `sector`.
     pub(super) fn push(&mut self, file: i64, offset: i64, dev: i64, sector: i64, len_bytes: i64) {
         if offset < 0 || sector < 0 || len_bytes <= 0 || offset.checked_add(len_bytes).is_none() {
             return;
@@ -83,7 +83,7 @@ impl ExtentMeter {
         let before = map.len();
         let (mut from, mut to) = (offset, offset + len_bytes);
         let mut place = Extent { len_bytes, sector, dev };
-        // What it replaces: the extent that begins before it, and those that begin within.
+        // Removes what it replaces: the end of the extent that starts before it, and extents that start in it.
         if let Some((at, old)) = map.range(..from).next_back().map(|(a, e)| (*a, *e)) {
             let end = at + old.len_bytes;
             if end > from {
@@ -100,7 +100,7 @@ impl ExtentMeter {
                 map.insert(to, Extent { len_bytes: end - to, sector: old.sector + (to - at) / 512, ..old });
             }
         }
-        // What it continues, and what continues it.
+        // Merges it with adjacent extents.
         if let Some((at, left)) = map.range(..from).next_back().map(|(a, e)| (*a, *e))
             && at + left.len_bytes == from
             && left.dev == dev
@@ -121,7 +121,7 @@ impl ExtentMeter {
         self.extents = self.extents + map.len() - before;
     }
 
-    /// Lets small files go: in a reel of so many extents the large ones matter.
+    /// Drops small files. In a reel with so many extents, the large files matter.
     fn make_room(&mut self) -> bool {
         let mut sizes: Vec<usize> = self.files.values().map(BTreeMap::len).collect();
         let middle = sizes.len() / 2;
@@ -138,7 +138,7 @@ impl ExtentMeter {
         });
         self.extents -= freed;
         self.dropped += freed as u64;
-        // Unless that made real room, the next bio would begin again.
+        // If this freed too little, the next bio would trigger it again.
         self.extents < before - before / 16
     }
 
@@ -177,7 +177,7 @@ impl ExtentMeter {
         let mut all: Vec<_> = places(a, false).chain(places(b, true)).collect();
         all.sort_unstable();
         let switches = all.windows(2).filter(|w| w[0].2 != w[1].2 && w[0].0 == w[1].0).count();
-        // Extents that follow one another are one turn.
+        // Consecutive extents of a file count as one turn.
         let turns = |mark: bool| {
             let starts = all.iter().enumerate().filter(|(i, e)| e.2 == mark && (*i == 0 || all[i - 1].2 != mark));
             starts.count()
@@ -186,7 +186,7 @@ impl ExtentMeter {
         if fewer < 2 {
             return 0.0;
         }
-        // Of the extents of the file with fewer, how many stand alone between two of the other.
+        // Of the file with fewer extents: how many are alone between two extents of the other.
         let fewest = self.files.get(&a).map_or(0, BTreeMap::len).min(self.files.get(&b).map_or(0, BTreeMap::len));
         ((switches - 1) as f64 / (2 * fewest - 1) as f64).min(1.0)
     }
@@ -196,7 +196,7 @@ fn per_mib(extents: u64, bytes: i64) -> f64 {
     if bytes <= 0 { 0.0 } else { extents as f64 * f64::from(1 << 20) / bytes as f64 }
 }
 
-/// A file's layout, and its pairs of neighbouring pages: those that lie behind one another, and all.
+/// Layout of a file: how many of its pages directly follow the previous page, and of how many.
 fn layout(file: i64, map: &BTreeMap<i64, Extent>) -> (FileLayout, i64, i64) {
     let (mut bytes, mut good, mut pairs) = (0i64, 0, 0);
     let mut end = None;

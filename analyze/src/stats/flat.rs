@@ -1,15 +1,15 @@
-//! Statistics as a list of names and numbers, for tables and for comparing reels.
+//! Statistics as a list of names and values, for tables and comparisons.
 
 use serde::Serialize;
 
 use super::Stats;
 use crate::meters::latency::LatencySummary;
 
-/// What a number counts.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// A number of things.
+    /// A count.
     Count,
     /// ns.
     Ns,
@@ -29,10 +29,10 @@ pub enum Unit {
     Sectors,
 }
 
-/// One number.
+/// A value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Value {
-    /// Device by name, or empty for what is of the whole scope.
+    /// Device name. Empty for statistics of the whole scope.
     pub device: String,
     /// The statistic's name.
     pub name: String,
@@ -76,12 +76,12 @@ impl List {
     }
 }
 
-/// Names of the windows of [`super::WINDOWS_NS`].
+/// Names of the windows [`super::WINDOWS_NS`].
 pub const WINDOWS: [&str; 3] = ["5s", "30s", "run"];
 
 impl Stats {
-    /// All numbers, operations first, then each device. `many`: whether devices are named one by one; otherwise the first
-    /// stands for all, so that reels from different hosts compare.
+    /// All values: operations first, then each device. With `many`, devices are named; otherwise only the first device
+    /// is used, without its name, so that reels of different hosts can be compared.
     pub fn values(&self) -> Vec<Value> {
         let mut out = List { device: String::new(), values: Vec::new() };
         out.add("span", Unit::Ns, self.span_ns as f64);

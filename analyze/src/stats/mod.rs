@@ -57,31 +57,31 @@ use crate::{
 /// Statistics of a reel. The members are the JSON of `ioreel stats --json`: see `docs/json.md`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
-    /// From when, ns since the reel's start.
+    /// Start, ns since the start of the reel.
     pub from_ns: i64,
-    /// How long: what rates are divided by.
+    /// Length of the span, ns. Rates are relative to it.
     pub span_ns: i64,
-    /// Operations; null where the reel has none in the scope.
+    /// Operations. Null if the scope contains none.
     pub operations: Option<OperationStats>,
     /// Block devices, most bytes first.
     pub devices: Vec<DeviceStats>,
-    /// Bytes by what they are, most time first.
+    /// Bytes by class, most time first.
     pub classes: Vec<ClassBytes>,
-    /// Where files lie.
+    /// Layout of files.
     pub layout: LayoutStats,
-    /// Reading ahead.
+    /// Readahead.
     pub readahead: ReadaheadStats,
-    /// Records of an imported block trace that has more than [`MOST_ACTIONS`]: `Q2G`, `G2I` and `I2D` are not told then. Null
-    /// where they are, and where there are no such records.
+    /// Number of records of an imported block trace, if it exceeds [`MOST_ACTIONS`] and `Q2G`, `G2I` and `I2D` are
+    /// therefore not computed. Otherwise null.
     pub stages_not_told: Option<i64>,
-    /// Requests of devices beyond the first [`MOST_DEVICES`] that requests were dispatched to, which are not in `devices`.
+    /// Number of requests of devices beyond the first [`MOST_DEVICES`], which are not in `devices`.
     pub requests_not_told: u64,
 }
 
-/// Devices that are told of: more than a machine has. A reel that is damaged or of ill will may name one per request.
+/// Maximum number of devices. No machine has more, but a damaged or hostile reel may name one per request.
 pub const MOST_DEVICES: usize = 4096;
 
-/// What is collected for `dev`; none where that would be one device too many.
+/// The entry of `dev` in `all`. `None` if there are too many devices.
 fn of_device<T>(all: &mut BTreeMap<i64, T>, dev: i64, new: impl FnOnce() -> T) -> Option<&mut T> {
     if all.len() >= MOST_DEVICES && !all.contains_key(&dev) {
         return None;
@@ -89,11 +89,11 @@ fn of_device<T>(all: &mut BTreeMap<i64, T>, dev: i64, new: impl FnOnce() -> T) -
     Some(all.entry(dev).or_insert_with(new))
 }
 
-/// Requests handed from the reading to the counting threads at a time.
+/// Requests passed between threads at a time.
 const HANDED: usize = 16 * 1024;
 
 impl Stats {
-    /// Reads the reel on a thread for each table of events; requests are counted on two others.
+    /// Computes the statistics. One thread reads each table of events; two others count requests.
     ///
     /// # Errors
     /// When the reel cannot be read.
@@ -123,7 +123,7 @@ impl Stats {
                     }
                     if batch.len() == HANDED {
                         let full = Arc::new(std::mem::replace(&mut batch, Vec::with_capacity(HANDED)));
-                        // Nobody listens any more only when a counting thread is gone.
+                        // Sending fails only if a counting thread has died.
                         if to_places.send(full.clone()).and(sender.send(full)).is_err() {
                             return Ok(());
                         }
@@ -133,7 +133,7 @@ impl Stats {
                 let _ = to_places.send(rest.clone()).and(sender.send(rest));
                 Ok(())
             });
-            // Half of all the work: it waits for memory, not for the CPU.
+            // A separate thread, because this is half of the work: it waits for memory, not for the CPU.
             let places = threads.spawn(move || {
                 let mut places = Places::default();
                 for_places.iter().for_each(|batch| batch.iter().for_each(|r| places.push(r)));
@@ -150,7 +150,7 @@ impl Stats {
             receiver.iter().for_each(|batch| batch.iter().for_each(|r| meters.push(r)));
             (reader.join().map(|r| r.map(|()| meters)), places.join(), calls.join(), bios.join())
         });
-        // A thread that died is a bug; there is nothing to tell then but that.
+        // A thread panicked, which is a bug.
         let died =
             |_| ioreel_traces::ReelError::BadSegment { path: reel.path().into(), why: "reading it failed".into() };
         let (mut meters, calls, mut bios) = (meters.map_err(died)??, calls.map_err(died)??, bios.map_err(died)??);
@@ -164,7 +164,7 @@ impl Stats {
         })?;
 
         OperationPass::reads_of(reel, &bios.files_read_ahead(), &mut bios.readahead)?;
-        // What ended after the stated end belongs to the span, unless a window was asked for.
+        // Events after the stated end extend the span, unless a window was requested.
         let last_ns = meters.last_ns.max(calls.last_ns).max(whole_ns);
         let span_ns = scope.to_ns.map_or(last_ns, |to| to.min(last_ns)).saturating_sub(from_ns).max(0);
 
@@ -217,12 +217,12 @@ impl Stats {
 
 struct Meters<'a> {
     manifest: &'a Manifest,
-    /// What the records of an imported block trace tell of stages.
+    /// Stages of an imported block trace.
     moments: Option<Moments>,
     window: (i64, i64),
     last_ns: i64,
     devices: BTreeMap<i64, BlockMeter>,
-    /// Requests of further devices.
+    /// Requests of devices beyond the limit.
     left_out: u64,
 }
 
@@ -243,7 +243,7 @@ impl Meters<'_> {
     }
 }
 
-/// What becomes of each place of each device, and when its requests were queued.
+/// History of each block, and queue times of the requests, per device.
 #[derive(Debug, Default)]
 struct Places(BTreeMap<i64, (RegionMeter, QueueOrder)>);
 
@@ -262,8 +262,7 @@ impl Places {
     }
 }
 
-/// Devices that work on bios and make no requests of them (zram, device mapper): a bio is its own request, issued when
-/// it is queued.
+/// Counts bios as requests issued when they are queued, for devices without requests (zram, device mapper).
 fn push_bios(reel: &Reel, scope: &Scope, devices: &BTreeSet<i64>, mut push: impl FnMut(&Request)) -> Result<()> {
     if devices.is_empty() {
         return Ok(());
@@ -281,27 +280,27 @@ fn push_bios(reel: &Reel, scope: &Scope, devices: &BTreeSet<i64>, mut push: impl
     Ok(())
 }
 
-/// The last moment a segment of events speaks of.
+/// Time of the last event.
 fn last_row_ns(reel: &Reel) -> i64 {
     let of = |table: &str| reel.manifest.segments.get(table).into_iter().flatten().map(|s| s.to_ns);
     [rows::Op::TABLE, rows::Block::TABLE, rows::Bio::TABLE].into_iter().flat_map(of).max().unwrap_or(0)
 }
 
-/// Puts requests back into the order of their queueing, for a reel without bios. They were dispatched nearly in that order.
+/// Restores the queue order of requests, for a reel without bios. Dispatch order is nearly the same.
 #[derive(Debug, Default)]
 struct QueueOrder {
-    /// In order.
+    /// Sorted queue times.
     waiting: VecDeque<i64>,
     queued: Queued,
 }
 
-/// Requests that a queue may hold back, at most; later ones count as queued when they were dispatched.
+/// Maximum number of requests that a queue may hold back. Later ones count as queued when dispatched.
 const HELD_BACK: usize = 4096;
 
 impl QueueOrder {
     fn push(&mut self, r: &Request) {
         let Some(queue_ns) = r.queue_ns else { return };
-        // Most come last: a heap would look at a dozen others.
+        // Most arrive in order, so the end of a queue is faster than a heap.
         if self.waiting.back().is_none_or(|last| *last <= queue_ns) {
             self.waiting.push_back(queue_ns);
         } else {
@@ -321,11 +320,11 @@ impl QueueOrder {
     }
 }
 
-/// Requests issued while any of these intervals ran, and the flushes among them.
+/// Number of requests issued during any of these intervals, and number of flushes among them.
 fn requests_in(reel: &Reel, scope: &Scope, intervals: &[(i64, i64)]) -> Result<(u64, u64)> {
     let mut sorted = intervals.to_vec();
     sorted.sort_unstable();
-    // Joined where they overlap, so that one request counts once.
+    // Overlapping intervals are joined, so that a request counts once.
     let mut joined: Vec<(i64, i64)> = Vec::new();
     for (from, to) in sorted {
         match joined.last_mut() {

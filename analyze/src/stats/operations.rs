@@ -1,4 +1,4 @@
-//! What a reel's operations tell beyond their totals: syncs, metadata, names that are not there, writers in each other's way.
+//! Statistics of operations beyond totals: syncs, metadata, failed lookups, concurrent writers.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,39 +17,40 @@ use crate::{
     meters::latency::{Latency, LatencySummary},
 };
 
-/// Syncs whose times are kept, to count the requests in them; beyond, these counts are of the first so many.
+/// Maximum number of syncs whose times are kept to count their requests. Beyond it, these counts cover the first ones.
 const MOST_SYNCS: usize = 1 << 20;
-/// Files told by `lock_serial`.
+/// Number of files listed in `lock_serial`.
 const TOP_FILES: usize = 8;
 
 /// `fsync`: calls that wait for one file's data (`fsync`, `fdatasync`, `msync`, `sync_file_range`).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FsyncStats {
-    /// Calls.
+    /// Number of calls.
     pub count: u64,
     /// Calls per second of the span.
     pub per_s: f64,
-    /// How long they took.
+    /// Duration of the calls.
     pub latency: LatencySummary,
-    /// Bytes written to the file since it was synced last, mean.
+    /// Mean number of bytes written to the file since its previous sync.
     pub dirty_bytes: f64,
-    /// Requests issued while at least one ran, per call; null where no requests were recorded.
+    /// Requests issued while at least one such call ran, per call. Null if no requests were recorded.
     pub requests: Option<f64>,
-    /// Flushes among them, and requests that flush first, per call.
+    /// Flushes among these, and requests with a preceding flush, per call.
     pub flushes: Option<f64>,
-    /// Journal bytes written per byte of data written, over the whole scope; null where neither is known.
+    /// Journal bytes per byte of data written, over the whole scope. Null if neither is known.
     pub journal_per_data: Option<f64>,
 }
 
-/// Writers of one file in each other's way.
+/// Concurrent writers of a file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LockSerial {
     /// Key into `files`.
     pub file: i64,
-    /// Threads that wrote it.
+    /// Number of writing threads.
     pub threads: u64,
-    /// `lock_serial`: share of the time in their write calls that overlaps another's: 0 one at a time, (n-1)/n when n
-    /// threads are in calls all the time. Where the file system lets one write at a time, this is the share spent waiting.
+    /// `lock_serial`: share of the time in write calls that overlaps with write calls of other threads. 0 if they write
+    /// one at a time, (n-1)/n if n threads are always in write calls. If the file system serialises writes, this is the
+    /// share of waiting.
     pub serial: f64,
     /// Time in write calls, ns.
     pub time_ns: u64,
@@ -64,7 +65,7 @@ pub struct OperationStats {
     pub ops_per_s: f64,
     /// Time in operations, ns.
     pub time_ns: u64,
-    /// Latency of all, of reads, of writes, of metadata operations.
+    /// Latency of all operations.
     pub latency: LatencySummary,
     /// Of reads.
     pub read: LatencySummary,
@@ -76,17 +77,17 @@ pub struct OperationStats {
     pub md_share: f64,
     /// Their time over that of all.
     pub md_time_share: f64,
-    /// `stat_per_open`; null where nothing was opened.
+    /// `stat_per_open`; null if nothing was opened.
     pub stat_per_open: Option<f64>,
-    /// `lookup_neg`: share of calls that look a path up and find no such file.
+    /// `lookup_neg`: share of path lookups that find no such file.
     pub lookup_neg: f64,
-    /// Calls that make or remove a name.
+    /// Calls that create or remove a name.
     pub names_changed: u64,
-    /// `index_churn`: different blocks of metadata written per such call; null where either is unknown.
+    /// `index_churn`: distinct metadata blocks written per such call. Null if either is unknown.
     pub index_churn: Option<f64>,
     /// Syncs.
     pub fsync: FsyncStats,
-    /// Files that several threads wrote at once, most time first.
+    /// Files that several threads wrote concurrently, most time first.
     pub lock_serial: Vec<LockSerial>,
 }
 
@@ -100,7 +101,7 @@ struct Writers {
 }
 
 impl Writers {
-    /// The next write in order of beginnings.
+    /// Handles the next write, in order of start.
     fn wrote(&mut self, task: i64, (start_ns, end_ns): (i64, i64)) {
         match self.first_task {
             None => self.first_task = Some(task),
@@ -115,18 +116,18 @@ impl Writers {
     }
 }
 
-/// What a call did to a file's data.
+/// Effect of a call on a file's data.
 #[derive(Debug)]
 enum Change {
-    /// Wrote it, in a call that lasted from then to then.
+    /// Written, by a call with these start and end times.
     Written { file: i64, bytes: u64, by: i64, call_ns: Option<(i64, i64)> },
-    /// Wrote it by copying.
+    /// Written by a copy.
     Copied { file: i64, bytes: u64 },
-    /// Waited for it to be safe.
+    /// Synced.
     Synced { file: i64 },
 }
 
-/// Everything collected from operations.
+/// Statistics collected from operations.
 #[derive(Debug, Default)]
 pub(super) struct OperationPass {
     kinds: BTreeMap<Kind, Latency>,
@@ -139,13 +140,13 @@ pub(super) struct OperationPass {
     sync: Latency,
     dirty: FxHashMap<i64, u64>,
     dirty_sum: u64,
-    /// When syncs ran.
+    /// Start and end times of syncs.
     pub(super) sync_times: Vec<(i64, i64)>,
     writers: FxHashMap<i64, Writers>,
     changes: InOrder<Change>,
-    /// Files that were mapped.
+    /// Files with a mapping.
     pub(super) mapped: HashSet<i64>,
-    /// End of the last one.
+    /// End of the last operation.
     pub(super) last_ns: i64,
 }
 
@@ -157,7 +158,7 @@ fn stats(op: &str) -> bool {
     matches!(op, "stat" | "lstat" | "fstat" | "newfstatat" | "statx" | "stat64" | "lstat64" | "fstat64" | "fstatat64")
 }
 
-/// Calls that look a path up and do nothing else than open, look at or read it.
+/// Calls that only look up a path: they open, stat or read it.
 fn looks_up(op: &str) -> bool {
     opens(op)
         || stats(op) && !op.starts_with("fstat64") && op != "fstat"
@@ -178,7 +179,7 @@ impl OperationPass {
     pub(super) fn of(reel: &Reel, scope: &Scope) -> Result<Self> {
         let mut pass = Self::default();
         each_call_settled(reel, |call, settled_ns| {
-            // Whoever mapped it, and whenever: what is then read of it is not seen.
+            // Reads through a mapping, of any process at any time, are not visible.
             if &**call.op == "mmap" {
                 pass.mapped.extend(call.file);
             }
@@ -231,7 +232,7 @@ impl OperationPass {
         self.follow();
     }
 
-    /// Takes the changes of files that are in order by now.
+    /// Handles changes of files that are now in order.
     fn follow(&mut self) {
         while let Some((_, change)) = self.changes.pop() {
             match change {
@@ -247,7 +248,7 @@ impl OperationPass {
         }
     }
 
-    /// Tells the readahead meter what reads asked for.
+    /// Passes the ranges of reads to the readahead meter.
     ///
     /// # Errors
     /// When the reel cannot be read.

@@ -1,14 +1,14 @@
-//! `period`: whether writing comes in a rhythm, as of a file system that commits every 5 s.
+//! `period`: whether writing is periodic, as with a file system that commits every 5 s.
 
 use serde::Serialize;
 
-/// Bins over the span: fine enough for a period of a thousandth of it, and quick.
+/// Number of bins over the span. Resolves a period of a thousandth of the span, and is fast.
 const BINS: usize = 4096;
-/// A correlation below this is no rhythm.
+/// Minimum correlation of a period.
 const LEAST_STRENGTH: f64 = 0.3;
-/// Bursts make bins differ by at least this, as standard deviation over mean.
+/// Minimum variation of the bins (standard deviation over mean) of bursty writing.
 const LEAST_VARIATION: f64 = 0.25;
-/// Periods that must fit into the span to be one.
+/// Minimum number of periods in the span.
 const LEAST_REPEATS: usize = 3;
 
 /// Collects bytes written and the slowest request over time.
@@ -18,33 +18,33 @@ pub(super) struct PeriodMeter {
     width_ns: i64,
     bytes: Vec<u64>,
     slowest_ns: Vec<i64>,
-    /// The first requests, as long as they are few: most devices of a damaged reel have no more, and need no bins.
+    /// The first requests, while there are few. Most devices of a damaged reel have no more, and need no bins.
     first: Vec<(i64, i64, u64)>,
 }
 
-/// Requests without which there are no bins.
+/// Number of requests at which bins are created.
 const LEAST_REQUESTS: usize = 64;
 
-/// A rhythm.
+/// Periodic writing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Period {
-    /// Time from one burst to the next, ns.
+    /// Time between bursts, ns.
     pub period_ns: i64,
-    /// Autocorrelation of the written bytes at that distance, 0-1.
+    /// Autocorrelation of the written bytes at that distance, 0 to 1.
     pub strength: f64,
-    /// Of the bins that hold a request slower than the 99th percentile, the share in which more than the mean is written.
+    /// Of the bins with a request slower than the 99th percentile, the share in which more than the mean is written.
     pub stall_overlap: f64,
 }
 
 impl PeriodMeter {
-    /// Over `[from_ns, to_ns]`.
+    /// A meter for `[from_ns, to_ns]`.
     pub(super) fn new(from_ns: i64, to_ns: i64) -> Self {
         let span = to_ns.saturating_sub(from_ns).max(1);
         let width_ns = span / BINS as i64 + 1;
         Self { from_ns, width_ns, bytes: Vec::new(), slowest_ns: Vec::new(), first: Vec::new() }
     }
 
-    /// A request issued at `t_ns` that took `dur_ns`; `written`: bytes it wrote.
+    /// Adds a request issued at `t_ns` that took `dur_ns` and wrote `written` bytes.
     pub(super) fn push(&mut self, t_ns: i64, dur_ns: i64, written: u64) {
         if !self.bytes.is_empty() {
             self.count(t_ns, dur_ns, written);
@@ -68,30 +68,31 @@ impl PeriodMeter {
         }
     }
 
-    /// The rhythm, if there is one. `p99_ns`: the device's 99th percentile of D2C.
+    /// The period, if there is one. `p99_ns`: the device's 99th percentile of D2C.
     pub(super) fn period(&self, p99_ns: u64) -> Option<Period> {
         let used = self.bytes.iter().rposition(|b| *b > 0)? + 1;
         let x: Vec<f64> = self.bytes[..used].iter().map(|b| *b as f64).collect();
         let mean = x.iter().sum::<f64>() / used as f64;
         let x: Vec<f64> = x.iter().map(|v| v - mean).collect();
         let power: f64 = x.iter().map(|v| v * v).sum();
-        // Steady writing varies a little by how bins cut it: that is no rhythm.
+        // Steady writing varies a little with the bin edges, which is not a period.
         if power / used as f64 <= (LEAST_VARIATION * mean).powi(2) {
             return None;
         }
         let at = |lag: usize| {
             let sum: f64 = x.iter().zip(&x[lag..]).map(|(a, b)| a * b).sum();
-            // Fewer products at longer distances.
+            // Longer distances have fewer products.
             sum / power * used as f64 / (used - lag) as f64
         };
         let correlation: Vec<f64> = (0..used / LEAST_REPEATS).map(at).collect();
-        // Beyond the bursts' own width: after the correlation first fell to nothing.
+        // Skips the width of the bursts: starts where the correlation first reaches zero.
         let fallen = correlation.iter().position(|c| *c <= 0.0)?;
         let best = correlation[fallen..].iter().copied().fold(0.0, f64::max);
         if best < LEAST_STRENGTH {
             return None;
         }
-        // Every multiple of a period correlates as well: the first near the best is the period. Its peak is then looked for.
+        // Every multiple of a period correlates equally well, so the first one near the best is the period. Then finds
+        // its peak.
         let first = fallen + correlation[fallen..].iter().position(|c| *c >= best * 0.9)?;
         let mut lag = first;
         while correlation.get(lag + 1).is_some_and(|c| *c > correlation[lag]) {

@@ -1,6 +1,6 @@
-//! `ra_waste`: pages read ahead that no read asked for afterwards, over all pages read ahead.
+//! `ra_waste`: share of pages read ahead that no read requested afterwards.
 //!
-//! Accesses through a mapping are not seen one by one, so mapped files are left out, and counted. A page that was evicted and
+//! Accesses through a mapping are not visible, so mapped files are excluded and counted. A page that was evicted and
 //! read ahead again counts once, by its last time.
 
 use std::collections::{BTreeMap, HashSet};
@@ -9,13 +9,13 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 const PAGE: i64 = 4096;
-/// Pages remembered; beyond, further ones are left out, and counted.
+/// Maximum number of pages. Further ones are ignored and counted.
 const MOST_PAGES: usize = 1 << 22;
 
 /// Collects pages read ahead, then reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Readahead {
-    /// By file and page: when it was read ahead, or `USED` once it was asked for.
+    /// By file and page: time of readahead, or `USED` once requested.
     files: FxHashMap<i64, BTreeMap<i64, i64>>,
     pages: usize,
     left_out: u64,
@@ -23,16 +23,16 @@ pub(super) struct Readahead {
 
 const USED: i64 = i64::MIN;
 
-/// The statistics.
+/// Readahead statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReadaheadStats {
     /// Pages of 4 KiB read ahead.
     pub pages: u64,
-    /// Pages of them that nothing asked for.
+    /// Pages of these that no read requested.
     pub unused: u64,
-    /// `ra_waste`: the share; 0 where nothing was read ahead.
+    /// `ra_waste`: their share. 0 without readahead.
     pub ra_waste: f64,
-    /// Pages left out: of mapped files, or too many to remember.
+    /// Pages ignored: of mapped files, or beyond the limit.
     pub left_out: u64,
 }
 
@@ -56,7 +56,7 @@ impl Readahead {
         }
     }
 
-    /// A read that ended at `end_ns` got these bytes.
+    /// Adds a read of these bytes that ended at `end_ns`.
     pub(super) fn asked(&mut self, file: i64, offset: i64, bytes: i64, end_ns: i64) {
         if bytes > 0
             && let Some(map) = self.files.get_mut(&file)

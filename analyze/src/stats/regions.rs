@@ -1,11 +1,12 @@
-//! When each 4 KiB block was last read and written: what is written again, read again, read to be written.
+//! Time of the last read and write of each 4 KiB block, for rewrites, rereads and read-modify-write.
 //!
-//! * `waf.window(W)`: blocks written over different blocks written, summed over windows of W that tile the time from 0.
-//! * `rewrite_le(W)`: share of block writes that come at most W after the block's previous write.
-//! * `dup_read(W)`: bytes read again at most W after they were last read, without a write in between.
+//! * `waf.window(W)`: blocks written divided by distinct blocks written, summed over consecutive windows of length W
+//!   from time 0.
+//! * `rewrite_le(W)`: share of block writes at most W after the block's previous write.
+//! * `dup_read(W)`: bytes reread at most W after their last read, without a write in between.
 //! * `rmw`: block writes at most [`RMW_NS`] after the block was read, without a write in between.
 //!
-//! Blocks are touched whole: a write of 512 bytes writes its block.
+//! Partial blocks count as whole: a write of 512 bytes writes its block.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -15,12 +16,12 @@ const BLOCK_SHIFT: u32 = 3;
 /// Blocks per region: 256 KiB.
 const REGION_SHIFT: u32 = 6;
 const REGION_BLOCKS: usize = 1 << REGION_SHIFT;
-/// Regions remembered, 1 KiB each; beyond, half of them (by a hash of their place) are let go, again and again, and what
-/// is told is scaled. 64 GiB of touched addresses are exact.
+/// Maximum number of regions, 1 KiB each. Beyond it, half of them (by a hash of their address) are dropped, repeatedly,
+/// and results are scaled. Up to 64 GiB of touched addresses are exact.
 const MOST_REGIONS: usize = 256 * 1024;
-/// The windows that are told: 5 s (ext4's commit), 30 s (dirty data's age), and the whole run.
+/// The windows: 5 s (ext4's commit interval), 30 s (expiry of dirty data) and the whole run.
 pub const WINDOWS_NS: [i64; 3] = [5_000_000_000, 30_000_000_000, i64::MAX];
-/// How soon a write follows the read that it needed.
+/// Maximum time between a read and the write that depends on it.
 pub const RMW_NS: i64 = 100_000_000;
 const NEVER: i64 = i64::MIN;
 
@@ -31,13 +32,13 @@ struct Region {
 
 /// Follows one device.
 pub(super) struct RegionMeter {
-    /// Which of the regions is at a place.
+    /// Index of the region at an address.
     places: FxHashMap<u64, u32>,
     regions: Vec<Region>,
-    /// Regions that were let go.
+    /// Dropped regions.
     free: Vec<u32>,
     most: usize,
-    /// Only places whose hash ends in this many zero bits are followed.
+    /// Only addresses whose hash ends with this many zero bits are counted.
     sample_bits: u32,
     tally: Tally,
 }
@@ -74,22 +75,22 @@ impl Default for RegionMeter {
 /// The statistics, each for the windows 5 s, 30 s and the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RegionStats {
-    /// `waf.window`; 1 where nothing was written.
+    /// `waf.window`; 1 if nothing was written.
     pub waf_window: [f64; 3],
     /// `rewrite_le`.
     pub rewrite_le: [f64; 3],
     /// `dup_read`, bytes.
     pub dup_read_bytes: [u64; 3],
-    /// Blocks written, again or not.
+    /// Blocks written, rewrites included.
     pub written_blocks: u64,
     /// Share of block writes that are `rmw`.
     pub rmw: f64,
-    /// Of one place in this many.
+    /// One in this many addresses was counted.
     pub sampled: u64,
 }
 
 impl RegionMeter {
-    /// A read or write that was dispatched at `t_ns`, of sectors `[start, end)`.
+    /// Adds a read or write of sectors `[start, end)`, dispatched at `t_ns`.
     pub(super) fn push(&mut self, write: bool, t_ns: i64, start: i64, end: i64) {
         if start < 0 || end <= start {
             return;
@@ -152,7 +153,8 @@ impl RegionMeter {
         }
     }
 
-    /// A region for a place that has none. Regions lie side by side: allocated one by one, they cost a fifth of all the time.
+    /// Creates a region for an address. Regions are stored contiguously; allocating them one by one would take a fifth
+    /// of the total time.
     fn make(&mut self, place: u64) -> u32 {
         let new = Region { written_ns: [NEVER; REGION_BLOCKS], read_ns: [NEVER; REGION_BLOCKS] };
         let at = if let Some(at) = self.free.pop() {
@@ -166,7 +168,7 @@ impl RegionMeter {
         at
     }
 
-    /// Lets half of the places go.
+    /// Drops half of the addresses.
     fn let_go(&mut self) {
         self.sample_bits += 1;
         let (bits, free) = (self.sample_bits, &mut self.free);
@@ -177,7 +179,7 @@ impl RegionMeter {
             }
             kept
         });
-        // What was counted of the places let go is counted half on average, as they will be.
+        // On average, half of the counts belong to the dropped addresses.
         self.tally.halve();
     }
 
@@ -204,7 +206,7 @@ impl Tally {
     }
 }
 
-/// A well-mixed hash (the finaliser of MurmurHash3): which places are sampled must not follow a pattern of addresses.
+/// A well-mixed hash (the finaliser of MurmurHash3), so that sampling does not follow a pattern of addresses.
 fn scatter(mut x: u64) -> u64 {
     x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

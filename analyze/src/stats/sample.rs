@@ -1,9 +1,9 @@
-//! Values kept to the end of a pass, for what no running total tells: median and mode.
+//! Keeps values for statistics that need all of them: median and mode.
 
-/// Values kept; beyond, every second one is let go, again and again. 32 MiB.
+/// Maximum number of values, 32 MiB. Beyond it, every second one is dropped, repeatedly.
 const MOST: usize = 1 << 22;
 
-/// Collects values, all of them as long as there is room, then every 2nd, 4th, ….
+/// Collects all values while there is space, then every 2nd, 4th, ….
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     values: Vec<i64>,
@@ -37,13 +37,13 @@ impl Sample {
         self.seen += 1;
     }
 
-    /// One value was kept of this many.
+    /// One in this many values was kept.
     pub(super) fn step(&self) -> u64 {
         self.step
     }
 
-    /// Median (of an even number, the lower of the two in the middle) and mode (of equally frequent values, the least in
-    /// magnitude), exact while [`Sample::step`] is 1; none of nothing.
+    /// Median (of an even number, the lower middle value) and mode (of equally frequent values, the one closest to
+    /// zero). Exact while [`Sample::step`] is 1. `None` without values.
     pub(super) fn median_and_mode(mut self) -> Option<(i64, i64)> {
         self.values.sort_unstable();
         let median = *self.values.get(self.values.len().checked_sub(1)? / 2)?;

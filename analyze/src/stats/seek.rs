@@ -1,12 +1,13 @@
 //! All seek statistics of one device, over reads and writes in dispatch order.
 //!
 //! * `seeks.exact`, `seeks.sw64k`: see [`crate::meters::seeks`].
-//! * `seeks.btt`: signed distance between the closest edges of a request and the one before; overlapping or touching
-//!   requests are 0 apart. Counted where not 0, with the mean, the true median and the mode over all.
-//! * `seeks.win16`: requests that do not start where one of the 16 before ended. `seeks.win32_128k`: that start more than
-//!   128 KiB from the ends of all of the 32 before. Streams that are dispatched interleaved do not seek by these.
+//! * `seeks.btt`: signed distance between the closest edges of a request and the previous one. Overlapping or adjacent
+//!   requests have distance 0. Counts distances other than 0; mean, median and mode are over all.
+//! * `seeks.win16`: requests that do not start at the end of one of the previous 16. `seeks.win32_128k`: requests that
+//!   start more than 128 KiB from the ends of all previous 32. Interleaved sequential streams do not seek by these
+//!   definitions.
 //! * `seq_ratio`: 1 - `seeks.exact` / (n - 1).
-//! * `seeks.hdd_ms`: what a disk's head would have spent moving, see [`HEAD_MS`].
+//! * `seeks.hdd_ms`: modelled head movement time of a disk, see [`HEAD_MS`].
 
 use serde::Serialize;
 
@@ -33,13 +34,14 @@ pub(super) struct SeekMeter {
     head_ms: f64,
 }
 
-/// Where the last requests ended.
+/// Ends of the last requests.
 #[derive(Clone, Debug)]
 struct Recent {
     /// A ring.
     ends: [i64; WINDOW],
     seen: usize,
-    /// How many of them lie in the places of this hash: most requests of a random load are known not to be near by two looks.
+    /// Number of ends per hash of their position. Most requests of a random load are known to be far from all ends
+    /// after two lookups.
     in_places: [u8; 256],
 }
 
@@ -50,7 +52,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Whether any ended at most [`WIN32_SECTORS`] from `start`, and whether one of the last 16 did so exactly there.
+    /// Whether any end is within [`WIN32_SECTORS`] of `start`, and whether one of the last 16 is exactly there.
     fn near(&self, start: i64) -> (bool, bool) {
         let reach = WIN32_SECTORS as i64;
         let places = [start.saturating_sub(reach), start.saturating_add(reach)].map(place);
@@ -82,7 +84,7 @@ impl Recent {
     }
 }
 
-/// The hash of a place of 512 KiB: what is in reach of a sector is in one or two of them.
+/// Hash of a position in units of 512 KiB: everything within reach of a sector is in one or two units.
 fn place(sector: i64) -> usize {
     ((sector >> 10).unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
@@ -90,7 +92,7 @@ fn place(sector: i64) -> usize {
 /// The statistics. Distances are in sectors of 512 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SeekStats {
-    /// Requests that could have been a seek: reads and writes less the first.
+    /// Possible seeks: reads and writes except the first.
     pub candidates: u64,
     /// `seeks.exact`.
     pub exact: u64,
@@ -108,16 +110,16 @@ pub struct SeekStats {
     pub win16: u64,
     /// `seeks.win32_128k`.
     pub win32_128k: u64,
-    /// `seq_ratio`; 1 where nothing could have been a seek.
+    /// `seq_ratio`; 1 if there is no possible seek.
     pub seq_ratio: f64,
     /// `seeks.hdd_ms`.
     pub hdd_ms: f64,
-    /// Median and mode are of one distance in this many.
+    /// Median and mode use one in this many distances.
     pub sampled: u64,
 }
 
 impl SeekMeter {
-    /// The next read or write that was dispatched: its sectors `[start, end)`.
+    /// Adds the next dispatched read or write with sectors `[start, end)`.
     pub(super) fn push(&mut self, start: i64, end: i64) {
         self.counter.push(start, end);
         if let Some((last_start, last_end)) = self.previous.replace((start, end)) {

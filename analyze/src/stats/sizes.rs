@@ -1,13 +1,13 @@
-//! Sizes of requests and how they are aligned.
+//! Sizes and alignment of requests.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-/// Different sizes told exactly; the rest is in the histogram alone.
+/// Number of sizes listed exactly; the others are only in the histogram.
 pub(super) const TOP_SIZES: usize = 16;
-/// Different sizes counted exactly while reading. Requests are at most a few MiB of sectors, so that this is all of them.
+/// Maximum number of distinct sizes counted. Requests have at most a few MiB, so this covers all sizes.
 const MOST_SIZES: usize = 1 << 16;
-/// Erase block that `align_erase` assumes where the device does not tell its own, bytes.
+/// Erase block size that `align_erase` assumes.
 const ERASE_BYTES: i64 = 4 << 20;
 
 /// Sizes and alignments of one device's reads and writes.
@@ -27,26 +27,26 @@ pub struct SizeStats {
     pub log2: Vec<(i64, u64)>,
     /// Most frequent sizes: (bytes, count).
     pub top: Vec<(i64, u64)>,
-    /// `align4k`: share of requests whose start or length is no multiple of 4 KiB.
+    /// `align4k`: share of requests whose start or length is not a multiple of 4 KiB.
     pub align4k: f64,
-    /// `align_phys`: no multiple of the device's physical block.
+    /// `align_phys`: the same for the device's physical block size.
     pub align_phys: f64,
-    /// `align_erase`: no multiple of 4 MiB, a usual erase block.
+    /// `align_erase`: the same for 4 MiB, a common erase block size.
     pub align_erase: f64,
 }
 
-/// Whether `len_bytes` from `sector` on begin and end at a multiple of `unit`.
+/// Whether start and length are multiples of `unit`.
 fn aligned(sector: i64, len_bytes: i64, unit: i64) -> bool {
     if unit.count_ones() == 1 {
-        // The bits below a power of two are the same whether the address overflowed or not.
+        // Overflow of the address does not change the bits below a power of two.
         return (sector.wrapping_shl(9) | len_bytes) & (unit - 1) == 0;
     }
-    // In i128 no address overflows.
+    // In i128 no address can overflow.
     (i128::from(sector) << 9) % i128::from(unit) == 0 && len_bytes % unit == 0
 }
 
 impl SizeMeter {
-    /// For a device with physical blocks of `phys_bytes` (512 where 0).
+    /// For a device with physical blocks of `phys_bytes` (512 if 0).
     pub(super) fn new(phys_bytes: i64) -> Self {
         Self {
             sizes: FxHashMap::default(),
@@ -57,7 +57,7 @@ impl SizeMeter {
         }
     }
 
-    /// A read or write of `len_bytes` from `sector`.
+    /// Adds a read or write of `len_bytes` at `sector`.
     pub(super) fn push(&mut self, sector: i64, len_bytes: i64) {
         self.count += 1;
         let known = self.sizes.len();

@@ -17,7 +17,7 @@ use crate::{
     events::calls::{Call, Kind},
 };
 
-/// What calls added up to.
+/// Sums over calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// Calls.
@@ -66,47 +66,47 @@ impl Totals {
     }
 }
 
-/// Collects calls by file and by thread. Memory: one entry per file and thread with a call.
+/// Collects calls by file and by thread. Memory: one entry per used file and thread.
 #[derive(Clone, Debug, Default)]
 pub struct ActorMeter {
     files: FxHashMap<i64, Totals>,
     tasks: FxHashMap<i64, Totals>,
 }
 
-/// Totals of one file: the calls that knew it, through a descriptor or by opening it.
+/// Totals of a file: all calls on it, by descriptor or by opening it.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileSummary {
     /// Key into `files`.
     pub file: i64,
-    /// Path by which it was first seen; none where unknown.
+    /// Path when first seen. `None` if unknown.
     pub path: Option<String>,
     /// `regular`, `directory`, …
     pub kind: String,
-    /// Type of the file system it is on, empty where unknown.
+    /// Type of its file system. Empty if unknown.
     pub fstype: String,
     /// What the calls added up to.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// Totals of one process: all its threads.
+/// Totals of a process, all threads included.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessSummary {
-    /// Key into `tasks` of its leader.
+    /// Its leader, key into `tasks`.
     pub task_id: i64,
     /// Process id.
     pub pid: i32,
-    /// Its name when last seen.
+    /// Its latest name.
     pub comm: String,
-    /// The program it ran last, as given to execve; none when it ran none of its own.
+    /// The program it ran last, as passed to execve. `None` if it never called execve.
     pub program: Option<String>,
-    /// Threads it had.
+    /// Number of threads.
     pub threads: u64,
-    /// When it began.
+    /// Start time.
     pub start_ns: i64,
-    /// When it ended; none when it outlived the recording.
+    /// Exit time. `None` if it outlived the recording.
     pub exit_ns: Option<i64>,
-    /// As wait(2) encodes it.
+    /// Wait status, as wait(2) encodes it.
     pub exit_code: Option<i32>,
     /// What the calls added up to.
     #[serde(flatten)]
@@ -120,24 +120,24 @@ pub struct MountSummary {
     pub sb_dev: i64,
     /// Its type.
     pub fstype: String,
-    /// What is mounted.
+    /// Its source.
     pub source: String,
-    /// Where.
+    /// Mount point.
     pub mountpoint: String,
     /// Mount options.
     pub options: String,
     /// Size of the file system.
     pub total_bytes: i64,
-    /// Free at the start.
+    /// Free space at the start.
     pub free_bytes: i64,
-    /// Files of it that calls knew.
+    /// Number of its files used by calls.
     pub files: u64,
     /// What the calls added up to.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// The files that matter, twice, and the mounts.
+/// Top files by two criteria, and mounts.
 #[derive(Debug)]
 pub struct FileTotals {
     /// Most bytes first.
@@ -146,7 +146,7 @@ pub struct FileTotals {
     pub by_time: Vec<FileSummary>,
     /// Mounts, most time first.
     pub mounts: Vec<MountSummary>,
-    /// Files that calls knew.
+    /// Number of files used by calls.
     pub count: u64,
 }
 
@@ -156,7 +156,7 @@ impl ActorMeter {
         let reads = matches!(call.kind, Kind::Read | Kind::Copy);
         let writes = matches!(call.kind, Kind::Write | Kind::Copy);
         self.tasks.entry(call.task_id).or_default().add_call(call, reads, writes);
-        // The source of a copy was read, its destination written; the time belongs to both.
+        // A copy reads its source and writes its destination; its time counts for both.
         let copies = call.kind == Kind::Copy;
         if let Some(file) = call.file {
             self.files.entry(file).or_default().add_call(call, reads, writes && !copies);
@@ -205,7 +205,7 @@ impl ActorMeter {
         Ok(FileTotals { by_bytes, by_time, mounts: mount_summaries(reel, &mounts), count: self.files.len() as u64 })
     }
 
-    /// The `top` processes by time in calls, and how many there are.
+    /// The `top` processes by time in calls, and the total number of processes.
     pub fn processes(&self, reel: &Reel, top: usize) -> Result<(Vec<ProcessSummary>, u64)> {
         let tasks: HashMap<i64, Task> =
             reel.rows::<Task>().map(|t| t.map(|t| (t.task_id, t))).collect::<Result<_, _>>()?;
@@ -249,7 +249,7 @@ const CLONE_THREAD: i64 = 0x1_0000;
 
 fn leader(task: &Task, tasks: &HashMap<i64, Task>) -> i64 {
     let mut at = task;
-    // Bounded: a damaged reel may hold a ring of parents.
+    // Bounded, because the parents in a damaged reel may form a cycle.
     for _ in 0..tasks.len() {
         match at.parent.and_then(|p| tasks.get(&p)) {
             Some(parent) if at.clone_flags & CLONE_THREAD != 0 => at = parent,

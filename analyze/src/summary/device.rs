@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Collects one device's requests, which must come in dispatch order.
+/// Collects the requests of one device, in dispatch order.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceMeter {
     classes: BTreeMap<Class, ClassMeter>,
@@ -39,15 +39,15 @@ pub struct DeviceSummary {
     pub dev: i64,
     /// The same as `major:minor`.
     pub number: String,
-    /// Kernel name, empty where unknown.
+    /// Kernel name. Empty if unknown.
     pub name: String,
-    /// Requests by what they asked; only those that occur.
+    /// Requests by class, without empty classes.
     pub classes: Vec<ClassSummary>,
     /// Requests dispatched.
     pub requests: u64,
     /// Bytes read without error.
     pub read_bytes: u64,
-    /// Bytes written without error: no discards, no zeroing.
+    /// Bytes written without error. Discards and zeroing do not count.
     pub write_bytes: u64,
     /// Seeks over reads and writes; see [`crate::meters::seeks`].
     pub seeks: Seeks,
@@ -57,33 +57,33 @@ pub struct DeviceSummary {
     pub iops: f64,
     /// Mean number in flight over the span.
     pub qd_mean: f64,
-    /// Most in flight at once.
+    /// Maximum number in flight.
     pub qd_max: u64,
     /// Share of the span with at least one request in flight.
     pub util: f64,
 }
 
-/// Totals of one class of requests at one device.
+/// Totals of one class of requests of a device.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassSummary {
-    /// What they asked.
+    /// The class.
     pub op: Class,
     /// Requests dispatched.
     pub count: u64,
-    /// Bytes of those that ended without error.
+    /// Bytes completed without error.
     pub bytes: u64,
     /// Requests that ended with an error.
     pub errors: u64,
-    /// Requests whose end was not seen: no latency, no bytes, not in the queue depth.
+    /// Requests whose completion is unknown. They have no latency and no bytes, and do not count in the queue depth.
     pub incomplete: u64,
     /// From issue to completion.
     pub d2c: LatencySummary,
-    /// From queueing to completion, where the queueing was seen.
+    /// From queueing to completion, if the queueing is known.
     pub q2c: LatencySummary,
 }
 
 impl DeviceMeter {
-    /// Adds a request; says what seek it was.
+    /// Adds a request, and returns whether it was a seek.
     pub fn push(&mut self, r: &Request) -> Seek {
         let class = self.classes.entry(r.class).or_default();
         class.count += 1;

@@ -1,4 +1,4 @@
-//! Everything that `ioreel info` prints about a reel, in one pass over each table.
+//! Everything that `ioreel info` prints, computed in one pass over each table.
 //!
 //! In: a reel. Out: [`Summary`]. May use: `events`, `meters`.
 
@@ -33,13 +33,13 @@ use crate::{
 /// Statistics of one reel. The members are the JSON of `ioreel info --json`: see `docs/json.md`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// How long it all took.
+    /// Duration of the recording.
     pub span: SpanSummary,
-    /// All operations together, the tool's own left out.
+    /// All operations together, without ioreel's own.
     pub total: OperationTotals,
     /// Operations by system call, most time first.
     pub operations: Vec<OperationSummary>,
-    /// What ioreel itself did to settle the file systems.
+    /// ioreel's own operations to sync file systems at the end.
     pub settling: Vec<OperationSummary>,
     /// Block devices, most bytes first.
     pub devices: Vec<DeviceSummary>,
@@ -47,38 +47,38 @@ pub struct Summary {
     pub waits: Vec<WaitSummary>,
     /// Mounted file systems, most time first.
     pub mounts: Vec<MountSummary>,
-    /// Files that operations knew.
+    /// Number of files used by operations.
     pub files: u64,
     /// Top files, most bytes first.
     pub files_by_bytes: Vec<FileSummary>,
     /// Top files, most time first.
     pub files_by_time: Vec<FileSummary>,
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
     /// Top processes, most time first.
     pub processes_by_time: Vec<ProcessSummary>,
     /// Events by class: seen = written + lost + filtered.
     pub ledger: BTreeMap<String, Ledger>,
-    /// Where events were lost.
+    /// When and where events were lost.
     pub losses: Vec<Loss>,
-    /// Things left out by design, by reason.
+    /// Events left out by design, by reason.
     pub left_out: BTreeMap<String, i64>,
-    /// Sentences for the reader.
+    /// Warnings.
     pub warnings: Vec<String>,
-    /// What recording cost.
+    /// Cost of recording.
     pub cost: Cost,
     /// Rows and bytes on disk by table.
     pub tables: Vec<TableSize>,
 }
 
-/// How long it all took, ns.
+/// Duration of the recording, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SpanSummary {
     /// From the start to the end of the last recorded task or operation.
     pub elapsed_ns: i64,
-    /// From there until the file systems were synced and the devices quiet.
+    /// From there until the file systems were synced and the devices idle.
     pub settle_ns: i64,
-    /// Both, or more where an event ended later still: what rates are divided by.
+    /// Both, or longer if an event ended later. Rates of devices are relative to it.
     pub total_ns: i64,
 }
 
@@ -90,11 +90,11 @@ pub struct OperationTotals {
     pub totals: Totals,
     /// Operations per second of `elapsed_ns`.
     pub ops_per_s: f64,
-    /// How long they took.
+    /// Their duration.
     pub latency: LatencySummary,
 }
 
-/// What a table takes on disk.
+/// Size of a table on disk.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableSize {
     /// Its name.
@@ -107,11 +107,11 @@ pub struct TableSize {
     pub bytes_per_row: f64,
 }
 
-/// Entries of top lists unless asked otherwise: what fits a screen beside the rest.
+/// Default length of top lists: fits a screen.
 pub const DEFAULT_TOP: usize = 10;
 
 impl Summary {
-    /// Reads the reel; top lists hold at most `top` entries.
+    /// Computes the summary. Top lists have at most `top` entries.
     pub fn of(reel: &Reel, top: usize) -> Result<Self> {
         let manifest = &reel.manifest;
         let (mut operations, mut settling) = (OperationMeter::default(), OperationMeter::default());
@@ -137,7 +137,7 @@ impl Summary {
             last_ns = last_ns.max(request.last_ns());
             devices.entry(request.dev).or_default().push(&request);
         }
-        // A reel whose maker did not say how long it took (a crash, an import) tells by its last operation.
+        // Without a stated duration (crash, import), the last operation determines it.
         let elapsed_ns = if manifest.span.elapsed_ns > 0 {
             manifest.span.elapsed_ns
         } else if last_call_ns > 0 {
@@ -184,7 +184,7 @@ impl Summary {
         (events > 0).then(|| bytes as f64 / events as f64)
     }
 
-    /// Whether the reel holds requests, operations.
+    /// Whether the reel contains requests, and whether it contains operations.
     pub fn has(reel: &Reel) -> (bool, bool) {
         let rows = |table: &str| reel.manifest.segments.get(table).is_some_and(|s| s.iter().any(|s| s.rows > 0));
         (rows(Block::TABLE), rows(Op::TABLE))

@@ -31,19 +31,19 @@ struct Meter {
 pub struct OperationSummary {
     /// The kernel's name of it.
     pub op: String,
-    /// What it is about.
+    /// Its kind.
     pub kind: Kind,
     /// Calls.
     pub count: u64,
-    /// Of these, still in flight when the recording ended.
+    /// Calls in flight at the end of the recording.
     pub in_flight: u64,
     /// Calls that failed.
     pub errors: u64,
-    /// The same by errno.
+    /// Failed calls by errno.
     pub errnos: BTreeMap<i32, u64>,
     /// Bytes moved.
     pub bytes: u64,
-    /// How long they took.
+    /// Duration of the calls.
     pub latency: LatencySummary,
 }
 
@@ -96,7 +96,7 @@ impl OperationMeter {
         all
     }
 
-    /// All calls' latencies together.
+    /// Latency of all calls together.
     pub fn latency(&self) -> LatencySummary {
         let mut all = Latency::default();
         self.by_index.iter().flatten().for_each(|m| all.add(&m.latency));

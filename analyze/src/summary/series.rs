@@ -1,4 +1,4 @@
-//! Rates over time: of a device's requests, and of operations.
+//! Rates over time, of a device's requests and of operations.
 
 use crate::{
     events::{
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A device over time. Bytes and requests count in the bin of their completion, seeks in that of their issue.
+/// A device over time. Bytes and requests count at their completion, seeks at issue.
 #[derive(Clone, Debug)]
 pub struct DeviceSeries {
     /// The bins.
@@ -35,7 +35,7 @@ pub struct DeviceSeries {
 }
 
 impl DeviceSeries {
-    /// Nothing yet.
+    /// Empty.
     pub fn new(bins: Bins) -> Self {
         let zeroes = || vec![0; bins.count()];
         Self {
@@ -51,7 +51,7 @@ impl DeviceSeries {
         }
     }
 
-    /// Adds a request and the seek it was.
+    /// Adds a request, with its kind of seek.
     pub fn push(&mut self, r: &Request, seek: Seek) {
         if let Some(i) = self.bins.index(r.issue_ns) {
             self.seeks_exact[i] += u64::from(seek.exact);
@@ -75,7 +75,7 @@ impl DeviceSeries {
     }
 }
 
-/// Operations over time, in the bin of their return; the tool's own are left out.
+/// Operations over time, counted at their return. Without ioreel's own.
 #[derive(Clone, Debug)]
 pub struct CallSeries {
     /// The bins.
@@ -89,16 +89,16 @@ pub struct CallSeries {
 }
 
 impl CallSeries {
-    /// What the rows of `calls` are.
+    /// Labels of the rows of `calls`.
     pub const ROWS: [&'static str; 5] = ["read", "write", "sync", "metadata", "other"];
 
-    /// Nothing yet.
+    /// Empty.
     pub fn new(bins: Bins) -> Self {
         let zeroes = || vec![0; bins.count()];
         Self { bins, read_bytes: zeroes(), write_bytes: zeroes(), calls: std::array::from_fn(|_| zeroes()) }
     }
 
-    /// The row of `calls` that a kind counts in; a copy counts as a write.
+    /// The row of `calls` for a kind. A copy counts as a write.
     pub fn row(kind: Kind) -> usize {
         match kind {
             Kind::Read => 0,

@@ -1,4 +1,4 @@
-//! What operations waited for, by reason.
+//! Waits of operations, by reason.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ pub struct WaitSummary {
     pub reason: String,
     /// Waits.
     pub count: u64,
-    /// Off the CPU altogether, ns; sums over threads.
+    /// Time off the CPU, ns, summed over threads.
     pub total_ns: i64,
-    /// The part of it that was spent runnable, waiting for a CPU.
+    /// The part of it spent runnable, waiting for a CPU.
     pub run_queue_ns: i64,
     /// The longest.
     pub max_ns: i64,
 }
 
-/// Sums of the table `waits`, most time first; empty where waits were not recorded.
+/// Sums over the table `waits`, most time first. Empty if waits were not recorded.
 pub fn waits(reel: &Reel) -> Result<Vec<WaitSummary>> {
     let mut by_reason: BTreeMap<String, WaitSummary> = BTreeMap::new();
     for wait in reel.rows::<Wait>() {
